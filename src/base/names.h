@@ -1,0 +1,18 @@
+// Near misses: "did you mean". Never acted upon, only said.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace distsetup {
+
+// The candidate nearest to `name` by edit distance (case, '-' and '_' ignored), or "" when none is near (distance > 1 + size / 4).
+std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
+// "did you mean 'x'" or "known: a, b, c" (at most 12, then a count).
+std::string suggest(std::string_view name, std::span<const std::string> candidates);
+// Case-insensitive, '-' and '_' the same.
+bool same_name(std::string_view a, std::string_view b);
+std::string lower(std::string_view text);
+
+}  // namespace distsetup
