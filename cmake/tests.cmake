@@ -1,0 +1,79 @@
+# ctest entries. A label is a suite (tests/README.md): one Catch2 program per folder of C++ tests, one entry per test case; and one
+# entry per script of tests/{golden,integration,docs}. Exit code 77 of a script means "not run", its last line says why.
+enable_testing()
+
+if(NOT DISTSETUP_TESTS STREQUAL OFF)
+  find_package(Catch2 2 QUIET)
+  if(NOT Catch2_FOUND AND DISTSETUP_TESTS STREQUAL ON)
+    message(FATAL_ERROR "DISTSETUP_TESTS=ON, but Catch2 2.x was not found (Debian: catch2)")
+  elseif(NOT Catch2_FOUND)
+    message(STATUS "tests: Catch2 not found, not built")
+  endif()
+endif()
+if(NOT Catch2_FOUND)
+  return()
+endif()
+include(Catch)
+
+set(test_environment "DISTSETUP_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" "DISTSETUP_SOURCE=${PROJECT_SOURCE_DIR}" OMP_NUM_THREADS=1
+  # libtorch is not instrumented: containers that cross its border and what it never frees are no findings of ours.
+  "ASAN_OPTIONS=detect_container_overflow=0" "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
+add_custom_target(distsetup_tests)
+
+# tests/support/*.cc: what several suites share, on the compiler half only.
+file(GLOB support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cc")
+add_library(distsetup_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/support/main/catch_main.cc")
+target_link_libraries(distsetup_test_main PUBLIC Catch2::Catch2)
+add_library(distsetup_test_support INTERFACE)
+if(support_sources)
+  add_library(distsetup_test_support_objects STATIC ${support_sources})
+  target_link_libraries(distsetup_test_support_objects PUBLIC distsetup_planner distsetup_codegen)
+  target_link_libraries(distsetup_test_support INTERFACE distsetup_test_support_objects)
+endif()
+
+function(distsetup_catch_suite suite)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${suite}/*.cc")
+  if(NOT sources)
+    return()
+  endif()
+  set(target ${suite}_tests)
+  add_executable(${target} ${sources})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${target} PRIVATE distsetup_test_main Catch2::Catch2 distsetup_test_support ${ARGN})
+  catch_discover_tests(${target} TEST_PREFIX "${suite}." PROPERTIES LABELS ${suite} TIMEOUT 600)
+  # catch_discover_tests flattens lists: the environment is set by a file of our own, read by ctest after its list of tests.
+  set(environment_file "${PROJECT_BINARY_DIR}/${target}_environment.cmake")
+  file(CONFIGURE OUTPUT "${environment_file}" @ONLY CONTENT
+"foreach(test IN LISTS @target@_TESTS)
+  set_tests_properties(\"\${test}\" PROPERTIES ENVIRONMENT \"@test_environment@\")
+endforeach()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${environment_file}")
+  add_dependencies(distsetup_tests ${target})
+endfunction()
+
+distsetup_catch_suite(unit distsetup_cli distsetup_planner distsetup_codegen)
+distsetup_catch_suite(property distsetup_planner distsetup_codegen)
+if(DISTSETUP_RUNTIME)
+  distsetup_catch_suite(runtime distsetup_runtime distsetup_planner)
+endif()
+
+function(distsetup_script_test suite script)
+  file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${script}")
+  add_test(NAME "${name}" COMMAND "${script}" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set(labels ${suite})
+  if(script MATCHES "_all\\.sh$")  # needs more than the build: scripts/test --all
+    list(APPEND labels all)
+  endif()
+  set_tests_properties("${name}" PROPERTIES LABELS "${labels}" TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endfunction()
+
+foreach(suite golden integration docs)
+  file(GLOB scripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${suite}/run" "${PROJECT_SOURCE_DIR}/tests/${suite}/*.sh")
+  foreach(script IN LISTS scripts)
+    distsetup_script_test(${suite} "${script}")
+  endforeach()
+endforeach()
+
+add_test(NAME check_layers COMMAND "${PROJECT_SOURCE_DIR}/scripts/check_layers")
+set_tests_properties(check_layers PROPERTIES LABELS layers TIMEOUT 60)
