@@ -1,0 +1,36 @@
+// How ranks are arranged: named axes, tp fastest, pp slowest. Everything about groups is derived from the six sizes.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace distsetup {
+
+struct Mesh {
+  int pp = 1;            // pipeline stages
+  int dp_replicate = 1;  // copies of the shard group
+  int dp_shard = 1;      // ranks that split parameters, gradients, optimizer state
+  int cp = 1;            // context parallel
+  int tp = 1;            // tensor parallel
+  int ep = 1;            // expert parallel, inside dp_shard × cp
+  int world() const { return pp * dp_replicate * dp_shard * cp * tp; }
+  int data_parallel() const { return dp_replicate * dp_shard; }  // ranks that see different samples
+  bool operator==(const Mesh&) const = default;
+};
+
+struct Coordinates {
+  int pp = 0, dp_replicate = 0, dp_shard = 0, cp = 0, tp = 0;
+  bool operator==(const Coordinates&) const = default;
+};
+
+// Groups are sets of ranks that differ in the named axes only. kData = dp_replicate × dp_shard.
+enum class Group { kSelf, kDpShard, kDpReplicate, kData, kWorld };
+
+Coordinates coordinates(const Mesh& mesh, int rank);
+int rank_of(const Mesh& mesh, const Coordinates& at);
+std::vector<int> group_members(const Mesh& mesh, Group group, int rank);  // ascending; contains rank
+int group_size(const Mesh& mesh, Group group);
+int data_index(const Mesh& mesh, int rank);  // which slice of the global batch: dp_replicate · dp_shard_size + dp_shard
+std::string_view name(Group group);
+
+}  // namespace distsetup

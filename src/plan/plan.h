@@ -1,0 +1,222 @@
+// Plan: the answer, complete. Whoever reads it looks nothing up and decides nothing. plan.json is its text form, byte for byte what
+// `distsetup plan --json` prints; to_json(from_json(text)) == text.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/json.h"
+#include "model/geometry.h"
+#include "plan/mesh.h"
+
+namespace distsetup {
+
+inline constexpr int kPlanSchemaVersion = 1;
+
+enum class Verdict { kFits, kTight, kDoesNotFit };
+enum class Sharding { kDdp, kZero1, kZero2, kZero3 };
+enum class Recompute { kNone, kSelective, kFull, kEveryK };
+enum class Precision { kF32, kBf16 };  // what the bundled trainer computes in
+enum class OffloadPlace { kNone, kHost, kNvme };
+enum class Accelerator { kCuda, kCpu };
+
+struct HardwarePlan {
+  std::string gpu;                 // preset id
+  std::string gpu_name;            // as printed: "H100 80 GB SXM"
+  Accelerator accelerator = Accelerator::kCuda;
+  int nodes = 1;
+  int gpus_per_node = 1;
+  int64_t memory_bytes = 0;        // what the driver reports as total
+  int64_t context_bytes = 0;       // CUDA context, libraries
+  int64_t host_memory_bytes = 0;   // per node; 0 = not known
+  double peak_flops_per_s = 0;     // at the compute dtype, dense
+  double gemm_efficiency = 0;      // sustained share of the peak in large GEMMs
+  double attention_efficiency = 0;
+  double memory_bytes_per_s = 0;
+  double link_bytes_per_s = 0;     // per GPU, one direction, inside a node
+  double network_bytes_per_s = 0;  // per GPU, one direction, between nodes
+  double link_latency_s = 0;
+  double network_latency_s = 0;
+  bool operator==(const HardwarePlan&) const = default;
+};
+
+struct StrategyPlan {
+  std::string trainer = "native";
+  Sharding sharding = Sharding::kZero3;
+  bool reshard_after_forward = true;
+  int prefetch = 1;  // gathers in flight ahead of the unit that computes
+  bool operator==(const StrategyPlan&) const = default;
+};
+
+struct RecomputePlan {
+  Recompute policy = Recompute::kNone;
+  int every_k = 0;                   // kEveryK: one block in k is recomputed in full
+  std::vector<std::string> dropped;  // tensor names of a block that backward computes again
+  bool operator==(const RecomputePlan&) const = default;
+};
+
+struct OffloadPlan {
+  OffloadPlace optimizer = OffloadPlace::kNone, parameters = OffloadPlace::kNone, activations = OffloadPlace::kNone;
+  bool operator==(const OffloadPlan&) const = default;
+};
+
+struct PrecisionPlan {
+  Precision compute = Precision::kBf16;
+  Precision reduce = Precision::kF32;  // sums of gradients are always formed in fp32; the wire carries `compute`
+  Precision master = Precision::kF32;
+  Precision optimizer_state = Precision::kF32;
+  bool operator==(const PrecisionPlan&) const = default;
+};
+
+struct TrainPlan {
+  std::string method = "pretrain";  // pretrain | sft | dpo
+  int64_t sequence_length = 4096;
+  int64_t global_batch = 256;       // sequences per optimizer step
+  int64_t steps = 1000;
+  std::string optimizer = "adamw";
+  double learning_rate = 3e-4, min_learning_rate = 3e-5;
+  int64_t warmup_steps = 100;
+  double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double grad_clip = 1.0;           // 0 = no clipping
+  int64_t seed = 0;
+  bool operator==(const TrainPlan&) const = default;
+};
+
+struct DataFile {
+  std::string path;    // relative to plan.data.root
+  int64_t bytes = 0;
+  std::string sha256;
+  bool held_out = false;
+  bool operator==(const DataFile&) const = default;
+};
+
+struct DataPlan {
+  std::string tokenizer = "bytes";  // byte-level: token = byte value, vocabulary 256
+  std::string root;                 // relative paths are relative to plan.json's directory
+  std::vector<DataFile> files;      // empty: the plan cannot be trained, only previewed and emitted
+  bool operator==(const DataPlan&) const = default;
+};
+
+struct CheckpointPlan {
+  std::string directory = "checkpoints";
+  int64_t every_steps = 0;  // 0 = at the end only
+  int64_t keep = 3;
+  bool operator==(const CheckpointPlan&) const = default;
+};
+
+struct LaunchPlan {
+  std::string target = "native";
+  std::string site;
+  int64_t time_limit_s = 0;           // 0 = not given
+  int64_t init_timeout_s = 300;
+  int64_t collective_timeout_s = 600;
+  bool operator==(const LaunchPlan&) const = default;
+};
+
+// One line of the preview. The terms' bytes_at_peak sum to peak_allocated_bytes exactly.
+struct MemoryTerm {
+  std::string buffer_class;  // "parameter shard", "gathered parameter", ..., "arena packing"
+  int64_t bytes_at_peak = 0;
+  int64_t bytes_max = 0;     // largest over the step
+  std::string phase;         // where bytes_max is reached
+  bool operator==(const MemoryTerm&) const = default;
+};
+struct PhaseMemory {
+  std::string phase;  // load | forward | loss | backward | optimizer | evaluate | save
+  int64_t allocated_bytes = 0;
+  bool operator==(const PhaseMemory&) const = default;
+};
+struct PeakBuffer {
+  std::string name;
+  int64_t bytes = 0;
+  bool operator==(const PeakBuffer&) const = default;
+};
+struct MemoryPlan {
+  int64_t peak_allocated_bytes = 0;  // run buffers + arena + workspace of library ops
+  int64_t peak_reserved_bytes = 0;
+  int64_t device_bytes = 0;          // reserved + context + communicators
+  int64_t capacity_bytes = 0;
+  int64_t arena_bytes = 0, live_bytes = 0, workspace_bytes = 0, run_bytes = 0;
+  std::string peak_instruction;      // "Backward 41/down_dw micro-batch 0"
+  std::vector<PeakBuffer> peak_buffers;  // the three largest live there
+  std::vector<MemoryTerm> terms;
+  std::vector<PhaseMemory> by_phase;
+  struct RankClass {
+    std::string name;  // "all ranks"
+    int64_t device_bytes = 0;
+    bool operator==(const RankClass&) const = default;
+  };
+  std::vector<RankClass> by_rank_class;
+  int64_t host_bytes_per_node = 0;
+  int64_t checkpoint_bytes = 0;      // one checkpoint, all ranks
+  bool operator==(const MemoryPlan&) const = default;
+};
+
+struct InstructionTime {
+  std::string op;     // instruction op: "Forward", "AllGather", ...
+  double seconds = 0; // per step, on its own stream, overlapped or not
+  bool operator==(const InstructionTime&) const = default;
+};
+struct TimePlan {
+  double step_s = 0, tokens_per_s = 0, tokens_per_s_per_gpu = 0;
+  double mfu = 0;  // model FLOPs with causal attention at half, over peak_flops_per_s
+  std::vector<InstructionTime> by_instruction;
+  bool operator==(const TimePlan&) const = default;
+};
+
+struct Alternative {
+  std::string summary;  // "zero2 · micro-batch 2 · recompute full"
+  Verdict verdict = Verdict::kDoesNotFit;
+  int64_t device_bytes = 0;
+  double step_s = 0;
+  std::string why_not;  // the clause that decided
+  bool operator==(const Alternative&) const = default;
+};
+
+struct Plan {
+  Verdict verdict = Verdict::kDoesNotFit;
+  Geometry model;
+  HardwarePlan hardware;
+  Mesh mesh;
+  StrategyPlan strategy;
+  int64_t micro_batch = 1;
+  int64_t gradient_accumulation = 1;
+  RecomputePlan recompute;
+  OffloadPlan offload;
+  PrecisionPlan precision;
+  TrainPlan train;
+  DataPlan data;
+  CheckpointPlan checkpoint;
+  LaunchPlan launch;
+  MemoryPlan memory;
+  TimePlan time;
+  std::vector<Alternative> alternatives;
+  std::vector<std::string> reasons;
+  std::vector<std::string> assumptions;
+  Diagnostics diagnostics;       // warnings and notes
+  std::string inputs_digest;     // of the spec and every preset it used
+  std::string schedule_digest;   // of the compiled lists of all rank classes
+  bool operator==(const Plan&) const = default;
+};
+
+// plan.json. Reading refuses unknown and missing keys, another schema_version (kPlanVersion) and values out of range (kPlanCorrupt).
+Json to_json(const Plan& plan);
+Result<Plan> plan_from_json(std::string_view text, std::string_view file_name);
+// The envelope of a failed `plan --json`: verdict null and diagnostics.
+Json failed_plan_json(const Diagnostics& diagnostics);
+Json to_json(const Diagnostics& diagnostics);
+
+// One spelling each, used in JSON, listings and messages.
+std::string_view name(Verdict v);
+std::string_view name(Sharding v);
+std::string_view name(Recompute v);
+std::string_view name(Precision v);
+std::string_view name(OffloadPlace v);
+std::string_view name(Accelerator v);
+
+// Divisibility and capability rules that hold for every legal Plan of the native trainer; errors carry the numbers.
+Diagnostics validate(const Plan& plan);
+
+}  // namespace distsetup

@@ -1,0 +1,124 @@
+// Program: one unit kind (embedding, block, head with loss) as ordered operations over named tensors with symbolic shapes.
+// Nobody writes births, deaths or "saved for backward": they are derived here. A recompute policy is a set of saved tensors to drop;
+// the operations that bring them back are found by walking forward backwards and merged into backward just before their first reader.
+// The trainer executes these lists op by op (op.kernel names the function), the simulator walks them: the same object.
+#pragma once
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/expression.h"
+#include "plan/mesh.h"
+
+namespace distsetup {
+
+enum class Dtype { kCompute, kF32, kBf16, kI64, kF64 };  // kCompute is replaced by the plan's compute dtype when sizes are evaluated
+int64_t size_bytes(Dtype dtype);                          // CHECKs on kCompute
+std::string_view name(Dtype dtype);
+
+enum class OpKind { kGemm, kGroupedGemm, kAttention, kNorm, kElementwise, kEmbedding, kLoss, kCopy, kAllGather, kReduceScatter,
+                    kAllReduce, kAllToAll, kSendRecv };
+
+struct TensorDecl {
+  std::string name;
+  std::vector<std::string> shape;  // expressions
+  Dtype dtype = Dtype::kCompute;
+  bool logits = false;             // counted under class "logits"
+};
+
+// A parameter as published. Consecutive parameters with the same slot lie next to each other and are one matrix to the program
+// (q, k and v are one GEMM).
+struct ParameterDecl {
+  std::string name;                // published name below the unit's prefix: "self_attn.q_proj.weight"
+  std::string slot;                // "wqkv"; programs say p:wqkv and g:wqkv
+  std::vector<std::string> shape;
+  bool decay = true;               // weight decay applies (matrices), not to norms and biases
+  enum class Init { kNormal, kOnes, kZeros, kScaledNormal } init = Init::kNormal;  // std 0.02; scaled: 0.02 / sqrt(2 L)
+};
+
+struct Overlay {
+  int write = 0, read = 0;  // indices into the op: this write may take the bytes of that read, if the read dies here
+};
+
+struct Op {
+  std::string name;                // "down_dw", unique in its program
+  OpKind kind = OpKind::kElementwise;
+  std::string kernel;              // function of the trainer
+  std::vector<std::string> reads;  // tensor names, "p:slot"
+  std::vector<std::string> writes; // tensor names, "g:slot"; a name both read and written is updated in place
+  std::vector<Overlay> over;
+  std::string flops;               // expression; "" = memory-bound
+  Group group = Group::kSelf;      // of a communication op
+};
+
+enum class UnitKind { kEmbedding, kBlock, kHead };
+std::string_view name(UnitKind kind);
+
+struct Program {
+  UnitKind kind = UnitKind::kBlock;
+  std::vector<ParameterDecl> parameters;  // of this unit; a tied head has none for its matrix
+  std::vector<std::string> borrowed_slots;  // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
+  std::vector<TensorDecl> tensors;
+  std::vector<std::string> inputs;        // run buffers every unit may read: ids, targets, cos, sin, and "loss" which is added to
+  std::vector<Op> forward, backward;
+  // Names by convention: x is the input (y of the unit before), y the output; dy the incoming, dx the outgoing gradient.
+};
+
+// A program with a recompute policy applied: two straight lists over tensor instances.
+// A tensor that is recomputed has two instances (the forward one, dead after forward, and "name.r"); a kept output of a re-run
+// operation goes to a dead instance "name.dead".
+struct Operand {
+  enum class Kind { kTensor, kParameter, kGradient, kInput } kind = Kind::kTensor;
+  int index = 0;  // tensor instance; slot index (own slots first, then borrowed); input index
+};
+struct OpInstance {
+  const Op* op = nullptr;
+  bool recomputed = false;
+  std::vector<Operand> reads, writes;
+};
+struct TensorInstance {
+  std::string name;  // "h1", "h1.r"
+  const TensorDecl* decl = nullptr;
+};
+struct ProgramVariant {
+  const Program* program = nullptr;
+  std::string name;  // "block", "block/full"
+  std::vector<TensorInstance> tensors;
+  std::vector<OpInstance> forward, backward;
+  std::vector<std::string> slots;        // own slots in order, then borrowed
+  std::vector<std::string> saved, kept;  // derived: read by backward and written by forward; minus the dropped ones
+  int x = -1, y = -1, dy = -1, dx = -1;  // tensor instances, -1 = none
+};
+enum class Pass { kTrain, kEvaluate };  // kEvaluate: forward only, nothing is kept
+ProgramVariant derive(const Program& program, const std::set<std::string>& dropped, Pass pass);
+
+// Liveness of one variant with numbers filled in. All sizes rounded up to kBufferAlignment. Live bytes include x and dy (alive at
+// entry), kept tensors, temporaries, y and dx, and from the first write on the gradient slots' bytes if `gradient_bytes` > 0
+// (a gradient buffer that is born here). Parameters and inputs are not counted.
+struct PassProfile {
+  int64_t entry_bytes = 0;             // alive before the first op: forward x; backward x + kept + dy
+  int64_t exit_bytes = 0;              // alive after the last: forward x (if kept) + kept + y; backward dx (+ gradient)
+  std::vector<int64_t> live_bytes;     // during each op
+  int64_t peak_bytes = 0;
+  int peak_op = 0;
+};
+struct VariantProfile {
+  PassProfile forward, backward;
+  int64_t kept_bytes = 0;  // without x
+};
+inline constexpr int64_t kBufferAlignment = 64;
+inline int64_t aligned(int64_t bytes) { return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment; }
+VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute, int64_t gradient_bytes);
+
+// Bytes of one tensor instance.
+std::vector<int64_t> shape_of(const TensorDecl& decl, const Symbols& symbols);
+int64_t bytes_of(const TensorDecl& decl, const Symbols& symbols, Dtype compute);
+
+// Overlays that happen, given last uses: shared by profile() and the op-level expansion so that both agree to the byte.
+// root[i] is the tensor instance whose bytes instance i takes (itself if none).
+struct Lifetime {
+  int first = -1, last = -1;  // op positions; entry = -1 counts as before op 0
+};
+
+}  // namespace distsetup

@@ -1,0 +1,139 @@
+// Schedule: one phase of training as an explicit list of instructions for one rank class. The simulator walks it for bytes and
+// seconds; the trainer executes it. Sharding, hybrid groups, recomputation and accumulation are different lists, not different code.
+//
+// Two levels. compile_schedule() writes instructions over units with the buffers that cross units (gathered parameters, gradient
+// and receive buffers, activations between units). expand() adds the steps: each instruction as the ops of its program, every tensor
+// a buffer, and packs all span buffers into one arena by liveness. The unit level alone gives live bytes (simulate); both agree to
+// the byte, which a property test holds.
+//
+// Micro-batches 1 .. n-2 of an accumulation are identical: they are written once, in a segment with a repeat count.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan/layout.h"
+#include "plan/native_program.h"
+#include "plan/plan.h"
+#include "plan/program.h"
+
+namespace distsetup {
+
+enum class Phase { kLoad, kStep, kEvaluate, kSave };
+enum class InstructionOp { kAllGather, kReduceScatter, kAllReduce, kBroadcast, kWait, kForward, kLoss, kRecompute, kBackward, kAccumulate,
+                           kGradNorm, kOptimizerStep, kCast, kZero, kFree, kSend, kRecv, kCopyToHost, kCopyToDevice };
+enum class Stream { kCompute, kGather, kReduce };
+enum class BufferClass { kParameterShard, kGatheredParameter, kGradient, kOptimizerState, kActivation, kLogits, kCommunication, kWorkspace };
+enum class Place { kDevice, kHost, kHostPinned, kDisk };
+enum class BufferLifetime { kRun, kStep, kSpan };
+inline constexpr int kNumBufferClasses = 8;
+
+std::string_view name(Phase v);
+std::string_view name(InstructionOp v);
+std::string_view name(Stream v);
+std::string_view name(BufferClass v);
+
+struct Buffer {
+  std::string name;  // "P3" gathered, "G3" gradient, "A3" gradient accumulator, "R3" received, "x3", "3/h1", "master", "loss", ...
+  BufferClass buffer_class = BufferClass::kActivation;
+  int64_t bytes = 0;
+  Dtype dtype = Dtype::kF32;
+  Place place = Place::kDevice;
+  BufferLifetime lifetime = BufferLifetime::kSpan;
+  int unit = -1, micro_batch = -1;
+  // By expand(): steps it lives in, both inclusive; the buffer whose bytes it takes; its place in the arena.
+  int first_step = -1, last_step = -1;
+  int overlay_of = -1;
+  int64_t offset_bytes = -1;  // span buffers only
+};
+
+// What a step's function sees of a buffer. kOwn: this rank's chunk, at dp_shard coordinate × chunk.
+struct View {
+  int buffer = -1;
+  int64_t offset_bytes = 0;
+  std::vector<int64_t> shape;
+  Dtype dtype = Dtype::kF32;
+  enum class Part { kFixed, kOwn } part = Part::kFixed;
+};
+
+struct Step {
+  std::string op;      // "down_dw", "AllGather"
+  std::string kernel;  // function of the trainer; instructions without a program: the instruction's name
+  int instruction = -1;
+  int unit = -1;
+  bool recomputed = false;
+  bool accumulate = false;  // gradient writes add to what is there
+  std::vector<View> reads, writes;
+  const Op* program_op = nullptr;
+};
+
+struct Instruction {
+  InstructionOp op = InstructionOp::kForward;
+  int unit = -1;
+  std::string program_variant;  // of kForward, kBackward
+  std::string model = "policy";
+  int chunk = 0;
+  int micro_batch = -1;
+  int bucket = -1;              // unit whose flat buffer moves; native: bucket = unit
+  Group group = Group::kSelf;
+  int64_t bytes = 0;            // collective: bytes of the full (gathered) message; else 0
+  Dtype dtype = Dtype::kF32;
+  Stream stream = Stream::kCompute;
+  std::vector<int> waits;       // events
+  int signals = -1;             // event, -1 = synchronous
+  std::vector<int> allocates, uses, frees;  // buffers; allocates and frees are span and step buffers
+  bool accumulate = false;      // kAccumulate: add to the target (false: set); kBackward: see gradient_fresh
+  int first_step = -1, num_steps = 0;       // by expand()
+  std::string phase;            // forward | loss | backward | optimizer, for the memory timeline
+};
+
+struct Segment {
+  int first_instruction = 0, num_instructions = 0;
+  int64_t repeat = 1;
+};
+
+struct Schedule {
+  Phase phase = Phase::kStep;
+  std::shared_ptr<const NativePrograms> programs;
+  std::vector<std::shared_ptr<const ProgramVariant>> variants;  // of units: embedding, block (one per recompute choice), head
+  std::vector<int> unit_variant;                                // per unit
+  Layout layout;
+  Symbols symbols;
+  Dtype compute = Dtype::kF32;
+  std::vector<Buffer> buffers;
+  std::vector<Instruction> instructions;
+  std::vector<Segment> segments;   // in order; cover all instructions
+  std::vector<Step> steps;         // by expand()
+  int num_events = 0;
+  // By expand():
+  int64_t arena_bytes = 0;         // after packing
+  int64_t live_peak_bytes = 0;     // span buffers live at once, the lower bound of the arena
+  int live_peak_step = -1;
+  std::vector<int64_t> live_bytes; // span bytes during each step
+};
+
+// Unit level. CHECKs that validate(plan) has no errors.
+Schedule compile_schedule(const Plan& plan, Phase phase);
+// Op level and arena.
+void expand(Schedule& schedule);
+Schedule compile_expanded(const Plan& plan, Phase phase);
+
+int64_t run_bytes(const Schedule& schedule);                        // all run buffers
+int64_t run_bytes(const Schedule& schedule, BufferClass which);
+
+// One line per instruction: index, stream, op, unit, micro-batch, group, bytes, waits/signals, live bytes.
+std::string format_schedule(const Schedule& schedule);
+std::string format_instruction(const Schedule& schedule, int index);
+// Digest over every instruction, step, buffer and offset of the lists of all phases that train: load, step, evaluate, save.
+std::string schedule_digest(const Plan& plan);
+std::string canonical_text(const Schedule& schedule);
+
+// Every rule a schedule must obey (see README.md in this folder), as messages; empty = holds. Works on unexpanded and expanded lists.
+std::vector<std::string> check_invariants(const Plan& plan, const Schedule& schedule);
+
+// Packs lifetimes into one arena; writes offset_bytes, returns the arena's size. Lowest hole among overlapping lifetimes, several
+// orders, the best kept; deterministic.
+int64_t pack_arena(std::vector<Buffer>& buffers);
+
+}  // namespace distsetup
