@@ -1,0 +1,189 @@
+// Writing a file so that a reader sees the old bytes or the new ones, never half: write to a temporary name in the same directory,
+// fsync, rename, fsync the directory. Leaves out: locking (two writers: the last rename wins) and keeping the owner.
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "base/diagnostic_codes.h"
+#include "base/value.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxLinks = 40;  // as Linux counts before ELOOP
+constexpr int kMaxTemporaryNames = 100;
+
+Diagnostic unwritable(const std::string& path, std::string_view why, std::string help = "") {
+  return error(code::kUnwritableFile, {path}, fmt::format("cannot write '{}', {}", path, why), std::move(help));
+}
+
+// Where the bytes go once symbolic links are followed; the file itself need not exist. 0 or errno.
+int follow_links(fs::path& path) {
+  for (int i = 0; i < kMaxLinks; ++i) {
+    std::error_code failure;
+    if (!fs::is_symlink(fs::symlink_status(path, failure))) return 0;
+    const fs::path target = fs::read_symlink(path, failure);
+    if (failure) return failure.value();
+    path = path.parent_path() / target;  // operator/ keeps an absolute target
+  }
+  return ELOOP;
+}
+
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t num_written = ::write(fd, bytes.data(), bytes.size());
+    if (num_written < 0 && errno == EINTR) continue;
+    if (num_written < 0) return errno;
+    bytes.remove_prefix(static_cast<size_t>(num_written));
+  }
+  return 0;
+}
+
+// Some file systems cannot sync a directory and say EINVAL; that is not a failed write.
+int sync_fd(int fd) {
+  while (::fsync(fd) != 0) {
+    if (errno == EINTR) continue;
+    return errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+  }
+  return 0;
+}
+
+int sync_directory(const fs::path& directory) {
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno == EACCES ? 0 : errno;  // writable but not listable: nothing to sync through
+  const int number = sync_fd(fd);
+  ::close(fd);
+  return number;
+}
+
+// A device, pipe or socket: there is nothing to rename over.
+int write_in_place(const fs::path& path, std::string_view bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  int number = write_all(fd, bytes);
+  if (::close(fd) != 0 && number == 0) number = errno;
+  return number;
+}
+
+int write_temporary(int fd, std::string_view bytes, mode_t keep_mode) {
+  int number = write_all(fd, bytes);
+  if (number == 0 && keep_mode != 0 && ::fchmod(fd, keep_mode) != 0) number = errno;
+  if (number == 0) number = sync_fd(fd);
+  if (::close(fd) != 0 && number == 0) number = errno;
+  return number;
+}
+
+int rename_over(const fs::path& from, const fs::path& to, Overwrite overwrite) {
+  if (overwrite == Overwrite::kRefuse) {  // refuse a file that appeared since we looked, where the file system can
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return errno;
+  }
+  return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+// `keep_mode`: permission bits of the file that is replaced; 0 = new file, the umask decides.
+int replace_file(const fs::path& target, std::string_view bytes, Overwrite overwrite, bool executable, mode_t keep_mode) {
+  const fs::path directory = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  fs::path temporary;
+  int fd = -1;
+  for (int i = 0; i < kMaxTemporaryNames && fd < 0; ++i) {
+    temporary = directory / fmt::format(".distsetup-{}-{}.tmp", ::getpid(), i);
+    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, executable ? 0777 : 0666);
+    if (fd < 0 && errno != EEXIST) return errno;
+  }
+  if (fd < 0) return EEXIST;
+  int number = write_temporary(fd, bytes, keep_mode);
+  if (number == 0) number = rename_over(temporary, target, overwrite);
+  if (number != 0) {
+    ::unlink(temporary.c_str());
+    return number;
+  }
+  return sync_directory(directory);
+}
+
+}  // namespace
+
+std::string errno_text(int number) {
+  std::string text = std::generic_category().message(number);
+  const bool is_word = text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0;  // keep "RPC …" as it is
+  if (is_word) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  const auto failed = [&path](int number) {
+    return error(code::kUnreadableFile, {path}, fmt::format("cannot read '{}', {}", path, errno_text(number)));
+  };
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return failed(errno);
+  std::string text;
+  char chunk[65536];
+  while (true) {
+    const ssize_t num_read = ::read(fd, chunk, sizeof(chunk));
+    if (num_read < 0 && errno == EINTR) continue;
+    if (num_read <= 0) {
+      const int number = errno;
+      ::close(fd);
+      if (num_read < 0) return failed(number);
+      return text;
+    }
+    text.append(chunk, static_cast<size_t>(num_read));
+  }
+}
+
+Result<Written> write_file_atomic(const std::string& path, std::string_view bytes, Overwrite overwrite, bool executable) {
+  fs::path target = path;
+  if (const int number = follow_links(target); number != 0) return unwritable(path, errno_text(number));
+  struct stat info = {};
+  const bool exists = ::stat(target.c_str(), &info) == 0;
+  if (!exists && errno != ENOENT) return unwritable(path, errno_text(errno));
+  if (exists && S_ISDIR(info.st_mode)) return unwritable(path, "it is a directory, expected the path of a file");
+  if (target.filename().empty()) return unwritable(path, "expected the path of a file");
+
+  if (exists && !S_ISREG(info.st_mode)) {
+    if (const int number = write_in_place(target, bytes); number != 0) return unwritable(path, errno_text(number));
+    return Written::kReplaced;
+  }
+  mode_t keep_mode = 0;
+  if (exists) {
+    keep_mode = (info.st_mode & 0777) | (executable ? (info.st_mode & 0444) >> 2 : 0);  // who may read may run
+    const Result<std::string> present = read_file(target.string());
+    if (present.ok() && *present == bytes) {
+      const bool mode_is_right = keep_mode == (info.st_mode & 0777);
+      if (!mode_is_right && ::chmod(target.c_str(), keep_mode) != 0) return unwritable(path, errno_text(errno));
+      return Written::kUnchanged;
+    }
+    if (overwrite == Overwrite::kRefuse) {
+      return error(code::kFileExists, {path}, fmt::format("'{}' exists with different content, expected a new file", path),
+                   "add --force to replace it, or name another path");
+    }
+  } else if (target.has_parent_path()) {
+    std::error_code failure;
+    fs::create_directories(target.parent_path(), failure);
+    if (failure) {
+      return unwritable(path, fmt::format("its directory '{}' cannot be made: {}", target.parent_path().string(),
+                                          errno_text(failure.value())));
+    }
+  }
+  const int number = replace_file(target, bytes, overwrite, executable, keep_mode);
+  if (number == EEXIST) {
+    return error(code::kFileExists, {path}, fmt::format("'{}' was made by someone else meanwhile, expected a new file", path),
+                 "add --force to replace it, or name another path");
+  }
+  if (number != 0) return unwritable(path, errno_text(number));
+  return exists ? Written::kReplaced : Written::kCreated;
+}
+
+}  // namespace distsetup

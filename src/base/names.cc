@@ -1,0 +1,83 @@
+// How near two names are: edit distance with insertion, deletion, substitution and swap of neighbours each costing one (optimal
+// string alignment, Damerau 1964), on ASCII-lowered bytes without '-' and '_'. Names are short, so the quadratic form is enough.
+#include "base/names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace distsetup {
+namespace {
+
+constexpr size_t kMaxListed = 12;
+
+char lower_char(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+std::string without_separators(std::string_view text) {
+  std::string folded = lower(text);
+  std::erase_if(folded, [](char c) { return c == '-' || c == '_'; });
+  return folded;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), previous(b.size() + 1), current(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) previous[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    current[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substitution = previous[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      current[j] = std::min({previous[j] + 1, current[j - 1] + 1, substitution});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) current[j] = std::min(current[j], before[j - 2] + 1);
+    }
+    std::swap(before, previous);
+    std::swap(previous, current);
+  }
+  return previous[b.size()];
+}
+
+}  // namespace
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), lower_char);
+  return out;
+}
+
+bool same_name(std::string_view a, std::string_view b) {
+  const auto fold = [](char c) { return c == '-' ? '_' : lower_char(c); };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return fold(x) == fold(y); });
+}
+
+std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
+  const std::string wanted = without_separators(name);
+  const size_t limit = 1 + name.size() / 4;
+  size_t best = std::numeric_limits<size_t>::max();
+  std::string nearest;
+  for (const std::string& candidate : candidates) {
+    const std::string known = without_separators(candidate);
+    const size_t gap = known.size() > wanted.size() ? known.size() - wanted.size() : wanted.size() - known.size();
+    if (gap > limit) continue;  // the distance is at least the difference in length
+    const size_t distance = edit_distance(wanted, known);
+    // Every letter changed is not a likeness: 'x' is not near 'y' though the distance is one.
+    const bool near = distance <= limit && (distance == 0 || distance < wanted.size());
+    if (near && distance < best) {
+      best = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+std::string suggest(std::string_view name, std::span<const std::string> candidates) {
+  if (const std::string nearest = nearest_name(name, candidates); !nearest.empty()) return fmt::format("did you mean '{}'", nearest);
+  if (candidates.empty()) return "";
+  const size_t listed = std::min(candidates.size(), kMaxListed);
+  std::string text = "known: ";
+  for (size_t i = 0; i < listed; ++i) text += (i > 0 ? ", " : "") + candidates[i];
+  if (candidates.size() > listed) text += fmt::format(" and {} more", candidates.size() - listed);
+  return text;
+}
+
+}  // namespace distsetup
