@@ -44,7 +44,7 @@ struct Problem {
   bool hardware_assumed = false;
   Location batch_at, parallel_at;      // where to point when no combination is legal
 };
-Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs = {});
+Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs);
 
 // The best plan that fits, or the one with the smallest shortfall (verdict kDoesNotFit, fixes in plan.diagnostics).
 // Errors: no legal combination at all (indivisible batch, mesh that does not multiply out).
