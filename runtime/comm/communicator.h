@@ -1,0 +1,79 @@
+// Communicator: what the executor asks of the network, and nothing more. One object per rank; groups are those of the plan's mesh.
+// The idea: raw bytes and group names go in, a Work comes out; the buffers belong to the caller until Work::wait() returns. Every rank
+// of a group issues the same operations in the same order per channel; channels never share a connection, so gathers cannot hold up
+// reductions. Left out: reductions inside a reduce-scatter (the receiver sums, in ascending rank order, so that sums do not depend on
+// arrival), averages (callers scale), anything on device memory other than the backend's own.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "plan/mesh.h"
+
+namespace distsetup {
+
+// Gathers and reductions of training, and everything that is not in a schedule (start, agreement on signals, checkpoints).
+enum class Channel { kGather, kReduce, kControl };
+
+// An operation under way. Destroying it without wait() is allowed only while giving up.
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual void wait() = 0;  // throws CommunicationError
+};
+
+// A peer is gone, too slow, or never came. `peer` is a rank of the whole job, -1 when it is not known which one.
+class CommunicationError : public std::runtime_error {
+ public:
+  CommunicationError(int peer, const std::string& message) : std::runtime_error(message), peer_(peer) {}
+  int peer() const { return peer_; }
+
+ private:
+  int peer_ = -1;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int world() const = 0;
+  virtual int size(Group group) const = 0;
+  virtual int index(Group group) const = 0;  // this rank's place in the group, ascending by rank
+
+  // buffer holds size(group) chunks; chunk index(group) is filled already, the others arrive.
+  virtual std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) = 0;
+  // The moving half of a reduce-scatter. full holds size(group) chunks; chunk p goes to member p. received gets size - 1 chunks:
+  // chunk k - 1 comes from member (index + k) mod size, k = 1 .. size - 1. Padding travels too; nobody may read it.
+  virtual std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) = 0;
+  // Sums in place; every member ends with the same bits.
+  virtual std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) = 0;
+  virtual std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) = 0;
+
+  // Control, blocking, over all ranks; not part of any schedule.
+  virtual void broadcast(void* data, int64_t num_bytes, int root) = 0;
+  virtual void control_sum(double* data, int64_t count) = 0;
+  virtual void barrier() = 0;
+};
+
+// Which rank this process is and where rank 0 listens: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and their kin, already read.
+struct Rendezvous {
+  int rank = 0, world = 1;
+  std::string master_address = "127.0.0.1";
+  int master_port = 29500;
+  bool agent_store = false;  // TORCHELASTIC_USE_AGENT_STORE: torchrun's agent listens, rank 0 is a client too
+  std::string run_id;        // keeps two jobs and two attempts apart in one store; the same on all ranks
+  std::string interface;     // network interface ("lo", "eth0"); empty: the one that master_address is reached by
+  int64_t init_timeout_s = 300;
+  int64_t collective_timeout_s = 600;
+};
+
+// world 1: everything is local and done at once. CHECKs that the mesh has one rank.
+std::unique_ptr<Communicator> make_self_communicator(const Mesh& mesh);
+// Gloo over TCP on CPU memory. Blocks until all ranks are there; throws CommunicationError ("port 29500 of host is in use",
+// "ranks 2, 3 did not arrive within 300 s"). Its destructor says goodbye to the others unless an error was thrown before.
+std::unique_ptr<Communicator> make_gloo_communicator(const Mesh& mesh, const Rendezvous& rendezvous);
+
+}  // namespace distsetup

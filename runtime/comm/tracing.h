@@ -1,0 +1,49 @@
+// Two communicators for tests and reports. Tracing: passes everything on and writes down what was asked, in order. Fake: no network;
+// pretends to be one rank of any mesh and leaves the buffers as they are (a sum over one, a gather of what is there).
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+
+namespace distsetup {
+
+struct CommunicationRecord {
+  std::string op;  // "AllGather", "ReduceScatter", "AllReduce", "Broadcast", "ControlSum", "Barrier": a schedule's words
+  Group group = Group::kSelf;
+  Channel channel = Channel::kControl;
+  int64_t bytes = 0;  // of the full (gathered) message
+  int event = -1;     // count of the operation on its channel
+  bool waited = false;
+  bool operator==(const CommunicationRecord&) const = default;
+};
+
+class TracingCommunicator : public Communicator {
+ public:
+  explicit TracingCommunicator(Communicator& inner) : inner_(inner) {}
+  const std::vector<CommunicationRecord>& records() const { return *records_; }
+  void clear() { records_->clear(); }
+
+  int rank() const override { return inner_.rank(); }
+  int world() const override { return inner_.world(); }
+  int size(Group group) const override { return inner_.size(group); }
+  int index(Group group) const override { return inner_.index(group); }
+  std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override;
+  std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override;
+  std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override;
+  std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) override;
+  void broadcast(void* data, int64_t num_bytes, int root) override;
+  void control_sum(double* data, int64_t count) override;
+  void barrier() override;
+
+ private:
+  std::unique_ptr<Work> record(std::string op, Group group, Channel channel, int64_t bytes, std::unique_ptr<Work> work);
+  Communicator& inner_;
+  std::shared_ptr<std::vector<CommunicationRecord>> records_ = std::make_shared<std::vector<CommunicationRecord>>();
+  int num_operations_[3] = {0, 0, 0};
+};
+
+std::unique_ptr<Communicator> make_fake_communicator(const Mesh& mesh, int rank);
+
+}  // namespace distsetup

@@ -1,0 +1,129 @@
+// Engine: executes compiled schedules on one rank. Binding turns every step of a list into a function pointer and prebuilt tensors
+// over run buffers and one arena; executing is a loop over them. The engine decides nothing: order, lifetimes, collectives and
+// offsets are the schedule's.
+//
+//   Engine engine(plan, device, communicator, options);
+//   engine.initialize_parameters();  or fill master(), moment1(), moment2() from a checkpoint and set_steps_done()
+//   engine.load();                   replicas in the compute dtype, where the strategy keeps any
+//   engine.step({ids, targets, ...}); engine.evaluate({ids, targets, ...});
+//
+// Left out: data, checkpoints, printing. Errors: CommunicationError (runtime/comm), NonFiniteError, std::runtime_error from libtorch.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "plan/layout.h"
+#include "plan/plan.h"
+#include "plan/schedule.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/device/device.h"
+
+namespace distsetup {
+
+class NonFiniteError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct EngineOptions {
+  // Fills the arena before a step, every range at its last use, and padding that no op writes with 0xff (NaN): results must not
+  // change. Slower.
+  bool poison = false;
+  // Reads the meter around every step of the list (see StepStats::allocations); needs install_meter() before the engine is made.
+  bool meter_steps = false;
+};
+
+// Tokens of this rank for one optimizer step: gradient_accumulation micro-batches, each micro_batch × sequence_length, one after
+// another. targets are already shifted; -1 is ignored. ids and targets are checked against the vocabulary.
+struct StepInput {
+  std::span<const int64_t> ids, targets;
+  int64_t global_valid_tokens = 0;  // targets that are not -1, over all ranks and micro-batches
+  double learning_rate = 0;
+};
+
+struct OpSeconds {
+  double seconds = 0;
+  int64_t count = 0;
+};
+// What one step of the list allocated by itself beyond its buffers.
+struct StepAllocation {
+  int step = 0;
+  int64_t peak_bytes = 0;  // above what was live when it started
+  int64_t num_allocations = 0;
+};
+struct StepStats {
+  double loss = 0;           // mean over the global batch's valid tokens; the same on every rank
+  double gradient_norm = 0;  // global, before clipping
+  double seconds = 0;
+  double wait_s = 0;         // of it, blocked on collectives
+  std::map<std::string, OpSeconds> by_instruction;  // by name of the instruction: "Forward", "AllGather", ...
+  std::vector<StepAllocation> allocations;          // with EngineOptions::meter_steps
+};
+
+struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the same number on every rank
+  std::span<const int64_t> ids, targets;
+  int64_t global_valid_tokens = 0;
+};
+
+struct MemoryReport {
+  // Bytes of buffers by class as allocated: run buffers (each class its own allocations) and, for buffers in the arena, the most
+  // that executed steps had alive at once.
+  std::array<int64_t, kNumBufferClasses> run_bytes{};
+  std::array<int64_t, kNumBufferClasses> arena_peak_bytes{};
+  int64_t arena_bytes = 0;
+  int64_t input_bytes = 0;      // ids, targets, rotary tables, scalars
+  // From the meter, 0 without it.
+  int64_t metered_peak_bytes = 0;
+  std::array<int64_t, Device::kNumTags> metered_live{};
+  int64_t metered_workspace_bytes = 0;  // largest undeclared allocation of a step, with meter_steps
+  std::string peak_instruction;         // where metered_peak_bytes was reached, with meter_steps: format of MemoryPlan::peak_instruction
+};
+
+class Engine {
+ public:
+  // Compiles and binds the lists of the plan (load, step, evaluate) for communicator.rank().
+  Engine(const Plan& plan, Device& device, Communicator& communicator, EngineOptions options = {});
+  // The same with a given step list: tests execute mutants.
+  Engine(const Plan& plan, Schedule step, Device& device, Communicator& communicator, EngineOptions options = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // This rank's flat shard: fp32 master parameters, AdamW's moments, and the gradient that the last step used. layout() says where
+  // each parameter's elements are (boxes_of, owned_range with shard_index()). Padding is zero.
+  std::span<float> master();
+  std::span<float> moment1();
+  std::span<float> moment2();
+  std::span<const float> gradient() const;
+  const Layout& layout() const;
+  int shard_index() const;
+  bool writes_checkpoint() const;  // false on ranks whose shard another rank (dp_replicate 0) holds too
+
+  // Optimizer steps taken so far: AdamW's bias correction counts them.
+  int64_t steps_done() const;
+  void set_steps_done(int64_t steps);
+
+  void initialize_parameters();  // from plan.train.seed; the same values on every mesh
+  void load();
+  StepStats step(const StepInput& input);
+  double evaluate(const EvaluateInput& input);  // mean loss over global_valid_tokens, the same on every rank
+
+  const Schedule& schedule(Phase phase) const;  // kLoad, kStep, kEvaluate
+  MemoryReport memory() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Threads of libtorch's own kernels: DISTSETUP_NUM_THREADS or OMP_NUM_THREADS when set, else cores / ranks on this host, at least 1.
+int compute_threads(int ranks_on_host);
+void set_compute_threads(int num_threads);
+
+}  // namespace distsetup
