@@ -17,8 +17,6 @@ if(NOT DISTSETUP_NVCC)
 endif()
 
 set(CMAKE_CUDA_COMPILER "${DISTSETUP_NVCC}")
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # the wheel's libcudart, through libtorch
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real)
@@ -28,6 +26,11 @@ if(DISTSETUP_CUDA_HOST_CXX)
   set(CMAKE_CUDA_HOST_COMPILER "${DISTSETUP_CUDA_HOST_CXX}")
 endif()
 enable_language(CUDA)
+# CMake 3.25 does not know that nvcc 12 and later speak C++20.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
 find_path(DISTSETUP_NCCL_DIR nccl.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
   "${TORCH_WHEEL_DIR}/../nvidia/nccl/include" DOC "folder of nccl.h, for its types only")
 
@@ -45,4 +48,4 @@ if(DISTSETUP_NCCL_DIR)
 endif()
 # --no-as-needed keeps libtorch_cuda.so, which registers ATen's CUDA kernels when it is loaded.
 target_link_options(distsetup_cuda PRIVATE LINKER:--no-as-needed)
-target_link_libraries(distsetup_cuda PRIVATE libtorch::torch_cuda nlohmann_json::nlohmann_json fmt::fmt ${CMAKE_DL_LIBS})
+target_link_libraries(distsetup_cuda PRIVATE distsetup_fmt_first libtorch::torch_cuda nlohmann_json::nlohmann_json fmt::fmt ${CMAKE_DL_LIBS})

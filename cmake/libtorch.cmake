@@ -32,5 +32,15 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   # As the wheel was built: they change the layout of ATen's dispatch stubs (ATen/native/DispatchStub.h).
   target_compile_definitions(libtorch::torch_cpu INTERFACE HAVE_AVX512_CPU_DEFINITION HAVE_AVX2_CPU_DEFINITION)
 endif()
+
+# The wheel's include folder carries another fmt than the one our libraries are linked with: ours has to be found first.
+# Link distsetup_fmt_first before libtorch.
+get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+find_path(DISTSETUP_FMT_DIR fmt/format.h HINTS ${fmt_include} NO_DEFAULT_PATH REQUIRED)
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/fmt_first")
+file(CREATE_LINK "${DISTSETUP_FMT_DIR}/fmt" "${PROJECT_BINARY_DIR}/fmt_first/fmt" SYMBOLIC)
+add_library(distsetup_fmt_first INTERFACE)
+target_include_directories(distsetup_fmt_first SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/fmt_first")
+
 target_link_options(libtorch::torch_cpu INTERFACE
   "LINKER:--allow-shlib-undefined" "LINKER:-rpath,${TORCH_WHEEL_DIR}/lib")
