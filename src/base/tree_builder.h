@@ -1,0 +1,80 @@
+// What the YAML and the JSON reader share: places in a text, and building a `Value` from a stream of events while watching for
+// duplicate keys, too deep nesting and too many values (an alias can stand for a million). Internal to base.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/value.h"
+
+namespace distsetup {
+
+// A text with its name. Columns count characters (code points) from 1.
+class SourceText {
+ public:
+  SourceText(std::string_view text, std::string_view file_name);
+  std::string_view text() const { return text_; }
+  Location at(size_t offset) const;
+  // From a 0-based line and a 0-based byte in it; places past the end become the last place.
+  size_t offset(int line, int byte_column) const;
+  // Where the line that holds `offset` starts.
+  size_t line_start(size_t offset) const;
+  const std::string& file_name() const { return file_name_; }
+
+ private:
+  std::string_view text_;
+  std::string file_name_;
+  std::vector<size_t> line_starts_;
+  // The last place asked for: a reader goes forward, and a file of one line must not cost its square.
+  mutable size_t last_offset_ = 0;
+  mutable size_t last_num_characters_ = 0;
+};
+
+// An error when the text is not UTF-8 or holds control characters.
+Diagnostics check_characters(const SourceText& source);
+
+// kFolded: `global-batch` and `global_batch` are one key (files people write); kExact: as JSON has it.
+enum class KeyRule { kFolded, kExact };
+
+class TreeBuilder {
+ public:
+  explicit TreeBuilder(KeyRule key_rule) : key_rule_(key_rule) {}
+  // Each leaf and container is the next list item, the value of the last key, or the root.
+  void leaf(Value value, size_t anchor = 0);
+  void begin(Value container, size_t anchor = 0);
+  void end();
+  void key(std::string name, Location at, int length);
+  void alias(size_t anchor, const Location& at);
+  void fail(Diagnostic d);
+
+  bool in_map() const { return !open_.empty() && open_.back().value.kind == Value::Kind::kMap; }
+  bool expects_key() const { return in_map() && !open_.back().has_key; }
+  // Where the value after the last key would be reported when it is empty.
+  const Location& last_key_location() const { return open_.back().value.key_locations.back(); }
+  const Location* innermost_open() const { return open_.empty() ? nullptr : &open_.back().value.location; }
+  bool stopped() const { return stopped_; }  // a mistake after which the rest means nothing
+  Result<Value> finish();
+
+ private:
+  struct Open {
+    Value value;
+    size_t anchor = 0;
+    bool has_key = false;
+    std::map<std::string, Location> seen;
+  };
+  void add(Value value);
+  void count(size_t num_values, const Location& at);
+
+  KeyRule key_rule_;
+  std::vector<Open> open_;
+  std::map<size_t, Value> anchors_;
+  std::set<size_t> open_anchors_;
+  size_t num_values_ = 0;
+  Value root_;
+  Diagnostics diagnostics_;
+  bool stopped_ = false;
+};
+
+}  // namespace distsetup

@@ -1,0 +1,214 @@
+// YAML text to a Value, through yaml-cpp's events rather than its nodes: nodes drop duplicate keys and whether a scalar was quoted.
+// Strict: one document, keys are text, no tags but !!str, no merge keys, and what yaml-cpp 0.7 lets pass (a quote never closed,
+// text after the document) is found here. Scalars stay text; as_int() and its like decide what they mean.
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <sstream>
+
+#include "base/diagnostic_codes.h"
+#include "base/tree_builder.h"
+
+namespace distsetup {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// The end of the quoted scalar that starts at `begin`, or npos when the closing quote is missing.
+size_t end_of_quoted(std::string_view text, size_t begin) {
+  const char quote = text[begin];
+  for (size_t i = begin + 1; i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == quote) {
+      if (quote == '"' || i + 1 >= text.size() || text[i + 1] != '\'') return i + 1;
+      ++i;  // '' inside single quotes
+    }
+  }
+  return std::string_view::npos;
+}
+
+class Events : public YAML::EventHandler {
+ public:
+  explicit Events(const SourceText& source) : source_(source), builder_(KeyRule::kFolded) {}
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (num_documents_++ == 0) return;
+    const size_t begin = offset(mark);
+    const std::string_view between = source_.text().substr(last_offset_, begin > last_offset_ ? begin - last_offset_ : 0);
+    const bool at_separator = source_.text().substr(begin, 3) == "---";
+    const bool separated = at_separator || between.find("\n---") != std::string_view::npos || between.find("\n...") != std::string_view::npos;
+    if (separated) {
+      builder_.fail(error(code::kSyntax, source_.at(begin), "found a second document, expected one", "remove it and the '---' above"));
+    } else {
+      builder_.fail(error(code::kSyntax, source_.at(begin), "found text after the end of the value, expected the end of the file",
+                          "indent this line like the lines above"));
+    }
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    Value value;
+    const size_t begin = offset(mark);
+    const std::string_view rest = source_.text().substr(begin);
+    for (const std::string_view spelling : {"null", "Null", "NULL", "~"}) {
+      if (rest.substr(0, spelling.size()) == spelling) value.text = spelling;
+    }
+    if (builder_.expects_key()) return key_must_be_text(begin);
+    const bool is_empty_entry = value.text.empty() && builder_.in_map();
+    value.location = is_empty_entry ? builder_.last_key_location() : source_.at(begin);
+    last_offset_ = begin;
+    builder_.leaf(std::move(value), anchor);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    last_offset_ = offset(mark);
+    if (builder_.expects_key()) return key_must_be_text(last_offset_);
+    builder_.alias(anchor, source_.at(last_offset_));
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+    const size_t begin = offset(mark);
+    last_offset_ = begin;
+    if (!check_tag(tag, begin) || !check_closed(tag, begin)) return;
+    const bool quoted = tag == "!" || !is_plain(tag);
+    if (builder_.expects_key()) {
+      if (text == "<<" && !quoted) {
+        return builder_.fail(error(code::kSyntax, source_.at(begin), "found the merge key '<<', expected a plain key",
+                                   "write the merged keys out"));
+      }
+      const size_t quotes = tag == "!" ? 2 : 0;
+      return builder_.key(text, source_.at(begin), static_cast<int>(text.size() + quotes));
+    }
+    Value value;
+    value.kind = Value::Kind::kScalar;
+    value.location = source_.at(begin);
+    value.text = text;
+    value.quoted = quoted;
+    builder_.leaf(std::move(value), anchor);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    begin(Value::Kind::kList, mark, tag, anchor);
+  }
+  void OnSequenceEnd() override { builder_.end(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    begin(Value::Kind::kMap, mark, tag, anchor);
+  }
+  void OnMapEnd() override { builder_.end(); }
+
+  // yaml-cpp's own complaint. It names the place where reading stopped; the cause is sometimes known better.
+  void syntax_error(const YAML::Exception& e) {
+    const size_t stop = e.mark.is_null() ? last_offset_ : source_.offset(e.mark.line, e.mark.column);
+    const std::string_view line = source_.text().substr(source_.line_start(stop));
+    if (const size_t blank = line.substr(0, line.find_first_not_of(" \t")).find('\t'); blank != std::string_view::npos) {
+      return builder_.fail(error(code::kSyntax, source_.at(source_.line_start(stop) + blank),
+                                 "found a tab in the indentation, expected spaces", "replace the tab with spaces"));
+    }
+    if (report_missing_colon(stop)) return;
+    const std::string what = e.msg;
+    const bool list_is_open = what.find("end of sequence flow") != std::string::npos;
+    const bool map_is_open = what.find("end of map flow") != std::string::npos;
+    if ((list_is_open || map_is_open) && builder_.innermost_open() != nullptr) {
+      return builder_.fail(error(code::kSyntax, *builder_.innermost_open(),
+                                 fmt::format("found '{}' without its '{}', expected both", list_is_open ? '[' : '{',
+                                             list_is_open ? ']' : '}')));
+    }
+    const bool stray_colon = what == "illegal map value";
+    builder_.fail(error(code::kSyntax, source_.at(stop), fmt::format("found invalid YAML: {}, expected 'key: value' or '- item' lines", what),
+                        stray_colon ? "check the indentation, and quote text that contains ': '" : ""));
+  }
+
+  void fail(Diagnostic d) { builder_.fail(std::move(d)); }
+  bool stopped() const { return builder_.stopped(); }
+  Result<Value> finish() { return builder_.finish(); }
+
+ private:
+  // `steps 8` or `steps:8` among `key: value` lines: yaml-cpp stops there or on the next line, blaming something else.
+  bool report_missing_colon(size_t stop) {
+    size_t begin = source_.line_start(stop);
+    for (int num_tried = 0; num_tried < 2; ++num_tried) {
+      const std::string_view rest = source_.text().substr(begin);
+      std::string_view line = rest.substr(0, rest.find_first_of("\r\n"));
+      const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+      line = line.substr(indent);
+      const bool is_name = line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") != 0;
+      const size_t colon = line.find(':');
+      const bool has_value = colon != std::string_view::npos && (colon + 1 == line.size() || line[colon + 1] == ' ');
+      if (is_name && !has_value && line.find_first_of("'\"[]{},#&*|>") == std::string_view::npos) {
+        const bool glued = colon != std::string_view::npos;
+        Diagnostic d = error(code::kSyntax, source_.at(begin + indent), fmt::format("found '{}', expected 'key: value'", line),
+                             glued ? "put a space behind the ':'" : "put ': ' behind the key");
+        d.length = static_cast<int>(line.size());
+        builder_.fail(std::move(d));
+        return true;
+      }
+      if (begin == 0) return false;
+      begin = source_.line_start(begin - 1);
+    }
+    return false;
+  }
+
+  static bool is_plain(const std::string& tag) { return tag.empty() || tag == "?"; }
+  size_t offset(const YAML::Mark& mark) const { return source_.offset(mark.line, mark.column); }
+
+  void begin(Value::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+    const size_t begin = offset(mark);
+    last_offset_ = begin;
+    if (!check_tag(tag, begin)) return;
+    if (builder_.expects_key()) return key_must_be_text(begin);
+    Value value;
+    value.kind = kind;
+    value.location = source_.at(begin);
+    builder_.begin(std::move(value), anchor);
+  }
+
+  void key_must_be_text(size_t begin) {
+    builder_.fail(error(code::kSyntax, source_.at(begin), "found a key that is not text, expected a name", "write 'name: value'"));
+  }
+
+  bool check_tag(const std::string& tag, size_t begin) {
+    if (is_plain(tag) || tag == "!" || tag == "tag:yaml.org,2002:str") return true;
+    builder_.fail(error(code::kSyntax, source_.at(begin), fmt::format("found the tag '{}', expected no tag", tag), "remove the tag"));
+    return false;
+  }
+
+  // Quoted and block scalars carry the tag "!". yaml-cpp 0.7 takes the end of the file for a closing quote.
+  bool check_closed(const std::string& tag, size_t begin) {
+    const std::string_view text = source_.text();
+    const bool quoted = tag == "!" && begin < text.size() && (text[begin] == '"' || text[begin] == '\'');
+    if (!quoted || end_of_quoted(text, begin) != std::string_view::npos) return true;
+    builder_.fail(error(code::kSyntax, source_.at(begin), "found a quote that is never closed, expected its end", "close the quote"));
+    return false;
+  }
+
+  const SourceText& source_;
+  TreeBuilder builder_;
+  int num_documents_ = 0;
+  size_t last_offset_ = 0;
+};
+
+}  // namespace
+
+Result<Value> parse_yaml(std::string_view text, std::string_view file_name) {
+  if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) text.remove_prefix(kByteOrderMark.size());
+  const SourceText source(text, file_name);
+  if (Diagnostics mistakes = check_characters(source); !mistakes.empty()) return mistakes;
+  Events events(source);
+  try {
+    std::istringstream in{std::string(text)};
+    YAML::Parser parser(in);
+    while (!events.stopped() && parser.HandleNextDocument(events)) {
+    }
+  } catch (const YAML::Exception& e) {
+    events.syntax_error(e);
+  }
+  Result<Value> result = events.finish();
+  if (result.ok() && result->location.line == 0) result->location = source.at(0);  // an empty file
+  return result;
+}
+
+}  // namespace distsetup
