@@ -4,6 +4,7 @@
 // Field mapping from a Hugging Face config.json: Transformers' per-family configuration classes.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Geometry {
   std::string family;         // "llama", "qwen3", "mixtral", ... = config.json's model_type
   std::string layer_class;    // "LlamaDecoderLayer": what FSDP wraps
   std::string label;          // size as spoken, "70B"; empty = none
+  std::string hub_id;         // "meta-llama/Llama-2-7b-hf"; empty = none
   int64_t num_layers = 0;     // L
   int64_t hidden = 0;         // h
   int64_t num_heads = 0;      // a
@@ -35,12 +37,14 @@ struct Geometry {
   bool qk_norm = false;       // Qwen3, Gemma 3: RMSNorm over d on q and k
   bool qk_norm_wide = false;  // OLMo 2: over a·d and k·d
   bool gated_mlp = true;      // SwiGLU/GeGLU: three matrices
-  bool parallel_block = false;  // one norm for attention and MLP (Falcon 7B, Phi-2)
+  bool parallel_block = false;  // attention and MLP side by side (Falcon, Phi-2, GPT-NeoX); norms_per_layer says with how many norms
   int64_t norms_per_layer = 2;
   bool qk_norm_present() const { return qk_norm || qk_norm_wide; }
   Norm norm = Norm::kRms;
   double norm_epsilon = 1e-5;
   double rope_base = 10000;
+  double rotary_fraction = 1;        // of d; Phi-2 0.4
+  std::string activation = "silu";   // silu, gelu, gelu_tanh, or as the config names it
   bool rope_scaled = false;       // the model states a rope_scaling that the trainer must refuse
   int64_t learned_positions = 0;  // GPT-2: 1024
   bool head_bias = false;         // Phi-2
@@ -52,7 +56,8 @@ struct Geometry {
   // Latent attention
   Attention attention = Attention::kGrouped;
   int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_size = 0, qk_rope_head_size = 0, v_head_size = 0;
-  int64_t sliding_window = 0;  // 0 = none; time only
+  int64_t sliding_window = 0;      // 0 = none; time only
+  int64_t global_layer_every = 0;  // with a window: each n-th layer sees everything (Gemma 2: 2, Gemma 3: 6); 0 = no layer does
   std::string source;          // URL or text, with date
   bool operator==(const Geometry&) const = default;
 };
@@ -67,16 +72,23 @@ struct ParameterCount {
 };
 ParameterCount count_parameters(const Geometry& geometry);
 
+// Whether layer `layer` has experts instead of the dense MLP.
+bool is_expert_layer(const Geometry& geometry, int64_t layer);
+
 // FLOPs of one token, forward and backward, at sequence length S. `model_flops` counts 6 per matmul parameter plus causal attention
-// (half of S); `convention` says so. Source: PaLM appendix B (arXiv 2204.02311), with causal halving.
+// (half of S); kFlopsConvention says so. Source: PaLM appendix B (arXiv 2204.02311), with causal halving.
 struct TokenFlops {
   double forward = 0;
   double train = 0;  // 3 × forward
 };
 TokenFlops token_flops(const Geometry& geometry, int64_t sequence_length);
+inline constexpr char kFlopsConvention[] = "6 per matmul parameter and causal attention (half of the sequence), no recomputation";
 
 // Checks what no run can do without: positive sizes, a divisible by k, d even for RoPE, h = a·d unless head_size is stated, ...
 Diagnostics validate(const Geometry& geometry, const Location& at);
+
+// kLabelOff (a warning) when the label is more than 5 % off: "'1B' has 1,235,814,400 parameters (+23.6 %)".
+std::optional<Diagnostic> label_note(const Geometry& geometry);
 
 // From a parsed Hugging Face config.json. Unknown model_type: kUnsupportedArchitecture with the list.
 Result<Geometry> geometry_from_hf_config(const Value& config, const std::string& name);

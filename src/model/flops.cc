@@ -1,0 +1,34 @@
+// FLOPs of one token. The idea: two per matmul parameter on the token's path, plus attention scores and their weighted sum over
+// the positions a token sees on average. Backward is twice forward.
+// Source: PaLM appendix B (arXiv 2204.02311), with causal attention counted half and latent attention by its own head sizes.
+// Leaves out: the embedding lookup, norms, activations, softmax, recomputation.
+#include "model/layer_parameters.h"
+
+namespace distsetup {
+namespace {
+
+// Positions a token attends to, averaged over a sequence of S: S/2, and with a window w < S, w·(1 - w/(2S)).
+double mean_positions(const Geometry& g, int64_t layer, double sequence_length) {
+  const double window = static_cast<double>(g.sliding_window);
+  const bool is_global = g.global_layer_every > 0 && (layer + 1) % g.global_layer_every == 0;
+  if (window <= 0 || is_global || window >= sequence_length) return sequence_length / 2;
+  return window * (1 - window / (2 * sequence_length));
+}
+
+}  // namespace
+
+TokenFlops token_flops(const Geometry& g, int64_t sequence_length) {
+  const bool latent = g.attention == Attention::kLatent;
+  const int64_t qk_head_size = latent ? g.qk_nope_head_size + g.qk_rope_head_size : g.head_size;
+  const int64_t v_head_size = latent ? g.v_head_size : g.head_size;
+  const double per_position = 2.0 * static_cast<double>(g.num_heads * (qk_head_size + v_head_size));
+  double forward = 2.0 * static_cast<double>(g.vocabulary * g.hidden);  // the head; tied or not
+  for (int64_t i = 0; i < g.num_layers; ++i) {
+    const LayerParameters layer = layer_parameters(g, i);
+    forward += 2.0 * static_cast<double>(layer.attention_matmul + layer.mlp_matmul_active);
+    forward += per_position * mean_positions(g, i, static_cast<double>(sequence_length));
+  }
+  return {forward, 3 * forward};
+}
+
+}  // namespace distsetup

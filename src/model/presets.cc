@@ -1,0 +1,259 @@
+// Finds presets by any of their names. The idea: a lookup by id opens one file; only when no id matches are the files that contain
+// the asked name at all opened for their `label`, `hub` and `aliases`.
+#include "model/presets.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "base/embedded.h"
+#include "base/names.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSizesId = "sizes";
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_separator(char c) { return c == '-' || c == '_' || c == '.' || c == ' '; }
+
+// Lower case; separators stay, as '_', only between digits: "Llama-3.1-8B" -> "llama3_1_8b", but "1.3B" is not "13B".
+std::string normal_name(std::string_view name) {
+  std::string normal;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (!is_separator(c)) {
+      normal += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (!normal.empty() && is_digit(normal.back()) && i + 1 < name.size() && is_digit(name[i + 1])) {
+      normal += '_';
+    }
+  }
+  return normal;
+}
+
+bool before(const PresetFile& a, const PresetFile& b) { return a.folder != b.folder ? a.folder < b.folder : a.id < b.id; }
+
+// "presets/models/tiny.yaml" -> folder "models", id "tiny".
+bool split_path(const fs::path& path, PresetFile& file) {
+  if (path.extension() != ".yaml") return false;
+  file.folder = path.parent_path().filename().string();
+  file.id = path.stem().string();
+  return true;
+}
+
+void add_or_replace(std::vector<PresetFile>& files, PresetFile file) {
+  const auto place = std::lower_bound(files.begin(), files.end(), file, before);
+  if (place != files.end() && place->folder == file.folder && place->id == file.id) {
+    *place = std::move(file);
+  } else {
+    files.insert(place, std::move(file));
+  }
+}
+
+Diagnostics add_directory(std::vector<PresetFile>& files, const std::string& directory) {
+  std::error_code failure;
+  if (!fs::is_directory(directory, failure)) {
+    return {error(code::kUnreadableFile, {directory, 0, 0}, fmt::format("no directory of presets '{}'", directory))};
+  }
+  for (fs::recursive_directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
+    PresetFile file;
+    if (it.depth() != 1 || !it->is_regular_file() || !split_path(it->path(), file)) continue;
+    file.path = it->path().string();
+    add_or_replace(files, std::move(file));
+  }
+  if (failure) return {error(code::kUnreadableFile, {directory, 0, 0}, fmt::format("cannot list '{}': {}", directory, failure.message()))};
+  return {};
+}
+
+// The other names a file states for itself.
+Result<std::vector<std::string>> stated_names(const PresetFile& file) {
+  const Result<Value> value = read_preset(file);
+  if (!value.ok()) return value.diagnostics;
+  std::vector<std::string> names;
+  for (const char* key : {"label", "hub"}) {
+    if (const Value* name = value->find(key)) names.push_back(name->text);
+  }
+  if (const Value* hub = value->find("hub")) names.push_back(fs::path(hub->text).filename().string());
+  if (const Value* aliases = value->find("aliases")) {
+    for (const Value& alias : aliases->items) names.push_back(alias.text);
+  }
+  return names;
+}
+
+// The text to prefilter on; an unreadable file counts as a candidate, so that its error is said.
+bool may_state(const PresetFile& file, const std::string& normal) {
+  if (file.is_embedded) return normal_name(file.text).find(normal) != std::string::npos;
+  const Result<std::string> text = read_file(file.path);
+  return !text.ok() || normal_name(*text).find(normal) != std::string::npos;
+}
+
+struct Lookup {
+  const PresetFile* file = nullptr;  // nullptr: not found, or `diagnostics` say why
+  Diagnostics diagnostics;
+};
+
+Lookup look_up(const Presets& presets, std::string_view folder, std::string_view name, const char* unknown_code, const char* what,
+               const Location& at) {
+  const std::string normal = normal_name(name);
+  for (const PresetFile& file : presets.files) {
+    if (file.folder == folder && file.id != kSizesId && normal_name(file.id) == normal) return {&file, {}};
+  }
+  Lookup result;
+  std::vector<std::string> found;
+  for (const PresetFile& file : presets.files) {
+    if (normal.empty() || file.folder != folder || file.id == kSizesId || !may_state(file, normal)) continue;
+    const Result<std::vector<std::string>> names = stated_names(file);
+    append(result.diagnostics, names.diagnostics);
+    if (!names.ok()) continue;
+    for (const std::string& stated : *names) {
+      if (normal_name(stated) != normal) continue;
+      found.push_back(file.id);
+      result.file = &file;
+      break;
+    }
+  }
+  if (found.size() == 1 || has_error(result.diagnostics)) return result;
+  result.file = nullptr;
+  if (found.empty()) {
+    result.diagnostics.push_back(error(unknown_code, at, fmt::format("unknown {} '{}'", what, name),
+                                       suggest(name, preset_ids(presets, folder))));
+  } else {
+    result.diagnostics.push_back(error(unknown_code, at, fmt::format("{} '{}' can be any of {}", what, name, fmt::join(found, ", ")),
+                                       fmt::format("write one of these names, such as '{}'", found.front())));
+  }
+  return result;
+}
+
+// "70B" -> the id that models/sizes.yaml names; empty when it names none.
+Result<std::string> id_of_size(const Presets& presets, std::string_view name) {
+  const PresetFile* file = find_preset(presets, "models", kSizesId);
+  if (file == nullptr || name.empty() || !is_digit(name.front())) return std::string();
+  const Result<Value> sizes = read_preset(*file);
+  if (!sizes.ok()) return sizes.diagnostics;
+  const std::string normal = normal_name(name);
+  for (const auto& [size, id] : sizes->entries) {
+    if (normal_name(size) == normal) return id.text;
+  }
+  return std::string();
+}
+
+// "8xH100-80GB" -> 8 and "H100-80GB"; a count of 0 when there is none.
+GpuChoice split_count(std::string_view name, std::string_view& rest) {
+  GpuChoice choice;
+  rest = name;
+  int64_t count = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, failure] = std::from_chars(name.data(), end, count);
+  if (failure != std::errc() || stop == end || count < 1) return choice;
+  std::string_view tail(stop, static_cast<size_t>(end - stop));
+  while (tail.starts_with(' ')) tail.remove_prefix(1);
+  if (tail.starts_with("×")) {
+    tail.remove_prefix(std::string_view("×").size());
+  } else if (tail.starts_with('x') || tail.starts_with('X') || tail.starts_with('*')) {
+    tail.remove_prefix(1);
+  } else {
+    return choice;
+  }
+  while (tail.starts_with(' ')) tail.remove_prefix(1);
+  choice.count = count;
+  rest = tail;
+  return choice;
+}
+
+}  // namespace
+
+Result<Presets> load_presets(const std::vector<std::string>& directories) {
+  Presets presets;
+  for (const EmbeddedFile& embedded : embedded_files()) {
+    PresetFile file;
+    if (!embedded.path.starts_with("presets/") || !split_path(fs::path(embedded.path), file)) continue;
+    file.path = embedded.path;
+    file.text = embedded.text;
+    file.is_embedded = true;
+    presets.files.push_back(std::move(file));
+  }
+  std::sort(presets.files.begin(), presets.files.end(), before);
+  Diagnostics diagnostics;
+  for (const std::string& directory : directories) append(diagnostics, add_directory(presets.files, directory));
+  if (has_error(diagnostics)) return diagnostics;
+  return presets;
+}
+
+std::vector<std::string> preset_ids(const Presets& presets, std::string_view folder) {
+  std::vector<std::string> ids;
+  for (const PresetFile& file : presets.files) {
+    if (file.folder == folder && file.id != kSizesId) ids.push_back(file.id);
+  }
+  return ids;
+}
+
+const PresetFile* find_preset(const Presets& presets, std::string_view folder, std::string_view id) {
+  for (const PresetFile& file : presets.files) {
+    if (file.folder == folder && file.id == id) return &file;
+  }
+  return nullptr;
+}
+
+Result<Value> read_preset(const PresetFile& file) {
+  return file.is_embedded ? parse_yaml(file.text, file.path) : read_yaml_file(file.path);
+}
+
+Result<Geometry> find_model(const Presets& presets, std::string_view name, const Location& at) {
+  Result<std::string> id = id_of_size(presets, name);
+  if (!id.ok()) return id.diagnostics;
+  const Lookup found = look_up(presets, "models", id->empty() ? name : *id, code::kUnknownModel, "model", at);
+  if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
+  const Result<Value> value = read_preset(*found.file);
+  if (!value.ok()) return value.diagnostics;
+  return geometry_from_value(*value, found.file->id);
+}
+
+Result<Geometry> resolve_model(const Presets& presets, const std::string& name, const Location& at) {
+  std::error_code failure;
+  const fs::path path(name);
+  const bool is_directory = fs::is_directory(path, failure);
+  const fs::path config = is_directory ? path / "config.json" : path;
+  const bool is_config = fs::is_regular_file(config, failure) && config.filename() == "config.json";
+  if (!is_config) {
+    Result<Geometry> preset = find_model(presets, name, at);
+    if (preset.ok() || (!is_directory && !path.is_absolute() && !name.starts_with("."))) return preset;
+    return error(code::kUnreadableFile, at,
+                 is_directory ? fmt::format("no config.json in '{}'", name) : fmt::format("no directory '{}' with a config.json", name));
+  }
+  const Result<std::string> text = read_file(config.string());
+  if (!text.ok()) return text.diagnostics;
+  const Result<Value> value = parse_json(*text, config.string());
+  if (!value.ok()) return value.diagnostics;
+  const fs::path directory = fs::absolute(config, failure).lexically_normal().parent_path();
+  return geometry_from_hf_config(*value, directory.filename().string());
+}
+
+Result<GpuChoice> find_gpu(const Presets& presets, std::string_view name, const Location& at) {
+  std::string_view rest;
+  GpuChoice choice = split_count(name, rest);
+  const Lookup found = look_up(presets, "gpus", rest, code::kUnknownGpu, "GPU", at);
+  if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
+  const Result<Value> value = read_preset(*found.file);
+  if (!value.ok()) return value.diagnostics;
+  Result<Gpu> gpu = gpu_from_value(*value, found.file->id);
+  if (!gpu.ok()) return gpu.diagnostics;
+  choice.gpu = std::move(*gpu);
+  return {std::move(choice), std::move(gpu.diagnostics)};
+}
+
+Result<Machine> find_machine(const Presets& presets, std::string_view name, const Location& at) {
+  const Lookup found = look_up(presets, "machines", name, code::kUnknownMachine, "machine", at);
+  if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
+  const Result<Value> value = read_preset(*found.file);
+  if (!value.ok()) return value.diagnostics;
+  return machine_from_value(*value, found.file->id);
+}
+
+}  // namespace distsetup
