@@ -1,0 +1,54 @@
+// Which sequences make up each optimizer step. The order of training is one infinite list, a permutation of all windows per epoch that
+// depends on (seed, epoch) alone; step s takes the next global_batch entries. Where a sequence is computed depends on the mesh, which
+// sequences a step has does not: any mesh can go on where another stopped. A batch that begins in one epoch ends in the next.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "plan/mesh.h"
+#include "plan/plan.h"
+#include "runtime/data/corpus.h"
+
+namespace distsetup {
+
+// Where training stands in the list. Exact: what was consumed, nothing that was prefetched.
+struct Cursor {
+  int64_t epoch = 0;
+  int64_t position = 0;   // next entry of this epoch's permutation
+  int64_t sequences = 0;  // consumed since the start
+  int64_t tokens = 0;     // valid targets consumed since the start
+  bool operator==(const Cursor&) const = default;
+};
+
+// A rank's share of one optimizer step (or of an evaluation), micro-batches one after another: element
+// (m · micro_batch + j) · sequence_length + t is position t of sequence j of micro-batch m.
+struct Batch {
+  std::vector<int64_t> ids, targets;
+  int64_t global_valid_tokens = 0;      // of all ranks; every rank computes it from the window table alone
+  std::vector<int64_t> sequences;       // windows of the whole global batch, in order
+};
+
+// Fisher-Yates with splitmix64 seeded from (seed, epoch): the same on every platform.
+std::vector<uint32_t> epoch_permutation(int64_t num_windows, int64_t seed, int64_t epoch);
+
+class Sampler {
+ public:
+  // Sequence i of a global batch goes to micro-batch m, data index r, place j with i = m · (data_parallel · micro_batch) + r · micro_batch + j.
+  Sampler(const Corpus& corpus, const Plan& plan, int rank);
+  Batch next();
+  const Cursor& cursor() const { return cursor_; }
+  void seek(const Cursor& cursor);  // CHECKs that it lies inside this corpus
+
+ private:
+  int64_t next_window();
+  const Corpus& corpus_;
+  int64_t micro_batch_, accumulation_, data_parallel_, data_index_, seed_;
+  Cursor cursor_;
+  int64_t permuted_epoch_ = -1;
+  std::vector<uint32_t> permutation_;
+};
+
+// The held-out windows in order, dealt out as a global batch is; filled up with sequences without targets to whole micro-batches.
+Batch held_out_batch(const Corpus& corpus, const Plan& plan, int rank);
+
+}  // namespace distsetup

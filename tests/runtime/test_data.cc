@@ -1,0 +1,240 @@
+// Corpus and sampler: what a token, a sequence, a global batch is, and that no mesh changes it.
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "base/diagnostic_codes.h"
+#include "base/digest.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/sampler.h"
+
+using namespace distsetup;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("distsetup_data_" + std::to_string(::getpid()));
+  Folder() {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  ~Folder() { fs::remove_all(path); }
+};
+
+void add_file(const Folder& folder, Plan& plan, const std::string& name, const std::string& text, bool held_out = false) {
+  std::ofstream(folder.path / name, std::ios::binary) << text;
+  plan.data.files.push_back({name, static_cast<int64_t>(text.size()), sha256(text), held_out});
+}
+
+std::string text_of(int64_t size, int seed) {
+  std::string text(static_cast<size_t>(size), '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>((i * 7 + static_cast<size_t>(seed) * 31 + i * i / 5) % 256);
+  return text;
+}
+
+Plan tiny_plan() {
+  Plan plan;
+  plan.model.vocabulary = 256;
+  plan.train.sequence_length = 8;
+  plan.train.global_batch = 8;
+  plan.train.seed = 5;
+  plan.micro_batch = 2;
+  plan.gradient_accumulation = 2;
+  plan.mesh.dp_shard = 2;
+  return plan;
+}
+
+Plan with_mesh(Plan plan, int dp_replicate, int dp_shard, int64_t micro_batch, int64_t accumulation) {
+  plan.mesh.dp_replicate = dp_replicate;
+  plan.mesh.dp_shard = dp_shard;
+  plan.micro_batch = micro_batch;
+  plan.gradient_accumulation = accumulation;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("windows cover every target of a document once and never cross documents") {
+  Folder folder;
+  Plan plan = tiny_plan();
+  add_file(folder, plan, "a", text_of(17, 1));  // 16 targets: two whole windows
+  add_file(folder, plan, "b", text_of(20, 2));  // 19 targets: 8, 8, 3
+  add_file(folder, plan, "c", "x");             // no target
+  add_file(folder, plan, "d", "");
+  add_file(folder, plan, "e", text_of(2, 3));   // one target
+  add_file(folder, plan, "h", text_of(12, 4), true);
+  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  REQUIRE(corpus.ok());
+  CHECK(corpus->training.size() == 6);
+  CHECK(corpus->training_tokens == 16 + 19 + 1);
+  CHECK(corpus->held_out_tokens == 11);
+  std::map<int, int64_t> expected_begin;
+  for (const Window& window : corpus->training) {
+    CHECK(window.begin == expected_begin[window.document]);
+    expected_begin[window.document] += window.valid_tokens;
+    std::vector<int64_t> ids(8), targets(8);
+    fill_sequence(*corpus, window, ids, targets);
+    const std::string& text = corpus->documents[static_cast<size_t>(window.document)];
+    for (int t = 0; t < 8; ++t) {
+      const size_t at = static_cast<size_t>(window.begin + t), i = static_cast<size_t>(t);
+      if (t < window.valid_tokens) {
+        CHECK(ids[i] == static_cast<unsigned char>(text[at]));
+        CHECK(targets[i] == static_cast<unsigned char>(text[at + 1]));  // shifted once
+        if (t > 0) CHECK(ids[i] == targets[i - 1]);
+      } else {
+        CHECK(ids[i] == kPaddingToken);
+        CHECK(targets[i] == kIgnoredTarget);
+      }
+    }
+  }
+}
+
+TEST_CASE("an epoch's permutation depends on seed and epoch only and has every window once") {
+  const std::vector<uint32_t> order = epoch_permutation(1000, 3, 0);
+  CHECK(std::set<uint32_t>(order.begin(), order.end()).size() == 1000);
+  CHECK(order == epoch_permutation(1000, 3, 0));
+  CHECK(order != epoch_permutation(1000, 3, 1));
+  CHECK(order != epoch_permutation(1000, 4, 0));
+  int64_t moved = 0;
+  for (size_t i = 0; i < order.size(); ++i) moved += std::abs(static_cast<int64_t>(order[i]) - static_cast<int64_t>(i));
+  CHECK(moved > 250 * 1000);  // uniform: one third of n², on average
+  CHECK(epoch_permutation(6, 0, 0) == std::vector<uint32_t>(epoch_permutation(6, 0, 0)));
+}
+
+TEST_CASE("the global batch does not depend on the mesh, and each sequence is computed once") {
+  Folder folder;
+  Plan plan = tiny_plan();
+  for (int i = 0; i < 7; ++i) add_file(folder, plan, "f" + std::to_string(i), text_of(20 + 13 * i, i));
+  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  REQUIRE(corpus.ok());
+  Sampler one(*corpus, with_mesh(plan, 1, 1, 8, 1), 0);
+  const Plan meshes[] = {with_mesh(plan, 1, 1, 1, 8), with_mesh(plan, 1, 2, 2, 2), with_mesh(plan, 2, 2, 1, 2), with_mesh(plan, 4, 1, 2, 1), with_mesh(plan, 1, 8, 1, 1)};
+  std::vector<std::vector<Sampler>> samplers;
+  for (const Plan& mesh : meshes) {
+    samplers.emplace_back();
+    for (int rank = 0; rank < mesh.mesh.world(); ++rank) samplers.back().emplace_back(*corpus, mesh, rank);
+  }
+  std::set<int64_t> valid_per_rank;
+  for (int step = 0; step < 12; ++step) {
+    const Batch whole = one.next();
+    for (size_t k = 0; k < std::size(meshes); ++k) {
+      std::multiset<std::vector<int64_t>> expected, found;
+      for (int i = 0; i < 8; ++i) expected.emplace(whole.ids.begin() + i * 8, whole.ids.begin() + i * 8 + 8);
+      int64_t valid = 0;
+      for (Sampler& sampler : samplers[k]) {
+        const Batch part = sampler.next();
+        CHECK(part.sequences == whole.sequences);
+        CHECK(part.global_valid_tokens == whole.global_valid_tokens);
+        CHECK(sampler.cursor() == one.cursor());
+        const int64_t mine = static_cast<int64_t>(part.targets.size()) - std::count(part.targets.begin(), part.targets.end(), kIgnoredTarget);
+        if (k == 1) valid_per_rank.insert(mine);
+        valid += mine;
+        for (size_t i = 0; i < part.ids.size(); i += 8) found.emplace(part.ids.begin() + static_cast<int64_t>(i), part.ids.begin() + static_cast<int64_t>(i) + 8);
+      }
+      CHECK(found == expected);
+      CHECK(valid == whole.global_valid_tokens);
+    }
+  }
+  CHECK(valid_per_rank.size() > 1);  // the documents are of unequal length: ranks differ in tokens
+}
+
+TEST_CASE("regression 3: every data-parallel rank has data, and tensor-parallel ranks the same") {
+  Folder folder;
+  Plan plan = tiny_plan();
+  for (int i = 0; i < 4; ++i) add_file(folder, plan, "f" + std::to_string(i), text_of(60, i));
+  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  REQUIRE(corpus.ok());
+  plan.mesh.tp = 2;
+  std::vector<Batch> batches;
+  for (int rank = 0; rank < plan.mesh.world(); ++rank) {
+    Sampler sampler(*corpus, plan, rank);
+    batches.push_back(sampler.next());
+    CHECK(std::count_if(batches.back().targets.begin(), batches.back().targets.end(), [](int64_t t) { return t >= 0; }) > 0);
+  }
+  CHECK(batches[0].ids == batches[1].ids);
+  CHECK(batches[2].ids == batches[3].ids);
+  CHECK(batches[0].ids != batches[2].ids);
+}
+
+TEST_CASE("regression 24: a batch that begins in one epoch ends in the next, and nothing is left over") {
+  Folder folder;
+  Plan plan = with_mesh(tiny_plan(), 1, 1, 4, 2);
+  add_file(folder, plan, "a", text_of(8 * 5 + 1, 1));  // 5 windows, 8 sequences a batch
+  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  REQUIRE(corpus.ok());
+  REQUIRE(corpus->training.size() == 5);
+  Sampler sampler(*corpus, plan, 0);
+  std::vector<int64_t> all;
+  for (int step = 0; step < 5; ++step) {
+    const Batch batch = sampler.next();
+    CHECK(batch.sequences.size() == 8);
+    CHECK(batch.ids.size() == 64);
+    all.insert(all.end(), batch.sequences.begin(), batch.sequences.end());
+  }
+  for (int64_t epoch = 0; epoch < 8; ++epoch) {
+    const std::vector<uint32_t> order = epoch_permutation(5, plan.train.seed, epoch);
+    CHECK(std::equal(order.begin(), order.end(), all.begin() + epoch * 5));
+  }
+  CHECK(sampler.cursor() == Cursor{7, 5, 40, 320});
+}
+
+TEST_CASE("regression 22: a sampler set to a saved cursor goes on exactly there, on any mesh") {
+  Folder folder;
+  Plan plan = tiny_plan();
+  for (int i = 0; i < 5; ++i) add_file(folder, plan, "f" + std::to_string(i), text_of(31 + 9 * i, i));
+  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  REQUIRE(corpus.ok());
+  Sampler straight(*corpus, with_mesh(plan, 1, 1, 8, 1), 0);
+  for (int stop = 0; stop < 9; ++stop) {
+    const Cursor saved = straight.cursor();
+    Sampler resumed(*corpus, with_mesh(plan, 2, 2, 2, 1), 3);
+    resumed.seek(saved);
+    const Batch expected = straight.next();
+    CHECK(resumed.next().sequences == expected.sequences);
+    CHECK(resumed.cursor() == straight.cursor());
+  }
+}
+
+TEST_CASE("the held-out set is dealt out whole, filled up with sequences without targets") {
+  Folder folder;
+  Plan plan = tiny_plan();
+  add_file(folder, plan, "a", text_of(40, 1));
+  add_file(folder, plan, "h", text_of(8 * 5 + 4, 2), true);  // 6 windows: 5 whole, 3 tokens
+  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  REQUIRE(corpus.ok());
+  const Batch first = held_out_batch(*corpus, plan, 0), second = held_out_batch(*corpus, plan, 1);
+  CHECK(first.ids.size() == second.ids.size());
+  CHECK(first.ids.size() == 2 * 2 * 8);  // two micro-batches of two sequences
+  CHECK(first.global_valid_tokens == 43);
+  const auto valid = [](const Batch& batch) { return std::count_if(batch.targets.begin(), batch.targets.end(), [](int64_t t) { return t >= 0; }); };
+  CHECK(valid(first) + valid(second) == 43);
+}
+
+TEST_CASE("regression 50: missing, changed or absent data is an error, never replaced") {
+  Folder folder;
+  Plan plan = tiny_plan();
+  const auto message = [&folder](const Plan& p) {
+    const Result<Corpus> corpus = read_corpus(p, folder.path);
+    REQUIRE_FALSE(corpus.ok());
+    CHECK(corpus.diagnostics.front().code == code::kData);
+    return corpus.diagnostics.front().message;
+  };
+  CHECK_THAT(message(plan), Catch::Contains("names no data files"));
+  add_file(folder, plan, "a", text_of(100, 1));
+  REQUIRE(read_corpus(plan, folder.path).ok());
+  fs::rename(folder.path / "a", folder.path / "b");
+  CHECK_THAT(message(plan), Catch::Contains("/a'") && Catch::Contains("no such file"));
+  std::ofstream(folder.path / "a", std::ios::binary) << text_of(99, 1);
+  CHECK_THAT(message(plan), Catch::Contains("has 99 bytes, expected 100"));
+  std::ofstream(folder.path / "a", std::ios::binary) << text_of(100, 2);
+  CHECK_THAT(message(plan), Catch::Contains("has the digest"));
+  Plan empty = tiny_plan();
+  add_file(folder, empty, "e", "");
+  CHECK_THAT(message(empty), Catch::Contains("nothing to train on"));
+}
