@@ -1,4 +1,4 @@
-# ctest entries. A label is a suite (tests/README.md): one Catch2 program per folder of C++ tests, one entry per test case; and one
+# ctest entries and the targets distsetup_tests, distsetup_runtime_tests that build them. A label is a suite (tests/README.md): one Catch2 program per folder of C++ tests, one entry per test case; and one
 # entry per script of tests/{golden,integration,docs}. Exit code 77 of a script means "not run", its last line says why.
 enable_testing()
 
@@ -18,7 +18,8 @@ include(Catch)
 set(test_environment "DISTSETUP_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" "DISTSETUP_SOURCE=${PROJECT_SOURCE_DIR}" OMP_NUM_THREADS=1
   # libtorch is not instrumented: containers that cross its border and what it never frees are no findings of ours.
   "ASAN_OPTIONS=detect_container_overflow=0" "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
-add_custom_target(distsetup_tests)
+add_custom_target(distsetup_tests)          # of the compiler half
+add_custom_target(distsetup_runtime_tests)
 
 # tests/support/*.cc: what several suites share, on the compiler half only.
 file(GLOB support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cc")
@@ -31,7 +32,7 @@ if(support_sources)
   target_link_libraries(distsetup_test_support INTERFACE distsetup_test_support_objects)
 endif()
 
-function(distsetup_catch_suite suite)
+function(distsetup_catch_suite suite all_target)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${suite}/*.cc")
   if(NOT sources)
     return()
@@ -49,13 +50,13 @@ function(distsetup_catch_suite suite)
 endforeach()
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${environment_file}")
-  add_dependencies(distsetup_tests ${target})
+  add_dependencies(${all_target} ${target})
 endfunction()
 
-distsetup_catch_suite(unit distsetup_cli distsetup_planner distsetup_codegen)
-distsetup_catch_suite(property distsetup_planner distsetup_codegen)
+distsetup_catch_suite(unit distsetup_tests distsetup_cli distsetup_planner distsetup_codegen)
+distsetup_catch_suite(property distsetup_tests distsetup_planner distsetup_codegen)
 if(DISTSETUP_RUNTIME)
-  distsetup_catch_suite(runtime distsetup_runtime distsetup_planner)
+  distsetup_catch_suite(runtime distsetup_runtime_tests distsetup_runtime distsetup_planner)
 endif()
 
 function(distsetup_script_test suite script)
@@ -66,6 +67,9 @@ function(distsetup_script_test suite script)
     list(APPEND labels all)
   endif()
   set_tests_properties("${name}" PROPERTIES LABELS "${labels}" TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  if(suite STREQUAL integration)  # several processes each, with time limits
+    set_tests_properties("${name}" PROPERTIES RUN_SERIAL ON)
+  endif()
 endfunction()
 
 foreach(suite golden integration docs)
