@@ -1,0 +1,71 @@
+// Softmax, loss and the gradient of the logits in one pass over each row; the gradient may take the logits' memory.
+// fp32 keeps exp(z - max) in the output row and scales it; Bf16 computes it twice, so that nothing is rounded twice.
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "runtime/kernels/cpu/exp.h"
+#include "runtime/kernels/cpu/kernels.h"
+
+namespace distsetup::cpu {
+namespace {
+
+int64_t tile_size(int64_t left) { return left < kTile ? left : kTile; }
+
+template <class E>
+float row_max(const E* z, int64_t V) {
+  alignas(64) float zs[kTile];
+  float largest = -3.0e38f;
+  for (int64_t j = 0; j < V; j += kTile) {
+    const int64_t m = tile_size(V - j);
+    const float* a = in_tile(z + j, zs, m);
+    for (int64_t i = 0; i < m; ++i) largest = a[i] > largest ? a[i] : largest;
+  }
+  return largest;
+}
+
+}  // namespace
+
+template <class E>
+void cross_entropy(const E* z, const int64_t* target, E* dz, double* loss, int64_t T, int64_t V, double scale) {
+  alignas(64) float zs[kTile], os[kTile];
+  double total = 0;
+  for (int64_t t = 0; t < T; ++t, z += V, dz += V) {
+    if (target[t] < 0) {
+      std::memset(static_cast<void*>(dz), 0, size_t(V) * sizeof(E));
+      continue;
+    }
+    const float largest = row_max(z, V), z_target = to_float(z[target[t]]);
+    double sum = 0;
+    for (int64_t j = 0; j < V; j += kTile) {
+      const int64_t m = tile_size(V - j);
+      const float* a = in_tile(z + j, zs, m);
+      float tile_sum = 0;
+      for (int64_t i = 0; i < m; ++i) {
+        os[i] = vector_exp(a[i] - largest);
+        tile_sum += os[i];
+      }
+      if constexpr (std::is_same_v<E, float>) std::memcpy(dz + j, os, size_t(m) * sizeof(float));
+      sum += tile_sum;
+    }
+    const float k = float(scale / sum);
+    for (int64_t j = 0; j < V; j += kTile) {
+      const int64_t m = tile_size(V - j);
+      if constexpr (std::is_same_v<E, float>) {
+        for (int64_t i = 0; i < m; ++i) dz[j + i] *= k;
+      } else {
+        const float* a = in_tile(z + j, zs, m);
+        for (int64_t i = 0; i < m; ++i) os[i] = vector_exp(a[i] - largest) * k;
+        if (target[t] >= j && target[t] < j + m) os[target[t] - j] -= float(scale);
+        flush(os, dz + j, m);
+      }
+    }
+    if constexpr (std::is_same_v<E, float>) dz[target[t]] -= float(scale);
+    total += double(largest) + std::log(sum) - double(z_target);
+  }
+  *loss += total * scale;
+}
+template void cross_entropy(const float*, const int64_t*, float*, double*, int64_t, int64_t, double);
+template void cross_entropy(const Bf16*, const int64_t*, Bf16*, double*, int64_t, int64_t, double);
+
+}  // namespace distsetup::cpu

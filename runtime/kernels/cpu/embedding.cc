@@ -1,0 +1,59 @@
+// Embedding rows: copied forward, added up backward. A Bf16 sum of many small rows would lose most of them, so all rows of one id are
+// first added in fp32 tiles; which rows those are is found by comparing ids (T² / 2 comparisons, no memory).
+#include <cstring>
+#include <type_traits>
+
+#include "runtime/kernels/cpu/kernels.h"
+
+namespace distsetup::cpu {
+namespace {
+
+bool seen_before(const int64_t* ids, int64_t t) {
+  bool found = false;
+  for (int64_t s = 0; s < t; ++s) found |= ids[s] == ids[t];
+  return found;
+}
+
+}  // namespace
+
+template <class E>
+void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t H) {
+  for (int64_t t = 0; t < T; ++t) std::memcpy(static_cast<void*>(y + t * H), w + ids[t] * H, size_t(H) * sizeof(E));
+}
+
+template <class E>
+void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t V, int64_t H, Store store) {
+  if (store == Store::kSet) std::memset(static_cast<void*>(gw), 0, size_t(V * H) * sizeof(E));
+  if constexpr (std::is_same_v<E, float>) {
+    for (int64_t t = 0; t < T; ++t) {
+      float* g = gw + ids[t] * H;
+      const float* d = dy + t * H;
+      for (int64_t j = 0; j < H; ++j) g[j] += d[j];
+    }
+  } else {
+    alignas(64) float sum[kTile];
+    for (int64_t t = 0; t < T; ++t) {
+      if (seen_before(ids, t)) continue;
+      E* g = gw + ids[t] * H;
+      for (int64_t j = 0; j < H; j += kTile) {
+        const int64_t m = H - j < kTile ? H - j : kTile;
+        for (int64_t i = 0; i < m; ++i) sum[i] = to_float(g[j + i]);
+        for (int64_t s = t; s < T; ++s) {
+          if (ids[s] != ids[t]) continue;
+          const E* d = dy + s * H + j;
+          for (int64_t i = 0; i < m; ++i) sum[i] += to_float(d[i]);
+        }
+        for (int64_t i = 0; i < m; ++i) from_float(sum[i], g + j + i);
+      }
+    }
+  }
+}
+
+#define DISTSETUP_INSTANTIATE(E)                                                    \
+  template void embedding_forward(const int64_t*, const E*, E*, int64_t, int64_t); \
+  template void embedding_backward(const int64_t*, const E*, E*, int64_t, int64_t, int64_t, Store);
+DISTSETUP_INSTANTIATE(float)
+DISTSETUP_INSTANTIATE(Bf16)
+#undef DISTSETUP_INSTANTIATE
+
+}  // namespace distsetup::cpu

@@ -1,0 +1,147 @@
+// RMS norm over rows and over heads. One row at a time: its sum, then its output. Weight gradients gather in an fp32 row that the
+// caller owns and are rounded once at the end.
+#include <cmath>
+#include <cstring>
+
+#include "runtime/kernels/cpu/kernels.h"
+
+namespace distsetup::cpu {
+namespace {
+
+int64_t tile_size(int64_t left) { return left < kTile ? left : kTile; }
+
+template <class E>
+float norm_row(const E* x, const E* w, E* h, int64_t n, float epsilon) {
+  alignas(64) float xs[kTile], ws[kTile], hs[kTile];
+  float sum = 0;
+  for (int64_t j = 0; j < n; j += kTile) {
+    const int64_t m = tile_size(n - j);
+    const float* a = in_tile(x + j, xs, m);
+    for (int64_t i = 0; i < m; ++i) sum += a[i] * a[i];
+  }
+  const float r = 1.0f / std::sqrt(sum / float(n) + epsilon);
+  for (int64_t j = 0; j < n; j += kTile) {
+    const int64_t m = tile_size(n - j);
+    const float *a = in_tile(x + j, xs, m), *b = in_tile(w + j, ws, m);
+    float* c = out_tile(h + j, hs);
+    for (int64_t i = 0; i < m; ++i) c[i] = a[i] * r * b[i];
+    flush(c, h + j, m);
+  }
+  return r;
+}
+
+// gw: fp32 row of weight gradients, added to.
+template <class E>
+void norm_row_backward(const E* dh, const E* x, float r, const E* w, const E* residual, E* dx, float* __restrict gw, int64_t n) {
+  alignas(64) float ds[kTile], xs[kTile], ws[kTile], rs[kTile], os[kTile];
+  float sum = 0;
+  for (int64_t j = 0; j < n; j += kTile) {
+    const int64_t m = tile_size(n - j);
+    const float *d = in_tile(dh + j, ds, m), *a = in_tile(x + j, xs, m), *b = in_tile(w + j, ws, m);
+    float* g = gw + j;
+    for (int64_t i = 0; i < m; ++i) {
+      const float t = d[i] * a[i] * r;
+      sum += t * b[i];
+      g[i] += t;
+    }
+  }
+  const float k = sum / float(n) * r * r;
+  for (int64_t j = 0; j < n; j += kTile) {
+    const int64_t m = tile_size(n - j);
+    const float *d = in_tile(dh + j, ds, m), *a = in_tile(x + j, xs, m), *b = in_tile(w + j, ws, m);
+    for (int64_t i = 0; i < m; ++i) os[i] = d[i] * b[i] * r - a[i] * k;
+    if (residual) {
+      const float* e = in_tile(residual + j, rs, m);
+      for (int64_t i = 0; i < m; ++i) os[i] += e[i];
+    }
+    put(os, dx + j, m);
+  }
+}
+
+template <class E>
+void store_row(const float* from, E* to, int64_t n, Store store) {
+  if (store == Store::kAdd) {
+    for (int64_t j = 0; j < n; ++j) from_float(to_float(to[j]) + from[j], to + j);
+  } else {
+    for (int64_t j = 0; j < n; ++j) from_float(from[j], to + j);
+  }
+}
+
+}  // namespace
+
+template <class E>
+void rms_norm(const E* x, const E* w, E* h, float* r, int64_t T, int64_t H, float epsilon) {
+  for (int64_t t = 0; t < T; ++t) r[t] = norm_row(x + t * H, w, h + t * H, H, epsilon);
+}
+
+template <class E>
+void rms_norm_backward(const E* dh, const E* x, const float* r, const E* w, const E* residual, E* dx, E* gw, float* ws, int64_t T,
+                       int64_t H, Store store) {
+  std::memset(ws, 0, size_t(H) * sizeof(float));
+  for (int64_t t = 0; t < T; ++t) {
+    norm_row_backward(dh + t * H, x + t * H, r[t], w, residual ? residual + t * H : nullptr, dx + t * H, ws, H);
+  }
+  store_row(ws, gw, H, store);
+}
+
+template <class E>
+void qk_norm(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T, Heads heads, float epsilon) {
+  const int64_t D = heads.size, n = heads.num_q + heads.num_kv;
+  for (int64_t t = 0; t < T; ++t) {
+    for (int64_t i = 0; i < n; ++i) {
+      r[t * n + i] = norm_row(qkv + t * heads.packed_row() + i * D, i < heads.num_q ? wq : wk, qk + t * heads.row() + i * D, D, epsilon);
+    }
+  }
+}
+
+template <class E>
+void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, E* gwq, E* gwk, float* wsq, float* wsk,
+                      int64_t T, Heads heads, Store store) {
+  const int64_t D = heads.size, n = heads.num_q + heads.num_kv;
+  std::memset(wsq, 0, size_t(D) * sizeof(float));
+  std::memset(wsk, 0, size_t(D) * sizeof(float));
+  for (int64_t t = 0; t < T; ++t) {
+    for (int64_t i = 0; i < n; ++i) {
+      const bool is_q = i < heads.num_q;
+      const int64_t at = t * heads.packed_row() + i * D;
+      norm_row_backward<E>(dqk + t * heads.row() + i * D, qkv + at, r[t * n + i], is_q ? wq : wk, nullptr, dqkv + at, is_q ? wsq : wsk, D);
+    }
+  }
+  store_row(wsq, gwq, D, store);
+  store_row(wsk, gwk, D, store);
+}
+
+template <class E>
+void bias_add(E* x, const E* b, int64_t T, int64_t H) {
+  for (int64_t t = 0; t < T; ++t, x += H) {
+    for (int64_t j = 0; j < H; j += kTile) {
+      alignas(64) float xs[kTile], bs[kTile], os[kTile];
+      const int64_t m = tile_size(H - j);
+      const float *a = in_tile(x + j, xs, m), *c = in_tile(b + j, bs, m);
+      for (int64_t i = 0; i < m; ++i) os[i] = a[i] + c[i];
+      put(os, x + j, m);
+    }
+  }
+}
+
+template <class E>
+void bias_backward(const E* dy, E* gb, float* ws, int64_t T, int64_t H, Store store) {
+  std::memset(ws, 0, size_t(H) * sizeof(float));
+  for (int64_t t = 0; t < T; ++t, dy += H) {
+    for (int64_t j = 0; j < H; ++j) ws[j] += to_float(dy[j]);
+  }
+  store_row(ws, gb, H, store);
+}
+
+#define DISTSETUP_INSTANTIATE(E)                                                                                                          \
+  template void rms_norm(const E*, const E*, E*, float*, int64_t, int64_t, float);                                                        \
+  template void rms_norm_backward(const E*, const E*, const float*, const E*, const E*, E*, E*, float*, int64_t, int64_t, Store);         \
+  template void qk_norm(const E*, const E*, const E*, E*, float*, int64_t, Heads, float);                                                 \
+  template void qk_norm_backward(const E*, const E*, const float*, const E*, const E*, E*, E*, E*, float*, float*, int64_t, Heads, Store); \
+  template void bias_add(E*, const E*, int64_t, int64_t);                                                                                 \
+  template void bias_backward(const E*, E*, float*, int64_t, int64_t, Store);
+DISTSETUP_INSTANTIATE(float)
+DISTSETUP_INSTANTIATE(Bf16)
+#undef DISTSETUP_INSTANTIATE
+
+}  // namespace distsetup::cpu

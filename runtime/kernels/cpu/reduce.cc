@@ -1,0 +1,50 @@
+// Casts of parameters, sums of gradients over ranks, and the sum of squares behind the gradient norm.
+#include <cstring>
+
+#include "runtime/kernels/cpu/kernels.h"
+
+namespace distsetup::cpu {
+
+void cast(const float* from, float* to, int64_t n) {
+  if (n > 0) std::memmove(to, from, size_t(n) * sizeof(float));
+}
+void cast(const float* from, Bf16* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) from_float(from[i], to + i);
+}
+
+template <class E>
+void sum_chunks(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t chunk_stride, int64_t n, Store store) {
+  alignas(64) float sum[kTile];
+  for (int64_t j = 0; j < n; j += kTile) {
+    const int64_t m = n - j < kTile ? n - j : kTile;
+    for (int64_t p = 0; p < size; ++p) {
+      const E* chunk = (p == index ? own : received + ((p - index + size) % size - 1) * chunk_stride) + j;
+      if (p == 0) {
+        for (int64_t i = 0; i < m; ++i) sum[i] = to_float(chunk[i]);
+      } else {
+        for (int64_t i = 0; i < m; ++i) sum[i] += to_float(chunk[i]);
+      }
+    }
+    float* out = target + j;
+    if (store == Store::kAdd) {
+      for (int64_t i = 0; i < m; ++i) out[i] += sum[i];
+    } else {
+      for (int64_t i = 0; i < m; ++i) out[i] = sum[i];
+    }
+  }
+}
+template void sum_chunks(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, Store);
+template void sum_chunks(float*, const Bf16*, const Bf16*, int64_t, int64_t, int64_t, int64_t, Store);
+
+double sum_of_squares(const float* x, int64_t n) {
+  double total = 0;
+  for (int64_t j = 0; j < n; j += kTile) {
+    const int64_t m = n - j < kTile ? n - j : kTile;
+    float sum = 0;
+    for (int64_t i = 0; i < m; ++i) sum += x[j + i] * x[j + i];
+    total += sum;
+  }
+  return total;
+}
+
+}  // namespace distsetup::cpu

@@ -1,0 +1,45 @@
+// Rotary position embedding, in place on the leading heads of each row.
+#include <cmath>
+
+#include "runtime/kernels/cpu/kernels.h"
+
+namespace distsetup::cpu {
+
+template <class E>
+void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t row_stride,
+          float direction) {
+  const int64_t half = D / 2;
+  alignas(64) float as[kTile], bs[kTile], cs[kTile], ds[kTile];
+  for (int64_t t = 0; t < T; ++t) {
+    const float *c = cos + (t % S) * half, *s = sin + (t % S) * half;
+    for (int64_t n = 0; n < num_heads; ++n) {
+      E *first = rows + t * row_stride + n * D, *second = first + half;
+      for (int64_t j = 0; j < half; j += kTile) {
+        const int64_t m = half - j < kTile ? half - j : kTile;
+        const float *a = in_tile(first + j, as, m), *b = in_tile(second + j, bs, m);
+        for (int64_t i = 0; i < m; ++i) {
+          const float z = s[j + i] * direction;
+          cs[i] = a[i] * c[j + i] - b[i] * z;
+          ds[i] = b[i] * c[j + i] + a[i] * z;
+        }
+        put(cs, first + j, m);
+        put(ds, second + j, m);
+      }
+    }
+  }
+}
+template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, float);
+template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, float);
+
+void rope_tables(float* cos, float* sin, int64_t S, int64_t D, double base) {
+  const int64_t half = D / 2;
+  for (int64_t t = 0; t < S; ++t) {
+    for (int64_t j = 0; j < half; ++j) {
+      const double angle = double(t) * std::pow(base, -2.0 * double(j) / double(D));
+      cos[t * half + j] = float(std::cos(angle));
+      sin[t * half + j] = float(std::sin(angle));
+    }
+  }
+}
+
+}  // namespace distsetup::cpu
