@@ -129,7 +129,14 @@ Result<Machine> machine_from_value(const Value& value, const std::string& name) 
   if (machine.label.empty()) machine.label = name;
   reader.get("aliases", machine.aliases);
   reader.require("gpu");
-  reader.get("gpu", machine.gpu);
+  if (const Value* gpu = reader.child("gpu"); gpu != nullptr && gpu->kind == Value::Kind::kMap) {
+    machine.gpu = name + "_gpu";
+    Result<Gpu> inline_gpu = gpu_from_value(*gpu, machine.gpu);
+    append(diagnostics, std::move(inline_gpu.diagnostics));
+    machine.inline_gpu = std::move(inline_gpu.value);
+  } else {
+    reader.get("gpu", machine.gpu);
+  }
   in.count("gpus_per_node", machine.gpus_per_node);
   reader.require("fabric");
   reader.get("fabric", machine.fabric);
@@ -148,7 +155,8 @@ Result<Machine> machine_from_value(const Value& value, const std::string& name) 
   in.bytes("host_memory", machine.host_memory_bytes);
   in.bytes_per_s("host_memory_bandwidth", machine.host_memory_bytes_per_s, Need::kOptional);
   if (reader.get("price_usd_per_hour", machine.price_usd_per_hour) && !(machine.price_usd_per_hour > 0)) {
-    diagnostics.push_back(error(code::kOutOfRange, value.location, fmt::format("price_usd_per_hour is {}, expected more than 0", machine.price_usd_per_hour)));
+    diagnostics.push_back(error(code::kOutOfRange, value.location,
+                                fmt::format("price_usd_per_hour is {}, expected more than 0", machine.price_usd_per_hour)));
   }
   reader.get("price_date", machine.price_date);
   read_source(reader, machine.source);

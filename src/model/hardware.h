@@ -2,6 +2,7 @@
 // what `distsetup probe` measured.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,8 @@ struct Machine {
   std::string name;                  // preset id: "aws_p5_48xlarge"
   std::string label;
   std::vector<std::string> aliases;
-  std::string gpu;                   // preset id
+  std::string gpu;                   // preset id; of an inline GPU its name
+  std::optional<Gpu> inline_gpu;     // `gpu:` as a map instead of a name: what `distsetup probe` measured
   int64_t gpus_per_node = 0;
   std::string fabric;                // inside the node: nvswitch, nvlink_mesh, xgmi, pcie, shared_memory
   std::string nic_kind;              // between nodes: infiniband, roce, efa, tcpx, tcpxo, ethernet
