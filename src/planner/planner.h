@@ -19,12 +19,13 @@ struct Presets;
 
 // What was read from disk because the spec names it.
 struct Inputs {
-  std::optional<Value> model_config;  // parsed config.json of a model directory
-  std::string model_config_text;      // for the digest
-  std::optional<DataPlan> data;       // the files of data.paths
-  int64_t host_memory_bytes = 0;      // of this host, for gpu `cpu`; 0 = not known
+  std::optional<Geometry> model;   // of a model directory
+  std::string model_text;          // its config.json, for the digest
+  std::optional<DataPlan> data;    // the files of data.paths
+  Diagnostics notes;               // files that were passed over
 };
-// Reads <model>/config.json when `model` is a directory, and scans data.paths. `root`: what relative data paths are relative to.
+// Reads <model>/config.json when `model` is a directory or a config.json, and scans data.paths, which are relative to `root`.
+// plan.data.root becomes the absolute path of `root`.
 Result<Inputs> read_inputs(const Spec& spec, const std::string& root = ".");
 
 // What is to be solved: nothing optional, checked, not changed afterwards. Axes with one value are pinned.

@@ -51,7 +51,7 @@ struct SpecKey {
   std::string_view fallback;      // default as help prints it: "4096", "auto", "assumed: 8 × H100 SXM 80 GB"
   std::string_view unit;          // "tokens"; empty = none
   std::string_view help;          // one line, lower case
-  std::string_view env;           // "DISTSETUP_SEQUENCE_LENGTH"
+  std::string env;                // "DISTSETUP_SEQUENCE_LENGTH"
   double minimum = 0, maximum = 1e18;  // numbers
   bool can_be_auto = false;       // `auto` is a legal text: searched, or derived
 };

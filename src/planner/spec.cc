@@ -1,0 +1,493 @@
+// Reading settings: run.yaml, flags and environment go through one parser per type, so that a spelling means the same everywhere.
+#include "planner/spec.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "base/quantity.h"
+
+namespace distsetup {
+namespace {
+
+constexpr std::string_view kCommandLine = "command line";
+
+// Settings of which only one can hold; the stronger layer's removes the other.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kExclusive = {{
+    {"train.global_batch", "train.global_batch_tokens"},
+    {"hardware.nodes", "hardware.total_gpus"},
+}};
+
+Diagnostic mistake(const char* code, const Value& value, std::string message, std::string help = "") {
+  Diagnostic d = error(code, value.location, std::move(message), std::move(help));
+  d.length = std::max<int>(1, static_cast<int>(value.text.size()) + (value.quoted ? 2 : 0));
+  return d;
+}
+
+std::string known_values(const SpecKey& key) {
+  std::vector<std::string> known;
+  for (const SettingChoice& c : key.choices) {
+    if (!c.refused.empty()) continue;
+    known.push_back(c.value == "every_k" ? "every_k:<k>" : std::string(c.value));
+  }
+  if (key.can_be_auto) known.push_back("auto");
+  return fmt::format("{}", fmt::join(known, ", "));
+}
+
+Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
+  const std::string& text = value.text;
+  for (const AmbiguousChoice& a : key.ambiguous) {
+    if (same_name(a.spelling, text))
+      return mistake(code::kAmbiguousSpelling, value, fmt::format("'{}' means two things for {}", text, key.path), std::string(a.why));
+  }
+  for (const SettingChoice& c : key.choices) {
+    const bool named = same_name(c.value, text) || std::any_of(c.aliases.begin(), c.aliases.end(), [&](std::string_view a) { return same_name(a, text); });
+    if (!named) continue;
+    if (c.value == "every_k")
+      return mistake(code::kUnknownValue, value, fmt::format("found '{}' for {}, expected every_k:<k> with a number", text, key.path), "write every_k:2");
+    if (!c.refused.empty())
+      return mistake(code::kUnsupportedFeature, value, fmt::format("{} '{}' is not supported: {}", key.path, text, c.refused),
+                     fmt::format("use one of {}", known_values(key)));
+    return std::string(c.value);
+  }
+  const std::string low = lower(text);
+  const bool has_every_k = std::any_of(key.choices.begin(), key.choices.end(), [](const SettingChoice& c) { return c.value == "every_k"; });
+  if (has_every_k && (low.starts_with("every_k:") || low.starts_with("every-k:"))) {
+    int64_t k = 0;
+    const char* end = low.data() + low.size();
+    const auto [stop, failure] = std::from_chars(low.data() + 8, end, k);
+    if (failure == std::errc() && stop == end && k >= 1) return fmt::format("every_k:{}", k);
+    return mistake(code::kOutOfRange, value, fmt::format("found '{}' for {}, expected every_k:<k> with k at least 1", text, key.path), "write every_k:2");
+  }
+  std::vector<std::string> spellings;
+  for (const SettingChoice& c : key.choices) {
+    spellings.emplace_back(c.value);
+    for (std::string_view a : c.aliases) spellings.emplace_back(a);
+  }
+  const std::string near = nearest_name(text, spellings);
+  return mistake(code::kUnknownValue, value, fmt::format("found '{}' for {}, expected one of {}", text, key.path, known_values(key)),
+                 near.empty() ? "" : fmt::format("did you mean '{}'", near));
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> items;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) items.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return items;
+}
+
+std::string trimmed(double number) { return fmt::format("{}", number); }
+
+template <class T>
+Diagnostics check_range(const SpecKey& key, const Value& value, T number) {
+  if (static_cast<double>(number) >= key.minimum && static_cast<double>(number) <= key.maximum) return {};
+  const bool has_maximum = key.maximum < 1e18;
+  return {mistake(code::kOutOfRange, value,
+                  has_maximum ? fmt::format("found '{}' for {}, expected from {} to {}", value.text, key.path, trimmed(key.minimum), trimmed(key.maximum))
+                              : fmt::format("found '{}' for {}, expected at least {}", value.text, key.path, trimmed(key.minimum)))};
+}
+
+// Every scalar setting, from wherever it comes.
+Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
+  Setting setting;
+  setting.text = value.text;
+  setting.at = value.location;
+  if (key.can_be_auto && same_name(value.text, "auto")) return setting;
+  const auto take = [&](auto result) -> Diagnostics {
+    if (!result.ok()) {
+      for (Diagnostic& d : result.diagnostics) d.message = fmt::format("{}: {}", key.path, d.message);
+      return result.diagnostics;
+    }
+    setting.value = *result;
+    return {};
+  };
+  Diagnostics problems;
+  switch (key.type) {
+    case SettingType::kBool: problems = take(as_bool(value)); break;
+    case SettingType::kInt:
+      problems = take(as_int(value));
+      if (problems.empty()) problems = check_range(key, value, std::get<int64_t>(setting.value));
+      break;
+    case SettingType::kDouble:
+      problems = take(as_double(value));
+      if (problems.empty()) problems = check_range(key, value, std::get<double>(setting.value));
+      break;
+    case SettingType::kBytes:
+      problems = take(parse_bytes(value.text, value.location));
+      if (problems.empty()) problems = check_range(key, value, std::get<int64_t>(setting.value));
+      break;
+    case SettingType::kDuration:
+      problems = take(parse_duration_s(value.text, value.location));
+      if (problems.empty()) problems = check_range(key, value, std::get<int64_t>(setting.value));
+      break;
+    case SettingType::kText:
+      if (value.text.empty()) {
+        problems = {mistake(code::kWrongType, value, fmt::format("{}: found nothing, expected text", key.path))};
+      } else {
+        setting.value = value.text;
+      }
+      break;
+    case SettingType::kEnum: {
+      const Result<std::string> chosen = parse_choice(key, value);
+      if (!chosen.ok()) return chosen.diagnostics;
+      setting.value = *chosen;
+      break;
+    }
+    case SettingType::kList: setting.value = split_list(value.text); break;
+  }
+  if (has_error(problems)) return problems;
+  return setting;
+}
+
+// A setting in a file: YAML's own traps are looked at before the alias table is.
+Result<Setting> parse_value(const SpecKey& key, const Value& value) {
+  if (key.type == SettingType::kList && value.kind == Value::Kind::kList) {
+    Setting setting;
+    setting.at = value.location;
+    std::vector<std::string> items;
+    Diagnostics problems;
+    for (const Value& item : value.items) {
+      Result<std::string> text = as_text(item);
+      append(problems, text.diagnostics);
+      if (text.ok()) items.push_back(*text);
+    }
+    if (has_error(problems)) return problems;
+    setting.text = fmt::format("{}", fmt::join(items, ","));
+    setting.value = std::move(items);
+    return setting;
+  }
+  if (value.kind != Value::Kind::kScalar) {
+    const std::string found = value.kind == Value::Kind::kMap ? "a map" : value.kind == Value::Kind::kList ? "a list" : "nothing";
+    return error(code::kWrongType, value.location, fmt::format("{}: found {}, expected {}", key.path, found, name(key.type)),
+                 value.kind == Value::Kind::kNull ? "leave the key out to use the default" : "");
+  }
+  const bool is_text = key.type == SettingType::kText || key.type == SettingType::kList;
+  const std::string low = lower(value.text);
+  const bool is_switch_word = low == "no" || low == "yes" || low == "on" || low == "off" || low == "y" || low == "n";
+  if (is_text || (key.type == SettingType::kEnum && is_switch_word && !value.quoted)) {
+    const Result<std::string> text = as_text(value);
+    if (!text.ok()) {
+      Diagnostics problems = text.diagnostics;
+      for (Diagnostic& d : problems) {
+        d.message = fmt::format("{}: {}", key.path, d.message);
+        if (key.type == SettingType::kEnum) d.help = fmt::format("write one of {}", known_values(key));
+      }
+      return problems;
+    }
+  }
+  return parse_scalar(key, value);
+}
+
+// The names below `prefix`, for "did you mean".
+std::vector<std::string> names_below(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (const SpecKey& key : spec_keys()) {
+    if (!key.path.starts_with(prefix)) continue;
+    const std::string_view rest = key.path.substr(prefix.size());
+    const std::string first(rest.substr(0, rest.find('.')));
+    if (std::find(names.begin(), names.end(), first) == names.end()) names.push_back(first);
+  }
+  return names;
+}
+
+void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnostics& diagnostics) {
+  for (size_t i = 0; i < map.entries.size(); ++i) {
+    const std::string& name = map.entries[i].first;
+    const Value& value = map.entries[i].second;
+    const std::string path = prefix + name;
+    const Location at = i < map.key_locations.size() ? map.key_locations[i] : value.location;
+    if (prefix.empty() && name == "version") continue;
+    if (prefix.empty() && name == "model" && value.kind == Value::Kind::kMap) {
+      spec.model = value;
+      continue;
+    }
+    if (const SpecKey* key = find_spec_key(path); key != nullptr) {
+      Result<Setting> setting = parse_value(*key, value);
+      append(diagnostics, setting.diagnostics);
+      if (setting.ok()) spec.settings[std::string(key->path)] = std::move(*setting);
+      continue;
+    }
+    const std::vector<std::string> below = names_below(path + ".");
+    if (!below.empty() && value.kind == Value::Kind::kMap) {
+      read_map(value, path + ".", spec, diagnostics);
+      continue;
+    }
+    if (!below.empty()) {
+      diagnostics.push_back(error(code::kWrongType, value.location, fmt::format("{}: found '{}', expected a map", path, value.text),
+                                  fmt::format("known: {}", fmt::join(below, ", "))));
+      continue;
+    }
+    std::string help = suggest(name, names_below(prefix));
+    if (const SpecKey* alias = find_spec_flag(name); alias != nullptr) help = fmt::format("in a file it is {}", alias->path);
+    Diagnostic d = error(code::kUnknownKey, at, fmt::format("unknown key '{}'{}", name, prefix.empty() ? "" : " in " + prefix.substr(0, prefix.size() - 1)),
+                         std::move(help));
+    d.length = static_cast<int>(name.size());
+    diagnostics.push_back(std::move(d));
+  }
+}
+
+Value scalar(std::string_view text, const Location& at) {
+  Value value;
+  value.kind = Value::Kind::kScalar;
+  value.text = text;
+  value.location = at;
+  return value;
+}
+
+// Flags that mean two things whatever their value is.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kAmbiguousFlags = {{
+    {"cpu-offload", "it moves parameters and optimizer state in FSDP, optimizer state alone elsewhere: write --offload-optimizer host "
+                    "and, if meant, --offload-parameters host"},
+    {"offload", "it does not say what moves: write --offload-optimizer, --offload-parameters or --offload-activations"},
+    {"num-gpus", "it counts a node's GPUs in one tool and all GPUs in another: write --gpus (per node) or --total-gpus"},
+}};
+
+std::string_view without_dashes(std::string_view flag) {
+  while (!flag.empty() && flag.front() == '-') flag.remove_prefix(1);
+  return flag;
+}
+
+}  // namespace
+
+const Setting* Spec::find(std::string_view path) const {
+  const auto it = settings.find(path);
+  return it == settings.end() ? nullptr : &it->second;
+}
+
+std::optional<int64_t> Spec::integer(std::string_view path) const {
+  const Setting* setting = find(path);
+  if (setting == nullptr || !std::holds_alternative<int64_t>(setting->value)) return std::nullopt;
+  return std::get<int64_t>(setting->value);
+}
+
+std::optional<double> Spec::number(std::string_view path) const {
+  const Setting* setting = find(path);
+  if (setting == nullptr || !std::holds_alternative<double>(setting->value)) return std::nullopt;
+  return std::get<double>(setting->value);
+}
+
+std::optional<bool> Spec::boolean(std::string_view path) const {
+  const Setting* setting = find(path);
+  if (setting == nullptr || !std::holds_alternative<bool>(setting->value)) return std::nullopt;
+  return std::get<bool>(setting->value);
+}
+
+std::optional<std::string> Spec::text(std::string_view path) const {
+  const Setting* setting = find(path);
+  if (setting == nullptr || !std::holds_alternative<std::string>(setting->value)) return std::nullopt;
+  return std::get<std::string>(setting->value);
+}
+
+std::optional<std::vector<std::string>> Spec::list(std::string_view path) const {
+  const Setting* setting = find(path);
+  if (setting == nullptr || !std::holds_alternative<std::vector<std::string>>(setting->value)) return std::nullopt;
+  return std::get<std::vector<std::string>>(setting->value);
+}
+
+Location Spec::at(std::string_view path) const {
+  const Setting* setting = find(path);
+  return setting == nullptr ? Location{} : setting->at;
+}
+
+Result<Spec> spec_from_value(const Value& value) {
+  if (value.kind != Value::Kind::kMap) {
+    return error(code::kWrongType, value.location, "found no map, expected a run description with `version: 1`", "start with: version: 1");
+  }
+  Diagnostics diagnostics;
+  const Value* version = value.find("version");
+  if (version == nullptr) {
+    diagnostics.push_back(error(code::kMissingKey, value.location, "no 'version', expected version: 1", "add the line: version: 1"));
+  } else if (version->text != "1") {
+    diagnostics.push_back(error(code::kUnknownVersion, version->location, fmt::format("found version '{}', expected 1", version->text)));
+  }
+  Spec spec;
+  read_map(value, "", spec, diagnostics);
+  if (has_error(diagnostics)) return diagnostics;
+  return {std::move(spec), std::move(diagnostics)};
+}
+
+Diagnostics set(Spec& spec, std::string_view path, std::string_view text, const Location& at) {
+  const SpecKey* key = find_spec_key(path);
+  CHECK(key != nullptr, "no setting '{}'", path);
+  // "--gpus 8xH100-80GB" states a count and a kind; so does "--gpu 8xH100".
+  if (key->path == "hardware.gpus_per_node" || key->path == "hardware.gpu") {
+    const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    std::string_view rest = text.substr(digits);
+    while (rest.starts_with(' ')) rest.remove_prefix(1);
+    const size_t sign = rest.starts_with("×") ? std::string_view("×").size() : !rest.empty() && std::string_view("xX*").find(rest[0]) != std::string_view::npos ? 1 : 0;
+    if (digits > 0 && sign > 0 && rest.size() > sign) {
+      rest.remove_prefix(sign);
+      while (rest.starts_with(' ')) rest.remove_prefix(1);
+      Diagnostics problems = set(spec, "hardware.gpus_per_node", text.substr(0, digits), at);
+      append(problems, set(spec, "hardware.gpu", rest, at));
+      return problems;
+    }
+  }
+  Result<Setting> setting = parse_scalar(*key, scalar(text, at));
+  if (!setting.ok()) return setting.diagnostics;
+  if (key->type == SettingType::kList && at.file == kCommandLine) {
+    if (const Setting* before = spec.find(key->path); before != nullptr && before->at.file == kCommandLine) {
+      auto items = std::get<std::vector<std::string>>(before->value);
+      for (std::string& item : std::get<std::vector<std::string>>(setting->value)) items.push_back(std::move(item));
+      setting->text = before->text + "," + setting->text;
+      setting->value = std::move(items);
+    }
+  }
+  if (key->path == "model") spec.model.reset();
+  spec.settings[std::string(key->path)] = std::move(*setting);
+  return {};
+}
+
+Diagnostics set_flag(Spec& spec, std::string_view flag, std::optional<std::string_view> text, const Location& at) {
+  const std::string_view spelling = without_dashes(flag);
+  for (const auto& [ambiguous, why] : kAmbiguousFlags) {
+    if (same_name(ambiguous, spelling))
+      return {error(code::kAmbiguousSpelling, at, fmt::format("'--{}' means two things", spelling), std::string(why))};
+  }
+  const SpecKey* key = find_spec_flag(spelling);
+  if (key == nullptr) return {error(code::kUnknownFlag, at, fmt::format("unknown flag '--{}'", spelling), suggest("--" + std::string(spelling), spec_flag_names()))};
+  std::string_view bare;
+  for (const SettingFlag& f : key->flags)
+    if (same_name(f.name, spelling)) bare = f.bare;
+  if (!text.has_value()) {
+    if (bare.empty()) return {error(code::kMissingArgument, at, fmt::format("'--{}' needs a value: {}", spelling, name(key->type)))};
+    return set(spec, key->path, bare, at);
+  }
+  // A switch named after its value: "--fp16 true" is fp16, "--fp16 false" says nothing about the type.
+  if (!bare.empty() && same_name(bare, spelling)) {
+    if (same_name(*text, "true")) return set(spec, key->path, bare, at);
+    if (same_name(*text, "false")) return {};
+    return {error(code::kWrongType, at, fmt::format("'--{}': found '{}', expected true or false", spelling, *text))};
+  }
+  return set(spec, key->path, *text, at);
+}
+
+Spec merge(const Spec& base, const Spec& over) {
+  Spec merged = base;
+  for (const auto& [one, other] : kExclusive) {
+    if (over.find(one) != nullptr && over.find(other) == nullptr) merged.settings.erase(std::string(other));
+    if (over.find(other) != nullptr && over.find(one) == nullptr) merged.settings.erase(std::string(one));
+  }
+  for (const auto& [path, setting] : over.settings) merged.settings[path] = setting;
+  if (over.model.has_value()) {
+    merged.model = over.model;
+    merged.settings.erase("model");
+  } else if (over.find("model") != nullptr) {
+    merged.model.reset();
+  }
+  return merged;
+}
+
+namespace {
+
+std::string canonical_value(const Setting& setting) {
+  switch (setting.value.index()) {
+    case 0: return "auto";
+    case 1: return std::get<bool>(setting.value) ? "true" : "false";
+    case 2: return fmt::format("{}", std::get<int64_t>(setting.value));
+    case 3: return fmt::format("{}", std::get<double>(setting.value));
+    case 4: return std::get<std::string>(setting.value);
+    default: return fmt::format("[{}]", fmt::join(std::get<std::vector<std::string>>(setting.value), ", "));
+  }
+}
+
+// Keys sorted: their order in a file means nothing.
+std::string canonical_tree(const Value& value) {
+  switch (value.kind) {
+    case Value::Kind::kNull: return "null";
+    case Value::Kind::kScalar: return value.text;
+    case Value::Kind::kList: {
+      std::string text;
+      for (const Value& item : value.items) text += canonical_tree(item) + ",";
+      return "[" + text + "]";
+    }
+    case Value::Kind::kMap: break;
+  }
+  std::vector<std::string> lines;
+  for (const auto& entry : value.entries) lines.push_back(entry.first + ": " + canonical_tree(entry.second));
+  std::sort(lines.begin(), lines.end());
+  return fmt::format("{{{}}}", fmt::join(lines, ", "));
+}
+
+std::string yaml_scalar(const SpecKey& key, const Setting& setting) {
+  const std::string text = canonical_value(setting);
+  if (setting.is_auto()) return text;
+  if (key.type == SettingType::kBytes) return text + "B";
+  if (key.type == SettingType::kDuration) return text + "s";
+  const auto quoted = [](const std::string& raw) {
+    std::string out = "\"";
+    for (char c : raw) {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+    return out + "\"";
+  };
+  if (key.type == SettingType::kText) return quoted(text);
+  if (key.type == SettingType::kList) {
+    std::vector<std::string> items;
+    for (const std::string& item : std::get<std::vector<std::string>>(setting.value)) items.push_back(quoted(item));
+    return fmt::format("[{}]", fmt::join(items, ", "));
+  }
+  return text;
+}
+
+void write_yaml_tree(const Value& value, int indent, std::string& out) {
+  for (const auto& entry : value.entries) {
+    out += std::string(static_cast<size_t>(indent), ' ') + entry.first + ":";
+    if (entry.second.kind == Value::Kind::kMap) {
+      out += "\n";
+      write_yaml_tree(entry.second, indent + 2, out);
+    } else if (entry.second.kind == Value::Kind::kScalar) {
+      out += entry.second.quoted ? " \"" + entry.second.text + "\"\n" : " " + entry.second.text + "\n";
+    } else {
+      out += " " + canonical_tree(entry.second) + "\n";
+    }
+  }
+}
+
+}  // namespace
+
+std::string canonical_text(const Spec& spec) {
+  std::string text;
+  if (spec.model.has_value()) text += "model = " + canonical_tree(*spec.model) + "\n";
+  for (const auto& [path, setting] : spec.settings) text += fmt::format("{} = {}\n", path, canonical_value(setting));
+  return text;
+}
+
+std::string to_yaml(const Spec& spec) {
+  std::string out = "version: 1\n";
+  if (spec.model.has_value()) {
+    out += "model:\n";
+    write_yaml_tree(*spec.model, 2, out);
+  }
+  std::vector<std::string> open;  // sections written so far on the way down
+  for (const SpecKey& key : spec_keys()) {
+    const Setting* setting = spec.find(key.path);
+    if (setting == nullptr) continue;
+    std::vector<std::string> parts;
+    for (std::string_view rest = key.path; !rest.empty();) {
+      const size_t dot = std::min(rest.find('.'), rest.size());
+      parts.emplace_back(rest.substr(0, dot));
+      rest.remove_prefix(std::min(dot + 1, rest.size()));
+    }
+    size_t shared = 0;
+    while (shared < open.size() && shared + 1 < parts.size() && open[shared] == parts[shared]) ++shared;
+    open.resize(shared);
+    for (; open.size() + 1 < parts.size(); open.push_back(parts[open.size()]))
+      out += std::string(2 * open.size(), ' ') + parts[open.size()] + ":\n";
+    out += std::string(2 * open.size(), ' ') + parts.back() + ": " + yaml_scalar(key, *setting) + "\n";
+  }
+  return out;
+}
+
+}  // namespace distsetup
