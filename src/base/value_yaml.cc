@@ -31,6 +31,15 @@ size_t end_of_quoted(std::string_view text, size_t begin) {
   return std::string_view::npos;
 }
 
+// Past anchors and tags: `&name !!str "text"` starts at the quote.
+size_t content_begin(std::string_view text, size_t begin) {
+  while (begin < text.size() && (text[begin] == '&' || text[begin] == '!')) {
+    const size_t blank = std::min(text.find_first_of(" \t\r\n", begin), text.size());
+    begin = std::min(text.find_first_not_of(" \t\r\n", blank), text.size());
+  }
+  return begin;
+}
+
 class Events : public YAML::EventHandler {
  public:
   explicit Events(const SourceText& source) : source_(source), builder_(KeyRule::kFolded) {}
@@ -59,6 +68,7 @@ class Events : public YAML::EventHandler {
     }
     if (builder_.expects_key()) return key_must_be_text(begin);
     const bool is_empty_entry = value.text.empty() && builder_.in_map();
+    if (is_empty_entry && !colon_follows_key()) return;
     value.location = is_empty_entry ? builder_.last_key_location() : source_.at(begin);
     last_offset_ = begin;
     builder_.leaf(std::move(value), anchor);
@@ -71,17 +81,20 @@ class Events : public YAML::EventHandler {
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
-    const size_t begin = offset(mark);
+    if (!check_tag(tag, offset(mark))) return;
+    const bool is_empty_text = text.empty() && tag != "!";  // `!!str` with nothing behind it
+    const size_t begin = is_empty_text ? offset(mark) : content_begin(source_.text(), offset(mark));
     last_offset_ = begin;
-    if (!check_tag(tag, begin) || !check_closed(tag, begin)) return;
+    if (!check_closed(begin)) return;
     const bool quoted = tag == "!" || !is_plain(tag);
     if (builder_.expects_key()) {
       if (text == "<<" && !quoted) {
         return builder_.fail(error(code::kSyntax, source_.at(begin), "found the merge key '<<', expected a plain key",
                                    "write the merged keys out"));
       }
-      const size_t quotes = tag == "!" ? 2 : 0;
-      return builder_.key(text, source_.at(begin), static_cast<int>(text.size() + quotes));
+      key_begin_ = begin;
+      key_end_ = is_quote_at(begin) ? end_of_quoted(source_.text(), begin) : begin + text.size();
+      return builder_.key(text, source_.at(begin), std::max(static_cast<int>(key_end_ - key_begin_), 1));
     }
     Value value;
     value.kind = Value::Kind::kScalar;
@@ -170,17 +183,33 @@ class Events : public YAML::EventHandler {
     builder_.fail(error(code::kSyntax, source_.at(begin), "found a key that is not text, expected a name", "write 'name: value'"));
   }
 
+  // yaml-cpp 0.7 takes a last line `steps:8` for a key without a value.
+  bool colon_follows_key() {
+    const std::string_view rest = source_.text().substr(std::min(key_end_, source_.text().size()));
+    const size_t next = rest.find_first_not_of(" \t\r\n");
+    if (next != std::string_view::npos && rest[next] == ':') return true;
+    const std::string_view key = source_.text().substr(key_begin_, key_end_ - key_begin_);
+    Diagnostic d = error(code::kSyntax, source_.at(key_begin_), fmt::format("found '{}', expected 'key: value'", key),
+                         key.find(':') != std::string_view::npos ? "put a space behind the ':'" : "put ': ' behind the key");
+    d.length = std::max(static_cast<int>(key.size()), 1);
+    builder_.fail(std::move(d));
+    return false;
+  }
+
   bool check_tag(const std::string& tag, size_t begin) {
     if (is_plain(tag) || tag == "!" || tag == "tag:yaml.org,2002:str") return true;
     builder_.fail(error(code::kSyntax, source_.at(begin), fmt::format("found the tag '{}', expected no tag", tag), "remove the tag"));
     return false;
   }
 
-  // Quoted and block scalars carry the tag "!". yaml-cpp 0.7 takes the end of the file for a closing quote.
-  bool check_closed(const std::string& tag, size_t begin) {
+  bool is_quote_at(size_t begin) const {
     const std::string_view text = source_.text();
-    const bool quoted = tag == "!" && begin < text.size() && (text[begin] == '"' || text[begin] == '\'');
-    if (!quoted || end_of_quoted(text, begin) != std::string_view::npos) return true;
+    return begin < text.size() && (text[begin] == '"' || text[begin] == '\'');
+  }
+
+  // yaml-cpp 0.7 takes the end of the file for a closing quote.
+  bool check_closed(size_t begin) {
+    if (!is_quote_at(begin) || end_of_quoted(source_.text(), begin) != std::string_view::npos) return true;
     builder_.fail(error(code::kSyntax, source_.at(begin), "found a quote that is never closed, expected its end", "close the quote"));
     return false;
   }
@@ -189,6 +218,8 @@ class Events : public YAML::EventHandler {
   TreeBuilder builder_;
   int num_documents_ = 0;
   size_t last_offset_ = 0;
+  size_t key_begin_ = 0;
+  size_t key_end_ = 0;
 };
 
 }  // namespace
