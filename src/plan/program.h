@@ -98,7 +98,7 @@ ProgramVariant derive(const Program& program, const std::set<std::string>& dropp
 // (a gradient buffer that is born here). Parameters and inputs are not counted.
 struct PassProfile {
   int64_t entry_bytes = 0;             // alive before the first op: forward x; backward x + kept + dy
-  int64_t exit_bytes = 0;              // alive after the last: forward x (if kept) + kept + y; backward dx (+ gradient)
+  int64_t exit_bytes = 0;              // alive after the last: forward x (if kept) + kept + y; backward dx; without gradient slots
   std::vector<int64_t> live_bytes;     // during each op
   int64_t peak_bytes = 0;
   int peak_op = 0;
@@ -114,11 +114,5 @@ VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dt
 // Bytes of one tensor instance.
 std::vector<int64_t> shape_of(const TensorDecl& decl, const Symbols& symbols);
 int64_t bytes_of(const TensorDecl& decl, const Symbols& symbols, Dtype compute);
-
-// Overlays that happen, given last uses: shared by profile() and the op-level expansion so that both agree to the byte.
-// root[i] is the tensor instance whose bytes instance i takes (itself if none).
-struct Lifetime {
-  int first = -1, last = -1;  // op positions; entry = -1 counts as before op 0
-};
 
 }  // namespace distsetup

@@ -1,0 +1,439 @@
+// Plan → instructions over units. What each sharding means is three choices, made once at the top:
+//   parameters: read from the fp32 master itself (fp32, unsharded) | from a whole replica refreshed after the optimizer (ddp bf16,
+//               zero1, zero2) | gathered unit by unit around each use (zero3)
+//   gradients:  written straight into the fp32 gradient (fp32, unsharded) | into a unit buffer, then added to a local fp32 accumulator
+//               | into a unit buffer, reduced to the own shard after every backward
+// Sources: ZeRO (arXiv 1910.02054) for the stages, PyTorch FSDP (arXiv 2304.11277) for gather, prefetch and hybrid sharding.
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "plan/schedule.h"
+
+namespace distsetup {
+namespace {
+
+enum class ParameterSource { kMaster, kReplica, kGather };
+enum class GradientPath {
+  kDirect,       // into the rank's fp32 gradient
+  kStaged,       // unit buffer in the compute dtype, added to the rank's fp32 gradient
+  kReduce,       // unit buffer, reduce-scattered every micro-batch, added to the gradient shard
+  kAccumulated,  // fp32 unit accumulators over all micro-batches, reduce-scattered with the last one (zero1)
+};
+
+class Compiler {
+ public:
+  Compiler(const Plan& plan, Phase phase) : plan_(plan), shards_(plan.mesh.dp_shard), replicas_(plan.mesh.dp_replicate) {
+    s_.phase = phase;
+    s_.programs = std::make_shared<NativePrograms>(native_programs(plan.model));
+    s_.layout = make_layout(plan.model, shards_);
+    s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
+    s_.compute = plan.precision.compute == Precision::kBf16 ? Dtype::kBf16 : Dtype::kF32;
+    const bool f32 = s_.compute == Dtype::kF32;
+    if (shards_ == 1 && f32) source_ = ParameterSource::kMaster;
+    else source_ = plan.strategy.sharding == Sharding::kZero3 ? ParameterSource::kGather : ParameterSource::kReplica;
+    if (shards_ == 1) path_ = f32 ? GradientPath::kDirect : GradientPath::kStaged;
+    else if (plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1) path_ = GradientPath::kAccumulated;
+    else path_ = GradientPath::kReduce;
+    derive_variants();
+    make_run_buffers();
+    gathered_.assign(num_units(), -1);
+    gather_event_.assign(num_units(), -1);
+    gradient_.assign(num_units(), -1);
+    accumulator_.assign(num_units(), -1);
+  }
+
+  Schedule run() {
+    switch (s_.phase) {
+      case Phase::kLoad: load(); break;
+      case Phase::kStep: step(); break;
+      case Phase::kEvaluate: evaluate_held_out(); break;
+      case Phase::kSave: save(); break;
+    }
+    return std::move(s_);
+  }
+
+ private:
+  int num_units() const { return static_cast<int>(s_.layout.units.size()); }
+  int head() const { return num_units() - 1; }
+  const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
+  int64_t element_bytes() const { return size_bytes(s_.compute); }
+  int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards_ * element_bytes(); }
+  bool tied() const { return plan_.model.tied_embeddings; }
+
+  // --- programs
+
+  void derive_variants() {
+    const Pass pass = s_.phase == Phase::kEvaluate ? Pass::kEvaluate : Pass::kTrain;
+    const auto add = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix) {
+      auto v = std::make_shared<ProgramVariant>(derive(program, dropped, pass));
+      v->name += suffix;
+      s_.variants.push_back(std::move(v));
+      return static_cast<int>(s_.variants.size()) - 1;
+    };
+    const std::set<std::string> dropped(plan_.recompute.dropped.begin(), plan_.recompute.dropped.end());
+    const int embedding = add(s_.programs->embedding, {}, "");
+    const bool mixed = plan_.recompute.policy == Recompute::kEveryK;
+    const std::string suffix = dropped.empty() ? "" : mixed ? "/full" : "/" + std::string(distsetup::name(plan_.recompute.policy));
+    const int block = add(s_.programs->block, dropped, suffix);
+    const int plain = mixed ? add(s_.programs->block, {}, "") : block;
+    const int last = add(s_.programs->head, {}, "");
+    for (int u = 0; u < num_units(); ++u) {
+      if (u == 0) s_.unit_variant.push_back(embedding);
+      else if (u == head()) s_.unit_variant.push_back(last);
+      else s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block : plain);
+    }
+  }
+
+  // --- buffers
+
+  int add_buffer(std::string name, BufferClass buffer_class, int64_t bytes, Dtype dtype, BufferLifetime lifetime, int u = -1) {
+    Buffer b;
+    b.name = std::move(name);
+    b.buffer_class = buffer_class;
+    b.bytes = bytes;
+    b.dtype = dtype;
+    b.lifetime = lifetime;
+    b.unit = u;
+    b.micro_batch = lifetime == BufferLifetime::kRun ? -1 : micro_batch_;
+    s_.buffers.push_back(std::move(b));
+    return static_cast<int>(s_.buffers.size()) - 1;
+  }
+
+  int run_buffer(std::string name, BufferClass buffer_class, int64_t numel, Dtype dtype) {
+    return add_buffer(std::move(name), buffer_class, numel * size_bytes(dtype), dtype, BufferLifetime::kRun);
+  }
+
+  void make_run_buffers() {
+    const int64_t n = s_.layout.shard_numel, tokens = s_.symbols.at("T");
+    master_ = run_buffer("master", BufferClass::kParameterShard, n, Dtype::kF32);
+    gradient_shard_ = run_buffer("gradient", BufferClass::kGradient, n, Dtype::kF32);
+    exp_avg_ = run_buffer("exp_avg", BufferClass::kOptimizerState, n, Dtype::kF32);
+    exp_avg_sq_ = run_buffer("exp_avg_sq", BufferClass::kOptimizerState, n, Dtype::kF32);
+    if (source_ == ParameterSource::kReplica)
+      replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout.gathered_numel, s_.compute);
+    run_buffer("ids", BufferClass::kActivation, tokens, Dtype::kI64);
+    run_buffer("targets", BufferClass::kActivation, tokens, Dtype::kI64);
+    const int64_t rope = plan_.train.sequence_length * (plan_.model.head_size / 2);
+    run_buffer("cos", BufferClass::kActivation, rope, Dtype::kF32);
+    run_buffer("sin", BufferClass::kActivation, rope, Dtype::kF32);
+    run_buffer("loss_scale", BufferClass::kActivation, 1, Dtype::kF64);
+    loss_ = run_buffer("loss", BufferClass::kActivation, 1, Dtype::kF64);
+    sumsq_ = run_buffer("sumsq", BufferClass::kGradient, 1, Dtype::kF64);
+  }
+
+  // --- emitting
+
+  Instruction& emit(InstructionOp op, int u, std::string phase = "") {
+    Instruction i;
+    i.op = op;
+    i.unit = u;
+    i.micro_batch = micro_batch_;
+    i.dtype = s_.compute;
+    i.phase = phase.empty() ? phase_ : std::move(phase);
+    s_.instructions.push_back(std::move(i));
+    return s_.instructions.back();
+  }
+
+  int new_event() { return s_.num_events++; }
+
+  void emit_gather(int u, int buffer, bool fresh) {
+    Instruction& cast = emit(InstructionOp::kCast, u);
+    cast.bucket = u;
+    cast.stream = shards_ > 1 ? Stream::kGather : Stream::kCompute;
+    cast.uses = {master_, buffer};
+    if (fresh) cast.allocates = {buffer};
+    gather_event_[u] = -1;
+    if (shards_ == 1) return;
+    Instruction& gather = emit(InstructionOp::kAllGather, u);
+    gather.bucket = u;
+    gather.group = Group::kDpShard;
+    gather.bytes = gathered_bytes(u);
+    gather.stream = Stream::kGather;
+    gather.uses = {buffer};
+    gather.signals = gather_event_[u] = new_event();
+  }
+
+  // Units whose parameters unit u reads.
+  std::vector<int> needs(int u, bool backward) const {
+    if (u == 0) return backward ? std::vector<int>{} : std::vector<int>{0};
+    if (u == head() && tied()) return {u, 0};
+    return {u};
+  }
+
+  void ensure_gathered(int u, bool backward) {
+    if (source_ != ParameterSource::kGather || u < 0 || u >= num_units()) return;
+    for (const int bucket : needs(u, backward)) {
+      if (gathered_[bucket] >= 0) continue;
+      gathered_[bucket] = add_buffer(fmt::format("P{}", bucket), BufferClass::kGatheredParameter, gathered_bytes(bucket), s_.compute,
+                                     BufferLifetime::kSpan, bucket);
+      emit_gather(bucket, gathered_[bucket], true);
+    }
+  }
+
+  // Parameters of unit u as the instruction reads them: waits for their gathers.
+  void use_parameters(Instruction& i, int u, bool backward) {
+    for (const int bucket : needs(u, backward)) {
+      if (source_ == ParameterSource::kMaster) i.uses.push_back(master_);
+      if (source_ == ParameterSource::kReplica) i.uses.push_back(replica_);
+      if (source_ != ParameterSource::kGather) continue;
+      i.uses.push_back(gathered_[bucket]);
+      if (gather_event_[bucket] >= 0) i.waits.push_back(gather_event_[bucket]);
+      gather_event_[bucket] = -1;
+    }
+  }
+
+  void release(Instruction& i, int bucket) {
+    if (source_ != ParameterSource::kGather || gathered_[bucket] < 0) return;
+    i.frees.push_back(gathered_[bucket]);
+    gathered_[bucket] = -1;
+  }
+
+  void forward(int u, bool train) {
+    phase_ = u == head() ? "loss" : "forward";
+    ensure_gathered(u, false);
+    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u + k < num_units() ? u + k : -1, false);
+    Instruction& i = emit(InstructionOp::kForward, u);
+    i.program_variant = s_.variants[s_.unit_variant[u]]->name;
+    use_parameters(i, u, false);
+    for (const int bucket : needs(u, false)) {
+      const bool next_in_backward = u >= head() - 1;  // the head turns round at once, the last block follows it
+      const bool kept_whole = !plan_.strategy.reshard_after_forward && (bucket != 0 || tied());
+      if (!train || !(next_in_backward || kept_whole)) release(i, bucket);
+    }
+  }
+
+  // Buffers that backward of unit u writes gradients to.
+  std::vector<int> gradient_buckets(int u) const { return u == head() && tied() ? std::vector<int>{u, 0} : std::vector<int>{u}; }
+
+  void backward(int u) {
+    phase_ = "backward";
+    ensure_gathered(u, true);
+    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u - k > 0 ? u - k : -1, true);
+    std::vector<int> born;
+    for (const int bucket : gradient_buckets(u)) {
+      if (path_ == GradientPath::kDirect) {
+        gradient_[bucket] = gradient_shard_;
+        continue;
+      }
+      if (path_ == GradientPath::kAccumulated && s_.compute == Dtype::kF32) {
+        if (accumulator_[bucket] < 0) born.push_back(accumulator_[bucket] = new_accumulator(bucket));
+        gradient_[bucket] = accumulator_[bucket];
+        continue;
+      }
+      if (gradient_[bucket] < 0)
+        born.push_back(gradient_[bucket] = add_buffer(fmt::format("G{}", bucket), BufferClass::kGradient, gathered_bytes(bucket), s_.compute,
+                                                      BufferLifetime::kSpan, bucket));
+    }
+    Instruction& i = emit(InstructionOp::kBackward, u);
+    i.program_variant = s_.variants[s_.unit_variant[u]]->name;
+    i.allocates = born;
+    use_parameters(i, u, true);
+    for (const int bucket : gradient_buckets(u)) i.uses.push_back(gradient_[bucket]);
+    for (const int bucket : needs(u, true)) release(i, bucket);
+    if (u == 0) release(i, 0);
+  }
+
+  int new_accumulator(int u) {
+    return add_buffer(fmt::format("A{}", u), BufferClass::kGradient, unit(u).shard_numel * shards_ * 4, Dtype::kF32, BufferLifetime::kSpan, u);
+  }
+
+  // --- gradients after the backward of a unit
+
+  void after_backward(int u, bool last) {
+    switch (path_) {
+      case GradientPath::kDirect:
+        if (last) reduce_replicas(u);
+        break;
+      case GradientPath::kStaged:
+        accumulate_local(u, gradient_shard_);
+        if (last) reduce_replicas(u);
+        break;
+      case GradientPath::kReduce: start_reduce(u, gradient_[u], s_.compute, last); break;
+      case GradientPath::kAccumulated:
+        if (s_.compute != Dtype::kF32) {
+          const bool fresh = accumulator_[u] < 0;
+          if (fresh) accumulator_[u] = new_accumulator(u);
+          accumulate_local(u, accumulator_[u], fresh);
+        }
+        if (last) start_reduce(u, accumulator_[u], Dtype::kF32, last);
+        break;
+    }
+    if (path_ == GradientPath::kDirect || s_.compute == Dtype::kF32) gradient_[u] = -1;
+  }
+
+  void accumulate_local(int u, int target, bool fresh = false) {
+    Instruction& i = emit(InstructionOp::kAccumulate, u);
+    i.bucket = u;
+    i.uses = {gradient_[u], target};
+    if (fresh) i.allocates = {target};
+    i.frees = {gradient_[u]};
+    i.accumulate = micro_batch_ > 0;
+    gradient_[u] = -1;
+  }
+
+  void start_reduce(int u, int full, Dtype dtype, bool last) {
+    finish_reduce(last);
+    const int received = add_buffer(fmt::format("R{}", u), BufferClass::kCommunication, unit(u).shard_numel * (shards_ - 1) * size_bytes(dtype),
+                                    dtype, BufferLifetime::kSpan, u);
+    Instruction& i = emit(InstructionOp::kReduceScatter, u);
+    i.bucket = u;
+    i.group = Group::kDpShard;
+    i.bytes = unit(u).shard_numel * shards_ * size_bytes(dtype);
+    i.dtype = dtype;
+    i.stream = Stream::kReduce;
+    i.uses = {full};
+    i.allocates = {received};
+    i.signals = new_event();
+    pending_ = {u, full, received, i.signals};
+    gradient_[u] = -1;
+    if (path_ == GradientPath::kAccumulated) accumulator_[u] = -1;
+  }
+
+  void finish_reduce(bool last) {
+    if (pending_.unit < 0) return;
+    Instruction& i = emit(InstructionOp::kAccumulate, pending_.unit);
+    i.bucket = pending_.unit;
+    i.waits = {pending_.event};
+    i.uses = {pending_.full, pending_.received, gradient_shard_};
+    i.frees = {pending_.full, pending_.received};
+    i.accumulate = micro_batch_ > 0 && path_ == GradientPath::kReduce;
+    const int u = pending_.unit;
+    pending_ = {};
+    if (last) reduce_replicas(u);
+  }
+
+  void reduce_replicas(int u) {
+    if (replicas_ == 1) return;
+    Instruction& i = emit(InstructionOp::kAllReduce, u);
+    i.bucket = u;
+    i.group = Group::kDpReplicate;
+    i.bytes = unit(u).shard_numel * 4;
+    i.dtype = Dtype::kF32;
+    i.stream = Stream::kReduce;
+    i.uses = {gradient_shard_};
+    i.signals = new_event();
+    replica_events_.push_back(i.signals);
+  }
+
+  void reduce_scalar(int buffer, Group group) {
+    if (group_size(plan_.mesh, group) == 1) return;
+    Instruction& i = emit(InstructionOp::kAllReduce, -1);
+    i.group = group;
+    i.bytes = 8;
+    i.dtype = Dtype::kF64;
+    i.uses = {buffer};
+  }
+
+  // --- phases
+
+  void close_segment(int64_t repeat) {
+    const int begin = s_.segments.empty() ? 0 : s_.segments.back().first_instruction + s_.segments.back().num_instructions;
+    s_.segments.push_back({begin, static_cast<int>(s_.instructions.size()) - begin, repeat});
+  }
+
+  void refresh_replica() {
+    if (source_ != ParameterSource::kReplica) return;
+    std::vector<int> events;
+    for (int u = 0; u < num_units(); ++u) {
+      emit_gather(u, replica_, false);
+      if (gather_event_[u] >= 0) events.push_back(gather_event_[u]);
+    }
+    if (events.empty()) return;
+    emit(InstructionOp::kWait, -1).waits = events;
+  }
+
+  void load() {
+    phase_ = "load";
+    std::vector<int> all;
+    for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) all.push_back(b);
+    Instruction& zero = emit(InstructionOp::kZero, -1);
+    zero.allocates = all;
+    zero.uses = all;
+    refresh_replica();
+    close_segment(1);
+  }
+
+  void micro_batch(int index, bool last) {
+    micro_batch_ = index;
+    for (int u = 0; u < num_units(); ++u) forward(u, true);
+    for (int u = head(); u >= 0; --u) {
+      backward(u);
+      after_backward(u, last);
+    }
+    finish_reduce(last);
+  }
+
+  void step() {
+    phase_ = "forward";
+    emit(InstructionOp::kZero, -1).uses = {loss_};
+    const int64_t m = plan_.gradient_accumulation;
+    const int written = static_cast<int>(std::min<int64_t>(m, 3));
+    for (int i = 0; i < written; ++i) {
+      const bool last = i == written - 1;
+      if (i > 0) close_segment(i == 2 ? m - 2 : 1);
+      micro_batch(i, last);
+    }
+    micro_batch_ = -1;
+    phase_ = "optimizer";
+    reduce_scalar(loss_, Group::kData);
+    Instruction& norm = emit(InstructionOp::kGradNorm, -1);
+    norm.uses = {gradient_shard_, sumsq_};
+    norm.waits = replica_events_;
+    norm.dtype = Dtype::kF32;
+    reduce_scalar(sumsq_, Group::kDpShard);
+    Instruction& optimizer = emit(InstructionOp::kOptimizerStep, -1);
+    optimizer.uses = {master_, gradient_shard_, exp_avg_, exp_avg_sq_, sumsq_};
+    optimizer.dtype = Dtype::kF32;
+    refresh_replica();
+    close_segment(1);
+  }
+
+  void evaluate_held_out() {
+    phase_ = "evaluate";
+    emit(InstructionOp::kZero, -1).uses = {loss_};
+    micro_batch_ = 0;
+    for (int u = 0; u < num_units(); ++u) forward(u, false);
+    micro_batch_ = -1;
+    reduce_scalar(loss_, Group::kData);
+    for (Instruction& i : s_.instructions) i.phase = "evaluate";
+    close_segment(1);
+  }
+
+  void save() {
+    phase_ = "save";
+    for (const int b : {master_, exp_avg_, exp_avg_sq_}) {
+      Instruction& i = emit(InstructionOp::kCopyToHost, -1);
+      i.uses = {b};
+      i.bytes = s_.buffers[b].bytes;
+      i.dtype = Dtype::kF32;
+    }
+    close_segment(1);
+  }
+
+  struct Pending {
+    int unit = -1, full = -1, received = -1, event = -1;
+  };
+
+  const Plan& plan_;
+  const int shards_, replicas_;
+  Schedule s_;
+  ParameterSource source_ = ParameterSource::kMaster;
+  GradientPath path_ = GradientPath::kDirect;
+  int micro_batch_ = -1;
+  std::string phase_;
+  int master_ = -1, gradient_shard_ = -1, exp_avg_ = -1, exp_avg_sq_ = -1, replica_ = -1, loss_ = -1, sumsq_ = -1;
+  std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
+  std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
+  Pending pending_;
+  std::vector<int> replica_events_;
+};
+
+}  // namespace
+
+Schedule compile_schedule(const Plan& plan, Phase phase) {
+  CHECK(!has_error(validate(plan)), "{}", format_diagnostics(validate(plan)));
+  return Compiler(plan, phase).run();
+}
+
+}  // namespace distsetup

@@ -1,0 +1,325 @@
+// Instructions → steps: every op of every unit with its tensors as buffers; then lifetimes, overlays and the arena.
+// Lifetimes: a tensor lives from the first step that writes it to the last that touches it; a buffer between units from the first
+// step of the instruction that allocates it (a gradient buffer: from the first gradient written) to the last step of the one that
+// frees it. A transfer in flight is covered: the instruction that frees its buffers waits for it.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "plan/schedule.h"
+
+namespace distsetup {
+namespace {
+
+class Expander {
+ public:
+  explicit Expander(Schedule& s) : s_(s), forward_tensors_(s.layout.units.size()), backward_in_(s.layout.units.size() + 1, -1) {
+    for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b)
+      if (s.buffers[b].lifetime == BufferLifetime::kRun) run_[s.buffers[b].name] = b;
+  }
+
+  void run() {
+    for (int i = 0; i < static_cast<int>(s_.instructions.size()); ++i) {
+      s_.instructions[i].first_step = static_cast<int>(s_.steps.size());
+      switch (s_.instructions[i].op) {
+        case InstructionOp::kForward: forward(i); break;
+        case InstructionOp::kBackward: backward(i); break;
+        default: single(i); break;
+      }
+      s_.instructions[i].num_steps = static_cast<int>(s_.steps.size()) - s_.instructions[i].first_step;
+    }
+    lifetimes();
+    overlays();
+    live();
+    s_.arena_bytes = pack_arena(s_.buffers);
+  }
+
+ private:
+  const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
+  const ProgramVariant& variant(int u) const { return *s_.variants[s_.unit_variant[u]]; }
+  int64_t shards() const { return s_.layout.shard_ranks; }
+
+  // --- views
+
+  View whole(int buffer, std::vector<int64_t> shape) const { return {buffer, 0, std::move(shape), s_.buffers[buffer].dtype, View::Part::kFixed}; }
+
+  View stretch(int buffer, int64_t offset_numel, int64_t numel) const {
+    const Dtype dtype = s_.buffers[buffer].dtype;
+    return {buffer, offset_numel * size_bytes(dtype), {numel}, dtype, View::Part::kFixed};
+  }
+
+  // A unit's whole flat buffer: in a span buffer of its own, the replica, or (unsharded) the fp32 run buffer.
+  View unit_flat(int buffer, int u) const {
+    const Buffer& b = s_.buffers[buffer];
+    const int64_t numel = unit(u).shard_numel * shards();
+    if (b.unit == u) return stretch(buffer, 0, numel);
+    if (b.name == "parameters") return stretch(buffer, unit(u).gathered_offset, numel);
+    CHECK(shards() == 1, "buffer {} of unit {}", b.name, u);
+    return stretch(buffer, unit(u).shard_offset, numel);
+  }
+
+  View own_chunk(int buffer, int u) const {
+    View v = unit_flat(buffer, u);
+    v.shape = {unit(u).shard_numel};
+    v.part = View::Part::kOwn;
+    return v;
+  }
+
+  View shard_range(int buffer, int u) const { return stretch(buffer, unit(u).shard_offset, unit(u).shard_numel); }
+
+  // A slot of unit `u`'s flat buffer held in `buffer`.
+  View slot_view(int buffer, int u, const std::string& slot) const {
+    for (const Slot& s : unit(u).slots) {
+      if (s.name != slot) continue;
+      View v = unit_flat(buffer, u);
+      v.offset_bytes += s.offset * size_bytes(v.dtype);
+      v.shape = s.shape;
+      return v;
+    }
+    CHECK(false, "unit {} has no slot '{}'", u, slot);
+    return {};
+  }
+
+  // --- tensors
+
+  int tensor(const ProgramVariant& v, int index, int u, int micro_batch, std::vector<int>& table) {
+    if (static_cast<int>(table.size()) < static_cast<int>(v.tensors.size())) table.resize(v.tensors.size(), -1);
+    if (table[index] >= 0) return table[index];
+    const TensorInstance& t = v.tensors[index];
+    Buffer b;
+    b.name = fmt::format("{}/{}", u, t.name);
+    b.buffer_class = t.decl->logits ? BufferClass::kLogits : BufferClass::kActivation;
+    b.dtype = t.decl->dtype == Dtype::kCompute ? s_.compute : t.decl->dtype;
+    b.bytes = bytes_of(*t.decl, s_.symbols, s_.compute);
+    b.unit = u;
+    b.micro_batch = micro_batch;
+    s_.buffers.push_back(std::move(b));
+    return table[index] = static_cast<int>(s_.buffers.size()) - 1;
+  }
+
+  // Which unit a slot index of a variant belongs to: own slots, then those borrowed from the embedding.
+  int slot_unit(const ProgramVariant& v, int index, int u) const {
+    const int own = static_cast<int>(v.slots.size() - v.program->borrowed_slots.size());
+    return index < own ? u : 0;
+  }
+
+  // The buffer among an instruction's uses that holds unit `u`'s parameters (or gradient).
+  int holder(const Instruction& i, int u, bool gradient) const {
+    for (const int b : i.uses) {
+      const Buffer& buffer = s_.buffers[b];
+      const bool is_gradient = buffer.buffer_class == BufferClass::kGradient;
+      if (is_gradient != gradient) continue;
+      if (buffer.unit == u || buffer.lifetime == BufferLifetime::kRun) return b;
+    }
+    CHECK(false, "{} of unit {} does not hold its {}", name(i.op), i.unit, gradient ? "gradient" : "parameters");
+    return -1;
+  }
+
+  View operand_view(const Instruction& i, const ProgramVariant& v, const Operand& o, std::vector<int>& table) {
+    switch (o.kind) {
+      case Operand::Kind::kInput: {
+        const int b = run_.at(v.program->inputs[o.index]);
+        const std::string& n = s_.buffers[b].name;
+        if (n == "cos" || n == "sin") return whole(b, {s_.symbols.at("S"), s_.symbols.at("d") / 2});
+        if (n == "ids" || n == "targets") return whole(b, {s_.symbols.at("T")});
+        return whole(b, {1});
+      }
+      case Operand::Kind::kParameter: {
+        const int u = slot_unit(v, o.index, i.unit);
+        return slot_view(holder(i, u, false), u, v.slots[o.index]);
+      }
+      case Operand::Kind::kGradient: {
+        const int u = slot_unit(v, o.index, i.unit);
+        return slot_view(holder(i, u, true), u, v.slots[o.index]);
+      }
+      case Operand::Kind::kTensor: break;
+    }
+    const int b = tensor(v, o.index, i.unit, i.micro_batch, table);
+    return whole(b, shape_of(*v.tensors[o.index].decl, s_.symbols));
+  }
+
+  void add_ops(int index, const std::vector<OpInstance>& ops, std::vector<int>& table) {
+    const ProgramVariant& v = variant(s_.instructions[index].unit);
+    for (const OpInstance& instance : ops) {
+      const Instruction& i = s_.instructions[index];
+      Step step;
+      step.op = (instance.recomputed ? "R." : "") + instance.op->name;
+      step.kernel = instance.op->kernel;
+      step.instruction = index;
+      step.unit = i.unit;
+      step.recomputed = instance.recomputed;
+      step.program_op = instance.op;
+      for (const Operand& o : instance.reads) step.reads.push_back(operand_view(i, v, o, table));
+      for (const Operand& o : instance.writes) {
+        step.writes.push_back(operand_view(i, v, o, table));
+        if (o.kind != Operand::Kind::kGradient) continue;
+        const View& g = step.writes.back();
+        step.accumulate = !gradients_written_.insert({g.buffer, g.offset_bytes}).second;
+      }
+      s_.steps.push_back(std::move(step));
+    }
+  }
+
+  void forward(int index) {
+    const Instruction& i = s_.instructions[index];
+    const ProgramVariant& v = variant(i.unit);
+    std::vector<int> table(v.tensors.size(), -1);
+    if (v.x >= 0) table[v.x] = output_;
+    add_ops(index, v.forward, table);
+    output_ = v.y >= 0 ? table[v.y] : -1;
+    forward_tensors_[i.unit] = std::move(table);
+  }
+
+  void backward(int index) {
+    const Instruction& i = s_.instructions[index];
+    const ProgramVariant& v = variant(i.unit);
+    std::vector<int>& table = forward_tensors_[i.unit];
+    if (v.dy >= 0) table[v.dy] = backward_in_[i.unit + 1];
+    add_ops(index, v.backward, table);
+    backward_in_[i.unit] = v.dx >= 0 ? table[v.dx] : -1;
+  }
+
+  // Instructions without a program: one step named after them.
+  void single(int index) {
+    const Instruction& i = s_.instructions[index];
+    Step step;
+    step.op = step.kernel = std::string(name(i.op));
+    step.instruction = index;
+    step.unit = i.unit;
+    step.accumulate = i.accumulate;
+    const auto flat = [&](int b) { return stretch(b, 0, s_.buffers[b].bytes / size_bytes(s_.buffers[b].dtype)); };
+    switch (i.op) {
+      case InstructionOp::kCast:
+        step.reads = {shard_range(i.uses[0], i.unit)};
+        step.writes = {own_chunk(i.uses[1], i.unit)};
+        break;
+      case InstructionOp::kAllGather:
+        step.reads = {own_chunk(i.uses[0], i.unit)};
+        step.writes = {unit_flat(i.uses[0], i.unit)};
+        break;
+      case InstructionOp::kReduceScatter:
+        step.reads = {unit_flat(i.uses[0], i.unit)};
+        step.writes = {flat(i.allocates[0])};
+        break;
+      case InstructionOp::kAccumulate:
+        if (i.uses.size() == 3) {
+          step.reads = {own_chunk(i.uses[0], i.unit), flat(i.uses[1])};
+          step.writes = {shard_range(i.uses[2], i.unit)};
+        } else {
+          step.reads = {unit_flat(i.uses[0], i.unit)};
+          step.writes = {unit_flat(i.uses[1], i.unit)};
+        }
+        break;
+      case InstructionOp::kAllReduce:
+        step.reads = {i.unit >= 0 ? shard_range(i.uses[0], i.unit) : flat(i.uses[0])};
+        step.writes = step.reads;
+        break;
+      case InstructionOp::kGradNorm:
+        step.reads = {flat(i.uses[0])};
+        step.writes = {flat(i.uses[1])};
+        break;
+      case InstructionOp::kOptimizerStep:
+        for (const int b : i.uses) step.reads.push_back(flat(b));
+        step.writes = {step.reads[0], step.reads[1], step.reads[2], step.reads[3]};
+        break;
+      case InstructionOp::kZero:
+        for (const int b : i.uses) step.writes.push_back(flat(b));
+        break;
+      default:
+        for (const int b : i.uses) step.reads.push_back(flat(b));
+        break;
+    }
+    s_.steps.push_back(std::move(step));
+  }
+
+  // --- liveness
+
+  void lifetimes() {
+    std::set<int> by_instruction;  // freed by an instruction, not by their last touch
+    for (const Instruction& i : s_.instructions) {
+      const bool program = i.op == InstructionOp::kBackward;
+      for (const int b : i.allocates)
+        if (!program && s_.buffers[b].lifetime == BufferLifetime::kSpan) s_.buffers[b].first_step = i.first_step;
+      for (const int b : i.frees) {
+        s_.buffers[b].last_step = i.first_step + i.num_steps - 1;
+        by_instruction.insert(b);
+      }
+    }
+    for (int n = 0; n < static_cast<int>(s_.steps.size()); ++n) {
+      const auto touch = [&](const View& v) {
+        Buffer& b = s_.buffers[v.buffer];
+        if (b.lifetime == BufferLifetime::kRun) return;
+        if (b.first_step < 0) b.first_step = n;
+        if (!by_instruction.contains(v.buffer)) b.last_step = n;
+      };
+      for (const View& v : s_.steps[n].reads) touch(v);
+      for (const View& v : s_.steps[n].writes) touch(v);
+    }
+  }
+
+  int root(int b) const {
+    while (s_.buffers[b].overlay_of >= 0) b = s_.buffers[b].overlay_of;
+    return b;
+  }
+
+  static bool is_tensor(const Buffer& b) {
+    return b.buffer_class == BufferClass::kActivation || b.buffer_class == BufferClass::kLogits;
+  }
+
+  void overlays() {
+    for (int n = 0; n < static_cast<int>(s_.steps.size()); ++n) {
+      const Step& step = s_.steps[n];
+      if (!step.program_op) continue;
+      for (const Overlay& over : step.program_op->over) {
+        const int w = step.writes[over.write].buffer, r = step.reads[over.read].buffer;
+        Buffer& to = s_.buffers[w];
+        if (to.lifetime == BufferLifetime::kRun || s_.buffers[r].lifetime == BufferLifetime::kRun) continue;
+        if (!is_tensor(to) || !is_tensor(s_.buffers[r])) continue;
+        Buffer& from = s_.buffers[root(r)];
+        if (to.first_step != n || from.last_step != n || aligned(from.bytes) != aligned(to.bytes)) continue;
+        to.overlay_of = root(r);
+        from.last_step = to.last_step;
+      }
+    }
+  }
+
+  void live() {
+    std::vector<int64_t> change(s_.steps.size() + 1, 0);
+    for (const Buffer& b : s_.buffers) {
+      if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0) continue;
+      CHECK(b.first_step >= 0 && b.last_step >= b.first_step, "buffer {} steps {}..{}", b.name, b.first_step, b.last_step);
+      change[b.first_step] += aligned(b.bytes);
+      change[b.last_step + 1] -= aligned(b.bytes);
+    }
+    s_.live_bytes.assign(s_.steps.size(), 0);
+    int64_t now = 0;
+    for (size_t n = 0; n < s_.steps.size(); ++n) {
+      now += change[n];
+      s_.live_bytes[n] = now;
+      if (now > s_.live_peak_bytes) s_.live_peak_bytes = now, s_.live_peak_step = static_cast<int>(n);
+    }
+  }
+
+  Schedule& s_;
+  std::map<std::string, int> run_;
+  std::vector<std::vector<int>> forward_tensors_;   // per unit: tensor instance → buffer, of the current micro-batch
+  std::vector<int> backward_in_;                    // per unit: its dx
+  int output_ = -1;                                 // y of the unit before
+  std::set<std::pair<int, int64_t>> gradients_written_;
+};
+
+}  // namespace
+
+void expand(Schedule& schedule) {
+  CHECK(schedule.steps.empty(), "expanded twice");
+  Expander(schedule).run();
+}
+
+Schedule compile_expanded(const Plan& plan, Phase phase) {
+  Schedule schedule = compile_schedule(plan, phase);
+  expand(schedule);
+  return schedule;
+}
+
+}  // namespace distsetup

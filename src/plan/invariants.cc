@@ -1,0 +1,328 @@
+// What must hold for every schedule, checked by walking it. Tests run this on random and on all small plans; the trainer runs it once
+// before the first step. Each violated rule is one message.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "plan/live.h"
+#include "plan/schedule.h"
+
+namespace distsetup {
+namespace {
+
+class Checker {
+ public:
+  Checker(const Plan& plan, const Schedule& s) : plan_(plan), s_(s), alive_(s.buffers.size()), allocated_(s.buffers.size()) {
+    for (size_t b = 0; b < s.buffers.size(); ++b)
+      if (s.buffers[b].lifetime == BufferLifetime::kRun) alive_[b] = s.phase != Phase::kLoad;
+  }
+
+  std::vector<std::string> run() {
+    segments();
+    for (index_ = 0; index_ < static_cast<int>(s_.instructions.size()); ++index_) instruction(s_.instructions[index_]);
+    end();
+    if (!s_.steps.empty()) steps();
+    return std::move(out_);
+  }
+
+ private:
+  template <class... A> void require(bool holds, fmt::format_string<A...> text, A&&... args) {
+    if (!holds) out_.push_back(fmt::format("instruction {}: {}", index_, fmt::format(text, std::forward<A>(args)...)));
+  }
+  bool is_step() const { return s_.phase == Phase::kStep; }
+
+  void segments() {
+    int next = 0;
+    for (const Segment& g : s_.segments) {
+      require(g.first_instruction == next && g.num_instructions >= 0 && g.repeat >= 1, "segment at {} does not follow {}", g.first_instruction, next);
+      next = g.first_instruction + g.num_instructions;
+    }
+    require(next == static_cast<int>(s_.instructions.size()), "segments cover {} of {} instructions", next, s_.instructions.size());
+    int64_t micro_batches = 0;
+    if (is_step())
+      for (const Segment& g : s_.segments) micro_batches += g.repeat;
+    if (is_step())
+      require(micro_batches == plan_.gradient_accumulation, "{} micro-batches run, accumulation is {}", micro_batches, plan_.gradient_accumulation);
+  }
+
+  void instruction(const Instruction& i) {
+    for (const int e : i.waits) {
+      require(signalled_.contains(e), "waits for event {} that nothing before it signals", e);
+      in_flight_.erase(e);
+      for (const int u : gather_of_event_[e]) arrived_.insert(u);
+    }
+    for (const int b : i.allocates) allocate(b);
+    for (const int b : i.uses) require(b >= 0 && alive_[b], "{} uses '{}' that is not allocated", name(i.op), s_.buffers[b].name);
+    switch (i.op) {
+      case InstructionOp::kCast: cast(i); break;
+      case InstructionOp::kAllGather: gather(i); break;
+      case InstructionOp::kForward:
+      case InstructionOp::kBackward: compute(i); break;
+      case InstructionOp::kReduceScatter: reduce(i); break;
+      case InstructionOp::kAccumulate: accumulate(i); break;
+      case InstructionOp::kAllReduce: all_reduce(i); break;
+      case InstructionOp::kGradNorm: grad_norm(i); break;
+      case InstructionOp::kOptimizerStep: optimizer(i); break;
+      default: break;
+    }
+    if (i.signals >= 0) {
+      require(signalled_.insert(i.signals).second, "event {} is signalled twice", i.signals);
+      in_flight_[i.signals] = i.uses;
+      for (const int b : i.allocates) in_flight_[i.signals].push_back(b);
+    }
+    for (const int b : i.frees) {
+      require(alive_[b] && s_.buffers[b].lifetime == BufferLifetime::kSpan, "frees '{}' that is not a live span buffer", s_.buffers[b].name);
+      for (const auto& [event, buffers] : in_flight_)
+        require(event == i.signals || std::find(buffers.begin(), buffers.end(), b) == buffers.end(), "frees '{}' while event {} is in flight",
+                s_.buffers[b].name, event);
+      alive_[b] = false;
+      filled_.erase(b);
+    }
+  }
+
+  void allocate(int b) {
+    const bool run = s_.buffers[b].lifetime == BufferLifetime::kRun;
+    require(!allocated_[b], "allocates '{}' a second time", s_.buffers[b].name);
+    require(!run || s_.phase == Phase::kLoad, "allocates run buffer '{}' outside load", s_.buffers[b].name);
+    allocated_[b] = true;
+    alive_[b] = true;
+  }
+
+  void cast(const Instruction& i) { cast_.insert({i.uses[1], i.unit}); }
+
+  void gather(const Instruction& i) {
+    require(cast_.contains({i.uses[0], i.unit}), "gathers unit {} before its own chunk is filled", i.unit);
+    require(i.group == Group::kDpShard, "gathers unit {} over {}", i.unit, name(i.group));
+    const int64_t expected = s_.layout.units[i.unit].shard_numel * s_.layout.shard_ranks * size_bytes(s_.compute);
+    require(i.bytes == expected, "gathers {} bytes of unit {}, expected {}", i.bytes, i.unit, expected);
+    gather_of_event_[i.signals].push_back(i.unit);
+    filled_[i.uses[0]] = i.signals;
+  }
+
+  // Every parameter a program reads is in a buffer that is complete: cast, and gathered and waited for when sharded.
+  void compute(const Instruction& i) {
+    const ProgramVariant& v = *s_.variants[s_.unit_variant[i.unit]];
+    std::set<int> units;
+    const int own = static_cast<int>(v.slots.size() - v.program->borrowed_slots.size());
+    for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward)
+      for (const Operand& r : op.reads)
+        if (r.kind == Operand::Kind::kParameter) units.insert(r.index < own ? i.unit : 0);
+    for (const int u : units) {
+      bool found = false;
+      for (const int b : i.uses) {
+        const Buffer& buffer = s_.buffers[b];
+        if (buffer.lifetime == BufferLifetime::kRun) {
+          found |= buffer.buffer_class == BufferClass::kParameterShard || buffer.buffer_class == BufferClass::kGatheredParameter;
+          continue;
+        }
+        if (buffer.unit != u || buffer.buffer_class != BufferClass::kGatheredParameter) continue;
+        found = true;
+        require(cast_.contains({b, u}), "unit {} computes with '{}' before it is filled", i.unit, buffer.name);
+        if (s_.layout.shard_ranks > 1)
+          require(filled_.contains(b) && !in_flight_.contains(filled_[b]), "unit {} computes with '{}' before its gather is waited for", i.unit,
+                  buffer.name);
+      }
+      require(found, "unit {} computes without the parameters of unit {}", i.unit, u);
+    }
+    if (i.op == InstructionOp::kForward) {
+      forwards_.insert({i.unit, i.micro_batch});
+      const auto before = forwards_.find({i.unit - 1, i.micro_batch});
+      require(i.unit == 0 || before != forwards_.end(), "forward of unit {} before unit {}", i.unit, i.unit - 1);
+      return;
+    }
+    require(forwards_.contains({i.unit, i.micro_batch}), "backward of unit {} before its forward", i.unit);
+    std::set<int> written;
+    for (const OpInstance& op : v.backward)
+      for (const Operand& w : op.writes)
+        if (w.kind == Operand::Kind::kGradient) written.insert(w.index < own ? i.unit : 0);
+    for (const int u : written) {
+      const int b = gradient_holder(i, u);
+      require(b >= 0, "backward of unit {} has nowhere to write the gradient of unit {}", i.unit, u);
+      if (b < 0) continue;
+      require(!reduced_.contains({b, u}), "backward of unit {} writes '{}' after its reduction started", i.unit, s_.buffers[b].name);
+      contributions_[{b, u}].insert({i.unit, i.micro_batch});
+    }
+  }
+
+  int gradient_holder(const Instruction& i, int u) const {
+    for (const int b : i.uses) {
+      const Buffer& buffer = s_.buffers[b];
+      if (buffer.buffer_class == BufferClass::kGradient && (buffer.unit == u || buffer.lifetime == BufferLifetime::kRun)) return b;
+    }
+    return -1;
+  }
+
+  void reduce(const Instruction& i) {
+    require(i.group == Group::kDpShard, "reduces unit {} over {}", i.unit, name(i.group));
+    reduced_.insert({i.uses[0], i.unit});
+    received_[i.allocates.empty() ? -1 : i.allocates[0]] = i.uses[0];
+    require(!contributions_[{i.uses[0], i.unit}].empty(), "reduces '{}' that holds no gradient", s_.buffers[i.uses[0]].name);
+  }
+
+  // Moves contributions from a unit buffer to an accumulator or to the rank's gradient.
+  void accumulate(const Instruction& i) {
+    const int from = i.uses[0], to = i.uses.back();
+    if (i.uses.size() == 3) {
+      require(received_.contains(i.uses[1]) && received_[i.uses[1]] == from, "adds '{}' that no reduction of '{}' filled", s_.buffers[i.uses[1]].name,
+              s_.buffers[from].name);
+      for (const auto& [event, buffers] : in_flight_)
+        require(std::find(buffers.begin(), buffers.end(), i.uses[1]) == buffers.end(), "adds '{}' before it has arrived", s_.buffers[i.uses[1]].name);
+    }
+    auto& target = contributions_[{to, i.unit}];
+    require(i.accumulate || target.empty(), "overwrites the gradient of unit {} that holds {} contributions", i.unit, target.size());
+    require(!i.accumulate || !target.empty(), "adds to the gradient of unit {} before anything was set", i.unit);
+    for (const auto& c : contributions_[{from, i.unit}])
+      require(target.insert(c).second, "the gradient of unit {} from unit {} micro-batch {} enters twice", i.unit, c.first, c.second);
+    contributions_.erase({from, i.unit});
+    reduced_.erase({from, i.unit});
+    if (i.uses.size() == 3 || s_.layout.shard_ranks == 1) sharded_.insert(i.unit);
+  }
+
+  void all_reduce(const Instruction& i) {
+    if (i.unit >= 0) {
+      require(i.group == Group::kDpReplicate, "all-reduces unit {} over {}", i.unit, name(i.group));
+      require(replicated_.insert(i.unit).second, "the gradient of unit {} is summed over replicas twice", i.unit);
+      require(complete(i.uses[0], i.unit), "sums the gradient of unit {} over replicas before it is complete", i.unit);
+      return;
+    }
+    const Buffer& b = s_.buffers[i.uses[0]];
+    const Group expected = b.name == "loss" ? Group::kData : Group::kDpShard;
+    require(i.group == expected, "all-reduces '{}' over {}, expected {}", b.name, name(i.group), name(expected));
+    scalars_.insert(b.name);
+  }
+
+  // Every (unit, micro-batch) that contributes to unit u has entered the gradient buffer.
+  bool complete(int gradient, int u) {
+    std::set<std::pair<int, int>> expected;
+    const int micro_batches = static_cast<int>(std::min<int64_t>(plan_.gradient_accumulation, 3));
+    const bool tied = plan_.model.tied_embeddings && u == 0;
+    for (int m = 0; m < micro_batches; ++m) {
+      expected.insert({u, m});
+      if (tied) expected.insert({static_cast<int>(s_.layout.units.size()) - 1, m});
+    }
+    return contributions_[{gradient, u}] == expected;
+  }
+
+  void grad_norm(const Instruction& i) {
+    for (int u = 0; u < static_cast<int>(s_.layout.units.size()); ++u) {
+      require(complete(i.uses[0], u), "the gradient norm is taken before the gradient of unit {} is complete", u);
+      if (plan_.mesh.dp_replicate > 1) require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);
+    }
+    for (const auto& [event, buffers] : in_flight_)
+      require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(), "the gradient norm is taken while event {} is in flight", event);
+    normed_ = true;
+  }
+
+  void optimizer(const Instruction&) {
+    require(normed_, "the optimizer steps before the gradient norm");
+    if (plan_.mesh.dp_shard > 1) require(scalars_.contains("sumsq"), "the optimizer steps before the norm is summed over shards");
+    if (plan_.mesh.data_parallel() > 1) require(scalars_.contains("loss"), "the optimizer steps before the loss is summed");
+    require(!stepped_, "the optimizer steps twice");
+    stepped_ = true;
+    cast_.clear();
+    replica_stale_ = true;
+  }
+
+  void end() {
+    require(in_flight_.empty(), "{} events are never waited for", in_flight_.size());
+    for (size_t b = 0; b < s_.buffers.size(); ++b) {
+      const Buffer& buffer = s_.buffers[b];
+      if (buffer.lifetime == BufferLifetime::kRun) {
+        require(alive_[b], "run buffer '{}' is not there at the end", buffer.name);
+      } else if (s_.steps.empty() || buffer.buffer_class == BufferClass::kGatheredParameter || buffer.buffer_class == BufferClass::kGradient ||
+                 buffer.buffer_class == BufferClass::kCommunication) {
+        require(allocated_[b] && !alive_[b], "span buffer '{}' is {} at the end", buffer.name, allocated_[b] ? "still live" : "never allocated");
+      }
+    }
+    if (!is_step()) return;
+    require(stepped_, "there is no optimizer step");
+    const bool has_replica = std::any_of(s_.buffers.begin(), s_.buffers.end(), [](const Buffer& b) { return b.name == "parameters"; });
+    for (int u = 0; has_replica && replica_stale_ && u < static_cast<int>(s_.layout.units.size()); ++u) {
+      const bool fresh = std::any_of(cast_.begin(), cast_.end(), [u](const auto& c) { return c.second == u; });
+      require(fresh, "the replica of unit {} is stale after the optimizer step", u);
+    }
+  }
+
+  // Expanded lists: bytes are inside the arena, live buffers do not overlap, nothing is read before it is written.
+  void steps() {
+    index_ = -1;
+    std::vector<std::vector<int>> born(s_.steps.size() + 1), dead(s_.steps.size() + 1);
+    for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) {
+      const Buffer& buffer = s_.buffers[b];
+      if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
+      require(buffer.offset_bytes >= 0 && buffer.offset_bytes % kBufferAlignment == 0 && buffer.offset_bytes + aligned(buffer.bytes) <= s_.arena_bytes,
+              "'{}' at {} + {} is not inside the arena of {}", buffer.name, buffer.offset_bytes, buffer.bytes, s_.arena_bytes);
+      born[buffer.first_step].push_back(b);
+      dead[buffer.last_step + 1].push_back(b);
+    }
+    std::map<int64_t, int> live;  // by offset
+    std::vector<bool> written(s_.buffers.size());
+    for (size_t n = 0; n < s_.steps.size(); ++n) {
+      for (const int b : dead[n]) live.erase(s_.buffers[b].offset_bytes);
+      for (const int b : born[n]) {
+        const int64_t from = s_.buffers[b].offset_bytes, to = from + aligned(s_.buffers[b].bytes);
+        if (from == to) continue;
+        auto next = live.lower_bound(from);
+        require(next == live.end() || next->first >= to, "'{}' overlaps '{}'", s_.buffers[b].name, s_.buffers[next == live.end() ? b : next->second].name);
+        if (next != live.begin()) {
+          const Buffer& before = s_.buffers[std::prev(next)->second];
+          require(before.offset_bytes + aligned(before.bytes) <= from, "'{}' overlaps '{}'", s_.buffers[b].name, before.name);
+        }
+        live[from] = b;
+      }
+      const Step& t = s_.steps[n];
+      const auto inside = [&](const View& v, bool write) {
+        const Buffer& b = s_.buffers[v.buffer];
+        int64_t numel = 1;
+        for (const int64_t d : v.shape) numel *= d;
+        const int64_t chunks = v.part == View::Part::kOwn ? s_.layout.shard_ranks : 1;
+        require(v.offset_bytes >= 0 && v.offset_bytes + numel * chunks * size_bytes(v.dtype) <= b.bytes, "step {} {} reaches outside '{}'", n, t.op, b.name);
+        if (b.lifetime == BufferLifetime::kRun) return;
+        const Buffer* root = &b;
+        while (root->overlay_of >= 0) root = &s_.buffers[root->overlay_of];
+        const int step = static_cast<int>(n);
+        require(b.first_step <= step && step <= root->last_step, "step {} {} touches '{}' outside its life {}..{}", n, t.op, b.name, b.first_step,
+                root->last_step);
+        if (write) written[v.buffer] = true;
+        else require(written[v.buffer], "step {} {} reads '{}' before it is written", n, t.op, b.name);
+      };
+      const bool in_place_gather = s_.instructions[t.instruction].op == InstructionOp::kAllGather;
+      for (const View& v : t.reads) inside(v, in_place_gather);
+      for (const View& v : t.writes) inside(v, true);
+    }
+  }
+
+  const Plan& plan_;
+  const Schedule& s_;
+  int index_ = 0;
+  std::vector<std::string> out_;
+  std::vector<bool> alive_, allocated_;
+  std::set<int> signalled_;
+  std::map<int, std::vector<int>> in_flight_;            // event → buffers of the transfer
+  std::map<int, std::vector<int>> gather_of_event_;
+  std::set<int> arrived_;
+  std::set<std::pair<int, int>> cast_;                   // (buffer, unit) own chunk filled
+  std::map<int, int> filled_;                            // gathered buffer → event of its gather
+  std::set<std::pair<int, int>> forwards_;               // (unit, micro-batch)
+  std::map<std::pair<int, int>, std::set<std::pair<int, int>>> contributions_;  // (buffer, unit) → (unit, micro-batch) summed in it
+  std::set<std::pair<int, int>> reduced_;
+  std::map<int, int> received_;                          // receive buffer → source
+  std::set<int> sharded_, replicated_;
+  std::set<std::string> scalars_;
+  bool normed_ = false, stepped_ = false, replica_stale_ = false;
+};
+
+}  // namespace
+
+std::vector<std::string> check_invariants(const Plan& plan, const Schedule& schedule) {
+  std::vector<std::string> out = Checker(plan, schedule).run();
+  if (schedule.phase == Phase::kStep && out.empty()) {
+    const std::vector<InstructionLive> live = walk_live(schedule);
+    if (!live.empty() && live.back().after_bytes != 0) out.push_back(fmt::format("{} bytes are live after the step", live.back().after_bytes));
+  }
+  return out;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,57 @@
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <span>
+
+#include "base/diagnostic_codes.h"
+#include "base/quantity.h"
+#include "plan/native_program.h"
+#include "plan/plan_fields.h"
+
+namespace distsetup {
+
+std::string_view name(Verdict v) { return spelling_of(v); }
+std::string_view name(Sharding v) { return spelling_of(v); }
+std::string_view name(Recompute v) { return spelling_of(v); }
+std::string_view name(Precision v) { return spelling_of(v); }
+std::string_view name(OffloadPlace v) { return spelling_of(v); }
+std::string_view name(Accelerator v) { return spelling_of(v); }
+
+Diagnostics validate(const Plan& p) {
+  Diagnostics out;
+  const auto require = [&](bool holds, std::string_view code, std::string message, std::string help = "") {
+    if (!holds) out.push_back(error(code, {}, std::move(message), std::move(help)));
+  };
+  const Mesh& m = p.mesh;
+  for (const int size : {m.pp, m.dp_replicate, m.dp_shard, m.cp, m.tp, m.ep})
+    require(size >= 1, code::kMeshInvalid, fmt::format("a mesh axis has size {}, expected at least 1", size));
+  if (!out.empty()) return out;
+  append(out, check_native(p.model));
+  require(m.pp == 1 && m.cp == 1 && m.tp == 1 && m.ep == 1, code::kUnsupportedFeature,
+          fmt::format("the native trainer runs data parallelism only, the mesh has pp {} cp {} tp {} ep {}", m.pp, m.cp, m.tp, m.ep));
+  const int64_t gpus = int64_t{p.hardware.nodes} * p.hardware.gpus_per_node;
+  require(m.world() == gpus, code::kMeshInvalid,
+          fmt::format("the mesh has {} ranks, {} nodes × {} GPUs = {}", m.world(), p.hardware.nodes, p.hardware.gpus_per_node, gpus));
+  require(p.micro_batch >= 1 && p.gradient_accumulation >= 1 && p.train.sequence_length >= 1, code::kOutOfRange,
+          "micro-batch, accumulation and sequence length are at least 1");
+  require(p.train.global_batch == p.micro_batch * p.gradient_accumulation * m.data_parallel(), code::kBatchIndivisible,
+          fmt::format("global batch {} is not micro-batch {} × accumulation {} × {} data-parallel ranks", p.train.global_batch, p.micro_batch,
+                      p.gradient_accumulation, m.data_parallel()));
+  require(p.strategy.sharding != Sharding::kDdp || m.dp_shard == 1, code::kMeshInvalid,
+          fmt::format("ddp shards nothing, the mesh has dp_shard {}", m.dp_shard));
+  require(p.strategy.reshard_after_forward || p.strategy.sharding == Sharding::kZero3, code::kConflict,
+          fmt::format("reshard_after_forward: false is legal with zero3 only, sharding is {}", name(p.strategy.sharding)));
+  require(p.strategy.prefetch >= 0 && p.strategy.prefetch <= 8, code::kOutOfRange, fmt::format("prefetch {} is not in 0..8", p.strategy.prefetch));
+  require(p.recompute.policy != Recompute::kEveryK || p.recompute.every_k >= 1, code::kOutOfRange,
+          fmt::format("every_k:{} is not at least 1", p.recompute.every_k));
+  require(p.recompute.dropped == dropped_tensors(p.model, p.recompute.policy), code::kConflict,
+          fmt::format("the dropped tensors are not those of recompute {}", name(p.recompute.policy)));
+  require(p.offload == OffloadPlan{}, code::kUnsupportedFeature, "the native trainer does not offload yet");
+  require(p.precision.reduce == Precision::kF32 && p.precision.master == Precision::kF32 && p.precision.optimizer_state == Precision::kF32,
+          code::kUnsupportedFeature, "the native trainer keeps master, sums and moments in fp32");
+  require(p.train.optimizer == "adamw", code::kUnsupportedFeature, fmt::format("the native trainer runs adamw, not '{}'", p.train.optimizer));
+  return out;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,323 @@
+// Derivation of variants and their liveness. The rules are few:
+//   saved    = what backward reads and forward wrote (or x); kept = saved minus dropped; x is always a legal stop when something is dropped
+//   recompute: for each backward op in order, walk forward backwards from its dropped reads to kept tensors; taken ops go right before it
+//   overlay  = a write takes the bytes of a read that dies at the same op, when the op's table says it may and the sizes agree
+#include "plan/program.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kForever = std::numeric_limits<int>::max();
+
+bool is_parameter(std::string_view name) { return name.starts_with("p:"); }
+bool is_gradient(std::string_view name) { return name.starts_with("g:"); }
+
+bool contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Names of tensors, in forward order, each once.
+std::vector<std::string> written_by(const std::vector<Op>& ops, const Program& program) {
+  std::vector<std::string> names;
+  for (const Op& op : ops)
+    for (const std::string& w : op.writes)
+      if (!is_gradient(w) && !contains(program.inputs, w) && !contains(names, w)) names.push_back(w);
+  return names;
+}
+
+struct Planned {
+  int op = 0;
+  bool recomputed = false;
+};
+
+class Deriver {
+ public:
+  Deriver(const Program& program, const std::set<std::string>& dropped, Pass pass) : program_(program), dropped_(dropped), pass_(pass) {
+    out_.program = &program;
+    for (const ParameterDecl& p : program.parameters)
+      if (out_.slots.empty() || out_.slots.back() != p.slot) out_.slots.push_back(p.slot);
+    for (const std::string& slot : program.borrowed_slots) out_.slots.push_back(slot);
+    forward_names_ = written_by(program.forward, program);
+    if (declares("x")) forward_names_.insert(forward_names_.begin(), "x");
+  }
+
+  ProgramVariant run() {
+    if (pass_ == Pass::kTrain) find_saved();
+    for (const Op& op : program_.forward) out_.forward.push_back(bind(op, Mode::kForward));
+    if (pass_ == Pass::kTrain) {
+      for (const Planned& p : backward_order())
+        out_.backward.push_back(bind(p.recomputed ? program_.forward[p.op] : program_.backward[p.op],
+                                     p.recomputed ? Mode::kRecompute : Mode::kBackward));
+    }
+    out_.x = find("x");
+    out_.y = find("y");
+    out_.dy = find("dy");
+    out_.dx = find("dx");
+    out_.name = std::string(name(program_.kind));
+    return std::move(out_);
+  }
+
+ private:
+  enum class Mode { kForward, kRecompute, kBackward };
+
+  bool declares(std::string_view name) const {
+    return std::any_of(program_.tensors.begin(), program_.tensors.end(), [&](const TensorDecl& t) { return t.name == name; });
+  }
+
+  void find_saved() {
+    std::set<std::string> rewritten;
+    for (const Op& op : program_.backward) {
+      for (const std::string& r : op.reads)
+        if (contains(forward_names_, r) && !rewritten.contains(r) && !contains(out_.saved, r)) out_.saved.push_back(r);
+      for (const std::string& w : op.writes) rewritten.insert(w);
+    }
+    for (const std::string& n : out_.saved)
+      if (!dropped_.contains(n) || n == "x") out_.kept.push_back(n);
+    if (!dropped_.empty() && declares("x") && !contains(out_.kept, "x")) out_.kept.push_back("x");
+  }
+
+  // Backward with the recomputed forward ops merged in, each just before the first op that needs it.
+  std::vector<Planned> backward_order() const {
+    std::vector<Planned> order;
+    std::set<std::string> have(out_.kept.begin(), out_.kept.end());
+    std::set<int> done;
+    for (int j = 0; j < static_cast<int>(program_.backward.size()); ++j) {
+      std::set<std::string> need;
+      for (const std::string& r : program_.backward[j].reads)
+        if (contains(out_.saved, r) && !have.contains(r)) need.insert(r);
+      std::vector<int> taken;
+      for (int i = static_cast<int>(program_.forward.size()) - 1; i >= 0 && !need.empty(); --i) {
+        const Op& op = program_.forward[i];
+        const bool hit = std::any_of(op.writes.begin(), op.writes.end(), [&](const std::string& w) { return need.contains(w); });
+        if (!hit) continue;
+        for (const std::string& w : op.writes) need.erase(w);
+        for (const std::string& r : op.reads)  // an in-place op asks for its own tensor again: the earlier writer joins
+          if (contains(forward_names_, r) && !have.contains(r)) need.insert(r);
+        taken.push_back(i);
+      }
+      CHECK(need.empty(), "op {} needs '{}'", program_.backward[j].name, *need.begin());
+      for (auto it = taken.rbegin(); it != taken.rend(); ++it) {
+        if (!done.insert(*it).second) continue;
+        order.push_back({*it, true});
+        for (const std::string& w : program_.forward[*it].writes) have.insert(w);
+      }
+      order.push_back({j, false});
+    }
+    return order;
+  }
+
+  int instance(const std::string& name, std::string_view base) {
+    for (int i = 0; i < static_cast<int>(out_.tensors.size()); ++i)
+      if (out_.tensors[i].name == name) return i;
+    for (const TensorDecl& t : program_.tensors) {
+      if (t.name != base) continue;
+      out_.tensors.push_back({name, &t});
+      return static_cast<int>(out_.tensors.size()) - 1;
+    }
+    CHECK(false, "program {}: tensor '{}' is not declared", distsetup::name(program_.kind), base);
+    return -1;
+  }
+
+  int find(std::string_view name) const {
+    for (int i = 0; i < static_cast<int>(out_.tensors.size()); ++i)
+      if (out_.tensors[i].name == name) return i;
+    return -1;
+  }
+
+  Operand operand(const std::string& name, Mode mode, bool write) {
+    using Kind = Operand::Kind;
+    if (is_parameter(name) || is_gradient(name)) {
+      const auto it = std::find(out_.slots.begin(), out_.slots.end(), name.substr(2));
+      CHECK(it != out_.slots.end(), "program {}: no slot '{}'", distsetup::name(program_.kind), name);
+      return {is_parameter(name) ? Kind::kParameter : Kind::kGradient, static_cast<int>(it - out_.slots.begin())};
+    }
+    const auto input = std::find(program_.inputs.begin(), program_.inputs.end(), name);
+    if (input != program_.inputs.end()) return {Kind::kInput, static_cast<int>(input - program_.inputs.begin())};
+    if (mode == Mode::kForward || !contains(forward_names_, name)) return {Kind::kTensor, instance(name, name)};
+    const bool kept = contains(out_.kept, name);
+    if (mode == Mode::kBackward) {
+      CHECK(!write, "backward op rewrites the forward tensor '{}'", name);
+      return {Kind::kTensor, instance(kept ? name : name + ".r", name)};
+    }
+    if (!kept) return {Kind::kTensor, instance(name + ".r", name)};
+    return {Kind::kTensor, instance(write ? name + ".dead" : name, name)};
+  }
+
+  OpInstance bind(const Op& op, Mode mode) {
+    OpInstance bound{&op, mode == Mode::kRecompute, {}, {}};
+    for (const std::string& r : op.reads) bound.reads.push_back(operand(r, mode, false));
+    for (const std::string& w : op.writes) bound.writes.push_back(operand(w, mode, true));
+    return bound;
+  }
+
+  const Program& program_;
+  const std::set<std::string>& dropped_;
+  const Pass pass_;
+  std::vector<std::string> forward_names_;
+  ProgramVariant out_;
+};
+
+// One pass as lifetimes over its ops.
+class PassLiveness {
+ public:
+  PassLiveness(const ProgramVariant& variant, const std::vector<OpInstance>& ops, std::vector<int64_t> bytes)
+      : variant_(variant), ops_(ops), bytes_(std::move(bytes)), lives_(variant.tensors.size()) {
+    for (int j = 0; j < num_ops(); ++j) {
+      for (const Operand& r : ops[j].reads) touch(r, j);
+      for (const Operand& w : ops[j].writes) touch(w, j);
+    }
+  }
+  int num_ops() const { return static_cast<int>(ops_.size()); }
+
+  void alive_at_entry(int tensor) {
+    if (tensor >= 0) lives_[tensor].first = -1, lives_[tensor].last = std::max(lives_[tensor].last, -1), lives_[tensor].used = true;
+  }
+  void alive_at_exit(int tensor) {
+    if (tensor >= 0 && lives_[tensor].used) lives_[tensor].last = kForever;
+  }
+
+  PassProfile run(int64_t gradient_bytes) {
+    overlay();
+    PassProfile out;
+    out.live_bytes.assign(ops_.size(), 0);
+    for (size_t t = 0; t < lives_.size(); ++t) {
+      const Life& life = lives_[t];
+      if (!life.used || life.root >= 0) continue;
+      if (life.first < 0) out.entry_bytes += bytes_[t];
+      if (life.last == kForever) out.exit_bytes += bytes_[t];
+      for (int j = std::max(life.first, 0); j < num_ops() && j <= life.last; ++j) out.live_bytes[j] += bytes_[t];
+    }
+    for (int j = first_gradient_write(); j < num_ops(); ++j) out.live_bytes[j] += gradient_bytes;
+    for (int j = 0; j < num_ops(); ++j)
+      if (out.live_bytes[j] > out.peak_bytes) out.peak_bytes = out.live_bytes[j], out.peak_op = j;
+    return out;
+  }
+
+ private:
+  struct Life {
+    int first = 0, last = -1, root = -1;
+    bool used = false;
+  };
+
+  void touch(const Operand& o, int j) {
+    if (o.kind != Operand::Kind::kTensor) return;
+    Life& life = lives_[o.index];
+    if (!life.used) life.first = j, life.used = true;
+    life.last = j;
+  }
+
+  int root(int t) const {
+    while (lives_[t].root >= 0) t = lives_[t].root;
+    return t;
+  }
+
+  void overlay() {
+    for (int j = 0; j < num_ops(); ++j) {
+      for (const Overlay& over : ops_[j].op->over) {
+        const Operand w = ops_[j].writes[over.write], r = ops_[j].reads[over.read];
+        if (w.kind != Operand::Kind::kTensor || r.kind != Operand::Kind::kTensor) continue;
+        const int from = root(r.index);
+        if (lives_[w.index].first != j || lives_[from].last != j || bytes_[from] != bytes_[w.index]) continue;
+        lives_[w.index].root = from;
+        lives_[from].last = lives_[w.index].last;
+      }
+    }
+  }
+
+  // Of the unit's own slots: borrowed ones live in another unit's buffer.
+  int first_gradient_write() const {
+    const int own = static_cast<int>(variant_.slots.size() - variant_.program->borrowed_slots.size());
+    for (int j = 0; j < num_ops(); ++j)
+      for (const Operand& w : ops_[j].writes)
+        if (w.kind == Operand::Kind::kGradient && w.index < own) return j;
+    return num_ops();
+  }
+
+  const ProgramVariant& variant_;
+  const std::vector<OpInstance>& ops_;
+  const std::vector<int64_t> bytes_;
+  std::vector<Life> lives_;
+};
+
+}  // namespace
+
+int64_t size_bytes(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF32: return 4;
+    case Dtype::kBf16: return 2;
+    case Dtype::kI64:
+    case Dtype::kF64: return 8;
+    case Dtype::kCompute: break;
+  }
+  CHECK(false, "dtype is symbolic");
+  return 0;
+}
+
+std::string_view name(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kCompute: return "compute";
+    case Dtype::kF32: return "f32";
+    case Dtype::kBf16: return "bf16";
+    case Dtype::kI64: return "i64";
+    case Dtype::kF64: return "f64";
+  }
+  return "?";
+}
+
+std::string_view name(UnitKind kind) {
+  switch (kind) {
+    case UnitKind::kEmbedding: return "embedding";
+    case UnitKind::kBlock: return "block";
+    case UnitKind::kHead: return "head";
+  }
+  return "?";
+}
+
+ProgramVariant derive(const Program& program, const std::set<std::string>& dropped, Pass pass) {
+  return Deriver(program, dropped, pass).run();
+}
+
+std::vector<int64_t> shape_of(const TensorDecl& decl, const Symbols& symbols) {
+  std::vector<int64_t> shape;
+  for (const std::string& e : decl.shape) shape.push_back(evaluate(e, symbols));
+  return shape;
+}
+
+int64_t bytes_of(const TensorDecl& decl, const Symbols& symbols, Dtype compute) {
+  int64_t n = size_bytes(decl.dtype == Dtype::kCompute ? compute : decl.dtype);
+  for (const std::string& e : decl.shape) n *= evaluate(e, symbols);
+  return n;
+}
+
+VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute, int64_t gradient_bytes) {
+  std::vector<int64_t> bytes;
+  for (const TensorInstance& t : variant.tensors) bytes.push_back(aligned(bytes_of(*t.decl, symbols, compute)));
+  const auto index = [&](const std::string& name) {
+    for (size_t i = 0; i < variant.tensors.size(); ++i)
+      if (variant.tensors[i].name == name) return static_cast<int>(i);
+    return -1;
+  };
+  VariantProfile out;
+  PassLiveness forward(variant, variant.forward, bytes);
+  forward.alive_at_entry(variant.x);
+  for (const std::string& n : variant.kept) forward.alive_at_exit(index(n));
+  forward.alive_at_exit(variant.y);
+  out.forward = forward.run(0);
+  for (const std::string& n : variant.kept)
+    if (n != "x") out.kept_bytes += bytes[index(n)];
+  if (variant.backward.empty()) return out;
+  PassLiveness backward(variant, variant.backward, bytes);
+  for (const std::string& n : variant.kept) backward.alive_at_entry(index(n));
+  backward.alive_at_entry(variant.dy);
+  backward.alive_at_exit(variant.dx);
+  out.backward = backward.run(aligned(gradient_bytes));
+  return out;
+}
+
+}  // namespace distsetup

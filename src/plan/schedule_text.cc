@@ -1,0 +1,123 @@
+// Schedules as text: for people (--print-schedule), for the digest, and the names of everything in it.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "base/quantity.h"
+#include "plan/live.h"
+#include "plan/schedule.h"
+
+namespace distsetup {
+
+std::string_view name(Phase v) {
+  static constexpr std::string_view kNames[] = {"load", "step", "evaluate", "save"};
+  return kNames[static_cast<int>(v)];
+}
+std::string_view name(InstructionOp v) {
+  static constexpr std::string_view kNames[] = {"AllGather", "ReduceScatter", "AllReduce", "Broadcast", "Wait", "Forward", "Loss",
+                                                "Recompute", "Backward", "Accumulate", "GradNorm", "OptimizerStep", "Cast", "Zero",
+                                                "Free", "Send", "Recv", "CopyToHost", "CopyToDevice"};
+  return kNames[static_cast<int>(v)];
+}
+std::string_view name(Stream v) {
+  static constexpr std::string_view kNames[] = {"compute", "gather", "reduce"};
+  return kNames[static_cast<int>(v)];
+}
+std::string_view name(BufferClass v) {
+  static constexpr std::string_view kNames[] = {"parameter shard", "gathered parameter", "gradient", "optimizer state",
+                                                "activation", "logits", "communication", "workspace"};
+  return kNames[static_cast<int>(v)];
+}
+
+int64_t run_bytes(const Schedule& schedule) {
+  int64_t sum = 0;
+  for (const Buffer& b : schedule.buffers)
+    if (b.lifetime == BufferLifetime::kRun) sum += b.bytes;
+  return sum;
+}
+
+int64_t run_bytes(const Schedule& schedule, BufferClass which) {
+  int64_t sum = 0;
+  for (const Buffer& b : schedule.buffers)
+    if (b.lifetime == BufferLifetime::kRun && b.buffer_class == which) sum += b.bytes;
+  return sum;
+}
+
+namespace {
+
+std::string join(const std::vector<int>& numbers) { return fmt::format("{}", fmt::join(numbers, ",")); }
+
+std::string unit_text(const Schedule& s, int unit) {
+  if (unit < 0) return "";
+  const UnitKind kind = s.layout.units[unit].kind;
+  if (kind == UnitKind::kBlock) return fmt::format("block {}", unit - 1);
+  return std::string(name(kind));
+}
+
+// "P3 14.2 MiB" for each.
+std::string buffers_text(const Schedule& s, const std::vector<int>& buffers) {
+  std::string out;
+  for (const int b : buffers) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", s.buffers[b].name, format_bytes(s.buffers[b].bytes));
+  return out;
+}
+
+}  // namespace
+
+std::string format_instruction(const Schedule& s, int index) {
+  const Instruction& i = s.instructions[index];
+  std::string line = fmt::format("{:4} {:7} {:13} {:10}", index, name(i.stream), name(i.op), unit_text(s, i.unit));
+  line += i.micro_batch >= 0 ? fmt::format(" mb{}", i.micro_batch) : "    ";
+  std::string rest;
+  if (!i.program_variant.empty() && i.program_variant.find('/') != std::string::npos) rest += fmt::format(" as {}", i.program_variant);
+  if (i.group != Group::kSelf) rest += fmt::format(" over {} {}", name(i.group), format_bytes(i.bytes));
+  if (i.accumulate) rest += " add";
+  if (!i.waits.empty()) rest += fmt::format(" wait e{}", fmt::join(i.waits, ",e"));
+  if (i.signals >= 0) rest += fmt::format(" -> e{}", i.signals);
+  const bool load = i.op == InstructionOp::kZero;
+  if (!i.allocates.empty() && !load) rest += " +[" + buffers_text(s, i.allocates) + "]";
+  if (!i.frees.empty()) rest += " -[" + buffers_text(s, i.frees) + "]";
+  return line + rest;
+}
+
+std::string format_schedule(const Schedule& s) {
+  const std::vector<InstructionLive> live = walk_live(s);
+  std::string out;
+  for (const Segment& segment : s.segments) {
+    if (segment.repeat != 1) out += fmt::format("     repeat {} times:\n", segment.repeat);
+    for (int i = segment.first_instruction; i < segment.first_instruction + segment.num_instructions; ++i)
+      out += fmt::format("{:>10}  {}\n", format_bytes(live[i].peak_bytes), format_instruction(s, i));
+  }
+  return out;
+}
+
+std::string canonical_text(const Schedule& s) {
+  std::string out = fmt::format("phase {} arena {} events {}\n", name(s.phase), s.arena_bytes, s.num_events);
+  for (const Segment& g : s.segments) out += fmt::format("segment {} {} x{}\n", g.first_instruction, g.num_instructions, g.repeat);
+  for (const Instruction& i : s.instructions)
+    out += fmt::format("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}\n", name(i.op), i.unit, i.program_variant, i.model,
+                       i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, name(i.dtype), name(i.stream), join(i.waits), i.signals,
+                       join(i.allocates), join(i.uses), join(i.frees), i.accumulate, i.first_step, i.num_steps);
+  for (const Buffer& b : s.buffers)
+    out += fmt::format("b {} {} {} {} {} {} u{} m{} {}..{} o{} @{}\n", b.name, name(b.buffer_class), b.bytes, name(b.dtype),
+                       static_cast<int>(b.place), static_cast<int>(b.lifetime), b.unit, b.micro_batch, b.first_step, b.last_step, b.overlay_of,
+                       b.offset_bytes);
+  const auto view = [&](const View& v) {
+    out += fmt::format(" {}@{}[{}]{}{}", v.buffer, v.offset_bytes, fmt::join(v.shape, ","), name(v.dtype), v.part == View::Part::kOwn ? "own" : "");
+  };
+  for (const Step& t : s.steps) {
+    out += fmt::format("s {} {} i{} {}{} r", t.op, t.kernel, t.instruction, t.recomputed ? "R" : "", t.accumulate ? "+" : "");
+    for (const View& v : t.reads) view(v);
+    out += " w";
+    for (const View& v : t.writes) view(v);
+    out += "\n";
+  }
+  return out;
+}
+
+std::string schedule_digest(const Plan& plan) {
+  Sha256 digest;
+  for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate, Phase::kSave}) digest.update(canonical_text(compile_expanded(plan, phase)));
+  return digest.hex();
+}
+
+}  // namespace distsetup
