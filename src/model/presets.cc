@@ -94,6 +94,18 @@ bool may_state(const PresetFile& file, const std::string& normal) {
   return !text.ok() || normal_name(*text).find(normal) != std::string::npos;
 }
 
+// The nearest of all names, ids and stated ones; with none near, the list of ids.
+std::string nearest(const Presets& presets, std::string_view folder, std::string_view name) {
+  const std::vector<std::string> ids = preset_ids(presets, folder);
+  if (!nearest_name(name, ids).empty()) return suggest(name, ids);
+  std::vector<std::string> all;
+  for (const PresetFile& file : presets.files) {
+    if (file.folder != folder || file.id == kSizesId) continue;
+    if (const Result<std::vector<std::string>> names = stated_names(file); names.ok()) all.insert(all.end(), names->begin(), names->end());
+  }
+  return nearest_name(name, all).empty() ? suggest(name, ids) : suggest(name, all);
+}
+
 struct Lookup {
   const PresetFile* file = nullptr;  // nullptr: not found, or `diagnostics` say why
   Diagnostics diagnostics;
@@ -122,8 +134,7 @@ Lookup look_up(const Presets& presets, std::string_view folder, std::string_view
   if (found.size() == 1 || has_error(result.diagnostics)) return result;
   result.file = nullptr;
   if (found.empty()) {
-    result.diagnostics.push_back(error(unknown_code, at, fmt::format("unknown {} '{}'", what, name),
-                                       suggest(name, preset_ids(presets, folder))));
+    result.diagnostics.push_back(error(unknown_code, at, fmt::format("unknown {} '{}'", what, name), nearest(presets, folder, name)));
   } else {
     result.diagnostics.push_back(error(unknown_code, at, fmt::format("{} '{}' can be any of {}", what, name, fmt::join(found, ", ")),
                                        fmt::format("write one of these names, such as '{}'", found.front())));
