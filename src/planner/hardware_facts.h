@@ -1,0 +1,28 @@
+// A GPU and its machine as the constants a Plan carries: the rates that collectives and GEMMs really reach, and what the driver and
+// the communication library take from memory.
+#pragma once
+#include "model/hardware.h"
+#include "plan/plan.h"
+
+namespace distsetup {
+
+// machine == nullptr: a node of unknown make, 25 Gb/s Ethernet. nodes is left at 1.
+HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus_per_node, Precision compute);
+
+// GPU memory that communicators take beside the tensors. NCCL: 0.6 GiB for the first, 0.35 GiB for each further one (channel buffers;
+// NCCL's NCCL_BUFFSIZE and channel defaults). 0 on CPU.
+int64_t communicator_bytes(const Plan& plan);
+int num_communicators(const Mesh& mesh);
+
+// What PyTorch's caching allocator asks of the driver for one allocation of its own: requests up to 1 MiB share 2 MiB segments, up to
+// 10 MiB share 20 MiB segments, larger ones round up to 2 MiB. Source: c10/cuda/CUDACachingAllocator.cpp (kSmallBuffer, kLargeBuffer,
+// kRoundLarge).
+class SegmentSizes {
+ public:
+  void add(int64_t bytes);
+  int64_t reserved_bytes() const;
+ private:
+  int64_t small_ = 0, medium_ = 0, large_ = 0;
+};
+
+}  // namespace distsetup

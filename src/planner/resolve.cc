@@ -1,0 +1,449 @@
+// Spec → Problem: names are looked up, defaults filled in and said, contradictions refused. Every rule about what a user may write
+// together is here; what is then chosen among the legal combinations is search.cc's.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "base/digest.h"
+#include "base/names.h"
+#include "base/quantity.h"
+#include "model/presets.h"
+#include "plan/native_program.h"
+#include "planner/data_scan.h"
+#include "planner/hardware_facts.h"
+#include "planner/planner.h"
+
+namespace distsetup {
+namespace {
+
+constexpr std::string_view kAssumedGpu = "h100_sxm";
+constexpr int kAssumedGpusPerNode = 8;
+constexpr int64_t kAssumedBatchTokens = 1 << 20;
+constexpr std::string_view kTableGpus[] = {"a100_sxm_80", "h200_sxm", "b200", "mi300x", "l40s", "rtx_4090"};
+// A label such as "7B" further than this from the true count is said.
+constexpr double kLabelTolerance = 0.05;
+
+class Resolver {
+ public:
+  Resolver(const Spec& spec, const Presets& presets, const Inputs& inputs) : spec_(spec), presets_(presets), inputs_(inputs) {}
+
+  Result<Problem> run() {
+    model();
+    train();
+    precision();
+    hardware();
+    batch();
+    parallel();
+    offload();
+    data();
+    rest();
+    if (has_error(diagnostics_)) return diagnostics_;
+    plan().inputs_digest = inputs_digest();
+    for (Diagnostic& d : diagnostics_) plan().diagnostics.push_back(d);
+    return problem_;
+  }
+
+ private:
+  Plan& plan() { return problem_.base; }
+  void fail(const char* code, std::string_view path, std::string message, std::string help = "") {
+    const Setting* setting = spec_.find(path);
+    Diagnostic d = error(code, spec_.at(path), std::move(message), std::move(help));
+    if (setting != nullptr) d.length = std::max<int>(1, static_cast<int>(setting->text.size()));
+    diagnostics_.push_back(std::move(d));
+  }
+  void assume(std::string text) { plan().assumptions.push_back(std::move(text)); }
+  void used(std::string_view folder, std::string_view id) {
+    const PresetFile* file = find_preset(presets_, folder, id);
+    if (file == nullptr) return;
+    std::string text(file->text);
+    if (!file->is_embedded) {
+      const Result<std::string> read = read_file(file->path);
+      if (read.ok()) text = *read;
+    }
+    used_ += fmt::format("{}/{}\n{}\n", folder, id, text);
+  }
+
+  // --- model
+
+  void model() {
+    if (spec_.model.has_value()) {
+      take(geometry_from_value(*spec_.model, "inline"));
+    } else if (inputs_.model.has_value()) {
+      plan().model = *inputs_.model;
+      used_ += inputs_.model_text;
+    } else if (const auto name = spec_.text("model"); name.has_value()) {
+      take(find_model(presets_, *name, spec_.at("model")));
+      used("models", plan().model.name);
+    } else {
+      fail(code::kMissingKey, "model", "no model given, expected a size, a preset or a directory with config.json", "add --model 8B");
+    }
+    if (has_error(diagnostics_)) return;
+    append(diagnostics_, validate(plan().model, model_at()));
+    for (Diagnostic& d : pinned_at(check_native(plan().model), model_at())) diagnostics_.push_back(d);
+    if (!has_error(diagnostics_)) check_label();
+  }
+
+  Location model_at() const { return spec_.model.has_value() ? spec_.model->location : spec_.at("model"); }
+  static Diagnostics pinned_at(Diagnostics diagnostics, const Location& at) {
+    for (Diagnostic& d : diagnostics) d.location = at;
+    return diagnostics;
+  }
+  void take(Result<Geometry> geometry) {
+    append(diagnostics_, geometry.diagnostics);
+    if (geometry.ok()) plan().model = std::move(*geometry);
+  }
+
+  void check_label() {
+    const std::string& label = plan().model.label;
+    double spoken = 0;
+    const auto [end, failure] = std::from_chars(label.data(), label.data() + label.size(), spoken);
+    if (failure != std::errc() || end == label.data() + label.size()) return;
+    const double unit = *end == 'B' ? 1e9 : *end == 'M' ? 1e6 : 0;
+    if (unit == 0 || spoken <= 0) return;
+    const int64_t count = count_parameters(plan().model).total;
+    const double off = static_cast<double>(count) / (spoken * unit) - 1;
+    if (std::abs(off) <= kLabelTolerance) return;
+    diagnostics_.push_back(note(code::kLabelOff, model_at(),
+                                fmt::format("'{}' is called {} but has {} parameters ({:+.0f} %)", plan().model.name, label, format_count(count), off * 100)));
+  }
+
+  // --- training
+
+  template <class T>
+  T value_or(std::optional<T> given, T assumed, std::string said) {
+    if (!given.has_value()) assume(std::move(said));
+    return given.value_or(assumed);
+  }
+
+  void train() {
+    TrainPlan& t = plan().train;
+    t.method = value_or<std::string>(spec_.text("train.method"), "pretrain", "method: pretrain");
+    if (t.method == "sft")
+      diagnostics_.push_back(warning(code::kUnsupportedFeature, spec_.at("train.method"),
+                                     "the bundled trainer does not mask prompts yet: sft is planned, and cannot be launched with it"));
+    t.sequence_length = value_or<int64_t>(spec_.integer("train.sequence_length"), 4096, "sequence length: 4,096 tokens");
+    const int64_t longest = plan().model.max_positions;
+    if (longest > 0 && t.sequence_length > longest)
+      diagnostics_.push_back(warning(code::kOutOfRange, spec_.at("train.sequence_length"),
+                                     fmt::format("sequences of {} tokens, '{}' states at most {} positions", format_count(t.sequence_length), plan().model.name,
+                                                 format_count(longest)),
+                                     fmt::format("--sequence-length {}", longest)));
+    t.steps = spec_.integer("train.steps").value_or(1000);
+    t.optimizer = value_or<std::string>(spec_.text("train.optimizer"), "adamw", "optimizer: AdamW");
+    t.learning_rate = spec_.number("train.learning_rate").value_or(3e-4);
+    t.min_learning_rate = spec_.number("train.min_learning_rate").value_or(t.learning_rate / 10);
+    t.warmup_steps = spec_.integer("train.warmup_steps").value_or(std::min<int64_t>(100, t.steps / 10));
+    t.weight_decay = spec_.number("train.weight_decay").value_or(0.1);
+    t.beta1 = spec_.number("train.beta1").value_or(0.9);
+    t.beta2 = spec_.number("train.beta2").value_or(0.95);
+    t.epsilon = spec_.number("train.epsilon").value_or(1e-8);
+    t.grad_clip = value_or<double>(spec_.number("train.grad_clip"), 1.0, "gradient clip: 1.0");
+    t.seed = spec_.integer("train.seed").value_or(0);
+    if (t.min_learning_rate > t.learning_rate)
+      fail(code::kConflict, "train.min_learning_rate", fmt::format("min_learning_rate {} is above learning_rate {}", t.min_learning_rate, t.learning_rate),
+           fmt::format("--min-learning-rate {}", t.learning_rate / 10));
+    if (t.warmup_steps > t.steps)
+      fail(code::kConflict, "train.warmup_steps", fmt::format("{} warm-up steps do not end within {} steps", t.warmup_steps, t.steps),
+           fmt::format("--warmup-steps {}", t.steps / 10));
+    if (!spec_.find("train.steps") || !spec_.find("train.learning_rate"))
+      assume(fmt::format("schedule: {} steps, learning rate {} to {}, {} warm-up steps", format_count(t.steps), t.learning_rate, t.min_learning_rate, t.warmup_steps));
+  }
+
+  void precision() {
+    const std::string compute = value_or<std::string>(spec_.text("precision.compute"), "bf16", "precision: bf16 with fp32 master weights");
+    plan().precision.compute = compute == "fp32" ? Precision::kF32 : Precision::kBf16;
+  }
+
+  // --- hardware
+
+  std::optional<Gpu> load_gpu(std::string_view name, int64_t* count) {
+    Result<GpuChoice> choice = find_gpu(presets_, name, spec_.at("hardware.gpu"));
+    append(diagnostics_, choice.diagnostics);
+    if (!choice.ok()) return std::nullopt;
+    if (count != nullptr) *count = choice->count;
+    used("gpus", choice->gpu.name);
+    return choice->gpu;
+  }
+
+  // The machine whose network and host memory stand for a GPU when none is named: its vendor's reference system first.
+  std::optional<Machine> typical_machine(const std::string& gpu) {
+    std::optional<Machine> best;
+    int best_rank = 0;
+    for (const std::string& id : preset_ids(presets_, "machines")) {
+      const PresetFile* file = find_preset(presets_, "machines", id);
+      if (file->is_embedded && file->text.find("gpu: " + gpu + "\n") == std::string_view::npos) continue;
+      const Result<Value> value = read_preset(*file);
+      if (!value.ok()) continue;
+      const Result<Machine> machine = machine_from_value(*value, id);
+      if (!machine.ok() || machine->gpu != gpu) continue;
+      const int rank = id.starts_with("dgx_") ? 3 : id.starts_with("pcie_") || id.starts_with("local_") ? 2 : 1;
+      if (rank <= best_rank) continue;
+      best_rank = rank;
+      best = *machine;
+    }
+    if (best.has_value()) used("machines", best->name);
+    return best;
+  }
+
+  HardwarePlan hardware_plan(const Gpu& gpu, const std::optional<Machine>& machine, int gpus_per_node) {
+    return make_hardware_plan(gpu, machine.has_value() ? &*machine : nullptr, gpus_per_node, plan().precision.compute);
+  }
+
+  void hardware() {
+    if (has_error(diagnostics_)) return;
+    std::optional<Machine> machine;
+    if (const auto name = spec_.text("hardware.machine"); name.has_value()) {
+      Result<Machine> found = find_machine(presets_, *name, spec_.at("hardware.machine"));
+      append(diagnostics_, found.diagnostics);
+      if (!found.ok()) return;
+      machine = *found;
+      used("machines", machine->name);
+    }
+    const auto gpu_name = spec_.text("hardware.gpu");
+    const auto given_per_node = spec_.integer("hardware.gpus_per_node");
+    int64_t count = 0;
+    const std::string wanted = gpu_name.value_or(machine.has_value() ? machine->gpu : std::string(kAssumedGpu));
+    const std::optional<Gpu> gpu = load_gpu(wanted, &count);
+    if (!gpu.has_value()) return;
+    if (!gpu_name.has_value() && !machine.has_value()) assume(fmt::format("GPU: {}", gpu->label));
+    if (count > 0 && given_per_node.has_value() && count != *given_per_node)
+      fail(code::kConflict, "hardware.gpus_per_node", fmt::format("{} GPUs per node, but '{}' says {}", *given_per_node, *gpu_name, count),
+           fmt::format("--gpus {}", count));
+    const bool named_machine = machine.has_value();
+    if (!named_machine) machine = typical_machine(gpu->name);
+    int64_t per_node = given_per_node.value_or(count);
+    if (per_node == 0) per_node = machine.has_value() ? machine->gpus_per_node : kAssumedGpusPerNode;
+    problem_.hardware_assumed = !gpu_name.has_value() && !named_machine && !given_per_node.has_value() && !spec_.integer("hardware.nodes").has_value() &&
+                                !spec_.integer("hardware.total_gpus").has_value();
+    const bool per_node_assumed = !given_per_node.has_value() && count == 0 && !named_machine;
+    if (!nodes(per_node, per_node_assumed)) return;
+    if (per_node_assumed && per_node_ == per_node) assume(fmt::format("{} GPUs per node", per_node_));
+    if (per_node_ <= 0) return;
+
+    HardwarePlan& h = plan().hardware;
+    h = hardware_plan(*gpu, machine, per_node_);
+    if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
+    if (h.peak_flops_per_s <= 0) {
+      fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(plan().precision.compute)), "--precision fp32");
+      return;
+    }
+    if (gpu_name.has_value() && named_machine && machine->gpu != gpu->name)
+      assume(fmt::format("{} in place of the GPUs of {}", gpu->label, machine->label));
+    const bool many_nodes = problem_.node_counts.size() > 1 || problem_.node_counts.front() > 1;
+    if (!named_machine && many_nodes) {
+      assume(machine.has_value() ? fmt::format("network: {:.0f} Gb/s per GPU between nodes, as in {}", h.network_bytes_per_s * 8e-9, machine->label)
+                                 : fmt::format("network: {:.1f} Gb/s per GPU between nodes", h.network_bytes_per_s * 8e-9));
+    }
+    if (h.accelerator == Accelerator::kCpu && !spec_.find("hardware.memory"))
+      assume(fmt::format("memory: {} per rank; --gpu-memory states another", format_gib(h.memory_bytes)));
+    if (!problem_.hardware_assumed) return;
+    for (const std::string_view other : kTableGpus) {
+      const std::optional<Gpu> g = load_gpu(other, nullptr);
+      if (!g.has_value()) continue;
+      const std::optional<Machine> m = typical_machine(g->name);
+      HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
+      if (o.peak_flops_per_s > 0) problem_.other_hardware.push_back(std::move(o));
+    }
+  }
+
+  // Node counts to try, and GPUs per node (a total below an assumed node is one smaller node).
+  bool nodes(int64_t per_node, bool per_node_assumed) {
+    const auto given = spec_.integer("hardware.nodes");
+    const auto total = spec_.integer("hardware.total_gpus");
+    per_node_ = static_cast<int>(per_node);
+    if (total.has_value()) {
+      if (per_node_assumed && *total < per_node) per_node_ = static_cast<int>(*total);
+      if (*total % per_node_ != 0) {
+        fail(code::kMeshInvalid, "hardware.total_gpus", fmt::format("{} GPUs are not whole nodes of {}", *total, per_node_),
+             fmt::format("--total-gpus {}", (*total / per_node_ + 1) * per_node_));
+        return false;
+      }
+      if (given.has_value() && *given * per_node_ != *total) {
+        fail(code::kMeshInvalid, "hardware.total_gpus", fmt::format("{} nodes × {} GPUs = {}, not {}", *given, per_node_, *given * per_node_, *total),
+             fmt::format("--total-gpus {}", *given * per_node_));
+        return false;
+      }
+      problem_.node_counts = {static_cast<int>(*total / per_node_)};
+      return true;
+    }
+    if (given.has_value()) {
+      problem_.node_counts = {static_cast<int>(*given)};
+      return true;
+    }
+    const Setting* setting = spec_.find("hardware.nodes");
+    const bool asked = setting != nullptr && setting->is_auto();
+    const bool one_node = spec_.integer("hardware.gpus_per_node").has_value() || same_name(spec_.text("hardware.gpu").value_or(""), "cpu");
+    if (one_node && !asked) {
+      assume("1 node");
+      problem_.node_counts = {1};
+      return true;
+    }
+    for (int n = 1; n <= kMaxNodes; n += n < 16 ? 1 : n < 64 ? 4 : 16) problem_.node_counts.push_back(n);
+    if (!asked) assume("nodes: the fewest that fit");
+    return true;
+  }
+
+  // --- batch and axes
+
+  void batch() {
+    const auto sequences = spec_.integer("train.global_batch");
+    const auto tokens = spec_.integer("train.global_batch_tokens");
+    const int64_t length = plan().train.sequence_length;
+    problem_.batch_at = spec_.at(sequences.has_value() ? "train.global_batch" : tokens.has_value() ? "train.global_batch_tokens" : "parallel.micro_batch");
+    problem_.micro_batch = spec_.integer("parallel.micro_batch").value_or(0);
+    problem_.gradient_accumulation = spec_.integer("parallel.gradient_accumulation").value_or(0);
+    if (sequences.has_value()) {
+      if (tokens.has_value() && *sequences * length != *tokens)
+        fail(code::kConflict, "train.global_batch_tokens", fmt::format("{} sequences × {} tokens = {}, not {}", *sequences, length, *sequences * length, *tokens),
+             "give global_batch or global_batch_tokens, not both");
+      problem_.global_batch = *sequences;
+      return;
+    }
+    if (tokens.has_value() && *tokens < length)
+      fail(code::kConflict, "train.global_batch_tokens", fmt::format("{} tokens per step are less than one sequence of {}", *tokens, length),
+           fmt::format("--global-batch-tokens {}", length));
+    problem_.global_batch_tokens = tokens.value_or(kAssumedBatchTokens);
+    const bool product = problem_.micro_batch > 0 && problem_.gradient_accumulation > 0;
+    if (!tokens.has_value() && product) problem_.global_batch_tokens = 0;  // micro-batch × accumulation × ranks says it
+    if (!tokens.has_value() && !product) assume(fmt::format("batch: {} tokens per step", format_count(problem_.global_batch_tokens)));
+  }
+
+  int axis(std::string_view path) { return static_cast<int>(spec_.integer(path).value_or(0)); }
+
+  void parallel() {
+    for (const auto& [path, what] : {std::pair{"parallel.tp", "tensor parallelism"}, std::pair{"parallel.pp", "pipeline parallelism"},
+                                     std::pair{"parallel.cp", "context parallelism"}, std::pair{"parallel.ep", "expert parallelism"}}) {
+      if (axis(path) > 1)
+        fail(code::kUnsupportedFeature, path, fmt::format("{} {}: the bundled trainer does not run {} yet, expected 1", path, axis(path), what),
+             fmt::format("--{} 1", std::string_view(path).substr(9)));
+    }
+    if (spec_.boolean("parallel.sequence_parallel").value_or(false))
+      fail(code::kUnsupportedFeature, "parallel.sequence_parallel", "sequence_parallel splits over tensor-parallel ranks, which the bundled trainer does not run yet",
+           "--sequence-parallel false");
+    if (spec_.text("parallel.cp_method").has_value())
+      fail(code::kUnsupportedFeature, "parallel.cp_method", "cp_method needs cp above 1, which the bundled trainer does not run yet", "leave cp_method out");
+    problem_.dp_shard = axis("parallel.dp_shard");
+    problem_.dp_replicate = axis("parallel.dp_replicate");
+    sharding();
+    recompute();
+    mesh();
+  }
+
+  void sharding() {
+    const std::string given = spec_.text("parallel.sharding").value_or("auto");
+    if (given == "auto") problem_.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
+    if (given == "ddp") problem_.shardings = {Sharding::kDdp};
+    if (given == "zero1") problem_.shardings = {Sharding::kZero1};
+    if (given == "zero2" || given == "hybrid_shard_zero2") problem_.shardings = {Sharding::kZero2};
+    if (given == "zero3" || given == "hybrid_shard") problem_.shardings = {Sharding::kZero3};
+    problem_.hybrid = given.starts_with("hybrid_shard");
+    problem_.reshard_after_forward = {1, 0};
+    const auto reshard = spec_.boolean("parallel.reshard_after_forward");
+    if (!reshard.has_value()) return;
+    problem_.reshard_after_forward = {*reshard ? 1 : 0};
+    if (given == "auto") problem_.shardings = {Sharding::kZero3};
+    if (problem_.shardings == std::vector{Sharding::kZero3}) return;
+    fail(code::kConflict, "parallel.reshard_after_forward",
+         fmt::format("reshard_after_forward is a choice of zero3, sharding is {}", name(problem_.shardings.front())), "--sharding zero3");
+  }
+
+  void recompute() {
+    const std::string given = spec_.text("parallel.recompute").value_or("auto");
+    problem_.recomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+    if (given == "none") problem_.recomputes = {Recompute::kNone};
+    if (given == "selective") problem_.recomputes = {Recompute::kSelective};
+    if (given == "full") problem_.recomputes = {Recompute::kFull};
+    if (!given.starts_with("every_k:")) return;
+    problem_.recomputes = {Recompute::kEveryK};
+    problem_.recompute_every_k = std::stoi(given.substr(8));
+  }
+
+  void mesh() {
+    problem_.parallel_at = spec_.at(spec_.find("parallel.dp_shard") != nullptr ? "parallel.dp_shard" : "parallel.dp_replicate");
+    if (problem_.hybrid) {
+      if (problem_.parallel_at.file.empty()) problem_.parallel_at = spec_.at("parallel.sharding");
+      if (problem_.dp_shard > 0 && per_node_ > 0 && problem_.dp_shard != per_node_)
+        fail(code::kConflict, "parallel.dp_shard", fmt::format("'{}' shards over the {} GPUs of a node, dp_shard says {}", spec_.find("parallel.sharding")->text,
+                                                               per_node_, problem_.dp_shard),
+             fmt::format("--sharding {} --dp-shard {}", name(problem_.shardings.front()), problem_.dp_shard));
+      problem_.dp_shard = per_node_;
+    }
+    if (problem_.shardings == std::vector{Sharding::kDdp} && problem_.dp_shard > 1)
+      fail(code::kConflict, "parallel.dp_shard", fmt::format("ddp shards nothing, dp_shard is {}", problem_.dp_shard), "--sharding zero3");
+    if (problem_.node_counts.size() != 1 || per_node_ <= 0) return;
+    const int64_t ranks = int64_t{problem_.node_counts.front()} * per_node_;
+    const int64_t shard = problem_.dp_shard, replicate = problem_.dp_replicate;
+    const std::string product = fmt::format("{} node{} × {} GPUs = {}", problem_.node_counts.front(), problem_.node_counts.front() == 1 ? "" : "s", per_node_, ranks);
+    if (shard > 0 && replicate > 0 && shard * replicate != ranks)
+      fail(code::kMeshInvalid, "parallel.dp_shard", fmt::format("dp_replicate {} × dp_shard {} = {}, not {}", replicate, shard, replicate * shard, product),
+           ranks % shard == 0 ? fmt::format("--dp-replicate {}", ranks / shard) : "leave one of them out");
+    else if (shard > 0 && ranks % shard != 0)
+      fail(code::kMeshInvalid, "parallel.dp_shard", fmt::format("dp_shard {} does not divide {}", shard, product), fmt::format("--dp-shard {}", ranks));
+    else if (replicate > 0 && ranks % replicate != 0)
+      fail(code::kMeshInvalid, "parallel.dp_replicate", fmt::format("dp_replicate {} does not divide {}", replicate, product), "--dp-replicate 1");
+  }
+
+  void offload() {
+    for (const std::string_view what : {"optimizer", "parameters", "activations"}) {
+      const std::string path = fmt::format("parallel.offload.{}", what);
+      if (const auto place = spec_.text(path); place.has_value() && *place != "none")
+        fail(code::kUnsupportedFeature, path, fmt::format("offload of {} to {}: the bundled trainer does not offload yet", what, *place),
+             fmt::format("--offload-{} none", what));
+    }
+  }
+
+  // --- data and the rest
+
+  void data() {
+    for (const Diagnostic& d : inputs_.notes) diagnostics_.push_back(d);
+    if (!inputs_.data.has_value()) return;
+    plan().data = *inputs_.data;
+    plan().data.tokenizer = spec_.text("data.tokenizer").value_or("bytes");
+    if (plan().model.vocabulary > 0 && plan().model.vocabulary < 256)
+      fail(code::kData, "data.paths", fmt::format("a byte-level tokenizer has 256 tokens, '{}' a vocabulary of {}", plan().model.name, plan().model.vocabulary),
+           "give the model a vocabulary of at least 256");
+    // One token more than a step reads: targets are shifted by one.
+    const int64_t batch = problem_.global_batch > 0 ? problem_.global_batch * plan().train.sequence_length : problem_.global_batch_tokens;
+    const int64_t tokens = train_bytes(plan().data);
+    if (tokens < batch + 1)
+      fail(code::kData, "data.paths", fmt::format("{} tokens to train on, one step reads {}", format_count(tokens), format_count(batch)),
+           fmt::format("--global-batch-tokens {}, or add text", std::max<int64_t>(plan().train.sequence_length, tokens / 2)));
+  }
+
+  void rest() {
+    CheckpointPlan& c = plan().checkpoint;
+    c.directory = spec_.text("checkpoint.directory").value_or(c.directory);
+    c.every_steps = spec_.integer("checkpoint.every_steps").value_or(c.every_steps);
+    c.keep = spec_.integer("checkpoint.keep").value_or(c.keep);
+    LaunchPlan& l = plan().launch;
+    l.target = spec_.text("launch.target").value_or(l.target);
+    l.site = spec_.text("launch.site").value_or(l.site);
+    l.time_limit_s = spec_.integer("launch.time_limit").value_or(l.time_limit_s);
+    l.init_timeout_s = spec_.integer("launch.init_timeout").value_or(l.init_timeout_s);
+    l.collective_timeout_s = spec_.integer("launch.collective_timeout").value_or(l.collective_timeout_s);
+  }
+
+  std::string inputs_digest() const {
+    std::string text = canonical_text(spec_) + used_;
+    for (const DataFile& f : problem_.base.data.files) text += fmt::format("{} {}\n", f.path, f.sha256);
+    return sha256(text);
+  }
+
+  const Spec& spec_;
+  const Presets& presets_;
+  const Inputs& inputs_;
+  Problem problem_;
+  Diagnostics diagnostics_;
+  std::string used_;  // texts of the presets that were looked up
+  int per_node_ = 0;
+};
+
+}  // namespace
+
+Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs) { return Resolver(spec, presets, inputs).run(); }
+
+}  // namespace distsetup
