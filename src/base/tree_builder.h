@@ -53,7 +53,6 @@ class TreeBuilder {
   bool expects_key() const { return in_map() && !open_.back().has_key; }
   // Where the value after the last key would be reported when it is empty.
   const Location& last_key_location() const { return open_.back().value.key_locations.back(); }
-  const Location* innermost_open() const { return open_.empty() ? nullptr : &open_.back().value.location; }
   bool stopped() const { return stopped_; }  // a mistake after which the rest means nothing
   Result<Value> finish();
 

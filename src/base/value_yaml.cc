@@ -8,6 +8,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <sstream>
+#include <vector>
 
 #include "base/diagnostic_codes.h"
 #include "base/tree_builder.h"
@@ -107,11 +108,11 @@ class Events : public YAML::EventHandler {
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
     begin(Value::Kind::kList, mark, tag, anchor);
   }
-  void OnSequenceEnd() override { builder_.end(); }
+  void OnSequenceEnd() override { end(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
     begin(Value::Kind::kMap, mark, tag, anchor);
   }
-  void OnMapEnd() override { builder_.end(); }
+  void OnMapEnd() override { end(); }
 
   // yaml-cpp's own complaint. It names the place where reading stopped; the cause is sometimes known better.
   void syntax_error(const YAML::Exception& e) {
@@ -123,13 +124,8 @@ class Events : public YAML::EventHandler {
     }
     if (report_missing_colon(stop)) return;
     const std::string what = e.msg;
-    const bool list_is_open = what.find("end of sequence flow") != std::string::npos;
-    const bool map_is_open = what.find("end of map flow") != std::string::npos;
-    if ((list_is_open || map_is_open) && builder_.innermost_open() != nullptr) {
-      return builder_.fail(error(code::kSyntax, *builder_.innermost_open(),
-                                 fmt::format("found '{}' without its '{}', expected both", list_is_open ? '[' : '{',
-                                             list_is_open ? ']' : '}')));
-    }
+    const bool ends_inside = what.find("end of sequence flow") != std::string::npos || what.find("end of map flow") != std::string::npos;
+    if (ends_inside && report_open_bracket()) return;
     const bool stray_colon = what == "illegal map value";
     builder_.fail(error(code::kSyntax, source_.at(stop), fmt::format("found invalid YAML: {}, expected 'key: value' or '- item' lines", what),
                         stray_colon ? "check the indentation, and quote text that contains ': '" : ""));
@@ -177,6 +173,24 @@ class Events : public YAML::EventHandler {
     value.kind = kind;
     value.location = source_.at(begin);
     builder_.begin(std::move(value), anchor);
+    brackets_.push_back(content_begin(source_.text(), begin));
+  }
+
+  void end() {
+    if (!brackets_.empty()) brackets_.pop_back();
+    builder_.end();
+  }
+
+  // The innermost '[' or '{' that is open, if there is one.
+  bool report_open_bracket() {
+    for (auto begin = brackets_.rbegin(); begin != brackets_.rend(); ++begin) {
+      const char bracket = *begin < source_.text().size() ? source_.text()[*begin] : ' ';
+      if (bracket != '[' && bracket != '{') continue;
+      builder_.fail(error(code::kSyntax, source_.at(*begin),
+                          fmt::format("found '{}' without its '{}', expected both", bracket, bracket == '[' ? ']' : '}')));
+      return true;
+    }
+    return false;
   }
 
   void key_must_be_text(size_t begin) {
@@ -188,6 +202,7 @@ class Events : public YAML::EventHandler {
     const std::string_view rest = source_.text().substr(std::min(key_end_, source_.text().size()));
     const size_t next = rest.find_first_not_of(" \t\r\n");
     if (next != std::string_view::npos && rest[next] == ':') return true;
+    if (next == std::string_view::npos && report_open_bracket()) return false;
     const std::string_view key = source_.text().substr(key_begin_, key_end_ - key_begin_);
     Diagnostic d = error(code::kSyntax, source_.at(key_begin_), fmt::format("found '{}', expected 'key: value'", key),
                          key.find(':') != std::string_view::npos ? "put a space behind the ':'" : "put ': ' behind the key");
@@ -218,6 +233,7 @@ class Events : public YAML::EventHandler {
   TreeBuilder builder_;
   int num_documents_ = 0;
   size_t last_offset_ = 0;
+  std::vector<size_t> brackets_;  // where each open list or map starts
   size_t key_begin_ = 0;
   size_t key_end_ = 0;
 };
