@@ -1,0 +1,115 @@
+// The store's server is rank 0's, or torchrun's agent (TORCHELASTIC_USE_AGENT_STORE). Every key carries the run id, so that two attempts
+// or jobs in one store do not mix. Arrival is counted before any process group is made: only then can a missing rank be named.
+#include "runtime/comm/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+namespace distsetup {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+c10::intrusive_ptr<c10d::Store> connect(const Rendezvous& r) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(r.master_port);
+  options.isServer = !r.agent_store && r.rank == 0;
+  options.waitWorkers = false;
+  options.timeout = seconds(r.init_timeout_s);
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(r.master_address, options);
+  } catch (const std::exception& e) {
+    const std::string what = e.what();
+    if (options.isServer && (what.find("EADDRINUSE") != std::string::npos || what.find("already in use") != std::string::npos)) {
+      throw CommunicationError(0, fmt::format("port {} of {} is in use by another program: choose another MASTER_PORT", r.master_port,
+                                              r.master_address));
+    }
+    if (options.isServer) {
+      throw CommunicationError(0, fmt::format("rank 0 cannot listen on port {} of {}: {}", r.master_port, r.master_address, first_line(what)));
+    }
+    throw CommunicationError(
+        0, fmt::format("rank 0 at {}:{} did not answer within {} s: {}", r.master_address, r.master_port, r.init_timeout_s, first_line(what)));
+  }
+}
+
+}  // namespace
+
+std::string first_line(const std::string& what) {
+  std::string line = what.substr(0, what.find('\n'));
+  // "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4242"
+  if (!line.empty() && line[0] == '[' && line.find("] ") != std::string::npos) line = line.substr(line.find("] ") + 2);
+  const size_t frame = line.find(" Exception raised from");
+  return frame == std::string::npos ? line : line.substr(0, frame);
+}
+
+c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
+  const auto deadline = Clock::now() + seconds(r.init_timeout_s);
+  c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::PrefixStore>("distsetup/" + r.run_id, connect(r));
+  const auto key = [](int rank) { return fmt::format("here/{}", rank); };
+  try {
+    store->set(key(r.rank), std::vector<uint8_t>{'1'});
+    for (;;) {
+      std::vector<int> missing;
+      for (int p = 0; p < r.world; ++p) {
+        if (!store->check({key(p)})) missing.push_back(p);
+      }
+      if (missing.empty()) break;
+      if (Clock::now() > deadline) {
+        throw CommunicationError(missing[0], fmt::format("rank{} {} of {} did not arrive within {} s", missing.size() > 1 ? "s" : "",
+                                                         fmt::join(missing, ", "), r.world, r.init_timeout_s));
+      }
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+  } catch (const CommunicationError&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw CommunicationError(0, fmt::format("rank 0 at {}:{} went away while ranks met: {}", r.master_address, r.master_port,
+                                            first_line(e.what())));
+  }
+  return store;
+}
+
+std::string local_address_towards(const std::string& host, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return "127.0.0.1";
+  std::string result = "127.0.0.1";
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    const int fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
+    if (fd < 0) continue;
+    sockaddr_storage local{};
+    socklen_t size = sizeof(local);
+    char text[NI_MAXHOST];
+    const bool ok = ::connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) == 0 &&
+                    getnameinfo(reinterpret_cast<sockaddr*>(&local), size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0;
+    close(fd);
+    if (ok) {
+      result = text;
+      break;
+    }
+  }
+  freeaddrinfo(found);
+  return result;
+}
+
+std::string report_failure(c10d::Store& store, const std::string& report) {
+  try {
+    const std::vector<uint8_t> mine(report.begin(), report.end());
+    const std::vector<uint8_t> first = store.compareSet("failure", {}, mine);
+    return first.empty() ? report : std::string(first.begin(), first.end());
+  } catch (const std::exception&) {
+    return report;
+  }
+}
+
+}  // namespace distsetup

@@ -1,0 +1,25 @@
+// How ranks find each other: a TCPStore on rank 0, and the wait until all have arrived. Failures are said in our words.
+#pragma once
+#include <string>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "runtime/comm/communicator.h"
+
+namespace distsetup {
+
+// Connects, announces this rank, and waits for all others. Throws CommunicationError: port in use, no answer, ranks that did not arrive.
+c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& rendezvous);
+
+// This host's address on the way to `host`: what other ranks reach this one by. No packet is sent.
+std::string local_address_towards(const std::string& host, int port);
+
+// The first failure that any rank reports is the one that all name: kept in the store. Returns the first report ("2 connection closed"
+// style text), which may be this one; `report` itself when the store cannot be reached.
+std::string report_failure(c10d::Store& store, const std::string& report);
+
+// One line, without source locations and stack traces.
+std::string first_line(const std::string& what);
+
+}  // namespace distsetup

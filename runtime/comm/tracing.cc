@@ -1,0 +1,97 @@
+// Communicators without a network: Self (one rank, everything is done), Fake (any rank of any mesh, for tests of what is called), and
+// Tracing, which writes down and passes on.
+#include "runtime/comm/tracing.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+class DoneWork : public Work {
+ public:
+  void wait() override {}
+};
+
+class LocalCommunicator : public Communicator {
+ public:
+  LocalCommunicator(const Mesh& mesh, int rank) : mesh_(mesh), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int world() const override { return mesh_.world(); }
+  int size(Group group) const override { return group_size(mesh_, group); }
+  int index(Group group) const override {
+    const std::vector<int> members = group_members(mesh_, group, rank_);
+    return int(std::find(members.begin(), members.end(), rank_) - members.begin());
+  }
+  std::unique_ptr<Work> all_gather(Group, void*, int64_t) override { return std::make_unique<DoneWork>(); }
+  std::unique_ptr<Work> exchange(Group, const void*, void*, int64_t) override { return std::make_unique<DoneWork>(); }
+  std::unique_ptr<Work> all_reduce_sum(Group, float*, int64_t) override { return std::make_unique<DoneWork>(); }
+  std::unique_ptr<Work> all_reduce_sum(Group, double*, int64_t) override { return std::make_unique<DoneWork>(); }
+  void broadcast(void*, int64_t, int) override {}
+  void control_sum(double*, int64_t) override {}
+  void barrier() override {}
+
+ private:
+  Mesh mesh_;
+  int rank_ = 0;
+};
+
+class RecordedWork : public Work {
+ public:
+  RecordedWork(std::unique_ptr<Work> inner, std::shared_ptr<std::vector<CommunicationRecord>> records, size_t index)
+      : inner_(std::move(inner)), records_(std::move(records)), index_(index) {}
+  void wait() override {
+    inner_->wait();
+    if (index_ < records_->size()) (*records_)[index_].waited = true;
+  }
+
+ private:
+  std::unique_ptr<Work> inner_;
+  std::shared_ptr<std::vector<CommunicationRecord>> records_;
+  size_t index_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_self_communicator(const Mesh& mesh) {
+  CHECK(mesh.world() == 1, "world {}", mesh.world());
+  return std::make_unique<LocalCommunicator>(mesh, 0);
+}
+
+std::unique_ptr<Communicator> make_fake_communicator(const Mesh& mesh, int rank) {
+  CHECK(rank >= 0 && rank < mesh.world(), "rank {} of {}", rank, mesh.world());
+  return std::make_unique<LocalCommunicator>(mesh, rank);
+}
+
+std::unique_ptr<Work> TracingCommunicator::record(std::string op, Group group, Channel channel, int64_t bytes, std::unique_ptr<Work> work) {
+  const size_t index = records_->size();
+  records_->push_back({std::move(op), group, channel, bytes, num_operations_[int(channel)]++, false});
+  return std::make_unique<RecordedWork>(std::move(work), records_, index);
+}
+std::unique_ptr<Work> TracingCommunicator::all_gather(Group group, void* buffer, int64_t chunk_bytes) {
+  return record("AllGather", group, Channel::kGather, chunk_bytes * size(group), inner_.all_gather(group, buffer, chunk_bytes));
+}
+std::unique_ptr<Work> TracingCommunicator::exchange(Group group, const void* full, void* received, int64_t chunk_bytes) {
+  return record("ReduceScatter", group, Channel::kReduce, chunk_bytes * size(group), inner_.exchange(group, full, received, chunk_bytes));
+}
+std::unique_ptr<Work> TracingCommunicator::all_reduce_sum(Group group, float* data, int64_t count) {
+  return record("AllReduce", group, Channel::kReduce, count * int64_t(sizeof(float)), inner_.all_reduce_sum(group, data, count));
+}
+std::unique_ptr<Work> TracingCommunicator::all_reduce_sum(Group group, double* data, int64_t count) {
+  return record("AllReduce", group, Channel::kReduce, count * int64_t(sizeof(double)), inner_.all_reduce_sum(group, data, count));
+}
+void TracingCommunicator::broadcast(void* data, int64_t num_bytes, int root) {
+  record("Broadcast", Group::kWorld, Channel::kControl, num_bytes, std::make_unique<DoneWork>())->wait();
+  inner_.broadcast(data, num_bytes, root);
+}
+void TracingCommunicator::control_sum(double* data, int64_t count) {
+  record("ControlSum", Group::kWorld, Channel::kControl, count * int64_t(sizeof(double)), std::make_unique<DoneWork>())->wait();
+  inner_.control_sum(data, count);
+}
+void TracingCommunicator::barrier() {
+  record("Barrier", Group::kWorld, Channel::kControl, 0, std::make_unique<DoneWork>())->wait();
+  inner_.barrier();
+}
+
+}  // namespace distsetup

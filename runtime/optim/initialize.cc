@@ -1,0 +1,66 @@
+// Counter-based: the name is hashed once (FNV-1a), then element i takes two 64-bit words from SplitMix64 (Steele, Lea, Flood 2014) at
+// counters 2 i and 2 i + 1, turned into one normal variate by Box and Muller.
+#include "runtime/optim/initialize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+uint64_t hash_name(uint64_t seed, std::string_view name) {
+  uint64_t h = 14695981039346656037ull ^ (seed * 0x9e3779b97f4a7c15ull);
+  for (const char c : name) h = (h ^ uint8_t(c)) * 1099511628211ull;
+  return h;
+}
+
+uint64_t splitmix64(uint64_t key, uint64_t counter) {
+  uint64_t z = key + (counter + 1) * 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+// In (0, 1): 53 random bits, never 0.
+double uniform(uint64_t key, uint64_t counter) { return (double(splitmix64(key, counter) >> 11) + 0.5) * 0x1.0p-53; }
+
+double normal(uint64_t key, uint64_t element) {
+  return std::sqrt(-2.0 * std::log(uniform(key, 2 * element))) * std::cos(2.0 * std::numbers::pi * uniform(key, 2 * element + 1));
+}
+
+float value(uint64_t key, ParameterDecl::Init init, int64_t element, int64_t num_layers) {
+  switch (init) {
+    case ParameterDecl::Init::kOnes: return 1.0f;
+    case ParameterDecl::Init::kZeros: return 0.0f;
+    case ParameterDecl::Init::kNormal: return float(0.02 * normal(key, uint64_t(element)));
+    case ParameterDecl::Init::kScaledNormal: return float(0.02 / std::sqrt(2.0 * double(num_layers)) * normal(key, uint64_t(element)));
+  }
+  return 0.0f;
+}
+
+}  // namespace
+
+float initial_value(uint64_t seed, std::string_view parameter, ParameterDecl::Init init, int64_t element, int64_t num_layers) {
+  return value(hash_name(seed, parameter), init, element, num_layers);
+}
+
+void initialize_shard(const Layout& layout, int shard_index, uint64_t seed, std::span<float> shard) {
+  CHECK(int64_t(shard.size()) == layout.shard_numel, "shard {} layout {}", shard.size(), layout.shard_numel);
+  std::fill(shard.begin(), shard.end(), 0.0f);
+  const int64_t num_layers = std::count_if(layout.units.begin(), layout.units.end(), [](const UnitLayout& u) { return u.kind == UnitKind::kBlock; });
+  for (const UnitLayout& unit : layout.units) {
+    const ElementRange owned = owned_range(unit, shard_index);
+    for (const Parameter& p : unit.parameters) {
+      const uint64_t key = hash_name(seed, p.name);
+      const int64_t begin = std::max(owned.begin, p.offset), end = std::min(owned.end, p.offset + p.numel);
+      for (int64_t i = begin; i < end; ++i) {
+        shard[size_t(unit.shard_offset + i - owned.begin)] = value(key, p.init, i - p.offset, num_layers);
+      }
+    }
+  }
+}
+
+}  // namespace distsetup
