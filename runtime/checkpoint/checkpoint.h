@@ -1,0 +1,54 @@
+// Checkpoints on disk: `<directory>/checkpoint_<step>/` with rank_<r>.safetensors, index.json, metadata.json, and COMMIT last
+// (manifest.h). What a rank holds are boxes of published parameters, and readers look at nothing else: any mesh and any sharding loads
+// what any other wrote.
+//   save: begin (rank 0) -> write_rank_file (every writer) -> commit (rank 0) -> retire (rank 0)
+//   load: newest first, verify (all ranks share the digesting) -> load_shard (every rank)
+// A crash at any instant leaves the checkpoints before it whole: files are written into `checkpoint_<step>.partial`, which is renamed,
+// and only COMMIT makes a directory a checkpoint. Who calls what on which rank, and who waits for whom, is decided by
+// runtime/checkpoint/collective.h. Leaves out: writing in the background, other formats.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/layout.h"
+#include "plan/mesh.h"
+#include "runtime/checkpoint/manifest.h"
+
+namespace distsetup {
+
+// One rank's piece of the training state: flat shards as Layout describes them.
+struct ShardState {
+  const Layout* layout = nullptr;
+  int shard_index = 0;
+  std::span<float> master, moment1, moment2;
+};
+
+std::string checkpoint_name(int64_t step);                               // "checkpoint_120"
+std::string checkpoint_path(const std::string& directory, int64_t step);
+std::vector<int64_t> list_checkpoints(const std::string& directory);     // steps of directories of exactly that name, newest first
+// Which rank writes the file of a shard: the one of replica 0.
+int writer_rank(const Mesh& mesh, const Layout& layout, int shard_index);
+
+// Makes `directory` and an empty checkpoint_<step>.partial; left-overs of a killed run with our file names are removed from it.
+Diagnostics begin_checkpoint(const std::string& directory, int64_t step);
+Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, int rank, const ShardState& state);
+// `files`: digests of all rank files. Writes index and metadata, renames, writes COMMIT.
+Diagnostics commit_checkpoint(const std::string& directory, const Mesh& mesh, const Layout& layout, const std::string& plan_digest,
+                              const CheckpointMetadata& metadata, const std::map<std::string, FileDigest>& files);
+void discard_partial(const std::string& directory, int64_t step);  // after a failed write
+
+// Committed, every file there in its size, and the digests of files number `part`, `part` + `parts`, … as committed.
+Result<CheckpointMetadata> verify_checkpoint(const std::string& directory, int64_t step, int part = 0, int parts = 1);
+// Fills master and moments. Errors: another model (a parameter missing, unknown, or of another shape), elements that no file holds.
+Diagnostics load_shard(const std::string& directory, int64_t step, const ShardState& state);
+
+// Removes committed checkpoints of steps up to `newest` except the newest `keep` (0 = remove none). Touches nothing whose name is not
+// exactly checkpoint_<number> or that has no COMMIT of ours, nor files of other names inside; `refused` steps count for nothing and stay.
+// Returns a line for each that could not be removed.
+std::vector<std::string> retire_checkpoints(const std::string& directory, int64_t newest, int64_t keep, const std::set<int64_t>& refused = {});
+
+}  // namespace distsetup

@@ -1,0 +1,205 @@
+// See manifest.h.
+#include "runtime/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/diagnostic_codes.h"
+
+namespace distsetup {
+namespace {
+
+// Reading throws this inside; the three readers turn it into a Diagnostic.
+struct Malformed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+const Json& member(const Json& json, const char* key) {
+  if (!json.is_object()) throw Malformed(fmt::format("expected an object with '{}'", key));
+  const auto found = json.find(key);
+  if (found == json.end()) throw Malformed(fmt::format("'{}' is missing", key));
+  return *found;
+}
+
+void expect_keys(const Json& json, size_t count, const char* what) {
+  if (!json.is_object() || json.size() != count) throw Malformed(fmt::format("{} has {} keys, expected {}", what, json.size(), count));
+}
+
+int64_t count(const Json& json, const char* key) {
+  const Json& value = member(json, key);
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) || value.get<int64_t>() < 0) {
+    throw Malformed(fmt::format("'{}' is not a natural number", key));
+  }
+  return value.get<int64_t>();
+}
+
+int64_t integer(const Json& json, const char* key) {
+  const Json& value = member(json, key);
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))) {
+    throw Malformed(fmt::format("'{}' is not an integer", key));
+  }
+  return value.get<int64_t>();
+}
+
+double number(const Json& json, const char* key) {
+  const Json& value = member(json, key);
+  if (!value.is_number()) throw Malformed(fmt::format("'{}' is not a number", key));
+  return value.get<double>();
+}
+
+std::string text_of(const Json& json, const char* key) {
+  const Json& value = member(json, key);
+  if (!value.is_string()) throw Malformed(fmt::format("'{}' is not text", key));
+  return value.get<std::string>();
+}
+
+std::vector<int64_t> sizes(const Json& json, const char* key) {
+  const Json& value = member(json, key);
+  if (!value.is_array() || value.empty() || value.size() > 8) throw Malformed(fmt::format("'{}' is not a list of 1 to 8 sizes", key));
+  std::vector<int64_t> out;
+  for (const Json& item : value) {
+    if (!item.is_number_unsigned() || item.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) throw Malformed(fmt::format("'{}' holds no natural number", key));
+    out.push_back(item.get<int64_t>());
+  }
+  return out;
+}
+
+void expect_format(const Json& json) {
+  const int64_t format = count(json, "format");
+  if (format != kCheckpointFormat) throw Malformed(fmt::format("format {}, expected {}", format, kCheckpointFormat));
+}
+
+bool is_digest(const std::string& text) {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+int axis(const Json& json, const char* key) {
+  const int64_t size = count(json, key);
+  if (size < 1 || size > 1 << 20) throw Malformed(fmt::format("mesh axis '{}' is {}", key, size));
+  return static_cast<int>(size);
+}
+
+StoredBox read_box(const Json& json, const std::vector<int64_t>& shape) {
+  expect_keys(json, 4, "a box");
+  StoredBox box = {text_of(json, "file"), sizes(json, "start"), sizes(json, "size"), text_of(json, "suffix")};
+  if (!is_rank_file_name(box.file)) throw Malformed(fmt::format("a box in file '{}', expected rank_<r>.safetensors", box.file));
+  if (box.start.size() != shape.size() || box.size.size() != shape.size()) throw Malformed("a box has other dimensions than its parameter");
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (box.size[d] < 1 || box.start[d] > shape[d] || box.size[d] > shape[d] - box.start[d]) throw Malformed("a box lies outside its parameter");
+  }
+  return box;
+}
+
+template <class T, class Read>
+Result<T> read(std::string_view text, const std::string& path, Read&& reader) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) return error(code::kCheckpoint, {path}, fmt::format("'{}' is not JSON", path));
+  try {
+    return reader(json);
+  } catch (const Malformed& malformed) {
+    return error(code::kCheckpoint, {path}, fmt::format("'{}': {}", path, malformed.what()));
+  }
+}
+
+}  // namespace
+
+Json to_json(const CheckpointIndex& index) {
+  Json parameters = Json::object();
+  for (const auto& [name, parameter] : index.parameters) {
+    Json boxes = Json::array();
+    for (const StoredBox& box : parameter.boxes) boxes.push_back({{"file", box.file}, {"start", box.start}, {"size", box.size}, {"suffix", box.suffix}});
+    parameters[name] = {{"shape", parameter.shape}, {"boxes", std::move(boxes)}};
+  }
+  const Mesh& mesh = index.mesh;
+  return {{"format", kCheckpointFormat}, {"plan_digest", index.plan_digest}, {"states", kStateSuffixes}, {"parameters", std::move(parameters)},
+          {"mesh", {{"pp", mesh.pp}, {"dp_replicate", mesh.dp_replicate}, {"dp_shard", mesh.dp_shard}, {"cp", mesh.cp}, {"tp", mesh.tp}, {"ep", mesh.ep}}}};
+}
+
+Json to_json(const CheckpointMetadata& metadata) {
+  return {{"format", kCheckpointFormat}, {"step", metadata.step}, {"tokens", metadata.tokens}, {"loss", metadata.loss},
+          {"learning_rate", metadata.learning_rate}, {"random", {{"seed", metadata.seed}}},
+          {"data", {{"digest", metadata.data_digest}, {"epoch", metadata.cursor.epoch}, {"position", metadata.cursor.position},
+                    {"sequences", metadata.cursor.sequences}, {"tokens", metadata.cursor.tokens}}}};
+}
+
+Json to_json(const CheckpointCommit& commit) {
+  Json files = Json::object();
+  for (const auto& [name, digest] : commit.files) files[name] = {{"bytes", digest.bytes}, {"sha256", digest.sha256}};
+  return {{"format", kCheckpointFormat}, {"step", commit.step}, {"files", std::move(files)}};
+}
+
+Result<CheckpointIndex> index_from_json(std::string_view text, const std::string& path) {
+  return read<CheckpointIndex>(text, path, [](const Json& json) {
+    expect_format(json);
+    expect_keys(json, 5, "the index");
+    CheckpointIndex index;
+    index.plan_digest = text_of(json, "plan_digest");
+    if (member(json, "states") != Json(kStateSuffixes)) throw Malformed("'states' are not the parameter and its two moments");
+    const Json& mesh = member(json, "mesh");
+    expect_keys(mesh, 6, "'mesh'");
+    index.mesh = {axis(mesh, "pp"), axis(mesh, "dp_replicate"), axis(mesh, "dp_shard"), axis(mesh, "cp"), axis(mesh, "tp"), axis(mesh, "ep")};
+    const Json& parameters = member(json, "parameters");
+    if (!parameters.is_object() || parameters.empty()) throw Malformed("'parameters' is not an object with entries");
+    for (const auto& [name, entry] : parameters.items()) {
+      expect_keys(entry, 2, "a parameter");
+      StoredParameter parameter;
+      parameter.shape = sizes(entry, "shape");
+      const Json& boxes = member(entry, "boxes");
+      if (!boxes.is_array() || boxes.empty()) throw Malformed(fmt::format("parameter '{}' has no boxes", name));
+      for (const Json& box : boxes) parameter.boxes.push_back(read_box(box, parameter.shape));
+      index.parameters.emplace(name, std::move(parameter));
+    }
+    return index;
+  });
+}
+
+Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::string& path) {
+  return read<CheckpointMetadata>(text, path, [](const Json& json) {
+    expect_format(json);
+    expect_keys(json, 7, "the metadata");
+    const Json& data = member(json, "data");
+    expect_keys(data, 5, "'data'");
+    CheckpointMetadata metadata;
+    metadata.step = count(json, "step");
+    metadata.tokens = count(json, "tokens");
+    metadata.loss = number(json, "loss");
+    metadata.learning_rate = number(json, "learning_rate");
+    metadata.seed = integer(member(json, "random"), "seed");
+    metadata.data_digest = text_of(data, "digest");
+    metadata.cursor = {count(data, "epoch"), count(data, "position"), count(data, "sequences"), count(data, "tokens")};
+    return metadata;
+  });
+}
+
+Result<CheckpointCommit> commit_from_json(std::string_view text, const std::string& path) {
+  return read<CheckpointCommit>(text, path, [](const Json& json) {
+    expect_format(json);
+    expect_keys(json, 3, "COMMIT");
+    CheckpointCommit commit;
+    commit.step = count(json, "step");
+    const Json& files = member(json, "files");
+    if (!files.is_object()) throw Malformed("'files' is not an object");
+    for (const auto& [name, entry] : files.items()) {
+      expect_keys(entry, 2, "a file");
+      if (name != "index.json" && name != "metadata.json" && !is_rank_file_name(name)) throw Malformed(fmt::format("unknown file '{}'", name));
+      const FileDigest digest = {count(entry, "bytes"), text_of(entry, "sha256")};
+      if (!is_digest(digest.sha256)) throw Malformed(fmt::format("the digest of '{}' is not 64 hexadecimal digits", name));
+      commit.files.emplace(name, digest);
+    }
+    if (!commit.files.contains("index.json") || !commit.files.contains("metadata.json") || commit.files.size() < 3) throw Malformed("files are missing");
+    return commit;
+  });
+}
+
+std::string rank_file_name(int rank) { return fmt::format("rank_{}.safetensors", rank); }
+
+bool is_rank_file_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "rank_", kSuffix = ".safetensors";
+  if (name.size() <= kPrefix.size() + kSuffix.size() || name.size() > 40 || !name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
+  const std::string_view digits = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace distsetup

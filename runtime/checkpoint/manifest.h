@@ -1,0 +1,72 @@
+// The three small files of a checkpoint directory.
+//   index.json     {"format": 1, "plan_digest", "mesh", "states": ["", ".exp_avg", ".exp_avg_sq"], "parameters": {name: {"shape", "boxes":
+//                  [{"file", "start", "size", "suffix"}]}}}. The tensor of a box in its file is called name + state + suffix; suffix is ""
+//                  for a parameter that the file holds whole (its published name), else ".box<k>".
+//   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor.
+//   COMMIT         {"format": 1, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or when a
+//                  file differs from it, the directory is no checkpoint.
+// Reading is strict: unknown and missing keys, wrong types and boxes outside their shape are errors.
+#pragma once
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/json.h"
+#include "plan/mesh.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/data/sampler.h"
+
+namespace distsetup {
+
+inline constexpr int kCheckpointFormat = 1;
+inline constexpr std::array<std::string_view, 3> kStateSuffixes = {"", ".exp_avg", ".exp_avg_sq"};
+
+struct StoredBox {
+  std::string file;  // "rank_0.safetensors"
+  std::vector<int64_t> start, size;
+  std::string suffix;
+  bool operator==(const StoredBox&) const = default;
+};
+struct StoredParameter {
+  std::vector<int64_t> shape;
+  std::vector<StoredBox> boxes;
+  bool operator==(const StoredParameter&) const = default;
+};
+struct CheckpointIndex {
+  std::string plan_digest;
+  Mesh mesh;
+  std::map<std::string, StoredParameter> parameters;
+  bool operator==(const CheckpointIndex&) const = default;
+};
+
+struct CheckpointMetadata {
+  int64_t step = 0;
+  int64_t tokens = 0;
+  double loss = 0;           // of that step
+  double learning_rate = 0;  // of that step
+  Cursor cursor;
+  int64_t seed = 0;
+  std::string data_digest;   // Corpus::digest
+  bool operator==(const CheckpointMetadata&) const = default;
+};
+
+struct CheckpointCommit {
+  int64_t step = 0;
+  std::map<std::string, FileDigest> files;
+  bool operator==(const CheckpointCommit&) const = default;
+};
+
+Json to_json(const CheckpointIndex& index);
+Json to_json(const CheckpointMetadata& metadata);
+Json to_json(const CheckpointCommit& commit);
+Result<CheckpointIndex> index_from_json(std::string_view text, const std::string& path);
+Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::string& path);
+Result<CheckpointCommit> commit_from_json(std::string_view text, const std::string& path);
+
+std::string rank_file_name(int rank);
+bool is_rank_file_name(std::string_view name);  // exactly rank_<number>.safetensors
+
+}  // namespace distsetup

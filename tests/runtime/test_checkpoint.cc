@@ -1,0 +1,419 @@
+// Checkpoints: format, every mesh loads every other's, what a crash or a broken file leaves, retention. Without processes: each rank's
+// part is called in turn.
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/value.h"
+#include "runtime/checkpoint/checkpoint.h"
+
+using namespace distsetup;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("distsetup_checkpoint_" + std::to_string(::getpid()));
+  Folder() {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string at(const std::string& name) const { return (path / name).string(); }
+};
+
+Geometry geometry_of(int64_t hidden, int64_t layers) {
+  Geometry geometry;
+  geometry.name = geometry.family = "llama";
+  geometry.num_layers = layers;
+  geometry.hidden = hidden;
+  geometry.num_heads = 4;
+  geometry.num_kv_heads = 2;
+  geometry.head_size = hidden / 4;
+  geometry.feed_forward = hidden * 3 - 1;
+  geometry.vocabulary = 37;
+  return geometry;
+}
+
+// All ranks' states of one mesh, filled so that element i of parameter number p is p · 1000003 + i in the master and shifted in the moments.
+struct Ranks {
+  Mesh mesh;
+  Layout layout;
+  std::vector<std::array<std::vector<float>, 3>> values;
+  Ranks(const Geometry& geometry, int dp_replicate, int dp_shard, bool ddp = false) : layout(make_layout(geometry, ddp ? 1 : dp_shard)) {
+    mesh.dp_replicate = dp_replicate;
+    mesh.dp_shard = dp_shard;
+    values.resize(static_cast<size_t>(layout.shard_ranks));
+    for (auto& rank : values) {
+      for (auto& state : rank) state.assign(static_cast<size_t>(layout.shard_numel), 0.0f);
+    }
+  }
+  ShardState state(int shard) {
+    auto& rank = values[static_cast<size_t>(shard)];
+    return {&layout, shard, rank[0], rank[1], rank[2]};
+  }
+  static float value(int64_t parameter, int64_t element, int64_t state, int64_t seed) {
+    const uint32_t bits = static_cast<uint32_t>((parameter * 1000003 + element) * 2654435761u + state * 40503u + seed * 97u);
+    return static_cast<float>(bits >> 8) * 0x1p-20f - 4.0f;
+  }
+  template <class F>
+  void for_each(F&& f) {  // f(value&, expected) for every element of every state
+    for (int shard = 0; shard < layout.shard_ranks; ++shard) {
+      int64_t number = 0;
+      for (const UnitLayout& unit : layout.units) {
+        const ElementRange range = owned_range(unit, shard);
+        for (const Parameter& parameter : unit.parameters) {
+          ++number;
+          for (int64_t i = std::max(range.begin, parameter.offset); i < std::min(range.end, parameter.offset + parameter.numel); ++i) {
+            for (int64_t s = 0; s < 3; ++s) {
+              f(values[static_cast<size_t>(shard)][static_cast<size_t>(s)][static_cast<size_t>(unit.shard_offset + i - range.begin)], number, i - parameter.offset, s);
+            }
+          }
+        }
+      }
+    }
+  }
+  void fill(int64_t seed = 0) {
+    for_each([seed](float& x, int64_t p, int64_t i, int64_t s) { x = value(p, i, s, seed); });
+  }
+  int64_t num_wrong(int64_t seed = 0) {
+    int64_t wrong = 0, seen = 0;
+    for_each([&](float& x, int64_t p, int64_t i, int64_t s) { ++seen, wrong += x == value(p, i, s, seed) ? 0 : 1; });
+    CHECK(seen == 3 * layout.numel);
+    return wrong;
+  }
+};
+
+CheckpointMetadata metadata_of(int64_t step) {
+  return {step, step * 64, 1.25 / static_cast<double>(step + 1), 3e-4, {1, 7, step * 8, step * 64}, 11, std::string(64, 'a')};
+}
+
+Diagnostics save(const std::string& directory, Ranks& ranks, int64_t step) {
+  Diagnostics found = begin_checkpoint(directory, step);
+  if (has_error(found)) return found;
+  std::map<std::string, FileDigest> files;
+  for (int shard = 0; shard < ranks.layout.shard_ranks; ++shard) {
+    const int rank = writer_rank(ranks.mesh, ranks.layout, shard);
+    const Result<FileDigest> digest = write_rank_file(directory, step, rank, ranks.state(shard));
+    if (!digest.ok()) return digest.diagnostics;
+    files[rank_file_name(rank)] = *digest;
+  }
+  return commit_checkpoint(directory, ranks.mesh, ranks.layout, std::string(64, 'b'), metadata_of(step), files);
+}
+
+void load_all(const std::string& directory, int64_t step, Ranks& ranks) {
+  for (int shard = 0; shard < ranks.layout.shard_ranks; ++shard) {
+    const Diagnostics found = load_shard(directory, step, ranks.state(shard));
+    INFO(format_diagnostics(found));
+    REQUIRE(found.empty());
+  }
+}
+
+std::string bytes_of(const std::string& path) { return *read_file(path); }
+
+std::string why_refused(const std::string& directory, int64_t step) {
+  const Result<CheckpointMetadata> metadata = verify_checkpoint(directory, step);
+  REQUIRE_FALSE(metadata.ok());
+  return metadata.diagnostics.front().message;
+}
+
+}  // namespace
+
+TEST_CASE("a safetensors file reads back as written, whatever its shapes") {
+  Folder folder;
+  const std::vector<float> data = {1, 2, 3, 4, 5, 6, 7};
+  const Result<FileDigest> digest = write_safetensors(folder.at("a"), {{"w", {2, 3}, data.data()}, {"b", {1}, data.data() + 6}, {"empty", {0, 4}, nullptr}}, {{"format", "pt"}});
+  REQUIRE(digest.ok());
+  CHECK(digest->sha256 == sha256(bytes_of(folder.at("a"))));
+  CHECK(digest->bytes == static_cast<int64_t>(fs::file_size(folder.at("a"))));
+  const Result<SafetensorsHeader> header = read_safetensors_header(folder.at("a"));
+  REQUIRE(header.ok());
+  CHECK(header->metadata.at("format") == "pt");
+  REQUIRE(header->tensors.size() == 3);
+  const TensorEntry& w = header->tensors.at("w");
+  CHECK(w.shape == std::vector<int64_t>{2, 3});
+  CHECK(w.begin % 8 == 0);
+  const std::string bytes = bytes_of(folder.at("a"));
+  CHECK(std::memcmp(bytes.data() + w.begin, data.data(), 24) == 0);
+}
+
+TEST_CASE("malformed safetensors headers are refused with what is wrong") {
+  const auto parse = [](const std::string& json, int64_t data_bytes) {
+    const uint64_t length = json.size();
+    std::string file(8, '\0');
+    std::memcpy(file.data(), &length, 8);
+    file += json + std::string(static_cast<size_t>(data_bytes), 'x');
+    const Result<SafetensorsHeader> header = parse_safetensors(file, static_cast<int64_t>(file.size()), "f");
+    return header.ok() ? std::string() : header.diagnostics.front().message;
+  };
+  const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  CHECK(parse(good, 8).empty());
+  CHECK(parse("{}", 0).empty());
+  CHECK_THAT(parse(good, 7), Catch::Contains("expected"));
+  CHECK_THAT(parse(good, 9), Catch::Contains("expected"));
+  CHECK_THAT(parse("[]", 0), Catch::Contains("not a JSON object"));
+  CHECK_THAT(parse("{", 0), Catch::Contains("not a JSON object"));
+  CHECK_THAT(parse(R"({"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})", 4), Catch::Contains("BF16"));
+  CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4), Catch::Contains("hold 4 bytes"));
+  CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8), Catch::Contains("natural"));
+  CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8), Catch::Contains("too large"));
+  CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12), Catch::Contains("begins at 4"));
+  CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12), Catch::Contains("begins at 4"));
+  CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8), Catch::Contains("twice"));
+  CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", 8), Catch::Contains("expected the keys"));
+  CHECK_THAT(parse(R"({"__metadata__":{"a":1}})", 0), Catch::Contains("not text"));
+  CHECK_FALSE(parse_safetensors(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10), 10, "f").ok());
+  CHECK_FALSE(parse_safetensors("1234", 4, "f").ok());
+}
+
+TEST_CASE("random mutations of a header never crash, and what is accepted stays inside the file") {
+  Folder folder;
+  const std::vector<float> data(64, 1.0f);
+  REQUIRE(write_safetensors(folder.at("a"), {{"w", {4, 8}, data.data()}, {"b", {32}, data.data()}}, {{"format", "pt"}}).ok());
+  const std::string good = bytes_of(folder.at("a"));
+  std::mt19937_64 random(12345);
+  int num_refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string bytes = good;
+    const int num_changes = 1 + static_cast<int>(random() % 4);
+    for (int k = 0; k < num_changes; ++k) {
+      const size_t at = random() % (random() % 4 == 0 ? 8 : bytes.size());
+      switch (random() % 4) {
+        case 0: bytes[at] = static_cast<char>(random()); break;
+        case 1: bytes.erase(at, 1 + random() % 8); break;
+        case 2: bytes.insert(at, 1, "0123456789[]{},:\"-eE."[random() % 21]); break;
+        default: bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8)); break;
+      }
+      if (bytes.size() < 9) break;
+    }
+    const Result<SafetensorsHeader> header = parse_safetensors(bytes, static_cast<int64_t>(bytes.size()), "f");
+    if (!header.ok()) {
+      ++num_refused;
+      CHECK_FALSE(header.diagnostics.empty());
+      continue;
+    }
+    for (const auto& [name, entry] : header->tensors) {
+      REQUIRE(entry.begin >= 8);
+      REQUIRE(entry.end <= static_cast<int64_t>(bytes.size()));
+      REQUIRE(entry.end - entry.begin == num_elements(entry.shape) * 4);
+    }
+  }
+  CHECK(num_refused > 5000);
+}
+
+TEST_CASE("manifests round-trip, and random mutations of them never crash") {
+  Ranks ranks(geometry_of(16, 1), 1, 2);
+  Folder folder;
+  ranks.fill();
+  REQUIRE(save(folder.path, ranks, 3).empty());
+  const std::string path = checkpoint_path(folder.path, 3);
+  const std::string index = bytes_of(path + "/index.json"), metadata = bytes_of(path + "/metadata.json"), commit = bytes_of(path + "/COMMIT");
+  REQUIRE(index_from_json(index, "i").ok());
+  CHECK(dump_json(to_json(*index_from_json(index, "i"))) == index);
+  CHECK(*metadata_from_json(metadata, "m") == metadata_of(3));
+  CHECK(dump_json(to_json(*commit_from_json(commit, "c"))) == commit);
+  std::mt19937_64 random(99);
+  for (int round = 0; round < 3000; ++round) {
+    for (const std::string* good : {&index, &metadata, &commit}) {
+      std::string text = *good;
+      const size_t at = random() % text.size();
+      if (random() % 2 == 0) text.erase(at, 1 + random() % 6);
+      else text[at] = static_cast<char>(random());
+      index_from_json(text, "i");
+      metadata_from_json(text, "m");
+      commit_from_json(text, "c");
+    }
+  }
+  Json other = Json::parse(metadata);
+  other["extra"] = 1;
+  CHECK_FALSE(metadata_from_json(other.dump(), "m").ok());
+  Json outside = Json::parse(index);
+  outside["parameters"].begin().value()["boxes"][0]["start"][0] = 1000000;
+  CHECK_FALSE(index_from_json(outside.dump(), "i").ok());
+  Json escape = Json::parse(index);
+  escape["parameters"].begin().value()["boxes"][0]["file"] = "../rank_0.safetensors";
+  CHECK_FALSE(index_from_json(escape.dump(), "i").ok());
+}
+
+TEST_CASE("regression 22: any mesh loads what any other wrote, bit for bit, padding zero") {
+  struct MeshCase { int replicate, shard; bool ddp; };
+  const MeshCase cases[] = {{1, 1, false}, {1, 2, false}, {1, 3, false}, {1, 4, false}, {2, 2, false}, {1, 7, false}, {4, 1, true}};
+  for (const Geometry& geometry : {geometry_of(16, 2), geometry_of(12, 1)}) {
+    for (const MeshCase& from : cases) {
+      Folder folder;
+      Ranks written(geometry, from.replicate, from.shard, from.ddp);
+      written.fill(from.shard);
+      REQUIRE(save(folder.path, written, 40).empty());
+      CHECK(verify_checkpoint(folder.path, 40).ok());
+      for (const MeshCase& to : cases) {
+        Ranks read(geometry, to.replicate, to.shard, to.ddp);
+        for (auto& rank : read.values) for (auto& state : rank) std::fill(state.begin(), state.end(), 7.5f);
+        load_all(folder.path, 40, read);
+        CHECK(read.num_wrong(from.shard) == 0);
+        Ranks expected(geometry, to.replicate, to.shard, to.ddp);
+        expected.fill(from.shard);
+        CHECK(read.values == expected.values);  // padding included
+      }
+    }
+  }
+}
+
+TEST_CASE("a single rank's file holds the whole model under its published names") {
+  Folder folder;
+  Ranks ranks(geometry_of(16, 2), 1, 1);
+  ranks.fill();
+  REQUIRE(save(folder.path, ranks, 1).empty());
+  const Result<SafetensorsHeader> header = read_safetensors_header(checkpoint_path(folder.path, 1) + "/rank_0.safetensors");
+  REQUIRE(header.ok());
+  CHECK(header->tensors.at("model.layers.1.self_attn.q_proj.weight").shape == std::vector<int64_t>{16, 16});
+  CHECK(header->tensors.contains("model.embed_tokens.weight.exp_avg_sq"));
+  for (const auto& [name, entry] : header->tensors) CHECK(name.find(".box") == std::string::npos);
+}
+
+TEST_CASE("regression 17: loaded parameters equal the file, and another model is refused") {
+  Folder folder;
+  Ranks ranks(geometry_of(16, 2), 1, 2);
+  ranks.fill(5);
+  REQUIRE(save(folder.path, ranks, 9).empty());
+  Ranks again(geometry_of(16, 2), 1, 2);
+  load_all(folder.path, 9, again);
+  REQUIRE(save(folder.at("second"), again, 9).empty());
+  for (const char* file : {"rank_0.safetensors", "rank_1.safetensors"}) {
+    CHECK(sha256(bytes_of(checkpoint_path(folder.path, 9) + "/" + file)) == sha256(bytes_of(checkpoint_path(folder.at("second"), 9) + "/" + file)));
+  }
+  for (const Geometry& other : {geometry_of(16, 3), geometry_of(16, 1), geometry_of(32, 2)}) {
+    Ranks wrong(other, 1, 1);
+    const Diagnostics found = load_shard(folder.path, 9, wrong.state(0));
+    REQUIRE(found.size() == 1);
+    CHECK_THAT(found.front().message, Catch::Contains("another model"));
+  }
+}
+
+TEST_CASE("a truncated, changed, missing or uncommitted file makes a checkpoint invalid") {
+  Folder folder;
+  Ranks ranks(geometry_of(16, 1), 1, 2);
+  ranks.fill();
+  const auto fresh = [&] {
+    fs::remove_all(folder.at("checkpoint_5"));
+    REQUIRE(save(folder.path, ranks, 5).empty());
+    REQUIRE(verify_checkpoint(folder.path, 5).ok());
+  };
+  const std::string path = checkpoint_path(folder.path, 5);
+  for (const char* file : {"rank_0.safetensors", "rank_1.safetensors", "index.json", "metadata.json"}) {
+    fresh();
+    const std::string bytes = bytes_of(path + "/" + file);
+    std::ofstream(path + "/" + file, std::ios::binary) << bytes.substr(0, bytes.size() - 1);
+    CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("bytes, expected"));
+    std::string changed = bytes;
+    changed[changed.size() / 2] = static_cast<char>(changed[changed.size() / 2] ^ 1);
+    std::ofstream(path + "/" + file, std::ios::binary) << changed;
+    CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("digest"));
+    fs::remove(path + "/" + file);
+    CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("missing"));
+  }
+  fresh();
+  fs::remove(path + "/COMMIT");
+  CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("no COMMIT"));
+  std::ofstream(path + "/COMMIT") << "{}";
+  CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("'format' is missing"));
+  fresh();
+  fs::rename(path, checkpoint_path(folder.path, 6));
+  CHECK_THAT(why_refused(folder.path, 6), Catch::Contains("says step 5, expected 6"));
+}
+
+TEST_CASE("digests are shared among ranks: a broken file is found by exactly one part") {
+  Folder folder;
+  Ranks ranks(geometry_of(16, 1), 1, 4);
+  ranks.fill();
+  REQUIRE(save(folder.path, ranks, 5).empty());
+  const std::string file = checkpoint_path(folder.path, 5) + "/rank_2.safetensors";
+  std::string bytes = bytes_of(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(file, std::ios::binary) << bytes;
+  int num_found = 0;
+  for (int part = 0; part < 4; ++part) num_found += verify_checkpoint(folder.path, 5, part, 4).ok() ? 0 : 1;
+  CHECK(num_found == 1);
+}
+
+TEST_CASE("what a killed save leaves is never taken for a checkpoint, and does not hinder the next save") {
+  Folder folder;
+  Ranks four(geometry_of(16, 1), 1, 4), two(geometry_of(16, 1), 1, 2);
+  four.fill(4);
+  two.fill(2);
+  REQUIRE(begin_checkpoint(folder.path, 8).empty());  // killed after one file of four
+  REQUIRE(write_rank_file(folder.path, 8, 3, four.state(3)).ok());
+  CHECK(list_checkpoints(folder.path).empty());
+  REQUIRE(save(folder.path, two, 8).empty());  // on another mesh: the left-over rank_3 is gone
+  CHECK(verify_checkpoint(folder.path, 8).ok());
+  CHECK_FALSE(fs::exists(checkpoint_path(folder.path, 8) + "/rank_3.safetensors"));
+  fs::remove(checkpoint_path(folder.path, 8) + "/COMMIT");  // killed between rename and COMMIT
+  REQUIRE(save(folder.path, four, 8).empty());
+  Ranks read(geometry_of(16, 1), 1, 1);
+  load_all(folder.path, 8, read);
+  CHECK(read.num_wrong(4) == 0);
+}
+
+TEST_CASE("regression 37: retention keeps the newest, and deletes only committed checkpoints of exactly our names") {
+  Folder folder;
+  Ranks ranks(geometry_of(16, 1), 1, 1);
+  ranks.fill();
+  for (int64_t step : {10, 20, 30, 40}) REQUIRE(save(folder.path, ranks, step).empty());
+  const std::vector<std::string> foreign = {"checkpoint_7", "checkpoint_007", "checkpoint_12.old", "my_checkpoint_5", "checkpoint_", "checkpoint_9x", "checkpoint_-3", "data"};
+  for (const std::string& name : foreign) {
+    fs::create_directories(folder.path / name);
+    std::ofstream(folder.path / name / "precious") << "mine";
+  }
+  fs::create_directories(folder.path / "elsewhere");
+  fs::create_directory_symlink(folder.path / "elsewhere", folder.path / "checkpoint_3");
+  std::ofstream(folder.path / "checkpoint_10" / "notes.txt") << "mine";
+  REQUIRE(retire_checkpoints(folder.path, 40, 0).empty());
+  CHECK(fs::exists(folder.path / "checkpoint_20"));
+  const std::vector<std::string> complaints = retire_checkpoints(folder.path, 40, 2);
+  CHECK(complaints.size() == 1);  // checkpoint_10 holds a file that is not ours
+  CHECK(fs::exists(folder.path / "checkpoint_10" / "notes.txt"));
+  CHECK_FALSE(fs::exists(folder.path / "checkpoint_20"));
+  CHECK(verify_checkpoint(folder.path, 30).ok());
+  CHECK(verify_checkpoint(folder.path, 40).ok());
+  for (const std::string& name : foreign) CHECK(fs::exists(folder.path / name / "precious"));
+  CHECK(fs::is_symlink(folder.path / "checkpoint_3"));
+}
+
+TEST_CASE("regression 37: refused and newer steps neither count nor disappear") {
+  Folder folder;
+  Ranks ranks(geometry_of(16, 1), 1, 1);
+  ranks.fill();
+  for (int64_t step : {10, 20, 30}) REQUIRE(save(folder.path, ranks, step).empty());
+  retire_checkpoints(folder.path, 20, 1, {20});  // 30 is newer than what was just saved, 20 was refused: 10 is the one that counts
+  CHECK(list_checkpoints(folder.path) == std::vector<int64_t>{30, 20, 10});
+  retire_checkpoints(folder.path, 30, 1, {20});
+  CHECK(list_checkpoints(folder.path) == std::vector<int64_t>{30, 20});
+}
+
+TEST_CASE("a disk that is full fails the save with a message, and the checkpoint before stays valid") {
+  Folder folder;
+  Ranks ranks(geometry_of(32, 2), 1, 1);
+  ranks.fill();
+  REQUIRE(save(folder.path, ranks, 1).empty());
+  rlimit old = {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small = {4096, old.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const Diagnostics found = save(folder.path, ranks, 2);
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  ::signal(SIGXFSZ, old_handler);
+  REQUIRE(found.size() == 1);
+  CHECK_THAT(found.front().message, Catch::Contains("cannot write") && Catch::Contains("rank_0.safetensors"));
+  discard_partial(folder.path, 2);
+  CHECK(list_checkpoints(folder.path) == std::vector<int64_t>{1});
+  CHECK_FALSE(fs::exists(folder.path / "checkpoint_2.partial"));
+  CHECK(verify_checkpoint(folder.path, 1).ok());
+}
