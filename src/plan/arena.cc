@@ -40,15 +40,21 @@ class Packer {
         [&](const Item& i) { return span(i); },              [&](const Item& i) { return i.bytes / 64 * span(i); }};
     int64_t best = -1;
     std::vector<int64_t> offsets(items_.size());
+    // Small lists: whatever sticks out of the arena is moved to the front and placed again.
+    const int rounds = items_.size() <= 1000 ? 20 : items_.size() <= 4000 ? 2 : 1;
     for (const auto& key : keys) {
       std::vector<int> order(items_.size());
       for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
       std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(items_[a]) > key(items_[b]); });
-      const int64_t arena = place(order);
-      if (best >= 0 && arena >= best) continue;
-      best = arena;
-      for (size_t i = 0; i < items_.size(); ++i) offsets[i] = items_[i].offset;
-      if (best == live_peak_) break;
+      for (int round = 0; round < rounds && best != live_peak_; ++round) {
+        const int64_t arena = place(order);
+        if (best < 0 || arena < best) {
+          best = arena;
+          for (size_t i = 0; i < items_.size(); ++i) offsets[i] = items_[i].offset;
+        }
+        const auto top = std::find_if(order.begin(), order.end(), [&](int i) { return items_[i].offset + items_[i].bytes == arena; });
+        if (top != order.end()) std::rotate(order.begin(), top, top + 1);
+      }
     }
     for (size_t i = 0; i < items_.size(); ++i) items_[i].offset = offsets[i];
     return std::max<int64_t>(best, 0);

@@ -79,6 +79,7 @@ class Checker {
                 s_.buffers[b].name, event);
       alive_[b] = false;
       filled_.erase(b);
+      std::erase_if(cast_, [b](const auto& c) { return c.first == b; });
     }
   }
 
@@ -90,7 +91,9 @@ class Checker {
     alive_[b] = true;
   }
 
-  void cast(const Instruction& i) { cast_.insert({i.uses[1], i.unit}); }
+  void cast(const Instruction& i) {
+    require(cast_.insert({i.uses[1], i.unit}).second, "fills the own chunk of unit {} in '{}' twice", i.unit, s_.buffers[i.uses[1]].name);
+  }
 
   void gather(const Instruction& i) {
     require(cast_.contains({i.uses[0], i.unit}), "gathers unit {} before its own chunk is filled", i.unit);
@@ -127,12 +130,15 @@ class Checker {
       require(found, "unit {} computes without the parameters of unit {}", i.unit, u);
     }
     if (i.op == InstructionOp::kForward) {
-      forwards_.insert({i.unit, i.micro_batch});
+      require(forwards_.insert({i.unit, i.micro_batch}).second, "forward of unit {} runs twice in a micro-batch", i.unit);
       const auto before = forwards_.find({i.unit - 1, i.micro_batch});
       require(i.unit == 0 || before != forwards_.end(), "forward of unit {} before unit {}", i.unit, i.unit - 1);
       return;
     }
     require(forwards_.contains({i.unit, i.micro_batch}), "backward of unit {} before its forward", i.unit);
+    require(backwards_.insert({i.unit, i.micro_batch}).second, "backward of unit {} runs twice in a micro-batch", i.unit);
+    const bool turns = i.unit + 1 == static_cast<int>(s_.layout.units.size());
+    require(turns || backwards_.contains({i.unit + 1, i.micro_batch}), "backward of unit {} before unit {}", i.unit, i.unit + 1);
     std::set<int> written;
     for (const OpInstance& op : v.backward)
       for (const Operand& w : op.writes)
@@ -190,7 +196,7 @@ class Checker {
     const Buffer& b = s_.buffers[i.uses[0]];
     const Group expected = b.name == "loss" ? Group::kData : Group::kDpShard;
     require(i.group == expected, "all-reduces '{}' over {}, expected {}", b.name, name(i.group), name(expected));
-    scalars_.insert(b.name);
+    require(scalars_.insert(b.name).second, "sums '{}' over its group twice", b.name);
   }
 
   // Every (unit, micro-batch) that contributes to unit u has entered the gradient buffer.
@@ -212,6 +218,7 @@ class Checker {
     }
     for (const auto& [event, buffers] : in_flight_)
       require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(), "the gradient norm is taken while event {} is in flight", event);
+    require(!normed_, "the gradient norm is taken twice");
     normed_ = true;
   }
 
@@ -305,7 +312,7 @@ class Checker {
   std::set<int> arrived_;
   std::set<std::pair<int, int>> cast_;                   // (buffer, unit) own chunk filled
   std::map<int, int> filled_;                            // gathered buffer → event of its gather
-  std::set<std::pair<int, int>> forwards_;               // (unit, micro-batch)
+  std::set<std::pair<int, int>> forwards_, backwards_;   // (unit, micro-batch)
   std::map<std::pair<int, int>, std::set<std::pair<int, int>>> contributions_;  // (buffer, unit) → (unit, micro-batch) summed in it
   std::set<std::pair<int, int>> reduced_;
   std::map<int, int> received_;                          // receive buffer → source

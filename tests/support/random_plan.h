@@ -1,0 +1,89 @@
+// Plans for tests: small complete Plans of the native trainer, given or random.
+#pragma once
+#include <random>
+
+#include "plan/native_program.h"
+#include "plan/plan.h"
+
+namespace distsetup {
+
+struct PlanChoice {
+  Sharding sharding = Sharding::kZero3;
+  int dp_replicate = 1, dp_shard = 1;
+  Recompute recompute = Recompute::kNone;
+  int every_k = 0;
+  int64_t accumulation = 1, micro_batch = 1;
+  Precision compute = Precision::kF32;
+  bool reshard = true;
+  int prefetch = 1;
+};
+
+inline Geometry tiny_geometry(int64_t layers = 2) {
+  Geometry g;
+  g.name = "tiny";
+  g.family = "llama";
+  g.num_layers = layers;
+  g.hidden = 32;
+  g.num_heads = 4;
+  g.num_kv_heads = 2;
+  g.head_size = 8;
+  g.feed_forward = 96;
+  g.vocabulary = 256;
+  g.max_positions = 128;
+  return g;
+}
+
+inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_t sequence_length = 16) {
+  Plan p;
+  p.verdict = Verdict::kFits;
+  p.model = geometry;
+  p.hardware.gpu = "cpu";
+  p.hardware.accelerator = Accelerator::kCpu;
+  p.hardware.nodes = 1;
+  p.hardware.gpus_per_node = c.dp_replicate * c.dp_shard;
+  p.mesh.dp_replicate = c.dp_replicate;
+  p.mesh.dp_shard = c.dp_shard;
+  p.strategy.sharding = c.sharding;
+  p.strategy.reshard_after_forward = c.reshard;
+  p.strategy.prefetch = c.prefetch;
+  p.micro_batch = c.micro_batch;
+  p.gradient_accumulation = c.accumulation;
+  p.recompute = {c.recompute, c.every_k, dropped_tensors(geometry, c.recompute)};
+  p.precision.compute = c.compute;
+  p.train.sequence_length = sequence_length;
+  p.train.global_batch = c.micro_batch * c.accumulation * c.dp_replicate * c.dp_shard;
+  return p;
+}
+
+inline Geometry random_geometry(std::mt19937_64& random) {
+  const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+  Geometry g = tiny_geometry(pick(1, 5));
+  g.num_kv_heads = pick(1, 3);
+  g.num_heads = g.num_kv_heads * pick(1, 3);
+  g.head_size = 2 * pick(1, 10);
+  g.hidden = pick(1, 70);
+  g.feed_forward = pick(1, 130);
+  g.vocabulary = pick(2, 300);
+  g.tied_embeddings = pick(0, 1);
+  g.qkv_bias = pick(0, 1);
+  g.qk_norm = pick(0, 1);
+  return g;
+}
+
+inline PlanChoice random_choice(std::mt19937_64& random) {
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  PlanChoice c;
+  c.sharding = static_cast<Sharding>(pick(0, 3));
+  c.dp_replicate = pick(1, 3);
+  c.dp_shard = c.sharding == Sharding::kDdp ? 1 : pick(1, 6);
+  c.recompute = static_cast<Recompute>(pick(0, 3));
+  c.every_k = c.recompute == Recompute::kEveryK ? pick(1, 3) : 0;
+  c.accumulation = pick(1, 6);
+  c.micro_batch = pick(1, 3);
+  c.compute = pick(0, 1) ? Precision::kBf16 : Precision::kF32;
+  c.reshard = c.sharding != Sharding::kZero3 || pick(0, 2) > 0;
+  c.prefetch = pick(0, 3);
+  return c;
+}
+
+}  // namespace distsetup
