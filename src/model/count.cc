@@ -50,10 +50,14 @@ double label_size(const std::string& label) {
     if (end == p) return 0;
   }
   switch (*end) {
-    case 'K': case 'k': return size * 1e3;
-    case 'M': case 'm': return size * 1e6;
-    case 'B': case 'b': return size * 1e9;
-    case 'T': case 't': return size * 1e12;
+    case 'K':
+    case 'k': return size * 1e3;
+    case 'M':
+    case 'm': return size * 1e6;
+    case 'B':
+    case 'b': return size * 1e9;
+    case 'T':
+    case 't': return size * 1e12;
     default: return 0;
   }
 }
@@ -75,7 +79,8 @@ LayerParameters layer_parameters(const Geometry& g, int64_t layer_index) {
   const int64_t matrices = g.gated_mlp ? 3 : 2;
   if (is_expert_layer(g, layer_index)) {
     const int64_t expert = matrices * g.hidden * g.expert_feed_forward;
-    const int64_t always = g.hidden * g.num_experts + matrices * g.hidden * g.shared_feed_forward + (g.shared_expert_gate ? g.hidden : 0);
+    const int64_t always =
+        g.hidden * g.num_experts + matrices * g.hidden * g.shared_feed_forward + (g.shared_expert_gate ? g.hidden : 0);
     layer.mlp_matmul = g.num_experts * expert + always;
     layer.mlp_matmul_active = g.experts_per_token * expert + always;
     if (g.router_score_bias) layer.mlp_other = g.num_experts;

@@ -17,57 +17,57 @@ enum class Attention { kGrouped, kLatent };  // MHA and MQA are kGrouped with k 
 enum class Norm { kRms, kLayer };
 
 struct Geometry {
-  std::string name;           // preset id or directory name
-  std::string family;         // "llama", "qwen3", "mixtral", ... = config.json's model_type
-  std::string layer_class;    // "LlamaDecoderLayer": what FSDP wraps
-  std::string label;          // size as spoken, "70B"; empty = none
-  std::string hub_id;         // "meta-llama/Llama-2-7b-hf"; empty = none
-  int64_t num_layers = 0;     // L
-  int64_t hidden = 0;         // h
-  int64_t num_heads = 0;      // a
-  int64_t num_kv_heads = 0;   // k
-  int64_t head_size = 0;      // d
-  int64_t feed_forward = 0;   // f
-  int64_t vocabulary = 0;     // V
+  std::string name;          // preset id or directory name
+  std::string family;        // "llama", "qwen3", "mixtral", ... = config.json's model_type
+  std::string layer_class;   // "LlamaDecoderLayer": what FSDP wraps
+  std::string label;         // size as spoken, "70B"; empty = none
+  std::string hub_id;        // "meta-llama/Llama-2-7b-hf"; empty = none
+  int64_t num_layers = 0;    // L
+  int64_t hidden = 0;        // h
+  int64_t num_heads = 0;     // a
+  int64_t num_kv_heads = 0;  // k
+  int64_t head_size = 0;     // d
+  int64_t feed_forward = 0;  // f
+  int64_t vocabulary = 0;    // V
   int64_t max_positions = 0;
   bool tied_embeddings = false;
   bool qkv_bias = false;
-  bool output_bias = false;   // attention output projection
+  bool output_bias = false;  // attention output projection
   bool mlp_bias = false;
-  bool qk_norm = false;       // Qwen3, Gemma 3: RMSNorm over d on q and k
-  bool qk_norm_wide = false;  // OLMo 2: over a·d and k·d
-  bool gated_mlp = true;      // SwiGLU/GeGLU: three matrices
+  bool qk_norm = false;         // Qwen3, Gemma 3: RMSNorm over d on q and k
+  bool qk_norm_wide = false;    // OLMo 2: over a·d and k·d
+  bool gated_mlp = true;        // SwiGLU/GeGLU: three matrices
   bool parallel_block = false;  // attention and MLP side by side (Falcon, Phi-2, GPT-NeoX); norms_per_layer says with how many norms
   int64_t norms_per_layer = 2;
   bool qk_norm_present() const { return qk_norm || qk_norm_wide; }
   Norm norm = Norm::kRms;
   double norm_epsilon = 1e-5;
   double rope_base = 10000;
-  double rotary_fraction = 1;        // of d; Phi-2 0.4
-  std::string activation = "silu";   // silu, gelu, gelu_tanh, or as the config names it
-  bool rope_scaled = false;       // the model states a rope_scaling that the trainer must refuse
-  int64_t learned_positions = 0;  // GPT-2: 1024
-  bool head_bias = false;         // Phi-2
+  double rotary_fraction = 1;       // of d; Phi-2 0.4
+  std::string activation = "silu";  // silu, gelu, gelu_tanh, or as the config names it
+  bool rope_scaled = false;         // the model states a rope_scaling that the trainer must refuse
+  int64_t learned_positions = 0;    // GPT-2: 1024
+  bool head_bias = false;           // Phi-2
   // Experts (E = 0: dense)
   int64_t num_experts = 0, experts_per_token = 0, expert_feed_forward = 0, num_shared_experts = 0;
-  int64_t shared_feed_forward = 0;       // f_s in total
+  int64_t shared_feed_forward = 0;  // f_s in total
   bool shared_expert_gate = false, router_score_bias = false;
-  std::vector<bool> expert_layer;        // per layer; empty = all (when E > 0)
+  std::vector<bool> expert_layer;  // per layer; empty = all (when E > 0)
   // Latent attention
   Attention attention = Attention::kGrouped;
   int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_size = 0, qk_rope_head_size = 0, v_head_size = 0;
   int64_t sliding_window = 0;      // 0 = none; time only
   int64_t global_layer_every = 0;  // with a window: each n-th layer sees everything (Gemma 2: 2, Gemma 3: 6); 0 = no layer does
-  std::string source;          // URL or text, with date
+  std::string source;              // URL or text, with date
   bool operator==(const Geometry&) const = default;
 };
 
 struct ParameterCount {
   int64_t total = 0;
-  int64_t active = 0;      // per token
-  int64_t per_layer = 0;   // of the first layer
-  int64_t embedding = 0;   // V·h (+ learned positions)
-  int64_t head = 0;        // 0 when tied
+  int64_t active = 0;     // per token
+  int64_t per_layer = 0;  // of the first layer
+  int64_t embedding = 0;  // V·h (+ learned positions)
+  int64_t head = 0;       // 0 when tied
   int64_t final_norm = 0;
 };
 ParameterCount count_parameters(const Geometry& geometry);

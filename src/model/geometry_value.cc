@@ -15,7 +15,8 @@ namespace distsetup {
 namespace {
 
 // Reads `key` as one of `names`; returns its index, or -1 when absent or wrong (then reported).
-int read_choice(MapReader& reader, const Value& map, const char* key, const std::vector<std::string>& names, Diagnostics& diagnostics) {
+int read_choice(MapReader& reader, const Value& map, const char* key, const std::vector<std::string>& names,
+                Diagnostics& diagnostics) {
   std::string text;
   if (!reader.get(key, text)) return -1;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -30,7 +31,8 @@ void read_expert_layers(MapReader& reader, const Value& value, Geometry& g, Diag
   int64_t dense_layers = 0;
   if (reader.get("dense_layers", dense_layers)) {
     if (dense_layers < 0 || dense_layers > std::min<int64_t>(g.num_layers, 100'000)) {
-      diagnostics.push_back(error(code::kOutOfRange, value.find("dense_layers") ? value.find("dense_layers")->location : value.location,
+      diagnostics.push_back(error(code::kOutOfRange,
+                                  value.find("dense_layers") ? value.find("dense_layers")->location : value.location,
                                   fmt::format("dense_layers is {}, expected 0 to {} (num_layers)", dense_layers, g.num_layers)));
     } else if (dense_layers > 0) {
       g.expert_layer.assign(static_cast<size_t>(g.num_layers), true);
@@ -104,7 +106,8 @@ void read_fields(MapReader& reader, const Value& value, Geometry& g, Diagnostics
 void read_head_size(MapReader& reader, const Value& value, Geometry& g, Diagnostics& diagnostics) {
   if (reader.get("head_size", g.head_size)) return;
   if (g.attention == Attention::kLatent) {
-    if (__builtin_add_overflow(g.qk_nope_head_size, g.qk_rope_head_size, &g.head_size)) g.head_size = -1;  // validate() refuses the parts
+    if (__builtin_add_overflow(g.qk_nope_head_size, g.qk_rope_head_size, &g.head_size))
+      g.head_size = -1;  // validate() refuses the parts
   } else if (g.num_heads > 0 && g.hidden % g.num_heads == 0) {
     g.head_size = g.hidden / g.num_heads;
   } else if (g.num_heads > 0 && g.hidden > 0) {
@@ -136,7 +139,8 @@ Result<Geometry> geometry_from_value(const Value& value, const std::string& name
     const Family* family = find_family(g.family);
     if (family == nullptr) {
       diagnostics.push_back(error(code::kUnsupportedArchitecture, value.location,
-                                  fmt::format("family '{}' of model '{}' is not known", g.family, name), suggest(g.family, family_names())));
+                                  fmt::format("family '{}' of model '{}' is not known", g.family, name),
+                                  suggest(g.family, family_names())));
       return diagnostics;
     }
     g.layer_class = family->layer_class;

@@ -51,8 +51,8 @@ struct QuantityReader {
     reader.require(key);
     if (!reader.get(key, out) || (out >= 1 && out <= 1'000'000)) return;
     const Value* value = map.find(key);
-    diagnostics.push_back(error(code::kOutOfRange, value ? value->location : map.location,
-                                fmt::format("{} is {}, expected 1 to 1,000,000", key, out)));
+    diagnostics.push_back(
+        error(code::kOutOfRange, value ? value->location : map.location, fmt::format("{} is {}, expected 1 to 1,000,000", key, out)));
   }
 };
 
@@ -150,7 +150,8 @@ Result<Machine> machine_from_value(const Value& value, const std::string& name) 
     nic_in.efficiency("efficiency", machine.nic_efficiency);
     nic_reader.finish();
   } else if (nic != nullptr) {
-    diagnostics.push_back(error(code::kWrongType, nic->location, "nic is not a map, expected {kind: ..., bandwidth: ..., efficiency: ...}"));
+    diagnostics.push_back(
+        error(code::kWrongType, nic->location, "nic is not a map, expected {kind: ..., bandwidth: ..., efficiency: ...}"));
   }
   in.bytes("host_memory", machine.host_memory_bytes);
   in.bytes_per_s("host_memory_bandwidth", machine.host_memory_bytes_per_s, Need::kOptional);

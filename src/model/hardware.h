@@ -12,8 +12,8 @@
 namespace distsetup {
 
 struct Link {
-  std::string kind;              // nvlink4, xgmi, pcie5, shared_memory
-  double bytes_per_s = 0;        // per GPU and direction
+  std::string kind;        // nvlink4, xgmi, pcie5, shared_memory
+  double bytes_per_s = 0;  // per GPU and direction
   bool operator==(const Link&) const = default;
 };
 
@@ -36,25 +36,25 @@ struct Gpu {
   double gemm_efficiency = 0;
   double attention_forward_efficiency = 0;
   double attention_backward_efficiency = 0;
-  int64_t num_sm = 0;             // streaming multiprocessors or compute units
-  Link link;                      // to the other GPUs of the node
-  bool p2p = true;                // GPUs reach each other's memory without the host
-  double pcie_bytes_per_s = 0;    // to the host, per direction
-  std::string source;             // text with date
+  int64_t num_sm = 0;           // streaming multiprocessors or compute units
+  Link link;                    // to the other GPUs of the node
+  bool p2p = true;              // GPUs reach each other's memory without the host
+  double pcie_bytes_per_s = 0;  // to the host, per direction
+  std::string source;           // text with date
   bool operator==(const Gpu&) const = default;
 };
 
 struct Machine {
-  std::string name;                  // preset id: "aws_p5_48xlarge"
+  std::string name;  // preset id: "aws_p5_48xlarge"
   std::string label;
   std::vector<std::string> aliases;
-  std::string gpu;                   // preset id; of an inline GPU its name
-  std::optional<Gpu> inline_gpu;     // `gpu:` as a map instead of a name: what `distsetup probe` measured
+  std::string gpu;                // preset id; of an inline GPU its name
+  std::optional<Gpu> inline_gpu;  // `gpu:` as a map instead of a name: what `distsetup probe` measured
   int64_t gpus_per_node = 0;
-  std::string fabric;                // inside the node: nvswitch, nvlink_mesh, xgmi, pcie, shared_memory
-  std::string nic_kind;              // between nodes: infiniband, roce, efa, tcpx, tcpxo, ethernet
-  double nic_bytes_per_s = 0;        // of the whole node, one direction
-  double nic_efficiency = 0;         // share of it that large collectives reach
+  std::string fabric;          // inside the node: nvswitch, nvlink_mesh, xgmi, pcie, shared_memory
+  std::string nic_kind;        // between nodes: infiniband, roce, efa, tcpx, tcpxo, ethernet
+  double nic_bytes_per_s = 0;  // of the whole node, one direction
+  double nic_efficiency = 0;   // share of it that large collectives reach
   int64_t host_memory_bytes = 0;
   double host_memory_bytes_per_s = 0;  // 0 = not known
   double price_usd_per_hour = 0;       // of the node, on demand; 0 = not known

@@ -42,8 +42,8 @@ struct ConfigReader {
     if (value == nullptr) return fallback;
     const int64_t number = take<int64_t>(as_int(*value), fallback);
     if (number >= 0 && number <= kLargest) return number;
-    diagnostics.push_back(error(code::kOutOfRange, value->location,
-                                fmt::format("'{}' is {}, expected 0 to {}", *keys.begin(), number, kLargest)));
+    diagnostics.push_back(
+        error(code::kOutOfRange, value->location, fmt::format("'{}' is {}, expected 0 to {}", *keys.begin(), number, kLargest)));
     return fallback;
   }
   int64_t required(Keys keys) {
@@ -69,9 +69,9 @@ struct ConfigReader {
   void refuse_if(bool refused, std::string_view key, std::string_view family) {
     if (!refused) return;
     const Value* value = config.find(key);
-    diagnostics.push_back(error(code::kUnsupportedArchitecture, value ? value->location : config.location,
-                                fmt::format("'{}' of model_type '{}' is set to '{}', which is not supported", key, family,
-                                            value ? value->text : "")));
+    diagnostics.push_back(
+        error(code::kUnsupportedArchitecture, value ? value->location : config.location,
+              fmt::format("'{}' of model_type '{}' is set to '{}', which is not supported", key, family, value ? value->text : "")));
   }
 };
 
@@ -106,7 +106,8 @@ void read_shared(ConfigReader& in, const Family& family, Geometry& g) {
   g.norm_epsilon = in.number({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}, family.norm_epsilon);
   g.norms_per_layer = family.norms_per_layer;
   g.gated_mlp = family.gated_mlp;
-  g.activation = activation_name(in.text({"hidden_activation", "activation_function", "hidden_act", "activation"}, std::string(family.activation)));
+  g.activation = activation_name(
+      in.text({"hidden_activation", "activation_function", "hidden_act", "activation"}, std::string(family.activation)));
   g.head_size = in.integer({"head_dim"}, 0);
   read_rope(in, family, g);
 }
@@ -196,8 +197,9 @@ void read_deepseek(ConfigReader& in, Geometry& g) {
     }
   }
   if (const int64_t layers = in.integer({"num_nextn_predict_layers"}, 0); layers > 0) {
-    in.diagnostics.push_back(note(code::kUnsupportedArchitecture, in.config.find("num_nextn_predict_layers")->location,
-                                  fmt::format("{} multi-token-prediction layer{} left out of the model", layers, layers == 1 ? " is" : "s are")));
+    in.diagnostics.push_back(
+        note(code::kUnsupportedArchitecture, in.config.find("num_nextn_predict_layers")->location,
+             fmt::format("{} multi-token-prediction layer{} left out of the model", layers, layers == 1 ? " is" : "s are")));
   }
 }
 
@@ -246,7 +248,8 @@ void read_family(ConfigReader& in, Geometry& g) {
 
 // What follows from other keys: f = 4h, d = h/a, shared experts of the routed experts' width.
 void fill_derived(ConfigReader& in, Geometry& g) {
-  if (g.feed_forward == 0 && (g.family == "gpt2" || g.family == "falcon")) g.feed_forward = 4 * std::min<int64_t>(g.hidden, 10'000'000);
+  if (g.feed_forward == 0 && (g.family == "gpt2" || g.family == "falcon"))
+    g.feed_forward = 4 * std::min<int64_t>(g.hidden, 10'000'000);
   if (g.feed_forward == 0 && g.num_experts == 0) in.required({"intermediate_size"});
   if (g.num_shared_experts > 0 && __builtin_mul_overflow(g.num_shared_experts, g.expert_feed_forward, &g.shared_feed_forward)) {
     g.shared_feed_forward = -1;  // validate() refuses it

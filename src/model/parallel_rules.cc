@@ -40,8 +40,8 @@ std::string common_divisors(int64_t a, int64_t b, int64_t limit) {
 }
 
 bool check_positive(Rules& r) {
-  const std::pair<const char*, int64_t> at_least_one[] = {
-      {"world", r.s.world}, {"cp", r.s.cp}, {"tp", r.s.tp}, {"pp", r.s.pp}, {"ep", r.s.ep}, {"micro_batch", r.s.micro_batch}};
+  const std::pair<const char*, int64_t> at_least_one[] = {{"world", r.s.world}, {"cp", r.s.cp}, {"tp", r.s.tp},
+                                                          {"pp", r.s.pp},       {"ep", r.s.ep}, {"micro_batch", r.s.micro_batch}};
   const std::pair<const char*, int64_t> at_least_zero[] = {{"dp", r.s.dp},
                                                            {"gpus_per_node", r.s.gpus_per_node},
                                                            {"global_batch", r.s.global_batch},
@@ -50,10 +50,12 @@ bool check_positive(Rules& r) {
                                                            {"ring_head_stride", r.s.ring_head_stride}};
   constexpr int64_t kLimit = 1'000'000'000;
   for (const auto& [name, value] : at_least_one) {
-    if (value < 1 || value > kLimit) r.fail(code::kOutOfRange, fmt::format("{} is {}, expected 1 to {}", name, value, format_count(kLimit)));
+    if (value < 1 || value > kLimit)
+      r.fail(code::kOutOfRange, fmt::format("{} is {}, expected 1 to {}", name, value, format_count(kLimit)));
   }
   for (const auto& [name, value] : at_least_zero) {
-    if (value < 0 || value > kLimit) r.fail(code::kOutOfRange, fmt::format("{} is {}, expected 0 to {}", name, value, format_count(kLimit)));
+    if (value < 0 || value > kLimit)
+      r.fail(code::kOutOfRange, fmt::format("{} is {}, expected 0 to {}", name, value, format_count(kLimit)));
   }
   return r.diagnostics.empty();
 }
@@ -96,8 +98,8 @@ void check_batch(Rules& r) {
   if (s.accumulation == 0 && s.global_batch % per_pass != 0) {
     const int64_t below = s.global_batch / per_pass * per_pass;
     r.fail(code::kBatchIndivisible,
-           fmt::format("global batch {} is not divisible by {} = {}: accumulation {} would train {} sequences", s.global_batch, spelled,
-                       per_pass, s.global_batch / per_pass, below),
+           fmt::format("global batch {} is not divisible by {} = {}: accumulation {} would train {} sequences", s.global_batch,
+                       spelled, per_pass, s.global_batch / per_pass, below),
            fmt::format("use a global batch of {} or {}", below, below + per_pass));
     return;
   }
@@ -133,7 +135,8 @@ void check_settings(Rules& r) {
   const ParallelSizes& s = r.s;
   const bool is_bf16 = s.compute_dtype == "bf16";
   if (s.cp > 1 && s.cp_method == "ring" && !s.packing) {  // V6
-    r.fail(code::kConflict, fmt::format("cp {} with ring attention needs packed sequences, and packing is off", s.cp), "turn packing on, or set cp to 1");
+    r.fail(code::kConflict, fmt::format("cp {} with ring attention needs packed sequences, and packing is off", s.cp),
+           "turn packing on, or set cp to 1");
   }
   if (s.four_bit && !is_bf16) {  // V10
     r.fail(code::kConflict, fmt::format("4-bit weights need bf16 compute, found '{}'", s.compute_dtype), "set compute to bf16");
@@ -144,24 +147,30 @@ void check_settings(Rules& r) {
              "install deepspeed 0.16.4 or newer, or set tp to 1");
     }
     if (!is_bf16) {
-      r.fail(code::kConflict, fmt::format("tp {} with deepspeed needs bf16 compute, found '{}'", s.tp, s.compute_dtype), "set compute to bf16");
+      r.fail(code::kConflict, fmt::format("tp {} with deepspeed needs bf16 compute, found '{}'", s.tp, s.compute_dtype),
+             "set compute to bf16");
     }
   }
   const std::vector<std::string> dtypes = {"bf16", "fp16", "fp32"};
   if (std::find(dtypes.begin(), dtypes.end(), s.compute_dtype) == dtypes.end()) {  // V12
-    r.fail(code::kUnknownValue, fmt::format("compute is '{}', expected one of bf16, fp16, fp32", s.compute_dtype), suggest(s.compute_dtype, dtypes));
+    r.fail(code::kUnknownValue, fmt::format("compute is '{}', expected one of bf16, fp16, fp32", s.compute_dtype),
+           suggest(s.compute_dtype, dtypes));
   }
-  check_batch(r);                   // V13
+  check_batch(r);                      // V13
   if (s.loss_parallel && s.tp == 1) {  // V14
-    r.fail(code::kConflict, "loss_parallel splits the vocabulary over tp, and tp is 1", "set tp to 2 or more, or turn loss_parallel off");
+    r.fail(code::kConflict, "loss_parallel splits the vocabulary over tp, and tp is 1",
+           "set tp to 2 or more, or turn loss_parallel off");
   }
   if (s.sequence_parallel && s.tp == 1) {  // V15
-    r.fail(code::kConflict, "sequence_parallel splits activations over tp, and tp is 1", "set tp to 2 or more, or turn sequence_parallel off");
+    r.fail(code::kConflict, "sequence_parallel splits activations over tp, and tp is 1",
+           "set tp to 2 or more, or turn sequence_parallel off");
   } else if (s.sequence_parallel && !s.packing) {
-    r.fail(code::kConflict, fmt::format("sequence_parallel over tp {} needs packed sequences, and packing is off", s.tp), "turn packing on");
+    r.fail(code::kConflict, fmt::format("sequence_parallel over tp {} needs packed sequences, and packing is off", s.tp),
+           "turn packing on");
   }
   if (s.offload && s.sleep) {
-    r.fail(code::kConflict, "offload and sleep both move optimizer states to the host, expected at most one", "turn offload or sleep off");
+    r.fail(code::kConflict, "offload and sleep both move optimizer states to the host, expected at most one",
+           "turn offload or sleep off");
   }
 }
 
@@ -169,7 +178,8 @@ void check_context(Rules& r) {
   const ParallelSizes& s = r.s;
   const std::vector<std::string> methods = {"ring", "all_to_all"};
   if (std::none_of(methods.begin(), methods.end(), [&](const std::string& m) { return m == s.cp_method; })) {
-    r.fail(code::kUnknownValue, fmt::format("cp_method is '{}', expected one of ring, all_to_all", s.cp_method), suggest(s.cp_method, methods));
+    r.fail(code::kUnknownValue, fmt::format("cp_method is '{}', expected one of ring, all_to_all", s.cp_method),
+           suggest(s.cp_method, methods));
   }
   const int64_t kv_heads = r.g.num_kv_heads / s.tp, heads = r.g.num_heads / s.tp;  // of one rank, when they divide
   if (s.cp > 1 && s.cp_method == "ring" && s.ring_head_stride > 0 && kv_heads > 0 && kv_heads % s.ring_head_stride != 0) {
@@ -197,11 +207,13 @@ void check_rest(Rules& r) {
            fmt::format("pad the vocabulary to {}", format_count((r.g.vocabulary / s.tp + 1) * s.tp)));
   }
   if (s.gpus_per_node > 0 && s.tp > s.gpus_per_node && !s.tp_across_nodes) {
-    r.fail(code::kMeshInvalid, fmt::format("tp {} is more than {} GPUs per node: every layer would wait for the network", s.tp, s.gpus_per_node),
+    r.fail(code::kMeshInvalid,
+           fmt::format("tp {} is more than {} GPUs per node: every layer would wait for the network", s.tp, s.gpus_per_node),
            fmt::format("set tp to at most {}", s.gpus_per_node));
   }
   if (s.pp > r.g.num_layers) {
-    r.fail(code::kMeshInvalid, fmt::format("pp {} is more than {} layers", s.pp, r.g.num_layers), fmt::format("set pp to at most {}", r.g.num_layers));
+    r.fail(code::kMeshInvalid, fmt::format("pp {} is more than {} layers", s.pp, r.g.num_layers),
+           fmt::format("set pp to at most {}", r.g.num_layers));
   }
   if (s.ep > 1 && (r.g.num_experts == 0 || r.g.num_experts % s.ep != 0)) {
     r.fail(code::kIndivisible, fmt::format("{} experts are not divisible by ep {}", r.g.num_experts, s.ep));
@@ -226,7 +238,8 @@ Diagnostics check_parallel(const Geometry& geometry, const ParallelSizes& sizes,
 Diagnostics check_templates(const TextTemplates& templates, const Location& at) {
   Diagnostics diagnostics;
   if (templates.multiturn && !templates.chat_template) {  // V7
-    diagnostics.push_back(error(code::kConflict, at, "multiturn needs a chat template, and chat_template is off", "turn chat_template on"));
+    diagnostics.push_back(
+        error(code::kConflict, at, "multiturn needs a chat template, and chat_template is off", "turn chat_template on"));
   }
   const std::string& text = templates.input_template;
   if (!text.empty() && text.find("{}") == std::string::npos) {  // V8

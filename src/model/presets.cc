@@ -68,7 +68,8 @@ Diagnostics add_directory(std::vector<PresetFile>& files, const std::string& dir
     file.path = it->path().string();
     add_or_replace(files, std::move(file));
   }
-  if (failure) return {error(code::kUnreadableFile, {directory, 0, 0}, fmt::format("cannot list '{}': {}", directory, failure.message()))};
+  if (failure)
+    return {error(code::kUnreadableFile, {directory, 0, 0}, fmt::format("cannot list '{}': {}", directory, failure.message()))};
   return {};
 }
 
@@ -97,11 +98,11 @@ bool may_state(const PresetFile& file, const std::string& normal) {
 // The nearest of all names, ids and stated ones; with none near, the list of ids.
 std::string nearest(const Presets& presets, std::string_view folder, std::string_view name) {
   const std::vector<std::string> ids = preset_ids(presets, folder);
-  if (!nearest_name(name, ids).empty()) return suggest(name, ids);
-  std::vector<std::string> all;
+  std::vector<std::string> all = ids;
   for (const PresetFile& file : presets.files) {
     if (file.folder != folder || file.id == kSizesId) continue;
-    if (const Result<std::vector<std::string>> names = stated_names(file); names.ok()) all.insert(all.end(), names->begin(), names->end());
+    if (const Result<std::vector<std::string>> names = stated_names(file); names.ok())
+      all.insert(all.end(), names->begin(), names->end());
   }
   return nearest_name(name, all).empty() ? suggest(name, ids) : suggest(name, all);
 }
@@ -235,8 +236,9 @@ Result<Geometry> resolve_model(const Presets& presets, const std::string& name, 
   if (!is_config) {
     Result<Geometry> preset = find_model(presets, name, at);
     if (preset.ok() || (!is_directory && !path.is_absolute() && !name.starts_with("."))) return preset;
-    return error(code::kUnreadableFile, at,
-                 is_directory ? fmt::format("no config.json in '{}'", name) : fmt::format("no directory '{}' with a config.json", name));
+    return error(
+        code::kUnreadableFile, at,
+        is_directory ? fmt::format("no config.json in '{}'", name) : fmt::format("no directory '{}' with a config.json", name));
   }
   const Result<std::string> text = read_file(config.string());
   if (!text.ok()) return text.diagnostics;

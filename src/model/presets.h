@@ -14,10 +14,10 @@
 namespace distsetup {
 
 struct PresetFile {
-  std::string folder;             // "models", "gpus", "machines", "programs", "recipes"
-  std::string id;                 // file name without .yaml
-  std::string path;               // shown in messages; opened when `is_embedded` is false
-  std::string_view text;          // of an embedded file
+  std::string folder;     // "models", "gpus", "machines", "programs", "recipes"
+  std::string id;         // file name without .yaml
+  std::string path;       // shown in messages; opened when `is_embedded` is false
+  std::string_view text;  // of an embedded file
   bool is_embedded = false;
 };
 

@@ -112,9 +112,11 @@ Diagnostics validate(const Geometry& g, const Location& at) {
   check.at_least_zero("global_layer_every", g.global_layer_every, 100'000);
   if (check.diagnostics.empty()) {
     // Counts are 64-bit integers: a size far beyond any model is a typing error, found here before it overflows.
-    const double widest = static_cast<double>(std::max(g.feed_forward, (g.num_experts + 1) * std::max(g.expert_feed_forward, int64_t{1})));
+    const double widest =
+        static_cast<double>(std::max(g.feed_forward, (g.num_experts + 1) * std::max(g.expert_feed_forward, int64_t{1})));
     const double shared = static_cast<double>(g.shared_feed_forward);
-    const double attention = static_cast<double>(g.num_heads) * static_cast<double>(std::max(g.head_size, g.qk_nope_head_size + g.v_head_size));
+    const double attention =
+        static_cast<double>(g.num_heads) * static_cast<double>(std::max(g.head_size, g.qk_nope_head_size + g.v_head_size));
     const double about = static_cast<double>(g.num_layers) * static_cast<double>(g.hidden) * (3 * (widest + shared) + 4 * attention) +
                          static_cast<double>(2 * g.vocabulary + g.learned_positions) * static_cast<double>(g.hidden);
     if (about > 1e17) check.fail(fmt::format("the sizes make about {:.1e} parameters, expected at most 1e17", about));

@@ -40,18 +40,42 @@ struct Expected {
 
 // The totals of the models that publish one, to the integer.
 constexpr Expected kPublished[] = {
-    {"llama2_7b", 6'738'415'616},      {"llama2_13b", 13'015'864'320},       {"llama2_70b", 68'976'648'192},
-    {"llama3_8b", 8'030'261'248},      {"llama3_70b", 70'553'706'496},       {"llama3.1_8b", 8'030'261'248},
-    {"llama3.1_70b", 70'553'706'496},  {"llama3.1_405b", 405'853'388'800},   {"llama3.2_1b", 1'235'814'400},
-    {"llama3.2_3b", 3'212'749'824},    {"codellama_7b", 6'738'546'688},      {"mistral_7b", 7'241'732'096},
-    {"mixtral_8x7b", 46'702'792'704},  {"qwen2.5_0.5b", 494'032'768},        {"qwen2.5_7b", 7'615'616'512},
-    {"qwen3_0.6b", 596'049'920},       {"qwen3_1.7b", 1'720'574'976},        {"qwen3_4b", 4'022'468'096},
-    {"qwen3_8b", 8'190'735'360},       {"qwen3_14b", 14'768'307'200},        {"qwen3_32b", 32'762'123'264},
-    {"qwen3_30b_a3b", 30'532'122'624}, {"gemma_2b", 2'506'172'416},          {"gemma_7b", 8'537'680'896},
-    {"gemma2_9b", 9'241'705'984},      {"gemma3_1b", 999'885'952},           {"falcon_7b", 6'921'720'704},
-    {"falcon_40b", 41'303'293'952},    {"phi_2", 2'779'683'840},             {"phi3_mini", 3'821'079'552},
-    {"gpt2", 124'439'808},             {"gpt2_xl", 1'557'611'200},           {"gpt_neox_20b", 20'554'567'680},
-    {"deepseek_v2", 235'741'434'880},  {"deepseek_v2_lite", 15'706'484'224}, {"deepseek_v3", 671'026'419'200},
+    {"llama2_7b", 6'738'415'616},
+    {"llama2_13b", 13'015'864'320},
+    {"llama2_70b", 68'976'648'192},
+    {"llama3_8b", 8'030'261'248},
+    {"llama3_70b", 70'553'706'496},
+    {"llama3.1_8b", 8'030'261'248},
+    {"llama3.1_70b", 70'553'706'496},
+    {"llama3.1_405b", 405'853'388'800},
+    {"llama3.2_1b", 1'235'814'400},
+    {"llama3.2_3b", 3'212'749'824},
+    {"codellama_7b", 6'738'546'688},
+    {"mistral_7b", 7'241'732'096},
+    {"mixtral_8x7b", 46'702'792'704},
+    {"qwen2.5_0.5b", 494'032'768},
+    {"qwen2.5_7b", 7'615'616'512},
+    {"qwen3_0.6b", 596'049'920},
+    {"qwen3_1.7b", 1'720'574'976},
+    {"qwen3_4b", 4'022'468'096},
+    {"qwen3_8b", 8'190'735'360},
+    {"qwen3_14b", 14'768'307'200},
+    {"qwen3_32b", 32'762'123'264},
+    {"qwen3_30b_a3b", 30'532'122'624},
+    {"gemma_2b", 2'506'172'416},
+    {"gemma_7b", 8'537'680'896},
+    {"gemma2_9b", 9'241'705'984},
+    {"gemma3_1b", 999'885'952},
+    {"falcon_7b", 6'921'720'704},
+    {"falcon_40b", 41'303'293'952},
+    {"phi_2", 2'779'683'840},
+    {"phi3_mini", 3'821'079'552},
+    {"gpt2", 124'439'808},
+    {"gpt2_xl", 1'557'611'200},
+    {"gpt_neox_20b", 20'554'567'680},
+    {"deepseek_v2", 235'741'434'880},
+    {"deepseek_v2_lite", 15'706'484'224},
+    {"deepseek_v3", 671'026'419'200},
 };
 
 // The from-scratch size table: layers, hidden, heads, kv heads as its code has them, and three readings of its feed-forward.
@@ -111,9 +135,9 @@ TEST_CASE("counts: a Hugging Face config.json gives the published total") {
 }
 
 TEST_CASE("counts: config.json and preset of the same model are the same geometry") {
-  for (const char* name : {"llama2_7b", "llama3_8b", "llama3.2_1b", "qwen2.5_0.5b", "qwen3_8b", "qwen3_30b_a3b", "mistral_7b", "mixtral_8x7b",
-                           "gemma_2b", "gemma2_9b", "gemma3_1b", "falcon_7b", "falcon_40b", "phi_2", "phi3_mini", "gpt2", "gpt_neox_20b",
-                           "deepseek_v2_lite", "deepseek_v3"}) {
+  for (const char* name : {"llama2_7b", "llama3_8b", "llama3.2_1b", "qwen2.5_0.5b", "qwen3_8b", "qwen3_30b_a3b", "mistral_7b",
+                           "mixtral_8x7b", "gemma_2b", "gemma2_9b", "gemma3_1b", "falcon_7b", "falcon_40b", "phi_2", "phi3_mini",
+                           "gpt2", "gpt_neox_20b", "deepseek_v2_lite", "deepseek_v3"}) {
     INFO(name);
     const Result<Geometry> read = resolve_model(all_presets(), hf_directory(name));
     REQUIRE(read.ok());
@@ -141,7 +165,8 @@ TEST_CASE("counts: the from-scratch table in its three readings") {
     CHECK(count_parameters(scratch_geometry(row, row.num_heads, 4 * row.hidden)).total == row.wide_one_kv_per_head);
     CHECK(count_parameters(preset(std::string("scratch_") + row.size)).total == row.llama_shaped);
     const bool runs = row.num_heads % row.num_kv_heads == 0;
-    CHECK(count_parameters(preset(std::string("scratch_") + row.size + "_wide")).total == (runs ? row.as_built : row.wide_one_kv_per_head));
+    CHECK(count_parameters(preset(std::string("scratch_") + row.size + "_wide")).total ==
+          (runs ? row.as_built : row.wide_one_kv_per_head));
   }
 }
 
@@ -231,8 +256,9 @@ TEST_CASE("regression 46: a preset label further than 5 % from its count is note
   CHECK_FALSE(label_note(preset("quickstart")));  // no label
   CHECK(label_note(preset("mixtral_8x7b"))->message == "'8x7B' has 46,702,792,704 parameters (-16.6 %)");
   // Every from-scratch label that the table has off by more than 5 %.
-  for (const char* name : {"scratch_350m", "scratch_1b", "scratch_3b", "scratch_30b", "scratch_70b", "scratch_350m_wide", "scratch_1b_wide",
-                           "scratch_3b_wide", "scratch_7b_wide", "scratch_13b_wide", "scratch_30b_wide", "scratch_70b_wide"}) {
+  for (const char* name :
+       {"scratch_350m", "scratch_1b", "scratch_3b", "scratch_30b", "scratch_70b", "scratch_350m_wide", "scratch_1b_wide",
+        "scratch_3b_wide", "scratch_7b_wide", "scratch_13b_wide", "scratch_30b_wide", "scratch_70b_wide"}) {
     INFO(name);
     CHECK(label_note(preset(name)));
   }

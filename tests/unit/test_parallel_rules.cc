@@ -1,4 +1,5 @@
-// The fifteen rules of the fine-tuning trainers, one test each, and ours. Each failing case is one change away from a case that passes.
+// The fifteen rules of the fine-tuning trainers, one test each, and ours. Each failing case is one change away from a case that
+// passes.
 #include <catch2/catch.hpp>
 
 #include "base/diagnostic_codes.h"
@@ -77,7 +78,8 @@ TEST_CASE("003-V3 accumulation of at least one") {
   sizes.cp = sizes.tp = 1;
   sizes.micro_batch = 2;
   sizes.global_batch = 15;
-  check_one(check_parallel(model, sizes), code::kBatchIndivisible, "global batch 15 is below micro-batch 2 × dp 8 = 16: accumulation would be 0");
+  check_one(check_parallel(model, sizes), code::kBatchIndivisible,
+            "global batch 15 is below micro-batch 2 × dp 8 = 16: accumulation would be 0");
   sizes.global_batch = 16;
   check_passes(model, sizes);
 }
@@ -182,14 +184,16 @@ TEST_CASE("003-V13 global batch is micro-batch times dp times accumulation exact
   sizes.micro_batch = 3;
   sizes.global_batch = 100;
   const Diagnostics diagnostics = check_parallel(model, sizes);
-  check_one(diagnostics, code::kBatchIndivisible, "global batch 100 is not divisible by micro-batch 3 × dp 8 = 24: accumulation 4 would train 96 sequences");
+  check_one(diagnostics, code::kBatchIndivisible,
+            "global batch 100 is not divisible by micro-batch 3 × dp 8 = 24: accumulation 4 would train 96 sequences");
   CHECK(diagnostics[0].help == "use a global batch of 96 or 120");
   sizes.micro_batch = 2;
   sizes.global_batch = 128;
   sizes.accumulation = 8;
   check_passes(model, sizes);
   sizes.accumulation = 4;
-  check_one(check_parallel(model, sizes), code::kBatchIndivisible, "micro-batch 2 × dp 8 × accumulation 4 = 64, expected the global batch 128");
+  check_one(check_parallel(model, sizes), code::kBatchIndivisible,
+            "micro-batch 2 × dp 8 × accumulation 4 = 64, expected the global batch 128");
   sizes.tp = 2;  // halves dp: 16 steps
   sizes.accumulation = 16;
   check_passes(model, sizes);
@@ -275,7 +279,8 @@ TEST_CASE("parallel: tp stays inside a node unless asked for") {
   sizes.gpus_per_node = 8;
   sizes.cp = 1;
   sizes.tp = 16;
-  check_one(check_parallel(model, sizes), code::kMeshInvalid, "tp 16 is more than 8 GPUs per node: every layer would wait for the network");
+  check_one(check_parallel(model, sizes), code::kMeshInvalid,
+            "tp 16 is more than 8 GPUs per node: every layer would wait for the network");
   sizes.tp_across_nodes = true;
   check_passes(model, sizes);
 }
@@ -309,9 +314,9 @@ TEST_CASE("parallel: which tp the known models allow") {
   const struct {
     const char* name;
     std::vector<int64_t> allowed;
-  } rows[] = {{"llama3_8b", {1, 2, 4, 8}}, {"mistral_7b", {1, 2, 4, 8}},  {"llama2_7b", {1, 2, 4, 8}},
+  } rows[] = {{"llama3_8b", {1, 2, 4, 8}},  {"mistral_7b", {1, 2, 4, 8}}, {"llama2_7b", {1, 2, 4, 8}},
               {"llama2_13b", {1, 2, 4, 8}}, {"llama2_70b", {1, 2, 4, 8}}, {"llama3_70b", {1, 2, 4, 8}},
-              {"qwen2.5_0.5b", {1, 2}},     {"gemma3_1b", {1}},            {"falcon_7b", {1}}};
+              {"qwen2.5_0.5b", {1, 2}},     {"gemma3_1b", {1}},           {"falcon_7b", {1}}};
   for (const auto& row : rows) {
     INFO(row.name);
     std::vector<int64_t> allowed;

@@ -1,0 +1,195 @@
+// Geometry as people write it: inline keys and Hugging Face configs, right and wrong.
+#include <catch2/catch.hpp>
+
+#include "base/diagnostic_codes.h"
+#include "model/geometry.h"
+
+namespace distsetup {
+namespace {
+
+constexpr char kTiny[] = "{num_layers: 2, hidden: 32, num_heads: 4, num_kv_heads: 2, feed_forward: 96, vocabulary: 256";
+
+Result<Geometry> from_yaml(const std::string& text) {
+  const Result<Value> value = parse_yaml(text, "run.yaml");
+  INFO(format_diagnostics(value.diagnostics));
+  REQUIRE(value.ok());
+  return geometry_from_value(*value, "mine");
+}
+
+Result<Geometry> from_json(const std::string& text) {
+  const Result<Value> value = parse_json(text, "config.json");
+  INFO(format_diagnostics(value.diagnostics));
+  REQUIRE(value.ok());
+  return geometry_from_hf_config(*value, "mine");
+}
+
+// A Llama config of 2 layers with `more` keys added.
+std::string llama_json(const std::string& more, const std::string& heads = "4") {
+  return R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": )" + heads +
+         R"(, "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 256)" + more + "}";
+}
+
+void check_error(const Result<Geometry>& result, const char* expected_code, const std::string& expected_message) {
+  INFO(format_diagnostics(result.diagnostics));
+  REQUIRE_FALSE(result.ok());
+  REQUIRE(result.diagnostics.size() == 1);
+  CHECK(result.diagnostics[0].code == expected_code);
+  CHECK(result.diagnostics[0].message == expected_message);
+}
+
+}  // namespace
+
+TEST_CASE("geometry: inline keys fill what follows from others") {
+  const Result<Geometry> g = from_yaml("{num_layers: 2, hidden: 32, num_heads: 4, feed_forward: 96, vocabulary: 256}");
+  REQUIRE(g.ok());
+  CHECK(g->head_size == 8);
+  CHECK(g->num_kv_heads == 4);
+  CHECK(g->family == "llama");
+  CHECK(g->layer_class == "LlamaDecoderLayer");
+  CHECK(g->norm_epsilon == 1e-5);
+}
+
+TEST_CASE("regression 20: heads not divisible by kv heads are refused") {
+  const Result<Geometry> g =
+      from_yaml("{num_layers: 60, hidden: 6656, num_heads: 52, num_kv_heads: 8, feed_forward: 26624, vocabulary: 32000}");
+  check_error(g, code::kIndivisible, "52 heads are not divisible by 8 kv heads");
+  CHECK(g.diagnostics[0].help == "set num_kv_heads to one of 1, 2, 4, 13, 26, 52");
+  CHECK(g.diagnostics[0].location.file == "run.yaml");
+  check_error(from_json(llama_json("", "7")), code::kIndivisible, "hidden_size 32 is not divisible by 7 heads");
+}
+
+TEST_CASE("geometry: sizes that cannot be are refused with their value") {
+  check_error(from_yaml(std::string(kTiny) + ", head_size: 7}"), code::kGeometryInvalid,
+              "head_size is 7, expected an even number: rotary positions turn pairs");
+  check_error(from_yaml(std::string(kTiny) + ", norms_per_layer: 3}"), code::kGeometryInvalid,
+              "norms_per_layer is 3, expected 1, 2 or 4");
+  check_error(from_yaml(std::string(kTiny) + ", norm_epsilon: 0}"), code::kGeometryInvalid,
+              "norm_epsilon is 0, expected a small positive number such as 1e-5");
+  check_error(from_yaml(std::string(kTiny) + ", num_experts: 4, experts_per_token: 5, expert_feed_forward: 8}"),
+              code::kGeometryInvalid, "experts_per_token is 5, expected 1 to 4 (num_experts)");
+  check_error(from_yaml(std::string(kTiny) + ", experts_per_token: 2}"), code::kGeometryInvalid,
+              "keys of experts are given but num_experts is 0");
+  check_error(from_yaml(std::string(kTiny) + ", attention: latent, qk_nope_head_size: 8, qk_rope_head_size: 8, v_head_size: 8}"),
+              code::kGeometryInvalid, "kv_lora_rank is 0, expected at least 1");
+  check_error(from_yaml("{num_layers: 0, hidden: 32, num_heads: 4, feed_forward: 96, vocabulary: 256}"), code::kGeometryInvalid,
+              "num_layers is 0, expected at least 1");
+  check_error(from_yaml("{num_layers: 100000, hidden: 10000000, num_heads: 400, feed_forward: 10000000, vocabulary: 256}"),
+              code::kGeometryInvalid, "the sizes make about 7.0e+19 parameters, expected at most 1e17");
+  check_error(from_yaml("{num_layers: 2, hidden: 33, num_heads: 4, feed_forward: 96, vocabulary: 256}"), code::kIndivisible,
+              "hidden 33 is not divisible by 4 heads");
+}
+
+TEST_CASE("geometry: an odd head size is fine without rotary positions") {
+  CHECK(from_yaml(std::string(kTiny) + ", head_size: 7, learned_positions: 64}").ok());
+}
+
+TEST_CASE("geometry: unknown keys and values are named with the nearest known one") {
+  const Result<Geometry> key = from_yaml("{num_layer: 2, num_layers: 2, hidden: 32, num_heads: 4, feed_forward: 96, vocabulary: 256}");
+  REQUIRE_FALSE(key.ok());
+  CHECK(key.diagnostics[0].code == code::kUnknownKey);
+  CHECK(key.diagnostics[0].help.find("num_layers") != std::string::npos);
+  check_error(from_yaml(std::string(kTiny) + ", norm: rmsnorm}"), code::kUnknownValue,
+              "norm is 'rmsnorm', expected one of rms, layer");
+  check_error(from_yaml(std::string(kTiny) + ", family: lama}"), code::kUnsupportedArchitecture,
+              "family 'lama' of model 'mine' is not known");
+  const Result<Geometry> missing = from_yaml("{num_layers: 2, hidden: 32, num_heads: 4, feed_forward: 96}");
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.diagnostics[0].code == code::kMissingKey);
+}
+
+TEST_CASE("geometry: dense_layers and expert_layer say which layers have experts") {
+  const std::string experts = ", num_experts: 4, experts_per_token: 2, expert_feed_forward: 8";
+  const Result<Geometry> first = from_yaml(std::string(kTiny) + experts + ", dense_layers: 1}");
+  REQUIRE(first.ok());
+  CHECK_FALSE(is_expert_layer(*first, 0));
+  CHECK(is_expert_layer(*first, 1));
+  const Result<Geometry> listed = from_yaml(std::string(kTiny) + experts + ", expert_layer: [false, true]}");
+  REQUIRE(listed.ok());
+  CHECK((*listed == *first));
+  check_error(from_yaml(std::string(kTiny) + experts + ", expert_layer: [true]}"), code::kGeometryInvalid,
+              "expert_layer has 1 entries, expected 2 (num_layers)");
+  check_error(from_yaml(std::string(kTiny) + experts + ", dense_layers: 3}"), code::kOutOfRange,
+              "dense_layers is 3, expected 0 to 2 (num_layers)");
+}
+
+TEST_CASE("geometry: an unknown model_type is refused with the known ones") {
+  const Result<Geometry> g = from_json(R"({"model_type": "qwen", "hidden_size": 32})");
+  REQUIRE_FALSE(g.ok());
+  CHECK(g.diagnostics[0].code == code::kUnsupportedArchitecture);
+  CHECK(g.diagnostics[0].message.starts_with("model_type 'qwen' is not known, expected one of deepseek_v2, "));
+  CHECK(g.diagnostics[0].help.find("qwen2") != std::string::npos);
+  CHECK(g.diagnostics[0].location.line == 1);
+  const Result<Geometry> none = from_json("{}");
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.diagnostics[0].message.starts_with("config.json has no 'model_type'"));
+}
+
+TEST_CASE("regression 38: layer count, kv heads and norm epsilon of the config are honoured") {
+  const Result<Geometry> g = from_json(llama_json(R"(, "rms_norm_eps": 1e-06, "rope_theta": 500000.0, "tie_word_embeddings": true)"));
+  INFO(format_diagnostics(g.diagnostics));
+  REQUIRE(g.ok());
+  CHECK(g->num_layers == 2);
+  CHECK(g->num_kv_heads == 2);
+  CHECK(g->norm_epsilon == 1e-6);
+  CHECK(g->rope_base == 500000);
+  CHECK(g->tied_embeddings);
+}
+
+TEST_CASE("geometry: rope scaling in its three spellings") {
+  CHECK_FALSE(from_json(llama_json(R"(, "rope_scaling": null)"))->rope_scaled);
+  CHECK(from_json(llama_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0})"))->rope_scaled);
+  CHECK(from_json(llama_json(R"(, "rope_scaling": {"type": "linear", "factor": 2.0})"))->rope_scaled);
+  const Result<Geometry> plain = from_json(llama_json(R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 250000.0})"));
+  CHECK_FALSE(plain->rope_scaled);
+  CHECK(plain->rope_base == 250000);
+}
+
+TEST_CASE("geometry: biases of a Llama config are counted") {
+  const int64_t plain = count_parameters(*from_json(llama_json(""))).total;
+  // q 32, k 16, v 16, o 32, in two layers; gate and up 96 each, down 32.
+  CHECK(count_parameters(*from_json(llama_json(R"(, "attention_bias": true)"))).total == plain + 2 * (32 + 16 + 16 + 32));
+  CHECK(count_parameters(*from_json(llama_json(R"(, "mlp_bias": true)"))).total == plain + 2 * (96 + 96 + 32));
+}
+
+TEST_CASE("geometry: sparse steps and dense layers of an expert config") {
+  const std::string moe =
+      R"({"model_type": "qwen3_moe", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,)"
+      R"( "intermediate_size": 96, "vocab_size": 256, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16)";
+  const Result<Geometry> all = from_json(moe + "}");
+  REQUIRE(all.ok());
+  CHECK(all->expert_layer.empty());
+  const Result<Geometry> some = from_json(moe + R"(, "decoder_sparse_step": 2, "mlp_only_layers": [3]})");
+  REQUIRE(some.ok());
+  CHECK(some->expert_layer == std::vector<bool>{false, true, false, false});
+}
+
+TEST_CASE("geometry: settings whose parameters are not known are refused by name") {
+  const std::string falcon =
+      R"({"model_type": "falcon", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256)";
+  CHECK(from_json(falcon + "}").ok());
+  check_error(from_json(falcon + R"(, "alibi": true})"), code::kUnsupportedArchitecture,
+              "'alibi' of model_type 'falcon' is set to 'true', which is not supported");
+}
+
+TEST_CASE("geometry: wrong types and missing keys of a config are found") {
+  CHECK_FALSE(from_json(llama_json(R"(, "head_dim": "wide")")).ok());
+  check_error(from_json(llama_json(R"(, "max_position_embeddings": -1)")), code::kOutOfRange,
+              "'max_position_embeddings' is -1, expected 0 to 1000000000000");
+  const Result<Geometry> missing = from_json(
+      R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96})");
+  check_error(missing, code::kMissingKey, "config.json has no 'vocab_size'");
+}
+
+TEST_CASE("geometry: multi-token-prediction layers are noted, not counted") {
+  const std::string v3 =
+      R"({"model_type": "deepseek_v3", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96,)"
+      R"( "vocab_size": 256, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8)";
+  const Result<Geometry> without = from_json(v3 + "}");
+  const Result<Geometry> with = from_json(v3 + R"(, "num_nextn_predict_layers": 1})");
+  REQUIRE(with.ok());
+  CHECK(count_parameters(*with).total == count_parameters(*without).total);
+  REQUIRE(with.diagnostics.size() == 1);
+  CHECK(with.diagnostics[0].severity == Severity::kNote);
+}
+
+}  // namespace distsetup
