@@ -94,6 +94,7 @@ struct FsdpOptions {
   bool cpu_offload = false;
   bool activation_checkpointing = false;
   std::string output_path;                                // Artifact::path; "" = the dialect's usual name
+  std::string command;                                    // join_command(...), for the header (accelerate)
   TemplateSet templates = embedded_templates();
 };
 // Classic: the eleven keys of the seed dialect, with one kKeyNotRead warning per key that no current tool reads.

@@ -1,0 +1,88 @@
+// Flattening plan.json and deriving the handful of numbers that targets need and the plan does not spell out.
+#include "codegen/fields.h"
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+void flatten(const Json& json, const std::string& prefix, Fields& fields) {
+  for (const auto& [key, value] : json.items()) {
+    const std::string name = prefix.empty() ? key : prefix + "." + key;
+    if (value.is_object()) {
+      flatten(value, name, fields);
+    } else if (!value.is_array() || value.empty() || !value[0].is_structured()) {
+      fields[name] = value;
+    }
+  }
+}
+
+int zero_stage(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kDdp: return 0;
+    case Sharding::kZero1: return 1;
+    case Sharding::kZero2: return 2;
+    case Sharding::kZero3: return 3;
+  }
+  return 0;
+}
+
+// Not in plan.json. options.*: what a command asks beyond any plan; slurm.*: SlurmOptions, checked and brought to one spelling.
+constexpr const char* kOtherFields[] = {
+    "derived.source", "derived.world", "derived.data_parallel", "derived.model_parallel", "derived.hybrid", "derived.zero_stage",
+    "derived.hidden_squared", "derived.single_node", "derived.offload", "options.fsdp_version", "options.checkpoint", "options.layer_classes",
+    "slurm.job_name", "slurm.time_limit", "slurm.partition", "slurm.account", "slurm.qos", "slurm.constraint", "slurm.reservation",
+    "slurm.exclude", "slurm.dependency", "slurm.array", "slurm.mail_user", "slurm.memory_per_gpu", "slurm.memory_per_node",
+    "slurm.cpus_per_task", "slurm.exclusive", "slurm.requeue", "slurm.max_restarts", "slurm.signal", "slurm.open_mode",
+    "slurm.output", "slurm.error", "slurm.step_log_folder", "slurm.step_output", "slurm.step_error", "slurm.modules", "slurm.exports",
+    "slurm.setup", "slurm.with_plan", "slurm.plan_digest", "slurm.gpus_per_node"};
+
+}  // namespace
+
+Fields no_fields() {
+  Fields fields;
+  flatten(to_json(Plan{}), "", fields);
+  for (const char* name : kOtherFields) fields[name] = nullptr;
+  for (auto& entry : fields) entry.second = nullptr;
+  return fields;
+}
+
+Fields fields_of(const Plan& plan) {
+  Fields fields = no_fields();
+  Fields known;
+  flatten(to_json(plan), "", known);
+  for (auto& [name, value] : known) fields[name] = std::move(value);
+  const Mesh& mesh = plan.mesh;
+  set_field(fields, "derived.source", "plan");
+  set_field(fields, "derived.world", mesh.world());
+  set_field(fields, "derived.data_parallel", mesh.data_parallel());
+  set_field(fields, "derived.model_parallel", mesh.pp * mesh.cp * mesh.tp * mesh.ep > 1);
+  set_field(fields, "derived.hybrid", mesh.dp_replicate > 1 && plan.strategy.sharding != Sharding::kDdp);
+  set_field(fields, "derived.zero_stage", zero_stage(plan.strategy.sharding));
+  // The Hugging Face integration of DeepSpeed fills reduce_bucket_size "auto" with hidden² (transformers/integrations/deepspeed.py).
+  set_field(fields, "derived.hidden_squared", plan.model.hidden * plan.model.hidden);
+  set_field(fields, "derived.single_node", plan.hardware.nodes == 1);
+  const bool offload_params = plan.offload.parameters != OffloadPlace::kNone;
+  const bool offload_optimizer = plan.offload.optimizer != OffloadPlace::kNone;
+  set_field(fields, "derived.offload", offload_params && offload_optimizer ? "both" : offload_params ? "parameters" : offload_optimizer ? "optimizer" : "none");
+  if (!plan.model.layer_class.empty()) set_field(fields, "options.layer_classes", Json::array({plan.model.layer_class}));
+  return fields;
+}
+
+void set_field(Fields& fields, std::string_view name, Json value) {
+  const auto it = fields.find(name);
+  CHECK(it != fields.end(), "no field '{}'", name);
+  it->second = std::move(value);
+}
+
+std::string field_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) {
+    std::string out;
+    for (const Json& item : value) out += (out.empty() ? "" : ",") + field_text(item);
+    return out;
+  }
+  return value.dump();
+}
+
+}  // namespace distsetup

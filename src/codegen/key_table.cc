@@ -1,0 +1,185 @@
+// Reading a key table, strictly: a row that could never be written, a field that does not exist or a value of the wrong type is
+// found when the table is read, not when somebody emits with it.
+#include "codegen/key_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "base/value.h"
+
+namespace distsetup {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, KeyType>, 6> kTypes = {{{"bool", KeyType::kBool},
+                                                                         {"int", KeyType::kInt},
+                                                                         {"number", KeyType::kNumber},
+                                                                         {"text", KeyType::kText},
+                                                                         {"text_list", KeyType::kTextList},
+                                                                         {"comma_list", KeyType::kCommaList}}};
+constexpr std::array<std::pair<std::string_view, TableFormat>, 3> kFormats = {
+    {{"json", TableFormat::kJson}, {"yaml", TableFormat::kYaml}, {"directives", TableFormat::kDirectives}}};
+constexpr std::array<std::string_view, 4> kUnknownKey = {"parse error", "init error", "warning", "silent"};
+
+struct Reader {
+  KeyTable table;
+  const Fields names = no_fields();
+  Diagnostics diagnostics;
+
+  void fail(const Location& at, std::string message, std::string help = "") {
+    diagnostics.push_back(error(code::kTemplate, at, std::move(message), std::move(help)));
+  }
+
+  // A field name must exist; `at` is where it is written.
+  void check_field(const std::string& field, const Location& at) {
+    if (names.count(field) != 0) return;
+    std::vector<std::string> candidates;
+    for (const auto& entry : names) candidates.push_back(entry.first);
+    fail(at, fmt::format("unknown field '{}'", field), suggest(field, candidates));
+  }
+
+  // A constant of a row, by the row's type.
+  Json constant(const Value& value, KeyType type) {
+    auto take = [this](auto result) {
+      append(diagnostics, result.diagnostics);
+      return result.ok() ? Json(*result) : Json();
+    };
+    switch (type) {
+      case KeyType::kBool: return take(as_bool(value));
+      case KeyType::kInt: return take(as_int(value));
+      case KeyType::kNumber: return take(as_double(value));
+      case KeyType::kText: return take(as_text(value));
+      case KeyType::kTextList:
+      case KeyType::kCommaList: break;
+    }
+    Json list = Json::array();
+    if (value.kind != Value::Kind::kList) fail(value.location, "expected a list of texts");
+    for (const Value& item : value.items) list.push_back(take(as_text(item)));
+    return list;
+  }
+
+  Condition condition(const Value* map) {
+    Condition out;
+    if (map == nullptr) return out;
+    if (map->kind != Value::Kind::kMap) fail(map->location, "expected a map from field names to values");
+    for (size_t i = 0; i < map->entries.size(); ++i) {
+      const auto& [field, wanted] = map->entries[i];
+      check_field(field, map->key_locations[i]);
+      std::vector<std::string> texts;
+      for (const Value& item : wanted.items) texts.push_back(item.text);
+      if (wanted.kind == Value::Kind::kNull) texts.push_back("null");
+      if (wanted.kind == Value::Kind::kScalar) texts.push_back(wanted.text);
+      if (texts.empty()) fail(wanted.location, fmt::format("condition on '{}' names no value", field));
+      out.emplace_back(field, std::move(texts));
+    }
+    return out;
+  }
+
+  void row(const Value& value) {
+    KeyRow row;
+    row.location = value.location;
+    std::string type, since, until;
+    MapReader reader(value, "a key's row", diagnostics);
+    reader.require("key");
+    reader.require("type");
+    reader.get("key", row.key);
+    reader.get("type", type);
+    reader.get("field", row.field);
+    reader.get("not_read", row.not_read);
+    reader.get("since", since);  // stated for readers and lints; the writer has no version to compare with
+    reader.get("until", until);
+    row.when = condition(reader.child("when"));
+    row.unless = condition(reader.child("unless"));
+    const auto known = std::find_if(kTypes.begin(), kTypes.end(), [&type](const auto& entry) { return entry.first == type; });
+    if (known == kTypes.end()) {
+      fail(value.location, fmt::format("unknown type '{}' of key '{}'", type, row.key), "known: bool, int, number, text, text_list, comma_list");
+    } else {
+      row.type = known->second;
+    }
+    const Value* fixed = reader.child("value");
+    if ((fixed != nullptr) == !row.field.empty()) fail(value.location, fmt::format("key '{}' needs a field or a value, one of them", row.key));
+    if (fixed != nullptr) row.value = constant(*fixed, row.type);
+    if (!row.field.empty()) check_field(row.field, value.location);
+    if (const Value* fallback = reader.child("default")) row.fallback = constant(*fallback, row.type);
+    if (const Value* map = reader.child("values")) {
+      if (map->kind != Value::Kind::kMap || map->entries.empty()) fail(map->location, "expected a map from the field's texts to the tool's");
+      for (const auto& [from, to] : map->entries) row.value_map.emplace_back(from, constant(to, row.type));
+    }
+    reader.finish();
+    table.rows.push_back(std::move(row));
+  }
+
+  void rule(const Value& value) {
+    Rule rule;
+    std::string severity = "error";
+    MapReader reader(value, "a rule", diagnostics);
+    reader.require("message");
+    rule.when = condition(reader.child("when"));
+    rule.unless = condition(reader.child("unless"));
+    reader.get("severity", severity);
+    reader.get("message", rule.message);
+    reader.get("help", rule.help);
+    reader.finish();
+    if (severity != "error" && severity != "warning" && severity != "note") {
+      fail(value.location, fmt::format("unknown severity '{}'", severity), "known: error, warning, note");
+    }
+    rule.severity = severity == "error" ? Severity::kError : severity == "warning" ? Severity::kWarning : Severity::kNote;
+    table.rules.push_back(std::move(rule));
+  }
+
+  // unknown_key: how the tool takes a key it does not know, by section ('' = top level).
+  void unknown_key(const Value* map) {
+    if (map == nullptr) return;
+    for (const auto& [section, how] : map->entries) {
+      if (std::find(kUnknownKey.begin(), kUnknownKey.end(), how.text) == kUnknownKey.end()) {
+        fail(how.location, fmt::format("unknown verdict '{}' for section '{}'", how.text, section), "known: parse error, init error, warning, silent");
+      }
+    }
+  }
+
+  void read(const Value& root) {
+    int64_t version = 0;
+    std::string format, source, checked;
+    MapReader reader(root, "a key table", diagnostics);
+    for (const char* key : {"version", "format", "tool", "source", "keys"}) reader.require(key);
+    reader.get("version", version);
+    reader.get("format", format);
+    reader.get("tool", table.tool);
+    reader.get("source", source);    // where the facts of the table come from
+    reader.get("checked", checked);  // when, and against which release
+    unknown_key(reader.child("unknown_key"));
+    const Value* keys = reader.child("keys");
+    const Value* rules = reader.child("rules");
+    reader.finish();
+    if (version != 1) fail(root.location, fmt::format("key table of version {}, expected 1", version));
+    const auto known = std::find_if(kFormats.begin(), kFormats.end(), [&format](const auto& entry) { return entry.first == format; });
+    if (known == kFormats.end()) {
+      fail(root.location, fmt::format("unknown format '{}'", format), "known: json, yaml, directives");
+    } else {
+      table.format = known->second;
+    }
+    if (keys != nullptr) {
+      for (const Value& item : keys->items) row(item);
+    }
+    if (rules != nullptr) {
+      for (const Value& item : rules->items) rule(item);
+    }
+  }
+};
+
+}  // namespace
+
+Result<KeyTable> parse_key_table(std::string_view text, const std::string& file_name) {
+  Result<Value> root = parse_yaml(text, file_name);
+  if (!root.ok()) return root.diagnostics;
+  Reader reader;
+  reader.table.name = file_name;
+  reader.read(*root);
+  if (has_error(reader.diagnostics)) return reader.diagnostics;
+  return {std::move(reader.table), std::move(reader.diagnostics)};
+}
+
+}  // namespace distsetup

@@ -1,0 +1,61 @@
+// A key table: everything we know about one configuration format, as data (templates/<target>/*.yaml; templates/README.md has the
+// grammar). The walk that writes a file is here; a table also states what a reader or a lint needs (how the tool takes an unknown
+// key, since when a key exists, which keys nobody reads), so that these become further walks over the same rows.
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/json.h"
+#include "codegen/fields.h"
+
+namespace distsetup {
+
+// name -> texts of which the field's text must be one; "null" matches what is not known. All must hold.
+using Condition = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+enum class KeyType { kBool, kInt, kNumber, kText, kTextList, kCommaList };
+enum class TableFormat { kJson, kYaml, kDirectives };
+
+// The first row of a key whose conditions hold and that has a value writes the key; the others of that key are passed over.
+struct KeyRow {
+  std::string key;  // path, '.' between levels
+  KeyType type = KeyType::kText;
+  std::string field;         // empty: `value`
+  Json value;                // a constant
+  Json fallback;             // `default`: when the field is null; null: the key is left out
+  std::vector<std::pair<std::string, Json>> value_map;  // text of the field -> what the tool calls it; empty = as it is
+  Condition when, unless;
+  std::string not_read;      // why no current tool reads this key; empty = it is read
+  Location location;
+};
+
+struct Rule {
+  Severity severity = Severity::kError;
+  Condition when, unless;
+  std::string message, help;  // {name} is the field's text
+};
+
+struct KeyTable {
+  std::string name;           // file, for messages
+  std::string tool;           // "DeepSpeed 0.19.8"
+  TableFormat format = TableFormat::kJson;
+  std::vector<KeyRow> rows;
+  std::vector<Rule> rules;
+};
+
+bool holds(const Condition& condition, const Fields& fields);
+
+// Reads and checks a table: unknown keys, types, field names that do not exist (kTemplate, with the place in the file).
+Result<KeyTable> parse_key_table(std::string_view text, const std::string& file_name);
+
+// The written keys in table order. Errors: rules that fire, values without a mapping. Warnings: rules, and kKeyNotRead.
+using Entries = std::vector<std::pair<std::string, Json>>;
+Result<Entries> walk_keys(const KeyTable& table, const Fields& fields, const Location& at);
+
+// The entries as the text of the format. Directives: "#SBATCH --key=value" lines, a true value "#SBATCH --key", false nothing.
+std::string write_entries(const Entries& entries, TableFormat format);
+
+}  // namespace distsetup

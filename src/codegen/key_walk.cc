@@ -1,0 +1,157 @@
+// The walk that writes: rules first (what the tool cannot express is refused, with the reason), then the rows in order.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "codegen/key_table.h"
+#include "codegen/quote.h"
+
+namespace distsetup {
+namespace {
+
+// "{name}" becomes the field's text. Names were checked against nothing so far: an unknown one stays as written and shows.
+std::string fill(const std::string& message, const Fields& fields) {
+  std::string out;
+  for (size_t at = 0; at < message.size();) {
+    const size_t open = message.find('{', at);
+    const size_t close = open == std::string::npos ? std::string::npos : message.find('}', open);
+    if (close == std::string::npos) return out + message.substr(at);
+    const std::string name = message.substr(open + 1, close - open - 1);
+    const auto field = fields.find(name);
+    out += message.substr(at, open - at) + (field == fields.end() ? "{" + name + "}" : field_text(field->second));
+    at = close + 1;
+  }
+  return out;
+}
+
+// The field's value in the row's type. A mismatch is a mistake of the table, found on the first emit.
+Result<Json> typed(const KeyRow& row, const Json& value, const std::string& table) {
+  const auto wrong = [&](std::string_view expected) {
+    return error(code::kTemplate, row.location, fmt::format("field '{}' of key '{}' is '{}', expected {}", row.field, row.key, value.dump(), expected),
+                 "correct the type in " + table);
+  };
+  switch (row.type) {
+    case KeyType::kBool:
+      if (!value.is_boolean()) return wrong("true or false");
+      return value;
+    case KeyType::kInt:
+      if (value.is_number_float() && std::nearbyint(value.get<double>()) == value.get<double>()) return Json(value.get<int64_t>());
+      if (!value.is_number_integer()) return wrong("an integer");
+      return value;
+    case KeyType::kNumber:
+      if (!value.is_number()) return wrong("a number");
+      return value;
+    case KeyType::kText:
+      return value.is_string() ? value : Json(field_text(value));
+    case KeyType::kTextList:
+      return value.is_array() ? value : Json::array({field_text(value)});
+    case KeyType::kCommaList:
+      return Json(field_text(value));
+  }
+  return wrong("a known type");
+}
+
+Result<Json> value_of(const KeyRow& row, const Fields& fields, const std::string& table) {
+  if (row.field.empty()) return typed(row, row.value, table);
+  const Json& value = fields.find(row.field)->second;  // the reader of the table checked the name
+  if (value.is_null()) return row.fallback.is_null() ? Result<Json>(Json()) : Result<Json>(row.fallback);
+  if (row.value_map.empty()) return typed(row, value, table);
+  const std::string text = field_text(value);
+  for (const auto& [from, to] : row.value_map) {
+    if (from == text) return typed(row, to, table);
+  }
+  std::string known;
+  for (const auto& entry : row.value_map) known += (known.empty() ? "" : ", ") + entry.first;
+  return error(code::kUnsupportedFeature, row.location, fmt::format("'{}' = '{}' has no form in key '{}'", row.field, text, row.key), "it has: " + known);
+}
+
+void put(nlohmann::ordered_json& root, const std::string& path, const Json& value) {
+  nlohmann::ordered_json* node = &root;
+  size_t at = 0;
+  for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', at)) {
+    node = &(*node)[path.substr(at, dot - at)];
+    at = dot + 1;
+  }
+  (*node)[path.substr(at)] = nlohmann::ordered_json(value);
+}
+
+std::string yaml_scalar(const nlohmann::ordered_json& value) {
+  return value.is_string() ? quote_yaml(value.get<std::string>()) : value.dump();
+}
+
+void write_yaml(const nlohmann::ordered_json& map, const std::string& indent, std::string& out) {
+  for (const auto& [key, value] : map.items()) {
+    out += indent + quote_yaml(key) + ":";
+    if (value.is_object()) {
+      out += "\n";
+      write_yaml(value, indent + "  ", out);
+    } else if (value.is_array()) {
+      out += value.empty() ? " []\n" : "\n";
+      for (const auto& item : value) out += indent + "  - " + yaml_scalar(item) + "\n";
+    } else {
+      out += " " + yaml_scalar(value) + "\n";
+    }
+  }
+}
+
+}  // namespace
+
+bool holds(const Condition& condition, const Fields& fields) {
+  return std::all_of(condition.begin(), condition.end(), [&fields](const auto& entry) {
+    const auto field = fields.find(entry.first);
+    CHECK(field != fields.end(), "no field '{}'", entry.first);
+    const std::string text = field_text(field->second);
+    return std::find(entry.second.begin(), entry.second.end(), text) != entry.second.end();
+  });
+}
+
+Result<Entries> walk_keys(const KeyTable& table, const Fields& fields, const Location& at) {
+  Diagnostics diagnostics;
+  for (const Rule& rule : table.rules) {
+    if (!holds(rule.when, fields) || (!rule.unless.empty() && holds(rule.unless, fields))) continue;
+    Diagnostic found = error(code::kConflict, at, fill(rule.message, fields), fill(rule.help, fields));
+    found.severity = rule.severity;
+    diagnostics.push_back(std::move(found));
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  Entries entries;
+  std::set<std::string> written;
+  for (const KeyRow& row : table.rows) {
+    if (written.count(row.key) != 0 || !holds(row.when, fields) || (!row.unless.empty() && holds(row.unless, fields))) continue;
+    Result<Json> value = value_of(row, fields, table.name);
+    append(diagnostics, value.diagnostics);
+    if (!value.ok() || value->is_null()) continue;
+    written.insert(row.key);
+    entries.emplace_back(row.key, std::move(*value));
+    if (!row.not_read.empty()) {
+      diagnostics.push_back(warning(code::kKeyNotRead, at, fmt::format("'{}' is written, but not read by today's tools", row.key), row.not_read));
+    }
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  return {std::move(entries), std::move(diagnostics)};
+}
+
+std::string write_entries(const Entries& entries, TableFormat format) {
+  std::string out;
+  if (format == TableFormat::kDirectives) {
+    for (const auto& [key, value] : entries) {
+      if (value.is_boolean()) {
+        if (value.get<bool>()) out += "#SBATCH --" + key + "\n";
+      } else {
+        out += "#SBATCH --" + key + "=" + quote_directive(field_text(value)) + "\n";
+      }
+    }
+    return out;
+  }
+  nlohmann::ordered_json root = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : entries) put(root, key, value);
+  if (format == TableFormat::kJson) return root.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  write_yaml(root, "", out);
+  return out;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,25 @@
+// Text into the four places a script has for it. Nothing of the user's reaches a script by any other way.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace distsetup {
+
+// One word of bash, on one line: bare when every character is harmless, else '...' , or $'...' when it has control characters.
+// `text` holds no NUL byte (no shell word can).
+std::string quote_shell(std::string_view text);
+
+// The value of an `#SBATCH --name=value` line as sbatch's own reader splits it: bare, or in double quotes with \ before " and \.
+// `text` holds no control characters (refused before it comes here).
+std::string quote_directive(std::string_view text);
+
+// The inside of a comment: control characters become '?', so that a comment can never end early.
+std::string comment_text(std::string_view text);
+
+// A YAML scalar that every YAML 1.1 and 1.2 reader takes for this very text: bare for plain words, else '...' , or "..." with JSON's
+// escapes when it has control characters.
+std::string quote_yaml(std::string_view text);
+
+bool has_control_characters(std::string_view text);
+
+}  // namespace distsetup

@@ -1,0 +1,32 @@
+// A target: a folder of templates with a target.yaml that lists the files it writes and where their values come from.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "codegen/codegen.h"
+#include "codegen/fields.h"
+#include "codegen/key_table.h"
+
+namespace distsetup {
+
+// What one emit works on. `plan` absent: files that need one (plan.json) are left out.
+struct Source {
+  Fields fields;
+  const Plan* plan = nullptr;
+  std::string command;
+  Location at;  // where the user's mistakes are reported: "command line", or a file
+};
+
+Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, const Source& source);
+
+// One configuration file from one key table ("deepspeed/keys.yaml"). YAML files begin with the header as a comment.
+Result<Artifact> emit_table(const TemplateSet& templates, const std::string& table, const Source& source, const std::string& path);
+
+// '#' lines: version, digest of what the files follow from, the command, the arithmetic of the plan. No final newline.
+std::string header(const Source& source);
+
+// The slurm.* fields, checked. With a plan, nodes and GPUs are the plan's.
+Result<Fields> slurm_fields(const SlurmOptions& options, Fields fields, const Plan* plan);
+
+}  // namespace distsetup
