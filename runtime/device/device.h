@@ -30,9 +30,8 @@ class Device {
 
   // What a block of memory is for, as the meter counts it: a buffer class, or the arena that holds all span buffers.
   static constexpr int kArenaTag = kNumBufferClasses;
-  static constexpr int kInputTag = kNumBufferClasses + 1;      // ids, targets, rotary tables, scalars
-  static constexpr int kUndeclaredTag = kNumBufferClasses + 2; // everything that nobody declared: workspace of library operations
-  static constexpr int kNumTags = kNumBufferClasses + 3;
+  static constexpr int kUndeclaredTag = kNumBufferClasses + 1;  // what nobody declared: workspace of library operations
+  static constexpr int kNumTags = kNumBufferClasses + 2;
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) = 0;  // not initialised
 
   virtual void fill(void* data, int byte, int64_t num_bytes) = 0;

@@ -22,7 +22,7 @@
 #include "plan/plan.h"
 #include "plan/schedule.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/device/device.h"
+#include "runtime/device/meter.h"
 
 namespace distsetup {
 
@@ -62,7 +62,8 @@ struct StepStats {
   double gradient_norm = 0;  // global, before clipping
   double seconds = 0;
   double wait_s = 0;         // of it, blocked on collectives
-  std::map<std::string, OpSeconds> by_instruction;  // by name of the instruction: "Forward", "AllGather", ...
+  // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective.
+  std::map<std::string, OpSeconds> by_instruction;
   std::vector<StepAllocation> allocations;          // with EngineOptions::meter_steps
 };
 
@@ -72,17 +73,16 @@ struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the 
 };
 
 struct MemoryReport {
-  // Bytes of buffers by class as allocated: run buffers (each class its own allocations) and, for buffers in the arena, the most
-  // that executed steps had alive at once.
-  std::array<int64_t, kNumBufferClasses> run_bytes{};
-  std::array<int64_t, kNumBufferClasses> arena_peak_bytes{};
-  int64_t arena_bytes = 0;
-  int64_t input_bytes = 0;      // ids, targets, rotary tables, scalars
-  // From the meter, 0 without it.
-  int64_t metered_peak_bytes = 0;
-  std::array<int64_t, Device::kNumTags> metered_live{};
-  int64_t metered_workspace_bytes = 0;  // largest undeclared allocation of a step, with meter_steps
-  std::string peak_instruction;         // where metered_peak_bytes was reached, with meter_steps: format of MemoryPlan::peak_instruction
+  std::array<int64_t, kNumBufferClasses> run_bytes{};         // allocated, each run buffer by itself
+  std::array<int64_t, kNumBufferClasses> arena_peak_bytes{};  // most of a class that the bound list has in the arena at once
+  int64_t arena_bytes = 0;                                    // allocated
+  // Measured, with the meter; 0 without it.
+  std::array<int64_t, Device::kNumTags> metered_bytes{};  // alive now, by what it was allocated for
+  int64_t metered_peak_bytes = 0;                         // most that was ever alive, since the engine was made
+  int64_t metered_workspace_bytes = 0;                    // largest undeclared need of a step, with meter_steps
+  // Where live buffers and metered workspace together were largest, with meter_steps: "Backward 41/down_dw micro-batch 0".
+  std::string peak_instruction;
+  int64_t peak_instruction_bytes = 0;  // run buffers + live part of the arena + workspace there
 };
 
 class Engine {

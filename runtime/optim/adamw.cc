@@ -19,6 +19,7 @@ struct AdamW::State {
     std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps;
   };
   TrainPlan train;
+  float step_value = 0, scale_value = 1;  // the tensors below see these: the optimizer allocates nothing
   at::Tensor step, scale;
   Class decay, no_decay;
 };
@@ -29,8 +30,8 @@ AdamW::AdamW(const TrainPlan& train, const std::vector<DecayRange>& ranges, floa
   State& s = *state_;
   s.train = train;
   s.decay.weight_decay = train.weight_decay;
-  s.step = at::zeros({}, at::kFloat);
-  s.scale = at::ones({}, at::kFloat);
+  s.step = at::from_blob(&s.step_value, {}, at::TensorOptions().dtype(at::kFloat));
+  s.scale = at::from_blob(&s.scale_value, {}, at::TensorOptions().dtype(at::kFloat));
   for (const DecayRange& r : ranges) {
     State::Class& c = r.decay ? s.decay : s.no_decay;
     const auto view = [&](float* base) { return at::from_blob(base + r.begin, {r.end - r.begin}, at::TensorOptions().dtype(at::kFloat)); };
@@ -45,8 +46,8 @@ AdamW::~AdamW() = default;
 
 void AdamW::step(int64_t step, double learning_rate, double clip) {
   State& s = *state_;
-  *s.step.data_ptr<float>() = float(step);
-  *s.scale.data_ptr<float>() = float(1.0 / clip);  // the fused kernel divides by it
+  s.step_value = float(step);
+  s.scale_value = float(1.0 / clip);  // the fused kernel divides by it
   for (State::Class* c : {&s.decay, &s.no_decay}) {
     if (c->parameters.empty()) continue;
     at::_fused_adamw_(c->parameters, c->gradients, c->exp_avgs, c->exp_avg_sqs, c->max_exp_avg_sqs, c->steps, learning_rate, s.train.beta1,

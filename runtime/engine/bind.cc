@@ -1,0 +1,121 @@
+#include "runtime/engine/bind.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+int64_t num_bytes(const View& v) {
+  int64_t n = size_bytes(v.dtype);
+  for (const int64_t s : v.shape) n *= s;
+  return n;
+}
+
+bool has_program(InstructionOp op) {
+  return op == InstructionOp::kForward || op == InstructionOp::kBackward || op == InstructionOp::kRecompute || op == InstructionOp::kLoss;
+}
+
+void check_supported(const Instruction& i) {
+  switch (i.op) {
+    case InstructionOp::kForward: case InstructionOp::kBackward: case InstructionOp::kRecompute: case InstructionOp::kLoss:
+    case InstructionOp::kAllGather: case InstructionOp::kReduceScatter: case InstructionOp::kAllReduce: case InstructionOp::kWait:
+    case InstructionOp::kAccumulate: case InstructionOp::kGradNorm: case InstructionOp::kOptimizerStep: case InstructionOp::kCast:
+    case InstructionOp::kZero: case InstructionOp::kFree: return;
+    default: CHECK(false, "the executor has no instruction {}", name(i.op));
+  }
+}
+
+}  // namespace
+
+RankMemory::RankMemory(Device& device, const std::vector<const Schedule*>& schedules) {
+  int64_t arena_bytes = 0;
+  for (const Schedule* s : schedules) {
+    arena_bytes = std::max(arena_bytes, s->arena_bytes);
+    for (const Buffer& b : s->buffers) {
+      if (b.lifetime != BufferLifetime::kRun) continue;
+      CHECK(b.place == Place::kDevice, "run buffer '{}' is not on the device", b.name);
+      auto& memory = run_[b.name];
+      if (memory == nullptr) {
+        memory = device.allocate(b.bytes, int(b.buffer_class));
+        device.fill(memory->data(), 0, b.bytes);
+      }
+      CHECK(memory->num_bytes() == b.bytes, "run buffer '{}': {} and {} bytes in two phases", b.name, memory->num_bytes(), b.bytes);
+    }
+  }
+  if (arena_bytes == 0) return;
+  arena_ = device.allocate(arena_bytes, Device::kArenaTag);
+  device.fill(arena_->data(), 0, arena_bytes);
+}
+
+void* RankMemory::run(const std::string& name) const {
+  const auto found = run_.find(name);
+  CHECK(found != run_.end(), "no run buffer '{}'", name);
+  return found->second->data();
+}
+int64_t RankMemory::run_num_bytes(const std::string& name) const {
+  const auto found = run_.find(name);
+  CHECK(found != run_.end(), "no run buffer '{}'", name);
+  return found->second->num_bytes();
+}
+
+BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context) {
+  BoundList list;
+  const auto root = [&](int b) {
+    while (schedule.buffers[size_t(b)].overlay_of >= 0) b = schedule.buffers[size_t(b)].overlay_of;
+    return b;
+  };
+  for (int b = 0; b < int(schedule.buffers.size()); ++b) {
+    const Buffer& buffer = schedule.buffers[size_t(b)];
+    if (buffer.lifetime == BufferLifetime::kRun) {
+      list.base.push_back(static_cast<char*>(memory.run(buffer.name)));
+      continue;
+    }
+    const int64_t offset = schedule.buffers[size_t(root(b))].offset_bytes;
+    CHECK(offset >= 0 && offset + buffer.bytes <= schedule.arena_bytes, "buffer '{}' at {} of {}", buffer.name, offset, schedule.arena_bytes);
+    list.base.push_back(memory.arena() + offset);
+  }
+
+  const auto argument = [&](const View& v) {
+    const Buffer& buffer = schedule.buffers[size_t(v.buffer)];
+    const int64_t own = v.part == View::Part::kOwn ? shard_index * num_bytes(v) : 0;
+    CHECK(v.offset_bytes >= 0 && v.offset_bytes + own + num_bytes(v) <= buffer.bytes, "a view of '{}': {} + {} + {} of {} bytes", buffer.name,
+          v.offset_bytes, own, num_bytes(v), buffer.bytes);
+    return Argument{list.base[size_t(v.buffer)] + v.offset_bytes + own, v.shape, v.dtype};
+  };
+  for (const Instruction& i : schedule.instructions) check_supported(i);
+  for (const Step& step : schedule.steps) {
+    Call call;
+    call.accumulate = step.accumulate;
+    call.context = &context;
+    for (const View& v : step.reads) call.reads.push_back(argument(v));
+    for (const View& v : step.writes) call.writes.push_back(argument(v));
+    if (has_program(schedule.instructions[size_t(step.instruction)].op)) bind_op(step.kernel, call);
+    list.calls.push_back(std::move(call));
+  }
+  list.dies.resize(schedule.steps.size());
+  for (size_t b = 0; b < schedule.buffers.size(); ++b) {
+    const Buffer& buffer = schedule.buffers[b];
+    if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
+    list.dies[size_t(buffer.last_step)].push_back({list.base[b], std::min(aligned(buffer.bytes), schedule.arena_bytes - buffer.offset_bytes)});
+  }
+  list.schedule = std::move(schedule);
+  return list;
+}
+
+OpContext op_context(const Plan& plan, const Schedule& schedule) {
+  const auto symbol = [&](const char* name) { return schedule.symbols.at(name); };
+  OpContext x;
+  x.T = symbol("T");
+  x.S = symbol("S");
+  x.B = x.T / x.S;
+  x.a = symbol("a");
+  x.kv = symbol("kv");
+  x.d = symbol("d");
+  x.norm_epsilon = float(plan.model.norm_epsilon);
+  x.compute = schedule.compute;
+  return x;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,46 @@
+// Binding: a compiled list meets memory. Every view of every step becomes an address; nothing about offsets, shapes or operands is
+// looked up while training. Run buffers are allocated one by one (so that the meter sees each class), span buffers share the arena.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+#include "plan/schedule.h"
+#include "runtime/device/device.h"
+#include "runtime/engine/ops.h"
+
+namespace distsetup {
+
+// Memory of one rank: the run buffers by name, shared by the lists of all phases, and one arena large enough for each of them.
+class RankMemory {
+ public:
+  // Allocates and zeroes.
+  RankMemory(Device& device, const std::vector<const Schedule*>& schedules);
+  void* run(const std::string& name) const;
+  int64_t run_num_bytes(const std::string& name) const;
+  char* arena() const { return arena_ ? static_cast<char*>(arena_->data()) : nullptr; }
+  int64_t arena_bytes() const { return arena_ ? arena_->num_bytes() : 0; }
+
+ private:
+  std::map<std::string, std::unique_ptr<DeviceMemory>> run_;
+  std::unique_ptr<DeviceMemory> arena_;
+};
+
+struct BoundList {
+  Schedule schedule;
+  std::vector<Call> calls;  // one per step; function is null for instructions without a program
+  struct Range {
+    char* data = nullptr;
+    int64_t num_bytes = 0;
+  };
+  std::vector<std::vector<Range>> dies;  // per step: arena ranges whose last use it is
+  std::vector<char*> base;               // per buffer
+};
+
+// shard_index: this rank's place in its dp_shard group. `context` must outlive the list.
+BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context);
+OpContext op_context(const Plan& plan, const Schedule& schedule);
+
+}  // namespace distsetup

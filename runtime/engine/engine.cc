@@ -1,0 +1,374 @@
+// The executor: a loop over instructions; programs are calls of bound functions, the other instructions a switch.
+#include "runtime/engine/engine.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+
+#include "base/check.h"
+#include "runtime/engine/bind.h"
+#include "runtime/kernels/cpu/kernels.h"
+#include "runtime/optim/adamw.h"
+#include "runtime/optim/initialize.h"
+
+namespace distsetup {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+int64_t numel(const Argument& a) {
+  int64_t n = 1;
+  for (const int64_t s : a.shape) n *= s;
+  return n;
+}
+int64_t num_bytes(const Argument& a) { return numel(a) * size_bytes(a.dtype); }
+
+template <class E>
+void sum_chunks(const Call& c, const E* received, int64_t size, int64_t index, int64_t valid) {
+  cpu::sum_chunks<E>(static_cast<float*>(c.writes[0].data), static_cast<const E*>(c.reads[0].data), received, size, index, numel(c.reads[0]),
+                     valid, c.accumulate ? cpu::Store::kAdd : cpu::Store::kSet);
+}
+
+}  // namespace
+
+struct Engine::State {
+  State(const Plan& p, Schedule step, Device& d, Communicator& c, EngineOptions o);
+
+  using Feed = std::function<void(int64_t micro_batch)>;
+  void execute(BoundList& list, const Feed& feed);
+  void run_instruction(BoundList& list, int index);
+  void run_steps(BoundList& list, const Instruction& i);
+  void after_step(BoundList& list, int step);
+  std::unique_ptr<Work> start(BoundList& list, const Instruction& i);
+  void accumulate(const Call& call, const Instruction& i);
+  void gradient_norm(const Call& call);
+  void optimizer_step();
+  void wait(BoundList& list, int event);
+  void check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const;
+  void feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch);
+  double* scalar(const char* name) const { return static_cast<double*>(memory->run(name)); }
+  std::span<float> shard(const char* name) const { return {static_cast<float*>(memory->run(name)), size_t(layout().shard_numel)}; }
+  const Layout& layout() const { return list(Phase::kStep).schedule.layout; }
+  const BoundList& list(Phase phase) const { return lists.at(phase); }
+
+  const Plan plan;
+  Device& device;
+  Communicator& communicator;
+  EngineOptions options;
+  int shard_index = 0;
+  OpContext context;
+  std::unique_ptr<RankMemory> memory;
+  std::map<Phase, BoundList> lists;
+  std::unique_ptr<AdamW> adamw;
+  int64_t steps_done = 0;
+
+  // Of the list that runs.
+  struct Pending {
+    std::unique_ptr<Work> work;
+    const Instruction* instruction = nullptr;
+  };
+  std::vector<Pending> events;
+  StepStats stats;
+  double rate = 0;
+  int64_t metered_peak = 0, metered_workspace = 0, peak_bytes = 0;
+  std::string peak_instruction;
+};
+
+Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, EngineOptions o)
+    : plan(p), device(d), communicator(c), options(o) {
+  CHECK(communicator.world() == plan.mesh.world(), "communicator {} plan {}", communicator.world(), plan.mesh.world());
+  CHECK(!options.meter_steps || meter_installed());
+  shard_index = coordinates(plan.mesh, communicator.rank()).dp_shard;
+  std::map<Phase, Schedule> schedules;
+  schedules[Phase::kLoad] = compile_expanded(plan, Phase::kLoad);
+  schedules[Phase::kEvaluate] = compile_expanded(plan, Phase::kEvaluate);
+  schedules[Phase::kStep] = std::move(step);
+  context = op_context(plan, schedules[Phase::kStep]);
+  std::vector<const Schedule*> all;
+  for (const auto& [phase, s] : schedules) all.push_back(&s);
+  memory = std::make_unique<RankMemory>(device, all);
+  for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, shard_index, context);
+  cpu::rope_tables(static_cast<float*>(memory->run("cos")), static_cast<float*>(memory->run("sin")), context.S, context.d,
+                   plan.model.rope_base);
+  adamw = std::make_unique<AdamW>(plan.train, decay_ranges(layout(), shard_index), shard("master").data(), shard("gradient").data(),
+                                  shard("exp_avg").data(), shard("exp_avg_sq").data());
+  if (!options.poison) return;
+  for (const UnitLayout& unit : layout().units) {  // gradient padding: nobody may read it
+    const int64_t valid = owned_range(unit, shard_index).size();
+    device.fill(shard("gradient").data() + unit.shard_offset + valid, 0xff, (unit.shard_numel - valid) * 4);
+  }
+}
+
+void Engine::State::execute(BoundList& list, const Feed& feed) {
+  const c10::InferenceMode guard;
+  if (options.poison) device.fill(memory->arena(), 0xff, memory->arena_bytes());
+  events.clear();
+  events.resize(size_t(list.schedule.num_events));
+  int64_t micro_batch = 0;
+  for (const Segment& segment : list.schedule.segments) {
+    for (int64_t r = 0; r < segment.repeat; ++r) {
+      for (int i = segment.first_instruction; i < segment.first_instruction + segment.num_instructions; ++i) {
+        const Instruction& instruction = list.schedule.instructions[size_t(i)];
+        if (instruction.op == InstructionOp::kForward && instruction.unit == 0) feed(micro_batch++);
+        run_instruction(list, i);
+      }
+    }
+  }
+  for (const Pending& e : events) CHECK(e.work == nullptr, "{} was never waited for", name(e.instruction->op));
+}
+
+void Engine::State::run_instruction(BoundList& list, int index) {
+  const Instruction& i = list.schedule.instructions[size_t(index)];
+  for (const int event : i.waits) wait(list, event);
+  const auto begin = Clock::now();
+  std::unique_ptr<Work> work = start(list, i);
+  if (i.signals >= 0) {
+    CHECK(events[size_t(i.signals)].work == nullptr, "event {} is signalled twice", i.signals);
+    events[size_t(i.signals)] = {std::move(work), &i};
+  } else if (work) {
+    const auto blocked = Clock::now();
+    work->wait();
+    stats.wait_s += seconds_since(blocked);
+  }
+  OpSeconds& total = stats.by_instruction[std::string(name(i.op))];
+  total.seconds += seconds_since(begin);
+  ++total.count;
+}
+
+void Engine::State::wait(BoundList&, int event) {
+  Pending& e = events[size_t(event)];
+  CHECK(e.work != nullptr, "event {} is waited for before it is signalled", event);
+  const auto begin = Clock::now();
+  e.work->wait();
+  e.work.reset();
+  const double s = seconds_since(begin);
+  stats.wait_s += s;
+  stats.by_instruction[std::string(name(e.instruction->op))].seconds += s;
+}
+
+void Engine::State::run_steps(BoundList& list, const Instruction& i) {
+  for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
+    const Call& call = list.calls[size_t(n)];
+    if (!options.meter_steps) {
+      call.function(call);
+    } else {
+      const MeterReading before = read_meter();
+      metered_peak = std::max(metered_peak, before.peak_bytes);
+      reset_meter_peak();
+      call.function(call);
+      const MeterReading after = read_meter();
+      const int64_t own = after.peak_bytes - before.live_bytes;
+      if (after.num_allocations != before.num_allocations) stats.allocations.push_back({n, own, after.num_allocations - before.num_allocations});
+      metered_workspace = std::max(metered_workspace, own);
+      const int64_t bytes = run_bytes(list.schedule) + list.schedule.live_bytes[size_t(n)] + own;
+      if (bytes > peak_bytes) {
+        peak_bytes = bytes;
+        peak_instruction = fmt::format("{} {}/{} micro-batch {}", name(i.op), i.unit, list.schedule.steps[size_t(n)].op, i.micro_batch);
+      }
+    }
+    after_step(list, n);
+  }
+}
+
+void Engine::State::after_step(BoundList& list, int step) {
+  if (!options.poison) return;
+  for (const BoundList::Range& r : list.dies[size_t(step)]) device.fill(r.data, 0xff, r.num_bytes);
+}
+
+// Everything but waiting. Returns the collective that is under way, if the instruction is one.
+std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i) {
+  std::unique_ptr<Work> work;
+  if (i.num_steps == 0) return work;
+  const Call& call = list.calls[size_t(i.first_step)];
+  switch (i.op) {
+    case InstructionOp::kForward: case InstructionOp::kBackward: case InstructionOp::kRecompute: case InstructionOp::kLoss:
+      run_steps(list, i);
+      return work;
+    case InstructionOp::kCast: {
+      const float* from = static_cast<const float*>(call.reads[0].data);
+      if (call.writes[0].dtype == Dtype::kBf16) cpu::cast(from, static_cast<Bf16*>(call.writes[0].data), numel(call.writes[0]));
+      else cpu::cast(from, static_cast<float*>(call.writes[0].data), numel(call.writes[0]));
+      break;
+    }
+    case InstructionOp::kAllGather: work = communicator.all_gather(i.group, call.writes[0].data, num_bytes(call.reads[0])); break;
+    case InstructionOp::kReduceScatter:
+      work = communicator.exchange(i.group, call.reads[0].data, call.writes[0].data, num_bytes(call.reads[0]) / communicator.size(i.group));
+      break;
+    case InstructionOp::kAllReduce:
+      if (call.reads[0].dtype == Dtype::kF64) work = communicator.all_reduce_sum(i.group, static_cast<double*>(call.reads[0].data), numel(call.reads[0]));
+      else work = communicator.all_reduce_sum(i.group, static_cast<float*>(call.reads[0].data), numel(call.reads[0]));
+      break;
+    case InstructionOp::kAccumulate: accumulate(call, i); break;
+    case InstructionOp::kGradNorm: gradient_norm(call); break;
+    case InstructionOp::kOptimizerStep: optimizer_step(); break;
+    case InstructionOp::kZero:
+      // Before the first step run buffers are zeroed when they are allocated: by now they hold the model.
+      if (list.schedule.phase == Phase::kLoad) break;
+      for (const Argument& w : call.writes) device.fill(w.data, 0, num_bytes(w));
+      break;
+    default: break;  // Wait, Free: nothing to do here
+  }
+  after_step(list, i.first_step);
+  return work;
+}
+
+// Three buffers: own chunk and received chunks into the gradient shard. Two: a whole unit buffer into an fp32 one. Valid elements only.
+void Engine::State::accumulate(const Call& call, const Instruction& i) {
+  const UnitLayout& unit = layout().units[size_t(i.unit)];
+  const bool reduce = call.reads.size() == 2;
+  const int64_t size = reduce ? layout().shard_ranks : 1, index = reduce ? shard_index : 0;
+  const int64_t valid = reduce ? owned_range(unit, shard_index).size() : unit.numel;
+  const void* received = reduce ? call.reads[1].data : nullptr;
+  if (call.reads[0].dtype == Dtype::kBf16) sum_chunks(call, static_cast<const Bf16*>(received), size, index, valid);
+  else sum_chunks(call, static_cast<const float*>(received), size, index, valid);
+}
+
+void Engine::State::gradient_norm(const Call& call) {
+  double sum = 0;
+  const float* gradient = static_cast<const float*>(call.reads[0].data);
+  for (const UnitLayout& unit : layout().units) sum += cpu::sum_of_squares(gradient + unit.shard_offset, owned_range(unit, shard_index).size());
+  *static_cast<double*>(call.writes[0].data) = sum;
+}
+
+void Engine::State::optimizer_step() {
+  stats.loss = *scalar("loss");
+  stats.gradient_norm = std::sqrt(*scalar("sumsq"));
+  if (!std::isfinite(stats.loss) || !std::isfinite(stats.gradient_norm)) {
+    throw NonFiniteError(fmt::format("step {}: loss {}, gradient norm {}; a smaller learning rate or more warm-up steps may help",
+                                     steps_done + 1, stats.loss, stats.gradient_norm));
+  }
+  adamw->step(steps_done + 1, rate, clip_factor(stats.gradient_norm, plan.train.grad_clip));
+}
+
+void Engine::State::check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const {
+  const int64_t expected = num_micro_batches * context.T, vocabulary = plan.model.vocabulary;
+  const auto outside = [&](std::span<const int64_t> v, int64_t lowest) {
+    return std::any_of(v.begin(), v.end(), [&](int64_t t) { return t < lowest || t >= vocabulary; });
+  };
+  if (int64_t(ids.size()) != expected || int64_t(targets.size()) != expected) {
+    throw std::invalid_argument(fmt::format("{} ids and {} targets, expected {} micro-batches of {} tokens", ids.size(), targets.size(),
+                                            num_micro_batches, context.T));
+  }
+  if (outside(ids, 0) || outside(targets, -1)) throw std::invalid_argument(fmt::format("a token outside the vocabulary of {}", vocabulary));
+}
+
+void Engine::State::feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch) {
+  const size_t at = size_t(micro_batch * context.T);
+  device.copy_to_device(memory->run("ids"), ids.data() + at, context.T * 8);
+  device.copy_to_device(memory->run("targets"), targets.data() + at, context.T * 8);
+}
+
+// --- the class
+
+Engine::Engine(const Plan& plan, Device& device, Communicator& communicator, EngineOptions options)
+    : Engine(plan, compile_expanded(plan, Phase::kStep), device, communicator, options) {}
+
+Engine::Engine(const Plan& plan, Schedule step, Device& device, Communicator& communicator, EngineOptions options) {
+  const c10::InferenceMode guard;
+  state_ = std::make_unique<State>(plan, std::move(step), device, communicator, options);
+}
+Engine::~Engine() = default;
+
+std::span<float> Engine::master() { return state_->shard("master"); }
+std::span<float> Engine::moment1() { return state_->shard("exp_avg"); }
+std::span<float> Engine::moment2() { return state_->shard("exp_avg_sq"); }
+std::span<const float> Engine::gradient() const { return state_->shard("gradient"); }
+const Layout& Engine::layout() const { return state_->layout(); }
+int Engine::shard_index() const { return state_->shard_index; }
+bool Engine::writes_checkpoint() const { return coordinates(state_->plan.mesh, state_->communicator.rank()).dp_replicate == 0; }
+int64_t Engine::steps_done() const { return state_->steps_done; }
+void Engine::set_steps_done(int64_t steps) { state_->steps_done = steps; }
+const Schedule& Engine::schedule(Phase phase) const { return state_->list(phase).schedule; }
+
+void Engine::initialize_parameters() {
+  initialize_shard(layout(), shard_index(), uint64_t(state_->plan.train.seed), master());
+  std::fill(moment1().begin(), moment1().end(), 0.0f);
+  std::fill(moment2().begin(), moment2().end(), 0.0f);
+  state_->steps_done = 0;
+}
+
+void Engine::load() {
+  state_->stats = {};
+  state_->execute(state_->lists.at(Phase::kLoad), [](int64_t) {});
+}
+
+StepStats Engine::step(const StepInput& input) {
+  State& s = *state_;
+  s.check_tokens(input.ids, input.targets, s.plan.gradient_accumulation);
+  CHECK(input.global_valid_tokens > 0);
+  const auto begin = Clock::now();
+  s.stats = {};
+  s.rate = input.learning_rate;
+  *s.scalar("loss_scale") = 1.0 / double(input.global_valid_tokens);
+  s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(input.ids, input.targets, m); });
+  ++s.steps_done;
+  s.stats.seconds = seconds_since(begin);
+  return std::move(s.stats);
+}
+
+double Engine::evaluate(const EvaluateInput& input) {
+  State& s = *state_;
+  const int64_t n = int64_t(input.ids.size()) / s.context.T;
+  s.check_tokens(input.ids, input.targets, n);
+  CHECK(input.global_valid_tokens > 0);
+  s.stats = {};
+  *s.scalar("loss_scale") = 1.0 / double(input.global_valid_tokens);
+  double loss = 0;
+  for (int64_t m = 0; m < n; ++m) {
+    s.execute(s.lists.at(Phase::kEvaluate), [&](int64_t) { s.feed(input.ids, input.targets, m); });
+    loss += *s.scalar("loss");
+  }
+  return loss;
+}
+
+MemoryReport Engine::memory() const {
+  const State& s = *state_;
+  const Schedule& step = s.list(Phase::kStep).schedule;
+  MemoryReport report;
+  std::array<std::vector<int64_t>, kNumBufferClasses> change;
+  for (auto& c : change) c.assign(step.steps.size() + 1, 0);
+  for (const Buffer& b : step.buffers) {
+    const size_t c = size_t(b.buffer_class);
+    if (b.lifetime == BufferLifetime::kRun) {
+      report.run_bytes[c] += s.memory->run_num_bytes(b.name);
+    } else if (b.overlay_of < 0) {
+      change[c][size_t(b.first_step)] += aligned(b.bytes);
+      change[c][size_t(b.last_step) + 1] -= aligned(b.bytes);
+    }
+  }
+  for (size_t c = 0; c < kNumBufferClasses; ++c) {
+    int64_t live = 0;
+    for (const int64_t d : change[c]) report.arena_peak_bytes[c] = std::max(report.arena_peak_bytes[c], live += d);
+  }
+  report.arena_bytes = s.memory->arena_bytes();
+  if (!meter_installed()) return report;
+  const MeterReading now = read_meter();
+  report.metered_bytes = now.live_by_tag;
+  report.metered_peak_bytes = std::max(s.metered_peak, now.peak_bytes);
+  report.metered_workspace_bytes = s.metered_workspace;
+  report.peak_instruction = s.peak_instruction;
+  report.peak_instruction_bytes = s.peak_bytes;
+  return report;
+}
+
+int compute_threads(int ranks_on_host) {
+  for (const char* variable : {"DISTSETUP_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const char* text = std::getenv(variable);
+    if (text != nullptr && std::atoi(text) > 0) return std::atoi(text);
+  }
+  cpu_set_t set;
+  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::max(1, cores / std::max(1, ranks_on_host));
+}
+
+void set_compute_threads(int num_threads) { at::set_num_threads(num_threads); }
+
+}  // namespace distsetup
