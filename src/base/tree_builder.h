@@ -46,6 +46,7 @@ class TreeBuilder {
   void begin(Value container, size_t anchor = 0);
   void end();
   void key(std::string name, Location at, int length);
+  void remember(size_t anchor, Value value) { anchors_[anchor] = std::move(value); }  // what an alias will stand for
   void alias(size_t anchor, const Location& at);
   void fail(Diagnostic d);
 

@@ -88,20 +88,21 @@ class Events : public YAML::EventHandler {
     last_offset_ = begin;
     if (!check_closed(begin)) return;
     const bool quoted = tag == "!" || !is_plain(tag);
+    Value value;
+    value.kind = Value::Kind::kScalar;
+    value.location = source_.at(begin);
+    value.text = text;
+    value.quoted = quoted;
     if (builder_.expects_key()) {
+      if (anchor != 0) builder_.remember(anchor, value);
       if (text == "<<" && !quoted) {
         return builder_.fail(error(code::kSyntax, source_.at(begin), "found the merge key '<<', expected a plain key",
                                    "write the merged keys out"));
       }
       key_begin_ = begin;
       key_end_ = is_quote_at(begin) ? end_of_quoted(source_.text(), begin) : begin + text.size();
-      return builder_.key(text, source_.at(begin), std::max(static_cast<int>(key_end_ - key_begin_), 1));
+      return builder_.key(text, value.location, std::max(static_cast<int>(key_end_ - key_begin_), 1));
     }
-    Value value;
-    value.kind = Value::Kind::kScalar;
-    value.location = source_.at(begin);
-    value.text = text;
-    value.quoted = quoted;
     builder_.leaf(std::move(value), anchor);
   }
 

@@ -196,6 +196,7 @@ TEST_CASE("YAML: an alias copies, and cannot be used to exhaust memory", "[value
   CHECK(root.find("use")->find("x")->items.size() == 2);
   CHECK(root.find("again")->text == "text");
   CHECK(root.find("more")->kind == Kind::kNull);
+  CHECK(yaml("&k name: 1\nagain: *k\n").find("again")->text == "name");
   CHECK(yaml_mistake("a: &x [*x]\n") == "DS0002 1:8 found an alias inside the value it stands for, expected one that ends");
   std::string bomb = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
   for (int i = 1; i < 12; ++i) {
