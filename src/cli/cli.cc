@@ -1,0 +1,94 @@
+// From argv to a command: which one, does it want help, is the line right, run it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/output.h"
+#include "cli/parse.h"
+
+namespace distsetup {
+namespace {
+
+// The command the words begin with, and how many of them name it ("config show": two).
+struct Chosen {
+  const Command* command = nullptr;
+  size_t num_words = 0;
+};
+
+Chosen choose(const std::vector<std::string>& words) {
+  if (words.size() >= 2) {
+    if (const Command* two = find_command(words[0] + " " + words[1])) return {two, 2};
+  }
+  return {find_command(words[0]), 1};
+}
+
+Diagnostic unknown_command(const std::vector<std::string>& words) {
+  const std::string& first = words[0];
+  std::vector<std::string> known;
+  for (const Command& command : commands()) known.push_back(command.name);
+  if (first[0] == '-') {
+    return error(code::kUnknownCommand, command_line(), fmt::format("'{}' stands where a command is expected", first),
+                 fmt::format("put the command first: distsetup plan {}", join_command(words)));
+  }
+  std::string help = suggest(first, known);
+  for (const std::string& name : known) {  // "config" alone
+    if (name.compare(0, first.size() + 1, first + " ") == 0) help = fmt::format("did you mean '{}'", name);
+  }
+  return error(code::kUnknownCommand, command_line(), fmt::format("unknown command '{}'", first), help);
+}
+
+ColourChoice colour_choice(const std::vector<std::string>& words) {
+  std::string text = value_of_word(words, "color");
+  if (text.empty()) text = value_of_word(words, "colour");
+  if (same_name(text, "always")) return ColourChoice::kAlways;
+  return same_name(text, "never") ? ColourChoice::kNever : ColourChoice::kAuto;
+}
+
+}  // namespace
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> kCommands = {
+      plan_command(),   emit_command(),  fsdp_command(),        deepspeed_command(), slurm_command(), launch_command(),
+      probe_command(), config_show_command(), explain_command(),   help_command(),  version_command(),
+  };
+  return kCommands;
+}
+
+const Command* find_command(std::string_view name) {
+  for (const Command& command : commands()) {
+    if (same_name(command.name, name)) return &command;
+  }
+  return nullptr;
+}
+
+int run_cli(const std::vector<std::string>& words) {
+  guard_standard_streams();
+  const bool is_quiet = has_word(words, "quiet") || std::find(words.begin(), words.end(), "-q") != words.end();
+  const Terminal terminal = make_terminal(colour_choice(words), is_quiet ? Talk::kQuiet : Talk::kNormal);
+  if (words.empty()) return print_result(terminal, short_help());
+
+  Arguments failed;  // knows about --json when nothing else is known
+  if (has_word(words, "json")) failed.values["json"] = "";
+  if (words[0] == "--version" || words[0] == "-V") return run_cli({"version"});
+  const bool wants_help = asks_for_help(words);
+  const Chosen chosen = words[0][0] == '-' ? Chosen{} : choose(words);
+  if (chosen.command == nullptr) {
+    if (wants_help) return print_result(terminal, long_help(terminal.out));
+    return fail(failed, terminal, {unknown_command(words)});
+  }
+  if (wants_help) return print_result(terminal, command_help(*chosen.command, terminal.out));
+
+  const std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(chosen.num_words), words.end());
+  Result<Arguments> arguments = parse(*chosen.command, rest);
+  if (!arguments.ok()) return fail(failed, terminal, arguments.diagnostics);
+  arguments->words = words;
+  const Result<std::string> colour = choice_flag(*arguments, "color", "auto", {"auto", "always", "never"});
+  if (!colour.ok()) return fail(*arguments, terminal, colour.diagnostics);
+  return chosen.command->run(*arguments, terminal);
+}
+
+}  // namespace distsetup

@@ -1,0 +1,28 @@
+// Every command, in the order of the help. One file each: its own flags, its help texts and its function.
+#pragma once
+#include <vector>
+
+#include "cli/flags.h"
+
+namespace distsetup {
+
+Command plan_command();
+Command emit_command();
+Command fsdp_command();
+Command deepspeed_command();
+Command slurm_command();
+Command launch_command();
+Command probe_command();
+Command config_show_command();
+Command explain_command();
+Command version_command();
+Command help_command();
+
+const std::vector<Command>& commands();
+// "plan", "config show"; '-' and '_' the same, case ignored. nullptr: none.
+const Command* find_command(std::string_view name);
+
+// The whole program: `words` are argv without the program's name.
+int run_cli(const std::vector<std::string>& words);
+
+}  // namespace distsetup

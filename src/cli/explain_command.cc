@@ -1,0 +1,96 @@
+// `distsetup explain`: a diagnostic code or a key of the run file.
+#include <fmt/format.h>
+
+#include "base/diagnostic_codes.h"
+#include "base/json.h"
+#include "base/names.h"
+#include "cli/commands.h"
+#include "cli/explain_text.h"
+#include "cli/help.h"
+#include "cli/output.h"
+
+namespace distsetup {
+namespace {
+
+std::string indented(std::string_view text) {
+  std::string out = "  ";
+  for (const char c : text) {
+    out += c;
+    if (c == '\n') out += "  ";
+  }
+  return out;
+}
+
+// Paragraph at the width of the terminal.
+std::string paragraph(std::string_view text, size_t width) {
+  std::string out;
+  size_t column = 0;
+  while (!text.empty()) {
+    const size_t space = std::min(text.find(' '), text.size());
+    if (column > 0 && column + 1 + space > width) {
+      out += "\n";
+      column = 0;
+    }
+    out += column > 0 ? " " : "";
+    out += text.substr(0, space);
+    column += space + (column > 0 ? 1 : 0);
+    text.remove_prefix(std::min(space + 1, text.size()));
+  }
+  return out;
+}
+
+std::string page(const Explanation& e, size_t width) {
+  std::string text = fmt::format("{}: {}\n\n{}\n", e.code, e.title, paragraph(e.why, width));
+  if (!e.wrong.empty()) text += fmt::format("\nwrong\n{}\n", indented(e.wrong));
+  if (!e.right.empty()) text += fmt::format("\nright\n{}\n", indented(e.right));
+  return text;
+}
+
+std::string index_page() {
+  std::string text;
+  for (const Explanation& e : explanations()) text += fmt::format("{}  {}\n", e.code, e.title);
+  return text + "\ndistsetup explain DS0101, distsetup explain train.steps\n";
+}
+
+int run_explain(const Arguments& arguments, const Terminal& terminal) {
+  const bool as_json = arguments.has("json");
+  if (arguments.positionals.empty()) {
+    if (!as_json) return print_result(terminal, index_page());
+    Json codes = Json::array();
+    for (const Explanation& e : explanations()) codes.push_back({{"code", e.code}, {"title", e.title}});
+    return print_result(terminal, dump_json({{"schema_version", 1}, {"codes", codes}}));
+  }
+  const std::string& wanted = arguments.positionals[0];
+  for (const Explanation& e : explanations()) {
+    if (!same_name(e.code, wanted)) continue;
+    const Json json = {{"schema_version", 1}, {"code", e.code}, {"title", e.title}, {"why", e.why}, {"wrong", e.wrong}, {"right", e.right}};
+    return print_result(terminal, as_json ? dump_json(json) : page(e, static_cast<size_t>(terminal.out.width_columns)));
+  }
+  const SpecKey* key = wanted.compare(0, 2, "--") == 0 ? find_spec_flag(wanted) : find_spec_key(wanted);
+  if (key != nullptr) {
+    const Json json = {{"schema_version", 1}, {"key", key->path}, {"text", key_help(*key)}};
+    return print_result(terminal, as_json ? dump_json(json) : key_help(*key));
+  }
+  std::vector<std::string> known;
+  for (const Explanation& e : explanations()) known.emplace_back(e.code);
+  for (const SpecKey& one : spec_keys()) known.emplace_back(one.path);
+  const std::string nearest = nearest_name(wanted, known);
+  return fail(arguments, terminal,
+              {error(code::kUnknownValue, command_line(), fmt::format("nothing is called '{}', expected a code such as DS0101 or a key", wanted),
+                     nearest.empty() ? "distsetup explain lists the codes, distsetup help keys the keys" : fmt::format("did you mean '{}'", nearest))});
+}
+
+}  // namespace
+
+Command explain_command() {
+  Command command;
+  command.name = "explain";
+  command.summary = "what a message or a key means, with a wrong and a right example";
+  command.positional = "[CODE|KEY]";
+  command.max_positionals = 1;
+  command.examples = {"distsetup explain DS0101", "distsetup explain parallel.sharding"};
+  command.run = run_explain;
+  return command;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,16 @@
+// Help, from the flag table and the planner's key table.
+#pragma once
+#include <string>
+
+#include "cli/flags.h"
+
+namespace distsetup {
+
+std::string short_help();                        // no arguments: ten lines
+std::string long_help(const TextStream& stream);     // --help: every command
+std::string command_help(const Command& command, const TextStream& stream);
+std::string keys_help(const TextStream& stream);     // every key of the run file
+std::string key_help(const SpecKey& key);        // one
+std::string exit_codes_help();
+
+}  // namespace distsetup

@@ -1,0 +1,122 @@
+// `distsetup plan`: the preview, plan.json, or a schedule as a listing.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/run_source.h"
+#include "plan/schedule.h"
+
+namespace distsetup {
+namespace {
+
+int verdict_code(const Plan& plan, bool is_strict) {
+  if (plan.verdict == Verdict::kDoesNotFit) return ExitCode::kNothingFits;
+  return plan.verdict == Verdict::kTight && is_strict ? ExitCode::kNothingFits : kDone;
+}
+
+Result<Phase> phase_flag(const Arguments& arguments) {
+  const Result<std::string> text = choice_flag(arguments, "phase", "step", {"load", "step", "evaluate", "save"});
+  if (!text.ok()) return text.diagnostics;
+  for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate, Phase::kSave}) {
+    if (name(phase) == *text) return phase;
+  }
+  return Phase::kStep;
+}
+
+int print_schedule(const Arguments& arguments, const Terminal& terminal, const Plan& plan, int code) {
+  const Result<Phase> phase = phase_flag(arguments);
+  const Result<int64_t> rank = int_flag(arguments, "rank", 0, 0, plan.mesh.world() - 1);
+  Diagnostics diagnostics = phase.diagnostics;
+  append(diagnostics, rank.diagnostics);
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  const Schedule schedule = compile_expanded(plan, *phase);
+  if (arguments.has("rank")) {
+    mention(terminal, fmt::format("rank {} of {}: every rank of this plan runs the same list\n", *rank, plan.mesh.world()));
+  }
+  return print_result(terminal, format_schedule(schedule), code);
+}
+
+bool is_utf8(const Arguments&) {
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* text = std::getenv(variable);
+    if (text == nullptr || *text == '\0') continue;
+    const std::string locale(text);
+    return locale.find("UTF-8") != std::string::npos || locale.find("utf8") != std::string::npos || locale.find("UTF8") != std::string::npos;
+  }
+  return true;  // no locale at all, as in most containers: terminals are UTF-8 today
+}
+
+// plan.json to --output: "wrote plan.json".
+Diagnostics write_plan(const Arguments& arguments, const Terminal& terminal, Plan& plan) {
+  if (!arguments.has("output")) return {};
+  const OutputPath at = output_path(arguments.text("output"), "plan.json");
+  move_data_root(plan, ".", at.directory);
+  const Result<std::vector<WrittenFile>> written =
+      write_artifacts({{at.file, dump_json(to_json(plan)), false}}, at.directory, overwrite(arguments));
+  if (!written.ok()) return written.diagnostics;
+  mention_written(terminal, *written);
+  return {};
+}
+
+std::string next_command(const Arguments& arguments, const Plan& plan) {
+  std::string flags;
+  for (size_t i = 1; i < arguments.words.size(); ++i) flags += " " + join_command({arguments.words[i]});
+  if (plan.verdict == Verdict::kDoesNotFit) return "distsetup explain DS0501";
+  if (arguments.has("output")) {
+    return fmt::format("distsetup emit --target native --plan {} --output run", join_command({arguments.text("output")}));
+  }
+  return fmt::format("distsetup emit --target native{} --output run", flags);
+}
+
+int run_plan(const Arguments& arguments, const Terminal& terminal) {
+  Result<PlanSource> source = read_or_make_plan(arguments);
+  if (!source.ok()) return fail(arguments, terminal, source.diagnostics);
+  Plan& plan = source->plan;
+  mention(terminal, machines_line(plan));
+  if (const Diagnostics failed = write_plan(arguments, terminal, plan); !failed.empty()) return fail(arguments, terminal, failed);
+  say_diagnostics(terminal, source.diagnostics);
+  const int code = verdict_code(plan, arguments.has("strict"));
+  if (arguments.has("print-schedule")) return print_schedule(arguments, terminal, plan, code);
+  if (arguments.has("json")) return print_result(terminal, dump_json(to_json(plan)), code);
+
+  PreviewOptions options;
+  options.width = terminal.out.width_columns;
+  options.colour = terminal.out.colour;
+  options.utf8 = is_utf8(arguments);
+  const bool show_others = source->problem && source->problem->hardware_assumed;
+  if (show_others) options.smallest_fits = smallest_that_fits(*source->problem);
+  const int printed = print_result(terminal, format_preview(plan, options), code);
+  suggest_next(terminal, next_command(arguments, plan));
+  return printed;
+}
+
+}  // namespace
+
+Command plan_command() {
+  Command command;
+  command.name = "plan";
+  command.summary = "a plan that fits, with its memory and time before anything runs";
+  command.positional = "[run.yaml]";
+  command.max_positionals = 1;
+  command.examples = {"distsetup plan --model 70B", "distsetup plan --model llama3_8b --nodes 1 --gpus 8xA100-80GB --global-batch 256",
+                      "distsetup plan run.yaml --output plan.json", "distsetup plan run.yaml --print-schedule | less"};
+  command.notes = "Settings come from flags, over DISTSETUP_ variables, over the run file. What is not given is searched, or assumed and "
+                  "said. Exit code 4: nothing fits.";
+  command.flags = {output_flag("write plan.json there; the preview is still printed"),
+                   force_flag(),
+                   {"strict", {}, FlagKind::kSwitch, "", "tight counts as does not fit (exit code 4)", 0},
+                   {"print-schedule", {"schedule"}, FlagKind::kSwitch, "", "the step as a list of instructions, in place of the preview", 0},
+                   {"rank", {}, FlagKind::kValue, "R", "with --print-schedule: whose list", 0},
+                   {"phase", {}, FlagKind::kValue, "WHICH", "with --print-schedule: load, step, evaluate or save", 0},
+                   plan_flag(),
+                   config_flag(),
+                   presets_flag()};
+  command.run_keys = kAllRunKeys;
+  command.run = run_plan;
+  return command;
+}
+
+}  // namespace distsetup

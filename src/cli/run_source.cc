@@ -1,0 +1,195 @@
+// Layers of settings. Each layer is read whole, so that all of its mistakes are told together; then they are merged.
+#include "cli/run_source.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+
+extern char** environ;
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "DISTSETUP_";
+// Read by scripts and tests of this project, not keys of a run.
+const std::vector<std::string> kOtherVariables = {"DISTSETUP_BIN", "DISTSETUP_SOURCE", "DISTSETUP_PRESETS", "DISTSETUP_TEMPLATES"};
+
+Result<Spec> read_run_file(const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) {
+    Diagnostics failed = text.diagnostics;
+    const bool looks_like_model = path.find('.') == std::string::npos && path.find('/') == std::string::npos;
+    for (Diagnostic& d : failed) {
+      if (d.help.empty() && looks_like_model) d.help = fmt::format("a model is named with --model {}", path);
+    }
+    return failed;
+  }
+  const Result<Value> value = parse_yaml(*text, path);
+  if (!value.ok()) return value.diagnostics;
+  if (value->find("schema_version") != nullptr) {
+    return error(code::kUnknownVersion, {path}, fmt::format("'{}' is a plan, expected a run file", path),
+                 fmt::format("distsetup launch --plan {}", path));
+  }
+  return spec_from_value(*value);
+}
+
+Result<Spec> read_variables() {
+  Spec spec;
+  Diagnostics diagnostics;
+  std::vector<std::string> known = kOtherVariables;
+  for (const SpecKey& key : spec_keys()) {
+    known.emplace_back(key.env);
+    const char* text = std::getenv(std::string(key.env).c_str());
+    if (text != nullptr && *text != '\0') append(diagnostics, set(spec, key.path, text, {std::string(key.env)}));
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    const std::string name(variable.substr(0, variable.find('=')));
+    if (name.compare(0, kPrefix.size(), kPrefix) != 0) continue;
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    diagnostics.push_back(warning(code::kUnknownKey, {"environment"}, fmt::format("nothing reads the variable '{}'", name),
+                                  nearest_name(name, known).empty() ? "distsetup help keys" : suggest(name, known)));
+  }
+  return {std::move(spec), std::move(diagnostics)};
+}
+
+Result<Spec> read_flags(const Arguments& arguments) {
+  Spec spec;
+  Diagnostics diagnostics;
+  std::map<const SpecKey*, Arguments::RunFlag> given;
+  for (const Arguments::RunFlag& flag : arguments.run_flags) {
+    const SpecKey* key = find_spec_flag(flag.spelling);
+    const auto [before, is_new] = given.emplace(key, flag);
+    if (!is_new && key->type != SettingType::kList && (before->second.spelling != flag.spelling || before->second.value != flag.value)) {
+      const auto shown = [](const Arguments::RunFlag& f) { return fmt::format("--{}{}", f.spelling, f.value ? " " + *f.value : ""); };
+      diagnostics.push_back(error(code::kConflict, command_line(),
+                                  fmt::format("'{}' and '{}' both set {}, expected one of them", shown(before->second), shown(flag), key->path),
+                                  "keep one of them"));
+      continue;
+    }
+    append(diagnostics, set_flag(spec, flag.spelling, flag.value ? std::optional<std::string_view>(*flag.value) : std::nullopt, command_line()));
+  }
+  return {std::move(spec), std::move(diagnostics)};
+}
+
+std::string directory_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+}  // namespace
+
+Result<Spec> read_spec(const Arguments& arguments) {
+  Spec spec;
+  Diagnostics diagnostics;
+  std::string path = arguments.text("config");
+  if (!arguments.positionals.empty()) {
+    if (!path.empty()) {
+      return error(code::kConflict, command_line(), fmt::format("'{}' and '--config {}' both name a run file, expected one",
+                                                                arguments.positionals[0], path), "keep one of them");
+    }
+    path = arguments.positionals[0];
+  }
+  std::vector<Result<Spec>> layers;
+  if (!path.empty()) layers.push_back(read_run_file(path));
+  layers.push_back(read_variables());
+  layers.push_back(read_flags(arguments));
+  for (Result<Spec>& layer : layers) {
+    if (layer.value) spec = merge(spec, *layer.value);
+    append(diagnostics, std::move(layer.diagnostics));
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  return {std::move(spec), std::move(diagnostics)};
+}
+
+Result<Presets> read_presets(const Arguments& arguments) {
+  if (!arguments.has("presets")) return load_presets();
+  return load_presets({arguments.text("presets")});
+}
+
+Result<Problem> read_problem(const Arguments& arguments, const Spec& spec) {
+  Diagnostics diagnostics;
+  Result<Presets> presets = read_presets(arguments);
+  append(diagnostics, std::move(presets.diagnostics));
+  if (has_error(diagnostics)) return diagnostics;
+  Result<Inputs> inputs = read_inputs(spec);
+  append(diagnostics, std::move(inputs.diagnostics));
+  if (has_error(diagnostics)) return diagnostics;
+  Result<Problem> problem = resolve(spec, *presets, *inputs);
+  append(diagnostics, std::move(problem.diagnostics));
+  if (has_error(diagnostics)) return diagnostics;
+  return {std::move(*problem), std::move(diagnostics)};
+}
+
+Result<Plan> read_plan(const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) {
+    Diagnostics failed = text.diagnostics;
+    for (Diagnostic& d : failed) {
+      if (d.help.empty()) d.help = fmt::format("make one: distsetup plan --model 7B --output {}", path);
+    }
+    return failed;
+  }
+  return plan_from_json(*text, path);
+}
+
+Result<PlanSource> read_or_make_plan(const Arguments& arguments) {
+  Diagnostics diagnostics;
+  if (arguments.has("plan")) {
+    const std::string path = arguments.text("plan");
+    if (!arguments.run_flags.empty() || !arguments.positionals.empty() || arguments.has("config")) {
+      const std::string other = !arguments.run_flags.empty() ? "--" + arguments.run_flags[0].spelling
+                                : arguments.positionals.empty() ? "--config" : arguments.positionals[0];
+      return error(code::kConflict, command_line(), fmt::format("'{}' and '--plan {}' given, expected one: a plan is complete", other, path),
+                   fmt::format("leave '{}' away, or plan again without --plan", other));
+    }
+    Result<Plan> plan = read_plan(path);
+    if (!plan.ok()) return plan.diagnostics;
+    move_data_root(*plan, directory_of(path), ".");
+    return {PlanSource{std::move(*plan), std::nullopt}, std::move(plan.diagnostics)};
+  }
+  const Result<Spec> spec = read_spec(arguments);
+  append(diagnostics, spec.diagnostics);
+  if (has_error(diagnostics)) return diagnostics;
+  Result<Problem> problem = read_problem(arguments, *spec);
+  append(diagnostics, std::move(problem.diagnostics));
+  if (has_error(diagnostics)) return diagnostics;
+  Result<Plan> plan = make_plan(*problem);
+  append(diagnostics, std::move(plan.diagnostics));
+  if (has_error(diagnostics)) return diagnostics;
+  if (!plan->data.files.empty()) plan->data.root = ".";  // where the paths were looked up; move_data_root() goes on from there
+  return {PlanSource{std::move(*plan), std::move(*problem)}, std::move(diagnostics)};
+}
+
+void move_data_root(Plan& plan, const std::string& from_directory, const std::string& to_directory) {
+  if (plan.data.files.empty() || fs::path(plan.data.root).is_absolute()) return;
+  const fs::path root = fs::path(from_directory) / (plan.data.root.empty() ? "." : plan.data.root);
+  fs::path moved = fs::weakly_canonical(fs::absolute(root)).lexically_relative(fs::weakly_canonical(fs::absolute(to_directory)));
+  plan.data.root = moved.empty() ? "." : moved.string();
+}
+
+std::string machines_line(int nodes, int gpus_per_node, std::string_view kind) {
+  return fmt::format("{} {} × {} {}{} = {}\n", nodes, nodes == 1 ? "node" : "nodes", gpus_per_node, kind, gpus_per_node == 1 ? "" : "s",
+                     static_cast<int64_t>(nodes) * gpus_per_node);
+}
+
+std::string machines_line(const Plan& plan) {
+  const bool is_cpu = plan.hardware.accelerator == Accelerator::kCpu;
+  return machines_line(plan.hardware.nodes, plan.hardware.gpus_per_node, is_cpu ? "CPU rank" : "GPU");
+}
+
+Flag plan_flag() { return {"plan", {}, FlagKind::kValue, "PLAN.JSON", "a plan made before, instead of keys of a run", 0}; }
+Flag config_flag() { return {"config", {"run"}, FlagKind::kValue, "RUN.YAML", "the run file, as without a flag", 0}; }
+Flag presets_flag() { return {"presets", {}, FlagKind::kValue, "DIR", "GPUs, machines and models of your own, over the built-in ones", 0}; }
+Flag templates_flag() { return {"templates", {}, FlagKind::kValue, "DIR", "templates of your own, over the built-in ones", 0}; }
+Flag output_flag(std::string help) { return {"output", {"out"}, FlagKind::kValue, "PATH", std::move(help), 'o'}; }
+Flag force_flag() { return {"force", {}, FlagKind::kSwitch, "", "replace files that exist with other content", 'f'}; }
+
+}  // namespace distsetup

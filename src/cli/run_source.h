@@ -1,0 +1,46 @@
+// Where a run comes from: the run file, DISTSETUP_ variables and flags, strongest last; and from there to a plan.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cli/flags.h"
+#include "planner/planner.h"
+#include "model/presets.h"
+
+namespace distsetup {
+
+// Flags over variables over the run file (the positional or --config). An absent flag overrides nothing.
+// Warnings: DISTSETUP_ variables that no key reads.
+Result<Spec> read_spec(const Arguments& arguments);
+
+// The built-in presets with those of --presets DIR over them.
+Result<Presets> read_presets(const Arguments& arguments);
+
+// Everything up to what is to be solved.
+Result<Problem> read_problem(const Arguments& arguments, const Spec& spec);
+
+// A plan from --plan FILE, or made from the spec. `problem` is there only when it was made now.
+struct PlanSource {
+  Plan plan;
+  std::optional<Problem> problem;
+};
+Result<PlanSource> read_or_make_plan(const Arguments& arguments);
+
+Result<Plan> read_plan(const std::string& path);
+
+// Relative data paths of a plan are relative to its plan.json: the same files seen from another folder.
+void move_data_root(Plan& plan, const std::string& from_directory, const std::string& to_directory);
+
+// "4 nodes × 8 GPUs = 32".
+std::string machines_line(int nodes, int gpus_per_node, std::string_view kind = "GPU");
+std::string machines_line(const Plan& plan);
+
+// --plan, --config, --presets, --templates as flag table rows.
+Flag plan_flag();
+Flag config_flag();
+Flag presets_flag();
+Flag templates_flag();
+Flag output_flag(std::string help);
+Flag force_flag();
+
+}  // namespace distsetup

@@ -1,0 +1,105 @@
+// `distsetup slurm`: a job script. Without a model it runs the plan that is there when the job starts; with one, plan.json goes beside it.
+#include <fmt/format.h>
+
+#include "base/diagnostic_codes.h"
+#include "base/quantity.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/run_source.h"
+#include "cli/slurm_flags.h"
+
+namespace distsetup {
+namespace {
+
+constexpr char kScript[] = "job.sbatch";
+
+// Machines and launch settings alone make a script; anything else is about a plan.
+bool wants_plan(const Arguments& arguments, const Spec& spec) {
+  if (arguments.has("plan")) return true;
+  for (const auto& [path, setting] : spec.settings) {
+    const bool is_script = path.compare(0, 9, "hardware.") == 0 || path.compare(0, 7, "launch.") == 0;
+    if (!is_script) return true;
+  }
+  return spec.model.has_value();
+}
+
+int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifacts artifacts, const Diagnostics& diagnostics, int code) {
+  const OutputPath at = output_path(arguments.text("output"), kScript);
+  for (Artifact& artifact : artifacts) {
+    if (artifact.path == kScript) artifact.path = at.file;
+  }
+  code = deliver_all(arguments, terminal, artifacts, at.directory, diagnostics, code);
+  if (code == kDone) suggest_next(terminal, fmt::format("sbatch {}", join_command({arguments.text("output")})));
+  return code;
+}
+
+int with_plan(const Arguments& arguments, const Terminal& terminal, SlurmOptions options) {
+  Result<PlanSource> source = read_or_make_plan(arguments);
+  Diagnostics diagnostics = source.diagnostics;
+  if (source.ok() && !arguments.has("output")) {
+    diagnostics.push_back(error(code::kMissingArgument, command_line(), "with a model two files are written, plan.json and the script, and no --output says where",
+                                fmt::format("add --output {}", kScript)));
+  }
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  Plan& plan = source->plan;
+  move_data_root(plan, ".", output_path(arguments.text("output"), kScript).directory);
+  options.nodes = plan.hardware.nodes;
+  options.gpus_per_node = plan.hardware.gpus_per_node;
+  if (plan.launch.time_limit_s > 0) options.time_limit = format_slurm_time(plan.launch.time_limit_s);
+  const Result<Artifacts> artifacts = slurm_script(options, plan);
+  append(diagnostics, artifacts.diagnostics);
+  if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
+  mention(terminal, machines_line(plan));
+  const bool fits = plan.verdict != Verdict::kDoesNotFit;
+  if (!fits) diagnostics.push_back(warning(code::kNothingFits, {}, "the plan does not fit these GPUs: the job would be refused when it starts"));
+  return deliver_script(arguments, terminal, *artifacts, diagnostics, fits ? kDone : ExitCode::kNothingFits);
+}
+
+int run_slurm(const Arguments& arguments, const Terminal& terminal) {
+  Result<SlurmOptions> options = slurm_options(arguments);
+  Diagnostics diagnostics = options.diagnostics;
+  if (options.value && arguments.has("templates")) {
+    Result<TemplateSet> templates = load_templates(arguments.text("templates"));
+    append(diagnostics, templates.diagnostics);
+    if (templates.value) options->templates = std::move(*templates);
+  }
+  const Result<Spec> spec = read_spec(arguments);
+  append(diagnostics, spec.diagnostics);
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  if (wants_plan(arguments, *spec)) return with_plan(arguments, terminal, std::move(*options));
+
+  options->nodes = static_cast<int>(spec->integer("hardware.nodes").value_or(options->nodes));
+  options->gpus_per_node = static_cast<int>(spec->integer("hardware.gpus_per_node").value_or(options->gpus_per_node));
+  if (const std::optional<int64_t> limit_s = spec->integer("launch.time_limit")) options->time_limit = format_slurm_time(*limit_s);
+  const Result<Artifacts> artifacts = slurm_script(*options);
+  append(diagnostics, artifacts.diagnostics);
+  if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
+  mention(terminal, machines_line(options->nodes, options->gpus_per_node, options->cpu_only ? "CPU rank" : "GPU"));
+  if (arguments.has("output")) return deliver_script(arguments, terminal, *artifacts, diagnostics, kDone);
+  return deliver(arguments, terminal, artifacts->front(), diagnostics);
+}
+
+}  // namespace
+
+Command slurm_command() {
+  Command command;
+  command.name = "slurm";
+  command.summary = "a SLURM job script: one task per GPU, no inner launcher";
+  command.positional = "[run.yaml]";
+  command.max_positionals = 1;
+  command.examples = {"distsetup slurm --nodes 4 --gpus 8 | sbatch", "distsetup slurm --nodes 4 --gpus 8 --model 70B --output job/job.sbatch",
+                      "distsetup slurm --plan plan.json --partition gpu --time-limit 48:00:00 --output job.sbatch"};
+  command.notes = "--gpus is GPUs per node. Without a model the job runs $PLAN, plan.json where it is submitted. Nothing is specific to a site "
+                  "unless given.";
+  command.flags = {output_flag("write the script there (and, with a model, plan.json beside it)"), force_flag(), plan_flag(), config_flag(),
+                   presets_flag(), templates_flag()};
+  for (Flag flag : slurm_flags()) {
+    if (flag.help.compare(0, 7, "slurm: ") == 0) flag.help = flag.help.substr(7);
+    command.flags.push_back(std::move(flag));
+  }
+  command.run_keys = kAllRunKeys;
+  command.run = run_slurm;
+  return command;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,16 @@
+// The directives of a SLURM job as flags, shared by `slurm` and `emit --target slurm`.
+#pragma once
+#include <vector>
+
+#include "cli/flags.h"
+#include "codegen/codegen.h"
+
+namespace distsetup {
+
+std::vector<Flag> slurm_flags();
+// Nodes, GPUs and time limit are keys of the run and not set here.
+Result<SlurmOptions> slurm_options(const Arguments& arguments);
+// The command as the header of an emitted file shows it.
+std::string emitted_command(const Arguments& arguments);
+
+}  // namespace distsetup
