@@ -1,0 +1,107 @@
+// See collective.h.
+#include "runtime/checkpoint/collective.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "runtime/monitor/failure.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kWordsPerDigest = 8;                // 32 bits each: exact in a double
+constexpr int kSlot = kWordsPerDigest + 2;        // written, bytes, digest
+
+void put_digest(const FileDigest& digest, double* slot) {
+  slot[0] = 1;
+  slot[1] = static_cast<double>(digest.bytes);
+  for (int w = 0; w < kWordsPerDigest; ++w) slot[2 + w] = static_cast<double>(std::stoul(digest.sha256.substr(static_cast<size_t>(w) * 8, 8), nullptr, 16));
+}
+
+FileDigest get_digest(const double* slot) {
+  FileDigest digest = {static_cast<int64_t>(slot[1]), ""};
+  for (int w = 0; w < kWordsPerDigest; ++w) digest.sha256 += fmt::format("{:08x}", static_cast<uint32_t>(slot[2 + w]));
+  return digest;
+}
+
+}  // namespace
+
+std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state, bool writes,
+                                         const CheckpointMetadata& metadata) {
+  const int rank = communicator.rank(), world = communicator.world();
+  const bool is_first = rank == 0;
+  agree(communicator, is_first ? begin_checkpoint(place.directory, metadata.step) : Diagnostics{}, kExitFailed);
+
+  Diagnostics mine;
+  std::vector<double> slots(static_cast<size_t>(world * kSlot), 0.0);
+  if (writes) {
+    CHECK(writer_rank(place.mesh, *state.layout, state.shard_index) == rank, "rank {} shard {}", rank, state.shard_index);
+    const Result<FileDigest> digest = write_rank_file(place.directory, metadata.step, rank, state);
+    if (digest.ok()) put_digest(*digest, slots.data() + rank * kSlot);
+    mine = digest.diagnostics;
+  }
+  try {
+    agree(communicator, mine, kExitFailed);
+  } catch (const Failure&) {
+    if (is_first) discard_partial(place.directory, metadata.step);
+    throw;
+  }
+  communicator.control_sum(slots.data(), static_cast<int64_t>(slots.size()));
+
+  mine.clear();
+  std::vector<std::string> complaints;
+  if (is_first) {
+    std::map<std::string, FileDigest> files;
+    for (int r = 0; r < world; ++r) {
+      if (slots[static_cast<size_t>(r * kSlot)] > 0) files[rank_file_name(r)] = get_digest(slots.data() + r * kSlot);
+    }
+    CHECK(static_cast<int>(files.size()) == state.layout->shard_ranks, "{} files of {} shards", files.size(), state.layout->shard_ranks);
+    mine = commit_checkpoint(place.directory, place.mesh, *state.layout, place.plan_digest, metadata, files);
+    if (has_error(mine)) discard_partial(place.directory, metadata.step);
+    else complaints = retire_checkpoints(place.directory, metadata.step, place.keep, place.refused);
+  }
+  agree(communicator, mine, kExitFailed);
+  return complaints;
+}
+
+FoundCheckpoint find_checkpoint(Communicator& communicator, const std::string& directory) {
+  std::vector<int64_t> steps;
+  if (communicator.rank() == 0) steps = list_checkpoints(directory);
+  int64_t num_steps = static_cast<int64_t>(steps.size());
+  communicator.broadcast(&num_steps, sizeof(num_steps), 0);
+  steps.resize(static_cast<size_t>(num_steps));
+  if (num_steps > 0) communicator.broadcast(steps.data(), num_steps * static_cast<int64_t>(sizeof(int64_t)), 0);
+
+  FoundCheckpoint found;
+  bool any_committed = false;
+  std::string last_reason;
+  for (int64_t step : steps) {
+    std::error_code failure;
+    const bool committed = std::filesystem::exists(std::filesystem::path(checkpoint_path(directory, step)) / "COMMIT", failure);
+    const Result<CheckpointMetadata> metadata = verify_checkpoint(directory, step, communicator.rank(), communicator.world());
+    const double bad = metadata.ok() ? 0 : 1, bad_on_first = communicator.rank() == 0 ? bad : 0;
+    double counts[3] = {bad, committed ? 1.0 : 0.0, bad_on_first};
+    communicator.control_sum(counts, 3);
+    if (counts[0] == 0) {
+      found.newest = *metadata;
+      return found;
+    }
+    any_committed = any_committed || counts[1] > 0;
+    found.refused_steps.insert(step);
+    if (!metadata.ok()) {
+      last_reason = metadata.diagnostics.front().message;
+      const bool rank_0_says_it = communicator.rank() != 0 && counts[2] > 0;
+      if (!rank_0_says_it) found.refused.emplace_back(step, last_reason);
+    }
+  }
+  if (any_committed) {
+    throw Failure(kExitFailed, fmt::format("'{}' has checkpoints, but none is valid{}", directory, last_reason.empty() ? "" : ": " + last_reason),
+                  "to start over, move them away or name another --output");
+  }
+  return found;
+}
+
+}  // namespace distsetup

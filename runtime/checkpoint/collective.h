@@ -1,0 +1,35 @@
+// Saving and finding checkpoints together: every rank calls each function, at the same step, with the same arguments. A failure on one
+// rank is a failure of all (monitor/failure.h), and leaves no half-written checkpoint behind.
+#pragma once
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/communicator.h"
+
+namespace distsetup {
+
+struct CheckpointPlace {
+  std::string directory;
+  int64_t keep = 0;
+  Mesh mesh;
+  std::string plan_digest;
+  std::set<int64_t> refused;  // steps that find_checkpoint() refused
+};
+
+// Throws Failure, CommunicationError. `writes`: this rank holds a shard that no lower replica writes. Returns complaints about
+// retention (rank 0).
+std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state, bool writes,
+                                         const CheckpointMetadata& metadata);
+
+struct FoundCheckpoint {
+  std::optional<CheckpointMetadata> newest;  // the newest that is valid; none: start from the beginning
+  std::vector<std::pair<int64_t, std::string>> refused;  // newer ones and why, for this rank to print
+  std::set<int64_t> refused_steps;           // the same on every rank
+};
+// Throws Failure when there are committed checkpoints and none is valid: starting over would hide the loss.
+FoundCheckpoint find_checkpoint(Communicator& communicator, const std::string& directory);
+
+}  // namespace distsetup

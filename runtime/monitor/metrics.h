@@ -1,0 +1,30 @@
+// metrics.jsonl: one JSON object per line, append-only while a run goes on, readable meanwhile.
+//   {"kind": "step", "step", "loss", "learning_rate", "gradient_norm", "tokens", "valid_tokens", "step_s", "tokens_per_s", "wait_s"}
+//   {"kind": "evaluation", "step", "held_out_loss"}
+// A run that resumes at step s first drops every line after s (and a line that a kill cut short): no step is there twice.
+#pragma once
+#include <string>
+
+#include "base/diagnostic.h"
+#include "base/json.h"
+
+namespace distsetup {
+
+class MetricsFile {
+ public:
+  MetricsFile() = default;
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+  ~MetricsFile();
+  // Opens for appending after `step`; returns how many lines were dropped.
+  Result<int64_t> open(const std::string& path, int64_t step);
+  // Errors (kUnwritableFile): disk full. CHECKs that steps of one kind ascend.
+  Diagnostics write(const Json& line);
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  int64_t last_step_ = -1, last_evaluation_ = -1;
+};
+
+}  // namespace distsetup

@@ -1,0 +1,53 @@
+// Prediction beside measurement, in the same words: the table at the start (predicted), the one at the end (predicted | measured |
+// difference), and report.json. The predicted column is what plan.json says, never computed here.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "plan/plan.h"
+#include "runtime/engine/engine.h"
+
+namespace distsetup {
+
+enum class Quantity { kBytes, kSeconds };
+
+struct Comparison {
+  std::string what;  // buffer class, "arena", "peak allocated", instruction, "step"
+  Quantity quantity = Quantity::kBytes;
+  double predicted = 0, measured = 0;
+};
+
+// Means over the optimizer steps of this process, the first left out when there are others (it pays for first touches of memory).
+struct MeasuredTime {
+  int64_t num_steps = 0;
+  double step_s = 0, wait_s = 0;
+  std::map<std::string, double> by_instruction_s;
+};
+
+class TimeMeter {
+ public:
+  void add(const StepStats& stats, double step_s);
+  MeasuredTime mean() const;
+
+ private:
+  struct Sums {
+    int64_t num_steps = 0;
+    double step_s = 0, wait_s = 0;
+    std::map<std::string, double> by_instruction_s;
+  };
+  Sums first_, rest_;
+};
+
+std::vector<Comparison> compare(const Plan& plan, const MemoryReport& memory, const MeasuredTime& time);
+// A table of 80 columns, and one sentence that says it.
+std::string format_comparison(const std::vector<Comparison>& rows);
+Json comparison_json(const std::vector<Comparison>& rows);
+
+struct RunFacts {
+  std::string data, checkpoint, start, device;  // one phrase each
+};
+std::string format_start(const Plan& plan, const RunFacts& facts);
+
+}  // namespace distsetup
