@@ -8,6 +8,8 @@ namespace distsetup {
 
 template <class V> void visit(V& v, Geometry& g) {
   v("name", g.name); v("family", g.family); v("layer_class", g.layer_class); v("label", g.label);
+  v("hub_id", g.hub_id); v("activation", g.activation); v("rotary_fraction", g.rotary_fraction);
+  v("global_layer_every", g.global_layer_every);
   v("num_layers", g.num_layers); v("hidden", g.hidden); v("num_heads", g.num_heads); v("num_kv_heads", g.num_kv_heads);
   v("head_size", g.head_size); v("feed_forward", g.feed_forward); v("vocabulary", g.vocabulary); v("max_positions", g.max_positions);
   v("tied_embeddings", g.tied_embeddings); v("qkv_bias", g.qkv_bias); v("output_bias", g.output_bias); v("mlp_bias", g.mlp_bias);
