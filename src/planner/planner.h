@@ -42,6 +42,7 @@ struct Problem {
   int64_t global_batch = 0;            // sequences; 0 = from global_batch_tokens
   int64_t global_batch_tokens = 0;     // rounded to sequences and data-parallel ranks, which is said
   std::vector<HardwarePlan> other_hardware;  // for "smallest that fits"; empty when hardware was given
+  std::vector<HardwarePlan> larger_hardware; // GPUs with more memory, smallest first: what a fix may name
   bool hardware_assumed = false;
   Location batch_at, parallel_at;      // where to point when no combination is legal
 };

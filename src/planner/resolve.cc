@@ -240,14 +240,23 @@ class Resolver {
     }
     if (h.accelerator == Accelerator::kCpu && !spec_.find("hardware.memory"))
       assume(fmt::format("memory: {} per rank; --gpu-memory states another", format_gib(h.memory_bytes)));
-    if (!problem_.hardware_assumed) return;
+    other_hardware();
+  }
+
+  // GPUs to compare with when none was given, and those with more memory, which a fix may name.
+  void other_hardware() {
+    const HardwarePlan& h = plan().hardware;
     for (const std::string_view other : kTableGpus) {
       const std::optional<Gpu> g = load_gpu(other, nullptr);
-      if (!g.has_value()) continue;
+      if (!g.has_value() || g->name == h.gpu) continue;
       const std::optional<Machine> m = typical_machine(g->name);
       HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
-      if (o.peak_flops_per_s > 0) problem_.other_hardware.push_back(std::move(o));
+      if (o.peak_flops_per_s <= 0) continue;
+      if (o.memory_bytes > h.memory_bytes && h.accelerator == Accelerator::kCuda) problem_.larger_hardware.push_back(o);
+      if (problem_.hardware_assumed) problem_.other_hardware.push_back(std::move(o));
     }
+    std::stable_sort(problem_.larger_hardware.begin(), problem_.larger_hardware.end(),
+                     [](const HardwarePlan& a, const HardwarePlan& b) { return a.memory_bytes < b.memory_bytes; });
   }
 
   // Node counts to try, and GPUs per node (a total below an assumed node is one smaller node).

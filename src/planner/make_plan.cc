@@ -1,0 +1,223 @@
+// From a Problem to a Plan with its reasons: the fewest nodes whose best plan fits, who lost and why, and what to change when nothing
+// fits.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "base/quantity.h"
+#include "plan/schedule.h"
+#include "planner/hardware_facts.h"
+#include "planner/search.h"
+
+namespace distsetup {
+namespace {
+
+std::string short_by(int64_t device, int64_t capacity) { return fmt::format("does not fit by {}", format_gib(device - capacity)); }
+
+std::string choice_name(const Choice& c, int every_k) {
+  std::string text(name(c.sharding));
+  if (c.sharding == Sharding::kZero3 && !c.reshard_after_forward) text += " kept gathered";
+  if (c.sharding != Sharding::kDdp && c.dp_replicate > 1) text += fmt::format(" in {} × {}", c.dp_replicate, c.dp_shard);
+  text += fmt::format(" · micro-batch {} · recompute {}", c.micro_batch, name(c.recompute));
+  if (c.recompute == Recompute::kEveryK) text += fmt::format(":{}", every_k);
+  return text;
+}
+
+// What the winner decided over a plan that fits as well.
+std::string why_slower(const Candidate& c, const Candidate& best) {
+  const double ratio = c.time.tokens_per_s_per_gpu / best.time.tokens_per_s_per_gpu;
+  if (ratio < 1 - kTimeTie) return fmt::format("{:.2f}× tokens/s", ratio);
+  if (c.choice.sharding != best.choice.sharding || c.choice.dp_shard != best.choice.dp_shard || c.choice.reshard_after_forward != best.choice.reshard_after_forward) {
+    const bool more = preferred_among_ties(best, c);
+    return more ? fmt::format("no faster ({:.2f}×), more sharding", ratio) : fmt::format("{:.2f}× tokens/s", ratio);
+  }
+  return c.choice.recompute != best.choice.recompute ? fmt::format("no faster ({:.2f}×), more recomputation", ratio)
+                                                     : fmt::format("no faster ({:.2f}×), more memory", ratio);
+}
+
+// Sharding, whether it is hybrid, and recompute: what a reader calls another plan.
+std::tuple<int, bool, int> family(const Choice& c) {
+  return {static_cast<int>(c.sharding), c.sharding != Sharding::kDdp && c.dp_replicate > 1, static_cast<int>(c.recompute)};
+}
+
+bool better_in_family(const Candidate& a, const Candidate& b) {
+  const bool fits_a = a.verdict != Verdict::kDoesNotFit, fits_b = b.verdict != Verdict::kDoesNotFit;
+  if (fits_a != fits_b) return fits_a;
+  if (!fits_a) return a.device_bytes < b.device_bytes;
+  if (a.verdict != b.verdict) return a.verdict == Verdict::kFits;
+  return a.time.tokens_per_s_per_gpu > b.time.tokens_per_s_per_gpu;
+}
+
+void explain(Plan& plan, const Problem& problem, const std::vector<std::pair<int, int64_t>>& too_few) {
+  const int64_t parameters = count_parameters(plan.model).total;
+  const int shards = plan.mesh.dp_shard;
+  plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per GPU (fp32 master 4, gradient 4, AdamW moments 8)", format_count(parameters),
+                                     shards, format_gib(16 * parameters / shards)));
+  if (!too_few.empty()) {
+    const auto& [nodes, device] = too_few.back();
+    plan.reasons.push_back(fmt::format("{} node{}: {} per GPU of {}", nodes, nodes == 1 ? " is too few" : "s are too few", format_gib(device),
+                                       format_gib(plan.memory.capacity_bytes)));
+  }
+  if (plan.mesh.dp_replicate > 1 && shards > 1)
+    plan.reasons.push_back(fmt::format("mesh: {} copies of {} shards, so that gathers stay among {} GPUs", plan.mesh.dp_replicate, shards, shards));
+  if (problem.global_batch == 0 && problem.global_batch_tokens > 0) {
+    const int64_t tokens = plan.train.global_batch * plan.train.sequence_length;
+    if (tokens != problem.global_batch_tokens)
+      plan.assumptions.push_back(fmt::format("{} tokens per step: {} sequences, the nearest to {} that {} GPUs divide", format_count(tokens), plan.train.global_batch,
+                                             format_count(problem.global_batch_tokens), plan.mesh.data_parallel()));
+  }
+}
+
+void explain_dpo(Plan& plan) {
+  const int64_t parameters = count_parameters(plan.model).total;
+  const int shards = plan.mesh.dp_shard;
+  const auto gb = [](int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); };
+  const int element = plan.precision.compute == Precision::kBf16 ? 2 : 4;
+  const int64_t states = 16 * parameters / shards, reference = element * parameters / shards;
+  plan.reasons = {fmt::format("states: 16 B × {} / {} = {} per GPU (fp32 master 4, gradient 4, AdamW moments 8)", format_count(parameters), shards, gb(states)),
+                  fmt::format("frozen {} reference: {} B × {} / {} = {} per GPU", name(plan.precision.compute), element, format_count(parameters), shards,
+                              gb(reference)),
+                  fmt::format("together {} per GPU before any activation, of {} usable", gb(states + reference), gb(plan.memory.capacity_bytes))};
+  plan.diagnostics.push_back(warning(code::kUnsupportedFeature, {},
+                                     "dpo is planned by its lower bound only: states and the reference, no activations; the bundled trainer does not run it yet"));
+}
+
+}  // namespace
+
+std::string summary(const Plan& plan) {
+  Choice c;
+  c.sharding = plan.strategy.sharding;
+  c.reshard_after_forward = plan.strategy.reshard_after_forward;
+  c.dp_replicate = plan.mesh.dp_replicate;
+  c.dp_shard = plan.mesh.dp_shard;
+  c.micro_batch = plan.micro_batch;
+  c.recompute = plan.recompute.policy;
+  return choice_name(c, plan.recompute.every_k);
+}
+
+std::vector<Alternative> runners_up(const Problem& problem, int nodes, const SearchResult& result) {
+  const Candidate& best = result.candidates[result.best];
+  std::map<std::tuple<int, bool, int>, const Candidate*> leaders;
+  for (const Candidate& c : result.candidates) {
+    const auto key = family(c.choice);
+    if (key == family(best.choice)) continue;
+    const auto [it, fresh] = leaders.try_emplace(key, &c);
+    if (!fresh && better_in_family(c, *it->second)) it->second = &c;
+  }
+  // One line per sharding and mesh kind, and one per recompute policy of the winner's: the rest differ in nothing new.
+  std::map<std::tuple<int, bool, int>, const Candidate*> shown;
+  for (const auto& [key, c] : leaders) {
+    const bool same_sharding = std::get<0>(key) == std::get<0>(family(best.choice)) && std::get<1>(key) == std::get<1>(family(best.choice));
+    const auto group = same_sharding ? key : std::tuple(std::get<0>(key), std::get<1>(key), -1);
+    const auto [it, fresh] = shown.try_emplace(group, c);
+    if (!fresh && better_in_family(*c, *it->second)) it->second = c;
+  }
+  std::vector<const Candidate*> order;
+  for (const auto& [key, c] : shown) order.push_back(c);
+  std::stable_sort(order.begin(), order.end(), [](const Candidate* a, const Candidate* b) { return better_in_family(*a, *b); });
+  std::vector<Alternative> out;
+  for (const Candidate* c : order) {
+    Alternative a;
+    a.summary = choice_name(c->choice, problem.recompute_every_k);
+    a.verdict = c->verdict;
+    a.device_bytes = c->device_bytes;
+    a.step_s = c->time.step_s;
+    const int64_t capacity = plan_of(problem, nodes, c->choice, Weight::kLight).hardware.memory_bytes;
+    if (c->verdict == Verdict::kDoesNotFit) a.why_not = short_by(c->device_bytes, capacity) + (c->simulated ? "" : ": states alone");
+    else if (c->verdict == Verdict::kTight && best.verdict == Verdict::kFits) a.why_not = fmt::format("tight: {} of {}", format_gib(c->device_bytes), format_gib(capacity));
+    else if (best.verdict == Verdict::kDoesNotFit) a.why_not = "";
+    else a.why_not = why_slower(*c, best);
+    out.push_back(std::move(a));
+  }
+  return out;
+}
+
+std::optional<Plan> solve(const Problem& problem, Diagnostics& why) {
+  SimulationCache cache;
+  std::vector<std::pair<int, int64_t>> too_few;
+  std::optional<std::pair<int, SearchResult>> kept;
+  for (const int nodes : problem.node_counts) {
+    SearchResult result = search(problem, nodes, cache);
+    if (result.best < 0) {
+      if (why.empty()) why = std::move(result.why);
+      continue;
+    }
+    const Candidate& best = result.candidates[result.best];
+    const Verdict enough = problem.base.train.method == "dpo" ? Verdict::kTight : Verdict::kFits;
+    const bool done = static_cast<int>(best.verdict) <= static_cast<int>(enough);
+    const auto rank = [](const SearchResult& r) {
+      const Candidate& c = r.candidates[r.best];
+      return std::pair(static_cast<int>(c.verdict), c.device_bytes);
+    };
+    if (!done) too_few.push_back({nodes, best.device_bytes});
+    if (!kept.has_value() || done || rank(result) < rank(kept->second)) kept = {nodes, std::move(result)};
+    if (done) break;
+  }
+  if (!kept.has_value()) return std::nullopt;
+  why.clear();
+  const int nodes = kept->first;
+  const SearchResult& result = kept->second;
+  Plan plan = plan_of(problem, nodes, result.candidates[result.best].choice, Weight::kFull);
+  const bool dpo = plan.train.method == "dpo";
+  if (dpo) finish_by_bound(plan);
+  else finish(plan);
+  plan.alternatives = runners_up(problem, nodes, result);
+  std::erase_if(too_few, [&](const auto& entry) { return entry.first >= nodes; });
+  explain(plan, problem, too_few);
+  if (dpo) explain_dpo(plan);
+  return plan;
+}
+
+Result<Plan> make_plan(const Problem& problem) {
+  Diagnostics why;
+  std::optional<Plan> plan = solve(problem, why);
+  if (!plan.has_value()) return why;
+  if (plan->train.method != "dpo") plan->schedule_digest = schedule_digest(*plan);
+  if (plan->verdict == Verdict::kDoesNotFit) {
+    const std::vector<Fix> fixes = find_fixes(problem, *plan);
+    const MemoryPlan& m = plan->memory;
+    for (const Fix& fix : fixes) plan->reasons.push_back(fmt::format("fits with {}: {}", fix.flags, fix.effect));
+    plan->diagnostics.push_back(error(code::kNothingFits, {},
+                                      fmt::format("nothing fits: the smallest plan needs {} per GPU, {} has {}: {} too much", format_gib(m.device_bytes),
+                                                  plan->hardware.gpu_name, format_gib(m.capacity_bytes), format_gib(m.device_bytes - m.capacity_bytes)),
+                                      fixes.empty() ? "" : fixes.front().flags));
+  }
+  return std::move(*plan);
+}
+
+std::vector<SmallestFit> smallest_that_fits(const Problem& problem) {
+  std::vector<SmallestFit> rows;
+  if (problem.other_hardware.empty()) return rows;
+  std::vector<HardwarePlan> all = {problem.base.hardware};
+  all.insert(all.end(), problem.other_hardware.begin(), problem.other_hardware.end());
+  for (const HardwarePlan& hardware : all) {
+    Problem other = problem;
+    other.base.hardware = hardware;
+    other.base.data = {};
+    if (problem.hybrid) other.dp_shard = hardware.gpus_per_node;
+    SmallestFit row;
+    row.gpu = hardware.gpu;
+    row.gpu_name = hardware.gpu_name;
+    row.gpus_per_node = hardware.gpus_per_node;
+    row.capacity_bytes = hardware.memory_bytes;
+    Diagnostics why;
+    const std::optional<Plan> plan = solve(other, why);
+    const Verdict enough = problem.base.train.method == "dpo" ? Verdict::kTight : Verdict::kFits;
+    if (plan.has_value() && static_cast<int>(plan->verdict) <= static_cast<int>(enough)) {
+      row.nodes = plan->hardware.nodes;
+      row.total_gpus = plan->mesh.world();
+      row.device_bytes = plan->memory.device_bytes;
+      row.step_s = plan->time.step_s;
+      row.tokens_per_s_per_gpu = plan->time.tokens_per_s_per_gpu;
+      row.strategy = summary(*plan);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace distsetup

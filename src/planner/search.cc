@@ -1,0 +1,250 @@
+#include "planner/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "base/quantity.h"
+#include "plan/native_program.h"
+#include "planner/hardware_facts.h"
+
+namespace distsetup {
+namespace {
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> low, high;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    low.push_back(d);
+    if (d != n / d) high.push_back(n / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+// Sequences per step on `ranks` data-parallel ranks; 0: the wish cannot be met.
+int64_t sequences_per_step(const Problem& p, int64_t ranks) {
+  const int64_t micro = std::max<int64_t>(p.micro_batch, 1), accumulation = std::max<int64_t>(p.gradient_accumulation, 1);
+  const int64_t unit = ranks * micro * accumulation;
+  const bool settled = p.micro_batch > 0 && p.gradient_accumulation > 0;
+  if (p.global_batch > 0) return p.global_batch % unit == 0 && (!settled || p.global_batch == unit) ? p.global_batch : 0;
+  if (p.global_batch_tokens == 0) return unit;
+  const int64_t wished = p.global_batch_tokens / p.base.train.sequence_length;
+  const int64_t times = std::max<int64_t>(1, (wished + unit / 2) / unit);
+  return settled && times != 1 ? 0 : times * unit;
+}
+
+std::string batch_rule(const Problem& p, int64_t ranks) {
+  const int64_t wished = p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / p.base.train.sequence_length;
+  std::string text = fmt::format("global batch {} is not", wished);
+  text += p.micro_batch > 0 ? fmt::format(" micro-batch {} ×", p.micro_batch) : " micro-batch ×";
+  text += p.gradient_accumulation > 0 ? fmt::format(" accumulation {} ×", p.gradient_accumulation) : " accumulation ×";
+  return text + fmt::format(" {} data-parallel ranks", ranks);
+}
+
+// dp_shard sizes: parts of a node, or whole nodes. 1 only where there is nothing to split with, or where it is asked for.
+std::vector<int> shard_sizes(const Problem& p, int ranks) {
+  std::vector<int> sizes;
+  for (const int64_t d : divisors(ranks)) {
+    const int shard = static_cast<int>(d), per_node = p.base.hardware.gpus_per_node;
+    if (p.dp_shard > 0 ? shard != p.dp_shard : (shard == 1 && ranks > 1)) continue;
+    if (p.dp_replicate > 0 && ranks / shard != p.dp_replicate) continue;
+    if (p.dp_shard == 0 && p.dp_replicate == 0 && per_node % shard != 0 && shard % per_node != 0) continue;
+    sizes.push_back(shard);
+  }
+  return sizes;
+}
+
+int recompute_order(Recompute r) { return r == Recompute::kEveryK ? 2 : r == Recompute::kFull ? 3 : r == Recompute::kSelective ? 1 : 0; }
+
+auto tie_key(const Candidate& c) {
+  return std::tuple(static_cast<int>(c.choice.sharding), c.choice.dp_shard, c.choice.reshard_after_forward, recompute_order(c.choice.recompute), c.live_bytes,
+                    c.choice.micro_batch);
+}
+
+// The cheapest lower bound: states, context, communicators.
+void bound(const Problem& problem, int nodes, Candidate& c) {
+  const Plan plan = plan_of(problem, nodes, c.choice, Weight::kLight);
+  c.device_bytes = states_bound_bytes(plan) + plan.hardware.context_bytes + communicator_bytes(plan);
+  c.verdict = verdict_of(c.device_bytes, plan.hardware.memory_bytes, plan.hardware.accelerator);
+}
+
+void simulate_candidate(const Problem& problem, int nodes, Candidate& c, SimulationCache& cache) {
+  const Plan plan = plan_of(problem, nodes, c.choice, Weight::kLight);
+  const Simulation s = simulate(plan, cache);
+  c.live_bytes = s.allocated_bytes();
+  c.device_bytes = std::max(c.device_bytes, device_bytes(plan, {s.run_bytes}, s.live_peak_bytes, 0));
+  c.time = s.time;
+  c.verdict = verdict_of(c.device_bytes, plan.hardware.memory_bytes, plan.hardware.accelerator);
+  c.simulated = true;
+}
+
+void finish_candidate(const Problem& problem, int nodes, Candidate& c) {
+  if (c.finished) return;
+  Plan plan = plan_of(problem, nodes, c.choice, Weight::kLight);
+  finish(plan);
+  c.device_bytes = plan.memory.device_bytes;
+  c.verdict = plan.verdict;
+  c.finished = true;
+}
+
+bool at_least(Verdict v, Verdict wanted) { return static_cast<int>(v) <= static_cast<int>(wanted); }
+
+class Selection {
+ public:
+  Selection(const Problem& problem, int nodes, SimulationCache& cache, std::vector<Candidate>& candidates)
+      : problem_(problem), nodes_(nodes), cache_(cache), candidates_(candidates) {}
+
+  int run() {
+    for (Candidate& c : candidates_) bound(problem_, nodes_, c);
+    if (problem_.base.train.method == "dpo") return least_memory();
+    for (Candidate& c : candidates_)
+      if (c.verdict != Verdict::kDoesNotFit) simulate_candidate(problem_, nodes_, c, cache_);
+    for (const Verdict wanted : {Verdict::kFits, Verdict::kTight})
+      if (const int best = fastest(wanted); best >= 0) return best;
+    return smallest_shortfall();
+  }
+
+ private:
+  int size() const { return static_cast<int>(candidates_.size()); }
+
+  bool reaches(int i, Verdict wanted) {
+    Candidate& c = candidates_[i];
+    if (!c.simulated || !at_least(c.verdict, wanted)) return false;
+    finish_candidate(problem_, nodes_, c);
+    return at_least(c.verdict, wanted);
+  }
+
+  int first(std::vector<int> order, Verdict wanted) {
+    for (const int i : order)
+      if (reaches(i, wanted)) return i;
+    return -1;
+  }
+
+  int fastest(Verdict wanted) {
+    std::vector<int> order;
+    for (int i = 0; i < size(); ++i)
+      if (candidates_[i].simulated && at_least(candidates_[i].verdict, wanted)) order.push_back(i);
+    const auto seconds = [&](int i) { return 1 / candidates_[i].time.tokens_per_s_per_gpu; };
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return seconds(a) < seconds(b); });
+    const int leader = first(order, wanted);
+    if (leader < 0) return -1;
+    std::erase_if(order, [&](int i) { return seconds(i) > seconds(leader) * (1 + kTimeTie); });
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return preferred_among_ties(candidates_[a], candidates_[b]); });
+    return first(order, wanted);
+  }
+
+  int least_memory() {
+    int best = -1;
+    for (int i = 0; i < size(); ++i) {
+      if (best < 0 || candidates_[i].device_bytes < candidates_[best].device_bytes) best = i;
+      if (candidates_[i].verdict == Verdict::kFits) candidates_[i].verdict = Verdict::kTight;  // a bound proves no fit
+    }
+    return best;
+  }
+
+  // Best first: bounds order the candidates, and simulation stops when no bound is below what was found.
+  int smallest_shortfall() {
+    std::vector<int> order(candidates_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return candidates_[a].device_bytes < candidates_[b].device_bytes; });
+    int best = -1;
+    for (const int i : order) {
+      Candidate& c = candidates_[i];
+      if (best >= 0 && c.device_bytes >= candidates_[best].device_bytes) continue;
+      if (!c.simulated) simulate_candidate(problem_, nodes_, c, cache_);
+      if (best >= 0 && c.device_bytes >= candidates_[best].device_bytes) continue;
+      finish_candidate(problem_, nodes_, c);
+      if (best < 0 || c.device_bytes < candidates_[best].device_bytes) best = i;
+    }
+    return best;
+  }
+
+  const Problem& problem_;
+  const int nodes_;
+  SimulationCache& cache_;
+  std::vector<Candidate>& candidates_;
+};
+
+}  // namespace
+
+bool preferred_among_ties(const Candidate& a, const Candidate& b) { return tie_key(a) < tie_key(b); }
+
+std::vector<Choice> legal_choices(const Problem& p, int nodes, Diagnostics* why) {
+  const int ranks = nodes * p.base.hardware.gpus_per_node;
+  std::vector<Choice> choices;
+  const int64_t sequences = sequences_per_step(p, ranks);
+  const auto refuse = [&](const char* code, const Location& at, std::string message, std::string help) {
+    if (why != nullptr && choices.empty()) why->push_back(error(code, at, std::move(message), std::move(help)));
+  };
+  if (sequences == 0) {
+    const int64_t unit = ranks * std::max<int64_t>(p.micro_batch, 1) * std::max<int64_t>(p.gradient_accumulation, 1);
+    const bool settled = p.micro_batch > 0 && p.gradient_accumulation > 0;
+    const int64_t wished = p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / p.base.train.sequence_length;
+    const int64_t near = settled ? unit : std::max<int64_t>(1, (wished + unit / 2) / unit) * unit;
+    refuse(code::kBatchIndivisible, p.batch_at, batch_rule(p, ranks), fmt::format("--global-batch {}", near));
+    return {};
+  }
+  const int64_t per_rank = sequences / ranks;
+  for (const Sharding sharding : p.shardings) {
+    const bool ddp = sharding == Sharding::kDdp;
+    if (ddp && (p.dp_shard > 1 || (p.dp_replicate > 0 && p.dp_replicate != ranks))) continue;
+    if (!ddp && ranks == 1 && p.shardings.size() > 1) continue;  // nothing to split with
+    for (const int shard : ddp ? std::vector<int>{1} : shard_sizes(p, ranks)) {
+      for (const int reshard : sharding == Sharding::kZero3 ? p.reshard_after_forward : std::vector<int>{1}) {
+        for (const int64_t micro : divisors(per_rank)) {
+          if (p.micro_batch > 0 && micro != p.micro_batch) continue;
+          if (p.gradient_accumulation > 0 && per_rank / micro != p.gradient_accumulation) continue;
+          for (const Recompute recompute : p.recomputes)
+            choices.push_back({sharding, reshard != 0, ranks / shard, shard, micro, per_rank / micro, recompute});
+        }
+      }
+    }
+  }
+  refuse(code::kMeshInvalid, p.parallel_at, fmt::format("no mesh of {} ranks has dp_replicate {} and dp_shard {}", ranks, p.dp_replicate, p.dp_shard),
+         "leave dp_replicate and dp_shard out");
+  return choices;
+}
+
+Plan plan_of(const Problem& problem, int nodes, const Choice& c, Weight weight) {
+  Plan plan;
+  if (weight == Weight::kFull) {
+    plan = problem.base;
+  } else {
+    plan.model = problem.base.model;
+    plan.hardware = problem.base.hardware;
+    plan.precision = problem.base.precision;
+    plan.train = problem.base.train;
+  }
+  plan.hardware.nodes = nodes;
+  plan.mesh = {};
+  plan.mesh.dp_replicate = c.dp_replicate;
+  plan.mesh.dp_shard = c.dp_shard;
+  plan.strategy.sharding = c.sharding;
+  plan.strategy.reshard_after_forward = c.reshard_after_forward;
+  plan.micro_batch = c.micro_batch;
+  plan.gradient_accumulation = c.gradient_accumulation;
+  plan.train.global_batch = c.micro_batch * c.gradient_accumulation * c.dp_replicate * c.dp_shard;
+  plan.recompute.policy = c.recompute;
+  plan.recompute.every_k = c.recompute == Recompute::kEveryK ? problem.recompute_every_k : 0;
+  plan.recompute.dropped = dropped_tensors(plan.model, c.recompute);
+  return plan;
+}
+
+SearchResult search(const Problem& problem, int nodes, SimulationCache& cache) {
+  SearchResult result;
+  for (const Choice& choice : legal_choices(problem, nodes, &result.why)) {
+    Candidate candidate;
+    candidate.choice = choice;
+    result.candidates.push_back(std::move(candidate));
+  }
+  if (!result.candidates.empty()) result.best = Selection(problem, nodes, cache, result.candidates).run();
+  return result;
+}
+
+}  // namespace distsetup

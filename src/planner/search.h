@@ -1,0 +1,67 @@
+// search: every legal combination of sharding, mesh, micro-batch, recompute and resharding on a given number of nodes. Exhaustive, and
+// cheap because states alone rule most of it out before anything is simulated.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/planner.h"
+#include "planner/simulate.h"
+
+namespace distsetup {
+
+struct Choice {
+  Sharding sharding = Sharding::kZero3;
+  bool reshard_after_forward = true;
+  int dp_replicate = 1, dp_shard = 1;
+  int64_t micro_batch = 1, gradient_accumulation = 1;
+  Recompute recompute = Recompute::kNone;
+  bool operator==(const Choice&) const = default;
+};
+
+// All combinations that multiply out, in a fixed order. Empty: `why` says which rule leaves none.
+std::vector<Choice> legal_choices(const Problem& problem, int nodes, Diagnostics* why = nullptr);
+
+// The plan of a choice, memory and time not filled in yet. With kLight the list of data files is left out (search makes many).
+enum class Weight { kLight, kFull };
+Plan plan_of(const Problem& problem, int nodes, const Choice& choice, Weight weight);
+
+// A choice with what was found out about it: states alone, then simulated, then finished.
+struct Candidate {
+  Choice choice;
+  int64_t device_bytes = 0;          // a lower bound until `finished`
+  int64_t live_bytes = 0;            // of the arena and the run buffers, simulated
+  TimePlan time;
+  Verdict verdict = Verdict::kDoesNotFit;  // an upper bound until `finished`
+  bool simulated = false, finished = false;
+};
+
+// The rule of choice, in this order: most tokens per second and GPU; within kTimeTie of the fastest, less sharding, then less
+// recomputation, then less memory, then the earlier in legal_choices' order.
+// 2 %: candidates share model, machine and simulator, so their errors largely cancel in the difference.
+inline constexpr double kTimeTie = 0.02;
+bool preferred_among_ties(const Candidate& a, const Candidate& b);
+
+struct SearchResult {
+  std::vector<Candidate> candidates;  // in legal_choices' order
+  int best = -1;                      // that fits, else that is tight, else with the smallest shortfall; -1: nothing is legal
+  Diagnostics why;                    // of best = -1
+};
+SearchResult search(const Problem& problem, int nodes, SimulationCache& cache);
+
+// Nodes from problem.node_counts in turn until the best plan fits; then finished, with reasons and runners-up. No fixes.
+// nullopt: no legal combination on any number of nodes.
+std::optional<Plan> solve(const Problem& problem, Diagnostics& why);
+
+// The runners-up of the winner: the best of each other sharding, mesh kind and recompute policy, with the clause that decided.
+std::vector<Alternative> runners_up(const Problem& problem, int nodes, const SearchResult& result);
+
+// For a plan that does not fit: what would, cheapest first in step time, each as flags to paste.
+struct Fix {
+  std::string flags;   // "--recompute full"
+  std::string effect;  // "62.1 GiB, 1.31 × the time per token"
+  double seconds_per_token = 0;
+};
+std::vector<Fix> find_fixes(const Problem& problem, const Plan& plan);
+
+}  // namespace distsetup

@@ -1,0 +1,264 @@
+// Bytes: the unit-level walk of plan/live for candidates; for the chosen plan the expanded list, whose every buffer has a name, a
+// class, steps it lives in and a place in the arena.
+#include "planner/simulate.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "plan/workspace.h"
+#include "planner/hardware_facts.h"
+#include "planner/step_time.h"
+
+namespace distsetup {
+namespace {
+
+constexpr size_t kClasses = kNumBufferClasses;
+using ByClass = std::array<int64_t, kClasses>;
+
+size_t index(BufferClass c) { return static_cast<size_t>(c); }
+
+// Phases in the order of the memory timeline.
+constexpr std::string_view kPhases[] = {"load", "forward", "loss", "backward", "optimizer", "evaluate", "save"};
+
+std::vector<int64_t> run_buffer_bytes(const Schedule& s) {
+  std::vector<int64_t> bytes;
+  for (const Buffer& b : s.buffers)
+    if (b.lifetime == BufferLifetime::kRun && b.place == Place::kDevice) bytes.push_back(b.bytes);
+  return bytes;
+}
+
+int64_t largest_workspace(const Schedule& s, Accelerator accelerator) {
+  int64_t most = 0;
+  for (const Step& step : s.steps) most = std::max(most, workspace_bytes(step, s, accelerator));
+  return most;
+}
+
+// Span bytes by class during each step: differences first, then sums.
+std::vector<ByClass> span_bytes_by_class(const Schedule& s) {
+  std::vector<ByClass> bytes(s.steps.size() + 1, ByClass{});
+  for (const Buffer& b : s.buffers) {
+    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || b.first_step < 0) continue;
+    bytes[static_cast<size_t>(b.first_step)][index(b.buffer_class)] += aligned(b.bytes);
+    bytes[static_cast<size_t>(b.last_step) + 1][index(b.buffer_class)] -= aligned(b.bytes);
+  }
+  for (size_t n = 1; n < bytes.size(); ++n)
+    for (size_t c = 0; c < kClasses; ++c) bytes[n][c] += bytes[n - 1][c];
+  return bytes;
+}
+
+// "3/x" and "4/x" are one line, "x of 2 units": at a peak most bytes are many buffers of one kind.
+std::vector<PeakBuffer> largest_buffers(const Schedule& s, int step) {
+  struct Group {
+    int64_t bytes = 0;
+    int count = 0;
+    std::string single;
+  };
+  std::map<std::string, Group> groups;
+  for (const Buffer& b : s.buffers) {
+    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || b.first_step > step || b.last_step < step) continue;
+    const size_t slash = b.name.find('/');
+    const std::string kind = slash != std::string::npos ? b.name.substr(slash + 1)
+                             : b.unit >= 0              ? b.name.substr(0, b.name.find_first_of("0123456789"))
+                                                        : b.name;
+    Group& g = groups[kind];
+    g.bytes += aligned(b.bytes);
+    g.count += 1;
+    g.single = b.name;
+  }
+  std::vector<PeakBuffer> out;
+  for (const auto& [kind, g] : groups) out.push_back({g.count == 1 ? g.single : fmt::format("{} of {} units", kind, g.count), g.bytes});
+  std::stable_sort(out.begin(), out.end(), [](const PeakBuffer& a, const PeakBuffer& b) { return a.bytes > b.bytes; });
+  if (out.size() > 3) out.resize(3);
+  return out;
+}
+
+struct Peak {
+  int step = 0;
+  int64_t bytes = 0;  // live + workspace
+};
+
+Peak find_peak(const Schedule& s, Accelerator accelerator) {
+  Peak peak{0, -1};
+  for (int n = 0; n < static_cast<int>(s.steps.size()); ++n) {
+    const int64_t bytes = s.live_bytes[n] + workspace_bytes(s.steps[n], s, accelerator);
+    if (bytes > peak.bytes) peak = {n, bytes};
+  }
+  return peak;
+}
+
+std::string describe_step(const Schedule& s, int n) {
+  const Step& step = s.steps[n];
+  const Instruction& i = s.instructions[step.instruction];
+  std::string text(name(i.op));
+  if (step.unit >= 0) text += fmt::format(" {}", step.unit);
+  if (step.program_op != nullptr) text += "/" + step.op;
+  if (i.micro_batch >= 0) text += fmt::format(" micro-batch {}", i.micro_batch);
+  return text;
+}
+
+void fill_terms(MemoryPlan& m, const Schedule& s, const Peak& peak, int64_t max_workspace) {
+  const std::vector<ByClass> span = span_bytes_by_class(s);
+  for (size_t c = 0; c < kClasses; ++c) {
+    const auto which = static_cast<BufferClass>(c);
+    const int64_t always = run_bytes(s, which);
+    MemoryTerm term{std::string(name(which)), always, -1, ""};
+    if (which == BufferClass::kWorkspace) {
+      term.bytes_at_peak = term.bytes_max = max_workspace;
+      term.phase = s.instructions[s.steps[peak.step].instruction].phase;
+    } else {
+      term.bytes_at_peak += span[static_cast<size_t>(peak.step)][c];
+      for (size_t n = 0; n < s.steps.size(); ++n) {
+        if (always + span[n][c] <= term.bytes_max) continue;
+        term.bytes_max = always + span[n][c];
+        term.phase = s.instructions[s.steps[n].instruction].phase;
+      }
+    }
+    if (term.bytes_max > 0) m.terms.push_back(std::move(term));
+  }
+  const int64_t packing = m.arena_bytes - s.live_bytes[peak.step];
+  m.terms.push_back({"arena packing", packing, packing, s.instructions[s.steps[peak.step].instruction].phase});
+}
+
+void fill_phases(MemoryPlan& m, const Schedule& step, int64_t evaluate_bytes, Accelerator accelerator) {
+  std::map<std::string, int64_t, std::less<>> by_phase;
+  by_phase["load"] = m.run_bytes;
+  for (size_t n = 0; n < step.steps.size(); ++n) {
+    int64_t& most = by_phase[step.instructions[step.steps[n].instruction].phase];
+    most = std::max(most, m.run_bytes + step.live_bytes[n] + workspace_bytes(step.steps[n], step, accelerator));
+  }
+  by_phase["evaluate"] = evaluate_bytes;
+  by_phase["save"] = m.run_bytes;
+  for (const std::string_view phase : kPhases)
+    if (const auto it = by_phase.find(phase); it != by_phase.end()) m.by_phase.push_back({it->first, it->second});
+  CHECK(m.by_phase.size() == by_phase.size(), "a phase without a place in the timeline");
+}
+
+// fp32 master and two moments; file headers, some hundred bytes per tensor, are left out.
+int64_t checkpoint_bytes(int64_t parameters) { return 12 * parameters; }
+
+std::vector<ProgramTime> times_of(const Plan& plan, const Schedule& s) {
+  std::vector<ProgramTime> times;
+  for (int v = 0; v < static_cast<int>(s.variants.size()); ++v) times.push_back(program_time(plan, s, v));
+  return times;
+}
+
+}  // namespace
+
+Simulation simulate(const Plan& candidate, SimulationCache& cache) {
+  const Schedule s = compile_schedule(candidate, Phase::kStep);
+  std::vector<VariantProfile> profiles;
+  std::vector<ProgramTime> times;
+  for (int v = 0; v < static_cast<int>(s.variants.size()); ++v) {
+    const auto [it, fresh] = cache.by_variant.try_emplace({s.variants[v]->name, s.symbols.at("T")});
+    if (fresh) it->second = {profile(*s.variants[v], s.symbols, s.compute, 0), program_time(candidate, s, v)};
+    profiles.push_back(it->second.profile);
+    times.push_back(it->second.time);
+  }
+  Simulation out;
+  out.run_bytes = run_bytes(s);
+  const std::vector<InstructionLive> live = walk_live(s, profiles);
+  for (int i = 0; i < static_cast<int>(live.size()); ++i) {
+    if (live[i].peak_bytes <= out.live_peak_bytes) continue;
+    out.live_peak_bytes = live[i].peak_bytes;
+    out.peak_instruction = i;
+    out.peak_op = live[i].peak_op;
+  }
+  out.time = step_time(candidate, s, times);
+  return out;
+}
+
+Simulation simulate(const Plan& candidate) {
+  SimulationCache cache;
+  return simulate(candidate, cache);
+}
+
+int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, int64_t arena_bytes, int64_t workspace_bytes) {
+  int64_t allocated = arena_bytes + workspace_bytes;
+  for (const int64_t b : run_buffers) allocated += b;
+  if (plan.hardware.accelerator == Accelerator::kCpu) return allocated;
+  SegmentSizes segments;
+  for (const int64_t b : run_buffers) segments.add(b);
+  segments.add(arena_bytes);
+  segments.add(workspace_bytes);
+  return segments.reserved_bytes() + plan.hardware.context_bytes + communicator_bytes(plan);
+}
+
+int64_t states_bound_bytes(const Plan& plan) {
+  const int64_t parameters = count_parameters(plan.model).total;
+  const int64_t shards = plan.mesh.dp_shard;
+  const int64_t element = plan.precision.compute == Precision::kBf16 ? 2 : 4;
+  const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
+  const bool gathers = plan.strategy.sharding == Sharding::kZero3;
+  const bool uses_master = shards == 1 && element == 4;
+  int64_t bytes = split(16 * parameters) + (gathers || uses_master ? 0 : element * parameters);
+  if (plan.train.method == "dpo") bytes += gathers ? split(element * parameters) : element * parameters;
+  return bytes;
+}
+
+double fit_margin(Accelerator accelerator) { return accelerator == Accelerator::kCpu ? 1.0 : 1.04; }
+
+Verdict verdict_of(int64_t device, int64_t capacity, Accelerator accelerator) {
+  if (device > capacity) return Verdict::kDoesNotFit;
+  return static_cast<double>(device) * fit_margin(accelerator) <= static_cast<double>(capacity) ? Verdict::kFits : Verdict::kTight;
+}
+
+void finish(Plan& plan) {
+  const Accelerator accelerator = plan.hardware.accelerator;
+  const Schedule step = compile_expanded(plan, Phase::kStep);
+  const Schedule evaluate = compile_expanded(plan, Phase::kEvaluate);
+  const Peak peak = find_peak(step, accelerator);
+  MemoryPlan m;
+  m.run_bytes = run_bytes(step);
+  m.arena_bytes = std::max(step.arena_bytes, evaluate.arena_bytes);
+  m.live_bytes = step.live_bytes[peak.step];
+  m.workspace_bytes = largest_workspace(step, accelerator);
+  m.peak_allocated_bytes = m.run_bytes + m.arena_bytes + m.workspace_bytes;
+  m.device_bytes = device_bytes(plan, run_buffer_bytes(step), m.arena_bytes, m.workspace_bytes);
+  const bool cpu = accelerator == Accelerator::kCpu;
+  m.peak_reserved_bytes = cpu ? m.peak_allocated_bytes : m.device_bytes - plan.hardware.context_bytes - communicator_bytes(plan);
+  m.capacity_bytes = plan.hardware.memory_bytes;
+  m.peak_instruction = describe_step(step, peak.step);
+  m.peak_buffers = largest_buffers(step, peak.step);
+  fill_terms(m, step, peak, m.workspace_bytes);
+  fill_phases(m, step, m.run_bytes + evaluate.live_peak_bytes + largest_workspace(evaluate, accelerator), accelerator);
+  m.by_rank_class = {{"all ranks", m.device_bytes}};
+  m.checkpoint_bytes = checkpoint_bytes(step.layout.numel);
+  // Saving copies the shards of all ranks of a node to the host; on CPU they are there already.
+  m.host_bytes_per_node = cpu ? 0 : 12 * step.layout.shard_numel * plan.hardware.gpus_per_node;
+  plan.memory = std::move(m);
+  plan.time = step_time(plan, step, times_of(plan, step));
+  plan.verdict = verdict_of(plan.memory.device_bytes, plan.memory.capacity_bytes, accelerator);
+}
+
+void finish_by_bound(Plan& plan) {
+  const int64_t parameters = count_parameters(plan.model).total, shards = plan.mesh.dp_shard;
+  const int64_t element = plan.precision.compute == Precision::kBf16 ? 2 : 4;
+  const bool gathers = plan.strategy.sharding == Sharding::kZero3;
+  const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
+  MemoryPlan m;
+  const auto add = [&](BufferClass which, int64_t bytes, std::string note = "") {
+    if (bytes > 0) m.terms.push_back({std::string(name(which)) + note, bytes, bytes, "load"});
+  };
+  const int64_t reference = plan.train.method == "dpo" ? (gathers ? split(element * parameters) : element * parameters) : 0;
+  const int64_t bound = states_bound_bytes(plan);
+  const int64_t master = split(4 * parameters), gradient = split(4 * parameters), copy = gathers || (shards == 1 && element == 4) ? 0 : element * parameters;
+  add(BufferClass::kParameterShard, master);
+  add(BufferClass::kGatheredParameter, copy);
+  add(BufferClass::kGradient, gradient);
+  add(BufferClass::kOptimizerState, bound - master - gradient - copy - reference);
+  add(BufferClass::kParameterShard, reference, " of the frozen reference");
+  m.run_bytes = m.peak_allocated_bytes = m.peak_reserved_bytes = bound;
+  m.device_bytes = bound + plan.hardware.context_bytes + communicator_bytes(plan);
+  m.capacity_bytes = plan.hardware.memory_bytes;
+  m.peak_instruction = "load (states alone)";
+  m.by_phase = {{"load", bound}};
+  m.by_rank_class = {{"all ranks", m.device_bytes}};
+  m.checkpoint_bytes = checkpoint_bytes(parameters);
+  plan.memory = std::move(m);
+  plan.time = {};
+  // A bound that does not fit refuses; one that fits proves nothing.
+  plan.verdict = plan.memory.device_bytes > plan.memory.capacity_bytes ? Verdict::kDoesNotFit : Verdict::kTight;
+}
+
+}  // namespace distsetup
