@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,6 +16,7 @@ namespace distsetup {
 namespace {
 
 constexpr size_t kMaxShownColumns = 120;
+constexpr std::uintmax_t kMaxSourceBytes = 16 << 20;  // a larger file is data; reading it again for one line is not worth it
 
 Diagnostic make(Severity severity, std::string_view code, Location location, std::string message, std::string help) {
   Diagnostic d;
@@ -26,11 +28,17 @@ Diagnostic make(Severity severity, std::string_view code, Location location, std
   return d;
 }
 
-std::string masked(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\t' && c != '\n') || byte == 0x7f) c = '?';
+// Control characters of ASCII and Latin-1 (in UTF-8: C2 80 … C2 9F) as '?'. Line breaks stay where several lines are wanted.
+enum class LineBreaks { kMask, kKeep };
+std::string masked(std::string_view text, LineBreaks breaks = LineBreaks::kMask) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
+    const bool is_kept = text[i] == '\t' || (text[i] == '\n' && breaks == LineBreaks::kKeep);
+    const bool is_masked = is_c1 || byte == 0x7f || (byte < 0x20 && !is_kept);
+    out += is_masked ? '?' : text[i];
+    if (is_c1) ++i;
   }
   return out;
 }
@@ -54,8 +62,10 @@ class SourceLines {
   // Lines of `file`, empty when it is not a readable regular file ("command line", a pipe).
   const std::vector<std::string>& of(const std::string& file) {
     auto [it, is_new] = lines_.try_emplace(file);
-    std::error_code ignored;
-    if (is_new && std::filesystem::is_regular_file(file, ignored)) {
+    std::error_code failure;
+    const bool is_source = is_new && std::filesystem::is_regular_file(file, failure) &&
+                           std::filesystem::file_size(file, failure) <= kMaxSourceBytes && !failure;
+    if (is_source) {
       std::ifstream in(file);
       for (std::string line; std::getline(in, line);) {
         if (!line.empty() && line.back() == '\r') line.pop_back();
@@ -142,7 +152,7 @@ std::string format_one(const Diagnostic& d, SourceLines& sources, Paint paint) {
       if (d.location.column > 0) text += fmt::format("{} {} {}\n", gutter, paint("34", "|"), paint(look.sgr, shown.carets));
     }
   }
-  if (!d.help.empty()) text += fmt::format("  {} {}\n", paint("32", "help:"), masked(d.help));
+  if (!d.help.empty()) text += fmt::format("  {} {}\n", paint("32", "help:"), masked(d.help, LineBreaks::kKeep));
   return text;
 }
 
@@ -169,7 +179,8 @@ std::string format_diagnostics(const Diagnostics& diagnostics, Colour colour) {
   for (const Diagnostic& d : diagnostics) order.push_back(&d);
   std::stable_sort(order.begin(), order.end(), [](const Diagnostic* a, const Diagnostic* b) {
     const auto key = [](const Diagnostic* d) {
-      return std::make_tuple(d->severity == Severity::kError, std::string_view(d->location.file), d->location.line, d->location.column);
+      return std::make_tuple(d->severity == Severity::kError, std::string_view(d->location.file), d->location.line,
+                             d->location.column);
     };
     return key(a) < key(b);
   });

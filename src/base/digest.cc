@@ -30,8 +30,7 @@ constexpr uint32_t kRound[64] = {
 }  // namespace
 
 // Section 5.3.3: the square roots of the first eight primes.
-Sha256::Sha256()
-    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}, buffer_{} {}
+Sha256::Sha256() : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}, buffer_{} {}
 
 void Sha256::block(const uint8_t* p) {
   uint32_t w[64];

@@ -68,9 +68,15 @@ int sync_directory(const fs::path& directory) {
   return number;
 }
 
-// A device, pipe or socket: there is nothing to rename over.
+// /dev/stdout and its like are links to whatever the shell opened, a pipe or a file that others write to: never to be renamed over.
+bool is_open_stream(const std::string& path) {
+  const auto starts = [&path](std::string_view prefix) { return path.compare(0, prefix.size(), prefix) == 0; };
+  return starts("/dev/std") || starts("/dev/fd/") || starts("/proc/");
+}
+
+// A device, pipe, socket or open stream: bytes are added, nothing is replaced.
 int write_in_place(const fs::path& path, std::string_view bytes) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd < 0) return errno;
   int number = write_all(fd, bytes);
   if (::close(fd) != 0 && number == 0) number = errno;
@@ -103,7 +109,7 @@ int replace_file(const fs::path& target, std::string_view bytes, Overwrite overw
     fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, executable ? 0777 : 0666);
     if (fd < 0 && errno != EEXIST) return errno;
   }
-  if (fd < 0) return EEXIST;
+  if (fd < 0) return EBUSY;
   int number = write_temporary(fd, bytes, keep_mode);
   if (number == 0) number = rename_over(temporary, target, overwrite);
   if (number != 0) {
@@ -144,18 +150,18 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Result<Written> write_file_atomic(const std::string& path, std::string_view bytes, Overwrite overwrite, bool executable) {
+  struct stat info = {};
+  const bool is_there = ::stat(path.c_str(), &info) == 0;
+  if (is_there && !S_ISDIR(info.st_mode) && (!S_ISREG(info.st_mode) || is_open_stream(path))) {
+    if (const int number = write_in_place(path, bytes); number != 0) return unwritable(path, errno_text(number));
+    return Written::kReplaced;
+  }
   fs::path target = path;
   if (const int number = follow_links(target); number != 0) return unwritable(path, errno_text(number));
-  struct stat info = {};
   const bool exists = ::stat(target.c_str(), &info) == 0;
   if (!exists && errno != ENOENT) return unwritable(path, errno_text(errno));
   if (exists && S_ISDIR(info.st_mode)) return unwritable(path, "it is a directory, expected the path of a file");
   if (target.filename().empty()) return unwritable(path, "expected the path of a file");
-
-  if (exists && !S_ISREG(info.st_mode)) {
-    if (const int number = write_in_place(target, bytes); number != 0) return unwritable(path, errno_text(number));
-    return Written::kReplaced;
-  }
   mode_t keep_mode = 0;
   if (exists) {
     keep_mode = (info.st_mode & 0777) | (executable ? (info.st_mode & 0444) >> 2 : 0);  // who may read may run
@@ -173,8 +179,8 @@ Result<Written> write_file_atomic(const std::string& path, std::string_view byte
     std::error_code failure;
     fs::create_directories(target.parent_path(), failure);
     if (failure) {
-      return unwritable(path, fmt::format("its directory '{}' cannot be made: {}", target.parent_path().string(),
-                                          errno_text(failure.value())));
+      return unwritable(
+          path, fmt::format("its directory '{}' cannot be made: {}", target.parent_path().string(), errno_text(failure.value())));
     }
   }
   const int number = replace_file(target, bytes, overwrite, executable, keep_mode);

@@ -173,13 +173,13 @@ Result<int64_t> parse_bytes(std::string_view text, const Location& at, BareSuffi
   std::string_view rest = unit.substr(prefix > 0 ? 1 : 0);
   Wide base = 1000;
   if (prefix > 0 && !rest.empty() && (rest[0] == 'i' || rest[0] == 'I')) base = 1024, rest.remove_prefix(1);
-  const std::string shown(number);
   if (rest.empty() && prefix > 0 && (base == 1024 || suffix == BareSuffix::kBinary)) {
     base = 1024;
   } else if (rest.empty()) {
-    return reader.unknown_unit(unit, fmt::format("write {}{}iB (1024s) or {}{}B (1000s)", shown, unit[0], shown, unit[0]));
+    return reader.unknown_unit(
+        unit, fmt::format("write {0}{1}iB (1024s) or {0}{1}B (1000s)", number, kPrefixes[static_cast<size_t>(prefix) - 1]));
   } else if (rest == "b" && unit != lower(unit)) {
-    return reader.unknown_unit(unit, fmt::format("'b' means bits; for bytes write {}{}B", shown, unit.substr(0, unit.size() - 1)));
+    return reader.unknown_unit(unit, fmt::format("'b' means bits; for bytes write {}{}B", number, unit.substr(0, unit.size() - 1)));
   } else if (rest != "B" && rest != "b") {
     return reader.unknown_unit(unit);
   }
@@ -237,7 +237,8 @@ Result<double> parse_bytes_per_s(std::string_view text, const Location& at) {
   if ((!is_bits && !is_bytes) || small_prefix) {
     const bool is_near = lower(rest) == "b/s" || lower(rest) == "bps";
     const char letter = kPrefixes[static_cast<size_t>(std::max(prefix, 1)) - 1];
-    return reader.unknown_unit(unit, is_near ? fmt::format("write {}{}b/s (bits) or {}{}B/s (bytes)", number, letter, number, letter) : "");
+    return reader.unknown_unit(unit,
+                               is_near ? fmt::format("write {}{}b/s (bits) or {}{}B/s (bytes)", number, letter, number, letter) : "");
   }
   std::optional<double> rate = scaled_double(number, binary ? 0 : 3 * prefix);
   if (rate && binary) rate = std::ldexp(*rate, 10 * prefix);

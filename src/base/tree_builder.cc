@@ -13,8 +13,8 @@
 namespace distsetup {
 namespace {
 
-constexpr size_t kMaxDepth = 400;            // yaml-cpp itself gives up at 500
-constexpr size_t kMaxValues = 10'000'000;    // a tokenizer of 200,000 words is far below
+constexpr size_t kMaxDepth = 400;          // yaml-cpp itself gives up at 500
+constexpr size_t kMaxValues = 10'000'000;  // a tokenizer of 200,000 words is far below
 constexpr size_t kMaxMessageText = 40;
 
 size_t num_values_in(const Value& value) {
@@ -125,7 +125,8 @@ void TreeBuilder::begin(Value container, size_t anchor) {
   if (stopped_) return;
   count(1, container.location);
   if (open_.size() >= kMaxDepth) {
-    return fail(error(code::kSyntax, container.location, fmt::format("found nesting deeper than {} levels, expected less", kMaxDepth)));
+    return fail(
+        error(code::kSyntax, container.location, fmt::format("found nesting deeper than {} levels, expected less", kMaxDepth)));
   }
   if (anchor != 0) open_anchors_.insert(anchor);
   open_.push_back({std::move(container), anchor, false, {}});
@@ -152,8 +153,9 @@ void TreeBuilder::key(std::string name, Location at, int length) {
   if (key_rule_ == KeyRule::kFolded) std::replace(folded.begin(), folded.end(), '-', '_');
   const auto [first, is_new] = parent.seen.try_emplace(std::move(folded), at);
   if (!is_new) {
-    Diagnostic d = error(code::kDuplicateKey, at, fmt::format("key '{}' is given twice, expected once", name.substr(0, kMaxMessageText)),
-                         fmt::format("remove this one or the first, at line {} column {}", first->second.line, first->second.column));
+    Diagnostic d =
+        error(code::kDuplicateKey, at, fmt::format("key '{}' is given twice, expected once", name.substr(0, kMaxMessageText)),
+              fmt::format("remove this one or the first, at line {} column {}", first->second.line, first->second.column));
     d.length = length;
     diagnostics_.push_back(std::move(d));
   }

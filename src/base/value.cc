@@ -78,7 +78,7 @@ Decimal parse_decimal(std::string_view text) {
 
 bool has_leading_zero(const Decimal& d) { return d.whole.size() > 1 && d.whole[0] == '0'; }
 
-// 010, 0x1f, 0o17, 0b11, 1_000, 1,000: readers disagree about them. The help says how to write the number.
+// 010, 0x1f, 0o17, 0b11, 1_000: readers disagree about them. The help says how to write the number.
 std::optional<std::string> other_spelling_of_number(std::string_view text) {
   std::string_view body = text;
   const std::string sign = !body.empty() && body[0] == '-' ? "-" : "";
@@ -86,16 +86,18 @@ std::optional<std::string> other_spelling_of_number(std::string_view text) {
   if (body.empty() || !is_digit(body[0])) return std::nullopt;
   const std::string prefix = lower(body.substr(0, 2));
   const auto all = [](std::string_view s, std::string_view allowed) { return s.find_first_not_of(allowed) == std::string_view::npos; };
-  if (body.size() > 2 && prefix == "0x" && all(body.substr(2), "0123456789abcdefABCDEF_")) return "write the number with decimal digits";
-  if (body.size() > 2 && (prefix == "0o" || prefix == "0b") && all(body.substr(2), "01234567_")) return "write the number with decimal digits";
+  if (body.size() > 2 && prefix == "0x" && all(body.substr(2), "0123456789abcdefABCDEF_"))
+    return "write the number with decimal digits";
+  if (body.size() > 2 && (prefix == "0o" || prefix == "0b") && all(body.substr(2), "01234567_"))
+    return "write the number with decimal digits";
   if (const Decimal d = parse_decimal(text); d.well_formed && has_leading_zero(d)) {
     const size_t first = std::min(body.find_first_not_of('0'), body.size());
     const bool keeps_zero = first == body.size() || !is_digit(body[first]);
     return fmt::format("write {}{}", sign, body.substr(keeps_zero ? first - 1 : first));
   }
-  std::string digits(body);
-  std::erase_if(digits, [](char c) { return c == '_' || c == ','; });
-  if (digits.size() < body.size() && all(digits, "0123456789") && !digits.empty()) return fmt::format("write {}{}", sign, digits);
+  std::string number(body);
+  std::erase(number, '_');
+  if (number.size() < body.size() && parse_decimal(number).well_formed) return fmt::format("write {}{}", sign, number);
   return std::nullopt;
 }
 
@@ -139,8 +141,10 @@ std::optional<Diagnostic> not_a_number(const Value& value, std::string_view what
   }
   if (is_word_for_bool(value.text)) return ambiguous(value, what, "write a number");
   if (const auto help = other_spelling_of_number(value.text)) return ambiguous(value, what, *help);
-  if (!parse_decimal(value.text).well_formed) return expected(value, what);
-  return std::nullopt;
+  if (parse_decimal(value.text).well_formed) return std::nullopt;
+  std::string number = value.text;  // 1,048,576 is a number for nobody but people
+  std::erase(number, ',');
+  return expected(value, what, parse_decimal(number).well_formed ? fmt::format("write {}", number) : "");
 }
 
 }  // namespace
@@ -187,7 +191,8 @@ Result<int64_t> as_int(const Value& value) {
   int64_t out = 0;
   const bool fits = exponent == 0 && std::from_chars(number.data(), number.data() + number.size(), out).ec == std::errc();
   if (!fits) {
-    return mistake(code::kOutOfRange, value, fmt::format("found {}, expected a whole number of at most 9223372036854775807", found(value)));
+    return mistake(code::kOutOfRange, value,
+                   fmt::format("found {}, expected a whole number of at most 9223372036854775807", found(value)));
   }
   return out;
 }

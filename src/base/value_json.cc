@@ -47,13 +47,16 @@ class Events : public json::json_sax_t {
     const std::string_view rest = source_.text().substr(std::min(start_, source_.text().size()));
     for (const std::string_view spelling : {"NaN", "Infinity", "-Infinity"}) {
       if (rest.substr(0, spelling.size()) == spelling) {
-        builder_.fail(error(code::kSyntax, source_.at(start_), fmt::format("found '{}', expected a number that JSON can hold", spelling)));
+        builder_.fail(
+            error(code::kSyntax, source_.at(start_), fmt::format("found '{}', expected a number that JSON can hold", spelling)));
         return false;
       }
     }
-    std::string what = e.what();  // "[json.exception.…] parse error at line 1, column 3: syntax error while …; last read: …; expected …"
+    std::string what =
+        e.what();  // "[json.exception.…] parse error at line 1, column 3: syntax error while …; last read: …; expected …"
     if (const size_t colon = what.find(": "); colon != std::string::npos && what.find("parse error") < colon) what.erase(0, colon + 2);
-    if (const size_t bracket = what.find("] "); what.rfind("[json", 0) == 0 && bracket != std::string::npos) what.erase(0, bracket + 2);
+    if (const size_t bracket = what.find("] "); what.rfind("[json", 0) == 0 && bracket != std::string::npos)
+      what.erase(0, bracket + 2);
     if (const size_t read = what.find("; last read: "); read != std::string::npos) {
       const size_t wanted = what.rfind("; expected ");
       what.erase(read, wanted != std::string::npos && wanted > read ? wanted - read : std::string::npos);

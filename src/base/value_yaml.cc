@@ -17,6 +17,7 @@ namespace distsetup {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+constexpr std::string_view kCoreTag = "tag:yaml.org,2002:";
 
 // The end of the quoted scalar that starts at `begin`, or npos when the closing quote is missing.
 size_t end_of_quoted(std::string_view text, size_t begin) {
@@ -50,7 +51,8 @@ class Events : public YAML::EventHandler {
     const size_t begin = offset(mark);
     const std::string_view between = source_.text().substr(last_offset_, begin > last_offset_ ? begin - last_offset_ : 0);
     const bool at_separator = source_.text().substr(begin, 3) == "---";
-    const bool separated = at_separator || between.find("\n---") != std::string_view::npos || between.find("\n...") != std::string_view::npos;
+    const bool separated =
+        at_separator || between.find("\n---") != std::string_view::npos || between.find("\n...") != std::string_view::npos;
     if (separated) {
       builder_.fail(error(code::kSyntax, source_.at(begin), "found a second document, expected one", "remove it and the '---' above"));
     } else {
@@ -96,8 +98,8 @@ class Events : public YAML::EventHandler {
     if (builder_.expects_key()) {
       if (anchor != 0) builder_.remember(anchor, value);
       if (text == "<<" && !quoted) {
-        return builder_.fail(error(code::kSyntax, source_.at(begin), "found the merge key '<<', expected a plain key",
-                                   "write the merged keys out"));
+        return builder_.fail(
+            error(code::kSyntax, source_.at(begin), "found the merge key '<<', expected a plain key", "write the merged keys out"));
       }
       key_begin_ = begin;
       key_end_ = is_quote_at(begin) ? end_of_quoted(source_.text(), begin) : begin + text.size();
@@ -125,10 +127,12 @@ class Events : public YAML::EventHandler {
     }
     if (report_missing_colon(stop)) return;
     const std::string what = e.msg;
-    const bool ends_inside = what.find("end of sequence flow") != std::string::npos || what.find("end of map flow") != std::string::npos;
+    const bool ends_inside =
+        what.find("end of sequence flow") != std::string::npos || what.find("end of map flow") != std::string::npos;
     if (ends_inside && report_open_bracket()) return;
     const bool stray_colon = what == "illegal map value";
-    builder_.fail(error(code::kSyntax, source_.at(stop), fmt::format("found invalid YAML: {}, expected 'key: value' or '- item' lines", what),
+    builder_.fail(error(code::kSyntax, source_.at(stop),
+                        fmt::format("found invalid YAML: {}, expected 'key: value' or '- item' lines", what),
                         stray_colon ? "check the indentation, and quote text that contains ': '" : ""));
   }
 
@@ -214,7 +218,10 @@ class Events : public YAML::EventHandler {
 
   bool check_tag(const std::string& tag, size_t begin) {
     if (is_plain(tag) || tag == "!" || tag == "tag:yaml.org,2002:str") return true;
-    builder_.fail(error(code::kSyntax, source_.at(begin), fmt::format("found the tag '{}', expected no tag", tag), "remove the tag"));
+    const bool is_core = tag.compare(0, kCoreTag.size(), kCoreTag) == 0;
+    const std::string shown = is_core ? "!!" + tag.substr(kCoreTag.size()) : tag;
+    builder_.fail(
+        error(code::kSyntax, source_.at(begin), fmt::format("found the tag '{}', expected no tag", shown), "remove the tag"));
     return false;
   }
 

@@ -27,9 +27,44 @@ uint64_t seed() {
 int below(std::mt19937_64& random, int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); }
 
 std::string random_text(std::mt19937_64& random) {
-  static const std::vector<std::string> pieces = {"a",  "Z",  "0",  "9",       " ",           "'",  "\"", "\\", ":",    ": ",  "#",  " #",   "-",
-                                                  "- ", "[",  "]",  "{",       "}",           ",",  "&",  "*",  "!",    "|",   ">",  "%",    "@",
-                                                  "`",  "\n", "\t", "\xc3\xa9", "\xf0\x9f\x98\x80", "no", "~",  "1e6", "null", "---", "010", "\r\n"};
+  static const std::vector<std::string> pieces = {"a",
+                                                  "Z",
+                                                  "0",
+                                                  "9",
+                                                  " ",
+                                                  "'",
+                                                  "\"",
+                                                  "\\",
+                                                  ":",
+                                                  ": ",
+                                                  "#",
+                                                  " #",
+                                                  "-",
+                                                  "- ",
+                                                  "[",
+                                                  "]",
+                                                  "{",
+                                                  "}",
+                                                  ",",
+                                                  "&",
+                                                  "*",
+                                                  "!",
+                                                  "|",
+                                                  ">",
+                                                  "%",
+                                                  "@",
+                                                  "`",
+                                                  "\n",
+                                                  "\t",
+                                                  "\xc3\xa9",
+                                                  "\xf0\x9f\x98\x80",
+                                                  "no",
+                                                  "~",
+                                                  "1e6",
+                                                  "null",
+                                                  "---",
+                                                  "010",
+                                                  "\r\n"};
   std::string text;
   for (int n = below(random, 8); n > 0; --n) text += pieces[static_cast<size_t>(below(random, static_cast<int>(pieces.size())))];
   return text;
@@ -53,7 +88,8 @@ Value random_tree(std::mt19937_64& random, int depth) {
   } else {
     value.kind = Kind::kMap;
     const int num_entries = below(random, 5);
-    for (int i = 0; i < num_entries; ++i) value.entries.push_back({random_text(random) + std::to_string(i), random_tree(random, depth - 1)});
+    for (int i = 0; i < num_entries; ++i)
+      value.entries.push_back({random_text(random) + std::to_string(i), random_tree(random, depth - 1)});
   }
   return value;
 }
@@ -86,11 +122,16 @@ std::string as_json(const Value& value, std::mt19937_64& random) {
 std::string yaml_quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') out += std::string("\\") + c;
-    else if (c == '\n') out += "\\n";
-    else if (c == '\r') out += "\\r";
-    else if (c == '\t') out += "\\t";
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += std::string("\\") + c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\r')
+      out += "\\r";
+    else if (c == '\t')
+      out += "\\t";
+    else
+      out += c;
   }
   return out + '"';
 }
@@ -135,11 +176,11 @@ size_t offset_of(const std::string& text, const Location& at) {
 // Every place points at the first character of what it names.
 bool places_are_right(const std::string& text, const Value& value) {
   const char first = text[offset_of(text, value.location)];
-  const bool right = value.kind == Kind::kList     ? first == '[' || first == '-'
-                     : value.kind == Kind::kMap    ? first == '{' || first == '"'
-                     : value.kind == Kind::kNull   ? first == 'n' || first == '~'
-                     : value.quoted                ? first == '"'
-                                                   : first == value.text[0];
+  const bool right = value.kind == Kind::kList   ? first == '[' || first == '-'
+                     : value.kind == Kind::kMap  ? first == '{' || first == '"'
+                     : value.kind == Kind::kNull ? first == 'n' || first == '~'
+                     : value.quoted              ? first == '"'
+                                                 : first == value.text[0];
   if (!right) return false;
   for (const Value& item : value.items) {
     if (!places_are_right(text, item)) return false;
@@ -156,7 +197,8 @@ bool is_answer(const Result<Value>& result, const std::string& text) {
   if (result.value || result.diagnostics.empty()) return false;
   const auto num_lines = 1 + std::count(text.begin(), text.end(), '\n');
   for (const Diagnostic& d : result.diagnostics) {
-    if (d.code.empty() || d.message.empty() || d.location.line < 1 || d.location.line > num_lines || d.location.column < 1) return false;
+    if (d.code.empty() || d.message.empty() || d.location.line < 1 || d.location.line > num_lines || d.location.column < 1)
+      return false;
   }
   return !format_diagnostics(result.diagnostics).empty();
 }
@@ -207,8 +249,10 @@ TEST_CASE("random bytes and damaged files give a value or a diagnostic", "[value
       text = below(random, 2) == 0 ? as_json(tree, random) : "---" + as_yaml(tree, 0);
       for (int n = 1 + below(random, 4); n > 0 && !text.empty(); --n) {
         const size_t at = random() % text.size();
-        if (below(random, 2) == 0) text.erase(at, 1 + random() % 4);
-        else text.insert(at, random_text(random));
+        if (below(random, 2) == 0)
+          text.erase(at, 1 + random() % 4);
+        else
+          text.insert(at, random_text(random));
       }
     }
     INFO("DISTSETUP_SEED=" << start << " text number " << i);

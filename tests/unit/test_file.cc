@@ -2,8 +2,10 @@
 // directory should be, a file size limit, a full device.
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -188,6 +190,26 @@ TEST_CASE("a device is written in place; a full one is an error", "[file]") {
   const Result<Written> full = write_file_atomic("/dev/full", "x", Overwrite::kForce);
   REQUIRE_FALSE(full.ok());
   CHECK(full.diagnostics[0].message == "cannot write '/dev/full', no space left on device");
+}
+
+TEST_CASE("an open stream is added to, pipe or file", "[file]") {
+  int pipe_fds[2];
+  REQUIRE(::pipe(pipe_fds) == 0);
+  const std::string pipe_path = "/dev/fd/" + std::to_string(pipe_fds[1]);
+  REQUIRE(write_file_atomic(pipe_path, "plan\n", Overwrite::kRefuse).ok());
+  ::close(pipe_fds[1]);
+  char read_back[16] = {};
+  const ssize_t num_read = ::read(pipe_fds[0], read_back, sizeof(read_back));
+  ::close(pipe_fds[0]);
+  CHECK(std::string_view(read_back, num_read > 0 ? static_cast<size_t>(num_read) : 0) == "plan\n");
+
+  const TemporaryDirectory directory;
+  const std::string path = directory.write("log", "before\n");
+  const int fd = ::open(path.c_str(), O_WRONLY);
+  REQUIRE(write_file_atomic("/dev/fd/" + std::to_string(fd), "after\n", Overwrite::kRefuse).ok());
+  ::close(fd);
+  CHECK(bytes_of_file(path) == "before\nafter\n");
+  CHECK(num_files_in(directory.path()) == 1);
 }
 
 TEST_CASE("a temporary name that is taken is not touched", "[file]") {

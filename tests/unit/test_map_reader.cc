@@ -17,7 +17,8 @@ Value yaml(std::string_view text) {
 }  // namespace
 
 TEST_CASE("each type is read by its key", "[map_reader]") {
-  const Value map = yaml("on_top: true\nglobal-batch: 512\nlearning_rate: 3e-4\noptimizer: adamw\npaths: [a, 'b']\none: c\nchild: {x: 1}\n");
+  const Value map =
+      yaml("on_top: true\nglobal-batch: 512\nlearning_rate: 3e-4\noptimizer: adamw\npaths: [a, 'b']\none: c\nchild: {x: 1}\n");
   Diagnostics diagnostics;
   MapReader reader(map, "train", diagnostics);
   bool on_top = false;

@@ -51,7 +51,8 @@ TEST_CASE("suggest says the near name or lists the known ones", "[names]") {
   for (int i = 0; i < 12; ++i) many.push_back("name" + std::to_string(i));
   CHECK(suggest("zzzzzzzz", many).find("more") == std::string::npos);
   many.push_back("last");
-  CHECK(suggest("zzzzzzzz", many) == "known: name0, name1, name2, name3, name4, name5, name6, name7, name8, name9, name10, name11 and 1 more");
+  CHECK(suggest("zzzzzzzz", many) ==
+        "known: name0, name1, name2, name3, name4, name5, name6, name7, name8, name9, name10, name11 and 1 more");
 }
 
 TEST_CASE("same_name folds case and separators, nothing else", "[names]") {

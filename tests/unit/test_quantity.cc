@@ -68,6 +68,7 @@ TEST_CASE("sizes: what is refused, and the help", "[quantity]") {
 TEST_CASE("sizes: a bare suffix is binary only where the caller says so", "[quantity]") {
   CHECK(code_of(parse_bytes("32G")) == code::kUnknownUnit);
   CHECK(parse_bytes("32G").diagnostics[0].help == "write 32GiB (1024s) or 32GB (1000s)");
+  CHECK(parse_bytes("16m").diagnostics[0].help == "write 16MiB (1024s) or 16MB (1000s)");
   CHECK(*parse_bytes("32G", {}, BareSuffix::kBinary) == 32 * kGiB);
   CHECK(*parse_bytes("500m", {}, BareSuffix::kBinary) == 500 * kMiB);
   CHECK(*parse_bytes("32GB", {}, BareSuffix::kBinary) == 32'000'000'000);

@@ -163,7 +163,7 @@ TEST_CASE("YAML: syntax errors name the place that has to change", "[value]") {
 
 TEST_CASE("YAML: tags, merge keys and keys that are no text are refused by name", "[value]") {
   CHECK(yaml_mistake("a: !python/tuple [1]\n") == "DS0002 1:4 found the tag '!python/tuple', expected no tag");
-  CHECK(yaml_mistake("a: !!int 3\n") == "DS0002 1:4 found the tag 'tag:yaml.org,2002:int', expected no tag");
+  CHECK(yaml_mistake("a: !!int 3\n") == "DS0002 1:4 found the tag '!!int', expected no tag");
   CHECK(yaml_mistake("x: &x {a: 1}\ny:\n  <<: *x\n") == "DS0002 3:3 found the merge key '<<', expected a plain key");
   CHECK(yaml_mistake("[a]: 1\n") == "DS0002 1:1 found a key that is not text, expected a name");
   CHECK(yaml_mistake("? {a: 1}\n: 1\n") == "DS0002 1:3 found a key that is not text, expected a name");
@@ -177,7 +177,8 @@ TEST_CASE("YAML: bytes that are no text are refused", "[value]") {
   CHECK(yaml_mistake("a: \x01\n") == "DS0002 1:4 found byte 0x01, expected UTF-8 text");
   CHECK(yaml_mistake(std::string("a: \0b\n", 6)) == "DS0002 1:4 found byte 0x00, expected UTF-8 text");
   CHECK(yaml_mistake("a: 1\rb: 2\n") == "DS0002 1:5 found byte 0x0d, expected UTF-8 text");
-  CHECK(yaml_mistake("\xff\xfe" "a\n") == "DS0002 1:1 found byte 0xff, expected UTF-8 text");
+  CHECK(yaml_mistake("\xff\xfe"
+                     "a\n") == "DS0002 1:1 found byte 0xff, expected UTF-8 text");
   // Overlong '/', half a surrogate pair, above U+10FFFF, cut off, a control character of Latin-1.
   for (const char* bytes : {"\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\xc2\x9b"}) {
     CHECK(yaml_mistake("a: " + std::string(bytes)).find("expected UTF-8 text") != std::string::npos);
@@ -187,7 +188,10 @@ TEST_CASE("YAML: bytes that are no text are refused", "[value]") {
 
 TEST_CASE("YAML: columns count characters, also behind a byte order mark", "[value]") {
   CHECK(place(yaml("\xc3\xa9\xc3\xa9: x\n").entries[0].second.location) == "1:5");
-  CHECK(place(yaml("\xef\xbb\xbf" "a: x\n").entries[0].second.location) == "1:4");
+  CHECK(place(yaml("\xef\xbb\xbf"
+                   "a: x\n")
+                  .entries[0]
+                  .second.location) == "1:4");
   CHECK(place(yaml("{\xe2\x82\xac: x, b: [\xe2\x82\xac, y]}\n").find("b")->items[1].location) == "1:15");
 }
 
@@ -219,7 +223,9 @@ TEST_CASE("deep nesting is an error, not a crash", "[value]") {
 }
 
 TEST_CASE("JSON: structure, places, escapes", "[value]") {
-  const Value root = json("{\"a\": \"\\ud83d\\ude00 \\/ \\u00e9 \\n\", \"b\":[1,-2.5e-3,{\"c\":null}],\n\t\"d\" : true, \"e\": {}, \"\": \"}\\\"]\", \"f\": []}");
+  const Value root = json(
+      "{\"a\": \"\\ud83d\\ude00 \\/ \\u00e9 \\n\", \"b\":[1,-2.5e-3,{\"c\":null}],\n\t\"d\" : true, \"e\": {}, \"\": \"}\\\"]\", "
+      "\"f\": []}");
   CHECK(root.find("a")->text == "\xf0\x9f\x98\x80 / \xc3\xa9 \n");
   CHECK(root.find("a")->quoted);
   CHECK(place(root.find("a")->location) == "1:7");
@@ -309,11 +315,12 @@ TEST_CASE("whole numbers: what is refused", "[value]") {
     INFO(text);
     CHECK(code_of(as_int(scalar(text))) == code::kOutOfRange);
   }
-  for (const char* text : {"1.5", "1e-1", "x", "1M", "--1", "1e", "e5", ".", "'8'", "[1]", "~", ".inf", ".nan", "1 2", "true"}) {
+  for (const char* text : {"1.5", "1e-1", "x", "1M", "--1", "1e", "e5", ".", "'8'", "[1]", "~", ".inf", ".nan", "1 2", "true", "1,000",
+                           "1,048,576", "0,1"}) {
     INFO(text);
     CHECK(code_of(as_int(scalar(text))) == code::kWrongType);
   }
-  for (const char* text : {"010", "-010", "0x1f", "0o17", "0b11", "1_000", "1,000", "1,048,576", "no", "on", "00"}) {
+  for (const char* text : {"010", "-010", "0x1f", "0o17", "0b11", "1_000", "no", "on", "00"}) {
     INFO(text);
     CHECK(code_of(as_int(scalar(text))) == code::kAmbiguousSpelling);
   }
@@ -344,16 +351,16 @@ TEST_CASE("numbers", "[value]") {
     CHECK(code_of(as_double(scalar(text))) == code::kWrongType);
   }
   for (const char* text : {"1e400", "-1e400"}) CHECK(code_of(as_double(scalar(text))) == code::kOutOfRange);
-  for (const char* text : {"010.5", "1_000.0", "0x10", "00.5", "1,000"}) {
+  for (const char* text : {"010.5", "1_000.0", "0x10", "00.5"}) {
     INFO(text);
-    const std::string code = code_of(as_double(scalar(text)));
-    CHECK((code == code::kAmbiguousSpelling || (code == code::kWrongType && std::string(text) == "1_000.0")));
+    CHECK(code_of(as_double(scalar(text))) == code::kAmbiguousSpelling);
   }
   CHECK(help_of(as_double(scalar("00.5"))) == "write 0.5");
 }
 
 TEST_CASE("text: quoted is always text, bare only when nobody reads it as something else", "[value]") {
-  for (const char* text : {"llama3_8b", "8xH100-80GB", "48:00:00", "1e-6", "4090", "2026-11-21", "a b", "/data/x", "0.5", "08x"}) {
+  for (const char* text :
+       {"llama3_8b", "8xH100-80GB", "48:00:00", "1e-6", "4090", "2026-11-21", "a b", "/data/x", "0.5", "08x", "0,1,2", "1,000"}) {
     INFO(text);
     CHECK(*as_text(scalar(text)) == text);
   }
