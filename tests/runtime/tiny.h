@@ -1,0 +1,172 @@
+// Tiny models, plans and batches for tests of the executor, and a run of several ranks that returns what they agree on.
+#pragma once
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plan/native_program.h"
+#include "runtime/engine/engine.h"
+#include "runtime/optim/learning_rate.h"
+#include "runtime/ranks.h"
+
+namespace distsetup {
+
+// Sizes that are multiples of nothing: shards are padded, tiles have tails.
+inline Geometry odd_geometry() {
+  Geometry g;
+  g.name = "odd";
+  g.family = "llama";
+  g.num_layers = 2;
+  g.hidden = 30;
+  g.num_heads = 3;
+  g.num_kv_heads = 1;
+  g.head_size = 10;
+  g.feed_forward = 37;
+  g.vocabulary = 53;
+  g.max_positions = 64;
+  return g;
+}
+
+struct TinyOptions {
+  Geometry geometry = odd_geometry();
+  Sharding sharding = Sharding::kDdp;
+  int replicate = 1, shard = 1;
+  Recompute recompute = Recompute::kNone;
+  int64_t accumulation = 1;
+  Precision precision = Precision::kF32;
+  bool reshard = true;
+  int64_t global_batch = 8, sequence_length = 12, steps = 20;
+};
+
+inline Plan tiny_plan(const TinyOptions& o) {
+  Plan p;
+  p.verdict = Verdict::kFits;
+  p.model = o.geometry;
+  p.hardware.accelerator = Accelerator::kCpu;
+  p.mesh.dp_replicate = o.replicate;
+  p.mesh.dp_shard = o.shard;
+  p.hardware.gpus_per_node = p.mesh.world();
+  p.strategy.sharding = o.sharding;
+  p.strategy.reshard_after_forward = o.reshard;
+  p.gradient_accumulation = o.accumulation;
+  p.micro_batch = o.global_batch / (o.accumulation * p.mesh.world());
+  p.recompute.policy = o.recompute;
+  p.recompute.every_k = o.recompute == Recompute::kEveryK ? 2 : 0;
+  p.recompute.dropped = dropped_tensors(o.geometry, o.recompute);
+  p.precision.compute = o.precision;
+  p.train.sequence_length = o.sequence_length;
+  p.train.global_batch = o.global_batch;
+  p.train.steps = o.steps;
+  p.train.learning_rate = 1e-2;
+  p.train.min_learning_rate = 1e-3;
+  p.train.warmup_steps = 3;
+  p.train.grad_clip = 1.0;
+  p.train.seed = 7;
+  return p;
+}
+
+// One global batch: sequences that follow a rule a model can learn, each with an ignored tail of another length, so that ranks have
+// different numbers of valid tokens.
+struct Batch {
+  std::vector<int64_t> ids, targets;
+  int64_t valid = 0;
+};
+inline Batch global_batch(const Plan& plan, int64_t step) {
+  const int64_t S = plan.train.sequence_length, V = plan.model.vocabulary;
+  Batch b;
+  for (int64_t q = 0; q < plan.train.global_batch; ++q) {
+    int64_t token = (q * 17 + step * 5) % V;
+    const int64_t tail = (q * q + step) % (S / 2);
+    for (int64_t s = 0; s < S; ++s) {
+      const int64_t next = (token * 3 + 1) % V;
+      b.ids.push_back(token);
+      b.targets.push_back(s < S - tail ? next : -1);
+      b.valid += s < S - tail;
+      token = next;
+    }
+  }
+  return b;
+}
+// The part of data-parallel rank `index`: micro-batch m holds sequences (m · ranks + index) · micro_batch ...
+inline Batch rank_batch(const Plan& plan, const Batch& global, int index) {
+  const int64_t S = plan.train.sequence_length;
+  Batch mine;
+  mine.valid = global.valid;
+  for (int64_t m = 0; m < plan.gradient_accumulation; ++m) {
+    const int64_t first = (m * plan.mesh.data_parallel() + index) * plan.micro_batch * S;
+    mine.ids.insert(mine.ids.end(), global.ids.begin() + first, global.ids.begin() + first + plan.micro_batch * S);
+    mine.targets.insert(mine.targets.end(), global.targets.begin() + first, global.targets.begin() + first + plan.micro_batch * S);
+  }
+  return mine;
+}
+
+struct RunResult {
+  std::vector<double> losses, norms;
+  std::vector<std::vector<float>> parameters, gradients;  // per unit, valid elements; gradients of the last step, as clipped
+  double held_out = 0;
+  bool operator==(const RunResult&) const = default;
+};
+
+// What every rank of a run sees is written by rank 0; shards by the ranks that own them.
+inline void collect(Engine& engine, std::span<const float> shard, std::vector<std::vector<float>>& units) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const Layout& layout = engine.layout();
+  units.resize(layout.units.size());
+  for (size_t u = 0; u < layout.units.size(); ++u) {
+    const ElementRange own = owned_range(layout.units[u], engine.shard_index());
+    units[u].resize(size_t(layout.units[u].numel));
+    std::copy_n(shard.begin() + layout.units[u].shard_offset, own.size(), units[u].begin() + own.begin);
+  }
+}
+
+inline RunResult train(const Plan& plan, int64_t steps, EngineOptions options = {}) {
+  RunResult result;
+  run_ranks(plan.mesh, [&](Communicator& communicator) {
+    const auto device = make_cpu_device();
+    Engine engine(plan, *device, communicator, options);
+    engine.initialize_parameters();
+    engine.load();
+    const int index = data_index(plan.mesh, communicator.rank());
+    for (int64_t s = 0; s < steps; ++s) {
+      const Batch batch = rank_batch(plan, global_batch(plan, s), index);
+      const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s)});
+      if (communicator.rank() != 0) continue;
+      result.losses.push_back(stats.loss);
+      result.norms.push_back(stats.gradient_norm);
+    }
+    const Batch batch = rank_batch(plan, global_batch(plan, 1000), index);
+    const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid});
+    if (communicator.rank() == 0) result.held_out = held_out;
+    if (!engine.writes_checkpoint()) return;
+    collect(engine, engine.master(), result.parameters);
+    collect(engine, engine.gradient(), result.gradients);
+  });
+  return result;
+}
+
+// Largest difference of two sets of units over the largest magnitude per unit.
+inline double difference(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  double worst = a.size() == b.size() ? 0 : 1e9;
+  for (size_t u = 0; u < a.size() && u < b.size(); ++u) {
+    double largest = 0, d = a[u].size() == b[u].size() ? 0 : 1e9;
+    for (size_t i = 0; i < a[u].size() && i < b[u].size(); ++i) {
+      largest = std::max(largest, std::abs(double(b[u][i])));
+      const double e = std::abs(double(a[u][i]) - double(b[u][i]));
+      d = e <= 1e9 ? std::max(d, e) : 1e9;  // NaN too
+    }
+    worst = std::max(worst, d / largest);
+  }
+  return worst;
+}
+inline double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double worst = a.size() == b.size() ? 0 : 1e9;
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    const double e = std::abs(a[i] - b[i]) / std::abs(b[i]);
+    worst = e <= 1e9 ? std::max(worst, e) : 1e9;
+  }
+  return worst;
+}
+
+}  // namespace distsetup
