@@ -1,0 +1,230 @@
+// The preview: a Plan as one page. Everything printed is read off the Plan; nothing is computed again.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/quantity.h"
+#include "planner/planner.h"
+#include "planner/text_layout.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kNarrowest = 48, kWidest = 120;
+constexpr size_t kMostAlternatives = 7;
+
+std::string_view verdict_words(Verdict v) {
+  switch (v) {
+    case Verdict::kFits: return "fits";
+    case Verdict::kTight: return "tight";
+    case Verdict::kDoesNotFit: return "does not fit";
+  }
+  return "";
+}
+
+class Preview {
+ public:
+  Preview(const Plan& plan, const PreviewOptions& options)
+      : plan_(plan), options_(options), width_(std::clamp(options.width, kNarrowest, kWidest)), states_only_(plan.train.method == "dpo") {}
+
+  std::string run() {
+    header();
+    strategy();
+    memory();
+    timeline();
+    speed();
+    reasons();
+    alternatives();
+    smallest_fits();
+    assumptions();
+    return options_.utf8 ? out_ : to_ascii(out_);
+  }
+
+ private:
+  // --- text
+
+  std::string paint(std::string text, std::string_view code) const {
+    return options_.colour == Colour::kOn ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
+  }
+  std::string bold(std::string text) const { return paint(std::move(text), "1"); }
+  std::string dim(std::string text) const { return paint(std::move(text), "2"); }
+  std::string_view verdict_colour(Verdict v) const { return v == Verdict::kFits ? "1;32" : v == Verdict::kTight ? "1;33" : "1;31"; }
+
+  void line(std::string text = "") {
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    out_ += text + "\n";
+  }
+  void section(std::string title) {
+    line();
+    line(bold(std::move(title)));
+  }
+  // Wrapped below `indent` columns, the first line after `first`.
+  void paragraph(const std::string& first, int indent, std::string_view text) {
+    const std::vector<std::string> lines = wrap(text, width_ - indent);
+    for (size_t i = 0; i < lines.size(); ++i)
+      line((i == 0 ? pad_right(first, indent) : std::string(static_cast<size_t>(indent), ' ')) + lines[i]);
+  }
+
+  // --- what and where
+
+  void header() {
+    const Geometry& g = plan_.model;
+    const int64_t count = count_parameters(g).total;
+    line(bold(fmt::format("{} · {} parameters", g.name, format_count(count))));
+    for (const Diagnostic& d : plan_.diagnostics)
+      if (d.code == "DS0303") paragraph("", 0, d.message);
+    const HardwarePlan& h = plan_.hardware;
+    line(fmt::format("{} node{} × {} GPUs = {} · {}", h.nodes, h.nodes == 1 ? "" : "s", h.gpus_per_node, h.nodes * h.gpus_per_node, h.gpu_name));
+  }
+
+  void strategy() {
+    const Mesh& m = plan_.mesh;
+    const TrainPlan& t = plan_.train;
+    std::string how(name(plan_.strategy.sharding));
+    if (m.world() == 1) how += " on one GPU";
+    else if (m.dp_shard == 1) how += fmt::format(": {} copies, nothing split", m.dp_replicate);
+    else if (m.dp_replicate == 1) how += fmt::format(" over {} GPUs", m.dp_shard);
+    else how += fmt::format(": {} copies of {} shards", m.dp_replicate, m.dp_shard);
+    if (!plan_.strategy.reshard_after_forward) how += ", parameters kept gathered";
+    std::string recompute(name(plan_.recompute.policy));
+    if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
+    paragraph("", 0, fmt::format("{} · recompute {} · {}", how, recompute,
+                                 plan_.precision.compute == Precision::kBf16 ? "bf16 with fp32 master" : "fp32"));
+    const int64_t tokens = t.global_batch * t.sequence_length;
+    paragraph("", 0, fmt::format("{} · micro-batch {} × accumulation {} × {} GPUs = {} sequences of {} = {} tokens per step", t.method, plan_.micro_batch,
+                                 plan_.gradient_accumulation, m.data_parallel(), format_count(t.global_batch), format_count(t.sequence_length), format_count(tokens)));
+  }
+
+  // --- memory
+
+  static constexpr int kLabel = 22, kNumber = 10;
+  int bar_width() const { return width_ - 2 - kLabel - kNumber - 2; }
+
+  // Each bar begins where the one above ended: together they are the device's bytes.
+  void bar_line(const std::string& label, int64_t bytes, std::string_view colour) {
+    const MemoryPlan& m = plan_.memory;
+    const double scale = static_cast<double>(bar_width()) / static_cast<double>(std::max(m.capacity_bytes, m.device_bytes));
+    const auto column = [&](int64_t at) { return static_cast<int>(std::lround(static_cast<double>(at) * scale)); };
+    const int begin = std::min(column(stacked_), bar_width() - 1), end = column(stacked_ + bytes);
+    stacked_ += bytes;
+    std::string bar;
+    for (int i = begin; i < end; ++i) bar += "█";
+    if (bar.empty()) bar = "▏";
+    line("  " + pad_right(cut(label, kLabel), kLabel) + pad_left(format_bytes(bytes), kNumber) + "  " + std::string(static_cast<size_t>(begin), ' ') +
+         paint(std::move(bar), colour));
+  }
+
+  void memory() {
+    const MemoryPlan& m = plan_.memory;
+    section(states_only_ ? "memory per GPU, states alone" : "memory per GPU");
+    for (const MemoryTerm& t : m.terms)
+      if (t.bytes_at_peak > 0) bar_line(t.buffer_class, t.bytes_at_peak, "36");
+    if (const int64_t rounding = m.peak_reserved_bytes - m.peak_allocated_bytes; rounding > 0) bar_line("allocator rounding", rounding, "2");
+    if (plan_.hardware.context_bytes > 0) bar_line("GPU context", plan_.hardware.context_bytes, "2");
+    if (const int64_t comm = m.device_bytes - m.peak_reserved_bytes - plan_.hardware.context_bytes; comm > 0) bar_line("communicators", comm, "2");
+    const std::string word(verdict_words(plan_.verdict));
+    const int64_t free = m.capacity_bytes - m.device_bytes;
+    const std::string left = free >= 0 ? fmt::format("{} free", format_bytes(free)) : fmt::format("{} too much", format_bytes(-free));
+    line("  " + bold(pad_right("together", kLabel) + pad_left(format_bytes(m.device_bytes), kNumber)) + fmt::format("  of {}: ", format_bytes(m.capacity_bytes)) +
+         paint(word, verdict_colour(plan_.verdict)) + ", " + left);
+    if (states_only_ || m.peak_buffers.empty()) return;
+    std::vector<std::string> buffers;
+    for (const PeakBuffer& b : m.peak_buffers) buffers.push_back(fmt::format("{} {}", b.name, format_bytes(b.bytes)));
+    paragraph("  peak at", 2 + 10, fmt::format("{}: {}", m.peak_instruction, fmt::join(buffers, ", ")));
+  }
+
+  void timeline() {
+    const MemoryPlan& m = plan_.memory;
+    if (m.by_phase.size() < 2) return;
+    int64_t most = 1;
+    for (const PhaseMemory& p : m.by_phase) most = std::max(most, p.allocated_bytes);
+    const int columns = (width_ - 2 - 10) / static_cast<int>(m.by_phase.size());
+    std::string bars = pad_right("  by phase", 12), names = std::string(12, ' ');
+    for (const PhaseMemory& p : m.by_phase) {
+      const std::string glyph(block(static_cast<double>(p.allocated_bytes) / static_cast<double>(most)));
+      const std::string bytes = format_bytes(p.allocated_bytes);
+      bars += pad_right(glyph + " " + bytes.substr(0, bytes.find(' ')), columns);
+      names += pad_right(cut(p.phase, columns - 1), columns);
+    }
+    const std::string unit = format_bytes(most);
+    (void)unit;
+    line(bars);
+    line(dim(names));
+  }
+
+  // --- time
+
+  void speed() {
+    const TimePlan& t = plan_.time;
+    if (t.step_s <= 0) return;
+    section("time, predicted");
+    paragraph("  step", 12, fmt::format("{} · {} tokens/s · {} per GPU · MFU {:.0f} %", format_duration(t.step_s), format_count(std::llround(t.tokens_per_s)),
+                                        format_count(std::llround(t.tokens_per_s_per_gpu)), t.mfu * 100));
+    std::vector<InstructionTime> ops = t.by_instruction;
+    std::stable_sort(ops.begin(), ops.end(), [](const InstructionTime& a, const InstructionTime& b) { return a.seconds > b.seconds; });
+    std::vector<std::string> texts;
+    for (const InstructionTime& op : ops)
+      if (op.seconds >= 0.005 * t.step_s) texts.push_back(fmt::format("{} {}", op.op, format_duration(op.seconds)));
+    paragraph("  of it", 12, fmt::format("{} (transfers run beside compute)", fmt::join(texts, ", ")));
+    paragraph("  run", 12, fmt::format("{} steps = {} tokens in {}", format_count(plan_.train.steps),
+                                       format_short_count(static_cast<double>(plan_.train.steps * plan_.train.global_batch * plan_.train.sequence_length)),
+                                       format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
+    paragraph("  MFU", 12, fmt::format("model FLOPs, causal attention counted half, over {:.0f} TFLOP/s", plan_.hardware.peak_flops_per_s * 1e-12));
+  }
+
+  // --- why
+
+  void reasons() {
+    if (plan_.reasons.empty()) return;
+    section(plan_.verdict == Verdict::kDoesNotFit ? "why, and what would fit" : "why this plan");
+    for (const std::string& r : plan_.reasons) paragraph("  ", 2, r);
+  }
+
+  void alternatives() {
+    if (plan_.alternatives.empty()) return;
+    section("runners-up");
+    size_t left = 0;
+    for (size_t i = 0; i < std::min(plan_.alternatives.size(), kMostAlternatives); ++i)
+      left = std::max(left, static_cast<size_t>(display_width(plan_.alternatives[i].summary)));
+    const int first = std::min(static_cast<int>(left), width_ * 6 / 10);
+    for (size_t i = 0; i < std::min(plan_.alternatives.size(), kMostAlternatives); ++i) {
+      const Alternative& a = plan_.alternatives[i];
+      line("  " + pad_right(cut(a.summary, first), first) + "  " + cut(a.why_not, width_ - first - 4));
+    }
+  }
+
+  void smallest_fits() {
+    if (options_.smallest_fits.empty()) return;
+    section("smallest that fits");
+    for (const SmallestFit& f : options_.smallest_fits) {
+      if (f.nodes == 0) {
+        line("  " + pad_right(cut(f.gpu_name, 18), 18) + fmt::format("  none up to {} nodes", kMaxNodes));
+        continue;
+      }
+      line("  " + pad_right(cut(f.gpu_name, 18), 18) + pad_left(fmt::format("{} × {} = {}", f.nodes, f.gpus_per_node, f.total_gpus), 14) +
+           pad_left(fmt::format("{} of {}", format_gib(f.device_bytes), format_gib(f.capacity_bytes)), 24) +
+           (f.tokens_per_s_per_gpu > 0 ? pad_left(fmt::format("{} tokens/s/GPU", format_count(std::llround(f.tokens_per_s_per_gpu))), 20) : ""));
+    }
+  }
+
+  void assumptions() {
+    if (plan_.assumptions.empty()) return;
+    section("assumed (not given)");
+    paragraph("", 2, fmt::format("{}", fmt::join(plan_.assumptions, " · ")));
+  }
+
+  const Plan& plan_;
+  const PreviewOptions& options_;
+  const int width_;
+  const bool states_only_;
+  int64_t stacked_ = 0;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string format_preview(const Plan& plan, const PreviewOptions& options) { return Preview(plan, options).run(); }
+
+}  // namespace distsetup

@@ -1,0 +1,21 @@
+// Laying out a page of text for a terminal: display width of UTF-8, wrapping, and an ASCII fallback for every symbol that is used.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace distsetup {
+
+// Columns: code points; every symbol of ours takes one.
+int display_width(std::string_view text);
+std::string pad_right(std::string text, int width);
+std::string pad_left(std::string text, int width);
+std::string cut(std::string text, int width);  // "…" where something was cut off
+// Breaks at spaces. A word longer than a line gets a line.
+std::vector<std::string> wrap(std::string_view text, int width);
+// "×" -> "x", "·" -> "-", "█" -> "#", ...
+std::string to_ascii(std::string_view text);
+// share of 1 in eighths: " ▁▂▃▄▅▆▇█", from nothing to all.
+std::string_view block(double share);
+
+}  // namespace distsetup
