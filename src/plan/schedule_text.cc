@@ -76,7 +76,9 @@ std::string format_instruction(const Schedule& s, int index) {
   const bool load = i.op == InstructionOp::kZero;
   if (!i.allocates.empty() && !load) rest += " +[" + buffers_text(s, i.allocates) + "]";
   if (!i.frees.empty()) rest += " -[" + buffers_text(s, i.frees) + "]";
-  return line + rest;
+  line += rest;
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
 }
 
 std::string format_schedule(const Schedule& s) {
