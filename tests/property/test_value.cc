@@ -2,8 +2,7 @@
 // The seed is printed when something fails; DISTSETUP_SEED sets it.
 #include "base/value.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
