@@ -2,6 +2,7 @@
 // only blanks, ',' and ':', so a cursor that follows the events knows where each token starts. Numbers stay as written.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/diagnostic_codes.h"
