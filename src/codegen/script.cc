@@ -143,17 +143,38 @@ mustache::data data_of(const ScriptValue& value) {
   return value.form == Form::kSwitch ? mustache::data(true) : mustache::data(value.text);
 }
 
+// A tag of a section or comment alone on its line takes the whole line with it (Mustache's "standalone tags"). kainjow does so only for
+// sections that are rendered, so it is done here: the tag moves in front of the next line, behind a mark that keeps a blank one.
+constexpr char kMark = '\x01';
+
+std::string join_standalone(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t newline = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, newline - at);
+    const size_t first = line.find_first_not_of(" \t"), last = line.find_last_not_of(" \t");
+    const std::string_view inside = first == std::string_view::npos ? "" : line.substr(first, last - first + 1);
+    const bool alone = inside.size() > 4 && inside.substr(0, 2) == "{{" && std::string_view("#^/!").find(inside[2]) != std::string_view::npos &&
+                       inside.find("}}") == inside.size() - 2;
+    out += alone ? inside : line;
+    if (newline < text.size()) out += alone ? kMark : '\n';
+    at = newline + 1;
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<std::string> render_script(std::string_view text, const std::string& file_name, const ScriptValues& values) {
   Diagnostics found = Checker(text, file_name, values).check();
   if (has_error(found)) return found;
-  mustache::mustache parsed{std::string(text)};
+  mustache::mustache parsed{join_standalone(text)};
   parsed.set_custom_escape([](const std::string& value) { return quote_shell(value); });
   mustache::data data;
   for (const auto& [name, value] : values) data.set(name, data_of(value));
   std::string out = parsed.render(data);
   if (!parsed.is_valid()) return error(code::kTemplate, Location{file_name, 0, 0}, parsed.error_message());
+  out.erase(std::remove(out.begin(), out.end(), kMark), out.end());
   return out;
 }
 
