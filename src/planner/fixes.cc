@@ -35,9 +35,8 @@ class Fixer {
     p.base.data = {};
     change(p);
     Diagnostics why;
-    std::optional<Plan> plan = solve(p, why);
-    const Verdict enough = p.base.train.method == "dpo" ? Verdict::kTight : Verdict::kFits;
-    if (!plan.has_value() || static_cast<int>(plan->verdict) > static_cast<int>(enough)) return std::nullopt;
+    std::optional<Plan> plan = solve(p, why, Shortfall::kSkip);
+    if (!plan.has_value() || !is_answer(*plan)) return std::nullopt;
     return plan;
   }
 

@@ -18,10 +18,15 @@ namespace {
 
 std::string short_by(int64_t device, int64_t capacity) { return fmt::format("does not fit by {}", format_gib(device - capacity)); }
 
-std::string choice_name(const Choice& c, int every_k) {
+std::string sharding_name(const Choice& c) {
   std::string text(name(c.sharding));
   if (c.sharding == Sharding::kZero3 && !c.reshard_after_forward) text += " kept gathered";
   if (c.sharding != Sharding::kDdp && c.dp_replicate > 1) text += fmt::format(" in {} × {}", c.dp_replicate, c.dp_shard);
+  return text;
+}
+
+std::string choice_name(const Choice& c, int every_k) {
+  std::string text = sharding_name(c);
   text += fmt::format(" · micro-batch {} · recompute {}", c.micro_batch, name(c.recompute));
   if (c.recompute == Recompute::kEveryK) text += fmt::format(":{}", every_k);
   return text;
@@ -52,24 +57,23 @@ bool better_in_family(const Candidate& a, const Candidate& b) {
   return a.time.tokens_per_s_per_gpu > b.time.tokens_per_s_per_gpu;
 }
 
-void explain(Plan& plan, const Problem& problem, const std::vector<std::pair<int, int64_t>>& too_few) {
+void explain(Plan& plan, const Problem& problem, const std::optional<std::pair<int, int64_t>>& too_few) {
   const int64_t parameters = count_parameters(plan.model).total;
   const int shards = plan.mesh.dp_shard;
   plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per GPU (fp32 master 4, gradient 4, AdamW moments 8)", format_count(parameters),
                                      shards, format_gib(16 * parameters / shards)));
-  if (!too_few.empty()) {
-    const auto& [nodes, device] = too_few.back();
+  if (too_few.has_value()) {
+    const auto& [nodes, device] = *too_few;
     plan.reasons.push_back(fmt::format("{} node{}: {} per GPU of {}", nodes, nodes == 1 ? " is too few" : "s are too few", format_gib(device),
                                        format_gib(plan.memory.capacity_bytes)));
   }
   if (plan.mesh.dp_replicate > 1 && shards > 1)
     plan.reasons.push_back(fmt::format("mesh: {} copies of {} shards, so that gathers stay among {} GPUs", plan.mesh.dp_replicate, shards, shards));
-  if (problem.global_batch == 0 && problem.global_batch_tokens > 0) {
-    const int64_t tokens = plan.train.global_batch * plan.train.sequence_length;
-    if (tokens != problem.global_batch_tokens)
-      plan.assumptions.push_back(fmt::format("{} tokens per step: {} sequences, the nearest to {} that {} GPUs divide", format_count(tokens), plan.train.global_batch,
-                                             format_count(problem.global_batch_tokens), plan.mesh.data_parallel()));
-  }
+  if (problem.global_batch > 0 || problem.global_batch_tokens == 0) return;
+  const int64_t tokens = plan.train.global_batch * plan.train.sequence_length;
+  if (tokens == problem.global_batch_tokens) return;
+  plan.assumptions.push_back(fmt::format("{} tokens per step = {} sequences: the nearest to {} that {} GPUs divide", format_count(tokens), plan.train.global_batch,
+                                         format_count(problem.global_batch_tokens), plan.mesh.data_parallel()));
 }
 
 void explain_dpo(Plan& plan) {
@@ -122,12 +126,12 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
   std::vector<Alternative> out;
   for (const Candidate* c : order) {
     Alternative a;
-    a.summary = choice_name(c->choice, problem.recompute_every_k);
+    a.summary = c->simulated || c->finished ? choice_name(c->choice, problem.recompute_every_k) : sharding_name(c->choice);
     a.verdict = c->verdict;
     a.device_bytes = c->device_bytes;
     a.step_s = c->time.step_s;
     const int64_t capacity = plan_of(problem, nodes, c->choice, Weight::kLight).hardware.memory_bytes;
-    if (c->verdict == Verdict::kDoesNotFit) a.why_not = short_by(c->device_bytes, capacity) + (c->simulated ? "" : ": states alone");
+    if (c->verdict == Verdict::kDoesNotFit) a.why_not = c->simulated ? short_by(c->device_bytes, capacity) : short_by(c->device_bytes, capacity) + " (states)";
     else if (c->verdict == Verdict::kTight && best.verdict == Verdict::kFits) a.why_not = fmt::format("tight: {} of {}", format_gib(c->device_bytes), format_gib(capacity));
     else if (best.verdict == Verdict::kDoesNotFit) a.why_not = "";
     else a.why_not = why_slower(*c, best);
@@ -136,37 +140,46 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
   return out;
 }
 
-std::optional<Plan> solve(const Problem& problem, Diagnostics& why) {
+bool is_answer(const Plan& plan) {
+  return plan.verdict == Verdict::kFits || (plan.train.method == "dpo" && plan.verdict == Verdict::kTight);
+}
+
+std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
   SimulationCache cache;
-  std::vector<std::pair<int, int64_t>> too_few;
-  std::optional<std::pair<int, SearchResult>> kept;
+  const bool dpo = problem.base.train.method == "dpo";
+  struct Found {
+    int nodes = 0;
+    SearchResult result;
+    const Candidate& best() const { return result.candidates[result.best]; }
+  };
+  std::optional<Found> kept;
+  int legal_before = 0;  // the largest legal number of nodes that was not enough
   for (const int nodes : problem.node_counts) {
-    SearchResult result = search(problem, nodes, cache);
-    if (result.best < 0) {
-      if (why.empty()) why = std::move(result.why);
+    Found found{nodes, search(problem, nodes, cache, Shortfall::kSkip)};
+    if (found.result.candidates.empty()) {
+      if (why.empty()) why = std::move(found.result.why);
       continue;
     }
-    const Candidate& best = result.candidates[result.best];
-    const Verdict enough = problem.base.train.method == "dpo" ? Verdict::kTight : Verdict::kFits;
-    const bool done = static_cast<int>(best.verdict) <= static_cast<int>(enough);
-    const auto rank = [](const SearchResult& r) {
-      const Candidate& c = r.candidates[r.best];
-      return std::pair(static_cast<int>(c.verdict), c.device_bytes);
-    };
-    if (!done) too_few.push_back({nodes, best.device_bytes});
-    if (!kept.has_value() || done || rank(result) < rank(kept->second)) kept = {nodes, std::move(result)};
-    if (done) break;
+    const bool answer = found.result.best >= 0 && (found.best().verdict == Verdict::kFits || (dpo && found.best().verdict == Verdict::kTight));
+    if (found.result.best >= 0 && (!kept.has_value() || answer)) kept = std::move(found);
+    if (answer) break;
+    legal_before = nodes;
   }
-  if (!kept.has_value()) return std::nullopt;
+  const auto smallest_shortfall = [&](int nodes) { return Found{nodes, search(problem, nodes, cache, Shortfall::kFind)}; };
+  if (!kept.has_value()) {
+    if (legal_before == 0) return std::nullopt;
+    why.clear();
+    if (shortfall == Shortfall::kSkip) return std::nullopt;
+    kept = smallest_shortfall(legal_before);
+  }
   why.clear();
-  const int nodes = kept->first;
-  const SearchResult& result = kept->second;
-  Plan plan = plan_of(problem, nodes, result.candidates[result.best].choice, Weight::kFull);
-  const bool dpo = plan.train.method == "dpo";
+  Plan plan = plan_of(problem, kept->nodes, kept->best().choice, Weight::kFull);
   if (dpo) finish_by_bound(plan);
   else finish(plan);
-  plan.alternatives = runners_up(problem, nodes, result);
-  std::erase_if(too_few, [&](const auto& entry) { return entry.first >= nodes; });
+  if (shortfall == Shortfall::kSkip) return plan;
+  plan.alternatives = runners_up(problem, kept->nodes, kept->result);
+  std::optional<std::pair<int, int64_t>> too_few;
+  if (legal_before > 0 && legal_before < kept->nodes) too_few = {legal_before, smallest_shortfall(legal_before).best().device_bytes};
   explain(plan, problem, too_few);
   if (dpo) explain_dpo(plan);
   return plan;
@@ -174,7 +187,7 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why) {
 
 Result<Plan> make_plan(const Problem& problem) {
   Diagnostics why;
-  std::optional<Plan> plan = solve(problem, why);
+  std::optional<Plan> plan = solve(problem, why, Shortfall::kFind);
   if (!plan.has_value()) return why;
   if (plan->train.method != "dpo") plan->schedule_digest = schedule_digest(*plan);
   if (plan->verdict == Verdict::kDoesNotFit) {
@@ -205,9 +218,8 @@ std::vector<SmallestFit> smallest_that_fits(const Problem& problem) {
     row.gpus_per_node = hardware.gpus_per_node;
     row.capacity_bytes = hardware.memory_bytes;
     Diagnostics why;
-    const std::optional<Plan> plan = solve(other, why);
-    const Verdict enough = problem.base.train.method == "dpo" ? Verdict::kTight : Verdict::kFits;
-    if (plan.has_value() && static_cast<int>(plan->verdict) <= static_cast<int>(enough)) {
+    const std::optional<Plan> plan = solve(other, why, Shortfall::kSkip);
+    if (plan.has_value() && is_answer(*plan)) {
       row.nodes = plan->hardware.nodes;
       row.total_gpus = plan->mesh.world();
       row.device_bytes = plan->memory.device_bytes;

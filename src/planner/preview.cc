@@ -140,17 +140,20 @@ class Preview {
     if (m.by_phase.size() < 2) return;
     int64_t most = 1;
     for (const PhaseMemory& p : m.by_phase) most = std::max(most, p.allocated_bytes);
-    const int columns = (width_ - 2 - 10) / static_cast<int>(m.by_phase.size());
+    // One unit for the whole line: that of the largest.
+    const std::string largest = format_bytes(most);
+    const std::string unit = largest.substr(largest.find(' ') + 1);
+    const double scale = unit == "GiB" ? 1.0 / static_cast<double>(kGiB) : unit == "MiB" ? 1.0 / static_cast<double>(kMiB) : unit == "KiB" ? 1.0 / 1024 : 1.0;
+    const bool known = unit == "GiB" || unit == "MiB" || unit == "KiB" || unit == "B";
     std::string bars = pad_right("  by phase", 12), names = std::string(12, ' ');
     for (const PhaseMemory& p : m.by_phase) {
       const std::string glyph(block(static_cast<double>(p.allocated_bytes) / static_cast<double>(most)));
-      const std::string bytes = format_bytes(p.allocated_bytes);
-      bars += pad_right(glyph + " " + bytes.substr(0, bytes.find(' ')), columns);
-      names += pad_right(cut(p.phase, columns - 1), columns);
+      const std::string bytes = known ? fmt::format("{:.1f}", static_cast<double>(p.allocated_bytes) * scale) : format_bytes(p.allocated_bytes);
+      const int column = std::max(display_width(p.phase), 2 + display_width(bytes)) + 1;
+      bars += pad_right(glyph + " " + bytes, column);
+      names += pad_right(p.phase, column);
     }
-    const std::string unit = format_bytes(most);
-    (void)unit;
-    line(bars);
+    line(bars + (known ? unit : ""));
     line(dim(names));
   }
 

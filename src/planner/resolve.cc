@@ -33,9 +33,9 @@ class Resolver {
 
   Result<Problem> run() {
     model();
-    train();
     precision();
     hardware();
+    train();
     batch();
     parallel();
     offload();
@@ -121,11 +121,11 @@ class Resolver {
 
   void train() {
     TrainPlan& t = plan().train;
-    t.method = value_or<std::string>(spec_.text("train.method"), "pretrain", "method: pretrain");
+    t.method = value_or<std::string>(spec_.text("train.method"), "pretrain", "method pretrain");
     if (t.method == "sft")
       diagnostics_.push_back(warning(code::kUnsupportedFeature, spec_.at("train.method"),
                                      "the bundled trainer does not mask prompts yet: sft is planned, and cannot be launched with it"));
-    t.sequence_length = value_or<int64_t>(spec_.integer("train.sequence_length"), 4096, "sequence length: 4,096 tokens");
+    t.sequence_length = value_or<int64_t>(spec_.integer("train.sequence_length"), 4096, "sequence length 4,096");
     const int64_t longest = plan().model.max_positions;
     if (longest > 0 && t.sequence_length > longest)
       diagnostics_.push_back(warning(code::kOutOfRange, spec_.at("train.sequence_length"),
@@ -133,15 +133,15 @@ class Resolver {
                                                  format_count(longest)),
                                      fmt::format("--sequence-length {}", longest)));
     t.steps = spec_.integer("train.steps").value_or(1000);
-    t.optimizer = value_or<std::string>(spec_.text("train.optimizer"), "adamw", "optimizer: AdamW");
+    t.optimizer = value_or<std::string>(spec_.text("train.optimizer"), "adamw", "AdamW");
     t.learning_rate = spec_.number("train.learning_rate").value_or(3e-4);
-    t.min_learning_rate = spec_.number("train.min_learning_rate").value_or(t.learning_rate / 10);
+    t.min_learning_rate = spec_.number("train.min_learning_rate").value_or(std::stod(fmt::format("{:.12g}", t.learning_rate / 10)));
     t.warmup_steps = spec_.integer("train.warmup_steps").value_or(std::min<int64_t>(100, t.steps / 10));
     t.weight_decay = spec_.number("train.weight_decay").value_or(0.1);
     t.beta1 = spec_.number("train.beta1").value_or(0.9);
     t.beta2 = spec_.number("train.beta2").value_or(0.95);
     t.epsilon = spec_.number("train.epsilon").value_or(1e-8);
-    t.grad_clip = value_or<double>(spec_.number("train.grad_clip"), 1.0, "gradient clip: 1.0");
+    t.grad_clip = value_or<double>(spec_.number("train.grad_clip"), 1.0, "gradient clip 1.0");
     t.seed = spec_.integer("train.seed").value_or(0);
     if (t.min_learning_rate > t.learning_rate)
       fail(code::kConflict, "train.min_learning_rate", fmt::format("min_learning_rate {} is above learning_rate {}", t.min_learning_rate, t.learning_rate),
@@ -150,11 +150,11 @@ class Resolver {
       fail(code::kConflict, "train.warmup_steps", fmt::format("{} warm-up steps do not end within {} steps", t.warmup_steps, t.steps),
            fmt::format("--warmup-steps {}", t.steps / 10));
     if (!spec_.find("train.steps") || !spec_.find("train.learning_rate"))
-      assume(fmt::format("schedule: {} steps, learning rate {} to {}, {} warm-up steps", format_count(t.steps), t.learning_rate, t.min_learning_rate, t.warmup_steps));
+      assume(fmt::format("{} steps, learning rate {} to {}, {} warm-up steps", format_count(t.steps), t.learning_rate, t.min_learning_rate, t.warmup_steps));
   }
 
   void precision() {
-    const std::string compute = value_or<std::string>(spec_.text("precision.compute"), "bf16", "precision: bf16 with fp32 master weights");
+    const std::string compute = value_or<std::string>(spec_.text("precision.compute"), "bf16", "bf16 with fp32 master weights");
     plan().precision.compute = compute == "fp32" ? Precision::kF32 : Precision::kBf16;
   }
 
@@ -209,7 +209,7 @@ class Resolver {
     const std::string wanted = gpu_name.value_or(machine.has_value() ? machine->gpu : std::string(kAssumedGpu));
     const std::optional<Gpu> gpu = load_gpu(wanted, &count);
     if (!gpu.has_value()) return;
-    if (!gpu_name.has_value() && !machine.has_value()) assume(fmt::format("GPU: {}", gpu->label));
+    if (!gpu_name.has_value() && !machine.has_value()) assume(fmt::format("GPU {}", gpu->label));
     if (count > 0 && given_per_node.has_value() && count != *given_per_node)
       fail(code::kConflict, "hardware.gpus_per_node", fmt::format("{} GPUs per node, but '{}' says {}", *given_per_node, *gpu_name, count),
            fmt::format("--gpus {}", count));
@@ -235,11 +235,11 @@ class Resolver {
       assume(fmt::format("{} in place of the GPUs of {}", gpu->label, machine->label));
     const bool many_nodes = problem_.node_counts.size() > 1 || problem_.node_counts.front() > 1;
     if (!named_machine && many_nodes) {
-      assume(machine.has_value() ? fmt::format("network: {:.0f} Gb/s per GPU between nodes, as in {}", h.network_bytes_per_s * 8e-9, machine->label)
-                                 : fmt::format("network: {:.1f} Gb/s per GPU between nodes", h.network_bytes_per_s * 8e-9));
+      assume(machine.has_value() ? fmt::format("network of {:.0f} Gb/s per GPU, as in {}", h.network_bytes_per_s * 8e-9, machine->label)
+                                 : fmt::format("network of {:.1f} Gb/s per GPU", h.network_bytes_per_s * 8e-9));
     }
     if (h.accelerator == Accelerator::kCpu && !spec_.find("hardware.memory"))
-      assume(fmt::format("memory: {} per rank; --gpu-memory states another", format_gib(h.memory_bytes)));
+      assume(fmt::format("{} of memory per rank (--gpu-memory states another)", format_gib(h.memory_bytes)));
     other_hardware();
   }
 
@@ -292,7 +292,7 @@ class Resolver {
       return true;
     }
     for (int n = 1; n <= kMaxNodes; n += n < 16 ? 1 : n < 64 ? 4 : 16) problem_.node_counts.push_back(n);
-    if (!asked) assume("nodes: the fewest that fit");
+    if (!asked) assume("the fewest nodes that fit");
     return true;
   }
 
@@ -318,7 +318,7 @@ class Resolver {
     problem_.global_batch_tokens = tokens.value_or(kAssumedBatchTokens);
     const bool product = problem_.micro_batch > 0 && problem_.gradient_accumulation > 0;
     if (!tokens.has_value() && product) problem_.global_batch_tokens = 0;  // micro-batch × accumulation × ranks says it
-    if (!tokens.has_value() && !product) assume(fmt::format("batch: {} tokens per step", format_count(problem_.global_batch_tokens)));
+    if (!tokens.has_value() && !product) assume(fmt::format("{} tokens per step", format_count(problem_.global_batch_tokens)));
   }
 
   int axis(std::string_view path) { return static_cast<int>(spec_.integer(path).value_or(0)); }

@@ -97,8 +97,8 @@ bool at_least(Verdict v, Verdict wanted) { return static_cast<int>(v) <= static_
 
 class Selection {
  public:
-  Selection(const Problem& problem, int nodes, SimulationCache& cache, std::vector<Candidate>& candidates)
-      : problem_(problem), nodes_(nodes), cache_(cache), candidates_(candidates) {}
+  Selection(const Problem& problem, int nodes, SimulationCache& cache, Shortfall shortfall, std::vector<Candidate>& candidates)
+      : problem_(problem), nodes_(nodes), cache_(cache), shortfall_(shortfall), candidates_(candidates) {}
 
   int run() {
     for (Candidate& c : candidates_) bound(problem_, nodes_, c);
@@ -107,7 +107,7 @@ class Selection {
       if (c.verdict != Verdict::kDoesNotFit) simulate_candidate(problem_, nodes_, c, cache_);
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight})
       if (const int best = fastest(wanted); best >= 0) return best;
-    return smallest_shortfall();
+    return shortfall_ == Shortfall::kFind ? smallest_shortfall() : -1;
   }
 
  private:
@@ -168,6 +168,7 @@ class Selection {
   const Problem& problem_;
   const int nodes_;
   SimulationCache& cache_;
+  const Shortfall shortfall_;
   std::vector<Candidate>& candidates_;
 };
 
@@ -236,14 +237,14 @@ Plan plan_of(const Problem& problem, int nodes, const Choice& c, Weight weight) 
   return plan;
 }
 
-SearchResult search(const Problem& problem, int nodes, SimulationCache& cache) {
+SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, Shortfall shortfall) {
   SearchResult result;
   for (const Choice& choice : legal_choices(problem, nodes, &result.why)) {
     Candidate candidate;
     candidate.choice = choice;
     result.candidates.push_back(std::move(candidate));
   }
-  if (!result.candidates.empty()) result.best = Selection(problem, nodes, cache, result.candidates).run();
+  if (!result.candidates.empty()) result.best = Selection(problem, nodes, cache, shortfall, result.candidates).run();
   return result;
 }
 

@@ -44,14 +44,17 @@ bool preferred_among_ties(const Candidate& a, const Candidate& b);
 
 struct SearchResult {
   std::vector<Candidate> candidates;  // in legal_choices' order
-  int best = -1;                      // that fits, else that is tight, else with the smallest shortfall; -1: nothing is legal
-  Diagnostics why;                    // of best = -1
+  int best = -1;                      // that fits, else that is tight, else (kFind) with the smallest shortfall; -1: none
+  Diagnostics why;                    // when nothing is legal
 };
-SearchResult search(const Problem& problem, int nodes, SimulationCache& cache);
+enum class Shortfall { kSkip, kFind };
+SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, Shortfall shortfall = Shortfall::kFind);
 
 // Nodes from problem.node_counts in turn until the best plan fits; then finished, with reasons and runners-up. No fixes.
-// nullopt: no legal combination on any number of nodes.
-std::optional<Plan> solve(const Problem& problem, Diagnostics& why);
+// nullopt: no legal combination on any number of nodes (`why`), or, with kSkip, none that fits or is tight.
+std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall);
+// What counts as an answer: fits; for dpo, whose bound proves no fit, tight.
+bool is_answer(const Plan& plan);
 
 // The runners-up of the winner: the best of each other sharding, mesh kind and recompute policy, with the clause that decided.
 std::vector<Alternative> runners_up(const Problem& problem, int nodes, const SearchResult& result);

@@ -47,7 +47,26 @@ std::vector<ByClass> span_bytes_by_class(const Schedule& s) {
   return bytes;
 }
 
-// "3/x" and "4/x" are one line, "x of 2 units": at a peak most bytes are many buffers of one kind.
+// What a reader calls the tensors and buffers that peaks are made of.
+constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+    {"P", "gathered parameters"}, {"G", "gradients"},        {"A", "gradient accumulators"}, {"R", "received gradients"}, {"x", "block inputs"},
+    {"y", "block outputs"},       {"gu", "gate and up"},     {"m", "SwiGLU products"},       {"h1", "normed inputs"},     {"h2", "normed inputs of the MLP"},
+    {"qkv", "queries, keys, values"}, {"att", "attention outputs"}, {"z", "logits"},         {"dz", "logit gradients"},   {"dgu", "gradients of gate and up"},
+};
+
+// Bytes pass from tensor to tensor in place: the one that holds buffer `b` during `step`.
+std::vector<int> holders_at(const Schedule& s, int step) {
+  std::vector<int> holder(s.buffers.size());
+  for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b) holder[b] = b;
+  for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b) {
+    int root = b;
+    while (s.buffers[root].overlay_of >= 0) root = s.buffers[root].overlay_of;
+    if (root != b && s.buffers[b].first_step <= step && s.buffers[b].first_step > s.buffers[holder[root]].first_step) holder[root] = b;
+  }
+  return holder;
+}
+
+// "3/y" and "4/y" are one line, "y × 2": at a peak most bytes are many buffers of one kind.
 std::vector<PeakBuffer> largest_buffers(const Schedule& s, int step) {
   struct Group {
     int64_t bytes = 0;
@@ -55,19 +74,25 @@ std::vector<PeakBuffer> largest_buffers(const Schedule& s, int step) {
     std::string single;
   };
   std::map<std::string, Group> groups;
-  for (const Buffer& b : s.buffers) {
+  const std::vector<int> holders = holders_at(s, step);
+  for (int n = 0; n < static_cast<int>(s.buffers.size()); ++n) {
+    const Buffer& b = s.buffers[n];
     if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || b.first_step > step || b.last_step < step) continue;
-    const size_t slash = b.name.find('/');
-    const std::string kind = slash != std::string::npos ? b.name.substr(slash + 1)
-                             : b.unit >= 0              ? b.name.substr(0, b.name.find_first_of("0123456789"))
-                                                        : b.name;
+    const std::string& shown = s.buffers[holders[n]].name;
+    const size_t slash = shown.find('/');
+    const std::string kind = slash != std::string::npos ? shown.substr(slash + 1) : b.unit >= 0 ? shown.substr(0, shown.find_first_of("0123456789")) : shown;
     Group& g = groups[kind];
     g.bytes += aligned(b.bytes);
     g.count += 1;
-    g.single = b.name;
+    g.single = shown;
   }
   std::vector<PeakBuffer> out;
-  for (const auto& [kind, g] : groups) out.push_back({g.count == 1 ? g.single : fmt::format("{} of {} units", kind, g.count), g.bytes});
+  for (const auto& [kind, g] : groups) {
+    std::string text = g.count == 1 ? g.single : fmt::format("{} × {}", kind, g.count);
+    for (const auto& [known, words] : kWords)
+      if (known == kind) text += fmt::format(" ({})", words);
+    out.push_back({std::move(text), g.bytes});
+  }
   std::stable_sort(out.begin(), out.end(), [](const PeakBuffer& a, const PeakBuffer& b) { return a.bytes > b.bytes; });
   if (out.size() > 3) out.resize(3);
   return out;
