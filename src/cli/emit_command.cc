@@ -20,7 +20,8 @@ std::string next_command(const std::string& target, const std::string& directory
 
 int run_emit(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics missing;
-  if (!arguments.has("target")) {
+  const bool names_target = arguments.has("target") || arguments.has("plan") || !arguments.positionals.empty() || arguments.has("config");
+  if (!names_target) {
     missing.push_back(error(code::kMissingArgument, command_line(), "no --target, expected native, deepspeed, fsdp or slurm",
                             "add --target native"));
   }
@@ -45,14 +46,14 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   options.slurm = *slurm;
   options.command = emitted_command(arguments);
 
-  Result<PlanSource> source = read_or_make_plan(arguments);
+  Result<PlanSource> source = read_or_make_plan(arguments, arguments.text("target"));
   append(diagnostics, source.diagnostics);
   if (!source.ok()) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;
   const std::string directory = arguments.text("output");
   move_data_root(plan, ".", directory);
   if (plan.launch.time_limit_s > 0) options.slurm.time_limit = format_slurm_time(plan.launch.time_limit_s);
-  const std::string target = arguments.text("target");
+  const std::string target = arguments.text("target", plan.launch.target);  // a run file and a plan name their own
   const Result<Artifacts> artifacts = emit(plan, target, options);
   append(diagnostics, artifacts.diagnostics);
   if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);

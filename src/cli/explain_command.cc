@@ -66,7 +66,8 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
     const Json json = {{"schema_version", 1}, {"code", e.code}, {"title", e.title}, {"why", e.why}, {"wrong", e.wrong}, {"right", e.right}};
     return print_result(terminal, as_json ? dump_json(json) : page(e, static_cast<size_t>(terminal.out.width_columns)));
   }
-  const SpecKey* key = wanted.compare(0, 2, "--") == 0 ? find_spec_flag(wanted) : find_spec_key(wanted);
+  const SpecKey* key = find_spec_key(wanted);
+  if (key == nullptr) key = find_spec_flag(wanted);
   if (key != nullptr) {
     const Json json = {{"schema_version", 1}, {"key", key->path}, {"text", key_help(*key)}};
     return print_result(terminal, as_json ? dump_json(json) : key_help(*key));
@@ -88,7 +89,7 @@ Command explain_command() {
   command.summary = "what a message or a key means, with a wrong and a right example";
   command.positional = "[CODE|KEY]";
   command.max_positionals = 1;
-  command.examples = {"distsetup explain DS0101", "distsetup explain parallel.sharding"};
+  command.examples = {"distsetup explain DS0101", "distsetup explain parallel.sharding", "distsetup explain sequence-length"};
   command.run = run_explain;
   return command;
 }

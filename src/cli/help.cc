@@ -11,6 +11,7 @@ namespace distsetup {
 namespace {
 
 constexpr size_t kHelpColumn = 30;  // where the explanation of a flag begins
+constexpr int kWidestColumns = 110;  // longer lines are hard to read
 
 std::string wrapped(std::string_view text, size_t indent, size_t width) {
   std::string out, line;
@@ -29,7 +30,7 @@ std::string wrapped(std::string_view text, size_t indent, size_t width) {
 }
 
 std::string flag_line(const std::string& left, const std::string& text, const TextStream& stream) {
-  const size_t width = static_cast<size_t>(std::min(stream.width_columns, 110));
+  const size_t width = static_cast<size_t>(std::min(stream.width_columns, kWidestColumns));
   std::string line = "  " + left;
   line += line.size() + 2 <= kHelpColumn ? std::string(kHelpColumn - line.size(), ' ') : "\n" + std::string(kHelpColumn, ' ');
   return line + wrapped(text, kHelpColumn, width) + "\n";
@@ -137,7 +138,7 @@ std::string command_help(const Command& command, const TextStream& stream) {
     text += "\n";
   }
   text += fmt::format("Usage: distsetup {}{}{} [flags]\n", command.name, command.positional.empty() ? "" : " ", command.positional);
-  if (!command.notes.empty()) text += "\n" + wrapped(command.notes, 0, static_cast<size_t>(std::min(stream.width_columns, 110))) + "\n";
+  if (!command.notes.empty()) text += "\n" + wrapped(command.notes, 0, static_cast<size_t>(std::min(stream.width_columns, kWidestColumns))) + "\n";
   if (!command.flags.empty()) text += "\n" + heading("Flags", stream) + "\n" + own_flags(command.flags, stream);
   text += run_flags(command, stream);
   text += "\n" + heading("Flags of every command", stream) + "\n" + own_flags(common_flags(), stream);
@@ -154,13 +155,15 @@ std::string key_help(const SpecKey& key) {
     const std::string alone = flag.bare.empty() ? "" : fmt::format(" (alone: {})", flag.bare);
     flags += fmt::format("{}--{}{}", flags.empty() ? "" : ", ", flag.name, alone);
   }
-  text += fmt::format("  flags     {}\n", wrapped(flags, 12, 110));
+  text += fmt::format("  flags     {}\n", wrapped(flags, 12, kWidestColumns));
   text += fmt::format("  variable  {}\n", key.env);
+  size_t width = 0;
+  for (const SettingChoice& choice : key.choices) width = std::max(width, choice.value.size());
+  if (!key.choices.empty()) text += "\n";
   for (const SettingChoice& choice : key.choices) {
-    std::string line = fmt::format("  {:<12}", choice.value);
-    line += choice.refused.empty() ? choice.help : fmt::format("refused: {}", choice.refused);
-    for (size_t i = 0; i < choice.aliases.size(); ++i) line += (i == 0 ? "; also " : ", ") + std::string(choice.aliases[i]);
-    text += wrapped(line, 14, 110) + "\n";
+    std::string line(choice.refused.empty() ? choice.help : fmt::format("refused: {}", choice.refused));
+    for (size_t i = 0; i < choice.aliases.size(); ++i) line += (i > 0 ? ", " : line.empty() ? "also " : "; also ") + std::string(choice.aliases[i]);
+    text += fmt::format("  {:<{}}  {}\n", choice.value, width, wrapped(line, width + 4, kWidestColumns));
   }
   return text;
 }

@@ -39,6 +39,12 @@ int print_envelope(const Terminal& terminal, const Json& files, const Diagnostic
   return print_result(terminal, dump_json(envelope), code);
 }
 
+bool is_run_file(const Arguments& arguments, const std::string& path) {
+  std::error_code ignored;
+  const std::string run_file = arguments.positionals.empty() ? arguments.text("config") : arguments.positionals[0];
+  return !run_file.empty() && fs::equivalent(run_file, path, ignored);
+}
+
 }  // namespace
 
 void say_diagnostics(const Terminal& terminal, const Diagnostics& diagnostics) {
@@ -62,13 +68,17 @@ int print_result(const Terminal& terminal, std::string_view text, int code) {
   return exit_code(failed);
 }
 
-Overwrite overwrite(const Arguments& arguments) { return arguments.has("force") ? Overwrite::kForce : Overwrite::kRefuse; }
-
-Result<std::vector<WrittenFile>> write_artifacts(const Artifacts& artifacts, const std::string& directory, Overwrite overwrite) {
+Result<std::vector<WrittenFile>> write_artifacts(const Arguments& arguments, const Artifacts& artifacts, const std::string& directory) {
+  const Overwrite overwrite = arguments.has("force") ? Overwrite::kForce : Overwrite::kRefuse;
   Diagnostics conflicts;
   for (const Artifact& artifact : artifacts) {
     const std::string path = joined(directory, artifact.path);
     std::error_code ignored;
+    if (is_run_file(arguments, path)) {
+      conflicts.push_back(error(code::kConflict, command_line(), fmt::format("'{}' is the run file, expected another output", path),
+                                "name another path with --output"));
+      continue;
+    }
     if (overwrite == Overwrite::kForce || !fs::is_regular_file(path, ignored)) continue;
     const Result<std::string> present = read_file(path);
     if (present.ok() && *present == artifact.text) continue;
@@ -114,7 +124,7 @@ int deliver(const Arguments& arguments, const Terminal& terminal, const Artifact
 
 int deliver_all(const Arguments& arguments, const Terminal& terminal, const Artifacts& artifacts, const std::string& directory,
                 const Diagnostics& diagnostics, int code) {
-  Result<std::vector<WrittenFile>> written = write_artifacts(artifacts, directory, overwrite(arguments));
+  Result<std::vector<WrittenFile>> written = write_artifacts(arguments, artifacts, directory);
   if (!written.ok()) {
     Diagnostics all = diagnostics;
     append(all, written.diagnostics);

@@ -18,14 +18,13 @@ int fail(const Arguments& arguments, const Terminal& terminal, const Diagnostics
 // Text to standard output; the exit code of a command that ends with it.
 int print_result(const Terminal& terminal, std::string_view text, int code = kDone);
 
-Overwrite overwrite(const Arguments& arguments);  // --force
-
 // Files below `directory`. Refused as a whole before the first is written when one exists with other content, unless --force.
 struct WrittenFile {
   std::string path;
   Written how = Written::kCreated;
 };
-Result<std::vector<WrittenFile>> write_artifacts(const Artifacts& artifacts, const std::string& directory, Overwrite overwrite);
+// The run file is never an output, --force or not.
+Result<std::vector<WrittenFile>> write_artifacts(const Arguments& arguments, const Artifacts& artifacts, const std::string& directory);
 // "wrote job.sbatch", "unchanged plan.json" to standard error.
 void mention_written(const Terminal& terminal, const std::vector<WrittenFile>& files);
 

@@ -10,6 +10,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <filesystem>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
@@ -85,8 +86,9 @@ class Rewriter {
     const FlagMatch match = find_flag(command_, spelling);
     if (!match) {
       diagnostics_.push_back(unknown_flag(command_, word.substr(0, equals)));
-      const bool value_follows = equals == std::string::npos && i + 1 < words.size() && !is_flag(words[i + 1]) && !takes_positionals();
-      if (value_follows) ++i;  // most likely its value: not a second mistake
+      std::error_code ignored;
+      const bool word_follows = equals == std::string::npos && i + 1 < words.size() && !is_flag(words[i + 1]);
+      if (word_follows && !std::filesystem::exists(words[i + 1], ignored)) ++i;  // most likely its value: not a second mistake
       return;
     }
     const bool has_value = equals != std::string::npos;
@@ -135,8 +137,6 @@ class Rewriter {
     }
     return nullptr;
   }
-
-  bool takes_positionals() const { return command_.max_positionals > 0; }
 
   const Command& command_;
   Diagnostics& diagnostics_;

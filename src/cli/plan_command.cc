@@ -55,7 +55,7 @@ Diagnostics write_plan(const Arguments& arguments, const Terminal& terminal, Pla
   const OutputPath at = output_path(arguments.text("output"), "plan.json");
   move_data_root(plan, ".", at.directory);
   const Result<std::vector<WrittenFile>> written =
-      write_artifacts({{at.file, dump_json(to_json(plan)), false}}, at.directory, overwrite(arguments));
+      write_artifacts(arguments, {{at.file, dump_json(to_json(plan)), false}}, at.directory);
   if (!written.ok()) return written.diagnostics;
   mention_written(terminal, *written);
   return {};

@@ -9,6 +9,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "cli/target_limits.h"
 
 extern char** environ;
 
@@ -21,13 +22,29 @@ constexpr std::string_view kPrefix = "DISTSETUP_";
 // Read by scripts and tests of this project, not keys of a run.
 const std::vector<std::string> kOtherVariables = {"DISTSETUP_BIN", "DISTSETUP_SOURCE", "DISTSETUP_PRESETS", "DISTSETUP_TEMPLATES"};
 
+// What may have been meant by a run file that cannot be read: a model, or a file of nearly this name.
+std::string run_file_help(const std::string& path) {
+  std::error_code ignored;
+  const bool is_bare = path.find('.') == std::string::npos && path.find('/') == std::string::npos;
+  const bool exists = fs::exists(path, ignored);
+  if ((is_bare && !exists) || fs::exists(fs::path(path) / "config.json", ignored)) return fmt::format("a model is named with --model {}", path);
+  if (exists) return "";
+  const fs::path folder = fs::path(path).parent_path();
+  std::vector<std::string> present;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".yaml" || extension == ".yml") present.push_back((folder / entry.path().filename()).string());
+  }
+  const std::string nearest = nearest_name(path, present);
+  return nearest.empty() ? "" : fmt::format("did you mean '{}'", nearest);
+}
+
 Result<Spec> read_run_file(const std::string& path) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) {
     Diagnostics failed = text.diagnostics;
-    const bool looks_like_model = path.find('.') == std::string::npos && path.find('/') == std::string::npos;
     for (Diagnostic& d : failed) {
-      if (d.help.empty() && looks_like_model) d.help = fmt::format("a model is named with --model {}", path);
+      if (d.help.empty()) d.help = run_file_help(path);
     }
     return failed;
   }
@@ -140,7 +157,7 @@ Result<Plan> read_plan(const std::string& path) {
   return plan_from_json(*text, path);
 }
 
-Result<PlanSource> read_or_make_plan(const Arguments& arguments) {
+Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::string& target) {
   Diagnostics diagnostics;
   if (arguments.has("plan")) {
     const std::string path = arguments.text("plan");
@@ -155,12 +172,14 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments) {
     move_data_root(*plan, directory_of(path), ".");
     return {PlanSource{std::move(*plan), std::nullopt}, std::move(plan.diagnostics)};
   }
-  const Result<Spec> spec = read_spec(arguments);
+  Result<Spec> spec = read_spec(arguments);
   append(diagnostics, spec.diagnostics);
+  if (spec.value && !target.empty()) append(diagnostics, set(*spec, "launch.target", target, command_line()));
   if (has_error(diagnostics)) return diagnostics;
   Result<Problem> problem = read_problem(arguments, *spec);
   append(diagnostics, std::move(problem.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
+  narrow_to_target(*problem, problem->base.launch.target);
   Result<Plan> plan = make_plan(*problem);
   append(diagnostics, std::move(plan.diagnostics));
   if (has_error(diagnostics)) return diagnostics;

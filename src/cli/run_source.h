@@ -19,12 +19,12 @@ Result<Presets> read_presets(const Arguments& arguments);
 // Everything up to what is to be solved.
 Result<Problem> read_problem(const Arguments& arguments, const Spec& spec);
 
-// A plan from --plan FILE, or made from the spec. `problem` is there only when it was made now.
+// A plan from --plan FILE, or made from the spec for `target` ("" = launch.target). `problem` is there only when it was made now.
 struct PlanSource {
   Plan plan;
   std::optional<Problem> problem;
 };
-Result<PlanSource> read_or_make_plan(const Arguments& arguments);
+Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::string& target = "");
 
 Result<Plan> read_plan(const std::string& path);
 

@@ -34,7 +34,7 @@ int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifac
 }
 
 int with_plan(const Arguments& arguments, const Terminal& terminal, SlurmOptions options) {
-  Result<PlanSource> source = read_or_make_plan(arguments);
+  Result<PlanSource> source = read_or_make_plan(arguments, "slurm");
   Diagnostics diagnostics = source.diagnostics;
   if (source.ok() && !arguments.has("output")) {
     diagnostics.push_back(error(code::kMissingArgument, command_line(), "with a model two files are written, plan.json and the script, and no --output says where",

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# distsetup 0.1.0, inputs 1472572b4c3b30a7fae660ff8c7d6797697518cf659b7fd43583b67d34297db5
+# command: distsetup emit --target native --model tiny --gpu cpu --gpus 2 --sequence-length 64 --global-batch 4
+# plan: tiny, zero1, recompute none, bf16: fits
+# 1 node × 2 processes = 2 ranks
+# global batch 4 = micro-batch 2 × accumulation 1 × data-parallel 2
+#
+# Trains the plan beside this file on this machine, one process per GPU. Arguments are passed on to 'distsetup launch'.
+# distsetup is found through $DISTSETUP or on PATH.
+set -euo pipefail
+
+here=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+distsetup=${DISTSETUP:-$(command -v distsetup || true)}
+if [[ -z $distsetup ]]; then
+  echo "launch.sh: distsetup not found: put it on PATH, or set DISTSETUP=/path/to/distsetup" >&2
+  exit 5
+fi
+exec "$distsetup" launch --plan "$here/plan.json" "$@"

@@ -1,0 +1,49 @@
+#!/bin/bash
+# distsetup 0.1.0, inputs 84c498a0144c8d23fd1a9134ad1887f58f5d5e271888d6a34e24183e0e500b48
+# command: distsetup slurm --num_nodes 4 --num_gpus_per_node 8 --time_limit 48:00:00 --job_name llm --partition gpu --memory_per_gpu 32G --output_log slurm-%j.out --account proj --qos high --constraint h100
+# 4 nodes × 8 GPUs = 32 ranks
+#
+# One task per GPU; the trainer reads its rank inside the task. distsetup-train is found through $DISTSETUP_TRAIN or on PATH.
+#SBATCH --job-name=llm
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=8
+#SBATCH --mem-per-gpu=32G
+#SBATCH --time=48:00:00
+#SBATCH --partition=gpu
+#SBATCH --account=proj
+#SBATCH --qos=high
+#SBATCH --constraint=h100
+#SBATCH --output=slurm-%j.out
+#SBATCH --error=slurm-%j.err
+#SBATCH --no-requeue
+#SBATCH --signal=USR1@120
+
+set -euo pipefail
+
+PLAN=${PLAN:-plan.json}
+if [[ ! -f $PLAN ]]; then
+  echo "job.sbatch: no plan at '$PLAN': make one with 'distsetup plan --output plan.json', or set PLAN=/path/to/plan.json" >&2
+  exit 3
+fi
+trainer=${DISTSETUP_TRAIN:-$(command -v distsetup-train || true)}
+if [[ -z $trainer ]]; then
+  echo "job.sbatch: distsetup-train not found: put it on PATH, or set DISTSETUP_TRAIN=/path/to/distsetup-train" >&2
+  exit 5
+fi
+
+# Left-overs of an interactive shell would win over SLURM's own numbers.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK
+# Rendezvous on the first host of the job's own list, at a port of its own, so that two jobs on a node do not meet.
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+MASTER_ADDR=${hosts%%$'\n'*}
+MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+export MASTER_ADDR MASTER_PORT
+# srun does not take --cpus-per-task over from sbatch (SLURM 22.05 and later).
+export SRUN_CPUS_PER_TASK=8
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SRUN_CPUS_PER_TASK}"
+
+step=(srun --kill-on-bad-exit=1)
+step+=("$trainer" --plan "$PLAN")
+exec "${step[@]}"
