@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# Runs that stop and go on: the curve, the parameters and the log are those of a run that never stopped.
+# Regressions: 21 22 23 25 1 19 (see the names below). KILLS (default 20) and SEED can be given.
+# shellcheck source=tests/support/job.sh
+. "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
+need_trainer
+seed=${SEED:-$RANDOM}
+echo "resume: SEED=$seed"
+RANDOM=$seed
+make_job straight 2
+make_job killed 2
+run "a straight run" 0 launch straight --threads 1
+has "a straight run" "$said" "completed at step 40 of 40"
+is "a straight run logs each step" "$(losses "$work/straight/metrics.jsonl" | cut -d' ' -f1 | paste -sd' ')" "$(seq -s' ' 40)"
+is "it keeps the newest three" "$(cd "$work/straight/checkpoints" && echo *)" "checkpoint_28 checkpoint_35 checkpoint_40"
+straight_tensors=$(tensors "$work/straight/checkpoints/checkpoint_40")
+
+# The loss falls by a fifth at least: what is compared below is a run that learns.
+awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(last < 0.8 * first) }' <(losses "$work/straight/metrics.jsonl") ||
+  fail "the loss does not fall" "$(losses "$work/straight/metrics.jsonl")"
+
+# --- regression 22: killed at random instants, again and again
+kills=0 rounds=0 finished=0
+while ((kills < ${KILLS:-20})); do
+  if ((finished)); then # start over, as often as it takes
+    rm -rf "$work/killed/checkpoints" "$work/killed/metrics.jsonl" "$work/killed/report.json"
+    finished=0
+  fi
+  rounds=$((rounds + 1))
+  "$distsetup" launch --plan "$work/killed/plan.json" --grace 3 --threads 1 > "$work/log" 2>&1 &
+  launcher=$!
+  sleep "$(awk -v r="$RANDOM" 'BEGIN { printf "%.3f", 0.2 + 2.6 * r / 32768 }')"
+  mapfile -t ranks < <(pgrep -P "$launcher" || true)
+  killed_rank=-1
+  if ((${#ranks[@]} == 2)); then
+    killed_rank=$((RANDOM % 2))
+    kill -9 "${ranks[$killed_rank]}" 2> /dev/null || killed_rank=-1
+  fi
+  SECONDS=0
+  code=0
+  wait "$launcher" || code=$?
+  case $code in
+    0) finished=1 ;;
+    6)
+      ((killed_rank >= 0)) || fail "a run failed by itself" "$(cat "$work/log")"
+      kills=$((kills + 1))
+      ((SECONDS <= 8)) || fail "after a kill the others took $SECONDS s to end" "$(cat "$work/log")"
+      grep -q "rank $killed_rank on $host was killed by signal 9 (SIGKILL)" "$work/log" || fail "the killed rank $killed_rank is not named" "$(tail -n 5 "$work/log")"
+      ;;
+    *) fail "exit code $code after a kill" "$(cat "$work/log")" ;;
+  esac
+  ((rounds < 200)) || fail "only $kills kills in $rounds rounds"
+  if ((finished)); then
+    is "regression 22: losses after $kills kills" "$(losses "$work/killed/metrics.jsonl")" "$(losses "$work/straight/metrics.jsonl")"
+    is "regression 22: parameters after $kills kills" "$(tensors "$work/killed/checkpoints/checkpoint_40")" "$straight_tensors"
+  fi
+done
+if ((!finished)); then
+  run "the run after the last kill" 0 launch killed --threads 1
+fi
+is "regression 22: losses" "$(losses "$work/killed/metrics.jsonl")" "$(losses "$work/straight/metrics.jsonl")"
+is "regression 22: parameters" "$(tensors "$work/killed/checkpoints/checkpoint_40")" "$straight_tensors"
+is "regression 25: evaluations are logged once" "$(grep -c '"kind":"evaluation"' "$work/killed/metrics.jsonl")" "$(grep -c '"kind":"evaluation"' "$work/straight/metrics.jsonl")"
+
+# --- regression 23: a finished run stays finished, and nothing in it changes
+before=$(cd "$work/straight" && find . -type f -exec sha256sum {} + | sort)
+run "regression 23: the same command again" 0 launch straight --threads 1
+has "regression 23: the same command again" "$said" "this run is finished"
+is "regression 23: nothing changed" "$(cd "$work/straight" && find . -type f -exec sha256sum {} + | sort)" "$before"
+
+# --- stopped at a step border and gone on, on the same mesh: bit for bit (regressions 21, 25)
+make_job stopped 2
+run "stop after 5" 0 launch stopped --threads 1 --stop-after 5
+has "stop after 5" "$said" "stopped after 5 steps as asked at step 5 of 40, saved as checkpoint_5"
+has "regression 1: a stopped run is not completed" "$(cat "$work/stopped/report.json")" '"status": "stopped"'
+run "stop after 3 more" 0 launch stopped --threads 1 --stop-after 3
+has "regression 21: all ranks start at the same step" "$said" "checkpoint_5, 5 of 40 steps are done"
+run "to the end" 0 launch stopped --threads 1
+is "regression 22: stopped twice" "$(losses "$work/stopped/metrics.jsonl")" "$(losses "$work/straight/metrics.jsonl")"
+is "regression 22: stopped twice, parameters" "$(tensors "$work/stopped/checkpoints/checkpoint_40")" "$straight_tensors"
+has "regression 1: a completed run says so" "$(cat "$work/stopped/report.json")" '"status": "completed"'
+
+# --- regressions 1 and 19: no step, no line of a step, no claim
+make_job never 1 --steps 4
+sed -i 's/"steps": 4,/"steps": 0,/' "$work/never/plan.json"
+run "regression 1: a plan of no steps" 3 launch never
+has_not "regression 19: no step line" "$said" "loss"
+[[ ! -e $work/never/metrics.jsonl && ! -e $work/never/report.json ]] || fail "regression 1: a run of no steps left a log or a report"
+is "regression 19: the first line of the log" "$(losses "$work/straight/metrics.jsonl" | head -n 1 | cut -d' ' -f1)" 1
+
+# --- another mesh: 4 -> 2 -> 1 -> 4, zero3 -> ddp -> zero2, to 1e-5
+make_job meshes 4
+run "4 ranks" 0 launch meshes --threads 1 --stop-after 10
+mkdir "$work/kept" && cp -r "$work/meshes/checkpoints" "$work/meshes/metrics.jsonl" "$work/kept/"
+next() { # RANKS STEPS FLAGS...: another plan, the same folder
+  local ranks=$1 steps=$2
+  shift 2
+  make_job "mesh$ranks" "$ranks" "$@"
+  cp "$work/mesh$ranks/plan.json" "$work/meshes/plan.json"
+  run "on $ranks ranks $*" 0 launch meshes --threads 1 ${steps:+--stop-after "$steps"}
+  has "on $ranks ranks" "$said" "of 40 steps are done"
+}
+next 2 10 --sharding ddp
+next 1 10
+next 4 "" --sharding zero2 --gradient-accumulation 2
+has "4 ranks again" "$said" "completed at step 40 of 40"
+losses_agree "regression 22: 4 -> 2 -> 1 -> 4" "$work/meshes/metrics.jsonl" "$work/straight/metrics.jsonl" 1e-5
+
+# --- a broken newest checkpoint is refused with a line, the one before is used, and the curve is the same
+break_newest() { # NAME HOW
+  rm -rf "$work/stopped/checkpoints/checkpoint_40" "$work/stopped/report.json"
+  local file=$work/stopped/checkpoints/checkpoint_35/$1
+  case $2 in
+    truncate) truncate -s -100 "$file" ;;
+    flip) printf '\x55' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") / 2)) conv=notrunc status=none ;;
+    remove) rm "$file" ;;
+  esac
+}
+for how in "rank_1.safetensors truncate" "rank_0.safetensors flip" "index.json remove" "COMMIT remove"; do
+  read -r file what <<< "$how"
+  break_newest "$file" "$what"
+  run "newest with $file: $what" 0 launch stopped --threads 1
+  has "newest with $file: $what" "$said" "checkpoint_35 is refused: "
+  is "newest with $file: $what: said once" "$(grep -c 'is refused' <<< "$said")" 1
+  has "newest with $file: $what" "$said" "checkpoint_28, 28 of 40 steps are done"
+  is "newest with $file: $what: losses" "$(losses "$work/stopped/metrics.jsonl")" "$(losses "$work/straight/metrics.jsonl")"
+  is "newest with $file: $what: parameters" "$(tensors "$work/stopped/checkpoints/checkpoint_40")" "$straight_tensors"
+done
+for checkpoint in "$work"/stopped/checkpoints/checkpoint_*; do truncate -s 10 "$checkpoint/index.json"; done
+run "nothing valid is left" 6 launch stopped --threads 1
+has "nothing valid is left" "$said" "has checkpoints, but none is valid"
+
+# --- what belongs to another run is refused
+make_job other 2 --seed 2
+cp -r "$work/kept/checkpoints" "$work/other/"
+run "another seed" 6 launch other
+has "another seed" "$said" "was trained with seed 1, expected 2"
+make_job longer 2 --sequence-length 16
+cp -r "$work/kept/checkpoints" "$work/longer/"
+run "other sequences" 6 launch longer
+has "other sequences" "$said" "was trained on other data or another sequence length"
+echo "resume: all checks hold ($kills kills in $rounds rounds)"
