@@ -32,16 +32,16 @@ std::string choice_name(const Choice& c, int every_k) {
   return text;
 }
 
-// What the winner decided over a plan that fits as well.
+// The clause that decided against a plan that fits as well.
 std::string why_slower(const Candidate& c, const Candidate& best) {
   const double ratio = c.time.tokens_per_s_per_gpu / best.time.tokens_per_s_per_gpu;
-  if (ratio < 1 - kTimeTie) return fmt::format("{:.2f}× tokens/s", ratio);
-  if (c.choice.sharding != best.choice.sharding || c.choice.dp_shard != best.choice.dp_shard || c.choice.reshard_after_forward != best.choice.reshard_after_forward) {
-    const bool more = preferred_among_ties(best, c);
-    return more ? fmt::format("no faster ({:.2f}×), more sharding", ratio) : fmt::format("{:.2f}× tokens/s", ratio);
-  }
-  return c.choice.recompute != best.choice.recompute ? fmt::format("no faster ({:.2f}×), more recomputation", ratio)
-                                                     : fmt::format("no faster ({:.2f}×), more memory", ratio);
+  if (ratio < 1 - kTimeTie || !preferred_among_ties(best, c)) return fmt::format("{:.2f}× tokens/s", ratio);
+  const bool shards_more = c.choice.sharding != best.choice.sharding || c.choice.reshard_after_forward != best.choice.reshard_after_forward;
+  return fmt::format("{:.2f}×, {}", ratio,
+                     shards_more                                      ? "more sharding"
+                     : c.choice.dp_shard != best.choice.dp_shard     ? "one mesh more"
+                     : c.choice.recompute != best.choice.recompute ? "more recompute"
+                                                                     : "more memory");
 }
 
 // Sharding, whether it is hybrid, and recompute: what a reader calls another plan.
@@ -115,8 +115,9 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
   // One line per sharding and mesh kind, and one per recompute policy of the winner's: the rest differ in nothing new.
   std::map<std::tuple<int, bool, int>, const Candidate*> shown;
   for (const auto& [key, c] : leaders) {
+    if (!c->simulated && sharding_name(c->choice) == sharding_name(best.choice)) continue;
     const bool same_sharding = std::get<0>(key) == std::get<0>(family(best.choice)) && std::get<1>(key) == std::get<1>(family(best.choice));
-    const auto group = same_sharding ? key : std::tuple(std::get<0>(key), std::get<1>(key), -1);
+    const auto group = same_sharding && c->simulated ? key : std::tuple(std::get<0>(key), std::get<1>(key), -1);
     const auto [it, fresh] = shown.try_emplace(group, c);
     if (!fresh && better_in_family(*c, *it->second)) it->second = c;
   }
@@ -131,7 +132,7 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
     a.device_bytes = c->device_bytes;
     a.step_s = c->time.step_s;
     const int64_t capacity = plan_of(problem, nodes, c->choice, Weight::kLight).hardware.memory_bytes;
-    if (c->verdict == Verdict::kDoesNotFit) a.why_not = c->simulated ? short_by(c->device_bytes, capacity) : short_by(c->device_bytes, capacity) + " (states)";
+    if (c->verdict == Verdict::kDoesNotFit) a.why_not = c->simulated ? short_by(c->device_bytes, capacity) : fmt::format("does not fit by ≥ {}", format_gib(c->device_bytes - capacity));
     else if (c->verdict == Verdict::kTight && best.verdict == Verdict::kFits) a.why_not = fmt::format("tight: {} of {}", format_gib(c->device_bytes), format_gib(capacity));
     else if (best.verdict == Verdict::kDoesNotFit) a.why_not = "";
     else a.why_not = why_slower(*c, best);
@@ -193,9 +194,10 @@ Result<Plan> make_plan(const Problem& problem) {
   if (plan->verdict == Verdict::kDoesNotFit) {
     const std::vector<Fix> fixes = find_fixes(problem, *plan);
     const MemoryPlan& m = plan->memory;
-    for (const Fix& fix : fixes) plan->reasons.push_back(fmt::format("fits with {}: {}", fix.flags, fix.effect));
+    const bool dpo = plan->train.method == "dpo";
+    for (const Fix& fix : fixes) plan->reasons.push_back(fmt::format("{} with {}: {}", dpo ? "the states fit" : "fits", fix.flags, fix.effect));
     plan->diagnostics.push_back(error(code::kNothingFits, {},
-                                      fmt::format("nothing fits: the smallest plan needs {} per GPU, {} has {}: {} too much", format_gib(m.device_bytes),
+                                      fmt::format("nothing fits: {} {} per GPU, {} has {}: {} too much", dpo ? "states alone need" : "the smallest plan needs", format_gib(m.device_bytes),
                                                   plan->hardware.gpu_name, format_gib(m.capacity_bytes), format_gib(m.device_bytes - m.capacity_bytes)),
                                       fixes.empty() ? "" : fixes.front().flags));
   }

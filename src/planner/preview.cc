@@ -90,7 +90,7 @@ class Preview {
     if (!plan_.strategy.reshard_after_forward) how += ", parameters kept gathered";
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
-    paragraph("", 0, fmt::format("{} · recompute {} · {}", how, recompute,
+    paragraph("", 0, fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute,
                                  plan_.precision.compute == Precision::kBf16 ? "bf16 with fp32 master" : "fp32"));
     const int64_t tokens = t.global_batch * t.sequence_length;
     paragraph("", 0, fmt::format("{} · micro-batch {} × accumulation {} × {} GPUs = {} sequences of {} = {} tokens per step", t.method, plan_.micro_batch,
@@ -174,7 +174,9 @@ class Preview {
     paragraph("  run", 12, fmt::format("{} steps = {} tokens in {}", format_count(plan_.train.steps),
                                        format_short_count(static_cast<double>(plan_.train.steps * plan_.train.global_batch * plan_.train.sequence_length)),
                                        format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
-    paragraph("  MFU", 12, fmt::format("model FLOPs, causal attention counted half, over {:.0f} TFLOP/s", plan_.hardware.peak_flops_per_s * 1e-12));
+    const double peak = plan_.hardware.peak_flops_per_s;
+    paragraph("  MFU", 12, fmt::format("model FLOPs, causal attention counted half, over {}", peak >= 1e12 ? fmt::format("{:.0f} TFLOP/s", peak * 1e-12)
+                                                                                                     : fmt::format("{:.0f} GFLOP/s", peak * 1e-9)));
   }
 
   // --- why

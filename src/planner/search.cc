@@ -63,8 +63,9 @@ std::vector<int> shard_sizes(const Problem& p, int ranks) {
 int recompute_order(Recompute r) { return r == Recompute::kEveryK ? 2 : r == Recompute::kFull ? 3 : r == Recompute::kSelective ? 1 : 0; }
 
 auto tie_key(const Candidate& c) {
-  return std::tuple(static_cast<int>(c.choice.sharding), c.choice.dp_shard, c.choice.reshard_after_forward, recompute_order(c.choice.recompute), c.live_bytes,
-                    c.choice.micro_batch);
+  const bool hybrid = c.choice.sharding != Sharding::kDdp && c.choice.dp_replicate > 1;  // another pair of groups for nothing
+  return std::tuple(static_cast<int>(c.choice.sharding), hybrid, c.choice.reshard_after_forward, recompute_order(c.choice.recompute), c.live_bytes,
+                    c.choice.micro_batch, c.choice.dp_shard);
 }
 
 // The cheapest lower bound: states, context, communicators.
@@ -93,6 +94,13 @@ void finish_candidate(const Problem& problem, int nodes, Candidate& c) {
   c.finished = true;
 }
 
+// Packing and workspace have added at most 2 % to the live bytes of real models: with this much to spare a candidate need not be
+// finished to know that it fits. The plan that is chosen is always finished.
+constexpr double kAmpleMargin = 1.15;
+bool fits_amply(const Candidate& c, int64_t capacity) {
+  return c.simulated && static_cast<double>(c.device_bytes) * kAmpleMargin + 256.0 * kMiB <= static_cast<double>(capacity);
+}
+
 bool at_least(Verdict v, Verdict wanted) { return static_cast<int>(v) <= static_cast<int>(wanted); }
 
 class Selection {
@@ -113,16 +121,18 @@ class Selection {
  private:
   int size() const { return static_cast<int>(candidates_.size()); }
 
-  bool reaches(int i, Verdict wanted) {
+  enum class Proof { kAmple, kExact };
+  bool reaches(int i, Verdict wanted, Proof proof) {
     Candidate& c = candidates_[i];
     if (!c.simulated || !at_least(c.verdict, wanted)) return false;
+    if (proof == Proof::kAmple && fits_amply(c, problem_.base.hardware.memory_bytes)) return true;
     finish_candidate(problem_, nodes_, c);
     return at_least(c.verdict, wanted);
   }
 
-  int first(std::vector<int> order, Verdict wanted) {
+  int first(const std::vector<int>& order, Verdict wanted, Proof proof) {
     for (const int i : order)
-      if (reaches(i, wanted)) return i;
+      if (reaches(i, wanted, proof)) return i;
     return -1;
   }
 
@@ -132,11 +142,11 @@ class Selection {
       if (candidates_[i].simulated && at_least(candidates_[i].verdict, wanted)) order.push_back(i);
     const auto seconds = [&](int i) { return 1 / candidates_[i].time.tokens_per_s_per_gpu; };
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return seconds(a) < seconds(b); });
-    const int leader = first(order, wanted);
+    const int leader = first(order, wanted, Proof::kAmple);
     if (leader < 0) return -1;
     std::erase_if(order, [&](int i) { return seconds(i) > seconds(leader) * (1 + kTimeTie); });
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return preferred_among_ties(candidates_[a], candidates_[b]); });
-    return first(order, wanted);
+    return first(order, wanted, Proof::kExact);
   }
 
   int least_memory() {
@@ -158,10 +168,9 @@ class Selection {
       Candidate& c = candidates_[i];
       if (best >= 0 && c.device_bytes >= candidates_[best].device_bytes) continue;
       if (!c.simulated) simulate_candidate(problem_, nodes_, c, cache_);
-      if (best >= 0 && c.device_bytes >= candidates_[best].device_bytes) continue;
-      finish_candidate(problem_, nodes_, c);
       if (best < 0 || c.device_bytes < candidates_[best].device_bytes) best = i;
     }
+    if (best >= 0) finish_candidate(problem_, nodes_, candidates_[best]);
     return best;
   }
 

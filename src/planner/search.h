@@ -37,7 +37,7 @@ struct Candidate {
 };
 
 // The rule of choice, in this order: most tokens per second and GPU; within kTimeTie of the fastest, less sharding, then less
-// recomputation, then less memory, then the earlier in legal_choices' order.
+// recomputation, then less memory. Less sharding: ddp, zero1, zero2, zero3 kept gathered, zero3; one mesh before a hybrid one.
 // 2 %: candidates share model, machine and simulator, so their errors largely cancel in the difference.
 inline constexpr double kTimeTie = 0.02;
 bool preferred_among_ties(const Candidate& a, const Candidate& b);
