@@ -1,0 +1,233 @@
+// The command line: parsing, layers of settings, help, explain, exit codes.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include "base/diagnostic_codes.h"
+#include "base/value.h"
+#include "cli/commands.h"
+#include "cli/explain_text.h"
+#include "cli/help.h"
+#include "cli/output.h"
+#include "cli/parse.h"
+#include "cli/run_source.h"
+
+using namespace distsetup;
+
+namespace {
+
+Result<Arguments> parsed(const std::string& command, const std::vector<std::string>& words) {
+  const Command* found = find_command(command);
+  REQUIRE(found != nullptr);
+  return parse(*found, words);
+}
+
+std::vector<std::string> codes(const Diagnostics& diagnostics) {
+  std::vector<std::string> out;
+  for (const Diagnostic& d : diagnostics) out.push_back(d.code);
+  return out;
+}
+
+// Sets a variable for one scope.
+class Variable {
+ public:
+  Variable(std::string name, const std::string& value) : name_(std::move(name)) { ::setenv(name_.c_str(), value.c_str(), 1); }
+  ~Variable() { ::unsetenv(name_.c_str()); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  std::string name_;
+};
+
+}  // namespace
+
+TEST_CASE("flags: hyphen and underscore, joined and separate values, letter case are the same") {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"--zero-stage", "3"}, {"--zero_stage", "3"}, {"--zero-stage=3"}, {"--zero_stage=3"}, {"--Zero_Stage", "3"}, {"--stage", "3"}}) {
+    const Result<Arguments> arguments = parsed("deepspeed", words);
+    REQUIRE(arguments.ok());
+    CHECK(arguments->text("zero-stage") == "3");
+  }
+}
+
+TEST_CASE("flags: letters") {
+  const Result<Arguments> arguments = parsed("fsdp", {"-o", "cfg.json", "-fq"});
+  REQUIRE(arguments.ok());
+  CHECK(arguments->text("output") == "cfg.json");
+  CHECK(arguments->has("force"));
+  CHECK(arguments->has("quiet"));
+  CHECK(parsed("fsdp", {"-ocfg.json"})->text("output") == "cfg.json");
+  CHECK(codes(parsed("fsdp", {"-x"}).diagnostics) == std::vector<std::string>{code::kUnknownFlag});
+}
+
+TEST_CASE("flags: a negative number is a value") {
+  const Result<Arguments> arguments = parsed("deepspeed", {"--gradient-clipping", "-1"});
+  REQUIRE(arguments.ok());
+  CHECK(arguments->text("gradient-clipping") == "-1");
+  CHECK(codes(double_flag(*arguments, "gradient-clipping", 0).diagnostics) == std::vector<std::string>{code::kOutOfRange});
+}
+
+TEST_CASE("flags: a flag that may stand alone takes only words it knows") {
+  Result<Arguments> arguments = parsed("plan", {"--offload-optimizer", "run.yaml"});
+  REQUIRE(arguments.ok());
+  CHECK(arguments->positionals == std::vector<std::string>{"run.yaml"});
+  CHECK(arguments->run_flags.at(0).value == std::nullopt);
+  arguments = parsed("plan", {"--offload_optimizer", "cpu", "run.yaml"});
+  REQUIRE(arguments.ok());
+  CHECK(arguments->run_flags.at(0).value == "cpu");
+  arguments = parsed("plan", {"--bf16", "--model", "7B"});
+  REQUIRE(arguments.ok());
+  CHECK(arguments->run_flags.at(0).value == std::nullopt);
+  CHECK(arguments->run_flags.at(1).value == "7B");
+}
+
+TEST_CASE("flags: every mistake of a line in one pass") {
+  CHECK(codes(parsed("plan", {"--modle", "7B", "--nodse", "4", "--output"}).diagnostics) ==
+        std::vector<std::string>{code::kUnknownFlag, code::kUnknownFlag, code::kMissingArgument});
+  CHECK(codes(parsed("deepspeed", {"--bf16=yes"}).diagnostics) == std::vector<std::string>{code::kWrongType});
+  CHECK(codes(parsed("deepspeed", {"stage3"}).diagnostics) == std::vector<std::string>{code::kUnknownFlag});
+  CHECK(codes(parsed("deepspeed", {"--output", "a", "--output", "b"}).diagnostics) == std::vector<std::string>{code::kConflict});
+  CHECK(parsed("deepspeed", {"--output", "a", "--output", "a"}).ok());
+}
+
+TEST_CASE("flags: words behind -- go to the trainer") {
+  const Result<Arguments> arguments = parsed("launch", {"--plan", "plan.json", "--", "--stop-after", "3", "-h"});
+  REQUIRE(arguments.ok());
+  CHECK(arguments->passed_on == std::vector<std::string>{"--stop-after", "3", "-h"});
+  CHECK_FALSE(asks_for_help({"launch", "--", "-h"}));
+}
+
+TEST_CASE("flags: within a command a spelling names one flag, and the help lists every flag") {
+  // A command's own flag wins over a key of the run; these are meant.
+  const std::set<std::string> own_over_key = {};
+  for (const Command& command : commands()) {
+    CAPTURE(command.name);
+    const std::string help = command_help(command, TextStream{});
+    std::set<std::string> seen;
+    const auto spelled = [&](std::string spelling) {
+      CAPTURE(spelling);
+      std::replace(spelling.begin(), spelling.end(), '_', '-');
+      CHECK(seen.insert(spelling).second);
+    };
+    for (const std::vector<Flag>* flags : {&command.flags, &common_flags()}) {
+      for (const Flag& flag : *flags) {
+        CHECK(help.find("--" + flag.name) != std::string::npos);
+        spelled(flag.name);
+        for (const std::string& alias : flag.aliases) spelled(alias);
+      }
+    }
+    for (const SpecKey& key : spec_keys()) {
+      if (!takes_key(command, key)) continue;
+      CHECK(help.find("--" + std::string(key.flags.front().name)) != std::string::npos);
+      for (const SettingFlag& flag : key.flags) {
+        if (own_over_key.count(std::string(flag.name)) == 0) spelled(std::string(flag.name));
+      }
+    }
+  }
+}
+
+TEST_CASE("help: examples are lines that parse") {
+  for (const Command& command : commands()) {
+    for (const std::string& example : command.examples) {
+      CAPTURE(example);
+      std::vector<std::string> words;
+      std::string word;
+      for (const char c : example + " ") {
+        if (c != ' ') word += c;
+        else if (!word.empty()) words.push_back(std::exchange(word, ""));
+      }
+      while (!words.empty() && words.front().find('=') != std::string::npos) words.erase(words.begin());  // a variable in front
+      const auto pipe = std::find(words.begin(), words.end(), "|");
+      words.erase(pipe, words.end());
+      REQUIRE(words.at(0) == "distsetup");
+      const size_t num_name_words = command.name.find(' ') == std::string::npos ? 1 : 2;
+      CHECK(parse(command, {words.begin() + 1 + static_cast<std::ptrdiff_t>(num_name_words), words.end()}).ok());
+    }
+  }
+}
+
+TEST_CASE("explain: every diagnostic code has a page") {
+  const char* source = std::getenv("DISTSETUP_SOURCE");
+  REQUIRE(source != nullptr);
+  const Result<std::string> text = read_file(std::string(source) + "/src/base/diagnostic_codes.h");
+  REQUIRE(text.ok());
+  std::set<std::string> declared, explained;
+  for (size_t at = text->find("\"DS"); at != std::string::npos; at = text->find("\"DS", at + 1)) declared.insert(text->substr(at + 1, 6));
+  for (const Explanation& e : explanations()) {
+    CAPTURE(e.code);
+    CHECK(explained.insert(std::string(e.code)).second);
+    CHECK_FALSE(e.title.empty());
+    CHECK_FALSE(e.why.empty());
+    CHECK((e.wrong.empty() || e.wrong != e.right));
+  }
+  REQUIRE(declared.size() > 30);
+  CHECK(declared == explained);
+}
+
+TEST_CASE("exit codes: usage, config, writing, nothing fits") {
+  const auto one = [](const char* which, const std::string& file) { return exit_code({error(which, {file}, "")}); };
+  CHECK(exit_code({}) == kDone);
+  CHECK(exit_code({warning(code::kNothingFits, {}, "")}) == kDone);
+  CHECK(one(code::kUnknownFlag, "command line") == kUsage);
+  CHECK(one(code::kUnknownValue, "command line") == kUsage);
+  CHECK(one(code::kUnknownValue, "run.yaml") == kConfigInvalid);
+  CHECK(one(code::kUnknownModel, "command line") == kConfigInvalid);
+  CHECK(one(code::kUnwritableFile, "out") == kFailed);
+  CHECK(one(code::kFileExists, "out") == kFailed);
+  CHECK(one(code::kNothingFits, "") == ExitCode::kNothingFits);
+  CHECK(one(code::kEnvironment, "") == kEnvironmentUnusable);
+}
+
+TEST_CASE("regression 39: unset flags never override; flags over variables over the run file, for every pair") {
+  const std::string path = "test_cli_run.yaml";
+  std::ofstream(path) << "version: 1\nmodel: 7B\ntrain:\n  steps: 11\n";
+  for (int layers = 0; layers < 8; ++layers) {
+    CAPTURE(layers);
+    std::vector<std::string> words;
+    if ((layers & 1) != 0) words.push_back(path);
+    if ((layers & 4) != 0) words.insert(words.end(), {"--steps", "33"});
+    std::optional<Variable> variable;
+    if ((layers & 2) != 0) variable.emplace("DISTSETUP_STEPS", "22");
+    const Result<Arguments> arguments = parsed("config show", words);
+    REQUIRE(arguments.ok());
+    const Result<Spec> spec = read_spec(*arguments);
+    REQUIRE(spec.ok());
+    const std::optional<int64_t> expected = (layers & 4) != 0   ? std::optional<int64_t>(33)
+                                            : (layers & 2) != 0 ? std::optional<int64_t>(22)
+                                            : (layers & 1) != 0 ? std::optional<int64_t>(11)
+                                                                : std::nullopt;
+    CHECK(spec->integer("train.steps") == expected);
+    CHECK(spec->text("model").has_value() == ((layers & 1) != 0));
+  }
+  std::remove(path.c_str());
+}
+
+TEST_CASE("command line of a header: what does not change the bytes is left out") {
+  CHECK(command_words({"emit", "--target", "native", "--output", "run", "--force", "--model=7B", "-q", "--color=never", "-o", "x", "--json"}) ==
+        std::vector<std::string>{"emit", "--target", "native", "--model=7B"});
+}
+
+TEST_CASE("output paths: a file, a folder, a folder to be") {
+  CHECK(output_path("cfg.json", "x").directory == ".");
+  CHECK(output_path("cfg.json", "x").file == "cfg.json");
+  CHECK(output_path("a/b/cfg.json", "x").directory == "a/b");
+  CHECK(output_path("a/b/", "x").file == "x");
+  CHECK(output_path(".", "x").file == "x");
+}
+
+TEST_CASE("data paths stay the same files when the plan goes to another folder") {
+  Plan plan;
+  plan.data.root = ".";
+  plan.data.files.push_back({"text/a.txt", 1, "", false});
+  move_data_root(plan, ".", "runs/one");
+  CHECK(plan.data.root == "../..");
+  move_data_root(plan, "runs/one", ".");
+  CHECK(plan.data.root == ".");
+  plan.data.root = "/data";
+  move_data_root(plan, ".", "runs/one");
+  CHECK(plan.data.root == "/data");
+}
