@@ -127,8 +127,14 @@ class Preview {
     const std::string word(verdict_words(plan_.verdict));
     const int64_t free = m.capacity_bytes - m.device_bytes;
     const std::string left = free >= 0 ? fmt::format("{} free", format_bytes(free)) : fmt::format("{} too much", format_bytes(-free));
-    line("  " + bold(pad_right("together", kLabel) + pad_left(format_bytes(m.device_bytes), kNumber)) + fmt::format("  of {}: ", format_bytes(m.capacity_bytes)) +
-         paint(word, verdict_colour(plan_.verdict)) + ", " + left);
+    const std::string total = bold(pad_right("on the device", kLabel) + pad_left(format_bytes(m.device_bytes), kNumber));
+    const std::string of = fmt::format("of {}: ", format_bytes(m.capacity_bytes)), rest = paint(word, verdict_colour(plan_.verdict)) + ", " + left;
+    if (4 + kLabel + kNumber + display_width(of + word + ", " + left) <= width_) {
+      line("  " + total + "  " + of + rest);
+    } else {
+      line("  " + total);
+      line("  " + of + rest);
+    }
     if (states_only_ || m.peak_buffers.empty()) return;
     std::vector<std::string> buffers;
     for (const PeakBuffer& b : m.peak_buffers) buffers.push_back(fmt::format("{} {}", b.name, format_bytes(b.bytes)));
@@ -145,16 +151,25 @@ class Preview {
     const std::string unit = largest.substr(largest.find(' ') + 1);
     const double scale = unit == "GiB" ? 1.0 / static_cast<double>(kGiB) : unit == "MiB" ? 1.0 / static_cast<double>(kMiB) : unit == "KiB" ? 1.0 / 1024 : 1.0;
     const bool known = unit == "GiB" || unit == "MiB" || unit == "KiB" || unit == "B";
-    std::string bars = pad_right("  by phase", 12), names = std::string(12, ' ');
+    std::string bars = "  by phase", names;
+    const auto flush = [&](const std::string& after) {
+      line(pad_right(bars, 12) + after);
+      line(dim(pad_right("", 12) + names));
+      bars = names = "";
+    };
+    bars = pad_right(bars, 12);
     for (const PhaseMemory& p : m.by_phase) {
       const std::string glyph(block(static_cast<double>(p.allocated_bytes) / static_cast<double>(most)));
       const std::string bytes = known ? fmt::format("{:.1f}", static_cast<double>(p.allocated_bytes) * scale) : format_bytes(p.allocated_bytes);
       const int column = std::max(display_width(p.phase), 2 + display_width(bytes)) + 1;
+      if (!names.empty() && 12 + display_width(names) + column + 3 > width_) {
+        flush("");
+        bars = pad_right("", 12);
+      }
       bars += pad_right(glyph + " " + bytes, column);
       names += pad_right(p.phase, column);
     }
-    line(bars + (known ? unit : ""));
-    line(dim(names));
+    flush(known ? unit : "");
   }
 
   // --- time
@@ -208,9 +223,12 @@ class Preview {
         line("  " + pad_right(cut(f.gpu_name, 18), 18) + fmt::format("  none up to {} nodes", kMaxNodes));
         continue;
       }
-      line("  " + pad_right(cut(f.gpu_name, 18), 18) + pad_left(fmt::format("{} × {} = {}", f.nodes, f.gpus_per_node, f.total_gpus), 14) +
-           pad_left(fmt::format("{} of {}", format_gib(f.device_bytes), format_gib(f.capacity_bytes)), 24) +
-           (f.tokens_per_s_per_gpu > 0 ? pad_left(fmt::format("{} tokens/s/GPU", format_count(std::llround(f.tokens_per_s_per_gpu))), 20) : ""));
+      std::string row = "  " + pad_right(cut(f.gpu_name, 18), 18) + pad_left(fmt::format("{} × {} = {}", f.nodes, f.gpus_per_node, f.total_gpus), 14);
+      const std::string memory = pad_left(fmt::format("{} of {}", format_gib(f.device_bytes), format_gib(f.capacity_bytes)), 24);
+      const std::string speed = pad_left(fmt::format("{} tokens/s/GPU", format_count(std::llround(f.tokens_per_s_per_gpu))), 21);
+      if (display_width(row + memory) <= width_) row += memory;
+      if (f.tokens_per_s_per_gpu > 0 && display_width(row + speed) <= width_) row += speed;
+      line(row);
     }
   }
 

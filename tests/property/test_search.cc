@@ -1,0 +1,201 @@
+// search against brute force, simulate against the expanded schedule, and what more memory or another order may not change.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <random>
+
+#include "base/digest.h"
+#include "model/presets.h"
+#include "planner/planner.h"
+#include "planner/search.h"
+#include "support/random_plan.h"
+
+using namespace distsetup;
+
+namespace {
+
+// A fresh seed each run, printed on failure; DISTSETUP_TEST_SEED repeats one.
+uint64_t seed() {
+  static const uint64_t value = [] {
+    if (const char* text = std::getenv("DISTSETUP_TEST_SEED")) return static_cast<uint64_t>(std::stoull(text));
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) % 1000000;
+  }();
+  return value;
+}
+
+// A problem on a made-up GPU whose memory is near what the plans need.
+Problem random_problem(std::mt19937_64& random) {
+  const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+  Problem p;
+  Geometry g = tiny_geometry(pick(1, 3));
+  g.hidden = 8 * pick(2, 40);
+  g.feed_forward = 8 * pick(2, 100);
+  g.tied_embeddings = pick(0, 1) == 1;
+  p.base.model = g;
+  HardwarePlan& h = p.base.hardware;
+  h.gpu = h.gpu_name = "made up";
+  h.accelerator = pick(0, 1) == 0 ? Accelerator::kCpu : Accelerator::kCuda;
+  h.gpus_per_node = static_cast<int>(pick(1, 4));
+  h.peak_flops_per_s = 1e12;
+  h.gemm_efficiency = 0.6;
+  h.attention_efficiency = 0.3;
+  h.memory_bytes_per_s = 1e11;
+  h.link_bytes_per_s = 1e9 * static_cast<double>(pick(1, 100));
+  h.network_bytes_per_s = 1e8 * static_cast<double>(pick(1, 100));
+  h.link_latency_s = 3e-6;
+  h.network_latency_s = 1e-5;
+  h.context_bytes = h.accelerator == Accelerator::kCpu ? 0 : 1 << 20;
+  p.base.precision.compute = pick(0, 1) == 0 ? Precision::kF32 : Precision::kBf16;
+  p.base.train.sequence_length = 16 * pick(1, 8);
+  p.node_counts = {static_cast<int>(pick(1, 2))};
+  p.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
+  p.reshard_after_forward = {1, 0};
+  p.recomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+  p.global_batch = h.gpus_per_node * p.node_counts.front() * pick(1, 6);
+  return p;
+}
+
+// Memory at which some choices fit and some do not.
+void set_memory(Problem& p, std::mt19937_64& random) {
+  int64_t least = INT64_MAX, most = 0;
+  for (const Choice& c : legal_choices(p, p.node_counts.front())) {
+    Plan plan = plan_of(p, p.node_counts.front(), c, Weight::kLight);
+    finish(plan);
+    least = std::min(least, plan.memory.device_bytes);
+    most = std::max(most, plan.memory.device_bytes);
+  }
+  p.base.hardware.memory_bytes = std::uniform_int_distribution<int64_t>(least - least / 20, most + most / 10)(random);
+}
+
+// The rule of choice, applied to every plan finished.
+int brute_force(const Problem& p, std::vector<Candidate>& all) {
+  for (const Choice& choice : legal_choices(p, p.node_counts.front())) {
+    Plan plan = plan_of(p, p.node_counts.front(), choice, Weight::kLight);
+    const Simulation s = simulate(plan);
+    finish(plan);
+    Candidate c;
+    c.choice = choice;
+    c.live_bytes = s.allocated_bytes();
+    c.device_bytes = plan.memory.device_bytes;
+    c.verdict = plan.verdict;
+    c.time = plan.time;
+    all.push_back(std::move(c));
+  }
+  for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
+    double fastest = 0;
+    const auto counts = [&](const Candidate& c) { return static_cast<int>(c.verdict) <= static_cast<int>(wanted); };
+    for (const Candidate& c : all)
+      if (counts(c)) fastest = std::max(fastest, c.time.tokens_per_s_per_gpu);
+    int best = -1;
+    for (int i = 0; i < static_cast<int>(all.size()); ++i) {
+      if (!counts(all[i]) || 1 / all[i].time.tokens_per_s_per_gpu > (1 / fastest) * (1 + kTimeTie)) continue;
+      if (best < 0 || preferred_among_ties(all[i], all[best])) best = i;
+    }
+    if (best >= 0) return best;
+  }
+  return -1;
+}
+
+}  // namespace
+
+TEST_CASE("simulate's live peak is the expanded schedule's, to the byte") {
+  INFO("DISTSETUP_TEST_SEED=" << seed());
+  std::mt19937_64 random(seed());
+  for (int i = 0; i < 300; ++i) {
+    const Geometry g = random_geometry(random);
+    Plan plan = make_test_plan(g, random_choice(random), 8);
+    plan.hardware.peak_flops_per_s = plan.hardware.memory_bytes_per_s = plan.hardware.link_bytes_per_s = plan.hardware.network_bytes_per_s = 1e12;
+    plan.hardware.gemm_efficiency = plan.hardware.attention_efficiency = 1;
+    if (has_error(validate(plan))) continue;
+    INFO("plan " << i << ": " << summary(plan));
+    const Schedule expanded = compile_expanded(plan, Phase::kStep);
+    const Simulation s = simulate(plan);
+    REQUIRE(s.live_peak_bytes == expanded.live_peak_bytes);
+    REQUIRE(s.run_bytes == run_bytes(expanded));
+    Plan finished = plan;
+    finish(finished);
+    int64_t sum = 0;
+    for (const MemoryTerm& t : finished.memory.terms) {
+      sum += t.bytes_at_peak;
+      CHECK(t.bytes_at_peak >= 0);
+      CHECK(t.bytes_max >= t.bytes_at_peak);
+    }
+    REQUIRE(sum == finished.memory.peak_allocated_bytes);
+    REQUIRE(s.allocated_bytes() <= finished.memory.peak_allocated_bytes);
+    REQUIRE(s.allocated_bytes() >= states_bound_bytes(plan));
+    REQUIRE(s.time.step_s > 0);
+    REQUIRE(s.time.step_s == finished.time.step_s);
+  }
+}
+
+TEST_CASE("search finds what brute force finds") {
+  INFO("DISTSETUP_TEST_SEED=" << seed());
+  std::mt19937_64 random(seed() + 1);
+  int fitting = 0;
+  for (int i = 0; i < 24; ++i) {
+    Problem p = random_problem(random);
+    set_memory(p, random);
+    INFO("problem " << i);
+    SimulationCache cache;
+    const SearchResult found = search(p, p.node_counts.front(), cache);
+    std::vector<Candidate> all;
+    const int best = brute_force(p, all);
+    REQUIRE(all.size() == found.candidates.size());
+    REQUIRE(found.best >= 0);
+    if (best < 0) {
+      CHECK(found.candidates[found.best].verdict == Verdict::kDoesNotFit);
+      continue;
+    }
+    ++fitting;
+    INFO(summary(plan_of(p, p.node_counts.front(), found.candidates[found.best].choice, Weight::kLight)));
+    INFO(summary(plan_of(p, p.node_counts.front(), all[best].choice, Weight::kLight)));
+    CHECK(found.candidates[found.best].verdict == all[best].verdict);
+    CHECK(found.candidates[found.best].choice == all[best].choice);
+  }
+  CHECK(fitting > 4);
+}
+
+TEST_CASE("more memory never makes a feasible problem infeasible, nor slower by more than a tie") {
+  INFO("DISTSETUP_TEST_SEED=" << seed());
+  std::mt19937_64 random(seed() + 2);
+  for (int i = 0; i < 16; ++i) {
+    Problem p = random_problem(random);
+    set_memory(p, random);
+    INFO("problem " << i);
+    int last = 3;
+    double fastest = 0;
+    for (int step = 0; step < 5; ++step) {
+      SimulationCache cache;
+      const SearchResult r = search(p, p.node_counts.front(), cache);
+      const Candidate& best = r.candidates[r.best];
+      CHECK(static_cast<int>(best.verdict) <= last);
+      if (static_cast<int>(best.verdict) < last) fastest = 0;
+      last = static_cast<int>(best.verdict);
+      if (best.verdict != Verdict::kDoesNotFit) {
+        CHECK(best.time.tokens_per_s_per_gpu >= fastest / (1 + kTimeTie) * (1 - 1e-9));
+        fastest = std::max(fastest, best.time.tokens_per_s_per_gpu);
+      }
+      p.base.hardware.memory_bytes += p.base.hardware.memory_bytes / 8;
+    }
+  }
+}
+
+TEST_CASE("the order of keys changes nothing in the plan") {
+  const Result<Presets> presets = load_presets();
+  REQUIRE(presets.ok());
+  const auto plan_text = [&](const std::string& yaml) {
+    const Result<Value> value = parse_yaml(yaml, "run.yaml");
+    REQUIRE(value.ok());
+    const Result<Spec> spec = spec_from_value(*value);
+    REQUIRE(spec.ok());
+    const Result<Problem> problem = resolve(*spec, *presets, {});
+    REQUIRE(problem.ok());
+    return dump_json(to_json(*make_plan(*problem)));
+  };
+  const std::string one = plan_text(
+      "version: 1\nmodel: {num_layers: 2, hidden: 64, num_heads: 4, num_kv_heads: 2, head_size: 16, feed_forward: 96, vocabulary: 256}\n"
+      "train: {sequence_length: 64, global_batch: 16}\nhardware: {gpu: cpu, gpus_per_node: 2}\n");
+  const std::string other = plan_text(
+      "hardware: {gpus_per_node: 2, gpu: cpu}\ntrain: {global_batch: 16, sequence_length: 64}\n"
+      "model: {vocabulary: 256, feed_forward: 96, head_size: 16, num_kv_heads: 2, num_heads: 4, hidden: 64, num_layers: 2}\nversion: 1\n");
+  CHECK(one == other);
+}

@@ -1,0 +1,198 @@
+// make_plan and what it prints.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "base/diagnostic_codes.h"
+#include "model/presets.h"
+#include "planner/planner.h"
+#include "planner/search.h"
+#include "planner/text_layout.h"
+
+using namespace distsetup;
+
+namespace {
+
+const Presets& presets() {
+  static const Result<Presets> loaded = load_presets();
+  REQUIRE(loaded.ok());
+  return *loaded;
+}
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+Problem problem_of(const Flags& flags) {
+  Spec spec;
+  for (const auto& [flag, text] : flags) REQUIRE(set_flag(spec, flag, std::string_view(text), {"command line", 0, 0}).empty());
+  const Result<Problem> p = resolve(spec, presets(), {});
+  INFO(format_diagnostics(p.diagnostics));
+  REQUIRE(p.ok());
+  return *p;
+}
+
+Plan plan_for(const Flags& flags) {
+  const Result<Plan> plan = make_plan(problem_of(flags));
+  INFO(format_diagnostics(plan.diagnostics));
+  REQUIRE(plan.value.has_value());
+  return *plan;
+}
+
+int64_t sum_of_terms(const Plan& plan) {
+  int64_t sum = 0;
+  for (const MemoryTerm& t : plan.memory.terms) sum += t.bytes_at_peak;
+  return sum;
+}
+
+bool has_reason(const Plan& plan, std::string_view text) {
+  return std::any_of(plan.reasons.begin(), plan.reasons.end(), [&](const std::string& r) { return r.find(text) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("plan --model 70B, nothing else: fits on the fewest nodes") {
+  const Problem problem = problem_of({{"model", "70B"}});
+  const Result<Plan> plan = make_plan(problem);
+  REQUIRE(plan.ok());
+  CHECK(plan->verdict == Verdict::kFits);
+  CHECK(validate(*plan).empty());
+  CHECK(count_parameters(plan->model).total == 70553706496);
+  CHECK(sum_of_terms(*plan) == plan->memory.peak_allocated_bytes);
+  CHECK(plan->memory.peak_allocated_bytes == plan->memory.run_bytes + plan->memory.arena_bytes + plan->memory.workspace_bytes);
+  CHECK(plan->memory.device_bytes > plan->memory.peak_reserved_bytes);
+  CHECK(plan->memory.peak_reserved_bytes >= plan->memory.peak_allocated_bytes);
+  CHECK(plan->schedule_digest.size() == 64);
+  CHECK(plan->memory.peak_buffers.size() == 3);
+  CHECK_FALSE(plan->alternatives.empty());
+  for (const Alternative& a : plan->alternatives) CHECK_FALSE(a.why_not.empty());
+  // One node less does not fit.
+  Problem fewer = problem;
+  fewer.node_counts = {plan->hardware.nodes - 1};
+  CHECK(make_plan(fewer)->verdict != Verdict::kFits);
+  const Result<Plan> read = plan_from_json(dump_json(to_json(*plan)), "plan.json");
+  REQUIRE(read.ok());
+  CHECK(*read == *plan);
+}
+
+TEST_CASE("smallest that fits: one row per GPU when no hardware is given") {
+  const std::vector<SmallestFit> rows = smallest_that_fits(problem_of({{"model", "8B"}}));
+  REQUIRE(rows.size() == 7);
+  CHECK(rows[0].gpu == "h100_sxm");
+  for (const SmallestFit& row : rows) {
+    INFO(row.gpu);
+    CHECK(row.nodes >= 1);
+    CHECK(row.device_bytes <= row.capacity_bytes);
+    CHECK(row.total_gpus == row.nodes * row.gpus_per_node);
+  }
+  CHECK(smallest_that_fits(problem_of({{"model", "8B"}, {"gpu", "h100"}, {"gpus", "8"}})).empty());
+}
+
+TEST_CASE("the recipe of 7B DPO on two 24 GB cards is refused with its arithmetic") {
+  for (const char* gpu : {"rtx_3090", "a10g", "rtx_4090"}) {
+    INFO(gpu);
+    const Plan plan = plan_for({{"model", "7B"}, {"method", "dpo"}, {"gpus", "2"}, {"gpu", gpu}, {"seq", "4096"}, {"micro-batch", "2"}});
+    CHECK(plan.verdict == Verdict::kDoesNotFit);
+    CHECK(has_reason(plan, "16 B × 6,738,415,616 / 2 = 53.9 GB"));
+    CHECK(has_reason(plan, "2 B × 6,738,415,616 / 2 = 6.7 GB"));
+    CHECK(has_reason(plan, "60.6 GB"));
+    CHECK(sum_of_terms(plan) == plan.memory.peak_allocated_bytes);
+    CHECK(std::any_of(plan.diagnostics.begin(), plan.diagnostics.end(), [](const Diagnostic& d) { return d.code == code::kNothingFits; }));
+    CHECK(has_reason(plan, "--gpus"));
+  }
+  // Where the states fit, a bound proves nothing: never `fits`.
+  CHECK(plan_for({{"model", "7B"}, {"method", "dpo"}, {"gpus", "8"}, {"gpu", "h100"}}).verdict == Verdict::kTight);
+}
+
+TEST_CASE("states alone: the published ZeRO figures and the integers of 16 B per parameter") {
+  Problem p = problem_of({{"model", "7B"}, {"sharding", "zero3"}, {"gpus", "8"}, {"nodes", "8"}});
+  const auto bound_gb = [&](int nodes, int per_node) {
+    p.base.hardware.gpus_per_node = per_node;
+    Choice choice{Sharding::kZero3, true, 1, nodes * per_node, 1, 1, Recompute::kNone};
+    return static_cast<double>(states_bound_bytes(plan_of(p, nodes, choice, Weight::kLight))) * 1e-9;
+  };
+  CHECK(bound_gb(1, 2) == Approx(53.9).margin(0.05));
+  CHECK(bound_gb(1, 8) == Approx(13.5).margin(0.05));
+  CHECK(bound_gb(8, 8) == Approx(1.7).margin(0.05));
+}
+
+TEST_CASE("regression 45: no plan is below its states") {
+  for (const char* model : {"1B", "7B", "8B", "13B", "70B"}) {
+    for (const char* sharding : {"ddp", "zero1", "zero2", "zero3"}) {
+      for (const auto& [gpus, nodes] : {std::pair{"8", "1"}, std::pair{"8", "4"}}) {
+        INFO(model << " " << sharding << " " << gpus << " × " << nodes);
+        Problem p = problem_of({{"model", model}, {"sharding", sharding}, {"gpus", gpus}, {"nodes", nodes}});
+        const std::vector<Choice> choices = legal_choices(p, p.node_counts.front());
+        REQUIRE_FALSE(choices.empty());
+        SimulationCache cache;
+        for (size_t i = 0; i < choices.size(); i += 7) {
+          const Plan plan = plan_of(p, p.node_counts.front(), choices[i], Weight::kLight);
+          CHECK(simulate(plan, cache).allocated_bytes() > states_bound_bytes(plan));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("when nothing fits, every fix is flags that make it fit") {
+  const std::vector<Flags> hopeless = {
+      {{"model", "8B"}, {"gpu", "rtx_4090"}, {"gpus", "8"}, {"micro-batch", "8"}, {"recompute", "none"}, {"sharding", "zero3"}},
+      {{"model", "8B"}, {"gpu", "rtx_4090"}, {"gpus", "4"}},
+      {{"model", "8B"}, {"gpu", "h100"}, {"gpus", "8"}, {"sharding", "ddp"}},
+      {{"model", "1B"}, {"gpu", "rtx_4090"}, {"gpus", "1"}, {"seq", "65536"}, {"global-batch", "8"}},
+  };
+  for (const Flags& given : hopeless) {
+    const Problem problem = problem_of(given);
+    const Result<Plan> plan = make_plan(problem);
+    REQUIRE(plan.ok());
+    INFO(summary(*plan));
+    CHECK(plan->verdict == Verdict::kDoesNotFit);
+    CHECK(plan->diagnostics.back().code == code::kNothingFits);
+    CHECK(plan->diagnostics.back().severity == Severity::kError);
+    const std::vector<Fix> fixes = find_fixes(problem, *plan);
+    REQUIRE_FALSE(fixes.empty());
+    CHECK(plan->diagnostics.back().help == fixes.front().flags);
+    CHECK(std::is_sorted(fixes.begin(), fixes.end(), [](const Fix& a, const Fix& b) { return a.seconds_per_token < b.seconds_per_token; }));
+    for (const Fix& fix : fixes) {
+      Flags all = given;
+      std::string_view rest = fix.flags;
+      while (!rest.empty()) {
+        const size_t space = rest.find(' '), end = std::min(rest.find(" --"), rest.size());
+        all.emplace_back(rest.substr(0, space), rest.substr(space + 1, end - space - 1));
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+      }
+      INFO(fix.flags);
+      CHECK(make_plan(problem_of(all))->verdict == Verdict::kFits);
+    }
+    const Result<Plan> read = plan_from_json(dump_json(to_json(*plan)), "plan.json");
+    REQUIRE(read.ok());
+    CHECK(*read == *plan);
+  }
+}
+
+TEST_CASE("the preview: every line fits the width, ASCII stays ASCII, numbers have units") {
+  const Problem problem = problem_of({{"model", "8B"}});
+  const Plan plan = *make_plan(problem);
+  const std::vector<SmallestFit> table = smallest_that_fits(problem);
+  for (const int width : {80, 100, 60, 48}) {
+    const std::string text = format_preview(plan, {.width = width, .smallest_fits = table});
+    size_t begin = 0;
+    for (size_t end = text.find('\n'); end != std::string::npos; begin = end + 1, end = text.find('\n', begin)) {
+      const std::string line = text.substr(begin, end - begin);
+      INFO(width << ": " << line);
+      CHECK(display_width(line) <= width);
+      CHECK((line.empty() || line.back() != ' '));
+    }
+  }
+  const std::string text = format_preview(plan);
+  for (const char* part : {"8,030,261,248 parameters", "1 node × 8 GPUs = 8", "GiB", "fits", "by phase", "peak at", "MFU", "runners-up", "assumed"}) {
+    INFO(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+  CHECK(text.find('\033') == std::string::npos);
+  CHECK(format_preview(plan, {.colour = Colour::kOn}).find("\033[1;32mfits") != std::string::npos);
+  for (const char c : format_preview(plan, {.utf8 = false, .smallest_fits = table})) CHECK(static_cast<unsigned char>(c) < 0x80);
+}
+
+TEST_CASE("more tokens per step than the batch divides are rounded and said") {
+  const Plan plan = plan_for({{"model", "1B"}, {"gpus", "8"}, {"nodes", "3"}});
+  CHECK(plan.train.global_batch % 24 == 0);
+  CHECK(std::any_of(plan.assumptions.begin(), plan.assumptions.end(), [](const std::string& a) { return a.find("the nearest to 1,048,576") != std::string::npos; }));
+}

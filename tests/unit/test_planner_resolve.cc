@@ -1,0 +1,200 @@
+// Spec → Problem: defaults that are said, contradictions that are refused, data files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "base/diagnostic_codes.h"
+#include "model/presets.h"
+#include "planner/data_scan.h"
+#include "planner/planner.h"
+
+using namespace distsetup;
+namespace fs = std::filesystem;
+
+namespace {
+
+const Presets& presets() {
+  static const Result<Presets> loaded = load_presets();
+  REQUIRE(loaded.ok());
+  return *loaded;
+}
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+Result<Problem> problem_of(const Flags& flags, const Inputs& inputs = {}) {
+  Spec spec;
+  for (const auto& [flag, text] : flags) REQUIRE(set_flag(spec, flag, std::string_view(text), {"command line", 0, 0}).empty());
+  return resolve(spec, presets(), inputs);
+}
+
+std::string first_code(const Flags& flags) {
+  const Result<Problem> p = problem_of(flags);
+  return p.ok() ? "" : p.diagnostics.front().code;
+}
+
+bool says(const Diagnostics& diagnostics, std::string_view text) {
+  return std::any_of(diagnostics.begin(), diagnostics.end(), [&](const Diagnostic& d) { return (d.message + d.help).find(text) != std::string::npos; });
+}
+
+struct TemporaryDirectory {
+  fs::path path;
+  TemporaryDirectory() {
+    std::string name = (fs::temp_directory_path() / "planner_XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~TemporaryDirectory() { fs::remove_all(path); }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path / name).parent_path());
+    std::ofstream(path / name, std::ios::binary) << text;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what is not given is assumed, and each assumption is a line") {
+  const Result<Problem> p = problem_of({{"model", "70B"}});
+  REQUIRE(p.ok());
+  const Plan& plan = p->base;
+  CHECK(plan.model.name == "llama3_70b");
+  CHECK(plan.hardware.gpu == "h100_sxm");
+  CHECK(plan.hardware.gpus_per_node == 8);
+  CHECK(p->node_counts.size() > 1);
+  CHECK(p->global_batch_tokens == 1 << 20);
+  CHECK(plan.train.sequence_length == 4096);
+  CHECK(plan.train.method == "pretrain");
+  CHECK(plan.precision.compute == Precision::kBf16);
+  CHECK(plan.train.grad_clip == 1.0);
+  for (const char* text : {"H100", "fewest nodes", "1,048,576 tokens", "4,096", "pretrain", "AdamW", "bf16", "clip 1.0"}) {
+    INFO(text);
+    CHECK(std::any_of(plan.assumptions.begin(), plan.assumptions.end(), [&](const std::string& a) { return a.find(text) != std::string::npos; }));
+  }
+  const Result<Problem> given = problem_of({{"model", "70B"}, {"gpu", "h100_sxm"}, {"gpus", "8"}, {"nodes", "4"}, {"seq", "4096"}, {"grad-clip", "1.0"}});
+  REQUIRE(given.ok());
+  CHECK(given->base.assumptions.size() < plan.assumptions.size());
+  CHECK(given->node_counts == std::vector<int>{4});
+  CHECK(given->other_hardware.empty());
+}
+
+TEST_CASE("GPUs: per node always, a total only by its own flag") {
+  CHECK(problem_of({{"model", "8B"}, {"gpus", "4"}, {"nodes", "3"}})->base.hardware.gpus_per_node == 4);
+  const Result<Problem> total = problem_of({{"model", "8B"}, {"total-gpus", "32"}, {"gpus", "8"}});
+  REQUIRE(total.ok());
+  CHECK(total->node_counts == std::vector<int>{4});
+  CHECK(problem_of({{"model", "8B"}, {"total-gpus", "2"}})->base.hardware.gpus_per_node == 2);
+  CHECK(first_code({{"model", "8B"}, {"total-gpus", "12"}, {"gpus", "8"}}) == code::kMeshInvalid);
+  CHECK(first_code({{"model", "8B"}, {"gpus", "2"}, {"gpu", "8xH100"}}).empty());  // the later flag wins
+  CHECK(problem_of({{"model", "8B"}, {"machine", "dgx_h100"}, {"nodes", "2"}})->base.hardware.gpu == "h100_sxm");
+}
+
+TEST_CASE("hybrid sharding is zero3 inside a node, copies across nodes") {
+  const Result<Problem> p = problem_of({{"model", "8B"}, {"sharding", "HYBRID_SHARD"}, {"gpus", "4"}, {"nodes", "2"}});
+  REQUIRE(p.ok());
+  CHECK(p->shardings == std::vector{Sharding::kZero3});
+  CHECK(p->dp_shard == 4);
+  const Result<Plan> plan = make_plan(*p);
+  REQUIRE(plan.ok());
+  CHECK(plan->mesh.dp_shard == 4);
+  CHECK(plan->mesh.dp_replicate == 2);
+  CHECK(first_code({{"model", "8B"}, {"sharding", "HYBRID_SHARD"}, {"gpus", "4"}, {"dp-shard", "2"}}) == code::kConflict);
+}
+
+TEST_CASE("contradictions are refused with both sides") {
+  CHECK(first_code({{"model", "8B"}, {"sharding", "zero2"}, {"reshard-after-forward", "false"}}) == code::kConflict);
+  CHECK(problem_of({{"model", "8B"}, {"reshard-after-forward", "false"}})->shardings == std::vector{Sharding::kZero3});
+  CHECK(first_code({{"model", "8B"}, {"sharding", "ddp"}, {"dp-shard", "8"}}) == code::kConflict);
+  CHECK(first_code({{"model", "8B"}, {"gpus", "8"}, {"dp-shard", "3"}}) == code::kMeshInvalid);
+  CHECK(first_code({{"model", "8B"}, {"gpus", "8"}, {"dp-shard", "2"}, {"dp-replicate", "2"}}) == code::kMeshInvalid);
+  CHECK(first_code({{"model", "8B"}, {"global-batch", "8"}, {"global-batch-tokens", "4096"}}) == code::kConflict);
+  CHECK(first_code({{"model", "8B"}, {"min-lr", "1"}}) == code::kConflict);
+}
+
+TEST_CASE("what the bundled trainer does not run is refused by name") {
+  for (const auto& [flag, value] : Flags{{"tp", "2"}, {"pp", "2"}, {"cp", "2"}, {"ep", "2"}, {"sequence-parallel", "true"}, {"cp-method", "ring"},
+                                         {"offload-optimizer", "cpu"}, {"offload-param", "host"}, {"offload-activations", "nvme"}}) {
+    INFO(flag);
+    CHECK(first_code({{"model", "8B"}, {flag, value}}) == code::kUnsupportedFeature);
+  }
+  CHECK(first_code({{"model", "mixtral_8x7b"}}) == code::kUnsupportedFeature);
+  CHECK(first_code({{"model", "8B"}, {"gpu", "v100_sxm_32"}}) == code::kUnsupportedFeature);  // no bf16
+  CHECK(problem_of({{"model", "8B"}, {"gpu", "v100_sxm_32"}, {"precision", "fp32"}}).ok());
+  for (const char* one : {"tp", "pp", "cp", "ep"}) CHECK(problem_of({{"model", "8B"}, {one, "1"}}).ok());
+}
+
+TEST_CASE("regression 46: a label further than 5 % from the count is said") {
+  for (const std::string& id : preset_ids(presets(), "models")) {
+    const Result<Problem> p = problem_of({{"model", id}});
+    if (!p.ok()) continue;  // a family the trainer does not run
+    const Geometry& g = p->base.model;
+    if (g.label.empty() || (g.label.back() != 'B' && g.label.back() != 'M')) continue;
+    const double spoken = std::stod(g.label) * (g.label.back() == 'B' ? 1e9 : 1e6);
+    const double off = static_cast<double>(count_parameters(g).total) / spoken - 1;
+    INFO(id << " " << off);
+    CHECK(says(p->base.diagnostics, "is called") == (std::abs(off) > 0.05));
+  }
+}
+
+TEST_CASE("regression 20, 32: no heads that do not divide, no batch that does not") {
+  Spec spec;
+  const Result<Value> model = parse_yaml("{num_layers: 2, hidden: 416, num_heads: 52, num_kv_heads: 8, feed_forward: 96, vocabulary: 256}", "run.yaml");
+  REQUIRE(model.ok());
+  spec.model = *model;
+  CHECK_FALSE(resolve(spec, presets(), {}).ok());
+  const Result<Problem> p = problem_of({{"model", "8B"}, {"gpus", "8"}, {"global-batch", "100"}, {"micro-batch", "2"}});
+  REQUIRE(p.ok());
+  const Result<Plan> plan = make_plan(*p);
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.diagnostics.front().code == code::kBatchIndivisible);
+  CHECK(plan.diagnostics.front().message.find("100") != std::string::npos);
+  CHECK(plan.diagnostics.front().help == "--global-batch 96");
+}
+
+TEST_CASE("the inputs digest changes with the spec and with a preset, not with the order of keys") {
+  const auto digest = [](const Flags& flags) { return problem_of(flags)->base.inputs_digest; };
+  CHECK(digest({{"model", "8B"}, {"nodes", "2"}}) == digest({{"nodes", "2"}, {"model", "8B"}}));
+  CHECK(digest({{"model", "8B"}, {"nodes", "2"}}) != digest({{"model", "8B"}, {"nodes", "3"}}));
+  CHECK(digest({{"model", "8B"}, {"gpu", "h100"}}) != digest({{"model", "8B"}, {"gpu", "h200"}}));
+  CHECK(digest({{"model", "8B"}}).size() == 64);
+}
+
+TEST_CASE("data files: sorted, digested, named once, some held out") {
+  const TemporaryDirectory dir;
+  for (int i = 0; i < 12; ++i) dir.write(fmt::format("docs/{:02}.txt", i), fmt::format("text {}\n", i));
+  dir.write("docs/image.png", std::string("\x89PNG\0\0", 6));
+  dir.write("docs/.hidden", "no");
+  dir.write("docs/empty.txt", "");
+  const Result<DataPlan> data = scan_data({"docs", "docs/03.txt"}, dir.path.string(), 4);
+  REQUIRE(data.ok());
+  REQUIRE(data->files.size() == 12);
+  CHECK(std::is_sorted(data->files.begin(), data->files.end(), [](const DataFile& a, const DataFile& b) { return a.path < b.path; }));
+  CHECK(std::count_if(data->files.begin(), data->files.end(), [](const DataFile& f) { return f.held_out; }) == 3);
+  CHECK(train_bytes(*data) + held_out_bytes(*data) == 10 * 7 + 2 * 8);
+  CHECK(data->files[3].path == "docs/03.txt");
+  CHECK(data->files[3].sha256.size() == 64);
+  CHECK(says(data.diagnostics, "image.png"));
+  CHECK_FALSE(scan_data({"docs/image.png"}, dir.path.string(), 0).ok());
+  CHECK_FALSE(scan_data({"nothing"}, dir.path.string(), 0).ok());
+  CHECK_FALSE(scan_data({"docs/empty.txt"}, dir.path.string(), 0).ok());
+  const Result<DataPlan> none_held = scan_data({"docs"}, dir.path.string(), 0);
+  CHECK(held_out_bytes(*none_held) == 0);
+}
+
+TEST_CASE("regression 50: text shorter than one step is refused, not filled up") {
+  const TemporaryDirectory dir;
+  dir.write("a.txt", std::string(1000, 'x'));
+  dir.write("b.txt", std::string(1000, 'y'));
+  Inputs inputs;
+  inputs.data = *scan_data({"a.txt", "b.txt"}, dir.path.string(), 0);
+  const Flags small = {{"model", "8B"}, {"gpu", "cpu"}, {"gpus", "1"}, {"seq", "64"}};
+  Flags fits = small, too_long = small;
+  fits.push_back({"global-batch", "31"});
+  too_long.push_back({"global-batch", "32"});
+  CHECK(problem_of(fits, inputs).ok());
+  const Result<Problem> p = problem_of(too_long, inputs);
+  REQUIRE_FALSE(p.ok());
+  CHECK(p.diagnostics.front().code == code::kData);
+  CHECK(problem_of(fits, {}).ok());  // no data: preview and emit only
+}
