@@ -39,6 +39,7 @@ inline constexpr char kNothingFits[] = "DS0501";
 inline constexpr char kFileExists[] = "DS0601";
 inline constexpr char kTemplate[] = "DS0602";
 inline constexpr char kKeyNotRead[] = "DS0603";  // an emitted key that today's tools do not read
+inline constexpr char kNoForm[] = "DS0604";      // a target cannot say this; as a note: what it makes of a setting
 inline constexpr char kPlanCorrupt[] = "DS0701";
 inline constexpr char kPlanVersion[] = "DS0702";
 inline constexpr char kPlanDigest[] = "DS0703";

@@ -116,6 +116,10 @@ constexpr Explanation kExplanations[] = {
      "The dialect has the key, so it is written, and no current release acts on it. --dialect accelerate and --dialect trainer write what "
      "those tools read.",
      "distsetup fsdp --sharding FULL_SHARD --output cfg.json", "distsetup fsdp --sharding FULL_SHARD --dialect accelerate --output cfg.yaml"},
+    {code::kNoForm, "a target cannot say what was asked",
+     "Every configuration format lacks something: FSDP has no optimizer-only sharding, ZeRO no hybrid mesh. What has no form is refused, "
+     "never dropped; as a note, the message says what the format makes of a setting.",
+     "distsetup fsdp --sharding zero1", "distsetup deepspeed --zero-stage 1 --bf16"},
     {code::kPlanCorrupt, "not a plan",
      "The file is not a plan.json as `distsetup plan` writes it: not JSON, or keys are missing, unknown or out of range. A plan is not "
      "edited by hand; change the run and plan again.",

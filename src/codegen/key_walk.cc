@@ -66,7 +66,7 @@ Result<Json> value_of(const KeyRow& row, const Fields& fields, const std::string
   }
   std::string known;
   for (const auto& entry : row.value_map) known += (known.empty() ? "" : ", ") + entry.first;
-  return error(code::kUnsupportedFeature, row.location, fmt::format("'{}' = '{}' has no form in key '{}'", row.field, text, row.key), "it has: " + known);
+  return error(code::kNoForm, row.location, fmt::format("'{}' = '{}' has no form in key '{}'", row.field, text, row.key), "it has: " + known);
 }
 
 void put(nlohmann::ordered_json& root, const std::string& path, const Json& value) {
@@ -113,7 +113,7 @@ Result<Entries> walk_keys(const KeyTable& table, const Fields& fields, const Loc
   Diagnostics diagnostics;
   for (const Rule& rule : table.rules) {
     if (!holds(rule.when, fields) || (!rule.unless.empty() && holds(rule.unless, fields))) continue;
-    Diagnostic found = error(code::kConflict, at, fill(rule.message, fields), fill(rule.help, fields));
+    Diagnostic found = error(code::kNoForm, at, fill(rule.message, fields), fill(rule.help, fields));
     found.severity = rule.severity;
     diagnostics.push_back(std::move(found));
   }

@@ -13,8 +13,8 @@ emit_combinations "$work"
 
 scripts=0
 while IFS= read -r -d '' script; do
-  # The lines of --setup are the user's own, as they are.
-  shellcheck --shell=bash --exclude=SC1090,SC1091 "$script"
+  # SC1090, SC1091: files that --setup sources are on the cluster. SC2016: --export writes $HOME as it was given, on purpose.
+  shellcheck --shell=bash --exclude=SC1090,SC1091,SC2016 "$script"
   shfmt -d -i 2 -ci -ln bash "$script"
   scripts=$((scripts + 1))
 done < <(find "$work" -type f \( -name '*.sh' -o -name '*.sbatch' \) -print0)

@@ -98,8 +98,8 @@ is "nothing was started" "$(calls)" ""
 
 # --- deepspeed and fsdp: torchrun and accelerate get what the plan says
 for target in deepspeed fsdp; do
-  emitted "$work/$target 1" emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 --nodes 1 --gpus 8
-  emitted "$work/$target 4" emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 --nodes 4 --gpus 8
+  emitted "$work/$target 1" emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 --dp-replicate 1 --nodes 1 --gpus 8
+  emitted "$work/$target 4" emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 --dp-replicate 1 --nodes 4 --gpus 8
   status "$target without a script" 2 env PATH="$path" "$work/$target 1/launch.sh"
   status "$target, four nodes, no rank" 2 env PATH="$path" "$work/$target 4/launch.sh" train.py
   status "$target, four nodes, a rank too many" 2 env PATH="$path" NODE_RANK=4 MASTER_ADDR=h "$work/$target 4/launch.sh" train.py
@@ -115,7 +115,8 @@ accelerate [launch] [--config_file] [$work/fsdp 1/accelerate.yaml] [--num_machin
 accelerate [launch] [--config_file] [$work/fsdp 4/accelerate.yaml] [--machine_rank] [3] [--main_process_ip] [h] [--main_process_port] [9] [train.py]"
 
 # --- slurm (regression 9: one task per GPU, nothing inside it starts more)
-job() { env PATH="$path" SLURM_JOB_ID=50001 SLURM_JOB_NODELIST='node[7-9]' RANK=5 FAKE_COMMAND="${FAKE_COMMAND:-(null)}" bash "$@"; }
+job_environment=(PATH="$path" SLURM_JOB_ID=50001 'SLURM_JOB_NODELIST=node[7-9]' RANK=5)
+job() { env "${job_environment[@]}" FAKE_COMMAND="${FAKE_COMMAND:-(null)}" bash "$@"; }
 mkdir "$work/submit here"
 cd "$work/submit here"
 "$distsetup" slurm --nodes 4 --gpus 8 >job.sbatch 2>/dev/null
@@ -160,7 +161,7 @@ has "log of the step" "$(calls)" "[--output=my logs/%x-%j.out] [--open-mode=appe
 for restarts in 0 3; do
   fresh
   rm -f started
-  PLAN='my plan.json' FAKE_WAIT="$PWD/started" SLURM_RESTART_COUNT=$restarts job again.sbatch &
+  env "${job_environment[@]}" PLAN='my plan.json' FAKE_WAIT="$PWD/started" SLURM_RESTART_COUNT=$restarts bash again.sbatch &
   shell=$!
   for _ in {1..200}; do if [[ -e started ]]; then break; fi; sleep 0.05; done
   kill -USR1 "$shell"
@@ -180,7 +181,7 @@ cd "$work"
 # --- a target that is nothing but files (templates/README.md)
 mkdir "$work/templates"
 cp -r "$DISTSETUP_SOURCE/templates/_example" "$work/templates/mytool"
-emitted "$work/mine" emit --target mytool --templates "$work/templates" --model llama3.2_1b --sharding zero3 --nodes 2 --gpus 8
+emitted "$work/mine" emit --target mytool --templates "$work/templates" --model llama3.2_1b --sharding zero3 --dp-replicate 1 --nodes 2 --gpus 8
 is "files of mytool" "$(cd "$work/mine" && echo *)" "config.yaml plan.json start.sh"
 bash -n "$work/mine/start.sh"
 has "keys of mytool" "$(cat "$work/mine/config.yaml")" "  mode: shard"

@@ -10,10 +10,10 @@ emit_combinations() {  # FOLDER
       # accelerate shards nothing on CPU; that refusal is tested by itself
       if [[ $target == fsdp && $options == *cpu* ]]; then continue; fi
       # shellcheck disable=SC2086 # a list of words
-      emitted "$folder/$((number += 1)) $target" emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 $options
+      emitted "$folder/$((number += 1)) $target" emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 --dp-replicate 1 $options
     done
   done
-  emitted "$folder/fsdp 1" emit --target fsdp --fsdp-version 1 --model llama3.2_1b --recompute none --sharding zero2 --nodes 1 --gpus 8
+  emitted "$folder/fsdp 1" emit --target fsdp --fsdp-version 1 --model llama3.2_1b --recompute none --sharding zero2 --dp-replicate 1 --nodes 1 --gpus 8
   emitted "$folder/fsdp ddp" emit --target fsdp --model llama3.2_1b --recompute none --sharding ddp --nodes 2 --gpus 8
   emitted "$folder/slurm with all" emit --target slurm --model llama3.2_1b --nodes 2 --gpus 8 --job-name 'a "b" $(id)' --partition gpu --account 'x y' \
     --qos high --constraint 'a100&ib' --exclude 'n[1-3]' --dependency afterok:1 --memory-per-gpu 32G --cpus-per-task 12 --exclusive --requeue \
@@ -32,6 +32,7 @@ emit_combinations() {  # FOLDER
 emitted() {  # FOLDER ARGUMENT...
   local folder=$1 code=0
   shift
+  mkdir -p "$(dirname "$folder")"
   "$distsetup" "$@" --output "$folder" >/dev/null 2>"$folder.log" || code=$?
   if ((code != 0 && code != 4)); then
     echo "distsetup $* failed with $code:" >&2
