@@ -89,6 +89,7 @@ int run_plan(const Arguments& arguments, const Terminal& terminal) {
   const bool show_others = source->problem && source->problem->hardware_assumed;
   if (show_others) options.smallest_fits = smallest_that_fits(*source->problem);
   const int printed = print_result(terminal, format_preview(plan, options), code);
+  say_diagnostics(terminal, plan.diagnostics);
   suggest_next(terminal, next_command(arguments, plan));
   return printed;
 }

@@ -44,7 +44,7 @@ class Fixer {
     const auto per_token = [](const Plan& p) { return p.time.step_s / static_cast<double>(p.train.global_batch * p.train.sequence_length); };
     Fix fix;
     fix.flags = std::move(flags);
-    fix.effect = format_gib(plan.memory.device_bytes) + " per GPU";
+    fix.effect = fmt::format("{} per {}", format_bytes(plan.memory.device_bytes), rank_word(plan.hardware));
     if (plan.time.step_s > 0) {
       fix.seconds_per_token = per_token(plan);
       fix.effect += plan_.time.step_s > 0 ? fmt::format(", {:.2f}× the step time per token", per_token(plan) / per_token(plan_)) : "";

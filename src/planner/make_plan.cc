@@ -16,11 +16,11 @@
 namespace distsetup {
 namespace {
 
-std::string short_by(int64_t device, int64_t capacity) { return fmt::format("does not fit by {}", format_gib(device - capacity)); }
+std::string short_by(int64_t device, int64_t capacity) { return fmt::format("does not fit by {}", format_bytes(device - capacity)); }
 
 std::string sharding_name(const Choice& c) {
   std::string text(name(c.sharding));
-  if (c.sharding == Sharding::kZero3 && !c.reshard_after_forward) text += " kept gathered";
+  if (c.sharding == Sharding::kZero3 && !c.reshard_after_forward) text += " gathered";
   if (c.sharding != Sharding::kDdp && c.dp_replicate > 1) text += fmt::format(" in {} × {}", c.dp_replicate, c.dp_shard);
   return text;
 }
@@ -60,20 +60,20 @@ bool better_in_family(const Candidate& a, const Candidate& b) {
 void explain(Plan& plan, const Problem& problem, const std::optional<std::pair<int, int64_t>>& too_few) {
   const int64_t parameters = count_parameters(plan.model).total;
   const int shards = plan.mesh.dp_shard;
-  plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per GPU (fp32 master 4, gradient 4, AdamW moments 8)", format_count(parameters),
-                                     shards, format_gib(16 * parameters / shards)));
+  plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4, AdamW moments 8)", format_count(parameters), shards,
+                                     format_bytes(16 * parameters / shards), rank_word(plan.hardware)));
   if (too_few.has_value()) {
     const auto& [nodes, device] = *too_few;
-    plan.reasons.push_back(fmt::format("{} node{}: {} per GPU of {}", nodes, nodes == 1 ? " is too few" : "s are too few", format_gib(device),
-                                       format_gib(plan.memory.capacity_bytes)));
+    plan.reasons.push_back(fmt::format("{} node{}: {} per {} of {}", nodes, nodes == 1 ? " is too few" : "s are too few", format_bytes(device),
+                                       rank_word(plan.hardware), format_bytes(plan.memory.capacity_bytes)));
   }
   if (plan.mesh.dp_replicate > 1 && shards > 1)
-    plan.reasons.push_back(fmt::format("mesh: {} copies of {} shards, so that gathers stay among {} GPUs", plan.mesh.dp_replicate, shards, shards));
+    plan.reasons.push_back(fmt::format("mesh: {} copies of {} shards, so that gathers stay among {} {}s", plan.mesh.dp_replicate, shards, shards, rank_word(plan.hardware)));
   if (problem.global_batch > 0 || problem.global_batch_tokens == 0) return;
   const int64_t tokens = plan.train.global_batch * plan.train.sequence_length;
   if (tokens == problem.global_batch_tokens) return;
-  plan.assumptions.push_back(fmt::format("{} tokens per step = {} sequences: the nearest to {} that {} GPUs divide", format_count(tokens), plan.train.global_batch,
-                                         format_count(problem.global_batch_tokens), plan.mesh.data_parallel()));
+  plan.assumptions.push_back(fmt::format("{} tokens per step = {} sequences: the nearest to {} that {} {}s divide", format_count(tokens), plan.train.global_batch,
+                                         format_count(problem.global_batch_tokens), plan.mesh.data_parallel(), rank_word(plan.hardware)));
 }
 
 void explain_dpo(Plan& plan) {
@@ -91,6 +91,8 @@ void explain_dpo(Plan& plan) {
 }
 
 }  // namespace
+
+std::string_view rank_word(const HardwarePlan& hardware) { return hardware.accelerator == Accelerator::kCpu ? "rank" : "GPU"; }
 
 std::string summary(const Plan& plan) {
   Choice c;
@@ -132,8 +134,8 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
     a.device_bytes = c->device_bytes;
     a.step_s = c->time.step_s;
     const int64_t capacity = plan_of(problem, nodes, c->choice, Weight::kLight).hardware.memory_bytes;
-    if (c->verdict == Verdict::kDoesNotFit) a.why_not = c->simulated ? short_by(c->device_bytes, capacity) : fmt::format("does not fit by ≥ {}", format_gib(c->device_bytes - capacity));
-    else if (c->verdict == Verdict::kTight && best.verdict == Verdict::kFits) a.why_not = fmt::format("tight: {} of {}", format_gib(c->device_bytes), format_gib(capacity));
+    if (c->verdict == Verdict::kDoesNotFit) a.why_not = c->simulated ? short_by(c->device_bytes, capacity) : fmt::format("does not fit by ≥ {}", format_bytes(c->device_bytes - capacity));
+    else if (c->verdict == Verdict::kTight && best.verdict == Verdict::kFits) a.why_not = fmt::format("tight: {} of {}", format_bytes(c->device_bytes), format_bytes(capacity));
     else if (best.verdict == Verdict::kDoesNotFit) a.why_not = "";
     else a.why_not = why_slower(*c, best);
     out.push_back(std::move(a));
@@ -197,8 +199,9 @@ Result<Plan> make_plan(const Problem& problem) {
     const bool dpo = plan->train.method == "dpo";
     for (const Fix& fix : fixes) plan->reasons.push_back(fmt::format("{} with {}: {}", dpo ? "the states fit" : "fits", fix.flags, fix.effect));
     plan->diagnostics.push_back(error(code::kNothingFits, {},
-                                      fmt::format("nothing fits: {} {} per GPU, {} has {}: {} too much", dpo ? "states alone need" : "the smallest plan needs", format_gib(m.device_bytes),
-                                                  plan->hardware.gpu_name, format_gib(m.capacity_bytes), format_gib(m.device_bytes - m.capacity_bytes)),
+                                      fmt::format("nothing fits: {} {} per {}, {} has {}: {} too much", dpo ? "states alone need" : "the smallest plan needs",
+                                                  format_bytes(m.device_bytes), rank_word(plan->hardware), plan->hardware.gpu_name, format_bytes(m.capacity_bytes),
+                                                  format_bytes(m.device_bytes - m.capacity_bytes)),
                                       fixes.empty() ? "" : fixes.front().flags));
   }
   return std::move(*plan);

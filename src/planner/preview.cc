@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "base/quantity.h"
+#include "planner/data_scan.h"
 #include "planner/planner.h"
+#include "planner/search.h"
 #include "planner/text_layout.h"
 
 namespace distsetup {
@@ -28,6 +30,8 @@ class Preview {
  public:
   Preview(const Plan& plan, const PreviewOptions& options)
       : plan_(plan), options_(options), width_(std::clamp(options.width, kNarrowest, kWidest)), states_only_(plan.train.method == "dpo") {}
+
+  bool is_cpu() const { return plan_.hardware.accelerator == Accelerator::kCpu; }
 
   std::string run() {
     header();
@@ -76,16 +80,17 @@ class Preview {
     for (const Diagnostic& d : plan_.diagnostics)
       if (d.code == "DS0303") paragraph("", 0, d.message);
     const HardwarePlan& h = plan_.hardware;
-    line(fmt::format("{} node{} × {} GPUs = {} · {}", h.nodes, h.nodes == 1 ? "" : "s", h.gpus_per_node, h.nodes * h.gpus_per_node, h.gpu_name));
+    line(fmt::format("{} node{} × {} {}{} = {} · {}", h.nodes, h.nodes == 1 ? "" : "s", h.gpus_per_node, is_cpu() ? "CPU rank" : "GPU",
+                     h.gpus_per_node == 1 ? "" : "s", h.nodes * h.gpus_per_node, h.gpu_name));
   }
 
   void strategy() {
     const Mesh& m = plan_.mesh;
     const TrainPlan& t = plan_.train;
     std::string how(name(plan_.strategy.sharding));
-    if (m.world() == 1) how += " on one GPU";
+    if (m.world() == 1) how += fmt::format(" on one {}", rank_word(plan_.hardware));
     else if (m.dp_shard == 1) how += fmt::format(": {} copies, nothing split", m.dp_replicate);
-    else if (m.dp_replicate == 1) how += fmt::format(" over {} GPUs", m.dp_shard);
+    else if (m.dp_replicate == 1) how += fmt::format(" over {} {}s", m.dp_shard, rank_word(plan_.hardware));
     else how += fmt::format(": {} copies of {} shards", m.dp_replicate, m.dp_shard);
     if (!plan_.strategy.reshard_after_forward) how += ", parameters kept gathered";
     std::string recompute(name(plan_.recompute.policy));
@@ -93,8 +98,12 @@ class Preview {
     paragraph("", 0, fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute,
                                  plan_.precision.compute == Precision::kBf16 ? "bf16 with fp32 master" : "fp32"));
     const int64_t tokens = t.global_batch * t.sequence_length;
-    paragraph("", 0, fmt::format("{} · micro-batch {} × accumulation {} × {} GPUs = {} sequences of {} = {} tokens per step", t.method, plan_.micro_batch,
-                                 plan_.gradient_accumulation, m.data_parallel(), format_count(t.global_batch), format_count(t.sequence_length), format_count(tokens)));
+    paragraph("", 0, fmt::format("{} · micro-batch {} × accumulation {} × {} {}{} = {} sequences of {} = {} tokens per step", t.method, plan_.micro_batch,
+                                 plan_.gradient_accumulation, m.data_parallel(), rank_word(plan_.hardware), m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch), format_count(t.sequence_length), format_count(tokens)));
+    if (plan_.data.files.empty()) return;
+    const auto held_out = std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& f) { return f.held_out; });
+    paragraph("", 0, fmt::format("data: {} files, {} of text to train on; {} files, {} held out", plan_.data.files.size() - static_cast<size_t>(held_out),
+                                 format_bytes(train_bytes(plan_.data)), held_out, format_bytes(held_out_bytes(plan_.data))));
   }
 
   // --- memory
@@ -105,7 +114,9 @@ class Preview {
   // Each bar begins where the one above ended: together they are the device's bytes.
   void bar_line(const std::string& label, int64_t bytes, std::string_view colour) {
     const MemoryPlan& m = plan_.memory;
-    const double scale = static_cast<double>(bar_width()) / static_cast<double>(std::max(m.capacity_bytes, m.device_bytes));
+    // A small model on a large device: against its own bytes, or nothing would be seen.
+    const int64_t whole = m.device_bytes < m.capacity_bytes / 4 ? m.device_bytes : std::max(m.capacity_bytes, m.device_bytes);
+    const double scale = static_cast<double>(bar_width()) / static_cast<double>(whole);
     const auto column = [&](int64_t at) { return static_cast<int>(std::lround(static_cast<double>(at) * scale)); };
     const int begin = std::min(column(stacked_), bar_width() - 1), end = column(stacked_ + bytes);
     stacked_ += bytes;
@@ -118,7 +129,7 @@ class Preview {
 
   void memory() {
     const MemoryPlan& m = plan_.memory;
-    section(states_only_ ? "memory per GPU, states alone" : "memory per GPU");
+    section(fmt::format("memory per {}{}", rank_word(plan_.hardware), states_only_ ? ", states alone" : ""));
     for (const MemoryTerm& t : m.terms)
       if (t.bytes_at_peak > 0) bar_line(t.buffer_class, t.bytes_at_peak, "36");
     if (const int64_t rounding = m.peak_reserved_bytes - m.peak_allocated_bytes; rounding > 0) bar_line("allocator rounding", rounding, "2");
@@ -178,14 +189,14 @@ class Preview {
     const TimePlan& t = plan_.time;
     if (t.step_s <= 0) return;
     section("time, predicted");
-    paragraph("  step", 12, fmt::format("{} · {} tokens/s · {} per GPU · MFU {:.0f} %", format_duration(t.step_s), format_count(std::llround(t.tokens_per_s)),
-                                        format_count(std::llround(t.tokens_per_s_per_gpu)), t.mfu * 100));
+    paragraph("  step", 12, fmt::format("{} · {} tokens/s · {} per {} · MFU {:.0f} %", format_duration(t.step_s), format_count(std::llround(t.tokens_per_s)),
+                                        format_count(std::llround(t.tokens_per_s_per_gpu)), rank_word(plan_.hardware), t.mfu * 100));
     std::vector<InstructionTime> ops = t.by_instruction;
     std::stable_sort(ops.begin(), ops.end(), [](const InstructionTime& a, const InstructionTime& b) { return a.seconds > b.seconds; });
     std::vector<std::string> texts;
     for (const InstructionTime& op : ops)
       if (op.seconds >= 0.005 * t.step_s) texts.push_back(fmt::format("{} {}", op.op, format_duration(op.seconds)));
-    paragraph("  of it", 12, fmt::format("{} (transfers run beside compute)", fmt::join(texts, ", ")));
+    paragraph("  of it", 12, fmt::format("{}{}", fmt::join(texts, ", "), is_cpu() || plan_.mesh.world() == 1 ? "" : " (transfers run beside compute)"));
     paragraph("  run", 12, fmt::format("{} steps = {} tokens in {}", format_count(plan_.train.steps),
                                        format_short_count(static_cast<double>(plan_.train.steps * plan_.train.global_batch * plan_.train.sequence_length)),
                                        format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
@@ -205,10 +216,12 @@ class Preview {
   void alternatives() {
     if (plan_.alternatives.empty()) return;
     section("runners-up");
-    size_t left = 0;
-    for (size_t i = 0; i < std::min(plan_.alternatives.size(), kMostAlternatives); ++i)
-      left = std::max(left, static_cast<size_t>(display_width(plan_.alternatives[i].summary)));
-    const int first = std::min(static_cast<int>(left), width_ * 6 / 10);
+    int left = 0, right = 0;
+    for (size_t i = 0; i < std::min(plan_.alternatives.size(), kMostAlternatives); ++i) {
+      left = std::max(left, display_width(plan_.alternatives[i].summary));
+      right = std::max(right, display_width(plan_.alternatives[i].why_not));
+    }
+    const int first = std::min(left, std::max(width_ - 4 - right, width_ / 2));
     for (size_t i = 0; i < std::min(plan_.alternatives.size(), kMostAlternatives); ++i) {
       const Alternative& a = plan_.alternatives[i];
       line("  " + pad_right(cut(a.summary, first), first) + "  " + cut(a.why_not, width_ - first - 4));

@@ -430,7 +430,10 @@ class Resolver {
     c.keep = spec_.integer("checkpoint.keep").value_or(c.keep);
     LaunchPlan& l = plan().launch;
     l.target = spec_.text("launch.target").value_or(l.target);
-    l.site = spec_.text("launch.site").value_or(l.site);
+    if (const auto site = spec_.text("launch.site"); site.has_value()) {
+      fail(code::kUnsupportedFeature, "launch.site", fmt::format("launch.site '{}': files of sites are not read yet", *site),
+           "give --partition, --account and the like to `distsetup slurm` or `distsetup emit --target slurm`");
+    }
     l.time_limit_s = spec_.integer("launch.time_limit").value_or(l.time_limit_s);
     l.init_timeout_s = spec_.integer("launch.init_timeout").value_or(l.init_timeout_s);
     l.collective_timeout_s = spec_.integer("launch.collective_timeout").value_or(l.collective_timeout_s);

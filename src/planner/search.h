@@ -37,7 +37,7 @@ struct Candidate {
 };
 
 // The rule of choice, in this order: most tokens per second and GPU; within kTimeTie of the fastest, less sharding, then less
-// recomputation, then less memory. Less sharding: ddp, zero1, zero2, zero3 kept gathered, zero3; one mesh before a hybrid one.
+// recomputation, then less memory. Less sharding: ddp, zero1, zero2, zero3 that stays gathered, zero3; one mesh before a hybrid one.
 // 2 %: candidates share model, machine and simulator, so their errors largely cancel in the difference.
 inline constexpr double kTimeTie = 0.02;
 bool preferred_among_ties(const Candidate& a, const Candidate& b);
@@ -58,6 +58,8 @@ bool is_answer(const Plan& plan);
 
 // The runners-up of the winner: the best of each other sharding, mesh kind and recompute policy, with the clause that decided.
 std::vector<Alternative> runners_up(const Problem& problem, int nodes, const SearchResult& result);
+
+std::string_view rank_word(const HardwarePlan& hardware);  // "GPU", or "rank" on CPU
 
 // For a plan that does not fit: what would, cheapest first in step time, each as flags to paste.
 struct Fix {
