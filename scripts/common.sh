@@ -5,8 +5,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 no_install=${no_install:-no}
 torch_wheels="torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85"
 libtorch_dir=$root/.deps/libtorch-2.11.0
-started_s=${DISTSETUP_STARTED_S:-$(date +%s)}
-export DISTSETUP_STARTED_S=$started_s  # scripts called by scripts go on counting
+started_s=${SCRIPTS_STARTED_S:-$(date +%s)}
+export SCRIPTS_STARTED_S=$started_s  # scripts called by scripts go on counting
 PATH=$PATH:/usr/sbin:/sbin             # slurmctld, munged
 
 say() { printf '[%4d s] %s\n' $(($(date +%s) - started_s)) "$*" >&2; }
