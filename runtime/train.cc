@@ -22,14 +22,17 @@
 #include "base/value.h"
 #include "plan/schedule.h"
 #include "runtime/checkpoint/collective.h"
+#include "runtime/comm/nccl.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampler.h"
 #include "runtime/device/meter.h"
+#include "runtime/device/plugin.h"
 #include "runtime/engine/engine.h"
 #include "runtime/monitor/environment.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/metrics.h"
+#include "runtime/monitor/replicas.h"
 #include "runtime/monitor/report.h"
 #include "runtime/monitor/signals.h"
 #include "runtime/optim/learning_rate.h"
@@ -44,13 +47,6 @@ constexpr int64_t kNumConsoleLines = 100;    // step lines on the terminal; metr
 constexpr int64_t kReplicaCheckSteps = 50;   // parameter checksums across replicas
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-uint64_t fnv1a(std::span<const float> values) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto* p = reinterpret_cast<const unsigned char*>(values.data());
-  for (size_t i = 0; i < values.size_bytes(); ++i) hash = (hash ^ p[i]) * 0x100000001b3u;
-  return hash;
-}
 
 class Run {
  public:
@@ -144,14 +140,24 @@ class Run {
   }
 
   void connect() {
-    phase_ = "rendezvous";
-    if (plan_.hardware.accelerator != Accelerator::kCpu) {
-      throw Failure(kExitBadEnvironment, fmt::format("the plan is for '{}', this trainer has the CPU device only", plan_.hardware.gpu), "plan with --gpu cpu");
+    const bool cuda = plan_.hardware.accelerator == Accelerator::kCuda;
+    if (cuda) {
+      phase_ = "device";
+      try {
+        device_ = load_cuda_device(environment_.local_rank);
+      } catch (const DeviceError& error) {
+        throw Failure(kExitBadEnvironment, fmt::format("the plan is for '{}': {}", plan_.hardware.gpu, error.what()), error.help());
+      }
     }
+    phase_ = "rendezvous";
     Rendezvous rendezvous = environment_.rendezvous;
     rendezvous.init_timeout_s = plan_.launch.init_timeout_s;
     rendezvous.collective_timeout_s = plan_.launch.collective_timeout_s;
     real_communicator_ = plan_.mesh.world() == 1 ? make_self_communicator(plan_.mesh) : make_gloo_communicator(plan_.mesh, rendezvous);
+    if (cuda && plan_.mesh.world() > 1) {
+      const NcclOptions nccl = {"", rendezvous.init_timeout_s, rendezvous.collective_timeout_s};
+      real_communicator_ = make_nccl_communicator(plan_.mesh, *device_, std::move(real_communicator_), nccl);
+    }
     communicator_ = real_communicator_.get();
     if (!options_.trace_path.empty()) {
       tracer_ = std::make_unique<TracingCommunicator>(*real_communicator_);
@@ -176,9 +182,9 @@ class Run {
   }
 
   void build_engine() {
-    install_meter();
+    if (!device_) install_meter();  // of CPU memory; a GPU's device brings its own
     set_compute_threads(options_.num_threads > 0 ? options_.num_threads : compute_threads(environment_.local_world));
-    device_ = make_cpu_device();
+    if (!device_) device_ = make_cpu_device();
     engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, EngineOptions{options_.poison, true});
     sampler_ = std::make_unique<Sampler>(corpus_, plan_, environment_.rank);
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
@@ -287,30 +293,16 @@ class Run {
     if (!file.flush()) throw Failure(kExitFailed, fmt::format("cannot write '{}'", path));
   }
 
-  // Ranks that hold the same shard must hold the same bits.
-  void check_replicas() {
-    const int world = communicator_->world();
-    if (world == engine_->layout().shard_ranks) return;
+  void compare_replicas() {
     const std::string phase = std::exchange(phase_, fmt::format("comparison of replicas after step {}", done_));
-    std::vector<double> slots(static_cast<size_t>(3 * world), 0.0);
-    const uint64_t hash = fnv1a(engine_->master());
-    const size_t mine = static_cast<size_t>(3 * communicator_->rank());
-    slots[mine] = engine_->shard_index();
-    slots[mine + 1] = static_cast<double>(hash >> 32);
-    slots[mine + 2] = static_cast<double>(hash & 0xffffffffu);
-    communicator_->control_sum(slots.data(), static_cast<int64_t>(slots.size()));
-    for (size_t r = 0; r < slots.size(); r += 3) {
-      if (slots[r] != slots[mine] || (slots[r + 1] == slots[mine + 1] && slots[r + 2] == slots[mine + 2])) continue;
-      throw Failure(kExitFailed, fmt::format("ranks {} and {} hold the same parameters and their bits differ", environment_.rank, r / 3),
-                    "a fault of memory, or a bug: go on from the last checkpoint, and please report it if it happens again");
-    }
+    check_replicas(*communicator_, engine_->layout().shard_ranks, engine_->shard_index(), engine_->master());
     phase_ = phase;
   }
 
   void save() {
     if (saved_step_ == done_) return;
     const std::string phase = std::exchange(phase_, fmt::format("checkpoint of step {}", done_));
-    check_replicas();
+    compare_replicas();
     CheckpointMetadata metadata = {done_, sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed, corpus_.digest};
     for (const std::string& complaint : save_checkpoint(*communicator_, place_, shard(), engine_->writes_checkpoint(), metadata)) say("{}", complaint);
     saved_step_ = done_;
@@ -340,7 +332,7 @@ class Run {
       step();
       if (done_ % evaluate_every == 0 || done_ == steps) evaluate();
       if ((save_every > 0 && done_ % save_every == 0) || done_ == steps) save();
-      else if (done_ % kReplicaCheckSteps == 0) check_replicas();
+      else if (done_ % kReplicaCheckSteps == 0) compare_replicas();
     }
     finish("completed");
   }
@@ -387,10 +379,10 @@ class Run {
   std::string plan_directory_, output_;
   CheckpointPlace place_;
   Corpus corpus_;
+  std::unique_ptr<Device> device_;  // outlives the communicator, which uses its streams
   std::unique_ptr<Communicator> real_communicator_;
   std::unique_ptr<TracingCommunicator> tracer_;
   Communicator* communicator_ = nullptr;
-  std::unique_ptr<Device> device_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Sampler> sampler_;
   Batch held_out_;
