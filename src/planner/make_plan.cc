@@ -177,8 +177,15 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   }
   why.clear();
   Plan plan = plan_of(problem, kept->nodes, kept->best().choice, Weight::kFull);
-  if (dpo) finish_by_bound(plan);
-  else finish(plan);
+  if (dpo) {
+    finish_by_bound(plan);
+  } else {
+    const Candidate& best = kept->best();
+    CHECK(best.finished, "the choice is finished");
+    plan.memory = *best.memory;
+    plan.time = best.time;
+    plan.verdict = best.verdict;
+  }
   if (shortfall == Shortfall::kSkip) return plan;
   plan.alternatives = runners_up(problem, kept->nodes, kept->result);
   std::optional<std::pair<int, int64_t>> too_few;

@@ -92,6 +92,7 @@ void finish_candidate(const Problem& problem, int nodes, Candidate& c) {
   c.device_bytes = plan.memory.device_bytes;
   c.verdict = plan.verdict;
   c.finished = true;
+  c.memory = std::make_shared<const MemoryPlan>(std::move(plan.memory));
 }
 
 // Packing and workspace have added at most 2 % to the live bytes of real models: with this much to spare a candidate need not be

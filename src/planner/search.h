@@ -1,6 +1,7 @@
 // search: every legal combination of sharding, mesh, micro-batch, recompute and resharding on a given number of nodes. Exhaustive, and
 // cheap because states alone rule most of it out before anything is simulated.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct Candidate {
   TimePlan time;
   Verdict verdict = Verdict::kDoesNotFit;  // an upper bound until `finished`
   bool simulated = false, finished = false;
+  std::shared_ptr<const MemoryPlan> memory;  // when finished
 };
 
 // The rule of choice, in this order: most tokens per second and GPU; within kTimeTie of the fastest, less sharding, then less
