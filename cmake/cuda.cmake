@@ -1,8 +1,7 @@
-# The CUDA plugin lib/libdistsetup_cuda.so (device, kernels, NCCL by dlopen), loaded by the trainer where a GPU is. It is built
+# The CUDA plugin lib/libdistsetup_cuda.so (device, kernels), loaded by the trainer where a GPU is. It is built
 # wherever nvcc is found; the NVIDIA wheels and a driver are needed only to load it. Its base symbols come from the program.
 file(GLOB cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.cu"
-  "${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.cc" "${PROJECT_SOURCE_DIR}/runtime/device/cuda*.cc"
-  "${PROJECT_SOURCE_DIR}/runtime/comm/nccl*.cc")
+  "${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.cc" "${PROJECT_SOURCE_DIR}/runtime/device/cuda*.cc")
 if(NOT cuda_sources)
   message(STATUS "CUDA plugin: no sources yet, not built")
   return()
@@ -43,6 +42,7 @@ add_library(distsetup_cuda MODULE ${cuda_sources})
 set_target_properties(distsetup_cuda PROPERTIES LINKER_LANGUAGE CXX POSITION_INDEPENDENT_CODE ON)
 target_compile_options(distsetup_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--threads=2;-diag-suppress=20012,20013,20014,20015>")
 target_include_directories(distsetup_cuda PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
+target_compile_definitions(distsetup_cuda PRIVATE DISTSETUP_VERSION="${PROJECT_VERSION}")
 if(DISTSETUP_NCCL_DIR)
   target_include_directories(distsetup_cuda SYSTEM PRIVATE "${DISTSETUP_NCCL_DIR}")
 endif()

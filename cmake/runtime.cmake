@@ -1,9 +1,9 @@
 # runtime/ -> distsetup_runtime and the program distsetup-train. Three kinds of sources:
 #   kernels/cpu/*.cc       no torch headers, own flags, g++ where there is one (see below)
-#   CUDA parts             kernels/cuda/*.cu, device/cuda*.cc, comm/nccl*.cc: the plugin, cmake/cuda.cmake
+#   CUDA parts             kernels/cuda/*, device/cuda*.cc: the plugin, cmake/cuda.cmake
 #   everything else        on ATen, with one precompiled header
 file(GLOB_RECURSE runtime_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/*.cc")
-list(FILTER runtime_sources EXCLUDE REGEX "/runtime/(train(_main)?\\.cc$|kernels/(cpu|cuda)/|device/cuda|comm/nccl|third_party_stubs/)")
+list(FILTER runtime_sources EXCLUDE REGEX "/runtime/(train(_main)?\\.cc$|kernels/(cpu|cuda)/|device/cuda|third_party_stubs/)")
 file(GLOB kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/kernels/cpu/*.cc")
 
 # ATen's headers cost 5-15 s a file; the precompiled header brings that to 1-3 s (clang++; g++ gains less).

@@ -57,6 +57,12 @@ distsetup_catch_suite(unit distsetup_tests distsetup_cli distsetup_planner dists
 distsetup_catch_suite(property distsetup_tests distsetup_planner distsetup_codegen)
 if(DISTSETUP_RUNTIME)
   distsetup_catch_suite(runtime distsetup_runtime_tests distsetup_runtime distsetup_planner)
+  if(TARGET runtime_tests)  # a stand-in of libnccl.so.2 on host memory
+    add_library(fake_nccl MODULE "${PROJECT_SOURCE_DIR}/tests/support/fake_nccl/fake_nccl.cc")
+    target_include_directories(fake_nccl PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    target_compile_definitions(runtime_tests PRIVATE DISTSETUP_FAKE_NCCL="$<TARGET_FILE:fake_nccl>")
+    add_dependencies(runtime_tests fake_nccl)
+  endif()
 endif()
 
 function(distsetup_script_test suite script)

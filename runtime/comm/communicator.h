@@ -17,7 +17,8 @@ namespace distsetup {
 // Gathers and reductions of training, and everything that is not in a schedule (start, agreement on signals, checkpoints).
 enum class Channel { kGather, kReduce, kControl };
 
-// An operation under way. Destroying it without wait() is allowed only while giving up.
+// An operation under way. Destroying it without wait() is allowed only while giving up. On a device with streams wait() does not block
+// the host: order is the streams' (Device::record, wait, follow), and wait() tells only of failures known by then.
 class Work {
  public:
   virtual ~Work() = default;
@@ -51,11 +52,22 @@ class Communicator {
   // Sums in place; every member ends with the same bits.
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) = 0;
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) = 0;
+  // Throws CommunicationError when an operation has failed since it was issued. Backends whose Work::wait() tells everything do nothing.
+  virtual void check() {}
 
   // Control, blocking, over all ranks; not part of any schedule.
   virtual void broadcast(void* data, int64_t num_bytes, int root) = 0;
   virtual void control_sum(double* data, int64_t count) = 0;
   virtual void barrier() = 0;
+
+  // Small texts by name, shared by all ranks: how a library's own bootstrap ids travel. get waits until some rank has set the name.
+  // Only those that met over a network have them; the others throw std::logic_error.
+  virtual void store_set(const std::string&, const std::string&) { throw std::logic_error("a communicator without a store"); }
+  virtual std::string store_get(const std::string&) { throw std::logic_error("a communicator without a store"); }
+  // What the first failing rank reported, as "peer text" ("2 rank 2 is gone: ..."); empty when none has. report() makes this rank's text
+  // that one unless another was earlier, and returns the first. Any thread may call them.
+  virtual std::string reported_failure() { return ""; }
+  virtual std::string report_failure(const std::string& report) { return report; }
 };
 
 // Which rank this process is and where rank 0 listens: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and their kin, already read.

@@ -154,6 +154,20 @@ class GlooCommunicator : public Communicator {
     control_sum(&one, 1);
   }
 
+  void store_set(const std::string& name, const std::string& value) override {
+    failures_->store->set(name, std::vector<uint8_t>(value.begin(), value.end()));
+  }
+  std::string store_get(const std::string& name) override {
+    try {
+      const std::vector<uint8_t> value = failures_->store->get(name);
+      return {value.begin(), value.end()};
+    } catch (const std::exception& e) {
+      throw CommunicationError(-1, fmt::format("rank {} waited for '{}' in the store: {}", rank_, name, first_line(e.what())));
+    }
+  }
+  std::string reported_failure() override { return distsetup::reported_failure(*failures_->store); }
+  std::string report_failure(const std::string& report) override { return distsetup::report_failure(*failures_->store, report); }
+
  private:
   static std::string key(Channel channel, const std::vector<int>& members) {
     return fmt::format("{}/{}", int(channel), fmt::join(members, ","));

@@ -112,4 +112,14 @@ std::string report_failure(c10d::Store& store, const std::string& report) {
   }
 }
 
+std::string reported_failure(c10d::Store& store) {
+  try {
+    if (!store.check({"failure"})) return "";
+    const std::vector<uint8_t> first = store.get("failure");
+    return {first.begin(), first.end()};
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
 }  // namespace distsetup

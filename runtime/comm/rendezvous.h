@@ -18,6 +18,8 @@ std::string local_address_towards(const std::string& host, int port);
 // The first failure that any rank reports is the one that all name: kept in the store. Returns the first report ("2 connection closed"
 // style text), which may be this one; `report` itself when the store cannot be reached.
 std::string report_failure(c10d::Store& store, const std::string& report);
+// That first report, empty when there is none or the store cannot be reached.
+std::string reported_failure(c10d::Store& store);
 
 // One line, without source locations and stack traces.
 std::string first_line(const std::string& what);

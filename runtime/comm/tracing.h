@@ -36,6 +36,11 @@ class TracingCommunicator : public Communicator {
   void broadcast(void* data, int64_t num_bytes, int root) override;
   void control_sum(double* data, int64_t count) override;
   void barrier() override;
+  void check() override { inner_.check(); }
+  void store_set(const std::string& name, const std::string& value) override { inner_.store_set(name, value); }
+  std::string store_get(const std::string& name) override { return inner_.store_get(name); }
+  std::string reported_failure() override { return inner_.reported_failure(); }
+  std::string report_failure(const std::string& report) override { return inner_.report_failure(report); }
 
  private:
   std::unique_ptr<Work> record(std::string op, Group group, Channel channel, int64_t bytes, std::unique_ptr<Work> work);

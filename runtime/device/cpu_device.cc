@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "runtime/device/meter.h"
+#include "runtime/engine/ops.h"
 
 namespace distsetup {
 namespace {
@@ -28,6 +29,7 @@ class CpuDevice : public Device {
     return fmt::format("cpu, {} thread{}", at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
   }
   Accelerator accelerator() const override { return Accelerator::kCpu; }
+  const Kernels& kernels() const override { return cpu_kernels(); }
   std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) override {
     const MeterTag scope(tag);
     return std::make_unique<CpuMemory>(num_bytes);
@@ -43,6 +45,7 @@ class CpuDevice : public Device {
   }
   void record(Stream, int) override {}
   void wait(Stream, int) override {}
+  void follow(Stream, Stream) override {}
   void synchronize() override {}
 };
 

@@ -1,8 +1,9 @@
 // Device: memory, copies, streams and events of the accelerator a rank computes on. On CPU, streams and events do nothing: every call
-// has finished when it returns. CUDA is a plugin that implements the same seam. Left out: kernels (runtime/kernels), collectives
-// (runtime/comm).
+// has finished when it returns. CUDA is a plugin that implements the same seam (runtime/device/plugin.h). Left out: what kernels compute
+// (Kernels, runtime/engine/ops.h), collectives (runtime/comm).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,11 +23,17 @@ class DeviceMemory {
   int64_t num_bytes_ = 0;
 };
 
+class Kernels;  // runtime/engine/ops.h
+
 class Device {
  public:
   virtual ~Device() = default;
   virtual std::string description() const = 0;  // "cpu, 2 threads"
   virtual Accelerator accelerator() const = 0;
+  virtual int index() const { return 0; }       // among the devices of this host
+  virtual const Kernels& kernels() const = 0;
+  // True: the host reads and writes device memory, and every call has finished when it returns. False: calls are put on a stream.
+  virtual bool host_memory() const { return true; }
 
   // What a block of memory is for, as the meter counts it: a buffer class, or the arena that holds all span buffers.
   static constexpr int kArenaTag = kNumBufferClasses;
@@ -39,7 +46,23 @@ class Device {
   virtual void copy_to_host(void* host, const void* device, int64_t num_bytes) = 0;
   virtual void record(Stream stream, int event) = 0;  // `event` of a schedule is reached when the stream gets here
   virtual void wait(Stream stream, int event) = 0;    // the stream goes on after `event`
+  // What is put on `later` from now on starts after everything that is on `earlier` by now.
+  virtual void follow(Stream later, Stream earlier) = 0;
   virtual void synchronize() = 0;
+
+  // Library calls of this thread go to this device.
+  virtual void make_current() {}
+  // For libraries that put work on a stream by themselves: its native handle (cudaStream_t), null where there are no streams.
+  virtual void* native_stream(Stream) { return nullptr; }
+  // A question that any thread may ask later: has the stream reached the point where it is now?
+  virtual std::function<bool()> mark(Stream) {
+    return [] { return true; };
+  }
+  // Time a stream spends between two calls; timer_s() only after synchronize(), which does not forget the timers.
+  virtual int start_timer(Stream) { return -1; }
+  virtual void stop_timer(Stream, int /*timer*/) {}
+  virtual double timer_s(int /*timer*/) { return 0; }
+  virtual void forget_timers() {}
 };
 
 std::unique_ptr<Device> make_cpu_device();

@@ -24,6 +24,8 @@ Counters& counters() {
   return instance;
 }
 
+std::atomic<MeterSource*> meter_source{nullptr};
+
 struct alignas(64) Header {
   int64_t num_bytes;
   int tag;
@@ -75,16 +77,22 @@ void install_meter() {
   if (counters().installed.exchange(true)) return;
   c10::SetCPUAllocator(&allocator, /*priority=*/1);
 }
-bool meter_installed() { return counters().installed; }
+bool meter_installed() { return counters().installed || meter_source != nullptr; }
+
+void set_meter_source(MeterSource* source) { meter_source = source; }
 
 MeterReading read_meter() {
+  if (MeterSource* source = meter_source) return source->read();
   const Counters& c = counters();
   MeterReading r{c.live, c.peak, c.num_allocations, {}};
   for (size_t i = 0; i < r.live_by_tag.size(); ++i) r.live_by_tag[i] = c.live_by_tag[i];
   return r;
 }
 
-void reset_meter_peak() { counters().peak.store(counters().live.load()); }
+void reset_meter_peak() {
+  if (MeterSource* source = meter_source) return source->reset_peak();
+  counters().peak.store(counters().live.load());
+}
 
 MeterTag::MeterTag(int tag) : previous_(counters().tag.exchange(tag)) {}
 MeterTag::~MeterTag() { counters().tag = previous_; }

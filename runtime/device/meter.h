@@ -23,6 +23,15 @@ struct MeterReading {
 MeterReading read_meter();
 void reset_meter_peak();
 
+// Another device's memory instead of the CPU's: what read_meter() and reset_meter_peak() then ask. Not owned; null: the CPU's again.
+class MeterSource {
+ public:
+  virtual ~MeterSource() = default;
+  virtual MeterReading read() = 0;
+  virtual void reset_peak() = 0;
+};
+void set_meter_source(MeterSource* source);
+
 // Allocations of the enclosing scope carry `tag` (threads included: the tag is the process's, one executor thread sets it).
 class MeterTag {
  public:

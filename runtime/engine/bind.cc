@@ -1,5 +1,7 @@
 #include "runtime/engine/bind.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -60,7 +62,7 @@ int64_t RankMemory::run_num_bytes(const std::string& name) const {
   return found->second->num_bytes();
 }
 
-BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context) {
+BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context, const Kernels& kernels) {
   BoundList list;
   const auto root = [&](int b) {
     while (schedule.buffers[size_t(b)].overlay_of >= 0) b = schedule.buffers[size_t(b)].overlay_of;
@@ -91,7 +93,10 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
     call.context = &context;
     for (const View& v : step.reads) call.reads.push_back(argument(v));
     for (const View& v : step.writes) call.writes.push_back(argument(v));
-    if (has_program(schedule.instructions[size_t(step.instruction)].op)) bind_op(step.kernel, call);
+    if (has_program(schedule.instructions[size_t(step.instruction)].op)) {
+      const std::string why_not = kernels.bind(step.kernel, call);
+      if (!why_not.empty()) throw UnsupportedOpError(fmt::format("op '{}' of unit {} cannot run: kernel '{}': {}", step.op, step.unit, step.kernel, why_not));
+    }
     list.calls.push_back(std::move(call));
   }
   list.dies.resize(schedule.steps.size());

@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,11 @@
 #include "runtime/engine/ops.h"
 
 namespace distsetup {
+
+class UnsupportedOpError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // Memory of one rank: the run buffers by name, shared by the lists of all phases, and one arena large enough for each of them.
 class RankMemory {
@@ -40,7 +46,8 @@ struct BoundList {
 };
 
 // shard_index: this rank's place in its dp_shard group. `context` must outlive the list.
-BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context);
+// Throws UnsupportedOpError when the device has no kernel for an op, or refuses its shapes.
+BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context, const Kernels& kernels);
 OpContext op_context(const Plan& plan, const Schedule& schedule);
 
 }  // namespace distsetup

@@ -31,12 +31,6 @@ int64_t numel(const Argument& a) {
 }
 int64_t num_bytes(const Argument& a) { return numel(a) * size_bytes(a.dtype); }
 
-template <class E>
-void sum_chunks(const Call& c, const E* received, int64_t size, int64_t index, int64_t valid) {
-  cpu::sum_chunks<E>(static_cast<float*>(c.writes[0].data), static_cast<const E*>(c.reads[0].data), received, size, index, numel(c.reads[0]),
-                     valid, c.accumulate ? cpu::Store::kAdd : cpu::Store::kSet);
-}
-
 }  // namespace
 
 struct Engine::State {
@@ -54,7 +48,16 @@ struct Engine::State {
   void wait(BoundList& list, int event);
   void check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const;
   void feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch);
-  double* scalar(const char* name) const { return static_cast<double*>(memory->run(name)); }
+  double scalar(const char* name) {
+    double value = 0;
+    device.copy_to_host(&value, memory->run(name), sizeof(value));
+    communicator.check();  // on a device with streams a collective may have failed since it was issued
+    return value;
+  }
+  void set_scalar(const char* name, double value) { device.copy_to_device(memory->run(name), &value, sizeof(value)); }
+  std::span<float> host_shard(const char* name);
+  void upload_shards();
+  void collect_times();
   std::span<float> shard(const char* name) const { return {static_cast<float*>(memory->run(name)), size_t(layout().shard_numel)}; }
   const Layout& layout() const { return list(Phase::kStep).schedule.layout; }
   const BoundList& list(Phase phase) const { return lists.at(phase); }
@@ -77,7 +80,14 @@ struct Engine::State {
   };
   std::vector<Pending> events;
   StepStats stats;
+  std::vector<std::pair<InstructionOp, int>> timers;
   double rate = 0;
+  // Shards as the host sees them where device memory is not the host's: valid until the next step.
+  struct Mirror {
+    std::vector<float> values;
+    bool valid = false;
+  };
+  std::map<std::string, Mirror> mirrors;
   int64_t metered_peak = 0, metered_workspace = 0, peak_bytes = 0;
   std::string peak_instruction;
 };
@@ -95,11 +105,13 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   std::vector<const Schedule*> all;
   for (const auto& [phase, s] : schedules) all.push_back(&s);
   memory = std::make_unique<RankMemory>(device, all);
-  for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, shard_index, context);
-  cpu::rope_tables(static_cast<float*>(memory->run("cos")), static_cast<float*>(memory->run("sin")), context.S, context.d,
-                   plan.model.rope_base);
+  for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, shard_index, context, device.kernels());
+  std::vector<float> cos(size_t(memory->run_num_bytes("cos")) / 4), sin(cos.size());
+  cpu::rope_tables(cos.data(), sin.data(), context.S, context.d, plan.model.rope_base);
+  device.copy_to_device(memory->run("cos"), cos.data(), memory->run_num_bytes("cos"));
+  device.copy_to_device(memory->run("sin"), sin.data(), memory->run_num_bytes("sin"));
   adamw = std::make_unique<AdamW>(plan.train, decay_ranges(layout(), shard_index), shard("master").data(), shard("gradient").data(),
-                                  shard("exp_avg").data(), shard("exp_avg_sq").data());
+                                  shard("exp_avg").data(), shard("exp_avg_sq").data(), device.accelerator(), device.index());
   if (!options.poison) return;
   for (const UnitLayout& unit : layout().units) {  // gradient padding: nobody may read it
     const int64_t valid = owned_range(unit, shard_index).size();
@@ -123,23 +135,59 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
     }
   }
   for (const Pending& e : events) CHECK(e.work == nullptr, "{} was never waited for", name(e.instruction->op));
+  collect_times();
+}
+
+void Engine::State::collect_times() {
+  if (timers.empty()) return;
+  device.synchronize();
+  for (const auto& [op, timer] : timers) stats.by_instruction[std::string(name(op))].seconds += device.timer_s(timer);
+  timers.clear();
+  device.forget_timers();
+}
+
+std::span<float> Engine::State::host_shard(const char* name) {
+  if (device.host_memory()) return shard(name);
+  Mirror& mirror = mirrors[name];
+  if (!mirror.valid) {
+    mirror.values.resize(size_t(layout().shard_numel));
+    device.copy_to_host(mirror.values.data(), memory->run(name), layout().shard_numel * 4);
+    mirror.valid = true;
+  }
+  return mirror.values;
+}
+
+void Engine::State::upload_shards() {
+  for (const auto& [name, mirror] : mirrors) {
+    if (mirror.valid) device.copy_to_device(memory->run(name), mirror.values.data(), layout().shard_numel * 4);
+  }
 }
 
 void Engine::State::run_instruction(BoundList& list, int index) {
   const Instruction& i = list.schedule.instructions[size_t(index)];
-  for (const int event : i.waits) wait(list, event);
+  for (const int event : i.waits) {
+    wait(list, event);
+    device.wait(i.stream, event);
+  }
+  // A collective starts after everything before it in the list; what comes later may overtake it until an instruction waits for it.
+  if (i.stream != Stream::kCompute) device.follow(i.stream, Stream::kCompute);
   const auto begin = Clock::now();
+  const int timer = device.start_timer(i.stream);
   std::unique_ptr<Work> work = start(list, i);
+  device.stop_timer(i.stream, timer);
   if (i.signals >= 0) {
+    device.record(i.stream, i.signals);
     CHECK(events[size_t(i.signals)].work == nullptr, "event {} is signalled twice", i.signals);
     events[size_t(i.signals)] = {std::move(work), &i};
   } else if (work) {
     const auto blocked = Clock::now();
     work->wait();
+    if (i.stream != Stream::kCompute) device.follow(Stream::kCompute, i.stream);
     stats.wait_s += seconds_since(blocked);
   }
   OpSeconds& total = stats.by_instruction[std::string(name(i.op))];
-  total.seconds += seconds_since(begin);
+  if (timer >= 0) timers.push_back({i.op, timer});
+  else total.seconds += seconds_since(begin);
   ++total.count;
 }
 
@@ -193,9 +241,8 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
       run_steps(list, i);
       return work;
     case InstructionOp::kCast: {
-      const float* from = static_cast<const float*>(call.reads[0].data);
-      if (call.writes[0].dtype == Dtype::kBf16) cpu::cast(from, static_cast<Bf16*>(call.writes[0].data), numel(call.writes[0]));
-      else cpu::cast(from, static_cast<float*>(call.writes[0].data), numel(call.writes[0]));
+      const Argument& to = call.writes[0];
+      device.kernels().cast(i.stream, static_cast<const float*>(call.reads[0].data), to.data, to.dtype, numel(to));
       break;
     }
     case InstructionOp::kAllGather: work = communicator.all_gather(i.group, call.writes[0].data, num_bytes(call.reads[0])); break;
@@ -226,21 +273,20 @@ void Engine::State::accumulate(const Call& call, const Instruction& i) {
   const bool reduce = call.reads.size() == 2;
   const int64_t size = reduce ? layout().shard_ranks : 1, index = reduce ? shard_index : 0;
   const int64_t valid = reduce ? owned_range(unit, shard_index).size() : unit.numel;
-  const void* received = reduce ? call.reads[1].data : nullptr;
-  if (call.reads[0].dtype == Dtype::kBf16) sum_chunks(call, static_cast<const Bf16*>(received), size, index, valid);
-  else sum_chunks(call, static_cast<const float*>(received), size, index, valid);
+  const Argument& own = call.reads[0];
+  device.kernels().sum_chunks(static_cast<float*>(call.writes[0].data), own.data, reduce ? call.reads[1].data : nullptr, own.dtype, size, index,
+                              numel(own), valid, call.accumulate);
 }
 
 void Engine::State::gradient_norm(const Call& call) {
-  double sum = 0;
-  const float* gradient = static_cast<const float*>(call.reads[0].data);
-  for (const UnitLayout& unit : layout().units) sum += cpu::sum_of_squares(gradient + unit.shard_offset, owned_range(unit, shard_index).size());
-  *static_cast<double*>(call.writes[0].data) = sum;
+  std::vector<Kernels::Range> ranges;
+  for (const UnitLayout& unit : layout().units) ranges.push_back({unit.shard_offset, unit.shard_offset + owned_range(unit, shard_index).size()});
+  device.kernels().sum_of_squares(static_cast<const float*>(call.reads[0].data), ranges, static_cast<double*>(call.writes[0].data));
 }
 
 void Engine::State::optimizer_step() {
-  stats.loss = *scalar("loss");
-  stats.gradient_norm = std::sqrt(*scalar("sumsq"));
+  stats.loss = scalar("loss");
+  stats.gradient_norm = std::sqrt(scalar("sumsq"));
   if (!std::isfinite(stats.loss) || !std::isfinite(stats.gradient_norm)) {
     throw NonFiniteError(fmt::format("step {}: loss {}, gradient norm {}; a smaller learning rate or more warm-up steps may help",
                                      steps_done + 1, stats.loss, stats.gradient_norm));
@@ -277,10 +323,10 @@ Engine::Engine(const Plan& plan, Schedule step, Device& device, Communicator& co
 }
 Engine::~Engine() = default;
 
-std::span<float> Engine::master() { return state_->shard("master"); }
-std::span<float> Engine::moment1() { return state_->shard("exp_avg"); }
-std::span<float> Engine::moment2() { return state_->shard("exp_avg_sq"); }
-std::span<const float> Engine::gradient() const { return state_->shard("gradient"); }
+std::span<float> Engine::master() { return state_->host_shard("master"); }
+std::span<float> Engine::moment1() { return state_->host_shard("exp_avg"); }
+std::span<float> Engine::moment2() { return state_->host_shard("exp_avg_sq"); }
+std::span<const float> Engine::gradient() const { return state_->host_shard("gradient"); }
 const Layout& Engine::layout() const { return state_->layout(); }
 int Engine::shard_index() const { return state_->shard_index; }
 bool Engine::writes_checkpoint() const { return coordinates(state_->plan.mesh, state_->communicator.rank()).dp_replicate == 0; }
@@ -297,6 +343,7 @@ void Engine::initialize_parameters() {
 
 void Engine::load() {
   state_->stats = {};
+  state_->upload_shards();
   state_->execute(state_->lists.at(Phase::kLoad), [](int64_t) {});
 }
 
@@ -307,7 +354,8 @@ StepStats Engine::step(const StepInput& input) {
   const auto begin = Clock::now();
   s.stats = {};
   s.rate = input.learning_rate;
-  *s.scalar("loss_scale") = 1.0 / double(input.global_valid_tokens);
+  for (auto& [name, mirror] : s.mirrors) mirror.valid = false;
+  s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
   s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(input.ids, input.targets, m); });
   ++s.steps_done;
   s.stats.seconds = seconds_since(begin);
@@ -320,11 +368,11 @@ double Engine::evaluate(const EvaluateInput& input) {
   s.check_tokens(input.ids, input.targets, n);
   CHECK(input.global_valid_tokens > 0);
   s.stats = {};
-  *s.scalar("loss_scale") = 1.0 / double(input.global_valid_tokens);
+  s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
   double loss = 0;
   for (int64_t m = 0; m < n; ++m) {
     s.execute(s.lists.at(Phase::kEvaluate), [&](int64_t) { s.feed(input.ids, input.targets, m); });
-    loss += *s.scalar("loss");
+    loss += s.scalar("loss");
   }
   return loss;
 }

@@ -7,7 +7,8 @@
 //   engine.load();                   replicas in the compute dtype, where the strategy keeps any
 //   engine.step({ids, targets, ...}); engine.evaluate({ids, targets, ...});
 //
-// Left out: data, checkpoints, printing. Errors: CommunicationError (runtime/comm), NonFiniteError, std::runtime_error from libtorch.
+// Left out: data, checkpoints, printing. Errors: CommunicationError (runtime/comm), NonFiniteError, UnsupportedOpError (bind.h, from the
+// constructor), std::runtime_error from libtorch.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -62,7 +63,8 @@ struct StepStats {
   double gradient_norm = 0;  // global, before clipping
   double seconds = 0;
   double wait_s = 0;         // of it, blocked on collectives
-  // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective.
+  // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective. On a device with
+  // streams: the time on the instruction's stream, overlapped or not; wait_s then is the host's, not the streams'.
   std::map<std::string, OpSeconds> by_instruction;
   std::vector<StepAllocation> allocations;          // with EngineOptions::meter_steps
 };
@@ -96,7 +98,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // This rank's flat shard: fp32 master parameters, AdamW's moments, and the gradient that the last step used. layout() says where
-  // each parameter's elements are (boxes_of, owned_range with shard_index()). Padding is zero.
+  // each parameter's elements are (boxes_of, owned_range with shard_index()). Padding is zero. Where device memory is not the host's
+  // (Device::host_memory) these are copies: valid until the next step, and what is written into them counts from load() on.
   std::span<float> master();
   std::span<float> moment1();
   std::span<float> moment2();

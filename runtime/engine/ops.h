@@ -1,5 +1,5 @@
-// A step as the executor runs it: a function and its operands' addresses. bind_op() looks the schedule's kernel name up in one table;
-// libtorch's share of it (GEMMs, attention) prepares its tensor views here, once.
+// A step as the executor runs it: a function and its operands' addresses. Kernels::bind() looks a schedule's kernel name up in a table;
+// libtorch's share of it (GEMMs, attention) prepares its tensor views there, once.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -24,7 +24,7 @@ struct Argument {
   int64_t dim(int i) const { return shape[size_t(i)]; }
 };
 
-struct AtenViews;  // ops_aten.cc
+struct AtenViews;  // aten_views.h
 struct Call;
 using OpFunction = void (*)(const Call& call);
 
@@ -36,9 +36,25 @@ struct Call {
   std::shared_ptr<const AtenViews> views;
 };
 
-// Fills function and views. CHECKs that the kernel is known.
-void bind_op(const std::string& kernel, Call& call);
-// False when the kernel is not of that file.
+// What a device computes with. All calls are on the compute stream unless a stream is given, on memory of the device.
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+  // Fills function and views. Returns why it cannot ("head size 10 is not a multiple of 8"); empty: bound.
+  virtual std::string bind(const std::string& kernel, Call& call) const = 0;
+  virtual void cast(Stream stream, const float* from, void* to, Dtype to_dtype, int64_t n) const = 0;
+  // As cpu::sum_chunks: target = [target +] the members' contributions, ascending, summed in fp32.
+  virtual void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
+                          int64_t n, bool accumulate) const = 0;
+  struct Range {
+    int64_t begin = 0, end = 0;
+  };
+  // *sum = Σ x² over the ranges, in their order.
+  virtual void sum_of_squares(const float* x, const std::vector<Range>& ranges, double* sum) const = 0;
+};
+const Kernels& cpu_kernels();
+
+// The CPU's. False when the kernel is not of that file.
 bool bind_native_op(const std::string& kernel, Call& call);
 bool bind_aten_op(const std::string& kernel, Call& call);
 

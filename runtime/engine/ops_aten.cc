@@ -12,14 +12,10 @@
 #include <map>
 
 #include "base/check.h"
+#include "runtime/engine/aten_views.h"
 #include "runtime/engine/ops.h"
 
 namespace distsetup {
-
-struct AtenViews {
-  std::vector<at::Tensor> t;
-};
-
 namespace {
 
 using at::Tensor;

@@ -123,8 +123,36 @@ bool bind_native_op(const std::string& kernel, Call& call) {
   return call.function != nullptr;
 }
 
-void bind_op(const std::string& kernel, Call& call) {
-  CHECK(bind_native_op(kernel, call) || bind_aten_op(kernel, call), "no function for kernel '{}'", kernel);
+namespace {
+
+class CpuKernels : public Kernels {
+ public:
+  std::string bind(const std::string& kernel, Call& call) const override {
+    return bind_native_op(kernel, call) || bind_aten_op(kernel, call) ? "" : "the CPU has no such kernel";
+  }
+  void cast(Stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
+    if (to_dtype == Dtype::kBf16) cpu::cast(from, static_cast<Bf16*>(to), n);
+    else cpu::cast(from, static_cast<float*>(to), n);
+  }
+  void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
+                  int64_t n, bool accumulate) const override {
+    const auto sum = [&]<class E>(const E* mine) {
+      cpu::sum_chunks<E>(target, mine, static_cast<const E*>(received), size, index, chunk_stride, n, accumulate ? Store::kAdd : Store::kSet);
+    };
+    if (dtype == Dtype::kBf16) sum(static_cast<const Bf16*>(own));
+    else sum(static_cast<const float*>(own));
+  }
+  void sum_of_squares(const float* x, const std::vector<Range>& ranges, double* sum) const override {
+    *sum = 0;
+    for (const Range& r : ranges) *sum += cpu::sum_of_squares(x + r.begin, r.end - r.begin);
+  }
+};
+
+}  // namespace
+
+const Kernels& cpu_kernels() {
+  static const CpuKernels kernels;
+  return kernels;
 }
 
 }  // namespace distsetup

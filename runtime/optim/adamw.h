@@ -15,7 +15,9 @@ double clip_factor(double norm, double max_norm);
 class AdamW {
  public:
   // Pointers to layout.shard_numel floats each, which stay valid; ranges: valid elements only (decay_ranges).
-  AdamW(const TrainPlan& train, const std::vector<DecayRange>& ranges, float* master, float* gradient, float* exp_avg, float* exp_avg_sq);
+  // The pointers are memory of that device.
+  AdamW(const TrainPlan& train, const std::vector<DecayRange>& ranges, float* master, float* gradient, float* exp_avg, float* exp_avg_sq,
+        Accelerator accelerator = Accelerator::kCpu, int device_index = 0);
   ~AdamW();
   // `step` counts from 1 (bias correction). The gradient is overwritten with the clipped one.
   void step(int64_t step, double learning_rate, double clip);

@@ -1,0 +1,45 @@
+// The part of NCCL's C interface that the trainer calls, declared here so that neither its header nor CUDA is needed to build or to test
+// the communicator. Source: nccl.h of NCCL 2.28 (github.com/NVIDIA/nccl, src/nccl.h.in); these declarations are unchanged since 2.7.
+// runtime/device/cuda_nccl_abi.cc compares every line with the real header wherever the CUDA plugin is built.
+#pragma once
+#include <cstddef>
+#include <string>
+
+namespace distsetup::nccl {
+
+struct UniqueId {
+  char internal[128];
+};
+struct OpaqueComm;
+using Comm = OpaqueComm*;  // ncclComm_t
+using Stream = void*;      // cudaStream_t
+
+enum Result : int { kSuccess = 0, kRemoteError = 6, kInProgress = 7 };
+enum DataType : int { kUint8 = 1, kFloat32 = 7, kFloat64 = 8 };
+enum RedOp : int { kSum = 0 };
+
+inline constexpr int kOldestVersion = 20700;  // 2.7.0: ncclSend and ncclRecv
+
+// Function pointers of one loaded library, which stays loaded for the rest of the process.
+struct Api {
+  Result (*get_version)(int* version) = nullptr;
+  Result (*get_unique_id)(UniqueId* id) = nullptr;
+  Result (*comm_init_rank)(Comm* comm, int num_ranks, UniqueId id, int rank) = nullptr;
+  Result (*comm_destroy)(Comm comm) = nullptr;
+  Result (*comm_abort)(Comm comm) = nullptr;
+  Result (*comm_get_async_error)(Comm comm, Result* error) = nullptr;
+  const char* (*get_error_string)(Result result) = nullptr;
+  Result (*group_start)() = nullptr;
+  Result (*group_end)() = nullptr;
+  Result (*all_gather)(const void* send, void* receive, size_t send_count, DataType type, Comm comm, Stream stream) = nullptr;
+  Result (*all_reduce)(const void* send, void* receive, size_t count, DataType type, RedOp op, Comm comm, Stream stream) = nullptr;
+  Result (*send)(const void* data, size_t count, DataType type, int peer, Comm comm, Stream stream) = nullptr;
+  Result (*receive)(void* data, size_t count, DataType type, int peer, Comm comm, Stream stream) = nullptr;
+  int version = 0;   // 22809: 2.28.9
+  std::string path;  // as it was asked for
+};
+
+// `library` empty: environment variable DISTSETUP_NCCL, else libnccl.so.2. Throws CommunicationError: not found, a function missing, too old.
+Api load(const std::string& library);
+
+}  // namespace distsetup::nccl

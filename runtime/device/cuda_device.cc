@@ -1,0 +1,219 @@
+// One NVIDIA GPU as a device: memory from libtorch's caching allocator (so that the meter sees it, and what libtorch takes beside it),
+// three streams, events for every signal of a schedule. The entry point of the plugin.
+// Compiled, linked and loaded without a driver (tests/integration/cuda_plugin_all.sh); not yet run on a GPU.
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/device/meter.h"
+#include "runtime/device/plugin.h"
+#include "runtime/kernels/cuda/ops.h"
+
+namespace distsetup {
+namespace {
+
+namespace Allocator = c10::cuda::CUDACachingAllocator;
+
+void check_cuda(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) throw std::runtime_error(fmt::format("CUDA {}: {}", what, cudaGetErrorString(error)));
+}
+
+class CudaMeter : public MeterSource {
+ public:
+  explicit CudaMeter(int index) : index_(c10::DeviceIndex(index)) {}
+  MeterReading read() override {
+    const auto stats = Allocator::getDeviceStats(index_);
+    constexpr size_t kAll = 0;  // StatType::AGGREGATE
+    MeterReading r;
+    r.live_bytes = stats.requested_bytes[kAll].current;
+    r.peak_bytes = stats.requested_bytes[kAll].peak;
+    r.num_allocations = stats.allocation[kAll].allocated;
+    r.live_by_tag = live_by_tag_;
+    int64_t declared = 0;
+    for (const int64_t bytes : live_by_tag_) declared += bytes;
+    r.live_by_tag[Device::kUndeclaredTag] = r.live_bytes - declared;
+    return r;
+  }
+  void reset_peak() override { Allocator::resetPeakStats(index_); }
+  void add(int tag, int64_t num_bytes) { live_by_tag_[size_t(tag)] += num_bytes; }
+
+ private:
+  c10::DeviceIndex index_;
+  std::array<int64_t, Device::kNumTags> live_by_tag_{};
+};
+
+class CudaMemory : public DeviceMemory {
+ public:
+  CudaMemory(CudaMeter& meter, int tag, int64_t num_bytes) : meter_(meter), tag_(tag), block_(Allocator::get()->allocate(size_t(num_bytes))) {
+    data_ = block_.get();
+    num_bytes_ = num_bytes;
+    meter_.add(tag_, num_bytes_);
+  }
+  ~CudaMemory() override { meter_.add(tag_, -num_bytes_); }
+
+ private:
+  CudaMeter& meter_;
+  int tag_ = 0;
+  c10::DataPtr block_;
+};
+
+// Events that are waited for on the device, reused in any order once they are given back.
+class EventPool {
+ public:
+  explicit EventPool(unsigned flags) : flags_(flags) {}
+  cudaEvent_t take() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (free_.empty()) {
+      cudaEvent_t event = nullptr;
+      check_cuda(cudaEventCreateWithFlags(&event, flags_), "event");
+      return event;
+    }
+    const cudaEvent_t event = free_.back();
+    free_.pop_back();
+    return event;
+  }
+  void give_back(cudaEvent_t event) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    free_.push_back(event);
+  }
+
+ private:
+  unsigned flags_;
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> free_;
+};
+
+class CudaDevice : public Device {
+ public:
+  explicit CudaDevice(int index)
+      : index_(index), meter_(index), compute_(c10::cuda::getStreamFromPool(false, c10::DeviceIndex(index))),
+        gather_(c10::cuda::getStreamFromPool(true, c10::DeviceIndex(index))), reduce_(c10::cuda::getStreamFromPool(true, c10::DeviceIndex(index))),
+        kernels_(cuda::make_kernels(index, compute_.stream(), gather_.stream(), reduce_.stream())) {
+    c10::cuda::setCurrentCUDAStream(compute_);  // libtorch's operations
+    // fp32 means fp32, and a bf16 GEMM sums in fp32.
+    at::globalContext().setAllowTF32CuBLAS(false);
+    at::globalContext().setAllowBF16ReductionCuBLAS(false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);  // poisoning is the executor's
+    set_meter_source(&meter_);
+  }
+  ~CudaDevice() override {
+    cudaDeviceSynchronize();
+    set_meter_source(nullptr);
+  }
+
+  std::string description() const override {
+    const cudaDeviceProp* p = at::cuda::getDeviceProperties(c10::DeviceIndex(index_));
+    return fmt::format("cuda:{}, {}, {} multiprocessors", index_, p->name, p->multiProcessorCount);
+  }
+  Accelerator accelerator() const override { return Accelerator::kCuda; }
+  int index() const override { return index_; }
+  const Kernels& kernels() const override { return *kernels_; }
+  bool host_memory() const override { return false; }
+
+  std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) override { return std::make_unique<CudaMemory>(meter_, tag, num_bytes); }
+  void fill(void* data, int byte, int64_t num_bytes) override {
+    if (num_bytes > 0) check_cuda(cudaMemsetAsync(data, byte, size_t(num_bytes), handle(Stream::kCompute)), "memset");
+  }
+  // From pageable memory: the host's bytes are read before the call returns (CUDA runtime API, "API synchronization behavior").
+  void copy_to_device(void* device, const void* host, int64_t num_bytes) override {
+    if (num_bytes == 0) return;
+    check_cuda(cudaMemcpyAsync(device, host, size_t(num_bytes), cudaMemcpyHostToDevice, handle(Stream::kCompute)), "copy to the GPU");
+  }
+  void copy_to_host(void* host, const void* device, int64_t num_bytes) override {
+    if (num_bytes == 0) return;
+    check_cuda(cudaMemcpyAsync(host, device, size_t(num_bytes), cudaMemcpyDeviceToHost, handle(Stream::kCompute)), "copy from the GPU");
+    check_cuda(cudaStreamSynchronize(handle(Stream::kCompute)), "copy from the GPU");
+  }
+
+  void record(Stream stream, int event) override {
+    auto [found, is_new] = signals_.try_emplace(event, nullptr);
+    if (is_new) found->second = ordering_.take();
+    check_cuda(cudaEventRecord(found->second, handle(stream)), "event");
+  }
+  void wait(Stream stream, int event) override {
+    const auto found = signals_.find(event);
+    CHECK(found != signals_.end(), "event {} was never recorded", event);
+    check_cuda(cudaStreamWaitEvent(handle(stream), found->second, 0), "event");
+  }
+  void follow(Stream later, Stream earlier) override {
+    const cudaEvent_t event = ordering_.take();
+    check_cuda(cudaEventRecord(event, handle(earlier)), "event");
+    check_cuda(cudaStreamWaitEvent(handle(later), event, 0), "event");
+    ordering_.give_back(event);  // a wait refers to what was recorded when it was issued
+  }
+  void synchronize() override { check_cuda(cudaDeviceSynchronize(), "synchronize"); }
+
+  void make_current() override { check_cuda(cudaSetDevice(index_), "set device"); }
+  void* native_stream(Stream stream) override { return handle(stream); }
+  std::function<bool()> mark(Stream stream) override {
+    const std::shared_ptr<CUevent_st> event(ordering_.take(), [this](cudaEvent_t e) { ordering_.give_back(e); });
+    check_cuda(cudaEventRecord(event.get(), handle(stream)), "event");
+    return [event] { return cudaEventQuery(event.get()) != cudaErrorNotReady; };
+  }
+
+  int start_timer(Stream stream) override {
+    timers_.push_back({timing_.take(), timing_.take()});
+    check_cuda(cudaEventRecord(timers_.back().begin, handle(stream)), "event");
+    return int(timers_.size()) - 1;
+  }
+  void stop_timer(Stream stream, int timer) override { check_cuda(cudaEventRecord(timers_[size_t(timer)].end, handle(stream)), "event"); }
+  double timer_s(int timer) override {
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, timers_[size_t(timer)].begin, timers_[size_t(timer)].end), "timer");
+    return double(milliseconds) / 1000;
+  }
+  void forget_timers() override {
+    for (const Timer& t : timers_) {
+      timing_.give_back(t.begin);
+      timing_.give_back(t.end);
+    }
+    timers_.clear();
+  }
+
+ private:
+  struct Timer {
+    cudaEvent_t begin = nullptr, end = nullptr;
+  };
+  cudaStream_t handle(Stream stream) const {
+    return stream == Stream::kGather ? gather_.stream() : stream == Stream::kReduce ? reduce_.stream() : compute_.stream();
+  }
+
+  int index_ = 0;
+  CudaMeter meter_;
+  c10::cuda::CUDAStream compute_, gather_, reduce_;
+  std::unique_ptr<Kernels> kernels_;
+  EventPool ordering_{cudaEventDisableTiming}, timing_{cudaEventDefault};
+  std::map<int, cudaEvent_t> signals_;
+  std::vector<Timer> timers_;
+};
+
+std::unique_ptr<Device> make_device(int index) {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    throw std::runtime_error(fmt::format("no usable NVIDIA GPU: {}", cudaGetErrorString(error)));
+  }
+  if (index >= count) throw std::runtime_error(fmt::format("GPU {} is asked for, this host has {}", index, count));
+  check_cuda(cudaSetDevice(index), "set device");
+  at::globalContext().lazyInitDevice(c10::kCUDA);
+  const cudaDeviceProp* p = at::cuda::getDeviceProperties(c10::DeviceIndex(index));
+  if (p->major < 8) throw std::runtime_error(fmt::format("{} has compute capability {}.{}, expected 8.0 or newer", p->name, p->major, p->minor));
+  return std::make_unique<CudaDevice>(index);
+}
+
+}  // namespace
+}  // namespace distsetup
+
+extern "C" __attribute__((visibility("default"))) const distsetup::DevicePlugin* distsetup_cuda_plugin() {
+  static const distsetup::DevicePlugin plugin = {distsetup::kPluginVersion, distsetup::make_device};
+  return &plugin;
+}

@@ -1,0 +1,313 @@
+// The kernel names of programs bound to CUDA. GEMMs are libtorch's with outputs in the arena. Attention:
+//   bf16  forward: FlashAttention-2 writes into the arena (its C++ entry takes an output; the log-sum-exps are copied). Backward: ATen's
+//         function, which returns fresh dq, dk, dv: they are copied and count as workspace, with its fp32 accumulator of dq (several, to
+//         be deterministic) and, with fewer key than query heads, dk and dv of every query head.
+//   fp32  the memory-efficient kernel (FlashAttention has no fp32); everything it returns is copied, keys and values are repeated to the
+//         number of query heads. A fallback for comparisons, not for speed.
+// log-sum-exps lie as [B, heads, S] here and as [B, S, heads] on CPU: forward and backward of one device agree, nobody else reads them.
+// What a kernel cannot do is refused when a list is bound, by name. Compiled, linked and loaded without a GPU so far; not yet run on one.
+#include "runtime/kernels/cuda/ops.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_efficient_attention_backward.h>
+#include <ATen/ops/_efficient_attention_forward.h>
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/addmm_cuda_dispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm_cuda_dispatch.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+#include "base/check.h"
+#include "runtime/engine/aten_views.h"
+
+// In libtorch_cuda; its header is not in the wheel whole (aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.h of PyTorch 2.11).
+namespace pytorch_flash {
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> mha_fwd(
+    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::optional<at::Tensor>& out, std::optional<at::Tensor>& alibi_slopes,
+    float p_dropout, float softmax_scale, bool is_causal, int window_size_left, int window_size_right, float softcap, bool return_softmax,
+    std::optional<at::Generator> generator);
+}  // namespace pytorch_flash
+
+namespace distsetup::cuda {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kCausalFromTopLeft = 1;  // sdp::CustomMaskType
+constexpr int64_t kLogSumExpAlignment = 32;  // kAlignLSE of the memory-efficient kernel
+
+struct Streams {
+  int device_index = 0;
+  std::array<StreamHandle, 3> of{};
+};
+Streams streams;  // one device per process
+
+StreamHandle compute() { return streams.of[size_t(Stream::kCompute)]; }
+
+void check_cuda(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) throw std::runtime_error(fmt::format("CUDA {}: {}", what, cudaGetErrorString(error)));
+}
+
+// --- our kernels. Operand order is the program's (src/plan/native_program.cc).
+
+const void* in(const Call& c, int i) { return c.reads[size_t(i)].data; }
+void* out(const Call& c, int i) { return c.writes[size_t(i)].data; }
+template <class T>
+const T* in_as(const Call& c, int i) {
+  return static_cast<const T*>(in(c, i));
+}
+template <class T>
+T* out_as(const Call& c, int i) {
+  return static_cast<T*>(out(c, i));
+}
+bool bf16(const Call& c) { return c.context->compute == Dtype::kBf16; }
+Heads heads_of(const Call& c) { return {c.context->a, c.context->kv, c.context->d}; }
+
+// ids, p:wte -> y
+void embed(const Call& c) {
+  embedding_forward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute());
+}
+// ids, dy -> g:wte
+void embed_backward(const Call& c) {
+  embedding_backward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1), c.accumulate,
+                     compute());
+}
+// x, p:n -> h, r
+void norm(const Call& c) {
+  rms_norm(bf16(c), in(c, 0), in(c, 1), out(c, 0), out_as<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), c.context->norm_epsilon, compute());
+}
+// dh, x, r, p:n[, dy] -> dx, g:n, ws
+void norm_backward(const Call& c) {
+  rms_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), c.reads.size() > 4 ? in(c, 4) : nullptr, out(c, 0), out(c, 1),
+                    c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
+}
+// qkv, p:qn, p:kn -> qk, rqk
+void head_norm(const Call& c) {
+  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), c.context->norm_epsilon, compute());
+}
+// dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
+void head_norm_backward(const Call& c) {
+  qk_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2), c.context->T, heads_of(c),
+                   c.accumulate, compute());
+}
+// rows, cos, sin -> rows
+void rotate(const Call& c, float direction) {
+  const OpContext& x = *c.context;
+  rope(bf16(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, c.writes[0].dim(1), direction, compute());
+}
+void rotate_forward(const Call& c) { rotate(c, 1.f); }
+void rotate_backward(const Call& c) { rotate(c, -1.f); }
+// gu -> m
+void gate(const Call& c) { swiglu(bf16(c), in(c, 0), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
+// dm, gu -> dgu
+void gate_backward(const Call& c) { swiglu_backward(bf16(c), in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute()); }
+// z, targets, loss_scale, loss -> dz, loss
+void loss(const Call& c) {
+  cross_entropy(bf16(c), in(c, 0), in_as<int64_t>(c, 1), out(c, 0), out_as<double>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), in_as<double>(c, 2),
+                compute());
+}
+// qkv, p:b -> qkv
+void bias(const Call& c) { bias_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
+// dqkv -> g:b, ws
+void bias_gradient(const Call& c) { bias_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute()); }
+
+const std::map<std::string, OpFunction>& own_kernels() {
+  static const std::map<std::string, OpFunction> table = {
+      {"embedding_forward", embed}, {"embedding_backward", embed_backward}, {"rms_norm", norm}, {"rms_norm_backward", norm_backward},
+      {"rms_norm_backward_first", norm_backward}, {"qk_norm", head_norm}, {"qk_norm_backward", head_norm_backward}, {"rope", rotate_forward},
+      {"rope_backward", rotate_backward}, {"swiglu", gate}, {"swiglu_backward", gate_backward}, {"cross_entropy", loss}, {"bias_add", bias},
+      {"bias_backward", bias_gradient}};
+  return table;
+}
+
+// --- libtorch's. Views are made once, when the step is bound.
+
+c10::Device device() { return c10::Device(c10::kCUDA, c10::DeviceIndex(streams.device_index)); }
+
+Tensor tensor(const Argument& a) {
+  const at::ScalarType type = a.dtype == Dtype::kBf16 ? at::kBFloat16 : at::kFloat;
+  return at::for_blob(a.data, a.shape).options(at::TensorOptions().dtype(type).device(device())).target_device(device()).make_tensor();
+}
+
+// out = t0 · t1
+void gemm(const Call& c) {
+  std::vector<Tensor>& t = const_cast<AtenViews&>(*c.views).t;
+  at::cuda::mm_out(t[2], t[0], t[1]);
+}
+// out = t3 + t0 · t1
+void gemm_add(const Call& c) {
+  std::vector<Tensor>& t = const_cast<AtenViews&>(*c.views).t;
+  at::cuda::addmm_out(t[2], t[3], t[0], t[1]);
+}
+
+std::vector<Tensor> linear(const Call& c) { return {tensor(c.reads[0]), tensor(c.reads[1]).t(), tensor(c.writes[0])}; }
+std::vector<Tensor> linear_add(const Call& c) {
+  const Tensor y = tensor(c.writes[0]);  // the same object where residual and output share bytes: then nothing is copied
+  return {tensor(c.reads[0]), tensor(c.reads[1]).t(), y, c.reads[2].data == c.writes[0].data ? y : tensor(c.reads[2])};
+}
+std::vector<Tensor> linear_dx(const Call& c) { return {tensor(c.reads[0]), tensor(c.reads[1]), tensor(c.writes[0])}; }
+std::vector<Tensor> linear_dw(const Call& c) {
+  const Tensor g = tensor(c.writes[0]);
+  return {tensor(c.reads[0]).t(), tensor(c.reads[1]), g, g};
+}
+
+// [B, S, heads, d]: heads first .. first + count of rows that hold `total` of them.
+Tensor head_view(const Argument& a, const OpContext& x, int64_t total, int64_t first, int64_t count) {
+  return tensor(a).view({x.B, x.S, total, x.d}).narrow(2, first, count);
+}
+struct Qkv {
+  Tensor q, k, v;
+};
+Qkv packed(const Argument& qkv, const OpContext& x) {
+  const int64_t n = x.a + 2 * x.kv;
+  return {head_view(qkv, x, n, 0, x.a), head_view(qkv, x, n, x.a, x.kv), head_view(qkv, x, n, x.a + x.kv, x.kv)};
+}
+Qkv split(const Argument& qk, const Argument& qkv, const OpContext& x) {
+  const int64_t n = x.a + x.kv;
+  return {head_view(qk, x, n, 0, x.a), head_view(qk, x, n, x.a, x.kv), packed(qkv, x).v};
+}
+Tensor all_heads(const Argument& a, const OpContext& x) { return tensor(a).view({x.B, x.S, x.a, x.d}); }
+Tensor log_sums(const Argument& a, const OpContext& x) { return tensor(a).view({x.B, x.a, x.S}); }
+
+// q, k, v, att, lse
+std::vector<Tensor> forward_views(const Call& c, const Qkv& x) {
+  return {x.q, x.k, x.v, all_heads(c.writes[0], *c.context), log_sums(c.writes[1], *c.context)};
+}
+std::vector<Tensor> attention(const Call& c) { return forward_views(c, packed(c.reads[0], *c.context)); }
+std::vector<Tensor> attention_split(const Call& c) { return forward_views(c, split(c.reads[0], c.reads[1], *c.context)); }
+// datt, q, k, v, att, lse, dq, dk, dv
+std::vector<Tensor> backward_views(const Call& c, const Qkv& x, size_t att, const Qkv& d) {
+  return {all_heads(c.reads[0], *c.context), x.q, x.k, x.v, all_heads(c.reads[att], *c.context), log_sums(c.reads[att + 1], *c.context), d.q, d.k, d.v};
+}
+std::vector<Tensor> attention_backward(const Call& c) {
+  return backward_views(c, packed(c.reads[1], *c.context), 2, packed(c.writes[0], *c.context));
+}
+std::vector<Tensor> attention_split_backward(const Call& c) {
+  return backward_views(c, split(c.reads[1], c.reads[2], *c.context), 3, split(c.writes[0], c.writes[1], *c.context));
+}
+
+void flash(const Call& c) {
+  const std::vector<Tensor>& t = c.views->t;
+  std::optional<Tensor> output = t[3], no_slopes;
+  const auto result = pytorch_flash::mha_fwd(t[0], t[1], t[2], output, no_slopes, 0.f, 1.f / std::sqrt(float(c.context->d)), /*is_causal=*/true, -1,
+                                             -1, 0.f, false, std::nullopt);
+  t[4].copy_(std::get<4>(result));
+}
+
+// FlashAttention's backward adds to dq with atomics unless deterministic algorithms are asked for.
+class Deterministic {
+ public:
+  Deterministic() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false); }
+  ~Deterministic() { at::globalContext().setDeterministicAlgorithms(false, false); }
+};
+
+void flash_backward(const Call& c) {
+  const std::vector<Tensor>& t = c.views->t;
+  const Deterministic scope;
+  const auto [dq, dk, dv] = at::_flash_attention_backward(t[0], t[1], t[2], t[3], t[4], t[5], Tensor(), Tensor(), c.context->S, c.context->S, 0.0,
+                                                          /*is_causal=*/true, Tensor(), Tensor());
+  t[6].copy_(dq);
+  t[7].copy_(dk);
+  t[8].copy_(dv);
+}
+
+// Keys or values once per query head.
+Tensor repeated(const Tensor& k, const OpContext& x) {
+  if (x.kv == x.a) return k;
+  return k.unsqueeze(3).expand({x.B, x.S, x.kv, x.a / x.kv, x.d}).reshape({x.B, x.S, x.a, x.d});
+}
+Tensor summed(const Tensor& dk, const OpContext& x) {
+  return x.kv == x.a ? dk : dk.view({x.B, x.S, x.kv, x.a / x.kv, x.d}).sum(3);
+}
+void efficient(const Call& c) {
+  const std::vector<Tensor>& t = c.views->t;
+  const OpContext& x = *c.context;
+  const auto result = at::_efficient_attention_forward(t[0], repeated(t[1], x), repeated(t[2], x), {}, {}, {}, x.S, x.S, 0.0, kCausalFromTopLeft, true);
+  t[3].copy_(std::get<0>(result));
+  t[4].copy_(std::get<1>(result).narrow(2, 0, x.S));
+}
+void efficient_backward(const Call& c) {
+  const std::vector<Tensor>& t = c.views->t;
+  const OpContext& x = *c.context;
+  const int64_t padded = (x.S + kLogSumExpAlignment - 1) / kLogSumExpAlignment * kLogSumExpAlignment;
+  Tensor lse = t[5];
+  if (padded != x.S) {
+    lse = at::full({x.B, x.a, padded}, INFINITY, t[5].options());
+    lse.narrow(2, 0, x.S).copy_(t[5]);
+  }
+  // One split of the keys: no atomics.
+  const auto result = at::_efficient_attention_backward(t[0], t[1], repeated(t[2], x), repeated(t[3], x), {}, t[4], {}, {}, x.S, x.S, lse, 0.0, Tensor(),
+                                                        Tensor(), kCausalFromTopLeft, false, std::nullopt, /*num_splits_key=*/1);
+  t[6].copy_(std::get<0>(result));
+  t[7].copy_(summed(std::get<1>(result), x));
+  t[8].copy_(summed(std::get<2>(result), x));
+}
+
+using Views = std::vector<Tensor> (*)(const Call&);
+struct Entry {
+  Views views;
+  OpFunction f32, bf16;
+};
+const std::map<std::string, Entry>& libtorch_kernels() {
+  static const std::map<std::string, Entry> table = {
+      {"linear", {linear, gemm, gemm}}, {"linear_add", {linear_add, gemm_add, gemm_add}}, {"linear_dx", {linear_dx, gemm, gemm}},
+      {"linear_dw", {linear_dw, gemm, gemm}}, {"attention", {attention, efficient, flash}}, {"attention_split", {attention_split, efficient, flash}},
+      {"attention_backward", {attention_backward, efficient_backward, flash_backward}},
+      {"attention_split_backward", {attention_split_backward, efficient_backward, flash_backward}}};
+  return table;
+}
+
+std::string refusal(const std::string& kernel, const OpContext& x) {
+  if (kernel.starts_with("attention")) {
+    if (x.d % 8 != 0) return fmt::format("attention on CUDA takes head sizes that are multiples of 8, this model's is {}", x.d);
+    if (x.d > 256) return fmt::format("attention on CUDA takes head sizes up to 256, this model's is {}", x.d);
+  }
+  if (kernel.starts_with("qk_norm") && x.d > kMaxHeadSize) return fmt::format("qk-norm on CUDA takes head sizes up to {}, this model's is {}", kMaxHeadSize, x.d);
+  return "";
+}
+
+class CudaKernels : public Kernels {
+ public:
+  std::string bind(const std::string& kernel, Call& call) const override {
+    if (const std::string why = refusal(kernel, *call.context); !why.empty()) return why;
+    if (const auto own = own_kernels().find(kernel); own != own_kernels().end()) {
+      call.function = own->second;
+      return "";
+    }
+    const auto found = libtorch_kernels().find(kernel);
+    if (found == libtorch_kernels().end()) return "the CUDA plugin has no such kernel";
+    call.views = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
+    call.function = kernel == "linear_dw" && call.accumulate ? gemm_add : bf16(call) ? found->second.bf16 : found->second.f32;
+    return "";
+  }
+  void cast(Stream stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
+    const StreamHandle on = streams.of[size_t(stream)];
+    if (to_dtype == Dtype::kBf16) cast_to_bf16(from, to, n, on);
+    else if (to != from && n > 0) check_cuda(cudaMemcpyAsync(to, from, size_t(n) * 4, cudaMemcpyDeviceToDevice, on), "copy");
+  }
+  void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride, int64_t n,
+                  bool accumulate) const override {
+    cuda::sum_chunks(dtype == Dtype::kBf16, target, own, received, size, index, chunk_stride, n, accumulate, compute());
+  }
+  void sum_of_squares(const float* x, const std::vector<Range>& ranges, double* sum) const override {
+    check_cuda(cudaMemsetAsync(sum, 0, sizeof(double), compute()), "memset");
+    for (const Range& r : ranges) cuda::sum_of_squares(x + r.begin, r.end - r.begin, sum, /*accumulate=*/true, compute());
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Kernels> make_kernels(int device_index, StreamHandle compute, StreamHandle gather, StreamHandle reduce) {
+  streams = {device_index, {compute, gather, reduce}};
+  return std::make_unique<CudaKernels>();
+}
+
+}  // namespace distsetup::cuda

@@ -1,0 +1,143 @@
+// Runs CUDA kernels on the CPU, for tests of runtime/kernels/cuda/kernels.cu where there is no GPU: a block's threads are fibers that
+// take turns at barriers and shuffles; blocks run one after another. It shows that indices, sums and in-place rules are right; not how
+// the compiler for the GPU, its memory or several blocks at once behave. Reads and writes between two barriers are in thread order, so
+// a missing barrier is found only where that order is wrong: `reversed` runs the threads the other way round.
+#pragma once
+#include <ucontext.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#define DISTSETUP_CUDA_EMULATED
+#define __global__
+#define __device__
+#define __shared__ static
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+inline dim3 blockIdx, threadIdx, gridDim, blockDim;
+
+struct __nv_bfloat16 {
+  uint16_t bits;
+};
+inline float __bfloat162float(__nv_bfloat16 v) { return std::bit_cast<float>(uint32_t(v.bits) << 16); }
+inline __nv_bfloat16 __float2bfloat16_rn(float v) {
+  const uint32_t u = std::bit_cast<uint32_t>(v);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return {0x7fff};
+  return {uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
+}
+inline float rsqrtf(float v) { return 1.0f / std::sqrt(v); }
+
+using cudaError_t = int;
+inline constexpr cudaError_t cudaSuccess = 0;
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t) { return "no error"; }
+
+namespace cuda_emulation {
+
+inline bool reversed = false;
+
+class Block {
+ public:
+  static Block*& running() {
+    static Block* block = nullptr;
+    return block;
+  }
+  Block(dim3 size, const std::function<void()>& body) : size_(size), body_(body), fibers_(size.x * size.y * size.z) {
+    running() = this;
+    for (Fiber& f : fibers_) {
+      f.stack.resize(kStackBytes);
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = f.stack.data();
+      f.context.uc_stack.ss_size = f.stack.size();
+      f.context.uc_link = &scheduler_;
+      makecontext(&f.context, &Block::enter, 0);
+    }
+    // Each turn takes every thread to its next barrier, or to its end.
+    for (bool any = true; any;) {
+      any = false;
+      for (size_t n = 0; n < fibers_.size(); ++n) {
+        current_ = reversed ? fibers_.size() - 1 - n : n;
+        if (fibers_[current_].done) continue;
+        set_thread_index();
+        swapcontext(&scheduler_, &fibers_[current_].context);
+        any = any || !fibers_[current_].done;
+      }
+    }
+    running() = nullptr;
+  }
+  void barrier() {
+    swapcontext(&fibers_[current_].context, &scheduler_);
+  }
+  // All lanes of a warp call it together: value of lane ^ mask. Two barriers, so other warps have to be in step too (all of ours are:
+  // shuffles stand where every thread of the block arrives, or every thread of a warp of a kernel without barriers).
+  template <class V>
+  V exchange(V value, int mask) {
+    static_assert(sizeof(V) <= 8);
+    fibers_[current_].slot = 0;
+    std::memcpy(&fibers_[current_].slot, &value, sizeof(V));
+    barrier();
+    V other;
+    std::memcpy(&other, &fibers_[current_ ^ size_t(mask)].slot, sizeof(V));
+    barrier();
+    return other;
+  }
+
+ private:
+  static constexpr size_t kStackBytes = 32 * 1024;
+  struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+    uint64_t slot = 0;
+    bool done = false;
+  };
+  static void enter() {
+    Block& b = *running();
+    b.body_();
+    b.fibers_[b.current_].done = true;
+  }
+  void set_thread_index() {
+    threadIdx = dim3(unsigned(current_ % size_.x), unsigned(current_ / size_.x % size_.y), unsigned(current_ / size_.x / size_.y));
+  }
+
+  dim3 size_;
+  const std::function<void()>& body_;
+  std::vector<Fiber> fibers_;
+  ucontext_t scheduler_{};
+  size_t current_ = 0;
+};
+
+}  // namespace cuda_emulation
+
+inline void __syncthreads() { cuda_emulation::Block::running()->barrier(); }
+template <class V>
+V __shfl_xor_sync(unsigned, V value, int mask) {
+  return cuda_emulation::Block::running()->exchange(value, mask);
+}
+
+template <class Stream>
+int cudaMemsetAsync(void* data, int byte, size_t num_bytes, Stream) {
+  std::memset(data, byte, num_bytes);
+  return cudaSuccess;
+}
+
+namespace distsetup::cuda {
+template <class... P, class Stream, class... A>
+void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, Stream, A... arguments) {
+  gridDim = blocks;
+  blockDim = threads;
+  for (unsigned y = 0; y < blocks.y; ++y) {
+    for (unsigned x = 0; x < blocks.x; ++x) {
+      blockIdx = dim3(x, y);
+      cuda_emulation::Block(threads, [&] { kernel(static_cast<P>(arguments)...); });
+    }
+  }
+}
+}  // namespace distsetup::cuda
