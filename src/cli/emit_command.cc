@@ -47,13 +47,17 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   options.command = emitted_command(arguments);
 
   Result<PlanSource> source = read_or_make_plan(arguments, arguments.text("target"));
-  append(diagnostics, source.diagnostics);
+  append(diagnostics, said_of(source));
   if (!source.ok()) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;
   const std::string directory = arguments.text("output");
   move_data_root(plan, ".", directory);
   if (plan.launch.time_limit_s > 0) options.slurm.time_limit = format_slurm_time(plan.launch.time_limit_s);
   const std::string target = arguments.text("target", plan.launch.target);  // a run file and a plan name their own
+  Diagnostics idle;
+  if (target != "slurm") append(idle, refuse_idle(arguments, slurm_flag_names(), "with --target slurm"));
+  if (target != "fsdp") append(idle, refuse_idle(arguments, {"fsdp-version"}, "with --target fsdp"));
+  if (!idle.empty()) return fail(arguments, terminal, idle);
   const Result<Artifacts> artifacts = emit(plan, target, options);
   append(diagnostics, artifacts.diagnostics);
   if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
@@ -61,8 +65,7 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   mention(terminal, machines_line(plan));
   int code = kDone;
   if (plan.verdict == Verdict::kDoesNotFit) {
-    diagnostics.push_back(warning(code::kNothingFits, {}, "the plan does not fit these GPUs: the files are written, launch refuses the plan",
-                                  "distsetup plan --plan " + join_command({output_path(directory + "/", "plan.json").directory + "plan.json"})));
+    diagnostics.push_back(warning(code::kNothingFits, {}, "the files are written, and launch refuses the plan"));
     code = ExitCode::kNothingFits;
   }
   code = deliver_all(arguments, terminal, *artifacts, directory, diagnostics, code);

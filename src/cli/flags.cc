@@ -80,6 +80,15 @@ std::vector<std::string> flag_spellings(const Command& command) {
   return out;
 }
 
+Diagnostics refuse_idle(const Arguments& arguments, const std::vector<std::string>& names, std::string_view only) {
+  Diagnostics diagnostics;
+  for (const std::string& name : names) {
+    if (!arguments.has(name)) continue;
+    diagnostics.push_back(error(code::kConflict, command_line(), fmt::format("'--{}' acts only {}", name, only), fmt::format("leave --{} away", name)));
+  }
+  return diagnostics;
+}
+
 Result<int64_t> int_flag(const Arguments& arguments, std::string_view name, int64_t absent, int64_t min, int64_t max) {
   const std::optional<std::string> text = arguments.find(name);
   if (!text) return absent;

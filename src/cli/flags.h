@@ -82,6 +82,8 @@ std::vector<std::string> flag_spellings(const Command& command);  // with dashes
 
 // Command-line location of every message about flags.
 Location command_line();
+// Flags that would be ignored: each of `names` that is present is an error, since it acts `only` elsewhere ("with --print-schedule").
+Diagnostics refuse_idle(const Arguments& arguments, const std::vector<std::string>& names, std::string_view only);
 // Numbers of command-only flags.
 Result<int64_t> int_flag(const Arguments& arguments, std::string_view name, int64_t absent, int64_t min, int64_t max);
 Result<double> double_flag(const Arguments& arguments, std::string_view name, double absent);

@@ -54,7 +54,8 @@ std::string value_hint(const FlagMatch& match) {
   for (const SettingChoice& choice : match.key->choices) {
     if (choice.refused.empty()) hint += (hint.empty() ? "" : "|") + std::string(choice.value);
   }
-  return hint.empty() ? std::string(name(match.key->type)) : hint;
+  if (!hint.empty()) return hint;
+  return match.key->type == SettingType::kText ? "NAME" : match.key->type == SettingType::kInt ? "N" : std::string(name(match.key->type));
 }
 
 class Rewriter {

@@ -71,16 +71,25 @@ std::string next_command(const Arguments& arguments, const Plan& plan) {
   return fmt::format("distsetup emit --target native{} --output run", flags);
 }
 
+Diagnostics idle_flags(const Arguments& arguments) {
+  if (!arguments.has("print-schedule")) return refuse_idle(arguments, {"rank", "phase"}, "with --print-schedule");
+  return refuse_idle(arguments, {"json"}, "without --print-schedule, which has no JSON form");
+}
+
 int run_plan(const Arguments& arguments, const Terminal& terminal) {
+  if (const Diagnostics idle = idle_flags(arguments); !idle.empty()) return fail(arguments, terminal, idle);
   Result<PlanSource> source = read_or_make_plan(arguments);
   if (!source.ok()) return fail(arguments, terminal, source.diagnostics);
   Plan& plan = source->plan;
   mention(terminal, machines_line(plan));
   if (const Diagnostics failed = write_plan(arguments, terminal, plan); !failed.empty()) return fail(arguments, terminal, failed);
-  say_diagnostics(terminal, source.diagnostics);
+  const Diagnostics said = said_of(source);
   const int code = verdict_code(plan, arguments.has("strict"));
-  if (arguments.has("print-schedule")) return print_schedule(arguments, terminal, plan, code);
-  if (arguments.has("json")) return print_result(terminal, dump_json(to_json(plan)), code);
+  if (arguments.has("print-schedule") || arguments.has("json")) {
+    say_diagnostics(terminal, said);
+    if (arguments.has("json")) return print_result(terminal, dump_json(to_json(plan)), code);
+    return print_schedule(arguments, terminal, plan, code);
+  }
 
   PreviewOptions options;
   options.width = terminal.out.width_columns;
@@ -89,7 +98,7 @@ int run_plan(const Arguments& arguments, const Terminal& terminal) {
   const bool show_others = source->problem && source->problem->hardware_assumed;
   if (show_others) options.smallest_fits = smallest_that_fits(*source->problem);
   const int printed = print_result(terminal, format_preview(plan, options), code);
-  say_diagnostics(terminal, plan.diagnostics);
+  say_diagnostics(terminal, said);
   suggest_next(terminal, next_command(arguments, plan));
   return printed;
 }

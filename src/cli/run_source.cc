@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -36,7 +37,7 @@ std::string run_file_help(const std::string& path) {
     if (extension == ".yaml" || extension == ".yml") present.push_back((folder / entry.path().filename()).string());
   }
   const std::string nearest = nearest_name(path, present);
-  return nearest.empty() ? "" : fmt::format("did you mean '{}'", nearest);
+  return nearest.empty() ? "distsetup help keys lists what a run file holds" : fmt::format("did you mean '{}'", nearest);
 }
 
 Result<Spec> read_run_file(const std::string& path) {
@@ -77,21 +78,25 @@ Result<Spec> read_variables() {
   return {std::move(spec), std::move(diagnostics)};
 }
 
+// One flag may set two things ("--gpus 8xH100"); two flags that set one thing differently are a mistake, whichever came last.
 Result<Spec> read_flags(const Arguments& arguments) {
   Spec spec;
   Diagnostics diagnostics;
-  std::map<const SpecKey*, Arguments::RunFlag> given;
+  std::map<std::string, std::string> set_by;  // path -> the flag as typed
   for (const Arguments::RunFlag& flag : arguments.run_flags) {
-    const SpecKey* key = find_spec_flag(flag.spelling);
-    const auto [before, is_new] = given.emplace(key, flag);
-    if (!is_new && key->type != SettingType::kList && (before->second.spelling != flag.spelling || before->second.value != flag.value)) {
-      const auto shown = [](const Arguments::RunFlag& f) { return fmt::format("--{}{}", f.spelling, f.value ? " " + *f.value : ""); };
-      diagnostics.push_back(error(code::kConflict, command_line(),
-                                  fmt::format("'{}' and '{}' both set {}, expected one of them", shown(before->second), shown(flag), key->path),
-                                  "keep one of them"));
-      continue;
+    const std::optional<std::string_view> text = flag.value ? std::optional<std::string_view>(*flag.value) : std::nullopt;
+    const std::string shown = fmt::format("--{}{}", flag.spelling, flag.value ? " " + *flag.value : "");
+    Spec alone;
+    Diagnostics mistakes = set_flag(alone, flag.spelling, text, command_line());
+    for (const auto& [path, setting] : alone.settings) {
+      const auto [before, is_new] = set_by.emplace(path, shown);
+      const bool may_repeat = std::holds_alternative<std::vector<std::string>>(setting.value);
+      if (is_new || before->second == shown || may_repeat) continue;
+      mistakes.push_back(error(code::kConflict, command_line(),
+                               fmt::format("'{}' and '{}' both set {}, expected one of them", before->second, shown, path), "keep one of them"));
     }
-    append(diagnostics, set_flag(spec, flag.spelling, flag.value ? std::optional<std::string_view>(*flag.value) : std::nullopt, command_line()));
+    if (!has_error(mistakes)) (void)set_flag(spec, flag.spelling, text, command_line());
+    append(diagnostics, std::move(mistakes));
   }
   return {std::move(spec), std::move(diagnostics)};
 }
@@ -185,6 +190,15 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
   if (has_error(diagnostics)) return diagnostics;
   if (!plan->data.files.empty()) plan->data.root = ".";  // where the paths were looked up; move_data_root() goes on from there
   return {PlanSource{std::move(*plan), std::move(*problem)}, std::move(diagnostics)};
+}
+
+Diagnostics said_of(const Result<PlanSource>& source) {
+  Diagnostics said = source.diagnostics;
+  if (!source.value) return said;
+  for (const Diagnostic& d : source->plan.diagnostics) {
+    if (std::find(said.begin(), said.end(), d) == said.end()) said.push_back(d);
+  }
+  return said;
 }
 
 void move_data_root(Plan& plan, const std::string& from_directory, const std::string& to_directory) {

@@ -26,6 +26,9 @@ struct PlanSource {
 };
 Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::string& target = "");
 
+// What was said on the way and what the plan itself says, each once.
+Diagnostics said_of(const Result<PlanSource>& source);
+
 Result<Plan> read_plan(const std::string& path);
 
 // Relative data paths of a plan are relative to its plan.json: the same files seen from another folder.

@@ -35,12 +35,12 @@ int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifac
 
 int with_plan(const Arguments& arguments, const Terminal& terminal, SlurmOptions options) {
   Result<PlanSource> source = read_or_make_plan(arguments, "slurm");
-  Diagnostics diagnostics = source.diagnostics;
+  Diagnostics diagnostics = said_of(source);
   if (source.ok() && !arguments.has("output")) {
     diagnostics.push_back(error(code::kMissingArgument, command_line(), "with a model two files are written, plan.json and the script, and no --output says where",
                                 fmt::format("add --output {}", kScript)));
   }
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  if (!source.ok() || !arguments.has("output")) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;
   move_data_root(plan, ".", output_path(arguments.text("output"), kScript).directory);
   options.nodes = plan.hardware.nodes;
@@ -51,7 +51,7 @@ int with_plan(const Arguments& arguments, const Terminal& terminal, SlurmOptions
   if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
   mention(terminal, machines_line(plan));
   const bool fits = plan.verdict != Verdict::kDoesNotFit;
-  if (!fits) diagnostics.push_back(warning(code::kNothingFits, {}, "the plan does not fit these GPUs: the job would be refused when it starts"));
+  if (!fits) diagnostics.push_back(warning(code::kNothingFits, {}, "the files are written, and the job will refuse the plan"));
   return deliver_script(arguments, terminal, *artifacts, diagnostics, fits ? kDone : ExitCode::kNothingFits);
 }
 

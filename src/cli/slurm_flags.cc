@@ -53,6 +53,12 @@ std::vector<Flag> slurm_flags() {
           {"cpu-only", {}, FlagKind::kSwitch, "", "slurm: request no GPU", 0}};
 }
 
+std::vector<std::string> slurm_flag_names() {
+  std::vector<std::string> names;
+  for (const Flag& flag : slurm_flags()) names.push_back(flag.name);
+  return names;
+}
+
 Result<SlurmOptions> slurm_options(const Arguments& arguments) {
   SlurmOptions options;
   Diagnostics diagnostics;

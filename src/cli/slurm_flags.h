@@ -8,6 +8,7 @@
 namespace distsetup {
 
 std::vector<Flag> slurm_flags();
+std::vector<std::string> slurm_flag_names();
 // Nodes, GPUs and time limit are keys of the run and not set here.
 Result<SlurmOptions> slurm_options(const Arguments& arguments);
 // The command as the header of an emitted file shows it.

@@ -157,6 +157,20 @@ Result<Inputs> read_inputs(const Spec& spec, const std::string& root) {
       diagnostics.push_back(error(code::kUnreadableFile, spec.at("model"), fmt::format("no config.json in '{}'", *model), "give a directory that has one, or a preset's name"));
     }
   }
+  if (const auto machine = spec.text("hardware.machine"); machine.has_value() && fs::path(*machine).extension() == ".yaml") {
+    Result<std::string> text = read_file(*machine);
+    append(diagnostics, text.diagnostics);
+    if (text.ok()) {
+      inputs.machine_text = *text;
+      const Result<Value> value = parse_yaml(*text, *machine);
+      append(diagnostics, value.diagnostics);
+      if (value.ok()) {
+        Result<Machine> read = machine_from_value(*value, fs::path(*machine).stem().string());
+        append(diagnostics, read.diagnostics);
+        if (read.ok()) inputs.machine = std::move(*read);
+      }
+    }
+  }
   if (const auto paths = spec.list("data.paths"); paths.has_value() && !paths->empty()) {
     const SpecKey* key = find_spec_key("data.held_out");
     Result<DataPlan> data = scan_data(*paths, root, spec.integer("data.held_out").value_or(std::stoll(std::string(key->fallback))));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "model/hardware.h"
 #include "plan/plan.h"
 #include "planner/spec.h"
 
@@ -21,10 +22,12 @@ struct Presets;
 struct Inputs {
   std::optional<Geometry> model;   // of a model directory
   std::string model_text;          // its config.json, for the digest
+  std::optional<Machine> machine;  // of a machine file, as `distsetup probe` writes it
+  std::string machine_text;        // the file, for the digest
   std::optional<DataPlan> data;    // the files of data.paths
   Diagnostics notes;               // files that were passed over
 };
-// Reads <model>/config.json when `model` is a directory or a config.json, and scans data.paths, which are relative to `root`.
+// Reads <model>/config.json when `model` is a directory or a config.json, hardware.machine when it is a .yaml file, and scans data.paths, which are relative to `root`.
 // plan.data.root becomes the absolute path of `root`.
 Result<Inputs> read_inputs(const Spec& spec, const std::string& root = ".");
 

@@ -16,6 +16,7 @@
 #include "planner/data_scan.h"
 #include "planner/hardware_facts.h"
 #include "planner/planner.h"
+#include "planner/search.h"
 
 namespace distsetup {
 namespace {
@@ -197,17 +198,20 @@ class Resolver {
     if (has_error(diagnostics_)) return;
     std::optional<Machine> machine;
     if (const auto name = spec_.text("hardware.machine"); name.has_value()) {
-      Result<Machine> found = find_machine(presets_, *name, spec_.at("hardware.machine"));
+      const bool is_file = inputs_.machine.has_value();
+      Result<Machine> found = is_file ? Result<Machine>(*inputs_.machine) : find_machine(presets_, *name, spec_.at("hardware.machine"));
       append(diagnostics_, found.diagnostics);
       if (!found.ok()) return;
       machine = *found;
-      used("machines", machine->name);
+      if (is_file) used_ += inputs_.machine_text;
+      if (!is_file) used("machines", machine->name);
     }
     const auto gpu_name = spec_.text("hardware.gpu");
     const auto given_per_node = spec_.integer("hardware.gpus_per_node");
     int64_t count = 0;
     const std::string wanted = gpu_name.value_or(machine.has_value() ? machine->gpu : std::string(kAssumedGpu));
-    const std::optional<Gpu> gpu = load_gpu(wanted, &count);
+    const bool is_inline = !gpu_name.has_value() && machine.has_value() && machine->inline_gpu.has_value();
+    const std::optional<Gpu> gpu = is_inline ? machine->inline_gpu : load_gpu(wanted, &count);
     if (!gpu.has_value()) return;
     if (!gpu_name.has_value() && !machine.has_value()) assume(fmt::format("GPU {}", gpu->label));
     if (count > 0 && given_per_node.has_value() && count != *given_per_node)
@@ -305,6 +309,10 @@ class Resolver {
     problem_.batch_at = spec_.at(sequences.has_value() ? "train.global_batch" : tokens.has_value() ? "train.global_batch_tokens" : "parallel.micro_batch");
     problem_.micro_batch = spec_.integer("parallel.micro_batch").value_or(0);
     problem_.gradient_accumulation = spec_.integer("parallel.gradient_accumulation").value_or(0);
+    if (static_cast<double>(problem_.micro_batch) * static_cast<double>(length) * static_cast<double>(length) > kMostPairs)
+      fail(code::kOutOfRange, "parallel.micro_batch", fmt::format("micro-batch {} of {} tokens each is beyond any device, expected at most {}", problem_.micro_batch,
+                                                                  format_count(length), static_cast<int64_t>(kMostPairs / static_cast<double>(length) / static_cast<double>(length))),
+           "--micro-batch auto");
     if (sequences.has_value()) {
       if (tokens.has_value() && *sequences * length != *tokens)
         fail(code::kConflict, "train.global_batch_tokens", fmt::format("{} sequences × {} tokens = {}, not {}", *sequences, length, *sequences * length, *tokens),
