@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The tools' own parsers take the configuration files we emit, understand by them what the plan says, and refuse mutated ones:
+# DeepSpeed's DeepSpeedConfig, accelerate's loader, launcher and plugin, transformers' TrainingArguments. On CPU, without training.
+# Makes .deps/parsers, a Python environment over scripts/oracle_env's (250 MB; 300 MB of downloads at most, about a minute).
+set -euo pipefail
+root=${DISTSETUP_SOURCE:?}
+distsetup=${DISTSETUP_BIN:?}/distsetup
+oracle=$("$root/scripts/oracle_env" 2>/dev/null) || { echo "the environment of scripts/oracle_env could not be made"; exit 77; }
+environment=$root/.deps/parsers
+packages=$root/tests/integration/emit_parsers_packages.txt
+stamp="$oracle $(sha256sum <"$packages")"
+
+if [[ $(cat "$environment/stamp" 2>/dev/null) != "$stamp" ]]; then
+  rm -rf "$environment"
+  "$oracle" -m venv "$environment"
+  site=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+  oracle_site=$("$oracle" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+  printf 'import site; site.addsitedir(%s)\n' "'$oracle_site'" >"$site/oracle.pth"
+  install=(env DS_BUILD_OPS=0 "$environment/bin/python" -m pip install --quiet --no-deps --no-compile --disable-pip-version-check)
+  echo "making .deps/parsers: pip install --no-deps -r tests/integration/emit_parsers_packages.txt" >&2
+  if ! "${install[@]}" "$(grep '^wheel' "$packages")" || ! "${install[@]}" --no-build-isolation -r "$packages"; then
+    echo "the packages of tests/integration/emit_parsers_packages.txt could not be fetched"
+    exit 77
+  fi
+  echo "$stamp" >"$environment/stamp"
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+quiet() { "$distsetup" "$@" 2>"$work/said" || { cat "$work/said" >&2; exit 1; }; }
+
+# DeepSpeed: every stage and precision from flags, with and without a number for the micro-batch; two plans.
+for stage in 0 1 2 3; do
+  for precision in --bf16 --fp16 ''; do
+    # shellcheck disable=SC2086 # nothing when empty
+    quiet deepspeed --zero-stage $stage $precision --micro-batch 2 --gradient-accumulation-steps 4 --output "ds_${stage}${precision}.json"
+  done
+done
+quiet deepspeed --zero-stage 2 --bf16 --offload-optimizer --micro-batch 2 --gradient-accumulation-steps 4 --output ds_2_offload.json
+quiet deepspeed --zero-stage 3 --bf16 --offload-optimizer --offload-param --micro-batch 2 --gradient-accumulation-steps 4 --output ds_3_offload.json
+quiet deepspeed --zero-stage 2 --bf16 --gradient-accumulation-steps 4 --output auto.json
+model=(--model llama3.2_1b --recompute full --dp-replicate 1 --gpus 8)
+for sharding in ddp zero1 zero2 zero3; do
+  if [[ $sharding == ddp ]]; then model=("${model[@]:0:4}" --gpus 8); else model=("${model[@]:0:4}" --dp-replicate 1 --gpus 8); fi
+  quiet emit --target deepspeed "${model[@]}" --sharding $sharding --nodes 1 --output "deepspeed $sharding" >/dev/null
+  if [[ $sharding != zero1 ]]; then
+    quiet emit --target fsdp "${model[@]}" --sharding $sharding --nodes 2 --output "fsdp $sharding" >/dev/null
+    quiet emit --target fsdp --fsdp-version 1 "${model[@]}" --sharding $sharding --nodes 2 --output "fsdp1 $sharding" >/dev/null
+  fi
+done
+quiet emit --target fsdp --model llama3.2_1b --recompute none --sharding zero3 --dp-replicate 2 --dp-shard 8 --nodes 2 --gpus 8 --output "fsdp hybrid" >/dev/null
+
+# FSDP from flags: both dialects, both versions.
+for version in 1 2; do
+  for sharding in FULL_SHARD SHARD_GRAD_OP NO_SHARD; do
+    for precision in BFLOAT16 FP16 FULL; do
+      common=(fsdp --sharding "$sharding" --mixed-precision "$precision" --model llama3.2_1b --fsdp-version "$version")
+      quiet "${common[@]}" --nodes 2 --gpus 4 --dialect accelerate --output "accelerate_${version}_${sharding}_$precision.yaml"
+      quiet "${common[@]}" --dialect trainer --output "trainer_${version}_${sharding}_$precision.json"
+    done
+  done
+done
+quiet fsdp --sharding FULL_SHARD --cpu-offload --activation-checkpointing --checkpoint-strategy FULL_CHECKPOINT --model llama3.2_1b --nodes 1 --gpus 4 \
+  --dialect accelerate --output accelerate_offload.yaml
+quiet fsdp --sharding HYBRID_SHARD --nodes 2 --gpus 4 --dialect accelerate --output accelerate_hybrid.yaml
+quiet fsdp --output classic.json
+
+export CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1 DS_ACCELERATOR=cpu HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
+"$environment/bin/python" -W ignore "$root/tests/integration/emit_parsers.py" "$work"
