@@ -69,26 +69,46 @@ prefer_packages() {  # GROUP...
   (ensure_packages "$@") || say "going on without: $(missing_packages "$@")"
 }
 
+pip_install() {  # ARGUMENT...: the pip of a virtual environment of ours, always to a --target
+  local python=$root/.deps/venv/bin/python
+  ensure_packages runtime
+  [ -x "$python" ] || python3 -m venv "$root/.deps/venv" || give_up "python3 -m venv failed: install python3-venv"
+  "$python" -m pip install --quiet --no-compile --no-cache-dir --disable-pip-version-check "$@" >&2
+}
+
 # libtorch under .deps/, complete or not at all; the stamp is part of the folder that is renamed last. TORCH_WHEEL_DIR: use that one.
 fetch_libtorch() {
   [ -z "${TORCH_WHEEL_DIR:-}" ] || return 0
   [ "$(cat "$libtorch_dir/stamp" 2>/dev/null)" != "$torch_wheels" ] || return 0
-  local python=python3 partial=$libtorch_dir.partial line="pip install --no-deps --target .deps/${libtorch_dir##*/} $torch_wheels"
+  local partial=$libtorch_dir.partial line="pip install --no-deps --target .deps/${libtorch_dir##*/} $torch_wheels"
   [ "$no_install" = no ] || give_up "missing: libtorch" "fetch it with: $line"
-  ensure_packages runtime
   mkdir -p "$root/.deps"
   exec 9>"$root/.deps/lock"
   flock 9
   if [ "$(cat "$libtorch_dir/stamp" 2>/dev/null)" != "$torch_wheels" ]; then
     say "fetching libtorch (530 MB): $line"
-    "$python" -m venv "$root/.deps/venv" || give_up "python3 -m venv failed: install python3-venv"
     rm -rf "$partial" "$libtorch_dir"
     # shellcheck disable=SC2086 # a list of words
-    "$root/.deps/venv/bin/python" -m pip install --quiet --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
-      --target "$partial" $torch_wheels >&2 || give_up "missing: libtorch; could not be fetched with: $line"
+    pip_install --no-deps --target "$partial" $torch_wheels || give_up "missing: libtorch; could not be fetched with: $line"
     find "$partial/torch/bin" -type f ! -name torch_shm_manager -delete
     echo "$torch_wheels" >"$partial/stamp"
     mv "$partial" "$libtorch_dir"
   fi
   flock -u 9
+}
+
+# What the CUDA plugin loads beside libtorch (2.7 GB), for runs on a GPU; versions as the torch wheel states them.
+fetch_nvidia() {
+  local folder=${TORCH_WHEEL_DIR:-$libtorch_dir/torch}/.. partial=$root/.deps/nvidia.partial wanted=() line
+  [ ! -e "$folder/nvidia/complete" ] || return 0
+  while IFS= read -r line; do wanted+=("$line"); done < <(
+    sed -n 's/^Requires-Dist: \(\(cuda-toolkit\|nvidia-\)[^;]*\);.*/\1/p' "$folder"/torch-*.dist-info/METADATA)
+  [ ${#wanted[@]} -gt 0 ] || give_up "no NVIDIA libraries named in $folder/torch-*.dist-info/METADATA"
+  [ "$no_install" = no ] || give_up "missing: NVIDIA libraries" "fetch them with: pip install --target DIR ${wanted[*]}"
+  say "fetching NVIDIA libraries (2.7 GB): pip install ${wanted[*]}"
+  rm -rf "$partial"
+  pip_install --target "$partial" "${wanted[@]}" || give_up "missing: NVIDIA libraries; could not be fetched: ${wanted[*]}"
+  cp -rn "$partial/nvidia/." "$folder/nvidia/"
+  rm -rf "$partial"
+  touch "$folder/nvidia/complete"
 }
