@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
@@ -65,7 +66,7 @@ const Command* find_command(std::string_view name) {
   return nullptr;
 }
 
-int run_cli(const std::vector<std::string>& words) {
+static int run_words(const std::vector<std::string>& words) {
   guard_standard_streams();
   const bool is_quiet = has_word(words, "quiet") || std::find(words.begin(), words.end(), "-q") != words.end();
   const Terminal terminal = make_terminal(colour_choice(words), is_quiet ? Talk::kQuiet : Talk::kNormal);
@@ -73,7 +74,7 @@ int run_cli(const std::vector<std::string>& words) {
 
   Arguments failed;  // knows about --json when nothing else is known
   if (has_word(words, "json")) failed.values["json"] = "";
-  if (words[0] == "--version" || words[0] == "-V") return run_cli({"version"});
+  if (words[0] == "--version" || words[0] == "-V") return run_words({"version"});
   const bool wants_help = asks_for_help(words);
   const Chosen chosen = words[0][0] == '-' ? Chosen{} : choose(words);
   if (chosen.command == nullptr) {
@@ -89,6 +90,15 @@ int run_cli(const std::vector<std::string>& words) {
   const Result<std::string> colour = choice_flag(*arguments, "color", "auto", {"auto", "always", "never"});
   if (!colour.ok()) return fail(*arguments, terminal, colour.diagnostics);
   return chosen.command->run(*arguments, terminal);
+}
+
+int run_cli(const std::vector<std::string>& words) {
+  try {
+    return run_words(words);
+  } catch (const std::exception& failure) {  // out of memory, or a bug: mistakes of the user are values
+    say(fmt::format("error: {}\n  this is not your mistake: please report it with the command line\n", failure.what()));
+    return kFailed;
+  }
 }
 
 }  // namespace distsetup

@@ -13,9 +13,9 @@ namespace {
 
 std::string next_command(const std::string& target, const std::string& directory) {
   const std::string at = directory == "." ? "" : directory + (directory.back() == '/' ? "" : "/");
-  if (target == "native") return fmt::format("{}launch.sh", at.empty() ? "./" : at);
-  if (target == "slurm") return fmt::format("sbatch {}job.sbatch", at);
-  return fmt::format("distsetup plan --plan {}plan.json", at);
+  if (target == "native") return join_command({(at.empty() ? "./" : at) + "launch.sh"});
+  if (target == "slurm") return join_command({"sbatch", at + "job.sbatch"});
+  return join_command({"distsetup", "plan", "--plan", at + "plan.json"});
 }
 
 int run_emit(const Arguments& arguments, const Terminal& terminal) {
@@ -69,7 +69,7 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
     code = ExitCode::kNothingFits;
   }
   code = deliver_all(arguments, terminal, *artifacts, directory, diagnostics, code);
-  if (code == kDone) suggest_next(terminal, next_command(target, directory));
+  if (code == kDone && !arguments.has("dry-run")) suggest_next(terminal, next_command(target, directory));
   return code;
 }
 
@@ -88,6 +88,7 @@ Command emit_command() {
   command.flags = {{"target", {}, FlagKind::kValue, "WHICH", "native, deepspeed, fsdp, slurm, or a folder of --templates", 0},
                    output_flag("the folder the files go to"),
                    force_flag(),
+                   dry_run_flag(),
                    {"fsdp-version", {}, FlagKind::kValue, "N", "target fsdp: 1 or 2 (2)", 0},
                    plan_flag(),
                    config_flag(),

@@ -25,6 +25,12 @@ Json artifact_json(const Artifact& artifact) {
   return {{"path", artifact.path}, {"text", artifact.text}, {"executable", artifact.executable}};
 }
 
+int first_difference(std::string_view present, std::string_view wanted) {
+  const auto end = present.begin() + static_cast<std::ptrdiff_t>(std::min(present.size(), wanted.size()));
+  const auto at = std::mismatch(present.begin(), end, wanted.begin()).first;
+  return 1 + static_cast<int>(std::count(present.begin(), at, '\n'));
+}
+
 std::string_view word_of(Written how) {
   switch (how) {
     case Written::kCreated: return "wrote";
@@ -37,6 +43,16 @@ std::string_view word_of(Written how) {
 int print_envelope(const Terminal& terminal, const Json& files, const Diagnostics& diagnostics, int code) {
   const Json envelope = {{"schema_version", 1}, {"files", files}, {"diagnostics", to_json(diagnostics)}};
   return print_result(terminal, dump_json(envelope), code);
+}
+
+// --dry-run: every file as it would be.
+int show_all(const Terminal& terminal, const Artifacts& artifacts, const std::string& directory, const Diagnostics& diagnostics, int code) {
+  say_diagnostics(terminal, diagnostics);
+  std::string text;
+  for (const Artifact& artifact : artifacts) {
+    text += fmt::format("==> {}{} <==\n{}\n", joined(directory, artifact.path), artifact.executable ? " (executable)" : "", artifact.text);
+  }
+  return print_result(terminal, text, code);
 }
 
 bool is_run_file(const Arguments& arguments, const std::string& path) {
@@ -82,7 +98,9 @@ Result<std::vector<WrittenFile>> write_artifacts(const Arguments& arguments, con
     if (overwrite == Overwrite::kForce || !fs::is_regular_file(path, ignored)) continue;
     const Result<std::string> present = read_file(path);
     if (present.ok() && *present == artifact.text) continue;
-    conflicts.push_back(error(code::kFileExists, {path}, fmt::format("'{}' exists with different content, expected a new file", path),
+    const int line = present.ok() ? first_difference(*present, artifact.text) : 0;
+    const std::string from = line > 0 ? fmt::format(" from line {} on", line) : "";
+    conflicts.push_back(error(code::kFileExists, {path, line}, fmt::format("'{}' exists and is different{}, expected a new file", path, from),
                               "add --force to replace it, or name another path with --output"));
   }
   if (!conflicts.empty()) return conflicts;
@@ -124,6 +142,7 @@ int deliver(const Arguments& arguments, const Terminal& terminal, const Artifact
 
 int deliver_all(const Arguments& arguments, const Terminal& terminal, const Artifacts& artifacts, const std::string& directory,
                 const Diagnostics& diagnostics, int code) {
+  if (arguments.has("dry-run")) return show_all(terminal, artifacts, directory, diagnostics, code);
   Result<std::vector<WrittenFile>> written = write_artifacts(arguments, artifacts, directory);
   if (!written.ok()) {
     Diagnostics all = diagnostics;
@@ -139,12 +158,12 @@ int deliver_all(const Arguments& arguments, const Terminal& terminal, const Arti
 }
 
 std::vector<std::string> command_words(const std::vector<std::string>& words) {
-  static const std::vector<std::string> kDropped = {"force", "quiet", "json"};
+  static const std::vector<std::string> kDropped = {"force", "quiet", "json", "dry-run"};
   static const std::vector<std::string> kDroppedWithValue = {"output", "color", "colour"};
   std::vector<std::string> kept;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if (word == "-q") continue;
+    if (word == "-q" || word == "-f" || word == "-n") continue;
     if (word == "-o") {
       ++i;
       continue;

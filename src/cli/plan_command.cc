@@ -39,16 +39,6 @@ int print_schedule(const Arguments& arguments, const Terminal& terminal, const P
   return print_result(terminal, format_schedule(schedule), code);
 }
 
-bool is_utf8(const Arguments&) {
-  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* text = std::getenv(variable);
-    if (text == nullptr || *text == '\0') continue;
-    const std::string locale(text);
-    return locale.find("UTF-8") != std::string::npos || locale.find("utf8") != std::string::npos || locale.find("UTF8") != std::string::npos;
-  }
-  return true;  // no locale at all, as in most containers: terminals are UTF-8 today
-}
-
 // plan.json to --output: "wrote plan.json".
 Diagnostics write_plan(const Arguments& arguments, const Terminal& terminal, Plan& plan) {
   if (!arguments.has("output")) return {};
@@ -94,7 +84,7 @@ int run_plan(const Arguments& arguments, const Terminal& terminal) {
   PreviewOptions options;
   options.width = terminal.out.width_columns;
   options.colour = terminal.out.colour;
-  options.utf8 = is_utf8(arguments);
+  options.utf8 = is_utf8_locale();
   const bool show_others = source->problem && source->problem->hardware_assumed;
   if (show_others) options.smallest_fits = smallest_that_fits(*source->problem);
   const int printed = print_result(terminal, format_preview(plan, options), code);

@@ -223,6 +223,7 @@ Flag config_flag() { return {"config", {"run"}, FlagKind::kValue, "RUN.YAML", "t
 Flag presets_flag() { return {"presets", {}, FlagKind::kValue, "DIR", "GPUs, machines and models of your own, over the built-in ones", 0}; }
 Flag templates_flag() { return {"templates", {}, FlagKind::kValue, "DIR", "templates of your own, over the built-in ones", 0}; }
 Flag output_flag(std::string help) { return {"output", {"out"}, FlagKind::kValue, "PATH", std::move(help), 'o'}; }
+Flag dry_run_flag() { return {"dry-run", {}, FlagKind::kSwitch, "", "write nothing, print the files as they would be", 'n'}; }
 Flag force_flag() { return {"force", {}, FlagKind::kSwitch, "", "replace files that exist with other content", 'f'}; }
 
 }  // namespace distsetup

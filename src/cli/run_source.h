@@ -45,5 +45,6 @@ Flag presets_flag();
 Flag templates_flag();
 Flag output_flag(std::string help);
 Flag force_flag();
+Flag dry_run_flag();
 
 }  // namespace distsetup

@@ -29,7 +29,7 @@ int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifac
     if (artifact.path == kScript) artifact.path = at.file;
   }
   code = deliver_all(arguments, terminal, artifacts, at.directory, diagnostics, code);
-  if (code == kDone) suggest_next(terminal, fmt::format("sbatch {}", join_command({arguments.text("output")})));
+  if (code == kDone && !arguments.has("dry-run")) suggest_next(terminal, fmt::format("sbatch {}", join_command({arguments.text("output")})));
   return code;
 }
 
@@ -75,7 +75,7 @@ int run_slurm(const Arguments& arguments, const Terminal& terminal) {
   append(diagnostics, artifacts.diagnostics);
   if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
   mention(terminal, machines_line(options->nodes, options->gpus_per_node, options->cpu_only ? "CPU rank" : "GPU"));
-  if (arguments.has("output")) return deliver_script(arguments, terminal, *artifacts, diagnostics, kDone);
+  if (arguments.has("output") || arguments.has("dry-run")) return deliver_script(arguments, terminal, *artifacts, diagnostics, kDone);
   return deliver(arguments, terminal, artifacts->front(), diagnostics);
 }
 
@@ -91,7 +91,7 @@ Command slurm_command() {
                       "distsetup slurm --plan plan.json --partition gpu --time-limit 48:00:00 --output job.sbatch"};
   command.notes = "--gpus is GPUs per node. Without a model the job runs $PLAN, plan.json where it is submitted. Nothing is specific to a site "
                   "unless given.";
-  command.flags = {output_flag("write the script there (and, with a model, plan.json beside it)"), force_flag(), plan_flag(), config_flag(),
+  command.flags = {output_flag("write the script there (and, with a model, plan.json beside it)"), force_flag(), dry_run_flag(), plan_flag(), config_flag(),
                    presets_flag(), templates_flag()};
   for (Flag flag : slurm_flags()) {
     if (flag.help.compare(0, 7, "slurm: ") == 0) flag.help = flag.help.substr(7);

@@ -11,6 +11,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
@@ -64,6 +67,19 @@ int write_all(int fd, std::string_view text) {
   return 0;
 }
 
+// The few characters beyond ASCII that our messages use.
+std::string folded(std::string_view text) {
+  static constexpr std::pair<std::string_view, std::string_view> kPlain[] = {{"×", "x"}, {"·", "|"}, {"…", "..."}, {"≥", ">="}, {"→", "->"}};
+  std::string out;
+  while (!text.empty()) {
+    const auto* it = std::find_if(std::begin(kPlain), std::end(kPlain), [text](const auto& one) { return text.substr(0, one.first.size()) == one.first; });
+    const bool is_known = it != std::end(kPlain);
+    out += is_known ? it->second : text.substr(0, 1);
+    text.remove_prefix(is_known ? it->first.size() : 1);
+  }
+  return out;
+}
+
 bool is_usage(const Diagnostic& d) {
   const bool always = d.code == code::kUnknownFlag || d.code == code::kUnknownCommand || d.code == code::kMissingArgument;
   const bool is_spelling = std::string_view(d.code).substr(0, 4) == "DS01";  // types, units, ranges, allowed values
@@ -101,9 +117,18 @@ Diagnostics write_result(std::string_view text) {
                 "name a file with --output, or give standard output room")};
 }
 
+bool is_utf8_locale() {
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string_view locale = environment(variable);
+    if (locale.empty()) continue;
+    return locale.find("UTF-8") != locale.npos || locale.find("utf8") != locale.npos || locale.find("UTF8") != locale.npos;
+  }
+  return true;  // as in most containers: the terminal behind them is UTF-8
+}
+
 void say(std::string_view text) {
   if (text.empty()) return;
-  (void)write_all(2, text);  // nowhere left to complain
+  (void)write_all(2, is_utf8_locale() ? std::string(text) : folded(text));  // when it fails there is nowhere left to complain
 }
 
 void mention(const Terminal& terminal, std::string_view text) {

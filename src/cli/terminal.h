@@ -43,9 +43,12 @@ void guard_standard_streams();
 // Width: COLUMNS when it is a number from 20 on, else the terminal's own, else 80; piped output is 80 unless COLUMNS is set.
 Terminal make_terminal(ColourChoice choice, Talk talk);
 
+// From LC_ALL, LC_CTYPE, LANG; none of them set counts as UTF-8.
+bool is_utf8_locale();
+
 // Writes all of `text`; a full disk or a closed stream is kUnwritableFile.
 Diagnostics write_result(std::string_view text);
-// Talk that --quiet does not silence (warnings, errors) and talk that it does.
+// Talk that --quiet does not silence (warnings, errors) and talk that it does; in ASCII where the locale is not UTF-8.
 void say(std::string_view text);
 void mention(const Terminal& terminal, std::string_view text);
 // "next: ..." on a terminal only.

@@ -27,7 +27,8 @@ struct Inputs {
   std::optional<DataPlan> data;    // the files of data.paths
   Diagnostics notes;               // files that were passed over
 };
-// Reads <model>/config.json when `model` is a directory or a config.json, hardware.machine when it is a .yaml file, and scans data.paths, which are relative to `root`.
+// Reads <model>/config.json when `model` is a directory or a config.json, hardware.machine when it is a .yaml file, and scans
+// data.paths, which are relative to `root`.
 // plan.data.root becomes the absolute path of `root`.
 Result<Inputs> read_inputs(const Spec& spec, const std::string& root = ".");
 
@@ -55,7 +56,8 @@ Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& 
 // Errors: no legal combination at all (indivisible batch, mesh that does not multiply out).
 Result<Plan> make_plan(const Problem& problem);
 
-// "Smallest that fits": per kind of GPU the fewest nodes whose best plan fits. nodes = 0: none up to kMaxNodes does.
+// "Smallest that fits": per kind of GPU the fewest nodes whose best plan fits. nodes = 0: none does, up to kMaxNodes and
+// one sequence per GPU.
 struct SmallestFit {
   std::string gpu;                 // preset id
   std::string gpu_name;
