@@ -143,6 +143,12 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
   return out;
 }
 
+// Adding nodes ends where a GPU would be left without a sequence: beyond, the batch would grow with the machine.
+bool more_ranks_than_sequences(const Problem& p, int nodes) {
+  const int64_t wished = p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / p.base.train.sequence_length;
+  return wished > 0 && int64_t{nodes} * p.base.hardware.gpus_per_node > wished;
+}
+
 bool is_answer(const Plan& plan) {
   return plan.verdict == Verdict::kFits || (plan.train.method == "dpo" && plan.verdict == Verdict::kTight);
 }
@@ -158,6 +164,7 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   std::optional<Found> kept;
   int legal_before = 0;  // the largest legal number of nodes that was not enough
   for (const int nodes : problem.node_counts) {
+    if (nodes != problem.node_counts.front() && more_ranks_than_sequences(problem, nodes)) break;
     Found found{nodes, search(problem, nodes, cache, Shortfall::kSkip)};
     if (found.result.candidates.empty()) {
       if (why.empty()) why = std::move(found.result.why);

@@ -35,6 +35,7 @@ class Preview {
 
   std::string run() {
     header();
+    answer();
     strategy();
     memory();
     timeline();
@@ -82,6 +83,19 @@ class Preview {
     const HardwarePlan& h = plan_.hardware;
     line(fmt::format("{} node{} × {} {}{} = {} · {}", h.nodes, h.nodes == 1 ? "" : "s", h.gpus_per_node, is_cpu() ? "CPU rank" : "GPU",
                      h.gpus_per_node == 1 ? "" : "s", h.nodes * h.gpus_per_node, h.gpu_name));
+  }
+
+  // The answer in one line, before any detail.
+  void answer() {
+    const MemoryPlan& m = plan_.memory;
+    const std::string word(verdict_words(plan_.verdict));
+    std::string rest = fmt::format(" · {} of {} per {}", format_bytes(m.device_bytes), format_bytes(m.capacity_bytes), rank_word(plan_.hardware));
+    std::vector<std::string> more;
+    if (plan_.time.step_s > 0) more = {format_duration(plan_.time.step_s) + " per step", format_count(std::llround(plan_.time.tokens_per_s)) + " tokens/s"};
+    for (const std::string& text : more)
+      if (display_width(word + rest + " · " + text) <= width_) rest += " · " + text;
+    line(paint(word, verdict_colour(plan_.verdict)) + cut(rest, width_ - display_width(word)));
+    line();
   }
 
   void strategy() {
@@ -233,7 +247,7 @@ class Preview {
     section("smallest that fits");
     for (const SmallestFit& f : options_.smallest_fits) {
       if (f.nodes == 0) {
-        line("  " + pad_right(cut(f.gpu_name, 18), 18) + fmt::format("  none up to {} nodes", kMaxNodes));
+        line("  " + pad_right(cut(f.gpu_name, 18), 18) + "   none with a sequence for each GPU");
         continue;
       }
       std::string row = "  " + pad_right(cut(f.gpu_name, 18), 18) + pad_left(fmt::format("{} × {} = {}", f.nodes, f.gpus_per_node, f.total_gpus), 14);

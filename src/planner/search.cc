@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -38,6 +38,9 @@ int64_t sequences_per_step(const Problem& p, int64_t ranks) {
   const int64_t times = std::max<int64_t>(1, (wished + unit / 2) / unit);
   return settled && times != 1 ? 0 : times * unit;
 }
+
+// Attention's FLOPs of one forward stay far inside 64 bits.
+bool too_long(int64_t micro_batch, int64_t length) { return static_cast<double>(micro_batch) * static_cast<double>(length) * static_cast<double>(length) > kMostPairs; }
 
 std::string batch_rule(const Problem& p, int64_t ranks) {
   const int64_t wished = p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / p.base.train.sequence_length;
@@ -112,8 +115,7 @@ class Selection {
   int run() {
     for (Candidate& c : candidates_) bound(problem_, nodes_, c);
     if (problem_.base.train.method == "dpo") return least_memory();
-    for (Candidate& c : candidates_)
-      if (c.verdict != Verdict::kDoesNotFit) simulate_candidate(problem_, nodes_, c, cache_);
+    simulate_all();
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight})
       if (const int best = fastest(wanted); best >= 0) return best;
     return shortfall_ == Shortfall::kFind ? smallest_shortfall() : -1;
@@ -121,6 +123,22 @@ class Selection {
 
  private:
   int size() const { return static_cast<int>(candidates_.size()); }
+
+  // A larger micro-batch needs no less memory (zero1 excepted: with one micro-batch it keeps no accumulators), so what did not fit
+  // with a smaller one bounds it from below.
+  void simulate_all() {
+    std::map<std::tuple<int, int, bool, int>, int64_t> too_much;
+    for (Candidate& c : candidates_) {
+      const auto key = std::tuple(static_cast<int>(c.choice.sharding), c.choice.dp_shard, c.choice.reshard_after_forward, static_cast<int>(c.choice.recompute));
+      if (const auto it = too_much.find(key); it != too_much.end() && c.choice.sharding != Sharding::kZero1) {
+        c.device_bytes = std::max(c.device_bytes, it->second);
+        c.verdict = Verdict::kDoesNotFit;
+      }
+      if (c.verdict == Verdict::kDoesNotFit) continue;
+      simulate_candidate(problem_, nodes_, c, cache_);
+      if (c.verdict == Verdict::kDoesNotFit) too_much.try_emplace(key, c.device_bytes);
+    }
+  }
 
   enum class Proof { kAmple, kExact };
   bool reaches(int i, Verdict wanted, Proof proof) {
@@ -210,6 +228,7 @@ std::vector<Choice> legal_choices(const Problem& p, int nodes, Diagnostics* why)
       for (const int reshard : sharding == Sharding::kZero3 ? p.reshard_after_forward : std::vector<int>{1}) {
         for (const int64_t micro : divisors(per_rank)) {
           if (p.micro_batch > 0 && micro != p.micro_batch) continue;
+          if (micro > 1 && p.micro_batch == 0 && too_long(micro, p.base.train.sequence_length)) break;
           if (p.gradient_accumulation > 0 && per_rank / micro != p.gradient_accumulation) continue;
           for (const Recompute recompute : p.recomputes)
             choices.push_back({sharding, reshard != 0, ranks / shard, shard, micro, per_rank / micro, recompute});

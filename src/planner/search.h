@@ -11,6 +11,9 @@
 
 namespace distsetup {
 
+// Largest micro_batch × sequence_length²: query-key pairs of one forward.
+inline constexpr double kMostPairs = 1e14;
+
 struct Choice {
   Sharding sharding = Sharding::kZero3;
   bool reshard_after_forward = true;
@@ -55,6 +58,7 @@ SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, S
 // Nodes from problem.node_counts in turn until the best plan fits; then finished, with reasons and runners-up. No fixes.
 // nullopt: no legal combination on any number of nodes (`why`), or, with kSkip, none that fits or is tight.
 std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall);
+bool more_ranks_than_sequences(const Problem& problem, int nodes);
 // What counts as an answer: fits; for dpo, whose bound proves no fit, tight.
 bool is_answer(const Plan& plan);
 

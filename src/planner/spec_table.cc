@@ -128,7 +128,7 @@ std::vector<SpecKey> make_keys() {
              "pretrain", "what the training does"),
       number(Type::kInt, "train.sequence_length",
              {{"sequence-length", ""}, {"seq", ""}, {"seq-len", ""}, {"seq-length", ""}, {"max-seq-length", ""}, {"max-len", ""}, {"block-size", ""}},
-             "4096", "tokens", {1, 1e9}, "tokens of one sequence"),
+             "4096", "tokens", {1, 1e7}, "tokens of one sequence"),
       number(Type::kInt, "train.global_batch", {{"global-batch", ""}, {"global-batch-size", ""}, {"train-batch-size", ""}},
              "from global_batch_tokens", "sequences", {1, 1e9}, "sequences per optimizer step, over all GPUs"),
       number(Type::kInt, "train.global_batch_tokens", {{"global-batch-tokens", ""}, {"tokens-per-step", ""}}, "1048576", "tokens", {1, 1e12},
