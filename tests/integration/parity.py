@@ -26,7 +26,8 @@ import files  # noqa: E402
 
 STEPS, LENGTH, GLOBAL_BATCH = 20, 32, 16
 LOSS, NORM, PARAMETER, BF16_LOSS = 1e-5, 1e-4, 1e-4, 1e-2  # relative
-BF16_NORM = 5e-2           # a sum over units that was left out would be far more
+# bf16 runs drift apart from fp32's step by step, and single norms then differ at will: the first steps say whether the sum is right.
+BF16_NORM, BF16_NORM_STEPS = 1e-2, 5
 WORKSPACE_SHARE, WORKSPACE_BYTES = 0.02, 64 * 1024
 
 FACTORS = {
@@ -129,8 +130,8 @@ def make_run_files(work):
         (work / f"{model}.yaml").write_text(f"""version: 1
 model: {ODD if model == "odd" else model}
 hardware: {{gpu: cpu, nodes: 1}}
-train: {{sequence_length: {LENGTH}, global_batch: {GLOBAL_BATCH}, steps: {STEPS}, learning_rate: {"2e-3" if model == "quickstart" else "6e-3"},
-  min_learning_rate: 1e-3, warmup_steps: 3, seed: 1}}
+train: {{sequence_length: {LENGTH}, global_batch: {GLOBAL_BATCH}, steps: {STEPS}, learning_rate: {"1.5e-4" if model == "quickstart" else "4e-3"},
+  min_learning_rate: {"1e-4" if model == "quickstart" else "4e-4"}, warmup_steps: 4, seed: 1}}
 data: {{paths: [data], tokenizer: bytes}}
 launch: {{init_timeout: 120s, collective_timeout: 120s}}
 """)
@@ -197,28 +198,26 @@ def check(complaints, what, value, limit):
 
 
 def check_memory(result, precision, complaints):
+    """Every class of bytes as planned, to the byte; what library operations take (workspace) within its limits. In bf16 they take
+    oneDNN's scratch, which depends on the processor: its table is an upper bound, and where it lies far above, the peak may move.
+    """
     report = result["report"]
-    workspace = 0
-    for row in report["comparison"]:
-        if "predicted_bytes" not in row:
-            continue
-        if row["what"] in ("workspace", "peak allocated"):
-            # bf16: oneDNN's scratch depends on the processor; the table is an upper bound
-            limit = max(WORKSPACE_BYTES, WORKSPACE_SHARE * row["predicted_bytes"])
-            low = -row["predicted_bytes"] if precision == "bf16" and row["what"] == "workspace" else -limit
-            if not low <= row["difference_bytes"] <= limit:
-                complaints.append(f"{row['what']}: {row['measured_bytes']} bytes, predicted {row['predicted_bytes']}")
-            if row["what"] == "workspace":
-                workspace = row["difference_bytes"]
-        elif row["difference_bytes"] != 0:
-            complaints.append(f"{row['what']}: {row['measured_bytes']} bytes, predicted {row['predicted_bytes']}")
-    rows = {row["what"] for row in report["comparison"]}
-    missing = {"parameter shard", "gradient", "optimizer state", "activation", "arena", "workspace", "peak allocated"} - rows
+    rows = {row["what"]: row for row in report["comparison"] if "predicted_bytes" in row}
+    missing = {"parameter shard", "gradient", "optimizer state", "activation", "arena", "workspace", "peak allocated"} - rows.keys()
     if missing:
         complaints.append(f"report.json does not compare {sorted(missing)}")
-    if report["measured_peak_instruction"] != report["predicted_peak_instruction"]:
-        complaints.append(f"the peak is at {report['measured_peak_instruction']}, predicted {report['predicted_peak_instruction']}")
-    return workspace
+        return "?"
+    limit = max(WORKSPACE_BYTES, WORKSPACE_SHARE * rows["workspace"]["predicted_bytes"])
+    slack = rows["workspace"]["predicted_bytes"] if precision == "bf16" else limit
+    for what, row in rows.items():
+        low, high = (-slack, limit) if what in ("workspace", "peak allocated") else (0, 0)
+        if not low <= row["difference_bytes"] <= high:
+            complaints.append(f"{what}: {row['measured_bytes']} bytes, predicted {row['predicted_bytes']}")
+    measured, predicted = report["measured_peak_instruction"], report["predicted_peak_instruction"]
+    loose = precision == "bf16" and -rows["peak allocated"]["difference_bytes"] > limit
+    if measured != predicted and not loose:
+        complaints.append(f"the peak is at {measured}, predicted {predicted}")
+    return f"{rows['workspace']['difference_bytes']:+d} B" + (f" (peak at {measured}, predicted {predicted})" if measured != predicted else "")
 
 
 def check_tokens(result, cell, complaints):
@@ -254,17 +253,19 @@ def run_cell(index, cell, work, references):
             raise Failed("its one-rank run failed")
         loss, norm = worst(first, reference, "loss"), worst(first, reference, "gradient_norm")
         if cell["precision"] == "fp32":
-            parameter, whose = worst_parameter(first, reference)
+            difference, whose = worst_parameter(first, reference)
+            parameter = f"{difference:.1e} {whose}"
             check(complaints, "losses against the one-rank run", loss, LOSS)
             check(complaints, "gradient norms against the one-rank run", norm, NORM)
-            check(complaints, f"parameters against the one-rank run, {whose}", parameter, PARAMETER)
+            check(complaints, f"parameters against the one-rank run, {whose}", difference, PARAMETER)
             for mine, other in zip(first["evaluations"], reference["evaluations"], strict=True):
                 check(complaints, f"held-out loss of step {mine['step']}", relative(mine["held_out_loss"], other["held_out_loss"]), LOSS)
         else:
-            parameter, whose = float("nan"), ""
+            parameter = "-"
             check(complaints, "final loss against fp32", relative(first["steps"][-1]["loss"], reference["steps"][-1]["loss"]), BF16_LOSS)
-            check(complaints, "gradient norms against fp32", norm, BF16_NORM)
-        line = f"loss {loss:8.1e}  norm {norm:8.1e}  parameters {parameter:8.1e}  workspace {workspace:+7d} B  {time.monotonic() - start:5.1f} s  {whose}"
+            early = max(relative(m["gradient_norm"], r["gradient_norm"]) for m, r in list(zip(first["steps"], reference["steps"]))[:BF16_NORM_STEPS])
+            check(complaints, f"gradient norms of the first {BF16_NORM_STEPS} steps against fp32", early, BF16_NORM)
+        line = f"{time.monotonic() - start:5.1f} s  loss {loss:.1e}  norm {norm:.1e}  workspace {workspace}  parameters {parameter}"
     except (Failed, OSError, ValueError, KeyError, AssertionError) as failure:
         complaints.append(f"{type(failure).__name__}: {failure}")
         line = "did not finish"
@@ -302,7 +303,7 @@ def main():
                 print(f"FAILED one-rank run of {key[0]}: {failure}", flush=True)
         for future in [pool.submit(run_cell, i, cell, work, references) for i, cell in enumerate(cells)]:
             name, line, complaints = future.result()
-            print(f"{name:<66} {line}", flush=True)
+            print(f"{name:<52} {line}", flush=True)
             for complaint in complaints:
                 print(f"FAILED {name}: {complaint}", flush=True)
             failures += len(complaints) > 0
