@@ -40,67 +40,67 @@ std::vector<std::string> target_names(const TemplateSet& templates);
 // --force (so that the same plan gives the same bytes in every folder), shell-quoted where needed: join_command({"distsetup", ...}).
 std::string join_command(const std::vector<std::string>& arguments);
 
-// ---- distsetup slurm -----------------------------------------------------------------------------------------------------------------
+// ---- distsetup slurm ----------------------------------------------------------------------------
 // Texts are as the user typed them and are checked here. Empty or absent = not given: the directive is left out.
 struct SlurmOptions {
   int nodes = 1;
   int gpus_per_node = 8;
   std::string job_name = "llm_finetune";
-  std::string time_limit = "24:00:00";    // also 4h, 1-12:00:00, 90m
+  std::string time_limit = "24:00:00";  // also 4h, 1-12:00:00, 90m
   std::string partition, account, qos, constraint, reservation, exclude, dependency, array, mail_user;
-  std::string memory_per_gpu;             // "32G"
-  std::string memory_per_node;            // "0" = all of it
-  std::optional<int> cpus_per_task;       // absent: 8 with GPUs, left out on CPU
+  std::string memory_per_gpu;        // "32G"
+  std::string memory_per_node;       // "0" = all of it
+  std::optional<int> cpus_per_task;  // absent: 8 with GPUs, left out on CPU
   bool exclusive = false;
-  bool requeue = false;                   // also: save and requeue when the time limit comes near
-  int max_restarts = 10;                  // with requeue
-  int signal_lead_s = 120;                // SIGUSR1 to the trainer this long before the limit; 0 = none
+  bool requeue = false;                     // also: save and requeue when the time limit comes near
+  int max_restarts = 10;                    // with requeue
+  int signal_lead_s = 120;                  // SIGUSR1 to the trainer this long before the limit; 0 = none
   std::string output_log = "slurm-%j.out";  // a folder in it is made by the script before it is used
-  std::string error_log;                  // "" = slurm-%j.err beside output_log
-  std::vector<std::string> modules;       // module load NAME
-  std::vector<std::string> exports;       // NAME=VALUE
-  std::vector<std::string> setup;         // shell lines before the run (activating an environment), as they are
-  bool cpu_only = false;                  // no GPU is requested; a plan on CPU sets it
-  std::string command;                    // join_command(...)
+  std::string error_log;                    // "" = slurm-%j.err beside output_log
+  std::vector<std::string> modules;         // module load NAME
+  std::vector<std::string> exports;         // NAME=VALUE
+  std::vector<std::string> setup;           // shell lines before the run (activating an environment), as they are
+  bool cpu_only = false;                    // no GPU is requested; a plan on CPU sets it
+  std::string command;                      // join_command(...)
   TemplateSet templates = embedded_templates();
 };
 // job.sbatch, and with a plan plan.json in front of it. With a plan, nodes and gpus_per_node are the plan's (a disagreement with
 // options that differ from the defaults is an error the CLI can avoid by setting both from the plan).
 Result<Artifacts> slurm_script(const SlurmOptions& options, const std::optional<Plan>& plan = std::nullopt);
 
-// ---- distsetup emit ------------------------------------------------------------------------------------------------------------------
+// ---- distsetup emit -----------------------------------------------------------------------------
 struct EmitOptions {
-  int fsdp_version = 2;         // target fsdp: 1 or 2
-  std::string command;          // join_command(...)
-  SlurmOptions slurm;           // target slurm; its nodes, gpus, command and templates are taken from the plan and from here
+  int fsdp_version = 2;  // target fsdp: 1 or 2
+  std::string command;   // join_command(...)
+  SlurmOptions slurm;    // target slurm; its nodes, gpus, command and templates are taken from the plan and from here
   TemplateSet templates = embedded_templates();
 };
 // target: native | deepspeed | fsdp | slurm | a folder of the user's. Always with plan.json, whose text is dump_json(to_json(plan)).
 Result<Artifacts> emit(const Plan& plan, std::string_view target, const EmitOptions& options = {});
 
-// ---- distsetup fsdp ------------------------------------------------------------------------------------------------------------------
+// ---- distsetup fsdp -----------------------------------------------------------------------------
 enum class FsdpDialect { kClassic, kAccelerate, kTrainer };
 // `dialect` as given by --dialect ("" = not given: accelerate for an output path in .yaml or .yml, else classic).
 Result<FsdpDialect> fsdp_dialect(std::string_view dialect, std::string_view output_path);
 
 struct FsdpOptions {
   FsdpDialect dialect = FsdpDialect::kClassic;
-  std::string sharding_strategy = "FULL_SHARD";           // FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD HYBRID_SHARD_ZERO2, or ours
-  std::string mixed_precision = "BFLOAT16";               // FULL BFLOAT16 FP16; also no, fp32, bf16, fp16
-  std::string checkpoint_strategy = "SHARDED_CHECKPOINT"; // FULL_ SHARDED_ LOCAL_CHECKPOINT; also ..._STATE_DICT
-  std::vector<std::string> layer_classes;                 // with a model: {model.layer_class}; empty: the dialect's own default
-  int version = 2;                                        // FSDP 1 or 2 (accelerate, trainer)
-  std::optional<int> nodes, gpus_per_node;                // accelerate: num_machines, num_processes
+  std::string sharding_strategy = "FULL_SHARD";  // FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD HYBRID_SHARD_ZERO2, or ours
+  std::string mixed_precision = "BFLOAT16";      // FULL BFLOAT16 FP16; also no, fp32, bf16, fp16
+  std::string checkpoint_strategy = "SHARDED_CHECKPOINT";  // FULL_ SHARDED_ LOCAL_CHECKPOINT; also ..._STATE_DICT
+  std::vector<std::string> layer_classes;                  // with a model: {model.layer_class}; empty: the dialect's own default
+  int version = 2;                                         // FSDP 1 or 2 (accelerate, trainer)
+  std::optional<int> nodes, gpus_per_node;                 // accelerate: num_machines, num_processes
   bool cpu_offload = false;
   bool activation_checkpointing = false;
-  std::string output_path;                                // Artifact::path; "" = the dialect's usual name
-  std::string command;                                    // join_command(...), for the header (accelerate)
+  std::string output_path;  // Artifact::path; "" = the dialect's usual name
+  std::string command;      // join_command(...), for the header (accelerate)
   TemplateSet templates = embedded_templates();
 };
 // Classic: the eleven keys of the seed dialect, with one kKeyNotRead warning per key that no current tool reads.
 Result<Artifact> fsdp_config(const FsdpOptions& options);
 
-// ---- distsetup deepspeed -------------------------------------------------------------------------------------------------------------
+// ---- distsetup deepspeed ------------------------------------------------------------------------
 struct DeepspeedOptions {
   int zero_stage = 2;
   bool offload_optimizer = false;

@@ -17,16 +17,40 @@ struct Spelling {
   std::string_view text, means;
 };
 
-constexpr std::array<Spelling, 13> kShardings = {{{"FULL_SHARD", "zero3"}, {"SHARD_GRAD_OP", "zero2"}, {"NO_SHARD", "ddp"},
-                                                  {"HYBRID_SHARD", "zero3 hybrid"}, {"HYBRID_SHARD_ZERO2", "zero2 hybrid"}, {"zero3", "zero3"},
-                                                  {"zero2", "zero2"}, {"zero1", "zero1"}, {"zero0", "ddp"}, {"ddp", "ddp"}, {"fsdp", "zero3"},
-                                                  {"_HYBRID_SHARD_ZERO2", "zero2 hybrid"}, {"hybrid", "zero3 hybrid"}}};
-constexpr std::array<Spelling, 12> kPrecisions = {{{"BFLOAT16", "bf16"}, {"bf16", "bf16"}, {"bf16-mixed", "bf16"}, {"FP16", "fp16"},
-                                                   {"FLOAT16", "fp16"}, {"16-mixed", "fp16"}, {"FULL", "fp32"}, {"fp32", "fp32"},
-                                                   {"float32", "fp32"}, {"no", "fp32"}, {"none", "fp32"}, {"32-true", "fp32"}}};
-constexpr std::array<Spelling, 9> kCheckpoints = {{{"FULL_CHECKPOINT", "full"}, {"SHARDED_CHECKPOINT", "sharded"}, {"LOCAL_CHECKPOINT", "local"},
-                                                   {"FULL_STATE_DICT", "full"}, {"SHARDED_STATE_DICT", "sharded"}, {"LOCAL_STATE_DICT", "local"},
-                                                   {"full", "full"}, {"sharded", "sharded"}, {"local", "local"}}};
+constexpr std::array<Spelling, 13> kShardings = {{{"FULL_SHARD", "zero3"},
+                                                  {"SHARD_GRAD_OP", "zero2"},
+                                                  {"NO_SHARD", "ddp"},
+                                                  {"HYBRID_SHARD", "zero3 hybrid"},
+                                                  {"HYBRID_SHARD_ZERO2", "zero2 hybrid"},
+                                                  {"zero3", "zero3"},
+                                                  {"zero2", "zero2"},
+                                                  {"zero1", "zero1"},
+                                                  {"zero0", "ddp"},
+                                                  {"ddp", "ddp"},
+                                                  {"fsdp", "zero3"},
+                                                  {"_HYBRID_SHARD_ZERO2", "zero2 hybrid"},
+                                                  {"hybrid", "zero3 hybrid"}}};
+constexpr std::array<Spelling, 12> kPrecisions = {{{"BFLOAT16", "bf16"},
+                                                   {"bf16", "bf16"},
+                                                   {"bf16-mixed", "bf16"},
+                                                   {"FP16", "fp16"},
+                                                   {"FLOAT16", "fp16"},
+                                                   {"16-mixed", "fp16"},
+                                                   {"FULL", "fp32"},
+                                                   {"fp32", "fp32"},
+                                                   {"float32", "fp32"},
+                                                   {"no", "fp32"},
+                                                   {"none", "fp32"},
+                                                   {"32-true", "fp32"}}};
+constexpr std::array<Spelling, 9> kCheckpoints = {{{"FULL_CHECKPOINT", "full"},
+                                                   {"SHARDED_CHECKPOINT", "sharded"},
+                                                   {"LOCAL_CHECKPOINT", "local"},
+                                                   {"FULL_STATE_DICT", "full"},
+                                                   {"SHARDED_STATE_DICT", "sharded"},
+                                                   {"LOCAL_STATE_DICT", "local"},
+                                                   {"full", "full"},
+                                                   {"sharded", "sharded"},
+                                                   {"local", "local"}}};
 
 template <size_t N>
 Result<std::string> read(const std::array<Spelling, N>& table, const char* flag, const std::string& text) {
@@ -47,7 +71,11 @@ T take(Result<T> result, Diagnostics& diagnostics) {
 void set_offload(Fields& fields, bool optimizer, bool parameters) {
   set_field(fields, "offload.optimizer", optimizer ? "host" : "none");
   set_field(fields, "offload.parameters", parameters ? "host" : "none");
-  set_field(fields, "derived.offload", parameters && optimizer ? "both" : parameters ? "parameters" : optimizer ? "optimizer" : "none");
+  set_field(fields, "derived.offload",
+            parameters && optimizer ? "both"
+            : parameters            ? "parameters"
+            : optimizer             ? "optimizer"
+                                    : "none");
 }
 
 void set_sharding(Fields& fields, const std::string& meaning) {
@@ -62,9 +90,11 @@ void set_sharding(Fields& fields, const std::string& meaning) {
 }
 
 void set_size(Fields& fields, const FsdpOptions& options, Diagnostics& diagnostics) {
-  if (options.nodes && *options.nodes < 1) diagnostics.push_back(error(code::kOutOfRange, kCommandLine, fmt::format("--nodes {}, expected at least 1", *options.nodes)));
+  if (options.nodes && *options.nodes < 1)
+    diagnostics.push_back(error(code::kOutOfRange, kCommandLine, fmt::format("--nodes {}, expected at least 1", *options.nodes)));
   if (options.gpus_per_node && *options.gpus_per_node < 1) {
-    diagnostics.push_back(error(code::kOutOfRange, kCommandLine, fmt::format("--gpus {}, expected at least 1", *options.gpus_per_node)));
+    diagnostics.push_back(
+        error(code::kOutOfRange, kCommandLine, fmt::format("--gpus {}, expected at least 1", *options.gpus_per_node)));
   }
   const int nodes = options.nodes.value_or(1);
   set_field(fields, "derived.single_node", nodes == 1);
@@ -101,7 +131,9 @@ std::string usual_name(FsdpDialect dialect) {
 
 Result<FsdpDialect> fsdp_dialect(std::string_view dialect, std::string_view output_path) {
   if (dialect.empty()) {
-    const auto ends_with = [output_path](std::string_view end) { return output_path.size() > end.size() && output_path.substr(output_path.size() - end.size()) == end; };
+    const auto ends_with = [output_path](std::string_view end) {
+      return output_path.size() > end.size() && output_path.substr(output_path.size() - end.size()) == end;
+    };
     return ends_with(".yaml") || ends_with(".yml") ? FsdpDialect::kAccelerate : FsdpDialect::kClassic;
   }
   if (same_name(dialect, "classic")) return FsdpDialect::kClassic;
@@ -131,7 +163,8 @@ Result<Artifact> fsdp_config(const FsdpOptions& options) {
   set_size(fields, options, diagnostics);
   if (has_error(diagnostics)) return diagnostics;
   const std::string path = options.output_path.empty() ? usual_name(options.dialect) : options.output_path;
-  return emit_table(options.templates, table_of(options.dialect), Source{std::move(fields), nullptr, options.command, kCommandLine}, path);
+  return emit_table(options.templates, table_of(options.dialect), Source{std::move(fields), nullptr, options.command, kCommandLine},
+                    path);
 }
 
 Result<Artifact> deepspeed_config(const DeepspeedOptions& options) {
@@ -139,13 +172,17 @@ Result<Artifact> deepspeed_config(const DeepspeedOptions& options) {
   const auto fail = [&diagnostics](const char* code, std::string message, std::string help = "") {
     diagnostics.push_back(error(code, kCommandLine, std::move(message), std::move(help)));
   };
-  if (options.zero_stage < 0 || options.zero_stage > 3) fail(code::kOutOfRange, fmt::format("--zero-stage {}, expected 0, 1, 2 or 3", options.zero_stage));
-  if (options.fp16 && options.bf16) fail(code::kConflict, "--fp16 and --bf16 are both given, expected one of them", "keep --bf16 on Ampere and newer GPUs");
+  if (options.zero_stage < 0 || options.zero_stage > 3)
+    fail(code::kOutOfRange, fmt::format("--zero-stage {}, expected 0, 1, 2 or 3", options.zero_stage));
+  if (options.fp16 && options.bf16)
+    fail(code::kConflict, "--fp16 and --bf16 are both given, expected one of them", "keep --bf16 on Ampere and newer GPUs");
   if (options.gradient_accumulation_steps < 1) {
     fail(code::kOutOfRange, fmt::format("--gradient-accumulation-steps {}, expected at least 1", options.gradient_accumulation_steps));
   }
-  if (!(options.gradient_clipping >= 0)) fail(code::kOutOfRange, fmt::format("--gradient-clipping {}, expected 0 (off) or more", options.gradient_clipping));
-  if (options.micro_batch && *options.micro_batch < 1) fail(code::kOutOfRange, fmt::format("--micro-batch {}, expected at least 1", *options.micro_batch));
+  if (!(options.gradient_clipping >= 0))
+    fail(code::kOutOfRange, fmt::format("--gradient-clipping {}, expected 0 (off) or more", options.gradient_clipping));
+  if (options.micro_batch && *options.micro_batch < 1)
+    fail(code::kOutOfRange, fmt::format("--micro-batch {}, expected at least 1", *options.micro_batch));
   if (has_error(diagnostics)) return diagnostics;
   static constexpr std::array<const char*, 4> kSharding = {"ddp", "zero1", "zero2", "zero3"};
   Fields fields = no_fields();

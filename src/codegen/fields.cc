@@ -28,14 +28,48 @@ int zero_stage(Sharding sharding) {
 }
 
 // Not in plan.json. options.*: what a command asks beyond any plan; slurm.*: SlurmOptions, checked and brought to one spelling.
-constexpr const char* kOtherFields[] = {
-    "derived.source", "derived.world", "derived.data_parallel", "derived.model_parallel", "derived.hybrid", "derived.zero_stage",
-    "derived.hidden_squared", "derived.single_node", "derived.offload", "options.fsdp_version", "options.checkpoint", "options.layer_classes",
-    "slurm.job_name", "slurm.time_limit", "slurm.partition", "slurm.account", "slurm.qos", "slurm.constraint", "slurm.reservation",
-    "slurm.exclude", "slurm.dependency", "slurm.array", "slurm.mail_user", "slurm.memory_per_gpu", "slurm.memory_per_node",
-    "slurm.cpus_per_task", "slurm.exclusive", "slurm.requeue", "slurm.max_restarts", "slurm.signal", "slurm.open_mode",
-    "slurm.output", "slurm.error", "slurm.step_log_folder", "slurm.step_output", "slurm.step_error", "slurm.modules", "slurm.exports",
-    "slurm.setup", "slurm.with_plan", "slurm.plan_digest", "slurm.gpus_per_node"};
+constexpr const char* kOtherFields[] = {"derived.source",
+                                        "derived.world",
+                                        "derived.data_parallel",
+                                        "derived.model_parallel",
+                                        "derived.hybrid",
+                                        "derived.zero_stage",
+                                        "derived.hidden_squared",
+                                        "derived.single_node",
+                                        "derived.offload",
+                                        "options.fsdp_version",
+                                        "options.checkpoint",
+                                        "options.layer_classes",
+                                        "slurm.job_name",
+                                        "slurm.time_limit",
+                                        "slurm.partition",
+                                        "slurm.account",
+                                        "slurm.qos",
+                                        "slurm.constraint",
+                                        "slurm.reservation",
+                                        "slurm.exclude",
+                                        "slurm.dependency",
+                                        "slurm.array",
+                                        "slurm.mail_user",
+                                        "slurm.memory_per_gpu",
+                                        "slurm.memory_per_node",
+                                        "slurm.cpus_per_task",
+                                        "slurm.exclusive",
+                                        "slurm.requeue",
+                                        "slurm.max_restarts",
+                                        "slurm.signal",
+                                        "slurm.open_mode",
+                                        "slurm.output",
+                                        "slurm.error",
+                                        "slurm.step_log_folder",
+                                        "slurm.step_output",
+                                        "slurm.step_error",
+                                        "slurm.modules",
+                                        "slurm.exports",
+                                        "slurm.setup",
+                                        "slurm.with_plan",
+                                        "slurm.plan_digest",
+                                        "slurm.gpus_per_node"};
 
 }  // namespace
 
@@ -64,7 +98,11 @@ Fields fields_of(const Plan& plan) {
   set_field(fields, "derived.single_node", plan.hardware.nodes == 1);
   const bool offload_params = plan.offload.parameters != OffloadPlace::kNone;
   const bool offload_optimizer = plan.offload.optimizer != OffloadPlace::kNone;
-  set_field(fields, "derived.offload", offload_params && offload_optimizer ? "both" : offload_params ? "parameters" : offload_optimizer ? "optimizer" : "none");
+  set_field(fields, "derived.offload",
+            offload_params && offload_optimizer ? "both"
+            : offload_params                    ? "parameters"
+            : offload_optimizer                 ? "optimizer"
+                                                : "none");
   if (!plan.model.layer_class.empty()) set_field(fields, "options.layer_classes", Json::array({plan.model.layer_class}));
   return fields;
 }

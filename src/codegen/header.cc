@@ -18,7 +18,8 @@ std::string ranks(const Fields& fields) {
   const int nodes = get(fields, "hardware.nodes").get<int>(), per_node = get(fields, "hardware.gpus_per_node").get<int>();
   const bool cpu = text(fields, "hardware.accelerator") == "cpu";
   const std::string unit = cpu ? (per_node == 1 ? "process" : "processes") : (per_node == 1 ? "GPU" : "GPUs");
-  return fmt::format("{} {} × {} {} = {} {}", nodes, nodes == 1 ? "node" : "nodes", per_node, unit, nodes * per_node, nodes * per_node == 1 ? "rank" : "ranks");
+  return fmt::format("{} {} × {} {} = {} {}", nodes, nodes == 1 ? "node" : "nodes", per_node, unit, nodes * per_node,
+                     nodes * per_node == 1 ? "rank" : "ranks");
 }
 
 // Without a plan: of the options themselves.
@@ -38,8 +39,9 @@ std::string header(const Source& source) {
   std::string out = "# distsetup " DISTSETUP_VERSION ", inputs " + digest(source);
   if (!source.command.empty()) out += "\n# command: " + comment_text(source.command);
   if (source.plan != nullptr) {
-    out += fmt::format("\n# plan: {}, {}, recompute {}, {}: {}", comment_text(text(fields, "model.name")), text(fields, "strategy.sharding"),
-                       text(fields, "recompute.policy"), text(fields, "precision.compute"), text(fields, "verdict"));
+    out += fmt::format("\n# plan: {}, {}, recompute {}, {}: {}", comment_text(text(fields, "model.name")),
+                       text(fields, "strategy.sharding"), text(fields, "recompute.policy"), text(fields, "precision.compute"),
+                       text(fields, "verdict"));
   }
   const std::string arithmetic = ranks(fields);
   if (!arithmetic.empty()) out += "\n# " + arithmetic;

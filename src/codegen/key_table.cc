@@ -95,21 +95,33 @@ struct Reader {
     row.unless = condition(reader.child("unless"));
     const auto known = std::find_if(kTypes.begin(), kTypes.end(), [&type](const auto& entry) { return entry.first == type; });
     if (known == kTypes.end()) {
-      fail(value.location, fmt::format("unknown type '{}' of key '{}'", type, row.key), "known: bool, int, number, text, text_list, comma_list");
+      fail(value.location, fmt::format("unknown type '{}' of key '{}'", type, row.key),
+           "known: bool, int, number, text, text_list, comma_list");
     } else {
       row.type = known->second;
     }
     const Value* fixed = reader.child("value");
-    if ((fixed != nullptr) == !row.field.empty()) fail(value.location, fmt::format("key '{}' needs a field or a value, one of them", row.key));
+    if ((fixed != nullptr) == !row.field.empty())
+      fail(value.location, fmt::format("key '{}' needs a field or a value, one of them", row.key));
     if (fixed != nullptr) row.value = constant(*fixed, row.type);
     if (!row.field.empty()) check_field(row.field, value.location);
     if (const Value* fallback = reader.child("default")) row.fallback = constant(*fallback, row.type);
     if (const Value* map = reader.child("values")) {
-      if (map->kind != Value::Kind::kMap || map->entries.empty()) fail(map->location, "expected a map from the field's texts to the tool's");
+      if (map->kind != Value::Kind::kMap || map->entries.empty())
+        fail(map->location, "expected a map from the field's texts to the tool's");
       for (const auto& [from, to] : map->entries) row.value_map.emplace_back(from, constant(to, row.type));
     }
     reader.finish();
     table.rows.push_back(std::move(row));
+  }
+
+  // "{name}" in a rule's text is the field's value.
+  void check_places(const std::string& text, const Location& at) {
+    for (size_t open = text.find('{'); open != std::string::npos; open = text.find('{', open + 1)) {
+      const size_t close = text.find('}', open);
+      if (close == std::string::npos) return fail(at, fmt::format("'{{' without '}}' in '{}'", text));
+      check_field(text.substr(open + 1, close - open - 1), at);
+    }
   }
 
   void rule(const Value& value) {
@@ -122,6 +134,8 @@ struct Reader {
     reader.get("severity", severity);
     reader.get("message", rule.message);
     reader.get("help", rule.help);
+    check_places(rule.message, value.location);
+    check_places(rule.help, value.location);
     reader.finish();
     if (severity != "error" && severity != "warning" && severity != "note") {
       fail(value.location, fmt::format("unknown severity '{}'", severity), "known: error, warning, note");
@@ -135,7 +149,8 @@ struct Reader {
     if (map == nullptr) return;
     for (const auto& [section, how] : map->entries) {
       if (std::find(kUnknownKey.begin(), kUnknownKey.end(), how.text) == kUnknownKey.end()) {
-        fail(how.location, fmt::format("unknown verdict '{}' for section '{}'", how.text, section), "known: parse error, init error, warning, silent");
+        fail(how.location, fmt::format("unknown verdict '{}' for section '{}'", how.text, section),
+             "known: parse error, init error, warning, silent");
       }
     }
   }

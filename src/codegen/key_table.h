@@ -23,12 +23,12 @@ enum class TableFormat { kJson, kYaml, kDirectives };
 struct KeyRow {
   std::string key;  // path, '.' between levels
   KeyType type = KeyType::kText;
-  std::string field;         // empty: `value`
-  Json value;                // a constant
-  Json fallback;             // `default`: when the field is null; null: the key is left out
+  std::string field;                                    // empty: `value`
+  Json value;                                           // a constant
+  Json fallback;                                        // `default`: when the field is null; null: the key is left out
   std::vector<std::pair<std::string, Json>> value_map;  // text of the field -> what the tool calls it; empty = as it is
   Condition when, unless;
-  std::string not_read;      // why no current tool reads this key; empty = it is read
+  std::string not_read;  // why no current tool reads this key; empty = it is read
   Location location;
 };
 
@@ -39,8 +39,8 @@ struct Rule {
 };
 
 struct KeyTable {
-  std::string name;           // file, for messages
-  std::string tool;           // "DeepSpeed 0.19.8"
+  std::string name;  // file, for messages
+  std::string tool;  // "DeepSpeed 0.19.8"
   TableFormat format = TableFormat::kJson;
   std::vector<KeyRow> rows;
   std::vector<Rule> rules;

@@ -13,16 +13,14 @@
 namespace distsetup {
 namespace {
 
-// "{name}" becomes the field's text. Names were checked against nothing so far: an unknown one stays as written and shows.
+// "{name}" becomes the field's text; the reader of the table checked the names.
 std::string fill(const std::string& message, const Fields& fields) {
   std::string out;
   for (size_t at = 0; at < message.size();) {
     const size_t open = message.find('{', at);
-    const size_t close = open == std::string::npos ? std::string::npos : message.find('}', open);
-    if (close == std::string::npos) return out + message.substr(at);
-    const std::string name = message.substr(open + 1, close - open - 1);
-    const auto field = fields.find(name);
-    out += message.substr(at, open - at) + (field == fields.end() ? "{" + name + "}" : field_text(field->second));
+    if (open == std::string::npos) return out + message.substr(at);
+    const size_t close = message.find('}', open);
+    out += message.substr(at, open - at) + field_text(fields.find(message.substr(open + 1, close - open - 1))->second);
     at = close + 1;
   }
   return out;
@@ -31,7 +29,8 @@ std::string fill(const std::string& message, const Fields& fields) {
 // The field's value in the row's type. A mismatch is a mistake of the table, found on the first emit.
 Result<Json> typed(const KeyRow& row, const Json& value, const std::string& table) {
   const auto wrong = [&](std::string_view expected) {
-    return error(code::kTemplate, row.location, fmt::format("field '{}' of key '{}' is '{}', expected {}", row.field, row.key, value.dump(), expected),
+    return error(code::kTemplate, row.location,
+                 fmt::format("field '{}' of key '{}' is '{}', expected {}", row.field, row.key, value.dump(), expected),
                  "correct the type in " + table);
   };
   switch (row.type) {
@@ -45,12 +44,9 @@ Result<Json> typed(const KeyRow& row, const Json& value, const std::string& tabl
     case KeyType::kNumber:
       if (!value.is_number()) return wrong("a number");
       return value;
-    case KeyType::kText:
-      return value.is_string() ? value : Json(field_text(value));
-    case KeyType::kTextList:
-      return value.is_array() ? value : Json::array({field_text(value)});
-    case KeyType::kCommaList:
-      return Json(field_text(value));
+    case KeyType::kText: return value.is_string() ? value : Json(field_text(value));
+    case KeyType::kTextList: return value.is_array() ? value : Json::array({field_text(value)});
+    case KeyType::kCommaList: return Json(field_text(value));
   }
   return wrong("a known type");
 }
@@ -66,7 +62,8 @@ Result<Json> value_of(const KeyRow& row, const Fields& fields, const std::string
   }
   std::string known;
   for (const auto& entry : row.value_map) known += (known.empty() ? "" : ", ") + entry.first;
-  return error(code::kNoForm, row.location, fmt::format("'{}' = '{}' has no form in key '{}'", row.field, text, row.key), "it has: " + known);
+  return error(code::kNoForm, row.location, fmt::format("'{}' = '{}' has no form in key '{}'", row.field, text, row.key),
+               "it has: " + known);
 }
 
 void put(nlohmann::ordered_json& root, const std::string& path, const Json& value) {
@@ -128,7 +125,8 @@ Result<Entries> walk_keys(const KeyTable& table, const Fields& fields, const Loc
     written.insert(row.key);
     entries.emplace_back(row.key, std::move(*value));
     if (!row.not_read.empty()) {
-      diagnostics.push_back(warning(code::kKeyNotRead, at, fmt::format("'{}' is written, but not read by today's tools", row.key), row.not_read));
+      diagnostics.push_back(
+          warning(code::kKeyNotRead, at, fmt::format("'{}' is written, but not read by today's tools", row.key), row.not_read));
     }
   }
   if (has_error(diagnostics)) return diagnostics;

@@ -22,7 +22,8 @@ bool is_control(char c) {
 bool is_alphanumeric(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
 bool all_of(std::string_view text, std::string_view also) {
-  return std::all_of(text.begin(), text.end(), [also](char c) { return is_alphanumeric(c) || also.find(c) != std::string_view::npos; });
+  return std::all_of(text.begin(), text.end(),
+                     [also](char c) { return is_alphanumeric(c) || also.find(c) != std::string_view::npos; });
 }
 
 // $'...': the only form of bash that keeps control characters on one line. Two hexadecimal digits always, so that a digit that
@@ -85,7 +86,8 @@ std::string comment_text(std::string_view text) {
 
 std::string quote_yaml(std::string_view text) {
   // Words that YAML 1.1 or 1.2 read as something else than text.
-  static constexpr std::array<std::string_view, 11> kReserved = {"true", "false", "yes", "no", "on", "off", "null", "y", "n", "inf", "nan"};
+  static constexpr std::array<std::string_view, 11> kReserved = {"true", "false", "yes", "no",  "on", "off",
+                                                                 "null", "y",     "n",   "inf", "nan"};
   if (has_control_characters(text)) return Json(std::string(text)).dump();
   const bool starts_with_letter = !text.empty() && (text[0] == '_' || (is_alphanumeric(text[0]) && (text[0] < '0' || text[0] > '9')));
   const bool reserved = std::find(kReserved.begin(), kReserved.end(), lower(text)) != kReserved.end();

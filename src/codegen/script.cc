@@ -28,7 +28,8 @@ struct Tag {
 
 class Checker {
  public:
-  Checker(std::string_view text, const std::string& file_name, const ScriptValues& values) : text_(text), file_name_(file_name), values_(values) {}
+  Checker(std::string_view text, const std::string& file_name, const ScriptValues& values)
+      : text_(text), file_name_(file_name), values_(values) {}
 
   Diagnostics check() {
     for (size_t at = text_.find("{{"); at != std::string_view::npos; at = text_.find("{{", at)) {
@@ -42,7 +43,8 @@ class Checker {
     }
     if (!sections_.empty()) fail(sections_.back().begin, fmt::format("section '{}' is not closed", sections_.back().name));
     for (const auto& entry : values_) {
-      if (used_.count(entry.first) == 0) fail(0, fmt::format("value '{}' has no place in the template", entry.first), "use it or take it out of target.yaml");
+      if (used_.count(entry.first) == 0)
+        fail(0, fmt::format("value '{}' has no place in the template", entry.first), "use it or take it out of target.yaml");
     }
     return std::move(diagnostics_);
   }
@@ -77,7 +79,8 @@ class Checker {
       case '>':
       case '=': return fail(tag.begin, fmt::format("'{{{{{}' is not supported", tag.kind));
       case '/':
-        if (sections_.empty() || sections_.back().name != tag.name) return fail(tag.begin, fmt::format("'{}' closes no open section", tag.name));
+        if (sections_.empty() || sections_.back().name != tag.name)
+          return fail(tag.begin, fmt::format("'{}' closes no open section", tag.name));
         sections_.pop_back();
         return;
       default: break;
@@ -98,8 +101,10 @@ class Checker {
   }
 
   void variable(const Tag& tag, const ScriptValue& value) {
-    if (value.form == Form::kSwitch || is_list(value.form)) return fail(tag.begin, fmt::format("'{}' is not text: open a section with it", tag.name));
-    if (!inside(tag.name) && !value.present) return fail(tag.begin, fmt::format("'{}' may be absent: place it inside its own section", tag.name));
+    if (value.form == Form::kSwitch || is_list(value.form))
+      return fail(tag.begin, fmt::format("'{}' is not text: open a section with it", tag.name));
+    if (!inside(tag.name) && !value.present)
+      return fail(tag.begin, fmt::format("'{}' may be absent: place it inside its own section", tag.name));
     form(tag, value.form == Form::kVerbatim);
   }
 
@@ -118,7 +123,8 @@ class Checker {
     const char before = tag.begin == 0 ? ' ' : text_[tag.begin - 1];
     const char after = tag.end >= text_.size() ? ' ' : text_[tag.end];
     const auto quote = [](char c) { return c == '"' || c == '\'' || c == '`'; };
-    if (!verbatim && (quote(before) || quote(after))) fail(tag.begin, fmt::format("'{}' is quoted already: take the quotes around it away", tag.name));
+    if (!verbatim && (quote(before) || quote(after)))
+      fail(tag.begin, fmt::format("'{}' is quoted already: take the quotes around it away", tag.name));
   }
 
   bool inside(const std::string& name) const {
@@ -143,8 +149,8 @@ mustache::data data_of(const ScriptValue& value) {
   return value.form == Form::kSwitch ? mustache::data(true) : mustache::data(value.text);
 }
 
-// A tag of a section or comment alone on its line takes the whole line with it (Mustache's "standalone tags"). kainjow does so only for
-// sections that are rendered, so it is done here: the tag moves in front of the next line, behind a mark that keeps a blank one.
+// A tag of a section or comment alone on its line takes the whole line with it (Mustache's "standalone tags"). kainjow does so only
+// for sections that are rendered, so it is done here: the tag moves in front of the next line, behind a mark that keeps a blank one.
 constexpr char kMark = '\x01';
 
 std::string join_standalone(std::string_view text) {
@@ -154,8 +160,8 @@ std::string join_standalone(std::string_view text) {
     const std::string_view line = text.substr(at, newline - at);
     const size_t first = line.find_first_not_of(" \t"), last = line.find_last_not_of(" \t");
     const std::string_view inside = first == std::string_view::npos ? "" : line.substr(first, last - first + 1);
-    const bool alone = inside.size() > 4 && inside.substr(0, 2) == "{{" && std::string_view("#^/!").find(inside[2]) != std::string_view::npos &&
-                       inside.find("}}") == inside.size() - 2;
+    const bool alone = inside.size() > 4 && inside.substr(0, 2) == "{{" &&
+                       std::string_view("#^/!").find(inside[2]) != std::string_view::npos && inside.find("}}") == inside.size() - 2;
     out += alone ? inside : line;
     if (newline < text.size()) out += alone ? kMark : '\n';
     at = newline + 1;

@@ -21,11 +21,14 @@ struct Checker {
   Diagnostics diagnostics;
   const Location at{"command line", 0, 0};
 
-  void fail(const char* code, std::string message, std::string help = "") { diagnostics.push_back(error(code, at, std::move(message), std::move(help))); }
+  void fail(const char* code, std::string message, std::string help = "") {
+    diagnostics.push_back(error(code, at, std::move(message), std::move(help)));
+  }
 
   void text(const char* field, const char* flag, const std::string& value) {
     if (value.empty()) return;
-    if (has_control_characters(value)) return fail(code::kOutOfRange, fmt::format("{} has control characters, expected one line of text", flag));
+    if (has_control_characters(value))
+      return fail(code::kOutOfRange, fmt::format("{} has control characters, expected one line of text", flag));
     set_field(fields, field, value);
   }
 
@@ -72,7 +75,8 @@ struct Checker {
       return fail(code::kOutOfRange, fmt::format("log '{}' names no file, expected a path like logs/%x-%j.out", comment_text(output)));
     }
     if (folder.find('%') != std::string::npos) {
-      return fail(code::kOutOfRange, fmt::format("log '{}' has a pattern in its folder, which nobody could make before the job", comment_text(output)),
+      return fail(code::kOutOfRange,
+                  fmt::format("log '{}' has a pattern in its folder, which nobody could make before the job", comment_text(output)),
                   "use % patterns in the file name only");
     }
     for (const std::string& log : {output, error_log}) {
@@ -80,8 +84,10 @@ struct Checker {
     }
     if (folder.empty()) {
       if (error_log.find('/') != std::string::npos) {
-        return fail(code::kConflict, fmt::format("the error log '{}' has a folder, the log '{}' has none", comment_text(error_log), comment_text(output)),
-                    "give both the same folder");
+        return fail(
+            code::kConflict,
+            fmt::format("the error log '{}' has a folder, the log '{}' has none", comment_text(error_log), comment_text(output)),
+            "give both the same folder");
       }
       set_field(fields, "slurm.output", output);
       set_field(fields, "slurm.error", error_log.empty() ? beside(output) : error_log);
@@ -89,7 +95,8 @@ struct Checker {
     }
     const size_t error_slash = error_log.rfind('/');
     if (!error_log.empty() && (error_slash == std::string::npos || error_log.substr(0, std::max<size_t>(error_slash, 1)) != folder)) {
-      return fail(code::kConflict, fmt::format("the logs '{}' and '{}' are in different folders", comment_text(output), comment_text(error_log)),
+      return fail(code::kConflict,
+                  fmt::format("the logs '{}' and '{}' are in different folders", comment_text(output), comment_text(error_log)),
                   "give both the same folder");
     }
     set_field(fields, "slurm.output", "slurm-%j.out");
@@ -103,7 +110,8 @@ struct Checker {
     const SlurmOptions defaults;
     const auto agree = [this](const char* flag, int given, int by_default, int planned) {
       if (given == planned || given == by_default) return;
-      fail(code::kConflict, fmt::format("{} {}, but the plan has {}", flag, given, planned), fmt::format("leave {} out, or plan again with {} {}", flag, flag, given));
+      fail(code::kConflict, fmt::format("{} {}, but the plan has {}", flag, given, planned),
+           fmt::format("leave {} out, or plan again with {} {}", flag, flag, given));
     };
     if (plan != nullptr) {
       agree("--nodes", options.nodes, defaults.nodes, plan->hardware.nodes);
@@ -131,9 +139,11 @@ struct Checker {
     if (options.signal_lead_s < 0 || options.signal_lead_s > 65535) {  // sbatch's own limit
       return fail(code::kOutOfRange, fmt::format("--signal-lead {}, expected 0 to 65535 seconds", options.signal_lead_s));
     }
-    if (options.signal_lead_s > 0) set_field(fields, "slurm.signal", fmt::format("{}USR1@{}", options.requeue ? "B:" : "", options.signal_lead_s));
+    if (options.signal_lead_s > 0)
+      set_field(fields, "slurm.signal", fmt::format("{}USR1@{}", options.requeue ? "B:" : "", options.signal_lead_s));
     if (options.requeue && options.signal_lead_s == 0) {
-      fail(code::kConflict, "--requeue without a warning before the time limit would lose the work since the last checkpoint", "give --signal-lead 120");
+      fail(code::kConflict, "--requeue without a warning before the time limit would lose the work since the last checkpoint",
+           "give --signal-lead 120");
     }
     set_field(fields, "slurm.max_restarts", options.max_restarts);
     if (!options.requeue) return;
@@ -169,7 +179,8 @@ Result<Fields> slurm_fields(const SlurmOptions& options, Fields fields, const Pl
   check.ending(options);
   if (options.exclusive) set_field(check.fields, "slurm.exclusive", true);
   for (const std::string& name : options.modules) {
-    if (has_control_characters(name)) check.fail(code::kOutOfRange, fmt::format("module '{}' has control characters", comment_text(name)));
+    if (has_control_characters(name))
+      check.fail(code::kOutOfRange, fmt::format("module '{}' has control characters", comment_text(name)));
   }
   if (!options.modules.empty()) set_field(check.fields, "slurm.modules", Json(options.modules));
   if (!options.setup.empty()) set_field(check.fields, "slurm.setup", Json(options.setup));

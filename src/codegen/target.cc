@@ -17,7 +17,8 @@ namespace {
 
 // "keys.yaml" is of the target's own folder, "native/launch.sh.mustache" of templates/.
 const std::string* find_file(const TemplateSet& templates, const std::string& path) {
-  const auto found = std::find_if(templates.files.begin(), templates.files.end(), [&path](const auto& file) { return file.first == path; });
+  const auto found =
+      std::find_if(templates.files.begin(), templates.files.end(), [&path](const auto& file) { return file.first == path; });
   return found == templates.files.end() ? nullptr : &found->second;
 }
 
@@ -183,7 +184,8 @@ Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& t
   const std::string path = target + "/target.yaml";
   const std::string* text = find_file(templates, path);
   if (text == nullptr) {
-    return error(code::kUnknownTarget, source.at, fmt::format("unknown target '{}'", target), suggest(target, target_names(templates)));
+    return error(code::kUnknownTarget, source.at, fmt::format("unknown target '{}'", target),
+                 suggest(target, target_names(templates)));
   }
   Result<Value> root = parse_yaml(*text, "templates/" + path);
   if (!root.ok()) return root.diagnostics;

@@ -31,7 +31,8 @@ Result<TemplateSet> load_templates(const std::string& directory) {
   }
   TemplateSet built_in = embedded_templates();
   std::map<std::string, std::string> files(built_in.files.begin(), built_in.files.end());
-  for (auto it = fs::recursive_directory_iterator(directory, failed); !failed && it != fs::recursive_directory_iterator(); it.increment(failed)) {
+  for (auto it = fs::recursive_directory_iterator(directory, failed); !failed && it != fs::recursive_directory_iterator();
+       it.increment(failed)) {
     if (!it->is_regular_file(failed)) continue;
     Result<std::string> text = read_file(it->path().string());
     if (!text.ok()) return text.diagnostics;

@@ -15,12 +15,15 @@ using namespace distsetup;
 namespace {
 
 std::vector<std::string> texts(uint64_t seed, int number) {
-  static const std::vector<std::string> kPieces = {" ", "'", "\"", "$", "`", "\\", "\n", "\t", "\r", "!", "*", "?", "~", "#", "&", ";", "|", "<", ">",
-                                                   "(", ")", "{", "}", "[", "]", "=", "%", "^", "-", "--", "$HOME", "$(id)", "${x}", "`id`", "\\n",
-                                                   "a", "Z", "0", "f", "é", "日本", "🙂", "\x01", "\x1b[31m", "\x7f", "\xff", "\xc3", "$'", "!!", "{{x}}"};
+  static const std::vector<std::string> kPieces = {
+      " ",   "'", "\"", "$", "`", "\\", "\n",   "\t",   "\r",   "!",        "*",    "?",    "~",    "#",     "&",     ";",    "|",
+      "<",   ">", "(",  ")", "{", "}",  "[",    "]",    "=",    "%",        "^",    "-",    "--",   "$HOME", "$(id)", "${x}", "`id`",
+      "\\n", "a", "Z",  "0", "f", "é",  "日本", "🙂", "\x01", "\x1b[31m", "\x7f", "\xff", "\xc3", "$'",    "!!",    "{{x}}"};
   std::vector<std::string> out = kPieces;  // each alone, too
   out.emplace_back("");
-  out.emplace_back("\x01" "f");  // a control character and a digit that could be read as part of its escape
+  out.emplace_back(
+      "\x01"
+      "f");  // a control character and a digit that could be read as part of its escape
   std::mt19937_64 random(seed);
   while (static_cast<int>(out.size()) < number) {
     std::string text;

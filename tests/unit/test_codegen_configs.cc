@@ -58,9 +58,9 @@ TEST_CASE("codegen: classic fsdp JSON has the eleven keys in order with their va
 
 TEST_CASE("codegen: every spelling of the fsdp flags lands on the dialect's own") {
   FsdpOptions options;
-  const std::pair<const char*, const char*> kShardings[] = {{"FULL_SHARD", "FULL_SHARD"}, {"full-shard", "FULL_SHARD"}, {"fsdp", "FULL_SHARD"},
-                                                            {"SHARD_GRAD_OP", "SHARD_GRAD_OP"}, {"zero2", "SHARD_GRAD_OP"},
-                                                            {"NO_SHARD", "NO_SHARD"}, {"HYBRID_SHARD", "HYBRID_SHARD"}};
+  const std::pair<const char*, const char*> kShardings[] = {
+      {"FULL_SHARD", "FULL_SHARD"}, {"full-shard", "FULL_SHARD"}, {"fsdp", "FULL_SHARD"},          {"SHARD_GRAD_OP", "SHARD_GRAD_OP"},
+      {"zero2", "SHARD_GRAD_OP"},   {"NO_SHARD", "NO_SHARD"},     {"HYBRID_SHARD", "HYBRID_SHARD"}};
   for (const auto& [given, written] : kShardings) {
     options.sharding_strategy = given;
     CHECK(classic(options)["fsdp_sharding_strategy"] == written);
@@ -72,7 +72,8 @@ TEST_CASE("codegen: every spelling of the fsdp flags lands on the dialect's own"
     CHECK(classic(options)["fsdp_mixed_precision"] == written);
   }
   options = {};
-  const std::pair<const char*, const char*> kCheckpoints[] = {{"FULL_CHECKPOINT", "FULL_STATE_DICT"}, {"LOCAL_CHECKPOINT", "LOCAL_STATE_DICT"}};
+  const std::pair<const char*, const char*> kCheckpoints[] = {{"FULL_CHECKPOINT", "FULL_STATE_DICT"},
+                                                              {"LOCAL_CHECKPOINT", "LOCAL_STATE_DICT"}};
   for (const auto& [given, written] : kCheckpoints) {
     options.checkpoint_strategy = given;
     CHECK(classic(options)["fsdp_state_dict_type"] == written);
@@ -119,17 +120,20 @@ TEST_CASE("codegen: accelerate YAML, FSDP version 2 and version 1") {
   options.nodes = 2;
   options.gpus_per_node = 8;
   const std::string two = fsdp_config(options)->text;
-  for (const char* line : {"distributed_type: FSDP\n", "\n  fsdp_version: 2\n", "\n  fsdp_reshard_after_forward: true\n", "num_processes: 16\n",
-                           "num_machines: 2\n", "fsdp_transformer_layer_cls_to_wrap: Qwen3DecoderLayer\n", "mixed_precision: bf16\n", "downcast_bf16: 'no'\n"}) {
+  for (const char* line : {"distributed_type: FSDP\n", "\n  fsdp_version: 2\n", "\n  fsdp_reshard_after_forward: true\n",
+                           "num_processes: 16\n", "num_machines: 2\n", "fsdp_transformer_layer_cls_to_wrap: Qwen3DecoderLayer\n",
+                           "mixed_precision: bf16\n", "downcast_bf16: 'no'\n"}) {
     INFO(line);
     CHECK(contains(two, line));
   }
-  for (const char* gone : {"fsdp_sharding_strategy", "backward_prefetch", "use_orig_params", "sync_module_states", "parallelism_config"}) {
+  for (const char* gone :
+       {"fsdp_sharding_strategy", "backward_prefetch", "use_orig_params", "sync_module_states", "parallelism_config"}) {
     CHECK_FALSE(contains(two, gone));
   }
   options.version = 1;
   const std::string one = fsdp_config(options)->text;
-  for (const char* line : {"\n  fsdp_version: 1\n", "\n  fsdp_sharding_strategy: FULL_SHARD\n", "\n  fsdp_sync_module_states: true\n"}) CHECK(contains(one, line));
+  for (const char* line : {"\n  fsdp_version: 1\n", "\n  fsdp_sharding_strategy: FULL_SHARD\n", "\n  fsdp_sync_module_states: true\n"})
+    CHECK(contains(one, line));
   CHECK_FALSE(contains(one, "reshard_after_forward"));
   options.mixed_precision = "no";
   CHECK(contains(fsdp_config(options)->text, "mixed_precision: 'no'\n"));
@@ -202,7 +206,10 @@ TEST_CASE("codegen: DeepSpeed stages and precisions") {
   CHECK(contains(messages(deepspeed_config(options).diagnostics), "trains in fp32"));
   options.fp16 = true;
   const Ordered fp16 = deepspeed(options)["fp16"];
-  CHECK(fp16 == Ordered::parse(R"({"enabled": true, "auto_cast": true, "loss_scale": 0, "loss_scale_window": 1000, "hysteresis": 2, "min_loss_scale": 1})"));
+  CHECK(
+      fp16 ==
+      Ordered::parse(
+          R"({"enabled": true, "auto_cast": true, "loss_scale": 0, "loss_scale_window": 1000, "hysteresis": 2, "min_loss_scale": 1})"));
   CHECK_FALSE(deepspeed(options).contains("bf16"));
   options.zero_stage = 3;
   options.offload_param = true;

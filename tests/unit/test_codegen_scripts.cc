@@ -79,7 +79,8 @@ TEST_CASE("codegen: the header says what the files were made from, and the arith
 }
 
 TEST_CASE("codegen: same input, same bytes") {
-  for (const char* target : {"native", "deepspeed", "fsdp", "slurm"}) CHECK(*emit(cluster_plan(), target) == *emit(cluster_plan(), target));
+  for (const char* target : {"native", "deepspeed", "fsdp", "slurm"})
+    CHECK(*emit(cluster_plan(), target) == *emit(cluster_plan(), target));
 }
 
 TEST_CASE("codegen: regression 9: one SLURM task per GPU and no launcher inside it") {
@@ -87,7 +88,8 @@ TEST_CASE("codegen: regression 9: one SLURM task per GPU and no launcher inside 
   CHECK(contains(text, "#SBATCH --nodes=4\n"));
   CHECK(contains(text, "#SBATCH --ntasks-per-node=8\n"));
   CHECK(contains(text, "#SBATCH --gpus-per-node=8\n"));
-  for (const char* never : {"torchrun", "deepspeed", "accelerate", "distsetup launch", "gpus-per-task", "gpu-bind"}) CHECK_FALSE(contains(text, never));
+  for (const char* never : {"torchrun", "deepspeed", "accelerate", "distsetup launch", "gpus-per-task", "gpu-bind"})
+    CHECK_FALSE(contains(text, never));
 }
 
 TEST_CASE("codegen: regression 10: no node rank is fixed in a script") {
@@ -103,7 +105,8 @@ TEST_CASE("codegen: regression 10: no node rank is fixed in a script") {
 
 TEST_CASE("codegen: regression 15: CUDA_DEVICE_MAX_CONNECTIONS and NCCL switches are not emitted") {
   for (const std::string& text : all_scripts(cluster_plan())) {
-    for (const char* never : {"CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_", "P2P", "HF_TOKEN", "WANDB_API_KEY"}) CHECK_FALSE(contains(text, never));
+    for (const char* never : {"CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_", "P2P", "HF_TOKEN", "WANDB_API_KEY"})
+      CHECK_FALSE(contains(text, never));
   }
 }
 
@@ -140,8 +143,9 @@ TEST_CASE("codegen: nothing of a site's own is in a SLURM script unless it was g
   options.exports = {"A=b c"};
   options.setup = {"source ~/env/bin/activate"};
   const std::string given = sbatch(options);
-  for (const char* line : {"#SBATCH --partition=gpu\n", "#SBATCH --account=\"my account\"\n", "#SBATCH --mem-per-gpu=32G\n", "#SBATCH --time=04:00:00\n",
-                           "#SBATCH --exclusive\n", "\nmodule load cuda/12.2\n", "\nexport 'A=b c'\n", "\nsource ~/env/bin/activate\n"}) {
+  for (const char* line :
+       {"#SBATCH --partition=gpu\n", "#SBATCH --account=\"my account\"\n", "#SBATCH --mem-per-gpu=32G\n", "#SBATCH --time=04:00:00\n",
+        "#SBATCH --exclusive\n", "\nmodule load cuda/12.2\n", "\nexport 'A=b c'\n", "\nsource ~/env/bin/activate\n"}) {
     INFO(line);
     CHECK(contains(given, line));
   }
@@ -170,7 +174,8 @@ TEST_CASE("codegen: time limits, memory and signals of a SLURM script") {
   CHECK(contains(sbatch(options), "#SBATCH --no-requeue\n"));
   options.requeue = true;
   const std::string again = sbatch(options);
-  for (const char* part : {"#SBATCH --requeue\n", "#SBATCH --open-mode=append\n", "#SBATCH --signal=B:USR1@120\n", "trap 'warned=yes", "SLURM_RESTART_COUNT"}) {
+  for (const char* part : {"#SBATCH --requeue\n", "#SBATCH --open-mode=append\n", "#SBATCH --signal=B:USR1@120\n", "trap 'warned=yes",
+                           "SLURM_RESTART_COUNT"}) {
     CHECK(contains(again, part));
   }
   CHECK_FALSE(contains(again, "exec \"${step"));

@@ -91,11 +91,13 @@ TEST_CASE("codegen: mistakes in a key table are errors when it is read") {
   CHECK(contains(table_mistake("  - {key: a, type: int, value: 1, wen: {micro_batch: 1}}\n"), "wen"));
   CHECK(contains(table_mistake("  - {key: a, type: int, value: 1, when: {no.such: 1}}\n"), "unknown field 'no.such'"));
   CHECK(contains(table_mistake("  - {type: int, value: 1}\n"), "key"));
+  CHECK(contains(table_mistake("  []\nrules:\n  - {message: 'no {mesh.dp_shards}'}\n"), "did you mean 'mesh.dp_shard'"));
 }
 
 TEST_CASE("codegen: a value without a form in a table is refused, not dropped") {
   const Result<KeyTable> table = parse_key_table(
-      "version: 1\nformat: json\ntool: t\nsource: s\nkeys:\n  - {key: a, type: text, field: strategy.sharding, values: {ddp: NONE}}\n", "keys.yaml");
+      "version: 1\nformat: json\ntool: t\nsource: s\nkeys:\n  - {key: a, type: text, field: strategy.sharding, values: {ddp: NONE}}\n",
+      "keys.yaml");
   REQUIRE(table.ok());
   Fields fields = no_fields();
   set_field(fields, "strategy.sharding", "zero3");
@@ -119,12 +121,14 @@ TEST_CASE("codegen: every embedded table is well formed") {
 
 TEST_CASE("codegen: a broken target names its file") {
   EmitOptions options;
-  options.templates = with_file("native/launch.sh.mustache", "#!/bin/bash\n{{&header}}\n{{#single_node}}{{/single_node}}{{#several_nodes}}{{/several_nodes}}");
+  options.templates = with_file("native/launch.sh.mustache",
+                                "#!/bin/bash\n{{&header}}\n{{#single_node}}{{/single_node}}{{#several_nodes}}{{/several_nodes}}");
   const Result<Artifacts> unused = emit(cluster_plan(), "native", options);
   REQUIRE_FALSE(unused.ok());
   CHECK(contains(messages(unused.diagnostics), "value 'nodes' has no place"));
   CHECK(unused.diagnostics[0].location.file == "templates/native/launch.sh.mustache");
-  options.templates = with_file("native/target.yaml", "version: 1\ndescribes: d\nproof: run\nfiles:\n  - {output: ../x, plan: true}\n");
+  options.templates =
+      with_file("native/target.yaml", "version: 1\ndescribes: d\nproof: run\nfiles:\n  - {output: ../x, plan: true}\n");
   CHECK(contains(messages(emit(cluster_plan(), "native", options).diagnostics), "not a path inside"));
   options.templates = with_file("native/target.yaml", "version: 1\ndescribes: d\nproof: hope\nfiles: []\n");
   CHECK(contains(messages(emit(cluster_plan(), "native", options).diagnostics), "unknown proof 'hope'"));
