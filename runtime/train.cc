@@ -29,6 +29,7 @@
 #include "runtime/device/meter.h"
 #include "runtime/device/plugin.h"
 #include "runtime/engine/engine.h"
+#include "runtime/monitor/curve.h"
 #include "runtime/monitor/environment.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/metrics.h"
@@ -244,6 +245,7 @@ class Run {
     const double loss = engine_->evaluate({held_out_.ids, held_out_.targets, held_out_.global_valid_tokens});
     if (!std::isfinite(loss)) throw Failure(kExitFailed, fmt::format("the held-out loss is {}", loss));
     held_out_loss_ = loss;
+    held_out_curve_.push_back({done_, loss});
     if (first()) {
       throw_on_error(metrics_.write({{"kind", "evaluation"}, {"step", done_}, {"held_out_loss", loss}}), kExitFailed);
       fmt::print("step {:>6}  held-out loss {:.4f}\n", done_, loss);
@@ -268,6 +270,7 @@ class Run {
     time_.add(stats, step_s);
     write_trace();
     if (!first()) return;
+    curve_.push_back({done_, stats.loss});
     const double tokens_per_s = static_cast<double>(batch.global_valid_tokens) / step_s;
     throw_on_error(metrics_.write({{"kind", "step"}, {"step", done_}, {"loss", stats.loss}, {"learning_rate", rate}, {"gradient_norm", stats.gradient_norm},
                                    {"tokens", sampler_->cursor().tokens}, {"valid_tokens", batch.global_valid_tokens}, {"step_s", step_s},
@@ -365,6 +368,7 @@ class Run {
                      {"measured_peak_instruction", memory.peak_instruction}, {"wait_s", time.wait_s}, {"timed_steps", time.num_steps}};
       for (double peak : peaks) report["peak_allocated_bytes_by_rank"].push_back(static_cast<int64_t>(peak));
       if (held_out_loss_) report["held_out_loss"] = *held_out_loss_;
+      fmt::print("{}", format_curve(curve_, held_out_curve_));
       fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_, held_out_loss_ ? fmt::format(", held-out loss {:.4f}", *held_out_loss_) : "", format_comparison(rows));
       std::fflush(stdout);
       mine = write_file_atomic((fs::path(output_) / "report.json").string(), dump_json(report), Overwrite::kForce).diagnostics;
@@ -391,6 +395,7 @@ class Run {
   int64_t done_ = 0, done_here_ = 0, saved_step_ = 0;
   double loss_ = 0, last_rate_ = 0;
   std::optional<double> held_out_loss_;
+  std::vector<LossPoint> curve_, held_out_curve_;
 };
 
 }  // namespace
