@@ -120,10 +120,6 @@ constexpr Explanation kExplanations[] = {
      "Every configuration format lacks something: FSDP has no optimizer-only sharding, ZeRO no hybrid mesh. What has no form is refused, "
      "never dropped; as a note, the message says what the format makes of a setting.",
      "distsetup fsdp --sharding zero1", "distsetup deepspeed --zero-stage 1 --bf16"},
-    {code::kNoForm, "the target cannot say that",
-     "The plan or a flag asks for something that the output format has no key for. It is refused rather than dropped: the files would "
-     "describe another run. The help names a target that can, or the setting to change.",
-     "distsetup emit --target fsdp --sharding zero1 --model 7B --output out", "distsetup emit --target deepspeed --sharding zero1 --model 7B --output out"},
     {code::kPlanCorrupt, "not a plan",
      "The file is not a plan.json as `distsetup plan` writes it: not JSON, or keys are missing, unknown or out of range. A plan is not "
      "edited by hand; change the run and plan again.",
