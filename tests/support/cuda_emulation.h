@@ -52,11 +52,13 @@ class Block {
   }
   Block(dim3 size, const std::function<void()>& body) : size_(size), body_(body), fibers_(size.x * size.y * size.z) {
     running() = this;
-    for (Fiber& f : fibers_) {
-      f.stack.resize(kStackBytes);
+    static std::vector<std::vector<char>> stacks;  // kept from block to block
+    if (stacks.size() < fibers_.size()) stacks.resize(fibers_.size(), std::vector<char>(kStackBytes));
+    for (size_t n = 0; n < fibers_.size(); ++n) {
+      Fiber& f = fibers_[n];
       getcontext(&f.context);
-      f.context.uc_stack.ss_sp = f.stack.data();
-      f.context.uc_stack.ss_size = f.stack.size();
+      f.context.uc_stack.ss_sp = stacks[n].data();
+      f.context.uc_stack.ss_size = kStackBytes;
       f.context.uc_link = &scheduler_;
       makecontext(&f.context, &Block::enter, 0);
     }
@@ -73,9 +75,7 @@ class Block {
     }
     running() = nullptr;
   }
-  void barrier() {
-    swapcontext(&fibers_[current_].context, &scheduler_);
-  }
+  void barrier() { swapcontext(&fibers_[current_].context, &scheduler_); }
   // All lanes of a warp call it together: value of lane ^ mask. Two barriers, so other warps have to be in step too (all of ours are:
   // shuffles stand where every thread of the block arrives, or every thread of a warp of a kernel without barriers).
   template <class V>
@@ -94,7 +94,6 @@ class Block {
   static constexpr size_t kStackBytes = 32 * 1024;
   struct Fiber {
     ucontext_t context;
-    std::vector<char> stack;
     uint64_t slot = 0;
     bool done = false;
   };

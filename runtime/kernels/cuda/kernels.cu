@@ -241,8 +241,9 @@ struct Softmax {
   float largest, sum;
 };
 __device__ Softmax merge(Softmax a, Softmax b) {
+  // Not in terms of the maximum: fmaxf drops a NaN, which has to reach the loss.
+  if (a.largest == -INFINITY && b.largest == -INFINITY) return {-INFINITY, a.sum + b.sum};
   const float largest = fmaxf(a.largest, b.largest);
-  if (largest == -INFINITY) return {largest, 0.0f};
   return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest)};
 }
 __device__ Softmax block_merge(Softmax v) {

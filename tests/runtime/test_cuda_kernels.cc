@@ -1,0 +1,268 @@
+// The CUDA kernels, run on the CPU (tests/support/cuda_emulation.h), against the CPU's own kernels on the same numbers: every result within
+// rounding, in place where programs use them so, and with the same bits whichever way the threads of a block are taken.
+#include <cmath>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/kernels/cpu/kernels.h"
+#include "support/cuda_emulation.h"
+
+#include "runtime/kernels/cuda/kernels.cu"
+
+#include <catch2/catch.hpp>
+
+namespace distsetup {
+namespace {
+
+using cpu::Store;
+
+template <class E>
+constexpr bool kIsBf16 = std::is_same_v<E, Bf16>;
+
+template <class E>
+std::vector<E> random_values(int64_t n, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  std::vector<E> values(static_cast<size_t>(n));
+  for (E& v : values) from_float(normal(engine), &v);
+  return values;
+}
+
+// Largest difference over the largest magnitude.
+template <class E>
+double difference(const std::vector<E>& found, const std::vector<E>& expected) {
+  REQUIRE(found.size() == expected.size());
+  double largest = 1e-30, worst = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    largest = std::max(largest, std::abs(double(to_float(expected[i]))));
+    const double d = std::abs(double(to_float(found[i])) - double(to_float(expected[i])));
+    worst = d <= 1e30 ? std::max(worst, d) : 1e30;  // NaN too
+  }
+  return worst / largest;
+}
+template <class E>
+constexpr double kClose = kIsBf16<E> ? 8e-3 : 3e-6;  // bf16: one unit in the last of 8 bits
+
+// Runs `f` with the threads in both orders; `f` returns everything that was computed, as bytes.
+template <class F>
+void same_in_both_orders(const F& f) {
+  cuda_emulation::reversed = false;
+  const std::vector<char> forwards = f();
+  cuda_emulation::reversed = true;
+  const std::vector<char> backwards = f();
+  cuda_emulation::reversed = false;
+  CHECK(forwards == backwards);
+}
+template <class... V>
+std::vector<char> bytes_of(const std::vector<V>&... values) {
+  std::vector<char> all;
+  (all.insert(all.end(), reinterpret_cast<const char*>(values.data()), reinterpret_cast<const char*>(values.data() + values.size())), ...);
+  return all;
+}
+
+TEMPLATE_TEST_CASE("cuda: rms_norm and its backward", "[cuda_kernels]", float, Bf16) {
+  const int64_t T = 7, H = GENERATE(3, 30, 257, 1000);
+  const bool with_residual = GENERATE(true, false);
+  const bool accumulate = with_residual;
+  const auto x = random_values<TestType>(T * H, 1), w = random_values<TestType>(H, 2), dh = random_values<TestType>(T * H, 3),
+             residual = random_values<TestType>(T * H, 4), g0 = random_values<TestType>(H, 5);
+  std::vector<TestType> h(x.size()), dx(x.size()), gw = g0;
+  std::vector<float> r(T), ws(H);
+  cpu::rms_norm(x.data(), w.data(), h.data(), r.data(), T, H, 1e-5f);
+  cpu::rms_norm_backward(dh.data(), x.data(), r.data(), w.data(), with_residual ? residual.data() : nullptr, dx.data(), gw.data(), ws.data(), T, H,
+                         accumulate ? Store::kAdd : Store::kSet);
+  same_in_both_orders([&] {
+    std::vector<TestType> h2(x.size()), gw2 = g0;
+    std::vector<float> r2(T);
+    std::vector<TestType> dx2 = with_residual ? residual : dh;  // in place of the residual, or of dh
+    cuda::rms_norm(kIsBf16<TestType>, x.data(), w.data(), h2.data(), r2.data(), T, H, 1e-5f, nullptr);
+    CHECK(difference(h2, h) < kClose<TestType>);
+    CHECK(difference(r2, r) < 3e-6);
+    cuda::rms_norm_backward(kIsBf16<TestType>, with_residual ? dh.data() : dx2.data(), x.data(), r2.data(), w.data(),
+                            with_residual ? dx2.data() : nullptr, dx2.data(), gw2.data(), T, H, accumulate, nullptr);
+    CHECK(difference(dx2, dx) < kClose<TestType>);
+    CHECK(difference(gw2, gw) < kClose<TestType>);
+    return bytes_of(h2, r2, dx2, gw2);
+  });
+}
+
+TEMPLATE_TEST_CASE("cuda: qk_norm and its backward", "[cuda_kernels]", float, Bf16) {
+  const cpu::Heads heads = GENERATE(cpu::Heads{3, 1, 10}, cpu::Heads{4, 2, 64}, cpu::Heads{2, 2, 250});
+  const cuda::Heads cuda_heads = {heads.num_q, heads.num_kv, heads.size};
+  const bool accumulate = GENERATE(true, false);
+  const int64_t T = 5, D = heads.size, n = heads.num_q + heads.num_kv;
+  const auto qkv = random_values<TestType>(T * heads.packed_row(), 1), wq = random_values<TestType>(D, 2), wk = random_values<TestType>(D, 3),
+             dqk = random_values<TestType>(T * heads.row(), 4), before = random_values<TestType>(T * heads.packed_row(), 5),
+             g0 = random_values<TestType>(D, 6);
+  std::vector<TestType> qk(T * heads.row()), dqkv = before, gwq = g0, gwk = g0;
+  std::vector<float> r(T * n), ws(2 * D);
+  cpu::qk_norm(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, 1e-6f);
+  cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gwq.data(), gwk.data(), ws.data(), ws.data() + D, T, heads,
+                        accumulate ? Store::kAdd : Store::kSet);
+  same_in_both_orders([&] {
+    std::vector<TestType> qk2(qk.size()), dqkv2 = before, gwq2 = g0, gwk2 = g0;
+    std::vector<float> r2(r.size());
+    cuda::qk_norm(kIsBf16<TestType>, qkv.data(), wq.data(), wk.data(), qk2.data(), r2.data(), T, cuda_heads, 1e-6f, nullptr);
+    CHECK(difference(qk2, qk) < kClose<TestType>);
+    CHECK(difference(r2, r) < 3e-6);
+    cuda::qk_norm_backward(kIsBf16<TestType>, dqk.data(), qkv.data(), r2.data(), wq.data(), wk.data(), dqkv2.data(), gwq2.data(), gwk2.data(), T,
+                           cuda_heads, accumulate, nullptr);
+    CHECK(difference(dqkv2, dqkv) < kClose<TestType>);  // v columns: as they were
+    CHECK(difference(gwq2, gwq) < kClose<TestType>);
+    CHECK(difference(gwk2, gwk) < kClose<TestType>);
+    return bytes_of(qk2, r2, dqkv2, gwq2, gwk2);
+  });
+}
+
+TEMPLATE_TEST_CASE("cuda: rope, forward and back", "[cuda_kernels]", float, Bf16) {
+  const int64_t T = 10, S = 5, num_heads = 3, D = GENERATE(2, 10, 64), stride = 4 * D;
+  const float direction = GENERATE(1.f, -1.f);
+  std::vector<float> cos(S * D / 2), sin(cos.size());
+  cpu::rope_tables(cos.data(), sin.data(), S, D, 10000);
+  const auto rows = random_values<TestType>(T * stride, 1);
+  auto expected = rows, found = rows;
+  cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, stride, direction);
+  cuda::rope(kIsBf16<TestType>, found.data(), cos.data(), sin.data(), T, S, num_heads, D, stride, direction, nullptr);
+  CHECK(difference(found, expected) < kClose<TestType>);
+}
+
+TEMPLATE_TEST_CASE("cuda: swiglu and its backward over its input", "[cuda_kernels]", float, Bf16) {
+  const int64_t T = 6, F = GENERATE(1, 37, 300);
+  const auto gu = random_values<TestType>(T * 2 * F, 1), dm = random_values<TestType>(T * F, 2);
+  std::vector<TestType> m(T * F), m2(T * F), dgu(gu.size()), dgu2 = gu;
+  cpu::swiglu(gu.data(), m.data(), T, F);
+  cpu::swiglu_backward(dm.data(), gu.data(), dgu.data(), T, F);
+  cuda::swiglu(kIsBf16<TestType>, gu.data(), m2.data(), T, F, nullptr);
+  cuda::swiglu_backward(kIsBf16<TestType>, dm.data(), dgu2.data(), dgu2.data(), T, F, nullptr);
+  CHECK(difference(m2, m) < kClose<TestType>);
+  CHECK(difference(dgu2, dgu) < kClose<TestType>);
+}
+
+TEMPLATE_TEST_CASE("cuda: cross entropy over its logits, with ignored targets", "[cuda_kernels]", float, Bf16) {
+  struct Shape {
+    int64_t T, V;
+  };
+  const Shape shape = GENERATE(Shape{9, 53}, Shape{3, 1000}, Shape{1030, 3});  // more rows than blocks
+  const int64_t T = shape.T, V = shape.V;
+  const auto z = random_values<TestType>(T * V, 1);
+  std::vector<int64_t> target;
+  for (int64_t t = 0; t < T; ++t) target.push_back(t % 4 == 2 ? -1 : t * 7 % V);
+  std::vector<TestType> dz(z.size());
+  const double scale = 1.0 / double(T), before = 0.25;
+  double loss = before;
+  cpu::cross_entropy(z.data(), target.data(), dz.data(), &loss, T, V, scale);
+  const auto run = [&] {
+    std::vector<TestType> dz2 = z;
+    std::vector<double> loss2 = {before};
+    cuda::cross_entropy(kIsBf16<TestType>, dz2.data(), target.data(), dz2.data(), loss2.data(), T, V, &scale, nullptr);
+    CHECK(loss2[0] == Approx(loss).epsilon(1e-6));
+    CHECK(difference(dz2, dz) < kClose<TestType>);
+    return bytes_of(dz2, loss2);
+  };
+  if (T < 100) same_in_both_orders(run);
+  else run();
+}
+
+TEST_CASE("cuda: cross entropy of huge, infinite and undefined logits", "[cuda_kernels]") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const double one = 1;
+  const std::vector<int64_t> target = {1};
+  for (const auto& z : {std::vector<float>{1e30f, -1e30f, 0}, std::vector<float>{-inf, 3, 4}}) {
+    std::vector<float> dz(3), dz2(3);
+    double loss = 0, loss2 = 0;
+    cpu::cross_entropy(z.data(), target.data(), dz.data(), &loss, 1, 3, 1.0);
+    cuda::cross_entropy(false, z.data(), target.data(), dz2.data(), &loss2, 1, 3, &one, nullptr);
+    CHECK(loss2 == Approx(loss));
+    CHECK(difference(dz2, dz) < 3e-6);
+  }
+  for (const auto& z : {std::vector<float>{nan, 0, 0}, std::vector<float>{0, 0, nan}, std::vector<float>{-inf, nan, -inf}, std::vector<float>{inf, 0, 0}}) {  // the step has to stop
+    std::vector<float> dz(3);
+    double loss = 0;
+    cuda::cross_entropy(false, z.data(), target.data(), dz.data(), &loss, 1, 3, &one, nullptr);
+    CHECK_FALSE(std::isfinite(loss));
+  }
+}
+
+TEMPLATE_TEST_CASE("cuda: embedding and its backward, rows of one id in order", "[cuda_kernels]", float, Bf16) {
+  struct Shape {
+    int64_t T, V, H;
+  };
+  const Shape shape = GENERATE(Shape{300, 7, 30}, Shape{5, 3, 2100}, Shape{1, 1, 1});
+  const int64_t T = shape.T, V = shape.V, H = shape.H;
+  const bool accumulate = GENERATE(true, false);
+  std::vector<int64_t> ids;
+  for (int64_t t = 0; t < T; ++t) ids.push_back(t * t % 5 % V);
+  const auto w = random_values<TestType>(V * H, 1), dy = random_values<TestType>(T * H, 2), g0 = random_values<TestType>(V * H, 3);
+  std::vector<TestType> y(T * H), gw = g0;
+  cpu::embedding_forward(ids.data(), w.data(), y.data(), T, H);
+  cpu::embedding_backward(ids.data(), dy.data(), gw.data(), T, V, H, accumulate ? Store::kAdd : Store::kSet);
+  same_in_both_orders([&] {
+    std::vector<TestType> y2(T * H), gw2 = g0;
+    cuda::embedding_forward(kIsBf16<TestType>, ids.data(), w.data(), y2.data(), T, H, nullptr);
+    cuda::embedding_backward(kIsBf16<TestType>, ids.data(), dy.data(), gw2.data(), T, V, H, accumulate, nullptr);
+    CHECK(bytes_of(y2) == bytes_of(y));
+    CHECK(difference(gw2, gw) < kClose<TestType>);
+    return bytes_of(y2, gw2);
+  });
+}
+
+TEMPLATE_TEST_CASE("cuda: biases", "[cuda_kernels]", float, Bf16) {
+  const int64_t T = 70, H = GENERATE(1, 33, 100);
+  const bool accumulate = GENERATE(true, false);
+  const auto x = random_values<TestType>(T * H, 1), b = random_values<TestType>(H, 2);
+  auto expected = x, found = x, gb = b, gb2 = b;
+  std::vector<float> ws(H);
+  cpu::bias_add(expected.data(), b.data(), T, H);
+  cuda::bias_add(kIsBf16<TestType>, found.data(), b.data(), T, H, nullptr);
+  CHECK(difference(found, expected) < kClose<TestType>);
+  cpu::bias_backward(x.data(), gb.data(), ws.data(), T, H, accumulate ? Store::kAdd : Store::kSet);
+  cuda::bias_backward(kIsBf16<TestType>, x.data(), gb2.data(), T, H, accumulate, nullptr);
+  CHECK(difference(gb2, gb) < kClose<TestType>);
+}
+
+TEST_CASE("cuda: casts round as the CPU's", "[cuda_kernels]") {
+  auto from = random_values<float>(300, 1);
+  from[7] = std::numeric_limits<float>::infinity();
+  from[8] = 1.00390625f;  // half way: to even
+  std::vector<Bf16> to(from.size()), to2(from.size());
+  cpu::cast(from.data(), to.data(), int64_t(from.size()));
+  cuda::cast_to_bf16(from.data(), to2.data(), int64_t(from.size()), nullptr);
+  CHECK(bytes_of(to2) == bytes_of(to));
+}
+
+TEMPLATE_TEST_CASE("cuda: chunks are summed in the order of ranks", "[cuda_kernels]", float, Bf16) {
+  const int64_t size = GENERATE(1, 2, 5), stride = 300, n = 290;
+  const bool accumulate = GENERATE(true, false);
+  const auto own = random_values<TestType>(n, 1), received = random_values<TestType>(std::max<int64_t>(1, size - 1) * stride, 2);
+  const auto before = random_values<float>(n, 3);
+  for (int64_t index = 0; index < size; ++index) {
+    auto target = before, target2 = before;
+    cpu::sum_chunks(target.data(), own.data(), received.data(), size, index, stride, n, accumulate ? Store::kAdd : Store::kSet);
+    cuda::sum_chunks(kIsBf16<TestType>, target2.data(), own.data(), received.data(), size, index, stride, n, accumulate, nullptr);
+    CHECK(difference(target2, target) < 3e-7);
+  }
+}
+
+TEST_CASE("cuda: sums of squares add up over ranges", "[cuda_kernels]") {
+  const auto x = random_values<float>(300000, 1);
+  double large = 0;  // more elements than threads
+  cuda::sum_of_squares(x.data(), int64_t(x.size()), &large, /*accumulate=*/false, nullptr);
+  CHECK(large == Approx(cpu::sum_of_squares(x.data(), int64_t(x.size()))).epsilon(1e-5));
+  same_in_both_orders([&] {
+    std::vector<double> sum = {5.0};
+    double expected = 0;
+    for (const int64_t n : {0, 5, 1000}) {
+      cuda::sum_of_squares(x.data(), n, sum.data(), /*accumulate=*/n > 0, nullptr);
+      expected += cpu::sum_of_squares(x.data(), n);
+    }
+    CHECK(sum[0] == Approx(expected).epsilon(1e-5));
+    return bytes_of(sum);
+  });
+}
+
+}  // namespace
+}  // namespace distsetup
