@@ -1,0 +1,82 @@
+// Engine and checkpoint together: an engine whose parameters come from a file.
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/oracle.h"
+#include "runtime/ranks.h"
+#include "runtime/tiny.h"
+
+using namespace distsetup;
+namespace fs = std::filesystem;
+
+namespace {
+
+ShardState state_of(Engine& engine) { return {&engine.layout(), engine.shard_index(), engine.master(), engine.moment1(), engine.moment2()}; }
+
+void save(Engine& engine, const Plan& plan, const std::string& directory, int64_t step) {
+  REQUIRE(begin_checkpoint(directory, step).empty());
+  const Result<FileDigest> digest = write_rank_file(directory, step, 0, state_of(engine));
+  REQUIRE(digest.ok());
+  CheckpointMetadata metadata;
+  metadata.step = step;
+  REQUIRE(commit_checkpoint(directory, plan.mesh, engine.layout(), "", metadata, {{rank_file_name(0), *digest}}).empty());
+}
+
+}  // namespace
+
+// Rotary tables are no parameters: an engine that is filled from a file must have made them as well as one that initialised itself.
+TEST_CASE("regression 16: an engine filled from a checkpoint computes what a plain model does, and goes on as the first one would", "[engine]") {
+  const fs::path directory = fs::temp_directory_path() / ("distsetup_resume_" + std::to_string(::getpid()));
+  fs::remove_all(directory);
+  const Plan plan = tiny::tiny_plan({});
+  const tiny::Batch held_out = tiny::global_batch(plan, 1000), next = tiny::global_batch(plan, 3);
+  const std::unique_ptr<Communicator> self = make_self_communicator(plan.mesh);
+  const std::unique_ptr<Device> device = make_cpu_device();
+  Engine first(plan, *device, *self);
+  first.initialize_parameters();
+  first.load();
+  for (int64_t s = 0; s < 3; ++s) {
+    const tiny::Batch batch = tiny::global_batch(plan, s);
+    first.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s)});
+  }
+  save(first, plan, directory, 3);
+  std::vector<std::vector<float>> parameters;
+  tiny::collect(first, first.master(), parameters);
+  const oracle::Model plain(plan.model, parameters);
+  const double expected = plain.loss(held_out, plan.train.sequence_length).item<double>();
+  const StepStats straight = first.step({next.ids, next.targets, next.valid, learning_rate(plan.train, 3)});
+
+  tiny::TinyOptions options;
+  for (const int ranks : {1, 2}) {
+    options.shard = ranks;
+    options.sharding = Sharding::kZero3;
+    const Plan resumed_plan = tiny::tiny_plan(options);
+    Diagnostics found;
+    double loss = 0;
+    StepStats stats;
+    run_ranks(resumed_plan.mesh, [&](Communicator& communicator) {
+      const std::unique_ptr<Device> mine = make_cpu_device();
+      Engine engine(resumed_plan, *mine, communicator);
+      const Diagnostics problems = load_shard(directory, 3, state_of(engine));
+      engine.set_steps_done(3);
+      engine.load();
+      const int index = data_index(resumed_plan.mesh, communicator.rank());
+      const tiny::Batch part = tiny::rank_batch(resumed_plan, held_out, index), step = tiny::rank_batch(resumed_plan, next, index);
+      const double evaluated = engine.evaluate({part.ids, part.targets, part.valid});
+      const StepStats taken = engine.step({step.ids, step.targets, step.valid, learning_rate(resumed_plan.train, 3)});
+      if (communicator.rank() != 0) return;
+      found = problems;
+      loss = evaluated;
+      stats = taken;
+    });
+    INFO(ranks << " ranks");
+    CHECK(found.empty());
+    CHECK(loss == Approx(expected).epsilon(1e-5));
+    CHECK(stats.loss == Approx(straight.loss).epsilon(1e-6));
+    CHECK(stats.gradient_norm == Approx(straight.gradient_norm).epsilon(1e-5));
+  }
+  fs::remove_all(directory);
+}
