@@ -1,5 +1,5 @@
-// See train.h. A run is a straight line of phases; the current one's name goes into the error line. Everything that can fail on one rank
-// alone (a file, a disk, a checkpoint) is followed by agree(), so that all ranks end together.
+// See train.h. A run is a straight line of phases; the current one's name goes into the error line. Everything that can fail on one
+// rank alone (a file, a disk, a checkpoint) is followed by agree(), so that all ranks end together.
 #include "runtime/train.h"
 
 #include <fmt/format.h>
@@ -43,9 +43,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kNumEvaluations = 10;      // of the held-out files over a run, besides start and end
-constexpr int64_t kNumConsoleLines = 100;    // step lines on the terminal; metrics.jsonl has every step
-constexpr int64_t kReplicaCheckSteps = 50;   // parameter checksums across replicas
+constexpr int64_t kNumEvaluations = 10;     // of the held-out files over a run, besides start and end
+constexpr int64_t kNumConsoleLines = 100;   // step lines on the terminal; metrics.jsonl has every step
+constexpr int64_t kReplicaCheckSteps = 50;  // parameter checksums across replicas
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -76,7 +76,9 @@ class Run {
     for (const auto& refused : found.refused) say("checkpoint_{} is refused: {}", refused.first, refused.second);
     place_.refused = found.refused_steps;
     if (found.newest && found.newest->step >= plan_.train.steps) {
-      if (first()) fmt::print("this run is finished: {} holds step {} of {}, nothing is left to do\n", checkpoint_path(place_.directory, found.newest->step), found.newest->step, plan_.train.steps);
+      if (first())
+        fmt::print("this run is finished: {} holds step {} of {}, nothing is left to do\n",
+                   checkpoint_path(place_.directory, found.newest->step), found.newest->step, plan_.train.steps);
       return kExitDone;
     }
     phase_ = "load";
@@ -102,16 +104,24 @@ class Run {
     plan_ = std::move(*plan);
     plan_directory_ = fs::path(options_.plan_path).parent_path().string();
     place_.plan_digest = sha256(*text);
-    if (plan_.strategy.trainer != "native") throw Failure(kExitBadPlan, fmt::format("the plan is for the trainer '{}', expected 'native'", plan_.strategy.trainer));
-    if (plan_.verdict == Verdict::kDoesNotFit) throw Failure(kExitBadPlan, "the plan is marked 'does_not_fit', expected one that fits", "plan again with one of the fixes that `distsetup plan` prints");
+    if (plan_.strategy.trainer != "native")
+      throw Failure(kExitBadPlan, fmt::format("the plan is for the trainer '{}', expected 'native'", plan_.strategy.trainer));
+    if (plan_.verdict == Verdict::kDoesNotFit)
+      throw Failure(kExitBadPlan, "the plan is marked 'does_not_fit', expected one that fits",
+                    "plan again with one of the fixes that `distsetup plan` prints");
     throw_on_error(validate(plan_), kExitBadPlan);
     if (plan_.train.steps < 1) throw Failure(kExitBadPlan, fmt::format("train.steps is {}, expected at least 1", plan_.train.steps));
-    if (plan_.checkpoint.keep < 0 || plan_.checkpoint.every_steps < 0) throw Failure(kExitBadPlan, "checkpoint.keep or checkpoint.every_steps is negative");
+    if (plan_.checkpoint.keep < 0 || plan_.checkpoint.every_steps < 0)
+      throw Failure(kExitBadPlan, "checkpoint.keep or checkpoint.every_steps is negative");
     if (const std::string digest = schedule_digest(plan_); digest != plan_.schedule_digest) {
-      throw Failure(kExitBadPlan, fmt::format("this trainer compiles another schedule than the plan was made with (digest {:.12}…, expected {:.12}…)", digest, plan_.schedule_digest),
-                    "plan again with the distsetup of the same build: the prediction belongs to that schedule");
+      throw Failure(
+          kExitBadPlan,
+          fmt::format("this trainer compiles another schedule than the plan was made with (digest {:.12}…, expected {:.12}…)", digest,
+                      plan_.schedule_digest),
+          "plan again with the distsetup of the same build: the prediction belongs to that schedule");
     }
-    if (!options_.dry_run || environment_.source != "no launcher") throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
+    if (!options_.dry_run || environment_.source != "no launcher")
+      throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
     output_ = options_.output_dir.empty() ? plan_directory_ : options_.output_dir;
     place_.directory = (fs::path(output_) / plan_.checkpoint.directory).string();
     place_.keep = plan_.checkpoint.keep;
@@ -136,7 +146,8 @@ class Run {
     if (newest) check_resume(*newest);
     if (!first()) return kExitDone;
     print_start(newest);
-    fmt::print("dry run: the plan, its schedule, the environment and {} data files are as they should be; nothing was trained\n", plan_.data.files.size());
+    fmt::print("dry run: the plan, its schedule, the environment and {} data files are as they should be; nothing was trained\n",
+               plan_.data.files.size());
     return kExitDone;
   }
 
@@ -173,10 +184,16 @@ class Run {
       std::error_code failure;
       fs::create_directories(place_.directory, failure);
       if (failure || ::access(place_.directory.c_str(), W_OK | X_OK) != 0) {
-        mine.push_back(error(code::kUnwritableFile, {place_.directory}, fmt::format("cannot write into '{}', {}", place_.directory, errno_text(failure ? failure.value() : errno))));
-      } else if (const fs::space_info space = fs::space(place_.directory, failure); !failure && static_cast<int64_t>(space.available) < plan_.memory.checkpoint_bytes) {
-        mine.push_back(error(code::kUnwritableFile, {place_.directory}, fmt::format("'{}' has {} free, one checkpoint takes {}", place_.directory, format_bytes(static_cast<int64_t>(space.available)),
-                                                                                    format_bytes(plan_.memory.checkpoint_bytes)), "make room, or name another --output"));
+        mine.push_back(
+            error(code::kUnwritableFile, {place_.directory},
+                  fmt::format("cannot write into '{}', {}", place_.directory, errno_text(failure ? failure.value() : errno))));
+      } else if (const fs::space_info space = fs::space(place_.directory, failure);
+                 !failure && static_cast<int64_t>(space.available) < plan_.memory.checkpoint_bytes) {
+        mine.push_back(
+            error(code::kUnwritableFile, {place_.directory},
+                  fmt::format("'{}' has {} free, one checkpoint takes {}", place_.directory,
+                              format_bytes(static_cast<int64_t>(space.available)), format_bytes(plan_.memory.checkpoint_bytes)),
+                  "make room, or name another --output"));
       }
     }
     agree(*communicator_, mine, kExitBadEnvironment);
@@ -194,12 +211,19 @@ class Run {
   void check_resume(const CheckpointMetadata& metadata) const {
     const std::string which = checkpoint_path(place_.directory, metadata.step);
     const char* const help = "name another --output, or plan with the same data, sequence length and seed";
-    if (metadata.data_digest != corpus_.digest) throw Failure(kExitFailed, fmt::format("'{}' was trained on other data or another sequence length than this plan's", which), help);
-    if (metadata.seed != plan_.train.seed) throw Failure(kExitFailed, fmt::format("'{}' was trained with seed {}, expected {}", which, metadata.seed, plan_.train.seed), help);
-    if (metadata.cursor.position > static_cast<int64_t>(corpus_.training.size())) throw Failure(kExitFailed, fmt::format("the data position of '{}' lies outside the data", which));
+    if (metadata.data_digest != corpus_.digest)
+      throw Failure(kExitFailed, fmt::format("'{}' was trained on other data or another sequence length than this plan's", which),
+                    help);
+    if (metadata.seed != plan_.train.seed)
+      throw Failure(kExitFailed, fmt::format("'{}' was trained with seed {}, expected {}", which, metadata.seed, plan_.train.seed),
+                    help);
+    if (metadata.cursor.position > static_cast<int64_t>(corpus_.training.size()))
+      throw Failure(kExitFailed, fmt::format("the data position of '{}' lies outside the data", which));
   }
 
-  ShardState shard() { return {&engine_->layout(), engine_->shard_index(), engine_->master(), engine_->moment1(), engine_->moment2()}; }
+  ShardState shard() {
+    return {&engine_->layout(), engine_->shard_index(), engine_->master(), engine_->moment1(), engine_->moment2()};
+  }
 
   void start_from(const std::optional<CheckpointMetadata>& newest) {
     if (newest) {
@@ -214,26 +238,35 @@ class Run {
     double steps[2] = {static_cast<double>(done_), static_cast<double>(done_) * static_cast<double>(done_)};
     communicator_->control_sum(steps, 2);
     const double world = communicator_->world();
-    CHECK(steps[0] == world * static_cast<double>(done_) && steps[1] == steps[0] * static_cast<double>(done_), "ranks start at different steps");
+    CHECK(steps[0] == world * static_cast<double>(done_) && steps[1] == steps[0] * static_cast<double>(done_),
+          "ranks start at different steps");
     engine_->set_steps_done(done_);
     engine_->load();
     Diagnostics mine;
     if (first()) {
       const Result<int64_t> dropped = metrics_.open((fs::path(output_) / "metrics.jsonl").string(), newest ? done_ : -1);
       mine = dropped.diagnostics;
-      if (dropped.ok() && *dropped > 0) say("metrics.jsonl: {} lines after step {} are dropped, these steps are trained again", *dropped, done_);
+      if (dropped.ok() && *dropped > 0)
+        say("metrics.jsonl: {} lines after step {} are dropped, these steps are trained again", *dropped, done_);
     }
     agree(*communicator_, mine, kExitFailed);
     if (first()) print_start(newest);
   }
 
   void print_start(const std::optional<CheckpointMetadata>& newest) const {
-    const int64_t num_held_out = std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& file) { return file.held_out; });
+    const int64_t num_held_out =
+        std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& file) { return file.held_out; });
     RunFacts facts;
-    facts.data = fmt::format("{} files, {} sequences, {} tokens an epoch; {} files held out, {} tokens", static_cast<int64_t>(plan_.data.files.size()) - num_held_out, format_count(static_cast<int64_t>(corpus_.training.size())),
-                             format_count(corpus_.training_tokens), num_held_out, format_count(corpus_.held_out_tokens));
-    facts.checkpoint = fmt::format("{}, {}, keep {}", place_.directory, plan_.checkpoint.every_steps > 0 ? fmt::format("every {} steps", plan_.checkpoint.every_steps) : "at the end", plan_.checkpoint.keep);
-    facts.start = newest ? fmt::format("checkpoint_{}, {} of {} steps are done", newest->step, newest->step, plan_.train.steps) : "from the beginning";
+    facts.data = fmt::format("{} files, {} sequences, {} tokens an epoch; {} files held out, {} tokens",
+                             static_cast<int64_t>(plan_.data.files.size()) - num_held_out,
+                             format_count(static_cast<int64_t>(corpus_.training.size())), format_count(corpus_.training_tokens),
+                             num_held_out, format_count(corpus_.held_out_tokens));
+    facts.checkpoint =
+        fmt::format("{}, {}, keep {}", place_.directory,
+                    plan_.checkpoint.every_steps > 0 ? fmt::format("every {} steps", plan_.checkpoint.every_steps) : "at the end",
+                    plan_.checkpoint.keep);
+    facts.start = newest ? fmt::format("checkpoint_{}, {} of {} steps are done", newest->step, newest->step, plan_.train.steps)
+                         : "from the beginning";
     facts.device = device_ ? device_->description() : "not started";
     fmt::print("{}", format_start(plan_, facts));
     std::fflush(stdout);
@@ -272,14 +305,22 @@ class Run {
     if (!first()) return;
     curve_.push_back({done_, stats.loss});
     const double tokens_per_s = static_cast<double>(batch.global_valid_tokens) / step_s;
-    throw_on_error(metrics_.write({{"kind", "step"}, {"step", done_}, {"loss", stats.loss}, {"learning_rate", rate}, {"gradient_norm", stats.gradient_norm},
-                                   {"tokens", sampler_->cursor().tokens}, {"valid_tokens", batch.global_valid_tokens}, {"step_s", step_s},
-                                   {"tokens_per_s", tokens_per_s}, {"wait_s", stats.wait_s}}),
+    throw_on_error(metrics_.write({{"kind", "step"},
+                                   {"step", done_},
+                                   {"loss", stats.loss},
+                                   {"learning_rate", rate},
+                                   {"gradient_norm", stats.gradient_norm},
+                                   {"tokens", sampler_->cursor().tokens},
+                                   {"valid_tokens", batch.global_valid_tokens},
+                                   {"step_s", step_s},
+                                   {"tokens_per_s", tokens_per_s},
+                                   {"wait_s", stats.wait_s}}),
                    kExitFailed);
     const int64_t every = std::max<int64_t>(1, plan_.train.steps / kNumConsoleLines);
     if (done_ % every != 0 && done_ != plan_.train.steps && done_here_ > 1) return;
-    fmt::print("step {:>6}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {} tokens/s  {} (predicted {})\n", done_, stats.loss, rate, stats.gradient_norm,
-               format_count(std::llround(tokens_per_s)), format_duration(step_s), format_duration(plan_.time.step_s));
+    fmt::print("step {:>6}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {} tokens/s  {} (predicted {})\n", done_, stats.loss, rate,
+               stats.gradient_norm, format_count(std::llround(tokens_per_s)), format_duration(step_s),
+               format_duration(plan_.time.step_s));
     std::fflush(stdout);
   }
 
@@ -287,7 +328,12 @@ class Run {
     if (!tracer_) return;
     Json records = Json::array();
     for (const CommunicationRecord& record : tracer_->records()) {
-      records.push_back({{"op", record.op}, {"group", name(record.group)}, {"channel", static_cast<int>(record.channel)}, {"bytes", record.bytes}, {"event", record.event}, {"waited", record.waited}});
+      records.push_back({{"op", record.op},
+                         {"group", name(record.group)},
+                         {"channel", static_cast<int>(record.channel)},
+                         {"bytes", record.bytes},
+                         {"event", record.event},
+                         {"waited", record.waited}});
     }
     tracer_->clear();
     const std::string path = first() ? options_.trace_path : fmt::format("{}.rank{}", options_.trace_path, environment_.rank);
@@ -306,8 +352,10 @@ class Run {
     if (saved_step_ == done_) return;
     const std::string phase = std::exchange(phase_, fmt::format("checkpoint of step {}", done_));
     compare_replicas();
-    CheckpointMetadata metadata = {done_, sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed, corpus_.digest};
-    for (const std::string& complaint : save_checkpoint(*communicator_, place_, shard(), engine_->writes_checkpoint(), metadata)) say("{}", complaint);
+    CheckpointMetadata metadata = {done_,         sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed,
+                                   corpus_.digest};
+    for (const std::string& complaint : save_checkpoint(*communicator_, place_, shard(), engine_->writes_checkpoint(), metadata))
+      say("{}", complaint);
     saved_step_ = done_;
     phase_ = phase;
   }
@@ -326,7 +374,8 @@ class Run {
     if (tracer_) tracer_->clear();
     if (done_ == 0) evaluate();
     if (tracer_) tracer_->clear();
-    const int64_t steps = plan_.train.steps, evaluate_every = std::max<int64_t>(1, steps / kNumEvaluations), save_every = plan_.checkpoint.every_steps;
+    const int64_t steps = plan_.train.steps, evaluate_every = std::max<int64_t>(1, steps / kNumEvaluations),
+                  save_every = plan_.checkpoint.every_steps;
     while (done_ < steps) {
       const int signal = asked_to_stop();
       const bool enough = options_.stop_after > 0 && done_here_ >= options_.stop_after;
@@ -334,8 +383,10 @@ class Run {
       if (tracer_) tracer_->clear();
       step();
       if (done_ % evaluate_every == 0 || done_ == steps) evaluate();
-      if ((save_every > 0 && done_ % save_every == 0) || done_ == steps) save();
-      else if (done_ % kReplicaCheckSteps == 0) compare_replicas();
+      if ((save_every > 0 && done_ % save_every == 0) || done_ == steps)
+        save();
+      else if (done_ % kReplicaCheckSteps == 0)
+        compare_replicas();
     }
     finish("completed");
   }
@@ -343,8 +394,10 @@ class Run {
   void stop_early(int signal) {
     if (done_ > 0) save();
     if (first()) {
-      const std::string why = signal != 0 ? fmt::format("stopped by signal {}", signal) : fmt::format("stopped after {} steps as asked", done_here_);
-      fmt::print("{} at step {} of {}{}; run the same command to go on\n", why, done_, plan_.train.steps, done_ > 0 ? fmt::format(", saved as {}", checkpoint_name(done_)) : ", nothing was trained");
+      const std::string why =
+          signal != 0 ? fmt::format("stopped by signal {}", signal) : fmt::format("stopped after {} steps as asked", done_here_);
+      fmt::print("{} at step {} of {}{}; run the same command to go on\n", why, done_, plan_.train.steps,
+                 done_ > 0 ? fmt::format(", saved as {}", checkpoint_name(done_)) : ", nothing was trained");
       std::fflush(stdout);
     }
     finish("stopped");
@@ -362,14 +415,26 @@ class Run {
     if (first()) {
       const MeasuredTime time = time_.mean();
       const std::vector<Comparison> rows = compare(plan_, memory, time);
-      Json report = {{"schema_version", 1}, {"status", status}, {"step", done_}, {"steps", plan_.train.steps}, {"optimizer_steps", done_here_}, {"loss", loss_},
-                     {"tokens", sampler_->cursor().tokens}, {"plan_digest", place_.plan_digest}, {"schedule_digest", plan_.schedule_digest},
-                     {"comparison", comparison_json(rows)}, {"peak_allocated_bytes_by_rank", Json::array()}, {"predicted_peak_instruction", plan_.memory.peak_instruction},
-                     {"measured_peak_instruction", memory.peak_instruction}, {"wait_s", time.wait_s}, {"timed_steps", time.num_steps}};
+      Json report = {{"schema_version", 1},
+                     {"status", status},
+                     {"step", done_},
+                     {"steps", plan_.train.steps},
+                     {"optimizer_steps", done_here_},
+                     {"loss", loss_},
+                     {"tokens", sampler_->cursor().tokens},
+                     {"plan_digest", place_.plan_digest},
+                     {"schedule_digest", plan_.schedule_digest},
+                     {"comparison", comparison_json(rows)},
+                     {"peak_allocated_bytes_by_rank", Json::array()},
+                     {"predicted_peak_instruction", plan_.memory.peak_instruction},
+                     {"measured_peak_instruction", memory.peak_instruction},
+                     {"wait_s", time.wait_s},
+                     {"timed_steps", time.num_steps}};
       for (double peak : peaks) report["peak_allocated_bytes_by_rank"].push_back(static_cast<int64_t>(peak));
       if (held_out_loss_) report["held_out_loss"] = *held_out_loss_;
       fmt::print("{}", format_curve(curve_, held_out_curve_));
-      fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_, held_out_loss_ ? fmt::format(", held-out loss {:.4f}", *held_out_loss_) : "", format_comparison(rows));
+      fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_,
+                 held_out_loss_ ? fmt::format(", held-out loss {:.4f}", *held_out_loss_) : "", format_comparison(rows));
       std::fflush(stdout);
       mine = write_file_atomic((fs::path(output_) / "report.json").string(), dump_json(report), Overwrite::kForce).diagnostics;
     }
@@ -420,7 +485,8 @@ int run_training(const TrainOptions& options) {
     what = what.substr(0, what.find('\n'));
   }
   std::fflush(stdout);
-  fmt::print(stderr, "rank {} on {}, {}, {}{}\n", run.environment().rank, run.environment().host.empty() ? "this host" : run.environment().host, run.phase(), what,
+  fmt::print(stderr, "rank {} on {}, {}, {}{}\n", run.environment().rank,
+             run.environment().host.empty() ? "this host" : run.environment().host, run.phase(), what,
              help.empty() ? "" : "; help: " + help);
   std::fflush(stderr);
   ::_exit(code);  // destructors would wait for peers that may be gone

@@ -59,7 +59,8 @@ int main(int argc, char** argv) {
     if (flag == "--dry-run" || flag == "--poison" || flag == "--probe") {
       const bool optional_number = flag == "--probe" && !has_value && i + 1 < argc && argv[i + 1][0] != '-';
       if (optional_number) value = argv[++i], has_value = true;
-      if (flag == "--probe" && has_value && !parse_number<int64_t>(value, 1, probe_s)) return usage_error(fmt::format("--probe '{}', expected a number of seconds", value));
+      if (flag == "--probe" && has_value && !parse_number<int64_t>(value, 1, probe_s))
+        return usage_error(fmt::format("--probe '{}', expected a number of seconds", value));
       if (flag != "--probe" && has_value) return usage_error(fmt::format("{} takes no value, found '{}'", flag, value));
       (flag == "--dry-run" ? options.dry_run : flag == "--poison" ? options.poison : probe) = true;
       continue;
@@ -74,8 +75,10 @@ int main(int argc, char** argv) {
     if (flag == "--plan") options.plan_path = value;
     if (flag == "--output") options.output_dir = value;
     if (flag == "--trace") options.trace_path = value;
-    if (flag == "--stop-after" && !parse_number<int64_t>(value, 1, options.stop_after)) return usage_error(fmt::format("--stop-after '{}', expected a number of steps, at least 1", value));
-    if (flag == "--threads" && !parse_number<int>(value, 1, options.num_threads)) return usage_error(fmt::format("--threads '{}', expected at least 1", value));
+    if (flag == "--stop-after" && !parse_number<int64_t>(value, 1, options.stop_after))
+      return usage_error(fmt::format("--stop-after '{}', expected a number of steps, at least 1", value));
+    if (flag == "--threads" && !parse_number<int>(value, 1, options.num_threads))
+      return usage_error(fmt::format("--threads '{}', expected at least 1", value));
   }
   if (probe) return distsetup::run_probe_kernels(static_cast<double>(probe_s));
   if (options.plan_path.empty()) return usage_error("--plan is missing");

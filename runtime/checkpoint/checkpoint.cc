@@ -49,7 +49,8 @@ int remove_ours(const std::string& path) {
   if (!fs::is_directory(fs::symlink_status(path, failure))) return ENOTDIR;
   if (::unlink((fs::path(path) / "COMMIT").c_str()) != 0 && errno != ENOENT) return errno;
   std::vector<std::string> names;
-  for (fs::directory_iterator it(path, failure), end; !failure && it != end; it.increment(failure)) names.push_back(it->path().filename().string());
+  for (fs::directory_iterator it(path, failure), end; !failure && it != end; it.increment(failure))
+    names.push_back(it->path().filename().string());
   if (failure) return failure.value();
   for (const std::string& name : names) {
     const bool ours = is_our_file(name) || name.starts_with(".distsetup-");
@@ -76,7 +77,8 @@ CheckpointIndex make_index(const Mesh& mesh, const Layout& layout, const std::st
         const std::vector<Box> boxes = boxes_of(unit, parameter, shard);
         for (size_t k = 0; k < boxes.size(); ++k) {
           const bool whole = boxes[k].numel() == parameter.numel;
-          stored.boxes.push_back({rank_file_name(writer_rank(mesh, layout, shard)), boxes[k].start, boxes[k].size, whole ? "" : fmt::format(".box{}", k)});
+          stored.boxes.push_back({rank_file_name(writer_rank(mesh, layout, shard)), boxes[k].start, boxes[k].size,
+                                  whole ? "" : fmt::format(".box{}", k)});
         }
       }
       const bool fresh = index.parameters.emplace(parameter.name, std::move(stored)).second;
@@ -89,7 +91,9 @@ CheckpointIndex make_index(const Mesh& mesh, const Layout& layout, const std::st
 }  // namespace
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{}{}", kNamePrefix, step); }
-std::string checkpoint_path(const std::string& directory, int64_t step) { return (fs::path(directory) / checkpoint_name(step)).string(); }
+std::string checkpoint_path(const std::string& directory, int64_t step) {
+  return (fs::path(directory) / checkpoint_name(step)).string();
+}
 
 std::vector<int64_t> list_checkpoints(const std::string& directory) {
   std::vector<int64_t> steps;
@@ -139,7 +143,8 @@ Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, i
         const std::string suffix = boxes[k].numel() == parameter.numel ? "" : fmt::format(".box{}", k);
         for (size_t s = 0; s < std::size(states); ++s) {
           CHECK(boxes[k].shard_offset + boxes[k].numel() <= static_cast<int64_t>(states[s].size()), "{}", parameter.name);
-          tensors.push_back({parameter.name + std::string(kStateSuffixes[s]) + suffix, boxes[k].size, states[s].data() + boxes[k].shard_offset});
+          tensors.push_back(
+              {parameter.name + std::string(kStateSuffixes[s]) + suffix, boxes[k].size, states[s].data() + boxes[k].shard_offset});
         }
       }
     }
@@ -152,7 +157,8 @@ Diagnostics commit_checkpoint(const std::string& directory, const Mesh& mesh, co
                               const CheckpointMetadata& metadata, const std::map<std::string, FileDigest>& files) {
   const std::string partial = partial_path(directory, metadata.step), final_path = checkpoint_path(directory, metadata.step);
   CheckpointCommit commit = {metadata.step, files};
-  Diagnostics found = write_json((fs::path(partial) / "index.json").string(), to_json(make_index(mesh, layout, plan_digest)), &commit.files["index.json"]);
+  Diagnostics found = write_json((fs::path(partial) / "index.json").string(), to_json(make_index(mesh, layout, plan_digest)),
+                                 &commit.files["index.json"]);
   if (has_error(found)) return found;
   found = write_json((fs::path(partial) / "metadata.json").string(), to_json(metadata), &commit.files["metadata.json"]);
   if (has_error(found)) return found;
@@ -161,7 +167,8 @@ Diagnostics commit_checkpoint(const std::string& directory, const Mesh& mesh, co
   std::error_code failure;
   if (fs::exists(fs::symlink_status(final_path, failure))) {  // never committed, or refused: a good one would have been resumed from
     if (const int number = remove_ours(final_path); number != 0) {
-      return {error(code::kUnwritableFile, {final_path}, fmt::format("'{}' is in the way and cannot be removed, {}", final_path, errno_text(number)),
+      return {error(code::kUnwritableFile, {final_path},
+                    fmt::format("'{}' is in the way and cannot be removed, {}", final_path, errno_text(number)),
                     "move what is in it elsewhere and remove it")};
     }
   }
@@ -172,7 +179,8 @@ Diagnostics commit_checkpoint(const std::string& directory, const Mesh& mesh, co
 
 void discard_partial(const std::string& directory, int64_t step) { remove_ours(partial_path(directory, step)); }
 
-std::vector<std::string> retire_checkpoints(const std::string& directory, int64_t newest, int64_t keep, const std::set<int64_t>& refused) {
+std::vector<std::string> retire_checkpoints(const std::string& directory, int64_t newest, int64_t keep,
+                                            const std::set<int64_t>& refused) {
   std::vector<std::string> complaints;
   int64_t num_kept = 0;
   for (int64_t step : list_checkpoints(directory)) {
@@ -184,7 +192,8 @@ std::vector<std::string> retire_checkpoints(const std::string& directory, int64_
     const Result<CheckpointCommit> commit = commit_from_json(*text, commit_path);
     if (!commit.ok() || commit->step != step) continue;
     if (++num_kept <= keep) continue;
-    if (const int number = remove_ours(path); number != 0) complaints.push_back(fmt::format("'{}' is no longer needed but cannot be removed, {}", path, errno_text(number)));
+    if (const int number = remove_ours(path); number != 0)
+      complaints.push_back(fmt::format("'{}' is no longer needed but cannot be removed, {}", path, errno_text(number)));
   }
   return complaints;
 }

@@ -27,9 +27,9 @@ struct ShardState {
   std::span<float> master, moment1, moment2;
 };
 
-std::string checkpoint_name(int64_t step);                               // "checkpoint_120"
+std::string checkpoint_name(int64_t step);  // "checkpoint_120"
 std::string checkpoint_path(const std::string& directory, int64_t step);
-std::vector<int64_t> list_checkpoints(const std::string& directory);     // steps of directories of exactly that name, newest first
+std::vector<int64_t> list_checkpoints(const std::string& directory);  // steps of directories of exactly that name, newest first
 // Which rank writes the file of a shard: the one of replica 0.
 int writer_rank(const Mesh& mesh, const Layout& layout, int shard_index);
 
@@ -47,8 +47,9 @@ Result<CheckpointMetadata> verify_checkpoint(const std::string& directory, int64
 Diagnostics load_shard(const std::string& directory, int64_t step, const ShardState& state);
 
 // Removes committed checkpoints of steps up to `newest` except the newest `keep` (0 = remove none). Touches nothing whose name is not
-// exactly checkpoint_<number> or that has no COMMIT of ours, nor files of other names inside; `refused` steps count for nothing and stay.
-// Returns a line for each that could not be removed.
-std::vector<std::string> retire_checkpoints(const std::string& directory, int64_t newest, int64_t keep, const std::set<int64_t>& refused = {});
+// exactly checkpoint_<number> or that has no COMMIT of ours, nor files of other names inside; `refused` steps count for nothing and
+// stay. Returns a line for each that could not be removed.
+std::vector<std::string> retire_checkpoints(const std::string& directory, int64_t newest, int64_t keep,
+                                            const std::set<int64_t>& refused = {});
 
 }  // namespace distsetup

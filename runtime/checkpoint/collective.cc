@@ -12,13 +12,14 @@
 namespace distsetup {
 namespace {
 
-constexpr int kWordsPerDigest = 8;                // 32 bits each: exact in a double
-constexpr int kSlot = kWordsPerDigest + 2;        // written, bytes, digest
+constexpr int kWordsPerDigest = 8;          // 32 bits each: exact in a double
+constexpr int kSlot = kWordsPerDigest + 2;  // written, bytes, digest
 
 void put_digest(const FileDigest& digest, double* slot) {
   slot[0] = 1;
   slot[1] = static_cast<double>(digest.bytes);
-  for (int w = 0; w < kWordsPerDigest; ++w) slot[2 + w] = static_cast<double>(std::stoul(digest.sha256.substr(static_cast<size_t>(w) * 8, 8), nullptr, 16));
+  for (int w = 0; w < kWordsPerDigest; ++w)
+    slot[2 + w] = static_cast<double>(std::stoul(digest.sha256.substr(static_cast<size_t>(w) * 8, 8), nullptr, 16));
 }
 
 FileDigest get_digest(const double* slot) {
@@ -29,8 +30,8 @@ FileDigest get_digest(const double* slot) {
 
 }  // namespace
 
-std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state, bool writes,
-                                         const CheckpointMetadata& metadata) {
+std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state,
+                                         bool writes, const CheckpointMetadata& metadata) {
   const int rank = communicator.rank(), world = communicator.world();
   const bool is_first = rank == 0;
   agree(communicator, is_first ? begin_checkpoint(place.directory, metadata.step) : Diagnostics{}, kExitFailed);
@@ -58,10 +59,13 @@ std::vector<std::string> save_checkpoint(Communicator& communicator, const Check
     for (int r = 0; r < world; ++r) {
       if (slots[static_cast<size_t>(r * kSlot)] > 0) files[rank_file_name(r)] = get_digest(slots.data() + r * kSlot);
     }
-    CHECK(static_cast<int>(files.size()) == state.layout->shard_ranks, "{} files of {} shards", files.size(), state.layout->shard_ranks);
+    CHECK(static_cast<int>(files.size()) == state.layout->shard_ranks, "{} files of {} shards", files.size(),
+          state.layout->shard_ranks);
     mine = commit_checkpoint(place.directory, place.mesh, *state.layout, place.plan_digest, metadata, files);
-    if (has_error(mine)) discard_partial(place.directory, metadata.step);
-    else complaints = retire_checkpoints(place.directory, metadata.step, place.keep, place.refused);
+    if (has_error(mine))
+      discard_partial(place.directory, metadata.step);
+    else
+      complaints = retire_checkpoints(place.directory, metadata.step, place.keep, place.refused);
   }
   agree(communicator, mine, kExitFailed);
   return complaints;
@@ -98,7 +102,8 @@ FoundCheckpoint find_checkpoint(Communicator& communicator, const std::string& d
     }
   }
   if (any_committed) {
-    throw Failure(kExitFailed, fmt::format("'{}' has checkpoints, but none is valid{}", directory, last_reason.empty() ? "" : ": " + last_reason),
+    throw Failure(kExitFailed,
+                  fmt::format("'{}' has checkpoints, but none is valid{}", directory, last_reason.empty() ? "" : ": " + last_reason),
                   "to start over, move them away or name another --output");
   }
   return found;

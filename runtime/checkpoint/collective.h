@@ -21,13 +21,13 @@ struct CheckpointPlace {
 
 // Throws Failure, CommunicationError. `writes`: this rank holds a shard that no lower replica writes. Returns complaints about
 // retention (rank 0).
-std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state, bool writes,
-                                         const CheckpointMetadata& metadata);
+std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state,
+                                         bool writes, const CheckpointMetadata& metadata);
 
 struct FoundCheckpoint {
-  std::optional<CheckpointMetadata> newest;  // the newest that is valid; none: start from the beginning
+  std::optional<CheckpointMetadata> newest;              // the newest that is valid; none: start from the beginning
   std::vector<std::pair<int64_t, std::string>> refused;  // newer ones and why, for this rank to print
-  std::set<int64_t> refused_steps;           // the same on every rank
+  std::set<int64_t> refused_steps;                       // the same on every rank
 };
 // Throws Failure when there are committed checkpoints and none is valid: starting over would hide the loss.
 FoundCheckpoint find_checkpoint(Communicator& communicator, const std::string& directory);

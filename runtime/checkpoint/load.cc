@@ -105,7 +105,8 @@ int64_t flat(const std::vector<int64_t>& at, const std::vector<int64_t>& start, 
 int copy_overlap(const Overlap& overlap, const StoredBox& stored, int fd, int64_t file_offset, const Box& wanted, float* target) {
   size_t inner = overlap.size.size() - 1;  // dimensions after `inner` are whole in both boxes
   int64_t run = overlap.size[inner];
-  while (inner > 0 && overlap.size[inner] == stored.size[inner] && overlap.size[inner] == wanted.size[inner]) run *= overlap.size[--inner];
+  while (inner > 0 && overlap.size[inner] == stored.size[inner] && overlap.size[inner] == wanted.size[inner])
+    run *= overlap.size[--inner];
   std::vector<int64_t> at = overlap.start;
   for (int64_t done = 0; done < overlap.numel; done += run) {
     const int64_t from = file_offset + flat(at, stored.start, stored.size) * static_cast<int64_t>(sizeof(float));
@@ -119,7 +120,8 @@ int copy_overlap(const Overlap& overlap, const StoredBox& stored, int fd, int64_
   return 0;
 }
 
-Diagnostics load_box(const std::string& path, Sources& sources, const std::string& tensor, const StoredParameter& stored, const Box& wanted, float* target) {
+Diagnostics load_box(const std::string& path, Sources& sources, const std::string& tensor, const StoredParameter& stored,
+                     const Box& wanted, float* target) {
   int64_t num_copied = 0;
   for (const StoredBox& box : stored.boxes) {
     const Overlap overlap = intersect(wanted, box);
@@ -129,9 +131,11 @@ Diagnostics load_box(const std::string& path, Sources& sources, const std::strin
     const std::string name = tensor + box.suffix;
     const auto entry = (*source)->header.tensors.find(name);
     if (entry == (*source)->header.tensors.end()) return {bad(path, fmt::format("'{}/{}' has no tensor '{}'", path, box.file, name))};
-    if (entry->second.shape != box.size) return {bad(path, fmt::format("tensor '{}' of '{}/{}' has another shape than index.json says", name, path, box.file))};
+    if (entry->second.shape != box.size)
+      return {bad(path, fmt::format("tensor '{}' of '{}/{}' has another shape than index.json says", name, path, box.file))};
     const int number = copy_overlap(overlap, box, (*source)->fd, entry->second.begin, wanted, target);
-    if (number != 0) return {error(code::kUnreadableFile, {path}, fmt::format("cannot read '{}/{}', {}", path, box.file, errno_text(number)))};
+    if (number != 0)
+      return {error(code::kUnreadableFile, {path}, fmt::format("cannot read '{}/{}', {}", path, box.file, errno_text(number)))};
     num_copied += overlap.numel;
   }
   if (num_copied == wanted.numel()) return {};
@@ -147,17 +151,21 @@ Diagnostics check_model(const std::string& path, const CheckpointIndex& index, c
     for (const Parameter& parameter : unit.parameters) {
       ++num_parameters;
       const auto stored = index.parameters.find(parameter.name);
-      if (stored == index.parameters.end()) return {bad(path, fmt::format("'{}' is of another model: it has no parameter '{}'", path, parameter.name))};
+      if (stored == index.parameters.end())
+        return {bad(path, fmt::format("'{}' is of another model: it has no parameter '{}'", path, parameter.name))};
       if (stored->second.shape != parameter.shape) {
-        return {bad(path, fmt::format("'{}' is of another model: '{}' has the shape {}, expected {}", path, parameter.name, shape_text(stored->second.shape), shape_text(parameter.shape)))};
+        return {bad(path, fmt::format("'{}' is of another model: '{}' has the shape {}, expected {}", path, parameter.name,
+                                      shape_text(stored->second.shape), shape_text(parameter.shape)))};
       }
       for (const StoredBox& box : stored->second.boxes) {
-        if (!commit.files.contains(box.file)) return {bad(path, fmt::format("'{}' names the file '{}', COMMIT does not", path + "/index.json", box.file))};
+        if (!commit.files.contains(box.file))
+          return {bad(path, fmt::format("'{}' names the file '{}', COMMIT does not", path + "/index.json", box.file))};
       }
     }
   }
   if (num_parameters != index.parameters.size()) {
-    return {bad(path, fmt::format("'{}' is of another model: it has {} parameters, expected {}", path, index.parameters.size(), num_parameters))};
+    return {bad(path, fmt::format("'{}' is of another model: it has {} parameters, expected {}", path, index.parameters.size(),
+                                  num_parameters))};
   }
   return {};
 }
@@ -173,17 +181,20 @@ Result<CheckpointMetadata> verify_checkpoint(const std::string& directory, int64
     const std::string file = (fs::path(path) / name).string();
     struct stat info = {};
     if (::stat(file.c_str(), &info) != 0) return bad(path, fmt::format("'{}' is missing", file));
-    if (info.st_size != digest.bytes) return bad(path, fmt::format("'{}' has {} bytes, expected {}", file, info.st_size, digest.bytes));
+    if (info.st_size != digest.bytes)
+      return bad(path, fmt::format("'{}' has {} bytes, expected {}", file, info.st_size, digest.bytes));
     if (number++ % parts != part) continue;
     const Result<std::string> found = sha256_of_file(file);
     if (!found.ok()) return found.diagnostics;
-    if (*found != digest.sha256) return bad(path, fmt::format("'{}' has the digest {:.12}…, expected {:.12}…", file, *found, digest.sha256));
+    if (*found != digest.sha256)
+      return bad(path, fmt::format("'{}' has the digest {:.12}…, expected {:.12}…", file, *found, digest.sha256));
   }
   const std::string file = (fs::path(path) / "metadata.json").string();
   const Result<std::string> text = read_file(file);
   if (!text.ok()) return text.diagnostics;
   Result<CheckpointMetadata> metadata = metadata_from_json(*text, file);
-  if (metadata.ok() && metadata->step != step) return bad(path, fmt::format("'{}' says step {}, expected {}", file, metadata->step, step));
+  if (metadata.ok() && metadata->step != step)
+    return bad(path, fmt::format("'{}' says step {}, expected {}", file, metadata->step, step));
   return metadata;
 }
 
@@ -206,7 +217,8 @@ Diagnostics load_shard(const std::string& directory, int64_t step, const ShardSt
       for (const Box& box : boxes_of(unit, parameter, state.shard_index)) {
         for (size_t s = 0; s < std::size(states); ++s) {
           CHECK(box.shard_offset + box.numel() <= static_cast<int64_t>(states[s].size()), "{}", parameter.name);
-          Diagnostics found = load_box(path, sources, parameter.name + std::string(kStateSuffixes[s]), stored, box, states[s].data() + box.shard_offset);
+          Diagnostics found = load_box(path, sources, parameter.name + std::string(kStateSuffixes[s]), stored, box,
+                                       states[s].data() + box.shard_offset);
           if (has_error(found)) return found;
         }
       }

@@ -29,7 +29,8 @@ void expect_keys(const Json& json, size_t count, const char* what) {
 
 int64_t count(const Json& json, const char* key) {
   const Json& value = member(json, key);
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) || value.get<int64_t>() < 0) {
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) ||
+      value.get<int64_t>() < 0) {
     throw Malformed(fmt::format("'{}' is not a natural number", key));
   }
   return value.get<int64_t>();
@@ -60,7 +61,8 @@ std::vector<int64_t> sizes(const Json& json, const char* key) {
   if (!value.is_array() || value.empty() || value.size() > 8) throw Malformed(fmt::format("'{}' is not a list of 1 to 8 sizes", key));
   std::vector<int64_t> out;
   for (const Json& item : value) {
-    if (!item.is_number_unsigned() || item.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) throw Malformed(fmt::format("'{}' holds no natural number", key));
+    if (!item.is_number_unsigned() || item.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+      throw Malformed(fmt::format("'{}' holds no natural number", key));
     out.push_back(item.get<int64_t>());
   }
   return out;
@@ -72,7 +74,8 @@ void expect_format(const Json& json) {
 }
 
 bool is_digest(const std::string& text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 int axis(const Json& json, const char* key) {
@@ -85,9 +88,11 @@ StoredBox read_box(const Json& json, const std::vector<int64_t>& shape) {
   expect_keys(json, 4, "a box");
   StoredBox box = {text_of(json, "file"), sizes(json, "start"), sizes(json, "size"), text_of(json, "suffix")};
   if (!is_rank_file_name(box.file)) throw Malformed(fmt::format("a box in file '{}', expected rank_<r>.safetensors", box.file));
-  if (box.start.size() != shape.size() || box.size.size() != shape.size()) throw Malformed("a box has other dimensions than its parameter");
+  if (box.start.size() != shape.size() || box.size.size() != shape.size())
+    throw Malformed("a box has other dimensions than its parameter");
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (box.size[d] < 1 || box.start[d] > shape[d] || box.size[d] > shape[d] - box.start[d]) throw Malformed("a box lies outside its parameter");
+    if (box.size[d] < 1 || box.start[d] > shape[d] || box.size[d] > shape[d] - box.start[d])
+      throw Malformed("a box lies outside its parameter");
   }
   return box;
 }
@@ -109,19 +114,37 @@ Json to_json(const CheckpointIndex& index) {
   Json parameters = Json::object();
   for (const auto& [name, parameter] : index.parameters) {
     Json boxes = Json::array();
-    for (const StoredBox& box : parameter.boxes) boxes.push_back({{"file", box.file}, {"start", box.start}, {"size", box.size}, {"suffix", box.suffix}});
+    for (const StoredBox& box : parameter.boxes)
+      boxes.push_back({{"file", box.file}, {"start", box.start}, {"size", box.size}, {"suffix", box.suffix}});
     parameters[name] = {{"shape", parameter.shape}, {"boxes", std::move(boxes)}};
   }
   const Mesh& mesh = index.mesh;
-  return {{"format", kCheckpointFormat}, {"plan_digest", index.plan_digest}, {"states", kStateSuffixes}, {"parameters", std::move(parameters)},
-          {"mesh", {{"pp", mesh.pp}, {"dp_replicate", mesh.dp_replicate}, {"dp_shard", mesh.dp_shard}, {"cp", mesh.cp}, {"tp", mesh.tp}, {"ep", mesh.ep}}}};
+  return {{"format", kCheckpointFormat},
+          {"plan_digest", index.plan_digest},
+          {"states", kStateSuffixes},
+          {"parameters", std::move(parameters)},
+          {"mesh",
+           {{"pp", mesh.pp},
+            {"dp_replicate", mesh.dp_replicate},
+            {"dp_shard", mesh.dp_shard},
+            {"cp", mesh.cp},
+            {"tp", mesh.tp},
+            {"ep", mesh.ep}}}};
 }
 
 Json to_json(const CheckpointMetadata& metadata) {
-  return {{"format", kCheckpointFormat}, {"step", metadata.step}, {"tokens", metadata.tokens}, {"loss", metadata.loss},
-          {"learning_rate", metadata.learning_rate}, {"random", {{"seed", metadata.seed}}},
-          {"data", {{"digest", metadata.data_digest}, {"epoch", metadata.cursor.epoch}, {"position", metadata.cursor.position},
-                    {"sequences", metadata.cursor.sequences}, {"tokens", metadata.cursor.tokens}}}};
+  return {{"format", kCheckpointFormat},
+          {"step", metadata.step},
+          {"tokens", metadata.tokens},
+          {"loss", metadata.loss},
+          {"learning_rate", metadata.learning_rate},
+          {"random", {{"seed", metadata.seed}}},
+          {"data",
+           {{"digest", metadata.data_digest},
+            {"epoch", metadata.cursor.epoch},
+            {"position", metadata.cursor.position},
+            {"sequences", metadata.cursor.sequences},
+            {"tokens", metadata.cursor.tokens}}}};
 }
 
 Json to_json(const CheckpointCommit& commit) {
@@ -139,7 +162,8 @@ Result<CheckpointIndex> index_from_json(std::string_view text, const std::string
     if (member(json, "states") != Json(kStateSuffixes)) throw Malformed("'states' are not the parameter and its two moments");
     const Json& mesh = member(json, "mesh");
     expect_keys(mesh, 6, "'mesh'");
-    index.mesh = {axis(mesh, "pp"), axis(mesh, "dp_replicate"), axis(mesh, "dp_shard"), axis(mesh, "cp"), axis(mesh, "tp"), axis(mesh, "ep")};
+    index.mesh = {axis(mesh, "pp"), axis(mesh, "dp_replicate"), axis(mesh, "dp_shard"),
+                  axis(mesh, "cp"), axis(mesh, "tp"),           axis(mesh, "ep")};
     const Json& parameters = member(json, "parameters");
     if (!parameters.is_object() || parameters.empty()) throw Malformed("'parameters' is not an object with entries");
     for (const auto& [name, entry] : parameters.items()) {
@@ -183,12 +207,14 @@ Result<CheckpointCommit> commit_from_json(std::string_view text, const std::stri
     if (!files.is_object()) throw Malformed("'files' is not an object");
     for (const auto& [name, entry] : files.items()) {
       expect_keys(entry, 2, "a file");
-      if (name != "index.json" && name != "metadata.json" && !is_rank_file_name(name)) throw Malformed(fmt::format("unknown file '{}'", name));
+      if (name != "index.json" && name != "metadata.json" && !is_rank_file_name(name))
+        throw Malformed(fmt::format("unknown file '{}'", name));
       const FileDigest digest = {count(entry, "bytes"), text_of(entry, "sha256")};
       if (!is_digest(digest.sha256)) throw Malformed(fmt::format("the digest of '{}' is not 64 hexadecimal digits", name));
       commit.files.emplace(name, digest);
     }
-    if (!commit.files.contains("index.json") || !commit.files.contains("metadata.json") || commit.files.size() < 3) throw Malformed("files are missing");
+    if (!commit.files.contains("index.json") || !commit.files.contains("metadata.json") || commit.files.size() < 3)
+      throw Malformed("files are missing");
     return commit;
   });
 }
@@ -197,7 +223,8 @@ std::string rank_file_name(int rank) { return fmt::format("rank_{}.safetensors",
 
 bool is_rank_file_name(std::string_view name) {
   constexpr std::string_view kPrefix = "rank_", kSuffix = ".safetensors";
-  if (name.size() <= kPrefix.size() + kSuffix.size() || name.size() > 40 || !name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
+  if (name.size() <= kPrefix.size() + kSuffix.size() || name.size() > 40 || !name.starts_with(kPrefix) || !name.ends_with(kSuffix))
+    return false;
   const std::string_view digits = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
   return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
 }

@@ -1,9 +1,11 @@
 // The three small files of a checkpoint directory.
-//   index.json     {"format": 1, "plan_digest", "mesh", "states": ["", ".exp_avg", ".exp_avg_sq"], "parameters": {name: {"shape", "boxes":
-//                  [{"file", "start", "size", "suffix"}]}}}. The tensor of a box in its file is called name + state + suffix; suffix is ""
-//                  for a parameter that the file holds whole (its published name), else ".box<k>".
+//   index.json     {"format": 1, "plan_digest", "mesh", "states": ["", ".exp_avg", ".exp_avg_sq"], "parameters": {name: {"shape",
+//   "boxes":
+//                  [{"file", "start", "size", "suffix"}]}}}. The tensor of a box in its file is called name + state + suffix; suffix
+//                  is "" for a parameter that the file holds whole (its published name), else ".box<k>".
 //   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor.
-//   COMMIT         {"format": 1, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or when a
+//   COMMIT         {"format": 1, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or when
+//   a
 //                  file differs from it, the directory is no checkpoint.
 // Reading is strict: unknown and missing keys, wrong types and boxes outside their shape are errors.
 #pragma once
@@ -49,7 +51,7 @@ struct CheckpointMetadata {
   double learning_rate = 0;  // of that step
   Cursor cursor;
   int64_t seed = 0;
-  std::string data_digest;   // Corpus::digest
+  std::string data_digest;  // Corpus::digest
   bool operator==(const CheckpointMetadata&) const = default;
 };
 

@@ -112,8 +112,10 @@ std::string read_entry(const Json& json, TensorEntry& entry) {
   if (!json.is_object() || json.size() != 3 || !json.contains("dtype") || !json.contains("shape") || !json.contains("data_offsets")) {
     return "expected the keys dtype, shape, data_offsets";
   }
-  if (json["dtype"] != "F32") return fmt::format("dtype {}, expected \"F32\"", json["dtype"].dump(-1, ' ', false, Json::error_handler_t::replace));
-  if (!json["shape"].is_array() || !json["data_offsets"].is_array() || json["data_offsets"].size() != 2) return "shape or data_offsets is not a list";
+  if (json["dtype"] != "F32")
+    return fmt::format("dtype {}, expected \"F32\"", json["dtype"].dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (!json["shape"].is_array() || !json["data_offsets"].is_array() || json["data_offsets"].size() != 2)
+    return "shape or data_offsets is not a list";
   int64_t bytes = sizeof(float);
   for (const Json& item : json["shape"]) {
     int64_t size = 0;
@@ -121,8 +123,10 @@ std::string read_entry(const Json& json, TensorEntry& entry) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) return "its shape is too large";
     entry.shape.push_back(size);
   }
-  if (!as_count(json["data_offsets"][0], entry.begin) || !as_count(json["data_offsets"][1], entry.end)) return "an offset is not a natural number";
-  if (entry.end < entry.begin || entry.end - entry.begin != bytes) return fmt::format("its offsets hold {} bytes, its shape {}", entry.end - entry.begin, bytes);
+  if (!as_count(json["data_offsets"][0], entry.begin) || !as_count(json["data_offsets"][1], entry.end))
+    return "an offset is not a natural number";
+  if (entry.end < entry.begin || entry.end - entry.begin != bytes)
+    return fmt::format("its offsets hold {} bytes, its shape {}", entry.end - entry.begin, bytes);
   return "";
 }
 
@@ -134,7 +138,8 @@ int64_t num_elements(const std::vector<int64_t>& shape) {
   return n;
 }
 
-Result<FileDigest> write_safetensors(const std::string& path, const std::vector<TensorData>& tensors, const std::map<std::string, std::string>& metadata) {
+Result<FileDigest> write_safetensors(const std::string& path, const std::vector<TensorData>& tensors,
+                                     const std::map<std::string, std::string>& metadata) {
   const auto failed = [&path](int number) {
     return error(code::kUnwritableFile, {path}, fmt::format("cannot write '{}', {}", path, errno_text(number)));
   };
@@ -157,11 +162,14 @@ Result<FileDigest> write_safetensors(const std::string& path, const std::vector<
 }
 
 Result<SafetensorsHeader> parse_safetensors(std::string_view prefix, int64_t file_bytes, const std::string& path) {
-  if (static_cast<int64_t>(prefix.size()) < kLengthBytes) return bad(path, fmt::format("it has {} bytes, expected at least 8", prefix.size()));
+  if (static_cast<int64_t>(prefix.size()) < kLengthBytes)
+    return bad(path, fmt::format("it has {} bytes, expected at least 8", prefix.size()));
   uint64_t length = 0;
   std::memcpy(&length, prefix.data(), kLengthBytes);
-  if (length > static_cast<uint64_t>(kLongestHeader)) return bad(path, fmt::format("its header claims {} bytes, expected at most {}", length, kLongestHeader));
-  if (length + kLengthBytes > prefix.size()) return bad(path, fmt::format("it ends inside its header, expected {} bytes of header", length));
+  if (length > static_cast<uint64_t>(kLongestHeader))
+    return bad(path, fmt::format("its header claims {} bytes, expected at most {}", length, kLongestHeader));
+  if (length + kLengthBytes > prefix.size())
+    return bad(path, fmt::format("it ends inside its header, expected {} bytes of header", length));
   std::string why;
   const std::string_view text = prefix.substr(kLengthBytes, length);
   if (text.empty() || text.front() != '{') return bad(path, "its header is not a JSON object");
@@ -186,7 +194,8 @@ Result<SafetensorsHeader> parse_safetensors(std::string_view prefix, int64_t fil
     if (entry.end > INT64_MAX - data_begin) return bad(path, fmt::format("tensor '{}' ends beyond any file", name));
     order.push_back(&header.tensors.emplace(name, std::move(entry)).first->second);
   }
-  std::sort(order.begin(), order.end(), [](const TensorEntry* a, const TensorEntry* b) { return std::pair(a->begin, a->end) < std::pair(b->begin, b->end); });
+  std::sort(order.begin(), order.end(),
+            [](const TensorEntry* a, const TensorEntry* b) { return std::pair(a->begin, a->end) < std::pair(b->begin, b->end); });
   int64_t end = 0;
   for (const TensorEntry* entry : order) {
     if (entry->begin != end) return bad(path, fmt::format("tensor '{}' begins at {}, expected {}", entry->name, entry->begin, end));
@@ -194,7 +203,8 @@ Result<SafetensorsHeader> parse_safetensors(std::string_view prefix, int64_t fil
   }
   for (auto& [name, entry] : header.tensors) entry.begin += data_begin, entry.end += data_begin;
   header.file_bytes = data_begin + end;
-  if (file_bytes >= 0 && file_bytes != header.file_bytes) return bad(path, fmt::format("it has {} bytes, expected {}", file_bytes, header.file_bytes));
+  if (file_bytes >= 0 && file_bytes != header.file_bytes)
+    return bad(path, fmt::format("it has {} bytes, expected {}", file_bytes, header.file_bytes));
   return header;
 }
 

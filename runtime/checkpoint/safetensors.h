@@ -1,6 +1,6 @@
-// Safetensors files, strictly: eight bytes of header length, a JSON header, then the tensors' bytes without holes. The format is that of
-// https://github.com/huggingface/safetensors (README, "Format"); its Python library reads what is written here.
-// Only F32 is written: checkpoints hold fp32 master parameters and moments. Leaves out: reading other dtypes.
+// Safetensors files, strictly: eight bytes of header length, a JSON header, then the tensors' bytes without holes. The format is that
+// of https://github.com/huggingface/safetensors (README, "Format"); its Python library reads what is written here. Only F32 is
+// written: checkpoints hold fp32 master parameters and moments. Leaves out: reading other dtypes.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -40,7 +40,8 @@ struct FileDigest {
 int64_t num_elements(const std::vector<int64_t>& shape);
 
 // Writes and fsyncs a new file (an existing one is replaced); digests the bytes as they go. Names must differ.
-Result<FileDigest> write_safetensors(const std::string& path, const std::vector<TensorData>& tensors, const std::map<std::string, std::string>& metadata);
+Result<FileDigest> write_safetensors(const std::string& path, const std::vector<TensorData>& tensors,
+                                     const std::map<std::string, std::string>& metadata);
 
 // `file_bytes` -1 = not known: the size that the header asks for is not compared. `prefix`: at least the header, may be more.
 // Refused: truncated or oversized header, JSON that is not an object of entries, duplicate or unknown keys, dtypes other than F32,

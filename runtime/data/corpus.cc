@@ -1,4 +1,5 @@
-// See corpus.h. Files are read whole and digested from the same bytes that are trained on, so a file that changes later changes nothing.
+// See corpus.h. Files are read whole and digested from the same bytes that are trained on, so a file that changes later changes
+// nothing.
 #include "runtime/data/corpus.h"
 
 #include <fmt/format.h>
@@ -46,9 +47,12 @@ Diagnostics read_documents(const Plan& plan, const fs::path& root, Corpus& corpu
       continue;
     }
     if (static_cast<int64_t>(text->size()) != file.bytes) {
-      found.push_back(error(code::kData, {path}, fmt::format("'{}' has {} bytes, expected {} as planned", path, text->size(), file.bytes), kReplan));
+      found.push_back(error(code::kData, {path},
+                            fmt::format("'{}' has {} bytes, expected {} as planned", path, text->size(), file.bytes), kReplan));
     } else if (const std::string digest = sha256(*text); digest != file.sha256) {
-      found.push_back(error(code::kData, {path}, fmt::format("'{}' has the digest {:.12}…, expected {:.12}… as planned", path, digest, file.sha256), kReplan));
+      found.push_back(error(code::kData, {path},
+                            fmt::format("'{}' has the digest {:.12}…, expected {:.12}… as planned", path, digest, file.sha256),
+                            kReplan));
     }
     corpus.documents.push_back(std::move(*text));
   }
@@ -62,10 +66,13 @@ Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory) 
     return error(code::kUnsupportedFeature, {}, fmt::format("tokenizer '{}' is not supported, expected 'bytes'", plan.data.tokenizer));
   }
   if (plan.data.files.empty()) {
-    return error(code::kData, {}, "the plan names no data files: it can be previewed and emitted, not trained", "plan again with --data PATH");
+    return error(code::kData, {}, "the plan names no data files: it can be previewed and emitted, not trained",
+                 "plan again with --data PATH");
   }
   if (plan.model.vocabulary < kByteVocabulary) {
-    return error(code::kData, {}, fmt::format("the model's vocabulary is {}, tokenizer 'bytes' needs at least {}", plan.model.vocabulary, kByteVocabulary));
+    return error(
+        code::kData, {},
+        fmt::format("the model's vocabulary is {}, tokenizer 'bytes' needs at least {}", plan.model.vocabulary, kByteVocabulary));
   }
   CHECK(plan.train.sequence_length > 0, "{}", plan.train.sequence_length);
   Corpus corpus;
@@ -80,15 +87,18 @@ Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory) 
     }
   }
   if (corpus.training.empty()) {
-    return error(code::kData, {}, fmt::format("the plan's {} data files hold nothing to train on, expected a file of two bytes or more that is not held out",
-                                              plan.data.files.size()));
+    return error(
+        code::kData, {},
+        fmt::format("the plan's {} data files hold nothing to train on, expected a file of two bytes or more that is not held out",
+                    plan.data.files.size()));
   }
   corpus.digest = digest_of(plan);
   return corpus;
 }
 
 void fill_sequence(const Corpus& corpus, const Window& window, std::span<int64_t> ids, std::span<int64_t> targets) {
-  CHECK(static_cast<int64_t>(ids.size()) == corpus.sequence_length && targets.size() == ids.size(), "{} {}", ids.size(), targets.size());
+  CHECK(static_cast<int64_t>(ids.size()) == corpus.sequence_length && targets.size() == ids.size(), "{} {}", ids.size(),
+        targets.size());
   std::fill(ids.begin(), ids.end(), kPaddingToken);
   std::fill(targets.begin(), targets.end(), kIgnoredTarget);
   if (window.valid_tokens == 0) return;

@@ -1,8 +1,8 @@
 // The training text: the plan's files as documents, documents as windows of sequence_length + 1 tokens. Token = byte (vocabulary 256).
 // A window never crosses documents. The last window of a document is shorter: its missing positions are padded and ignored by the loss
 // (target -1), so ranks differ in valid tokens and the loss is a mean over tokens, not over ranks.
-// Every byte trained on was digested first: a file that is missing or not the one the plan names is an error, never replaced by others.
-// Leaves out: corpora larger than host memory, other tokenizers.
+// Every byte trained on was digested first: a file that is missing or not the one the plan names is an error, never replaced by
+// others. Leaves out: corpora larger than host memory, other tokenizers.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -32,8 +32,9 @@ struct Corpus {
   std::string digest;  // of what the order of training sequences depends on: tokenizer, sequence length, training files
 };
 
-// Reads and verifies every file of plan.data. `plan_directory`: what a relative plan.data.root is relative to ("" = working directory).
-// Errors (kData): no files, a file missing, of another size, of another digest, nothing to train on, a vocabulary below 256.
+// Reads and verifies every file of plan.data. `plan_directory`: what a relative plan.data.root is relative to ("" = working
+// directory). Errors (kData): no files, a file missing, of another size, of another digest, nothing to train on, a vocabulary below
+// 256.
 Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory);
 
 // One sequence: ids[t] is the input at position t, targets[t] the byte after it or kIgnoredTarget. Both have sequence_length elements.

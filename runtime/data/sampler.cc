@@ -42,7 +42,8 @@ Batch deal(const Corpus& corpus, const std::vector<Window>& table, std::vector<i
   for (size_t i = 0; i < windows.size(); ++i) {
     const Window window = windows[i] < 0 ? Window{} : table[static_cast<size_t>(windows[i])];
     batch.global_valid_tokens += window.valid_tokens;
-    const int64_t place = static_cast<int64_t>(i) % share.micro_batch, owner = static_cast<int64_t>(i) / share.micro_batch % share.data_parallel;
+    const int64_t place = static_cast<int64_t>(i) % share.micro_batch,
+                  owner = static_cast<int64_t>(i) / share.micro_batch % share.data_parallel;
     if (owner != share.data_index) continue;
     const size_t at = static_cast<size_t>((static_cast<int64_t>(i) / per_round * share.micro_batch + place) * length);
     fill_sequence(corpus, window, std::span(batch.ids).subspan(at, static_cast<size_t>(length)),
@@ -66,15 +67,19 @@ std::vector<uint32_t> epoch_permutation(int64_t num_windows, int64_t seed, int64
 }
 
 Sampler::Sampler(const Corpus& corpus, const Plan& plan, int rank)
-    : corpus_(corpus), micro_batch_(plan.micro_batch), accumulation_(plan.gradient_accumulation), data_parallel_(plan.mesh.data_parallel()),
-      data_index_(distsetup::data_index(plan.mesh, rank)), seed_(plan.train.seed) {
-  CHECK(micro_batch_ * accumulation_ * data_parallel_ == plan.train.global_batch, "{} · {} · {} is not the global batch {}", micro_batch_,
-        accumulation_, data_parallel_, plan.train.global_batch);
+    : corpus_(corpus),
+      micro_batch_(plan.micro_batch),
+      accumulation_(plan.gradient_accumulation),
+      data_parallel_(plan.mesh.data_parallel()),
+      data_index_(distsetup::data_index(plan.mesh, rank)),
+      seed_(plan.train.seed) {
+  CHECK(micro_batch_ * accumulation_ * data_parallel_ == plan.train.global_batch, "{} · {} · {} is not the global batch {}",
+        micro_batch_, accumulation_, data_parallel_, plan.train.global_batch);
 }
 
 void Sampler::seek(const Cursor& cursor) {
-  CHECK(cursor.epoch >= 0 && cursor.position >= 0 && cursor.position <= static_cast<int64_t>(corpus_.training.size()), "epoch {} position {} of {}",
-        cursor.epoch, cursor.position, corpus_.training.size());
+  CHECK(cursor.epoch >= 0 && cursor.position >= 0 && cursor.position <= static_cast<int64_t>(corpus_.training.size()),
+        "epoch {} position {} of {}", cursor.epoch, cursor.position, corpus_.training.size());
   cursor_ = cursor;
 }
 
@@ -95,7 +100,8 @@ int64_t Sampler::next_window() {
 Batch Sampler::next() {
   std::vector<int64_t> windows;
   for (int64_t i = 0; i < micro_batch_ * accumulation_ * data_parallel_; ++i) windows.push_back(next_window());
-  Batch batch = deal(corpus_, corpus_.training, std::move(windows), {micro_batch_, data_parallel_, data_index_, corpus_.sequence_length});
+  Batch batch =
+      deal(corpus_, corpus_.training, std::move(windows), {micro_batch_, data_parallel_, data_index_, corpus_.sequence_length});
   cursor_.tokens += batch.global_valid_tokens;
   return batch;
 }
@@ -105,7 +111,8 @@ Batch held_out_batch(const Corpus& corpus, const Plan& plan, int rank) {
   std::vector<int64_t> windows(corpus.held_out.size());
   std::iota(windows.begin(), windows.end(), int64_t{0});
   windows.resize(static_cast<size_t>((static_cast<int64_t>(windows.size()) + per_round - 1) / per_round * per_round), -1);
-  return deal(corpus, corpus.held_out, std::move(windows), {plan.micro_batch, plan.mesh.data_parallel(), data_index(plan.mesh, rank), corpus.sequence_length});
+  return deal(corpus, corpus.held_out, std::move(windows),
+              {plan.micro_batch, plan.mesh.data_parallel(), data_index(plan.mesh, rank), corpus.sequence_length});
 }
 
 }  // namespace distsetup

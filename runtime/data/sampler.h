@@ -24,8 +24,8 @@ struct Cursor {
 // (m · micro_batch + j) · sequence_length + t is position t of sequence j of micro-batch m.
 struct Batch {
   std::vector<int64_t> ids, targets;
-  int64_t global_valid_tokens = 0;      // of all ranks; every rank computes it from the window table alone
-  std::vector<int64_t> sequences;       // windows of the whole global batch, in order
+  int64_t global_valid_tokens = 0;  // of all ranks; every rank computes it from the window table alone
+  std::vector<int64_t> sequences;   // windows of the whole global batch, in order
 };
 
 // Fisher-Yates with splitmix64 seeded from (seed, epoch): the same on every platform.
@@ -33,7 +33,8 @@ std::vector<uint32_t> epoch_permutation(int64_t num_windows, int64_t seed, int64
 
 class Sampler {
  public:
-  // Sequence i of a global batch goes to micro-batch m, data index r, place j with i = m · (data_parallel · micro_batch) + r · micro_batch + j.
+  // Sequence i of a global batch goes to micro-batch m, data index r, place j with i = m · (data_parallel · micro_batch) + r ·
+  // micro_batch + j.
   Sampler(const Corpus& corpus, const Plan& plan, int rank);
   Batch next();
   const Cursor& cursor() const { return cursor_; }

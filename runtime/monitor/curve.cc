@@ -24,7 +24,9 @@ std::string format_curve(const std::vector<LossPoint>& training, const std::vect
   const auto column = [&](int64_t step) {
     return static_cast<int>(std::clamp<int64_t>((step - first) * (columns - 1) / (last - first), 0, columns - 1));
   };
-  const auto row = [&](double loss) { return std::clamp(static_cast<int>(std::lround((high - loss) / (high - low) * (rows - 1))), 0, rows - 1); };
+  const auto row = [&](double loss) {
+    return std::clamp(static_cast<int>(std::lround((high - loss) / (high - low) * (rows - 1))), 0, rows - 1);
+  };
 
   std::vector<std::string> picture(static_cast<size_t>(rows), std::string(static_cast<size_t>(columns), ' '));
   std::vector<double> sum(static_cast<size_t>(columns)), count(static_cast<size_t>(columns));

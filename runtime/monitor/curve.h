@@ -12,6 +12,7 @@ struct LossPoint {
 };
 
 // "" with fewer than 2 training points. Width and height in characters, axes included.
-std::string format_curve(const std::vector<LossPoint>& training, const std::vector<LossPoint>& held_out, int width = 76, int height = 12);
+std::string format_curve(const std::vector<LossPoint>& training, const std::vector<LossPoint>& held_out, int width = 76,
+                         int height = 12);
 
 }  // namespace distsetup

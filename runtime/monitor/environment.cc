@@ -1,5 +1,5 @@
-// See environment.h. Variables: torch.distributed.run's documentation ("Environment Variables"); srun(1) "OUTPUT ENVIRONMENT VARIABLES";
-// mpirun(1) of Open MPI.
+// See environment.h. Variables: torch.distributed.run's documentation ("Environment Variables"); srun(1) "OUTPUT ENVIRONMENT
+// VARIABLES"; mpirun(1) of Open MPI.
 #include "runtime/monitor/environment.h"
 
 #include <fmt/format.h>
@@ -46,7 +46,9 @@ class Reader {
   Diagnostics found;
 
  private:
-  void fail(const char* name, std::string message) { found.push_back(error(code::kEnvironment, {std::string("environment variable ") + name}, std::move(message))); }
+  void fail(const char* name, std::string message) {
+    found.push_back(error(code::kEnvironment, {std::string("environment variable ") + name}, std::move(message)));
+  }
   const Getenv& get_;
 };
 
@@ -81,9 +83,11 @@ Result<RankEnvironment> read_environment(const Getenv& get) {
   environment.source = names.source;
   environment.world = reader.number(names.world, 1, kMostRanks, std::nullopt);
   environment.rank = reader.number(names.rank, 0, std::max(environment.world, 1) - 1, std::nullopt);
-  environment.local_rank = reader.number(names.local_rank, 0, kMostRanks, environment.world == 1 ? std::optional<int>(0) : std::nullopt);
+  environment.local_rank =
+      reader.number(names.local_rank, 0, kMostRanks, environment.world == 1 ? std::optional<int>(0) : std::nullopt);
   if (names.local_world != nullptr) {
-    environment.local_world = reader.number(names.local_world, 1, environment.world, environment.world == 1 ? 1 : environment.local_rank + 1);
+    environment.local_world =
+        reader.number(names.local_world, 1, environment.world, environment.world == 1 ? 1 : environment.local_rank + 1);
   } else {  // "2(x3),1": tasks of each node; the first number is right on all but uneven jobs
     const std::string tasks = get("SLURM_STEP_TASKS_PER_NODE").value_or(get("SLURM_NTASKS_PER_NODE").value_or("1"));
     environment.local_world = std::max(1, std::atoi(tasks.c_str()));
@@ -94,13 +98,15 @@ Result<RankEnvironment> read_environment(const Getenv& get) {
   const std::optional<std::string> address = get("MASTER_ADDR");
   if (address) rendezvous.master_address = *address;
   if (!address && environment.world > environment.local_world) {
-    reader.found.push_back(error(code::kEnvironment, {"environment variable MASTER_ADDR"}, fmt::format("MASTER_ADDR is not set, and {} started ranks on several hosts", environment.source),
+    reader.found.push_back(error(code::kEnvironment, {"environment variable MASTER_ADDR"},
+                                 fmt::format("MASTER_ADDR is not set, and {} started ranks on several hosts", environment.source),
                                  "export MASTER_ADDR=HOST_OF_RANK_0 MASTER_PORT=29500"));
   }
   rendezvous.master_port = reader.number("MASTER_PORT", 1, 65535, kDefaultPort);
   rendezvous.agent_store = get("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  rendezvous.run_id = fmt::format("{}/{}/{}.{}", get("TORCHELASTIC_RUN_ID").value_or(""), get("TORCHELASTIC_RESTART_COUNT").value_or("0"), get("SLURM_JOB_ID").value_or(""),
-                                  get("SLURM_STEP_ID").value_or(""));
+  rendezvous.run_id =
+      fmt::format("{}/{}/{}.{}", get("TORCHELASTIC_RUN_ID").value_or(""), get("TORCHELASTIC_RESTART_COUNT").value_or("0"),
+                  get("SLURM_JOB_ID").value_or(""), get("SLURM_STEP_ID").value_or(""));
   rendezvous.interface = get("GLOO_SOCKET_IFNAME").value_or("");
   if (has_error(reader.found)) return reader.found;
   return environment;
@@ -109,12 +115,17 @@ Result<RankEnvironment> read_environment(const Getenv& get) {
 Diagnostics check_environment(const RankEnvironment& environment, const Plan& plan) {
   const int world = plan.mesh.world();
   if (environment.world != world) {
-    const std::string help = environment.world == 1 ? "start it with: distsetup launch --plan PLAN" : fmt::format("start {} ranks, or plan for {}", world, environment.world);
-    return {error(code::kEnvironment, {}, fmt::format("{} started {} {}, the plan is for {}", environment.source, environment.world, environment.world == 1 ? "rank" : "ranks", world), help)};
+    const std::string help = environment.world == 1 ? "start it with: distsetup launch --plan PLAN"
+                                                    : fmt::format("start {} ranks, or plan for {}", world, environment.world);
+    return {error(code::kEnvironment, {},
+                  fmt::format("{} started {} {}, the plan is for {}", environment.source, environment.world,
+                              environment.world == 1 ? "rank" : "ranks", world),
+                  help)};
   }
   const int local = world / std::max(1, plan.hardware.nodes);
   if (environment.world > 1 && plan.hardware.accelerator == Accelerator::kCuda && environment.local_rank >= local) {
-    return {error(code::kEnvironment, {}, fmt::format("local rank {} on {}, the plan has {} per node", environment.local_rank, environment.host, local))};
+    return {error(code::kEnvironment, {},
+                  fmt::format("local rank {} on {}, the plan has {} per node", environment.local_rank, environment.host, local))};
   }
   return {};
 }

@@ -16,7 +16,7 @@ struct RankEnvironment {
   int rank = 0, world = 1;
   int local_rank = 0, local_world = 1;
   std::string host;
-  Rendezvous rendezvous;               // timeouts are the plan's, set later
+  Rendezvous rendezvous;  // timeouts are the plan's, set later
 };
 
 using Getenv = std::function<std::optional<std::string>(const std::string&)>;

@@ -23,7 +23,8 @@ void agree(Communicator& communicator, const Diagnostics& mine, int exit_code) {
   communicator.control_sum(&num_failed, 1);
   throw_on_error(mine, exit_code);
   if (num_failed > 0) {
-    throw Failure(kExitPeer, fmt::format("stopped, because {} of {} ranks failed here", static_cast<int64_t>(num_failed), communicator.world()));
+    throw Failure(kExitPeer,
+                  fmt::format("stopped, because {} of {} ranks failed here", static_cast<int64_t>(num_failed), communicator.world()));
   }
 }
 

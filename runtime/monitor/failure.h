@@ -1,6 +1,6 @@
-// How a rank's run ends early: one exception type with an exit code, caught once in train.cc, which prints `rank R on HOST, phase, what`.
-// Ranks agree before they go on: a rank that failed tells the others through agree(), so that all end within seconds and only the
-// cause prints a cause.
+// How a rank's run ends early: one exception type with an exit code, caught once in train.cc, which prints `rank R on HOST, phase,
+// what`. Ranks agree before they go on: a rank that failed tells the others through agree(), so that all end within seconds and only
+// the cause prints a cause.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -16,7 +16,8 @@ inline constexpr int kExitPeer = 6;  // not this rank's fault: `distsetup launch
 
 class Failure : public std::runtime_error {
  public:
-  Failure(int exit_code, const std::string& what, std::string help = "") : std::runtime_error(what), exit_code_(exit_code), help_(std::move(help)) {}
+  Failure(int exit_code, const std::string& what, std::string help = "")
+      : std::runtime_error(what), exit_code_(exit_code), help_(std::move(help)) {}
   int exit_code() const { return exit_code_; }
   const std::string& help() const { return help_; }
 

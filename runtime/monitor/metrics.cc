@@ -44,8 +44,10 @@ Result<int64_t> MetricsFile::open(const std::string& path, int64_t step) {
       const size_t end = text->find('\n', begin);
       const std::string_view line = std::string_view(*text).substr(begin, end == std::string::npos ? std::string::npos : end - begin);
       const int64_t found = end == std::string::npos ? -1 : step_of(line);
-      if (found >= 0 && found <= step) kept += std::string(line) + '\n';
-      else ++num_dropped;
+      if (found >= 0 && found <= step)
+        kept += std::string(line) + '\n';
+      else
+        ++num_dropped;
       begin = end == std::string::npos ? text->size() : end + 1;
     }
     if (num_dropped > 0) {

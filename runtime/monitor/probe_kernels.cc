@@ -1,5 +1,5 @@
-// `distsetup-train --probe`: what libtorch's matrix multiplication reaches here, fp32 and bf16, with one thread (a rank per core) and with
-// all. The best of several runs: a probe measures the machine, not who else is on it. Leaves out: attention, memory-bound work.
+// `distsetup-train --probe`: what libtorch's matrix multiplication reaches here, fp32 and bf16, with one thread (a rank per core) and
+// with all. The best of several runs: a probe measures the machine, not who else is on it. Leaves out: attention, memory-bound work.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -43,7 +43,9 @@ int run_probe_kernels(double budget_s) {
     for (int threads : {1, num_cores}) {
       if (threads == 1 && !rows.empty()) break;
       at::set_num_threads(threads);
-      rows.push_back({{"threads", threads}, {"gemm_f32_flops_per_s", gemm_flops_per_s(at::kFloat, budget_s / 4)}, {"gemm_bf16_flops_per_s", gemm_flops_per_s(at::kBFloat16, budget_s / 4)}});
+      rows.push_back({{"threads", threads},
+                      {"gemm_f32_flops_per_s", gemm_flops_per_s(at::kFloat, budget_s / 4)},
+                      {"gemm_bf16_flops_per_s", gemm_flops_per_s(at::kBFloat16, budget_s / 4)}});
     }
     fmt::print("{}\n", Json({{"gemm_size", kSize}, {"measurements", rows}}).dump());
     return 0;

@@ -7,7 +7,8 @@
 
 namespace distsetup {
 
-// Collective. Throws Failure, the same on every rank, naming two ranks that differ. Without replicas (world = shard_ranks) does nothing.
+// Collective. Throws Failure, the same on every rank, naming two ranks that differ. Without replicas (world = shard_ranks) does
+// nothing.
 void check_replicas(Communicator& communicator, int shard_ranks, int shard_index, std::span<const float> master);
 
 }  // namespace distsetup

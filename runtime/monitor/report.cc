@@ -42,10 +42,14 @@ std::string verdict_sentence(const std::vector<Comparison>& rows) {
     ++num_bytes;
     num_equal += row.measured == row.predicted ? 1 : 0;
   }
-  std::string text = num_equal == num_bytes ? fmt::format("all {} kinds of buffers take the predicted bytes exactly", num_bytes)
-                                            : fmt::format("{} of {} kinds of buffers take the predicted bytes exactly", num_equal, num_bytes);
-  if (peak != nullptr && peak->measured > 0) text += fmt::format("; the peak is {}, predicted {}", format_bytes(static_cast<int64_t>(peak->measured)), format_bytes(static_cast<int64_t>(peak->predicted)));
-  if (step != nullptr && step->measured > 0) text += fmt::format("; a step took {}, predicted {}", format_duration(step->measured), format_duration(step->predicted));
+  std::string text = num_equal == num_bytes
+                         ? fmt::format("all {} kinds of buffers take the predicted bytes exactly", num_bytes)
+                         : fmt::format("{} of {} kinds of buffers take the predicted bytes exactly", num_equal, num_bytes);
+  if (peak != nullptr && peak->measured > 0)
+    text += fmt::format("; the peak is {}, predicted {}", format_bytes(static_cast<int64_t>(peak->measured)),
+                        format_bytes(static_cast<int64_t>(peak->predicted)));
+  if (step != nullptr && step->measured > 0)
+    text += fmt::format("; a step took {}, predicted {}", format_duration(step->measured), format_duration(step->predicted));
   return text;
 }
 
@@ -78,13 +82,16 @@ std::vector<Comparison> compare(const Plan& plan, const MemoryReport& memory, co
     if (which == BufferClass::kWorkspace) continue;
     const std::string what(name(which));
     const double predicted = predicted_of(plan.memory.terms, what);
-    const double measured = static_cast<double>(memory.run_bytes[static_cast<size_t>(c)] + memory.arena_peak_bytes[static_cast<size_t>(c)]);
+    const double measured =
+        static_cast<double>(memory.run_bytes[static_cast<size_t>(c)] + memory.arena_peak_bytes[static_cast<size_t>(c)]);
     if (predicted != 0 || measured != 0) rows.push_back({what, Quantity::kBytes, predicted, measured});
   }
   rows.push_back({"arena", Quantity::kBytes, static_cast<double>(plan.memory.arena_bytes), static_cast<double>(memory.arena_bytes)});
   if (memory.metered_peak_bytes > 0) {
-    rows.push_back({"workspace", Quantity::kBytes, static_cast<double>(plan.memory.workspace_bytes), static_cast<double>(memory.metered_workspace_bytes)});
-    rows.push_back({"peak allocated", Quantity::kBytes, static_cast<double>(plan.memory.peak_allocated_bytes), static_cast<double>(memory.metered_peak_bytes)});
+    rows.push_back({"workspace", Quantity::kBytes, static_cast<double>(plan.memory.workspace_bytes),
+                    static_cast<double>(memory.metered_workspace_bytes)});
+    rows.push_back({"peak allocated", Quantity::kBytes, static_cast<double>(plan.memory.peak_allocated_bytes),
+                    static_cast<double>(memory.metered_peak_bytes)});
   }
   if (time.num_steps == 0) return rows;
   std::map<std::string, double> predicted;
@@ -99,11 +106,14 @@ std::vector<Comparison> compare(const Plan& plan, const MemoryReport& memory, co
 }
 
 std::string format_comparison(const std::vector<Comparison>& rows) {
-  const auto line = [](const std::string& what, const std::string& predicted, const std::string& measured, const std::string& difference) {
+  const auto line = [](const std::string& what, const std::string& predicted, const std::string& measured,
+                       const std::string& difference) {
     return fmt::format("  {:<20} {:>17} {:>17}  {}\n", what, predicted, measured, difference);
   };
   std::string text = line("", "predicted", "measured", "difference");
-  for (const Comparison& row : rows) text += line(row.what, format_value(row.quantity, row.predicted), format_value(row.quantity, row.measured), format_difference(row));
+  for (const Comparison& row : rows)
+    text +=
+        line(row.what, format_value(row.quantity, row.predicted), format_value(row.quantity, row.measured), format_difference(row));
   return text + verdict_sentence(rows) + "\n";
 }
 
@@ -111,10 +121,15 @@ Json comparison_json(const std::vector<Comparison>& rows) {
   Json json = Json::array();
   for (const Comparison& row : rows) {
     if (row.quantity == Quantity::kBytes) {
-      json.push_back({{"what", row.what}, {"predicted_bytes", static_cast<int64_t>(row.predicted)}, {"measured_bytes", static_cast<int64_t>(row.measured)},
+      json.push_back({{"what", row.what},
+                      {"predicted_bytes", static_cast<int64_t>(row.predicted)},
+                      {"measured_bytes", static_cast<int64_t>(row.measured)},
                       {"difference_bytes", static_cast<int64_t>(row.measured) - static_cast<int64_t>(row.predicted)}});
     } else {
-      json.push_back({{"what", row.what}, {"predicted_s", row.predicted}, {"measured_s", row.measured}, {"difference_s", row.measured - row.predicted}});
+      json.push_back({{"what", row.what},
+                      {"predicted_s", row.predicted},
+                      {"measured_s", row.measured},
+                      {"difference_s", row.measured - row.predicted}});
     }
   }
   return json;
@@ -124,18 +139,24 @@ std::string format_start(const Plan& plan, const RunFacts& facts) {
   const Mesh& mesh = plan.mesh;
   std::string recompute(name(plan.recompute.policy));
   if (plan.recompute.policy == Recompute::kEveryK) recompute = fmt::format("every_k:{}", plan.recompute.every_k);
-  std::string text = fmt::format("{} · {} parameters · {} {} · {} · {} · recompute {}\n", plan.model.name, format_count(count_parameters(plan.model).total), mesh.world(),
-                                 mesh.world() == 1 ? "rank" : "ranks", name(plan.strategy.sharding), name(plan.precision.compute), recompute);
+  std::string text = fmt::format("{} · {} parameters · {} {} · {} · {} · recompute {}\n", plan.model.name,
+                                 format_count(count_parameters(plan.model).total), mesh.world(), mesh.world() == 1 ? "rank" : "ranks",
+                                 name(plan.strategy.sharding), name(plan.precision.compute), recompute);
   text += fmt::format("  mesh        dp_replicate {} × dp_shard {}, {}\n", mesh.dp_replicate, mesh.dp_shard, facts.device);
-  text += fmt::format("  batch       {} sequences of {} tokens = {} micro × {} accumulation × {} data-parallel\n", plan.train.global_batch, plan.train.sequence_length,
-                      plan.micro_batch, plan.gradient_accumulation, mesh.data_parallel());
-  text += fmt::format("  train       {} steps, learning rate {:g} to {:g}, warm-up {}, clip {:g}, seed {}\n", plan.train.steps, plan.train.learning_rate,
-                      plan.train.min_learning_rate, plan.train.warmup_steps, plan.train.grad_clip, plan.train.seed);
+  text +=
+      fmt::format("  batch       {} sequences of {} tokens = {} micro × {} accumulation × {} data-parallel\n", plan.train.global_batch,
+                  plan.train.sequence_length, plan.micro_batch, plan.gradient_accumulation, mesh.data_parallel());
+  text += fmt::format("  train       {} steps, learning rate {:g} to {:g}, warm-up {}, clip {:g}, seed {}\n", plan.train.steps,
+                      plan.train.learning_rate, plan.train.min_learning_rate, plan.train.warmup_steps, plan.train.grad_clip,
+                      plan.train.seed);
   text += fmt::format("  data        {}\n  checkpoints {}\n  start       {}\n", facts.data, facts.checkpoint, facts.start);
   text += "  predicted\n";
-  for (const MemoryTerm& term : plan.memory.terms) text += fmt::format("    {:<20} {:>17} B\n", term.buffer_class, format_count(term.bytes_max));
-  text += fmt::format("    {:<20} {:>17} B  at {}\n", "peak allocated", format_count(plan.memory.peak_allocated_bytes), plan.memory.peak_instruction);
-  text += fmt::format("    {:<20} {:>19}  {} tokens/s\n", "step", format_duration(plan.time.step_s), format_count(std::llround(plan.time.tokens_per_s)));
+  for (const MemoryTerm& term : plan.memory.terms)
+    text += fmt::format("    {:<20} {:>17} B\n", term.buffer_class, format_count(term.bytes_max));
+  text += fmt::format("    {:<20} {:>17} B  at {}\n", "peak allocated", format_count(plan.memory.peak_allocated_bytes),
+                      plan.memory.peak_instruction);
+  text += fmt::format("    {:<20} {:>19}  {} tokens/s\n", "step", format_duration(plan.time.step_s),
+                      format_count(std::llround(plan.time.tokens_per_s)));
   return text;
 }
 

@@ -1,5 +1,6 @@
 // Signals of a rank. SIGUSR1 always, SIGTERM and SIGINT once training has begun, mean: checkpoint at the next step border and end.
-// Before that SIGTERM and SIGINT end the process at once, because there is nothing to save. SIGPIPE and SIGXFSZ become errors of write().
+// Before that SIGTERM and SIGINT end the process at once, because there is nothing to save. SIGPIPE and SIGXFSZ become errors of
+// write().
 #pragma once
 #include <string>
 

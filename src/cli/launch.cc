@@ -1,6 +1,6 @@
 // `distsetup launch`: from a plan to running ranks on this node. Decides ranks, address and port; cli/local_ranks.cc runs them.
-// On one node the port is picked by the kernel and held by a bound, not listening, socket with SO_REUSEADDR until the job ends: no other
-// program is given it, and rank 0 may still listen on it (Linux: such sockets share a port while at most one of them listens).
+// On one node the port is picked by the kernel and held by a bound, not listening, socket with SO_REUSEADDR until the job ends: no
+// other program is given it, and rank 0 may still listen on it (Linux: such sockets share a port while at most one of them listens).
 // Leaves out: starting other nodes. Each node runs its own `distsetup launch --node-rank K` (the emitted launch_node.sh does).
 #include "cli/launch.h"
 
@@ -90,33 +90,39 @@ Diagnostics check_options(const LaunchOptions& options, const Plan& plan) {
   Diagnostics found;
   const int nodes = plan.hardware.nodes, world = plan.mesh.world();
   if (nodes < 1 || world % nodes != 0) {
-    found.push_back(error(code::kLaunchRefused, at, fmt::format("the plan has {} ranks on {} nodes, expected the same number on each", world, nodes)));
+    found.push_back(error(code::kLaunchRefused, at,
+                          fmt::format("the plan has {} ranks on {} nodes, expected the same number on each", world, nodes)));
   }
   if (options.node_rank < 0 || options.node_rank >= nodes) {
-    found.push_back(error(code::kOutOfRange, at, fmt::format("--node-rank {} with {} {}, expected 0 to {}", options.node_rank, nodes,
-                                                             nodes == 1 ? "node" : "nodes", nodes - 1)));
+    found.push_back(error(code::kOutOfRange, at,
+                          fmt::format("--node-rank {} with {} {}, expected 0 to {}", options.node_rank, nodes,
+                                      nodes == 1 ? "node" : "nodes", nodes - 1)));
   }
   if (options.master_port < 0 || options.master_port > 65535) {
     found.push_back(error(code::kOutOfRange, at, fmt::format("--master-port {}, expected 1 to 65535", options.master_port)));
   }
   if (nodes > 1 && (options.master_addr.empty() || options.master_port == 0)) {
-    found.push_back(error(code::kMissingArgument, at, fmt::format("the plan has {} nodes, and {} is not given", nodes,
-                                                                  options.master_addr.empty() ? "--master-addr" : "--master-port"),
+    found.push_back(error(code::kMissingArgument, at,
+                          fmt::format("the plan has {} nodes, and {} is not given", nodes,
+                                      options.master_addr.empty() ? "--master-addr" : "--master-port"),
                           "run on every node: distsetup launch --plan " + options.plan_path +
                               " --node-rank K --master-addr HOST_OF_NODE_0 --master-port 29500"));
   }
-  if (!(options.grace_s >= 0)) found.push_back(error(code::kOutOfRange, at, fmt::format("--grace {}, expected at least 0", options.grace_s)));
+  if (!(options.grace_s >= 0))
+    found.push_back(error(code::kOutOfRange, at, fmt::format("--grace {}, expected at least 0", options.grace_s)));
   return found;
 }
 
 Diagnostic refuse(const Plan& plan, const std::string& path) {
   const int64_t short_bytes = plan.memory.device_bytes - plan.memory.capacity_bytes;
-  return error(code::kLaunchRefused, {path}, fmt::format("this plan is marked 'does_not_fit': it needs {} per GPU, {} more than the {} there are",
-                                                         format_gib(plan.memory.device_bytes), format_gib(short_bytes), format_gib(plan.memory.capacity_bytes)),
+  return error(code::kLaunchRefused, {path},
+               fmt::format("this plan is marked 'does_not_fit': it needs {} per GPU, {} more than the {} there are",
+                           format_gib(plan.memory.device_bytes), format_gib(short_bytes), format_gib(plan.memory.capacity_bytes)),
                "run `distsetup plan` with one of the fixes it prints, and launch that plan");
 }
 
-std::vector<RankCommand> commands_of(const LaunchOptions& options, const Plan& plan, const std::string& trainer, const std::string& address, int port) {
+std::vector<RankCommand> commands_of(const LaunchOptions& options, const Plan& plan, const std::string& trainer,
+                                     const std::string& address, int port) {
   const int world = plan.mesh.world(), local_world = world / plan.hardware.nodes;
   std::vector<RankCommand> commands;
   for (int local = 0; local < local_world; ++local) {
@@ -125,9 +131,13 @@ std::vector<RankCommand> commands_of(const LaunchOptions& options, const Plan& p
     command.arguments = {trainer, "--plan", options.plan_path};
     if (!options.output_dir.empty()) command.arguments.insert(command.arguments.end(), {"--output", options.output_dir});
     command.arguments.insert(command.arguments.end(), options.trainer_arguments.begin(), options.trainer_arguments.end());
-    command.variables = {{"RANK", std::to_string(command.rank)}, {"LOCAL_RANK", std::to_string(local)},
-                         {"WORLD_SIZE", std::to_string(world)}, {"LOCAL_WORLD_SIZE", std::to_string(local_world)},
-                         {"GROUP_RANK", std::to_string(options.node_rank)}, {"MASTER_ADDR", address}, {"MASTER_PORT", std::to_string(port)},
+    command.variables = {{"RANK", std::to_string(command.rank)},
+                         {"LOCAL_RANK", std::to_string(local)},
+                         {"WORLD_SIZE", std::to_string(world)},
+                         {"LOCAL_WORLD_SIZE", std::to_string(local_world)},
+                         {"GROUP_RANK", std::to_string(options.node_rank)},
+                         {"MASTER_ADDR", address},
+                         {"MASTER_PORT", std::to_string(port)},
                          {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
     commands.push_back(std::move(command));
   }
@@ -154,7 +164,8 @@ int conclude(const RunEnd& run) {
   std::string message = describe(first);
   if (num_failed > 1) message += fmt::format(" ({} more {} ended because of it)", num_failed - 1, num_failed == 2 ? "rank" : "ranks");
   std::string help;
-  if (first.by_signal && first.number == SIGKILL) help = "signal 9 that nobody sent is the kernel out of memory: see `dmesg | tail` on that host";
+  if (first.by_signal && first.number == SIGKILL)
+    help = "signal 9 that nobody sent is the kernel out of memory: see `dmesg | tail` on that host";
   report({error(code::kRankFailed, {}, message, help)});
   if (run.interrupted_by == SIGINT) return kExitInterrupted;
   const bool kept = !first.by_signal && (first.number == kExitConfig || first.number == kExitEnvironment);
@@ -188,16 +199,19 @@ int run_launch(const LaunchOptions& options) {
   if (options.node_rank == 0) {
     hold_port(options.master_port, held);
     if (held.fd < 0) {
-      report({error(code::kEnvironment, {"command line"}, fmt::format("port {} on {} cannot be used, {}", options.master_port, host_name(), errno_text(held.error_number)),
-                    plan->hardware.nodes == 1 ? "leave --master-port out: a free one is picked" : "name another --master-port, the same on every node")});
+      report({error(code::kEnvironment, {"command line"},
+                    fmt::format("port {} on {} cannot be used, {}", options.master_port, host_name(), errno_text(held.error_number)),
+                    plan->hardware.nodes == 1 ? "leave --master-port out: a free one is picked"
+                                              : "name another --master-port, the same on every node")});
       return kExitEnvironment;
     }
     port = held.port;
   }
   const std::string address = options.master_addr.empty() ? "127.0.0.1" : options.master_addr;
   const std::vector<RankCommand> commands = commands_of(options, *plan, *trainer, address, port);
-  fmt::print(stderr, "{} {} × {} {} = {}, node {} of {}, {}:{}\n", plan->hardware.nodes, plan->hardware.nodes == 1 ? "node" : "nodes", commands.size(),
-             commands.size() == 1 ? "rank" : "ranks", plan->mesh.world(), options.node_rank, plan->hardware.nodes, address, port);
+  fmt::print(stderr, "{} {} × {} {} = {}, node {} of {}, {}:{}\n", plan->hardware.nodes, plan->hardware.nodes == 1 ? "node" : "nodes",
+             commands.size(), commands.size() == 1 ? "rank" : "ranks", plan->mesh.world(), options.node_rank, plan->hardware.nodes,
+             address, port);
   std::fflush(nullptr);
   return conclude(run_local_ranks(commands, options.grace_s));
 }

@@ -30,18 +30,28 @@ namespace {
 
 constexpr size_t kLongestLine = 1 << 16;  // longer ones are cut into several
 constexpr double kSettle_s = 0.25;        // after a first failure: others that fail by themselves show the cause better
-constexpr std::array<std::pair<int, const char*>, 16> kSignalNames = {{{SIGHUP, "SIGHUP"}, {SIGINT, "SIGINT"}, {SIGQUIT, "SIGQUIT"},
-  {SIGILL, "SIGILL"}, {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"}, {SIGFPE, "SIGFPE"}, {SIGKILL, "SIGKILL"},
-  {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"}, {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
-  {SIGXCPU, "SIGXCPU"}}};
+constexpr std::array<std::pair<int, const char*>, 16> kSignalNames = {{{SIGHUP, "SIGHUP"},
+                                                                       {SIGINT, "SIGINT"},
+                                                                       {SIGQUIT, "SIGQUIT"},
+                                                                       {SIGILL, "SIGILL"},
+                                                                       {SIGTRAP, "SIGTRAP"},
+                                                                       {SIGABRT, "SIGABRT"},
+                                                                       {SIGBUS, "SIGBUS"},
+                                                                       {SIGFPE, "SIGFPE"},
+                                                                       {SIGKILL, "SIGKILL"},
+                                                                       {SIGUSR1, "SIGUSR1"},
+                                                                       {SIGSEGV, "SIGSEGV"},
+                                                                       {SIGUSR2, "SIGUSR2"},
+                                                                       {SIGPIPE, "SIGPIPE"},
+                                                                       {SIGALRM, "SIGALRM"},
+                                                                       {SIGTERM, "SIGTERM"},
+                                                                       {SIGXCPU, "SIGXCPU"}}};
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct LineStream {
-  int fd = -1;         // read end; -1 = closed
-  int to = 1;          // our stdout or stderr
+  int fd = -1;  // read end; -1 = closed
+  int to = 1;   // our stdout or stderr
   std::string prefix;
   std::string pending;
   std::string last_line;
@@ -126,7 +136,8 @@ bool drain(LineStream& stream) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const bool replaced = std::any_of(command.variables.begin(), command.variables.end(), [text](const auto& variable) {
-      return text.size() > variable.first.size() && text[variable.first.size()] == '=' && text.substr(0, variable.first.size()) == variable.first;
+      return text.size() > variable.first.size() && text[variable.first.size()] == '=' &&
+             text.substr(0, variable.first.size()) == variable.first;
     });
     if (!replaced) environment.emplace_back(text);
   }

@@ -9,9 +9,9 @@
 namespace distsetup {
 
 struct RankCommand {
-  int rank = 0;                                               // prefix of its lines
-  std::vector<std::string> arguments;                         // arguments[0] is the program's path
-  std::vector<std::pair<std::string, std::string>> variables; // added to our environment
+  int rank = 0;                                                // prefix of its lines
+  std::vector<std::string> arguments;                          // arguments[0] is the program's path
+  std::vector<std::pair<std::string, std::string>> variables;  // added to our environment
 };
 
 struct RankEnd {
@@ -25,10 +25,10 @@ struct RankEnd {
 };
 
 struct RunEnd {
-  std::vector<RankEnd> ends;    // in the order they were reaped
-  int first_failure = -1;       // index into ends: the most likely cause; -1 = none
-  int interrupted_by = 0;       // first signal forwarded: SIGINT, SIGTERM or SIGUSR1; 0 = none
-  std::string start_error;      // a process could not be started: nothing runs any more
+  std::vector<RankEnd> ends;  // in the order they were reaped
+  int first_failure = -1;     // index into ends: the most likely cause; -1 = none
+  int interrupted_by = 0;     // first signal forwarded: SIGINT, SIGTERM or SIGUSR1; 0 = none
+  std::string start_error;    // a process could not be started: nothing runs any more
 };
 
 // Exit code of a rank that says "a peer failed, not I": never named as the cause when another rank failed too.

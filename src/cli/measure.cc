@@ -124,7 +124,8 @@ Result<Loopback> measure_as_first(int fd, double budget_s) {
   }
   do {
     const double start_s = now_s();
-    if (!send_all(fd, "m", 1) || !send_all(fd, message.data(), message.size()) || !receive_all(fd, &reply, 1)) return error(code::kEnvironment, {}, "the loopback connection broke");
+    if (!send_all(fd, "m", 1) || !send_all(fd, message.data(), message.size()) || !receive_all(fd, &reply, 1))
+      return error(code::kEnvironment, {}, "the loopback connection broke");
     best.bytes_per_s = std::max(best.bytes_per_s, static_cast<double>(kMessageBytes) / (now_s() - start_s));
   } while (now_s() < begin_s + budget_s);
   return best;
@@ -168,7 +169,8 @@ double fastest_nic_bytes_per_s() {
     int64_t megabits = 0;
     std::string state;
     std::ifstream(it->path() / "operstate") >> state;
-    if (state == "up" && std::ifstream(it->path() / "speed") >> megabits && megabits > 0) fastest = std::max(fastest, static_cast<double>(megabits) * 1e6 / 8);
+    if (state == "up" && std::ifstream(it->path() / "speed") >> megabits && megabits > 0)
+      fastest = std::max(fastest, static_cast<double>(megabits) * 1e6 / 8);
   }
   return fastest;
 }
@@ -176,7 +178,8 @@ double fastest_nic_bytes_per_s() {
 double triad_bytes_per_s(int num_threads, double budget_s) {
   const int64_t per_thread = std::max<int64_t>(1 << 20, (int64_t{1} << 23) / num_threads);  // 3 × 64 MiB in all, or more
   const int64_t n = per_thread * num_threads;
-  const std::unique_ptr<double[]> a(new double[static_cast<size_t>(n)]), b(new double[static_cast<size_t>(n)]), c(new double[static_cast<size_t>(n)]);
+  const std::unique_ptr<double[]> a(new double[static_cast<size_t>(n)]), b(new double[static_cast<size_t>(n)]),
+      c(new double[static_cast<size_t>(n)]);
   const auto on_all = [&](auto&& work) {
     std::vector<std::thread> threads;
     for (int t = 0; t < num_threads; ++t) threads.emplace_back([&work, t, per_thread] { work(t * per_thread, (t + 1) * per_thread); });
@@ -224,14 +227,16 @@ double own_gemm_flops_per_s(double budget_s) {
 }
 
 Result<Loopback> measure_loopback(double budget_s) {
-  const auto failed = [](const char* what) { return error(code::kEnvironment, {}, fmt::format("{} on 127.0.0.1 failed, {}", what, errno_text(errno))); };
+  const auto failed = [](const char* what) {
+    return error(code::kEnvironment, {}, fmt::format("{} on 127.0.0.1 failed, {}", what, errno_text(errno)));
+  };
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
-  if (listener < 0 || ::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 || ::listen(listener, 1) != 0 ||
-      ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+  if (listener < 0 || ::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      ::listen(listener, 1) != 0 || ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
     return failed("listening");
   }
   const pid_t pid = ::fork();
@@ -248,10 +253,12 @@ Result<Loopback> measure_loopback(double budget_s) {
 }
 
 Result<LibraryGemm> library_gemm(const std::string& trainer, double budget_s) {
-  const std::optional<std::string> text = output_of({trainer, "--probe", std::to_string(std::max<int64_t>(1, std::llround(budget_s)))}, budget_s + 60);
+  const std::optional<std::string> text =
+      output_of({trainer, "--probe", std::to_string(std::max<int64_t>(1, std::llround(budget_s)))}, budget_s + 60);
   const Json json = text ? Json::parse(*text, nullptr, false) : Json();
   if (!json.is_object() || !json.contains("measurements") || !json["measurements"].is_array() || json["measurements"].empty()) {
-    return error(code::kEnvironment, {}, fmt::format("'{} --probe' gave no measurement", trainer), "run it by hand to see why, or rebuild the trainer");
+    return error(code::kEnvironment, {}, fmt::format("'{} --probe' gave no measurement", trainer),
+                 "run it by hand to see why, or rebuild the trainer");
   }
   const Json& first = json["measurements"][0];
   return LibraryGemm{first.value("gemm_f32_flops_per_s", 0.0), first.value("gemm_bf16_flops_per_s", 0.0)};
@@ -259,7 +266,8 @@ Result<LibraryGemm> library_gemm(const std::string& trainer, double budget_s) {
 
 std::vector<FoundGpu> find_gpus() {
   std::vector<FoundGpu> gpus;
-  const std::optional<std::string> text = output_of({"nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"}, 10);
+  const std::optional<std::string> text =
+      output_of({"nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"}, 10);
   std::istringstream lines(text.value_or(""));
   for (std::string line; std::getline(lines, line);) {
     const size_t comma = line.rfind(", ");

@@ -9,10 +9,10 @@
 
 namespace distsetup {
 
-int num_usable_cores();           // by affinity, not by count of the machine
-std::string cpu_model();          // "AMD EPYC 7R13 Processor"; "" = not known
-int64_t host_memory_bytes();      // MemTotal, or the cgroup's limit when that is less
-double fastest_nic_bytes_per_s(); // of the interfaces that are up and say their speed; 0 = none does
+int num_usable_cores();            // by affinity, not by count of the machine
+std::string cpu_model();           // "AMD EPYC 7R13 Processor"; "" = not known
+int64_t host_memory_bytes();       // MemTotal, or the cgroup's limit when that is less
+double fastest_nic_bytes_per_s();  // of the interfaces that are up and say their speed; 0 = none does
 
 // STREAM's triad a[i] = b[i] + s·c[i] (McCalpin, 1995) over arrays far larger than caches; bytes as STREAM counts them (24 per element
 // of 8), over all threads together.

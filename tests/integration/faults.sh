@@ -20,7 +20,7 @@ file=$(sed -nE 's/.*"path": "(.*schedule.h)".*/\1/p' "$work/job/plan.json" | hea
 mv "$work/$file" "$work/away"
 SECONDS=0
 run "regression 50: a data file is missing" 5 launch job
-within "regression 50: a data file is missing" 10
+within "regression 50: a data file is missing" 20
 one_line "a data file is missing" 0 "data, cannot read '.*schedule.h', no such file or directory"
 is "a data file is missing: nothing is written" "$(written job)" ""
 { cat "$work/away"; echo more; } > "$work/$file"
@@ -84,11 +84,11 @@ mkdir "$work/hasty"
 grep -q '"init_timeout_s": 3' "$work/hasty/plan.json" || fail "the hasty plan"
 SECONDS=0
 run "a peer that never comes" 5 rank 0 hasty
-within "a peer that never comes" 15
+within "a peer that never comes" 20
 one_line "a peer that never comes" 0 "rendezvous, .*(arrive|1)"
 SECONDS=0
 run "nobody listens" 5 rank 1 hasty
-within "nobody listens" 15
+within "nobody listens" 20
 one_line "nobody listens" 1 "rendezvous, "
 
 rank_in_background 0 hasty "$work/log0"; pid0=$pid
@@ -114,12 +114,12 @@ for victim in 0 1; do
   pids=("$pid0" "$pid1")
   kill -9 "${pids[$victim]}"
   { wait "${pids[$victim]}"; } 2> /dev/null || true
-  ended "rank $victim dies" "${pids[$other]}" 6 "$work/log$other" 6
+  ended "rank $victim dies" "${pids[$other]}" 6 "$work/log$other" 20
   one_line "rank $victim dies" "$other" "(training step|evaluation after step) [0-9]+, "
 done
 start_pair
 kill -STOP "$pid1"
-ended "rank 1 hangs" "$pid0" 6 "$work/log0" 12
+ended "rank 1 hangs" "$pid0" 6 "$work/log0" 20
 one_line "rank 1 hangs" 0 "(training step|evaluation after step) [0-9]+, "
 kill -9 "$pid1"
 { wait "$pid1"; } 2> /dev/null || true
@@ -158,12 +158,12 @@ run "the first checkpoint" 0 launch job --threads 1 --stop-after 3
   run "disk full" 6 launch job --threads 1
   grep -qE "rank [01] on $host, checkpoint of step 7, cannot write '.*rank_[01].safetensors', file too large" <<< "$said" || fail "disk full" "$said"
 ) || exit 1
-is "disk full: nothing half-written" "$(find "$work/job/checkpoints" -mindepth 1 -maxdepth 1 | xargs -n1 basename)" "checkpoint_3"
+is "disk full: nothing half-written" "$(find "$work/job/checkpoints" -mindepth 1 -maxdepth 1 -printf '%f\n')" "checkpoint_3"
 if mkdir "$work/small" && mount -t tmpfs -o size=500k none "$work/small" 2> /dev/null; then
   trap 'status=$?; umount "$work/small" 2> /dev/null || true; rm -rf "$work"; exit $status' EXIT
   SECONDS=0
   run "a full file system" 6 launch job --threads 1 --output "$work/small"
-  within "a full file system" 15
+  within "a full file system" 20
   has "a full file system" "$said" "no space left on device"
   is "a full file system: nothing half-written" "$(find "$work/small" -name '*.partial')" ""
   umount "$work/small"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # `distsetup launch` with stand-ins for the trainer: environment, output, first failure, signals, exit codes. Needs no libtorch.
+# shellcheck disable=SC2016,SC2119,SC2120  # stand-ins expand in their own shell; go is called with and without arguments
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
 make_job two 2
@@ -34,7 +35,7 @@ is "stdout stays stdout" "$(go 2> /dev/null | sort -u | paste -sd'|')" "[rank 0]
 stand_in 'if [[ $RANK == 1 ]]; then echo "it broke here" >&2; exit 9; fi; exec sleep 60'
 SECONDS=0
 run "a failed rank" 6 go
-((SECONDS < 5)) || fail "a failed rank: the others were stopped after $SECONDS s"
+((SECONDS < 15)) || fail "a failed rank: the others were stopped after $SECONDS s"
 has "a failed rank" "$said" "error[DS0802]: rank 1 on $host ended with exit code 9; its last line: it broke here (1 more rank ended because of it)"
 stand_in 'if [[ $RANK == 0 ]]; then echo "peer is gone" >&2; exit 6; fi; sleep 0.05; kill -SEGV $$'
 run "the cause, not the first to notice" 6 go
@@ -42,7 +43,7 @@ has "the cause, not the first to notice" "$said" "rank 1 on $host was killed by 
 stand_in 'if [[ $RANK == 1 ]]; then kill -9 $$; fi; trap "" TERM; sleep 60 & wait; sleep 60'
 SECONDS=0
 run "a rank that ignores SIGTERM is killed" 6 go
-((SECONDS < 6)) || fail "a rank that ignores SIGTERM is killed: after $SECONDS s"
+((SECONDS < 15)) || fail "a rank that ignores SIGTERM is killed: after $SECONDS s"
 has "help for signal 9" "$said" "kernel out of memory"
 stand_in '[[ $RANK == 1 ]] || exit 0; exit 3'
 run "exit code 3 is kept" 3 go
@@ -80,7 +81,7 @@ kill -INT "$launcher"
 code=0
 wait "$launcher" || code=$?
 is "a second Ctrl-C kills at once" "$code" 130
-((SECONDS < 5)) || fail "a second Ctrl-C kills at once: after $SECONDS s"
+((SECONDS < 15)) || fail "a second Ctrl-C kills at once: after $SECONDS s"
 
 # --- ranks die with the launcher
 stand_in 'echo $$ >> '"$work"'/pids; exec sleep 60'

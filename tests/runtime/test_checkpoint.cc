@@ -43,12 +43,14 @@ Geometry geometry_of(int64_t hidden, int64_t layers) {
   return geometry;
 }
 
-// All ranks' states of one mesh, filled so that element i of parameter number p is p · 1000003 + i in the master and shifted in the moments.
+// All ranks' states of one mesh, filled so that element i of parameter number p is p · 1000003 + i in the master and shifted in the
+// moments.
 struct Ranks {
   Mesh mesh;
   Layout layout;
   std::vector<std::array<std::vector<float>, 3>> values;
-  Ranks(const Geometry& geometry, int dp_replicate, int dp_shard, bool ddp = false) : layout(make_layout(geometry, ddp ? 1 : dp_shard)) {
+  Ranks(const Geometry& geometry, int dp_replicate, int dp_shard, bool ddp = false)
+      : layout(make_layout(geometry, ddp ? 1 : dp_shard)) {
     mesh.dp_replicate = dp_replicate;
     mesh.dp_shard = dp_shard;
     values.resize(static_cast<size_t>(layout.shard_ranks));
@@ -74,7 +76,8 @@ struct Ranks {
           ++number;
           for (int64_t i = std::max(range.begin, parameter.offset); i < std::min(range.end, parameter.offset + parameter.numel); ++i) {
             for (int64_t s = 0; s < 3; ++s) {
-              f(values[static_cast<size_t>(shard)][static_cast<size_t>(s)][static_cast<size_t>(unit.shard_offset + i - range.begin)], number, i - parameter.offset, s);
+              f(values[static_cast<size_t>(shard)][static_cast<size_t>(s)][static_cast<size_t>(unit.shard_offset + i - range.begin)],
+                number, i - parameter.offset, s);
             }
           }
         }
@@ -130,7 +133,8 @@ std::string why_refused(const std::string& directory, int64_t step) {
 TEST_CASE("a safetensors file reads back as written, whatever its shapes") {
   Folder folder;
   const std::vector<float> data = {1, 2, 3, 4, 5, 6, 7};
-  const Result<FileDigest> digest = write_safetensors(folder.at("a"), {{"w", {2, 3}, data.data()}, {"b", {1}, data.data() + 6}, {"empty", {0, 4}, nullptr}}, {{"format", "pt"}});
+  const Result<FileDigest> digest = write_safetensors(
+      folder.at("a"), {{"w", {2, 3}, data.data()}, {"b", {1}, data.data() + 6}, {"empty", {0, 4}, nullptr}}, {{"format", "pt"}});
   REQUIRE(digest.ok());
   CHECK(digest->sha256 == sha256(bytes_of(folder.at("a"))));
   CHECK(digest->bytes == static_cast<int64_t>(fs::file_size(folder.at("a"))));
@@ -166,8 +170,12 @@ TEST_CASE("malformed safetensors headers are refused with what is wrong") {
   CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8), Catch::Contains("natural"));
   CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8), Catch::Contains("too large"));
   CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12), Catch::Contains("begins at 4"));
-  CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12), Catch::Contains("begins at 4"));
-  CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8), Catch::Contains("twice"));
+  CHECK_THAT(
+      parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12),
+      Catch::Contains("begins at 4"));
+  CHECK_THAT(
+      parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8),
+      Catch::Contains("twice"));
   CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", 8), Catch::Contains("expected the keys"));
   CHECK_THAT(parse(R"({"__metadata__":{"a":1}})", 0), Catch::Contains("not text"));
   CHECK_FALSE(parse_safetensors(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10), 10, "f").ok());
@@ -215,7 +223,8 @@ TEST_CASE("manifests round-trip, and random mutations of them never crash") {
   ranks.fill();
   REQUIRE(save(folder.path, ranks, 3).empty());
   const std::string path = checkpoint_path(folder.path, 3);
-  const std::string index = bytes_of(path + "/index.json"), metadata = bytes_of(path + "/metadata.json"), commit = bytes_of(path + "/COMMIT");
+  const std::string index = bytes_of(path + "/index.json"), metadata = bytes_of(path + "/metadata.json"),
+                    commit = bytes_of(path + "/COMMIT");
   REQUIRE(index_from_json(index, "i").ok());
   CHECK(dump_json(to_json(*index_from_json(index, "i"))) == index);
   CHECK(*metadata_from_json(metadata, "m") == metadata_of(3));
@@ -225,8 +234,10 @@ TEST_CASE("manifests round-trip, and random mutations of them never crash") {
     for (const std::string* good : {&index, &metadata, &commit}) {
       std::string text = *good;
       const size_t at = random() % text.size();
-      if (random() % 2 == 0) text.erase(at, 1 + random() % 6);
-      else text[at] = static_cast<char>(random());
+      if (random() % 2 == 0)
+        text.erase(at, 1 + random() % 6);
+      else
+        text[at] = static_cast<char>(random());
       index_from_json(text, "i");
       metadata_from_json(text, "m");
       commit_from_json(text, "c");
@@ -244,7 +255,10 @@ TEST_CASE("manifests round-trip, and random mutations of them never crash") {
 }
 
 TEST_CASE("regression 22: any mesh loads what any other wrote, bit for bit, padding zero") {
-  struct MeshCase { int replicate, shard; bool ddp; };
+  struct MeshCase {
+    int replicate, shard;
+    bool ddp;
+  };
   const MeshCase cases[] = {{1, 1, false}, {1, 2, false}, {1, 3, false}, {1, 4, false}, {2, 2, false}, {1, 7, false}, {4, 1, true}};
   for (const Geometry& geometry : {geometry_of(16, 2), geometry_of(12, 1)}) {
     for (const MeshCase& from : cases) {
@@ -255,7 +269,8 @@ TEST_CASE("regression 22: any mesh loads what any other wrote, bit for bit, padd
       CHECK(verify_checkpoint(folder.path, 40).ok());
       for (const MeshCase& to : cases) {
         Ranks read(geometry, to.replicate, to.shard, to.ddp);
-        for (auto& rank : read.values) for (auto& state : rank) std::fill(state.begin(), state.end(), 7.5f);
+        for (auto& rank : read.values)
+          for (auto& state : rank) std::fill(state.begin(), state.end(), 7.5f);
         load_all(folder.path, 40, read);
         CHECK(read.num_wrong(from.shard) == 0);
         Ranks expected(geometry, to.replicate, to.shard, to.ddp);
@@ -287,7 +302,8 @@ TEST_CASE("regression 17: loaded parameters equal the file, and another model is
   load_all(folder.path, 9, again);
   REQUIRE(save(folder.at("second"), again, 9).empty());
   for (const char* file : {"rank_0.safetensors", "rank_1.safetensors"}) {
-    CHECK(sha256(bytes_of(checkpoint_path(folder.path, 9) + "/" + file)) == sha256(bytes_of(checkpoint_path(folder.at("second"), 9) + "/" + file)));
+    CHECK(sha256(bytes_of(checkpoint_path(folder.path, 9) + "/" + file)) ==
+          sha256(bytes_of(checkpoint_path(folder.at("second"), 9) + "/" + file)));
   }
   for (const Geometry& other : {geometry_of(16, 3), geometry_of(16, 1), geometry_of(32, 2)}) {
     Ranks wrong(other, 1, 1);
@@ -366,7 +382,8 @@ TEST_CASE("regression 37: retention keeps the newest, and deletes only committed
   Ranks ranks(geometry_of(16, 1), 1, 1);
   ranks.fill();
   for (int64_t step : {10, 20, 30, 40}) REQUIRE(save(folder.path, ranks, step).empty());
-  const std::vector<std::string> foreign = {"checkpoint_7", "checkpoint_007", "checkpoint_12.old", "my_checkpoint_5", "checkpoint_", "checkpoint_9x", "checkpoint_-3", "data"};
+  const std::vector<std::string> foreign = {"checkpoint_7", "checkpoint_007", "checkpoint_12.old", "my_checkpoint_5",
+                                            "checkpoint_",  "checkpoint_9x",  "checkpoint_-3",     "data"};
   for (const std::string& name : foreign) {
     fs::create_directories(folder.path / name);
     std::ofstream(folder.path / name / "precious") << "mine";

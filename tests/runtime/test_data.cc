@@ -67,7 +67,7 @@ TEST_CASE("windows cover every target of a document once and never cross documen
   add_file(folder, plan, "b", text_of(20, 2));  // 19 targets: 8, 8, 3
   add_file(folder, plan, "c", "x");             // no target
   add_file(folder, plan, "d", "");
-  add_file(folder, plan, "e", text_of(2, 3));   // one target
+  add_file(folder, plan, "e", text_of(2, 3));  // one target
   add_file(folder, plan, "h", text_of(12, 4), true);
   const Result<Corpus> corpus = read_corpus(plan, folder.path);
   REQUIRE(corpus.ok());
@@ -114,7 +114,8 @@ TEST_CASE("the global batch does not depend on the mesh, and each sequence is co
   const Result<Corpus> corpus = read_corpus(plan, folder.path);
   REQUIRE(corpus.ok());
   Sampler one(*corpus, with_mesh(plan, 1, 1, 8, 1), 0);
-  const Plan meshes[] = {with_mesh(plan, 1, 1, 1, 8), with_mesh(plan, 1, 2, 2, 2), with_mesh(plan, 2, 2, 1, 2), with_mesh(plan, 4, 1, 2, 1), with_mesh(plan, 1, 8, 1, 1)};
+  const Plan meshes[] = {with_mesh(plan, 1, 1, 1, 8), with_mesh(plan, 1, 2, 2, 2), with_mesh(plan, 2, 2, 1, 2),
+                         with_mesh(plan, 4, 1, 2, 1), with_mesh(plan, 1, 8, 1, 1)};
   std::vector<std::vector<Sampler>> samplers;
   for (const Plan& mesh : meshes) {
     samplers.emplace_back();
@@ -132,10 +133,12 @@ TEST_CASE("the global batch does not depend on the mesh, and each sequence is co
         CHECK(part.sequences == whole.sequences);
         CHECK(part.global_valid_tokens == whole.global_valid_tokens);
         CHECK(sampler.cursor() == one.cursor());
-        const int64_t mine = static_cast<int64_t>(part.targets.size()) - std::count(part.targets.begin(), part.targets.end(), kIgnoredTarget);
+        const int64_t mine =
+            static_cast<int64_t>(part.targets.size()) - std::count(part.targets.begin(), part.targets.end(), kIgnoredTarget);
         if (k == 1) valid_per_rank.insert(mine);
         valid += mine;
-        for (size_t i = 0; i < part.ids.size(); i += 8) found.emplace(part.ids.begin() + static_cast<int64_t>(i), part.ids.begin() + static_cast<int64_t>(i) + 8);
+        for (size_t i = 0; i < part.ids.size(); i += 8)
+          found.emplace(part.ids.begin() + static_cast<int64_t>(i), part.ids.begin() + static_cast<int64_t>(i) + 8);
       }
       CHECK(found == expected);
       CHECK(valid == whole.global_valid_tokens);
@@ -212,7 +215,9 @@ TEST_CASE("the held-out set is dealt out whole, filled up with sequences without
   CHECK(first.ids.size() == second.ids.size());
   CHECK(first.ids.size() == 2 * 2 * 8);  // two micro-batches of two sequences
   CHECK(first.global_valid_tokens == 43);
-  const auto valid = [](const Batch& batch) { return std::count_if(batch.targets.begin(), batch.targets.end(), [](int64_t t) { return t >= 0; }); };
+  const auto valid = [](const Batch& batch) {
+    return std::count_if(batch.targets.begin(), batch.targets.end(), [](int64_t t) { return t >= 0; });
+  };
   CHECK(valid(first) + valid(second) == 43);
 }
 

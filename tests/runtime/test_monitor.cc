@@ -83,7 +83,8 @@ struct Saver {
     std::array<std::vector<float>, 3> values;
     for (auto& state : values) state.assign(static_cast<size_t>(layout.shard_numel), static_cast<float>(shard + 1));
     const CheckpointMetadata metadata = {step, 0, 1.0, 0.1, {}, 1, std::string(64, 'a')};
-    save_checkpoint(communicator, place(directory), {&layout, shard, values[0], values[1], values[2]}, coordinates(mesh, communicator.rank()).dp_replicate == 0, metadata);
+    save_checkpoint(communicator, place(directory), {&layout, shard, values[0], values[1], values[2]},
+                    coordinates(mesh, communicator.rank()).dp_replicate == 0, metadata);
   }
 };
 
@@ -94,23 +95,42 @@ TEST_CASE("each launcher's variables are read, and what is missing or wrong is n
   REQUIRE(none.ok());
   CHECK(none->world == 1);
   CHECK(none->source == "no launcher");
-  const Result<RankEnvironment> torchrun = read_environment(from({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "77"},
-                                                                  {"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RUN_ID", "r"}, {"TORCHELASTIC_RESTART_COUNT", "2"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}}));
+  const Result<RankEnvironment> torchrun = read_environment(from({{"RANK", "3"},
+                                                                  {"WORLD_SIZE", "4"},
+                                                                  {"LOCAL_RANK", "1"},
+                                                                  {"LOCAL_WORLD_SIZE", "2"},
+                                                                  {"MASTER_ADDR", "a"},
+                                                                  {"MASTER_PORT", "77"},
+                                                                  {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                                                  {"TORCHELASTIC_RUN_ID", "r"},
+                                                                  {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                                                  {"SLURM_PROCID", "0"},
+                                                                  {"SLURM_STEP_ID", "0"}}));
   REQUIRE(torchrun.ok());
   CHECK(torchrun->rank == 3);
   CHECK(torchrun->local_world == 2);
   CHECK(torchrun->rendezvous.master_address == "a");
   CHECK(torchrun->rendezvous.master_port == 77);
   CHECK(torchrun->rendezvous.agent_store);
-  const Result<RankEnvironment> slurm = read_environment(from({{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "99"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_LOCALID", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "12"},
-                                                               {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"}, {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "20012"}}));
+  const Result<RankEnvironment> slurm = read_environment(from({{"SLURM_PROCID", "5"},
+                                                               {"SLURM_NTASKS", "99"},
+                                                               {"SLURM_STEP_NUM_TASKS", "8"},
+                                                               {"SLURM_LOCALID", "1"},
+                                                               {"SLURM_STEP_ID", "0"},
+                                                               {"SLURM_JOB_ID", "12"},
+                                                               {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"},
+                                                               {"MASTER_ADDR", "n1"},
+                                                               {"MASTER_PORT", "20012"}}));
   REQUIRE(slurm.ok());
   CHECK(slurm->rank == 5);
   CHECK(slurm->world == 8);
   CHECK(slurm->local_world == 4);
   CHECK(slurm->rendezvous.run_id != torchrun->rendezvous.run_id);
   CHECK(read_environment(from({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}))->world == 1);  // the batch shell, not a task
-  const Result<RankEnvironment> mpi = read_environment(from({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
+  const Result<RankEnvironment> mpi = read_environment(from({{"OMPI_COMM_WORLD_RANK", "1"},
+                                                             {"OMPI_COMM_WORLD_SIZE", "2"},
+                                                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
   REQUIRE(mpi.ok());
   CHECK(mpi->rank == 1);
 
@@ -123,8 +143,10 @@ TEST_CASE("each launcher's variables are read, and what is missing or wrong is n
   CHECK(message({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}) == "RANK is '2', expected a number from 0 to 1");
   CHECK(message({{"RANK", "-1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}) == "RANK is '-1', expected a number from 0 to 1");
   CHECK(message({{"RANK", "1x"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}) == "RANK is '1x', expected a number from 0 to 1");
-  CHECK(message({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_PORT", "99999"}}) == "MASTER_PORT is '99999', expected a number from 1 to 65535");
-  CHECK_THAT(message({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}}), Catch::Contains("MASTER_ADDR is not set"));
+  CHECK(message({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_PORT", "99999"}}) ==
+        "MASTER_PORT is '99999', expected a number from 1 to 65535");
+  CHECK_THAT(message({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}}),
+             Catch::Contains("MASTER_ADDR is not set"));
 }
 
 TEST_CASE("a failure of one rank ends all, and only that rank says why") {
@@ -164,7 +186,9 @@ TEST_CASE("a rank that cannot write fails the save on all ranks, and nothing hal
   Folder folder;
   const Saver saver;
   run_ranks(4, [&](ThreadCommunicator& communicator) { saver.save(communicator, folder.path, 1); });
-  const auto failures = run_ranks(4, [&](ThreadCommunicator& communicator) { saver.save(communicator, communicator.rank() == 1 ? folder.path / "nowhere" : folder.path, 2); });
+  const auto failures = run_ranks(4, [&](ThreadCommunicator& communicator) {
+    saver.save(communicator, communicator.rank() == 1 ? folder.path / "nowhere" : folder.path, 2);
+  });
   CHECK_THAT(outcome_of(failures[1]).what, Catch::Contains("cannot write") && Catch::Contains("rank_1.safetensors"));
   for (int rank : {0, 2, 3}) CHECK(outcome_of(failures[static_cast<size_t>(rank)]).exit_code == kExitPeer);
   CHECK(list_checkpoints(folder.path) == std::vector<int64_t>{1});
@@ -249,7 +273,8 @@ TEST_CASE("regression 25: metrics after a resume have every step once, and a lin
 
 TEST_CASE("predicted and measured stand side by side in the plan's words") {
   Plan plan;
-  plan.memory.terms = {{"parameter shard", 100, 100, "forward"}, {"activation", 50, 70, "backward"}, {"arena packing", 4, 4, "backward"}};
+  plan.memory.terms = {
+      {"parameter shard", 100, 100, "forward"}, {"activation", 50, 70, "backward"}, {"arena packing", 4, 4, "backward"}};
   plan.memory.arena_bytes = 80;
   plan.time.step_s = 0.5;
   plan.time.by_instruction = {{"Forward", 0.2}, {"Backward", 0.3}};
@@ -266,7 +291,9 @@ TEST_CASE("predicted and measured stand side by side in the plan's words") {
   meter.add(stats, 0.6);
   meter.add(stats, 0.8);
   const std::vector<Comparison> rows = compare(plan, memory, meter.mean());
-  const auto row = [&rows](const std::string& what) { return *std::find_if(rows.begin(), rows.end(), [&what](const Comparison& r) { return r.what == what; }); };
+  const auto row = [&rows](const std::string& what) {
+    return *std::find_if(rows.begin(), rows.end(), [&what](const Comparison& r) { return r.what == what; });
+  };
   CHECK(row("parameter shard").measured == row("parameter shard").predicted);
   CHECK(row("activation").predicted == 70);
   CHECK(row("activation").measured == 71);

@@ -14,7 +14,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-ShardState state_of(Engine& engine) { return {&engine.layout(), engine.shard_index(), engine.master(), engine.moment1(), engine.moment2()}; }
+ShardState state_of(Engine& engine) {
+  return {&engine.layout(), engine.shard_index(), engine.master(), engine.moment1(), engine.moment2()};
+}
 
 void save(Engine& engine, const Plan& plan, const std::string& directory, int64_t step) {
   REQUIRE(begin_checkpoint(directory, step).empty());
@@ -28,7 +30,8 @@ void save(Engine& engine, const Plan& plan, const std::string& directory, int64_
 }  // namespace
 
 // Rotary tables are no parameters: an engine that is filled from a file must have made them as well as one that initialised itself.
-TEST_CASE("regression 16: an engine filled from a checkpoint computes what a plain model does, and goes on as the first one would", "[engine]") {
+TEST_CASE("regression 16: an engine filled from a checkpoint computes what a plain model does, and goes on as the first one would",
+          "[engine]") {
   const fs::path directory = fs::temp_directory_path() / ("distsetup_resume_" + std::to_string(::getpid()));
   fs::remove_all(directory);
   const Plan plan = tiny::tiny_plan({});
