@@ -37,8 +37,7 @@ std::unique_ptr<Device> load_cuda_device(int index) {
   if (handle == nullptr) {
     const char* why = dlerror();
     throw DeviceError(fmt::format("the CUDA plugin {} cannot be loaded: {}", path, why != nullptr ? why : "no reason given"),
-                      "install torch's NVIDIA libraries beside it (pip install torch==2.11.0 with its dependencies, TORCH_WHEEL_DIR=<its "
-                      "torch folder>), or plan with --gpu cpu");
+                      "fetch the NVIDIA libraries that torch loads (scripts/test --gpu does), or plan with --gpu cpu");
   }
   const auto entry = reinterpret_cast<const DevicePlugin* (*)()>(dlsym(handle, kPluginSymbol));
   const DevicePlugin* plugin = entry != nullptr ? entry() : nullptr;
