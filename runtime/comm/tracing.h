@@ -1,5 +1,5 @@
 // Two communicators for tests and reports. Tracing: passes everything on and writes down what was asked, in order. Fake: no network;
-// pretends to be one rank of any mesh and leaves the buffers as they are (a sum over one, a gather of what is there).
+// pretends to be one rank of any mesh: gathers see copies of the own chunk, sums and exchanges see others that contribute zero.
 #pragma once
 #include <memory>
 #include <string>

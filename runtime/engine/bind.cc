@@ -15,10 +15,6 @@ int64_t num_bytes(const View& v) {
   return n;
 }
 
-bool has_program(InstructionOp op) {
-  return op == InstructionOp::kForward || op == InstructionOp::kBackward || op == InstructionOp::kRecompute || op == InstructionOp::kLoss;
-}
-
 void check_supported(const Instruction& i) {
   switch (i.op) {
     case InstructionOp::kForward: case InstructionOp::kBackward: case InstructionOp::kRecompute: case InstructionOp::kLoss:
@@ -93,7 +89,7 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
     call.context = &context;
     for (const View& v : step.reads) call.reads.push_back(argument(v));
     for (const View& v : step.writes) call.writes.push_back(argument(v));
-    if (has_program(schedule.instructions[size_t(step.instruction)].op)) {
+    if (step.program_op != nullptr) {
       const std::string why_not = kernels.bind(step.kernel, call);
       if (!why_not.empty()) throw UnsupportedOpError(fmt::format("op '{}' of unit {} cannot run: kernel '{}': {}", step.op, step.unit, step.kernel, why_not));
     }

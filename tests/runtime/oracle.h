@@ -13,6 +13,7 @@
 namespace distsetup::oracle {
 
 using at::Tensor;
+using tiny::Batch;
 
 struct Model {
   const Geometry geometry;

@@ -7,6 +7,8 @@
 namespace distsetup {
 namespace {
 
+using namespace tiny;
+
 std::vector<std::vector<float>> initial_units(const Plan& plan) {
   std::vector<std::vector<float>> units;
   Plan one = plan;

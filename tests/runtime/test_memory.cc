@@ -8,6 +8,8 @@
 namespace distsetup {
 namespace {
 
+using namespace tiny;
+
 int64_t buffer_bytes(const Schedule& s, BufferClass which) {
   int64_t sum = 0;
   for (const Buffer& b : s.buffers) {

@@ -20,6 +20,8 @@
 namespace distsetup {
 namespace {
 
+using namespace tiny;
+
 struct Fake {
   Fake() {
     void* handle = dlopen(DISTSETUP_FAKE_NCCL, RTLD_NOW | RTLD_LOCAL);

@@ -7,6 +7,8 @@
 namespace distsetup {
 namespace {
 
+using namespace tiny;
+
 using Line = std::string;
 
 Line line(std::string_view op, Group group, int64_t bytes) {

@@ -10,7 +10,7 @@
 #include "runtime/optim/learning_rate.h"
 #include "runtime/ranks.h"
 
-namespace distsetup {
+namespace distsetup::tiny {
 
 // Sizes that are multiples of nothing: shards are padded, tiles have tails.
 inline Geometry odd_geometry() {
@@ -169,4 +169,4 @@ inline double difference(const std::vector<double>& a, const std::vector<double>
   return worst;
 }
 
-}  // namespace distsetup
+}  // namespace distsetup::tiny

@@ -1,0 +1,273 @@
+// Broken schedules must not train unnoticed. A lifetime that ends one use too early is run with poisoned memory; an instruction that is
+// dropped, doubled or swapped with a neighbour it depends on is caught by a rule of schedules, by the trace, or by different numbers.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <set>
+
+#include "runtime/comm/tracing.h"
+#include "runtime/tiny.h"
+
+#include <catch2/catch.hpp>
+
+namespace distsetup {
+namespace {
+
+using namespace tiny;
+
+uint64_t seed_of_test() {
+  const char* text = std::getenv("DISTSETUP_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 20261121;
+}
+
+int root_of(const Schedule& s, int b) {
+  while (s.buffers[size_t(b)].overlay_of >= 0) b = s.buffers[size_t(b)].overlay_of;
+  return b;
+}
+
+// What a training run of two steps says, or why it stopped.
+struct Outcome {
+  RunResult result;
+  std::string error;
+  bool operator==(const Outcome&) const = default;
+};
+Outcome run_list(const Plan& plan, const Schedule& list, EngineOptions options) {
+  Outcome out;
+  try {
+    run_ranks(plan.mesh, [&](Communicator& communicator) {
+      const auto device = make_cpu_device();
+      Engine engine(plan, list, *device, communicator, options);
+      engine.initialize_parameters();
+      engine.load();
+      for (int64_t s = 0; s < 2; ++s) {
+        const Batch batch = rank_batch(plan, global_batch(plan, s), data_index(plan.mesh, communicator.rank()));
+        const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-2});
+        if (communicator.rank() != 0) continue;
+        out.result.losses.push_back(stats.loss);
+        out.result.norms.push_back(stats.gradient_norm);
+      }
+      if (engine.writes_checkpoint()) collect(engine, engine.master(), out.result.parameters);
+    });
+  } catch (const std::exception& e) {
+    out.error = e.what();
+  }
+  return out;
+}
+
+// --- lifetimes
+
+// Steps that touch the bytes of root buffer b.
+std::vector<int> touches(const Schedule& s, int b) {
+  std::set<int> steps;
+  for (int n = 0; n < int(s.steps.size()); ++n) {
+    for (const auto* views : {&s.steps[size_t(n)].reads, &s.steps[size_t(n)].writes}) {
+      for (const View& v : *views) {
+        if (root_of(s, v.buffer) == b) steps.insert(n);
+      }
+    }
+  }
+  return {steps.begin(), steps.end()};
+}
+
+TEST_CASE("forgetting the last use of any buffer is caught by poison", "[mutants]") {
+  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kFull);
+  const auto precision = GENERATE(Precision::kF32, Precision::kBf16);
+  TinyOptions o;
+  o.recompute = recompute;
+  o.precision = precision;
+  o.geometry.tied_embeddings = o.geometry.qkv_bias = o.geometry.qk_norm = true;
+  o.global_batch = 2;
+  const Plan plan = tiny_plan(o);
+  const Schedule good = compile_expanded(plan, Phase::kStep);
+  const Outcome reference = run_list(plan, good, {.poison = true});
+  REQUIRE(reference.error.empty());
+  REQUIRE(run_list(plan, good, {}) == reference);
+  int total = 0, caught = 0;
+  for (int b = 0; b < int(good.buffers.size()); ++b) {
+    const Buffer& buffer = good.buffers[size_t(b)];
+    if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
+    const std::vector<int> uses = touches(good, b);
+    if (uses.size() < 2) continue;  // written and never read: nothing to forget
+    Schedule bad = good;
+    bad.buffers[size_t(b)].last_step = uses[uses.size() - 2];
+    bad.arena_bytes = pack_arena(bad.buffers);
+    ++total;
+    if (run_list(plan, bad, {.poison = true}) == reference) {
+      FAIL_CHECK("buffer " << buffer.name << " dies at step " << bad.buffers[size_t(b)].last_step << " instead of " << buffer.last_step
+                           << " and nothing changes");
+    } else {
+      ++caught;
+    }
+  }
+  CHECK(total > 30);
+  CHECK(caught == total);
+}
+
+// --- instructions
+
+struct Range {
+  int buffer = -1;  // root
+  int64_t begin = 0, end = 0;
+};
+std::vector<Range> ranges(const Schedule& s, const Instruction& i, bool writes_only) {
+  std::vector<Range> out;
+  const auto add = [&](const View& v) {
+    int64_t bytes = size_bytes(v.dtype);
+    for (const int64_t d : v.shape) bytes *= d;
+    // A rank's own chunk: any of them.
+    const int64_t end = v.part == View::Part::kOwn ? v.offset_bytes + bytes * s.layout.shard_ranks : v.offset_bytes + bytes;
+    out.push_back({root_of(s, v.buffer), v.offset_bytes, end});
+  };
+  for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
+    for (const View& v : s.steps[size_t(n)].writes) add(v);
+    if (writes_only) continue;
+    for (const View& v : s.steps[size_t(n)].reads) add(v);
+  }
+  return out;
+}
+// Does the order of two neighbours matter?
+bool depend(const Schedule& s, const Instruction& a, const Instruction& b) {
+  const auto overlap = [](const std::vector<Range>& x, const std::vector<Range>& y) {
+    return std::any_of(x.begin(), x.end(), [&](const Range& r) {
+      return std::any_of(y.begin(), y.end(), [&](const Range& q) { return r.buffer == q.buffer && r.begin < q.end && q.begin < r.end; });
+    });
+  };
+  if (a.signals >= 0 && std::count(b.waits.begin(), b.waits.end(), a.signals) > 0) return true;
+  if (a.group != Group::kSelf && b.group != Group::kSelf && (a.group != b.group || a.bytes != b.bytes)) return true;
+  return overlap(ranges(s, a, true), ranges(s, b, false)) || overlap(ranges(s, b, true), ranges(s, a, false));
+}
+
+// True when the run differs from the reference, throws, aborts or hangs. In a process of its own: a broken list may do anything.
+bool caught_by_running(const std::function<bool()>& same) {
+  fflush(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    for (const int signal : {SIGABRT, SIGSEGV}) ::signal(signal, SIG_DFL);  // not Catch's handlers
+    fclose(stderr);
+    alarm(20);
+    try {
+      _exit(same() ? 0 : 1);
+    } catch (...) {
+      _exit(1);
+    }
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+std::vector<CommunicationRecord> trace_of(const Plan& plan, const Schedule& list) {
+  const auto fake = make_fake_communicator(plan.mesh, 0);
+  TracingCommunicator trace(*fake);
+  const auto device = make_cpu_device();
+  Engine engine(plan, list, *device, trace);
+  engine.initialize_parameters();
+  engine.load();
+  trace.clear();
+  const Batch batch = rank_batch(plan, global_batch(plan, 0), 0);
+  engine.step({batch.ids, batch.targets, batch.valid, 1e-2});
+  return trace.records();
+}
+
+TEST_CASE("an instruction dropped, doubled or swapped is caught by a rule, the trace or the numbers", "[mutants]") {
+  struct Case {
+    const char* name;
+    Sharding sharding;
+    int replicate, shard;
+    int64_t accumulation;
+    Precision precision;
+  };
+  const std::vector<Case> cases = {{"one rank", Sharding::kDdp, 1, 1, 2, Precision::kBf16},     {"ddp", Sharding::kDdp, 2, 1, 1, Precision::kF32},
+                                   {"zero1", Sharding::kZero1, 1, 2, 2, Precision::kF32},       {"zero2", Sharding::kZero2, 1, 2, 1, Precision::kBf16},
+                                   {"zero3", Sharding::kZero3, 1, 2, 2, Precision::kF32}};
+  std::mt19937_64 random(seed_of_test());
+  INFO("seed " << seed_of_test() << " (DISTSETUP_SEED repeats it)");
+  std::map<std::string, int> caught_by;
+  int total = 0;
+  for (const Case& c : cases) {
+    TinyOptions o;
+    o.sharding = c.sharding;
+    o.replicate = c.replicate;
+    o.shard = c.shard;
+    o.accumulation = c.accumulation;
+    o.precision = c.precision;
+    o.global_batch = 4;
+    o.geometry.num_layers = 1;
+    const Plan plan = tiny_plan(o);
+    const Schedule good = compile_expanded(plan, Phase::kStep);
+    REQUIRE(check_invariants(plan, good).empty());
+    const Outcome reference = run_list(plan, good, {.poison = true});
+    REQUIRE(reference.error.empty());
+    const auto records = trace_of(plan, good);
+    for (int n = 0; n < 50; ++n) {
+      Schedule bad = good;
+      const size_t at = random() % bad.instructions.size();
+      const Instruction chosen = bad.instructions[at];
+      size_t home = 0;
+      while (at >= size_t(bad.segments[home].first_instruction + bad.segments[home].num_instructions)) ++home;
+      const int kind = int(random() % 3);
+      if (kind == 1 && chosen.op == InstructionOp::kZero) {  // zero twice is zero
+        --n;
+        continue;
+      }
+      const char* what = kind == 0 ? "drop" : kind == 1 ? "double" : "swap";
+      if (kind == 2) {
+        if (at + 1 >= bad.instructions.size() || !depend(bad, bad.instructions[at], bad.instructions[at + 1])) {
+          --n;
+          continue;
+        }
+        std::swap(bad.instructions[at], bad.instructions[at + 1]);
+      } else {
+        if (kind == 0) bad.instructions.erase(bad.instructions.begin() + long(at));
+        else bad.instructions.insert(bad.instructions.begin() + long(at), chosen);
+        const int change = kind == 0 ? -1 : 1;
+        bad.segments[home].num_instructions += change;
+        for (size_t g = home + 1; g < bad.segments.size(); ++g) bad.segments[g].first_instruction += change;
+      }
+      ++total;
+      if (!check_invariants(plan, bad).empty()) {
+        ++caught_by["rules"];
+      } else if (caught_by_running([&] { return trace_of(plan, bad) == records; })) {
+        ++caught_by["trace"];
+      } else if (caught_by_running([&] { return run_list(plan, bad, {.poison = true}) == reference; })) {
+        ++caught_by["numbers"];
+      } else {
+        FAIL_CHECK(c.name << ": " << what << " of '" << format_instruction(good, int(at)) << "' is not caught");
+      }
+    }
+  }
+  WARN("caught by rules " << caught_by["rules"] << ", trace " << caught_by["trace"] << ", numbers " << caught_by["numbers"] << " of " << total);
+  CHECK(caught_by["rules"] + caught_by["trace"] + caught_by["numbers"] == total);
+  CHECK(total >= 200);
+}
+
+// The same without the rules: what the executor alone notices. Equivalent lists exist here (a cast done twice), so only drops.
+TEST_CASE("a dropped instruction is caught by running, without any rule", "[mutants]") {
+  TinyOptions o;
+  o.precision = Precision::kBf16;
+  o.accumulation = 2;
+  o.global_batch = 4;
+  o.geometry.num_layers = 2;
+  const Plan plan = tiny_plan(o);
+  const Schedule good = compile_expanded(plan, Phase::kStep);
+  const Outcome reference = run_list(plan, good, {.poison = true});
+  for (size_t at = 0; at < good.instructions.size(); ++at) {
+    Schedule bad = good;
+    bad.instructions.erase(bad.instructions.begin() + long(at));
+    bool after = false;
+    for (Segment& g : bad.segments) {
+      const bool home = int(at) >= g.first_instruction && int(at) < g.first_instruction + g.num_instructions;
+      if (after) --g.first_instruction;
+      if (home) --g.num_instructions;
+      after = after || home;
+    }
+    INFO(format_instruction(good, int(at)));
+    CHECK(caught_by_running([&] { return run_list(plan, bad, {.poison = true}) == reference; }));
+  }
+}
+
+}  // namespace
+}  // namespace distsetup
