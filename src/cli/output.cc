@@ -108,7 +108,13 @@ Result<std::vector<WrittenFile>> write_artifacts(const Arguments& arguments, con
   for (const Artifact& artifact : artifacts) {
     const std::string path = joined(directory, artifact.path);
     const Result<Written> one = write_file_atomic(path, artifact.text, overwrite, artifact.executable);
-    if (!one.ok()) return one.diagnostics;
+    if (!one.ok()) {
+      std::error_code ignored;
+      for (const WrittenFile& file : written) {
+        if (file.how == Written::kCreated) fs::remove(file.path, ignored);  // half a set is worse than none
+      }
+      return one.diagnostics;
+    }
     written.push_back({path, *one});
   }
   return written;

@@ -188,7 +188,11 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
   Result<Plan> plan = make_plan(*problem);
   append(diagnostics, std::move(plan.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
-  if (!plan->data.files.empty()) plan->data.root = ".";  // where the paths were looked up; move_data_root() goes on from there
+  if (!plan->data.files.empty()) {  // seen from here; move_data_root() goes on from there
+    std::error_code ignored;
+    const fs::path relative = fs::proximate(plan->data.root, ignored);
+    plan->data.root = relative.empty() ? "." : relative.string();
+  }
   return {PlanSource{std::move(*plan), std::move(*problem)}, std::move(diagnostics)};
 }
 

@@ -28,8 +28,8 @@ struct Inputs {
   Diagnostics notes;               // files that were passed over
 };
 // Reads <model>/config.json when `model` is a directory or a config.json, hardware.machine when it is a .yaml file, and scans
-// data.paths, which are relative to `root`.
-// plan.data.root becomes the absolute path of `root`.
+// data.paths. Relative paths start at the folder of the file that says them, those of flags and variables at `root`.
+// plan.data.root becomes the absolute path that data.paths start from.
 Result<Inputs> read_inputs(const Spec& spec, const std::string& root = ".");
 
 // What is to be solved: nothing optional, checked, not changed afterwards. Axes with one value are pinned.
