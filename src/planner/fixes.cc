@@ -23,7 +23,8 @@ class Fixer {
     more_gpus();
     shorter_sequences();
     other_gpus();
-    std::stable_sort(fixes_.begin(), fixes_.end(), [](const Fix& a, const Fix& b) { return a.seconds_per_token < b.seconds_per_token; });
+    std::stable_sort(fixes_.begin(), fixes_.end(),
+                     [](const Fix& a, const Fix& b) { return a.seconds_per_token < b.seconds_per_token; });
     return std::move(fixes_);
   }
 
@@ -41,7 +42,9 @@ class Fixer {
   }
 
   void propose(std::string flags, const Plan& plan) {
-    const auto per_token = [](const Plan& p) { return p.time.step_s / static_cast<double>(p.train.global_batch * p.train.sequence_length); };
+    const auto per_token = [](const Plan& p) {
+      return p.time.step_s / static_cast<double>(p.train.global_batch * p.train.sequence_length);
+    };
     Fix fix;
     fix.flags = std::move(flags);
     fix.effect = fmt::format("{} per {}", format_bytes(plan.memory.device_bytes), rank_word(plan.hardware));
@@ -62,9 +65,9 @@ class Fixer {
         if (p.gradient_accumulation > 0) p.gradient_accumulation *= problem_.micro_batch / micro;
       });
       if (!plan.has_value()) continue;
-      propose(problem_.gradient_accumulation > 0
-                  ? fmt::format("--micro-batch {} --gradient-accumulation {}", micro, problem_.gradient_accumulation * problem_.micro_batch / micro)
-                  : fmt::format("--micro-batch {}", micro),
+      propose(problem_.gradient_accumulation > 0 ? fmt::format("--micro-batch {} --gradient-accumulation {}", micro,
+                                                               problem_.gradient_accumulation * problem_.micro_batch / micro)
+                                                 : fmt::format("--micro-batch {}", micro),
               *plan);
       return;
     }
@@ -101,7 +104,8 @@ class Fixer {
   // Several pins at once: only when no single one was enough.
   void everything_searched() {
     if (!fixes_.empty()) return;
-    const bool pinned = problem_.shardings.size() == 1 || problem_.recomputes.size() == 1 || problem_.micro_batch > 0 || problem_.dp_shard > 0;
+    const bool pinned =
+        problem_.shardings.size() == 1 || problem_.recomputes.size() == 1 || problem_.micro_batch > 0 || problem_.dp_shard > 0;
     if (!pinned) return;
     const auto plan = attempt([](Problem& p) {
       p.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
@@ -111,7 +115,8 @@ class Fixer {
       p.hybrid = false;
       p.micro_batch = p.gradient_accumulation = 0;
     });
-    if (plan.has_value()) propose("--sharding auto --recompute auto --micro-batch auto --gradient-accumulation auto --dp-shard auto", *plan);
+    if (plan.has_value())
+      propose("--sharding auto --recompute auto --micro-batch auto --gradient-accumulation auto --dp-shard auto", *plan);
   }
 
   void more_gpus() {

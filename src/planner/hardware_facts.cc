@@ -43,7 +43,8 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
   h.memory_bytes_per_s = gpu.memory_bytes_per_s;
   h.link_bytes_per_s = gpu.link.bytes_per_s * link_efficiency(gpu);
   h.link_latency_s = link_latency_s(gpu);
-  const double nic = machine != nullptr ? machine->nic_bytes_per_s * machine->nic_efficiency : kUnknownNicBytesPerS * kUnknownNicEfficiency;
+  const double nic =
+      machine != nullptr ? machine->nic_bytes_per_s * machine->nic_efficiency : kUnknownNicBytesPerS * kUnknownNicEfficiency;
   h.network_bytes_per_s = nic / std::max(gpus_per_node, 1);
   h.network_latency_s = cpu ? kCpuNetworkLatency : kNetworkLatency;
   return h;
@@ -66,9 +67,12 @@ int64_t communicator_bytes(const Plan& plan) {
 
 void SegmentSizes::add(int64_t bytes) {
   const int64_t rounded = (bytes + 511) / 512 * 512;
-  if (rounded <= kMiB) small_ += rounded;
-  else if (rounded < 10 * kMiB) medium_ += rounded;
-  else large_ += (rounded + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB);
+  if (rounded <= kMiB)
+    small_ += rounded;
+  else if (rounded < 10 * kMiB)
+    medium_ += rounded;
+  else
+    large_ += (rounded + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB);
 }
 
 int64_t SegmentSizes::reserved_bytes() const {

@@ -21,6 +21,7 @@ class SegmentSizes {
  public:
   void add(int64_t bytes);
   int64_t reserved_bytes() const;
+
  private:
   int64_t small_ = 0, medium_ = 0, large_ = 0;
 };

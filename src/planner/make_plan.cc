@@ -36,12 +36,13 @@ std::string choice_name(const Choice& c, int every_k) {
 std::string why_slower(const Candidate& c, const Candidate& best) {
   const double ratio = c.time.tokens_per_s_per_gpu / best.time.tokens_per_s_per_gpu;
   if (ratio < 1 - kTimeTie || !preferred_among_ties(best, c)) return fmt::format("{:.2f}× tokens/s", ratio);
-  const bool shards_more = c.choice.sharding != best.choice.sharding || c.choice.reshard_after_forward != best.choice.reshard_after_forward;
+  const bool shards_more =
+      c.choice.sharding != best.choice.sharding || c.choice.reshard_after_forward != best.choice.reshard_after_forward;
   return fmt::format("{:.2f}×, {}", ratio,
-                     shards_more                                      ? "more sharding"
-                     : c.choice.dp_shard != best.choice.dp_shard     ? "one mesh more"
+                     shards_more                                   ? "more sharding"
+                     : c.choice.dp_shard != best.choice.dp_shard   ? "one mesh more"
                      : c.choice.recompute != best.choice.recompute ? "more recompute"
-                                                                     : "more memory");
+                                                                   : "more memory");
 }
 
 // Sharding, whether it is hybrid, and recompute: what a reader calls another plan.
@@ -60,20 +61,23 @@ bool better_in_family(const Candidate& a, const Candidate& b) {
 void explain(Plan& plan, const Problem& problem, const std::optional<std::pair<int, int64_t>>& too_few) {
   const int64_t parameters = count_parameters(plan.model).total;
   const int shards = plan.mesh.dp_shard;
-  plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4, AdamW moments 8)", format_count(parameters), shards,
-                                     format_bytes(16 * parameters / shards), rank_word(plan.hardware)));
+  plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4, AdamW moments 8)",
+                                     format_count(parameters), shards, format_bytes(16 * parameters / shards),
+                                     rank_word(plan.hardware)));
   if (too_few.has_value()) {
     const auto& [nodes, device] = *too_few;
-    plan.reasons.push_back(fmt::format("{} node{}: {} per {} of {}", nodes, nodes == 1 ? " is too few" : "s are too few", format_bytes(device),
-                                       rank_word(plan.hardware), format_bytes(plan.memory.capacity_bytes)));
+    plan.reasons.push_back(fmt::format("{} node{}: {} per {} of {}", nodes, nodes == 1 ? " is too few" : "s are too few",
+                                       format_bytes(device), rank_word(plan.hardware), format_bytes(plan.memory.capacity_bytes)));
   }
   if (plan.mesh.dp_replicate > 1 && shards > 1)
-    plan.reasons.push_back(fmt::format("mesh: {} copies of {} shards, so that gathers stay among {} {}s", plan.mesh.dp_replicate, shards, shards, rank_word(plan.hardware)));
+    plan.reasons.push_back(fmt::format("mesh: {} copies of {} shards, so that gathers stay among {} {}s", plan.mesh.dp_replicate,
+                                       shards, shards, rank_word(plan.hardware)));
   if (problem.global_batch > 0 || problem.global_batch_tokens == 0) return;
   const int64_t tokens = plan.train.global_batch * plan.train.sequence_length;
   if (tokens == problem.global_batch_tokens) return;
-  plan.assumptions.push_back(fmt::format("{} tokens per step = {} sequences: the nearest to {} that {} {}s divide", format_count(tokens), plan.train.global_batch,
-                                         format_count(problem.global_batch_tokens), plan.mesh.data_parallel(), rank_word(plan.hardware)));
+  plan.assumptions.push_back(fmt::format("{} tokens per step = {} sequences: the nearest to {} that {} {}s divide",
+                                         format_count(tokens), plan.train.global_batch, format_count(problem.global_batch_tokens),
+                                         plan.mesh.data_parallel(), rank_word(plan.hardware)));
 }
 
 void explain_dpo(Plan& plan) {
@@ -82,12 +86,15 @@ void explain_dpo(Plan& plan) {
   const auto gb = [](int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); };
   const int element = plan.precision.compute == Precision::kBf16 ? 2 : 4;
   const int64_t states = 16 * parameters / shards, reference = element * parameters / shards;
-  plan.reasons = {fmt::format("states: 16 B × {} / {} = {} per GPU (fp32 master 4, gradient 4, AdamW moments 8)", format_count(parameters), shards, gb(states)),
-                  fmt::format("frozen {} reference: {} B × {} / {} = {} per GPU", name(plan.precision.compute), element, format_count(parameters), shards,
-                              gb(reference)),
-                  fmt::format("together {} per GPU before any activation, of {} usable", gb(states + reference), gb(plan.memory.capacity_bytes))};
-  plan.diagnostics.push_back(warning(code::kUnsupportedFeature, {},
-                                     "dpo is planned by its lower bound only: states and the reference, no activations; the bundled trainer does not run it yet"));
+  plan.reasons = {
+      fmt::format("states: 16 B × {} / {} = {} per GPU (fp32 master 4, gradient 4, AdamW moments 8)", format_count(parameters), shards,
+                  gb(states)),
+      fmt::format("frozen {} reference: {} B × {} / {} = {} per GPU", name(plan.precision.compute), element, format_count(parameters),
+                  shards, gb(reference)),
+      fmt::format("together {} per GPU before any activation, of {} usable", gb(states + reference), gb(plan.memory.capacity_bytes))};
+  plan.diagnostics.push_back(warning(
+      code::kUnsupportedFeature, {},
+      "dpo is planned by its lower bound only: states and the reference, no activations; the bundled trainer does not run it yet"));
 }
 
 }  // namespace
@@ -118,7 +125,8 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
   std::map<std::tuple<int, bool, int>, const Candidate*> shown;
   for (const auto& [key, c] : leaders) {
     if (!c->simulated && sharding_name(c->choice) == sharding_name(best.choice)) continue;
-    const bool same_sharding = std::get<0>(key) == std::get<0>(family(best.choice)) && std::get<1>(key) == std::get<1>(family(best.choice));
+    const bool same_sharding =
+        std::get<0>(key) == std::get<0>(family(best.choice)) && std::get<1>(key) == std::get<1>(family(best.choice));
     const auto group = same_sharding && c->simulated ? key : std::tuple(std::get<0>(key), std::get<1>(key), -1);
     const auto [it, fresh] = shown.try_emplace(group, c);
     if (!fresh && better_in_family(*c, *it->second)) it->second = c;
@@ -134,10 +142,15 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
     a.device_bytes = c->device_bytes;
     a.step_s = c->time.step_s;
     const int64_t capacity = plan_of(problem, nodes, c->choice, Weight::kLight).hardware.memory_bytes;
-    if (c->verdict == Verdict::kDoesNotFit) a.why_not = c->simulated ? short_by(c->device_bytes, capacity) : fmt::format("does not fit by ≥ {}", format_bytes(c->device_bytes - capacity));
-    else if (c->verdict == Verdict::kTight && best.verdict == Verdict::kFits) a.why_not = fmt::format("tight: {} of {}", format_bytes(c->device_bytes), format_bytes(capacity));
-    else if (best.verdict == Verdict::kDoesNotFit) a.why_not = "";
-    else a.why_not = why_slower(*c, best);
+    if (c->verdict == Verdict::kDoesNotFit)
+      a.why_not = c->simulated ? short_by(c->device_bytes, capacity)
+                               : fmt::format("does not fit by ≥ {}", format_bytes(c->device_bytes - capacity));
+    else if (c->verdict == Verdict::kTight && best.verdict == Verdict::kFits)
+      a.why_not = fmt::format("tight: {} of {}", format_bytes(c->device_bytes), format_bytes(capacity));
+    else if (best.verdict == Verdict::kDoesNotFit)
+      a.why_not = "";
+    else
+      a.why_not = why_slower(*c, best);
     out.push_back(std::move(a));
   }
   return out;
@@ -170,7 +183,8 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
       if (why.empty()) why = std::move(found.result.why);
       continue;
     }
-    const bool answer = found.result.best >= 0 && (found.best().verdict == Verdict::kFits || (dpo && found.best().verdict == Verdict::kTight));
+    const bool answer =
+        found.result.best >= 0 && (found.best().verdict == Verdict::kFits || (dpo && found.best().verdict == Verdict::kTight));
     if (found.result.best >= 0 && (!kept.has_value() || answer)) kept = std::move(found);
     if (answer) break;
     legal_before = nodes;
@@ -211,12 +225,14 @@ Result<Plan> make_plan(const Problem& problem) {
     const std::vector<Fix> fixes = find_fixes(problem, *plan);
     const MemoryPlan& m = plan->memory;
     const bool dpo = plan->train.method == "dpo";
-    for (const Fix& fix : fixes) plan->reasons.push_back(fmt::format("{} with {}: {}", dpo ? "the states fit" : "fits", fix.flags, fix.effect));
-    plan->diagnostics.push_back(error(code::kNothingFits, {},
-                                      fmt::format("nothing fits: {} {} per {}, {} has {}: {} too much", dpo ? "states alone need" : "the smallest plan needs",
-                                                  format_bytes(m.device_bytes), rank_word(plan->hardware), plan->hardware.gpu_name, format_bytes(m.capacity_bytes),
-                                                  format_bytes(m.device_bytes - m.capacity_bytes)),
-                                      fixes.empty() ? "" : fixes.front().flags));
+    for (const Fix& fix : fixes)
+      plan->reasons.push_back(fmt::format("{} with {}: {}", dpo ? "the states fit" : "fits", fix.flags, fix.effect));
+    plan->diagnostics.push_back(
+        error(code::kNothingFits, {},
+              fmt::format("nothing fits: {} {} per {}, {} has {}: {} too much", dpo ? "states alone need" : "the smallest plan needs",
+                          format_bytes(m.device_bytes), rank_word(plan->hardware), plan->hardware.gpu_name,
+                          format_bytes(m.capacity_bytes), format_bytes(m.device_bytes - m.capacity_bytes)),
+              fixes.empty() ? "" : fixes.front().flags));
   }
   return std::move(*plan);
 }

@@ -29,7 +29,10 @@ std::string_view verdict_words(Verdict v) {
 class Preview {
  public:
   Preview(const Plan& plan, const PreviewOptions& options)
-      : plan_(plan), options_(options), width_(std::clamp(options.width, kNarrowest, kWidest)), states_only_(plan.train.method == "dpo") {}
+      : plan_(plan),
+        options_(options),
+        width_(std::clamp(options.width, kNarrowest, kWidest)),
+        states_only_(plan.train.method == "dpo") {}
 
   bool is_cpu() const { return plan_.hardware.accelerator == Accelerator::kCpu; }
 
@@ -89,9 +92,11 @@ class Preview {
   void answer() {
     const MemoryPlan& m = plan_.memory;
     const std::string word(verdict_words(plan_.verdict));
-    std::string rest = fmt::format(" · {} of {} per {}", format_bytes(m.device_bytes), format_bytes(m.capacity_bytes), rank_word(plan_.hardware));
+    std::string rest =
+        fmt::format(" · {} of {} per {}", format_bytes(m.device_bytes), format_bytes(m.capacity_bytes), rank_word(plan_.hardware));
     std::vector<std::string> more;
-    if (plan_.time.step_s > 0) more = {format_duration(plan_.time.step_s) + " per step", format_count(std::llround(plan_.time.tokens_per_s)) + " tokens/s"};
+    if (plan_.time.step_s > 0)
+      more = {format_duration(plan_.time.step_s) + " per step", format_count(std::llround(plan_.time.tokens_per_s)) + " tokens/s"};
     for (const std::string& text : more)
       if (display_width(word + rest + " · " + text) <= width_) rest += " · " + text;
     line(paint(word, verdict_colour(plan_.verdict)) + cut(rest, width_ - display_width(word)));
@@ -102,22 +107,33 @@ class Preview {
     const Mesh& m = plan_.mesh;
     const TrainPlan& t = plan_.train;
     std::string how(name(plan_.strategy.sharding));
-    if (m.world() == 1) how += fmt::format(" on one {}", rank_word(plan_.hardware));
-    else if (m.dp_shard == 1) how += fmt::format(": {} copies, nothing split", m.dp_replicate);
-    else if (m.dp_replicate == 1) how += fmt::format(" over {} {}s", m.dp_shard, rank_word(plan_.hardware));
-    else how += fmt::format(": {} copies of {} shards", m.dp_replicate, m.dp_shard);
+    if (m.world() == 1)
+      how += fmt::format(" on one {}", rank_word(plan_.hardware));
+    else if (m.dp_shard == 1)
+      how += fmt::format(": {} copies, nothing split", m.dp_replicate);
+    else if (m.dp_replicate == 1)
+      how += fmt::format(" over {} {}s", m.dp_shard, rank_word(plan_.hardware));
+    else
+      how += fmt::format(": {} copies of {} shards", m.dp_replicate, m.dp_shard);
     if (!plan_.strategy.reshard_after_forward) how += ", parameters kept gathered";
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
-    paragraph("", 0, fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute,
-                                 plan_.precision.compute == Precision::kBf16 ? "bf16 with fp32 master" : "fp32"));
+    paragraph("", 0,
+              fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute,
+                          plan_.precision.compute == Precision::kBf16 ? "bf16 with fp32 master" : "fp32"));
     const int64_t tokens = t.global_batch * t.sequence_length;
-    paragraph("", 0, fmt::format("{} · micro-batch {} × accumulation {} × {} {}{} = {} sequences of {} = {} tokens per step", t.method, plan_.micro_batch,
-                                 plan_.gradient_accumulation, m.data_parallel(), rank_word(plan_.hardware), m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch), format_count(t.sequence_length), format_count(tokens)));
+    paragraph("", 0,
+              fmt::format("{} · micro-batch {} × accumulation {} × {} {}{} = {} sequences of {} = {} tokens per step", t.method,
+                          plan_.micro_batch, plan_.gradient_accumulation, m.data_parallel(), rank_word(plan_.hardware),
+                          m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch), format_count(t.sequence_length),
+                          format_count(tokens)));
     if (plan_.data.files.empty()) return;
-    const auto held_out = std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& f) { return f.held_out; });
-    paragraph("", 0, fmt::format("data: {} files, {} of text to train on; {} files, {} held out", plan_.data.files.size() - static_cast<size_t>(held_out),
-                                 format_bytes(train_bytes(plan_.data)), held_out, format_bytes(held_out_bytes(plan_.data))));
+    const auto held_out =
+        std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& f) { return f.held_out; });
+    paragraph("", 0,
+              fmt::format("data: {} files, {} of text to train on; {} files, {} held out",
+                          plan_.data.files.size() - static_cast<size_t>(held_out), format_bytes(train_bytes(plan_.data)), held_out,
+                          format_bytes(held_out_bytes(plan_.data))));
   }
 
   // --- memory
@@ -137,8 +153,8 @@ class Preview {
     std::string bar;
     for (int i = begin; i < end; ++i) bar += "█";
     if (bar.empty()) bar = "▏";
-    line("  " + pad_right(cut(label, kLabel), kLabel) + pad_left(format_bytes(bytes), kNumber) + "  " + std::string(static_cast<size_t>(begin), ' ') +
-         paint(std::move(bar), colour));
+    line("  " + pad_right(cut(label, kLabel), kLabel) + pad_left(format_bytes(bytes), kNumber) + "  " +
+         std::string(static_cast<size_t>(begin), ' ') + paint(std::move(bar), colour));
   }
 
   void memory() {
@@ -146,14 +162,17 @@ class Preview {
     section(fmt::format("memory per {}{}", rank_word(plan_.hardware), states_only_ ? ", states alone" : ""));
     for (const MemoryTerm& t : m.terms)
       if (t.bytes_at_peak > 0) bar_line(t.buffer_class, t.bytes_at_peak, "36");
-    if (const int64_t rounding = m.peak_reserved_bytes - m.peak_allocated_bytes; rounding > 0) bar_line("allocator rounding", rounding, "2");
+    if (const int64_t rounding = m.peak_reserved_bytes - m.peak_allocated_bytes; rounding > 0)
+      bar_line("allocator rounding", rounding, "2");
     if (plan_.hardware.context_bytes > 0) bar_line("GPU context", plan_.hardware.context_bytes, "2");
-    if (const int64_t comm = m.device_bytes - m.peak_reserved_bytes - plan_.hardware.context_bytes; comm > 0) bar_line("communicators", comm, "2");
+    if (const int64_t comm = m.device_bytes - m.peak_reserved_bytes - plan_.hardware.context_bytes; comm > 0)
+      bar_line("communicators", comm, "2");
     const std::string word(verdict_words(plan_.verdict));
     const int64_t free = m.capacity_bytes - m.device_bytes;
     const std::string left = free >= 0 ? fmt::format("{} free", format_bytes(free)) : fmt::format("{} too much", format_bytes(-free));
     const std::string total = bold(pad_right("on the device", kLabel) + pad_left(format_bytes(m.device_bytes), kNumber));
-    const std::string of = fmt::format("of {}: ", format_bytes(m.capacity_bytes)), rest = paint(word, verdict_colour(plan_.verdict)) + ", " + left;
+    const std::string of = fmt::format("of {}: ", format_bytes(m.capacity_bytes)),
+                      rest = paint(word, verdict_colour(plan_.verdict)) + ", " + left;
     if (4 + kLabel + kNumber + display_width(of + word + ", " + left) <= width_) {
       line("  " + total + "  " + of + rest);
     } else {
@@ -174,7 +193,10 @@ class Preview {
     // One unit for the whole line: that of the largest.
     const std::string largest = format_bytes(most);
     const std::string unit = largest.substr(largest.find(' ') + 1);
-    const double scale = unit == "GiB" ? 1.0 / static_cast<double>(kGiB) : unit == "MiB" ? 1.0 / static_cast<double>(kMiB) : unit == "KiB" ? 1.0 / 1024 : 1.0;
+    const double scale = unit == "GiB"   ? 1.0 / static_cast<double>(kGiB)
+                         : unit == "MiB" ? 1.0 / static_cast<double>(kMiB)
+                         : unit == "KiB" ? 1.0 / 1024
+                                         : 1.0;
     const bool known = unit == "GiB" || unit == "MiB" || unit == "KiB" || unit == "B";
     std::string bars = "  by phase", names;
     const auto flush = [&](const std::string& after) {
@@ -185,7 +207,8 @@ class Preview {
     bars = pad_right(bars, 12);
     for (const PhaseMemory& p : m.by_phase) {
       const std::string glyph(block(static_cast<double>(p.allocated_bytes) / static_cast<double>(most)));
-      const std::string bytes = known ? fmt::format("{:.1f}", static_cast<double>(p.allocated_bytes) * scale) : format_bytes(p.allocated_bytes);
+      const std::string bytes =
+          known ? fmt::format("{:.1f}", static_cast<double>(p.allocated_bytes) * scale) : format_bytes(p.allocated_bytes);
       const int column = std::max(display_width(p.phase), 2 + display_width(bytes)) + 1;
       if (!names.empty() && 12 + display_width(names) + column + 3 > width_) {
         flush("");
@@ -203,20 +226,27 @@ class Preview {
     const TimePlan& t = plan_.time;
     if (t.step_s <= 0) return;
     section("time, predicted");
-    paragraph("  step", 12, fmt::format("{} · {} tokens/s · {} per {} · MFU {:.0f} %", format_duration(t.step_s), format_count(std::llround(t.tokens_per_s)),
-                                        format_count(std::llround(t.tokens_per_s_per_gpu)), rank_word(plan_.hardware), t.mfu * 100));
+    paragraph("  step", 12,
+              fmt::format("{} · {} tokens/s · {} per {} · MFU {:.0f} %", format_duration(t.step_s),
+                          format_count(std::llround(t.tokens_per_s)), format_count(std::llround(t.tokens_per_s_per_gpu)),
+                          rank_word(plan_.hardware), t.mfu * 100));
     std::vector<InstructionTime> ops = t.by_instruction;
     std::stable_sort(ops.begin(), ops.end(), [](const InstructionTime& a, const InstructionTime& b) { return a.seconds > b.seconds; });
     std::vector<std::string> texts;
     for (const InstructionTime& op : ops)
       if (op.seconds >= 0.005 * t.step_s) texts.push_back(fmt::format("{} {}", op.op, format_duration(op.seconds)));
-    paragraph("  of it", 12, fmt::format("{}{}", fmt::join(texts, ", "), is_cpu() || plan_.mesh.world() == 1 ? "" : " (transfers run beside compute)"));
-    paragraph("  run", 12, fmt::format("{} steps = {} tokens in {}", format_count(plan_.train.steps),
-                                       format_short_count(static_cast<double>(plan_.train.steps * plan_.train.global_batch * plan_.train.sequence_length)),
-                                       format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
+    paragraph(
+        "  of it", 12,
+        fmt::format("{}{}", fmt::join(texts, ", "), is_cpu() || plan_.mesh.world() == 1 ? "" : " (transfers run beside compute)"));
+    paragraph("  run", 12,
+              fmt::format(
+                  "{} steps = {} tokens in {}", format_count(plan_.train.steps),
+                  format_short_count(static_cast<double>(plan_.train.steps * plan_.train.global_batch * plan_.train.sequence_length)),
+                  format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
     const double peak = plan_.hardware.peak_flops_per_s;
-    paragraph("  MFU", 12, fmt::format("model FLOPs, causal attention counted half, over {}", peak >= 1e12 ? fmt::format("{:.0f} TFLOP/s", peak * 1e-12)
-                                                                                                     : fmt::format("{:.0f} GFLOP/s", peak * 1e-9)));
+    paragraph("  MFU", 12,
+              fmt::format("model FLOPs, causal attention counted half, over {}",
+                          peak >= 1e12 ? fmt::format("{:.0f} TFLOP/s", peak * 1e-12) : fmt::format("{:.0f} GFLOP/s", peak * 1e-9)));
   }
 
   // --- why
@@ -250,7 +280,8 @@ class Preview {
         line("  " + pad_right(cut(f.gpu_name, 18), 18) + "   none with a sequence for each GPU");
         continue;
       }
-      std::string row = "  " + pad_right(cut(f.gpu_name, 18), 18) + pad_left(fmt::format("{} × {} = {}", f.nodes, f.gpus_per_node, f.total_gpus), 14);
+      std::string row = "  " + pad_right(cut(f.gpu_name, 18), 18) +
+                        pad_left(fmt::format("{} × {} = {}", f.nodes, f.gpus_per_node, f.total_gpus), 14);
       const std::string memory = pad_left(fmt::format("{} of {}", format_gib(f.device_bytes), format_gib(f.capacity_bytes)), 24);
       const std::string speed = pad_left(fmt::format("{} tokens/s/GPU", format_count(std::llround(f.tokens_per_s_per_gpu))), 21);
       if (display_width(row + memory) <= width_) row += memory;

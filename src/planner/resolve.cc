@@ -108,8 +108,9 @@ class Resolver {
     const int64_t count = count_parameters(plan().model).total;
     const double off = static_cast<double>(count) / (spoken * unit) - 1;
     if (std::abs(off) <= kLabelTolerance) return;
-    diagnostics_.push_back(note(code::kLabelOff, model_at(),
-                                fmt::format("'{}' is called {} but has {} parameters ({:+.0f} %)", plan().model.name, label, format_count(count), off * 100)));
+    diagnostics_.push_back(note(
+        code::kLabelOff, model_at(),
+        fmt::format("'{}' is called {} but has {} parameters ({:+.0f} %)", plan().model.name, label, format_count(count), off * 100)));
   }
 
   // --- training
@@ -130,8 +131,8 @@ class Resolver {
     const int64_t longest = plan().model.max_positions;
     if (longest > 0 && t.sequence_length > longest)
       diagnostics_.push_back(warning(code::kOutOfRange, spec_.at("train.sequence_length"),
-                                     fmt::format("sequences of {} tokens, '{}' states at most {} positions", format_count(t.sequence_length), plan().model.name,
-                                                 format_count(longest)),
+                                     fmt::format("sequences of {} tokens, '{}' states at most {} positions",
+                                                 format_count(t.sequence_length), plan().model.name, format_count(longest)),
                                      fmt::format("--sequence-length {}", longest)));
     t.steps = spec_.integer("train.steps").value_or(1000);
     t.optimizer = value_or<std::string>(spec_.text("train.optimizer"), "adamw", "AdamW");
@@ -145,13 +146,15 @@ class Resolver {
     t.grad_clip = value_or<double>(spec_.number("train.grad_clip"), 1.0, "gradient clip 1.0");
     t.seed = spec_.integer("train.seed").value_or(0);
     if (t.min_learning_rate > t.learning_rate)
-      fail(code::kConflict, "train.min_learning_rate", fmt::format("min_learning_rate {} is above learning_rate {}", t.min_learning_rate, t.learning_rate),
+      fail(code::kConflict, "train.min_learning_rate",
+           fmt::format("min_learning_rate {} is above learning_rate {}", t.min_learning_rate, t.learning_rate),
            fmt::format("--min-learning-rate {}", t.learning_rate / 10));
     if (t.warmup_steps > t.steps)
       fail(code::kConflict, "train.warmup_steps", fmt::format("{} warm-up steps do not end within {} steps", t.warmup_steps, t.steps),
            fmt::format("--warmup-steps {}", t.steps / 10));
     if (!spec_.find("train.steps") || !spec_.find("train.learning_rate"))
-      assume(fmt::format("{} steps, learning rate {} to {}, {} warm-up steps", format_count(t.steps), t.learning_rate, t.min_learning_rate, t.warmup_steps));
+      assume(fmt::format("{} steps, learning rate {} to {}, {} warm-up steps", format_count(t.steps), t.learning_rate,
+                         t.min_learning_rate, t.warmup_steps));
   }
 
   void precision() {
@@ -199,7 +202,8 @@ class Resolver {
     std::optional<Machine> machine;
     if (const auto name = spec_.text("hardware.machine"); name.has_value()) {
       const bool is_file = inputs_.machine.has_value();
-      Result<Machine> found = is_file ? Result<Machine>(*inputs_.machine) : find_machine(presets_, *name, spec_.at("hardware.machine"));
+      Result<Machine> found =
+          is_file ? Result<Machine>(*inputs_.machine) : find_machine(presets_, *name, spec_.at("hardware.machine"));
       append(diagnostics_, found.diagnostics);
       if (!found.ok()) return;
       machine = *found;
@@ -215,14 +219,14 @@ class Resolver {
     if (!gpu.has_value()) return;
     if (!gpu_name.has_value() && !machine.has_value()) assume(fmt::format("GPU {}", gpu->label));
     if (count > 0 && given_per_node.has_value() && count != *given_per_node)
-      fail(code::kConflict, "hardware.gpus_per_node", fmt::format("{} GPUs per node, but '{}' says {}", *given_per_node, *gpu_name, count),
-           fmt::format("--gpus {}", count));
+      fail(code::kConflict, "hardware.gpus_per_node",
+           fmt::format("{} GPUs per node, but '{}' says {}", *given_per_node, *gpu_name, count), fmt::format("--gpus {}", count));
     const bool named_machine = machine.has_value();
     if (!named_machine) machine = typical_machine(gpu->name);
     int64_t per_node = given_per_node.value_or(count);
     if (per_node == 0) per_node = machine.has_value() ? machine->gpus_per_node : kAssumedGpusPerNode;
-    problem_.hardware_assumed = !gpu_name.has_value() && !named_machine && !given_per_node.has_value() && !spec_.integer("hardware.nodes").has_value() &&
-                                !spec_.integer("hardware.total_gpus").has_value();
+    problem_.hardware_assumed = !gpu_name.has_value() && !named_machine && !given_per_node.has_value() &&
+                                !spec_.integer("hardware.nodes").has_value() && !spec_.integer("hardware.total_gpus").has_value();
     const bool per_node_assumed = !given_per_node.has_value() && count == 0 && !named_machine;
     if (!nodes(per_node, per_node_assumed)) return;
     if (per_node_assumed && per_node_ == per_node) assume(fmt::format("{} GPUs per node", per_node_));
@@ -232,15 +236,17 @@ class Resolver {
     h = hardware_plan(*gpu, machine, per_node_);
     if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
     if (h.peak_flops_per_s <= 0) {
-      fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(plan().precision.compute)), "--precision fp32");
+      fail(code::kUnsupportedFeature, "hardware.gpu",
+           fmt::format("{} does not compute in {}", gpu->label, name(plan().precision.compute)), "--precision fp32");
       return;
     }
     if (gpu_name.has_value() && named_machine && machine->gpu != gpu->name)
       assume(fmt::format("{} in place of the GPUs of {}", gpu->label, machine->label));
     const bool many_nodes = problem_.node_counts.size() > 1 || problem_.node_counts.front() > 1;
     if (!named_machine && many_nodes) {
-      assume(machine.has_value() ? fmt::format("network of {:.0f} Gb/s per GPU, as in {}", h.network_bytes_per_s * 8e-9, machine->label)
-                                 : fmt::format("network of {:.1f} Gb/s per GPU", h.network_bytes_per_s * 8e-9));
+      assume(machine.has_value()
+                 ? fmt::format("network of {:.0f} Gb/s per GPU, as in {}", h.network_bytes_per_s * 8e-9, machine->label)
+                 : fmt::format("network of {:.1f} Gb/s per GPU", h.network_bytes_per_s * 8e-9));
     }
     if (h.accelerator == Accelerator::kCpu && !spec_.find("hardware.memory"))
       assume(fmt::format("{} of memory per rank (--gpu-memory states another)", format_gib(h.memory_bytes)));
@@ -276,7 +282,8 @@ class Resolver {
         return false;
       }
       if (given.has_value() && *given * per_node_ != *total) {
-        fail(code::kMeshInvalid, "hardware.total_gpus", fmt::format("{} nodes × {} GPUs = {}, not {}", *given, per_node_, *given * per_node_, *total),
+        fail(code::kMeshInvalid, "hardware.total_gpus",
+             fmt::format("{} nodes × {} GPUs = {}, not {}", *given, per_node_, *given * per_node_, *total),
              fmt::format("--total-gpus {}", *given * per_node_));
         return false;
       }
@@ -289,7 +296,8 @@ class Resolver {
     }
     const Setting* setting = spec_.find("hardware.nodes");
     const bool asked = setting != nullptr && setting->is_auto();
-    const bool one_node = spec_.integer("hardware.gpus_per_node").has_value() || same_name(spec_.text("hardware.gpu").value_or(""), "cpu");
+    const bool one_node =
+        spec_.integer("hardware.gpus_per_node").has_value() || same_name(spec_.text("hardware.gpu").value_or(""), "cpu");
     if (one_node && !asked) {
       assume("1 node");
       problem_.node_counts = {1};
@@ -306,22 +314,28 @@ class Resolver {
     const auto sequences = spec_.integer("train.global_batch");
     const auto tokens = spec_.integer("train.global_batch_tokens");
     const int64_t length = plan().train.sequence_length;
-    problem_.batch_at = spec_.at(sequences.has_value() ? "train.global_batch" : tokens.has_value() ? "train.global_batch_tokens" : "parallel.micro_batch");
+    problem_.batch_at = spec_.at(sequences.has_value() ? "train.global_batch"
+                                 : tokens.has_value()  ? "train.global_batch_tokens"
+                                                       : "parallel.micro_batch");
     problem_.micro_batch = spec_.integer("parallel.micro_batch").value_or(0);
     problem_.gradient_accumulation = spec_.integer("parallel.gradient_accumulation").value_or(0);
     if (static_cast<double>(problem_.micro_batch) * static_cast<double>(length) * static_cast<double>(length) > kMostPairs)
-      fail(code::kOutOfRange, "parallel.micro_batch", fmt::format("micro-batch {} of {} tokens each is beyond any device, expected at most {}", problem_.micro_batch,
-                                                                  format_count(length), static_cast<int64_t>(kMostPairs / static_cast<double>(length) / static_cast<double>(length))),
+      fail(code::kOutOfRange, "parallel.micro_batch",
+           fmt::format("micro-batch {} of {} tokens each is beyond any device, expected at most {}", problem_.micro_batch,
+                       format_count(length),
+                       static_cast<int64_t>(kMostPairs / static_cast<double>(length) / static_cast<double>(length))),
            "--micro-batch auto");
     if (sequences.has_value()) {
       if (tokens.has_value() && *sequences * length != *tokens)
-        fail(code::kConflict, "train.global_batch_tokens", fmt::format("{} sequences × {} tokens = {}, not {}", *sequences, length, *sequences * length, *tokens),
+        fail(code::kConflict, "train.global_batch_tokens",
+             fmt::format("{} sequences × {} tokens = {}, not {}", *sequences, length, *sequences * length, *tokens),
              "give global_batch or global_batch_tokens, not both");
       problem_.global_batch = *sequences;
       return;
     }
     if (tokens.has_value() && *tokens < length)
-      fail(code::kConflict, "train.global_batch_tokens", fmt::format("{} tokens per step are less than one sequence of {}", *tokens, length),
+      fail(code::kConflict, "train.global_batch_tokens",
+           fmt::format("{} tokens per step are less than one sequence of {}", *tokens, length),
            fmt::format("--global-batch-tokens {}", length));
     problem_.global_batch_tokens = tokens.value_or(kAssumedBatchTokens);
     const bool product = problem_.micro_batch > 0 && problem_.gradient_accumulation > 0;
@@ -332,17 +346,21 @@ class Resolver {
   int axis(std::string_view path) { return static_cast<int>(spec_.integer(path).value_or(0)); }
 
   void parallel() {
-    for (const auto& [path, what] : {std::pair{"parallel.tp", "tensor parallelism"}, std::pair{"parallel.pp", "pipeline parallelism"},
-                                     std::pair{"parallel.cp", "context parallelism"}, std::pair{"parallel.ep", "expert parallelism"}}) {
+    for (const auto& [path, what] :
+         {std::pair{"parallel.tp", "tensor parallelism"}, std::pair{"parallel.pp", "pipeline parallelism"},
+          std::pair{"parallel.cp", "context parallelism"}, std::pair{"parallel.ep", "expert parallelism"}}) {
       if (axis(path) > 1)
-        fail(code::kUnsupportedFeature, path, fmt::format("{} {}: the bundled trainer does not run {} yet, expected 1", path, axis(path), what),
+        fail(code::kUnsupportedFeature, path,
+             fmt::format("{} {}: the bundled trainer does not run {} yet, expected 1", path, axis(path), what),
              fmt::format("--{} 1", std::string_view(path).substr(9)));
     }
     if (spec_.boolean("parallel.sequence_parallel").value_or(false))
-      fail(code::kUnsupportedFeature, "parallel.sequence_parallel", "sequence_parallel splits over tensor-parallel ranks, which the bundled trainer does not run yet",
+      fail(code::kUnsupportedFeature, "parallel.sequence_parallel",
+           "sequence_parallel splits over tensor-parallel ranks, which the bundled trainer does not run yet",
            "--sequence-parallel false");
     if (spec_.text("parallel.cp_method").has_value())
-      fail(code::kUnsupportedFeature, "parallel.cp_method", "cp_method needs cp above 1, which the bundled trainer does not run yet", "leave cp_method out");
+      fail(code::kUnsupportedFeature, "parallel.cp_method", "cp_method needs cp above 1, which the bundled trainer does not run yet",
+           "leave cp_method out");
     problem_.dp_shard = axis("parallel.dp_shard");
     problem_.dp_replicate = axis("parallel.dp_replicate");
     sharding();
@@ -365,7 +383,8 @@ class Resolver {
     if (given == "auto") problem_.shardings = {Sharding::kZero3};
     if (problem_.shardings == std::vector{Sharding::kZero3}) return;
     fail(code::kConflict, "parallel.reshard_after_forward",
-         fmt::format("reshard_after_forward is a choice of zero3, sharding is {}", name(problem_.shardings.front())), "--sharding zero3");
+         fmt::format("reshard_after_forward is a choice of zero3, sharding is {}", name(problem_.shardings.front())),
+         "--sharding zero3");
   }
 
   void recompute() {
@@ -384,31 +403,38 @@ class Resolver {
     if (problem_.hybrid) {
       if (problem_.parallel_at.file.empty()) problem_.parallel_at = spec_.at("parallel.sharding");
       if (problem_.dp_shard > 0 && per_node_ > 0 && problem_.dp_shard != per_node_)
-        fail(code::kConflict, "parallel.dp_shard", fmt::format("'{}' shards over the {} GPUs of a node, dp_shard says {}", spec_.find("parallel.sharding")->text,
-                                                               per_node_, problem_.dp_shard),
+        fail(code::kConflict, "parallel.dp_shard",
+             fmt::format("'{}' shards over the {} GPUs of a node, dp_shard says {}", spec_.find("parallel.sharding")->text, per_node_,
+                         problem_.dp_shard),
              fmt::format("--sharding {} --dp-shard {}", name(problem_.shardings.front()), problem_.dp_shard));
       problem_.dp_shard = per_node_;
     }
     if (problem_.shardings == std::vector{Sharding::kDdp} && problem_.dp_shard > 1)
-      fail(code::kConflict, "parallel.dp_shard", fmt::format("ddp shards nothing, dp_shard is {}", problem_.dp_shard), "--sharding zero3");
+      fail(code::kConflict, "parallel.dp_shard", fmt::format("ddp shards nothing, dp_shard is {}", problem_.dp_shard),
+           "--sharding zero3");
     if (problem_.node_counts.size() != 1 || per_node_ <= 0) return;
     const int64_t ranks = int64_t{problem_.node_counts.front()} * per_node_;
     const int64_t shard = problem_.dp_shard, replicate = problem_.dp_replicate;
-    const std::string product = fmt::format("{} node{} × {} GPUs = {}", problem_.node_counts.front(), problem_.node_counts.front() == 1 ? "" : "s", per_node_, ranks);
+    const std::string product = fmt::format("{} node{} × {} GPUs = {}", problem_.node_counts.front(),
+                                            problem_.node_counts.front() == 1 ? "" : "s", per_node_, ranks);
     if (shard > 0 && replicate > 0 && shard * replicate != ranks)
-      fail(code::kMeshInvalid, "parallel.dp_shard", fmt::format("dp_replicate {} × dp_shard {} = {}, not {}", replicate, shard, replicate * shard, product),
+      fail(code::kMeshInvalid, "parallel.dp_shard",
+           fmt::format("dp_replicate {} × dp_shard {} = {}, not {}", replicate, shard, replicate * shard, product),
            ranks % shard == 0 ? fmt::format("--dp-replicate {}", ranks / shard) : "leave one of them out");
     else if (shard > 0 && ranks % shard != 0)
-      fail(code::kMeshInvalid, "parallel.dp_shard", fmt::format("dp_shard {} does not divide {}", shard, product), fmt::format("--dp-shard {}", ranks));
+      fail(code::kMeshInvalid, "parallel.dp_shard", fmt::format("dp_shard {} does not divide {}", shard, product),
+           fmt::format("--dp-shard {}", ranks));
     else if (replicate > 0 && ranks % replicate != 0)
-      fail(code::kMeshInvalid, "parallel.dp_replicate", fmt::format("dp_replicate {} does not divide {}", replicate, product), "--dp-replicate 1");
+      fail(code::kMeshInvalid, "parallel.dp_replicate", fmt::format("dp_replicate {} does not divide {}", replicate, product),
+           "--dp-replicate 1");
   }
 
   void offload() {
     for (const std::string_view what : {"optimizer", "parameters", "activations"}) {
       const std::string path = fmt::format("parallel.offload.{}", what);
       if (const auto place = spec_.text(path); place.has_value() && *place != "none")
-        fail(code::kUnsupportedFeature, path, fmt::format("offload of {} to {}: the bundled trainer does not offload yet", what, *place),
+        fail(code::kUnsupportedFeature, path,
+             fmt::format("offload of {} to {}: the bundled trainer does not offload yet", what, *place),
              fmt::format("--offload-{} none", what));
     }
   }
@@ -421,13 +447,16 @@ class Resolver {
     plan().data = *inputs_.data;
     plan().data.tokenizer = spec_.text("data.tokenizer").value_or("bytes");
     if (plan().model.vocabulary > 0 && plan().model.vocabulary < 256)
-      fail(code::kData, "data.paths", fmt::format("a byte-level tokenizer has 256 tokens, '{}' a vocabulary of {}", plan().model.name, plan().model.vocabulary),
+      fail(code::kData, "data.paths",
+           fmt::format("a byte-level tokenizer has 256 tokens, '{}' a vocabulary of {}", plan().model.name, plan().model.vocabulary),
            "give the model a vocabulary of at least 256");
     // One token more than a step reads: targets are shifted by one.
-    const int64_t batch = problem_.global_batch > 0 ? problem_.global_batch * plan().train.sequence_length : problem_.global_batch_tokens;
+    const int64_t batch =
+        problem_.global_batch > 0 ? problem_.global_batch * plan().train.sequence_length : problem_.global_batch_tokens;
     const int64_t tokens = train_bytes(plan().data);
     if (tokens < batch + 1)
-      fail(code::kData, "data.paths", fmt::format("{} tokens to train on, one step reads {}", format_count(tokens), format_count(batch)),
+      fail(code::kData, "data.paths",
+           fmt::format("{} tokens to train on, one step reads {}", format_count(tokens), format_count(batch)),
            fmt::format("--global-batch-tokens {}, or add text", std::max<int64_t>(plan().train.sequence_length, tokens / 2)));
   }
 
@@ -464,6 +493,8 @@ class Resolver {
 
 }  // namespace
 
-Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs) { return Resolver(spec, presets, inputs).run(); }
+Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs) {
+  return Resolver(spec, presets, inputs).run();
+}
 
 }  // namespace distsetup

@@ -40,7 +40,9 @@ int64_t sequences_per_step(const Problem& p, int64_t ranks) {
 }
 
 // Attention's FLOPs of one forward stay far inside 64 bits.
-bool too_long(int64_t micro_batch, int64_t length) { return static_cast<double>(micro_batch) * static_cast<double>(length) * static_cast<double>(length) > kMostPairs; }
+bool too_long(int64_t micro_batch, int64_t length) {
+  return static_cast<double>(micro_batch) * static_cast<double>(length) * static_cast<double>(length) > kMostPairs;
+}
 
 std::string batch_rule(const Problem& p, int64_t ranks) {
   const int64_t wished = p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / p.base.train.sequence_length;
@@ -63,12 +65,14 @@ std::vector<int> shard_sizes(const Problem& p, int ranks) {
   return sizes;
 }
 
-int recompute_order(Recompute r) { return r == Recompute::kEveryK ? 2 : r == Recompute::kFull ? 3 : r == Recompute::kSelective ? 1 : 0; }
+int recompute_order(Recompute r) {
+  return r == Recompute::kEveryK ? 2 : r == Recompute::kFull ? 3 : r == Recompute::kSelective ? 1 : 0;
+}
 
 auto tie_key(const Candidate& c) {
   const bool hybrid = c.choice.sharding != Sharding::kDdp && c.choice.dp_replicate > 1;  // another pair of groups for nothing
-  return std::tuple(static_cast<int>(c.choice.sharding), hybrid, c.choice.reshard_after_forward, recompute_order(c.choice.recompute), c.live_bytes,
-                    c.choice.micro_batch, c.choice.dp_shard);
+  return std::tuple(static_cast<int>(c.choice.sharding), hybrid, c.choice.reshard_after_forward, recompute_order(c.choice.recompute),
+                    c.live_bytes, c.choice.micro_batch, c.choice.dp_shard);
 }
 
 // The cheapest lower bound: states, context, communicators.
@@ -129,7 +133,8 @@ class Selection {
   void simulate_all() {
     std::map<std::tuple<int, int, bool, int>, int64_t> too_much;
     for (Candidate& c : candidates_) {
-      const auto key = std::tuple(static_cast<int>(c.choice.sharding), c.choice.dp_shard, c.choice.reshard_after_forward, static_cast<int>(c.choice.recompute));
+      const auto key = std::tuple(static_cast<int>(c.choice.sharding), c.choice.dp_shard, c.choice.reshard_after_forward,
+                                  static_cast<int>(c.choice.recompute));
       if (const auto it = too_much.find(key); it != too_much.end() && c.choice.sharding != Sharding::kZero1) {
         c.device_bytes = std::max(c.device_bytes, it->second);
         c.verdict = Verdict::kDoesNotFit;
@@ -181,7 +186,8 @@ class Selection {
   int smallest_shortfall() {
     std::vector<int> order(candidates_.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return candidates_[a].device_bytes < candidates_[b].device_bytes; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return candidates_[a].device_bytes < candidates_[b].device_bytes; });
     int best = -1;
     for (const int i : order) {
       Candidate& c = candidates_[i];
@@ -236,7 +242,8 @@ std::vector<Choice> legal_choices(const Problem& p, int nodes, Diagnostics* why)
       }
     }
   }
-  refuse(code::kMeshInvalid, p.parallel_at, fmt::format("no mesh of {} ranks has dp_replicate {} and dp_shard {}", ranks, p.dp_replicate, p.dp_shard),
+  refuse(code::kMeshInvalid, p.parallel_at,
+         fmt::format("no mesh of {} ranks has dp_replicate {} and dp_shard {}", ranks, p.dp_replicate, p.dp_shard),
          "leave dp_replicate and dp_shard out");
   return choices;
 }

@@ -33,8 +33,8 @@ Plan plan_of(const Problem& problem, int nodes, const Choice& choice, Weight wei
 // A choice with what was found out about it: states alone, then simulated, then finished.
 struct Candidate {
   Choice choice;
-  int64_t device_bytes = 0;          // a lower bound until `finished`
-  int64_t live_bytes = 0;            // of the arena and the run buffers, simulated
+  int64_t device_bytes = 0;  // a lower bound until `finished`
+  int64_t live_bytes = 0;    // of the arena and the run buffers, simulated
   TimePlan time;
   Verdict verdict = Verdict::kDoesNotFit;  // an upper bound until `finished`
   bool simulated = false, finished = false;

@@ -49,9 +49,21 @@ std::vector<ByClass> span_bytes_by_class(const Schedule& s) {
 
 // What a reader calls the tensors and buffers that peaks are made of.
 constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-    {"P", "gathered parameters"}, {"G", "gradients"},        {"A", "gradient accumulators"}, {"R", "received gradients"}, {"x", "block inputs"},
-    {"y", "block outputs"},       {"gu", "gate and up"},     {"m", "SwiGLU products"},       {"h1", "normed inputs"},     {"h2", "normed inputs of the MLP"},
-    {"qkv", "queries, keys, values"}, {"att", "attention outputs"}, {"z", "logits"},         {"dz", "logit gradients"},   {"dgu", "gradients of gate and up"},
+    {"P", "gathered parameters"},
+    {"G", "gradients"},
+    {"A", "gradient accumulators"},
+    {"R", "received gradients"},
+    {"x", "block inputs"},
+    {"y", "block outputs"},
+    {"gu", "gate and up"},
+    {"m", "SwiGLU products"},
+    {"h1", "normed inputs"},
+    {"h2", "normed inputs of the MLP"},
+    {"qkv", "queries, keys, values"},
+    {"att", "attention outputs"},
+    {"z", "logits"},
+    {"dz", "logit gradients"},
+    {"dgu", "gradients of gate and up"},
 };
 
 // Bytes pass from tensor to tensor in place: the one that holds buffer `b` during `step`.
@@ -80,7 +92,9 @@ std::vector<PeakBuffer> largest_buffers(const Schedule& s, int step) {
     if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || b.first_step > step || b.last_step < step) continue;
     const std::string& shown = s.buffers[holders[n]].name;
     const size_t slash = shown.find('/');
-    const std::string kind = slash != std::string::npos ? shown.substr(slash + 1) : b.unit >= 0 ? shown.substr(0, shown.find_first_of("0123456789")) : shown;
+    const std::string kind = slash != std::string::npos ? shown.substr(slash + 1)
+                             : b.unit >= 0              ? shown.substr(0, shown.find_first_of("0123456789"))
+                                                        : shown;
     Group& g = groups[kind];
     g.bytes += aligned(b.bytes);
     g.count += 1;
@@ -267,7 +281,8 @@ void finish_by_bound(Plan& plan) {
   };
   const int64_t reference = plan.train.method == "dpo" ? (gathers ? split(element * parameters) : element * parameters) : 0;
   const int64_t bound = states_bound_bytes(plan);
-  const int64_t master = split(4 * parameters), gradient = split(4 * parameters), copy = gathers || (shards == 1 && element == 4) ? 0 : element * parameters;
+  const int64_t master = split(4 * parameters), gradient = split(4 * parameters),
+                copy = gathers || (shards == 1 && element == 4) ? 0 : element * parameters;
   add(BufferClass::kParameterShard, master);
   add(BufferClass::kGatheredParameter, copy);
   add(BufferClass::kGradient, gradient);

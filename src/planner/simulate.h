@@ -28,8 +28,8 @@ struct SimulationCache {
 };
 
 struct Simulation {
-  int64_t run_bytes = 0;         // buffers that live all the run
-  int64_t live_peak_bytes = 0;   // span buffers live at once
+  int64_t run_bytes = 0;        // buffers that live all the run
+  int64_t live_peak_bytes = 0;  // span buffers live at once
   int peak_instruction = -1, peak_op = 0;
   int64_t allocated_bytes() const { return run_bytes + live_peak_bytes; }
   TimePlan time;

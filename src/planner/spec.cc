@@ -48,23 +48,27 @@ Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
       return mistake(code::kAmbiguousSpelling, value, fmt::format("'{}' means two things for {}", text, key.path), std::string(a.why));
   }
   for (const SettingChoice& c : key.choices) {
-    const bool named = same_name(c.value, text) || std::any_of(c.aliases.begin(), c.aliases.end(), [&](std::string_view a) { return same_name(a, text); });
+    const bool named = same_name(c.value, text) ||
+                       std::any_of(c.aliases.begin(), c.aliases.end(), [&](std::string_view a) { return same_name(a, text); });
     if (!named) continue;
     if (c.value == "every_k")
-      return mistake(code::kUnknownValue, value, fmt::format("found '{}' for {}, expected every_k:<k> with a number", text, key.path), "write every_k:2");
+      return mistake(code::kUnknownValue, value, fmt::format("found '{}' for {}, expected every_k:<k> with a number", text, key.path),
+                     "write every_k:2");
     if (!c.refused.empty())
       return mistake(code::kUnsupportedFeature, value, fmt::format("{} '{}' is not supported: {}", key.path, text, c.refused),
                      fmt::format("use one of {}", known_values(key)));
     return std::string(c.value);
   }
   const std::string low = lower(text);
-  const bool has_every_k = std::any_of(key.choices.begin(), key.choices.end(), [](const SettingChoice& c) { return c.value == "every_k"; });
+  const bool has_every_k =
+      std::any_of(key.choices.begin(), key.choices.end(), [](const SettingChoice& c) { return c.value == "every_k"; });
   if (has_every_k && (low.starts_with("every_k:") || low.starts_with("every-k:"))) {
     int64_t k = 0;
     const char* end = low.data() + low.size();
     const auto [stop, failure] = std::from_chars(low.data() + 8, end, k);
     if (failure == std::errc() && stop == end && k >= 1) return fmt::format("every_k:{}", k);
-    return mistake(code::kOutOfRange, value, fmt::format("found '{}' for {}, expected every_k:<k> with k at least 1", text, key.path), "write every_k:2");
+    return mistake(code::kOutOfRange, value, fmt::format("found '{}' for {}, expected every_k:<k> with k at least 1", text, key.path),
+                   "write every_k:2");
   }
   std::vector<std::string> spellings;
   for (const SettingChoice& c : key.choices) {
@@ -93,7 +97,8 @@ Diagnostics check_range(const SpecKey& key, const Value& value, T number) {
   if (static_cast<double>(number) >= key.minimum && static_cast<double>(number) <= key.maximum) return {};
   const bool has_maximum = key.maximum < 1e18;
   return {mistake(code::kOutOfRange, value,
-                  has_maximum ? fmt::format("found '{}' for {}, expected from {} to {}", value.text, key.path, trimmed(key.minimum), trimmed(key.maximum))
+                  has_maximum ? fmt::format("found '{}' for {}, expected from {} to {}", value.text, key.path, trimmed(key.minimum),
+                                            trimmed(key.maximum))
                               : fmt::format("found '{}' for {}, expected at least {}", value.text, key.path, trimmed(key.minimum)))};
 }
 
@@ -229,7 +234,8 @@ void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnosti
     }
     std::string help = suggest(name, names_below(prefix));
     if (const SpecKey* alias = find_spec_flag(name); alias != nullptr) help = fmt::format("in a file it is {}", alias->path);
-    Diagnostic d = error(code::kUnknownKey, at, fmt::format("unknown key '{}'{}", name, prefix.empty() ? "" : " in " + prefix.substr(0, prefix.size() - 1)),
+    Diagnostic d = error(code::kUnknownKey, at,
+                         fmt::format("unknown key '{}'{}", name, prefix.empty() ? "" : " in " + prefix.substr(0, prefix.size() - 1)),
                          std::move(help));
     d.length = static_cast<int>(name.size());
     diagnostics.push_back(std::move(d));
@@ -246,8 +252,9 @@ Value scalar(std::string_view text, const Location& at) {
 
 // Flags that mean two things whatever their value is.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kAmbiguousFlags = {{
-    {"cpu-offload", "it moves parameters and optimizer state in FSDP, optimizer state alone elsewhere: write --offload-optimizer host "
-                    "and, if meant, --offload-parameters host"},
+    {"cpu-offload",
+     "it moves parameters and optimizer state in FSDP, optimizer state alone elsewhere: write --offload-optimizer host "
+     "and, if meant, --offload-parameters host"},
     {"offload", "it does not say what moves: write --offload-optimizer, --offload-parameters or --offload-activations"},
     {"num-gpus", "it counts a node's GPUs in one tool and all GPUs in another: write --gpus (per node) or --total-gpus"},
 }};
@@ -301,14 +308,16 @@ Location Spec::at(std::string_view path) const {
 
 Result<Spec> spec_from_value(const Value& value) {
   if (value.kind != Value::Kind::kMap) {
-    return error(code::kWrongType, value.location, "found no map, expected a run description with `version: 1`", "start with: version: 1");
+    return error(code::kWrongType, value.location, "found no map, expected a run description with `version: 1`",
+                 "start with: version: 1");
   }
   Diagnostics diagnostics;
   const Value* version = value.find("version");
   if (version == nullptr) {
     diagnostics.push_back(error(code::kMissingKey, value.location, "no 'version', expected version: 1", "add the line: version: 1"));
   } else if (version->text != "1") {
-    diagnostics.push_back(error(code::kUnknownVersion, version->location, fmt::format("found version '{}', expected 1", version->text)));
+    diagnostics.push_back(
+        error(code::kUnknownVersion, version->location, fmt::format("found version '{}', expected 1", version->text)));
   }
   Spec spec;
   read_map(value, "", spec, diagnostics);
@@ -324,7 +333,9 @@ Diagnostics set(Spec& spec, std::string_view path, std::string_view text, const 
     const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
     std::string_view rest = text.substr(digits);
     while (rest.starts_with(' ')) rest.remove_prefix(1);
-    const size_t sign = rest.starts_with("×") ? std::string_view("×").size() : !rest.empty() && std::string_view("xX*").find(rest[0]) != std::string_view::npos ? 1 : 0;
+    const size_t sign = rest.starts_with("×") ? std::string_view("×").size()
+                        : !rest.empty() && std::string_view("xX*").find(rest[0]) != std::string_view::npos ? 1
+                                                                                                           : 0;
     if (digits > 0 && sign > 0 && rest.size() > sign) {
       rest.remove_prefix(sign);
       while (rest.starts_with(' ')) rest.remove_prefix(1);
@@ -355,7 +366,9 @@ Diagnostics set_flag(Spec& spec, std::string_view flag, std::optional<std::strin
       return {error(code::kAmbiguousSpelling, at, fmt::format("'--{}' means two things", spelling), std::string(why))};
   }
   const SpecKey* key = find_spec_flag(spelling);
-  if (key == nullptr) return {error(code::kUnknownFlag, at, fmt::format("unknown flag '--{}'", spelling), suggest("--" + std::string(spelling), spec_flag_names()))};
+  if (key == nullptr)
+    return {error(code::kUnknownFlag, at, fmt::format("unknown flag '--{}'", spelling),
+                  suggest("--" + std::string(spelling), spec_flag_names()))};
   std::string_view bare;
   for (const SettingFlag& f : key->flags)
     if (same_name(f.name, spelling)) bare = f.bare;

@@ -43,17 +43,17 @@ struct AmbiguousChoice {
 };
 
 struct SpecKey {
-  std::string_view path;          // "train.sequence_length"
+  std::string_view path;  // "train.sequence_length"
   SettingType type = SettingType::kText;
   std::vector<SettingFlag> flags;
   std::vector<SettingChoice> choices;
   std::vector<AmbiguousChoice> ambiguous;
-  std::string_view fallback;      // default as help prints it: "4096", "auto", "assumed: 8 × H100 SXM 80 GB"
-  std::string_view unit;          // "tokens"; empty = none
-  std::string_view help;          // one line, lower case
-  std::string env;                // "DISTSETUP_SEQUENCE_LENGTH"
+  std::string_view fallback;           // default as help prints it: "4096", "auto", "assumed: 8 × H100 SXM 80 GB"
+  std::string_view unit;               // "tokens"; empty = none
+  std::string_view help;               // one line, lower case
+  std::string env;                     // "DISTSETUP_SEQUENCE_LENGTH"
   double minimum = 0, maximum = 1e18;  // numbers
-  bool can_be_auto = false;       // `auto` is a legal text: searched, or derived
+  bool can_be_auto = false;            // `auto` is a legal text: searched, or derived
 };
 
 std::span<const SpecKey> spec_keys();
@@ -64,7 +64,7 @@ std::vector<std::string> spec_flag_names();  // every spelling, with dashes: for
 
 struct Setting {
   std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>> value;  // monostate = auto
-  std::string text;  // as written
+  std::string text;                                                                                  // as written
   Location at;
   bool is_auto() const { return value.index() == 0; }
 };
@@ -86,8 +86,8 @@ struct Spec {
 
 // run.yaml, version 1. All mistakes together.
 Result<Spec> spec_from_value(const Value& value);
-// One setting, for flags, environment and `set`. `text` is the user's spelling; list values are comma-separated (or set twice: appended
-// when `at` is the command line).
+// One setting, for flags, environment and `set`. `text` is the user's spelling; list values are comma-separated (or set twice:
+// appended when `at` is the command line).
 Diagnostics set(Spec& spec, std::string_view path, std::string_view text, const Location& at);
 // By flag spelling: also those that set two things ("--gpus 8xH100-80GB"). nullopt text: the flag stood alone.
 Diagnostics set_flag(Spec& spec, std::string_view flag, std::optional<std::string_view> text, const Location& at);

@@ -13,9 +13,9 @@ namespace distsetup {
 namespace {
 
 constexpr double kMemoryEfficiency = 0.8;
-constexpr double kKernelLaunch = 4e-6, kCpuOpOverhead = 2e-6;   // seconds an op takes at least
-constexpr double kCollectiveBase = 8.4e-6;                      // NCCL, Simple protocol
-constexpr double kOptimizerBytesPerParameter = 28;              // AdamW fused: read and write master and moments, read the gradient
+constexpr double kKernelLaunch = 4e-6, kCpuOpOverhead = 2e-6;  // seconds an op takes at least
+constexpr double kCollectiveBase = 8.4e-6;                     // NCCL, Simple protocol
+constexpr double kOptimizerBytesPerParameter = 28;             // AdamW fused: read and write master and moments, read the gradient
 // While a transfer runs beside compute, both share memory bandwidth and multiprocessors: 5 % (A100) to 20 % (H100) slower.
 constexpr double kContention = 0.10;
 
@@ -43,8 +43,10 @@ double op_s(const Plan& plan, const Schedule& s, int unit, const ProgramVariant&
   double bytes = 0;
   const auto count = [&](const Operand& o) {
     if (o.kind == Operand::Kind::kTensor) bytes += static_cast<double>(bytes_of(*v.tensors[o.index].decl, s.symbols, s.compute));
-    const bool rows_only = op.kind == OpKind::kEmbedding && o.kind == Operand::Kind::kParameter;  // a lookup reads T rows, counted as y
-    if ((o.kind == Operand::Kind::kParameter && !rows_only) || o.kind == Operand::Kind::kGradient) bytes += slot_bytes(s, unit, v, o.index);
+    const bool rows_only =
+        op.kind == OpKind::kEmbedding && o.kind == Operand::Kind::kParameter;  // a lookup reads T rows, counted as y
+    if ((o.kind == Operand::Kind::kParameter && !rows_only) || o.kind == Operand::Kind::kGradient)
+      bytes += slot_bytes(s, unit, v, o.index);
   };
   for (const Operand& o : instance.reads) count(o);
   for (const Operand& o : instance.writes) count(o);
@@ -85,7 +87,8 @@ class StepClock {
     const double tokens = static_cast<double>(plan_.train.global_batch * plan_.train.sequence_length);
     time.tokens_per_s = tokens / time.step_s;
     time.tokens_per_s_per_gpu = time.tokens_per_s / plan_.mesh.world();
-    time.mfu = time.tokens_per_s_per_gpu * token_flops(plan_.model, plan_.train.sequence_length).train / plan_.hardware.peak_flops_per_s;
+    time.mfu =
+        time.tokens_per_s_per_gpu * token_flops(plan_.model, plan_.train.sequence_length).train / plan_.hardware.peak_flops_per_s;
     for (size_t op = 0; op < by_op_.size(); ++op)
       if (by_op_[op] > 0) time.by_instruction.push_back({std::string(name(static_cast<InstructionOp>(op))), by_op_[op]});
     return time;
@@ -97,7 +100,8 @@ class StepClock {
   double duration(const Instruction& i) const {
     const HardwarePlan& h = plan_.hardware;
     const auto shard = [&](int u) { return static_cast<double>(u >= 0 ? s_.layout.units[u].shard_numel : s_.layout.shard_numel); };
-    const double element = static_cast<double>(size_bytes(i.dtype == Dtype::kCompute ? s_.compute : i.dtype)), ranks = plan_.mesh.dp_shard;
+    const double element = static_cast<double>(size_bytes(i.dtype == Dtype::kCompute ? s_.compute : i.dtype)),
+                 ranks = plan_.mesh.dp_shard;
     switch (i.op) {
       case InstructionOp::kForward: return times_[s_.unit_variant[i.unit]].forward_s;
       case InstructionOp::kBackward: return times_[s_.unit_variant[i.unit]].backward_s;
@@ -161,7 +165,7 @@ double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t byt
   const Span span = span_of(plan, group);
   const int rounds = op == InstructionOp::kAllReduce ? 2 : 1;
   // Every rank of a node carries its share of what leaves the node.
-  const double bus = span.nodes == 1 ? h.link_bytes_per_s
+  const double bus = span.nodes == 1      ? h.link_bytes_per_s
                      : span.per_node == 1 ? h.network_bytes_per_s
                                           : std::min(h.link_bytes_per_s, h.network_bytes_per_s * span.per_node);
   const double hops_between = span.nodes == 1 ? 0 : span.nodes - 1, hops_inside = n - 1 - hops_between;

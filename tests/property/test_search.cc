@@ -103,7 +103,8 @@ TEST_CASE("simulate's live peak is the expanded schedule's, to the byte") {
   for (int i = 0; i < 300; ++i) {
     const Geometry g = random_geometry(random);
     Plan plan = make_test_plan(g, random_choice(random), 8);
-    plan.hardware.peak_flops_per_s = plan.hardware.memory_bytes_per_s = plan.hardware.link_bytes_per_s = plan.hardware.network_bytes_per_s = 1e12;
+    plan.hardware.peak_flops_per_s = plan.hardware.memory_bytes_per_s = plan.hardware.link_bytes_per_s =
+        plan.hardware.network_bytes_per_s = 1e12;
     plan.hardware.gemm_efficiency = plan.hardware.attention_efficiency = 1;
     if (has_error(validate(plan))) continue;
     INFO("plan " << i << ": " << summary(plan));
@@ -192,10 +193,12 @@ TEST_CASE("the order of keys changes nothing in the plan") {
     return dump_json(to_json(*make_plan(*problem)));
   };
   const std::string one = plan_text(
-      "version: 1\nmodel: {num_layers: 2, hidden: 64, num_heads: 4, num_kv_heads: 2, head_size: 16, feed_forward: 96, vocabulary: 256}\n"
+      "version: 1\nmodel: {num_layers: 2, hidden: 64, num_heads: 4, num_kv_heads: 2, head_size: 16, feed_forward: 96, vocabulary: "
+      "256}\n"
       "train: {sequence_length: 64, global_batch: 16}\nhardware: {gpu: cpu, gpus_per_node: 2}\n");
   const std::string other = plan_text(
       "hardware: {gpus_per_node: 2, gpu: cpu}\ntrain: {global_batch: 16, sequence_length: 64}\n"
-      "model: {vocabulary: 256, feed_forward: 96, head_size: 16, num_kv_heads: 2, num_heads: 4, hidden: 64, num_layers: 2}\nversion: 1\n");
+      "model: {vocabulary: 256, feed_forward: 96, head_size: 16, num_kv_heads: 2, num_heads: 4, hidden: 64, num_layers: 2}\nversion: "
+      "1\n");
   CHECK(one == other);
 }

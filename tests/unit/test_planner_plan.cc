@@ -43,7 +43,8 @@ int64_t sum_of_terms(const Plan& plan) {
 }
 
 bool has_reason(const Plan& plan, std::string_view text) {
-  return std::any_of(plan.reasons.begin(), plan.reasons.end(), [&](const std::string& r) { return r.find(text) != std::string::npos; });
+  return std::any_of(plan.reasons.begin(), plan.reasons.end(),
+                     [&](const std::string& r) { return r.find(text) != std::string::npos; });
 }
 
 }  // namespace
@@ -88,13 +89,15 @@ TEST_CASE("smallest that fits: one row per GPU when no hardware is given") {
 TEST_CASE("the recipe of 7B DPO on two 24 GB cards is refused with its arithmetic") {
   for (const char* gpu : {"rtx_3090", "a10g", "rtx_4090"}) {
     INFO(gpu);
-    const Plan plan = plan_for({{"model", "7B"}, {"method", "dpo"}, {"gpus", "2"}, {"gpu", gpu}, {"seq", "4096"}, {"micro-batch", "2"}});
+    const Plan plan =
+        plan_for({{"model", "7B"}, {"method", "dpo"}, {"gpus", "2"}, {"gpu", gpu}, {"seq", "4096"}, {"micro-batch", "2"}});
     CHECK(plan.verdict == Verdict::kDoesNotFit);
     CHECK(has_reason(plan, "16 B × 6,738,415,616 / 2 = 53.9 GB"));
     CHECK(has_reason(plan, "2 B × 6,738,415,616 / 2 = 6.7 GB"));
     CHECK(has_reason(plan, "60.6 GB"));
     CHECK(sum_of_terms(plan) == plan.memory.peak_allocated_bytes);
-    CHECK(std::any_of(plan.diagnostics.begin(), plan.diagnostics.end(), [](const Diagnostic& d) { return d.code == code::kNothingFits; }));
+    CHECK(std::any_of(plan.diagnostics.begin(), plan.diagnostics.end(),
+                      [](const Diagnostic& d) { return d.code == code::kNothingFits; }));
     CHECK(has_reason(plan, "--gpus"));
   }
   // Where the states fit, a bound proves nothing: never `fits`.
@@ -149,7 +152,8 @@ TEST_CASE("when nothing fits, every fix is flags that make it fit") {
     const std::vector<Fix> fixes = find_fixes(problem, *plan);
     REQUIRE_FALSE(fixes.empty());
     CHECK(plan->diagnostics.back().help == fixes.front().flags);
-    CHECK(std::is_sorted(fixes.begin(), fixes.end(), [](const Fix& a, const Fix& b) { return a.seconds_per_token < b.seconds_per_token; }));
+    CHECK(std::is_sorted(fixes.begin(), fixes.end(),
+                         [](const Fix& a, const Fix& b) { return a.seconds_per_token < b.seconds_per_token; }));
     for (const Fix& fix : fixes) {
       Flags all = given;
       std::string_view rest = fix.flags;
@@ -182,7 +186,8 @@ TEST_CASE("the preview: every line fits the width, ASCII stays ASCII, numbers ha
     }
   }
   const std::string text = format_preview(plan);
-  for (const char* part : {"8,030,261,248 parameters", "1 node × 8 GPUs = 8", "GiB", "fits", "by phase", "peak at", "MFU", "runners-up", "assumed"}) {
+  for (const char* part :
+       {"8,030,261,248 parameters", "1 node × 8 GPUs = 8", "GiB", "fits", "by phase", "peak at", "MFU", "runners-up", "assumed"}) {
     INFO(part);
     CHECK(text.find(part) != std::string::npos);
   }
@@ -194,5 +199,6 @@ TEST_CASE("the preview: every line fits the width, ASCII stays ASCII, numbers ha
 TEST_CASE("more tokens per step than the batch divides are rounded and said") {
   const Plan plan = plan_for({{"model", "1B"}, {"gpus", "8"}, {"nodes", "3"}});
   CHECK(plan.train.global_batch % 24 == 0);
-  CHECK(std::any_of(plan.assumptions.begin(), plan.assumptions.end(), [](const std::string& a) { return a.find("the nearest to 1,048,576") != std::string::npos; }));
+  CHECK(std::any_of(plan.assumptions.begin(), plan.assumptions.end(),
+                    [](const std::string& a) { return a.find("the nearest to 1,048,576") != std::string::npos; }));
 }

@@ -36,7 +36,8 @@ std::string first_code(const Flags& flags) {
 }
 
 bool says(const Diagnostics& diagnostics, std::string_view text) {
-  return std::any_of(diagnostics.begin(), diagnostics.end(), [&](const Diagnostic& d) { return (d.message + d.help).find(text) != std::string::npos; });
+  return std::any_of(diagnostics.begin(), diagnostics.end(),
+                     [&](const Diagnostic& d) { return (d.message + d.help).find(text) != std::string::npos; });
 }
 
 struct TemporaryDirectory {
@@ -70,9 +71,11 @@ TEST_CASE("what is not given is assumed, and each assumption is a line") {
   CHECK(plan.train.grad_clip == 1.0);
   for (const char* text : {"H100", "fewest nodes", "1,048,576 tokens", "4,096", "pretrain", "AdamW", "bf16", "clip 1.0"}) {
     INFO(text);
-    CHECK(std::any_of(plan.assumptions.begin(), plan.assumptions.end(), [&](const std::string& a) { return a.find(text) != std::string::npos; }));
+    CHECK(std::any_of(plan.assumptions.begin(), plan.assumptions.end(),
+                      [&](const std::string& a) { return a.find(text) != std::string::npos; }));
   }
-  const Result<Problem> given = problem_of({{"model", "70B"}, {"gpu", "h100_sxm"}, {"gpus", "8"}, {"nodes", "4"}, {"seq", "4096"}, {"grad-clip", "1.0"}});
+  const Result<Problem> given =
+      problem_of({{"model", "70B"}, {"gpu", "h100_sxm"}, {"gpus", "8"}, {"nodes", "4"}, {"seq", "4096"}, {"grad-clip", "1.0"}});
   REQUIRE(given.ok());
   CHECK(given->base.assumptions.size() < plan.assumptions.size());
   CHECK(given->node_counts == std::vector<int>{4});
@@ -113,8 +116,15 @@ TEST_CASE("contradictions are refused with both sides") {
 }
 
 TEST_CASE("what the bundled trainer does not run is refused by name") {
-  for (const auto& [flag, value] : Flags{{"tp", "2"}, {"pp", "2"}, {"cp", "2"}, {"ep", "2"}, {"sequence-parallel", "true"}, {"cp-method", "ring"},
-                                         {"offload-optimizer", "cpu"}, {"offload-param", "host"}, {"offload-activations", "nvme"}}) {
+  for (const auto& [flag, value] : Flags{{"tp", "2"},
+                                         {"pp", "2"},
+                                         {"cp", "2"},
+                                         {"ep", "2"},
+                                         {"sequence-parallel", "true"},
+                                         {"cp-method", "ring"},
+                                         {"offload-optimizer", "cpu"},
+                                         {"offload-param", "host"},
+                                         {"offload-activations", "nvme"}}) {
     INFO(flag);
     CHECK(first_code({{"model", "8B"}, {flag, value}}) == code::kUnsupportedFeature);
   }
@@ -139,7 +149,8 @@ TEST_CASE("regression 46: a label further than 5 % from the count is said") {
 
 TEST_CASE("regression 20, 32: no heads that do not divide, no batch that does not") {
   Spec spec;
-  const Result<Value> model = parse_yaml("{num_layers: 2, hidden: 416, num_heads: 52, num_kv_heads: 8, feed_forward: 96, vocabulary: 256}", "run.yaml");
+  const Result<Value> model =
+      parse_yaml("{num_layers: 2, hidden: 416, num_heads: 52, num_kv_heads: 8, feed_forward: 96, vocabulary: 256}", "run.yaml");
   REQUIRE(model.ok());
   spec.model = *model;
   CHECK_FALSE(resolve(spec, presets(), {}).ok());

@@ -62,7 +62,9 @@ TEST_CASE("each spelling of a choice has one meaning") {
 }
 
 TEST_CASE("sharding: every dialect's spelling") {
-  const auto sharding = [](const std::string& text) { return from_flags({{"--sharding-strategy", text}}).text("parallel.sharding").value(); };
+  const auto sharding = [](const std::string& text) {
+    return from_flags({{"--sharding-strategy", text}}).text("parallel.sharding").value();
+  };
   for (const char* text : {"FULL_SHARD", "full_shard", "fsdp", "ZERO3", "3"}) CHECK(sharding(text) == "zero3");
   for (const char* text : {"SHARD_GRAD_OP", "zero2", "2"}) CHECK(sharding(text) == "zero2");
   for (const char* text : {"NO_SHARD", "zero0", "0", "DDP"}) CHECK(sharding(text) == "ddp");
@@ -79,8 +81,10 @@ TEST_CASE("recompute and precision: every dialect's spelling") {
   CHECK(from_flags({{"recompute", "every_k:4"}}).text("parallel.recompute") == "every_k:4");
   CHECK(code_of("recompute", "every_k") == code::kUnknownValue);
   CHECK(code_of("recompute", "every_k:0") == code::kOutOfRange);
-  for (const char* text : {"bf16", "BFLOAT16", "bf16-mixed", "true"}) CHECK(from_flags({{"mixed-precision", text}}).text("precision.compute") == "bf16");
-  for (const char* text : {"FULL", "32", "fp32", "no", "32-true"}) CHECK(from_flags({{"precision", text}}).text("precision.compute") == "fp32");
+  for (const char* text : {"bf16", "BFLOAT16", "bf16-mixed", "true"})
+    CHECK(from_flags({{"mixed-precision", text}}).text("precision.compute") == "bf16");
+  for (const char* text : {"FULL", "32", "fp32", "no", "32-true"})
+    CHECK(from_flags({{"precision", text}}).text("precision.compute") == "fp32");
   CHECK(code_of("precision", "16") == code::kAmbiguousSpelling);
   CHECK(code_of("precision", "half") == code::kAmbiguousSpelling);
 }
@@ -116,7 +120,8 @@ TEST_CASE("flags that stand alone, and those that need a value") {
   CHECK(spec.text("parallel.offload.optimizer") == "host");
   CHECK(set_flag(spec, "--nodes", std::nullopt, {}).front().code == code::kMissingArgument);
   CHECK(set_flag(spec, "--nodez", std::string_view("4"), {}).front().help == "did you mean '--nodes'");
-  for (const char* flag : {"--cpu-offload", "--num-gpus"}) CHECK(set_flag(spec, flag, std::string_view("1"), {}).front().code == code::kAmbiguousSpelling);
+  for (const char* flag : {"--cpu-offload", "--num-gpus"})
+    CHECK(set_flag(spec, flag, std::string_view("1"), {}).front().code == code::kAmbiguousSpelling);
 }
 
 TEST_CASE("GPUs with a count") {
@@ -142,7 +147,8 @@ TEST_CASE("regression 40: 1e-6 is a number") {
 
 TEST_CASE("run.yaml: sections, places, an inline model") {
   const auto spec = from_yaml(
-      "version: 1\nmodel: {num_layers: 2, hidden: 64}\nparallel:\n  micro-batch: 2\n  offload: {optimizer: none}\nlaunch: {time_limit: 48:00:00}\n"
+      "version: 1\nmodel: {num_layers: 2, hidden: 64}\nparallel:\n  micro-batch: 2\n  offload: {optimizer: none}\nlaunch: "
+      "{time_limit: 48:00:00}\n"
       "data: {paths: [a.txt, docs]}\n");
   INFO(format_diagnostics(spec.diagnostics));
   REQUIRE(spec.ok());
@@ -154,7 +160,9 @@ TEST_CASE("run.yaml: sections, places, an inline model") {
 }
 
 TEST_CASE("run.yaml: every mistake is told at once, with its place") {
-  const auto spec = from_yaml("version: 1\ntrain:\n  gradient_acumulation: 8\n  sequence_length: 010\nparallel: {sharding: zero4}\nlaunch: {time_limit: 3600}\n");
+  const auto spec = from_yaml(
+      "version: 1\ntrain:\n  gradient_acumulation: 8\n  sequence_length: 010\nparallel: {sharding: zero4}\nlaunch: {time_limit: "
+      "3600}\n");
   REQUIRE_FALSE(spec.ok());
   std::set<std::string> codes;
   for (const Diagnostic& d : spec.diagnostics) {
@@ -181,8 +189,15 @@ TEST_CASE("regression 39: an absent flag overrides nothing, a given one wins") {
 }
 
 TEST_CASE("a spec written as run.yaml reads back as the same spec") {
-  const Spec spec = from_flags({{"model", "70B"}, {"gpus", "8xH100-80GB"}, {"nodes", "auto"}, {"sharding", "HYBRID_SHARD"}, {"lr", "3e-4"},
-                                {"time-limit", "4h"}, {"data", "a.txt,b c"}, {"gpu-memory", "24GiB"}, {"reshard-after-forward", "false"}});
+  const Spec spec = from_flags({{"model", "70B"},
+                                {"gpus", "8xH100-80GB"},
+                                {"nodes", "auto"},
+                                {"sharding", "HYBRID_SHARD"},
+                                {"lr", "3e-4"},
+                                {"time-limit", "4h"},
+                                {"data", "a.txt,b c"},
+                                {"gpu-memory", "24GiB"},
+                                {"reshard-after-forward", "false"}});
   const std::string text = to_yaml(spec);
   INFO(text);
   const auto again = from_yaml(text);
