@@ -51,7 +51,10 @@ for task in "${tasks[@]}"; do wait "$task" || code=$?; done
 exit $code
 STUB
 chmod +x "$work/slurm"/*
-job() { env -u RANK PATH="$work/slurm:$PATH" SLURM_JOB_ID=7 SLURM_JOB_NODELIST=localhost SLURM_NTASKS_PER_NODE=2 "$@" bash "$work/one slurm/job.sbatch"; }
+job() {
+  env -u RANK PATH="$work/slurm:$PATH" SLURM_JOB_ID=7 SLURM_JOB_NODELIST=localhost SLURM_NTASKS_PER_NODE=2 "$@" \
+    bash "$work/one slurm/job.sbatch"
+}
 run "job.sbatch" 0 job env
 has "job.sbatch" "$said" "$dry"
 run "job.sbatch with a flag nobody has" 2 job env MORE=--no-such-flag

@@ -1,4 +1,4 @@
-"""Reads the files of emit_parsers_all.sh with the parsers of the tools they are for. A check prints nothing; a failure names file and reason.
+"""Reads the files of emit_parsers_all.sh with the parsers of the tools they are for. A failure names the file and the reason.
 
 Acceptance alone proves little (several of these parsers swallow unknown keys), so every file is compared with what it should mean, and
 mutated files have to be refused.
@@ -73,14 +73,29 @@ for path in sorted(glob.glob("ds_*.json")):
     if config is None:
         continue
     expect(path + " stage", config.zero_optimization_stage, int(path[3]))
-    expect(path + " batch", (config.train_batch_size, config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps), (64, 2, 4))
+    expect(
+        path + " batch",
+        (config.train_batch_size, config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps),
+        (64, 2, 4),
+    )
     expect(path + " clipping", config.gradient_clipping, 0.3)
-    expect(path + " precision", (config.bfloat16_config.enabled, config.float16_config.enabled), ("bf16" in path or "offload" in path, "fp16" in path))
+    expect(
+        path + " precision",
+        (config.bfloat16_config.enabled, config.float16_config.enabled),
+        ("bf16" in path or "offload" in path, "fp16" in path),
+    )
     zero = config.zero_config
     if int(path[3]) > 0:
         expect(path + " buckets", (zero.reduce_bucket_size, zero.allgather_bucket_size), (500000000, 500000000))
-        optimizer, parameters = (str(getattr(part.device, "value", part.device)) if part else "none" for part in (zero.offload_optimizer, zero.offload_param))
-        expect(path + " offload", (optimizer, parameters), ("cpu" if "offload" in path else "none", "cpu" if "3_offload" in path else "none"))
+        optimizer, parameters = (
+            str(getattr(part.device, "value", part.device)) if part else "none"
+            for part in (zero.offload_optimizer, zero.offload_param)
+        )
+        expect(
+            path + " offload",
+            (optimizer, parameters),
+            ("cpu" if "offload" in path else "none", "cpu" if "3_offload" in path else "none"),
+        )
     accept(path + " read from the file", lambda: DeepSpeedConfig(path))
 
 for sharding, stage in STAGES.items():
@@ -106,7 +121,10 @@ def mutate(path, **changes):
 
 
 plan_json = "deepspeed zero3/ds_config.json"
-refuse("deepspeed: batch keys that do not agree", lambda: deepspeed_config(mutate(plan_json, train_batch_size=read(plan_json)["train_batch_size"] + 1)))
+refuse(
+    "deepspeed: batch keys that do not agree",
+    lambda: deepspeed_config(mutate(plan_json, train_batch_size=read(plan_json)["train_batch_size"] + 1)),
+)
 refuse("deepspeed: an unknown key of zero_optimization", lambda: deepspeed_config(mutate(plan_json, zero_optimization__bucket=1)))
 refuse("deepspeed: a bucket as text", lambda: deepspeed_config(mutate(plan_json, zero_optimization__reduce_bucket_size="5e8")))
 refuse("deepspeed: fp16 beside bf16", lambda: deepspeed_config(mutate(plan_json, fp16={"enabled": True})))
@@ -121,7 +139,9 @@ output = tempfile.mkdtemp(dir=".")
 
 
 def fill(value):
-    arguments = TrainingArguments(output, use_cpu=True, bf16=True, per_device_train_batch_size=3, gradient_accumulation_steps=4, max_grad_norm=0.3)
+    arguments = TrainingArguments(
+        output, use_cpu=True, bf16=True, per_device_train_batch_size=3, gradient_accumulation_steps=4, max_grad_norm=0.3
+    )
     filled = HfTrainerDeepSpeedConfig(value)
     filled.trainer_config_process(arguments)
     if filled.mismatches:
@@ -133,7 +153,9 @@ filled = accept("auto.json filled by transformers", lambda: fill(read("auto.json
 if filled is not None:
     expect("auto.json micro-batch", filled["train_micro_batch_size_per_gpu"], 3)
     accept("auto.json filled, then DeepSpeed", lambda: deepspeed_config(filled))
-refuse("transformers: an accumulation that differs from the argument", lambda: fill(mutate("auto.json", gradient_accumulation_steps=5)))
+refuse(
+    "transformers: an accumulation that differs from the argument", lambda: fill(mutate("auto.json", gradient_accumulation_steps=5))
+)
 
 
 def training_arguments(value):
@@ -142,10 +164,30 @@ def training_arguments(value):
 
 STRATEGY = {"FULL_SHARD": (True, "full_shard"), "SHARD_GRAD_OP": (False, "shard_grad_op")}
 READ_BY_TRAINER = {
-    1: {"version", "reshard_after_forward", "auto_wrap_policy", "transformer_layer_cls_to_wrap", "state_dict_type", "cpu_offload",
-        "cpu_ram_efficient_loading", "activation_checkpointing", "sync_module_states", "use_orig_params", "backward_prefetch", "forward_prefetch"},
-    2: {"version", "reshard_after_forward", "auto_wrap_policy", "transformer_layer_cls_to_wrap", "state_dict_type", "cpu_offload",
-        "cpu_ram_efficient_loading", "activation_checkpointing"},
+    1: {
+        "version",
+        "reshard_after_forward",
+        "auto_wrap_policy",
+        "transformer_layer_cls_to_wrap",
+        "state_dict_type",
+        "cpu_offload",
+        "cpu_ram_efficient_loading",
+        "activation_checkpointing",
+        "sync_module_states",
+        "use_orig_params",
+        "backward_prefetch",
+        "forward_prefetch",
+    },
+    2: {
+        "version",
+        "reshard_after_forward",
+        "auto_wrap_policy",
+        "transformer_layer_cls_to_wrap",
+        "state_dict_type",
+        "cpu_offload",
+        "cpu_ram_efficient_loading",
+        "activation_checkpointing",
+    },
 }
 for path in sorted(glob.glob("trainer_*.json")):
     version, strategy, precision = int(path[8]), path[10:].rsplit("_", 1)[0], path[:-5].rsplit("_", 1)[1]
@@ -170,7 +212,10 @@ trainer = "trainer_2_FULL_SHARD_BFLOAT16.json"
 refuse("transformers: an unknown argument", lambda: training_arguments(mutate(trainer, per_gpu_batch=2)))
 refuse("transformers: an unknown wrap policy", lambda: training_arguments(mutate(trainer, fsdp_config__auto_wrap_policy="BY_LAYER")))
 refuse("transformers: bf16 and fp16", lambda: training_arguments(mutate(trainer, fp16=True)))
-refuse("transformers: a strategy name under version 2", lambda: training_arguments(mutate(trainer, fsdp_config__reshard_after_forward="full_shard")))
+refuse(
+    "transformers: a strategy name under version 2",
+    lambda: training_arguments(mutate(trainer, fsdp_config__reshard_after_forward="full_shard")),
+)
 
 # --- accelerate: loader, launcher, and the plugin as a worker builds it from its environment
 import yaml
@@ -198,7 +243,9 @@ def worker(path, *more):
             assert environment[key] == "true", key
             environment[key] = "false"
     before = dict(os.environ)
-    os.environ.update({key: value for key, value in environment.items() if key.startswith(("FSDP_", "ACCELERATE_", "PARALLELISM_CONFIG_"))})
+    os.environ.update(
+        {key: value for key, value in environment.items() if key.startswith(("FSDP_", "ACCELERATE_", "PARALLELISM_CONFIG_"))}
+    )
     try:
         plugin = FullyShardedDataParallelPlugin() if arguments.use_fsdp else None
         mesh = ParallelismConfig() if arguments.use_parallelism_config else None
@@ -208,7 +255,9 @@ def worker(path, *more):
     return arguments, plugin, mesh
 
 
-def check_accelerate(path, version, strategy, precision, processes, machines, classes=None, state="SHARDED_STATE_DICT", offload=False, recompute=False):
+def check_accelerate(
+    path, version, strategy, precision, processes, machines, classes=None, state="SHARDED_STATE_DICT", offload=False, recompute=False
+):
     result = accept(path, lambda: worker(path))
     if result is None:
         return
@@ -238,7 +287,9 @@ PRECISION = {"BFLOAT16": "bf16", "FP16": "fp16", "FULL": "no"}
 for path in sorted(glob.glob("accelerate_[12]_*.yaml")):
     version, strategy, precision = int(path[11]), path[13:].rsplit("_", 1)[0], path[:-5].rsplit("_", 1)[1]
     check_accelerate(path, version, strategy, PRECISION[precision], 8, 2, ["LlamaDecoderLayer"])
-check_accelerate("accelerate_offload.yaml", 2, "FULL_SHARD", "bf16", 4, 1, ["LlamaDecoderLayer"], "FULL_STATE_DICT", offload=True, recompute=True)
+check_accelerate(
+    "accelerate_offload.yaml", 2, "FULL_SHARD", "bf16", 4, 1, ["LlamaDecoderLayer"], "FULL_STATE_DICT", offload=True, recompute=True
+)
 check_accelerate("accelerate_hybrid.yaml", 2, "HYBRID_SHARD", "bf16", 8, 2)
 for sharding, strategy in {"ddp": "NO_SHARD", "zero2": "SHARD_GRAD_OP", "zero3": "FULL_SHARD"}.items():
     for version in (1, 2):
@@ -249,11 +300,22 @@ for sharding, strategy in {"ddp": "NO_SHARD", "zero2": "SHARD_GRAD_OP", "zero3":
 for path, replicas, shards in (("fsdp hybrid/accelerate.yaml", 2, 8), ("accelerate_hybrid.yaml", 2, 4)):
     result = accept(path, lambda: worker(path))
     if result is not None:
-        expect(path + " mesh", (result[2].dp_replicate_size, result[2].dp_shard_size, result[2].total_size), (replicas, shards, replicas * shards))
+        expect(
+            path + " mesh",
+            (result[2].dp_replicate_size, result[2].dp_shard_size, result[2].total_size),
+            (replicas, shards, replicas * shards),
+        )
 # The flags of the emitted launch.sh.
-result = accept("launch.sh of several nodes", lambda: launch("fsdp zero3/accelerate.yaml", "--machine_rank", "1", "--main_process_ip", "h", "--main_process_port", "9"))
+result = accept(
+    "launch.sh of several nodes",
+    lambda: launch("fsdp zero3/accelerate.yaml", "--machine_rank", "1", "--main_process_ip", "h", "--main_process_port", "9"),
+)
 if result is not None:
-    expect("launch.sh of several nodes", (int(result[0].machine_rank), result[0].main_process_ip, int(result[0].main_process_port)), (1, "h", 9))
+    expect(
+        "launch.sh of several nodes",
+        (int(result[0].machine_rank), result[0].main_process_ip, int(result[0].main_process_port)),
+        (1, "h", 9),
+    )
 
 
 def mutated_yaml(path, section=None, **changes):
@@ -268,8 +330,14 @@ def mutated_yaml(path, section=None, **changes):
 good = "accelerate_2_FULL_SHARD_BFLOAT16.yaml"
 refuse("accelerate: an unknown key", lambda: worker(mutated_yaml(good, numprocesses=2)))
 refuse("accelerate: an unknown type", lambda: worker(mutated_yaml(good, distributed_type="FSDP9")))
-refuse("accelerate: a strategy under version 2", lambda: worker(mutated_yaml(good, "fsdp_config", fsdp_reshard_after_forward="FULL_SHARD")))
-refuse("accelerate: a local state dict under version 2", lambda: worker(mutated_yaml(good, "fsdp_config", fsdp_state_dict_type="LOCAL_STATE_DICT")))
+refuse(
+    "accelerate: a strategy under version 2",
+    lambda: worker(mutated_yaml(good, "fsdp_config", fsdp_reshard_after_forward="FULL_SHARD")),
+)
+refuse(
+    "accelerate: a local state dict under version 2",
+    lambda: worker(mutated_yaml(good, "fsdp_config", fsdp_state_dict_type="LOCAL_STATE_DICT")),
+)
 refuse("accelerate: an unknown wrap policy", lambda: worker(mutated_yaml(good, "fsdp_config", fsdp_auto_wrap_policy="BY_LAYER")))
 refuse("accelerate: no number of processes", lambda: worker(mutated_yaml(good, num_processes=-1)))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tools' own parsers take the configuration files we emit, understand by them what the plan says, and refuse mutated ones:
 # DeepSpeed's DeepSpeedConfig, accelerate's loader, launcher and plugin, transformers' TrainingArguments. On CPU, without training.
-# Makes .deps/parsers, a Python environment over scripts/oracle_env's (250 MB; 300 MB of downloads at most, about a minute).
+# Makes .deps/parsers, a Python environment over scripts/oracle_env's (150 MB, about a minute; half a minute when it is there).
 set -euo pipefail
 root=${DISTSETUP_SOURCE:?}
 distsetup=${DISTSETUP_BIN:?}/distsetup
@@ -31,25 +31,28 @@ cd "$work"
 quiet() { "$distsetup" "$@" 2>"$work/said" || { cat "$work/said" >&2; exit 1; }; }
 
 # DeepSpeed: every stage and precision from flags, with and without a number for the micro-batch; two plans.
+batch=(--micro-batch 2 --gradient-accumulation-steps 4)
 for stage in 0 1 2 3; do
   for precision in --bf16 --fp16 ''; do
     # shellcheck disable=SC2086 # nothing when empty
-    quiet deepspeed --zero-stage $stage $precision --micro-batch 2 --gradient-accumulation-steps 4 --output "ds_${stage}${precision}.json"
+    quiet deepspeed --zero-stage $stage $precision "${batch[@]}" --output "ds_${stage}${precision}.json"
   done
 done
-quiet deepspeed --zero-stage 2 --bf16 --offload-optimizer --micro-batch 2 --gradient-accumulation-steps 4 --output ds_2_offload.json
-quiet deepspeed --zero-stage 3 --bf16 --offload-optimizer --offload-param --micro-batch 2 --gradient-accumulation-steps 4 --output ds_3_offload.json
+quiet deepspeed --zero-stage 2 --bf16 --offload-optimizer "${batch[@]}" --output ds_2_offload.json
+quiet deepspeed --zero-stage 3 --bf16 --offload-optimizer --offload-param "${batch[@]}" --output ds_3_offload.json
 quiet deepspeed --zero-stage 2 --bf16 --gradient-accumulation-steps 4 --output auto.json
 model=(--model llama3.2_1b --recompute full --dp-replicate 1 --gpus 8)
 for sharding in ddp zero1 zero2 zero3; do
   if [[ $sharding == ddp ]]; then model=("${model[@]:0:4}" --gpus 8); else model=("${model[@]:0:4}" --dp-replicate 1 --gpus 8); fi
-  quiet emit --target deepspeed "${model[@]}" --sharding $sharding --nodes 1 --output "deepspeed $sharding" >/dev/null
+  emit=(emit "${model[@]}" --sharding "$sharding")
+  quiet "${emit[@]}" --target deepspeed --nodes 1 --output "deepspeed $sharding" >/dev/null
   if [[ $sharding != zero1 ]]; then
-    quiet emit --target fsdp "${model[@]}" --sharding $sharding --nodes 2 --output "fsdp $sharding" >/dev/null
-    quiet emit --target fsdp --fsdp-version 1 "${model[@]}" --sharding $sharding --nodes 2 --output "fsdp1 $sharding" >/dev/null
+    quiet "${emit[@]}" --target fsdp --nodes 2 --output "fsdp $sharding" >/dev/null
+    quiet "${emit[@]}" --target fsdp --fsdp-version 1 --nodes 2 --output "fsdp1 $sharding" >/dev/null
   fi
 done
-quiet emit --target fsdp --model llama3.2_1b --recompute none --sharding zero3 --dp-replicate 2 --dp-shard 8 --nodes 2 --gpus 8 --output "fsdp hybrid" >/dev/null
+quiet emit --target fsdp --model llama3.2_1b --recompute none --sharding zero3 --dp-replicate 2 --dp-shard 8 --nodes 2 --gpus 8 \
+  --output "fsdp hybrid" >/dev/null
 
 # FSDP from flags: both dialects, both versions.
 for version in 1 2; do
@@ -61,8 +64,8 @@ for version in 1 2; do
     done
   done
 done
-quiet fsdp --sharding FULL_SHARD --cpu-offload --activation-checkpointing --checkpoint-strategy FULL_CHECKPOINT --model llama3.2_1b --nodes 1 --gpus 4 \
-  --dialect accelerate --output accelerate_offload.yaml
+quiet fsdp --sharding FULL_SHARD --cpu-offload --activation-checkpointing --checkpoint-strategy FULL_CHECKPOINT --model llama3.2_1b \
+  --nodes 1 --gpus 4 --dialect accelerate --output accelerate_offload.yaml
 quiet fsdp --sharding HYBRID_SHARD --nodes 2 --gpus 4 --dialect accelerate --output accelerate_hybrid.yaml
 quiet fsdp --output classic.json
 

@@ -35,7 +35,11 @@ esac
 STUB
 cat >"$tools/srun" <<STUB
 #!/bin/bash
-{ printf 'srun'; printf ' [%s]' "\$@"; echo " addr=\$MASTER_ADDR port=\$MASTER_PORT rank=\${RANK-none} cpus=\${SRUN_CPUS_PER_TASK-none}"; } >>'$work/calls'
+{
+  printf 'srun'
+  printf ' [%s]' "\$@"
+  echo " addr=\$MASTER_ADDR port=\$MASTER_PORT rank=\${RANK-none} cpus=\${SRUN_CPUS_PER_TASK-none}"
+} >>'$work/calls'
 if [[ -n \${FAKE_WAIT:-} ]]; then
   trap 'echo "srun got USR1" >>"$work/calls"; sleep 0.3; exit 0' USR1
   touch "\$FAKE_WAIT"
@@ -80,14 +84,16 @@ four="$work/four nodes"
 emitted "$four" emit --target native --model llama3.2_1b --nodes 4 --gpus 8
 status "launch.sh of a plan for four nodes" 2 env PATH="$path" "$four/launch.sh"
 has "launch.sh of a plan for four nodes" "$said" "launch_node.sh"
+start="distsetup [launch] [--plan] [$four/plan.json]"
 for rank in 0 1 2 3; do
   fresh
   env PATH="$path" "$four/launch_node.sh" "$rank" head-node 2345 --dry-run
-  is "launch_node.sh $rank" "$(calls)" "distsetup [launch] [--plan] [$four/plan.json] [--node-rank] [$rank] [--master-addr] [head-node] [--master-port] [2345] [--dry-run]"
+  is "launch_node.sh $rank" "$(calls)" \
+    "$start [--node-rank] [$rank] [--master-addr] [head-node] [--master-port] [2345] [--dry-run]"
 done
 fresh
 env PATH="$path" NODE_RANK=2 MASTER_ADDR=h MASTER_PORT=99 "$four/launch_node.sh"
-is "launch_node.sh by environment" "$(calls)" "distsetup [launch] [--plan] [$four/plan.json] [--node-rank] [2] [--master-addr] [h] [--master-port] [99]"
+is "launch_node.sh by environment" "$(calls)" "$start [--node-rank] [2] [--master-addr] [h] [--master-port] [99]"
 fresh
 status "launch_node.sh without a rank" 2 env PATH="$path" "$four/launch_node.sh"
 status "launch_node.sh without an address" 2 env PATH="$path" NODE_RANK=1 "$four/launch_node.sh"
@@ -98,8 +104,9 @@ is "nothing was started" "$(calls)" ""
 
 # --- deepspeed and fsdp: torchrun and accelerate get what the plan says
 for target in deepspeed fsdp; do
-  emitted "$work/$target 1" emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 --dp-replicate 1 --nodes 1 --gpus 8
-  emitted "$work/$target 4" emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 --dp-replicate 1 --nodes 4 --gpus 8
+  emit=(emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 --dp-replicate 1 --gpus 8)
+  emitted "$work/$target 1" "${emit[@]}" --nodes 1
+  emitted "$work/$target 4" "${emit[@]}" --nodes 4
   status "$target without a script" 2 env PATH="$path" "$work/$target 1/launch.sh"
   status "$target, four nodes, no rank" 2 env PATH="$path" "$work/$target 4/launch.sh" train.py
   status "$target, four nodes, a rank too many" 2 env PATH="$path" NODE_RANK=4 MASTER_ADDR=h "$work/$target 4/launch.sh" train.py
@@ -109,10 +116,11 @@ env PATH="$path" "$work/deepspeed 1/launch.sh" train.py 'a b'
 env PATH="$path" NODE_RANK=3 MASTER_ADDR=h "$work/deepspeed 4/launch.sh" train.py
 env PATH="$path" "$work/fsdp 1/launch.sh" train.py 'a b'
 env PATH="$path" NODE_RANK=3 MASTER_ADDR=h MASTER_PORT=9 "$work/fsdp 4/launch.sh" train.py
+head="[--main_process_ip] [h] [--main_process_port] [9]"
 is "torchrun and accelerate" "$(calls)" "torchrun [--standalone] [--nnodes=1] [--nproc_per_node=8] [train.py] [a b]
 torchrun [--nnodes=4] [--nproc_per_node=8] [--node_rank=3] [--master_addr=h] [--master_port=29500] [train.py]
 accelerate [launch] [--config_file] [$work/fsdp 1/accelerate.yaml] [--num_machines] [1] [train.py] [a b]
-accelerate [launch] [--config_file] [$work/fsdp 4/accelerate.yaml] [--machine_rank] [3] [--main_process_ip] [h] [--main_process_port] [9] [train.py]"
+accelerate [launch] [--config_file] [$work/fsdp 4/accelerate.yaml] [--machine_rank] [3] $head [train.py]"
 
 # --- slurm (regression 9: one task per GPU, nothing inside it starts more)
 job_environment=(PATH="$path" SLURM_JOB_ID=50001 'SLURM_JOB_NODELIST=node[7-9]' RANK=5)
@@ -181,12 +189,13 @@ cd "$work"
 # --- a target that is nothing but files (templates/README.md)
 mkdir "$work/templates"
 cp -r "$DISTSETUP_SOURCE/templates/_example" "$work/templates/mytool"
-emitted "$work/mine" emit --target mytool --templates "$work/templates" --model llama3.2_1b --sharding zero3 --dp-replicate 1 --nodes 2 --gpus 8
+emit=(emit --target mytool --templates "$work/templates" --model llama3.2_1b)
+emitted "$work/mine" "${emit[@]}" --sharding zero3 --dp-replicate 1 --nodes 2 --gpus 8
 is "files of mytool" "$(cd "$work/mine" && echo *)" "config.yaml plan.json start.sh"
 bash -n "$work/mine/start.sh"
 has "keys of mytool" "$(cat "$work/mine/config.yaml")" "  mode: shard"
 has "keys of mytool" "$(cat "$work/mine/config.yaml")" "  size: 16"
-status "mytool's rule" 3 "$distsetup" emit --target mytool --templates "$work/templates" --model llama3.2_1b --sharding zero2 --output "$work/none"
+status "mytool's rule" 3 "$distsetup" "${emit[@]}" --sharding zero2 --output "$work/none"
 has "mytool's rule" "$said" "it has no form for zero2"
 [[ ! -e $work/none ]] || fail "a refused emit wrote something"
 status "an unknown target" 3 "$distsetup" emit --target mytol --templates "$work/templates" --model llama3.2_1b --output "$work/none"

@@ -5,7 +5,11 @@ set -euo pipefail
 source_dir=${DISTSETUP_SOURCE:?}
 distsetup=${DISTSETUP_BIN:?}/distsetup
 work=$(mktemp -d)
-said=$("$source_dir/tests/support/slurm_up" "$work/slurm" 2 8 2 2>&1) || { rm -rf "$work"; echo "no SLURM here: $said" | tail -n 1; exit 77; }
+if ! said=$("$source_dir/tests/support/slurm_up" "$work/slurm" 2 8 2 2>&1); then
+  rm -rf "$work"
+  echo "no SLURM here: $said" | tail -n 1
+  exit 77
+fi
 trap '"$source_dir/tests/support/slurm_down" "$work/slurm" >/dev/null 2>&1; rm -rf "$work"' EXIT
 # shellcheck disable=SC1091
 . "$work/slurm/env.sh"
@@ -17,11 +21,18 @@ mkdir "$work/submit here"
 cd "$work/submit here"
 cat >trainer <<TRAINER
 #!/bin/bash
-echo "\$SLURM_PROCID/\$SLURM_NTASKS node \$SLURM_NODEID local \$SLURM_LOCALID of \$MASTER_ADDR cores \$SLURM_CPUS_PER_TASK name \$SLURM_JOB_NAME args \$*" >>'$work/ranks'
+place="\$SLURM_PROCID/\$SLURM_NTASKS node \$SLURM_NODEID local \$SLURM_LOCALID of \$MASTER_ADDR cores \$SLURM_CPUS_PER_TASK"
+echo "\$place name \$SLURM_JOB_NAME args \$*" >>'$work/ranks'
 if [[ \${RANK+set} ]]; then echo "RANK is set" >>'$work/ranks'; fi
 case \$TRAINER_DOES in
   fail) if ((SLURM_PROCID == 3)); then exit 7; fi; sleep 60 ;;
-  save) trap 'exit 0' USR1; if ((\${SLURM_RESTART_COUNT:-0} == 0)); then touch '$work/running'; for _ in {1..600}; do sleep 0.1; done; fi ;;
+  save)
+    trap 'exit 0' USR1
+    if ((\${SLURM_RESTART_COUNT:-0} == 0)); then
+      touch '$work/running'
+      for _ in {1..600}; do sleep 0.1; done
+    fi
+    ;;
 esac
 TRAINER
 chmod +x trainer
@@ -48,7 +59,8 @@ compgen -G 'the logs/*.out' >/dev/null || fail "no log in its folder"
 
 # with a plan: found beside the script, from another directory
 cd /
-timeout 60 sbatch --wait --output="$work/o" --error="$work/e" "$work/with a plan/job.sbatch" >/dev/null || fail "the job with a plan failed: $(cat "$work/e")"
+timeout 60 sbatch --wait --output="$work/o" --error="$work/e" "$work/with a plan/job.sbatch" >/dev/null ||
+  fail "the job with a plan failed: $(cat "$work/e")"
 is "plan beside the script" "$(ranks)" "$(expected llm_finetune "$work/with a plan/plan.json")"
 cd "$work/submit here"
 

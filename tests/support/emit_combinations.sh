@@ -3,23 +3,26 @@
 # shellcheck disable=SC2016,SC2154
 
 emit_combinations() {  # FOLDER
-  local folder=$1 target options name number=0
+  local folder=$1 target options name number=0 model=(--model llama3.2_1b)
   local hardware=("--nodes 1 --gpus 8" "--nodes 4 --gpus 8" "--nodes 2 --gpus 2 --gpu cpu" "--nodes 1 --gpus 1")
   for options in "${hardware[@]}"; do
     for target in native deepspeed fsdp slurm; do
       # accelerate shards nothing on CPU; that refusal is tested by itself
       if [[ $target == fsdp && $options == *cpu* ]]; then continue; fi
       # shellcheck disable=SC2086 # a list of words
-      emitted "$folder/$((number += 1)) $target" emit --target "$target" --model llama3.2_1b --recompute full --sharding zero3 --dp-replicate 1 $options
+      emitted "$folder/$((number += 1)) $target" emit --target "$target" "${model[@]}" --recompute full --sharding zero3 \
+        --dp-replicate 1 $options
     done
   done
-  emitted "$folder/fsdp 1" emit --target fsdp --fsdp-version 1 --model llama3.2_1b --recompute none --sharding zero2 --dp-replicate 1 --nodes 1 --gpus 8
-  emitted "$folder/fsdp ddp" emit --target fsdp --model llama3.2_1b --recompute none --sharding ddp --nodes 2 --gpus 8
-  emitted "$folder/slurm with all" emit --target slurm --model llama3.2_1b --nodes 2 --gpus 8 --job-name 'a "b" $(id)' --partition gpu --account 'x y' \
-    --qos high --constraint 'a100&ib' --exclude 'n[1-3]' --dependency afterok:1 --memory-per-gpu 32G --cpus-per-task 12 --exclusive --requeue \
-    --modules 'cuda/12.2,gcc' --export "A=it's,B=\$HOME" --setup 'source ~/env/bin/activate' --output-log 'my logs/%x-%j.out' --time-limit 4h
-  local combinations=("" "--requeue" "--output-log logs/%j.out" "--requeue --output-log logs/%j.out" "--cpu-only" "--exclusive --time-limit 48:00:00"
-    "--signal-lead 0" "--memory-per-node 0" "--modules cuda/12.2" "--array 0-3%1")
+  emitted "$folder/fsdp 1" emit --target fsdp --fsdp-version 1 "${model[@]}" --recompute none --sharding zero2 --dp-replicate 1 \
+    --nodes 1 --gpus 8
+  emitted "$folder/fsdp ddp" emit --target fsdp "${model[@]}" --recompute none --sharding ddp --nodes 2 --gpus 8
+  emitted "$folder/slurm with all" emit --target slurm "${model[@]}" --nodes 2 --gpus 8 --job-name 'a "b" $(id)' --partition gpu \
+    --account 'x y' --qos high --constraint 'a100&ib' --exclude 'n[1-3]' --dependency afterok:1 --memory-per-gpu 32G \
+    --cpus-per-task 12 --exclusive --requeue --modules 'cuda/12.2,gcc' --export "A=it's,B=\$HOME" --setup 'source ~/env/bin/activate' \
+    --output-log 'my logs/%x-%j.out' --time-limit 4h
+  local combinations=("" "--requeue" "--output-log logs/%j.out" "--requeue --output-log logs/%j.out" "--cpu-only"
+    "--exclusive --time-limit 48:00:00" "--signal-lead 0" "--memory-per-node 0" "--modules cuda/12.2" "--array 0-3%1")
   for options in "${combinations[@]}"; do
     name="$folder/slurm $((number += 1))"
     mkdir -p "$name"
