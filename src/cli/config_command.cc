@@ -62,9 +62,12 @@ Command config_show_command() {
   command.summary = "every key with its value, and where the value comes from";
   command.positional = "[run.yaml]";
   command.max_positionals = 1;
-  command.examples = {"distsetup config show run.yaml --origin", "DISTSETUP_STEPS=50 distsetup config show run.yaml --origin --nodes 2"};
+  command.examples = {"distsetup config show run.yaml --origin",
+                      "DISTSETUP_STEPS=50 distsetup config show run.yaml --origin --nodes 2"};
   command.notes = "Flags win over DISTSETUP_ variables, these over the run file, this over what is built in.";
-  command.flags = {{"origin", {}, FlagKind::kSwitch, "", "where each value comes from: command line, variable, file:line:column, built-in", 0}, config_flag()};
+  command.flags = {
+      {"origin", {}, FlagKind::kSwitch, "", "where each value comes from: command line, variable, file:line:column, built-in", 0},
+      config_flag()};
   command.run_keys = kAllRunKeys;
   command.run = run_config_show;
   return command;

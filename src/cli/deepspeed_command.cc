@@ -10,7 +10,8 @@ Result<DeepspeedOptions> deepspeed_options(const Arguments& arguments) {
   DeepspeedOptions options;
   Diagnostics diagnostics;
   const Result<int64_t> stage = int_flag(arguments, "zero-stage", options.zero_stage, 0, 3);
-  const Result<int64_t> accumulation = int_flag(arguments, "gradient-accumulation-steps", options.gradient_accumulation_steps, 1, 1 << 30);
+  const Result<int64_t> accumulation =
+      int_flag(arguments, "gradient-accumulation-steps", options.gradient_accumulation_steps, 1, 1 << 30);
   const Result<int64_t> micro_batch = int_flag(arguments, "micro-batch", 1, 1, 1 << 30);
   const Result<double> clipping = double_flag(arguments, "gradient-clipping", options.gradient_clipping);
   for (const Result<int64_t>* number : {&stage, &accumulation, &micro_batch}) append(diagnostics, number->diagnostics);
@@ -51,7 +52,8 @@ Command deepspeed_command() {
   command.summary = "a DeepSpeed ZeRO configuration";
   command.examples = {"distsetup deepspeed --zero-stage 3 --bf16 --output ds_config.json",
                       "distsetup deepspeed --zero_stage 2 --offload_optimizer --bf16 --gradient_accumulation_steps 16"};
-  command.notes = "Without --output the file goes to standard output. `distsetup emit --target deepspeed` writes one that fits a plan.";
+  command.notes =
+      "Without --output the file goes to standard output. `distsetup emit --target deepspeed` writes one that fits a plan.";
   command.flags = {
       {"zero-stage", {"stage"}, FlagKind::kValue, "N", "0, 1, 2 or 3 (2)", 0},
       {"offload-optimizer", {}, FlagKind::kSwitch, "", "optimizer state in host memory", 0},
@@ -60,8 +62,12 @@ Command deepspeed_command() {
       {"fp16", {}, FlagKind::kSwitch, "", "fp16 compute with loss scaling", 0},
       {"gradient-accumulation-steps", {"gradient-accumulation"}, FlagKind::kValue, "N", "micro-batches per optimizer step (1)", 0},
       {"gradient-clipping", {"grad-clip", "max-grad-norm"}, FlagKind::kValue, "X", "largest gradient norm (0.3)", 0},
-      {"micro-batch", {"train-micro-batch-size-per-gpu", "per-device-train-batch-size", "micro-batch-size"}, FlagKind::kValue, "N",
-       "sequences per GPU per forward (auto)", 0},
+      {"micro-batch",
+       {"train-micro-batch-size-per-gpu", "per-device-train-batch-size", "micro-batch-size"},
+       FlagKind::kValue,
+       "N",
+       "sequences per GPU per forward (auto)",
+       0},
       output_flag("write the file there"),
       force_flag(),
       templates_flag()};

@@ -20,13 +20,15 @@ std::string next_command(const std::string& target, const std::string& directory
 
 int run_emit(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics missing;
-  const bool names_target = arguments.has("target") || arguments.has("plan") || !arguments.positionals.empty() || arguments.has("config");
+  const bool names_target =
+      arguments.has("target") || arguments.has("plan") || !arguments.positionals.empty() || arguments.has("config");
   if (!names_target) {
     missing.push_back(error(code::kMissingArgument, command_line(), "no --target, expected native, deepspeed, fsdp or slurm",
                             "add --target native"));
   }
   if (!arguments.has("output")) {
-    missing.push_back(error(code::kMissingArgument, command_line(), "no --output, expected the folder the files go to", "add --output run"));
+    missing.push_back(
+        error(code::kMissingArgument, command_line(), "no --output, expected the folder the files go to", "add --output run"));
   }
   if (!missing.empty()) return fail(arguments, terminal, missing);
 
@@ -81,10 +83,12 @@ Command emit_command() {
   command.summary = "plan.json, configuration files and launch scripts, into a folder";
   command.positional = "[run.yaml]";
   command.max_positionals = 1;
-  command.examples = {"distsetup emit --target native --model 7B --output run", "distsetup emit --target slurm --plan plan.json --output run",
+  command.examples = {"distsetup emit --target native --model 7B --output run",
+                      "distsetup emit --target slurm --plan plan.json --output run",
                       "distsetup emit --target deepspeed run.yaml --output run"};
-  command.notes = "Targets: native (the bundled trainer), deepspeed, fsdp (accelerate and the Hugging Face Trainer), slurm. Files with the same "
-                  "content are left alone.";
+  command.notes =
+      "Targets: native (the bundled trainer), deepspeed, fsdp (accelerate and the Hugging Face Trainer), slurm. Files with the same "
+      "content are left alone.";
   command.flags = {{"target", {}, FlagKind::kValue, "WHICH", "native, deepspeed, fsdp, slurm, or a folder of --templates", 0},
                    output_flag("the folder the files go to"),
                    force_flag(),

@@ -63,7 +63,8 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
   const std::string& wanted = arguments.positionals[0];
   for (const Explanation& e : explanations()) {
     if (!same_name(e.code, wanted)) continue;
-    const Json json = {{"schema_version", 1}, {"code", e.code}, {"title", e.title}, {"why", e.why}, {"wrong", e.wrong}, {"right", e.right}};
+    const Json json = {{"schema_version", 1}, {"code", e.code},   {"title", e.title},
+                       {"why", e.why},        {"wrong", e.wrong}, {"right", e.right}};
     return print_result(terminal, as_json ? dump_json(json) : page(e, static_cast<size_t>(terminal.out.width_columns)));
   }
   const SpecKey* key = find_spec_key(wanted);
@@ -77,8 +78,10 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
   for (const SpecKey& one : spec_keys()) known.emplace_back(one.path);
   const std::string nearest = nearest_name(wanted, known);
   return fail(arguments, terminal,
-              {error(code::kUnknownValue, command_line(), fmt::format("nothing is called '{}', expected a code such as DS0101 or a key", wanted),
-                     nearest.empty() ? "distsetup explain lists the codes, distsetup help keys the keys" : fmt::format("did you mean '{}'", nearest))});
+              {error(code::kUnknownValue, command_line(),
+                     fmt::format("nothing is called '{}', expected a code such as DS0101 or a key", wanted),
+                     nearest.empty() ? "distsetup explain lists the codes, distsetup help keys the keys"
+                                     : fmt::format("did you mean '{}'", nearest))});
 }
 
 }  // namespace

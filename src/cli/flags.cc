@@ -84,7 +84,8 @@ Diagnostics refuse_idle(const Arguments& arguments, const std::vector<std::strin
   Diagnostics diagnostics;
   for (const std::string& name : names) {
     if (!arguments.has(name)) continue;
-    diagnostics.push_back(error(code::kConflict, command_line(), fmt::format("'--{}' acts only {}", name, only), fmt::format("leave --{} away", name)));
+    diagnostics.push_back(
+        error(code::kConflict, command_line(), fmt::format("'--{}' acts only {}", name, only), fmt::format("leave --{} away", name)));
   }
   return diagnostics;
 }

@@ -17,8 +17,8 @@ enum class FlagKind { kSwitch, kValue };
 
 // A flag of a command alone.
 struct Flag {
-  std::string name;                   // without dashes, words joined by '-'
-  std::vector<std::string> aliases;   // other spellings; '-' and '_' are the same anyway
+  std::string name;                  // without dashes, words joined by '-'
+  std::vector<std::string> aliases;  // other spellings; '-' and '_' are the same anyway
   FlagKind kind = FlagKind::kValue;
   std::string placeholder = "VALUE";  // in the help
   std::string help;                   // one line
@@ -34,15 +34,14 @@ struct FlagMatch {
   explicit operator bool() const { return flag != nullptr || key != nullptr; }
 };
 
-
 class Arguments;
 
 enum class AfterDashes { kPositionals, kPassedOn };  // what words behind "--" are
 
 struct Command {
   std::string name;
-  std::string summary;               // one line of the list of commands
-  std::string positional;            // "[run.yaml]"; empty: takes none
+  std::string summary;     // one line of the list of commands
+  std::string positional;  // "[run.yaml]"; empty: takes none
   int min_positionals = 0, max_positionals = 0;
   AfterDashes after_dashes = AfterDashes::kPositionals;
   std::vector<std::string> examples;  // pasteable lines

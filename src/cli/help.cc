@@ -10,7 +10,7 @@
 namespace distsetup {
 namespace {
 
-constexpr size_t kHelpColumn = 30;  // where the explanation of a flag begins
+constexpr size_t kHelpColumn = 30;   // where the explanation of a flag begins
 constexpr int kWidestColumns = 110;  // longer lines are hard to read
 
 std::string wrapped(std::string_view text, size_t indent, size_t width) {
@@ -43,7 +43,8 @@ std::string heading(std::string_view text, const TextStream& stream) {
 std::string choices_text(const SpecKey& key) {
   std::string text;
   for (const SettingChoice& choice : key.choices) {
-    if (choice.refused.empty()) text += (text.empty() ? "" : "|") + std::string(choice.value == "every_k" ? "every_k:K" : choice.value);
+    if (choice.refused.empty())
+      text += (text.empty() ? "" : "|") + std::string(choice.value == "every_k" ? "every_k:K" : choice.value);
   }
   return text;
 }
@@ -138,7 +139,8 @@ std::string command_help(const Command& command, const TextStream& stream) {
     text += "\n";
   }
   text += fmt::format("Usage: distsetup {}{}{} [flags]\n", command.name, command.positional.empty() ? "" : " ", command.positional);
-  if (!command.notes.empty()) text += "\n" + wrapped(command.notes, 0, static_cast<size_t>(std::min(stream.width_columns, kWidestColumns))) + "\n";
+  if (!command.notes.empty())
+    text += "\n" + wrapped(command.notes, 0, static_cast<size_t>(std::min(stream.width_columns, kWidestColumns))) + "\n";
   if (!command.flags.empty()) text += "\n" + heading("Flags", stream) + "\n" + own_flags(command.flags, stream);
   text += run_flags(command, stream);
   text += "\n" + heading("Flags of every command", stream) + "\n" + own_flags(common_flags(), stream);
@@ -162,7 +164,8 @@ std::string key_help(const SpecKey& key) {
   if (!key.choices.empty()) text += "\n";
   for (const SettingChoice& choice : key.choices) {
     std::string line(choice.refused.empty() ? choice.help : fmt::format("refused: {}", choice.refused));
-    for (size_t i = 0; i < choice.aliases.size(); ++i) line += (i > 0 ? ", " : line.empty() ? "also " : "; also ") + std::string(choice.aliases[i]);
+    for (size_t i = 0; i < choice.aliases.size(); ++i)
+      line += (i > 0 ? ", " : line.empty() ? "also " : "; also ") + std::string(choice.aliases[i]);
     text += fmt::format("  {:<{}}  {}\n", choice.value, width, wrapped(line, width + 4, kWidestColumns));
   }
   return text;
@@ -177,7 +180,8 @@ std::string keys_help(const TextStream& stream) {
       text += fmt::format("\n{}\n", heading(section, stream));
     }
     const std::string choices = choices_text(key);
-    text += flag_line(std::string(key.path), fmt::format("{}{}{} ({})", key.help, choices.empty() ? "" : ": ", choices, key.fallback), stream);
+    text += flag_line(std::string(key.path), fmt::format("{}{}{} ({})", key.help, choices.empty() ? "" : ": ", choices, key.fallback),
+                      stream);
   }
   return text + "\ndistsetup explain KEY: flags, variable, values and their other spellings\n";
 }

@@ -6,11 +6,11 @@
 
 namespace distsetup {
 
-std::string short_help();                        // no arguments: ten lines
-std::string long_help(const TextStream& stream);     // --help: every command
+std::string short_help();                         // no arguments: ten lines
+std::string long_help(const TextStream& stream);  // --help: every command
 std::string command_help(const Command& command, const TextStream& stream);
-std::string keys_help(const TextStream& stream);     // every key of the run file
-std::string key_help(const SpecKey& key);        // one
+std::string keys_help(const TextStream& stream);  // every key of the run file
+std::string key_help(const SpecKey& key);         // one
 std::string exit_codes_help();
 
 }  // namespace distsetup

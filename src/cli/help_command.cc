@@ -21,12 +21,14 @@ int run_help(const Arguments& arguments, const Terminal& terminal) {
   if (const Command* command = find_command(topic)) return print_result(terminal, command_help(*command, terminal.out));
   std::vector<std::string> known = {"exit-codes", "keys"};
   for (const Command& command : commands()) known.push_back(command.name);
-  return fail(arguments, terminal, {error(code::kUnknownCommand, command_line(), fmt::format("no help about '{}'", topic), suggest(topic, known))});
+  return fail(arguments, terminal,
+              {error(code::kUnknownCommand, command_line(), fmt::format("no help about '{}'", topic), suggest(topic, known))});
 }
 
 int run_version(const Arguments& arguments, const Terminal& terminal) {
   if (!arguments.has("json")) return print_result(terminal, "distsetup " DISTSETUP_VERSION "\n");
-  return print_result(terminal, dump_json({{"version", DISTSETUP_VERSION}, {"plan_schema_version", kPlanSchemaVersion}, {"schema_version", 1}}));
+  return print_result(terminal,
+                      dump_json({{"version", DISTSETUP_VERSION}, {"plan_schema_version", kPlanSchemaVersion}, {"schema_version", 1}}));
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ int run_launch_command(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics diagnostics;
   options.plan_path = arguments.text("plan", arguments.positionals.empty() ? "" : arguments.positionals[0]);
   if (options.plan_path.empty()) {
-    diagnostics.push_back(error(code::kMissingArgument, command_line(), "no plan, expected the plan.json to run", "add --plan plan.json"));
+    diagnostics.push_back(
+        error(code::kMissingArgument, command_line(), "no plan, expected the plan.json to run", "add --plan plan.json"));
   }
   const Result<int64_t> node_rank = int_flag(arguments, "node-rank", 0, 0, 1 << 20);
   const Result<int64_t> port = int_flag(arguments, "master-port", 0, 1, kMaxPort);
@@ -53,9 +54,12 @@ Command launch_command() {
   Command command;
   command.name = "launch";
   command.summary = "start the trainer on this node: one process per GPU";
-  command.examples = {"distsetup launch --plan run/plan.json", "distsetup launch --plan run/plan.json --node-rank 1 --master-addr node0 --master-port 29500",
+  command.examples = {"distsetup launch --plan run/plan.json",
+                      "distsetup launch --plan run/plan.json --node-rank 1 --master-addr node0 --master-port 29500",
                       "distsetup launch --plan run/plan.json --dry-run"};
-  command.notes = "Words behind -- go to the trainer as they are. The exit code of a failed rank is kept as 6, and the first rank that failed is named.";
+  command.notes =
+      "Words behind -- go to the trainer as they are. The exit code of a failed rank is kept as 6, and the first rank that failed is "
+      "named.";
   command.flags = {{"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan to run", 0},
                    {"node-rank", {}, FlagKind::kValue, "K", "which node this is, from 0 (0)", 0},
                    {"master-addr", {"master-address"}, FlagKind::kValue, "HOST", "first node; needed on several nodes", 0},

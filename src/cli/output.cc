@@ -46,11 +46,13 @@ int print_envelope(const Terminal& terminal, const Json& files, const Diagnostic
 }
 
 // --dry-run: every file as it would be.
-int show_all(const Terminal& terminal, const Artifacts& artifacts, const std::string& directory, const Diagnostics& diagnostics, int code) {
+int show_all(const Terminal& terminal, const Artifacts& artifacts, const std::string& directory, const Diagnostics& diagnostics,
+             int code) {
   say_diagnostics(terminal, diagnostics);
   std::string text;
   for (const Artifact& artifact : artifacts) {
-    text += fmt::format("==> {}{} <==\n{}\n", joined(directory, artifact.path), artifact.executable ? " (executable)" : "", artifact.text);
+    text +=
+        fmt::format("==> {}{} <==\n{}\n", joined(directory, artifact.path), artifact.executable ? " (executable)" : "", artifact.text);
   }
   return print_result(terminal, text, code);
 }
@@ -84,7 +86,8 @@ int print_result(const Terminal& terminal, std::string_view text, int code) {
   return exit_code(failed);
 }
 
-Result<std::vector<WrittenFile>> write_artifacts(const Arguments& arguments, const Artifacts& artifacts, const std::string& directory) {
+Result<std::vector<WrittenFile>> write_artifacts(const Arguments& arguments, const Artifacts& artifacts,
+                                                 const std::string& directory) {
   const Overwrite overwrite = arguments.has("force") ? Overwrite::kForce : Overwrite::kRefuse;
   Diagnostics conflicts;
   for (const Artifact& artifact : artifacts) {
@@ -100,7 +103,8 @@ Result<std::vector<WrittenFile>> write_artifacts(const Arguments& arguments, con
     if (present.ok() && *present == artifact.text) continue;
     const int line = present.ok() ? first_difference(*present, artifact.text) : 0;
     const std::string from = line > 0 ? fmt::format(" from line {} on", line) : "";
-    conflicts.push_back(error(code::kFileExists, {path, line}, fmt::format("'{}' exists and is different{}, expected a new file", path, from),
+    conflicts.push_back(error(code::kFileExists, {path, line},
+                              fmt::format("'{}' exists and is different{}, expected a new file", path, from),
                               "add --force to replace it, or name another path with --output"));
   }
   if (!conflicts.empty()) return conflicts;

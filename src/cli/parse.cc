@@ -1,7 +1,7 @@
-// Two steps. rewrite() goes over the words once with the flag table in hand: it names unknown flags, folds '_' and '-' and letter case,
-// and joins each flag with its value, so that what is left is unambiguous. CLI11 then binds words to flags and positionals and counts
-// them. CLI11 alone answers `--modle 7B` with "--model is required", knows one exit code for everything, and takes a negative number
-// for a flag.
+// Two steps. rewrite() goes over the words once with the flag table in hand: it names unknown flags, folds '_' and '-' and letter
+// case, and joins each flag with its value, so that what is left is unambiguous. CLI11 then binds words to flags and positionals and
+// counts them. CLI11 alone answers `--modle 7B` with "--model is required", knows one exit code for everything, and takes a negative
+// number for a flag.
 #include "cli/parse.h"
 
 #include <fmt/format.h>
@@ -43,8 +43,8 @@ bool is_value_of(const SpecKey& key, std::string_view word) {
 Diagnostic unknown_flag(const Command& command, std::string_view word) {
   const std::vector<std::string> known = flag_spellings(command);
   const std::string nearest = nearest_name(word, known);
-  const std::string help = nearest.empty() ? fmt::format("flags: distsetup {} --help", command.name)
-                                           : fmt::format("did you mean '{}'", nearest);
+  const std::string help =
+      nearest.empty() ? fmt::format("flags: distsetup {} --help", command.name) : fmt::format("did you mean '{}'", nearest);
   return error(code::kUnknownFlag, command_line(), fmt::format("unknown flag '{}' of 'distsetup {}'", word, command.name), help);
 }
 
@@ -55,7 +55,9 @@ std::string value_hint(const FlagMatch& match) {
     if (choice.refused.empty()) hint += (hint.empty() ? "" : "|") + std::string(choice.value);
   }
   if (!hint.empty()) return hint;
-  return match.key->type == SettingType::kText ? "NAME" : match.key->type == SettingType::kInt ? "N" : std::string(name(match.key->type));
+  return match.key->type == SettingType::kText  ? "NAME"
+         : match.key->type == SettingType::kInt ? "N"
+                                                : std::string(name(match.key->type));
 }
 
 class Rewriter {
@@ -98,7 +100,7 @@ class Rewriter {
 
   // -q, -o PATH, -oPATH.
   void letters(const std::vector<std::string>& words, size_t& i) {
-    const std::string word = words[i];
+    const std::string& word = words[i];
     for (size_t at = 1; at < word.size(); ++at) {
       const Flag* flag = by_letter(word[at]);
       if (flag == nullptr) {
@@ -207,9 +209,9 @@ void collect(const Binding& binding, Arguments& arguments, Diagnostics& diagnost
     const std::string value = match.bare || at >= results.size() ? "" : results[at];
     const auto [present, is_new] = arguments.values.emplace(match.name, value);
     if (!is_new && present->second != value) {
-      diagnostics.push_back(error(code::kConflict, command_line(),
-                                  fmt::format("'--{}' is given twice, '{}' and '{}', expected once", match.name, present->second, value),
-                                  "keep one of them"));
+      diagnostics.push_back(error(
+          code::kConflict, command_line(),
+          fmt::format("'--{}' is given twice, '{}' and '{}', expected once", match.name, present->second, value), "keep one of them"));
     }
   }
 }
@@ -229,8 +231,8 @@ Result<Arguments> parse(const Command& command, const std::vector<std::string>& 
     std::reverse(rewritten.begin(), rewritten.end());  // CLI11 takes them from the back
     binding.app.parse(rewritten);
   } catch (const CLI::ParseError& failure) {
-    diagnostics.push_back(error(code::kMissingArgument, command_line(), lower(failure.what()),
-                                fmt::format("usage: distsetup {} --help", command.name)));
+    diagnostics.push_back(
+        error(code::kMissingArgument, command_line(), lower(failure.what()), fmt::format("usage: distsetup {} --help", command.name)));
     return diagnostics;
   }
   collect(binding, arguments, diagnostics);

@@ -73,7 +73,11 @@ int run_plan(const Arguments& arguments, const Terminal& terminal) {
   Plan& plan = source->plan;
   mention(terminal, machines_line(plan));
   if (const Diagnostics failed = write_plan(arguments, terminal, plan); !failed.empty()) return fail(arguments, terminal, failed);
-  const Diagnostics said = said_of(source);
+  Diagnostics said = said_of(source);
+  if (plan.verdict == Verdict::kTight && arguments.has("strict")) {
+    said.push_back(error(code::kNothingFits, command_line(), "the plan is tight, and with '--strict' tight does not fit",
+                         "leave --strict away, or pin a smaller plan, such as --micro-batch 1"));
+  }
   const int code = verdict_code(plan, arguments.has("strict"));
   if (arguments.has("print-schedule") || arguments.has("json")) {
     say_diagnostics(terminal, said);
@@ -103,17 +107,19 @@ Command plan_command() {
   command.max_positionals = 1;
   command.examples = {"distsetup plan --model 70B", "distsetup plan --model llama3_8b --nodes 1 --gpus 8xA100-80GB --global-batch 256",
                       "distsetup plan run.yaml --output plan.json", "distsetup plan run.yaml --print-schedule | less"};
-  command.notes = "Settings come from flags, over DISTSETUP_ variables, over the run file. What is not given is searched, or assumed and "
-                  "said. Exit code 4: nothing fits.";
-  command.flags = {output_flag("write plan.json there; the preview is still printed"),
-                   force_flag(),
-                   {"strict", {}, FlagKind::kSwitch, "", "tight counts as does not fit (exit code 4)", 0},
-                   {"print-schedule", {"schedule"}, FlagKind::kSwitch, "", "the step as a list of instructions, in place of the preview", 0},
-                   {"rank", {}, FlagKind::kValue, "R", "with --print-schedule: whose list", 0},
-                   {"phase", {}, FlagKind::kValue, "WHICH", "with --print-schedule: load, step, evaluate or save", 0},
-                   plan_flag(),
-                   config_flag(),
-                   presets_flag()};
+  command.notes =
+      "Settings come from flags, over DISTSETUP_ variables, over the run file. What is not given is searched, or assumed and "
+      "said. Exit code 4: nothing fits.";
+  command.flags = {
+      output_flag("write plan.json there; the preview is still printed"),
+      force_flag(),
+      {"strict", {}, FlagKind::kSwitch, "", "tight counts as does not fit (exit code 4)", 0},
+      {"print-schedule", {"schedule"}, FlagKind::kSwitch, "", "the step as a list of instructions, in place of the preview", 0},
+      {"rank", {}, FlagKind::kValue, "R", "with --print-schedule: whose list", 0},
+      {"phase", {}, FlagKind::kValue, "WHICH", "with --print-schedule: load, step, evaluate or save", 0},
+      plan_flag(),
+      config_flag(),
+      presets_flag()};
   command.run_keys = kAllRunKeys;
   command.run = run_plan;
   return command;

@@ -28,7 +28,8 @@ std::string run_file_help(const std::string& path) {
   std::error_code ignored;
   const bool is_bare = path.find('.') == std::string::npos && path.find('/') == std::string::npos;
   const bool exists = fs::exists(path, ignored);
-  if ((is_bare && !exists) || fs::exists(fs::path(path) / "config.json", ignored)) return fmt::format("a model is named with --model {}", path);
+  if ((is_bare && !exists) || fs::exists(fs::path(path) / "config.json", ignored))
+    return fmt::format("a model is named with --model {}", path);
   if (exists) return "";
   const fs::path folder = fs::path(path).parent_path();
   std::vector<std::string> present;
@@ -93,7 +94,8 @@ Result<Spec> read_flags(const Arguments& arguments) {
       const bool may_repeat = std::holds_alternative<std::vector<std::string>>(setting.value);
       if (is_new || before->second == shown || may_repeat) continue;
       mistakes.push_back(error(code::kConflict, command_line(),
-                               fmt::format("'{}' and '{}' both set {}, expected one of them", before->second, shown, path), "keep one of them"));
+                               fmt::format("'{}' and '{}' both set {}, expected one of them", before->second, shown, path),
+                               "keep one of them"));
     }
     if (!has_error(mistakes)) (void)set_flag(spec, flag.spelling, text, command_line());
     append(diagnostics, std::move(mistakes));
@@ -114,8 +116,9 @@ Result<Spec> read_spec(const Arguments& arguments) {
   std::string path = arguments.text("config");
   if (!arguments.positionals.empty()) {
     if (!path.empty()) {
-      return error(code::kConflict, command_line(), fmt::format("'{}' and '--config {}' both name a run file, expected one",
-                                                                arguments.positionals[0], path), "keep one of them");
+      return error(code::kConflict, command_line(),
+                   fmt::format("'{}' and '--config {}' both name a run file, expected one", arguments.positionals[0], path),
+                   "keep one of them");
     }
     path = arguments.positionals[0];
   }
@@ -167,9 +170,11 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
   if (arguments.has("plan")) {
     const std::string path = arguments.text("plan");
     if (!arguments.run_flags.empty() || !arguments.positionals.empty() || arguments.has("config")) {
-      const std::string other = !arguments.run_flags.empty() ? "--" + arguments.run_flags[0].spelling
-                                : arguments.positionals.empty() ? "--config" : arguments.positionals[0];
-      return error(code::kConflict, command_line(), fmt::format("'{}' and '--plan {}' given, expected one: a plan is complete", other, path),
+      const std::string other = !arguments.run_flags.empty()    ? "--" + arguments.run_flags[0].spelling
+                                : arguments.positionals.empty() ? "--config"
+                                                                : arguments.positionals[0];
+      return error(code::kConflict, command_line(),
+                   fmt::format("'{}' and '--plan {}' given, expected one: a plan is complete", other, path),
                    fmt::format("leave '{}' away, or plan again without --plan", other));
     }
     Result<Plan> plan = read_plan(path);
@@ -213,8 +218,8 @@ void move_data_root(Plan& plan, const std::string& from_directory, const std::st
 }
 
 std::string machines_line(int nodes, int gpus_per_node, std::string_view kind) {
-  return fmt::format("{} {} × {} {}{} = {}\n", nodes, nodes == 1 ? "node" : "nodes", gpus_per_node, kind, gpus_per_node == 1 ? "" : "s",
-                     static_cast<int64_t>(nodes) * gpus_per_node);
+  return fmt::format("{} {} × {} {}{} = {}\n", nodes, nodes == 1 ? "node" : "nodes", gpus_per_node, kind,
+                     gpus_per_node == 1 ? "" : "s", static_cast<int64_t>(nodes) * gpus_per_node);
 }
 
 std::string machines_line(const Plan& plan) {
@@ -224,7 +229,9 @@ std::string machines_line(const Plan& plan) {
 
 Flag plan_flag() { return {"plan", {}, FlagKind::kValue, "PLAN.JSON", "a plan made before, instead of keys of a run", 0}; }
 Flag config_flag() { return {"config", {"run"}, FlagKind::kValue, "RUN.YAML", "the run file, as without a flag", 0}; }
-Flag presets_flag() { return {"presets", {}, FlagKind::kValue, "DIR", "GPUs, machines and models of your own, over the built-in ones", 0}; }
+Flag presets_flag() {
+  return {"presets", {}, FlagKind::kValue, "DIR", "GPUs, machines and models of your own, over the built-in ones", 0};
+}
 Flag templates_flag() { return {"templates", {}, FlagKind::kValue, "DIR", "templates of your own, over the built-in ones", 0}; }
 Flag output_flag(std::string help) { return {"output", {"out"}, FlagKind::kValue, "PATH", std::move(help), 'o'}; }
 Flag dry_run_flag() { return {"dry-run", {}, FlagKind::kSwitch, "", "write nothing, print the files as they would be", 'n'}; }

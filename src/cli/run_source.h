@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cli/flags.h"
-#include "planner/planner.h"
 #include "model/presets.h"
+#include "planner/planner.h"
 
 namespace distsetup {
 

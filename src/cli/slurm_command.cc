@@ -1,4 +1,5 @@
-// `distsetup slurm`: a job script. Without a model it runs the plan that is there when the job starts; with one, plan.json goes beside it.
+// `distsetup slurm`: a job script. Without a model it runs the plan that is there when the job starts; with one, plan.json goes beside
+// it.
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
@@ -23,13 +24,15 @@ bool wants_plan(const Arguments& arguments, const Spec& spec) {
   return spec.model.has_value();
 }
 
-int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifacts artifacts, const Diagnostics& diagnostics, int code) {
+int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifacts artifacts, const Diagnostics& diagnostics,
+                   int code) {
   const OutputPath at = output_path(arguments.text("output"), kScript);
   for (Artifact& artifact : artifacts) {
     if (artifact.path == kScript) artifact.path = at.file;
   }
   code = deliver_all(arguments, terminal, artifacts, at.directory, diagnostics, code);
-  if (code == kDone && !arguments.has("dry-run")) suggest_next(terminal, fmt::format("sbatch {}", join_command({arguments.text("output")})));
+  if (code == kDone && !arguments.has("dry-run"))
+    suggest_next(terminal, fmt::format("sbatch {}", join_command({arguments.text("output")})));
   return code;
 }
 
@@ -37,7 +40,8 @@ int with_plan(const Arguments& arguments, const Terminal& terminal, SlurmOptions
   Result<PlanSource> source = read_or_make_plan(arguments, "slurm");
   Diagnostics diagnostics = said_of(source);
   if (source.ok() && !arguments.has("output")) {
-    diagnostics.push_back(error(code::kMissingArgument, command_line(), "with a model two files are written, plan.json and the script, and no --output says where",
+    diagnostics.push_back(error(code::kMissingArgument, command_line(),
+                                "with a model two files are written, plan.json and the script, and no --output says where",
                                 fmt::format("add --output {}", kScript)));
   }
   if (!source.ok() || !arguments.has("output")) return fail(arguments, terminal, diagnostics);
@@ -87,12 +91,19 @@ Command slurm_command() {
   command.summary = "a SLURM job script: one task per GPU, no inner launcher";
   command.positional = "[run.yaml]";
   command.max_positionals = 1;
-  command.examples = {"distsetup slurm --nodes 4 --gpus 8 | sbatch", "distsetup slurm --nodes 4 --gpus 8 --model 70B --output job/job.sbatch",
+  command.examples = {"distsetup slurm --nodes 4 --gpus 8 | sbatch",
+                      "distsetup slurm --nodes 4 --gpus 8 --model 70B --output job/job.sbatch",
                       "distsetup slurm --plan plan.json --partition gpu --time-limit 48:00:00 --output job.sbatch"};
-  command.notes = "--gpus is GPUs per node. Without a model the job runs $PLAN, plan.json where it is submitted. Nothing is specific to a site "
-                  "unless given.";
-  command.flags = {output_flag("write the script there (and, with a model, plan.json beside it)"), force_flag(), dry_run_flag(), plan_flag(), config_flag(),
-                   presets_flag(), templates_flag()};
+  command.notes =
+      "--gpus is GPUs per node. Without a model the job runs $PLAN, plan.json where it is submitted. Nothing is specific to a site "
+      "unless given.";
+  command.flags = {output_flag("write the script there (and, with a model, plan.json beside it)"),
+                   force_flag(),
+                   dry_run_flag(),
+                   plan_flag(),
+                   config_flag(),
+                   presets_flag(),
+                   templates_flag()};
   for (Flag flag : slurm_flags()) {
     if (flag.help.compare(0, 7, "slurm: ") == 0) flag.help = flag.help.substr(7);
     command.flags.push_back(std::move(flag));

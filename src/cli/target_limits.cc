@@ -37,7 +37,8 @@ void narrow_to_target(Problem& problem, std::string_view target) {
     }
     if (drop(problem.reshard_after_forward, {0})) say("parameters kept after forward");
   }
-  if (!left_out.empty()) problem.base.assumptions.push_back(fmt::format("target {}: without {}, which it has no form for", target, left_out));
+  if (!left_out.empty())
+    problem.base.assumptions.push_back(fmt::format("target {}: without {}, which it has no form for", target, left_out));
 }
 
 }  // namespace distsetup

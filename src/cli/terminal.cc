@@ -69,10 +69,12 @@ int write_all(int fd, std::string_view text) {
 
 // The few characters beyond ASCII that our messages use.
 std::string folded(std::string_view text) {
-  static constexpr std::pair<std::string_view, std::string_view> kPlain[] = {{"×", "x"}, {"·", "|"}, {"…", "..."}, {"≥", ">="}, {"→", "->"}};
+  static constexpr std::pair<std::string_view, std::string_view> kPlain[] = {
+      {"×", "x"}, {"·", "|"}, {"…", "..."}, {"≥", ">="}, {"→", "->"}};
   std::string out;
   while (!text.empty()) {
-    const auto* it = std::find_if(std::begin(kPlain), std::end(kPlain), [text](const auto& one) { return text.substr(0, one.first.size()) == one.first; });
+    const auto* it = std::find_if(std::begin(kPlain), std::end(kPlain),
+                                  [text](const auto& one) { return text.substr(0, one.first.size()) == one.first; });
     const bool is_known = it != std::end(kPlain);
     out += is_known ? it->second : text.substr(0, 1);
     text.remove_prefix(is_known ? it->first.size() : 1);

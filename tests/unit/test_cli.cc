@@ -46,8 +46,12 @@ class Variable {
 }  // namespace
 
 TEST_CASE("flags: hyphen and underscore, joined and separate values, letter case are the same") {
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"--zero-stage", "3"}, {"--zero_stage", "3"}, {"--zero-stage=3"}, {"--zero_stage=3"}, {"--Zero_Stage", "3"}, {"--stage", "3"}}) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"--zero-stage", "3"},
+                                                                                     {"--zero_stage", "3"},
+                                                                                     {"--zero-stage=3"},
+                                                                                     {"--zero_stage=3"},
+                                                                                     {"--Zero_Stage", "3"},
+                                                                                     {"--stage", "3"}}) {
     const Result<Arguments> arguments = parsed("deepspeed", words);
     REQUIRE(arguments.ok());
     CHECK(arguments->text("zero-stage") == "3");
@@ -137,8 +141,10 @@ TEST_CASE("help: examples are lines that parse") {
       std::vector<std::string> words;
       std::string word;
       for (const char c : example + " ") {
-        if (c != ' ') word += c;
-        else if (!word.empty()) words.push_back(std::exchange(word, ""));
+        if (c != ' ')
+          word += c;
+        else if (!word.empty())
+          words.push_back(std::exchange(word, ""));
       }
       while (!words.empty() && words.front().find('=') != std::string::npos) words.erase(words.begin());  // a variable in front
       const auto pipe = std::find(words.begin(), words.end(), "|");
@@ -156,7 +162,8 @@ TEST_CASE("explain: every diagnostic code has a page") {
   const Result<std::string> text = read_file(std::string(source) + "/src/base/diagnostic_codes.h");
   REQUIRE(text.ok());
   std::set<std::string> declared, explained;
-  for (size_t at = text->find("\"DS"); at != std::string::npos; at = text->find("\"DS", at + 1)) declared.insert(text->substr(at + 1, 6));
+  for (size_t at = text->find("\"DS"); at != std::string::npos; at = text->find("\"DS", at + 1))
+    declared.insert(text->substr(at + 1, 6));
   for (const Explanation& e : explanations()) {
     CAPTURE(e.code);
     CHECK(explained.insert(std::string(e.code)).second);
@@ -207,8 +214,8 @@ TEST_CASE("regression 39: unset flags never override; flags over variables over 
 }
 
 TEST_CASE("command line of a header: what does not change the bytes is left out") {
-  CHECK(command_words({"emit", "--target", "native", "--output", "run", "--force", "--model=7B", "-q", "--color=never", "-o", "x", "--json"}) ==
-        std::vector<std::string>{"emit", "--target", "native", "--model=7B"});
+  CHECK(command_words({"emit", "--target", "native", "--output", "run", "--force", "--model=7B", "-q", "--color=never", "-o", "x",
+                       "--json"}) == std::vector<std::string>{"emit", "--target", "native", "--model=7B"});
 }
 
 TEST_CASE("output paths: a file, a folder, a folder to be") {

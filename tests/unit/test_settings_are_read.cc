@@ -1,7 +1,7 @@
 // Settings that are accepted and not read. Generated over the table of settings, so that a new key is covered when it is added.
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
 #include <map>
 
@@ -83,7 +83,8 @@ TEST_CASE("regression 6: every key that is accepted is read: it changes the plan
   const std::string root = folder.path();
   for (const char* name : {"text", "more"}) {
     std::filesystem::create_directory(root + "/" + name);
-    for (int i = 0; i < 8; ++i) std::ofstream(fmt::format("{}/{}/{}.txt", root, name, i)) << std::string(3000, static_cast<char>('a' + i)) << name;
+    for (int i = 0; i < 8; ++i)
+      std::ofstream(fmt::format("{}/{}/{}.txt", root, name, i)) << std::string(3000, static_cast<char>('a' + i)) << name;
   }
   const std::map<std::string, std::string> base = {{"model", "tiny"},
                                                    {"hardware.gpu", "cpu"},
@@ -119,7 +120,11 @@ TEST_CASE("regression 6: every allowed word of a setting is planned or refused b
   for (const SpecKey& key : spec_keys()) {
     for (const SettingChoice& choice : key.choices) {
       CAPTURE(key.path, choice.value);
-      Spec spec = spec_of({{"model", "tiny"}, {"hardware.gpu", "cpu"}, {"hardware.gpus_per_node", "2"}, {"train.sequence_length", "64"}, {"train.global_batch", "16"}});
+      Spec spec = spec_of({{"model", "tiny"},
+                           {"hardware.gpu", "cpu"},
+                           {"hardware.gpus_per_node", "2"},
+                           {"train.sequence_length", "64"},
+                           {"train.global_batch", "16"}});
       Diagnostics said = set(spec, key.path, choice.value == "every_k" ? "every_k:2" : choice.value, kAt);
       if (!choice.refused.empty()) {
         REQUIRE(has_error(said));
