@@ -14,17 +14,14 @@
 #include "model/presets.h"
 #include "plan/native_program.h"
 #include "planner/data_scan.h"
-#include "planner/hardware_facts.h"
 #include "planner/planner.h"
+#include "planner/resolve_hardware.h"
 #include "planner/search.h"
 
 namespace distsetup {
 namespace {
 
-constexpr std::string_view kAssumedGpu = "h100_sxm";
-constexpr int kAssumedGpusPerNode = 8;
 constexpr int64_t kAssumedBatchTokens = 1 << 20;
-constexpr std::string_view kTableGpus[] = {"a100_sxm_80", "h200_sxm", "b200", "mi300x", "l40s", "rtx_4090"};
 // A label such as "7B" further than this from the true count is said.
 constexpr double kLabelTolerance = 0.05;
 
@@ -57,16 +54,6 @@ class Resolver {
     diagnostics_.push_back(std::move(d));
   }
   void assume(std::string text) { plan().assumptions.push_back(std::move(text)); }
-  void used(std::string_view folder, std::string_view id) {
-    const PresetFile* file = find_preset(presets_, folder, id);
-    if (file == nullptr) return;
-    std::string text(file->text);
-    if (!file->is_embedded) {
-      const Result<std::string> read = read_file(file->path);
-      if (read.ok()) text = *read;
-    }
-    used_ += fmt::format("{}/{}\n{}\n", folder, id, text);
-  }
 
   // --- model
 
@@ -78,7 +65,7 @@ class Resolver {
       used_ += inputs_.model_text;
     } else if (const auto name = spec_.text("model"); name.has_value()) {
       take(find_model(presets_, *name, spec_.at("model")));
-      used("models", plan().model.name);
+      used_ += preset_text(presets_, "models", plan().model.name);
     } else {
       fail(code::kMissingKey, "model", "no model given, expected a size, a preset or a directory with config.json", "add --model 8B");
     }
@@ -164,148 +151,18 @@ class Resolver {
 
   // --- hardware
 
-  std::optional<Gpu> load_gpu(std::string_view name, int64_t* count) {
-    Result<GpuChoice> choice = find_gpu(presets_, name, spec_.at("hardware.gpu"));
-    append(diagnostics_, choice.diagnostics);
-    if (!choice.ok()) return std::nullopt;
-    if (count != nullptr) *count = choice->count;
-    used("gpus", choice->gpu.name);
-    return choice->gpu;
-  }
-
-  // The machine whose network and host memory stand for a GPU when none is named: its vendor's reference system first.
-  std::optional<Machine> typical_machine(const std::string& gpu) {
-    std::optional<Machine> best;
-    int best_rank = 0;
-    for (const std::string& id : preset_ids(presets_, "machines")) {
-      const PresetFile* file = find_preset(presets_, "machines", id);
-      if (file->is_embedded && file->text.find("gpu: " + gpu + "\n") == std::string_view::npos) continue;
-      const Result<Value> value = read_preset(*file);
-      if (!value.ok()) continue;
-      const Result<Machine> machine = machine_from_value(*value, id);
-      if (!machine.ok() || machine->gpu != gpu) continue;
-      const int rank = id.starts_with("dgx_") ? 3 : id.starts_with("pcie_") || id.starts_with("local_") ? 2 : 1;
-      if (rank <= best_rank) continue;
-      best_rank = rank;
-      best = *machine;
-    }
-    if (best.has_value()) used("machines", best->name);
-    return best;
-  }
-
-  HardwarePlan hardware_plan(const Gpu& gpu, const std::optional<Machine>& machine, int gpus_per_node) {
-    return make_hardware_plan(gpu, machine.has_value() ? &*machine : nullptr, gpus_per_node, plan().precision.compute);
-  }
-
   void hardware() {
     if (has_error(diagnostics_)) return;
-    std::optional<Machine> machine;
-    if (const auto name = spec_.text("hardware.machine"); name.has_value()) {
-      const bool is_file = inputs_.machine.has_value();
-      Result<Machine> found =
-          is_file ? Result<Machine>(*inputs_.machine) : find_machine(presets_, *name, spec_.at("hardware.machine"));
-      append(diagnostics_, found.diagnostics);
-      if (!found.ok()) return;
-      machine = *found;
-      if (is_file) used_ += inputs_.machine_text;
-      if (!is_file) used("machines", machine->name);
-    }
-    const auto gpu_name = spec_.text("hardware.gpu");
-    const auto given_per_node = spec_.integer("hardware.gpus_per_node");
-    int64_t count = 0;
-    const std::string wanted = gpu_name.value_or(machine.has_value() ? machine->gpu : std::string(kAssumedGpu));
-    const bool is_inline = !gpu_name.has_value() && machine.has_value() && machine->inline_gpu.has_value();
-    const std::optional<Gpu> gpu = is_inline ? machine->inline_gpu : load_gpu(wanted, &count);
-    if (!gpu.has_value()) return;
-    if (!gpu_name.has_value() && !machine.has_value()) assume(fmt::format("GPU {}", gpu->label));
-    if (count > 0 && given_per_node.has_value() && count != *given_per_node)
-      fail(code::kConflict, "hardware.gpus_per_node",
-           fmt::format("{} GPUs per node, but '{}' says {}", *given_per_node, *gpu_name, count), fmt::format("--gpus {}", count));
-    const bool named_machine = machine.has_value();
-    if (!named_machine) machine = typical_machine(gpu->name);
-    int64_t per_node = given_per_node.value_or(count);
-    if (per_node == 0) per_node = machine.has_value() ? machine->gpus_per_node : kAssumedGpusPerNode;
-    problem_.hardware_assumed = !gpu_name.has_value() && !named_machine && !given_per_node.has_value() &&
-                                !spec_.integer("hardware.nodes").has_value() && !spec_.integer("hardware.total_gpus").has_value();
-    const bool per_node_assumed = !given_per_node.has_value() && count == 0 && !named_machine;
-    if (!nodes(per_node, per_node_assumed)) return;
-    if (per_node_assumed && per_node_ == per_node) assume(fmt::format("{} GPUs per node", per_node_));
-    if (per_node_ <= 0) return;
-
-    HardwarePlan& h = plan().hardware;
-    h = hardware_plan(*gpu, machine, per_node_);
-    if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
-    if (h.peak_flops_per_s <= 0) {
-      fail(code::kUnsupportedFeature, "hardware.gpu",
-           fmt::format("{} does not compute in {}", gpu->label, name(plan().precision.compute)), "--precision fp32");
-      return;
-    }
-    if (gpu_name.has_value() && named_machine && machine->gpu != gpu->name)
-      assume(fmt::format("{} in place of the GPUs of {}", gpu->label, machine->label));
-    const bool many_nodes = problem_.node_counts.size() > 1 || problem_.node_counts.front() > 1;
-    if (!named_machine && many_nodes) {
-      assume(machine.has_value()
-                 ? fmt::format("network of {:.0f} Gb/s per GPU, as in {}", h.network_bytes_per_s * 8e-9, machine->label)
-                 : fmt::format("network of {:.1f} Gb/s per GPU", h.network_bytes_per_s * 8e-9));
-    }
-    if (h.accelerator == Accelerator::kCpu && !spec_.find("hardware.memory"))
-      assume(fmt::format("{} of memory per rank (--gpu-memory states another)", format_gib(h.memory_bytes)));
-    other_hardware();
-  }
-
-  // GPUs to compare with when none was given, and those with more memory, which a fix may name.
-  void other_hardware() {
-    const HardwarePlan& h = plan().hardware;
-    for (const std::string_view other : kTableGpus) {
-      const std::optional<Gpu> g = load_gpu(other, nullptr);
-      if (!g.has_value() || g->name == h.gpu) continue;
-      const std::optional<Machine> m = typical_machine(g->name);
-      HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
-      if (o.peak_flops_per_s <= 0) continue;
-      if (o.memory_bytes > h.memory_bytes && h.accelerator == Accelerator::kCuda) problem_.larger_hardware.push_back(o);
-      if (problem_.hardware_assumed) problem_.other_hardware.push_back(std::move(o));
-    }
-    std::stable_sort(problem_.larger_hardware.begin(), problem_.larger_hardware.end(),
-                     [](const HardwarePlan& a, const HardwarePlan& b) { return a.memory_bytes < b.memory_bytes; });
-  }
-
-  // Node counts to try, and GPUs per node (a total below an assumed node is one smaller node).
-  bool nodes(int64_t per_node, bool per_node_assumed) {
-    const auto given = spec_.integer("hardware.nodes");
-    const auto total = spec_.integer("hardware.total_gpus");
-    per_node_ = static_cast<int>(per_node);
-    if (total.has_value()) {
-      if (per_node_assumed && *total < per_node) per_node_ = static_cast<int>(*total);
-      if (*total % per_node_ != 0) {
-        fail(code::kMeshInvalid, "hardware.total_gpus", fmt::format("{} GPUs are not whole nodes of {}", *total, per_node_),
-             fmt::format("--total-gpus {}", (*total / per_node_ + 1) * per_node_));
-        return false;
-      }
-      if (given.has_value() && *given * per_node_ != *total) {
-        fail(code::kMeshInvalid, "hardware.total_gpus",
-             fmt::format("{} nodes × {} GPUs = {}, not {}", *given, per_node_, *given * per_node_, *total),
-             fmt::format("--total-gpus {}", *given * per_node_));
-        return false;
-      }
-      problem_.node_counts = {static_cast<int>(*total / per_node_)};
-      return true;
-    }
-    if (given.has_value()) {
-      problem_.node_counts = {static_cast<int>(*given)};
-      return true;
-    }
-    const Setting* setting = spec_.find("hardware.nodes");
-    const bool asked = setting != nullptr && setting->is_auto();
-    const bool one_node =
-        spec_.integer("hardware.gpus_per_node").has_value() || same_name(spec_.text("hardware.gpu").value_or(""), "cpu");
-    if (one_node && !asked) {
-      assume("1 node");
-      problem_.node_counts = {1};
-      return true;
-    }
-    for (int n = 1; n <= kMaxNodes; n += n < 16 ? 1 : n < 64 ? 4 : 16) problem_.node_counts.push_back(n);
-    if (!asked) assume("the fewest nodes that fit");
-    return true;
+    ResolvedHardware h = resolve_hardware(spec_, presets_, inputs_, plan().precision.compute);
+    append(diagnostics_, std::move(h.diagnostics));
+    for (std::string& text : h.assumptions) assume(std::move(text));
+    used_ += h.used_texts;
+    plan().hardware = std::move(h.plan);
+    problem_.node_counts = std::move(h.node_counts);
+    problem_.other_hardware = std::move(h.other);
+    problem_.larger_hardware = std::move(h.larger);
+    problem_.hardware_assumed = h.assumed;
+    per_node_ = plan().hardware.gpus_per_node;
   }
 
   // --- batch and axes
@@ -412,7 +269,7 @@ class Resolver {
     if (problem_.shardings == std::vector{Sharding::kDdp} && problem_.dp_shard > 1)
       fail(code::kConflict, "parallel.dp_shard", fmt::format("ddp shards nothing, dp_shard is {}", problem_.dp_shard),
            "--sharding zero3");
-    if (problem_.node_counts.size() != 1 || per_node_ <= 0) return;
+    if (problem_.node_counts.size() != 1 || per_node_ <= 0 || has_error(diagnostics_)) return;
     const int64_t ranks = int64_t{problem_.node_counts.front()} * per_node_;
     const int64_t shard = problem_.dp_shard, replicate = problem_.dp_replicate;
     const std::string product = fmt::format("{} node{} × {} GPUs = {}", problem_.node_counts.front(),

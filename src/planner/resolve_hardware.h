@@ -1,0 +1,26 @@
+// Which GPUs, how many in a node, how many nodes: names looked up, counts reconciled, what is not given assumed and said.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/planner.h"
+
+namespace distsetup {
+
+struct ResolvedHardware {
+  HardwarePlan plan;                 // nodes left at 1
+  std::vector<int> node_counts;      // to try
+  std::vector<HardwarePlan> other;   // to compare with, when no hardware was given
+  std::vector<HardwarePlan> larger;  // GPUs with more memory, smallest first
+  bool assumed = false;              // nothing about hardware was given
+  std::vector<std::string> assumptions;
+  std::string used_texts;  // of the presets and files that were read, for the digest
+  Diagnostics diagnostics;
+};
+ResolvedHardware resolve_hardware(const Spec& spec, const Presets& presets, const Inputs& inputs, Precision compute);
+
+// A preset with its name, for the digest; empty when there is none.
+std::string preset_text(const Presets& presets, std::string_view folder, std::string_view id);
+
+}  // namespace distsetup
