@@ -6,17 +6,6 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 
-class RMSNorm(nn.Module):
-    def __init__(self, size, epsilon):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-        self.epsilon = epsilon
-
-    def forward(self, x):
-        y = x.float()
-        return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.epsilon)).to(x.dtype) * self.weight
-
-
 def rotate(x, cos, sin):
     """The two halves of a head are the coordinates of its planes."""
     first, second = x.chunk(2, -1)
@@ -32,8 +21,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(h, self.kv_heads * d, bias=bias)
         self.v_proj = nn.Linear(h, self.kv_heads * d, bias=bias)
         self.o_proj = nn.Linear(self.heads * d, h, bias=False)
-        self.q_norm = RMSNorm(d, g["norm_epsilon"]) if g["qk_norm"] else nn.Identity()
-        self.k_norm = RMSNorm(d, g["norm_epsilon"]) if g["qk_norm"] else nn.Identity()
+        self.q_norm = nn.RMSNorm(d, g["norm_epsilon"]) if g["qk_norm"] else nn.Identity()
+        self.k_norm = nn.RMSNorm(d, g["norm_epsilon"]) if g["qk_norm"] else nn.Identity()
 
     def forward(self, x, cos, sin):
         batch, length, _ = x.shape
@@ -58,7 +47,7 @@ class MLP(nn.Module):
 class Block(nn.Module):
     def __init__(self, g):
         super().__init__()
-        self.input_layernorm, self.post_attention_layernorm = (RMSNorm(g["hidden"], g["norm_epsilon"]) for _ in range(2))
+        self.input_layernorm, self.post_attention_layernorm = (nn.RMSNorm(g["hidden"], g["norm_epsilon"]) for _ in range(2))
         self.self_attn, self.mlp = Attention(g), MLP(g)
 
     def forward(self, x, cos, sin):
@@ -71,7 +60,7 @@ class Body(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(g["vocabulary"], g["hidden"])
         self.layers = nn.ModuleList(Block(g) for _ in range(g["num_layers"]))
-        self.norm = RMSNorm(g["hidden"], g["norm_epsilon"])
+        self.norm = nn.RMSNorm(g["hidden"], g["norm_epsilon"])
 
 
 class Model(nn.Module):
@@ -82,17 +71,19 @@ class Model(nn.Module):
         if not geometry["tied_embeddings"]:
             self.lm_head = nn.Linear(geometry["hidden"], geometry["vocabulary"], bias=False)
         self.tied = geometry["tied_embeddings"]
+        self.tables = {}
+
+    def rotations(self, length, dtype):
+        if (length, dtype) not in self.tables:
+            planes = self.base ** (-torch.arange(0, self.head_size, 2, dtype=torch.float64) / self.head_size)
+            angles = torch.outer(torch.arange(length, dtype=torch.float64), planes)
+            self.tables[length, dtype] = angles.cos().to(dtype), angles.sin().to(dtype)
+        return self.tables[length, dtype]
 
     def forward(self, ids):
         x = self.model.embed_tokens(ids)
-        planes = self.base ** (-torch.arange(0, self.head_size, 2, dtype=torch.float64) / self.head_size)
-        angles = torch.outer(torch.arange(ids.shape[1], dtype=torch.float64), planes)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        cos, sin = self.rotations(ids.shape[1], x.dtype)
         for block in self.model.layers:
             x = block(x, cos, sin)
         x = self.model.norm(x)
         return F.linear(x, self.model.embed_tokens.weight) if self.tied else self.lm_head(x)
-
-
-def num_parameters(model):
-    return sum(p.numel() for p in model.parameters())

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""distsetup-train and PyTorch FSDP2 on the same model, tokens and two ranks, in turn: ratios of step times, and memory.
+
+usage: fsdp2.py [--pairs N] [--sizes small,big] [--precisions fp32,bf16] [--steps N]
+
+A pair is one run of each, one straight after the other; which goes first changes from pair to pair. A run's time is the median of its
+steps without the first three; a pair's ratio is FSDP2's time over ours; what counts is the median over pairs. Both sides are started
+the same way (torchrun's environment, a thread per rank); resident memory is what the kernel says at the end of each rank (the largest).
+"""
+import argparse
+import json
+import os
+import pathlib
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("DISTSETUP_BIN") or SOURCE / "build/release/bin")
+sys.path.insert(0, str(SOURCE / "tests/oracle"))
+import files  # noqa: E402
+
+RANKS, WARM_UP = 2, 3
+SIZES = {
+    "small": {"hidden": 256, "num_layers": 8, "feed_forward": 704, "vocabulary": 1024, "length": 128, "steps": 23},
+    "big": {"hidden": 512, "num_layers": 6, "feed_forward": 1408, "vocabulary": 8192, "length": 256, "steps": 9},
+}
+
+
+def make_plan(work, size, precision, steps):
+    s = SIZES[size]
+    name = f"{size}-{precision}"
+    (work / f"{name}.yaml").write_text(f"""version: 1
+model: {{family: llama, num_layers: {s["num_layers"]}, hidden: {s["hidden"]}, num_heads: 8, num_kv_heads: 2, feed_forward: {s["feed_forward"]},
+  vocabulary: {s["vocabulary"]}}}
+hardware: {{gpu: cpu, gpus_per_node: {RANKS}, nodes: 1}}
+train: {{sequence_length: {s["length"]}, global_batch: 4, steps: {steps or s["steps"]}, learning_rate: 3e-4, min_learning_rate: 3e-4, warmup_steps: 0}}
+parallel: {{sharding: zero3, reshard_after_forward: true, micro_batch: 2, recompute: none}}
+precision: {{compute: {precision}}}
+data: {{paths: [data], tokenizer: bytes, held_out: 0}}
+""")
+    subprocess.run([BIN / "distsetup", "plan", "--quiet", f"{name}.yaml", "--output", f"{name}/plan.json"], cwd=work, check=True, stdout=subprocess.DEVNULL)
+    return work / name / "plan.json"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def run_ranks(command, log):
+    """Starts the command once per rank; the largest resident memory of a rank in MiB."""
+    port = str(free_port())
+    ranks = []
+    with open(log, "w") as out:
+        for rank in range(RANKS):
+            environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_WORLD_SIZE=str(RANKS), GROUP_RANK="0",
+                               MASTER_ADDR="127.0.0.1", MASTER_PORT=port, OMP_NUM_THREADS="1")
+            ranks.append(subprocess.Popen([str(c) for c in command], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
+        ended = []
+        for rank in ranks:
+            _, status, usage = os.wait4(rank.pid, 0)
+            rank.returncode = os.waitstatus_to_exitcode(status)  # wait4 has reaped it
+            ended.append(usage.ru_maxrss / 1024)
+    if any(rank.returncode != 0 for rank in ranks):
+        sys.exit(f"{command[0]}: exit codes {[rank.returncode for rank in ranks]}\n{pathlib.Path(log).read_text()}")
+    return max(ended)
+
+
+def run_ours(plan, folder):
+    rss = run_ranks([BIN / "distsetup-train", "--plan", plan, "--output", folder, "--threads", "1"], f"{folder}.log")
+    return files.read_metrics(pathlib.Path(folder) / "metrics.jsonl"), rss
+
+
+def run_peer(plan, folder):
+    rss = run_ranks([sys.executable, SOURCE / "tests/bench/fsdp2_peer.py", plan, f"{folder}.json"], f"{folder}.log")
+    return json.loads(pathlib.Path(f"{folder}.json").read_text()), rss
+
+
+def measure(work, size, precision, arguments):
+    plan = make_plan(work, size, precision, arguments.steps)
+    runs = {"ours": [], "FSDP2": []}
+    for pair in range(arguments.pairs):
+        order = ["ours", "FSDP2"] if pair % 2 == 0 else ["FSDP2", "ours"]
+        for who in order:
+            steps, rss = (run_ours if who == "ours" else run_peer)(plan, str(work / f"{size}-{precision}" / f"{who}{pair}"))
+            times = [s["step_s"] for s in steps[WARM_UP:]]
+            runs[who].append({"s": statistics.median(times), "best_s": min(times), "rss": rss, "first": steps[0]["loss"], "last": steps[-1]["loss"]})
+    ratios = sorted(p["s"] / o["s"] for o, p in zip(runs["ours"], runs["FSDP2"]))
+    best = {who: min(r["best_s"] for r in rows) for who, rows in runs.items()}
+    middle = {who: statistics.median(r["s"] for r in rows) for who, rows in runs.items()}
+    rss = {who: statistics.median(r["rss"] for r in rows) for who, rows in runs.items()}
+    last = {who: rows[0]["last"] for who, rows in runs.items()}
+    print(f"| {size} {precision} | {1 / middle['ours']:.2f} | {1 / middle['FSDP2']:.2f} | **{statistics.median(ratios):.2f}** ({ratios[0]:.2f} to {ratios[-1]:.2f}) | "
+          f"{best['FSDP2'] / best['ours']:.2f} | {rss['ours']:.0f} | {rss['FSDP2']:.0f} | {last['ours']:.2f}, {last['FSDP2']:.2f} |", flush=True)
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--sizes", default="small,big")
+    parser.add_argument("--precisions", default="fp32,bf16")
+    arguments = parser.parse_args()
+    load = os.getloadavg()
+    print(f"{processor()}, {os.cpu_count()} cores; load before {load[0]:.1f}; {arguments.pairs} pairs")
+    print("| run | ours, steps/s | FSDP2, steps/s | ours is faster by (median of pairs, range) | by the best steps | ours, MiB per rank | FSDP2, MiB per rank | last losses |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        (work / "data").mkdir()
+        for path in sorted((SOURCE / "src").rglob("*.cc")):
+            (work / "data" / f"{path.parent.name}_{path.name}").write_bytes(path.read_bytes())
+        for size in arguments.sizes.split(","):
+            for precision in arguments.precisions.split(","):
+                measure(work, size, precision, arguments)
+    print(f"load after {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
