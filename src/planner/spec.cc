@@ -72,7 +72,7 @@ Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
   std::vector<std::string> spellings;
   for (const SettingChoice& c : key.choices) {
     spellings.emplace_back(c.value);
-    for (std::string_view a : c.aliases) spellings.emplace_back(a);
+    spellings.insert(spellings.end(), c.aliases.begin(), c.aliases.end());
   }
   const std::string near = nearest_name(text, spellings);
   return mistake(code::kUnknownValue, value, fmt::format("found '{}' for {}, expected one of {}", text, key.path, known_values(key)),
