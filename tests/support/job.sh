@@ -21,7 +21,7 @@ run() {
 }
 
 need_trainer() {
-  [[ -x $DISTSETUP_BIN/distsetup-train ]] || { echo "no distsetup-train in $DISTSETUP_BIN (built without -DDISTSETUP_RUNTIME=ON)"; exit 77; }
+  [[ -x $DISTSETUP_BIN/distsetup-train ]] || { echo "not run: no distsetup-train in $DISTSETUP_BIN (built without -DDISTSETUP_RUNTIME=ON)"; exit 77; }
 }
 
 # Documents of unequal length; the eighth and later ones of data/ end up held out or not as `distsetup plan` decides.
