@@ -72,6 +72,7 @@ class Training:
 def worst(mine, reference):
     """Largest difference over the tensor's largest element; and whose."""
     assert mine.keys() == reference.keys(), (sorted(mine), sorted(reference))
+    assert all(bool(t.isfinite().all()) for t in mine.values()), "NaN or infinity"
     return max((((mine[n] - reference[n]).abs().max() / reference[n].abs().max()).item(), n) for n in mine)
 
 
@@ -86,7 +87,8 @@ def initial_state(work, model):
     name = f"{model}-start"
     plan = planned(work, model, name, ["--learning-rate", "0", "--min-learning-rate", "0"])
     folder = work / name
-    parity.command([BIN / "distsetup", "launch", "--plan", folder / "plan.json", "--threads", "1", "--stop-after", "1"], work, work / f"{name}.run.log")
+    launch = [BIN / "distsetup", "launch", "--plan", folder / "plan.json", "--threads", "1", "--stop-after", "1"]
+    parity.command(launch, work, work / f"{name}.run.log")
     checkpoint = folder / "checkpoints/checkpoint_1"
     scale = 1 - plan["train"]["beta1"]
     return tensors(checkpoint), {n: t / scale for n, t in tensors(checkpoint, ".exp_avg").items()}
@@ -115,7 +117,8 @@ def compare(work, model):
         complaints.append(f"the loss falls from {losses[0]} to {losses[-1]} only")
     parameter_difference, parameter_of = worst(tensors(ours["checkpoint"]), {n: p.detach() for n, p in training.model.named_parameters()})
     parity.check(complaints, f"parameter {parameter_of}", parameter_difference, PARAMETER)
-    print(f"{model:<10} gradients {gradient_difference:.1e}  losses {loss_difference:.1e}  norms {norm_difference:.1e}  parameters {parameter_difference:.1e}", flush=True)
+    print(f"{model:<10} gradients {gradient_difference:.1e}  losses {loss_difference:.1e}  norms {norm_difference:.1e}  "
+          f"parameters {parameter_difference:.1e}", flush=True)
     return complaints
 
 
