@@ -5,7 +5,6 @@
 #include <span>
 
 #include "base/diagnostic_codes.h"
-#include "base/quantity.h"
 #include "plan/native_program.h"
 #include "plan/plan_fields.h"
 
@@ -59,9 +58,6 @@ Diagnostics check_trainable(const Plan& p) {
   const auto refuse = [&](bool condition, std::string_view code, std::string message, std::string help) {
     if (condition) out.push_back(error(code, {}, std::move(message), std::move(help)));
   };
-  refuse(p.verdict == Verdict::kDoesNotFit, code::kNothingFits,
-         fmt::format("the plan does not fit: it needs {} per GPU, {} are there", format_gib(p.memory.device_bytes), format_gib(p.memory.capacity_bytes)),
-         "plan again with more GPUs, a smaller micro-batch or --recompute full");
   refuse(p.train.method != "pretrain", code::kUnsupportedFeature, fmt::format("the trainer runs pretrain, the plan says method {}", p.train.method),
          "emit the plan for another trainer");
   refuse(p.model.rope_scaled, code::kUnsupportedFeature, fmt::format("the trainer does not scale RoPE yet, model '{}' does", p.model.name),
@@ -70,11 +66,6 @@ Diagnostics check_trainable(const Plan& p) {
          fmt::format("the trainer attends to the whole sequence of {}, model '{}' to a window of {}", p.train.sequence_length, p.model.name,
                      p.model.sliding_window),
          fmt::format("train with --sequence-length {} or less", p.model.sliding_window));
-  refuse(p.data.tokenizer != "bytes", code::kUnsupportedFeature, fmt::format("the trainer reads bytes, the plan names tokenizer '{}'", p.data.tokenizer),
-         "set data.tokenizer: bytes");
-  refuse(p.data.tokenizer == "bytes" && p.model.vocabulary < 256, code::kGeometryInvalid,
-         fmt::format("bytes need a vocabulary of 256, model '{}' has {}", p.model.name, p.model.vocabulary), "choose a larger vocabulary");
-  refuse(p.data.files.empty(), code::kData, "the plan names no data, so there is nothing to train on", "plan again with --data PATH");
   return out;
 }
 

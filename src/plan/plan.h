@@ -219,8 +219,8 @@ std::string_view name(Accelerator v);
 // Divisibility and capability rules that hold for every legal Plan of the native trainer; errors carry the numbers.
 Diagnostics validate(const Plan& plan);
 
-// Why the bundled trainer cannot run this plan although it can be planned and emitted: nothing fits, a method it does not train, scaled
-// RoPE, a window shorter than the sequence, a vocabulary that bytes do not match, no data. Empty = it can.
+// Why the bundled trainer cannot run this plan although it can be planned and emitted: a method it does not train, scaled RoPE, a window
+// shorter than the sequence. Empty = it can. Data are checked where they are read.
 Diagnostics check_trainable(const Plan& plan);
 
 }  // namespace distsetup

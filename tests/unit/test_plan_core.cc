@@ -185,5 +185,25 @@ TEST_CASE("the schedule digest changes with anything that changes the list") {
   CHECK(schedule_digest(other) == digest);
 }
 
+TEST_CASE("what can be planned and not trained is refused by name") {
+  Plan plan = make_test_plan(tiny_geometry(), {Sharding::kZero3, 1, 2});
+  CHECK(check_trainable(plan).empty());
+  const auto refused = [](const Plan& p, const std::string& word) {
+    const Diagnostics found = check_trainable(p);
+    return found.size() == 1 && found.front().code == "DS0403" && found.front().message.find(word) != std::string::npos;
+  };
+  Plan other = plan;
+  other.train.method = "dpo";
+  CHECK(refused(other, "dpo"));
+  other = plan;
+  other.model.rope_scaled = true;
+  CHECK(refused(other, "RoPE"));
+  other = plan;
+  other.model.sliding_window = plan.train.sequence_length - 1;
+  CHECK(refused(other, "window"));
+  other.model.sliding_window = plan.train.sequence_length;
+  CHECK(check_trainable(other).empty());
+}
+
 }  // namespace
 }  // namespace distsetup
