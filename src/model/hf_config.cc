@@ -61,7 +61,7 @@ struct ConfigReader {
     const Value* value = find(keys);
     return value ? take<bool>(as_bool(*value), fallback) : fallback;
   }
-  std::string text(Keys keys, std::string fallback) {
+  std::string text(Keys keys, const std::string& fallback) {
     const Value* value = find(keys);
     return value ? take<std::string>(as_text(*value), fallback) : fallback;
   }
