@@ -10,20 +10,14 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 
 #include "base/check.h"
-#include "base/diagnostic_codes.h"
-#include "base/digest.h"
 #include "base/file.h"
 #include "base/quantity.h"
-#include "base/value.h"
-#include "plan/schedule.h"
 #include "runtime/checkpoint/collective.h"
 #include "runtime/comm/nccl.h"
-#include "runtime/comm/tracing.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampler.h"
 #include "runtime/device/meter.h"
@@ -36,7 +30,9 @@
 #include "runtime/monitor/replicas.h"
 #include "runtime/monitor/report.h"
 #include "runtime/monitor/signals.h"
+#include "runtime/monitor/trace_file.h"
 #include "runtime/optim/learning_rate.h"
+#include "runtime/start.h"
 
 namespace distsetup {
 namespace {
@@ -67,11 +63,12 @@ class Run {
     if (options_.dry_run) return dry_run();
     connect();
     phase_ = "data";
-    Result<Corpus> corpus = read_corpus(plan_, plan_directory_);
+    Result<Corpus> corpus = read_corpus(plan_, training_.directory);
     agree(*communicator_, corpus.diagnostics, kExitBadEnvironment);
     corpus_ = std::move(*corpus);
     phase_ = "checkpoint";
-    prepare_output();
+    agree(*communicator_, first() ? prepare_directory(place_.directory, plan_.memory.checkpoint_bytes) : Diagnostics{},
+          kExitBadEnvironment);
     const FoundCheckpoint found = find_checkpoint(*communicator_, place_.directory);
     for (const auto& refused : found.refused) say("checkpoint_{} is refused: {}", refused.first, refused.second);
     place_.refused = found.refused_steps;
@@ -97,40 +94,15 @@ class Run {
   }
 
   void read_plan() {
-    const Result<std::string> text = read_file(options_.plan_path);
-    throw_on_error(text.diagnostics, kExitBadPlan);
-    Result<Plan> plan = plan_from_json(*text, options_.plan_path);
-    throw_on_error(plan.diagnostics, kExitBadPlan);
-    plan_ = std::move(*plan);
-    plan_directory_ = fs::path(options_.plan_path).parent_path().string();
-    place_.plan_digest = sha256(*text);
-    if (plan_.strategy.trainer != "native")
-      throw Failure(kExitBadPlan, fmt::format("the plan is for the trainer '{}', expected 'native'", plan_.strategy.trainer));
-    if (plan_.verdict == Verdict::kDoesNotFit)
-      throw Failure(kExitBadPlan, "the plan is marked 'does_not_fit', expected one that fits",
-                    "plan again with one of the fixes that `distsetup plan` prints");
-    throw_on_error(validate(plan_), kExitBadPlan);
-    if (plan_.train.steps < 1) throw Failure(kExitBadPlan, fmt::format("train.steps is {}, expected at least 1", plan_.train.steps));
-    if (plan_.checkpoint.keep < 0 || plan_.checkpoint.every_steps < 0)
-      throw Failure(kExitBadPlan, "checkpoint.keep or checkpoint.every_steps is negative");
-    if (const std::string digest = schedule_digest(plan_); digest != plan_.schedule_digest) {
-      throw Failure(
-          kExitBadPlan,
-          fmt::format("this trainer compiles another schedule than the plan was made with (digest {:.12}…, expected {:.12}…)", digest,
-                      plan_.schedule_digest),
-          "plan again with the distsetup of the same build: the prediction belongs to that schedule");
-    }
-    if (!options_.dry_run || environment_.source != "no launcher")
-      throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
-    output_ = options_.output_dir.empty() ? plan_directory_ : options_.output_dir;
-    place_.directory = (fs::path(output_) / plan_.checkpoint.directory).string();
-    place_.keep = plan_.checkpoint.keep;
-    place_.mesh = plan_.mesh;
+    training_ = read_training_plan(options_.plan_path, options_.output_dir);
+    const bool anywhere = options_.dry_run && environment_.source == "no launcher";
+    if (!anywhere) throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
+    place_ = {training_.checkpoint_directory, plan_.checkpoint.keep, plan_.mesh, training_.digest, {}};
   }
 
   int dry_run() {
     phase_ = "data";
-    Result<Corpus> corpus = read_corpus(plan_, plan_directory_);
+    Result<Corpus> corpus = read_corpus(plan_, training_.directory);
     throw_on_error(corpus.diagnostics, kExitBadEnvironment);
     corpus_ = std::move(*corpus);
     phase_ = "checkpoint";
@@ -143,7 +115,7 @@ class Run {
       }
       if (first()) say("checkpoint_{} is refused: {}", step, metadata.diagnostics.front().message);
     }
-    if (newest) check_resume(*newest);
+    if (newest) check_resume(*newest, checkpoint_path(place_.directory, newest->step), corpus_, plan_);
     if (!first()) return kExitDone;
     print_start(newest);
     fmt::print("dry run: the plan, its schedule, the environment and {} data files are as they should be; nothing was trained\n",
@@ -172,31 +144,9 @@ class Run {
     }
     communicator_ = real_communicator_.get();
     if (!options_.trace_path.empty()) {
-      tracer_ = std::make_unique<TracingCommunicator>(*real_communicator_);
-      communicator_ = tracer_.get();
+      trace_ = std::make_unique<TraceFile>(*real_communicator_, options_.trace_path);
+      communicator_ = &trace_->communicator();
     }
-  }
-
-  // The directory can be made and written to, and one checkpoint fits on the disk.
-  void prepare_output() {
-    Diagnostics mine;
-    if (first()) {
-      std::error_code failure;
-      fs::create_directories(place_.directory, failure);
-      if (failure || ::access(place_.directory.c_str(), W_OK | X_OK) != 0) {
-        mine.push_back(
-            error(code::kUnwritableFile, {place_.directory},
-                  fmt::format("cannot write into '{}', {}", place_.directory, errno_text(failure ? failure.value() : errno))));
-      } else if (const fs::space_info space = fs::space(place_.directory, failure);
-                 !failure && static_cast<int64_t>(space.available) < plan_.memory.checkpoint_bytes) {
-        mine.push_back(
-            error(code::kUnwritableFile, {place_.directory},
-                  fmt::format("'{}' has {} free, one checkpoint takes {}", place_.directory,
-                              format_bytes(static_cast<int64_t>(space.available)), format_bytes(plan_.memory.checkpoint_bytes)),
-                  "make room, or name another --output"));
-      }
-    }
-    agree(*communicator_, mine, kExitBadEnvironment);
   }
 
   void build_engine() {
@@ -208,26 +158,13 @@ class Run {
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
   }
 
-  void check_resume(const CheckpointMetadata& metadata) const {
-    const std::string which = checkpoint_path(place_.directory, metadata.step);
-    const char* const help = "name another --output, or plan with the same data, sequence length and seed";
-    if (metadata.data_digest != corpus_.digest)
-      throw Failure(kExitFailed, fmt::format("'{}' was trained on other data or another sequence length than this plan's", which),
-                    help);
-    if (metadata.seed != plan_.train.seed)
-      throw Failure(kExitFailed, fmt::format("'{}' was trained with seed {}, expected {}", which, metadata.seed, plan_.train.seed),
-                    help);
-    if (metadata.cursor.position > static_cast<int64_t>(corpus_.training.size()))
-      throw Failure(kExitFailed, fmt::format("the data position of '{}' lies outside the data", which));
-  }
-
   ShardState shard() {
     return {&engine_->layout(), engine_->shard_index(), engine_->master(), engine_->moment1(), engine_->moment2()};
   }
 
   void start_from(const std::optional<CheckpointMetadata>& newest) {
     if (newest) {
-      check_resume(*newest);
+      check_resume(*newest, checkpoint_path(place_.directory, newest->step), corpus_, plan_);
       agree(*communicator_, load_shard(place_.directory, newest->step, shard()), kExitFailed);
       sampler_->seek(newest->cursor);
       done_ = saved_step_ = newest->step;
@@ -244,7 +181,7 @@ class Run {
     engine_->load();
     Diagnostics mine;
     if (first()) {
-      const Result<int64_t> dropped = metrics_.open((fs::path(output_) / "metrics.jsonl").string(), newest ? done_ : -1);
+      const Result<int64_t> dropped = metrics_.open((fs::path(training_.output) / "metrics.jsonl").string(), newest ? done_ : -1);
       mine = dropped.diagnostics;
       if (dropped.ok() && *dropped > 0)
         say("metrics.jsonl: {} lines after step {} are dropped, these steps are trained again", *dropped, done_);
@@ -254,21 +191,7 @@ class Run {
   }
 
   void print_start(const std::optional<CheckpointMetadata>& newest) const {
-    const int64_t num_held_out =
-        std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& file) { return file.held_out; });
-    RunFacts facts;
-    facts.data = fmt::format("{} files, {} sequences, {} tokens an epoch; {} files held out, {} tokens",
-                             static_cast<int64_t>(plan_.data.files.size()) - num_held_out,
-                             format_count(static_cast<int64_t>(corpus_.training.size())), format_count(corpus_.training_tokens),
-                             num_held_out, format_count(corpus_.held_out_tokens));
-    facts.checkpoint =
-        fmt::format("{}, {}, keep {}", place_.directory,
-                    plan_.checkpoint.every_steps > 0 ? fmt::format("every {} steps", plan_.checkpoint.every_steps) : "at the end",
-                    plan_.checkpoint.keep);
-    facts.start = newest ? fmt::format("checkpoint_{}, {} of {} steps are done", newest->step, newest->step, plan_.train.steps)
-                         : "from the beginning";
-    facts.device = device_ ? device_->description() : "not started";
-    fmt::print("{}", format_start(plan_, facts));
+    fmt::print("{}", start_text(training_, corpus_, newest, device_ ? device_->description() : "not started"));
     std::fflush(stdout);
   }
 
@@ -301,7 +224,7 @@ class Run {
     loss_ = stats.loss;
     last_rate_ = rate;
     time_.add(stats, step_s);
-    write_trace();
+    if (trace_) trace_->end_step(done_);
     if (!first()) return;
     curve_.push_back({done_, stats.loss});
     const double tokens_per_s = static_cast<double>(batch.global_valid_tokens) / step_s;
@@ -324,39 +247,21 @@ class Run {
     std::fflush(stdout);
   }
 
-  void write_trace() {
-    if (!tracer_) return;
-    Json records = Json::array();
-    for (const CommunicationRecord& record : tracer_->records()) {
-      records.push_back({{"op", record.op},
-                         {"group", name(record.group)},
-                         {"channel", static_cast<int>(record.channel)},
-                         {"bytes", record.bytes},
-                         {"event", record.event},
-                         {"waited", record.waited}});
-    }
-    tracer_->clear();
-    const std::string path = first() ? options_.trace_path : fmt::format("{}.rank{}", options_.trace_path, environment_.rank);
-    std::ofstream file(path, done_here_ == 1 ? std::ios::trunc : std::ios::app);
-    file << Json({{"step", done_}, {"records", records}}).dump() << '\n';
-    if (!file.flush()) throw Failure(kExitFailed, fmt::format("cannot write '{}'", path));
-  }
-
   void compare_replicas() {
-    const std::string phase = std::exchange(phase_, fmt::format("comparison of replicas after step {}", done_));
     check_replicas(*communicator_, engine_->layout().shard_ranks, engine_->shard_index(), engine_->master());
-    phase_ = phase;
   }
 
   void save() {
     if (saved_step_ == done_) return;
     const std::string phase = std::exchange(phase_, fmt::format("checkpoint of step {}", done_));
+    const double begin_s = now_s();
     compare_replicas();
     CheckpointMetadata metadata = {done_,         sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed,
                                    corpus_.digest};
     for (const std::string& complaint : save_checkpoint(*communicator_, place_, shard(), engine_->writes_checkpoint(), metadata))
       say("{}", complaint);
     saved_step_ = done_;
+    if (first()) fmt::print("step {:>6}  saved as {}, {}\n", done_, checkpoint_name(done_), format_duration(now_s() - begin_s));
     phase_ = phase;
   }
 
@@ -371,16 +276,14 @@ class Run {
     phase_ = "training";
     catch_stop_signals();
     reset_meter_peak();
-    if (tracer_) tracer_->clear();
     if (done_ == 0) evaluate();
-    if (tracer_) tracer_->clear();
     const int64_t steps = plan_.train.steps, evaluate_every = std::max<int64_t>(1, steps / kNumEvaluations),
                   save_every = plan_.checkpoint.every_steps;
     while (done_ < steps) {
       const int signal = asked_to_stop();
       const bool enough = options_.stop_after > 0 && done_here_ >= options_.stop_after;
       if (signal != 0 || enough) return stop_early(signal);
-      if (tracer_) tracer_->clear();
+      if (trace_) trace_->begin_step();
       step();
       if (done_ % evaluate_every == 0 || done_ == steps) evaluate();
       if ((save_every > 0 && done_ % save_every == 0) || done_ == steps)
@@ -436,7 +339,8 @@ class Run {
       fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_,
                  held_out_loss_ ? fmt::format(", held-out loss {:.4f}", *held_out_loss_) : "", format_comparison(rows));
       std::fflush(stdout);
-      mine = write_file_atomic((fs::path(output_) / "report.json").string(), dump_json(report), Overwrite::kForce).diagnostics;
+      mine =
+          write_file_atomic((fs::path(training_.output) / "report.json").string(), dump_json(report), Overwrite::kForce).diagnostics;
     }
     agree(*communicator_, mine, kExitFailed);
   }
@@ -444,13 +348,13 @@ class Run {
   const TrainOptions options_;
   RankEnvironment environment_;
   std::string phase_ = "start";
-  Plan plan_;
-  std::string plan_directory_, output_;
+  TrainingPlan training_;
+  const Plan& plan_ = training_.plan;
   CheckpointPlace place_;
   Corpus corpus_;
   std::unique_ptr<Device> device_;  // outlives the communicator, which uses its streams
   std::unique_ptr<Communicator> real_communicator_;
-  std::unique_ptr<TracingCommunicator> tracer_;
+  std::unique_ptr<TraceFile> trace_;
   Communicator* communicator_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Sampler> sampler_;

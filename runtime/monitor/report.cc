@@ -21,7 +21,8 @@ std::string format_difference(const Comparison& row) {
   const double difference = row.measured - row.predicted;
   if (difference == 0) return "equal";
   if (row.predicted == 0) return "not predicted";
-  const std::string share = fmt::format("{:+.1f} %", 100 * difference / row.predicted);
+  const double ratio = row.measured / row.predicted;
+  const std::string share = ratio < 10 ? fmt::format("{:+.1f} %", 100 * (ratio - 1)) : fmt::format("{:.0f} ×", ratio);
   return row.quantity == Quantity::kBytes ? fmt::format("{:+d} B ({})", static_cast<int64_t>(difference), share) : share;
 }
 

@@ -92,6 +92,14 @@ has_not "regression 19: no step line" "$said" "loss"
 [[ ! -e $work/never/metrics.jsonl && ! -e $work/never/report.json ]] || fail "regression 1: a run of no steps left a log or a report"
 is "regression 19: the first line of the log" "$(losses "$work/straight/metrics.jsonl" | head -n 1 | cut -d' ' -f1)" 1
 
+# --- poisoned memory changes no bit; the trace has every step, the same on every rank
+make_job poisoned 2
+run "poisoned and traced" 0 launch poisoned --threads 1 --stop-after 5 --poison --trace "$work/trace"
+is "poisoned" "$(losses "$work/poisoned/metrics.jsonl")" "$(losses "$work/straight/metrics.jsonl" | head -n 5)"
+is "trace: steps" "$(sed -nE 's/.*"step":([0-9]+)\}$/\1/p' "$work/trace" | paste -sd' ')" "1 2 3 4 5"
+cmp -s "$work/trace" "$work/trace.rank1" || fail "trace: the ranks issued different collectives"
+has "trace" "$(head -n 1 "$work/trace")" '"op":"ReduceScatter"'
+
 # --- another mesh: 4 -> 2 -> 1 -> 4, zero3 -> ddp -> zero2, to 1e-5
 make_job meshes 4
 run "4 ranks" 0 launch meshes --threads 1 --stop-after 10

@@ -1,0 +1,111 @@
+// See start.h.
+#include "runtime/start.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/quantity.h"
+#include "base/value.h"
+#include "plan/schedule.h"
+#include "runtime/monitor/failure.h"
+#include "runtime/monitor/report.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_plan(const Plan& plan) {
+  if (plan.strategy.trainer != "native") {
+    throw Failure(kExitBadPlan, fmt::format("the plan is for the trainer '{}', expected 'native'", plan.strategy.trainer));
+  }
+  if (plan.verdict == Verdict::kDoesNotFit) {
+    throw Failure(kExitBadPlan, "the plan is marked 'does_not_fit', expected one that fits",
+                  "plan again with one of the fixes that `distsetup plan` prints");
+  }
+  throw_on_error(validate(plan), kExitBadPlan);
+  if (plan.train.steps < 1) throw Failure(kExitBadPlan, fmt::format("train.steps is {}, expected at least 1", plan.train.steps));
+  if (plan.checkpoint.keep < 0 || plan.checkpoint.every_steps < 0) {
+    throw Failure(kExitBadPlan, "checkpoint.keep or checkpoint.every_steps is negative");
+  }
+  const std::string digest = schedule_digest(plan);
+  if (digest == plan.schedule_digest) return;
+  throw Failure(kExitBadPlan,
+                fmt::format("this trainer compiles another schedule than the plan was made with (digest {:.12}…, expected {:.12}…)",
+                            digest, plan.schedule_digest),
+                "plan again with the distsetup of the same build: the prediction belongs to that schedule");
+}
+
+}  // namespace
+
+TrainingPlan read_training_plan(const std::string& plan_path, const std::string& output) {
+  const Result<std::string> text = read_file(plan_path);
+  throw_on_error(text.diagnostics, kExitBadPlan);
+  Result<Plan> plan = plan_from_json(*text, plan_path);
+  throw_on_error(plan.diagnostics, kExitBadPlan);
+  check_plan(*plan);
+  TrainingPlan training;
+  training.digest = sha256(*text);
+  training.directory = fs::path(plan_path).parent_path().string();
+  training.output = output.empty() ? training.directory : output;
+  training.checkpoint_directory = (fs::path(training.output) / plan->checkpoint.directory).string();
+  training.plan = std::move(*plan);
+  return training;
+}
+
+Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes) {
+  std::error_code failure;
+  fs::create_directories(directory, failure);
+  if (failure || ::access(directory.c_str(), W_OK | X_OK) != 0) {
+    const int number = failure ? failure.value() : errno;
+    return {error(code::kUnwritableFile, {directory}, fmt::format("cannot write into '{}', {}", directory, errno_text(number)))};
+  }
+  const fs::space_info space = fs::space(directory, failure);
+  const int64_t free_bytes = static_cast<int64_t>(space.available);
+  if (failure || free_bytes >= checkpoint_bytes) return {};
+  return {error(
+      code::kUnwritableFile, {directory},
+      fmt::format("'{}' has {} free, one checkpoint takes {}", directory, format_bytes(free_bytes), format_bytes(checkpoint_bytes)),
+      "make room, or name another --output")};
+}
+
+void check_resume(const CheckpointMetadata& metadata, const std::string& path, const Corpus& corpus, const Plan& plan) {
+  const char* const help = "name another --output, or plan with the same data, sequence length and seed";
+  if (metadata.data_digest != corpus.digest) {
+    throw Failure(kExitFailed, fmt::format("'{}' was trained on other data or another sequence length than this plan's", path), help);
+  }
+  if (metadata.seed != plan.train.seed) {
+    throw Failure(kExitFailed, fmt::format("'{}' was trained with seed {}, expected {}", path, metadata.seed, plan.train.seed), help);
+  }
+  if (metadata.cursor.position > static_cast<int64_t>(corpus.training.size())) {
+    throw Failure(kExitFailed, fmt::format("the data position of '{}' lies outside the data", path));
+  }
+}
+
+std::string start_text(const TrainingPlan& training, const Corpus& corpus, const std::optional<CheckpointMetadata>& newest,
+                       const std::string& device) {
+  const Plan& plan = training.plan;
+  const std::vector<DataFile>& files = plan.data.files;
+  const int64_t num_held_out = std::count_if(files.begin(), files.end(), [](const DataFile& file) { return file.held_out; });
+  RunFacts facts;
+  facts.data =
+      fmt::format("{} files, {} sequences, {} tokens an epoch; {} files held out, {} tokens",
+                  static_cast<int64_t>(files.size()) - num_held_out, format_count(static_cast<int64_t>(corpus.training.size())),
+                  format_count(corpus.training_tokens), num_held_out, format_count(corpus.held_out_tokens));
+  const int64_t every = plan.checkpoint.every_steps;
+  facts.checkpoint = fmt::format("{}, {}, keep {}", training.checkpoint_directory,
+                                 every > 0 ? fmt::format("every {} steps", every) : "at the end", plan.checkpoint.keep);
+  facts.start = newest ? fmt::format("checkpoint_{}, {} of {} steps are done", newest->step, newest->step, plan.train.steps)
+                       : "from the beginning";
+  facts.device = device;
+  return format_start(plan, facts);
+}
+
+}  // namespace distsetup

@@ -1,0 +1,34 @@
+// What a run checks and says before its first step: the plan, the place for its files, the checkpoint it goes on from.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "plan/plan.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/data/corpus.h"
+
+namespace distsetup {
+
+struct TrainingPlan {
+  Plan plan;
+  std::string digest;     // of plan.json's bytes
+  std::string directory;  // of plan.json; what plan.data.root is relative to
+  std::string output;     // metrics.jsonl, report.json
+  std::string checkpoint_directory;
+};
+
+// Throws Failure (kExitBadPlan): unreadable, corrupt, of another version, for another trainer, does not fit, no steps, or this trainer
+// compiles another schedule than the one that was predicted. `output` empty: plan.json's directory.
+TrainingPlan read_training_plan(const std::string& plan_path, const std::string& output);
+
+// Makes the directory. Errors (kUnwritableFile): it cannot be made or written to, or has no room for one checkpoint.
+Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes);
+
+// Throws Failure when the checkpoint at `path` belongs to another run: other data, sequence length or seed.
+void check_resume(const CheckpointMetadata& metadata, const std::string& path, const Corpus& corpus, const Plan& plan);
+
+// The resolved table with predictions.
+std::string start_text(const TrainingPlan& training, const Corpus& corpus, const std::optional<CheckpointMetadata>& newest,
+                       const std::string& device);
+
+}  // namespace distsetup
