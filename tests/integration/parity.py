@@ -78,7 +78,7 @@ def extra_cells():
         dict(cell, ranks=4, accumulation=1, recompute="every_k:2", more=["--reshard-after-forward", "false"]),
         dict(cell, ranks=4, sharding="zero2", more=["--dp-replicate", "2", "--dp-shard", "2"]),
         dict(cell, ranks=4, sharding="zero1", recompute="full", more=["--dp-replicate", "2", "--dp-shard", "2"]),
-        dict(cell, ranks=3, recompute="selective", accumulation=1, model="tiny_qwen", batch=15),
+        dict(cell, ranks=3, recompute="selective", accumulation=1, batch=15),
         dict(cell, recompute="selective", model="quickstart"),
     ]
 
