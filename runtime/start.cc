@@ -31,6 +31,7 @@ void check_plan(const Plan& plan) {
                   "plan again with one of the fixes that `distsetup plan` prints");
   }
   throw_on_error(validate(plan), kExitBadPlan);
+  throw_on_error(check_trainable(plan), kExitBadPlan);
   if (plan.train.steps < 1) throw Failure(kExitBadPlan, fmt::format("train.steps is {}, expected at least 1", plan.train.steps));
   if (plan.checkpoint.keep < 0 || plan.checkpoint.every_steps < 0) {
     throw Failure(kExitBadPlan, "checkpoint.keep or checkpoint.every_steps is negative");
