@@ -52,7 +52,8 @@ class Communicator {
   // Sums in place; every member ends with the same bits.
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) = 0;
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) = 0;
-  // Throws CommunicationError when an operation has failed since it was issued. Backends whose Work::wait() tells everything do nothing.
+  // Throws CommunicationError when an operation has failed since it was issued. Backends whose Work::wait() tells everything do
+  // nothing.
   virtual void check() {}
 
   // Control, blocking, over all ranks; not part of any schedule.
@@ -64,8 +65,8 @@ class Communicator {
   // Only those that met over a network have them; the others throw std::logic_error.
   virtual void store_set(const std::string&, const std::string&) { throw std::logic_error("a communicator without a store"); }
   virtual std::string store_get(const std::string&) { throw std::logic_error("a communicator without a store"); }
-  // What the first failing rank reported, as "peer text" ("2 rank 2 is gone: ..."); empty when none has. report() makes this rank's text
-  // that one unless another was earlier, and returns the first. Any thread may call them.
+  // What the first failing rank reported, as "peer text" ("2 rank 2 is gone: ..."); empty when none has. report() makes this rank's
+  // text that one unless another was earlier, and returns the first. Any thread may call them.
   virtual std::string reported_failure() { return ""; }
   virtual std::string report_failure(const std::string& report) { return report; }
 };

@@ -1,5 +1,6 @@
-// The store's server is rank 0's, or torchrun's agent (TORCHELASTIC_USE_AGENT_STORE). Every key carries the run id, so that two attempts
-// or jobs in one store do not mix. Arrival is counted before any process group is made: only then can a missing rank be named.
+// The store's server is rank 0's, or torchrun's agent (TORCHELASTIC_USE_AGENT_STORE). Every key carries the run id, so that two
+// attempts or jobs in one store do not mix. Arrival is counted before any process group is made: only then can a missing rank be
+// named.
 #include "runtime/comm/rendezvous.h"
 
 #include <arpa/inet.h>
@@ -31,14 +32,15 @@ c10::intrusive_ptr<c10d::Store> connect(const Rendezvous& r) {
   } catch (const std::exception& e) {
     const std::string what = e.what();
     if (options.isServer && (what.find("EADDRINUSE") != std::string::npos || what.find("already in use") != std::string::npos)) {
-      throw CommunicationError(0, fmt::format("port {} of {} is in use by another program: choose another MASTER_PORT", r.master_port,
-                                              r.master_address));
+      throw CommunicationError(
+          0, fmt::format("port {} of {} is in use by another program: choose another MASTER_PORT", r.master_port, r.master_address));
     }
     if (options.isServer) {
-      throw CommunicationError(0, fmt::format("rank 0 cannot listen on port {} of {}: {}", r.master_port, r.master_address, first_line(what)));
+      throw CommunicationError(
+          0, fmt::format("rank 0 cannot listen on port {} of {}: {}", r.master_port, r.master_address, first_line(what)));
     }
-    throw CommunicationError(
-        0, fmt::format("rank 0 at {}:{} did not answer within {} s: {}", r.master_address, r.master_port, r.init_timeout_s, first_line(what)));
+    throw CommunicationError(0, fmt::format("rank 0 at {}:{} did not answer within {} s: {}", r.master_address, r.master_port,
+                                            r.init_timeout_s, first_line(what)));
   }
 }
 
@@ -73,8 +75,8 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
   } catch (const CommunicationError&) {
     throw;
   } catch (const std::exception& e) {
-    throw CommunicationError(0, fmt::format("rank 0 at {}:{} went away while ranks met: {}", r.master_address, r.master_port,
-                                            first_line(e.what())));
+    throw CommunicationError(
+        0, fmt::format("rank 0 at {}:{} went away while ranks met: {}", r.master_address, r.master_port, first_line(e.what())));
   }
   return store;
 }
@@ -90,7 +92,8 @@ std::string local_address_towards(const std::string& host, int port) {
     sockaddr_storage local{};
     socklen_t size = sizeof(local);
     char text[NI_MAXHOST];
-    const bool ok = ::connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) == 0 &&
+    const bool ok = ::connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+                    getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) == 0 &&
                     getnameinfo(reinterpret_cast<sockaddr*>(&local), size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0;
     close(fd);
     if (ok) {

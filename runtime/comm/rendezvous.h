@@ -9,7 +9,8 @@
 
 namespace distsetup {
 
-// Connects, announces this rank, and waits for all others. Throws CommunicationError: port in use, no answer, ranks that did not arrive.
+// Connects, announces this rank, and waits for all others. Throws CommunicationError: port in use, no answer, ranks that did not
+// arrive.
 c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& rendezvous);
 
 // This host's address on the way to `host`: what other ranks reach this one by. No packet is sent.

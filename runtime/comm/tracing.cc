@@ -74,7 +74,8 @@ std::unique_ptr<Communicator> make_fake_communicator(const Mesh& mesh, int rank)
   return std::make_unique<LocalCommunicator>(mesh, rank);
 }
 
-std::unique_ptr<Work> TracingCommunicator::record(std::string op, Group group, Channel channel, int64_t bytes, std::unique_ptr<Work> work) {
+std::unique_ptr<Work> TracingCommunicator::record(std::string op, Group group, Channel channel, int64_t bytes,
+                                                  std::unique_ptr<Work> work) {
   const size_t index = records_->size();
   records_->push_back({std::move(op), group, channel, bytes, num_operations_[int(channel)]++, false});
   return std::make_unique<RecordedWork>(std::move(work), records_, index);
@@ -83,7 +84,8 @@ std::unique_ptr<Work> TracingCommunicator::all_gather(Group group, void* buffer,
   return record("AllGather", group, Channel::kGather, chunk_bytes * size(group), inner_.all_gather(group, buffer, chunk_bytes));
 }
 std::unique_ptr<Work> TracingCommunicator::exchange(Group group, const void* full, void* received, int64_t chunk_bytes) {
-  return record("ReduceScatter", group, Channel::kReduce, chunk_bytes * size(group), inner_.exchange(group, full, received, chunk_bytes));
+  return record("ReduceScatter", group, Channel::kReduce, chunk_bytes * size(group),
+                inner_.exchange(group, full, received, chunk_bytes));
 }
 std::unique_ptr<Work> TracingCommunicator::all_reduce_sum(Group group, float* data, int64_t count) {
   return record("AllReduce", group, Channel::kReduce, count * int64_t(sizeof(float)), inner_.all_reduce_sum(group, data, count));

@@ -1,6 +1,6 @@
 // Device: memory, copies, streams and events of the accelerator a rank computes on. On CPU, streams and events do nothing: every call
-// has finished when it returns. CUDA is a plugin that implements the same seam (runtime/device/plugin.h). Left out: what kernels compute
-// (Kernels, runtime/engine/ops.h), collectives (runtime/comm).
+// has finished when it returns. CUDA is a plugin that implements the same seam (runtime/device/plugin.h). Left out: what kernels
+// compute (Kernels, runtime/engine/ops.h), collectives (runtime/comm).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -30,7 +30,7 @@ class Device {
   virtual ~Device() = default;
   virtual std::string description() const = 0;  // "cpu, 2 threads"
   virtual Accelerator accelerator() const = 0;
-  virtual int index() const { return 0; }       // among the devices of this host
+  virtual int index() const { return 0; }  // among the devices of this host
   virtual const Kernels& kernels() const = 0;
   // True: the host reads and writes device memory, and every call has finished when it returns. False: calls are put on a stream.
   virtual bool host_memory() const { return true; }

@@ -1,5 +1,5 @@
-// A c10 allocator around the one that was there. Each block carries a 64-byte header: its size, its tag, and how to free it; the header
-// keeps the 64-byte alignment of tensor data. Counters are atomics: libtorch's worker threads allocate too.
+// A c10 allocator around the one that was there. Each block carries a 64-byte header: its size, its tag, and how to free it; the
+// header keeps the 64-byte alignment of tensor data. Counters are atomics: libtorch's worker threads allocate too.
 #include "runtime/device/meter.h"
 
 #include <ATen/Context.h>

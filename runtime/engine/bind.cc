@@ -17,10 +17,20 @@ int64_t num_bytes(const View& v) {
 
 void check_supported(const Instruction& i) {
   switch (i.op) {
-    case InstructionOp::kForward: case InstructionOp::kBackward: case InstructionOp::kRecompute: case InstructionOp::kLoss:
-    case InstructionOp::kAllGather: case InstructionOp::kReduceScatter: case InstructionOp::kAllReduce: case InstructionOp::kWait:
-    case InstructionOp::kAccumulate: case InstructionOp::kGradNorm: case InstructionOp::kOptimizerStep: case InstructionOp::kCast:
-    case InstructionOp::kZero: case InstructionOp::kFree: return;
+    case InstructionOp::kForward:
+    case InstructionOp::kBackward:
+    case InstructionOp::kRecompute:
+    case InstructionOp::kLoss:
+    case InstructionOp::kAllGather:
+    case InstructionOp::kReduceScatter:
+    case InstructionOp::kAllReduce:
+    case InstructionOp::kWait:
+    case InstructionOp::kAccumulate:
+    case InstructionOp::kGradNorm:
+    case InstructionOp::kOptimizerStep:
+    case InstructionOp::kCast:
+    case InstructionOp::kZero:
+    case InstructionOp::kFree: return;
     default: CHECK(false, "the executor has no instruction {}", name(i.op));
   }
 }
@@ -71,15 +81,16 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
       continue;
     }
     const int64_t offset = schedule.buffers[size_t(root(b))].offset_bytes;
-    CHECK(offset >= 0 && offset + buffer.bytes <= schedule.arena_bytes, "buffer '{}' at {} of {}", buffer.name, offset, schedule.arena_bytes);
+    CHECK(offset >= 0 && offset + buffer.bytes <= schedule.arena_bytes, "buffer '{}' at {} of {}", buffer.name, offset,
+          schedule.arena_bytes);
     list.base.push_back(memory.arena() + offset);
   }
 
   const auto argument = [&](const View& v) {
     const Buffer& buffer = schedule.buffers[size_t(v.buffer)];
     const int64_t own = v.part == View::Part::kOwn ? shard_index * num_bytes(v) : 0;
-    CHECK(v.offset_bytes >= 0 && v.offset_bytes + own + num_bytes(v) <= buffer.bytes, "a view of '{}': {} + {} + {} of {} bytes", buffer.name,
-          v.offset_bytes, own, num_bytes(v), buffer.bytes);
+    CHECK(v.offset_bytes >= 0 && v.offset_bytes + own + num_bytes(v) <= buffer.bytes, "a view of '{}': {} + {} + {} of {} bytes",
+          buffer.name, v.offset_bytes, own, num_bytes(v), buffer.bytes);
     return Argument{list.base[size_t(v.buffer)] + v.offset_bytes + own, v.shape, v.dtype};
   };
   for (const Instruction& i : schedule.instructions) check_supported(i);
@@ -91,7 +102,9 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
     for (const View& v : step.writes) call.writes.push_back(argument(v));
     if (step.program_op != nullptr) {
       const std::string why_not = kernels.bind(step.kernel, call);
-      if (!why_not.empty()) throw UnsupportedOpError(fmt::format("op '{}' of unit {} cannot run: kernel '{}': {}", step.op, step.unit, step.kernel, why_not));
+      if (!why_not.empty())
+        throw UnsupportedOpError(
+            fmt::format("op '{}' of unit {} cannot run: kernel '{}': {}", step.op, step.unit, step.kernel, why_not));
     }
     list.calls.push_back(std::move(call));
   }
@@ -99,7 +112,8 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
   for (size_t b = 0; b < schedule.buffers.size(); ++b) {
     const Buffer& buffer = schedule.buffers[b];
     if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
-    list.dies[size_t(buffer.last_step)].push_back({list.base[b], std::min(aligned(buffer.bytes), schedule.arena_bytes - buffer.offset_bytes)});
+    list.dies[size_t(buffer.last_step)].push_back(
+        {list.base[b], std::min(aligned(buffer.bytes), schedule.arena_bytes - buffer.offset_bytes)});
   }
   list.schedule = std::move(schedule);
   return list;

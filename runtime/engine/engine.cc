@@ -186,8 +186,10 @@ void Engine::State::run_instruction(BoundList& list, int index) {
     stats.wait_s += seconds_since(blocked);
   }
   OpSeconds& total = stats.by_instruction[std::string(name(i.op))];
-  if (timer >= 0) timers.push_back({i.op, timer});
-  else total.seconds += seconds_since(begin);
+  if (timer >= 0)
+    timers.push_back({i.op, timer});
+  else
+    total.seconds += seconds_since(begin);
   ++total.count;
 }
 
@@ -214,12 +216,14 @@ void Engine::State::run_steps(BoundList& list, const Instruction& i) {
       call.function(call);
       const MeterReading after = read_meter();
       const int64_t own = after.peak_bytes - before.live_bytes;
-      if (after.num_allocations != before.num_allocations) stats.allocations.push_back({n, own, after.num_allocations - before.num_allocations});
+      if (after.num_allocations != before.num_allocations)
+        stats.allocations.push_back({n, own, after.num_allocations - before.num_allocations});
       metered_workspace = std::max(metered_workspace, own);
       const int64_t bytes = run_bytes(list.schedule) + list.schedule.live_bytes[size_t(n)] + own;
       if (bytes > peak_bytes) {
         peak_bytes = bytes;
-        peak_instruction = fmt::format("{} {}/{} micro-batch {}", name(i.op), i.unit, list.schedule.steps[size_t(n)].op, i.micro_batch);
+        peak_instruction =
+            fmt::format("{} {}/{} micro-batch {}", name(i.op), i.unit, list.schedule.steps[size_t(n)].op, i.micro_batch);
       }
     }
     after_step(list, n);
@@ -237,9 +241,10 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   if (i.num_steps == 0) return work;
   const Call& call = list.calls[size_t(i.first_step)];
   switch (i.op) {
-    case InstructionOp::kForward: case InstructionOp::kBackward: case InstructionOp::kRecompute: case InstructionOp::kLoss:
-      run_steps(list, i);
-      return work;
+    case InstructionOp::kForward:
+    case InstructionOp::kBackward:
+    case InstructionOp::kRecompute:
+    case InstructionOp::kLoss: run_steps(list, i); return work;
     case InstructionOp::kCast: {
       const Argument& to = call.writes[0];
       device.kernels().cast(i.stream, static_cast<const float*>(call.reads[0].data), to.data, to.dtype, numel(to));
@@ -247,11 +252,14 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
     }
     case InstructionOp::kAllGather: work = communicator.all_gather(i.group, call.writes[0].data, num_bytes(call.reads[0])); break;
     case InstructionOp::kReduceScatter:
-      work = communicator.exchange(i.group, call.reads[0].data, call.writes[0].data, num_bytes(call.reads[0]) / communicator.size(i.group));
+      work = communicator.exchange(i.group, call.reads[0].data, call.writes[0].data,
+                                   num_bytes(call.reads[0]) / communicator.size(i.group));
       break;
     case InstructionOp::kAllReduce:
-      if (call.reads[0].dtype == Dtype::kF64) work = communicator.all_reduce_sum(i.group, static_cast<double*>(call.reads[0].data), numel(call.reads[0]));
-      else work = communicator.all_reduce_sum(i.group, static_cast<float*>(call.reads[0].data), numel(call.reads[0]));
+      if (call.reads[0].dtype == Dtype::kF64)
+        work = communicator.all_reduce_sum(i.group, static_cast<double*>(call.reads[0].data), numel(call.reads[0]));
+      else
+        work = communicator.all_reduce_sum(i.group, static_cast<float*>(call.reads[0].data), numel(call.reads[0]));
       break;
     case InstructionOp::kAccumulate: accumulate(call, i); break;
     case InstructionOp::kGradNorm: gradient_norm(call); break;
@@ -267,20 +275,22 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   return work;
 }
 
-// Three buffers: own chunk and received chunks into the gradient shard. Two: a whole unit buffer into an fp32 one. Valid elements only.
+// Three buffers: own chunk and received chunks into the gradient shard. Two: a whole unit buffer into an fp32 one. Valid elements
+// only.
 void Engine::State::accumulate(const Call& call, const Instruction& i) {
   const UnitLayout& unit = layout().units[size_t(i.unit)];
   const bool reduce = call.reads.size() == 2;
   const int64_t size = reduce ? layout().shard_ranks : 1, index = reduce ? shard_index : 0;
   const int64_t valid = reduce ? owned_range(unit, shard_index).size() : unit.numel;
   const Argument& own = call.reads[0];
-  device.kernels().sum_chunks(static_cast<float*>(call.writes[0].data), own.data, reduce ? call.reads[1].data : nullptr, own.dtype, size, index,
-                              numel(own), valid, call.accumulate);
+  device.kernels().sum_chunks(static_cast<float*>(call.writes[0].data), own.data, reduce ? call.reads[1].data : nullptr, own.dtype,
+                              size, index, numel(own), valid, call.accumulate);
 }
 
 void Engine::State::gradient_norm(const Call& call) {
   std::vector<Kernels::Range> ranges;
-  for (const UnitLayout& unit : layout().units) ranges.push_back({unit.shard_offset, unit.shard_offset + owned_range(unit, shard_index).size()});
+  for (const UnitLayout& unit : layout().units)
+    ranges.push_back({unit.shard_offset, unit.shard_offset + owned_range(unit, shard_index).size()});
   device.kernels().sum_of_squares(static_cast<const float*>(call.reads[0].data), ranges, static_cast<double*>(call.writes[0].data));
 }
 
@@ -300,10 +310,11 @@ void Engine::State::check_tokens(std::span<const int64_t> ids, std::span<const i
     return std::any_of(v.begin(), v.end(), [&](int64_t t) { return t < lowest || t >= vocabulary; });
   };
   if (int64_t(ids.size()) != expected || int64_t(targets.size()) != expected) {
-    throw std::invalid_argument(fmt::format("{} ids and {} targets, expected {} micro-batches of {} tokens", ids.size(), targets.size(),
-                                            num_micro_batches, context.T));
+    throw std::invalid_argument(fmt::format("{} ids and {} targets, expected {} micro-batches of {} tokens", ids.size(),
+                                            targets.size(), num_micro_batches, context.T));
   }
-  if (outside(ids, 0) || outside(targets, -1)) throw std::invalid_argument(fmt::format("a token outside the vocabulary of {}", vocabulary));
+  if (outside(ids, 0) || outside(targets, -1))
+    throw std::invalid_argument(fmt::format("a token outside the vocabulary of {}", vocabulary));
 }
 
 void Engine::State::feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch) {

@@ -7,8 +7,8 @@
 //   engine.load();                   replicas in the compute dtype, where the strategy keeps any
 //   engine.step({ids, targets, ...}); engine.evaluate({ids, targets, ...});
 //
-// Left out: data, checkpoints, printing. Errors: CommunicationError (runtime/comm), NonFiniteError, UnsupportedOpError (bind.h, from the
-// constructor), std::runtime_error from libtorch.
+// Left out: data, checkpoints, printing. Errors: CommunicationError (runtime/comm), NonFiniteError, UnsupportedOpError (bind.h, from
+// the constructor), std::runtime_error from libtorch.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -62,11 +62,11 @@ struct StepStats {
   double loss = 0;           // mean over the global batch's valid tokens; the same on every rank
   double gradient_norm = 0;  // global, before clipping
   double seconds = 0;
-  double wait_s = 0;         // of it, blocked on collectives
+  double wait_s = 0;  // of it, blocked on collectives
   // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective. On a device with
   // streams: the time on the instruction's stream, overlapped or not; wait_s then is the host's, not the streams'.
   std::map<std::string, OpSeconds> by_instruction;
-  std::vector<StepAllocation> allocations;          // with EngineOptions::meter_steps
+  std::vector<StepAllocation> allocations;  // with EngineOptions::meter_steps
 };
 
 struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the same number on every rank

@@ -1,5 +1,5 @@
-// A step as the executor runs it: a function and its operands' addresses. Kernels::bind() looks a schedule's kernel name up in a table;
-// libtorch's share of it (GEMMs, attention) prepares its tensor views there, once.
+// A step as the executor runs it: a function and its operands' addresses. Kernels::bind() looks a schedule's kernel name up in a
+// table; libtorch's share of it (GEMMs, attention) prepares its tensor views there, once.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -44,8 +44,8 @@ class Kernels {
   virtual std::string bind(const std::string& kernel, Call& call) const = 0;
   virtual void cast(Stream stream, const float* from, void* to, Dtype to_dtype, int64_t n) const = 0;
   // As cpu::sum_chunks: target = [target +] the members' contributions, ascending, summed in fp32.
-  virtual void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
-                          int64_t n, bool accumulate) const = 0;
+  virtual void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index,
+                          int64_t chunk_stride, int64_t n, bool accumulate) const = 0;
   struct Range {
     int64_t begin = 0, end = 0;
   };

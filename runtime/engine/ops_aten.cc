@@ -1,8 +1,8 @@
-// GEMMs and attention: libtorch's own, called below the dispatcher with outputs in the caller's memory. Views, transposed ones included,
-// are made once when the step is bound. In fp32 a GEMM allocates nothing, attention a block of scratch (src/plan/workspace.h).
-// Attention is ATen's CPU flash kernel through its dispatch stub: the public functions would allocate their results. The forward takes
-// q, k, v as [B, heads, S, d]; the backward takes everything as [B, S, heads, d] (the other order gives wrong gradients without an
-// error) and adds to dq, dk, dv, which are zeroed here. Fewer key than query heads are taken as they are.
+// GEMMs and attention: libtorch's own, called below the dispatcher with outputs in the caller's memory. Views, transposed ones
+// included, are made once when the step is bound. In fp32 a GEMM allocates nothing, attention a block of scratch
+// (src/plan/workspace.h). Attention is ATen's CPU flash kernel through its dispatch stub: the public functions would allocate their
+// results. The forward takes q, k, v as [B, heads, S, d]; the backward takes everything as [B, S, heads, d] (the other order gives
+// wrong gradients without an error) and adds to dq, dk, dv, which are zeroed here. Fewer key than query heads are taken as they are.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
@@ -65,7 +65,8 @@ Tensor rows(const Argument& lse, const OpContext& x) { return tensor(lse).view({
 
 void flash(const Call& c) {
   const std::vector<Tensor>& t = c.views->t;
-  at::native::flash_attention_kernel(at::kCPU, t[3], t[4], t[0], t[1], t[2], 0.0, true, std::optional<Tensor>(), std::optional<double>());
+  at::native::flash_attention_kernel(at::kCPU, t[3], t[4], t[0], t[1], t[2], 0.0, true, std::optional<Tensor>(),
+                                     std::optional<double>());
 }
 void flash_backward(const Call& c) {
   const std::vector<Tensor>& t = c.views->t;
@@ -113,10 +114,14 @@ struct Entry {
   OpFunction function;
 };
 const std::map<std::string, Entry>& table() {
-  static const std::map<std::string, Entry> entries = {
-      {"linear", {linear, gemm}},          {"linear_add", {linear_add, gemm_add}},    {"linear_dx", {linear_dx, gemm}},
-      {"linear_dw", {linear_dw, gemm}},    {"attention", {attention, flash}},         {"attention_split", {attention_split, flash}},
-      {"attention_backward", {attention_backward, flash_backward}}, {"attention_split_backward", {attention_split_backward, flash_backward}}};
+  static const std::map<std::string, Entry> entries = {{"linear", {linear, gemm}},
+                                                       {"linear_add", {linear_add, gemm_add}},
+                                                       {"linear_dx", {linear_dx, gemm}},
+                                                       {"linear_dw", {linear_dw, gemm}},
+                                                       {"attention", {attention, flash}},
+                                                       {"attention_split", {attention_split, flash}},
+                                                       {"attention_backward", {attention_backward, flash_backward}},
+                                                       {"attention_split_backward", {attention_split_backward, flash_backward}}};
   return entries;
 }
 

@@ -29,24 +29,26 @@ void embedding_forward(const Call& c) {
 // ids, dy -> g:wte
 template <class E>
 void embedding_backward(const Call& c) {
-  cpu::embedding_backward<E>(in<int64_t>(c, 0), in<E>(c, 1), out<E>(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1), store(c));
+  cpu::embedding_backward<E>(in<int64_t>(c, 0), in<E>(c, 1), out<E>(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1),
+                             store(c));
 }
 // x, p:n -> h, r
 template <class E>
 void rms_norm(const Call& c) {
-  cpu::rms_norm<E>(in<E>(c, 0), in<E>(c, 1), out<E>(c, 0), out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), c.context->norm_epsilon);
+  cpu::rms_norm<E>(in<E>(c, 0), in<E>(c, 1), out<E>(c, 0), out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1),
+                   c.context->norm_epsilon);
 }
 // dh, x, r, p:n, dy -> dx, g:n, ws
 template <class E>
 void rms_norm_backward(const Call& c) {
-  cpu::rms_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), in<E>(c, 4), out<E>(c, 0), out<E>(c, 1), out<float>(c, 2),
-                            c.reads[0].dim(0), c.reads[0].dim(1), store(c));
+  cpu::rms_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), in<E>(c, 4), out<E>(c, 0), out<E>(c, 1),
+                            out<float>(c, 2), c.reads[0].dim(0), c.reads[0].dim(1), store(c));
 }
 // dh, x, r, p:n -> dx, g:n, ws
 template <class E>
 void rms_norm_backward_first(const Call& c) {
-  cpu::rms_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), nullptr, out<E>(c, 0), out<E>(c, 1), out<float>(c, 2),
-                            c.reads[0].dim(0), c.reads[0].dim(1), store(c));
+  cpu::rms_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), nullptr, out<E>(c, 0), out<E>(c, 1),
+                            out<float>(c, 2), c.reads[0].dim(0), c.reads[0].dim(1), store(c));
 }
 // qkv, p:qn, p:kn -> qk, rqk
 template <class E>
@@ -58,8 +60,8 @@ void qk_norm(const Call& c) {
 template <class E>
 void qk_norm_backward(const Call& c) {
   float* ws = out<float>(c, 3);
-  cpu::qk_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), in<E>(c, 4), out<E>(c, 0), out<E>(c, 1), out<E>(c, 2), ws,
-                           ws + c.context->d, c.context->T, heads(*c.context), store(c));
+  cpu::qk_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), in<E>(c, 4), out<E>(c, 0), out<E>(c, 1),
+                           out<E>(c, 2), ws, ws + c.context->d, c.context->T, heads(*c.context), store(c));
 }
 // rows, cos, sin -> rows: qkv or qk, told apart by its width
 template <class E>
@@ -106,12 +108,22 @@ struct Entry {
   const char* kernel;
   OpFunction f32, bf16;
 };
-#define DISTSETUP_ENTRY(kernel) Entry{#kernel, kernel<float>, kernel<Bf16>}
-constexpr std::array kTable = {
-    DISTSETUP_ENTRY(embedding_forward), DISTSETUP_ENTRY(embedding_backward), DISTSETUP_ENTRY(rms_norm), DISTSETUP_ENTRY(rms_norm_backward),
-    DISTSETUP_ENTRY(rms_norm_backward_first), DISTSETUP_ENTRY(qk_norm), DISTSETUP_ENTRY(qk_norm_backward), DISTSETUP_ENTRY(rope),
-    DISTSETUP_ENTRY(rope_backward), DISTSETUP_ENTRY(swiglu), DISTSETUP_ENTRY(swiglu_backward), DISTSETUP_ENTRY(cross_entropy),
-    DISTSETUP_ENTRY(bias_add), DISTSETUP_ENTRY(bias_backward)};
+#define DISTSETUP_ENTRY(kernel) \
+  Entry { #kernel, kernel < float>, kernel < Bf16> }
+constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
+                               DISTSETUP_ENTRY(embedding_backward),
+                               DISTSETUP_ENTRY(rms_norm),
+                               DISTSETUP_ENTRY(rms_norm_backward),
+                               DISTSETUP_ENTRY(rms_norm_backward_first),
+                               DISTSETUP_ENTRY(qk_norm),
+                               DISTSETUP_ENTRY(qk_norm_backward),
+                               DISTSETUP_ENTRY(rope),
+                               DISTSETUP_ENTRY(rope_backward),
+                               DISTSETUP_ENTRY(swiglu),
+                               DISTSETUP_ENTRY(swiglu_backward),
+                               DISTSETUP_ENTRY(cross_entropy),
+                               DISTSETUP_ENTRY(bias_add),
+                               DISTSETUP_ENTRY(bias_backward)};
 #undef DISTSETUP_ENTRY
 
 }  // namespace
@@ -131,16 +143,21 @@ class CpuKernels : public Kernels {
     return bind_native_op(kernel, call) || bind_aten_op(kernel, call) ? "" : "the CPU has no such kernel";
   }
   void cast(Stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
-    if (to_dtype == Dtype::kBf16) cpu::cast(from, static_cast<Bf16*>(to), n);
-    else cpu::cast(from, static_cast<float*>(to), n);
+    if (to_dtype == Dtype::kBf16)
+      cpu::cast(from, static_cast<Bf16*>(to), n);
+    else
+      cpu::cast(from, static_cast<float*>(to), n);
   }
   void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
                   int64_t n, bool accumulate) const override {
     const auto sum = [&]<class E>(const E* mine) {
-      cpu::sum_chunks<E>(target, mine, static_cast<const E*>(received), size, index, chunk_stride, n, accumulate ? Store::kAdd : Store::kSet);
+      cpu::sum_chunks<E>(target, mine, static_cast<const E*>(received), size, index, chunk_stride, n,
+                         accumulate ? Store::kAdd : Store::kSet);
     };
-    if (dtype == Dtype::kBf16) sum(static_cast<const Bf16*>(own));
-    else sum(static_cast<const float*>(own));
+    if (dtype == Dtype::kBf16)
+      sum(static_cast<const Bf16*>(own));
+    else
+      sum(static_cast<const float*>(own));
   }
   void sum_of_squares(const float* x, const std::vector<Range>& ranges, double* sum) const override {
     *sum = 0;

@@ -30,7 +30,8 @@ AdamW::AdamW(const TrainPlan& train, const std::vector<DecayRange>& ranges, floa
   State& s = *state_;
   s.train = train;
   s.decay.weight_decay = train.weight_decay;
-  const c10::Device device = accelerator == Accelerator::kCuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device_index)) : c10::Device(c10::kCPU);
+  const c10::Device device =
+      accelerator == Accelerator::kCuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device_index)) : c10::Device(c10::kCPU);
   const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat).device(device);
   if (accelerator == Accelerator::kCuda) {
     s.step = at::empty({}, options);
@@ -63,8 +64,9 @@ void AdamW::step(int64_t step, double learning_rate, double clip) {
   }
   for (State::Class* c : {&s.decay, &s.no_decay}) {
     if (c->parameters.empty()) continue;
-    at::_fused_adamw_(c->parameters, c->gradients, c->exp_avgs, c->exp_avg_sqs, c->max_exp_avg_sqs, c->steps, learning_rate, s.train.beta1,
-                      s.train.beta2, c->weight_decay, s.train.epsilon, /*amsgrad=*/false, /*maximize=*/false, s.scale, std::nullopt);
+    at::_fused_adamw_(c->parameters, c->gradients, c->exp_avgs, c->exp_avg_sqs, c->max_exp_avg_sqs, c->steps, learning_rate,
+                      s.train.beta1, s.train.beta2, c->weight_decay, s.train.epsilon, /*amsgrad=*/false, /*maximize=*/false, s.scale,
+                      std::nullopt);
   }
 }
 

@@ -16,8 +16,8 @@ class AdamW {
  public:
   // Pointers to layout.shard_numel floats each, which stay valid; ranges: valid elements only (decay_ranges).
   // The pointers are memory of that device.
-  AdamW(const TrainPlan& train, const std::vector<DecayRange>& ranges, float* master, float* gradient, float* exp_avg, float* exp_avg_sq,
-        Accelerator accelerator = Accelerator::kCpu, int device_index = 0);
+  AdamW(const TrainPlan& train, const std::vector<DecayRange>& ranges, float* master, float* gradient, float* exp_avg,
+        float* exp_avg_sq, Accelerator accelerator = Accelerator::kCpu, int device_index = 0);
   ~AdamW();
   // `step` counts from 1 (bias correction). The gradient is overwritten with the clipped one.
   void step(int64_t step, double learning_rate, double clip);

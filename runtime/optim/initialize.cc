@@ -50,7 +50,8 @@ float initial_value(uint64_t seed, std::string_view parameter, ParameterDecl::In
 void initialize_shard(const Layout& layout, int shard_index, uint64_t seed, std::span<float> shard) {
   CHECK(int64_t(shard.size()) == layout.shard_numel, "shard {} layout {}", shard.size(), layout.shard_numel);
   std::fill(shard.begin(), shard.end(), 0.0f);
-  const int64_t num_layers = std::count_if(layout.units.begin(), layout.units.end(), [](const UnitLayout& u) { return u.kind == UnitKind::kBlock; });
+  const int64_t num_layers =
+      std::count_if(layout.units.begin(), layout.units.end(), [](const UnitLayout& u) { return u.kind == UnitKind::kBlock; });
   for (const UnitLayout& unit : layout.units) {
     const ElementRange owned = owned_range(unit, shard_index);
     for (const Parameter& p : unit.parameters) {

@@ -1,5 +1,5 @@
-// First values of parameters. Every element is a function of (seed, parameter name, element index) alone: any mesh, any rank, any order
-// gives the same model, and a rank computes only what it owns.
+// First values of parameters. Every element is a function of (seed, parameter name, element index) alone: any mesh, any rank, any
+// order gives the same model, and a rank computes only what it owns.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace distsetup {
 
-// Standard deviation 0.02 for matrices and embeddings (GPT-2's, Radford et al. 2019), 0.02 / sqrt(2 L) for projections into the residual
-// stream, with L the number of blocks; norms one, biases zero.
+// Standard deviation 0.02 for matrices and embeddings (GPT-2's, Radford et al. 2019), 0.02 / sqrt(2 L) for projections into the
+// residual stream, with L the number of blocks; norms one, biases zero.
 float initial_value(uint64_t seed, std::string_view parameter, ParameterDecl::Init init, int64_t element, int64_t num_layers);
 
 // Fills this rank's flat shard (layout.shard_numel elements); padding becomes zero.

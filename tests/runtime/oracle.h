@@ -87,8 +87,10 @@ struct Model {
     const Tensor wte = parameter(0, "embed_tokens.weight");
     Tensor x = at::embedding(wte, tokens(batch.ids));
     for (size_t u = 1; u < last; ++u) x = block(u, x);
-    const Tensor z = at::linear(norm(x, parameter(last, "model.norm.weight")), geometry.tied_embeddings ? wte : parameter(last, "lm_head.weight"));
-    return at::cross_entropy_loss(z.reshape({-1, geometry.vocabulary}), tokens(batch.targets).reshape({-1}), {}, at::Reduction::Sum, -1) /
+    const Tensor z =
+        at::linear(norm(x, parameter(last, "model.norm.weight")), geometry.tied_embeddings ? wte : parameter(last, "lm_head.weight"));
+    return at::cross_entropy_loss(z.reshape({-1, geometry.vocabulary}), tokens(batch.targets).reshape({-1}), {}, at::Reduction::Sum,
+                                  -1) /
            double(batch.valid);
   }
 

@@ -1,5 +1,5 @@
-// Several ranks in one test: as threads, each with its own communicator (a process group does not mind who its neighbours are), or, where
-// a rank has to die, as processes that run a hidden test case of this same program.
+// Several ranks in one test: as threads, each with its own communicator (a process group does not mind who its neighbours are), or,
+// where a rank has to die, as processes that run a hidden test case of this same program.
 #pragma once
 #include <arpa/inet.h>
 #include <netinet/in.h>

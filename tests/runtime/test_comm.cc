@@ -1,7 +1,7 @@
 // Communicators: what arrives where, over every group of a hybrid mesh; that errors name the peer; what Tracing writes down.
-#include <csignal>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <numeric>
 
 #include "runtime/comm/tracing.h"
@@ -89,7 +89,8 @@ TEST_CASE("gloo: a port that is taken is one clear error", "[comm]") {
     make_gloo_communicator(mesh_of(1, 2), r);
     FAIL("a second server on one port");
   } catch (const CommunicationError& e) {
-    CHECK_THAT(e.what(), Catch::Equals("port " + std::to_string(r.master_port) + " of 127.0.0.1 is in use by another program: choose another MASTER_PORT"));
+    CHECK_THAT(e.what(), Catch::Equals("port " + std::to_string(r.master_port) +
+                                       " of 127.0.0.1 is in use by another program: choose another MASTER_PORT"));
   }
   close(fd);
 }
@@ -114,7 +115,8 @@ TEST_CASE("gloo: a client whose server never comes says so", "[comm]") {
   r.world = 2;
   r.master_port = free_port();
   r.init_timeout_s = 1;
-  CHECK_THROWS_WITH(make_gloo_communicator(mesh_of(1, 2), r), Catch::Contains("rank 0 at 127.0.0.1") && Catch::Contains("did not answer within 1 s"));
+  CHECK_THROWS_WITH(make_gloo_communicator(mesh_of(1, 2), r),
+                    Catch::Contains("rank 0 at 127.0.0.1") && Catch::Contains("did not answer within 1 s"));
 }
 
 // One rank of the test below: gathers for ever; the victim kills itself in the middle.
@@ -127,12 +129,16 @@ TEST_CASE("child: lost peer", "[.child]") {
   r.master_port = std::atoi(std::getenv("MASTER_PORT"));
   r.init_timeout_s = 60;
   r.collective_timeout_s = 30;
-  const auto c = make_gloo_communicator(mesh_of(1, 3), r);
-  std::vector<char> buffer(3 * 4096);
+  const bool sums = std::string(std::getenv("OPERATION")) == "sum";
+  const auto c = make_gloo_communicator(sums ? mesh_of(3, 1) : mesh_of(1, 3), r);
+  std::vector<float> buffer(3 * 1024);
   try {
     for (int i = 0; i < 100000; ++i) {
       if (i == 50 && r.rank == std::atoi(std::getenv("VICTIM"))) raise(SIGKILL);
-      c->all_gather(Group::kDpShard, buffer.data(), 4096)->wait();
+      if (sums)
+        c->all_reduce_sum(Group::kDpReplicate, buffer.data(), 3 * 1024)->wait();
+      else
+        c->all_gather(Group::kDpShard, buffer.data(), 4096)->wait();
     }
   } catch (const CommunicationError& e) {
     printf("peer %d: %s\n", e.peer(), e.what());
@@ -143,12 +149,16 @@ TEST_CASE("child: lost peer", "[.child]") {
 
 TEST_CASE("gloo: every rank names the one that was killed, within seconds", "[comm]") {
   const int victim = GENERATE(0, 2);
+  const auto operation = GENERATE(as<std::string>{}, "gather", "sum");
+  INFO("rank " << victim << " killed in a " << operation);
   const auto start = std::chrono::steady_clock::now();
   const std::string port = std::to_string(free_port());
   std::vector<std::unique_ptr<Child>> children;
   for (int r = 0; r < 3; ++r) {
-    children.push_back(std::make_unique<Child>("child: lost peer", std::vector<std::pair<std::string, std::string>>{
-                                                                       {"RANK", std::to_string(r)}, {"MASTER_PORT", port}, {"VICTIM", std::to_string(victim)}}));
+    children.push_back(std::make_unique<Child>(
+        "child: lost peer",
+        std::vector<std::pair<std::string, std::string>>{
+            {"RANK", std::to_string(r)}, {"MASTER_PORT", port}, {"VICTIM", std::to_string(victim)}, {"OPERATION", operation}}));
   }
   for (int r = 0; r < 3; ++r) {
     const ChildResult result = children[size_t(r)]->wait();

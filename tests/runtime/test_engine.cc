@@ -74,7 +74,8 @@ TEST_CASE("losses, norms and parameters follow a plain training loop", "[engine]
   std::vector<std::vector<float>> parameters;
   for (size_t u = 0; u < model.parameters.size(); ++u) {
     parameters.emplace_back();
-    for (const at::Tensor& t : model.parameters[u]) parameters.back().insert(parameters.back().end(), t.data_ptr<float>(), t.data_ptr<float>() + t.numel());
+    for (const at::Tensor& t : model.parameters[u])
+      parameters.back().insert(parameters.back().end(), t.data_ptr<float>(), t.data_ptr<float>() + t.numel());
   }
   CHECK(difference(run.parameters, parameters) < 1e-4);
 }
@@ -105,13 +106,14 @@ struct Strategy {
 };
 
 TEST_CASE("every strategy on 1, 2 and 4 ranks trains as one rank does", "[engine]") {
-  const auto s = GENERATE(Strategy{"ddp 2", Sharding::kDdp, 2, 1, true}, Strategy{"ddp 4", Sharding::kDdp, 4, 1, true},
-                          Strategy{"zero1 2", Sharding::kZero1, 1, 2, true}, Strategy{"zero1 4", Sharding::kZero1, 1, 4, true},
-                          Strategy{"zero2 2", Sharding::kZero2, 1, 2, true}, Strategy{"zero2 4", Sharding::kZero2, 1, 4, true},
-                          Strategy{"zero3 1", Sharding::kZero3, 1, 1, true}, Strategy{"zero3 2", Sharding::kZero3, 1, 2, true},
-                          Strategy{"zero3 4", Sharding::kZero3, 1, 4, true}, Strategy{"zero3 4, kept", Sharding::kZero3, 1, 4, false},
-                          Strategy{"hybrid 2 x 2", Sharding::kZero3, 2, 2, true}, Strategy{"hybrid zero1", Sharding::kZero1, 2, 2, true},
-                          Strategy{"hybrid zero2", Sharding::kZero2, 2, 2, true});
+  const auto s =
+      GENERATE(Strategy{"ddp 2", Sharding::kDdp, 2, 1, true}, Strategy{"ddp 4", Sharding::kDdp, 4, 1, true},
+               Strategy{"zero1 2", Sharding::kZero1, 1, 2, true}, Strategy{"zero1 4", Sharding::kZero1, 1, 4, true},
+               Strategy{"zero2 2", Sharding::kZero2, 1, 2, true}, Strategy{"zero2 4", Sharding::kZero2, 1, 4, true},
+               Strategy{"zero3 1", Sharding::kZero3, 1, 1, true}, Strategy{"zero3 2", Sharding::kZero3, 1, 2, true},
+               Strategy{"zero3 4", Sharding::kZero3, 1, 4, true}, Strategy{"zero3 4, kept", Sharding::kZero3, 1, 4, false},
+               Strategy{"hybrid 2 x 2", Sharding::kZero3, 2, 2, true}, Strategy{"hybrid zero1", Sharding::kZero1, 2, 2, true},
+               Strategy{"hybrid zero2", Sharding::kZero2, 2, 2, true});
   const auto which = GENERATE(as<std::string>{}, "plain", "all");
   const int64_t accumulation = GENERATE(1, 2);
   TinyOptions o;

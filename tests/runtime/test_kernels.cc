@@ -1,7 +1,7 @@
 // The trainer's own kernels against plain double-precision loops written from the formulas, in fp32 and bf16, at sizes that are not
 // multiples of anything, and at the edges: ignored targets, huge logits, gradients that add, outputs over inputs.
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -86,7 +86,8 @@ TEMPLATE_TEST_CASE("rms_norm and its backward follow the formula", "[kernels]", 
   CHECK(error(h, expected.h) < tolerance<TestType>());
   CHECK(error(r, expected.r) < 2e-6);
 
-  cpu::rms_norm_backward<TestType>(dh.data(), x.data(), r.data(), w.data(), nullptr, dx.data(), gw.data(), ws.data(), T, H, Store::kSet);
+  cpu::rms_norm_backward<TestType>(dh.data(), x.data(), r.data(), w.data(), nullptr, dx.data(), gw.data(), ws.data(), T, H,
+                                   Store::kSet);
   // At H = 1 the true dx is nothing but epsilon: compare with the size of its two terms.
   if (H > 1) CHECK(error(dx, expected.dx) < tolerance<TestType>());
   CHECK(error(gw, expected.gw) < tolerance<TestType>());
@@ -105,12 +106,13 @@ TEMPLATE_TEST_CASE("qk_norm norms each q and k head and leaves v alone", "[kerne
   const cpu::Heads heads{3, 2, 10};
   const int64_t T = 5, D = heads.size, n = 5;
   const auto qkv = random_values<TestType>(T * heads.packed_row(), 1), dqk = random_values<TestType>(T * heads.row(), 2),
-             wq = random_values<TestType>(D, 3), wk = random_values<TestType>(D, 4), start = random_values<TestType>(T * heads.packed_row(), 5);
+             wq = random_values<TestType>(D, 3), wk = random_values<TestType>(D, 4),
+             start = random_values<TestType>(T * heads.packed_row(), 5);
   std::vector<TestType> qk(T * heads.row()), dqkv = start, gq(D), gk(D);
   std::vector<float> r(T * n), wsq(D), wsk(D);
   cpu::qk_norm(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, 1e-6f);
-  cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gq.data(), gk.data(), wsq.data(), wsk.data(), T,
-                        heads, Store::kSet);
+  cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gq.data(), gk.data(), wsq.data(),
+                        wsk.data(), T, heads, Store::kSet);
   Doubles expected_qk(qk.size()), expected_dqkv = widen(start), expected_gq(D), expected_gk(D);
   for (int64_t t = 0; t < T; ++t) {
     for (int64_t i = 0; i < n; ++i) {
@@ -132,8 +134,8 @@ TEMPLATE_TEST_CASE("qk_norm norms each q and k head and leaves v alone", "[kerne
   CHECK(error(gq, expected_gq) < tolerance<TestType>());
   CHECK(error(gk, expected_gk) < tolerance<TestType>());
   const auto once = gq;
-  cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gq.data(), gk.data(), wsq.data(), wsk.data(), T,
-                        heads, Store::kAdd);
+  cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gq.data(), gk.data(), wsq.data(),
+                        wsk.data(), T, heads, Store::kAdd);
   for (double& v : expected_gq) v *= 2;
   CHECK(error(gq, expected_gq) < 2 * tolerance<TestType>());
   CHECK(std::memcmp(once.data(), gq.data(), D * sizeof(TestType)) != 0);

@@ -1,5 +1,5 @@
-// What is really allocated, op by op, against the list: run buffers class by class, one arena, and for library operations the bytes of the
-// workspace table. Anything else is an undeclared allocation.
+// What is really allocated, op by op, against the list: run buffers class by class, one arena, and for library operations the bytes of
+// the workspace table. Anything else is an undeclared allocation.
 #include "plan/workspace.h"
 #include "runtime/tiny.h"
 
@@ -45,7 +45,8 @@ TEST_CASE("run buffers and arena are allocated to the byte, ops allocate their w
   o.precision = precision;
   o.recompute = recompute;
   o.accumulation = accumulation;
-  INFO(name(precision) << " S " << sequence_length << " h " << hidden << " recompute " << name(recompute) << " accumulation " << accumulation);
+  INFO(name(precision) << " S " << sequence_length << " h " << hidden << " recompute " << name(recompute) << " accumulation "
+                       << accumulation);
   const Plan plan = tiny_plan(o);
   const auto device = make_cpu_device();
   const auto self = make_self_communicator(plan.mesh);
@@ -62,8 +63,10 @@ TEST_CASE("run buffers and arena are allocated to the byte, ops allocate their w
     for (size_t n = 0; n < list.steps.size(); ++n) {
       const int64_t table = workspace_bytes(list.steps[n], list, Accelerator::kCpu);
       INFO("step " << n << " " << list.steps[n].op << " of unit " << list.steps[n].unit);
-      if (precision == Precision::kF32) CHECK(measured[n] == table);
-      else CHECK(measured[n] <= table);
+      if (precision == Precision::kF32)
+        CHECK(measured[n] == table);
+      else
+        CHECK(measured[n] <= table);
       if (table == 0) CHECK(measured[n] == 0);
     }
     CHECK(std::any_of(stats.allocations.begin(), stats.allocations.end(), [](const StepAllocation& a) { return a.peak_bytes > 0; }));
@@ -101,7 +104,8 @@ TEST_CASE("the peak is at the instruction that the list predicts", "[memory]") {
     const int64_t bytes = run_bytes(list) + list.live_bytes[n] + workspace_bytes(list.steps[n], list, Accelerator::kCpu);
     if (bytes <= peak) continue;
     peak = bytes;
-    where = std::string(name(i.op)) + " " + std::to_string(i.unit) + "/" + list.steps[n].op + " micro-batch " + std::to_string(i.micro_batch);
+    where = std::string(name(i.op)) + " " + std::to_string(i.unit) + "/" + list.steps[n].op + " micro-batch " +
+            std::to_string(i.micro_batch);
   }
   CHECK(engine.memory().peak_instruction == where);
   CHECK(engine.memory().peak_instruction_bytes == peak);

@@ -1,5 +1,6 @@
-// Broken schedules must not train unnoticed. A lifetime that ends one use too early is run with poisoned memory; an instruction that is
-// dropped, doubled or swapped with a neighbour it depends on is caught by a rule of schedules, by the trace, or by different numbers.
+// Broken schedules must not train unnoticed. A lifetime that ends one use too early is run with poisoned memory; an instruction that
+// is dropped, doubled or swapped with a neighbour it depends on is caught by a rule of schedules, by the trace, or by different
+// numbers.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -132,7 +133,8 @@ std::vector<Range> ranges(const Schedule& s, const Instruction& i, bool writes_o
 bool depend(const Schedule& s, const Instruction& a, const Instruction& b) {
   const auto overlap = [](const std::vector<Range>& x, const std::vector<Range>& y) {
     return std::any_of(x.begin(), x.end(), [&](const Range& r) {
-      return std::any_of(y.begin(), y.end(), [&](const Range& q) { return r.buffer == q.buffer && r.begin < q.end && q.begin < r.end; });
+      return std::any_of(y.begin(), y.end(),
+                         [&](const Range& q) { return r.buffer == q.buffer && r.begin < q.end && q.begin < r.end; });
     });
   };
   if (a.signals >= 0 && std::count(b.waits.begin(), b.waits.end(), a.signals) > 0) return true;
@@ -180,8 +182,10 @@ TEST_CASE("an instruction dropped, doubled or swapped is caught by a rule, the t
     int64_t accumulation;
     Precision precision;
   };
-  const std::vector<Case> cases = {{"one rank", Sharding::kDdp, 1, 1, 2, Precision::kBf16},     {"ddp", Sharding::kDdp, 2, 1, 1, Precision::kF32},
-                                   {"zero1", Sharding::kZero1, 1, 2, 2, Precision::kF32},       {"zero2", Sharding::kZero2, 1, 2, 1, Precision::kBf16},
+  const std::vector<Case> cases = {{"one rank", Sharding::kDdp, 1, 1, 2, Precision::kBf16},
+                                   {"ddp", Sharding::kDdp, 2, 1, 1, Precision::kF32},
+                                   {"zero1", Sharding::kZero1, 1, 2, 2, Precision::kF32},
+                                   {"zero2", Sharding::kZero2, 1, 2, 1, Precision::kBf16},
                                    {"zero3", Sharding::kZero3, 1, 2, 2, Precision::kF32}};
   std::mt19937_64 random(seed_of_test());
   INFO("seed " << seed_of_test() << " (DISTSETUP_SEED repeats it)");
@@ -221,8 +225,10 @@ TEST_CASE("an instruction dropped, doubled or swapped is caught by a rule, the t
         }
         std::swap(bad.instructions[at], bad.instructions[at + 1]);
       } else {
-        if (kind == 0) bad.instructions.erase(bad.instructions.begin() + long(at));
-        else bad.instructions.insert(bad.instructions.begin() + long(at), chosen);
+        if (kind == 0)
+          bad.instructions.erase(bad.instructions.begin() + long(at));
+        else
+          bad.instructions.insert(bad.instructions.begin() + long(at), chosen);
         const int change = kind == 0 ? -1 : 1;
         bad.segments[home].num_instructions += change;
         for (size_t g = home + 1; g < bad.segments.size(); ++g) bad.segments[g].first_instruction += change;
@@ -239,7 +245,8 @@ TEST_CASE("an instruction dropped, doubled or swapped is caught by a rule, the t
       }
     }
   }
-  WARN("caught by rules " << caught_by["rules"] << ", trace " << caught_by["trace"] << ", numbers " << caught_by["numbers"] << " of " << total);
+  WARN("caught by rules " << caught_by["rules"] << ", trace " << caught_by["trace"] << ", numbers " << caught_by["numbers"] << " of "
+                          << total);
   CHECK(caught_by["rules"] + caught_by["trace"] + caught_by["numbers"] == total);
   CHECK(total >= 200);
 }

@@ -47,8 +47,10 @@ TEST_CASE("regression 42: a cosine never rises after the warm-up", "[optim]") {
       const TrainPlan t = schedule_of(steps, warmup);
       for (int64_t s = 1; s < 2 * steps; ++s) {
         INFO("steps " << steps << " warmup " << warmup << " step " << s);
-        if (s < warmup) CHECK(learning_rate(t, s) > learning_rate(t, s - 1));
-        else CHECK(learning_rate(t, s) <= learning_rate(t, s - 1));
+        if (s < warmup)
+          CHECK(learning_rate(t, s) > learning_rate(t, s - 1));
+        else
+          CHECK(learning_rate(t, s) <= learning_rate(t, s - 1));
       }
     }
   }
@@ -63,7 +65,9 @@ TEST_CASE("a gradient norm that is not finite is an error, not a clip factor of 
 }
 
 TEST_CASE("first values have the asked spread and depend on seed, name and element only", "[optim]") {
-  const auto at = [](uint64_t seed, const char* name, int64_t i) { return initial_value(seed, name, ParameterDecl::Init::kNormal, i, 4); };
+  const auto at = [](uint64_t seed, const char* name, int64_t i) {
+    return initial_value(seed, name, ParameterDecl::Init::kNormal, i, 4);
+  };
   CHECK(at(1, "a", 5) == at(1, "a", 5));
   CHECK(at(1, "a", 5) != at(2, "a", 5));
   CHECK(at(1, "a", 5) != at(1, "b", 5));
@@ -105,7 +109,8 @@ TEST_CASE("AdamW follows the paper, decay only where asked, clipping in the same
         if (r.decay) P[i] -= lr * train.weight_decay * P[i];
         M[i] = train.beta1 * M[i] + (1 - train.beta1) * grad;
         V[i] = train.beta2 * V[i] + (1 - train.beta2) * grad * grad;
-        const double m_hat = M[i] / (1 - std::pow(train.beta1, double(step))), v_hat = V[i] / (1 - std::pow(train.beta2, double(step)));
+        const double m_hat = M[i] / (1 - std::pow(train.beta1, double(step))),
+                     v_hat = V[i] / (1 - std::pow(train.beta2, double(step)));
         P[i] -= lr * m_hat / (std::sqrt(v_hat) + train.epsilon);
       }
     }

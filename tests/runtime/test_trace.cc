@@ -1,4 +1,5 @@
-// What the communicator saw is what the compiled list says: the same operations on the same groups with the same bytes in the same order.
+// What the communicator saw is what the compiled list says: the same operations on the same groups with the same bytes in the same
+// order.
 #include "runtime/comm/tracing.h"
 #include "runtime/tiny.h"
 
@@ -42,8 +43,8 @@ TEST_CASE("the trace of every phase equals the list, on every rank of every mesh
     Sharding sharding;
     int replicate, shard;
   };
-  const auto c = GENERATE(Case{Sharding::kDdp, 4, 1}, Case{Sharding::kZero1, 1, 4}, Case{Sharding::kZero2, 2, 2}, Case{Sharding::kZero3, 1, 4},
-                          Case{Sharding::kZero3, 2, 2});
+  const auto c = GENERATE(Case{Sharding::kDdp, 4, 1}, Case{Sharding::kZero1, 1, 4}, Case{Sharding::kZero2, 2, 2},
+                          Case{Sharding::kZero3, 1, 4}, Case{Sharding::kZero3, 2, 2});
   const int64_t accumulation = GENERATE(1, 2, 4);
   TinyOptions o;
   o.sharding = c.sharding;

@@ -49,7 +49,7 @@ void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64
   }
 }
 
-#define DISTSETUP_INSTANTIATE(E)                                                    \
+#define DISTSETUP_INSTANTIATE(E)                                                   \
   template void embedding_forward(const int64_t*, const E*, E*, int64_t, int64_t); \
   template void embedding_backward(const int64_t*, const E*, E*, int64_t, int64_t, int64_t, Store);
 DISTSETUP_INSTANTIATE(float)

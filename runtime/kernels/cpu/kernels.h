@@ -18,21 +18,21 @@ template <class E>
 void rms_norm(const E* x_TH, const E* w_H, E* h_TH, float* r_T, int64_t T, int64_t H, float epsilon);
 // dx = [residual +] r · (dh · w) - x · r³ · sum(dh · w · x) / H;  gw = sum over T of dh · x · r. residual may be null. ws_H: scratch.
 template <class E>
-void rms_norm_backward(const E* dh_TH, const E* x_TH, const float* r_T, const E* w_H, const E* residual_TH, E* dx_TH, E* gw_H, float* ws_H,
-                       int64_t T, int64_t H, Store store);
+void rms_norm_backward(const E* dh_TH, const E* x_TH, const float* r_T, const E* w_H, const E* residual_TH, E* dx_TH, E* gw_H,
+                       float* ws_H, int64_t T, int64_t H, Store store);
 
 // The same per head: q heads with weight wq, then k heads with wk, from rows of row_in elements into dense rows of (A + K) · D.
 struct Heads {
-  int64_t num_q = 0, num_kv = 0, size = 0;         // A, K, D
-  int64_t row() const { return (num_q + num_kv) * size; }          // q and k
+  int64_t num_q = 0, num_kv = 0, size = 0;                            // A, K, D
+  int64_t row() const { return (num_q + num_kv) * size; }             // q and k
   int64_t packed_row() const { return (num_q + 2 * num_kv) * size; }  // q, k and v
 };
 template <class E>
 void qk_norm(const E* qkv, const E* wq_D, const E* wk_D, E* qk, float* r, int64_t T, Heads heads, float epsilon);
 // Writes the q and k columns of dqkv; its v columns stay.
 template <class E>
-void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq_D, const E* wk_D, E* dqkv, E* gwq_D, E* gwk_D, float* wsq_D,
-                      float* wsk_D, int64_t T, Heads heads, Store store);
+void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq_D, const E* wk_D, E* dqkv, E* gwq_D, E* gwk_D,
+                      float* wsq_D, float* wsk_D, int64_t T, Heads heads, Store store);
 
 // Rotates the first num_heads heads of every row in place by the angle of the row's position t mod S; tables are [S, D / 2].
 // Element j pairs with j + D / 2 (the convention of Hugging Face's Llama). direction -1 is the backward.
@@ -72,7 +72,8 @@ void cast(const float* from, Bf16* to, int64_t n);
 // which is `own` for p = index and else chunk (p - index + size) mod size - 1 of `received` (chunks lie chunk_stride elements apart).
 // Only the first n elements of each are read.
 template <class E>
-void sum_chunks(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t chunk_stride, int64_t n, Store store);
+void sum_chunks(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t chunk_stride, int64_t n,
+                Store store);
 
 double sum_of_squares(const float* x, int64_t n);
 

@@ -89,14 +89,15 @@ void qk_norm(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T,
   const int64_t D = heads.size, n = heads.num_q + heads.num_kv;
   for (int64_t t = 0; t < T; ++t) {
     for (int64_t i = 0; i < n; ++i) {
-      r[t * n + i] = norm_row(qkv + t * heads.packed_row() + i * D, i < heads.num_q ? wq : wk, qk + t * heads.row() + i * D, D, epsilon);
+      r[t * n + i] =
+          norm_row(qkv + t * heads.packed_row() + i * D, i < heads.num_q ? wq : wk, qk + t * heads.row() + i * D, D, epsilon);
     }
   }
 }
 
 template <class E>
-void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, E* gwq, E* gwk, float* wsq, float* wsk,
-                      int64_t T, Heads heads, Store store) {
+void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, E* gwq, E* gwk, float* wsq,
+                      float* wsk, int64_t T, Heads heads, Store store) {
   const int64_t D = heads.size, n = heads.num_q + heads.num_kv;
   std::memset(wsq, 0, size_t(D) * sizeof(float));
   std::memset(wsk, 0, size_t(D) * sizeof(float));
@@ -104,7 +105,8 @@ void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq, c
     for (int64_t i = 0; i < n; ++i) {
       const bool is_q = i < heads.num_q;
       const int64_t at = t * heads.packed_row() + i * D;
-      norm_row_backward<E>(dqk + t * heads.row() + i * D, qkv + at, r[t * n + i], is_q ? wq : wk, nullptr, dqkv + at, is_q ? wsq : wsk, D);
+      norm_row_backward<E>(dqk + t * heads.row() + i * D, qkv + at, r[t * n + i], is_q ? wq : wk, nullptr, dqkv + at, is_q ? wsq : wsk,
+                           D);
     }
   }
   store_row(wsq, gwq, D, store);
@@ -133,12 +135,13 @@ void bias_backward(const E* dy, E* gb, float* ws, int64_t T, int64_t H, Store st
   store_row(ws, gb, H, store);
 }
 
-#define DISTSETUP_INSTANTIATE(E)                                                                                                          \
-  template void rms_norm(const E*, const E*, E*, float*, int64_t, int64_t, float);                                                        \
-  template void rms_norm_backward(const E*, const E*, const float*, const E*, const E*, E*, E*, float*, int64_t, int64_t, Store);         \
-  template void qk_norm(const E*, const E*, const E*, E*, float*, int64_t, Heads, float);                                                 \
-  template void qk_norm_backward(const E*, const E*, const float*, const E*, const E*, E*, E*, E*, float*, float*, int64_t, Heads, Store); \
-  template void bias_add(E*, const E*, int64_t, int64_t);                                                                                 \
+#define DISTSETUP_INSTANTIATE(E)                                                                                                   \
+  template void rms_norm(const E*, const E*, E*, float*, int64_t, int64_t, float);                                                 \
+  template void rms_norm_backward(const E*, const E*, const float*, const E*, const E*, E*, E*, float*, int64_t, int64_t, Store);  \
+  template void qk_norm(const E*, const E*, const E*, E*, float*, int64_t, Heads, float);                                          \
+  template void qk_norm_backward(const E*, const E*, const float*, const E*, const E*, E*, E*, E*, float*, float*, int64_t, Heads, \
+                                 Store);                                                                                           \
+  template void bias_add(E*, const E*, int64_t, int64_t);                                                                          \
   template void bias_backward(const E*, E*, float*, int64_t, int64_t, Store);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)

@@ -13,7 +13,8 @@ void cast(const float* from, Bf16* to, int64_t n) {
 }
 
 template <class E>
-void sum_chunks(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t chunk_stride, int64_t n, Store store) {
+void sum_chunks(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t chunk_stride, int64_t n,
+                Store store) {
   alignas(64) float sum[kTile];
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = n - j < kTile ? n - j : kTile;

@@ -37,8 +37,8 @@ void swiglu_backward(const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
   }
 }
 
-#define DISTSETUP_INSTANTIATE(E)                            \
-  template void swiglu(const E*, E*, int64_t, int64_t);     \
+#define DISTSETUP_INSTANTIATE(E)                        \
+  template void swiglu(const E*, E*, int64_t, int64_t); \
   template void swiglu_backward(const E*, const E*, E*, int64_t, int64_t);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
