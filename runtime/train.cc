@@ -247,9 +247,7 @@ class Run {
     std::fflush(stdout);
   }
 
-  void compare_replicas() {
-    check_replicas(*communicator_, engine_->layout().shard_ranks, engine_->shard_index(), engine_->master());
-  }
+  void compare_replicas() { check_replicas(*communicator_, engine_->layout().shard_ranks, engine_->shard_index(), engine_->master()); }
 
   void save() {
     if (saved_step_ == done_) return;
