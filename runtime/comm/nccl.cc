@@ -1,5 +1,5 @@
-// See nccl.h. An exchange is a group of ncclSend and ncclRecv: chunks arrive as they are and the receiver sums in fp32 (Accumulate), so
-// that a sum does not depend on the number of ranks a reduction tree happens to have, and is the same list as on CPU.
+// See nccl.h. An exchange is a group of ncclSend and ncclRecv: chunks arrive as they are and the receiver sums in fp32 (Accumulate),
+// so that a sum does not depend on the number of ranks a reduction tree happens to have, and is the same list as on CPU.
 //
 // NCCL returns when an operation is on its stream, not when it is done. A thread watches: asynchronous errors of every communicator,
 // failures that other ranks reported, and operations that stay unfinished too long. The first failure aborts every communicator (their
@@ -40,7 +40,7 @@ using std::chrono::seconds;
 enum class Purpose { kGathers, kReductions, kReplicas, kScalars };
 constexpr const char* kPurposes[] = {"gathers", "reductions", "replicas", "scalars"};
 
-struct NcclChannel {  // one NCCL communicator and what is under way on it
+struct NcclChannel {         // one NCCL communicator and what is under way on it
   std::string name;          // "gathers of ranks 0, 1"
   std::vector<int> members;  // ascending
   int index = 0;
@@ -102,9 +102,11 @@ class NcclCommunicator : public Communicator {
       nccl::Result result = api_.group_start();
       for (int k = 1; k < n && result == nccl::kSuccess; ++k) {
         const int peer = (c.index + k) % n;
-        result = api_.send(static_cast<const char*>(full) + peer * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm, stream);
+        result =
+            api_.send(static_cast<const char*>(full) + peer * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm, stream);
         if (result != nccl::kSuccess) break;
-        result = api_.receive(static_cast<char*>(received) + (k - 1) * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm, stream);
+        result = api_.receive(static_cast<char*>(received) + (k - 1) * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm,
+                              stream);
       }
       const nccl::Result end = api_.group_end();
       return result == nccl::kSuccess ? end : result;
@@ -165,8 +167,8 @@ class NcclCommunicator : public Communicator {
     channels_.emplace(k, std::move(c));
   }
 
-  // ncclCommInitRank has no time limit of its own: it runs on a thread that is left behind when the limit passes. Groups of one purpose
-  // partition the ranks and every rank goes through the purposes in the same order, so none waits for one that waits for it.
+  // ncclCommInitRank has no time limit of its own: it runs on a thread that is left behind when the limit passes. Groups of one
+  // purpose partition the ranks and every rank goes through the purposes in the same order, so none waits for one that waits for it.
   void connect() {
     struct Progress {
       std::mutex mutex;
@@ -185,11 +187,14 @@ class NcclCommunicator : public Communicator {
       const NcclChannel& c = channels_.at(k);
       nccl::UniqueId id{};
       if (c.index == 0) {
-        if (const nccl::Result r = api_.get_unique_id(&id); r != nccl::kSuccess) throw CommunicationError(-1, fmt::format("NCCL makes no id for {}: {}", c.name, api_.get_error_string(r)));
+        if (const nccl::Result r = api_.get_unique_id(&id); r != nccl::kSuccess)
+          throw CommunicationError(-1, fmt::format("NCCL makes no id for {}: {}", c.name, api_.get_error_string(r)));
         control_->store_set("nccl/" + k, std::string(id.internal, sizeof(id.internal)));
       } else {
         const std::string text = control_->store_get("nccl/" + k);
-        if (text.size() != sizeof(id.internal)) throw CommunicationError(c.members[0], fmt::format("the NCCL id of {} has {} bytes, expected {}", c.name, text.size(), sizeof(id.internal)));
+        if (text.size() != sizeof(id.internal))
+          throw CommunicationError(
+              c.members[0], fmt::format("the NCCL id of {} has {} bytes, expected {}", c.name, text.size(), sizeof(id.internal)));
         std::memcpy(id.internal, text.data(), text.size());
       }
       jobs.push_back({int(c.members.size()), c.index, id});
@@ -201,8 +206,10 @@ class NcclCommunicator : public Communicator {
         nccl::Comm comm = nullptr;
         const nccl::Result r = api.comm_init_rank(&comm, jobs[i].num_ranks, jobs[i].id, jobs[i].index);
         const std::lock_guard<std::mutex> lock(progress->mutex);
-        if (r != nccl::kSuccess) progress->error = api.get_error_string(r);
-        else progress->comms[i] = comm;
+        if (r != nccl::kSuccess)
+          progress->error = api.get_error_string(r);
+        else
+          progress->comms[i] = comm;
         if (r == nccl::kSuccess) ++progress->num_ready;
         progress->changed.notify_all();
         if (r != nccl::kSuccess) return;
@@ -239,8 +246,10 @@ class NcclCommunicator : public Communicator {
     std::vector<int> peers = channel.members;
     peers.erase(peers.begin() + channel.index);
     const int peer = peers.size() == 1 ? peers[0] : -1;
-    const std::string mine = fmt::format("{} is gone or stuck: rank {} in {}, {}: {}", peer >= 0 ? fmt::format("rank {}", peer) : fmt::format("one of ranks {}", fmt::join(peers, ", ")),
-                                         rank(), op, channel.name, what);
+    const std::string mine =
+        fmt::format("{} is gone or stuck: rank {} in {}, {}: {}",
+                    peer >= 0 ? fmt::format("rank {}", peer) : fmt::format("one of ranks {}", fmt::join(peers, ", ")), rank(), op,
+                    channel.name, what);
     give_up(control_->report_failure(fmt::format("{} {}", peer, mine)));
   }
   void give_up(const std::string& report) {
@@ -263,7 +272,8 @@ class NcclCommunicator : public Communicator {
         if (asked != nccl::kSuccess) error = asked;
         if (error != nccl::kSuccess && error != nccl::kInProgress) {
           fail(channel, op, api_.get_error_string(error));
-        } else if (!channel.pending.empty() && Clock::now() - channel.pending.front().issued > seconds(options_.collective_timeout_s)) {
+        } else if (!channel.pending.empty() &&
+                   Clock::now() - channel.pending.front().issued > seconds(options_.collective_timeout_s)) {
           fail(channel, op, fmt::format("not finished within {} s", options_.collective_timeout_s));
         }
         if (failure_) return;

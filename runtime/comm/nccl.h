@@ -1,6 +1,6 @@
 // Collectives on GPU memory by NCCL, which is loaded at run time. Gathers and exchanges of a shard group have a communicator each, so
-// that NCCL, which runs one communicator's operations in the order they were issued, cannot hold gathers up behind reductions; sums over
-// replicas have one, and scalar sums on the compute stream one per group they go over.
+// that NCCL, which runs one communicator's operations in the order they were issued, cannot hold gathers up behind reductions; sums
+// over replicas have one, and scalar sums on the compute stream one per group they go over.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,8 +16,9 @@ struct NcclOptions {
   int64_t collective_timeout_s = 600;
 };
 
-// `control` carries what is on the host: unique ids, agreement, checkpoints, failures. Blocks until all ranks of all groups of this rank
-// are connected. Streams are the device's: gathers on kGather, exchanges and sums of floats on kReduce, sums of doubles on kCompute.
+// `control` carries what is on the host: unique ids, agreement, checkpoints, failures. Blocks until all ranks of all groups of this
+// rank are connected. Streams are the device's: gathers on kGather, exchanges and sums of floats on kReduce, sums of doubles on
+// kCompute.
 std::unique_ptr<Communicator> make_nccl_communicator(const Mesh& mesh, Device& device, std::unique_ptr<Communicator> control,
                                                      const NcclOptions& options);
 

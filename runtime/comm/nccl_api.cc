@@ -16,12 +16,14 @@ Api load(const std::string& library) {
   void* handle = dlopen(api.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* why = dlerror();
-    throw CommunicationError(-1, fmt::format("NCCL is not there: {}; install the nvidia-nccl wheel of this torch, or set DISTSETUP_NCCL to libnccl.so.2",
-                                             why != nullptr ? why : api.path));
+    throw CommunicationError(
+        -1, fmt::format("NCCL is not there: {}; install the nvidia-nccl wheel of this torch, or set DISTSETUP_NCCL to libnccl.so.2",
+                        why != nullptr ? why : api.path));
   }
   const auto find = [&](const char* name, auto& function) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-    if (function == nullptr) throw CommunicationError(-1, fmt::format("{} has no function {}, expected NCCL 2.7 or newer", api.path, name));
+    if (function == nullptr)
+      throw CommunicationError(-1, fmt::format("{} has no function {}, expected NCCL 2.7 or newer", api.path, name));
   };
   find("ncclGetVersion", api.get_version);
   find("ncclGetUniqueId", api.get_unique_id);
@@ -37,7 +39,8 @@ Api load(const std::string& library) {
   find("ncclSend", api.send);
   find("ncclRecv", api.receive);
   if (api.get_version(&api.version) != kSuccess || api.version < kOldestVersion) {
-    throw CommunicationError(-1, fmt::format("{} is NCCL version code {}, expected {} (2.7) or newer", api.path, api.version, kOldestVersion));
+    throw CommunicationError(
+        -1, fmt::format("{} is NCCL version code {}, expected {} (2.7) or newer", api.path, api.version, kOldestVersion));
   }
   return api;
 }

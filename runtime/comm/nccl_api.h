@@ -1,6 +1,6 @@
-// The part of NCCL's C interface that the trainer calls, declared here so that neither its header nor CUDA is needed to build or to test
-// the communicator. Source: nccl.h of NCCL 2.28 (github.com/NVIDIA/nccl, src/nccl.h.in); these declarations are unchanged since 2.7.
-// runtime/device/cuda_nccl_abi.cc compares every line with the real header wherever the CUDA plugin is built.
+// The part of NCCL's C interface that the trainer calls, declared here so that neither its header nor CUDA is needed to build or to
+// test the communicator. Source: nccl.h of NCCL 2.28 (github.com/NVIDIA/nccl, src/nccl.h.in); these declarations are unchanged
+// since 2.7. runtime/device/cuda_nccl_abi.cc compares every line with the real header wherever the CUDA plugin is built.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -39,7 +39,8 @@ struct Api {
   std::string path;  // as it was asked for
 };
 
-// `library` empty: environment variable DISTSETUP_NCCL, else libnccl.so.2. Throws CommunicationError: not found, a function missing, too old.
+// `library` empty: environment variable DISTSETUP_NCCL, else libnccl.so.2. Throws CommunicationError: not found, a function missing,
+// too old.
 Api load(const std::string& library);
 
 }  // namespace distsetup::nccl

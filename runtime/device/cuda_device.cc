@@ -54,7 +54,8 @@ class CudaMeter : public MeterSource {
 
 class CudaMemory : public DeviceMemory {
  public:
-  CudaMemory(CudaMeter& meter, int tag, int64_t num_bytes) : meter_(meter), tag_(tag), block_(Allocator::get()->allocate(size_t(num_bytes))) {
+  CudaMemory(CudaMeter& meter, int tag, int64_t num_bytes)
+      : meter_(meter), tag_(tag), block_(Allocator::get()->allocate(size_t(num_bytes))) {
     data_ = block_.get();
     num_bytes_ = num_bytes;
     meter_.add(tag_, num_bytes_);
@@ -96,8 +97,11 @@ class EventPool {
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index)
-      : index_(index), meter_(index), compute_(c10::cuda::getStreamFromPool(false, c10::DeviceIndex(index))),
-        gather_(c10::cuda::getStreamFromPool(true, c10::DeviceIndex(index))), reduce_(c10::cuda::getStreamFromPool(true, c10::DeviceIndex(index))),
+      : index_(index),
+        meter_(index),
+        compute_(c10::cuda::getStreamFromPool(false, c10::DeviceIndex(index))),
+        gather_(c10::cuda::getStreamFromPool(true, c10::DeviceIndex(index))),
+        reduce_(c10::cuda::getStreamFromPool(true, c10::DeviceIndex(index))),
         kernels_(cuda::make_kernels(index, compute_.stream(), gather_.stream(), reduce_.stream())) {
     c10::cuda::setCurrentCUDAStream(compute_);  // libtorch's operations
     // fp32 means fp32, and a bf16 GEMM sums in fp32.
@@ -120,7 +124,9 @@ class CudaDevice : public Device {
   const Kernels& kernels() const override { return *kernels_; }
   bool host_memory() const override { return false; }
 
-  std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) override { return std::make_unique<CudaMemory>(meter_, tag, num_bytes); }
+  std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) override {
+    return std::make_unique<CudaMemory>(meter_, tag, num_bytes);
+  }
   void fill(void* data, int byte, int64_t num_bytes) override {
     if (num_bytes > 0) check_cuda(cudaMemsetAsync(data, byte, size_t(num_bytes), handle(Stream::kCompute)), "memset");
   }
@@ -131,7 +137,8 @@ class CudaDevice : public Device {
   }
   void copy_to_host(void* host, const void* device, int64_t num_bytes) override {
     if (num_bytes == 0) return;
-    check_cuda(cudaMemcpyAsync(host, device, size_t(num_bytes), cudaMemcpyDeviceToHost, handle(Stream::kCompute)), "copy from the GPU");
+    check_cuda(cudaMemcpyAsync(host, device, size_t(num_bytes), cudaMemcpyDeviceToHost, handle(Stream::kCompute)),
+               "copy from the GPU");
     check_cuda(cudaStreamSynchronize(handle(Stream::kCompute)), "copy from the GPU");
   }
 
@@ -166,7 +173,9 @@ class CudaDevice : public Device {
     check_cuda(cudaEventRecord(timers_.back().begin, handle(stream)), "event");
     return int(timers_.size()) - 1;
   }
-  void stop_timer(Stream stream, int timer) override { check_cuda(cudaEventRecord(timers_[size_t(timer)].end, handle(stream)), "event"); }
+  void stop_timer(Stream stream, int timer) override {
+    check_cuda(cudaEventRecord(timers_[size_t(timer)].end, handle(stream)), "event");
+  }
   double timer_s(int timer) override {
     float milliseconds = 0;
     check_cuda(cudaEventElapsedTime(&milliseconds, timers_[size_t(timer)].begin, timers_[size_t(timer)].end), "timer");
@@ -206,7 +215,8 @@ std::unique_ptr<Device> make_device(int index) {
   check_cuda(cudaSetDevice(index), "set device");
   at::globalContext().lazyInitDevice(c10::kCUDA);
   const cudaDeviceProp* p = at::cuda::getDeviceProperties(c10::DeviceIndex(index));
-  if (p->major < 8) throw std::runtime_error(fmt::format("{} has compute capability {}.{}, expected 8.0 or newer", p->name, p->major, p->minor));
+  if (p->major < 8)
+    throw std::runtime_error(fmt::format("{} has compute capability {}.{}, expected 8.0 or newer", p->name, p->major, p->minor));
   return std::make_unique<CudaDevice>(index);
 }
 

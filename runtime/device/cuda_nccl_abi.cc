@@ -11,20 +11,25 @@ namespace {
 
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId) && std::is_trivially_copyable_v<ncclUniqueId>);
 static_assert(sizeof(Comm) == sizeof(ncclComm_t) && sizeof(Stream) == sizeof(cudaStream_t));
-static_assert(sizeof(Result) == sizeof(ncclResult_t) && sizeof(DataType) == sizeof(ncclDataType_t) && sizeof(RedOp) == sizeof(ncclRedOp_t));
-static_assert(int(kSuccess) == int(ncclSuccess) && int(kRemoteError) == int(ncclRemoteError) && int(kInProgress) == int(ncclInProgress));
+static_assert(sizeof(Result) == sizeof(ncclResult_t) && sizeof(DataType) == sizeof(ncclDataType_t) &&
+              sizeof(RedOp) == sizeof(ncclRedOp_t));
+static_assert(int(kSuccess) == int(ncclSuccess) && int(kRemoteError) == int(ncclRemoteError) &&
+              int(kInProgress) == int(ncclInProgress));
 static_assert(int(kUint8) == int(ncclUint8) && int(kFloat32) == int(ncclFloat32) && int(kFloat64) == int(ncclFloat64));
 static_assert(int(kSum) == int(ncclSum));
 
 // Same number of arguments, each of the same size and kind: pointers, integers, enumerations, the id by value.
 template <class Ours, class Theirs>
 constexpr bool same_argument() {
-  return sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && std::is_class_v<Ours> == std::is_class_v<Theirs>;
+  return sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
+         std::is_class_v<Ours> == std::is_class_v<Theirs>;
 }
 template <class R, class... A, class S, class... B>
 constexpr bool same_function(R (*)(A...), S (*)(B...)) {
-  if constexpr (sizeof...(A) != sizeof...(B)) return false;
-  else return same_argument<R, S>() && (same_argument<A, B>() && ...);
+  if constexpr (sizeof...(A) != sizeof...(B))
+    return false;
+  else
+    return same_argument<R, S>() && (same_argument<A, B>() && ...);
 }
 #define DISTSETUP_SAME(member, function) static_assert(same_function(decltype(Api::member){}, decltype(&function){}))
 DISTSETUP_SAME(get_version, ncclGetVersion);

@@ -42,8 +42,9 @@ std::unique_ptr<Device> load_cuda_device(int index) {
   const auto entry = reinterpret_cast<const DevicePlugin* (*)()>(dlsym(handle, kPluginSymbol));
   const DevicePlugin* plugin = entry != nullptr ? entry() : nullptr;
   if (plugin == nullptr || std::strcmp(plugin->version, kPluginVersion) != 0) {
-    throw DeviceError(fmt::format("{} is plugin version '{}', expected '{}'", path, plugin != nullptr ? plugin->version : "none", kPluginVersion),
-                      "build trainer and plugin together: scripts/build");
+    throw DeviceError(
+        fmt::format("{} is plugin version '{}', expected '{}'", path, plugin != nullptr ? plugin->version : "none", kPluginVersion),
+        "build trainer and plugin together: scripts/build");
   }
   try {
     return plugin->make_device(index);

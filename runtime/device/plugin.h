@@ -11,7 +11,7 @@ namespace distsetup {
 
 // What the library exports under kPluginSymbol. Both sides are built from one source tree; the version tells when they were not.
 struct DevicePlugin {
-  const char* version = nullptr;  // DISTSETUP_VERSION and the date of this layout
+  const char* version = nullptr;                                // DISTSETUP_VERSION and the date of this layout
   std::unique_ptr<Device> (*make_device)(int index) = nullptr;  // throws std::runtime_error: no driver, no such GPU
 };
 inline constexpr char kPluginSymbol[] = "distsetup_cuda_plugin";  // extern "C" const DevicePlugin* distsetup_cuda_plugin()

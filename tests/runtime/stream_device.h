@@ -1,5 +1,5 @@
-// A device for tests that pretends to have memory and streams of its own: host memory underneath, the CPU's kernels, everything done on
-// return; it writes down how streams were ordered. The executor and the communicator then take the paths that they take on a GPU.
+// A device for tests that pretends to have memory and streams of its own: host memory underneath, the CPU's kernels, everything done
+// on return; it writes down how streams were ordered. The executor and the communicator then take the paths that they take on a GPU.
 #pragma once
 #include <fmt/format.h>
 

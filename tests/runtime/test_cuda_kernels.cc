@@ -1,5 +1,5 @@
-// The CUDA kernels, run on the CPU (tests/support/cuda_emulation.h), against the CPU's own kernels on the same numbers: every result within
-// rounding, in place where programs use them so, and with the same bits whichever way the threads of a block are taken.
+// The CUDA kernels, run on the CPU (tests/support/cuda_emulation.h), against the CPU's own kernels on the same numbers: every result
+// within rounding, in place where programs use them so, and with the same bits whichever way the threads of a block are taken.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -60,7 +60,8 @@ void same_in_both_orders(const F& f) {
 template <class... V>
 std::vector<char> bytes_of(const std::vector<V>&... values) {
   std::vector<char> all;
-  (all.insert(all.end(), reinterpret_cast<const char*>(values.data()), reinterpret_cast<const char*>(values.data() + values.size())), ...);
+  (all.insert(all.end(), reinterpret_cast<const char*>(values.data()), reinterpret_cast<const char*>(values.data() + values.size())),
+   ...);
   return all;
 }
 
@@ -73,8 +74,8 @@ TEMPLATE_TEST_CASE("cuda: rms_norm and its backward", "[cuda_kernels]", float, B
   std::vector<TestType> h(x.size()), dx(x.size()), gw = g0;
   std::vector<float> r(T), ws(H);
   cpu::rms_norm(x.data(), w.data(), h.data(), r.data(), T, H, 1e-5f);
-  cpu::rms_norm_backward(dh.data(), x.data(), r.data(), w.data(), with_residual ? residual.data() : nullptr, dx.data(), gw.data(), ws.data(), T, H,
-                         accumulate ? Store::kAdd : Store::kSet);
+  cpu::rms_norm_backward(dh.data(), x.data(), r.data(), w.data(), with_residual ? residual.data() : nullptr, dx.data(), gw.data(),
+                         ws.data(), T, H, accumulate ? Store::kAdd : Store::kSet);
   same_in_both_orders([&] {
     std::vector<TestType> h2(x.size()), gw2 = g0;
     std::vector<float> r2(T);
@@ -95,22 +96,22 @@ TEMPLATE_TEST_CASE("cuda: qk_norm and its backward", "[cuda_kernels]", float, Bf
   const cuda::Heads cuda_heads = {heads.num_q, heads.num_kv, heads.size};
   const bool accumulate = GENERATE(true, false);
   const int64_t T = 5, D = heads.size, n = heads.num_q + heads.num_kv;
-  const auto qkv = random_values<TestType>(T * heads.packed_row(), 1), wq = random_values<TestType>(D, 2), wk = random_values<TestType>(D, 3),
-             dqk = random_values<TestType>(T * heads.row(), 4), before = random_values<TestType>(T * heads.packed_row(), 5),
-             g0 = random_values<TestType>(D, 6);
+  const auto qkv = random_values<TestType>(T * heads.packed_row(), 1), wq = random_values<TestType>(D, 2),
+             wk = random_values<TestType>(D, 3), dqk = random_values<TestType>(T * heads.row(), 4),
+             before = random_values<TestType>(T * heads.packed_row(), 5), g0 = random_values<TestType>(D, 6);
   std::vector<TestType> qk(T * heads.row()), dqkv = before, gwq = g0, gwk = g0;
   std::vector<float> r(T * n), ws(2 * D);
   cpu::qk_norm(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, 1e-6f);
-  cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gwq.data(), gwk.data(), ws.data(), ws.data() + D, T, heads,
-                        accumulate ? Store::kAdd : Store::kSet);
+  cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gwq.data(), gwk.data(), ws.data(),
+                        ws.data() + D, T, heads, accumulate ? Store::kAdd : Store::kSet);
   same_in_both_orders([&] {
     std::vector<TestType> qk2(qk.size()), dqkv2 = before, gwq2 = g0, gwk2 = g0;
     std::vector<float> r2(r.size());
     cuda::qk_norm(kIsBf16<TestType>, qkv.data(), wq.data(), wk.data(), qk2.data(), r2.data(), T, cuda_heads, 1e-6f, nullptr);
     CHECK(difference(qk2, qk) < kClose<TestType>);
     CHECK(difference(r2, r) < 3e-6);
-    cuda::qk_norm_backward(kIsBf16<TestType>, dqk.data(), qkv.data(), r2.data(), wq.data(), wk.data(), dqkv2.data(), gwq2.data(), gwk2.data(), T,
-                           cuda_heads, accumulate, nullptr);
+    cuda::qk_norm_backward(kIsBf16<TestType>, dqk.data(), qkv.data(), r2.data(), wq.data(), wk.data(), dqkv2.data(), gwq2.data(),
+                           gwk2.data(), T, cuda_heads, accumulate, nullptr);
     CHECK(difference(dqkv2, dqkv) < kClose<TestType>);  // v columns: as they were
     CHECK(difference(gwq2, gwq) < kClose<TestType>);
     CHECK(difference(gwk2, gwk) < kClose<TestType>);
@@ -163,8 +164,10 @@ TEMPLATE_TEST_CASE("cuda: cross entropy over its logits, with ignored targets", 
     CHECK(difference(dz2, dz) < kClose<TestType>);
     return bytes_of(dz2, loss2);
   };
-  if (T < 100) same_in_both_orders(run);
-  else run();
+  if (T < 100)
+    same_in_both_orders(run);
+  else
+    run();
 }
 
 TEST_CASE("cuda: cross entropy of huge, infinite and undefined logits", "[cuda_kernels]") {
@@ -179,7 +182,8 @@ TEST_CASE("cuda: cross entropy of huge, infinite and undefined logits", "[cuda_k
     CHECK(loss2 == Approx(loss));
     CHECK(difference(dz2, dz) < 3e-6);
   }
-  for (const auto& z : {std::vector<float>{nan, 0, 0}, std::vector<float>{0, 0, nan}, std::vector<float>{-inf, nan, -inf}, std::vector<float>{inf, 0, 0}}) {  // the step has to stop
+  for (const auto& z : {std::vector<float>{nan, 0, 0}, std::vector<float>{0, 0, nan}, std::vector<float>{-inf, nan, -inf},
+                        std::vector<float>{inf, 0, 0}}) {  // the step has to stop
     std::vector<float> dz(3);
     double loss = 0;
     cuda::cross_entropy(false, z.data(), target.data(), dz.data(), &loss, 1, 3, &one, nullptr);

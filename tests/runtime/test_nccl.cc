@@ -165,7 +165,8 @@ TEST_CASE("nccl: calls, arguments, communicators and streams are as documented",
           CHECK(send.in_group > 0);
           CHECK(receive.in_group == send.in_group);
           bool ours = false;  // chunk of the peer; k-th received chunk
-          for (const Memory& of : memory) ours |= send.send == of.full.data() + peer * 100 && receive.receive == of.received.data() + (k - 1) * 100;
+          for (const Memory& of : memory)
+            ours |= send.send == of.full.data() + peer * 100 && receive.receive == of.received.data() + (k - 1) * 100;
           CHECK(ours);
         }
       } else {
@@ -210,7 +211,8 @@ TEST_CASE("nccl: groups of one rank make no communicator and no call", "[nccl]")
 }
 
 TEST_CASE("nccl: a library that is missing or is another one is named", "[nccl]") {
-  CHECK_THROWS_WITH(nccl::load("/nowhere/libnccl.so.2"), Catch::Contains("NCCL is not there: /nowhere/libnccl.so.2") && Catch::Contains("DISTSETUP_NCCL"));
+  CHECK_THROWS_WITH(nccl::load("/nowhere/libnccl.so.2"),
+                    Catch::Contains("NCCL is not there: /nowhere/libnccl.so.2") && Catch::Contains("DISTSETUP_NCCL"));
   CHECK_THROWS_WITH(nccl::load("libm.so.6"), Catch::Equals("libm.so.6 has no function ncclGetVersion, expected NCCL 2.7 or newer"));
   const Fake fake;
   CHECK(nccl::load(DISTSETUP_FAKE_NCCL).version == 22809);
@@ -243,7 +245,8 @@ TEST_CASE("nccl: an asynchronous error on one rank ends all, in the same words",
     }
   });
   CHECK(num_issued == 0);
-  CHECK_THAT(said[1], Catch::Contains("one of ranks 0, 2 is gone or stuck: rank 1 in between operations") && Catch::Contains("remote process exited"));
+  CHECK_THAT(said[1], Catch::Contains("one of ranks 0, 2 is gone or stuck: rank 1 in between operations") &&
+                          Catch::Contains("remote process exited"));
   CHECK(said[0] == said[1]);
   CHECK(said[2] == said[1]);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
@@ -266,7 +269,8 @@ TEST_CASE("nccl: an operation that never finishes is given up after the time lim
       said[size_t(c.rank())] = e.what();
     }
   });
-  CHECK_THAT(said[0], Catch::Contains("is gone or stuck: rank") && Catch::Contains("in AllGather, gathers of ranks 0, 1: not finished within 1 s"));
+  CHECK_THAT(said[0], Catch::Contains("is gone or stuck: rank") &&
+                          Catch::Contains("in AllGather, gathers of ranks 0, 1: not finished within 1 s"));
   CHECK(said[1] == said[0]);
   int num_aborted = 0;
   for (int i = 0; i < fake.num_calls(); ++i) {
@@ -310,7 +314,8 @@ RunResult train_nccl(const Plan& plan, int64_t steps, EngineOptions options = {}
       int64_t count = 0;
       double seconds = 0;
       for (const auto& [op, total] : stats.by_instruction) count += total.count, seconds += total.seconds;
-      if (seconds < double(count) || seconds > double(count) + 5) throw std::logic_error("instructions were not timed on their streams");
+      if (seconds < double(count) || seconds > double(count) + 5)
+        throw std::logic_error("instructions were not timed on their streams");
     }
     const Batch batch = rank_batch(plan, global_batch(plan, 1000), index);
     const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid});

@@ -27,7 +27,9 @@ std::string failure() {
 
 TEST_CASE("a build without the CUDA plugin says where it looked", "[plugin]") {
   const PluginPath path("/nowhere/libdistsetup_cuda.so");
-  CHECK(failure() == "this trainer has no CUDA plugin (looked for /nowhere/libdistsetup_cuda.so) | build it on a machine with nvcc (scripts/build), or plan with --gpu cpu");
+  CHECK(failure() ==
+        "this trainer has no CUDA plugin (looked for /nowhere/libdistsetup_cuda.so) | build it on a machine with nvcc "
+        "(scripts/build), or plan with --gpu cpu");
 }
 
 TEST_CASE("a plugin that does not load says why, in the loader's words", "[plugin]") {
@@ -35,7 +37,8 @@ TEST_CASE("a plugin that does not load says why, in the loader's words", "[plugi
   const std::string file = directory.path() + "/libdistsetup_cuda.so";
   std::ofstream(file) << "no library";
   const PluginPath path(file);
-  CHECK_THAT(failure(), Catch::Contains("the CUDA plugin " + file + " cannot be loaded: " + file) && Catch::Contains("NVIDIA libraries"));
+  CHECK_THAT(failure(),
+             Catch::Contains("the CUDA plugin " + file + " cannot be loaded: " + file) && Catch::Contains("NVIDIA libraries"));
 }
 
 TEST_CASE("a library that is no plugin, or one of another build, is refused", "[plugin]") {

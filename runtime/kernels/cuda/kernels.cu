@@ -17,8 +17,8 @@ namespace {
 using Bf16 = __nv_bfloat16;
 constexpr int kBlock = 256;
 constexpr int kWarp = 32;
-constexpr int kNumPartials = 1024;      // blocks of a sum in fp64
-constexpr int kNumSplits = 64;          // parts of a column sum over very many rows
+constexpr int kNumPartials = 1024;  // blocks of a sum in fp64
+constexpr int kNumSplits = 64;      // parts of a column sum over very many rows
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 __device__ double partial_sums[kNumPartials];
@@ -48,8 +48,10 @@ void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, StreamHandle stream
 // Calls f with a null pointer of the element type.
 template <class F>
 void with_type(bool bf16, const F& f) {
-  if (bf16) f(static_cast<Bf16*>(nullptr));
-  else f(static_cast<float*>(nullptr));
+  if (bf16)
+    f(static_cast<Bf16*>(nullptr));
+  else
+    f(static_cast<float*>(nullptr));
 }
 #define DISTSETUP_ELEMENT(e) std::remove_pointer_t<decltype(e)>
 
@@ -140,7 +142,8 @@ __global__ void head_norm_kernel(const E* qkv, const E* wq, const E* wk, E* qk, 
   if (lane == 0) r[item] = scale;
 }
 template <class E>
-__global__ void head_norm_backward_kernel(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, int64_t T, Heads heads) {
+__global__ void head_norm_backward_kernel(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, int64_t T,
+                                          Heads heads) {
   const int64_t n = heads.num_q + heads.num_kv, D = heads.size, lane = threadIdx.x % kWarp;
   const int64_t item = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
   if (item >= T * n) return;
@@ -157,7 +160,8 @@ __global__ void head_norm_backward_kernel(const E* dqk, const E* qkv, const floa
 template <class E>
 __global__ void head_norm_weight_parts(const E* dqk, const E* qkv, const float* r, int64_t T, Heads heads) {
   const bool is_k = blockIdx.y == 1;
-  const int64_t n = heads.num_q + heads.num_kv, D = heads.size, count = is_k ? heads.num_kv : heads.num_q, first = is_k ? heads.num_q : 0;
+  const int64_t n = heads.num_q + heads.num_kv, D = heads.size, count = is_k ? heads.num_kv : heads.num_q,
+                first = is_k ? heads.num_q : 0;
   const int64_t rows = T * count, part = (rows + kNumSplits - 1) / kNumSplits, begin = blockIdx.x * part;
   const int64_t end = begin + part < rows ? begin + part : rows;
   for (int64_t j = threadIdx.x; j < D; j += blockDim.x) {
@@ -188,8 +192,8 @@ __global__ void bias_add_kernel(E* x, const E* b, int64_t n, int64_t H) {
 }
 
 template <class E>
-__global__ void rope_kernel(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t row_stride,
-                            float direction) {
+__global__ void rope_kernel(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
+                            int64_t row_stride, float direction) {
   const int64_t half = D / 2, i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= T * num_heads * half) return;
   const int64_t j = i % half, head = i / half % num_heads, t = i / half / num_heads;
@@ -223,8 +227,8 @@ __global__ void cast_kernel(const float* from, Bf16* to, int64_t n) {
 }
 
 template <class E>
-__global__ void sum_chunks_kernel(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t stride, int64_t n,
-                                  bool accumulate) {
+__global__ void sum_chunks_kernel(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t stride,
+                                  int64_t n, bool accumulate) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n) return;
   float sum = 0;
@@ -294,7 +298,8 @@ __global__ void finish_sum(double* out, int num_partials, const double* scale, b
 
 __global__ void sum_of_squares_kernel(const float* x, int64_t n) {
   double sum = 0;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += int64_t(gridDim.x) * blockDim.x) sum += double(x[i]) * double(x[i]);
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += int64_t(gridDim.x) * blockDim.x)
+    sum += double(x[i]) * double(x[i]);
   sum = block_sum(sum);
   if (threadIdx.x == 0) partial_sums[blockIdx.x] = sum;
 }
@@ -348,20 +353,21 @@ __global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw
 void rms_norm(bool bf16, const void* x, const void* w, void* h, float* r, int64_t T, int64_t H, float epsilon, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(norm_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(x), static_cast<const E*>(w), static_cast<E*>(h), r, H, epsilon);
+    launch(norm_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(x), static_cast<const E*>(w), static_cast<E*>(h), r, H,
+           epsilon);
   });
   check_launch("rms_norm");
 }
 
-void rms_norm_backward(bool bf16, const void* dh, const void* x, const float* r, const void* w, const void* residual, void* dx, void* gw,
-                       int64_t T, int64_t H, bool accumulate, StreamHandle stream) {
+void rms_norm_backward(bool bf16, const void* dh, const void* x, const float* r, const void* w, const void* residual, void* dx,
+                       void* gw, int64_t T, int64_t H, bool accumulate, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     // Weights first: dx may take the place of dh.
     launch(norm_weight_kernel<E>, grid(H, kWarp), dim3(kWarp, kWarp), stream, static_cast<const E*>(dh), static_cast<const E*>(x), r,
-                                                                             static_cast<E*>(gw), T, H, accumulate);
-    launch(norm_backward_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(dh), static_cast<const E*>(x), r, static_cast<const E*>(w),
-                                                                static_cast<const E*>(residual), static_cast<E*>(dx), H);
+           static_cast<E*>(gw), T, H, accumulate);
+    launch(norm_backward_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(dh), static_cast<const E*>(x), r,
+           static_cast<const E*>(w), static_cast<const E*>(residual), static_cast<E*>(dx), H);
   });
   check_launch("rms_norm_backward");
 }
@@ -372,31 +378,31 @@ void qk_norm(bool bf16, const void* qkv, const void* wq, const void* wk, void* q
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(head_norm_kernel<E>, grid(items, kBlock / kWarp), kBlock, stream, static_cast<const E*>(qkv), static_cast<const E*>(wq),
-                                                                            static_cast<const E*>(wk), static_cast<E*>(qk), r, T, heads, epsilon);
+           static_cast<const E*>(wk), static_cast<E*>(qk), r, T, heads, epsilon);
   });
   check_launch("qk_norm");
 }
 
-void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv, void* gwq,
-                      void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream) {
+void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
+                      void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream) {
   const int64_t items = T * (heads.num_q + heads.num_kv);
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(head_norm_weight_parts<E>, dim3(kNumSplits, 2), kBlock, stream, static_cast<const E*>(dqk), static_cast<const E*>(qkv), r, T, heads);
+    launch(head_norm_weight_parts<E>, dim3(kNumSplits, 2), kBlock, stream, static_cast<const E*>(dqk), static_cast<const E*>(qkv), r,
+           T, heads);
     launch(head_norm_weight_sum<E>, 2, kBlock, stream, static_cast<E*>(gwq), static_cast<E*>(gwk), heads.size, accumulate);
-    launch(head_norm_backward_kernel<E>, grid(items, kBlock / kWarp), kBlock, stream, static_cast<const E*>(dqk), static_cast<const E*>(qkv), r,
-                                                                                     static_cast<const E*>(wq), static_cast<const E*>(wk),
-                                                                                     static_cast<E*>(dqkv), T, heads);
+    launch(head_norm_backward_kernel<E>, grid(items, kBlock / kWarp), kBlock, stream, static_cast<const E*>(dqk),
+           static_cast<const E*>(qkv), r, static_cast<const E*>(wq), static_cast<const E*>(wk), static_cast<E*>(dqkv), T, heads);
   });
   check_launch("qk_norm_backward");
 }
 
-void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t row_stride,
-          float direction, StreamHandle stream) {
+void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
+          int64_t row_stride, float direction, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(rope_kernel<E>, grid(T * num_heads * (D / 2), kBlock), kBlock, stream, static_cast<E*>(rows), cos, sin, T, S, num_heads, D, row_stride,
-                                                                                 direction);
+    launch(rope_kernel<E>, grid(T * num_heads * (D / 2), kBlock), kBlock, stream, static_cast<E*>(rows), cos, sin, T, S, num_heads, D,
+           row_stride, direction);
   });
   check_launch("rope");
 }
@@ -413,7 +419,7 @@ void swiglu_backward(bool bf16, const void* dm, const void* gu, void* dgu, int64
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(swiglu_backward_kernel<E>, grid(T * F, kBlock), kBlock, stream, static_cast<const E*>(dm), static_cast<const E*>(gu),
-                                                                          static_cast<E*>(dgu), T, F);
+           static_cast<E*>(dgu), T, F);
   });
   check_launch("swiglu_backward");
 }
@@ -458,7 +464,8 @@ void bias_add(bool bf16, void* x, const void* b, int64_t T, int64_t H, StreamHan
 void bias_backward(bool bf16, const void* dy, void* gb, int64_t T, int64_t H, bool accumulate, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(bias_backward_kernel<E>, grid(H, kWarp), dim3(kWarp, kWarp), stream, static_cast<const E*>(dy), static_cast<E*>(gb), T, H, accumulate);
+    launch(bias_backward_kernel<E>, grid(H, kWarp), dim3(kWarp, kWarp), stream, static_cast<const E*>(dy), static_cast<E*>(gb), T, H,
+           accumulate);
   });
   check_launch("bias_backward");
 }
@@ -469,13 +476,13 @@ void cast_to_bf16(const float* from, void* to, int64_t n, StreamHandle stream) {
   check_launch("cast");
 }
 
-void sum_chunks(bool bf16, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride, int64_t n,
-                bool accumulate, StreamHandle stream) {
+void sum_chunks(bool bf16, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
+                int64_t n, bool accumulate, StreamHandle stream) {
   if (n == 0) return;
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(sum_chunks_kernel<E>, grid(n, kBlock), kBlock, stream, target, static_cast<const E*>(own), static_cast<const E*>(received), size, index,
-                                                                 chunk_stride, n, accumulate);
+    launch(sum_chunks_kernel<E>, grid(n, kBlock), kBlock, stream, target, static_cast<const E*>(own), static_cast<const E*>(received),
+           size, index, chunk_stride, n, accumulate);
   });
   check_launch("sum_chunks");
 }

@@ -1,11 +1,14 @@
 // The kernel names of programs bound to CUDA. GEMMs are libtorch's with outputs in the arena. Attention:
-//   bf16  forward: FlashAttention-2 writes into the arena (its C++ entry takes an output; the log-sum-exps are copied). Backward: ATen's
-//         function, which returns fresh dq, dk, dv: they are copied and count as workspace, with its fp32 accumulator of dq (several, to
-//         be deterministic) and, with fewer key than query heads, dk and dv of every query head.
-//   fp32  the memory-efficient kernel (FlashAttention has no fp32); everything it returns is copied, keys and values are repeated to the
+//   bf16  forward: FlashAttention-2 writes into the arena (its C++ entry takes an output; the log-sum-exps are copied). Backward:
+//   ATen's
+//         function, which returns fresh dq, dk, dv: they are copied and count as workspace, with its fp32 accumulator of dq (several,
+//         to be deterministic) and, with fewer key than query heads, dk and dv of every query head.
+//   fp32  the memory-efficient kernel (FlashAttention has no fp32); everything it returns is copied, keys and values are repeated to
+//   the
 //         number of query heads. A fallback for comparisons, not for speed.
-// log-sum-exps lie as [B, heads, S] here and as [B, S, heads] on CPU: forward and backward of one device agree, nobody else reads them.
-// What a kernel cannot do is refused when a list is bound, by name. Compiled, linked and loaded without a GPU so far; not yet run on one.
+// log-sum-exps lie as [B, heads, S] here and as [B, S, heads] on CPU: forward and backward of one device agree, nobody else reads
+// them. What a kernel cannot do is refused when a list is bound, by name. Compiled, linked and loaded without a GPU so far; not yet
+// run on one.
 #include "runtime/kernels/cuda/ops.h"
 
 #include <ATen/Context.h>
@@ -28,12 +31,13 @@
 #include "base/check.h"
 #include "runtime/engine/aten_views.h"
 
-// In libtorch_cuda; its header is not in the wheel whole (aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.h of PyTorch 2.11).
+// In libtorch_cuda; its header is not in the wheel whole (aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.h of
+// PyTorch 2.11).
 namespace pytorch_flash {
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> mha_fwd(
-    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::optional<at::Tensor>& out, std::optional<at::Tensor>& alibi_slopes,
-    float p_dropout, float softmax_scale, bool is_causal, int window_size_left, int window_size_right, float softcap, bool return_softmax,
-    std::optional<at::Generator> generator);
+    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::optional<at::Tensor>& out,
+    std::optional<at::Tensor>& alibi_slopes, float p_dropout, float softmax_scale, bool is_causal, int window_size_left,
+    int window_size_right, float softcap, bool return_softmax, std::optional<at::Generator> generator);
 }  // namespace pytorch_flash
 
 namespace distsetup::cuda {
@@ -41,7 +45,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kCausalFromTopLeft = 1;  // sdp::CustomMaskType
+constexpr int64_t kCausalFromTopLeft = 1;    // sdp::CustomMaskType
 constexpr int64_t kLogSumExpAlignment = 32;  // kAlignLSE of the memory-efficient kernel
 
 struct Streams {
@@ -77,54 +81,70 @@ void embed(const Call& c) {
 }
 // ids, dy -> g:wte
 void embed_backward(const Call& c) {
-  embedding_backward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1), c.accumulate,
-                     compute());
+  embedding_backward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1),
+                     c.accumulate, compute());
 }
 // x, p:n -> h, r
 void norm(const Call& c) {
-  rms_norm(bf16(c), in(c, 0), in(c, 1), out(c, 0), out_as<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), c.context->norm_epsilon, compute());
+  rms_norm(bf16(c), in(c, 0), in(c, 1), out(c, 0), out_as<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), c.context->norm_epsilon,
+           compute());
 }
 // dh, x, r, p:n[, dy] -> dx, g:n, ws
 void norm_backward(const Call& c) {
-  rms_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), c.reads.size() > 4 ? in(c, 4) : nullptr, out(c, 0), out(c, 1),
-                    c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
+  rms_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), c.reads.size() > 4 ? in(c, 4) : nullptr, out(c, 0),
+                    out(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
 }
 // qkv, p:qn, p:kn -> qk, rqk
 void head_norm(const Call& c) {
-  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), c.context->norm_epsilon, compute());
+  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), c.context->norm_epsilon,
+          compute());
 }
 // dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
 void head_norm_backward(const Call& c) {
-  qk_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2), c.context->T, heads_of(c),
-                   c.accumulate, compute());
+  qk_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2), c.context->T,
+                   heads_of(c), c.accumulate, compute());
 }
 // rows, cos, sin -> rows
 void rotate(const Call& c, float direction) {
   const OpContext& x = *c.context;
-  rope(bf16(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, c.writes[0].dim(1), direction, compute());
+  rope(bf16(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, c.writes[0].dim(1), direction,
+       compute());
 }
 void rotate_forward(const Call& c) { rotate(c, 1.f); }
 void rotate_backward(const Call& c) { rotate(c, -1.f); }
 // gu -> m
 void gate(const Call& c) { swiglu(bf16(c), in(c, 0), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
 // dm, gu -> dgu
-void gate_backward(const Call& c) { swiglu_backward(bf16(c), in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute()); }
+void gate_backward(const Call& c) {
+  swiglu_backward(bf16(c), in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute());
+}
 // z, targets, loss_scale, loss -> dz, loss
 void loss(const Call& c) {
-  cross_entropy(bf16(c), in(c, 0), in_as<int64_t>(c, 1), out(c, 0), out_as<double>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), in_as<double>(c, 2),
-                compute());
+  cross_entropy(bf16(c), in(c, 0), in_as<int64_t>(c, 1), out(c, 0), out_as<double>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1),
+                in_as<double>(c, 2), compute());
 }
 // qkv, p:b -> qkv
 void bias(const Call& c) { bias_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
 // dqkv -> g:b, ws
-void bias_gradient(const Call& c) { bias_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute()); }
+void bias_gradient(const Call& c) {
+  bias_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
+}
 
 const std::map<std::string, OpFunction>& own_kernels() {
-  static const std::map<std::string, OpFunction> table = {
-      {"embedding_forward", embed}, {"embedding_backward", embed_backward}, {"rms_norm", norm}, {"rms_norm_backward", norm_backward},
-      {"rms_norm_backward_first", norm_backward}, {"qk_norm", head_norm}, {"qk_norm_backward", head_norm_backward}, {"rope", rotate_forward},
-      {"rope_backward", rotate_backward}, {"swiglu", gate}, {"swiglu_backward", gate_backward}, {"cross_entropy", loss}, {"bias_add", bias},
-      {"bias_backward", bias_gradient}};
+  static const std::map<std::string, OpFunction> table = {{"embedding_forward", embed},
+                                                          {"embedding_backward", embed_backward},
+                                                          {"rms_norm", norm},
+                                                          {"rms_norm_backward", norm_backward},
+                                                          {"rms_norm_backward_first", norm_backward},
+                                                          {"qk_norm", head_norm},
+                                                          {"qk_norm_backward", head_norm_backward},
+                                                          {"rope", rotate_forward},
+                                                          {"rope_backward", rotate_backward},
+                                                          {"swiglu", gate},
+                                                          {"swiglu_backward", gate_backward},
+                                                          {"cross_entropy", loss},
+                                                          {"bias_add", bias},
+                                                          {"bias_backward", bias_gradient}};
   return table;
 }
 
@@ -185,7 +205,8 @@ std::vector<Tensor> attention(const Call& c) { return forward_views(c, packed(c.
 std::vector<Tensor> attention_split(const Call& c) { return forward_views(c, split(c.reads[0], c.reads[1], *c.context)); }
 // datt, q, k, v, att, lse, dq, dk, dv
 std::vector<Tensor> backward_views(const Call& c, const Qkv& x, size_t att, const Qkv& d) {
-  return {all_heads(c.reads[0], *c.context), x.q, x.k, x.v, all_heads(c.reads[att], *c.context), log_sums(c.reads[att + 1], *c.context), d.q, d.k, d.v};
+  return {all_heads(c.reads[0], *c.context),      x.q, x.k, x.v, all_heads(c.reads[att], *c.context),
+          log_sums(c.reads[att + 1], *c.context), d.q, d.k, d.v};
 }
 std::vector<Tensor> attention_backward(const Call& c) {
   return backward_views(c, packed(c.reads[1], *c.context), 2, packed(c.writes[0], *c.context));
@@ -197,8 +218,8 @@ std::vector<Tensor> attention_split_backward(const Call& c) {
 void flash(const Call& c) {
   const std::vector<Tensor>& t = c.views->t;
   std::optional<Tensor> output = t[3], no_slopes;
-  const auto result = pytorch_flash::mha_fwd(t[0], t[1], t[2], output, no_slopes, 0.f, 1.f / std::sqrt(float(c.context->d)), /*is_causal=*/true, -1,
-                                             -1, 0.f, false, std::nullopt);
+  const auto result = pytorch_flash::mha_fwd(t[0], t[1], t[2], output, no_slopes, 0.f, 1.f / std::sqrt(float(c.context->d)),
+                                             /*is_causal=*/true, -1, -1, 0.f, false, std::nullopt);
   t[4].copy_(std::get<4>(result));
 }
 
@@ -212,8 +233,9 @@ class Deterministic {
 void flash_backward(const Call& c) {
   const std::vector<Tensor>& t = c.views->t;
   const Deterministic scope;
-  const auto [dq, dk, dv] = at::_flash_attention_backward(t[0], t[1], t[2], t[3], t[4], t[5], Tensor(), Tensor(), c.context->S, c.context->S, 0.0,
-                                                          /*is_causal=*/true, Tensor(), Tensor());
+  const auto [dq, dk, dv] =
+      at::_flash_attention_backward(t[0], t[1], t[2], t[3], t[4], t[5], Tensor(), Tensor(), c.context->S, c.context->S, 0.0,
+                                    /*is_causal=*/true, Tensor(), Tensor());
   t[6].copy_(dq);
   t[7].copy_(dk);
   t[8].copy_(dv);
@@ -224,13 +246,12 @@ Tensor repeated(const Tensor& k, const OpContext& x) {
   if (x.kv == x.a) return k;
   return k.unsqueeze(3).expand({x.B, x.S, x.kv, x.a / x.kv, x.d}).reshape({x.B, x.S, x.a, x.d});
 }
-Tensor summed(const Tensor& dk, const OpContext& x) {
-  return x.kv == x.a ? dk : dk.view({x.B, x.S, x.kv, x.a / x.kv, x.d}).sum(3);
-}
+Tensor summed(const Tensor& dk, const OpContext& x) { return x.kv == x.a ? dk : dk.view({x.B, x.S, x.kv, x.a / x.kv, x.d}).sum(3); }
 void efficient(const Call& c) {
   const std::vector<Tensor>& t = c.views->t;
   const OpContext& x = *c.context;
-  const auto result = at::_efficient_attention_forward(t[0], repeated(t[1], x), repeated(t[2], x), {}, {}, {}, x.S, x.S, 0.0, kCausalFromTopLeft, true);
+  const auto result = at::_efficient_attention_forward(t[0], repeated(t[1], x), repeated(t[2], x), {}, {}, {}, x.S, x.S, 0.0,
+                                                       kCausalFromTopLeft, true);
   t[3].copy_(std::get<0>(result));
   t[4].copy_(std::get<1>(result).narrow(2, 0, x.S));
 }
@@ -244,8 +265,9 @@ void efficient_backward(const Call& c) {
     lse.narrow(2, 0, x.S).copy_(t[5]);
   }
   // One split of the keys: no atomics.
-  const auto result = at::_efficient_attention_backward(t[0], t[1], repeated(t[2], x), repeated(t[3], x), {}, t[4], {}, {}, x.S, x.S, lse, 0.0, Tensor(),
-                                                        Tensor(), kCausalFromTopLeft, false, std::nullopt, /*num_splits_key=*/1);
+  const auto result =
+      at::_efficient_attention_backward(t[0], t[1], repeated(t[2], x), repeated(t[3], x), {}, t[4], {}, {}, x.S, x.S, lse, 0.0,
+                                        Tensor(), Tensor(), kCausalFromTopLeft, false, std::nullopt, /*num_splits_key=*/1);
   t[6].copy_(std::get<0>(result));
   t[7].copy_(summed(std::get<1>(result), x));
   t[8].copy_(summed(std::get<2>(result), x));
@@ -258,8 +280,12 @@ struct Entry {
 };
 const std::map<std::string, Entry>& libtorch_kernels() {
   static const std::map<std::string, Entry> table = {
-      {"linear", {linear, gemm, gemm}}, {"linear_add", {linear_add, gemm_add, gemm_add}}, {"linear_dx", {linear_dx, gemm, gemm}},
-      {"linear_dw", {linear_dw, gemm, gemm}}, {"attention", {attention, efficient, flash}}, {"attention_split", {attention_split, efficient, flash}},
+      {"linear", {linear, gemm, gemm}},
+      {"linear_add", {linear_add, gemm_add, gemm_add}},
+      {"linear_dx", {linear_dx, gemm, gemm}},
+      {"linear_dw", {linear_dw, gemm, gemm}},
+      {"attention", {attention, efficient, flash}},
+      {"attention_split", {attention_split, efficient, flash}},
       {"attention_backward", {attention_backward, efficient_backward, flash_backward}},
       {"attention_split_backward", {attention_split_backward, efficient_backward, flash_backward}}};
   return table;
@@ -270,7 +296,8 @@ std::string refusal(const std::string& kernel, const OpContext& x) {
     if (x.d % 8 != 0) return fmt::format("attention on CUDA takes head sizes that are multiples of 8, this model's is {}", x.d);
     if (x.d > 256) return fmt::format("attention on CUDA takes head sizes up to 256, this model's is {}", x.d);
   }
-  if (kernel.starts_with("qk_norm") && x.d > kMaxHeadSize) return fmt::format("qk-norm on CUDA takes head sizes up to {}, this model's is {}", kMaxHeadSize, x.d);
+  if (kernel.starts_with("qk_norm") && x.d > kMaxHeadSize)
+    return fmt::format("qk-norm on CUDA takes head sizes up to {}, this model's is {}", kMaxHeadSize, x.d);
   return "";
 }
 
@@ -290,11 +317,13 @@ class CudaKernels : public Kernels {
   }
   void cast(Stream stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
     const StreamHandle on = streams.of[size_t(stream)];
-    if (to_dtype == Dtype::kBf16) cast_to_bf16(from, to, n, on);
-    else if (to != from && n > 0) check_cuda(cudaMemcpyAsync(to, from, size_t(n) * 4, cudaMemcpyDeviceToDevice, on), "copy");
+    if (to_dtype == Dtype::kBf16)
+      cast_to_bf16(from, to, n, on);
+    else if (to != from && n > 0)
+      check_cuda(cudaMemcpyAsync(to, from, size_t(n) * 4, cudaMemcpyDeviceToDevice, on), "copy");
   }
-  void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride, int64_t n,
-                  bool accumulate) const override {
+  void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
+                  int64_t n, bool accumulate) const override {
     cuda::sum_chunks(dtype == Dtype::kBf16, target, own, received, size, index, chunk_stride, n, accumulate, compute());
   }
   void sum_of_squares(const float* x, const std::vector<Range>& ranges, double* sum) const override {

@@ -53,7 +53,8 @@ thread_local std::vector<Message> queued;
 
 size_t size_of(int type) { return type == 1 ? 1 : type == 7 ? 4 : type == 8 ? 8 : 0; }
 
-void write_down(const char* op, const Communicator& c, size_t count, int type, int peer, const void* send, void* receive, void* stream) {
+void write_down(const char* op, const Communicator& c, size_t count, int type, int peer, const void* send, void* receive,
+                void* stream) {
   FakeNcclCall call;
   std::snprintf(call.op, sizeof(call.op), "%s", op);
   call.group = c.group->id;
@@ -104,9 +105,12 @@ int collective(int kind, const char* op, const void* send, void* receive, size_t
   std::vector<char> result(kind == 0 ? num_bytes * o.sends.size() : num_bytes, 0);
   if (!o.differs) {
     for (size_t r = 0; r < o.sends.size(); ++r) {
-      if (kind == 0) std::memcpy(result.data() + r * num_bytes, o.sends[r], num_bytes);
-      else if (type == 7) add<float>(result, o.sends[r], count);
-      else add<double>(result, o.sends[r], count);
+      if (kind == 0)
+        std::memcpy(result.data() + r * num_bytes, o.sends[r], num_bytes);
+      else if (type == 7)
+        add<float>(result, o.sends[r], count);
+      else
+        add<double>(result, o.sends[r], count);
     }
   }
   const bool differs = o.differs;
