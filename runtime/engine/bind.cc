@@ -133,4 +133,21 @@ OpContext op_context(const Plan& plan, const Schedule& schedule) {
   return x;
 }
 
+std::array<int64_t, kNumBufferClasses> arena_peak_by_class(const Schedule& schedule) {
+  std::array<int64_t, kNumBufferClasses> peak{};
+  std::array<std::vector<int64_t>, kNumBufferClasses> change;
+  for (auto& c : change) c.assign(schedule.steps.size() + 1, 0);
+  for (const Buffer& b : schedule.buffers) {
+    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0) continue;
+    std::vector<int64_t>& c = change[size_t(b.buffer_class)];
+    c[size_t(b.first_step)] += aligned(b.bytes);
+    c[size_t(b.last_step) + 1] -= aligned(b.bytes);
+  }
+  for (size_t c = 0; c < kNumBufferClasses; ++c) {
+    int64_t live = 0;
+    for (const int64_t d : change[c]) peak[c] = std::max(peak[c], live += d);
+  }
+  return peak;
+}
+
 }  // namespace distsetup

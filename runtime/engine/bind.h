@@ -1,6 +1,7 @@
 // Binding: a compiled list meets memory. Every view of every step becomes an address; nothing about offsets, shapes or operands is
 // looked up while training. Run buffers are allocated one by one (so that the meter sees each class), span buffers share the arena.
 #pragma once
+#include <array>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -49,5 +50,8 @@ struct BoundList {
 // Throws UnsupportedOpError when the device has no kernel for an op, or refuses its shapes.
 BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context, const Kernels& kernels);
 OpContext op_context(const Plan& plan, const Schedule& schedule);
+
+// The most bytes of each class that a list has in the arena at once.
+std::array<int64_t, kNumBufferClasses> arena_peak_by_class(const Schedule& schedule);
 
 }  // namespace distsetup

@@ -2,9 +2,7 @@
 #include "runtime/engine/engine.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,13 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-int64_t numel(const Argument& a) {
-  int64_t n = 1;
-  for (const int64_t s : a.shape) n *= s;
-  return n;
-}
-int64_t num_bytes(const Argument& a) { return numel(a) * size_bytes(a.dtype); }
 
 }  // namespace
 
@@ -392,21 +383,10 @@ MemoryReport Engine::memory() const {
   const State& s = *state_;
   const Schedule& step = s.list(Phase::kStep).schedule;
   MemoryReport report;
-  std::array<std::vector<int64_t>, kNumBufferClasses> change;
-  for (auto& c : change) c.assign(step.steps.size() + 1, 0);
   for (const Buffer& b : step.buffers) {
-    const size_t c = size_t(b.buffer_class);
-    if (b.lifetime == BufferLifetime::kRun) {
-      report.run_bytes[c] += s.memory->run_num_bytes(b.name);
-    } else if (b.overlay_of < 0) {
-      change[c][size_t(b.first_step)] += aligned(b.bytes);
-      change[c][size_t(b.last_step) + 1] -= aligned(b.bytes);
-    }
+    if (b.lifetime == BufferLifetime::kRun) report.run_bytes[size_t(b.buffer_class)] += s.memory->run_num_bytes(b.name);
   }
-  for (size_t c = 0; c < kNumBufferClasses; ++c) {
-    int64_t live = 0;
-    for (const int64_t d : change[c]) report.arena_peak_bytes[c] = std::max(report.arena_peak_bytes[c], live += d);
-  }
+  report.arena_peak_bytes = arena_peak_by_class(step);
   report.arena_bytes = s.memory->arena_bytes();
   if (!meter_installed()) return report;
   const MeterReading now = read_meter();
@@ -417,17 +397,5 @@ MemoryReport Engine::memory() const {
   report.peak_instruction_bytes = s.peak_bytes;
   return report;
 }
-
-int compute_threads(int ranks_on_host) {
-  for (const char* variable : {"DISTSETUP_NUM_THREADS", "OMP_NUM_THREADS"}) {
-    const char* text = std::getenv(variable);
-    if (text != nullptr && std::atoi(text) > 0) return std::atoi(text);
-  }
-  cpu_set_t set;
-  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::max(1, cores / std::max(1, ranks_on_host));
-}
-
-void set_compute_threads(int num_threads) { at::set_num_threads(num_threads); }
 
 }  // namespace distsetup

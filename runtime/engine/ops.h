@@ -23,6 +23,12 @@ struct Argument {
   Dtype dtype = Dtype::kF32;
   int64_t dim(int i) const { return shape[size_t(i)]; }
 };
+inline int64_t numel(const Argument& a) {
+  int64_t n = 1;
+  for (const int64_t s : a.shape) n *= s;
+  return n;
+}
+inline int64_t num_bytes(const Argument& a) { return numel(a) * size_bytes(a.dtype); }
 
 struct AtenViews;  // aten_views.h
 struct Call;
