@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 
 #include "base/check.h"
@@ -36,7 +35,7 @@ struct Engine::State {
   void accumulate(const Call& call, const Instruction& i);
   void gradient_norm(const Call& call);
   void optimizer_step();
-  void wait(BoundList& list, int event);
+  void wait(int event);
   void check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const;
   void feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch);
   double scalar(const char* name) {
@@ -157,7 +156,7 @@ void Engine::State::upload_shards() {
 void Engine::State::run_instruction(BoundList& list, int index) {
   const Instruction& i = list.schedule.instructions[size_t(index)];
   for (const int event : i.waits) {
-    wait(list, event);
+    wait(event);
     device.wait(i.stream, event);
   }
   // A collective starts after everything before it in the list; what comes later may overtake it until an instruction waits for it.
@@ -184,7 +183,7 @@ void Engine::State::run_instruction(BoundList& list, int index) {
   ++total.count;
 }
 
-void Engine::State::wait(BoundList&, int event) {
+void Engine::State::wait(int event) {
   Pending& e = events[size_t(event)];
   CHECK(e.work != nullptr, "event {} is waited for before it is signalled", event);
   const auto begin = Clock::now();
