@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -158,6 +159,14 @@ int conclude(const RunEnd& run) {
     return kExitFailed;
   }
   if (run.first_failure < 0) return run.interrupted_by == SIGINT ? kExitInterrupted : 0;
+  // Before training begins a rank has nothing to save and leaves SIGTERM its default.
+  const bool as_asked = run.interrupted_by != 0 && std::all_of(run.ends.begin(), run.ends.end(), [](const RankEnd& end) {
+                          return !end.failed() || (end.by_signal && end.number == SIGTERM);
+                        });
+  if (as_asked) {
+    fmt::print(stderr, "distsetup: stopped by {} before training began\n", signal_name(run.interrupted_by));
+    return kExitInterrupted;
+  }
   const RankEnd& first = run.ends[static_cast<size_t>(run.first_failure)];
   int num_failed = 0;
   for (const RankEnd& end : run.ends) num_failed += end.failed() ? 1 : 0;

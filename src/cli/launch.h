@@ -20,7 +20,7 @@ struct LaunchOptions {
 
 // Blocks until every rank has ended. Ranks' stdout goes to our stdout, their stderr to our stderr, whole lines, "[rank 0] " before
 // each. Exit codes: 0 done · 1 spawning failed · 2 options contradict the plan · 3 plan unreadable or corrupt · 4 verdict does_not_fit
-// · 5 no distsetup-train, port in use · 6 a rank failed (a rank's own 3 and 5 are kept) · 130 interrupted (SIGINT).
+// · 5 no distsetup-train, port in use · 6 a rank failed (a rank's own 3 and 5 are kept) · 130 interrupted.
 int run_launch(const LaunchOptions& options);
 
 }  // namespace distsetup

@@ -68,6 +68,17 @@ for signal in TERM USR1 INT; do
   is "exit code after SIG$signal" "$code" "$expected"
 done
 
+stand_in 'echo ready; exec sleep 60'
+"$distsetup" launch --plan "$work/two/plan.json" --trainer-program "$work/trainer" > "$work/log" 2>&1 &
+launcher=$!
+until [[ $(grep -c ready "$work/log") == 2 ]]; do sleep 0.05; done
+kill -TERM "$launcher"
+code=0
+wait "$launcher" || code=$?
+is "stopped before training: exit code" "$code" 130
+has "stopped before training" "$(cat "$work/log")" "stopped by SIGTERM before training began"
+has_not "stopped before training is no failure" "$(cat "$work/log")" "error["
+
 stand_in 'trap "" TERM; echo ready; while true; do sleep 0.05; done'
 set -m
 "$distsetup" launch --plan "$work/two/plan.json" --grace 60 --trainer-program "$work/trainer" > "$work/log" 2>&1 &
