@@ -276,7 +276,7 @@ void finish_by_bound(Plan& plan) {
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
   MemoryPlan m;
-  const auto add = [&](BufferClass which, int64_t bytes, std::string note = "") {
+  const auto add = [&](BufferClass which, int64_t bytes, const std::string& note = "") {
     if (bytes > 0) m.terms.push_back({std::string(name(which)) + note, bytes, bytes, "load"});
   };
   const int64_t reference = plan.train.method == "dpo" ? (gathers ? split(element * parameters) : element * parameters) : 0;

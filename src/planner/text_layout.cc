@@ -27,7 +27,7 @@ std::string pad_right(std::string text, int width) {
   return text;
 }
 
-std::string pad_left(std::string text, int width) {
+std::string pad_left(const std::string& text, int width) {
   const int missing = width - display_width(text);
   return missing > 0 ? std::string(static_cast<size_t>(missing), ' ') + text : text;
 }

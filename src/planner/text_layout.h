@@ -9,7 +9,7 @@ namespace distsetup {
 // Columns: code points; every symbol of ours takes one.
 int display_width(std::string_view text);
 std::string pad_right(std::string text, int width);
-std::string pad_left(std::string text, int width);
+std::string pad_left(const std::string& text, int width);
 std::string cut(std::string text, int width);  // "…" where something was cut off
 // Breaks at spaces. A word longer than a line gets a line.
 std::vector<std::string> wrap(std::string_view text, int width);
