@@ -283,6 +283,10 @@ class GlooCommunicator : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_gloo_communicator(const Mesh& mesh, const Rendezvous& rendezvous) {
+  // libtorch records its last 2000 collectives, one list per process, not guarded against groups used by several threads (2.11). The
+  // trace is ours (tracing.h). A value that is set is kept.
+  static const int recorder_off = setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+  (void)recorder_off;
   return std::make_unique<GlooCommunicator>(mesh, rendezvous);
 }
 
