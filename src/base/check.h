@@ -13,7 +13,7 @@ namespace distsetup {
 
 // Usage: CHECK(a < b) or CHECK(a < b, "a {} b {}", a, b).
 #undef CHECK  // libtorch's logging header defines one too
-#define CHECK(condition, ...) \
-  do {                        \
+#define CHECK(condition, ...)                                                                                   \
+  do {                                                                                                          \
     if (!(condition)) ::distsetup::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

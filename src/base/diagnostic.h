@@ -58,9 +58,9 @@ struct Result {
   Diagnostics diagnostics;
 
   Result() = default;
-  Result(T v) : value(std::move(v)) {}                                          // NOLINT: implicit by design
-  Result(Diagnostic d) : diagnostics{std::move(d)} {}                           // NOLINT
-  Result(Diagnostics d) : diagnostics(std::move(d)) {}                          // NOLINT
+  Result(T v) : value(std::move(v)) {}                  // NOLINT: implicit by design
+  Result(Diagnostic d) : diagnostics{std::move(d)} {}   // NOLINT
+  Result(Diagnostics d) : diagnostics(std::move(d)) {}  // NOLINT
   Result(T v, Diagnostics d) : value(std::move(v)), diagnostics(std::move(d)) {}
 
   bool ok() const { return value.has_value() && !has_error(diagnostics); }

@@ -20,11 +20,11 @@ Result<double> parse_bytes_per_s(std::string_view text, const Location& at = {})
 // "989TFLOP/s". Flops per second.
 Result<double> parse_flops_per_s(std::string_view text, const Location& at = {});
 
-std::string format_gib(int64_t bytes, int decimals = 1);   // "17.6 GiB"
-std::string format_bytes(int64_t bytes);                   // largest fitting binary unit: "63.2 MiB"
-std::string format_count(int64_t n);                       // "70,553,706,496"
-std::string format_short_count(double n);                  // "70.6B", "6.2M"
-std::string format_duration(double seconds);               // "3.2 ms", "4.1 s", "2 h 05 m"
-std::string format_slurm_time(int64_t seconds);            // "48:00:00"
+std::string format_gib(int64_t bytes, int decimals = 1);  // "17.6 GiB"
+std::string format_bytes(int64_t bytes);                  // largest fitting binary unit: "63.2 MiB"
+std::string format_count(int64_t n);                      // "70,553,706,496"
+std::string format_short_count(double n);                 // "70.6B", "6.2M"
+std::string format_duration(double seconds);              // "3.2 ms", "4.1 s", "2 h 05 m"
+std::string format_slurm_time(int64_t seconds);           // "48:00:00"
 
 }  // namespace distsetup

@@ -19,11 +19,11 @@ struct Value {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
   Location location;
-  std::string text;     // the scalar as written, without quotes; for kNull its spelling ("null", "~", "")
-  bool quoted = false;  // '010' in quotes is text
-  std::vector<Value> items = {};                            // kList (= {}: clang 14 needs it, the type is recursive)
-  std::vector<Entry> entries;                               // kMap, in file order
-  std::vector<Location> key_locations;                      // beside entries
+  std::string text;                     // the scalar as written, without quotes; for kNull its spelling ("null", "~", "")
+  bool quoted = false;                  // '010' in quotes is text
+  std::vector<Value> items = {};        // kList (= {}: clang 14 needs it, the type is recursive)
+  std::vector<Entry> entries;           // kMap, in file order
+  std::vector<Location> key_locations;  // beside entries
 
   const Value* find(std::string_view key) const;  // nullptr when absent or not a map
 };
@@ -40,8 +40,8 @@ Result<Value> read_yaml_file(const std::string& path);
 
 // Scalars. Each says found and expected on a mismatch; a bare `no`, `on`, `yes`, `010`, `1_000` is kAmbiguousSpelling.
 Result<bool> as_bool(const Value& value);
-Result<int64_t> as_int(const Value& value);      // 1048576, 1e6 only when integral
-Result<double> as_double(const Value& value);    // 1e-6 is a number
+Result<int64_t> as_int(const Value& value);    // 1048576, 1e6 only when integral
+Result<double> as_double(const Value& value);  // 1e-6 is a number
 Result<std::string> as_text(const Value& value);
 
 // What an explicit null means: in our files a mistake (`grad_clip: null` would silently become the default), in a model's

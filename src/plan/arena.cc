@@ -34,10 +34,12 @@ class Packer {
     const auto at_peak = [this](const Item& i) { return i.first <= peak_step_ && peak_step_ <= i.last ? int64_t{1} << 50 : 0; };
     const auto span = [](const Item& i) { return int64_t{i.last} - i.first + 1; };
     // Keys: larger first. Buffers live at the peak first stack to exactly the lower bound there.
-    const std::vector<std::function<int64_t(const Item&)>> keys = {
-        [&](const Item& i) { return at_peak(i) + span(i); }, [&](const Item& i) { return at_peak(i) + i.bytes; },
-        [&](const Item& i) { return i.bytes; },              [&](const Item& i) { return -int64_t{i.first}; },
-        [&](const Item& i) { return span(i); },              [&](const Item& i) { return i.bytes / 64 * span(i); }};
+    const std::vector<std::function<int64_t(const Item&)>> keys = {[&](const Item& i) { return at_peak(i) + span(i); },
+                                                                   [&](const Item& i) { return at_peak(i) + i.bytes; },
+                                                                   [&](const Item& i) { return i.bytes; },
+                                                                   [&](const Item& i) { return -int64_t{i.first}; },
+                                                                   [&](const Item& i) { return span(i); },
+                                                                   [&](const Item& i) { return i.bytes / 64 * span(i); }};
     int64_t best = -1;
     std::vector<int64_t> offsets(items_.size());
     // Small lists: whatever sticks out of the arena is moved to the front and placed again.

@@ -30,11 +30,16 @@ class Compiler {
     s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
     s_.compute = plan.precision.compute == Precision::kBf16 ? Dtype::kBf16 : Dtype::kF32;
     const bool f32 = s_.compute == Dtype::kF32;
-    if (shards_ == 1 && f32) source_ = ParameterSource::kMaster;
-    else source_ = plan.strategy.sharding == Sharding::kZero3 ? ParameterSource::kGather : ParameterSource::kReplica;
-    if (shards_ == 1) path_ = f32 ? GradientPath::kDirect : GradientPath::kStaged;
-    else if (plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1) path_ = GradientPath::kAccumulated;
-    else path_ = GradientPath::kReduce;
+    if (shards_ == 1 && f32)
+      source_ = ParameterSource::kMaster;
+    else
+      source_ = plan.strategy.sharding == Sharding::kZero3 ? ParameterSource::kGather : ParameterSource::kReplica;
+    if (shards_ == 1)
+      path_ = f32 ? GradientPath::kDirect : GradientPath::kStaged;
+    else if (plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1)
+      path_ = GradientPath::kAccumulated;
+    else
+      path_ = GradientPath::kReduce;
     derive_variants();
     make_run_buffers();
     gathered_.assign(num_units(), -1);
@@ -79,9 +84,12 @@ class Compiler {
     const int plain = mixed ? add(s_.programs->block, {}, "") : block;
     const int last = add(s_.programs->head, {}, "");
     for (int u = 0; u < num_units(); ++u) {
-      if (u == 0) s_.unit_variant.push_back(embedding);
-      else if (u == head()) s_.unit_variant.push_back(last);
-      else s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block : plain);
+      if (u == 0)
+        s_.unit_variant.push_back(embedding);
+      else if (u == head())
+        s_.unit_variant.push_back(last);
+      else
+        s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block : plain);
     }
   }
 
@@ -222,8 +230,8 @@ class Compiler {
         continue;
       }
       if (gradient_[bucket] < 0)
-        born.push_back(gradient_[bucket] = add_buffer(fmt::format("G{}", bucket), BufferClass::kGradient, gathered_bytes(bucket), s_.compute,
-                                                      BufferLifetime::kSpan, bucket));
+        born.push_back(gradient_[bucket] = add_buffer(fmt::format("G{}", bucket), BufferClass::kGradient, gathered_bytes(bucket),
+                                                      s_.compute, BufferLifetime::kSpan, bucket));
     }
     Instruction& i = emit(InstructionOp::kBackward, u);
     i.program_variant = s_.variants[s_.unit_variant[u]]->name;
@@ -235,7 +243,8 @@ class Compiler {
   }
 
   int new_accumulator(int u) {
-    return add_buffer(fmt::format("A{}", u), BufferClass::kGradient, unit(u).shard_numel * shards_ * 4, Dtype::kF32, BufferLifetime::kSpan, u);
+    return add_buffer(fmt::format("A{}", u), BufferClass::kGradient, unit(u).shard_numel * shards_ * 4, Dtype::kF32,
+                      BufferLifetime::kSpan, u);
   }
 
   // --- gradients after the backward of a unit
@@ -274,8 +283,8 @@ class Compiler {
 
   void start_reduce(int u, int full, Dtype dtype, bool last) {
     finish_reduce(last);
-    const int received = add_buffer(fmt::format("R{}", u), BufferClass::kCommunication, unit(u).shard_numel * (shards_ - 1) * size_bytes(dtype),
-                                    dtype, BufferLifetime::kSpan, u);
+    const int received = add_buffer(fmt::format("R{}", u), BufferClass::kCommunication,
+                                    unit(u).shard_numel * (shards_ - 1) * size_bytes(dtype), dtype, BufferLifetime::kSpan, u);
     Instruction& i = emit(InstructionOp::kReduceScatter, u);
     i.bucket = u;
     i.group = Group::kDpShard;

@@ -42,7 +42,9 @@ class Expander {
 
   // --- views
 
-  View whole(int buffer, std::vector<int64_t> shape) const { return {buffer, 0, std::move(shape), s_.buffers[buffer].dtype, View::Part::kFixed}; }
+  View whole(int buffer, std::vector<int64_t> shape) const {
+    return {buffer, 0, std::move(shape), s_.buffers[buffer].dtype, View::Part::kFixed};
+  }
 
   View stretch(int buffer, int64_t offset_numel, int64_t numel) const {
     const Dtype dtype = s_.buffers[buffer].dtype;
@@ -303,9 +305,9 @@ class Expander {
 
   Schedule& s_;
   std::map<std::string, int> run_;
-  std::vector<std::vector<int>> forward_tensors_;   // per unit: tensor instance → buffer, of the current micro-batch
-  std::vector<int> backward_in_;                    // per unit: its dx
-  int output_ = -1;                                 // y of the unit before
+  std::vector<std::vector<int>> forward_tensors_;  // per unit: tensor instance → buffer, of the current micro-batch
+  std::vector<int> backward_in_;                   // per unit: its dx
+  int output_ = -1;                                // y of the unit before
   std::set<std::pair<int, int64_t>> gradients_written_;
 };
 

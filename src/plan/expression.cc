@@ -31,9 +31,12 @@ class Reader {
   int64_t sum() {
     int64_t value = product();
     for (;;) {
-      if (take('+')) value += product();
-      else if (take('-')) value -= product();
-      else return value;
+      if (take('+'))
+        value += product();
+      else if (take('-'))
+        value -= product();
+      else
+        return value;
     }
   }
 

@@ -28,7 +28,8 @@ class Checker {
   }
 
  private:
-  template <class... A> void require(bool holds, fmt::format_string<A...> text, A&&... args) {
+  template <class... A>
+  void require(bool holds, fmt::format_string<A...> text, A&&... args) {
     if (!holds) out_.push_back(fmt::format("instruction {}: {}", index_, fmt::format(text, std::forward<A>(args)...)));
   }
   bool is_step() const { return s_.phase == Phase::kStep; }
@@ -36,7 +37,8 @@ class Checker {
   void segments() {
     int next = 0;
     for (const Segment& g : s_.segments) {
-      require(g.first_instruction == next && g.num_instructions >= 0 && g.repeat >= 1, "segment at {} does not follow {}", g.first_instruction, next);
+      require(g.first_instruction == next && g.num_instructions >= 0 && g.repeat >= 1, "segment at {} does not follow {}",
+              g.first_instruction, next);
       next = g.first_instruction + g.num_instructions;
     }
     require(next == static_cast<int>(s_.instructions.size()), "segments cover {} of {} instructions", next, s_.instructions.size());
@@ -44,7 +46,8 @@ class Checker {
     if (is_step())
       for (const Segment& g : s_.segments) micro_batches += g.repeat;
     if (is_step())
-      require(micro_batches == plan_.gradient_accumulation, "{} micro-batches run, accumulation is {}", micro_batches, plan_.gradient_accumulation);
+      require(micro_batches == plan_.gradient_accumulation, "{} micro-batches run, accumulation is {}", micro_batches,
+              plan_.gradient_accumulation);
   }
 
   void instruction(const Instruction& i) {
@@ -73,10 +76,11 @@ class Checker {
       for (const int b : i.allocates) in_flight_[i.signals].push_back(b);
     }
     for (const int b : i.frees) {
-      require(alive_[b] && s_.buffers[b].lifetime == BufferLifetime::kSpan, "frees '{}' that is not a live span buffer", s_.buffers[b].name);
+      require(alive_[b] && s_.buffers[b].lifetime == BufferLifetime::kSpan, "frees '{}' that is not a live span buffer",
+              s_.buffers[b].name);
       for (const auto& [event, buffers] : in_flight_)
-        require(event == i.signals || std::find(buffers.begin(), buffers.end(), b) == buffers.end(), "frees '{}' while event {} is in flight",
-                s_.buffers[b].name, event);
+        require(event == i.signals || std::find(buffers.begin(), buffers.end(), b) == buffers.end(),
+                "frees '{}' while event {} is in flight", s_.buffers[b].name, event);
       alive_[b] = false;
       filled_.erase(b);
       std::erase_if(cast_, [b](const auto& c) { return c.first == b; });
@@ -92,7 +96,8 @@ class Checker {
   }
 
   void cast(const Instruction& i) {
-    require(cast_.insert({i.uses[1], i.unit}).second, "fills the own chunk of unit {} in '{}' twice", i.unit, s_.buffers[i.uses[1]].name);
+    require(cast_.insert({i.uses[1], i.unit}).second, "fills the own chunk of unit {} in '{}' twice", i.unit,
+            s_.buffers[i.uses[1]].name);
   }
 
   void gather(const Instruction& i) {
@@ -124,8 +129,8 @@ class Checker {
         found = true;
         require(cast_.contains({b, u}), "unit {} computes with '{}' before it is filled", i.unit, buffer.name);
         if (s_.layout.shard_ranks > 1)
-          require(filled_.contains(b) && !in_flight_.contains(filled_[b]), "unit {} computes with '{}' before its gather is waited for", i.unit,
-                  buffer.name);
+          require(filled_.contains(b) && !in_flight_.contains(filled_[b]),
+                  "unit {} computes with '{}' before its gather is waited for", i.unit, buffer.name);
       }
       require(found, "unit {} computes without the parameters of unit {}", i.unit, u);
     }
@@ -171,10 +176,11 @@ class Checker {
   void accumulate(const Instruction& i) {
     const int from = i.uses[0], to = i.uses.back();
     if (i.uses.size() == 3) {
-      require(received_.contains(i.uses[1]) && received_[i.uses[1]] == from, "adds '{}' that no reduction of '{}' filled", s_.buffers[i.uses[1]].name,
-              s_.buffers[from].name);
+      require(received_.contains(i.uses[1]) && received_[i.uses[1]] == from, "adds '{}' that no reduction of '{}' filled",
+              s_.buffers[i.uses[1]].name, s_.buffers[from].name);
       for (const auto& [event, buffers] : in_flight_)
-        require(std::find(buffers.begin(), buffers.end(), i.uses[1]) == buffers.end(), "adds '{}' before it has arrived", s_.buffers[i.uses[1]].name);
+        require(std::find(buffers.begin(), buffers.end(), i.uses[1]) == buffers.end(), "adds '{}' before it has arrived",
+                s_.buffers[i.uses[1]].name);
     }
     auto& target = contributions_[{to, i.unit}];
     require(i.accumulate || target.empty(), "overwrites the gradient of unit {} that holds {} contributions", i.unit, target.size());
@@ -217,7 +223,8 @@ class Checker {
       if (plan_.mesh.dp_replicate > 1) require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);
     }
     for (const auto& [event, buffers] : in_flight_)
-      require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(), "the gradient norm is taken while event {} is in flight", event);
+      require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(),
+              "the gradient norm is taken while event {} is in flight", event);
     require(!normed_, "the gradient norm is taken twice");
     normed_ = true;
   }
@@ -238,9 +245,10 @@ class Checker {
       const Buffer& buffer = s_.buffers[b];
       if (buffer.lifetime == BufferLifetime::kRun) {
         require(alive_[b], "run buffer '{}' is not there at the end", buffer.name);
-      } else if (s_.steps.empty() || buffer.buffer_class == BufferClass::kGatheredParameter || buffer.buffer_class == BufferClass::kGradient ||
-                 buffer.buffer_class == BufferClass::kCommunication) {
-        require(allocated_[b] && !alive_[b], "span buffer '{}' is {} at the end", buffer.name, allocated_[b] ? "still live" : "never allocated");
+      } else if (s_.steps.empty() || buffer.buffer_class == BufferClass::kGatheredParameter ||
+                 buffer.buffer_class == BufferClass::kGradient || buffer.buffer_class == BufferClass::kCommunication) {
+        require(allocated_[b] && !alive_[b], "span buffer '{}' is {} at the end", buffer.name,
+                allocated_[b] ? "still live" : "never allocated");
       }
     }
     if (!is_step()) return;
@@ -259,7 +267,8 @@ class Checker {
     for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) {
       const Buffer& buffer = s_.buffers[b];
       if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
-      require(buffer.offset_bytes >= 0 && buffer.offset_bytes % kBufferAlignment == 0 && buffer.offset_bytes + aligned(buffer.bytes) <= s_.arena_bytes,
+      require(buffer.offset_bytes >= 0 && buffer.offset_bytes % kBufferAlignment == 0 &&
+                  buffer.offset_bytes + aligned(buffer.bytes) <= s_.arena_bytes,
               "'{}' at {} + {} is not inside the arena of {}", buffer.name, buffer.offset_bytes, buffer.bytes, s_.arena_bytes);
       born[buffer.first_step].push_back(b);
       dead[buffer.last_step + 1].push_back(b);
@@ -272,7 +281,8 @@ class Checker {
         const int64_t from = s_.buffers[b].offset_bytes, to = from + aligned(s_.buffers[b].bytes);
         if (from == to) continue;
         auto next = live.lower_bound(from);
-        require(next == live.end() || next->first >= to, "'{}' overlaps '{}'", s_.buffers[b].name, s_.buffers[next == live.end() ? b : next->second].name);
+        require(next == live.end() || next->first >= to, "'{}' overlaps '{}'", s_.buffers[b].name,
+                s_.buffers[next == live.end() ? b : next->second].name);
         if (next != live.begin()) {
           const Buffer& before = s_.buffers[std::prev(next)->second];
           require(before.offset_bytes + aligned(before.bytes) <= from, "'{}' overlaps '{}'", s_.buffers[b].name, before.name);
@@ -285,15 +295,18 @@ class Checker {
         int64_t numel = 1;
         for (const int64_t d : v.shape) numel *= d;
         const int64_t chunks = v.part == View::Part::kOwn ? s_.layout.shard_ranks : 1;
-        require(v.offset_bytes >= 0 && v.offset_bytes + numel * chunks * size_bytes(v.dtype) <= b.bytes, "step {} {} reaches outside '{}'", n, t.op, b.name);
+        require(v.offset_bytes >= 0 && v.offset_bytes + numel * chunks * size_bytes(v.dtype) <= b.bytes,
+                "step {} {} reaches outside '{}'", n, t.op, b.name);
         if (b.lifetime == BufferLifetime::kRun) return;
         const Buffer* root = &b;
         while (root->overlay_of >= 0) root = &s_.buffers[root->overlay_of];
         const int step = static_cast<int>(n);
-        require(b.first_step <= step && step <= root->last_step, "step {} {} touches '{}' outside its life {}..{}", n, t.op, b.name, b.first_step,
-                root->last_step);
-        if (write) written[v.buffer] = true;
-        else require(written[v.buffer], "step {} {} reads '{}' before it is written", n, t.op, b.name);
+        require(b.first_step <= step && step <= root->last_step, "step {} {} touches '{}' outside its life {}..{}", n, t.op, b.name,
+                b.first_step, root->last_step);
+        if (write)
+          written[v.buffer] = true;
+        else
+          require(written[v.buffer], "step {} {} reads '{}' before it is written", n, t.op, b.name);
       };
       const bool in_place_gather = s_.instructions[t.instruction].op == InstructionOp::kAllGather;
       for (const View& v : t.reads) inside(v, in_place_gather);
@@ -307,15 +320,15 @@ class Checker {
   std::vector<std::string> out_;
   std::vector<bool> alive_, allocated_;
   std::set<int> signalled_;
-  std::map<int, std::vector<int>> in_flight_;            // event → buffers of the transfer
+  std::map<int, std::vector<int>> in_flight_;  // event → buffers of the transfer
   std::map<int, std::vector<int>> gather_of_event_;
   std::set<int> arrived_;
-  std::set<std::pair<int, int>> cast_;                   // (buffer, unit) own chunk filled
-  std::map<int, int> filled_;                            // gathered buffer → event of its gather
-  std::set<std::pair<int, int>> forwards_, backwards_;   // (unit, micro-batch)
+  std::set<std::pair<int, int>> cast_;                                          // (buffer, unit) own chunk filled
+  std::map<int, int> filled_;                                                   // gathered buffer → event of its gather
+  std::set<std::pair<int, int>> forwards_, backwards_;                          // (unit, micro-batch)
   std::map<std::pair<int, int>, std::set<std::pair<int, int>>> contributions_;  // (buffer, unit) → (unit, micro-batch) summed in it
   std::set<std::pair<int, int>> reduced_;
-  std::map<int, int> received_;                          // receive buffer → source
+  std::map<int, int> received_;  // receive buffer → source
   std::set<int> sharded_, replicated_;
   std::set<std::string> scalars_;
   bool normed_ = false, stepped_ = false, replica_stale_ = false;
@@ -327,7 +340,8 @@ std::vector<std::string> check_invariants(const Plan& plan, const Schedule& sche
   std::vector<std::string> out = Checker(plan, schedule).run();
   if (schedule.phase == Phase::kStep && out.empty()) {
     const std::vector<InstructionLive> live = walk_live(schedule);
-    if (!live.empty() && live.back().after_bytes != 0) out.push_back(fmt::format("{} bytes are live after the step", live.back().after_bytes));
+    if (!live.empty() && live.back().after_bytes != 0)
+      out.push_back(fmt::format("{} bytes are live after the step", live.back().after_bytes));
   }
   return out;
 }

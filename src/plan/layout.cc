@@ -85,7 +85,7 @@ std::vector<Box> boxes_of(const UnitLayout& unit, const Parameter& p, int index)
   CHECK(p.shape.size() == 2, "parameter {}", p.name);
   const int64_t width = p.shape[1];
   const int64_t first_row = (from + width - 1) / width, last_row = to / width;  // whole rows [first_row, last_row)
-  if (first_row > last_row) {                                                  // inside one row
+  if (first_row > last_row) {                                                   // inside one row
     add(from, to, {from / width, from % width}, {1, to - from});
     return boxes;
   }
@@ -103,8 +103,10 @@ std::vector<DecayRange> decay_ranges(const Layout& layout, int index) {
       const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
       if (begin >= end) continue;
       const int64_t from = unit.shard_offset + begin - own.begin, to = from + end - begin;
-      if (!ranges.empty() && ranges.back().end == from && ranges.back().decay == p.decay) ranges.back().end = to;
-      else ranges.push_back({from, to, p.decay});
+      if (!ranges.empty() && ranges.back().end == from && ranges.back().decay == p.decay)
+        ranges.back().end = to;
+      else
+        ranges.push_back({from, to, p.decay});
     }
   }
   return ranges;

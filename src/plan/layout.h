@@ -16,17 +16,17 @@ namespace distsetup {
 inline constexpr int64_t kShardAlignment = 16;  // elements; 64 bytes of fp32
 
 struct Parameter {
-  std::string name;             // published: "model.layers.3.self_attn.q_proj.weight"
+  std::string name;  // published: "model.layers.3.self_attn.q_proj.weight"
   std::vector<int64_t> shape;
-  int64_t offset = 0;           // elements, inside the unit's flat buffer
+  int64_t offset = 0;  // elements, inside the unit's flat buffer
   int64_t numel = 0;
   bool decay = true;
   ParameterDecl::Init init = ParameterDecl::Init::kNormal;
 };
 struct Slot {
-  std::string name;             // "wqkv"
+  std::string name;  // "wqkv"
   int64_t offset = 0;
-  std::vector<int64_t> shape;   // rows of its parameters added
+  std::vector<int64_t> shape;  // rows of its parameters added
 };
 struct UnitLayout {
   UnitKind kind = UnitKind::kBlock;

@@ -41,8 +41,10 @@ std::vector<InstructionLive> walk_live(const Schedule& s, const std::vector<Vari
     const bool is_backward = i.op == InstructionOp::kBackward;
     int64_t born_inside = 0;  // the unit's own gradient buffer appears with its first write
     for (const int b : i.allocates) {
-      if (is_backward && s.buffers[b].unit == i.unit) born_inside += span_bytes(b);
-      else buffers += span_bytes(b);
+      if (is_backward && s.buffers[b].unit == i.unit)
+        born_inside += span_bytes(b);
+      else
+        buffers += span_bytes(b);
     }
     if (i.op == InstructionOp::kForward || is_backward) {
       const int variant = s.unit_variant[i.unit];

@@ -9,10 +9,10 @@
 namespace distsetup {
 
 struct InstructionLive {
-  int64_t peak_bytes = 0;     // span bytes (without run buffers), largest over the instruction's ops
-  int peak_op = 0;            // op of the program where; 0 for instructions without one
-  int64_t tensor_bytes = 0;   // activations and logits among them, at that op
-  int64_t after_bytes = 0;    // span bytes once the instruction is done
+  int64_t peak_bytes = 0;    // span bytes (without run buffers), largest over the instruction's ops
+  int peak_op = 0;           // op of the program where; 0 for instructions without one
+  int64_t tensor_bytes = 0;  // activations and logits among them, at that op
+  int64_t after_bytes = 0;   // span bytes once the instruction is done
 };
 
 // Profiles per variant, to share between schedules of one search; index as in schedule.variants.
@@ -21,7 +21,8 @@ std::vector<VariantProfile> profile_variants(const Schedule& schedule);
 std::vector<InstructionLive> walk_live(const Schedule& schedule);
 std::vector<InstructionLive> walk_live(const Schedule& schedule, const std::vector<VariantProfile>& profiles);
 
-// Bytes of the gradient buffer that backward of `unit` gives birth to when it writes its own slots; 0 when it writes to one that is there.
+// Bytes of the gradient buffer that backward of `unit` gives birth to when it writes its own slots; 0 when it writes to one that is
+// there.
 int64_t born_gradient_bytes(const Schedule& schedule, const Instruction& backward);
 
 }  // namespace distsetup

@@ -11,7 +11,8 @@ using Init = ParameterDecl::Init;
 
 Op op(std::string name, OpKind kind, std::string kernel, std::vector<std::string> reads, std::vector<std::string> writes,
       std::vector<Overlay> over = {}, std::string flops = "") {
-  return {std::move(name), kind, std::move(kernel), std::move(reads), std::move(writes), std::move(over), std::move(flops), Group::kSelf};
+  return {std::move(name),  kind,        std::move(kernel), std::move(reads), std::move(writes), std::move(over),
+          std::move(flops), Group::kSelf};
 }
 
 Program embedding_program() {
@@ -49,12 +50,12 @@ std::vector<ParameterDecl> block_parameters(const Geometry& g) {
 
 std::vector<TensorDecl> block_tensors(const Geometry& g) {
   const Dtype f32 = Dtype::kF32;
-  std::vector<TensorDecl> t = {{"x", {"T", "h"}},   {"h1", {"T", "h"}},    {"r1", {"T"}, f32}, {"qkv", {"T", "(a+2*kv)*d"}},
-                               {"att", {"T", "a*d"}}, {"lse", {"T", "a"}, f32}, {"x2", {"T", "h"}}, {"h2", {"T", "h"}},
-                               {"r2", {"T"}, f32},  {"gu", {"T", "2*f"}},  {"m", {"T", "f"}},  {"y", {"T", "h"}},
-                               {"dy", {"T", "h"}},  {"dm", {"T", "f"}},    {"dgu", {"T", "2*f"}}, {"dh2", {"T", "h"}},
-                               {"dx2", {"T", "h"}}, {"ws2", {"h"}, f32},   {"datt", {"T", "a*d"}}, {"dqkv", {"T", "(a+2*kv)*d"}},
-                               {"dh1", {"T", "h"}}, {"dx", {"T", "h"}},    {"ws1", {"h"}, f32}};
+  std::vector<TensorDecl> t = {{"x", {"T", "h"}},     {"h1", {"T", "h"}},       {"r1", {"T"}, f32},     {"qkv", {"T", "(a+2*kv)*d"}},
+                               {"att", {"T", "a*d"}}, {"lse", {"T", "a"}, f32}, {"x2", {"T", "h"}},     {"h2", {"T", "h"}},
+                               {"r2", {"T"}, f32},    {"gu", {"T", "2*f"}},     {"m", {"T", "f"}},      {"y", {"T", "h"}},
+                               {"dy", {"T", "h"}},    {"dm", {"T", "f"}},       {"dgu", {"T", "2*f"}},  {"dh2", {"T", "h"}},
+                               {"dx2", {"T", "h"}},   {"ws2", {"h"}, f32},      {"datt", {"T", "a*d"}}, {"dqkv", {"T", "(a+2*kv)*d"}},
+                               {"dh1", {"T", "h"}},   {"dx", {"T", "h"}},       {"ws1", {"h"}, f32}};
   if (g.qk_norm) {
     t.push_back({"qk", {"T", "(a+kv)*d"}});
     t.push_back({"rqk", {"T", "a+kv"}, f32});
@@ -97,13 +98,14 @@ std::vector<Op> block_backward(const Geometry& g) {
       op("out_dx", OpKind::kGemm, "linear_dx", {"dx2", "p:wo"}, {"datt"}, {}, "2*T*h*a*d")};
   // Backward of attention recomputes the scores: 2.5 × the forward's FLOPs (FlashAttention-2, arXiv 2307.08691, section 4.1).
   if (g.qk_norm) {
-    ops.push_back(op("attention_b", OpKind::kAttention, "attention_split_backward", {"datt", "qk", "qkv", "att", "lse"}, {"dqk", "dqkv"}, {},
-                     "5*T*S*a*d"));
+    ops.push_back(op("attention_b", OpKind::kAttention, "attention_split_backward", {"datt", "qk", "qkv", "att", "lse"},
+                     {"dqk", "dqkv"}, {}, "5*T*S*a*d"));
     ops.push_back(op("rope_b", OpKind::kElementwise, "rope_backward", {"dqk", "cos", "sin"}, {"dqk"}));
     ops.push_back(op("qk_norm_b", OpKind::kNorm, "qk_norm_backward", {"dqk", "qkv", "rqk", "p:qn", "p:kn", "dqkv"},
                      {"dqkv", "g:qn", "g:kn", "ws_qk"}));
   } else {
-    ops.push_back(op("attention_b", OpKind::kAttention, "attention_backward", {"datt", "qkv", "att", "lse"}, {"dqkv"}, {}, "5*T*S*a*d"));
+    ops.push_back(
+        op("attention_b", OpKind::kAttention, "attention_backward", {"datt", "qkv", "att", "lse"}, {"dqkv"}, {}, "5*T*S*a*d"));
     ops.push_back(op("rope_b", OpKind::kElementwise, "rope_backward", {"dqkv", "cos", "sin"}, {"dqkv"}));
   }
   if (g.qkv_bias) ops.push_back(op("bias_b", OpKind::kElementwise, "bias_backward", {"dqkv"}, {"g:bqkv", "ws_b"}));
@@ -135,8 +137,14 @@ Program head_program(const Geometry& g) {
   } else {
     p.parameters.push_back({"lm_head.weight", "wh", {"V", "h"}, true, Init::kNormal});
   }
-  p.tensors = {{"x", {"T", "h"}},  {"h", {"T", "h"}},  {"r", {"T"}, Dtype::kF32}, {"z", {"T", "V"}, Dtype::kCompute, true},
-               {"dz", {"T", "V"}, Dtype::kCompute, true}, {"dh", {"T", "h"}}, {"dx", {"T", "h"}}, {"ws", {"h"}, Dtype::kF32}};
+  p.tensors = {{"x", {"T", "h"}},
+               {"h", {"T", "h"}},
+               {"r", {"T"}, Dtype::kF32},
+               {"z", {"T", "V"}, Dtype::kCompute, true},
+               {"dz", {"T", "V"}, Dtype::kCompute, true},
+               {"dh", {"T", "h"}},
+               {"dx", {"T", "h"}},
+               {"ws", {"h"}, Dtype::kF32}};
   p.forward = {op("normf", OpKind::kNorm, "rms_norm", {"x", "p:nf"}, {"h", "r"}),
                op("logits", OpKind::kGemm, "linear", {"h", "p:" + head}, {"z"}, {}, "2*T*h*V"),
                op("loss", OpKind::kLoss, "cross_entropy", {"z", "targets", "loss_scale", "loss"}, {"dz", "loss"}, {{0, 0}})};
@@ -175,8 +183,15 @@ Diagnostics check_native(const Geometry& g) {
 }
 
 Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_length) {
-  return {{"T", micro_batch * sequence_length}, {"S", sequence_length}, {"B", micro_batch}, {"h", g.hidden}, {"f", g.feed_forward},
-          {"a", g.num_heads},  {"kv", g.num_kv_heads}, {"d", g.head_size}, {"V", g.vocabulary}};
+  return {{"T", micro_batch * sequence_length},
+          {"S", sequence_length},
+          {"B", micro_batch},
+          {"h", g.hidden},
+          {"f", g.feed_forward},
+          {"a", g.num_heads},
+          {"kv", g.num_kv_heads},
+          {"d", g.head_size},
+          {"V", g.vocabulary}};
 }
 
 std::vector<std::string> dropped_tensors(const Geometry& g, Recompute policy) {

@@ -35,21 +35,24 @@ Diagnostics validate(const Plan& p) {
   require(p.micro_batch >= 1 && p.gradient_accumulation >= 1 && p.train.sequence_length >= 1, code::kOutOfRange,
           "micro-batch, accumulation and sequence length are at least 1");
   require(p.train.global_batch == p.micro_batch * p.gradient_accumulation * m.data_parallel(), code::kBatchIndivisible,
-          fmt::format("global batch {} is not micro-batch {} × accumulation {} × {} data-parallel ranks", p.train.global_batch, p.micro_batch,
-                      p.gradient_accumulation, m.data_parallel()));
+          fmt::format("global batch {} is not micro-batch {} × accumulation {} × {} data-parallel ranks", p.train.global_batch,
+                      p.micro_batch, p.gradient_accumulation, m.data_parallel()));
   require(p.strategy.sharding != Sharding::kDdp || m.dp_shard == 1, code::kMeshInvalid,
           fmt::format("ddp shards nothing, the mesh has dp_shard {}", m.dp_shard));
   require(p.strategy.reshard_after_forward || p.strategy.sharding == Sharding::kZero3, code::kConflict,
           fmt::format("reshard_after_forward: false is legal with zero3 only, sharding is {}", name(p.strategy.sharding)));
-  require(p.strategy.prefetch >= 0 && p.strategy.prefetch <= 8, code::kOutOfRange, fmt::format("prefetch {} is not in 0..8", p.strategy.prefetch));
+  require(p.strategy.prefetch >= 0 && p.strategy.prefetch <= 8, code::kOutOfRange,
+          fmt::format("prefetch {} is not in 0..8", p.strategy.prefetch));
   require(p.recompute.policy != Recompute::kEveryK || p.recompute.every_k >= 1, code::kOutOfRange,
           fmt::format("every_k:{} is not at least 1", p.recompute.every_k));
   require(p.recompute.dropped == dropped_tensors(p.model, p.recompute.policy), code::kConflict,
           fmt::format("the dropped tensors are not those of recompute {}", name(p.recompute.policy)));
   require(p.offload == OffloadPlan{}, code::kUnsupportedFeature, "the native trainer does not offload yet");
-  require(p.precision.reduce == Precision::kF32 && p.precision.master == Precision::kF32 && p.precision.optimizer_state == Precision::kF32,
-          code::kUnsupportedFeature, "the native trainer keeps master, sums and moments in fp32");
-  require(p.train.optimizer == "adamw", code::kUnsupportedFeature, fmt::format("the native trainer runs adamw, not '{}'", p.train.optimizer));
+  require(
+      p.precision.reduce == Precision::kF32 && p.precision.master == Precision::kF32 && p.precision.optimizer_state == Precision::kF32,
+      code::kUnsupportedFeature, "the native trainer keeps master, sums and moments in fp32");
+  require(p.train.optimizer == "adamw", code::kUnsupportedFeature,
+          fmt::format("the native trainer runs adamw, not '{}'", p.train.optimizer));
   return out;
 }
 
@@ -58,13 +61,13 @@ Diagnostics check_trainable(const Plan& p) {
   const auto refuse = [&](bool condition, std::string_view code, std::string message, std::string help) {
     if (condition) out.push_back(error(code, {}, std::move(message), std::move(help)));
   };
-  refuse(p.train.method != "pretrain", code::kUnsupportedFeature, fmt::format("the trainer runs pretrain, the plan says method {}", p.train.method),
-         "emit the plan for another trainer");
-  refuse(p.model.rope_scaled, code::kUnsupportedFeature, fmt::format("the trainer does not scale RoPE yet, model '{}' does", p.model.name),
-         "use a model without rope_scaling");
+  refuse(p.train.method != "pretrain", code::kUnsupportedFeature,
+         fmt::format("the trainer runs pretrain, the plan says method {}", p.train.method), "emit the plan for another trainer");
+  refuse(p.model.rope_scaled, code::kUnsupportedFeature,
+         fmt::format("the trainer does not scale RoPE yet, model '{}' does", p.model.name), "use a model without rope_scaling");
   refuse(p.model.sliding_window > 0 && p.model.sliding_window < p.train.sequence_length, code::kUnsupportedFeature,
-         fmt::format("the trainer attends to the whole sequence of {}, model '{}' to a window of {}", p.train.sequence_length, p.model.name,
-                     p.model.sliding_window),
+         fmt::format("the trainer attends to the whole sequence of {}, model '{}' to a window of {}", p.train.sequence_length,
+                     p.model.name, p.model.sliding_window),
          fmt::format("train with --sequence-length {} or less", p.model.sliding_window));
   return out;
 }

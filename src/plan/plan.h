@@ -23,16 +23,16 @@ enum class OffloadPlace { kNone, kHost, kNvme };
 enum class Accelerator { kCuda, kCpu };
 
 struct HardwarePlan {
-  std::string gpu;                 // preset id
-  std::string gpu_name;            // as printed: "H100 80 GB SXM"
+  std::string gpu;       // preset id
+  std::string gpu_name;  // as printed: "H100 80 GB SXM"
   Accelerator accelerator = Accelerator::kCuda;
   int nodes = 1;
   int gpus_per_node = 1;
-  int64_t memory_bytes = 0;        // what the driver reports as total
-  int64_t context_bytes = 0;       // CUDA context, libraries
-  int64_t host_memory_bytes = 0;   // per node; 0 = not known
-  double peak_flops_per_s = 0;     // at the compute dtype, dense
-  double gemm_efficiency = 0;      // sustained share of the peak in large GEMMs
+  int64_t memory_bytes = 0;       // what the driver reports as total
+  int64_t context_bytes = 0;      // CUDA context, libraries
+  int64_t host_memory_bytes = 0;  // per node; 0 = not known
+  double peak_flops_per_s = 0;    // at the compute dtype, dense
+  double gemm_efficiency = 0;     // sustained share of the peak in large GEMMs
   double attention_efficiency = 0;
   double memory_bytes_per_s = 0;
   double link_bytes_per_s = 0;     // per GPU, one direction, inside a node
@@ -73,19 +73,19 @@ struct PrecisionPlan {
 struct TrainPlan {
   std::string method = "pretrain";  // pretrain | sft | dpo
   int64_t sequence_length = 4096;
-  int64_t global_batch = 256;       // sequences per optimizer step
+  int64_t global_batch = 256;  // sequences per optimizer step
   int64_t steps = 1000;
   std::string optimizer = "adamw";
   double learning_rate = 3e-4, min_learning_rate = 3e-5;
   int64_t warmup_steps = 100;
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-  double grad_clip = 1.0;           // 0 = no clipping
+  double grad_clip = 1.0;  // 0 = no clipping
   int64_t seed = 0;
   bool operator==(const TrainPlan&) const = default;
 };
 
 struct DataFile {
-  std::string path;    // relative to plan.data.root
+  std::string path;  // relative to plan.data.root
   int64_t bytes = 0;
   std::string sha256;
   bool held_out = false;
@@ -109,7 +109,7 @@ struct CheckpointPlan {
 struct LaunchPlan {
   std::string target = "native";
   std::string site;
-  int64_t time_limit_s = 0;           // 0 = not given
+  int64_t time_limit_s = 0;  // 0 = not given
   int64_t init_timeout_s = 300;
   int64_t collective_timeout_s = 600;
   bool operator==(const LaunchPlan&) const = default;
@@ -119,8 +119,8 @@ struct LaunchPlan {
 struct MemoryTerm {
   std::string buffer_class;  // "parameter shard", "gathered parameter", ..., "arena packing"
   int64_t bytes_at_peak = 0;
-  int64_t bytes_max = 0;     // largest over the step
-  std::string phase;         // where bytes_max is reached
+  int64_t bytes_max = 0;  // largest over the step
+  std::string phase;      // where bytes_max is reached
   bool operator==(const MemoryTerm&) const = default;
 };
 struct PhaseMemory {
@@ -136,10 +136,10 @@ struct PeakBuffer {
 struct MemoryPlan {
   int64_t peak_allocated_bytes = 0;  // run buffers + arena + workspace of library ops
   int64_t peak_reserved_bytes = 0;
-  int64_t device_bytes = 0;          // reserved + context + communicators
+  int64_t device_bytes = 0;  // reserved + context + communicators
   int64_t capacity_bytes = 0;
   int64_t arena_bytes = 0, live_bytes = 0, workspace_bytes = 0, run_bytes = 0;
-  std::string peak_instruction;      // "Backward 41/down_dw micro-batch 0"
+  std::string peak_instruction;          // "Backward 41/down_dw micro-batch 0"
   std::vector<PeakBuffer> peak_buffers;  // the three largest live there
   std::vector<MemoryTerm> terms;
   std::vector<PhaseMemory> by_phase;
@@ -150,13 +150,13 @@ struct MemoryPlan {
   };
   std::vector<RankClass> by_rank_class;
   int64_t host_bytes_per_node = 0;
-  int64_t checkpoint_bytes = 0;      // one checkpoint, all ranks
+  int64_t checkpoint_bytes = 0;  // one checkpoint, all ranks
   bool operator==(const MemoryPlan&) const = default;
 };
 
 struct InstructionTime {
-  std::string op;     // instruction op: "Forward", "AllGather", ...
-  double seconds = 0; // per step, on its own stream, overlapped or not
+  std::string op;      // instruction op: "Forward", "AllGather", ...
+  double seconds = 0;  // per step, on its own stream, overlapped or not
   bool operator==(const InstructionTime&) const = default;
 };
 struct TimePlan {
@@ -195,9 +195,9 @@ struct Plan {
   std::vector<Alternative> alternatives;
   std::vector<std::string> reasons;
   std::vector<std::string> assumptions;
-  Diagnostics diagnostics;       // warnings and notes
-  std::string inputs_digest;     // of the spec and every preset it used
-  std::string schedule_digest;   // of the compiled lists of all rank classes
+  Diagnostics diagnostics;      // warnings and notes
+  std::string inputs_digest;    // of the spec and every preset it used
+  std::string schedule_digest;  // of the compiled lists of all rank classes
   bool operator==(const Plan&) const = default;
 };
 
@@ -219,8 +219,8 @@ std::string_view name(Accelerator v);
 // Divisibility and capability rules that hold for every legal Plan of the native trainer; errors carry the numbers.
 Diagnostics validate(const Plan& plan);
 
-// Why the bundled trainer cannot run this plan although it can be planned and emitted: a method it does not train, scaled RoPE, a window
-// shorter than the sequence. Empty = it can. Data are checked where they are read.
+// Why the bundled trainer cannot run this plan although it can be planned and emitted: a method it does not train, scaled RoPE, a
+// window shorter than the sequence. Empty = it can. Data are checked where they are read.
 Diagnostics check_trainable(const Plan& plan);
 
 }  // namespace distsetup

@@ -6,104 +6,278 @@
 
 namespace distsetup {
 
-template <class V> void visit(V& v, Geometry& g) {
-  v("name", g.name); v("family", g.family); v("layer_class", g.layer_class); v("label", g.label);
-  v("hub_id", g.hub_id); v("activation", g.activation); v("rotary_fraction", g.rotary_fraction);
+// clang-format off: a table, one group of fields per line
+template <class V>
+void visit(V& v, Geometry& g) {
+  v("name", g.name);
+  v("family", g.family);
+  v("layer_class", g.layer_class);
+  v("label", g.label);
+  v("hub_id", g.hub_id);
+  v("activation", g.activation);
+  v("rotary_fraction", g.rotary_fraction);
   v("global_layer_every", g.global_layer_every);
-  v("num_layers", g.num_layers); v("hidden", g.hidden); v("num_heads", g.num_heads); v("num_kv_heads", g.num_kv_heads);
-  v("head_size", g.head_size); v("feed_forward", g.feed_forward); v("vocabulary", g.vocabulary); v("max_positions", g.max_positions);
-  v("tied_embeddings", g.tied_embeddings); v("qkv_bias", g.qkv_bias); v("output_bias", g.output_bias); v("mlp_bias", g.mlp_bias);
-  v("qk_norm", g.qk_norm); v("qk_norm_wide", g.qk_norm_wide); v("gated_mlp", g.gated_mlp); v("parallel_block", g.parallel_block);
-  v("norms_per_layer", g.norms_per_layer); v("norm", g.norm); v("norm_epsilon", g.norm_epsilon); v("rope_base", g.rope_base);
-  v("rope_scaled", g.rope_scaled); v("learned_positions", g.learned_positions); v("head_bias", g.head_bias);
-  v("num_experts", g.num_experts); v("experts_per_token", g.experts_per_token); v("expert_feed_forward", g.expert_feed_forward);
-  v("num_shared_experts", g.num_shared_experts); v("shared_feed_forward", g.shared_feed_forward);
-  v("shared_expert_gate", g.shared_expert_gate); v("router_score_bias", g.router_score_bias); v("expert_layer", g.expert_layer);
-  v("attention", g.attention); v("q_lora_rank", g.q_lora_rank); v("kv_lora_rank", g.kv_lora_rank);
-  v("qk_nope_head_size", g.qk_nope_head_size); v("qk_rope_head_size", g.qk_rope_head_size); v("v_head_size", g.v_head_size);
-  v("sliding_window", g.sliding_window); v("source", g.source);
+  v("num_layers", g.num_layers);
+  v("hidden", g.hidden);
+  v("num_heads", g.num_heads);
+  v("num_kv_heads", g.num_kv_heads);
+  v("head_size", g.head_size);
+  v("feed_forward", g.feed_forward);
+  v("vocabulary", g.vocabulary);
+  v("max_positions", g.max_positions);
+  v("tied_embeddings", g.tied_embeddings);
+  v("qkv_bias", g.qkv_bias);
+  v("output_bias", g.output_bias);
+  v("mlp_bias", g.mlp_bias);
+  v("qk_norm", g.qk_norm);
+  v("qk_norm_wide", g.qk_norm_wide);
+  v("gated_mlp", g.gated_mlp);
+  v("parallel_block", g.parallel_block);
+  v("norms_per_layer", g.norms_per_layer);
+  v("norm", g.norm);
+  v("norm_epsilon", g.norm_epsilon);
+  v("rope_base", g.rope_base);
+  v("rope_scaled", g.rope_scaled);
+  v("learned_positions", g.learned_positions);
+  v("head_bias", g.head_bias);
+  v("num_experts", g.num_experts);
+  v("experts_per_token", g.experts_per_token);
+  v("expert_feed_forward", g.expert_feed_forward);
+  v("num_shared_experts", g.num_shared_experts);
+  v("shared_feed_forward", g.shared_feed_forward);
+  v("shared_expert_gate", g.shared_expert_gate);
+  v("router_score_bias", g.router_score_bias);
+  v("expert_layer", g.expert_layer);
+  v("attention", g.attention);
+  v("q_lora_rank", g.q_lora_rank);
+  v("kv_lora_rank", g.kv_lora_rank);
+  v("qk_nope_head_size", g.qk_nope_head_size);
+  v("qk_rope_head_size", g.qk_rope_head_size);
+  v("v_head_size", g.v_head_size);
+  v("sliding_window", g.sliding_window);
+  v("source", g.source);
 }
-template <class V> void visit(V& v, HardwarePlan& h) {
-  v("gpu", h.gpu); v("gpu_name", h.gpu_name); v("accelerator", h.accelerator); v("nodes", h.nodes); v("gpus_per_node", h.gpus_per_node);
-  v("memory_bytes", h.memory_bytes); v("context_bytes", h.context_bytes); v("host_memory_bytes", h.host_memory_bytes);
-  v("peak_flops_per_s", h.peak_flops_per_s); v("gemm_efficiency", h.gemm_efficiency); v("attention_efficiency", h.attention_efficiency);
-  v("memory_bytes_per_s", h.memory_bytes_per_s); v("link_bytes_per_s", h.link_bytes_per_s);
-  v("network_bytes_per_s", h.network_bytes_per_s); v("link_latency_s", h.link_latency_s); v("network_latency_s", h.network_latency_s);
+template <class V>
+void visit(V& v, HardwarePlan& h) {
+  v("gpu", h.gpu);
+  v("gpu_name", h.gpu_name);
+  v("accelerator", h.accelerator);
+  v("nodes", h.nodes);
+  v("gpus_per_node", h.gpus_per_node);
+  v("memory_bytes", h.memory_bytes);
+  v("context_bytes", h.context_bytes);
+  v("host_memory_bytes", h.host_memory_bytes);
+  v("peak_flops_per_s", h.peak_flops_per_s);
+  v("gemm_efficiency", h.gemm_efficiency);
+  v("attention_efficiency", h.attention_efficiency);
+  v("memory_bytes_per_s", h.memory_bytes_per_s);
+  v("link_bytes_per_s", h.link_bytes_per_s);
+  v("network_bytes_per_s", h.network_bytes_per_s);
+  v("link_latency_s", h.link_latency_s);
+  v("network_latency_s", h.network_latency_s);
 }
-template <class V> void visit(V& v, Mesh& m) {
-  v("pp", m.pp); v("dp_replicate", m.dp_replicate); v("dp_shard", m.dp_shard); v("cp", m.cp); v("tp", m.tp); v("ep", m.ep);
+template <class V>
+void visit(V& v, Mesh& m) {
+  v("pp", m.pp);
+  v("dp_replicate", m.dp_replicate);
+  v("dp_shard", m.dp_shard);
+  v("cp", m.cp);
+  v("tp", m.tp);
+  v("ep", m.ep);
 }
-template <class V> void visit(V& v, StrategyPlan& s) {
-  v("trainer", s.trainer); v("sharding", s.sharding); v("reshard_after_forward", s.reshard_after_forward); v("prefetch", s.prefetch);
+template <class V>
+void visit(V& v, StrategyPlan& s) {
+  v("trainer", s.trainer);
+  v("sharding", s.sharding);
+  v("reshard_after_forward", s.reshard_after_forward);
+  v("prefetch", s.prefetch);
 }
-template <class V> void visit(V& v, RecomputePlan& r) { v("policy", r.policy); v("every_k", r.every_k); v("dropped", r.dropped); }
-template <class V> void visit(V& v, OffloadPlan& o) {
-  v("optimizer", o.optimizer); v("parameters", o.parameters); v("activations", o.activations);
+template <class V>
+void visit(V& v, RecomputePlan& r) {
+  v("policy", r.policy);
+  v("every_k", r.every_k);
+  v("dropped", r.dropped);
 }
-template <class V> void visit(V& v, PrecisionPlan& p) {
-  v("compute", p.compute); v("reduce", p.reduce); v("master", p.master); v("optimizer_state", p.optimizer_state);
+template <class V>
+void visit(V& v, OffloadPlan& o) {
+  v("optimizer", o.optimizer);
+  v("parameters", o.parameters);
+  v("activations", o.activations);
 }
-template <class V> void visit(V& v, TrainPlan& t) {
-  v("method", t.method); v("sequence_length", t.sequence_length); v("global_batch", t.global_batch); v("steps", t.steps);
-  v("optimizer", t.optimizer); v("learning_rate", t.learning_rate); v("min_learning_rate", t.min_learning_rate);
-  v("warmup_steps", t.warmup_steps); v("weight_decay", t.weight_decay); v("beta1", t.beta1); v("beta2", t.beta2);
-  v("epsilon", t.epsilon); v("grad_clip", t.grad_clip); v("seed", t.seed);
+template <class V>
+void visit(V& v, PrecisionPlan& p) {
+  v("compute", p.compute);
+  v("reduce", p.reduce);
+  v("master", p.master);
+  v("optimizer_state", p.optimizer_state);
 }
-template <class V> void visit(V& v, DataFile& f) {
-  v("path", f.path); v("bytes", f.bytes); v("sha256", f.sha256); v("held_out", f.held_out);
+template <class V>
+void visit(V& v, TrainPlan& t) {
+  v("method", t.method);
+  v("sequence_length", t.sequence_length);
+  v("global_batch", t.global_batch);
+  v("steps", t.steps);
+  v("optimizer", t.optimizer);
+  v("learning_rate", t.learning_rate);
+  v("min_learning_rate", t.min_learning_rate);
+  v("warmup_steps", t.warmup_steps);
+  v("weight_decay", t.weight_decay);
+  v("beta1", t.beta1);
+  v("beta2", t.beta2);
+  v("epsilon", t.epsilon);
+  v("grad_clip", t.grad_clip);
+  v("seed", t.seed);
 }
-template <class V> void visit(V& v, DataPlan& d) { v("tokenizer", d.tokenizer); v("root", d.root); v("files", d.files); }
-template <class V> void visit(V& v, CheckpointPlan& c) { v("directory", c.directory); v("every_steps", c.every_steps); v("keep", c.keep); }
-template <class V> void visit(V& v, LaunchPlan& l) {
-  v("target", l.target); v("site", l.site); v("time_limit_s", l.time_limit_s); v("init_timeout_s", l.init_timeout_s);
+template <class V>
+void visit(V& v, DataFile& f) {
+  v("path", f.path);
+  v("bytes", f.bytes);
+  v("sha256", f.sha256);
+  v("held_out", f.held_out);
+}
+template <class V>
+void visit(V& v, DataPlan& d) {
+  v("tokenizer", d.tokenizer);
+  v("root", d.root);
+  v("files", d.files);
+}
+template <class V>
+void visit(V& v, CheckpointPlan& c) {
+  v("directory", c.directory);
+  v("every_steps", c.every_steps);
+  v("keep", c.keep);
+}
+template <class V>
+void visit(V& v, LaunchPlan& l) {
+  v("target", l.target);
+  v("site", l.site);
+  v("time_limit_s", l.time_limit_s);
+  v("init_timeout_s", l.init_timeout_s);
   v("collective_timeout_s", l.collective_timeout_s);
 }
-template <class V> void visit(V& v, MemoryTerm& t) {
-  v("class", t.buffer_class); v("bytes_at_peak", t.bytes_at_peak); v("bytes_max", t.bytes_max); v("phase", t.phase);
+template <class V>
+void visit(V& v, MemoryTerm& t) {
+  v("class", t.buffer_class);
+  v("bytes_at_peak", t.bytes_at_peak);
+  v("bytes_max", t.bytes_max);
+  v("phase", t.phase);
 }
-template <class V> void visit(V& v, PhaseMemory& p) { v("phase", p.phase); v("allocated_bytes", p.allocated_bytes); }
-template <class V> void visit(V& v, PeakBuffer& b) { v("name", b.name); v("bytes", b.bytes); }
-template <class V> void visit(V& v, MemoryPlan::RankClass& r) { v("name", r.name); v("device_bytes", r.device_bytes); }
-template <class V> void visit(V& v, MemoryPlan& m) {
-  v("peak_allocated_bytes", m.peak_allocated_bytes); v("peak_reserved_bytes", m.peak_reserved_bytes); v("device_bytes", m.device_bytes);
-  v("capacity_bytes", m.capacity_bytes); v("arena_bytes", m.arena_bytes); v("live_bytes", m.live_bytes);
-  v("workspace_bytes", m.workspace_bytes); v("run_bytes", m.run_bytes); v("peak_instruction", m.peak_instruction);
-  v("peak_buffers", m.peak_buffers); v("terms", m.terms); v("by_phase", m.by_phase); v("by_rank_class", m.by_rank_class);
-  v("host_bytes_per_node", m.host_bytes_per_node); v("checkpoint_bytes", m.checkpoint_bytes);
+template <class V>
+void visit(V& v, PhaseMemory& p) {
+  v("phase", p.phase);
+  v("allocated_bytes", p.allocated_bytes);
 }
-template <class V> void visit(V& v, InstructionTime& t) { v("op", t.op); v("seconds", t.seconds); }
-template <class V> void visit(V& v, TimePlan& t) {
-  v("step_s", t.step_s); v("tokens_per_s", t.tokens_per_s); v("tokens_per_s_per_gpu", t.tokens_per_s_per_gpu); v("mfu", t.mfu);
+template <class V>
+void visit(V& v, PeakBuffer& b) {
+  v("name", b.name);
+  v("bytes", b.bytes);
+}
+template <class V>
+void visit(V& v, MemoryPlan::RankClass& r) {
+  v("name", r.name);
+  v("device_bytes", r.device_bytes);
+}
+template <class V>
+void visit(V& v, MemoryPlan& m) {
+  v("peak_allocated_bytes", m.peak_allocated_bytes);
+  v("peak_reserved_bytes", m.peak_reserved_bytes);
+  v("device_bytes", m.device_bytes);
+  v("capacity_bytes", m.capacity_bytes);
+  v("arena_bytes", m.arena_bytes);
+  v("live_bytes", m.live_bytes);
+  v("workspace_bytes", m.workspace_bytes);
+  v("run_bytes", m.run_bytes);
+  v("peak_instruction", m.peak_instruction);
+  v("peak_buffers", m.peak_buffers);
+  v("terms", m.terms);
+  v("by_phase", m.by_phase);
+  v("by_rank_class", m.by_rank_class);
+  v("host_bytes_per_node", m.host_bytes_per_node);
+  v("checkpoint_bytes", m.checkpoint_bytes);
+}
+template <class V>
+void visit(V& v, InstructionTime& t) {
+  v("op", t.op);
+  v("seconds", t.seconds);
+}
+template <class V>
+void visit(V& v, TimePlan& t) {
+  v("step_s", t.step_s);
+  v("tokens_per_s", t.tokens_per_s);
+  v("tokens_per_s_per_gpu", t.tokens_per_s_per_gpu);
+  v("mfu", t.mfu);
   v("by_instruction", t.by_instruction);
 }
-template <class V> void visit(V& v, Alternative& a) {
-  v("summary", a.summary); v("verdict", a.verdict); v("device_bytes", a.device_bytes); v("step_s", a.step_s); v("why_not", a.why_not);
+template <class V>
+void visit(V& v, Alternative& a) {
+  v("summary", a.summary);
+  v("verdict", a.verdict);
+  v("device_bytes", a.device_bytes);
+  v("step_s", a.step_s);
+  v("why_not", a.why_not);
 }
-template <class V> void visit(V& v, Location& l) { v("file", l.file); v("line", l.line); v("column", l.column); }
-template <class V> void visit(V& v, Diagnostic& d) {
-  v("code", d.code); v("severity", d.severity); v("location", d.location); v("length", d.length); v("message", d.message);
-  v("help", d.help); v("replacement", d.replacement);
+template <class V>
+void visit(V& v, Location& l) {
+  v("file", l.file);
+  v("line", l.line);
+  v("column", l.column);
 }
-template <class V> void visit(V& v, Plan& p) {
-  v("verdict", p.verdict); v("model", p.model); v("hardware", p.hardware); v("mesh", p.mesh); v("strategy", p.strategy);
-  v("micro_batch", p.micro_batch); v("gradient_accumulation", p.gradient_accumulation); v("recompute", p.recompute);
-  v("offload", p.offload); v("precision", p.precision); v("train", p.train); v("data", p.data); v("checkpoint", p.checkpoint);
-  v("launch", p.launch); v("memory", p.memory); v("time", p.time); v("alternatives", p.alternatives); v("reasons", p.reasons);
-  v("assumptions", p.assumptions); v("diagnostics", p.diagnostics); v("inputs_digest", p.inputs_digest);
+template <class V>
+void visit(V& v, Diagnostic& d) {
+  v("code", d.code);
+  v("severity", d.severity);
+  v("location", d.location);
+  v("length", d.length);
+  v("message", d.message);
+  v("help", d.help);
+  v("replacement", d.replacement);
+}
+template <class V>
+void visit(V& v, Plan& p) {
+  v("verdict", p.verdict);
+  v("model", p.model);
+  v("hardware", p.hardware);
+  v("mesh", p.mesh);
+  v("strategy", p.strategy);
+  v("micro_batch", p.micro_batch);
+  v("gradient_accumulation", p.gradient_accumulation);
+  v("recompute", p.recompute);
+  v("offload", p.offload);
+  v("precision", p.precision);
+  v("train", p.train);
+  v("data", p.data);
+  v("checkpoint", p.checkpoint);
+  v("launch", p.launch);
+  v("memory", p.memory);
+  v("time", p.time);
+  v("alternatives", p.alternatives);
+  v("reasons", p.reasons);
+  v("assumptions", p.assumptions);
+  v("diagnostics", p.diagnostics);
+  v("inputs_digest", p.inputs_digest);
   v("schedule_digest", p.schedule_digest);
 }
 
-// Enumerations and their spellings, for name(), the writer and the reader.
-template <class E> struct Spelling { E value; std::string_view text; };
-template <class E> std::span<const Spelling<E>> spellings();
+// clang-format on
 
-#define DISTSETUP_SPELLINGS(E, ...)                                             \
-  template <> inline std::span<const Spelling<E>> spellings<E>() {              \
-    static constexpr Spelling<E> kTable[] = {__VA_ARGS__};                      \
-    return kTable;                                                              \
+// Enumerations and their spellings, for name(), the writer and the reader.
+template <class E>
+struct Spelling {
+  E value;
+  std::string_view text;
+};
+template <class E>
+std::span<const Spelling<E>> spellings();
+
+#define DISTSETUP_SPELLINGS(E, ...)                        \
+  template <>                                              \
+  inline std::span<const Spelling<E>> spellings<E>() {     \
+    static constexpr Spelling<E> kTable[] = {__VA_ARGS__}; \
+    return kTable;                                         \
   }
 DISTSETUP_SPELLINGS(Verdict, {Verdict::kFits, "fits"}, {Verdict::kTight, "tight"}, {Verdict::kDoesNotFit, "does_not_fit"})
-DISTSETUP_SPELLINGS(Sharding, {Sharding::kDdp, "ddp"}, {Sharding::kZero1, "zero1"}, {Sharding::kZero2, "zero2"}, {Sharding::kZero3, "zero3"})
+DISTSETUP_SPELLINGS(Sharding, {Sharding::kDdp, "ddp"}, {Sharding::kZero1, "zero1"}, {Sharding::kZero2, "zero2"},
+                    {Sharding::kZero3, "zero3"})
 DISTSETUP_SPELLINGS(Recompute, {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kFull, "full"},
                     {Recompute::kEveryK, "every_k"})
 DISTSETUP_SPELLINGS(Precision, {Precision::kF32, "fp32"}, {Precision::kBf16, "bf16"})
@@ -114,7 +288,8 @@ DISTSETUP_SPELLINGS(Norm, {Norm::kRms, "rms"}, {Norm::kLayer, "layer"})
 DISTSETUP_SPELLINGS(Severity, {Severity::kError, "error"}, {Severity::kWarning, "warning"}, {Severity::kNote, "note"})
 #undef DISTSETUP_SPELLINGS
 
-template <class E> std::string_view spelling_of(E value) {
+template <class E>
+std::string_view spelling_of(E value) {
   for (const auto& s : spellings<E>())
     if (s.value == value) return s.text;
   return "?";

@@ -14,14 +14,20 @@
 namespace distsetup {
 namespace {
 
-template <class T> struct is_vector : std::false_type {};
-template <class T> struct is_vector<std::vector<T>> : std::true_type {};
+template <class T>
+struct is_vector : std::false_type {};
+template <class T>
+struct is_vector<std::vector<T>> : std::true_type {};
 
 struct Writer {
   Json json = Json::object();
-  template <class T> void operator()(const char* key, T& value) { json[key] = encode(value); }
+  template <class T>
+  void operator()(const char* key, T& value) {
+    json[key] = encode(value);
+  }
 
-  template <class T> static Json encode(T& value) {
+  template <class T>
+  static Json encode(T& value) {
     if constexpr (std::is_enum_v<T>) {
       return Json(std::string(spelling_of(value)));
     } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
@@ -48,7 +54,8 @@ class Reader {
     if (map.kind != Value::Kind::kMap) corrupt(map.location, fmt::format("'{}' is not an object", path_));
   }
 
-  template <class T> void operator()(const char* key, T& value) {
+  template <class T>
+  void operator()(const char* key, T& value) {
     known_.push_back(key);
     const Value* found = map_.find(key);
     const std::string path = path_.empty() ? key : path_ + "." + key;
@@ -60,8 +67,8 @@ class Reader {
     for (size_t i = 0; i < map_.entries.size(); ++i) {
       const std::string& key = map_.entries[i].first;
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-      out_.push_back(error(code::kPlanCorrupt, map_.key_locations[i], fmt::format("unknown key '{}'", path_.empty() ? key : path_ + "." + key),
-                           suggest(key, known_)));
+      out_.push_back(error(code::kPlanCorrupt, map_.key_locations[i],
+                           fmt::format("unknown key '{}'", path_.empty() ? key : path_ + "." + key), suggest(key, known_)));
     }
   }
 
@@ -72,7 +79,8 @@ class Reader {
     out_.push_back(error(code::kPlanCorrupt, at, std::move(message), "make the plan again: distsetup plan --output plan.json"));
   }
 
-  template <class T> void take(Result<T> result, T& value, const std::string& path) {
+  template <class T>
+  void take(Result<T> result, T& value, const std::string& path) {
     if (result.ok()) {
       value = std::move(*result);
       return;
@@ -80,7 +88,8 @@ class Reader {
     for (const Diagnostic& d : result.diagnostics) corrupt(d.location, fmt::format("'{}': {}", path, d.message));
   }
 
-  template <class T> void decode(const Value& found, const std::string& path, T& value) {
+  template <class T>
+  void decode(const Value& found, const std::string& path, T& value) {
     if constexpr (std::is_enum_v<T>) {
       std::string allowed;
       for (const auto& s : spellings<T>()) {

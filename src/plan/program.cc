@@ -1,7 +1,8 @@
 // Derivation of variants and their liveness. The rules are few:
-//   saved    = what backward reads and forward wrote (or x); kept = saved minus dropped; x is always a legal stop when something is dropped
-//   recompute: for each backward op in order, walk forward backwards from its dropped reads to kept tensors; taken ops go right before it
-//   overlay  = a write takes the bytes of a read that dies at the same op, when the op's table says it may and the sizes agree
+//   saved    = what backward reads and forward wrote (or x); kept = saved minus dropped; x is always a legal stop when something is
+//   dropped recompute: for each backward op in order, walk forward backwards from its dropped reads to kept tensors; taken ops go
+//   right before it overlay  = a write takes the bytes of a read that dies at the same op, when the op's table says it may and the
+//   sizes agree
 #include "plan/program.h"
 
 #include <algorithm>
@@ -38,7 +39,8 @@ struct Planned {
 
 class Deriver {
  public:
-  Deriver(const Program& program, const std::set<std::string>& dropped, Pass pass) : program_(program), dropped_(dropped), pass_(pass) {
+  Deriver(const Program& program, const std::set<std::string>& dropped, Pass pass)
+      : program_(program), dropped_(dropped), pass_(pass) {
     out_.program = &program;
     for (const ParameterDecl& p : program.parameters)
       if (out_.slots.empty() || out_.slots.back() != p.slot) out_.slots.push_back(p.slot);
@@ -52,8 +54,8 @@ class Deriver {
     for (const Op& op : program_.forward) out_.forward.push_back(bind(op, Mode::kForward));
     if (pass_ == Pass::kTrain) {
       for (const Planned& p : backward_order())
-        out_.backward.push_back(bind(p.recomputed ? program_.forward[p.op] : program_.backward[p.op],
-                                     p.recomputed ? Mode::kRecompute : Mode::kBackward));
+        out_.backward.push_back(
+            bind(p.recomputed ? program_.forward[p.op] : program_.backward[p.op], p.recomputed ? Mode::kRecompute : Mode::kBackward));
     }
     out_.x = find("x");
     out_.y = find("y");

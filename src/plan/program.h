@@ -14,26 +14,39 @@
 namespace distsetup {
 
 enum class Dtype { kCompute, kF32, kBf16, kI64, kF64 };  // kCompute is replaced by the plan's compute dtype when sizes are evaluated
-int64_t size_bytes(Dtype dtype);                          // CHECKs on kCompute
+int64_t size_bytes(Dtype dtype);                         // CHECKs on kCompute
 std::string_view name(Dtype dtype);
 
-enum class OpKind { kGemm, kGroupedGemm, kAttention, kNorm, kElementwise, kEmbedding, kLoss, kCopy, kAllGather, kReduceScatter,
-                    kAllReduce, kAllToAll, kSendRecv };
+enum class OpKind {
+  kGemm,
+  kGroupedGemm,
+  kAttention,
+  kNorm,
+  kElementwise,
+  kEmbedding,
+  kLoss,
+  kCopy,
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kAllToAll,
+  kSendRecv
+};
 
 struct TensorDecl {
   std::string name;
   std::vector<std::string> shape;  // expressions
   Dtype dtype = Dtype::kCompute;
-  bool logits = false;             // counted under class "logits"
+  bool logits = false;  // counted under class "logits"
 };
 
 // A parameter as published. Consecutive parameters with the same slot lie next to each other and are one matrix to the program
 // (q, k and v are one GEMM).
 struct ParameterDecl {
-  std::string name;                // published name below the unit's prefix: "self_attn.q_proj.weight"
-  std::string slot;                // "wqkv"; programs say p:wqkv and g:wqkv
+  std::string name;  // published name below the unit's prefix: "self_attn.q_proj.weight"
+  std::string slot;  // "wqkv"; programs say p:wqkv and g:wqkv
   std::vector<std::string> shape;
-  bool decay = true;               // weight decay applies (matrices), not to norms and biases
+  bool decay = true;  // weight decay applies (matrices), not to norms and biases
   enum class Init { kNormal, kOnes, kZeros, kScaledNormal } init = Init::kNormal;  // std 0.02; scaled: 0.02 / sqrt(2 L)
 };
 
@@ -42,14 +55,14 @@ struct Overlay {
 };
 
 struct Op {
-  std::string name;                // "down_dw", unique in its program
+  std::string name;  // "down_dw", unique in its program
   OpKind kind = OpKind::kElementwise;
-  std::string kernel;              // function of the trainer
-  std::vector<std::string> reads;  // tensor names, "p:slot"
-  std::vector<std::string> writes; // tensor names, "g:slot"; a name both read and written is updated in place
+  std::string kernel;               // function of the trainer
+  std::vector<std::string> reads;   // tensor names, "p:slot"
+  std::vector<std::string> writes;  // tensor names, "g:slot"; a name both read and written is updated in place
   std::vector<Overlay> over;
-  std::string flops;               // expression; "" = memory-bound
-  Group group = Group::kSelf;      // of a communication op
+  std::string flops;           // expression; "" = memory-bound
+  Group group = Group::kSelf;  // of a communication op
 };
 
 enum class UnitKind { kEmbedding, kBlock, kHead };
@@ -57,10 +70,10 @@ std::string_view name(UnitKind kind);
 
 struct Program {
   UnitKind kind = UnitKind::kBlock;
-  std::vector<ParameterDecl> parameters;  // of this unit; a tied head has none for its matrix
+  std::vector<ParameterDecl> parameters;    // of this unit; a tied head has none for its matrix
   std::vector<std::string> borrowed_slots;  // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
   std::vector<TensorDecl> tensors;
-  std::vector<std::string> inputs;        // run buffers every unit may read: ids, targets, cos, sin, and "loss" which is added to
+  std::vector<std::string> inputs;  // run buffers every unit may read: ids, targets, cos, sin, and "loss" which is added to
   std::vector<Op> forward, backward;
   // Names by convention: x is the input (y of the unit before), y the output; dy the incoming, dx the outgoing gradient.
 };
@@ -97,9 +110,9 @@ ProgramVariant derive(const Program& program, const std::set<std::string>& dropp
 // entry), kept tensors, temporaries, y and dx, and from the first write on the gradient slots' bytes if `gradient_bytes` > 0
 // (a gradient buffer that is born here). Parameters and inputs are not counted.
 struct PassProfile {
-  int64_t entry_bytes = 0;             // alive before the first op: forward x; backward x + kept + dy
-  int64_t exit_bytes = 0;              // alive after the last: forward x (if kept) + kept + y; backward dx; without gradient slots
-  std::vector<int64_t> live_bytes;     // during each op
+  int64_t entry_bytes = 0;          // alive before the first op: forward x; backward x + kept + dy
+  int64_t exit_bytes = 0;           // alive after the last: forward x (if kept) + kept + y; backward dx; without gradient slots
+  std::vector<int64_t> live_bytes;  // during each op
   int64_t peak_bytes = 0;
   int peak_op = 0;
 };

@@ -21,10 +21,38 @@
 namespace distsetup {
 
 enum class Phase { kLoad, kStep, kEvaluate, kSave };
-enum class InstructionOp { kAllGather, kReduceScatter, kAllReduce, kBroadcast, kWait, kForward, kLoss, kRecompute, kBackward, kAccumulate,
-                           kGradNorm, kOptimizerStep, kCast, kZero, kFree, kSend, kRecv, kCopyToHost, kCopyToDevice };
+enum class InstructionOp {
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kBroadcast,
+  kWait,
+  kForward,
+  kLoss,
+  kRecompute,
+  kBackward,
+  kAccumulate,
+  kGradNorm,
+  kOptimizerStep,
+  kCast,
+  kZero,
+  kFree,
+  kSend,
+  kRecv,
+  kCopyToHost,
+  kCopyToDevice
+};
 enum class Stream { kCompute, kGather, kReduce };
-enum class BufferClass { kParameterShard, kGatheredParameter, kGradient, kOptimizerState, kActivation, kLogits, kCommunication, kWorkspace };
+enum class BufferClass {
+  kParameterShard,
+  kGatheredParameter,
+  kGradient,
+  kOptimizerState,
+  kActivation,
+  kLogits,
+  kCommunication,
+  kWorkspace
+};
 enum class Place { kDevice, kHost, kHostPinned, kDisk };
 enum class BufferLifetime { kRun, kStep, kSpan };
 inline constexpr int kNumBufferClasses = 8;
@@ -75,17 +103,17 @@ struct Instruction {
   std::string model = "policy";
   int chunk = 0;
   int micro_batch = -1;
-  int bucket = -1;              // unit whose flat buffer moves; native: bucket = unit
+  int bucket = -1;  // unit whose flat buffer moves; native: bucket = unit
   Group group = Group::kSelf;
-  int64_t bytes = 0;            // collective: bytes of the full (gathered) message; else 0
+  int64_t bytes = 0;  // collective: bytes of the full (gathered) message; else 0
   Dtype dtype = Dtype::kF32;
   Stream stream = Stream::kCompute;
-  std::vector<int> waits;       // events
-  int signals = -1;             // event, -1 = synchronous
+  std::vector<int> waits;                   // events
+  int signals = -1;                         // event, -1 = synchronous
   std::vector<int> allocates, uses, frees;  // buffers; allocates and frees are span and step buffers
-  bool accumulate = false;      // kAccumulate: add to the target (false: set); kBackward: see gradient_fresh
+  bool accumulate = false;                  // kAccumulate: add to the target (false: set); kBackward: see gradient_fresh
   int first_step = -1, num_steps = 0;       // by expand()
-  std::string phase;            // forward | loss | backward | optimizer, for the memory timeline
+  std::string phase;                        // forward | loss | backward | optimizer, for the memory timeline
 };
 
 struct Segment {
@@ -103,14 +131,14 @@ struct Schedule {
   Dtype compute = Dtype::kF32;
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
-  std::vector<Segment> segments;   // in order; cover all instructions
-  std::vector<Step> steps;         // by expand()
+  std::vector<Segment> segments;  // in order; cover all instructions
+  std::vector<Step> steps;        // by expand()
   int num_events = 0;
   // By expand():
-  int64_t arena_bytes = 0;         // after packing
-  int64_t live_peak_bytes = 0;     // span buffers live at once, the lower bound of the arena
+  int64_t arena_bytes = 0;      // after packing
+  int64_t live_peak_bytes = 0;  // span buffers live at once, the lower bound of the arena
   int live_peak_step = -1;
-  std::vector<int64_t> live_bytes; // span bytes during each step
+  std::vector<int64_t> live_bytes;  // span bytes during each step
 };
 
 // Unit level. CHECKs that validate(plan) has no errors.
@@ -119,7 +147,7 @@ Schedule compile_schedule(const Plan& plan, Phase phase);
 void expand(Schedule& schedule);
 Schedule compile_expanded(const Plan& plan, Phase phase);
 
-int64_t run_bytes(const Schedule& schedule);                        // all run buffers
+int64_t run_bytes(const Schedule& schedule);  // all run buffers
 int64_t run_bytes(const Schedule& schedule, BufferClass which);
 
 // One line per instruction: index, stream, op, unit, micro-batch, group, bytes, waits/signals, live bytes.

@@ -14,9 +14,9 @@ std::string_view name(Phase v) {
   return kNames[static_cast<int>(v)];
 }
 std::string_view name(InstructionOp v) {
-  static constexpr std::string_view kNames[] = {"AllGather", "ReduceScatter", "AllReduce", "Broadcast", "Wait", "Forward", "Loss",
-                                                "Recompute", "Backward", "Accumulate", "GradNorm", "OptimizerStep", "Cast", "Zero",
-                                                "Free", "Send", "Recv", "CopyToHost", "CopyToDevice"};
+  static constexpr std::string_view kNames[] = {
+      "AllGather", "ReduceScatter", "AllReduce", "Broadcast", "Wait", "Forward", "Loss", "Recompute",  "Backward",    "Accumulate",
+      "GradNorm",  "OptimizerStep", "Cast",      "Zero",      "Free", "Send",    "Recv", "CopyToHost", "CopyToDevice"};
   return kNames[static_cast<int>(v)];
 }
 std::string_view name(Stream v) {
@@ -24,8 +24,8 @@ std::string_view name(Stream v) {
   return kNames[static_cast<int>(v)];
 }
 std::string_view name(BufferClass v) {
-  static constexpr std::string_view kNames[] = {"parameter shard", "gathered parameter", "gradient", "optimizer state",
-                                                "activation", "logits", "communication", "workspace"};
+  static constexpr std::string_view kNames[] = {"parameter shard", "gathered parameter", "gradient", "optimizer state", "activation",
+                                                "logits",          "communication",      "workspace"};
   return kNames[static_cast<int>(v)];
 }
 
@@ -57,7 +57,8 @@ std::string unit_text(const Schedule& s, int unit) {
 // "P3 14.2 MiB" for each.
 std::string buffers_text(const Schedule& s, const std::vector<int>& buffers) {
   std::string out;
-  for (const int b : buffers) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", s.buffers[b].name, format_bytes(s.buffers[b].bytes));
+  for (const int b : buffers)
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", s.buffers[b].name, format_bytes(s.buffers[b].bytes));
   return out;
 }
 
@@ -96,15 +97,16 @@ std::string canonical_text(const Schedule& s) {
   std::string out = fmt::format("phase {} arena {} events {}\n", name(s.phase), s.arena_bytes, s.num_events);
   for (const Segment& g : s.segments) out += fmt::format("segment {} {} x{}\n", g.first_instruction, g.num_instructions, g.repeat);
   for (const Instruction& i : s.instructions)
-    out += fmt::format("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}\n", name(i.op), i.unit, i.program_variant, i.model,
-                       i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, name(i.dtype), name(i.stream), join(i.waits), i.signals,
-                       join(i.allocates), join(i.uses), join(i.frees), i.accumulate, i.first_step, i.num_steps);
+    out += fmt::format("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}\n", name(i.op), i.unit, i.program_variant,
+                       i.model, i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, name(i.dtype), name(i.stream), join(i.waits),
+                       i.signals, join(i.allocates), join(i.uses), join(i.frees), i.accumulate, i.first_step, i.num_steps);
   for (const Buffer& b : s.buffers)
     out += fmt::format("b {} {} {} {} {} {} u{} m{} {}..{} o{} @{}\n", b.name, name(b.buffer_class), b.bytes, name(b.dtype),
-                       static_cast<int>(b.place), static_cast<int>(b.lifetime), b.unit, b.micro_batch, b.first_step, b.last_step, b.overlay_of,
-                       b.offset_bytes);
+                       static_cast<int>(b.place), static_cast<int>(b.lifetime), b.unit, b.micro_batch, b.first_step, b.last_step,
+                       b.overlay_of, b.offset_bytes);
   const auto view = [&](const View& v) {
-    out += fmt::format(" {}@{}[{}]{}{}", v.buffer, v.offset_bytes, fmt::join(v.shape, ","), name(v.dtype), v.part == View::Part::kOwn ? "own" : "");
+    out += fmt::format(" {}@{}[{}]{}{}", v.buffer, v.offset_bytes, fmt::join(v.shape, ","), name(v.dtype),
+                       v.part == View::Part::kOwn ? "own" : "");
   };
   for (const Step& t : s.steps) {
     out += fmt::format("s {} {} i{} {}{} r", t.op, t.kernel, t.instruction, t.recomputed ? "R" : "", t.accumulate ? "+" : "");
@@ -118,7 +120,8 @@ std::string canonical_text(const Schedule& s) {
 
 std::string schedule_digest(const Plan& plan) {
   Sha256 digest;
-  for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate, Phase::kSave}) digest.update(canonical_text(compile_expanded(plan, phase)));
+  for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate, Phase::kSave})
+    digest.update(canonical_text(compile_expanded(plan, phase)));
   return digest.hex();
 }
 

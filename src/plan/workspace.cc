@@ -1,10 +1,12 @@
 // Bytes library calls take for themselves. Sources:
-//   cpu: flash attention allocates its block scratch from ATen (aten/src/ATen/native/cpu/FlashAttentionKernel.cpp: per thread scores of
-//        query block × key block, row maxima and sums, an fp32 output block; in bf16 the scores again, rounded). fp32 GEMMs take nothing
-//        that the allocator sees. bf16 GEMMs take oneDNN scratch (brgemm: packed operands, fp32 accumulators); the bounds here were fitted
-//        to 1,843 shapes metered on AVX-512 with libtorch 2.11 and one thread, and lie above every one of them, mostly within 64 KiB.
-//        More threads take about as many times more.
-//   cuda: cuBLAS workspace 32 MiB per handle and stream on Hopper and later, 8,519,680 bytes before (aten/src/ATen/cuda/CublasHandlePool.cpp);
+//   cpu: flash attention allocates its block scratch from ATen (aten/src/ATen/native/cpu/FlashAttentionKernel.cpp: per thread scores
+//   of
+//        query block × key block, row maxima and sums, an fp32 output block; in bf16 the scores again, rounded). fp32 GEMMs take
+//        nothing that the allocator sees. bf16 GEMMs take oneDNN scratch (brgemm: packed operands, fp32 accumulators); the bounds here
+//        were fitted to 1,843 shapes metered on AVX-512 with libtorch 2.11 and one thread, and lie above every one of them, mostly
+//        within 64 KiB. More threads take about as many times more.
+//   cuda: cuBLAS workspace 32 MiB per handle and stream on Hopper and later, 8,519,680 bytes before
+//   (aten/src/ATen/cuda/CublasHandlePool.cpp);
 //        flash attention backward keeps an fp32 accumulator of dq (T·a·d·4 bytes, FlashAttention-2).
 // What the ops of our own kernels take is nothing.
 #include "plan/workspace.h"
@@ -31,7 +33,8 @@ int64_t cpu_attention_backward(const Symbols& s, bool bf16) {
   const int64_t scores = (2 * q * kv + q) * 4;
   if (!bf16) return scores;
   const int64_t packed_q = (q + 31) / 32 * 32;  // a GEMM of oneDNN per block
-  const int64_t gemm = std::min<int64_t>(kv, 256) * (4 * std::clamp<int64_t>(s.at("d"), 32, 64) + 2 * packed_q) + 128 * packed_q + 1156;
+  const int64_t gemm =
+      std::min<int64_t>(kv, 256) * (4 * std::clamp<int64_t>(s.at("d"), 32, 64) + 2 * packed_q) + 128 * packed_q + 1156;
   return scores + 2 * q * kv * 2 + gemm;
 }
 

@@ -27,8 +27,9 @@ FileKind kind_of(const fs::path& path) {
   std::vector<char> head(64 << 10);
   const size_t n = std::fread(head.data(), 1, head.size(), file.get());
   if (std::ferror(file.get()) != 0) return FileKind::kUnreadable;
-  return std::find(head.begin(), head.begin() + static_cast<ptrdiff_t>(n), '\0') == head.begin() + static_cast<ptrdiff_t>(n) ? FileKind::kText
-                                                                                                                     : FileKind::kBinary;
+  return std::find(head.begin(), head.begin() + static_cast<ptrdiff_t>(n), '\0') == head.begin() + static_cast<ptrdiff_t>(n)
+             ? FileKind::kText
+             : FileKind::kBinary;
 }
 
 struct Found {
@@ -109,12 +110,15 @@ Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::str
       diagnostics.push_back(error(code::kData, {}, fmt::format("cannot read '{}'", shown), "check its permissions, or leave it out"));
     } else if (kind == FileKind::kBinary) {
       if (f.named) {
-        diagnostics.push_back(error(code::kData, {}, fmt::format("'{}' is binary (it has a zero byte), expected text", shown), "leave it out of data.paths"));
+        diagnostics.push_back(error(code::kData, {}, fmt::format("'{}' is binary (it has a zero byte), expected text", shown),
+                                    "leave it out of data.paths"));
       } else {
         diagnostics.push_back(note(code::kData, {}, fmt::format("'{}' is binary and not trained on", shown)));
       }
     } else if (size == 0) {
-      if (f.named) diagnostics.push_back(error(code::kData, {}, fmt::format("'{}' is empty, expected text", shown), "leave it out of data.paths"));
+      if (f.named)
+        diagnostics.push_back(
+            error(code::kData, {}, fmt::format("'{}' is empty, expected text", shown), "leave it out of data.paths"));
     } else {
       const Result<std::string> digest = sha256_of_file(f.path.string());
       append(diagnostics, digest.diagnostics);
@@ -126,7 +130,9 @@ Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::str
   data.root = base.has_filename() || base == base.root_path() ? base.string() : base.parent_path().string();
   for (auto& [path, file] : files) data.files.push_back(std::move(file));
   if (data.files.empty()) {
-    diagnostics.push_back(error(code::kData, {}, fmt::format("no text in {} path{}, expected at least one text file", paths.size(), paths.size() == 1 ? "" : "s")));
+    diagnostics.push_back(
+        error(code::kData, {},
+              fmt::format("no text in {} path{}, expected at least one text file", paths.size(), paths.size() == 1 ? "" : "s")));
     return diagnostics;
   }
   hold_out(data.files, held_out_every);
@@ -158,13 +164,15 @@ Result<Inputs> read_inputs(const Spec& spec, const std::string& root) {
         const Result<Value> value = parse_json(*text, config.string());
         append(diagnostics, value.diagnostics);
         if (value.ok()) {
-          Result<Geometry> geometry = geometry_from_hf_config(*value, fs::absolute(config, failure).lexically_normal().parent_path().filename().string());
+          Result<Geometry> geometry =
+              geometry_from_hf_config(*value, fs::absolute(config, failure).lexically_normal().parent_path().filename().string());
           append(diagnostics, geometry.diagnostics);
           if (geometry.ok()) inputs.model = std::move(*geometry);
         }
       }
     } else if (fs::path(*model).is_absolute() || model->starts_with(".") || fs::is_directory(path, failure)) {
-      diagnostics.push_back(error(code::kUnreadableFile, spec.at("model"), fmt::format("no config.json in '{}'", *model), "give a directory that has one, or a preset's name"));
+      diagnostics.push_back(error(code::kUnreadableFile, spec.at("model"), fmt::format("no config.json in '{}'", *model),
+                                  "give a directory that has one, or a preset's name"));
     }
   }
   if (const auto machine = spec.text("hardware.machine"); machine.has_value() && fs::path(*machine).extension() == ".yaml") {
@@ -184,7 +192,8 @@ Result<Inputs> read_inputs(const Spec& spec, const std::string& root) {
   }
   if (const auto paths = spec.list("data.paths"); paths.has_value() && !paths->empty()) {
     const SpecKey* key = find_spec_key("data.held_out");
-    Result<DataPlan> data = scan_data(*paths, base_of(spec, "data.paths", root).string(), spec.integer("data.held_out").value_or(std::stoll(std::string(key->fallback))));
+    Result<DataPlan> data = scan_data(*paths, base_of(spec, "data.paths", root).string(),
+                                      spec.integer("data.held_out").value_or(std::stoll(std::string(key->fallback))));
     for (Diagnostic& d : data.diagnostics)
       if (d.location.file.empty()) d.location = spec.at("data.paths");
     append(diagnostics, data.diagnostics);

@@ -1,4 +1,5 @@
-// The planner's door: Spec -> Problem -> Plan -> preview. Each is a function of its arguments alone; only read_inputs() looks at files.
+// The planner's door: Spec -> Problem -> Plan -> preview. Each is a function of its arguments alone; only read_inputs() looks at
+// files.
 //   Spec spec = ...;                                      // spec.h
 //   Result<Inputs> inputs = read_inputs(spec);            // model directory, data files
 //   Result<Problem> problem = resolve(spec, presets, *inputs);
@@ -34,21 +35,21 @@ Result<Inputs> read_inputs(const Spec& spec, const std::string& root = ".");
 
 // What is to be solved: nothing optional, checked, not changed afterwards. Axes with one value are pinned.
 struct Problem {
-  Plan base;                           // all that is settled; mesh, strategy, micro_batch, recompute are the search's
-  std::vector<int> node_counts;        // to try, ascending; one when given
+  Plan base;                     // all that is settled; mesh, strategy, micro_batch, recompute are the search's
+  std::vector<int> node_counts;  // to try, ascending; one when given
   std::vector<Sharding> shardings;
   std::vector<int> reshard_after_forward;  // of zero3: {1}, {0} or {1, 0}
   std::vector<Recompute> recomputes;
   int recompute_every_k = 0;
-  int dp_shard = 0, dp_replicate = 0;  // 0 = searched
-  bool hybrid = false;                 // HYBRID_SHARD: dp_shard = GPUs per node, dp_replicate = nodes
+  int dp_shard = 0, dp_replicate = 0;                  // 0 = searched
+  bool hybrid = false;                                 // HYBRID_SHARD: dp_shard = GPUs per node, dp_replicate = nodes
   int64_t micro_batch = 0, gradient_accumulation = 0;  // 0 = searched
-  int64_t global_batch = 0;            // sequences; 0 = from global_batch_tokens
-  int64_t global_batch_tokens = 0;     // rounded to sequences and data-parallel ranks, which is said
-  std::vector<HardwarePlan> other_hardware;  // for "smallest that fits"; empty when hardware was given
-  std::vector<HardwarePlan> larger_hardware; // GPUs with more memory, smallest first: what a fix may name
+  int64_t global_batch = 0;                            // sequences; 0 = from global_batch_tokens
+  int64_t global_batch_tokens = 0;                     // rounded to sequences and data-parallel ranks, which is said
+  std::vector<HardwarePlan> other_hardware;            // for "smallest that fits"; empty when hardware was given
+  std::vector<HardwarePlan> larger_hardware;           // GPUs with more memory, smallest first: what a fix may name
   bool hardware_assumed = false;
-  Location batch_at, parallel_at;      // where to point when no combination is legal
+  Location batch_at, parallel_at;  // where to point when no combination is legal
 };
 Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs);
 
@@ -59,12 +60,12 @@ Result<Plan> make_plan(const Problem& problem);
 // "Smallest that fits": per kind of GPU the fewest nodes whose best plan fits. nodes = 0: none does, up to kMaxNodes and
 // one sequence per GPU.
 struct SmallestFit {
-  std::string gpu;                 // preset id
+  std::string gpu;  // preset id
   std::string gpu_name;
   int nodes = 0, gpus_per_node = 0, total_gpus = 0;
   int64_t device_bytes = 0, capacity_bytes = 0;
   double step_s = 0, tokens_per_s_per_gpu = 0;
-  std::string strategy;            // "zero3 · micro-batch 2 · recompute selective"
+  std::string strategy;  // "zero3 · micro-batch 2 · recompute selective"
 };
 inline constexpr int kMaxNodes = 512;
 std::vector<SmallestFit> smallest_that_fits(const Problem& problem);

@@ -19,10 +19,10 @@ uint64_t test_seed() {
 }
 
 std::string describe(const Plan& p) {
-  return fmt::format("{} dp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}", name(p.strategy.sharding),
-                     p.mesh.dp_replicate, p.mesh.dp_shard, p.gradient_accumulation, p.micro_batch, name(p.recompute.policy), p.recompute.every_k,
-                     name(p.precision.compute), p.strategy.reshard_after_forward, p.strategy.prefetch, p.model.num_layers,
-                     p.model.tied_embeddings, p.model.qkv_bias, p.model.qk_norm);
+  return fmt::format("{} dp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",
+                     name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.gradient_accumulation, p.micro_batch,
+                     name(p.recompute.policy), p.recompute.every_k, name(p.precision.compute), p.strategy.reshard_after_forward,
+                     p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings, p.model.qkv_bias, p.model.qk_norm);
 }
 
 void check_everything(const Plan& plan) {
@@ -41,7 +41,8 @@ void check_everything(const Plan& plan) {
     int64_t peak = 0;
     for (size_t i = 0; i < s.instructions.size(); ++i) {
       int64_t largest = 0;
-      for (int n = 0; n < s.instructions[i].num_steps; ++n) largest = std::max(largest, s.live_bytes[s.instructions[i].first_step + n]);
+      for (int n = 0; n < s.instructions[i].num_steps; ++n)
+        largest = std::max(largest, s.live_bytes[s.instructions[i].first_step + n]);
       INFO("instruction " << i << " " << format_instruction(s, static_cast<int>(i)));
       REQUIRE(largest == live[i].peak_bytes);
       peak = std::max(peak, largest);
@@ -75,7 +76,8 @@ TEST_CASE("every plan with at most 4 ranks, 3 units and 3 micro-batches obeys ev
                   if (!reshard && sharding != Sharding::kZero3) continue;
                   Geometry g = tiny_geometry(1);
                   g.tied_embeddings = tied;
-                  check_everything(make_test_plan(g, {sharding, replicate, shard, recompute, 0, accumulation, 1, compute, reshard, 1}, 4));
+                  check_everything(
+                      make_test_plan(g, {sharding, replicate, shard, recompute, 0, accumulation, 1, compute, reshard, 1}, 4));
                   ++plans;
                 }
   CHECK(plans > 500);
@@ -121,8 +123,10 @@ TEST_CASE("mutated schedules are caught or mean the same") {
     for (Segment& g : bad.segments)
       if (at >= g.first_instruction && at < g.first_instruction + g.num_instructions) home = &g;
     const int kind = static_cast<int>(random() % 2);
-    if (kind == 0) bad.instructions.erase(bad.instructions.begin() + at);
-    else bad.instructions.insert(bad.instructions.begin() + at, bad.instructions[at]);
+    if (kind == 0)
+      bad.instructions.erase(bad.instructions.begin() + at);
+    else
+      bad.instructions.insert(bad.instructions.begin() + at, bad.instructions[at]);
     home->num_instructions += kind == 0 ? -1 : 1;
     for (Segment& g : bad.segments)
       if (&g > home) g.first_instruction += kind == 0 ? -1 : 1;

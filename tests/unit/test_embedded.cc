@@ -1,6 +1,6 @@
 // The embedded copies of presets/ and templates/ are the files, byte for byte, sorted, without a gap.
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -19,7 +19,8 @@ std::string listing(const std::string& kind, const std::string& which) {
     std::string out;
     for (const Instruction& i : s.instructions) {
       if (i.op != InstructionOp::kBackward || i.unit != 1) continue;
-      for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) out += fmt::format("{:>6}  {}\n", s.live_bytes[n], s.steps[n].op);
+      for (int n = i.first_step; n < i.first_step + i.num_steps; ++n)
+        out += fmt::format("{:>6}  {}\n", s.live_bytes[n], s.steps[n].op);
     }
     return out;
   }
@@ -50,8 +51,10 @@ TEST_CASE("the listings of the plan README are what is compiled") {
   }
   out += text.substr(at);
   CHECK(found == 4);
-  if (std::getenv("DISTSETUP_UPDATE")) REQUIRE(write_file_atomic(path, out, Overwrite::kForce).ok());
-  else CHECK(out == text);
+  if (std::getenv("DISTSETUP_UPDATE"))
+    REQUIRE(write_file_atomic(path, out, Overwrite::kForce).ok());
+  else
+    CHECK(out == text);
 }
 
 }  // namespace
