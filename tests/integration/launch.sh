@@ -55,6 +55,7 @@ stand_in 'trap "echo got TERM; exit 0" TERM; trap "echo got USR1; exit 0" USR1; 
 for signal in TERM USR1 INT; do
   # a background job of a script ignores SIGINT unless job control is on
   set -m
+  : > "$work/log"  # what an earlier run said is no sign of this one
   "$distsetup" launch --plan "$work/two/plan.json" --trainer-program "$work/trainer" > "$work/log" 2>&1 &
   launcher=$!
   set +m
@@ -69,6 +70,7 @@ for signal in TERM USR1 INT; do
 done
 
 stand_in 'echo ready; exec sleep 60'
+: > "$work/log"  # what an earlier run said is no sign of this one
 "$distsetup" launch --plan "$work/two/plan.json" --trainer-program "$work/trainer" > "$work/log" 2>&1 &
 launcher=$!
 until [[ $(grep -c ready "$work/log") == 2 ]]; do sleep 0.05; done
@@ -81,6 +83,7 @@ has_not "stopped before training is no failure" "$(cat "$work/log")" "error["
 
 stand_in 'trap "" TERM; echo ready; while true; do sleep 0.05; done'
 set -m
+: > "$work/log"  # what an earlier run said is no sign of this one
 "$distsetup" launch --plan "$work/two/plan.json" --grace 60 --trainer-program "$work/trainer" > "$work/log" 2>&1 &
 launcher=$!
 set +m
