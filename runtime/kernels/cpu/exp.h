@@ -19,7 +19,8 @@ inline float vector_exp(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  return p * std::bit_cast<float>((int32_t(n) + 127) << 23);
+  // 2^n: adding 1.5 · 2^23 leaves n in the low bits; no conversion to int, which NaN must not meet.
+  return p * std::bit_cast<float>((std::bit_cast<uint32_t>(n + 12582912.0f) + 127u) << 23);
 }
 
 }  // namespace distsetup
