@@ -37,6 +37,10 @@ int run_launch_command(const Arguments& arguments, const Terminal& terminal) {
   append(diagnostics, node_rank.diagnostics);
   append(diagnostics, port.diagnostics);
   append(diagnostics, grace_s.diagnostics);
+  if (arguments.has("json")) {
+    diagnostics.push_back(error(code::kConflict, command_line(), "launch passes the job's own output on and has no JSON form",
+                                "leave out --json; the run's numbers are in report.json and metrics.jsonl"));
+  }
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   options.node_rank = static_cast<int>(*node_rank);
   options.master_port = static_cast<int>(*port);

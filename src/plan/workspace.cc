@@ -1,14 +1,13 @@
-// Bytes library calls take for themselves. Sources:
-//   cpu: flash attention allocates its block scratch from ATen (aten/src/ATen/native/cpu/FlashAttentionKernel.cpp: per thread scores
-//   of
-//        query block × key block, row maxima and sums, an fp32 output block; in bf16 the scores again, rounded). fp32 GEMMs take
-//        nothing that the allocator sees. bf16 GEMMs take oneDNN scratch (brgemm: packed operands, fp32 accumulators); the bounds here
-//        were fitted to 1,843 shapes metered on AVX-512 with libtorch 2.11 and one thread, and lie above every one of them, mostly
-//        within 64 KiB. More threads take about as many times more.
-//   cuda: cuBLAS workspace 32 MiB per handle and stream on Hopper and later, 8,519,680 bytes before
-//   (aten/src/ATen/cuda/CublasHandlePool.cpp);
-//        flash attention backward keeps an fp32 accumulator of dq (T·a·d·4 bytes, FlashAttention-2).
-// What the ops of our own kernels take is nothing.
+// Bytes library calls take for themselves; our own kernels take nothing. Sources:
+//   cpu:  flash attention allocates its block scratch from ATen (aten/src/ATen/native/cpu/FlashAttentionKernel.cpp): per thread,
+//         scores of query block by key block, row maxima and sums, an fp32 output block; in bf16 the scores again, rounded.
+//         fp32 GEMMs take nothing that the allocator sees. bf16 GEMMs take oneDNN scratch (brgemm: packed operands, fp32
+//         accumulators): the bounds here were fitted to 1,843 shapes metered on AVX-512 with libtorch 2.11 and one thread, and
+//         lie above every one of them, mostly within 64 KiB. More threads take about as many times more.
+//   cuda: cuBLAS workspace, 32 MiB per handle and stream on Hopper and later, 8,519,680 bytes before
+//         (aten/src/ATen/cuda/CublasHandlePool.cpp); flash attention backward keeps an fp32 accumulator of dq, T·a·d·4 bytes
+//         (FlashAttention-2). Left out, because not yet measured: the fresh results that attention returns before they are
+//         copied into the arena, and a deterministic backward's larger accumulator.
 #include "plan/workspace.h"
 
 #include <algorithm>
