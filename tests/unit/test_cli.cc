@@ -189,7 +189,7 @@ TEST_CASE("exit codes: usage, config, writing, nothing fits") {
   CHECK(one(code::kEnvironment, "") == kEnvironmentUnusable);
 }
 
-TEST_CASE("regression 39: unset flags never override; flags over variables over the run file, for every pair") {
+TEST_CASE("regression 39: unset flags never override, flags over variables over the run file, for every pair") {
   const std::string path = "test_cli_run.yaml";
   std::ofstream(path) << "version: 1\nmodel: 7B\ntrain:\n  steps: 11\n";
   for (int layers = 0; layers < 8; ++layers) {

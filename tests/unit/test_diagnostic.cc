@@ -91,7 +91,7 @@ TEST_CASE("control characters of a file or a message are masked", "[diagnostic]"
   CHECK(shown.find("a: ?[31mred? ?0m\n") != std::string::npos);
 }
 
-TEST_CASE("order: warnings and notes by place, then errors by place; equal places keep their order", "[diagnostic]") {
+TEST_CASE("order: warnings and notes by place, then errors by place, equal places keep their order", "[diagnostic]") {
   const Diagnostics all = {error("E1", {"b", 1, 1}, "e-b"),    error("E2", {"a", 10, 1}, "e-a10"), warning("W1", {"z", 1, 1}, "w-z"),
                            error("E3", {"a", 9, 2}, "e-a9-2"), error("E4", {"a", 9, 1}, "first"),  note("N1", {"c", 1, 1}, "n-c"),
                            error("E5", {"a", 9, 1}, "second")};

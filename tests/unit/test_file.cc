@@ -184,7 +184,7 @@ TEST_CASE("a write that fails half way leaves the old file and no temporary", "[
   CHECK(num_files_in(directory.path()) == 1);
 }
 
-TEST_CASE("a device is written in place; a full one is an error", "[file]") {
+TEST_CASE("a device is written in place, a full one is an error", "[file]") {
   REQUIRE(write_file_atomic("/dev/null", "x", Overwrite::kRefuse).ok());
   CHECK(fs::is_character_file("/dev/null"));
   const Result<Written> full = write_file_atomic("/dev/full", "x", Overwrite::kForce);
