@@ -54,7 +54,6 @@ class Checker {
     for (const int e : i.waits) {
       require(signalled_.contains(e), "waits for event {} that nothing before it signals", e);
       in_flight_.erase(e);
-      for (const int u : gather_of_event_[e]) arrived_.insert(u);
     }
     for (const int b : i.allocates) allocate(b);
     for (const int b : i.uses) require(b >= 0 && alive_[b], "{} uses '{}' that is not allocated", name(i.op), s_.buffers[b].name);
@@ -105,7 +104,6 @@ class Checker {
     require(i.group == Group::kDpShard, "gathers unit {} over {}", i.unit, name(i.group));
     const int64_t expected = s_.layout.units[i.unit].shard_numel * s_.layout.shard_ranks * size_bytes(s_.compute);
     require(i.bytes == expected, "gathers {} bytes of unit {}, expected {}", i.bytes, i.unit, expected);
-    gather_of_event_[i.signals].push_back(i.unit);
     filled_[i.uses[0]] = i.signals;
   }
 
@@ -189,7 +187,6 @@ class Checker {
       require(target.insert(c).second, "the gradient of unit {} from unit {} micro-batch {} enters twice", i.unit, c.first, c.second);
     contributions_.erase({from, i.unit});
     reduced_.erase({from, i.unit});
-    if (i.uses.size() == 3 || s_.layout.shard_ranks == 1) sharded_.insert(i.unit);
   }
 
   void all_reduce(const Instruction& i) {
@@ -320,16 +317,14 @@ class Checker {
   std::vector<std::string> out_;
   std::vector<bool> alive_, allocated_;
   std::set<int> signalled_;
-  std::map<int, std::vector<int>> in_flight_;  // event → buffers of the transfer
-  std::map<int, std::vector<int>> gather_of_event_;
-  std::set<int> arrived_;
+  std::map<int, std::vector<int>> in_flight_;                                   // event → buffers of the transfer
   std::set<std::pair<int, int>> cast_;                                          // (buffer, unit) own chunk filled
   std::map<int, int> filled_;                                                   // gathered buffer → event of its gather
   std::set<std::pair<int, int>> forwards_, backwards_;                          // (unit, micro-batch)
   std::map<std::pair<int, int>, std::set<std::pair<int, int>>> contributions_;  // (buffer, unit) → (unit, micro-batch) summed in it
   std::set<std::pair<int, int>> reduced_;
   std::map<int, int> received_;  // receive buffer → source
-  std::set<int> sharded_, replicated_;
+  std::set<int> replicated_;
   std::set<std::string> scalars_;
   bool normed_ = false, stepped_ = false, replica_stale_ = false;
 };

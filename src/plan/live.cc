@@ -4,12 +4,6 @@
 
 namespace distsetup {
 
-int64_t born_gradient_bytes(const Schedule& s, const Instruction& backward) {
-  for (const int b : backward.allocates)
-    if (s.buffers[b].unit == backward.unit) return s.buffers[b].bytes;
-  return 0;
-}
-
 std::vector<VariantProfile> profile_variants(const Schedule& s) {
   std::vector<VariantProfile> out;
   for (const auto& v : s.variants) out.push_back(profile(*v, s.symbols, s.compute, 0));

@@ -21,8 +21,4 @@ std::vector<VariantProfile> profile_variants(const Schedule& schedule);
 std::vector<InstructionLive> walk_live(const Schedule& schedule);
 std::vector<InstructionLive> walk_live(const Schedule& schedule, const std::vector<VariantProfile>& profiles);
 
-// Bytes of the gradient buffer that backward of `unit` gives birth to when it writes its own slots; 0 when it writes to one that is
-// there.
-int64_t born_gradient_bytes(const Schedule& schedule, const Instruction& backward);
-
 }  // namespace distsetup
