@@ -1,0 +1,20 @@
+// One memory model per framework, behind simulate_memory() and replay_memory() of setup.h. Each says what its framework keeps alive,
+// in which pool, and when; formulas and events name the framework's source they follow.
+#pragma once
+#include "planner/setup.h"
+
+namespace distsetup {
+
+enum class Depth { kSimulate, kReplay };
+
+MemoryEstimate fsdp_memory(const Setup& setup, Depth depth);       // FSDP1, FSDP2, DDP and one GPU (frameworks/fsdp*.cc)
+MemoryEstimate deepspeed_memory(const Setup& setup, Depth depth);  // ZeRO stages 0-3
+MemoryEstimate megatron_memory(const Setup& setup, Depth depth);   // distributed optimizer, TP, SP, PP, CP, EP
+
+// Bytes per parameter that a rank holds between steps, before sharding (parameter, gradient, moments, master), for trained ones.
+struct StateBytes {
+  double parameter = 0, gradient = 0, optimizer = 0;
+};
+StateBytes state_bytes(const Setup& setup);
+
+}  // namespace distsetup

@@ -1,0 +1,81 @@
+// Which model answers for which framework, and the bound that none of them goes below.
+// State bytes: Adam keeps two moments, a master copy where parameters are 16-bit (ZeRO, arXiv 1910.02054 section 3.1); 8-bit and 4-bit
+// AdamW keep two quantised moments with one fp32 scale per block of 256 and 128 (bitsandbytes, torchao).
+#include <algorithm>
+
+#include "base/check.h"
+#include "planner/frameworks/frameworks.h"
+
+namespace distsetup {
+
+double bytes_of(StorageDtype dtype) {
+  switch (dtype) {
+    case StorageDtype::kF32: return 4;
+    case StorageDtype::kBf16:
+    case StorageDtype::kF16: return 2;
+    case StorageDtype::kF8:
+    case StorageDtype::kInt8: return 1;
+    case StorageDtype::kInt4: return 0.5 + 2.0 / 128;                         // GPTQ: one fp16 scale per group of 128
+    case StorageDtype::kNf4: return 0.5 + 4.0 / 64;                           // bitsandbytes: one fp32 scale per 64
+    case StorageDtype::kNf4Double: return 0.5 + 1.0 / 64 + 4.0 / (64 * 256);  // 8-bit scales, one fp32 per 256 of them
+  }
+  CHECK(false, "storage dtype", static_cast<int>(dtype));
+  return 0;
+}
+
+StateBytes state_bytes(const Setup& s) {
+  const double moment = bytes_of(s.state_dtype), master = s.master_copy ? 4 : 0;
+  StateBytes bytes{bytes_of(s.parameter_dtype), bytes_of(s.gradient_dtype), master};
+  switch (s.optimizer) {
+    case OptimizerKind::kAdamW: bytes.optimizer += 2 * moment; break;
+    case OptimizerKind::kAdamW8bit: bytes.optimizer += 2 * (1 + 4.0 / 256); break;
+    case OptimizerKind::kAdamW4bit: bytes.optimizer += 2 * (0.5 + 4.0 / 128); break;
+    case OptimizerKind::kLion:
+    case OptimizerKind::kSgdMomentum:
+    case OptimizerKind::kMuon: bytes.optimizer += moment; break;  // Muon: matrices; the rest by the framework's own count
+    case OptimizerKind::kAdafactor:
+    case OptimizerKind::kSgd: break;
+  }
+  if (s.paged_optimizer) bytes.optimizer = 0;  // pages in host memory when the device is full: not counted on it
+  return bytes;
+}
+
+int64_t bound_bytes(const Setup& s) {
+  const double all = static_cast<double>(count_parameters(s.model).total) / (s.tp * s.pp * s.ep);
+  const double shards = static_cast<double>(s.dp_shard) * s.cp;
+  if (s.finetune != Finetune::kFull || s.offload.optimizer != OffloadPlace::kNone || s.offload.parameters != OffloadPlace::kNone ||
+      s.optimizer_implementation == OptimizerImplementation::kInBackward) {
+    const bool split = s.sharding == Sharding::kZero3;
+    const double held = s.finetune == Finetune::kFull ? bytes_of(s.parameter_dtype) : std::min(2.0, bytes_of(s.frozen_dtype));
+    return s.offload.parameters != OffloadPlace::kNone ? 0 : static_cast<int64_t>(all * held / (split ? shards : 1));
+  }
+  const StateBytes b = state_bytes(s);
+  switch (s.sharding) {
+    case Sharding::kDdp: return static_cast<int64_t>(all * (b.parameter + b.optimizer));
+    case Sharding::kZero1:
+    case Sharding::kZero2:
+      return static_cast<int64_t>(all * (b.parameter / (s.framework == Framework::kFsdp2 ? shards : 1) + b.optimizer / shards));
+    case Sharding::kZero3: return static_cast<int64_t>(all * (b.parameter + b.optimizer) / shards);
+  }
+  return 0;
+}
+
+namespace {
+
+MemoryEstimate memory_of(const Setup& setup, Depth depth) {
+  switch (setup.framework) {
+    case Framework::kDdp:
+    case Framework::kFsdp1:
+    case Framework::kFsdp2: return fsdp_memory(setup, depth);
+    case Framework::kDeepspeed: return deepspeed_memory(setup, depth);
+    case Framework::kMegatron: return megatron_memory(setup, depth);
+  }
+  return {};
+}
+
+}  // namespace
+
+MemoryEstimate simulate_memory(const Setup& setup) { return memory_of(setup, Depth::kSimulate); }
+MemoryEstimate replay_memory(const Setup& setup) { return memory_of(setup, Depth::kReplay); }
+
+}  // namespace distsetup

@@ -1,0 +1,167 @@
+// A training run of any trainer, as numbers: what the predictors take. Plan describes what the bundled trainer runs; Setup also says
+// which other stack runs, in which version, and what that stack does its own way. Nothing here is searched or looked up: the planner
+// (or a row of the accuracy scoreboard) fills it in, validate() refuses what cannot be.
+//   bound_bytes      states alone, closed form, never above simulate (<= 100 ns)
+//   simulate_memory  allocated bytes by phase (<= 20 us; pipelines <= 200 us)
+//   replay_memory    the same, and reserved and device bytes: every allocation of two steps through a model of PyTorch's caching
+//                    allocator (<= 3 ms)
+//   estimate_time    seconds of one optimizer step
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/geometry.h"
+#include "model/hardware.h"
+#include "plan/plan.h"
+
+namespace distsetup {
+
+enum class Framework { kDdp, kFsdp1, kFsdp2, kDeepspeed, kMegatron };                // one GPU without any of them: kDdp with one rank
+enum class StorageDtype { kF32, kBf16, kF16, kF8, kInt8, kInt4, kNf4, kNf4Double };  // what holds a value between steps
+enum class Compute { kF32, kBf16, kF16, kF8 };                                       // of the matrix multiplications
+enum class Fp8Recipe { kNone, kTensorwise, kRowwise, kDelayed, kMxfp8, kBlockwise, kNvfp4 };
+enum class Finetune { kFull, kLora, kQlora };
+enum class OptimizerKind { kAdamW, kAdamW8bit, kAdamW4bit, kAdafactor, kLion, kSgd, kSgdMomentum, kMuon };
+// kForeach: one temporary of the size of the parameters; kFused: none; kInBackward: a layer's gradient is applied and freed at once.
+enum class OptimizerImplementation { kForeach, kFused, kForLoop, kInBackward };
+// kOpSelective: torchtitan's every second matmul; kAttentionOnly: Megatron's core attention; kEveryK: every k-th block in full.
+enum class ActivationRecompute { kNone, kOpSelective, kAttentionOnly, kEveryK, kFull };
+enum class CpMethod { kRing, kAllGather, kUlysses };
+// What a head keeps between the logits and their gradient (bytes per logit live at the peak are the program's business).
+enum class LossHead {
+  kEager,
+  kFloatInModel,
+  kHfShift,
+  kCompiled,
+  kFusedKernel,
+  kLiger,
+  kChunked,
+  kCutCrossEntropy,
+  kLowPrecision,
+  kVocabularyParallel
+};
+// How FSDP groups what is outside the blocks: all in the root unit; final norm and head apart; embedding, and norm with head, apart.
+enum class UnitWrapping { kRoot, kHeadApart, kAllApart };
+
+// What changed between releases of a stack and is visible in bytes or seconds.
+struct Software {
+  std::string name;                        // "torchtitan 2024-12", for messages
+  int released = 0;                        // yyyymm; 0 = not known
+  bool expandable_segments = false;        // PYTORCH_CUDA_ALLOC_CONF of the launcher
+  bool reduce_scatter_pool = false;        // reduce-scatter inputs in a pool of their own (FSDP2 before mid-2024)
+  bool logits_kept = false;                // the training loop holds the logits through backward
+  bool last_block_stays_gathered = false;  // torchtitan before 2025-07
+  bool limit_all_gathers = true;           // FSDP1
+  bool gradients_freed_after_step = true;  // zero_grad(set_to_none) right after the step; false: before the next forward
+  UnitWrapping wrapping = UnitWrapping::kRoot;
+  bool operator==(const Software&) const = default;
+};
+
+struct Lora {
+  int64_t rank = 0;
+  bool query = false, key = false, value = false, output = false, gate = false, up = false, down = false;
+  StorageDtype dtype = StorageDtype::kF32;
+  double dropout = 0;
+  bool operator==(const Lora&) const = default;
+};
+
+struct Setup {
+  Geometry model;
+  Gpu gpu;
+  int nodes = 1, gpus_per_node = 1;
+  double nic_bytes_per_s = 0;  // per node, one direction; 0 = one node, or not known
+  std::string nic_kind;        // infiniband, roce, efa, tcpx, tcpxo, omni_path, ethernet
+  int64_t host_memory_bytes = 0;
+
+  Framework framework = Framework::kFsdp2;
+  Sharding sharding = Sharding::kZero3;
+  bool reshard_after_forward = true;
+  bool reshard_root = false;                                                          // FSDP2 "always"
+  int dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1, pp = 1, ep = 1, expert_tp = 1;  // dp_shard without cp; ep inside dp_shard x cp
+  int virtual_stages = 1;                                                             // of a pipeline rank
+  bool sequence_parallel = true;                                                      // with tp > 1
+  CpMethod cp_method = CpMethod::kRing;
+  bool overlap_tp = false;  // async TP, user buffers
+
+  int64_t sequence_length = 4096;
+  int64_t micro_batch = 1;  // sequences per data-parallel rank per forward
+  int64_t gradient_accumulation = 1;
+  double mean_sequence_fraction = 1;  // of padded or packed data: mean document length over sequence_length, for attention FLOPs
+
+  std::string program = "torchtitan_eager";  // presets/programs/<id>.yaml
+  bool fused_norm = false, fused_rope = false, compiled = false;
+  LossHead loss = LossHead::kEager;
+  int loss_chunks = 8;
+  bool flash_attention = true;
+  ActivationRecompute recompute = ActivationRecompute::kNone;
+  int recompute_every_k = 0;
+  bool reentrant_checkpoint = false;
+
+  Compute compute = Compute::kBf16;
+  Fp8Recipe fp8 = Fp8Recipe::kNone;
+  StorageDtype parameter_dtype = StorageDtype::kF32;  // of the (sharded) parameters
+  StorageDtype gradient_dtype = StorageDtype::kF32;   // of the (sharded) gradients between backward and step
+  StorageDtype reduce_dtype = StorageDtype::kF32;     // on the wire
+  StorageDtype state_dtype = StorageDtype::kF32;      // of the moments
+  bool master_copy = false;                           // fp32 master beside 16-bit parameters (DeepSpeed, Megatron)
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  OptimizerImplementation optimizer_implementation = OptimizerImplementation::kFused;
+  bool paged_optimizer = false;
+  Finetune finetune = Finetune::kFull;
+  Lora lora;
+  StorageDtype frozen_dtype = StorageDtype::kBf16;  // of the base weights with lora and qlora
+  OffloadPlan offload;
+  bool frozen_reference = false;  // DPO: a second, frozen copy of the model
+
+  int64_t reduce_bucket_elements = 0, prefetch_bucket_elements = 0, max_live_parameters = 0;  // DeepSpeed; 0 = its defaults
+  Software software;
+
+  int world() const { return dp_replicate * dp_shard * cp * tp * pp; }
+  int64_t tokens() const { return micro_batch * sequence_length / cp; }  // T: of a micro-batch on one rank
+  double tokens_per_step() const {
+    return static_cast<double>(micro_batch * gradient_accumulation) * dp_replicate * dp_shard * static_cast<double>(sequence_length);
+  }
+  bool operator==(const Setup&) const = default;
+};
+
+// What this trainer cannot run, by name (a mesh that does not divide, an option that belongs to another framework).
+Diagnostics validate(const Setup& setup);
+
+double bytes_of(StorageDtype dtype);  // per value; block scales of quantised types included
+
+// A prediction with its 90 % interval, from the residuals of its own class of measured runs (tests/accuracy).
+struct Interval {
+  double low = 0, high = 0;
+};
+
+struct MemoryEstimate {
+  int64_t allocated_bytes = 0;        // largest over the step, on the fullest rank
+  int64_t reserved_bytes = 0;         // 0: not replayed
+  int64_t device_bytes = 0;           // reserved, context, libraries, communicators; 0: not replayed
+  std::vector<MemoryTerm> terms;      // sum to allocated_bytes
+  std::vector<PhaseMemory> by_phase;  // load | forward | loss | backward | optimizer | evaluate | save
+  std::string peak_phase;
+  int64_t host_bytes_per_node = 0;
+  int64_t checkpoint_bytes = 0;  // one checkpoint, all ranks
+  bool ran_out = false;          // replay: an allocation failed at the capacity of the GPU also after cached blocks were returned
+};
+
+struct TimeEstimate {
+  double step_s = 0;
+  double tokens_per_s_per_gpu = 0;
+  double mfu = 0, hfu = 0;  // causal attention at half; hfu counts recomputation
+  // Seconds per step, exposed (not hidden behind compute) for communication.
+  double gemm_s = 0, attention_s = 0, elementwise_s = 0, loss_s = 0, recompute_s = 0, communication_exposed_s = 0, bubble_s = 0,
+         optimizer_s = 0, offload_exposed_s = 0, launch_s = 0;
+};
+
+int64_t bound_bytes(const Setup& setup);
+MemoryEstimate simulate_memory(const Setup& setup);
+MemoryEstimate replay_memory(const Setup& setup);
+
+struct Calibration;  // calibration.h
+TimeEstimate estimate_time(const Setup& setup, const Calibration& calibration);
+TimeEstimate estimate_time(const Setup& setup);  // with the constants of presets/calibration
+
+}  // namespace distsetup
