@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
-#include "cli/slurm_flags.h"
+#include "cli/job_flags.h"
 
 namespace distsetup {
 namespace {
@@ -41,11 +41,11 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   }
   const Result<int64_t> version = int_flag(arguments, "fsdp-version", options.fsdp_version, 1, 2);
   append(diagnostics, version.diagnostics);
-  const Result<SlurmOptions> slurm = slurm_options(arguments);
+  const Result<JobOptions> slurm = job_options(arguments);
   append(diagnostics, slurm.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   options.fsdp_version = static_cast<int>(*version);
-  options.slurm = *slurm;
+  options.job = *slurm;
   options.command = emitted_command(arguments);
 
   Result<PlanSource> source = read_or_make_plan(arguments, arguments.text("target"));
@@ -54,10 +54,10 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   Plan& plan = source->plan;
   const std::string directory = arguments.text("output");
   move_data_root(plan, ".", directory);
-  if (plan.launch.time_limit_s > 0) options.slurm.time_limit = format_slurm_time(plan.launch.time_limit_s);
+  if (plan.launch.time_limit_s > 0) options.job.time_limit = format_slurm_time(plan.launch.time_limit_s);
   const std::string target = arguments.text("target", plan.launch.target);  // a run file and a plan name their own
   Diagnostics idle;
-  if (target != "slurm") append(idle, refuse_idle(arguments, slurm_flag_names(), "with --target slurm"));
+  if (target != "slurm") append(idle, refuse_idle(arguments, job_flag_names(), "with --target slurm"));
   if (target != "fsdp") append(idle, refuse_idle(arguments, {"fsdp-version"}, "with --target fsdp"));
   if (!idle.empty()) return fail(arguments, terminal, idle);
   const Result<Artifacts> artifacts = emit(plan, target, options);
@@ -98,7 +98,7 @@ Command emit_command() {
                    config_flag(),
                    presets_flag(),
                    templates_flag()};
-  for (const Flag& flag : slurm_flags()) command.flags.push_back(flag);
+  for (const Flag& flag : job_flags()) command.flags.push_back(flag);
   command.run_keys = kAllRunKeys;
   command.run = run_emit;
   return command;

@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
-#include "cli/slurm_flags.h"
+#include "cli/job_flags.h"
 
 namespace distsetup {
 namespace {

@@ -7,7 +7,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
-#include "cli/slurm_flags.h"
+#include "cli/job_flags.h"
 
 namespace distsetup {
 namespace {
@@ -36,7 +36,7 @@ int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifac
   return code;
 }
 
-int with_plan(const Arguments& arguments, const Terminal& terminal, SlurmOptions options) {
+int with_plan(const Arguments& arguments, const Terminal& terminal, JobOptions options) {
   Result<PlanSource> source = read_or_make_plan(arguments, "slurm");
   Diagnostics diagnostics = said_of(source);
   if (source.ok() && !arguments.has("output")) {
@@ -60,7 +60,7 @@ int with_plan(const Arguments& arguments, const Terminal& terminal, SlurmOptions
 }
 
 int run_slurm(const Arguments& arguments, const Terminal& terminal) {
-  Result<SlurmOptions> options = slurm_options(arguments);
+  Result<JobOptions> options = job_options(arguments);
   Diagnostics diagnostics = options.diagnostics;
   if (options.value && arguments.has("templates")) {
     Result<TemplateSet> templates = load_templates(arguments.text("templates"));
@@ -104,7 +104,7 @@ Command slurm_command() {
                    config_flag(),
                    presets_flag(),
                    templates_flag()};
-  for (Flag flag : slurm_flags()) {
+  for (Flag flag : job_flags()) {
     if (flag.help.compare(0, 7, "slurm: ") == 0) flag.help = flag.help.substr(7);
     command.flags.push_back(std::move(flag));
   }

@@ -42,7 +42,7 @@ std::string join_command(const std::vector<std::string>& arguments);
 
 // ---- distsetup slurm ----------------------------------------------------------------------------
 // Texts are as the user typed them and are checked here. Empty or absent = not given: the directive is left out.
-struct SlurmOptions {
+struct JobOptions {
   int nodes = 1;
   int gpus_per_node = 8;
   std::string job_name = "llm_finetune";
@@ -66,13 +66,13 @@ struct SlurmOptions {
 };
 // job.sbatch, and with a plan plan.json in front of it. With a plan, nodes and gpus_per_node are the plan's (a disagreement with
 // options that differ from the defaults is an error the CLI can avoid by setting both from the plan).
-Result<Artifacts> slurm_script(const SlurmOptions& options, const std::optional<Plan>& plan = std::nullopt);
+Result<Artifacts> slurm_script(const JobOptions& options, const std::optional<Plan>& plan = std::nullopt);
 
 // ---- distsetup emit -----------------------------------------------------------------------------
 struct EmitOptions {
   int fsdp_version = 2;  // target fsdp: 1 or 2
   std::string command;   // join_command(...)
-  SlurmOptions slurm;    // target slurm; its nodes, gpus, command and templates are taken from the plan and from here
+  JobOptions job;    // target slurm; its nodes, gpus, command and templates are taken from the plan and from here
   TemplateSet templates = embedded_templates();
 };
 // target: native | deepspeed | fsdp | slurm | a folder of the user's. Always with plan.json, whose text is dump_json(to_json(plan)).

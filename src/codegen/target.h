@@ -27,6 +27,6 @@ Result<Artifact> emit_table(const TemplateSet& templates, const std::string& tab
 std::string header(const Source& source);
 
 // The slurm.* fields, checked. With a plan, nodes and GPUs are the plan's.
-Result<Fields> slurm_fields(const SlurmOptions& options, Fields fields, const Plan* plan);
+Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* plan);
 
 }  // namespace distsetup

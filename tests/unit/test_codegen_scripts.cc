@@ -9,7 +9,7 @@ using namespace distsetup;
 
 namespace {
 
-std::string sbatch(const SlurmOptions& options) {
+std::string sbatch(const JobOptions& options) {
   const Result<Artifacts> written = slurm_script(options);
   INFO(messages(written.diagnostics));
   REQUIRE(written.ok());
@@ -17,14 +17,14 @@ std::string sbatch(const SlurmOptions& options) {
   return written->front().text;
 }
 
-std::string refusal(const SlurmOptions& options, const std::optional<Plan>& plan = std::nullopt) {
+std::string refusal(const JobOptions& options, const std::optional<Plan>& plan = std::nullopt) {
   const Result<Artifacts> written = slurm_script(options, plan);
   REQUIRE_FALSE(written.ok());
   return messages(written.diagnostics);
 }
 
-SlurmOptions four_by_eight() {
-  SlurmOptions options;
+JobOptions four_by_eight() {
+  JobOptions options;
   options.nodes = 4;
   options.gpus_per_node = 8;
   return options;
@@ -111,7 +111,7 @@ TEST_CASE("codegen: regression 15: CUDA_DEVICE_MAX_CONNECTIONS and NCCL switches
 }
 
 TEST_CASE("codegen: regression 28: the folder of a SLURM log is made before it is used") {
-  SlurmOptions options = four_by_eight();
+  JobOptions options = four_by_eight();
   const std::string plain = sbatch(options);
   CHECK(contains(plain, "#SBATCH --output=slurm-%j.out\n"));
   CHECK(contains(plain, "#SBATCH --error=slurm-%j.err\n"));
@@ -133,7 +133,7 @@ TEST_CASE("codegen: nothing of a site's own is in a SLURM script unless it was g
     INFO(never);
     CHECK_FALSE(contains(text, never));
   }
-  SlurmOptions options = four_by_eight();
+  JobOptions options = four_by_eight();
   options.partition = "gpu";
   options.account = "my account";
   options.memory_per_gpu = "32G";
@@ -153,7 +153,7 @@ TEST_CASE("codegen: nothing of a site's own is in a SLURM script unless it was g
 }
 
 TEST_CASE("codegen: every directive comes before the first command") {
-  SlurmOptions options = four_by_eight();
+  JobOptions options = four_by_eight();
   options.requeue = true;
   const std::string text = sbatch(options);
   bool commands = false;
@@ -166,7 +166,7 @@ TEST_CASE("codegen: every directive comes before the first command") {
 }
 
 TEST_CASE("codegen: time limits, memory and signals of a SLURM script") {
-  SlurmOptions options = four_by_eight();
+  JobOptions options = four_by_eight();
   CHECK(contains(sbatch(options), "#SBATCH --time=24:00:00\n"));
   options.time_limit = "48:00:00";
   CHECK(contains(sbatch(options), "#SBATCH --time=48:00:00\n"));
@@ -193,12 +193,12 @@ TEST_CASE("codegen: a SLURM script without a plan waits for one, with a plan it 
   const std::string without = sbatch(four_by_eight());
   CHECK(contains(without, "\nPLAN=${PLAN:-plan.json}\n"));
   CHECK(without.find("no plan at") < without.find("srun"));
-  const Result<Artifacts> with = slurm_script(SlurmOptions{}, cluster_plan());
+  const Result<Artifacts> with = slurm_script(JobOptions{}, cluster_plan());
   REQUIRE(with.ok());
   REQUIRE(with->size() == 2);
   CHECK(with->at(0).path == "plan.json");
   CHECK(contains(with->at(1).text, "digest=" + std::string(64, 'a')));
-  SlurmOptions options = four_by_eight();
+  JobOptions options = four_by_eight();
   options.nodes = 2;
   CHECK(contains(refusal(options, cluster_plan()), "--nodes 2, but the plan has 4"));
 }
@@ -212,7 +212,7 @@ TEST_CASE("codegen: a plan on CPU asks SLURM for no GPU") {
 }
 
 TEST_CASE("codegen: text of the user's cannot leave its place in a script") {
-  SlurmOptions options = four_by_eight();
+  JobOptions options = four_by_eight();
   options.job_name = "x\n#SBATCH --wrap=id";
   CHECK(contains(refusal(options), "control characters"));
   options = four_by_eight();

@@ -7,10 +7,10 @@
 
 namespace distsetup {
 
-std::vector<Flag> slurm_flags();
-std::vector<std::string> slurm_flag_names();
+std::vector<Flag> job_flags();
+std::vector<std::string> job_flag_names();
 // Nodes, GPUs and time limit are keys of the run and not set here.
-Result<SlurmOptions> slurm_options(const Arguments& arguments);
+Result<JobOptions> job_options(const Arguments& arguments);
 // The command as the header of an emitted file shows it.
 std::string emitted_command(const Arguments& arguments);
 

@@ -1,5 +1,5 @@
 // Texts go to codegen as they were typed; it checks them.
-#include "cli/slurm_flags.h"
+#include "cli/job_flags.h"
 
 #include "base/quantity.h"
 #include "cli/output.h"
@@ -24,7 +24,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 }  // namespace
 
-std::vector<Flag> slurm_flags() {
+std::vector<Flag> job_flags() {
   const auto value = [](std::string name, std::vector<std::string> aliases, std::string placeholder, std::string help) {
     return Flag{std::move(name), std::move(aliases), FlagKind::kValue, std::move(placeholder), "slurm: " + std::move(help), 0};
   };
@@ -53,14 +53,14 @@ std::vector<Flag> slurm_flags() {
           {"cpu-only", {}, FlagKind::kSwitch, "", "slurm: request no GPU", 0}};
 }
 
-std::vector<std::string> slurm_flag_names() {
+std::vector<std::string> job_flag_names() {
   std::vector<std::string> names;
-  for (const Flag& flag : slurm_flags()) names.push_back(flag.name);
+  for (const Flag& flag : job_flags()) names.push_back(flag.name);
   return names;
 }
 
-Result<SlurmOptions> slurm_options(const Arguments& arguments) {
-  SlurmOptions options;
+Result<JobOptions> job_options(const Arguments& arguments) {
+  JobOptions options;
   Diagnostics diagnostics;
   options.job_name = arguments.text("job-name", options.job_name);
   options.partition = arguments.text("partition");

@@ -36,7 +36,7 @@ struct Checker {
     if (value.empty()) return;
     Result<int64_t> seconds = parse_duration_s(value, at);
     append(diagnostics, seconds.diagnostics);
-    if (seconds.ok()) set_field(fields, "slurm.time_limit", format_slurm_time(*seconds));
+    if (seconds.ok()) set_field(fields, "job.time_limit", format_slurm_time(*seconds));
   }
 
   // SLURM's K, M, G, T are powers of 1024.
@@ -61,7 +61,7 @@ struct Checker {
                          });
       if (!legal) fail(code::kOutOfRange, fmt::format("'{}' is not an export, expected NAME=VALUE", comment_text(value)));
     }
-    if (!values.empty()) set_field(fields, "slurm.exports", Json(values));
+    if (!values.empty()) set_field(fields, "job.exports", Json(values));
   }
 
   void logs(const std::string& output, const std::string& error_log) {
@@ -89,8 +89,8 @@ struct Checker {
             fmt::format("the error log '{}' has a folder, the log '{}' has none", comment_text(error_log), comment_text(output)),
             "give both the same folder");
       }
-      set_field(fields, "slurm.output", output);
-      set_field(fields, "slurm.error", error_log.empty() ? beside(output) : error_log);
+      set_field(fields, "job.output", output);
+      set_field(fields, "job.error", error_log.empty() ? beside(output) : error_log);
       return;
     }
     const size_t error_slash = error_log.rfind('/');
@@ -99,15 +99,15 @@ struct Checker {
                   fmt::format("the logs '{}' and '{}' are in different folders", comment_text(output), comment_text(error_log)),
                   "give both the same folder");
     }
-    set_field(fields, "slurm.output", "slurm-%j.out");
-    set_field(fields, "slurm.error", "slurm-%j.err");
-    set_field(fields, "slurm.step_log_folder", folder);
-    set_field(fields, "slurm.step_output", output);
-    set_field(fields, "slurm.step_error", error_log.empty() ? beside(output) : error_log);
+    set_field(fields, "job.output", "slurm-%j.out");
+    set_field(fields, "job.error", "slurm-%j.err");
+    set_field(fields, "job.step_log_folder", folder);
+    set_field(fields, "job.step_output", output);
+    set_field(fields, "job.step_error", error_log.empty() ? beside(output) : error_log);
   }
 
-  void size(const SlurmOptions& options, const Plan* plan) {
-    const SlurmOptions defaults;
+  void size(const JobOptions& options, const Plan* plan) {
+    const JobOptions defaults;
     const auto agree = [this](const char* flag, int given, int by_default, int planned) {
       if (given == planned || given == by_default) return;
       fail(code::kConflict, fmt::format("{} {}, but the plan has {}", flag, given, planned),
@@ -126,73 +126,73 @@ struct Checker {
       set_field(fields, "derived.single_node", options.nodes == 1);
     }
     const bool cpu = field_text(fields.find("hardware.accelerator")->second) == "cpu";
-    if (!cpu) set_field(fields, "slurm.gpus_per_node", fields.find("hardware.gpus_per_node")->second);
+    if (!cpu) set_field(fields, "job.gpus_per_node", fields.find("hardware.gpus_per_node")->second);
     if (options.cpus_per_task && *options.cpus_per_task < 1) {
       fail(code::kOutOfRange, fmt::format("--cpus-per-task {}, expected at least 1", *options.cpus_per_task));
     }
-    if (options.cpus_per_task || !cpu) set_field(fields, "slurm.cpus_per_task", options.cpus_per_task.value_or(kDefaultCpusPerTask));
+    if (options.cpus_per_task || !cpu) set_field(fields, "job.cpus_per_task", options.cpus_per_task.value_or(kDefaultCpusPerTask));
   }
 
   // A step warned by SLURM itself gets USR1 in every process. With requeue the batch shell has to know as well, so it is warned
   // (B:) and passes the signal on.
-  void ending(const SlurmOptions& options) {
+  void ending(const JobOptions& options) {
     if (options.signal_lead_s < 0 || options.signal_lead_s > 65535) {  // sbatch's own limit
       return fail(code::kOutOfRange, fmt::format("--signal-lead {}, expected 0 to 65535 seconds", options.signal_lead_s));
     }
     if (options.signal_lead_s > 0)
-      set_field(fields, "slurm.signal", fmt::format("{}USR1@{}", options.requeue ? "B:" : "", options.signal_lead_s));
+      set_field(fields, "job.signal", fmt::format("{}USR1@{}", options.requeue ? "B:" : "", options.signal_lead_s));
     if (options.requeue && options.signal_lead_s == 0) {
       fail(code::kConflict, "--requeue without a warning before the time limit would lose the work since the last checkpoint",
            "give --signal-lead 120");
     }
-    set_field(fields, "slurm.max_restarts", options.max_restarts);
+    set_field(fields, "job.max_restarts", options.max_restarts);
     if (!options.requeue) return;
     if (options.max_restarts < 1) fail(code::kOutOfRange, fmt::format("--max-restarts {}, expected at least 1", options.max_restarts));
-    set_field(fields, "slurm.requeue", true);
-    set_field(fields, "slurm.open_mode", "append");
+    set_field(fields, "job.requeue", true);
+    set_field(fields, "job.open_mode", "append");
   }
 };
 
 }  // namespace
 
-Result<Fields> slurm_fields(const SlurmOptions& options, Fields fields, const Plan* plan) {
+Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* plan) {
   Checker check{std::move(fields), {}};
   check.size(options, plan);
-  check.text("slurm.job_name", "--job-name", options.job_name);
-  check.text("slurm.partition", "--partition", options.partition);
-  check.text("slurm.account", "--account", options.account);
-  check.text("slurm.qos", "--qos", options.qos);
-  check.text("slurm.constraint", "--constraint", options.constraint);
-  check.text("slurm.reservation", "--reservation", options.reservation);
-  check.text("slurm.exclude", "--exclude", options.exclude);
-  check.text("slurm.dependency", "--dependency", options.dependency);
-  check.text("slurm.array", "--array", options.array);
-  check.text("slurm.mail_user", "--mail-user", options.mail_user);
+  check.text("job.job_name", "--job-name", options.job_name);
+  check.text("job.partition", "--partition", options.partition);
+  check.text("job.account", "--account", options.account);
+  check.text("job.qos", "--qos", options.qos);
+  check.text("job.constraint", "--constraint", options.constraint);
+  check.text("job.reservation", "--reservation", options.reservation);
+  check.text("job.exclude", "--exclude", options.exclude);
+  check.text("job.dependency", "--dependency", options.dependency);
+  check.text("job.array", "--array", options.array);
+  check.text("job.mail_user", "--mail-user", options.mail_user);
   check.time(options.time_limit);
-  check.memory("slurm.memory_per_gpu", options.memory_per_gpu);
-  check.memory("slurm.memory_per_node", options.memory_per_node);
+  check.memory("job.memory_per_gpu", options.memory_per_gpu);
+  check.memory("job.memory_per_node", options.memory_per_node);
   if (!options.memory_per_gpu.empty() && !options.memory_per_node.empty()) {
     check.fail(code::kConflict, "--memory-per-gpu and --memory-per-node say the same thing twice", "keep one of them");
   }
   check.exports(options.exports);
   check.logs(options.output_log, options.error_log);
   check.ending(options);
-  if (options.exclusive) set_field(check.fields, "slurm.exclusive", true);
+  if (options.exclusive) set_field(check.fields, "job.exclusive", true);
   for (const std::string& name : options.modules) {
     if (has_control_characters(name))
       check.fail(code::kOutOfRange, fmt::format("module '{}' has control characters", comment_text(name)));
   }
-  if (!options.modules.empty()) set_field(check.fields, "slurm.modules", Json(options.modules));
-  if (!options.setup.empty()) set_field(check.fields, "slurm.setup", Json(options.setup));
-  set_field(check.fields, "slurm.with_plan", plan != nullptr);
-  if (plan != nullptr && !plan->inputs_digest.empty()) set_field(check.fields, "slurm.plan_digest", plan->inputs_digest);
+  if (!options.modules.empty()) set_field(check.fields, "job.modules", Json(options.modules));
+  if (!options.setup.empty()) set_field(check.fields, "job.setup", Json(options.setup));
+  set_field(check.fields, "job.with_plan", plan != nullptr);
+  if (plan != nullptr && !plan->inputs_digest.empty()) set_field(check.fields, "job.plan_digest", plan->inputs_digest);
   if (has_error(check.diagnostics)) return check.diagnostics;
   return {std::move(check.fields), std::move(check.diagnostics)};
 }
 
-Result<Artifacts> slurm_script(const SlurmOptions& options, const std::optional<Plan>& plan) {
+Result<Artifacts> slurm_script(const JobOptions& options, const std::optional<Plan>& plan) {
   const Plan* given = plan ? &*plan : nullptr;
-  Result<Fields> fields = slurm_fields(options, given != nullptr ? fields_of(*given) : no_fields(), given);
+  Result<Fields> fields = job_fields(options, given != nullptr ? fields_of(*given) : no_fields(), given);
   if (!fields.ok()) return fields.diagnostics;
   return emit_target(options.templates, "slurm", Source{std::move(*fields), given, options.command, {"command line", 0, 0}});
 }
@@ -201,9 +201,9 @@ Result<Artifacts> emit(const Plan& plan, std::string_view target, const EmitOpti
   Fields fields = fields_of(plan);
   set_field(fields, "options.fsdp_version", options.fsdp_version);
   set_field(fields, "options.checkpoint", "sharded");
-  SlurmOptions slurm = options.slurm;
-  slurm.cpu_only = plan.hardware.accelerator == Accelerator::kCpu;
-  Result<Fields> all = slurm_fields(slurm, std::move(fields), &plan);
+  JobOptions job = options.job;
+  job.cpu_only = plan.hardware.accelerator == Accelerator::kCpu;
+  Result<Fields> all = job_fields(job, std::move(fields), &plan);
   if (!all.ok()) return all.diagnostics;
   return emit_target(options.templates, std::string(target), Source{std::move(*all), &plan, options.command, {"command line", 0, 0}});
 }
