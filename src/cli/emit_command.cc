@@ -18,12 +18,14 @@ std::string next_command(const std::string& target, const std::string& directory
   return join_command({"distsetup", "plan", "--plan", at + "plan.json"});
 }
 
+std::string known_targets() { return fmt::format("{}", fmt::join(target_names(embedded_templates()), ", ")); }
+
 int run_emit(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics missing;
   const bool names_target =
       arguments.has("target") || arguments.has("plan") || !arguments.positionals.empty() || arguments.has("config");
   if (!names_target) {
-    missing.push_back(error(code::kMissingArgument, command_line(), "no --target, expected native, deepspeed, fsdp or slurm",
+    missing.push_back(error(code::kMissingArgument, command_line(), "no --target, expected one of " + known_targets(),
                             "add --target native"));
   }
   if (!arguments.has("output")) {
@@ -45,6 +47,7 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   append(diagnostics, slurm.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   options.fsdp_version = static_cast<int>(*version);
+  options.nvme_path = arguments.text("nvme-path");
   options.job = *slurm;
   options.command = emitted_command(arguments);
 
@@ -59,6 +62,8 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics idle;
   if (target != "slurm") append(idle, refuse_idle(arguments, job_flag_names(), "with --target slurm"));
   if (target != "fsdp") append(idle, refuse_idle(arguments, {"fsdp-version"}, "with --target fsdp"));
+  if (plan.offload.optimizer != OffloadPlace::kNvme && plan.offload.parameters != OffloadPlace::kNvme)
+    append(idle, refuse_idle(arguments, {"nvme-path"}, "with a plan that offloads to NVMe"));
   if (!idle.empty()) return fail(arguments, terminal, idle);
   const Result<Artifacts> artifacts = emit(plan, target, options);
   append(diagnostics, artifacts.diagnostics);
@@ -86,14 +91,13 @@ Command emit_command() {
   command.examples = {"distsetup emit --target native --model 7B --output run",
                       "distsetup emit --target slurm --plan plan.json --output run",
                       "distsetup emit --target deepspeed run.yaml --output run"};
-  command.notes =
-      "Targets: native (the bundled trainer), deepspeed, fsdp (accelerate and the Hugging Face Trainer), slurm. Files with the same "
-      "content are left alone.";
-  command.flags = {{"target", {}, FlagKind::kValue, "WHICH", "native, deepspeed, fsdp, slurm, or a folder of --templates", 0},
+  command.notes = "Targets: " + known_targets() + ". Files with the same content are left alone.";
+  command.flags = {{"target", {}, FlagKind::kValue, "WHICH", "what the files are for, or a folder of --templates", 0},
                    output_flag("the folder the files go to"),
                    force_flag(),
                    dry_run_flag(),
                    {"fsdp-version", {}, FlagKind::kValue, "N", "target fsdp: 1 or 2 (2)", 0},
+                   {"nvme-path", {}, FlagKind::kValue, "DIR", "node-local folder that NVMe offload goes to", 0},
                    plan_flag(),
                    config_flag(),
                    presets_flag(),

@@ -189,7 +189,11 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
   Result<Problem> problem = read_problem(arguments, *spec);
   append(diagnostics, std::move(problem.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
-  narrow_to_target(*problem, problem->base.launch.target);
+  Result<TemplateSet> templates = embedded_templates();
+  if (arguments.has("templates")) templates = load_templates(arguments.text("templates"));
+  append(diagnostics, templates.diagnostics);
+  if (templates.value) append(diagnostics, narrow_to_target(*problem, problem->base.launch.target, *templates));
+  if (has_error(diagnostics)) return diagnostics;
   Result<Plan> plan = make_plan(*problem);
   append(diagnostics, std::move(plan.diagnostics));
   if (has_error(diagnostics)) return diagnostics;

@@ -1,5 +1,4 @@
-// Sources: Accelerate's FSDP plugin and the Hugging Face Trainer checkpoint whole layers or nothing and have no form for sharding the
-// optimizer state alone; DeepSpeed's ZeRO shards over all ranks and gathers again in backward.
+// What each target has a form for is data of its own: `search` of templates/<target>/target.yaml.
 #include "cli/target_limits.h"
 
 #include <fmt/format.h>
@@ -9,36 +8,44 @@
 namespace distsetup {
 namespace {
 
+// Keeps of `from` what is in `known` (texts); what went is added to `left_out`. A pinned choice stays, and so does the last one.
 template <class T>
-bool drop(std::vector<T>& from, const std::vector<T>& without) {
-  if (from.size() < 2) return false;  // pinned
-  std::vector<T> kept;
-  std::copy_if(from.begin(), from.end(), std::back_inserter(kept),
-               [&](const T& one) { return std::find(without.begin(), without.end(), one) == without.end(); });
-  if (kept.empty() || kept.size() == from.size()) return false;
+void keep(std::vector<T>& from, const std::vector<std::string>& known, std::string_view kind, std::vector<std::string>& left_out) {
+  if (from.size() < 2 || known.empty()) return;
+  std::vector<T> kept, gone;
+  for (const T& one : from) {
+    const bool is_known = std::find(known.begin(), known.end(), name(one)) != known.end();
+    (is_known ? kept : gone).push_back(one);
+  }
+  if (kept.empty()) return;
+  for (const T& one : gone) left_out.push_back(fmt::format("{}{}", kind, name(one)));
   from = std::move(kept);
-  return true;
 }
 
 }  // namespace
 
-void narrow_to_target(Problem& problem, std::string_view target) {
-  const bool is_fsdp = target == "fsdp", is_deepspeed = target == "deepspeed";
-  if (!is_fsdp && !is_deepspeed) return;
-  std::string left_out;
-  const auto say = [&left_out](std::string_view what) { left_out += (left_out.empty() ? "" : ", ") + std::string(what); };
-  if (drop(problem.recomputes, {Recompute::kSelective, Recompute::kEveryK})) say("selective recompute");
-  if (is_fsdp && drop(problem.shardings, {Sharding::kZero1})) say("zero1");
-  if (is_deepspeed) {
-    const bool is_mesh_free = problem.dp_replicate == 0 && problem.dp_shard == 0 && !problem.hybrid;
-    if (is_mesh_free && problem.shardings != std::vector{Sharding::kDdp}) {
-      problem.dp_replicate = 1;
-      say("copies of the shard group");
-    }
-    if (drop(problem.reshard_after_forward, {0})) say("parameters kept after forward");
+Diagnostics narrow_to_target(Problem& problem, std::string_view target, const TemplateSet& templates) {
+  const std::vector<std::string> targets = target_names(templates);
+  if (std::find(targets.begin(), targets.end(), target) == targets.end()) return {};  // emit says so
+  const Result<TargetSearch> search = target_search(templates, target);
+  if (!search.ok()) return search.diagnostics;
+  std::vector<std::string> left_out;
+  keep(problem.recomputes, search->recomputes, "recompute ", left_out);
+  keep(problem.shardings, search->shardings, "", left_out);
+  const bool is_mesh_free = problem.dp_replicate == 0 && problem.dp_shard == 0 && !problem.hybrid;
+  if (!search->hybrid && is_mesh_free && problem.shardings != std::vector{Sharding::kDdp}) {
+    problem.dp_replicate = 1;
+    left_out.emplace_back("copies of the shard group");
   }
-  if (!left_out.empty())
-    problem.base.assumptions.push_back(fmt::format("target {}: without {}, which it has no form for", target, left_out));
+  if (!search->keeps_parameters && problem.reshard_after_forward.size() > 1) {
+    problem.reshard_after_forward = {1};
+    left_out.emplace_back("parameters kept after forward");
+  }
+  if (!left_out.empty()) {
+    problem.base.assumptions.push_back(
+        fmt::format("target {}: without {}, which it has no form for", target, fmt::join(left_out, ", ")));
+  }
+  return {};
 }
 
 }  // namespace distsetup

@@ -3,10 +3,11 @@
 #pragma once
 #include <string_view>
 
+#include "codegen/codegen.h"
 #include "planner/planner.h"
 
 namespace distsetup {
 
-void narrow_to_target(Problem& problem, std::string_view target);
+Diagnostics narrow_to_target(Problem& problem, std::string_view target, const TemplateSet& templates);
 
 }  // namespace distsetup

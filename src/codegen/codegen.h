@@ -36,6 +36,15 @@ Result<TemplateSet> load_templates(const std::string& directory);  // --template
 // Names of targets that `emit` knows: every folder with a target.yaml, without those that start with '_'.
 std::vector<std::string> target_names(const TemplateSet& templates);
 
+// Which of the planner's choices a target has a form for (`search` of its target.yaml), so that a search need not end in a plan that
+// cannot be written. Empty lists: all.
+struct TargetSearch {
+  std::vector<std::string> shardings, recomputes;  // "zero3", "full"
+  bool hybrid = true;                              // copies of the shard group
+  bool keeps_parameters = true;                    // reshard_after_forward: false
+};
+Result<TargetSearch> target_search(const TemplateSet& templates, std::string_view target);
+
 // What the header of every emitted script says beside the plan's arithmetic. `command` is the command line without --output and
 // --force (so that the same plan gives the same bytes in every folder), shell-quoted where needed: join_command({"distsetup", ...}).
 std::string join_command(const std::vector<std::string>& arguments);
@@ -70,12 +79,13 @@ Result<Artifacts> slurm_script(const JobOptions& options, const std::optional<Pl
 
 // ---- distsetup emit -----------------------------------------------------------------------------
 struct EmitOptions {
-  int fsdp_version = 2;  // target fsdp: 1 or 2
-  std::string command;   // join_command(...)
+  int fsdp_version = 2;   // target fsdp: 1 or 2
+  std::string nvme_path;  // node-local folder that NVMe offload goes to
+  std::string command;    // join_command(...)
   JobOptions job;    // target slurm; its nodes, gpus, command and templates are taken from the plan and from here
   TemplateSet templates = embedded_templates();
 };
-// target: native | deepspeed | fsdp | slurm | a folder of the user's. Always with plan.json, whose text is dump_json(to_json(plan)).
+// target: one of target_names(), or a folder of the user's. Always with plan.json, whose text is dump_json(to_json(plan)).
 Result<Artifacts> emit(const Plan& plan, std::string_view target, const EmitOptions& options = {});
 
 // ---- distsetup fsdp -----------------------------------------------------------------------------

@@ -201,6 +201,7 @@ Result<Artifacts> emit(const Plan& plan, std::string_view target, const EmitOpti
   Fields fields = fields_of(plan);
   set_field(fields, "options.fsdp_version", options.fsdp_version);
   set_field(fields, "options.checkpoint", "sharded");
+  if (!options.nvme_path.empty()) set_field(fields, "options.nvme_path", options.nvme_path);
   JobOptions job = options.job;
   job.cpu_only = plan.hardware.accelerator == Accelerator::kCpu;
   Result<Fields> all = job_fields(job, std::move(fields), &plan);

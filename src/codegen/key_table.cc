@@ -20,8 +20,11 @@ constexpr std::array<std::pair<std::string_view, KeyType>, 6> kTypes = {{{"bool"
                                                                          {"text", KeyType::kText},
                                                                          {"text_list", KeyType::kTextList},
                                                                          {"comma_list", KeyType::kCommaList}}};
-constexpr std::array<std::pair<std::string_view, TableFormat>, 3> kFormats = {
-    {{"json", TableFormat::kJson}, {"yaml", TableFormat::kYaml}, {"directives", TableFormat::kDirectives}}};
+constexpr std::array<std::pair<std::string_view, TableFormat>, 5> kFormats = {{{"json", TableFormat::kJson},
+                                                                               {"yaml", TableFormat::kYaml},
+                                                                               {"toml", TableFormat::kToml},
+                                                                               {"directives", TableFormat::kDirectives},
+                                                                               {"arguments", TableFormat::kArguments}}};
 constexpr std::array<std::string_view, 4> kUnknownKey = {"parse error", "init error", "warning", "silent"};
 
 struct Reader {
@@ -84,8 +87,15 @@ struct Reader {
     std::string type, since, until;
     MapReader reader(value, "a key's row", diagnostics);
     reader.require("key");
-    reader.require("type");
     reader.get("key", row.key);
+    reader.get("table", row.table);
+    if (!row.table.empty()) {  // another table's rows; it is read when this one is loaded
+      row.when = condition(reader.child("when"));
+      reader.finish();
+      table.rows.push_back(std::move(row));
+      return;
+    }
+    reader.require("type");
     reader.get("type", type);
     reader.get("field", row.field);
     reader.get("not_read", row.not_read);
@@ -172,7 +182,7 @@ struct Reader {
     if (version != 1) fail(root.location, fmt::format("key table of version {}, expected 1", version));
     const auto known = std::find_if(kFormats.begin(), kFormats.end(), [&format](const auto& entry) { return entry.first == format; });
     if (known == kFormats.end()) {
-      fail(root.location, fmt::format("unknown format '{}'", format), "known: json, yaml, directives");
+      fail(root.location, fmt::format("unknown format '{}'", format), "known: json, yaml, toml, directives, arguments");
     } else {
       table.format = known->second;
     }
@@ -186,6 +196,18 @@ struct Reader {
 };
 
 }  // namespace
+
+void include_table(const KeyTable& table, const std::string& section, const Condition& when, KeyTable& into) {
+  for (KeyRow row : table.rows) {
+    row.key = section + "." + row.key;
+    row.when.insert(row.when.end(), when.begin(), when.end());
+    into.rows.push_back(std::move(row));
+  }
+  for (Rule rule : table.rules) {
+    rule.when.insert(rule.when.end(), when.begin(), when.end());
+    into.rules.push_back(std::move(rule));
+  }
+}
 
 Result<KeyTable> parse_key_table(std::string_view text, const std::string& file_name) {
   Result<Value> root = parse_yaml(text, file_name);

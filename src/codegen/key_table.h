@@ -17,7 +17,7 @@ namespace distsetup {
 using Condition = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 enum class KeyType { kBool, kInt, kNumber, kText, kTextList, kCommaList };
-enum class TableFormat { kJson, kYaml, kDirectives };
+enum class TableFormat { kJson, kYaml, kToml, kDirectives, kArguments };
 
 // The first row of a key whose conditions hold and that has a value writes the key; the others of that key are passed over.
 struct KeyRow {
@@ -29,6 +29,7 @@ struct KeyRow {
   std::vector<std::pair<std::string, Json>> value_map;  // text of the field -> what the tool calls it; empty = as it is
   Condition when, unless;
   std::string not_read;  // why no current tool reads this key; empty = it is read
+  std::string table;     // instead of all that: the rows and rules of another table, as a section of this name (load_key_table)
   Location location;
 };
 
@@ -48,6 +49,9 @@ struct KeyTable {
 
 bool holds(const Condition& condition, const Fields& fields);
 
+// Rows of `table` become rows of `into`: under `section`, and only while `when` holds; likewise its rules.
+void include_table(const KeyTable& table, const std::string& section, const Condition& when, KeyTable& into);
+
 // Reads and checks a table: unknown keys, types, field names that do not exist (kTemplate, with the place in the file).
 Result<KeyTable> parse_key_table(std::string_view text, const std::string& file_name);
 
@@ -56,6 +60,7 @@ using Entries = std::vector<std::pair<std::string, Json>>;
 Result<Entries> walk_keys(const KeyTable& table, const Fields& fields, const Location& at);
 
 // The entries as the text of the format. Directives: "#SBATCH --key=value" lines, a true value "#SBATCH --key", false nothing.
+// Arguments: a line "  --key value" each, words of bash for the inside of an array; a list is several words, booleans as above.
 std::string write_entries(const Entries& entries, TableFormat format);
 
 }  // namespace distsetup

@@ -100,4 +100,10 @@ std::string quote_yaml(std::string_view text) {
   return out + "'";
 }
 
+std::string quote_toml(std::string_view text) {
+  std::string out = Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);  // its escapes are TOML's too
+  for (size_t at = out.find('\x7f'); at != std::string::npos; at = out.find('\x7f', at)) out.replace(at, 1, "\\u007f");
+  return out;
+}
+
 }  // namespace distsetup

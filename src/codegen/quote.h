@@ -20,6 +20,9 @@ std::string comment_text(std::string_view text);
 // escapes when it has control characters.
 std::string quote_yaml(std::string_view text);
 
+// A TOML basic string.
+std::string quote_toml(std::string_view text);
+
 bool has_control_characters(std::string_view text);
 
 }  // namespace distsetup

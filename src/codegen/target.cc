@@ -44,9 +44,7 @@ struct Walk {
   std::string resolve(const std::string& path) const { return path.find('/') == std::string::npos ? target + "/" + path : path; }
 
   Result<Entries> entries(const std::string& path, const Location& at, TableFormat& format) {
-    Result<std::string> text = text_of(templates, path, at);
-    if (!text.ok()) return text.diagnostics;
-    Result<KeyTable> table = parse_key_table(*text, "templates/" + path);
+    const Result<KeyTable> table = load_key_table(templates, path, at);
     if (!table.ok()) return table.diagnostics;
     format = table->format;
     return walk_keys(*table, source.fields, source.at);
@@ -71,12 +69,10 @@ struct Walk {
     return value;
   }
 
-  // A switch is a condition: {derived.single_node: true}.
-  ScriptValue condition(const Value& map) {
-    ScriptValue value;
-    value.form = Form::kSwitch;
-    value.present = map.kind == Value::Kind::kMap && !map.entries.empty();
-    if (!value.present) fail(map.location, "a switch needs a condition: {switch: {field: value}}");
+  // {derived.single_node: true, ...}: all hold.
+  bool condition(const Value& map) {
+    bool present = map.kind == Value::Kind::kMap && !map.entries.empty();
+    if (!present) fail(map.location, "expected a condition: {field: value}");
     for (const auto& [name, wanted] : map.entries) {
       const Json* found = field(name, map.location);
       if (found == nullptr) continue;
@@ -84,9 +80,9 @@ struct Walk {
       for (const Value& item : wanted.items) texts.push_back(item.text);
       if (wanted.kind == Value::Kind::kScalar) texts.push_back(wanted.text);
       if (wanted.kind == Value::Kind::kNull) texts.push_back("null");
-      value.present = value.present && std::find(texts.begin(), texts.end(), field_text(*found)) != texts.end();
+      present = present && std::find(texts.begin(), texts.end(), field_text(*found)) != texts.end();
     }
-    return value;
+    return present;
   }
 
   // "hardware.gpus_per_node" | {list: field} | {lines: field} | {switch: condition} | {keys: table}
@@ -105,7 +101,7 @@ struct Walk {
     const auto& [kind, argument] = from.entries[0];
     if (kind == "list") return list(argument.text, Form::kShellList, argument.location);
     if (kind == "lines") return list(argument.text, Form::kVerbatimList, argument.location);
-    if (kind == "switch") return condition(argument);
+    if (kind == "switch") return {Form::kSwitch, condition(argument), "", {}};
     if (kind == "keys") {
       TableFormat format = TableFormat::kDirectives;
       Result<Entries> written = entries(resolve(argument.text), argument.location, format);
@@ -147,13 +143,16 @@ struct Walk {
     reader.get("template", script_path);
     reader.get("executable", artifact.executable);
     const Value* values = reader.child("values");
+    const Value *when = reader.child("when"), *unless = reader.child("unless");
     reader.finish();
+    const bool is_wanted = (when == nullptr || condition(*when)) && (unless == nullptr || !condition(*unless));
     if (artifact.path.empty() || artifact.path[0] == '/' || artifact.path.find("..") != std::string::npos) {
       return fail(value.location, fmt::format("output '{}' is not a path inside the target's folder", artifact.path));
     }
     if (static_cast<int>(plan) + static_cast<int>(!keys.empty()) + static_cast<int>(!script_path.empty()) != 1) {
       return fail(value.location, fmt::format("'{}' needs one of plan, keys, template", artifact.path));
     }
+    if (!is_wanted) return;
     if (plan) {
       if (source.plan == nullptr) return;
       artifact.text = dump_json(to_json(*source.plan));
@@ -170,43 +169,125 @@ struct Walk {
 
 }  // namespace
 
+Result<KeyTable> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at) {
+  const Result<std::string> text = text_of(templates, path, at);
+  if (!text.ok()) return text.diagnostics;
+  Result<KeyTable> read = parse_key_table(*text, "templates/" + path);
+  if (!read.ok()) return read;
+  KeyTable table = std::move(*read);
+  std::vector<KeyRow> rows = std::move(table.rows);
+  table.rows.clear();
+  for (KeyRow& row : rows) {
+    if (row.table.empty()) {
+      table.rows.push_back(std::move(row));
+      continue;
+    }
+    if (row.table == path) return error(code::kTemplate, row.location, fmt::format("table '{}' includes itself", path));
+    const Result<KeyTable> inner = load_key_table(templates, row.table, row.location);
+    if (!inner.ok()) return inner.diagnostics;
+    include_table(*inner, row.key, row.when, table);
+  }
+  return {std::move(table), std::move(read.diagnostics)};
+}
+
 Result<Artifact> emit_table(const TemplateSet& templates, const std::string& table, const Source& source, const std::string& path) {
   Walk walk{templates, table, source, {}, {}};
   TableFormat format = TableFormat::kJson;
   Result<Entries> entries = walk.entries(table, source.at, format);
   if (!entries.ok()) return entries.diagnostics;
   Artifact artifact{path, write_entries(*entries, format), false};
-  if (format == TableFormat::kYaml) artifact.text = header(source) + "\n" + artifact.text;
+  const bool has_comments = format == TableFormat::kYaml || format == TableFormat::kToml;
+  if (has_comments) artifact.text = header(source) + "\n" + artifact.text;
   return {std::move(artifact), std::move(entries.diagnostics)};
 }
 
-Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, const Source& source) {
+namespace {
+
+// What a target.yaml says before its files.
+struct Description {
+  Value root;
+  const Value *files = nullptr, *set = nullptr;
+  TargetSearch search;
+};
+
+// search: {strategy.sharding: [ddp, zero3], ...}: what of the plan's choices the target has a form for.
+void read_search(const Value& map, TargetSearch& search, Diagnostics& diagnostics) {
+  MapReader reader(map, "search", diagnostics);
+  reader.get("sharding", search.shardings);
+  reader.get("recompute", search.recomputes);
+  reader.get("hybrid", search.hybrid);
+  reader.get("keeps_parameters", search.keeps_parameters);
+  reader.finish();
+}
+
+Result<Description> describe(const TemplateSet& templates, const std::string& target, const Location& at) {
+  static constexpr std::array<std::string_view, 4> kProofs = {"run", "parsed", "schema", "table"};
   const std::string path = target + "/target.yaml";
   const std::string* text = find_file(templates, path);
-  if (text == nullptr) {
-    return error(code::kUnknownTarget, source.at, fmt::format("unknown target '{}'", target),
-                 suggest(target, target_names(templates)));
-  }
+  if (text == nullptr)
+    return error(code::kUnknownTarget, at, fmt::format("unknown target '{}'", target), suggest(target, target_names(templates)));
   Result<Value> root = parse_yaml(*text, "templates/" + path);
   if (!root.ok()) return root.diagnostics;
-  Walk walk{templates, target, source, {}, {}};
-  static constexpr std::array<std::string_view, 4> kProofs = {"run", "parsed", "schema", "table"};
+  Description out;
+  out.root = std::move(*root);
+  Diagnostics diagnostics;
   int64_t version = 0;
-  std::string describes, proof;
-  MapReader reader(*root, "a target", walk.diagnostics);
+  std::string describes, proof, proof_of;
+  MapReader reader(out.root, "a target", diagnostics);
   for (const char* key : {"version", "describes", "proof", "files"}) reader.require(key);
   reader.get("version", version);
   reader.get("describes", describes);
   reader.get("proof", proof);
-  const Value* files = reader.child("files");
+  reader.get("proof_of", proof_of);  // the tool and release that the proof is of
+  out.files = reader.child("files");
+  out.set = reader.child("set");
+  if (const Value* search = reader.child("search")) read_search(*search, out.search, diagnostics);
   reader.finish();
-  if (version != 1) walk.fail(root->location, fmt::format("target of version {}, expected 1", version));
-  if (std::find(kProofs.begin(), kProofs.end(), proof) == kProofs.end()) {
-    walk.fail(root->location, fmt::format("unknown proof '{}'", proof), "known: run, parsed, schema, table");
+  const auto fail = [&](std::string message, std::string help = "") {
+    diagnostics.push_back(error(code::kTemplate, out.root.location, std::move(message), std::move(help)));
+  };
+  if (version != 1) fail(fmt::format("target of version {}, expected 1", version));
+  if (std::find(kProofs.begin(), kProofs.end(), proof) == kProofs.end())
+    fail(fmt::format("unknown proof '{}'", proof), "known: run, parsed, schema, table");
+  if (has_error(diagnostics)) return diagnostics;
+  return {std::move(out), std::move(diagnostics)};
+}
+
+// set: {options.fsdp_version: 1}: what makes a target of a table that serves several.
+Fields with_settings(const Description& described, Fields fields, Diagnostics& diagnostics) {
+  if (described.set == nullptr) return fields;
+  for (const auto& [name, value] : described.set->entries) {
+    const auto found = fields.find(name);
+    if (found == fields.end() || name.compare(0, 8, "options.") != 0) {
+      diagnostics.push_back(
+          error(code::kTemplate, value.location, fmt::format("'{}' cannot be set, expected an options.* field", name)));
+    } else if (const Result<int64_t> number = as_int(value); number.ok()) {
+      found->second = *number;
+    } else if (const Result<bool> truth = as_bool(value); truth.ok()) {
+      found->second = *truth;
+    } else {
+      found->second = value.text;
+    }
   }
-  if (files != nullptr) {
-    for (const Value& file : files->items) walk.file(file);
-  }
+  return fields;
+}
+
+}  // namespace
+
+Result<TargetSearch> target_search(const TemplateSet& templates, std::string_view target) {
+  Result<Description> described = describe(templates, std::string(target), {"command line", 0, 0});
+  if (!described.ok()) return described.diagnostics;
+  return std::move(described->search);
+}
+
+Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, const Source& source) {
+  const Result<Description> described = describe(templates, target, source.at);
+  if (!described.ok()) return described.diagnostics;
+  Diagnostics diagnostics = described.diagnostics;
+  Source settled = source;
+  settled.fields = with_settings(*described, std::move(settled.fields), diagnostics);
+  Walk walk{templates, target, settled, {}, std::move(diagnostics)};
+  for (const Value& file : described->files->items) walk.file(file);
   if (has_error(walk.diagnostics)) return walk.diagnostics;
   return {std::move(walk.artifacts), std::move(walk.diagnostics)};
 }

@@ -20,6 +20,9 @@ struct Source {
 
 Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, const Source& source);
 
+// A table with those that it includes.
+Result<KeyTable> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at);
+
 // One configuration file from one key table ("deepspeed/keys.yaml"). YAML files begin with the header as a comment.
 Result<Artifact> emit_table(const TemplateSet& templates, const std::string& table, const Source& source, const std::string& path);
 
