@@ -125,6 +125,52 @@ struct Reader {
     table.rows.push_back(std::move(row));
   }
 
+  // A condition on keys of the file that is read.
+  static Condition given(const Value* map) {
+    Condition out;
+    for (const auto& [key, wanted] : map == nullptr ? std::vector<Value::Entry>{} : map->entries) {
+      std::vector<std::string> texts;
+      for (const Value& item : wanted.items) texts.push_back(item.kind == Value::Kind::kNull ? "null" : item.text);
+      if (wanted.kind == Value::Kind::kNull) texts.push_back("null");
+      if (wanted.kind == Value::Kind::kScalar) texts.push_back(wanted.text);
+      out.emplace_back(key, std::move(texts));
+    }
+    return out;
+  }
+
+  void read_row(const Value& value) {
+    ReadRow row;
+    row.location = value.location;
+    std::string type = "text";
+    MapReader reader(value, "a row of reads", diagnostics);
+    reader.require("key");
+    reader.get("key", row.key);
+    reader.get("field", row.field);
+    reader.get("drop", row.drop);
+    reader.get("type", type);
+    row.when = condition(reader.child("when"));
+    row.unless = condition(reader.child("unless"));
+    row.given = given(reader.child("given"));
+    const auto known = std::find_if(kTypes.begin(), kTypes.end(), [&type](const auto& entry) { return entry.first == type; });
+    if (known == kTypes.end()) fail(value.location, fmt::format("unknown type '{}' of key '{}'", type, row.key));
+    if (known != kTypes.end()) row.type = known->second;
+    if (!row.field.empty()) check_field(row.field, value.location);
+    if (const Value* absent = reader.child("absent")) {
+      row.has_absent = true;
+      row.absent = absent->text;
+    }
+    if (const Value* of = reader.child("of")) {
+      if (of->kind == Value::Kind::kScalar) row.of.emplace_back(of->text);
+      for (const Value& item : of->items) row.of.emplace_back(item.text);
+    }
+    if (const Value* map = reader.child("values")) {
+      for (const auto& [from, to] : map->entries) row.values.emplace_back(from, to.text);
+    }
+    reader.finish();
+    if (!row.field.empty() && !row.drop.empty()) fail(value.location, fmt::format("key '{}' has a field and is dropped", row.key));
+    table.reads.push_back(std::move(row));
+  }
+
   // "{name}" in a rule's text is the field's value.
   void check_places(const std::string& text, const Location& at) {
     for (size_t open = text.find('{'); open != std::string::npos; open = text.find('{', open + 1)) {
@@ -162,6 +208,7 @@ struct Reader {
         fail(how.location, fmt::format("unknown verdict '{}' for section '{}'", how.text, section),
              "known: parse error, init error, warning, silent");
       }
+      table.unknown_key.emplace_back(section, how.text);
     }
   }
 
@@ -178,6 +225,11 @@ struct Reader {
     unknown_key(reader.child("unknown_key"));
     const Value* keys = reader.child("keys");
     const Value* rules = reader.child("rules");
+    const Value* reads = reader.child("reads");
+    if (const Value* renames = reader.child("read_as")) {
+      for (const auto& [from, to] : renames->entries) table.read_as.emplace_back(from, to.text);
+    }
+    reader.get("words", table.words);
     reader.finish();
     if (version != 1) fail(root.location, fmt::format("key table of version {}, expected 1", version));
     const auto known = std::find_if(kFormats.begin(), kFormats.end(), [&format](const auto& entry) { return entry.first == format; });
@@ -191,6 +243,9 @@ struct Reader {
     }
     if (rules != nullptr) {
       for (const Value& item : rules->items) rule(item);
+    }
+    if (reads != nullptr) {
+      for (const Value& item : reads->items) read_row(item);
     }
   }
 };
@@ -207,6 +262,13 @@ void include_table(const KeyTable& table, const std::string& section, const Cond
     rule.when.insert(rule.when.end(), when.begin(), when.end());
     into.rules.push_back(std::move(rule));
   }
+  for (ReadRow row : table.reads) {
+    row.key = section + "." + row.key;
+    for (auto& [key, texts] : row.given) key = section + "." + key;
+    row.when.insert(row.when.end(), when.begin(), when.end());
+    into.reads.push_back(std::move(row));
+  }
+  for (const auto& [below, how] : table.unknown_key) into.unknown_key.emplace_back(below.empty() ? section : section + "." + below, how);
 }
 
 Result<KeyTable> parse_key_table(std::string_view text, const std::string& file_name) {

@@ -39,12 +39,31 @@ struct Rule {
   std::string message, help;  // {name} is the field's text
 };
 
+// What a reader makes of a key that no row above writes so (src/codegen/read/read.h; `reads` in templates/README.md).
+struct ReadRow {
+  std::string key;       // "aio.*": every key below
+  std::vector<Json> of;  // only these values; empty: any
+  Condition when, unless;
+  std::string field;  // takes the value, in `type`, through `values` (the tool's text -> the field's)
+  KeyType type = KeyType::kText;
+  std::vector<std::pair<std::string, Json>> values;  // as KeyRow::value_map: the field's text -> the tool's
+  std::string drop;                                  // the tool takes the key, no plan field holds it: why
+  bool has_absent = false;
+  std::string absent;  // what the tool takes when the key is not there ...
+  Condition given;     // ... and other keys of the file have these texts ("null": are not there; "*": are)
+  Location location;
+};
+
 struct KeyTable {
   std::string name;  // file, for messages
   std::string tool;  // "DeepSpeed 0.19.8"
   TableFormat format = TableFormat::kJson;
   std::vector<KeyRow> rows;
   std::vector<Rule> rules;
+  std::vector<ReadRow> reads;
+  std::vector<std::pair<std::string, std::string>> unknown_key;  // section -> how the tool takes a key that it does not know there
+  std::vector<std::pair<std::string, std::string>> read_as;      // how a key begins -> how the rows call it
+  std::vector<std::string> words;                                // keys whose text is several words, each read by itself
 };
 
 bool holds(const Condition& condition, const Fields& fields);
