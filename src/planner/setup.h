@@ -27,6 +27,7 @@ enum class OptimizerKind { kAdamW, kAdamW8bit, kAdamW4bit, kAdafactor, kLion, kS
 enum class OptimizerImplementation { kForeach, kFused, kForLoop, kInBackward };
 // kOpSelective: torchtitan's every second matmul; kAttentionOnly: Megatron's core attention; kEveryK: every k-th block in full.
 enum class ActivationRecompute { kNone, kOpSelective, kAttentionOnly, kEveryK, kFull };
+enum class PipelineOrder { kOneForwardOneBackward, kGpipe };
 enum class CpMethod { kRing, kAllGather, kUlysses };
 // What a head keeps between the logits and their gradient (bytes per logit live at the peak are the program's business).
 enum class LossHead {
@@ -55,6 +56,7 @@ struct Software {
   bool limit_all_gathers = true;           // FSDP1
   bool gradients_freed_after_step = true;  // zero_grad(set_to_none) right after the step; false: before the next forward
   UnitWrapping wrapping = UnitWrapping::kRoot;
+  bool traced = false;  // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
   bool operator==(const Software&) const = default;
 };
 
@@ -80,6 +82,7 @@ struct Setup {
   bool reshard_root = false;                                                          // FSDP2 "always"
   int dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1, pp = 1, ep = 1, expert_tp = 1;  // dp_shard without cp; ep inside dp_shard x cp
   int virtual_stages = 1;                                                             // of a pipeline rank
+  PipelineOrder pipeline_order = PipelineOrder::kOneForwardOneBackward;               // interleaved with virtual_stages > 1
   bool sequence_parallel = true;                                                      // with tp > 1
   CpMethod cp_method = CpMethod::kRing;
   bool overlap_tp = false;  // async TP, user buffers
@@ -96,6 +99,9 @@ struct Setup {
   bool flash_attention = true;
   ActivationRecompute recompute = ActivationRecompute::kNone;
   int recompute_every_k = 0;
+  int recompute_layers = 0;                    // kFull: only the first n layers of each (virtual) stage; 0 = all
+  std::vector<std::string> recompute_modules;  // Megatron's --recompute-modules, beside `recompute`
+  double expert_imbalance = 1;                 // rows the busiest expert rank gets over the mean; 1 = forced balance or a capacity of 1
   bool reentrant_checkpoint = false;
 
   Compute compute = Compute::kBf16;
