@@ -10,6 +10,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/value.h"
+#include "codegen/quote.h"
 #include "codegen/script.h"
 
 namespace distsetup {
@@ -85,6 +86,61 @@ struct Walk {
     return present;
   }
 
+  // A field as YAML scalars of a manifest: Kubernetes and docker compose both read $ themselves, and $$ as $.
+  ScriptValue manifest(const std::string& name, Form form, const Location& at) {
+    const Json* found = field(name, at);
+    ScriptValue value;
+    value.form = form;
+    value.present = found != nullptr && !found->is_null();
+    if (!value.present) return value;
+    const auto scalar = [](const Json& one) {
+      if (!one.is_string()) return one.dump();
+      std::string text;
+      for (const char c : one.get<std::string>()) text += c == '$' ? "$$" : std::string(1, c);
+      return quote_yaml(text);
+    };
+    if (form == Form::kVerbatim) value.text = scalar(*found);
+    if (found->is_array()) {
+      for (const Json& item : *found) value.items.push_back(scalar(item));
+    }
+    return value;
+  }
+
+  // plan.json as lines, for a block of YAML.
+  ScriptValue plan_lines() {
+    ScriptValue value;
+    value.form = Form::kVerbatimList;
+    if (source.plan == nullptr) return value;
+    std::string line;
+    for (const char c : dump_json(to_json(*source.plan))) {
+      if (c != '\n') {
+        line += c;
+      } else {
+        value.items.push_back(std::move(line));
+        line.clear();
+      }
+    }
+    return value;
+  }
+
+  // Lines '{{>folder/file}}' become that file's text: what several targets say in the same words.
+  std::string with_parts(const std::string& text, const Location& at) {
+    std::string out;
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      const std::string line = text.substr(begin, end - begin);
+      if (line.compare(0, 3, "{{>") == 0 && line.size() > 5 && line.compare(line.size() - 2, 2, "}}") == 0) {
+        const Result<std::string> part = text_of(templates, resolve(line.substr(3, line.size() - 5)), at);
+        append(diagnostics, part.diagnostics);
+        if (part.ok()) out += *part;
+      } else {
+        out += line + (end < text.size() ? "\n" : "");
+      }
+      begin = end + 1;
+    }
+    return out;
+  }
+
   // "hardware.gpus_per_node" | {list: field} | {lines: field} | {switch: condition} | {keys: table}
   ScriptValue script_value(const std::string& name, const Value& from) {
     ScriptValue value;
@@ -102,6 +158,9 @@ struct Walk {
     if (kind == "list") return list(argument.text, Form::kShellList, argument.location);
     if (kind == "lines") return list(argument.text, Form::kVerbatimList, argument.location);
     if (kind == "switch") return {Form::kSwitch, condition(argument), "", {}};
+    if (kind == "manifest") return manifest(argument.text, Form::kVerbatim, argument.location);
+    if (kind == "manifest_list") return manifest(argument.text, Form::kVerbatimList, argument.location);
+    if (kind == "plan_lines") return plan_lines();
     if (kind == "keys") {
       TableFormat format = TableFormat::kDirectives;
       Result<Entries> written = entries(resolve(argument.text), argument.location, format);
@@ -111,7 +170,7 @@ struct Walk {
       if (!value.text.empty()) value.text.pop_back();  // the template has the last newline
       return value;
     }
-    fail(from.location, fmt::format("unknown form '{}' of value '{}'", kind, name), "known: list, lines, switch, keys");
+    fail(from.location, fmt::format("unknown form '{}' of value '{}'", kind, name), "known: list, lines, switch, keys, manifest, manifest_list, plan_lines");
     return value;
   }
 
@@ -124,7 +183,9 @@ struct Walk {
       for (const auto& [name, from] : values->entries) taken[name] = script_value(name, from);
     }
     if (has_error(diagnostics)) return;
-    Result<std::string> rendered = render_script(*text, "templates/" + resolve(path), taken);
+    const std::string whole = with_parts(*text, at);
+    if (has_error(diagnostics)) return;
+    Result<std::string> rendered = render_script(whole, "templates/" + resolve(path), taken);
     append(diagnostics, rendered.diagnostics);
     if (!rendered.ok()) return;
     artifact.text = std::move(*rendered);
@@ -152,7 +213,7 @@ struct Walk {
     if (static_cast<int>(plan) + static_cast<int>(!keys.empty()) + static_cast<int>(!script_path.empty()) != 1) {
       return fail(value.location, fmt::format("'{}' needs one of plan, keys, template", artifact.path));
     }
-    if (!is_wanted) return;
+    if (!is_wanted || (source.configs_only && keys.empty())) return;
     if (plan) {
       if (source.plan == nullptr) return;
       artifact.text = dump_json(to_json(*source.plan));
@@ -207,6 +268,7 @@ namespace {
 struct Description {
   Value root;
   const Value *files = nullptr, *set = nullptr;
+  std::string rules;  // a key table without keys: what the target refuses
   TargetSearch search;
 };
 
@@ -241,6 +303,7 @@ Result<Description> describe(const TemplateSet& templates, const std::string& ta
   reader.get("proof_of", proof_of);  // the tool and release that the proof is of
   out.files = reader.child("files");
   out.set = reader.child("set");
+  reader.get("rules", out.rules);
   if (const Value* search = reader.child("search")) read_search(*search, out.search, diagnostics);
   reader.finish();
   const auto fail = [&](std::string message, std::string help = "") {
@@ -287,6 +350,11 @@ Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& t
   Source settled = source;
   settled.fields = with_settings(*described, std::move(settled.fields), diagnostics);
   Walk walk{templates, target, settled, {}, std::move(diagnostics)};
+  if (!described->rules.empty()) {
+    TableFormat format = TableFormat::kYaml;
+    append(walk.diagnostics, walk.entries(walk.resolve(described->rules), described->root.location, format).diagnostics);
+  }
+  if (has_error(walk.diagnostics)) return walk.diagnostics;
   for (const Value& file : described->files->items) walk.file(file);
   if (has_error(walk.diagnostics)) return walk.diagnostics;
   return {std::move(walk.artifacts), std::move(walk.diagnostics)};

@@ -16,6 +16,7 @@ struct Source {
   const Plan* plan = nullptr;
   std::string command;
   Location at;  // where the user's mistakes are reported: "command line", or a file
+  bool configs_only = false;  // only files that a key table writes
 };
 
 Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, const Source& source);
@@ -29,7 +30,7 @@ Result<Artifact> emit_table(const TemplateSet& templates, const std::string& tab
 // '#' lines: version, digest of what the files follow from, the command, the arithmetic of the plan. No final newline.
 std::string header(const Source& source);
 
-// The slurm.* fields, checked. With a plan, nodes and GPUs are the plan's.
+// The job.* fields, checked. With a plan, nodes and GPUs are the plan's.
 Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* plan);
 
 }  // namespace distsetup
