@@ -8,6 +8,7 @@
 //   estimate_time    seconds of one optimizer step
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@
 #include "plan/plan.h"
 
 namespace distsetup {
+
+namespace replay {
+struct BlockProgram;  // replay/program_file.h
+}
 
 enum class Framework { kDdp, kFsdp1, kFsdp2, kDeepspeed, kMegatron };                // one GPU without any of them: kDdp with one rank
 enum class StorageDtype { kF32, kBf16, kF16, kF8, kInt8, kInt4, kNf4, kNf4Double };  // what holds a value between steps
@@ -56,6 +61,9 @@ struct Software {
   bool limit_all_gathers = true;           // FSDP1
   bool gradients_freed_after_step = true;  // zero_grad(set_to_none) right after the step; false: before the next forward
   UnitWrapping wrapping = UnitWrapping::kRoot;
+  bool attention_output_copied = false;  // q concatenated into [B, H, S, D]: the attention output is copied (litgpt until 2024-06)
+  bool residual_in_fp32 = false;         // k-bit preparation made embedding, norms and head fp32: the residual stream follows
+  bool gradient_as_bucket_view = false;  // DDP
   bool traced = false;  // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
   bool operator==(const Software&) const = default;
 };
@@ -93,6 +101,7 @@ struct Setup {
   double mean_sequence_fraction = 1;  // of padded or packed data: mean document length over sequence_length, for attention FLOPs
 
   std::string program = "torchtitan_eager";  // presets/programs/<id>.yaml
+  std::shared_ptr<const replay::BlockProgram> own_program;  // of --presets DIR; nullptr: the built-in one of that id
   bool fused_norm = false, fused_rope = false, compiled = false;
   LossHead loss = LossHead::kEager;
   int loss_chunks = 8;
