@@ -1,0 +1,49 @@
+// Fused attention runs at a share of the tensor peak that depends on kernel generation and GPU; backward does 2.5 times the FLOPs of
+// forward (five products instead of two, FlashAttention-2, arXiv 2307.08691, section 3.1) at a lower share. Short sequences and small
+// heads reach less. Unfused attention computes all S positions in two batched products and moves every score several times: once
+// through scale, mask and softmax, once through dropout.
+// Leaves out: uneven causal work between ranks of a ring without zig-zag order, paged or variable-length kernels.
+#include "planner/time/attention.h"
+
+#include <algorithm>
+
+#include "planner/time/gemm.h"
+
+namespace distsetup {
+namespace {
+
+double rate_share(const AttentionRate& r, const AttentionShape& s) {
+  const double head = std::max(s.qk_size, s.v_size), small = head <= 64 ? r.small_head : 1.0;
+  return small * s.positions / (s.positions + r.half_positions / 2);
+}
+
+// Scores written, scaled and masked, softmax, dropout, read by the weighted sum; backward re-reads what softmax and dropout kept.
+double unfused_s(const TimeConstants& c, const AttentionShape& s, double products, double score_traffic) {
+  const double batches = s.heads * s.tokens / s.sequence;
+  const double gemms = batches * products *
+                       (gemm_s(c.gemm, s.sequence, s.sequence, s.qk_size, 2, 2) +
+                        gemm_s(c.gemm, s.sequence, s.v_size, s.sequence, 2, 2) - 2 * c.gemm.kernel_s);
+  return gemms + s.tokens * s.heads * s.sequence * c.softmax_bytes_per_score * score_traffic / c.memory_bytes_per_s;
+}
+
+}  // namespace
+
+double attention_flops(const AttentionShape& s) { return 2 * s.tokens * s.positions * s.heads * (s.qk_size + s.v_size); }
+
+double attention_forward_s(const TimeConstants& c, const AttentionShape& s) {
+  if (c.attention_kernel == AttentionKernel::kUnfused) return unfused_s(c, s, 1, 1);
+  return c.gemm.kernel_s + attention_flops(s) / (c.attention.forward_flops_per_s * rate_share(c.attention, s));
+}
+
+double attention_backward_s(const TimeConstants& c, const AttentionShape& s) {
+  if (c.attention_kernel == AttentionKernel::kUnfused) return unfused_s(c, s, 2, 1.4);
+  return c.gemm.kernel_s + 2.5 * attention_flops(s) / (c.attention.backward_flops_per_s * rate_share(c.attention, s));
+}
+
+double mean_attended(double sequence, double window, double fraction) {
+  const double length = sequence * fraction;
+  if (window <= 0 || window >= length) return length / 2;
+  return window * (1 - window / (2 * length));
+}
+
+}  // namespace distsetup

@@ -1,0 +1,240 @@
+// Which constants a setup reads. A constant is looked up by the GPU's preset id, then by the GPU's family (the id up to the first
+// '_'), then by its generation, so that a new GPU without measured runs of its own is predicted by its generation and its datasheet.
+#include "planner/time/constants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kCurrentSoftware = 202606;  // of a stack whose release is not stated
+
+class Lookup {
+ public:
+  Lookup(const Setup& setup, const Calibration& calibration) : calibration_(calibration) {
+    const std::string& id = setup.gpu.name;
+    names_ = {id, id.substr(0, id.find('_')), std::string(name(gpu_generation(setup.gpu)))};
+  }
+  // "gemm.<gpu>.efficiency": first of preset id, family, generation.
+  double of_gpu(std::string_view group, std::string_view leaf, double fallback) const {
+    for (const std::string& gpu : names_) {
+      const auto it = calibration_.constants.find(fmt::format("{}.{}.{}", group, gpu, leaf));
+      if (it != calibration_.constants.end()) return it->second;
+    }
+    return fallback;
+  }
+  double at(std::string_view constant) const { return calibration_.at(constant); }
+  double get(const std::string& constant, double fallback) const { return calibration_.get(constant, fallback); }
+
+ private:
+  const Calibration& calibration_;
+  std::array<std::string, 3> names_;
+};
+
+double year_of(const Setup& s) {
+  const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
+  return released / 100 + (released % 100 - 1) / 12.0;
+}
+
+// 0 with the libraries of 2023 (cuBLAS 11 and 12.1), 1 with those from the middle of 2024 on (cuBLAS 12.4, tuned for Hopper).
+double library_maturity(const Setup& s) { return std::clamp((year_of(s) - 2023.75) / 0.75, 0.0, 1.0); }
+
+std::string_view recipe_name(Fp8Recipe recipe) {
+  switch (recipe) {
+    case Fp8Recipe::kNone: return "none";
+    case Fp8Recipe::kTensorwise: return "tensorwise";
+    case Fp8Recipe::kRowwise: return "rowwise";
+    case Fp8Recipe::kDelayed: return "delayed";
+    case Fp8Recipe::kMxfp8: return "mxfp8";
+    case Fp8Recipe::kBlockwise: return "blockwise";
+    case Fp8Recipe::kNvfp4: return "nvfp4";
+  }
+  return "none";
+}
+
+std::string_view head_name(LossHead head) {
+  switch (head) {
+    case LossHead::kEager: return "eager";
+    case LossHead::kFloatInModel: return "float_in_model";
+    case LossHead::kHfShift: return "hf_shift";
+    case LossHead::kCompiled: return "compiled";
+    case LossHead::kFusedKernel: return "fused_kernel";
+    case LossHead::kLiger: return "liger";
+    case LossHead::kChunked: return "chunked";
+    case LossHead::kCutCrossEntropy: return "cut_cross_entropy";
+    case LossHead::kLowPrecision: return "low_precision";
+    case LossHead::kVocabularyParallel: return "vocabulary_parallel";
+  }
+  return "eager";
+}
+
+std::string_view class_name(ProgramClass program) {
+  switch (program) {
+    case ProgramClass::kEager: return "eager";
+    case ProgramClass::kCompiled: return "compiled";
+    case ProgramClass::kFused: return "fused";
+  }
+  return "eager";
+}
+
+double peak_16bit(const Setup& s) {
+  if (s.compute == Compute::kF32) return s.gpu.peak_tf32_flops_per_s > 0 ? s.gpu.peak_tf32_flops_per_s : s.gpu.peak_fp32_flops_per_s;
+  if (s.compute == Compute::kF16 || s.gpu.peak_bf16_flops_per_s <= 0)
+    return std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s);
+  return s.gpu.peak_bf16_flops_per_s;
+}
+
+void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
+  const double gain = 1 + look.of_gpu("gemm", "library_gain", 0) * library_maturity(s);
+  c.gemm.generation = gpu_generation(s.gpu);
+  c.gemm.flops_per_s = peak_16bit(s) * look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
+  c.gemm.burst = look.of_gpu("gemm", "burst", 0);
+  c.gemm.k_half = look.of_gpu("gemm", "k_half", 128);
+  c.gemm.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("gemm.memory_share");
+  c.gemm.kernel_s = look.at("gemm.kernel_s");
+  c.gemm.num_sm = std::max<double>(1, static_cast<double>(s.gpu.num_sm));
+  c.gemm_low_precision = c.gemm;
+  if (s.fp8 != Fp8Recipe::kNone) {
+    // A GPU without fp8 units computes what was rounded to fp8 at its 16-bit rate.
+    const double peak = s.gpu.peak_fp8_flops_per_s > 0 ? s.gpu.peak_fp8_flops_per_s : peak_16bit(s);
+    const double rate4 = s.fp8 == Fp8Recipe::kNvfp4 ? look.of_gpu("gemm", "fp4_rate", 1) : 1;
+    const double share = look.of_gpu("gemm", "fp8_efficiency", 0.9 * s.gpu.gemm_efficiency);
+    c.gemm_low_precision.flops_per_s = peak * rate4 * share * gain * look.get(fmt::format("fp8.{}.rate", recipe_name(s.fp8)), 1);
+    c.cast_bytes = look.get(fmt::format("fp8.{}.cast_bytes", recipe_name(s.fp8)), 6);
+    // Transformer Engine casts in fused kernels; torchao's casts are fused by the compiler or not at all.
+    if (c.program == ProgramClass::kEager && s.fp8 != Fp8Recipe::kDelayed) c.cast_bytes *= look.at("fp8.eager_cost");
+  }
+  c.accumulate_cost = s.framework == Framework::kMegatron ? look.at("gemm.accumulate_cost") : 0;
+  c.grouped_share = look.of_gpu("gemm", "grouped_share", 0.6);
+}
+
+void resolve_attention(TimeConstants& c, const Setup& s, const Lookup& look) {
+  c.attention_kernel = attention_kernel(s);
+  const std::string group = fmt::format("attention.{}", name(c.attention_kernel));
+  const double peak = peak_16bit(s);
+  c.attention.forward_flops_per_s = peak * look.of_gpu(group, "forward", s.gpu.attention_forward_efficiency);
+  c.attention.backward_flops_per_s = peak * look.of_gpu(group, "backward", s.gpu.attention_backward_efficiency);
+  c.attention.half_positions = look.get("attention.half_sequence", 256);
+  c.attention.small_head = look.of_gpu(group, "head_64", 0.9);
+}
+
+void resolve_fabric(TimeConstants& c, const Setup& s, const Lookup& look) {
+  Fabric& f = c.fabric;
+  const std::string& kind = s.gpu.link.kind;
+  const bool nvlink = kind.starts_with("nvlink"), xgmi = kind.starts_with("xgmi");
+  const std::string_view group = nvlink ? "nvlink" : xgmi ? "xgmi" : "pcie";
+  f.link_bytes_per_s = std::max(s.gpu.link.bytes_per_s, 1e9) *
+                       look.get(fmt::format("network.{}.share", kind), look.get(fmt::format("network.{}.share", group), 0.7));
+  if (nvlink && (gpu_generation(s.gpu) == GpuGeneration::kHopper || gpu_generation(s.gpu) == GpuGeneration::kBlackwell))
+    f.nvls_bytes_per_s = s.gpu.link.bytes_per_s * look.at("network.nvlink.in_switch_share");
+  f.domain = std::max(s.gpus_per_node, static_cast<int>(look.of_gpu("network", "link_domain", 0)));
+  const std::string nic = s.nic_kind.empty() ? "unknown" : s.nic_kind;
+  const double per_gpu = s.nic_bytes_per_s > 0 ? s.nic_bytes_per_s / s.gpus_per_node
+                                               : s.gpu.link.bytes_per_s * look.of_gpu("network", "nic_share_of_link", 1.0 / 9);
+  f.nic_bytes_per_s = per_gpu * look.get(fmt::format("network.{}.efficiency", nic), look.at("network.unknown.efficiency"));
+  f.nic_half_bytes = look.get(fmt::format("network.{}.half_bytes", nic), look.at("network.unknown.half_bytes"));
+}
+
+}  // namespace
+
+GpuGeneration gpu_generation(const Gpu& gpu) {
+  using enum GpuGeneration;
+  constexpr std::array<std::pair<std::string_view, GpuGeneration>, 27> kFamilies = {{
+      {"v100", kVolta},     {"t4", kTuring},         {"a100", kAmpere},      {"a800", kAmpere},      {"a10", kAmpere},
+      {"a40", kAmpere},     {"rtx_30", kAmpere},     {"rtx_a", kAmpere},     {"a30", kAmpere},       {"a6000", kAmpere},
+      {"l4", kAda},         {"rtx_40", kAda},        {"rtx_6000_ada", kAda}, {"h100", kHopper},      {"h800", kHopper},
+      {"h200", kHopper},    {"gh200", kHopper},      {"h20", kHopper},       {"b200", kBlackwell},   {"b100", kBlackwell},
+      {"b300", kBlackwell}, {"gb200", kBlackwell},   {"gb300", kBlackwell},  {"rtx_50", kBlackwell}, {"mi2", kCdna},
+      {"mi3", kCdna},       {"rtx_pro", kBlackwell},
+  }};
+  for (const auto& [prefix, generation] : kFamilies)
+    if (gpu.name.starts_with(prefix)) return generation;
+  return kOther;
+}
+
+std::string_view name(GpuGeneration generation) {
+  switch (generation) {
+    case GpuGeneration::kVolta: return "volta";
+    case GpuGeneration::kTuring: return "turing";
+    case GpuGeneration::kAmpere: return "ampere";
+    case GpuGeneration::kAda: return "ada";
+    case GpuGeneration::kHopper: return "hopper";
+    case GpuGeneration::kBlackwell: return "blackwell";
+    case GpuGeneration::kCdna: return "cdna";
+    case GpuGeneration::kOther: return "other";
+  }
+  return "other";
+}
+
+std::string_view name(AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::kUnfused: return "unfused";
+    case AttentionKernel::kFlash1: return "flash1";
+    case AttentionKernel::kFlash2: return "flash2";
+    case AttentionKernel::kFlash3: return "flash3";
+    case AttentionKernel::kCudnn: return "cudnn";
+  }
+  return "flash2";
+}
+
+ProgramClass program_class(const Setup& s) {
+  if (s.framework == Framework::kMegatron || s.program.starts_with("megatron") || s.program.starts_with("transformer_engine"))
+    return ProgramClass::kFused;
+  if (s.compiled) return ProgramClass::kCompiled;
+  return s.fused_norm && s.fused_rope ? ProgramClass::kFused : ProgramClass::kEager;
+}
+
+// Transformer Engine takes cuDNN's kernels where they are faster (Hopper on). PyTorch's scaled_dot_product_attention is FlashAttention
+// 2 from 2.2 on and cuDNN's on Blackwell; what trained before the end of 2023 had FlashAttention 1 (Triton's or the CUDA one).
+AttentionKernel attention_kernel(const Setup& s) {
+  if (!s.flash_attention) return AttentionKernel::kUnfused;
+  const GpuGeneration generation = gpu_generation(s.gpu);
+  const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
+  if (generation == GpuGeneration::kBlackwell) return AttentionKernel::kCudnn;
+  if (generation == GpuGeneration::kHopper && s.framework == Framework::kMegatron) return AttentionKernel::kCudnn;
+  if (released < 202310) return AttentionKernel::kFlash1;
+  return AttentionKernel::kFlash2;
+}
+
+TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
+  const Lookup look(s, calibration);
+  TimeConstants c;
+  c.program = program_class(s);
+  const std::string_view program = class_name(c.program);
+  resolve_gemm(c, s, look);
+  resolve_attention(c, s, look);
+  resolve_fabric(c, s, look);
+  c.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.of_gpu(fmt::format("elementwise.{}", program), "bandwidth_share",
+                                                                look.get(fmt::format("elementwise.{}.bandwidth_share", program), 0.8));
+  c.softmax_bytes_per_score = look.at("attention.unfused.bytes_per_score");
+  c.loss_bytes_per_logit = look.get(fmt::format("loss.{}.bytes_per_logit", head_name(s.loss)), 28);
+  c.contention = look.of_gpu("overlap", "contention", 0.1);
+  c.tp_hidden = s.overlap_tp ? look.at("overlap.tensor_parallel") : 0;
+  c.cp_hidden = look.at("overlap.context_parallel");
+  c.dp_hidden = look.at("overlap.data_parallel");
+  const double age = std::clamp((2025 - year_of(s)) / 2, 0.0, 1.0);  // hosts and PyTorch's dispatch got faster until 2025
+  c.launch_layer_s = look.get(fmt::format("software.launch_s.{}", program), 1e-3) * (1 + look.at("software.launch_2023") * age);
+  c.step_s = look.at("software.step_s");
+  c.straggler = look.at("straggler.per_doubling");
+  c.optimizer_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("optimizer.bandwidth_share");
+  c.foreach_cost = look.at("optimizer.foreach_cost");
+  c.pcie_bytes_per_s = (s.gpu.pcie_bytes_per_s > 0 ? s.gpu.pcie_bytes_per_s : 25e9) * look.at("offload.pcie_share");
+  c.cpu_adam_bytes_per_s = look.at("offload.cpu_adam_bytes_per_s");
+  c.nvme_bytes_per_s = look.at("offload.nvme_bytes_per_s");
+  c.dequantise_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("quantised.bandwidth_share");
+  return c;
+}
+
+TimeEstimate estimate_time(const Setup& setup, const Calibration& calibration) {
+  return estimate_time(setup, time_constants(setup, calibration));
+}
+
+TimeEstimate estimate_time(const Setup& setup) { return estimate_time(setup, embedded_calibration()); }
+
+}  // namespace distsetup

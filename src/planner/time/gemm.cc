@@ -1,0 +1,46 @@
+// A GEMM runs as waves of output tiles, one tile per multiprocessor and wave: 133 tiles on 132 multiprocessors take as long as 264.
+// seconds = waves · multiprocessors · tile_m · tile_n · 2 (k + k_half) / (rate · share of the tile), over the tile that is best.
+// Few waves count whole; many run into each other and cost half a wave at the end (split-k and persistent kernels blur the tail).
+// Sources: NVIDIA, "Matrix Multiplication Background User's Guide" (tile and wave quantisation); CUTLASS 3 default tile shapes for the
+// candidates. The sustained rate, k_half and the shares of smaller tiles come from measured shapes (SimuMax's operator tables) and
+// from training runs, presets/calibration/time.yaml.
+// Leaves out: the choice cuBLAS makes (we take the best tile), layouts, alignment below 16 bytes, clocks that vary by shape.
+#include "planner/time/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+namespace distsetup {
+namespace {
+
+struct Tile {
+  double m, n, share;
+};
+constexpr std::array<Tile, 4> kTiles = {{{128, 256, 1}, {256, 128, 1}, {128, 128, 0.93}, {128, 64, 0.8}}};
+constexpr std::array<Tile, 4> kPairedTiles = {{{256, 256, 1}, {128, 256, 0.97}, {256, 128, 0.97}, {128, 128, 0.9}}};  // two SMs
+constexpr double kWholeWaves = 6, kBurstFlops = 2e11;
+
+}  // namespace
+
+double gemm_s(const GemmRate& r, double m, double n, double k, double element_bytes, double output_bytes) {
+  const std::span<const Tile> tiles = r.generation == GpuGeneration::kBlackwell ? std::span<const Tile>(kPairedTiles) : kTiles;
+  double padded = 1e300;  // outputs computed, those of a wave's idle multiprocessors included
+  for (const Tile& t : tiles) {
+    const double waves = std::ceil(m / t.m) * std::ceil(n / t.n) / r.num_sm;
+    const double counted = waves < kWholeWaves ? std::ceil(waves) : waves + 0.5;
+    padded = std::min(padded, counted * r.num_sm * t.m * t.n / t.share);
+  }
+  const double rate = r.flops_per_s * (1 + r.burst / (1 + 2 * m * n * k / kBurstFlops));
+  const double traffic = ((m + n) * k * element_bytes + m * n * output_bytes) / r.memory_bytes_per_s;
+  return r.kernel_s + std::max(2 * padded * (k + r.k_half) / rate, traffic);
+}
+
+double grouped_gemm_s(const GemmRate& r, double experts, double rows, double n, double k, double element_bytes, double share) {
+  const double arithmetic = 2 * rows * n * (k + r.k_half) / (r.flops_per_s * share);
+  const double traffic = (experts * n * k + rows * (n + k)) * element_bytes / r.memory_bytes_per_s;
+  return r.kernel_s + std::max(arithmetic, traffic);
+}
+
+}  // namespace distsetup

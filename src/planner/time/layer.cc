@@ -1,0 +1,133 @@
+// Multiplications follow the published architectures (the order of Hugging Face's modules: q, k, v, o, gate, up, down). Traffic counts
+// reads and writes of every kernel that is not a multiplication, in bytes per token, 16-bit activations:
+//   eager RMSNorm      34 h   cast to fp32, square, mean, scale, cast, weight: each a kernel
+//   fused norm          4 h
+//   residual add        6 h
+//   eager rotary       24 (q + kv)   in fp32 or with cat and negation
+//   SwiGLU             10 f eager (silu, product), 6 f fused; GELU 4 f
+//   dropout             + 1 mask byte and two passes where the era trained with it (unfused attention stands for it)
+// Backward moves 1.5 times that. Compiled: a norm and the residual add before it are one kernel, rotary another.
+// Leaves out: layout copies of particular attention back ends, dropout probabilities of newer models.
+#include "planner/time/layer.h"
+
+#include "model/geometry.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kFusedRmsNormSince = 202508;
+
+void add(LayerWork& w, const LayerGemm& gemm) { w.gemms[static_cast<size_t>(w.num_gemms++)] = gemm; }
+
+double norm_traffic(const Setup& s, ProgramClass program) {
+  if (program == ProgramClass::kCompiled) return 4;
+  // PyTorch's own RMSNorm is one kernel from 2.9 on (nightlies of August 2025); Hugging Face's modules spell it out.
+  const bool one_kernel =
+      s.program.starts_with("torchtitan") && (s.software.released == 0 || s.software.released >= kFusedRmsNormSince);
+  return program == ProgramClass::kFused || s.fused_norm || one_kernel || s.model.norm == Norm::kLayer ? 4 : 34;
+}
+
+double split_n(const LayerGemm& g, double tp) { return g.column && !g.replicated ? g.n / tp : g.n; }
+double split_k(const LayerGemm& g, double tp) { return g.column || g.replicated ? g.k : g.k / tp; }
+
+void add_attention(LayerWork& w, const Setup& s, bool one_qkv) {
+  const Geometry& g = s.model;
+  const auto h = static_cast<double>(g.hidden), a = static_cast<double>(g.num_heads);
+  const bool lora = s.finetune != Finetune::kFull;
+  const auto rank = [&](bool target) { return lora && target ? static_cast<double>(s.lora.rank) : 0.0; };
+  if (g.attention == Attention::kLatent) {
+    const auto rq = static_cast<double>(g.q_lora_rank), rk = static_cast<double>(g.kv_lora_rank),
+               dr = static_cast<double>(g.qk_rope_head_size), dn = static_cast<double>(g.qk_nope_head_size),
+               dv = static_cast<double>(g.v_head_size);
+    if (rq > 0) add(w, {rq, h, true, true});
+    add(w, {a * (dn + dr), rq > 0 ? rq : h});
+    add(w, {rk + dr, h, true, true});
+    add(w, {a * (dn + dv), rk});
+    add(w, {h, a * dv, false});
+    w.qk_size = dn + dr;
+    w.v_size = dv;
+    return;
+  }
+  const auto d = static_cast<double>(g.head_size), q = a * d, kv = static_cast<double>(g.num_kv_heads) * d;
+  if (one_qkv) {
+    add(w, {q + 2 * kv, h, true, false, true, 0, 1, rank(s.lora.query)});
+  } else {
+    add(w, {q, h, true, false, false, 0, 1, rank(s.lora.query)});
+    add(w, {kv, h, true, false, true, 0, 1, rank(s.lora.key)});
+    add(w, {kv, h, true, false, false, 0, 1, rank(s.lora.value)});
+  }
+  add(w, {h, q, false, false, true, 0, 1, rank(s.lora.output)});
+  w.qk_size = w.v_size = d;
+}
+
+void add_mlp(LayerWork& w, const Setup& s, double f, bool one_gate_up) {
+  const auto h = static_cast<double>(s.model.hidden);
+  const bool lora = s.finetune != Finetune::kFull;
+  const auto rank = [&](bool target) { return lora && target ? static_cast<double>(s.lora.rank) : 0.0; };
+  if (s.model.gated_mlp && one_gate_up) {
+    add(w, {2 * f, h, true, false, false, 0, 1, rank(s.lora.up)});
+  } else {
+    if (s.model.gated_mlp) add(w, {f, h, true, false, false, 0, 1, rank(s.lora.gate)});
+    add(w, {f, h, true, false, true, 0, 1, rank(s.lora.up)});
+  }
+  add(w, {h, f, false, false, false, 0, 1, rank(s.lora.down)});
+}
+
+}  // namespace
+
+LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
+  const Geometry& g = s.model;
+  const double h = static_cast<double>(g.hidden), tp = s.tp, norm_split = s.tp > 1 && s.sequence_parallel ? tp : 1;
+  const bool joined = s.framework == Framework::kMegatron || !g.gated_mlp;
+  LayerWork w;
+  w.heads = static_cast<double>(g.num_heads) / tp;
+  w.experts = g.num_experts > 0 && is_expert_layer(g, layer);
+  const bool global = g.global_layer_every > 0 && (layer + 1) % g.global_layer_every == 0;
+  w.window = global ? 0 : static_cast<double>(g.sliding_window);
+  add_attention(w, s, joined);
+  double activated = 0;  // width of the MLP a token passes through on this rank
+  if (w.experts) {
+    const double e = static_cast<double>(g.num_experts), f = static_cast<double>(g.expert_feed_forward),
+                 top = static_cast<double>(g.experts_per_token), etp = s.expert_tp, local = e / s.ep;
+    add(w, {e, h, true, true});
+    add(w, {(g.gated_mlp ? 2 : 1) * f / etp, h, true, true, false, local, top});
+    add(w, {h, f / etp, false, true, false, local, top});
+    activated = top * f / etp;
+    if (g.shared_feed_forward > 0) add_mlp(w, s, static_cast<double>(g.shared_feed_forward), joined);
+    activated += static_cast<double>(g.shared_feed_forward) / tp;
+  } else {
+    add_mlp(w, s, static_cast<double>(g.feed_forward), joined);
+    activated = static_cast<double>(g.feed_forward) / tp;
+  }
+  for (int i = 0; i < w.num_gemms; ++i) {
+    const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
+    const double held = split_n(m, tp) * split_k(m, tp) * (m.experts > 0 ? m.experts : 1);
+    w.parameters += held;
+    if (m.experts > 0) w.expert_parameters += held;
+    w.lora_parameters += m.lora_rank * (split_n(m, tp) + split_k(m, tp));
+  }
+  const double q = w.heads * w.qk_size,
+               kv = g.attention == Attention::kLatent ? q : static_cast<double>(g.num_kv_heads * g.head_size) / tp;
+  const bool rotary = g.learned_positions == 0 && g.rotary_fraction > 0, dropout = c.attention_kernel == AttentionKernel::kUnfused;
+  const double norms = static_cast<double>(g.norms_per_layer);
+  double bytes = 0;
+  switch (c.program) {
+    case ProgramClass::kEager:
+      bytes = (norms * norm_traffic(s, c.program) + 12) * h / norm_split + (rotary ? (s.fused_rope ? 4 : 24) * (q + kv) : 0) + 4 * q +
+              (g.gated_mlp ? 10 : 4) * activated;
+      break;
+    case ProgramClass::kCompiled:
+      bytes = norms * 8 * h / norm_split + (rotary ? 8 * (q + kv) : 0) + 4 * q + (g.gated_mlp ? 6 : 4) * activated;
+      break;
+    case ProgramClass::kFused:
+      bytes = (norms * 4 + 12) * h / norm_split + (rotary ? 4 * (q + kv) : 0) + (g.gated_mlp ? 6 : 4) * activated;
+      break;
+  }
+  if (dropout) bytes += 2 * 3 * h / norm_split;
+  if (g.qk_norm_present()) bytes += norm_traffic(s, c.program) * (q + kv);
+  if (w.experts) bytes += static_cast<double>(g.experts_per_token) * 16 * h;  // permute, unpermute, weighted sum
+  w.traffic_per_token = bytes;
+  return w;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,34 @@
+// One transformer layer as work on one rank: its multiplications, and the bytes its other kernels move.
+#pragma once
+#include <array>
+
+#include "planner/time/constants.h"
+
+namespace distsetup {
+
+// n x k is the whole weight; tensor parallelism splits n (column) or k (row).
+struct LayerGemm {
+  double n = 0, k = 0;
+  bool column = true;
+  bool replicated = false;        // no rank holds a part of it: MLA's down projections, the router
+  bool recomputed_by_op = false;  // torchtitan's selective recomputation runs every second matmul again
+  double experts = 0;             // grouped GEMM over this many experts on the rank; 0 = one matrix
+  double rows_per_token = 1;      // top-k of routed experts
+  double lora_rank = 0;
+};
+
+struct LayerWork {
+  std::array<LayerGemm, 12> gemms = {};
+  int num_gemms = 0;
+  double heads = 0, qk_size = 0, v_size = 0, window = 0;
+  double traffic_per_token = 0;  // bytes forward, on one rank of the TP group
+  double parameters = 0;         // of the layer on one rank of the TP (and EP) group
+  double expert_parameters = 0;  // the part that expert parallelism splits
+  double lora_parameters = 0;
+  bool experts = false;
+};
+
+// Of layer `layer`.
+LayerWork layer_work(const Setup& setup, const TimeConstants& constants, int64_t layer);
+
+}  // namespace distsetup
