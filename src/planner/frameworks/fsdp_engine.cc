@@ -1,0 +1,272 @@
+// The events of fsdp_engine.h. FSDP2 is the base; FSDP1 and unsharded training differ where they say so.
+#include "planner/frameworks/fsdp_engine.h"
+
+namespace distsetup::replay {
+namespace {
+
+int64_t scaled(double bytes_per_element, int64_t elements) {
+  return static_cast<int64_t>(bytes_per_element * static_cast<double>(elements));
+}
+
+}  // namespace
+
+Engine::Engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units)
+    : ledger_(ledger), options_(options), units_(units) {
+  int weights = 0;
+  for (Unit& unit : units) {
+    unit.first_weight = weights;
+    weights += static_cast<int>(unit.kind->weights.size());
+  }
+  parameters_.resize(static_cast<size_t>(weights));
+  gradients_.resize(static_cast<size_t>(weights));
+  order_.reserve(units.size());
+}
+
+// Copy-in stream: the shard in the compute dtype, then the output of the all-gather.
+void Engine::unshard(Unit& unit) {
+  if (unit.gathered || unit.gather_output) return;
+  Handle shard;
+  if (options_.cast)
+    shard =
+        ledger_.allocate(options_.compute_bytes * unit.kind->padded / options_.shards, MemoryClass::kCommunication, Stream::kGather);
+  unit.gather_output = ledger_.allocate(options_.compute_bytes * unit.kind->padded, MemoryClass::kGathered, Stream::kGather);
+  ledger_.free(shard);
+}
+
+// Copy-out into one buffer per parameter. Forward keeps the gather's output until the next unit has been waited for.
+void Engine::wait(Unit& unit, bool forward) {
+  if (!unit.gather_output) return;
+  if (forward) ledger_.free(previous_gather_);
+  for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
+    parameter(unit, i) = ledger_.allocate(options_.compute_bytes * unit.kind->weights[i].padded, MemoryClass::kGathered);
+  }
+  unit.gathered = true;
+  if (forward) {
+    previous_gather_ = unit.gather_output;
+    unit.gather_output = {};
+  } else {
+    ledger_.free(unit.gather_output);
+  }
+}
+
+void Engine::reshard(Unit& unit) {
+  if (!unit.gathered) return;
+  for (size_t i = 0; i < unit.kind->weights.size(); ++i) ledger_.free(parameter(unit, i));
+  unit.gathered = false;
+}
+
+void Engine::before_forward(Unit& unit) {
+  unshard(unit);
+  wait(unit, true);
+}
+
+void Engine::after_forward(Unit& unit) {
+  unit.position = static_cast<int>(order_.size());
+  order_.push_back(&unit);
+  if (unit.reshard_after_forward) reshard(unit);
+}
+
+void Engine::end_forward() { ledger_.free(previous_gather_); }
+
+void Engine::before_backward(Unit& unit) {
+  unshard(unit);
+  wait(unit, false);
+  if (unit.position > 0) prefetch(*order_[static_cast<size_t>(unit.position) - 1]);
+}
+
+// A second contribution in one pass (tied weights) is made beside the first, then added to it.
+void Engine::weight_gradient(Unit& unit, int weight) {
+  const auto index = static_cast<size_t>(weight);
+  Handle& held = gradient(unit, index);
+  const int64_t bytes = options_.gradient_bytes * unit.kind->weights[index].elements;
+  if (!held) {
+    held = ledger_.allocate(bytes, MemoryClass::kGradient);
+    return;
+  }
+  Handle second = ledger_.allocate(bytes, MemoryClass::kGradient);
+  ledger_.free(second);
+}
+
+bool Engine::has_gradients(const Unit& unit) const {
+  for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
+    if (gradients_[static_cast<size_t>(unit.first_weight) + i]) return true;
+  }
+  return false;
+}
+
+int64_t Engine::gradient_elements(const Unit& unit) const {
+  int64_t elements = 0;
+  for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
+    if (gradients_[static_cast<size_t>(unit.first_weight) + i]) elements += unit.kind->weights[i].padded;
+  }
+  return elements;
+}
+
+void Engine::free_gradients(Unit& unit) {
+  for (size_t i = 0; i < unit.kind->weights.size(); ++i) ledger_.free(gradient(unit, i));
+}
+
+// The reduced shard stays as the gradient, or is added to the one of the micro-batch before.
+void Engine::keep_reduced(Unit& unit, int64_t elements) {
+  const int64_t shard = elements / options_.shards;
+  Handle reduced = ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
+  if (options_.reduce_bytes != options_.parameter_bytes) {
+    Handle cast = ledger_.allocate(scaled(options_.parameter_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
+    ledger_.free(reduced);
+    reduced = cast;
+  }
+  if (unit.sharded_gradient) {
+    ledger_.free(reduced);
+  } else {
+    unit.sharded_gradient = reduced;
+  }
+}
+
+void Engine::after_backward(Unit& unit) {
+  reshard(unit);
+  if (!has_gradients(unit)) return;
+  ledger_.free(reduce_input_);
+  const int64_t elements = gradient_elements(unit);
+  Handle input = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication,
+                                  options_.reduce_scatter_pool ? Stream::kReduce : Stream::kCompute);
+  free_gradients(unit);
+  keep_reduced(unit, elements);
+  if (options_.reduce_scatter_pool) {
+    ledger_.free(input);
+  } else {
+    reduce_input_ = input;
+  }
+}
+
+void Engine::end_backward() {
+  for (Unit& unit : units_) {
+    if (has_gradients(unit)) {
+      after_backward(unit);
+    } else {
+      reshard(unit);
+    }
+    ledger_.free(unit.gather_output);
+  }
+  ledger_.free(reduce_input_);
+  order_.clear();
+}
+
+void Engine::zero_gradients() {
+  for (Unit& unit : units_) ledger_.free(unit.sharded_gradient);
+}
+
+namespace {
+
+// One flat parameter per unit. Freed through record_stream: memory comes back when the limiter's event has passed.
+class Fsdp1Engine : public Engine {
+ public:
+  using Engine::Engine;
+
+  void before_forward(Unit& unit) override {
+    unshard(unit);
+    wait(unit, true);
+  }
+  void end_forward() override {}
+
+  void after_backward(Unit& unit) override {
+    if (!has_gradients(unit)) {
+      reshard(unit);
+      return;
+    }
+    const int64_t elements = unit.kind->padded;
+    Handle flat = ledger_.allocate(options_.gradient_bytes * elements, MemoryClass::kGradient);
+    free_gradients(unit);
+    reshard(unit);
+    if (options_.reduce_bytes != static_cast<double>(options_.gradient_bytes)) {
+      Handle cast = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication, Stream::kReduce);
+      ledger_.free(flat);
+      flat = cast;
+    }
+    const int64_t shard = elements / options_.shards;
+    Handle reduced = ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
+    ledger_.free(flat);
+    if (options_.reduce_bytes != options_.parameter_bytes) {
+      Handle cast = ledger_.allocate(scaled(options_.parameter_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
+      ledger_.free(reduced);
+      reduced = cast;
+    }
+    if (unit.sharded_gradient) {
+      ledger_.free(reduced);
+    } else {
+      unit.sharded_gradient = reduced;
+    }
+  }
+
+  void end_backward() override {
+    for (Unit& unit : units_) {
+      if (has_gradients(unit)) {
+        after_backward(unit);
+      } else {
+        reshard(unit);
+      }
+      ledger_.free(unit.flat);
+      unit.gathered = false;
+    }
+    for (Handle& handle : retired_) ledger_.free_retired(handle);
+    retired_.clear();
+    order_.clear();
+  }
+
+ protected:
+  void unshard(Unit& unit) override {
+    if (unit.gathered || unit.flat) return;
+    Handle shard;
+    if (options_.cast)
+      shard =
+          ledger_.allocate(options_.compute_bytes * unit.kind->padded / options_.shards, MemoryClass::kCommunication, Stream::kCast);
+    unit.flat = ledger_.allocate(options_.compute_bytes * unit.kind->padded, MemoryClass::kGathered, Stream::kGather);
+    ledger_.free(shard);
+  }
+  void wait(Unit& unit, bool /*forward*/) override { unit.gathered = static_cast<bool>(unit.flat); }
+  void reshard(Unit& unit) override {
+    if (!unit.gathered) return;
+    ledger_.retire(unit.flat);
+    retired_.push_back(unit.flat);
+    unit.flat = {};
+    unit.gathered = false;
+    while (retired_.size() > static_cast<size_t>(options_.frees_in_flight)) {
+      ledger_.free_retired(retired_.front());
+      retired_.erase(retired_.begin());
+    }
+  }
+
+ private:
+  std::vector<Handle> retired_;
+};
+
+// Whole parameters everywhere; gradients stay where autograd made them.
+class UnshardedEngine : public Engine {
+ public:
+  using Engine::Engine;
+  void before_backward(Unit&) override {}
+  void after_backward(Unit&) override {}
+  void end_backward() override { order_.clear(); }
+  void prefetch(Unit&) override {}
+  void zero_gradients() override {
+    for (Unit& unit : units_) free_gradients(unit);
+  }
+
+ protected:
+  void unshard(Unit&) override {}
+  void wait(Unit&, bool) override {}
+  void reshard(Unit&) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_fsdp2_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units) {
+  return std::make_unique<Engine>(ledger, options, units);
+}
+std::unique_ptr<Engine> make_fsdp1_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units) {
+  return std::make_unique<Fsdp1Engine>(ledger, options, units);
+}
+std::unique_ptr<Engine> make_unsharded_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units) {
+  return std::make_unique<UnshardedEngine>(ledger, options, units);
+}
+
+}  // namespace distsetup::replay

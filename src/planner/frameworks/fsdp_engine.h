@@ -1,0 +1,84 @@
+// What FSDP2, FSDP1 and unsharded training do around the blocks: gather parameters, free them, reduce gradients, in which stream's
+// pool. A unit is what is gathered at once. Events follow PyTorch 2.x: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and
+// _fsdp_collectives.py (FSDP2), torch/distributed/fsdp/_runtime_utils.py and _flat_param.py (FSDP1).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "planner/replay/ledger.h"
+#include "planner/setup.h"
+
+namespace distsetup::replay {
+
+struct UnitWeight {
+  int64_t elements = 0, padded = 0;  // padded: dim 0 rounded up to the number of shards
+  double stored_bytes = 0;           // per element of the shard, between steps
+  bool trained = true, quantized = false;
+};
+
+// The weights of a kind of unit; all blocks share one.
+struct UnitKind {
+  std::vector<UnitWeight> weights;
+  int64_t padded = 0;          // sum
+  int64_t trained_padded = 0;  // of trained ones
+};
+
+struct Unit {
+  const UnitKind* kind = nullptr;
+  int first_weight = 0;  // in the engine's tables
+  int64_t count = 1;     // identical units this one stands for (simulate)
+  bool gathered = false;
+  bool reshard_after_forward = true;
+  Handle gather_output, flat, sharded_gradient;
+  int position = -1;  // in forward order
+};
+
+struct EngineOptions {
+  int shards = 1;
+  int64_t compute_bytes = 2, gradient_bytes = 2;  // of gathered parameters; of gradients before reduction
+  double parameter_bytes = 4, reduce_bytes = 4;
+  bool cast = true;  // shards are cast before they are gathered
+  bool reduce_scatter_pool = false;
+  int frees_in_flight = 0;  // FSDP1: resharded units whose memory the limiter's events still hold
+};
+
+class Engine {
+ public:
+  Engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);
+  virtual ~Engine() = default;
+
+  virtual void before_forward(Unit& unit);
+  virtual void after_forward(Unit& unit);
+  virtual void end_forward();
+  virtual void before_backward(Unit& unit);
+  virtual void after_backward(Unit& unit);
+  virtual void end_backward();
+  virtual void prefetch(Unit& unit) { unshard(unit); }
+  void weight_gradient(Unit& unit, int weight);
+  virtual void zero_gradients();
+
+ protected:
+  virtual void unshard(Unit& unit);
+  virtual void wait(Unit& unit, bool forward);
+  virtual void reshard(Unit& unit);
+  bool has_gradients(const Unit& unit) const;
+  Handle& parameter(const Unit& unit, size_t weight) { return parameters_[static_cast<size_t>(unit.first_weight) + weight]; }
+  Handle& gradient(const Unit& unit, size_t weight) { return gradients_[static_cast<size_t>(unit.first_weight) + weight]; }
+  int64_t gradient_elements(const Unit& unit) const;
+  void free_gradients(Unit& unit);
+  void keep_reduced(Unit& unit, int64_t elements);
+
+  Ledger& ledger_;
+  EngineOptions options_;
+  std::vector<Unit>& units_;
+  std::vector<Handle> parameters_, gradients_;  // by unit and weight
+  std::vector<Unit*> order_;                    // as forward ran
+  Handle previous_gather_, reduce_input_;
+};
+
+std::unique_ptr<Engine> make_fsdp2_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);
+std::unique_ptr<Engine> make_fsdp1_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);
+std::unique_ptr<Engine> make_unsharded_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);
+
+}  // namespace distsetup::replay

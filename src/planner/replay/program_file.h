@@ -1,0 +1,144 @@
+// Programs of other stacks as data: what one transformer block of a framework allocates, keeps and frees, op by op, and its GEMMs.
+// presets/kernels/torch.yaml says what each kernel does to memory, forward and backward, and what each loss does to the logits;
+// presets/programs/<id>.yaml lists a stack's ops in the order they run. Backward is derived: ops in reverse, each by its kernel.
+// Both are read strictly, with positions. Format: presets/README.md.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/value.h"
+#include "planner/replay/size_expression.h"
+#include "planner/setup.h"
+
+namespace distsetup::replay {
+
+// Facts of a setup that switch ops on and off ("when: [tensor_parallel, not grouped_heads]").
+enum class Condition : uint8_t {
+  kTensorParallel,
+  kGroupedHeads,  // fewer kv heads than heads
+  kFusedNorm,
+  kFusedRope,
+  kFlash,
+  kGated,
+  kLayerNorm,
+  kQkvBias,
+  kOutputBias,
+  kMlpBias,
+  kHeadBias,
+  kQkNorm,
+  kParallelBlock,
+  kTwoNorms,   // at least two norms per block
+  kFourNorms,  // before and after attention and MLP
+  kTied,
+  kLogitsKept,
+  kFusedLinearLoss,  // the loss takes hidden states: no logits
+  kLearnedPositions,
+  kAdapterQuery,
+  kAdapterKey,
+  kAdapterValue,
+  kAdapterOutput,
+  kAdapterGate,
+  kAdapterUp,
+  kAdapterDown,
+  kAdapterDropout,
+  kAdapterCast,  // adapters in another dtype than the compute dtype
+  kQuantized,    // base weights need dequantising
+  kAttentionCopied,
+  kCount
+};
+struct When {
+  uint64_t all = 0, none = 0;
+  bool holds(uint64_t facts) const { return (facts & all) == all && (facts & none) == 0; }
+};
+
+struct Step {
+  enum class Kind : uint8_t {
+    kNew,
+    kFree,
+    kGradient,        // local `other` becomes (or is added to) the gradient of read `name`
+    kSharedGradient,  // the same, without giving it up
+    kWeight,          // the gradient of the weight
+    kRebuild,         // the input a compiled backward computes again, once for all its readers
+    kRebuilt,         // this reader is done with it
+    kRepeat,          // `size` times up to the matching kEnd
+    kEnd
+  };
+  Kind kind = Kind::kNew;
+  int8_t name = -1, other = -1;
+  int16_t partner = -1;  // kRepeat: its kEnd; kEnd: its kRepeat
+  SizeExpression size;   // empty: of the call
+};
+
+struct Kernel {
+  std::string name;
+  std::string kind;                 // gemm, attention, norm, elementwise, embedding, loss, copy, all_gather, reduce_scatter
+  std::vector<std::string> locals;  // "g" (gradient of the first write), reads, writes, then temporaries
+  int num_reads = 0, num_writes = 0;
+  bool weight = false;
+  std::vector<int8_t> saves, saves_for_weight;  // the latter only where the weight is trained
+  std::vector<Step> forward, backward;
+  int first_read() const { return 1; }
+  int first_write() const { return 1 + num_reads; }
+};
+
+struct Weight {
+  std::string name;
+  SizeExpression out, in;  // elements = out * in; `in` 1 for vectors
+  std::string target;      // q, k, v, o, gate, up, down: what adapters are named after; empty = none
+  bool matrix = false;     // of a GEMM: what is quantised
+  bool adapter = false;
+  When when;
+};
+
+struct ProgramOp {
+  enum class Kind : uint8_t { kKernel, kDrop, kMove, kHold, kGathered };
+  Kind kind = Kind::kKernel;
+  const Kernel* kernel = nullptr;
+  const Kernel* recomputed = nullptr;  // in a recompute pass; nullptr: the same
+  std::vector<int16_t> in, out;        // names of the section
+  std::vector<SizeExpression> bytes;   // of `out`, where the call says it
+  int16_t weight = -1;                 // index in the section's weights
+  bool keep = false;                   // op-selective recompute keeps the outputs
+  When when;
+};
+
+struct Section {
+  std::vector<std::string> names;
+  std::vector<Weight> weights;
+  std::vector<ProgramOp> ops;
+  std::vector<int16_t> first_logits;  // names that hold logits (counted apart)
+};
+
+struct KernelFile {
+  std::map<std::string, Kernel, std::less<>> kernels;
+  Value losses;  // read once per program: they name the program's tensors
+};
+
+struct BlockProgram {
+  std::string id, label;
+  bool zero_gradients_after_step = false;
+  bool compiled = false;
+  std::shared_ptr<const KernelFile> kernels;
+  Section embedding;              // leaves "out"
+  Section block;                  // "x" in, "out" out
+  std::array<Section, 10> heads;  // by LossHead: "x" in; an empty one: this program has no such loss
+};
+
+Result<KernelFile> kernels_from_value(const Value& value);
+Result<BlockProgram> program_from_value(const Value& value, const std::string& id, std::shared_ptr<const KernelFile> kernels);
+
+// The built-in program of that id; nullptr: none.
+const BlockProgram* find_program(std::string_view id);
+std::vector<std::string> program_ids();
+
+const char* loss_name(LossHead loss);
+uint64_t facts_of(const Setup& setup);
+void fill_symbols(const Setup& setup, int64_t* values);
+
+}  // namespace distsetup::replay

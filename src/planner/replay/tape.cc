@@ -1,0 +1,399 @@
+// The tape of tape.h. Tensors are indices into one table; a freed tensor leaves an event and keeps its index.
+#include "planner/replay/tape.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+
+namespace distsetup::replay {
+namespace {
+
+struct TapeTensor {
+  int64_t bytes = 0;
+  int32_t references = 1;
+  int32_t gradient = -1;  // tensor
+  int32_t below = -1;     // the one before under the same name of its kernel (loops)
+  int32_t rebuilt = -1;   // what a compiled backward made of it
+  int16_t rebuild_users = 0;
+  int16_t slot = -1;  // -1: takes no memory
+};
+
+struct TapeNode {
+  const Kernel* kernel = nullptr;
+  int16_t weight = -1;
+  bool trained = false;
+  MemoryClass memory_class = MemoryClass::kActivation;
+  std::array<int32_t, kMaxLocals> locals{};
+  int32_t output = -1;
+  bool gathered = false;  // a marker, no kernel
+};
+
+enum class Cache { kOff, kStore, kLoad };
+
+class Tracer {
+ public:
+  Tracer(const Section& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained, const TraceOptions& options)
+      : section_(section), facts_(facts), trained_(trained), options_(options) {
+    std::copy(symbols, symbols + kFirstLocal, values_);
+    tensors_.reserve(256);
+    tape_.reserve(64);
+    trace_.forward.reserve(192);
+    trace_.backward.reserve(320);
+    last_saving_ = last_saving_op();
+  }
+
+  Trace run() {
+    events_ = &trace_.forward;
+    const int32_t x = external(Trace::kInput, options_.input_bytes);
+    const bool keeps_all = options_.mode == TraceMode::kKeepAll;
+    saving_ = keeps_all;
+    cache_ = options_.mode == TraceMode::kOpSelective ? Cache::kStore : Cache::kOff;
+    const int32_t out = run_ops(x);
+    if (out >= 0) {
+      CHECK(tensors_[static_cast<size_t>(out)].references == 1, "the output of a block is saved by it");
+      trace_.output = tensors_[static_cast<size_t>(out)].slot;
+    }
+    if (!keeps_all) ++tensors_[static_cast<size_t>(x)].references;
+    // The training loop drops x after the block, at run time and not by an event of the trace; a head drops x itself.
+    if (names_[0] == x) trace_.input_freed_forward = --tensors_[static_cast<size_t>(x)].references == 0;
+
+    events_ = &trace_.backward;
+    const int32_t gradient = external(Trace::kGradient, options_.input_bytes);
+    if (keeps_all) {
+      if (out >= 0) tensors_[static_cast<size_t>(out)].gradient = gradient;
+      run_backward();
+    } else {
+      saving_ = true;
+      cache_ = options_.mode == TraceMode::kOpSelective ? Cache::kLoad : Cache::kOff;
+      recomputing_ = true;
+      const int32_t again = run_ops(x);
+      cache_ = Cache::kOff;
+      if (options_.reentrant) reference(gradient);
+      tensors_[static_cast<size_t>(again)].gradient = gradient;
+      run_backward();
+      for (; next_cached_ < cached_.size(); ++next_cached_) unreference(cached_[next_cached_]);
+      unreference(again);
+      unreference(x);
+      if (options_.reentrant) unreference(gradient);
+    }
+    const int32_t of_input = tensors_[static_cast<size_t>(x)].gradient;
+    if (of_input >= 0) trace_.input_gradient = tensors_[static_cast<size_t>(of_input)].slot;
+    return std::move(trace_);
+  }
+
+ private:
+  int32_t external(int16_t slot, int64_t bytes) {
+    TapeTensor tensor;
+    tensor.slot = slot;
+    tensor.bytes = bytes;
+    tensors_.push_back(tensor);
+    return static_cast<int32_t>(tensors_.size() - 1);
+  }
+
+  int32_t create(int64_t bytes, MemoryClass memory_class) {
+    TapeTensor tensor;
+    tensor.bytes = bytes;
+    if (!phantom_) {
+      tensor.slot = trace_.num_slots++;
+      events_->push_back({Event::Kind::kAllocate, memory_class, tensor.slot, bytes});
+    }
+    tensors_.push_back(tensor);
+    return static_cast<int32_t>(tensors_.size() - 1);
+  }
+
+  void reference(int32_t tensor) { ++tensors_[static_cast<size_t>(tensor)].references; }
+
+  void unreference(int32_t index) {
+    if (index < 0) return;
+    TapeTensor& tensor = tensors_[static_cast<size_t>(index)];
+    if (--tensor.references == 0 && tensor.slot >= 0) {
+      events_->push_back({Event::Kind::kFree, MemoryClass::kActivation, tensor.slot, tensor.bytes});
+    }
+  }
+
+  int last_saving_op() const {
+    int last = -1;
+    for (size_t i = 0; i < section_.ops.size(); ++i) {
+      const ProgramOp& op = section_.ops[i];
+      if (op.kind != ProgramOp::Kind::kKernel || !op.when.holds(facts_)) continue;
+      if (op.kernel->weight || !op.kernel->saves.empty()) last = static_cast<int>(i);
+    }
+    if (last < 0) return last;
+    for (const int8_t local : section_.ops[static_cast<size_t>(last)].kernel->saves) {
+      if (local >= section_.ops[static_cast<size_t>(last)].kernel->first_write()) return last + 1;  // it must run to save its own
+    }
+    return last;
+  }
+
+  int32_t run_ops(int32_t x) {
+    names_.assign(section_.names.size(), -1);
+    names_[0] = x;  // "x" is the first name of every section that reads one
+    const bool reads_input = !section_.names.empty() && section_.names[0] == "x";
+    if (!reads_input) names_[0] = -1;
+    const bool stops_early = recomputing_ && !options_.reentrant;
+    phantom_ = false;
+    for (size_t i = 0; i < section_.ops.size(); ++i) {
+      const ProgramOp& op = section_.ops[i];
+      if (!op.when.holds(facts_)) continue;
+      if (stops_early && static_cast<int>(i) >= last_saving_) phantom_ = true;
+      switch (op.kind) {
+        case ProgramOp::Kind::kKernel: call(op); break;
+        case ProgramOp::Kind::kDrop:
+          for (const int16_t name : op.in) drop(name);
+          break;
+        case ProgramOp::Kind::kMove:
+          for (size_t j = 0; j < op.in.size(); ++j) {
+            const int32_t tensor = names_[static_cast<size_t>(op.in[j])];
+            names_[static_cast<size_t>(op.in[j])] = -1;
+            bind(op.out[j], tensor);
+          }
+          break;
+        case ProgramOp::Kind::kHold:
+          for (const int16_t name : op.in) {
+            const int32_t tensor = std::exchange(names_[static_cast<size_t>(name)], -1);
+            if (tensor >= 0) trace_.held.push_back(tensors_[static_cast<size_t>(tensor)].slot);
+          }
+          break;
+        case ProgramOp::Kind::kGathered: {
+          TapeNode node;
+          node.gathered = true;
+          tape_.push_back(node);
+          break;
+        }
+      }
+    }
+    phantom_ = false;
+    int32_t out = -1;
+    for (size_t name = reads_input ? 1 : 0; name < names_.size(); ++name) {
+      if (section_.names[name] == "out") {
+        out = std::exchange(names_[name], -1);
+      } else {
+        drop(static_cast<int16_t>(name));
+      }
+    }
+    return out;
+  }
+
+  void drop(int16_t name) { unreference(std::exchange(names_[static_cast<size_t>(name)], -1)); }
+  void bind(int16_t name, int32_t tensor) { unreference(std::exchange(names_[static_cast<size_t>(name)], tensor)); }
+
+  bool is_logits(const ProgramOp& op) const {
+    const auto logits = [this](int16_t name) {
+      return std::find(section_.first_logits.begin(), section_.first_logits.end(), name) != section_.first_logits.end();
+    };
+    return std::any_of(op.in.begin(), op.in.end(), logits) || std::any_of(op.out.begin(), op.out.end(), logits);
+  }
+
+  void call(const ProgramOp& op) {
+    const Kernel& kernel = recomputing_ && op.recomputed != nullptr ? *op.recomputed : *op.kernel;
+    TapeNode node;
+    node.kernel = &kernel;
+    node.weight = op.weight;
+    node.trained = op.weight >= 0 && trained_[static_cast<size_t>(op.weight)];
+    node.memory_class = !section_.first_logits.empty() && is_logits(op) ? MemoryClass::kLogits : MemoryClass::kActivation;
+    node.locals.fill(-1);
+    for (size_t i = 0; i < op.in.size(); ++i) {
+      const int32_t tensor = names_[static_cast<size_t>(op.in[i])];
+      CHECK(tensor >= 0, "an op reads '{}', which no op left", section_.names[static_cast<size_t>(op.in[i])]);
+      set_local(node, kernel.first_read() + static_cast<int>(i), tensor);
+    }
+    const int first_write = kernel.first_write(), end_write = first_write + kernel.num_writes;
+    const bool kept = op.keep && cache_ != Cache::kOff;
+    if (kept && cache_ == Cache::kLoad) {
+      for (int i = first_write; i < end_write; ++i) set_local(node, i, cached_[next_cached_++]);
+    } else {
+      size_t sizes = 0;
+      run_steps(kernel.forward, node, -1, [&] { return op.bytes[sizes++].evaluate(values_); });
+      if (kept) {
+        for (int i = first_write; i < end_write; ++i) {
+          reference(node.locals[static_cast<size_t>(i)]);
+          cached_.push_back(node.locals[static_cast<size_t>(i)]);
+        }
+      }
+    }
+    if (kernel.num_writes > 0) node.output = node.locals[static_cast<size_t>(first_write)];
+    if (saving_) {
+      for_saved(node, [this](int32_t tensor) { reference(tensor); });
+      for (const Step& step : kernel.backward) {
+        if (step.kind == Step::Kind::kRebuild) ++tensors_[static_cast<size_t>(node.locals[1])].rebuild_users;
+      }
+      tape_.push_back(node);
+    }
+    for (size_t i = static_cast<size_t>(end_write); i < kernel.locals.size(); ++i) {  // temporaries that forward left
+      for (int32_t tensor = node.locals[i]; tensor >= 0; tensor = tensors_[static_cast<size_t>(tensor)].below) unreference(tensor);
+    }
+    for (size_t i = 0; i < op.out.size(); ++i) bind(op.out[i], node.locals[static_cast<size_t>(first_write) + i]);
+  }
+
+  template <class Visit>
+  void for_saved(const TapeNode& node, Visit visit) {
+    const auto all = [&](const std::vector<int8_t>& names) {
+      for (const int8_t local : names) {
+        int32_t tensor = node.locals[static_cast<size_t>(local)];
+        const bool temporary = local >= node.kernel->first_write() + node.kernel->num_writes;
+        while (tensor >= 0) {
+          visit(tensor);
+          tensor = temporary ? tensors_[static_cast<size_t>(tensor)].below : -1;
+        }
+      }
+    };
+    all(node.kernel->saves);
+    if (node.trained) all(node.kernel->saves_for_weight);
+  }
+
+  void set_local(TapeNode& node, int local, int32_t tensor) {
+    node.locals[static_cast<size_t>(local)] = tensor;
+    values_[kFirstLocal + local] = tensor >= 0 ? tensors_[static_cast<size_t>(tensor)].bytes : 0;
+  }
+
+  template <class CallSize>
+  void run_steps(const std::vector<Step>& steps, TapeNode& node, int32_t gradient, CallSize call_size) {
+    std::array<int64_t, 4> left{};  // of nested loops
+    size_t depth = 0;
+    for (size_t at = 0; at < steps.size(); ++at) {
+      const Step& step = steps[at];
+      switch (step.kind) {
+        case Step::Kind::kNew: {
+          const int64_t bytes = step.size.empty() ? call_size() : step.size.evaluate(values_);
+          const int32_t tensor = create(bytes, node.memory_class);
+          tensors_[static_cast<size_t>(tensor)].below = node.locals[static_cast<size_t>(step.name)];
+          set_local(node, step.name, tensor);
+          break;
+        }
+        case Step::Kind::kFree: {
+          const int32_t tensor = node.locals[static_cast<size_t>(step.name)];
+          const int32_t below = tensors_[static_cast<size_t>(tensor)].below;
+          unreference(tensor);
+          node.locals[static_cast<size_t>(step.name)] = below;
+          break;
+        }
+        case Step::Kind::kGradient:
+          accumulate(node.locals[static_cast<size_t>(step.name)], node.locals[static_cast<size_t>(step.other)]);
+          node.locals[static_cast<size_t>(step.other)] = -1;
+          break;
+        case Step::Kind::kSharedGradient: {
+          const int32_t given = step.other == 0 ? gradient : node.locals[static_cast<size_t>(step.other)];
+          if (given < 0) break;
+          reference(given);
+          accumulate(node.locals[static_cast<size_t>(step.name)], given);
+          break;
+        }
+        case Step::Kind::kWeight:
+          if (node.trained) events_->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.weight, 0});
+          break;
+        case Step::Kind::kRebuild: {
+          const int32_t source = node.locals[1];
+          if (tensors_[static_cast<size_t>(source)].rebuilt < 0) {
+            const int32_t made = create(tensors_[static_cast<size_t>(source)].bytes, node.memory_class);
+            tensors_[static_cast<size_t>(source)].rebuilt = made;
+          }
+          break;
+        }
+        case Step::Kind::kRebuilt: {
+          TapeTensor& source = tensors_[static_cast<size_t>(node.locals[1])];
+          if (--source.rebuild_users == 0) unreference(std::exchange(source.rebuilt, -1));
+          break;
+        }
+        case Step::Kind::kRepeat:
+          left[depth] = step.size.evaluate(values_);
+          if (left[depth] <= 0) {
+            at = static_cast<size_t>(step.partner);
+          } else {
+            ++depth;
+          }
+          break;
+        case Step::Kind::kEnd:
+          if (--left[depth - 1] > 0) {
+            at = static_cast<size_t>(step.partner);
+          } else {
+            --depth;
+          }
+          break;
+      }
+    }
+  }
+
+  // Ownership of `gradient` passes in.
+  void accumulate(int32_t tensor, int32_t gradient) {
+    const int32_t held = tensors_[static_cast<size_t>(tensor)].gradient;
+    if (held < 0) {
+      tensors_[static_cast<size_t>(tensor)].gradient = gradient;
+    } else if (tensors_[static_cast<size_t>(held)].references == 1) {
+      unreference(gradient);
+    } else if (tensors_[static_cast<size_t>(gradient)].references == 1) {
+      unreference(held);
+      tensors_[static_cast<size_t>(tensor)].gradient = gradient;
+    } else {
+      const int32_t sum = create(tensors_[static_cast<size_t>(gradient)].bytes, MemoryClass::kActivation);
+      unreference(held);
+      unreference(gradient);
+      tensors_[static_cast<size_t>(tensor)].gradient = sum;
+    }
+  }
+
+  void run_backward() {
+    while (!tape_.empty()) {
+      TapeNode node = tape_.back();
+      tape_.pop_back();
+      if (node.gathered) {
+        events_->push_back({Event::Kind::kGathered, MemoryClass::kGathered, 0, 0});
+        continue;
+      }
+      const int32_t gradient = node.output >= 0 ? std::exchange(tensors_[static_cast<size_t>(node.output)].gradient, -1) : -1;
+      const TapeNode saved = node;
+      for (size_t i = 1; i < node.kernel->locals.size(); ++i) {
+        values_[kFirstLocal + i] = node.locals[i] >= 0 ? tensors_[static_cast<size_t>(node.locals[i])].bytes : 0;
+      }
+      node.locals[0] = gradient;
+      values_[kFirstLocal] = node.output >= 0 ? tensors_[static_cast<size_t>(node.output)].bytes : 0;
+      // names that backward makes start empty, even where forward used them
+      run_steps(node.kernel->backward, node, gradient, [] { return int64_t{0}; });
+      release_saved(saved, node);
+      unreference(gradient);
+    }
+  }
+
+  // What backward did not free itself (chunks of a loss are freed one by one).
+  void release_saved(const TapeNode& before, const TapeNode& after) {
+    const auto all = [&](const std::vector<int8_t>& names) {
+      for (const int8_t local : names) {
+        const bool temporary = local >= before.kernel->first_write() + before.kernel->num_writes;
+        int32_t tensor = (temporary ? after : before).locals[static_cast<size_t>(local)];
+        while (tensor >= 0) {
+          const int32_t below = tensors_[static_cast<size_t>(tensor)].below;
+          unreference(tensor);
+          tensor = temporary ? below : -1;
+        }
+      }
+    };
+    all(before.kernel->saves);
+    if (before.trained) all(before.kernel->saves_for_weight);
+  }
+
+  const Section& section_;
+  uint64_t facts_;
+  const std::vector<bool>& trained_;
+  TraceOptions options_;
+  SymbolValues values_{};
+  std::vector<TapeTensor> tensors_;
+  std::vector<TapeNode> tape_;
+  std::vector<int32_t> names_;
+  std::vector<int32_t> cached_;
+  size_t next_cached_ = 0;
+  Trace trace_;
+  std::vector<Event>* events_ = nullptr;
+  int last_saving_ = -1;
+  Cache cache_ = Cache::kOff;
+  bool saving_ = true, recomputing_ = false, phantom_ = false;
+};
+
+}  // namespace
+
+Trace trace_section(const Section& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained,
+                    const TraceOptions& options) {
+  return Tracer(section, facts, symbols, trained, options).run();
+}
+
+}  // namespace distsetup::replay
