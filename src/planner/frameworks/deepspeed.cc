@@ -1,0 +1,253 @@
+// What a rank of DeepSpeed holds, stage by stage of ZeRO (deepspeed/runtime/zero, read at edaa722, 2026-08; section numbers of the ZeRO
+// paper, arXiv 1910.02054):
+//   0, 1, 2  16-bit parameters in one flat buffer on every rank; master and moments of the rank's share (all of them in stage 0)
+//   gradients  0, 1: a tensor per parameter until the step; 2: the share alone, and a running sum when micro-batches accumulate
+//   3        parameters, gradients and states of the share; gathered parameters within a budget of live elements; small ones stay whole
+//   buckets  two reduce buckets in backward (stage 3: one, for the whole run), gather bucket at the end of the step
+//   step     gradients of the share in fp32 beside the states
+// Offload moves master and moments (and the fp32 gradient) to pinned host memory, or parameters too; NVMe keeps only swap buffers there.
+// Layers, heads and pipelines come from lifetimes (stages.h), so that 3D parallelism with Megatron's layers is the same arithmetic.
+// Leaves out: sparse gradients, ZenFlow, ZeRO++ quantised buffers, MoE of DeepSpeed itself, tiling.
+#include <algorithm>
+#include <cmath>
+
+#include "planner/calibration.h"
+#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/libraries.h"
+#include "planner/frameworks/stages.h"
+
+namespace distsetup {
+namespace {
+
+// Defaults of deepspeed/runtime/zero/config.py, in elements.
+constexpr double kReduceBucket = 5e8, kPrefetchBucket = 5e7, kMaxLive = 1e9, kSubGroup = 1e9;
+
+struct ZeroElements {
+  double all = 0;      // of the rank's pipeline stage, on this tensor-parallel rank
+  double trained = 0;  // all, or the adapters
+  double layer = 0, largest = 0, small = 0;
+  double share = 1;  // ranks that share the states
+};
+
+double adapter_elements(const Setup& s, const StageLayers& stage) {
+  const Geometry& g = s.model;
+  const Lora& l = s.lora;
+  const int64_t q = g.num_heads * g.head_size, kv = g.num_kv_heads * g.head_size, h = g.hidden, f = g.feed_forward;
+  const auto one = [&](bool on, int64_t in, int64_t out) { return on ? l.rank * (in + out) : 0; };
+  const int64_t of_layer = one(l.query, h, q) + one(l.key, h, kv) + one(l.value, h, kv) + one(l.output, q, h) +
+                           one(l.gate && g.gated_mlp, h, f) + one(l.up, h, f) + one(l.down, f, h);
+  return static_cast<double>(stage.num_layers * of_layer);
+}
+
+ZeroElements zero_elements(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
+  const StageElements elements = stage_elements(s, parts, symbols, stage);
+  ZeroElements out;
+  out.all = static_cast<double>(elements.dense + elements.expert);
+  out.trained = s.finetune == Finetune::kFull ? out.all : adapter_elements(s, stage);
+  const double head = static_cast<double>(weights_of(*parts.head, symbols).elements);
+  const double outside = (stage.has_embedding ? head : 0) + (stage.has_head && !(s.model.tied_embeddings && stage.has_embedding) ? head : 0);
+  out.layer = (out.all - outside) / static_cast<double>(std::max<int64_t>(1, stage.num_layers));
+  out.largest = std::max(stage.has_head || stage.has_embedding ? head : 0, out.layer / 2);
+  out.small = static_cast<double>(stage.num_layers * s.model.norms_per_layer * s.model.hidden);
+  out.share = static_cast<double>(s.dp_shard) * s.cp;
+  return out;
+}
+
+double or_default(int64_t given, double otherwise) { return given > 0 ? static_cast<double>(given) : otherwise; }
+
+// Bytes of one rank, by what they are; `backward` lives while gradients are made, `step` while the optimizer runs.
+struct ZeroBytes {
+  double parameter = 0, optimizer = 0;
+  double gradient_before = 0, gradient = 0;      // in the forward of a later micro-batch; at the end of backward
+  double live_loss = 0, live_layer = 0;          // gathered parameters at the end of forward; while a layer runs
+  double bucket = 0, bucket_always = 0;          // in backward; for the whole run
+  double step_gradient = 0, step_temporary = 0;  // gradients that are still there in the step; fp32 copies
+  double load = 0, host = 0, checkpoint = 0;
+};
+
+double bytes_per_gradient(const Setup& s) { return bytes_of(s.gradient_dtype); }
+
+void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& states, ZeroBytes& out) {
+  const double share = s.sharding == Sharding::kDdp ? 1 : n.share;
+  const double state_bytes_here = n.trained * states.optimizer / share;
+  const double fp32_gradient = s.master_copy || s.sharding != Sharding::kDdp ? 4 * n.trained / share : 0;
+  const double ranks = s.gpus_per_node;
+  if (s.offload.optimizer == OffloadPlace::kNone) {
+    out.optimizer = state_bytes_here;
+    // Stage 3 goes sub-group by sub-group (zero/stage3.py, _prepare_sub_group); the others convert the whole share.
+    const double converted = s.sharding == Sharding::kZero3 ? std::min(fp32_gradient, 4 * kSubGroup) : fp32_gradient;
+    out.step_temporary = converted;
+    if (s.optimizer_implementation == OptimizerImplementation::kForeach) out.step_temporary += 4 * n.trained / share;
+    return;
+  }
+  // zero/stage_1_and_2.py: master, its gradient and the 16-bit copy are pinned, moments are not.
+  const auto pinned = [](double bytes) { return static_cast<double>(pinned_bytes(static_cast<int64_t>(bytes))); };
+  const double master = 4 * n.trained / share;
+  if (s.offload.optimizer == OffloadPlace::kNvme) {
+    out.host += ranks * pinned(4 * std::min(master, 4 * kSubGroup));  // buffer_count 4 of the largest sub-group (offload_config.py)
+  } else {
+    out.host += ranks * (2 * pinned(master) + pinned(master / 2) + std::max(0.0, state_bytes_here - master));
+  }
+  out.bucket_always += 2 * n.largest;  // temp_grad_buffer_for_gpu_offload
+}
+
+void add_parameters(const Setup& s, const ZeroElements& n, const StateBytes& states, ZeroBytes& out) {
+  const bool sharded = s.sharding == Sharding::kZero3;
+  const double held = s.finetune == Finetune::kFull ? states.parameter : std::max(bytes_of(s.frozen_dtype), 0.5);
+  const double copies = s.frozen_reference ? 2 : 1;
+  const double whole = copies * n.all * held + (s.finetune == Finetune::kFull ? 0 : n.trained * states.parameter);
+  out.parameter = sharded ? whole / n.share + states.parameter * n.small * (1 - 1 / n.share) : whole;
+  out.load = sharded ? out.parameter : 2 * whole;  // flattened beside the originals
+  if (!sharded) return;
+  if (s.offload.parameters == OffloadPlace::kHost) {
+    out.host += s.gpus_per_node * static_cast<double>(pinned_bytes(static_cast<int64_t>(out.parameter)));
+    out.parameter = states.parameter * n.small;
+  } else if (s.offload.parameters == OffloadPlace::kNvme) {
+    out.host += s.gpus_per_node * 5.0 * 1e8 * states.parameter;  // buffer_count 5, buffer_size 1e8 (offload_config.py)
+    out.parameter = states.parameter * n.small;
+  }
+  if (n.share <= 1) return;
+  // Parameters that backward will use within max_reuse_distance are not given back (partitioned_param_coordinator.py,
+  // __params_to_release): about half of it at the turn from forward to backward. Prefetch comes on top, within max_live_parameters.
+  const double max_live = or_default(s.max_live_parameters, kMaxLive), prefetch = or_default(s.prefetch_bucket_elements, kPrefetchBucket);
+  out.live_loss = 2 * std::min(n.all, std::min(max_live, max_live / 2 + n.largest));
+  out.live_layer = 2 * std::min(n.all, std::min(max_live, n.layer + prefetch + n.layer / 2));
+}
+
+void add_gradients(const Setup& s, const ZeroElements& n, ZeroBytes& out) {
+  const double each = bytes_per_gradient(s), bucket = std::min(n.trained, or_default(s.reduce_bucket_elements, kReduceBucket));
+  const bool accumulates = s.gradient_accumulation > 1, offloaded = s.offload.optimizer != OffloadPlace::kNone;
+  switch (s.sharding) {
+    case Sharding::kDdp:
+    case Sharding::kZero1:
+      out.gradient = each * n.trained;
+      out.gradient_before = accumulates ? out.gradient : 0;
+      out.step_gradient = out.gradient;
+      out.bucket = s.sharding == Sharding::kZero1 && n.share > 1 ? 2 * 2 * bucket : 0;
+      break;
+    case Sharding::kZero2:
+      out.gradient = offloaded ? 0 : (2 + (accumulates ? each : 0)) * n.trained / n.share;
+      out.gradient_before = offloaded || !accumulates ? 0 : each * n.trained / n.share;
+      out.step_gradient = out.gradient;
+      out.bucket = n.share > 1 ? 2 * 2 * bucket : 0;
+      break;
+    case Sharding::kZero3:
+      out.gradient = out.gradient_before = out.step_gradient = offloaded ? 0 : each * n.trained / n.share;
+      out.bucket_always += 2 * bucket;
+      out.bucket = 2 * std::min(bucket, n.layer) + 2 * n.largest;  // flattened for the reduce-scatter, and a gradient too large for it
+      break;
+  }
+  if (s.sharding == Sharding::kZero2 && offloaded) out.bucket += 2 * n.layer;
+}
+
+struct ZeroPeak {
+  double allocated = 0, activation = 0, logits = 0, gathered = 0, gradient = 0, communication = 0, workspace = 0;
+  const char* phase = "backward";
+};
+
+void consider(ZeroPeak& best, const ZeroPeak& candidate, const ZeroBytes& bytes) {
+  ZeroPeak with = candidate;
+  with.allocated = bytes.parameter + bytes.optimizer + candidate.activation + candidate.logits + candidate.gathered + candidate.gradient +
+                   candidate.communication + candidate.workspace;
+  if (with.allocated > best.allocated) best = with;
+}
+
+struct RankReport {
+  ZeroBytes bytes;
+  ZeroPeak peak;
+  double forward = 0, loss = 0, backward = 0, step = 0, evaluate = 0;
+};
+
+RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage, bool first) {
+  const ZeroElements n = zero_elements(s, parts, symbols, stage);
+  const StateBytes states = state_bytes(s);
+  RankReport out;
+  ZeroBytes& b = out.bytes;
+  add_parameters(s, n, states, b);
+  add_gradients(s, n, b);
+  add_optimizer(s, n, states, b);
+  b.checkpoint = s.sharding == Sharding::kZero3 ? n.trained * std::max(4.0, states.optimizer) : n.trained * (2 + states.optimizer);
+  const StageActivations a = stage_activations(s, parts, symbols, stage);
+  // The input gradient that went to the previous stage, and two receive buffers (runtime/pipe/engine.py).
+  const double pipe = s.pp > 1 ? (first ? 1 : 3) * 2.0 * static_cast<double>(s.model.hidden * s.tokens()) : 0;
+  const double workspace = 2.0 * static_cast<double>(cublas_workspace_bytes(s.gpu));
+  const double activation = static_cast<double>(a.layer_peak), loss = static_cast<double>(a.loss_peak);
+  const double logits = static_cast<double>(a.logits_bytes), always = b.bucket_always + pipe;
+  ZeroPeak best;
+  consider(best, {0, activation, 0, b.live_layer, b.gradient, always + b.bucket, workspace, "backward"}, b);
+  out.backward = best.allocated;
+  if (loss > 0) {
+    ZeroPeak at_loss;
+    // The head's own gradient is there before a bucket takes it.
+    const double head_gradient = s.finetune == Finetune::kFull ? 2.0 * static_cast<double>(weights_of(*parts.head, symbols).elements) : 0;
+    consider(at_loss, {0, loss - logits, logits, b.live_loss, b.gradient_before + head_gradient, always, workspace, "loss"}, b);
+    out.loss = at_loss.allocated;
+    if (at_loss.allocated > best.allocated) best = at_loss;
+  }
+  ZeroPeak step;
+  consider(step, {0, 0, 0, 0, b.step_gradient + b.step_temporary, b.bucket_always, workspace, "optimizer"}, b);
+  out.step = step.allocated;
+  if (step.allocated > best.allocated) best = step;
+  const double fixed = b.parameter + b.optimizer + b.bucket_always + workspace;
+  out.forward = fixed + b.gradient_before + b.live_loss + static_cast<double>(a.kept);
+  out.evaluate = fixed + b.live_layer + static_cast<double>(a.evaluate_peak);
+  out.peak = best;
+  return out;
+}
+
+int64_t whole(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
+
+MemoryEstimate estimate_of(const RankReport& rank) {
+  MemoryEstimate out;
+  const ZeroPeak& peak = rank.peak;
+  out.peak_phase = peak.phase;
+  const auto add = [&](const char* name, double bytes, double most, const char* phase) {
+    if (whole(most) <= 0) return;
+    out.terms.push_back({name, whole(bytes), whole(std::max(bytes, most)), phase});
+    out.allocated_bytes += whole(bytes);
+  };
+  const ZeroBytes& b = rank.bytes;
+  add("parameter shard", b.parameter, b.parameter, "load");
+  add("gathered parameter", peak.gathered, std::max(b.live_loss, b.live_layer), "loss");
+  add("gradient", peak.gradient, std::max(b.gradient, b.step_gradient + b.step_temporary), "optimizer");
+  add("optimizer state", b.optimizer, b.optimizer, "optimizer");
+  add("activation", peak.activation, peak.activation, peak.phase);
+  add("logits", peak.logits, peak.logits, "loss");
+  add("communication", peak.communication, b.bucket_always + b.bucket, "backward");
+  add("workspace", peak.workspace, peak.workspace, peak.phase);
+  out.by_phase = {{"load", whole(b.load + b.optimizer)}, {"forward", whole(rank.forward)},   {"loss", whole(rank.loss)},
+                  {"backward", whole(rank.backward)},    {"optimizer", whole(rank.step)},    {"evaluate", whole(rank.evaluate)},
+                  {"save", whole(b.parameter + b.optimizer + b.bucket_always)}};
+  std::erase_if(out.by_phase, [](const PhaseMemory& phase) { return phase.allocated_bytes == 0; });
+  return out;
+}
+
+}  // namespace
+
+MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
+  const LifetimeProgram& program = lifetime_program(s);
+  const LayerSymbols symbols = layer_symbols(s, program);
+  const StageParts parts = stage_parts(s, program);
+  RankReport fullest;
+  double host = 0, checkpoint = 0;
+  bool first = true;
+  for (const StageLayers& stage : pipeline_stages(s)) {
+    const RankReport rank = rank_report(s, parts, symbols, stage, first);
+    first = false;
+    host = std::max(host, rank.bytes.host);
+    checkpoint += rank.bytes.checkpoint * s.tp;
+    if (rank.peak.allocated > fullest.peak.allocated) fullest = rank;
+  }
+  MemoryEstimate out = estimate_of(fullest);
+  out.host_bytes_per_node = whole(host);
+  out.checkpoint_bytes = whole(checkpoint);
+  if (depth == Depth::kReplay) {
+    const double ratio = s.software.expandable_segments ? 1.02 : embedded_calibration().get("memory.deepspeed.reserved_ratio", 1.08);
+    out.reserved_bytes = whole(static_cast<double>(out.allocated_bytes) * ratio);
+    out.device_bytes = out.reserved_bytes + s.gpu.context_bytes + communicator_bytes(s);
+    out.ran_out = s.gpu.usable_memory_bytes > 0 && out.allocated_bytes + s.gpu.context_bytes > s.gpu.usable_memory_bytes;
+  }
+  return out;
+}
+
+}  // namespace distsetup

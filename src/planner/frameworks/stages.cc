@@ -1,0 +1,207 @@
+// The peak of a stage is either at one of its layers, when everything kept is there and that layer runs forward (the newest micro-batch)
+// or backward (the oldest), or in the head. Later layers of the same micro-batch have given back what they kept by then, so the last
+// layer of each kind decides.
+// Leaves out: chunks of unequal size in interleaved pipelines (their mean is used), vocabulary layers on stages of their own.
+#include "planner/frameworks/stages.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+int64_t chunks_in_flight(const Setup& s, int rank) {
+  const int64_t all = s.gradient_accumulation * s.virtual_stages;
+  if (s.pipeline_order == PipelineOrder::kGpipe) return all;
+  if (s.virtual_stages == 1) return std::min<int64_t>(all, s.pp - rank);
+  return std::min<int64_t>(all, 2 * (s.pp - rank - 1) + int64_t{s.virtual_stages - 1} * s.pp + 1);
+}
+
+// What one layer keeps per micro-batch, and the most alive while it runs alone.
+struct LayerBytes {
+  int64_t kept = 0, peak = 0, forward_peak = 0;
+};
+
+LayerBytes layer_bytes(const PartBytes& attention, const PartBytes& mlp, bool whole_layer) {
+  LayerBytes layer;
+  layer.kept = attention.kept + mlp.kept;
+  // A layer that runs again in backward has all its tensors for a moment; a module only its own.
+  const int64_t attention_there = whole_layer ? attention.saved : attention.kept;
+  layer.forward_peak = std::max(attention.forward_peak, attention.kept + mlp.forward_peak);
+  layer.peak = std::max({layer.forward_peak, attention_there + mlp.backward_peak, attention.backward_peak});
+  layer.peak += attention.checkpoint + mlp.checkpoint;
+  return layer;
+}
+
+ModuleSet dropped_modules(const Setup& s) {
+  ModuleSet set = 0;
+  for (const std::string& name : s.recompute_modules) set |= recompute_module(name);
+  if (s.recompute == ActivationRecompute::kAttentionOnly) set |= recompute_module("core_attn");
+  return set;
+}
+
+// Of n layers, how many run again in full.
+int64_t recomputed_layers(const Setup& s, int64_t n) {
+  if (s.recompute == ActivationRecompute::kFull) {
+    return s.recompute_layers == 0 ? n : std::min<int64_t>(n, int64_t{s.recompute_layers} * s.virtual_stages);
+  }
+  return s.recompute == ActivationRecompute::kEveryK ? n / std::max(1, s.recompute_every_k) : 0;
+}
+
+int64_t norm_elements(const Geometry& g) { return g.norm == Norm::kLayer ? 2 * g.hidden : g.hidden; }
+
+// Norms and biases of a layer on one rank: biases of split outputs are split with them.
+int64_t layer_vectors(const Setup& s, bool experts) {
+  const Geometry& g = s.model;
+  int64_t n = g.norms_per_layer * norm_elements(g);
+  if (g.attention == Attention::kLatent) {
+    n += g.q_lora_rank + g.kv_lora_rank;
+  } else {
+    if (g.qkv_bias) n += (g.num_heads + 2 * g.num_kv_heads) * g.head_size / s.tp;
+    if (g.qk_norm) n += 2 * g.head_size;
+    if (g.qk_norm_wide) n += (g.num_heads + g.num_kv_heads) * g.head_size / s.tp;
+  }
+  if (g.output_bias) n += g.hidden;
+  if (!experts && g.mlp_bias) n += (g.gated_mlp ? 2 : 1) * g.feed_forward / s.tp + g.hidden;
+  if (experts && g.shared_expert_gate) n += g.hidden;
+  if (experts && g.router_score_bias) n += g.num_experts;
+  return n;
+}
+
+}  // namespace
+
+std::vector<StageLayers> pipeline_stages(const Setup& s) {
+  const int64_t layers = s.model.num_layers, slots = int64_t{s.pp} * s.virtual_stages;
+  std::vector<int64_t> of_slot(static_cast<size_t>(slots), layers / slots);
+  const int64_t rest = layers % slots;
+  if (rest != 0 && slots > 1) {
+    const int64_t missing = slots - rest;  // 1: the head takes a layer's place; 2: the embedding too
+    if (missing <= 2) {
+      for (int64_t& n : of_slot) ++n;
+      --of_slot.back();
+      if (missing == 2) --of_slot.front();
+    } else {
+      for (int64_t i = 0; i < rest; ++i) ++of_slot[static_cast<size_t>((slots - rest) / 2 + i)];
+    }
+  }
+  std::vector<StageLayers> stages(static_cast<size_t>(s.pp));
+  int64_t at = 0;
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    StageLayers& stage = stages[static_cast<size_t>(slot % s.pp)];
+    for (int64_t i = 0; i < of_slot[static_cast<size_t>(slot)]; ++i, ++at) {
+      const bool experts = is_expert_layer(s.model, at);
+      ++stage.num_layers;
+      stage.num_expert_layers += experts ? 1 : 0;
+      stage.last_has_experts = experts;
+    }
+  }
+  stages.front().has_embedding = true;
+  stages.back().has_head = true;
+  for (int rank = 0; rank < s.pp; ++rank) stages[static_cast<size_t>(rank)].in_flight = chunks_in_flight(s, rank);
+  return stages;
+}
+
+StageParts stage_parts(const Setup& s, const LifetimeProgram& program) {
+  StageParts parts;
+  parts.attention = program.find(s.model.attention == Attention::kLatent ? "latent" : "grouped");
+  parts.dense = program.find("dense");
+  parts.experts = s.model.num_experts > 0 ? program.find("experts") : nullptr;
+  switch (s.loss) {
+    case LossHead::kVocabularyParallel:
+    case LossHead::kFusedKernel: parts.head = program.find("head_fused"); break;
+    case LossHead::kHfShift:
+    case LossHead::kFloatInModel: parts.head = program.find("head_shift"); break;
+    case LossHead::kLiger:
+    case LossHead::kCutCrossEntropy: parts.head = program.find("head_linear"); break;
+    default: break;
+  }
+  if (parts.head == nullptr) parts.head = program.find("head");
+  CHECK(parts.attention != nullptr && parts.dense != nullptr && parts.head != nullptr, "parts of program {}", program.name);
+  CHECK(s.model.num_experts == 0 || parts.experts != nullptr, "program {} has no experts", program.name);
+  return parts;
+}
+
+StageElements stage_elements(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
+  const PartWeights attention = weights_of(*parts.attention, symbols), dense = weights_of(*parts.dense, symbols);
+  const int64_t num_dense = stage.num_layers - stage.num_expert_layers;
+  StageElements out;
+  out.dense = stage.num_layers * attention.elements + num_dense * (dense.elements + layer_vectors(s, false));
+  if (parts.experts != nullptr) {
+    const PartWeights experts = weights_of(*parts.experts, symbols);
+    out.dense += stage.num_expert_layers * (experts.elements + layer_vectors(s, true));
+    out.expert = stage.num_expert_layers * experts.expert_elements;
+  }
+  const int64_t vocabulary = weights_of(*parts.head, symbols).elements;
+  if (stage.has_embedding) out.dense += vocabulary + s.model.learned_positions * s.model.hidden;
+  if (stage.has_head) {
+    const bool shares = s.model.tied_embeddings && stage.has_embedding;
+    out.dense += norm_elements(s.model) + (shares ? 0 : vocabulary) + (s.model.head_bias ? vocabulary / s.model.hidden : 0);
+  }
+  return out;
+}
+
+int64_t dummy_gradient_bytes(const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
+  std::vector<WeightShape> shapes;
+  shapes.reserve(16);
+  collect_dummy_shapes(*parts.attention, symbols, shapes);
+  if (stage.num_layers > stage.num_expert_layers) collect_dummy_shapes(*parts.dense, symbols, shapes);
+  if (stage.num_expert_layers > 0) collect_dummy_shapes(*parts.experts, symbols, shapes);
+  if (stage.has_head) collect_dummy_shapes(*parts.head, symbols, shapes);
+  int64_t elements = 0;
+  for (const WeightShape& shape : shapes) elements += shape.rows * shape.columns;
+  return 2 * elements;
+}
+
+StageActivations stage_activations(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
+  const ModuleSet modules = dropped_modules(s);
+  const int64_t num_full = recomputed_layers(s, stage.num_layers);
+  struct Kind {
+    LayerBytes plain, full;
+    int64_t count = 0;
+  };
+  Kind kinds[2];
+  const PartBytes attention = evaluate(*parts.attention, symbols, modules);
+  const PartBytes attention_full = evaluate(*parts.attention, symbols, kWholeLayer);
+  for (int experts = 0; experts < 2; ++experts) {
+    Kind& kind = kinds[experts];
+    kind.count = experts == 1 ? stage.num_expert_layers : stage.num_layers - stage.num_expert_layers;
+    if (kind.count == 0) continue;
+    const LifetimePart& mlp = experts == 1 ? *parts.experts : *parts.dense;
+    kind.plain = layer_bytes(attention, evaluate(mlp, symbols, modules), false);
+    kind.full = layer_bytes(attention_full, evaluate(mlp, symbols, kWholeLayer), true);
+  }
+  // Megatron recomputes the first layers of a stage (method block), so the last one is plain unless all are recomputed.
+  StageActivations out;
+  int64_t kept_of_one = 0, full_left = num_full;
+  for (const Kind& kind : kinds) {
+    const int64_t full = std::min(kind.count, full_left);
+    full_left -= full;
+    kept_of_one += full * kind.full.kept + (kind.count - full) * kind.plain.kept;
+  }
+  out.kept = kept_of_one * stage.in_flight / s.virtual_stages;
+  int64_t after = 0;  // kept by layers that come later
+  for (int i = 0; i < 2; ++i) {
+    const bool experts = (i == 0) == stage.last_has_experts;
+    const Kind& kind = kinds[experts ? 1 : 0];
+    if (kind.count == 0) continue;
+    const LayerBytes& layer = num_full == stage.num_layers ? kind.full : kind.plain;
+    out.layer_peak = std::max(out.layer_peak, out.kept - after - layer.kept + layer.peak);
+    // A stage that mixes both recomputed and plain layers reaches the whole layer's peak with the plain ones gone.
+    if (num_full > 0 && num_full < stage.num_layers) {
+      const int64_t plain_gone = (stage.num_layers - num_full) * kind.plain.kept;
+      out.layer_peak = std::max(out.layer_peak, out.kept - plain_gone - kind.full.kept + kind.full.peak);
+    }
+    out.evaluate_peak = std::max(out.evaluate_peak, layer.forward_peak);
+    after += kind.count * layer.kept;
+  }
+  if (stage.has_head) {
+    const PartBytes head = evaluate(*parts.head, symbols, 0);
+    out.loss_peak = out.kept + std::max(head.forward_peak, head.backward_peak);
+    out.logits_bytes = head.logits_at_peak;
+    out.evaluate_peak = std::max(out.evaluate_peak, head.forward_peak);
+  }
+  return out;
+}
+
+}  // namespace distsetup
