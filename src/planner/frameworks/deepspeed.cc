@@ -1,19 +1,21 @@
-// What a rank of DeepSpeed holds, stage by stage of ZeRO (deepspeed/runtime/zero, read at edaa722, 2026-08; section numbers of the ZeRO
-// paper, arXiv 1910.02054):
+// What a rank of DeepSpeed holds, stage by stage of ZeRO (deepspeed/runtime/zero, read at edaa722, 2026-08; section numbers of the
+// ZeRO paper, arXiv 1910.02054):
 //   0, 1, 2  16-bit parameters in one flat buffer on every rank; master and moments of the rank's share (all of them in stage 0)
 //   gradients  0, 1: a tensor per parameter until the step; 2: the share alone, and a running sum when micro-batches accumulate
-//   3        parameters, gradients and states of the share; gathered parameters within a budget of live elements; small ones stay whole
-//   buckets  two reduce buckets in backward (stage 3: one, for the whole run), gather bucket at the end of the step
-//   step     gradients of the share in fp32 beside the states
-// Offload moves master and moments (and the fp32 gradient) to pinned host memory, or parameters too; NVMe keeps only swap buffers there.
-// Layers, heads and pipelines come from lifetimes (stages.h), so that 3D parallelism with Megatron's layers is the same arithmetic.
-// Leaves out: sparse gradients, ZenFlow, ZeRO++ quantised buffers, MoE of DeepSpeed itself, tiling.
+//   3        parameters, gradients and states of the share; gathered parameters within a budget of live elements; small ones stay
+//   whole buckets  two reduce buckets in backward (stage 3: one, for the whole run), gather bucket at the end of the step step
+//   gradients of the share in fp32 beside the states
+// Offload moves master and moments (and the fp32 gradient) to pinned host memory, or parameters too; NVMe keeps only swap buffers
+// there. Layers, heads and pipelines come from lifetimes (stages.h), so that 3D parallelism with Megatron's layers is the same
+// arithmetic. Leaves out: sparse gradients, ZenFlow, ZeRO++ quantised buffers, MoE of DeepSpeed itself, tiling.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
-#include "planner/calibration.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/libraries.h"
+#include "planner/frameworks/stage_replay.h"
 #include "planner/frameworks/stages.h"
 
 namespace distsetup {
@@ -45,7 +47,8 @@ ZeroElements zero_elements(const Setup& s, const StageParts& parts, const LayerS
   out.all = static_cast<double>(elements.dense + elements.expert);
   out.trained = s.finetune == Finetune::kFull ? out.all : adapter_elements(s, stage);
   const double head = static_cast<double>(weights_of(*parts.head, symbols).elements);
-  const double outside = (stage.has_embedding ? head : 0) + (stage.has_head && !(s.model.tied_embeddings && stage.has_embedding) ? head : 0);
+  const double outside =
+      (stage.has_embedding ? head : 0) + (stage.has_head && !(s.model.tied_embeddings && stage.has_embedding) ? head : 0);
   out.layer = (out.all - outside) / static_cast<double>(std::max<int64_t>(1, stage.num_layers));
   out.largest = std::max(stage.has_head || stage.has_embedding ? head : 0, out.layer / 2);
   out.small = static_cast<double>(stage.num_layers * s.model.norms_per_layer * s.model.hidden);
@@ -109,7 +112,8 @@ void add_parameters(const Setup& s, const ZeroElements& n, const StateBytes& sta
   if (n.share <= 1) return;
   // Parameters that backward will use within max_reuse_distance are not given back (partitioned_param_coordinator.py,
   // __params_to_release): about half of it at the turn from forward to backward. Prefetch comes on top, within max_live_parameters.
-  const double max_live = or_default(s.max_live_parameters, kMaxLive), prefetch = or_default(s.prefetch_bucket_elements, kPrefetchBucket);
+  const double max_live = or_default(s.max_live_parameters, kMaxLive),
+               prefetch = or_default(s.prefetch_bucket_elements, kPrefetchBucket);
   out.live_loss = 2 * std::min(n.all, std::min(max_live, max_live / 2 + n.largest));
   out.live_layer = 2 * std::min(n.all, std::min(max_live, n.layer + prefetch + n.layer / 2));
 }
@@ -147,15 +151,15 @@ struct ZeroPeak {
 
 void consider(ZeroPeak& best, const ZeroPeak& candidate, const ZeroBytes& bytes) {
   ZeroPeak with = candidate;
-  with.allocated = bytes.parameter + bytes.optimizer + candidate.activation + candidate.logits + candidate.gathered + candidate.gradient +
-                   candidate.communication + candidate.workspace;
+  with.allocated = bytes.parameter + bytes.optimizer + candidate.activation + candidate.logits + candidate.gathered +
+                   candidate.gradient + candidate.communication + candidate.workspace;
   if (with.allocated > best.allocated) best = with;
 }
 
 struct RankReport {
   ZeroBytes bytes;
   ZeroPeak peak;
-  double forward = 0, loss = 0, backward = 0, step = 0, evaluate = 0;
+  double forward = 0, loss = 0, backward = 0, step = 0, evaluate = 0, pipe = 0;
 };
 
 RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage, bool first) {
@@ -168,18 +172,23 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   add_optimizer(s, n, states, b);
   b.checkpoint = s.sharding == Sharding::kZero3 ? n.trained * std::max(4.0, states.optimizer) : n.trained * (2 + states.optimizer);
   const StageActivations a = stage_activations(s, parts, symbols, stage);
-  // The input gradient that went to the previous stage, and two receive buffers (runtime/pipe/engine.py).
-  const double pipe = s.pp > 1 ? (first ? 1 : 3) * 2.0 * static_cast<double>(s.model.hidden * s.tokens()) : 0;
+  // runtime/pipe/engine.py: each micro-batch in flight keeps a clone of what the stage received and what it sent; one gradient each
+  // way.
+  const double hidden = 2.0 * static_cast<double>(s.model.hidden * s.tokens());
+  const double kept = static_cast<double>(stage.in_flight) * ((first ? 0 : 1) + (stage.has_head ? 0 : 1)) * hidden;
+  const double pipe = s.pp > 1 ? kept + 2 * hidden : 0;
   const double workspace = 2.0 * static_cast<double>(cublas_workspace_bytes(s.gpu));
   const double activation = static_cast<double>(a.layer_peak), loss = static_cast<double>(a.loss_peak);
   const double logits = static_cast<double>(a.logits_bytes), always = b.bucket_always + pipe;
+  out.pipe = pipe;
   ZeroPeak best;
   consider(best, {0, activation, 0, b.live_layer, b.gradient, always + b.bucket, workspace, "backward"}, b);
   out.backward = best.allocated;
   if (loss > 0) {
     ZeroPeak at_loss;
     // The head's own gradient is there before a bucket takes it.
-    const double head_gradient = s.finetune == Finetune::kFull ? 2.0 * static_cast<double>(weights_of(*parts.head, symbols).elements) : 0;
+    const double head_gradient =
+        s.finetune == Finetune::kFull ? 2.0 * static_cast<double>(weights_of(*parts.head, symbols).elements) : 0;
     consider(at_loss, {0, loss - logits, logits, b.live_loss, b.gradient_before + head_gradient, always, workspace, "loss"}, b);
     out.loss = at_loss.allocated;
     if (at_loss.allocated > best.allocated) best = at_loss;
@@ -196,6 +205,29 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
 }
 
 int64_t whole(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
+
+// Flat buffers are single allocations; gradients of stages 0 and 1 are one per weight.
+StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const RankReport& rank,
+                           const StageLayers& stage) {
+  StageBuffers out;
+  const ZeroBytes& b = rank.bytes;
+  const double master = s.master_copy ? 4.0 / std::max(1.0, state_bytes(s).optimizer) * b.optimizer : 0;
+  out.from_start = {whole(b.parameter), whole(master), whole(b.bucket_always), whole(rank.peak.workspace), whole(rank.pipe)};
+  if (s.sharding == Sharding::kDdp || s.sharding == Sharding::kZero1) {
+    out.from_backward = weight_sizes(parts, symbols, stage, whole(b.gradient));
+  } else {
+    out.from_backward = {whole(b.gradient)};
+  }
+  out.from_optimizer = {whole((b.optimizer - master) / 2), whole((b.optimizer - master) / 2)};
+  // A pipeline reduces at the end of the step, others bucket by bucket in backward.
+  (s.pp > 1 ? out.in_optimizer : out.in_backward) = {whole(b.bucket / 2), whole(b.bucket / 2)};
+  out.in_backward.push_back(whole(std::max(b.live_layer, b.live_loss)));
+  out.in_optimizer.push_back(whole(b.step_temporary / 2));  // 16-bit, flat
+  out.in_optimizer.push_back(whole(b.step_temporary));
+  out.capacity_bytes = s.gpu.usable_memory_bytes > 0 ? s.gpu.usable_memory_bytes - s.gpu.context_bytes - communicator_bytes(s)
+                                                     : std::numeric_limits<int64_t>::max();
+  return out;
+}
 
 MemoryEstimate estimate_of(const RankReport& rank) {
   MemoryEstimate out;
@@ -215,8 +247,12 @@ MemoryEstimate estimate_of(const RankReport& rank) {
   add("logits", peak.logits, peak.logits, "loss");
   add("communication", peak.communication, b.bucket_always + b.bucket, "backward");
   add("workspace", peak.workspace, peak.workspace, peak.phase);
-  out.by_phase = {{"load", whole(b.load + b.optimizer)}, {"forward", whole(rank.forward)},   {"loss", whole(rank.loss)},
-                  {"backward", whole(rank.backward)},    {"optimizer", whole(rank.step)},    {"evaluate", whole(rank.evaluate)},
+  out.by_phase = {{"load", whole(b.load + b.optimizer)},
+                  {"forward", whole(rank.forward)},
+                  {"loss", whole(rank.loss)},
+                  {"backward", whole(rank.backward)},
+                  {"optimizer", whole(rank.step)},
+                  {"evaluate", whole(rank.evaluate)},
                   {"save", whole(b.parameter + b.optimizer + b.bucket_always)}};
   std::erase_if(out.by_phase, [](const PhaseMemory& phase) { return phase.allocated_bytes == 0; });
   return out;
@@ -229,6 +265,7 @@ MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
   const LayerSymbols symbols = layer_symbols(s, program);
   const StageParts parts = stage_parts(s, program);
   RankReport fullest;
+  StageLayers fullest_stage;
   double host = 0, checkpoint = 0;
   bool first = true;
   for (const StageLayers& stage : pipeline_stages(s)) {
@@ -236,16 +273,20 @@ MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
     first = false;
     host = std::max(host, rank.bytes.host);
     checkpoint += rank.bytes.checkpoint * s.tp;
-    if (rank.peak.allocated > fullest.peak.allocated) fullest = rank;
+    if (rank.peak.allocated > fullest.peak.allocated) {
+      fullest = rank;
+      fullest_stage = stage;
+    }
   }
   MemoryEstimate out = estimate_of(fullest);
   out.host_bytes_per_node = whole(host);
   out.checkpoint_bytes = whole(checkpoint);
   if (depth == Depth::kReplay) {
-    const double ratio = s.software.expandable_segments ? 1.02 : embedded_calibration().get("memory.deepspeed.reserved_ratio", 1.08);
-    out.reserved_bytes = whole(static_cast<double>(out.allocated_bytes) * ratio);
+    const StageReplay replayed =
+        replay_stage(s, parts, symbols, fullest_stage, stage_buffers(s, parts, symbols, fullest, fullest_stage));
+    out.reserved_bytes = out.allocated_bytes + std::max<int64_t>(0, replayed.reserved_bytes - replayed.allocated_bytes);
     out.device_bytes = out.reserved_bytes + s.gpu.context_bytes + communicator_bytes(s);
-    out.ran_out = s.gpu.usable_memory_bytes > 0 && out.allocated_bytes + s.gpu.context_bytes > s.gpu.usable_memory_bytes;
+    out.ran_out = replayed.ran_out;
   }
   return out;
 }

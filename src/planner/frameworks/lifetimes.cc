@@ -15,9 +15,10 @@ namespace distsetup {
 namespace {
 
 constexpr std::array<std::string_view, LayerSymbols::kCount> kLayerSymbolNames = {
-    "T", "S", "h", "a", "kv", "d", "f", "u",  "V",  "t",  "s",  "g",  "c",  "i",  "e", "x",
-    "n", "E", "R", "l", "fe", "fs", "y", "p", "q", "k", "rq", "rk", "dn", "dr", "dv", "m", "o", "C"};
-constexpr std::array<std::string_view, 7> kModuleNames = {"core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"};
+    "T", "S", "h", "a",  "kv", "d", "f", "u", "V", "t",  "s",  "g",  "c",  "i",  "e", "x", "n",
+    "E", "R", "l", "fe", "fs", "y", "p", "q", "k", "rq", "rk", "dn", "dr", "dv", "m", "o", "C"};
+constexpr std::array<std::string_view, 7> kModuleNames = {"core_attn", "layernorm", "mla_up_proj",   "mlp",
+                                                          "moe",       "moe_act",   "shared_experts"};
 
 int layer_symbol(std::string_view name) {
   for (size_t i = 0; i < kLayerSymbolNames.size(); ++i) {
@@ -90,7 +91,8 @@ std::vector<LifetimeProgram> read_programs() {
     CHECK(value.ok(), "{} is not YAML", file.path);
     LifetimeProgram program;
     program.name = file.path.substr(17, file.path.size() - 17 - 5);
-    if (const Value* multiple = value->find("vocabulary_multiple"); multiple != nullptr) program.vocabulary_multiple = *as_int(*multiple);
+    if (const Value* multiple = value->find("vocabulary_multiple"); multiple != nullptr)
+      program.vocabulary_multiple = *as_int(*multiple);
     for (const Value::Entry& part : value->find("parts")->entries) program.parts.push_back(read_part(part.first, part.second));
     programs.push_back(std::move(program));
   }
@@ -133,7 +135,8 @@ LayerSymbols layer_symbols(const Setup& s, const LifetimeProgram& program) {
   set("n", s.cp == 1 || s.cp_method == CpMethod::kUlysses ? 0 : s.cp_method == CpMethod::kRing ? 4 : 2 * s.cp);
   if (g.num_experts > 0) {
     const int64_t local = std::max<int64_t>(1, g.num_experts / s.ep);
-    const double mean = static_cast<double>(tokens * g.experts_per_token) / static_cast<double>(g.num_experts * (scattered ? s.tp : 1));
+    const double mean =
+        static_cast<double>(tokens * g.experts_per_token) / static_cast<double>(g.num_experts * (scattered ? s.tp : 1));
     set("E", g.num_experts);
     set("R", static_cast<int64_t>(std::ceil(mean * std::max(1.0, s.expert_imbalance))) * g.num_experts);
     set("l", local);
@@ -216,12 +219,14 @@ PartBytes evaluate(const LifetimePart& part, const LayerSymbols& symbols, Module
   return out;
 }
 
+int64_t num_local_experts(const LayerSymbols& symbols) { return symbols.values[layer_symbol("l")]; }
+
 PartWeights weights_of(const LifetimePart& part, const LayerSymbols& symbols) {
   PartWeights out;
   for (const LifetimeWeight& weight : part.weights) {
     const int64_t elements = weight.rows.evaluate(symbols.values) * weight.columns.evaluate(symbols.values);
     if (weight.per_expert) {
-      out.expert_elements += elements * symbols.values[layer_symbol("l")];
+      out.expert_elements += elements * num_local_experts(symbols);
     } else {
       out.elements += elements;
     }

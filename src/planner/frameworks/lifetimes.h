@@ -1,7 +1,7 @@
-// Programs written as lifetimes (presets/programs/megatron_te.yaml says the grammar): which tensors of a layer are alive during which op. Two
-// numbers come out of each part: what backward needs later (saved), and the most that is alive at one op of its forward and of its
-// backward. That is all a pipeline stage needs; the order in which parts allocate is left to the file.
-// Leaves out: bytes that two parts could share, and tensors below a byte per token (row statistics of norms).
+// Programs written as lifetimes (presets/programs/megatron_te.yaml says the grammar): which tensors of a layer are alive during which
+// op. Two numbers come out of each part: what backward needs later (saved), and the most that is alive at one op of its forward and of
+// its backward. That is all a pipeline stage needs; the order in which parts allocate is left to the file. Leaves out: bytes that two
+// parts could share, and tensors below a byte per token (row statistics of norms).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -78,6 +78,7 @@ struct WeightShape {
 struct PartWeights {
   int64_t elements = 0, expert_elements = 0;
 };
+int64_t num_local_experts(const LayerSymbols& symbols);
 PartWeights weights_of(const LifetimePart& part, const LayerSymbols& symbols);
 void collect_dummy_shapes(const LifetimePart& part, const LayerSymbols& symbols, std::vector<WeightShape>& shapes);
 

@@ -1,5 +1,6 @@
 // What a rank of Megatron-Core holds: every pipeline stage is computed, the fullest one is the answer.
-//   all the time   parameters 2, main gradients 4 (in one buffer per dtype), and of the distributed optimizer's share master and moments
+//   all the time   parameters 2, main gradients 4 (in one buffer per dtype), and of the distributed optimizer's share master and
+//   moments
 //                  12 / (dp x cp); experts over their own data-parallel group of dp x cp x tp / (ep x expert tp) ranks
 //                  (megatron/core/distributed/param_and_grad_buffer.py, optimizer/distrib_optimizer.py)
 //   in a step      activations of the micro-batches in flight and of the layer or head that runs (stages.h), the gradient that went to
@@ -9,11 +10,13 @@
 // Checked against every rank of the 43 runs of SimuMax' B200 table (docs/b200 of MooreThreads/SimuMax v1.2).
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "base/check.h"
-#include "planner/calibration.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/libraries.h"
+#include "planner/frameworks/stage_replay.h"
 #include "planner/frameworks/stages.h"
 
 namespace distsetup {
@@ -22,10 +25,12 @@ namespace {
 struct RankBytes {
   int64_t parameter = 0, gathered = 0, gradient = 0, optimizer = 0, activation = 0, logits = 0, communication = 0, workspace = 0;
   int64_t loss_activation = 0, layer_activation = 0, evaluate_activation = 0;
-  int64_t offloaded = 0, checkpoint = 0;
+  bool forward_peaks = false;
+  int64_t offloaded = 0, checkpoint = 0, dummy = 0, step_temporary = 0;
+  std::vector<int64_t> dummies;
   int64_t states() const { return parameter + gradient + optimizer; }
   int64_t fixed() const { return states() + gathered + communication + workspace; }
-  int64_t peak() const { return fixed() + activation + logits; }
+  int64_t peak() const { return fixed() + std::max(activation + logits, step_temporary); }
 };
 
 // Bytes per element between steps; a moment in bf16 or fp8 and a gradient buffer in bf16 come from the precision-aware optimizer.
@@ -77,6 +82,9 @@ void add_states(const Setup& s, const StageElements& elements, const StageLayers
     rank.gradient += share(n * bytes.gradient, shards_gradient ? sharing : 1);
     rank.optimizer += share(n * bytes.optimizer, sharing);
     rank.checkpoint += share(n * (2 + bytes.optimizer), sharing);
+    // A 16-bit gradient buffer is copied to fp32 for the share's step (optimizer/distrib_optimizer.py,
+    // _copy_model_grads_to_main_grads).
+    if (bytes.gradient < 4 && s.state_dtype == StorageDtype::kF32) rank.step_temporary += share(4 * n, sharing);
   };
   const bool full = s.finetune == Finetune::kFull;
   const double held = full ? bytes.parameter : s.finetune == Finetune::kQlora ? bytes_of(s.frozen_dtype) : 2;
@@ -85,7 +93,8 @@ void add_states(const Setup& s, const StageElements& elements, const StageLayers
   if (!full) add(static_cast<double>(adapter_elements(s, stage)), ranks.dense, bytes.parameter, true);
   if (s.frozen_reference) rank.parameter += share(2.0 * static_cast<double>(elements.dense + elements.expert), 1);
   if (shards_parameter || shards_gradient) {
-    const double unit = static_cast<double>(elements.dense + elements.expert) / static_cast<double>(std::max<int64_t>(1, stage.num_layers));
+    const double unit =
+        static_cast<double>(elements.dense + elements.expert) / static_cast<double>(std::max<int64_t>(1, stage.num_layers));
     if (shards_parameter) rank.gathered += share(2 * 2 * unit, 1);
     rank.communication += share(2 * bytes.gradient * unit, 1);
   }
@@ -95,21 +104,27 @@ void add_states(const Setup& s, const StageElements& elements, const StageLayers
   }
 }
 
-RankBytes rank_bytes(const Setup& s, const LifetimeProgram& program, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage, bool first) {
+RankBytes rank_bytes(const Setup& s, const LifetimeProgram& program, const StageParts& parts, const LayerSymbols& symbols,
+                     const StageLayers& stage, bool first) {
   RankBytes rank;
   add_states(s, stage_elements(s, parts, symbols, stage), stage, rank);
   const StageActivations activations = stage_activations(s, parts, symbols, stage);
   const int64_t scattered = s.sequence_parallel ? s.tp : 1, hidden_bytes = 2 * s.model.hidden * s.tokens() / scattered;
   if (s.pp > 1 && !first) rank.communication += hidden_bytes;
-    rank.workspace = cublas_workspace_bytes(s.gpu);
+  rank.workspace = cublas_workspace_bytes(s.gpu);
   if (program.name == "megatron_te") {
     rank.workspace += transformer_engine_workspace_bytes(s.gpu, stage.num_expert_layers > 0);
-    if (s.finetune == Finetune::kFull) rank.workspace += dummy_gradient_bytes(parts, symbols, stage);
+    if (s.finetune == Finetune::kFull) {
+      rank.dummies = dummy_gradient_bytes(parts, symbols, stage);
+      for (const int64_t bytes : rank.dummies) rank.dummy += bytes;
+      rank.workspace += rank.dummy;
+    }
   }
   rank.workspace += 4 * s.model.head_size * s.sequence_length / s.cp;  // angles of the rotary embedding, fp32
   rank.loss_activation = activations.loss_peak;
   rank.layer_activation = activations.layer_peak;
   rank.evaluate_activation = activations.evaluate_peak;
+  rank.forward_peaks = activations.forward_peaks;
   rank.logits = activations.loss_peak > activations.layer_peak ? activations.logits_bytes : 0;
   rank.activation = std::max(activations.loss_peak, activations.layer_peak) - rank.logits;
   return rank;
@@ -119,16 +134,45 @@ void add_term(MemoryEstimate& out, const char* name, int64_t bytes, const std::s
   if (bytes > 0) out.terms.push_back({name, bytes, bytes, phase});
 }
 
+// Weights are made one by one and move into a buffer (param_and_grad_buffer.py); master and moments of the share, which is contiguous
+// there, are as large as the weights in it (distrib_optimizer.py).
+StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const RankBytes& rank,
+                           const StageLayers& stage) {
+  StageBuffers out;
+  out.initial = weight_sizes(parts, symbols, stage, rank.parameter);
+  out.from_start = {rank.parameter, rank.gradient, rank.workspace - rank.dummy, rank.gathered, rank.communication};
+  const int64_t master = s.master_copy ? rank.optimizer / 3 : 0;
+  const auto pieces = [&](int64_t bytes, std::vector<int64_t>& into) {
+    for (const int64_t weight : out.initial) {
+      if (bytes <= 0) return;
+      into.push_back(std::min(bytes, 2 * weight));  // fp32 of a 16-bit weight
+      bytes -= 2 * weight;
+    }
+    if (bytes > 0) into.push_back(bytes);
+  };
+  pieces(master, out.from_start);
+  pieces((rank.optimizer - master) / 2, out.from_optimizer);
+  pieces((rank.optimizer - master) / 2, out.from_optimizer);
+  out.from_backward = rank.dummies;
+  if (rank.step_temporary > 0) out.in_optimizer.push_back(rank.step_temporary);
+  out.capacity_bytes = s.gpu.usable_memory_bytes > 0 ? s.gpu.usable_memory_bytes - s.gpu.context_bytes - communicator_bytes(s)
+                                                     : std::numeric_limits<int64_t>::max();
+  return out;
+}
+
 MemoryEstimate report(const RankBytes& rank) {
   MemoryEstimate out;
   out.allocated_bytes = rank.peak();
-  out.peak_phase = rank.logits > 0 ? "loss" : "backward";
+  const bool at_step = rank.step_temporary > rank.activation + rank.logits;
+  out.peak_phase = at_step ? "optimizer" : rank.logits > 0 ? "loss" : rank.forward_peaks ? "forward" : "backward";
   add_term(out, "parameter shard", rank.parameter, "load");
   add_term(out, "gathered parameter", rank.gathered, "forward");
-  add_term(out, "gradient", rank.gradient, "load");
+  add_term(out, "gradient", rank.gradient + (at_step ? rank.step_temporary : 0), at_step ? "optimizer" : "load");
   add_term(out, "optimizer state", rank.optimizer, "optimizer");
-  add_term(out, "activation", rank.activation, out.peak_phase);
-  add_term(out, "logits", rank.logits, "loss");
+  if (!at_step) {
+    add_term(out, "activation", rank.activation, out.peak_phase);
+    add_term(out, "logits", rank.logits, "loss");
+  }
   add_term(out, "communication", rank.communication, "backward");
   add_term(out, "workspace", rank.workspace, "backward");
   const int64_t held = rank.states() + rank.workspace;
@@ -136,7 +180,7 @@ MemoryEstimate report(const RankBytes& rank) {
                   {"forward", rank.fixed() + rank.layer_activation},
                   {"loss", rank.loss_activation > 0 ? rank.fixed() + rank.loss_activation : 0},
                   {"backward", rank.fixed() + rank.layer_activation},
-                  {"optimizer", held},
+                  {"optimizer", held + rank.step_temporary},
                   {"evaluate", held + rank.gathered + rank.evaluate_activation},
                   {"save", held}};
   std::erase_if(out.by_phase, [](const PhaseMemory& phase) { return phase.allocated_bytes == 0; });
@@ -150,6 +194,7 @@ MemoryEstimate megatron_memory(const Setup& s, Depth depth) {
   const LayerSymbols symbols = layer_symbols(s, program);
   const StageParts parts = stage_parts(s, program);
   RankBytes fullest;
+  StageLayers fullest_stage;
   int64_t host_bytes = 0, checkpoint_bytes = 0;
   bool first = true;
   for (const StageLayers& stage : pipeline_stages(s)) {
@@ -158,18 +203,22 @@ MemoryEstimate megatron_memory(const Setup& s, Depth depth) {
     host_bytes = std::max(host_bytes, rank.offloaded);
     // Every rank of the stage writes its share once; replicas of the whole group write nothing.
     checkpoint_bytes += rank.checkpoint * s.tp * s.dp_shard * s.cp;
-    if (rank.peak() > fullest.peak()) fullest = rank;
+    if (rank.peak() > fullest.peak()) {
+      fullest = rank;
+      fullest_stage = stage;
+    }
   }
   MemoryEstimate out = report(fullest);
   // --optimizer-cpu-offload: master and moments pinned, with the gradient's copy (megatron/core/optimizer/cpu_offloading).
   if (host_bytes > 0) out.host_bytes_per_node = (pinned_bytes(host_bytes) + pinned_bytes(host_bytes / 3)) * s.gpus_per_node;
   out.checkpoint_bytes = checkpoint_bytes;
   if (depth == Depth::kReplay) {
-    // One pool, eager, fixed shapes: reserved over allocated on the 344 ranks of the B200 table: median 1.038, mean 1.042, p95 1.073.
-    const double ratio = s.software.expandable_segments ? 1.01 : embedded_calibration().get("memory.megatron.reserved_ratio", 1.04);
-    out.reserved_bytes = static_cast<int64_t>(static_cast<double>(out.allocated_bytes) * ratio);
+    const StageReplay replayed =
+        replay_stage(s, parts, symbols, fullest_stage, stage_buffers(s, parts, symbols, fullest, fullest_stage));
+    // What segments add to the live bytes; the walk counts small transients that the closed form leaves out, and the other way round.
+    out.reserved_bytes = out.allocated_bytes + std::max<int64_t>(0, replayed.reserved_bytes - replayed.allocated_bytes);
     out.device_bytes = out.reserved_bytes + s.gpu.context_bytes + communicator_bytes(s);
-    out.ran_out = s.gpu.usable_memory_bytes > 0 && out.allocated_bytes + s.gpu.context_bytes > s.gpu.usable_memory_bytes;
+    out.ran_out = replayed.ran_out;
   }
   return out;
 }

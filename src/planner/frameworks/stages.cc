@@ -1,7 +1,7 @@
-// The peak of a stage is either at one of its layers, when everything kept is there and that layer runs forward (the newest micro-batch)
-// or backward (the oldest), or in the head. Later layers of the same micro-batch have given back what they kept by then, so the last
-// layer of each kind decides.
-// Leaves out: chunks of unequal size in interleaved pipelines (their mean is used), vocabulary layers on stages of their own.
+// The peak of a stage is either at one of its layers, when everything kept is there and that layer runs forward (the newest
+// micro-batch) or backward (the oldest), or in the head. Later layers of the same micro-batch have given back what they kept by then,
+// so the last layer of each kind decides. Leaves out: chunks of unequal size in interleaved pipelines (their mean is used), vocabulary
+// layers on stages of their own.
 #include "planner/frameworks/stages.h"
 
 #include <algorithm>
@@ -141,16 +141,38 @@ StageElements stage_elements(const Setup& s, const StageParts& parts, const Laye
   return out;
 }
 
-int64_t dummy_gradient_bytes(const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
+std::vector<int64_t> dummy_gradient_bytes(const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
   std::vector<WeightShape> shapes;
   shapes.reserve(16);
   collect_dummy_shapes(*parts.attention, symbols, shapes);
   if (stage.num_layers > stage.num_expert_layers) collect_dummy_shapes(*parts.dense, symbols, shapes);
   if (stage.num_expert_layers > 0) collect_dummy_shapes(*parts.experts, symbols, shapes);
   if (stage.has_head) collect_dummy_shapes(*parts.head, symbols, shapes);
-  int64_t elements = 0;
-  for (const WeightShape& shape : shapes) elements += shape.rows * shape.columns;
-  return 2 * elements;
+  std::vector<int64_t> bytes;
+  bytes.reserve(shapes.size());
+  for (const WeightShape& shape : shapes) bytes.push_back(2 * shape.rows * shape.columns);
+  return bytes;
+}
+
+std::vector<int64_t> weight_sizes(const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage, int64_t bytes) {
+  std::vector<int64_t> elements;
+  const auto add = [&](const LifetimePart& part) {
+    for (const LifetimeWeight& weight : part.weights) {
+      const int64_t copies = weight.per_expert ? num_local_experts(symbols) : 1;
+      for (int64_t i = 0; i < copies; ++i)
+        elements.push_back(weight.rows.evaluate(symbols.values) * weight.columns.evaluate(symbols.values));
+    }
+  };
+  if (stage.has_embedding) add(*parts.head);
+  for (int64_t layer = 0; layer < stage.num_layers; ++layer) {
+    add(*parts.attention);
+    add(layer >= stage.num_layers - stage.num_expert_layers ? *parts.experts : *parts.dense);
+  }
+  if (stage.has_head) add(*parts.head);
+  double all = 0;
+  for (const int64_t n : elements) all += static_cast<double>(n);
+  for (int64_t& n : elements) n = static_cast<int64_t>(static_cast<double>(n) / all * static_cast<double>(bytes));
+  return elements;
 }
 
 StageActivations stage_activations(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
@@ -186,7 +208,11 @@ StageActivations stage_activations(const Setup& s, const StageParts& parts, cons
     const Kind& kind = kinds[experts ? 1 : 0];
     if (kind.count == 0) continue;
     const LayerBytes& layer = num_full == stage.num_layers ? kind.full : kind.plain;
-    out.layer_peak = std::max(out.layer_peak, out.kept - after - layer.kept + layer.peak);
+    const int64_t peak = out.kept - after - layer.kept + layer.peak;
+    if (peak > out.layer_peak) {
+      out.layer_peak = peak;
+      out.forward_peaks = layer.forward_peak == layer.peak;
+    }
     // A stage that mixes both recomputed and plain layers reaches the whole layer's peak with the plain ones gone.
     if (num_full > 0 && num_full < stage.num_layers) {
       const int64_t plain_gone = (stage.num_layers - num_full) * kind.plain.kept;

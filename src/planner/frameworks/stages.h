@@ -34,15 +34,19 @@ struct StageElements {
   int64_t dense = 0, expert = 0;
 };
 StageElements stage_elements(const Setup& setup, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage);
-// Distinct shapes whose gradient TE leaves in a buffer that stays.
-int64_t dummy_gradient_bytes(const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage);
+// One buffer for each distinct shape whose gradient TE leaves in one that stays.
+std::vector<int64_t> dummy_gradient_bytes(const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage);
+
+// The weights of a stage as separate allocations that add up to `bytes`, in the order they are made.
+std::vector<int64_t> weight_sizes(const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage, int64_t bytes);
 
 struct StageActivations {
-  int64_t kept = 0;           // of all micro-batches in flight at the peak
-  int64_t layer_peak = 0;     // most alive while a layer runs
-  int64_t loss_peak = 0;      // most alive while the head runs; 0 without a head
-  int64_t evaluate_peak = 0;  // forward alone, nothing kept
-  int64_t logits_bytes = 0;   // in loss_peak
+  int64_t kept = 0;            // of all micro-batches in flight at the peak
+  int64_t layer_peak = 0;      // most alive while a layer runs
+  bool forward_peaks = false;  // it runs forward then (rows of experts are held by the layer's frame)
+  int64_t loss_peak = 0;       // most alive while the head runs; 0 without a head
+  int64_t evaluate_peak = 0;   // forward alone, nothing kept
+  int64_t logits_bytes = 0;    // in loss_peak
 };
 StageActivations stage_activations(const Setup& setup, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage);
 

@@ -1,0 +1,197 @@
+// The walk: warm-up forwards, then one forward and one backward in turn, then the backwards that are left (stages.h says how many are
+// in flight). A layer that is recomputed gives back after its forward what recomputation makes again, and makes it again before its
+// backward.
+// Leaves out: streams other than compute (Megatron's collectives run on tensors of the compute stream), and the order of layers of
+// different chunks of an interleaved pipeline.
+#include "planner/frameworks/stage_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+
+#include "planner/replay/allocator.h"
+
+namespace distsetup {
+namespace {
+
+using replay::Allocator;
+using replay::Block;
+
+// A part with its bytes evaluated and its tensors in the order ops need them.
+struct WalkedPart {
+  const LifetimePart* part = nullptr;
+  std::vector<int64_t> bytes;
+  std::vector<std::vector<int>> born, dies;
+
+  WalkedPart() = default;
+  WalkedPart(const LifetimePart* of, const LayerSymbols& symbols) : part(of) {
+    if (part == nullptr) return;
+    born.resize(static_cast<size_t>(part->num_ops));
+    dies.resize(static_cast<size_t>(part->num_ops));
+    for (size_t i = 0; i < part->tensors.size(); ++i) {
+      const LifetimeTensor& tensor = part->tensors[i];
+      bytes.push_back(tensor.bytes.evaluate(symbols.values));
+      born[static_cast<size_t>(tensor.born)].push_back(static_cast<int>(i));
+      dies[static_cast<size_t>(tensor.dies)].push_back(static_cast<int>(i));
+    }
+  }
+};
+
+using Blocks = std::vector<Block*>;
+
+struct LiveLayer {
+  Blocks attention, mlp;
+};
+
+class StageWalk {
+ public:
+  StageWalk(const Setup& setup, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage,
+            const StageBuffers& buffers)
+      : attention_(parts.attention, symbols),
+        dense_(parts.dense, symbols),
+        experts_(parts.experts, symbols),
+        head_(parts.head, symbols),
+        stage_(stage),
+        buffers_(buffers),
+        allocator_({buffers.capacity_bytes, setup.software.expandable_segments}) {
+    for (const std::string& name : setup.recompute_modules) modules_ |= recompute_module(name);
+    if (setup.recompute == ActivationRecompute::kAttentionOnly) modules_ |= recompute_module("core_attn");
+    layers_of_unit_ = std::max<int64_t>(1, stage.num_layers / setup.virtual_stages);
+    first_plain_layer_ = layers_of_unit_;
+    if (setup.recompute == ActivationRecompute::kNone || setup.recompute == ActivationRecompute::kAttentionOnly)
+      first_plain_layer_ = 0;
+    if (setup.recompute == ActivationRecompute::kFull && setup.recompute_layers > 0) first_plain_layer_ = setup.recompute_layers;
+    if (setup.recompute == ActivationRecompute::kEveryK) first_plain_layer_ = layers_of_unit_ / std::max(1, setup.recompute_every_k);
+    units_ = std::min(setup.gradient_accumulation * setup.virtual_stages, stage.in_flight + 2);
+  }
+
+  StageReplay run() {
+    Blocks initial;
+    for (const int64_t bytes : buffers_.initial) initial.push_back(allocate(bytes));
+    for (size_t i = 0; i < buffers_.from_start.size(); ++i) {
+      hold(buffers_.from_start[i]);
+      if (i == 1) {
+        for (Block*& block : initial) release(block);
+      }
+    }
+    for (int step = 0; step < 2 && !ran_out_; ++step) {
+      const int64_t warm_up = std::min(units_, stage_.in_flight) - 1;
+      int64_t forwards = 0, backwards = 0;
+      for (; forwards < warm_up; ++forwards) forward();
+      for (; forwards < units_; ++forwards, ++backwards) {
+        forward();
+        backward(step == 0 && backwards == 0);
+      }
+      for (; backwards < units_; ++backwards) backward(false);
+      optimizer(step == 0);
+    }
+    return {allocator_.peak_allocated_bytes(), allocator_.peak_reserved_bytes(), ran_out_};
+  }
+
+ private:
+  Block* allocate(int64_t bytes) {
+    if (bytes <= 0 || ran_out_) return nullptr;
+    Block* block = allocator_.allocate(bytes, replay::Stream::kCompute);
+    ran_out_ = block == nullptr;
+    return block;
+  }
+  void hold(int64_t bytes) { allocate(bytes); }
+  void release(Block*& block) {
+    if (block != nullptr) allocator_.free(block);
+    block = nullptr;
+  }
+
+  void walk(const WalkedPart& walked, int first_op, int end_op, bool keep_input, Blocks& blocks) {
+    for (int op = first_op; op < end_op && !ran_out_; ++op) {
+      for (const int i : walked.born[static_cast<size_t>(op)]) {
+        if (blocks[static_cast<size_t>(i)] == nullptr) blocks[static_cast<size_t>(i)] = allocate(walked.bytes[static_cast<size_t>(i)]);
+      }
+      for (const int i : walked.dies[static_cast<size_t>(op)]) {
+        if (!(keep_input && walked.part->tensors[static_cast<size_t>(i)].checkpoint)) release(blocks[static_cast<size_t>(i)]);
+      }
+    }
+  }
+
+  void part_forward(const WalkedPart& walked, bool whole, Blocks& blocks) {
+    blocks.resize(walked.bytes.size());
+    walk(walked, 0, walked.part->num_forward, whole, blocks);
+  }
+  void drop(const WalkedPart& walked, ModuleSet modules, Blocks& blocks) {
+    if (modules == 0) return;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if ((walked.part->tensors[i].dropped_by & modules) != 0) release(blocks[i]);
+    }
+  }
+  void part_backward(const WalkedPart& walked, bool again, Blocks& blocks) {
+    if (again) walk(walked, 0, walked.part->num_forward, true, blocks);
+    walk(walked, walked.part->num_forward, walked.part->num_ops, false, blocks);
+    for (Block*& block : blocks) release(block);
+  }
+
+  const WalkedPart& mlp_of(int64_t layer) const {
+    return layer >= layers_of_unit_ - stage_.num_expert_layers && stage_.num_expert_layers > 0 ? experts_ : dense_;
+  }
+
+  void forward() {
+    std::vector<LiveLayer> unit(static_cast<size_t>(layers_of_unit_));
+    for (int64_t i = 0; i < layers_of_unit_; ++i) {
+      LiveLayer& layer = unit[static_cast<size_t>(i)];
+      const bool whole = i < first_plain_layer_;
+      part_forward(attention_, whole, layer.attention);
+      if (!whole) drop(attention_, modules_, layer.attention);
+      part_forward(mlp_of(i), whole, layer.mlp);
+      if (whole) drop(attention_, kWholeLayer, layer.attention);
+      drop(mlp_of(i), whole ? kWholeLayer : modules_, layer.mlp);
+    }
+    live_.push_back(std::move(unit));
+    head_blocks_.clear();
+    if (stage_.has_head) part_forward(head_, false, head_blocks_);
+  }
+
+  void backward(bool very_first) {
+    std::vector<LiveLayer> unit = std::move(live_.front());
+    live_.pop_front();
+    Blocks temporary;
+    for (const int64_t bytes : buffers_.in_backward) temporary.push_back(allocate(bytes));
+    if (stage_.has_head) part_backward(head_, false, head_blocks_);
+    if (very_first) {
+      for (const int64_t bytes : buffers_.from_backward) hold(bytes);
+    }
+    for (int64_t i = layers_of_unit_; i-- > 0;) {
+      LiveLayer& layer = unit[static_cast<size_t>(i)];
+      const bool whole = i < first_plain_layer_;
+      if (whole) walk(attention_, 0, attention_.part->num_forward, true, layer.attention);
+      part_backward(mlp_of(i), whole || modules_ != 0, layer.mlp);
+      part_backward(attention_, !whole && modules_ != 0, layer.attention);
+    }
+    for (Block*& block : temporary) release(block);
+  }
+
+  void optimizer(bool very_first) {
+    Blocks temporary;
+    for (const int64_t bytes : buffers_.in_optimizer) temporary.push_back(allocate(bytes));
+    if (very_first) {
+      for (const int64_t bytes : buffers_.from_optimizer) hold(bytes);
+    }
+    for (Block*& block : temporary) release(block);
+  }
+
+  WalkedPart attention_, dense_, experts_, head_;
+  const StageLayers& stage_;
+  const StageBuffers& buffers_;
+  Allocator allocator_;
+  ModuleSet modules_ = 0;
+  int64_t layers_of_unit_ = 0, first_plain_layer_ = 0, units_ = 0;
+  std::deque<std::vector<LiveLayer>> live_;
+  Blocks head_blocks_;
+  bool ran_out_ = false;
+};
+
+}  // namespace
+
+StageReplay replay_stage(const Setup& setup, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage,
+                         const StageBuffers& buffers) {
+  return StageWalk(setup, parts, symbols, stage, buffers).run();
+}
+
+}  // namespace distsetup

@@ -1,0 +1,28 @@
+// A pipeline stage's steps through the model of PyTorch's caching allocator: what the segments make of the lifetimes. Two optimizer
+// steps of 1F1B with as many micro-batches as fill the pipeline and two more; every tensor of a part is one allocation.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "planner/frameworks/stages.h"
+
+namespace distsetup {
+
+struct StageBuffers {
+  std::vector<int64_t> initial;        // freed once the first two of from_start are there: weights before they move into a flat buffer
+  std::vector<int64_t> from_start;     // parameters, gradient buffers, master, workspaces
+  std::vector<int64_t> from_backward;  // made in the first backward and kept
+  std::vector<int64_t> in_backward;    // for the length of each micro-batch's backward
+  std::vector<int64_t> from_optimizer;  // moments: made in the first step and kept
+  std::vector<int64_t> in_optimizer;    // temporaries of every step
+  int64_t capacity_bytes = 0;           // what the driver can hand out
+};
+
+struct StageReplay {
+  int64_t allocated_bytes = 0, reserved_bytes = 0;  // peaks
+  bool ran_out = false;
+};
+StageReplay replay_stage(const Setup& setup, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage,
+                         const StageBuffers& buffers);
+
+}  // namespace distsetup
