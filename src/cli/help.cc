@@ -164,6 +164,7 @@ std::string key_help(const SpecKey& key) {
   if (!key.choices.empty()) text += "\n";
   for (const SettingChoice& choice : key.choices) {
     std::string line(choice.refused.empty() ? choice.help : fmt::format("refused: {}", choice.refused));
+    if (!choice.not_native.empty()) line += fmt::format("{}with --trainer only: {}", line.empty() ? "" : "; ", choice.not_native);
     for (size_t i = 0; i < choice.aliases.size(); ++i)
       line += (i > 0 ? ", " : line.empty() ? "also " : "; also ") + std::string(choice.aliases[i]);
     text += fmt::format("  {:<{}}  {}\n", choice.value, width, wrapped(line, width + 4, kWidestColumns));

@@ -26,9 +26,6 @@ Diagnostics validate(const Plan& p) {
   for (const int size : {m.pp, m.dp_replicate, m.dp_shard, m.cp, m.tp, m.ep})
     require(size >= 1, code::kMeshInvalid, fmt::format("a mesh axis has size {}, expected at least 1", size));
   if (!out.empty()) return out;
-  append(out, check_native(p.model));
-  require(m.pp == 1 && m.cp == 1 && m.tp == 1 && m.ep == 1, code::kUnsupportedFeature,
-          fmt::format("the native trainer runs data parallelism only, the mesh has pp {} cp {} tp {} ep {}", m.pp, m.cp, m.tp, m.ep));
   const int64_t gpus = int64_t{p.hardware.nodes} * p.hardware.gpus_per_node;
   require(m.world() == gpus, code::kMeshInvalid,
           fmt::format("the mesh has {} ranks, {} nodes × {} GPUs = {}", m.world(), p.hardware.nodes, p.hardware.gpus_per_node, gpus));
@@ -45,6 +42,18 @@ Diagnostics validate(const Plan& p) {
           fmt::format("prefetch {} is not in 0..8", p.strategy.prefetch));
   require(p.recompute.policy != Recompute::kEveryK || p.recompute.every_k >= 1, code::kOutOfRange,
           fmt::format("every_k:{} is not at least 1", p.recompute.every_k));
+  if (p.strategy.trainer != "native") {
+    require(m.dp_shard * m.cp % m.ep == 0, code::kMeshInvalid,
+            fmt::format("ep {} does not divide dp_shard {} × cp {}", m.ep, m.dp_shard, m.cp));
+    return out;
+  }
+  append(out, check_native(p.model));
+  require(m.pp == 1 && m.cp == 1 && m.tp == 1 && m.ep == 1, code::kUnsupportedFeature,
+          fmt::format("the native trainer runs data parallelism only, the mesh has pp {} cp {} tp {} ep {}", m.pp, m.cp, m.tp, m.ep));
+  require(p.precision.compute == Precision::kF32 || p.precision.compute == Precision::kBf16, code::kUnsupportedFeature,
+          fmt::format("the native trainer computes in fp32 or bf16, not {}", name(p.precision.compute)));
+  require(p.train.finetune == "full", code::kUnsupportedFeature,
+          fmt::format("the native trainer trains all parameters, the plan says {}", p.train.finetune));
   require(p.recompute.dropped == dropped_tensors(p.model, p.recompute.policy), code::kConflict,
           fmt::format("the dropped tensors are not those of recompute {}", name(p.recompute.policy)));
   require(p.offload == OffloadPlan{}, code::kUnsupportedFeature, "the native trainer does not offload yet");
@@ -58,6 +67,12 @@ Diagnostics validate(const Plan& p) {
 
 Diagnostics check_trainable(const Plan& p) {
   Diagnostics out;
+  if (p.strategy.trainer != "native") {
+    out.push_back(error(code::kUnsupportedFeature, {},
+                        fmt::format("this plan is for {}, not for the bundled trainer", p.strategy.trainer),
+                        "plan again without --trainer, or emit it: distsetup emit --plan plan.json --target ..."));
+    return out;
+  }
   const auto refuse = [&](bool condition, std::string_view code, std::string message, std::string help) {
     if (condition) out.push_back(error(code, {}, std::move(message), std::move(help)));
   };

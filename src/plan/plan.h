@@ -18,7 +18,7 @@ inline constexpr int kPlanSchemaVersion = 1;
 enum class Verdict { kFits, kTight, kDoesNotFit };
 enum class Sharding { kDdp, kZero1, kZero2, kZero3 };
 enum class Recompute { kNone, kSelective, kFull, kEveryK };
-enum class Precision { kF32, kBf16 };  // what the bundled trainer computes in
+enum class Precision { kF32, kBf16, kF16, kF8 };  // the bundled trainer computes in the first two
 enum class OffloadPlace { kNone, kHost, kNvme };
 enum class Accelerator { kCuda, kCpu };
 
@@ -39,14 +39,24 @@ struct HardwarePlan {
   double network_bytes_per_s = 0;  // per GPU, one direction, between nodes
   double link_latency_s = 0;
   double network_latency_s = 0;
+  std::string nic_kind;               // between nodes: infiniband, roce, efa, ...; empty = not known
+  double nic_bytes_per_s = 0;         // of a node, nominal, one direction
+  double price_usd_per_gpu_hour = 0;  // 0 = not known
+  std::string price_source;           // "AWS p5.48xlarge on demand, 2026-11-21"
   bool operator==(const HardwarePlan&) const = default;
 };
 
 struct StrategyPlan {
   std::string trainer = "native";
+  std::string program = "native";  // presets/programs/<id>.yaml: whose operations the blocks run
+  std::string loss_head = "eager";
+  bool compile = false;
   Sharding sharding = Sharding::kZero3;
   bool reshard_after_forward = true;
-  int prefetch = 1;  // gathers in flight ahead of the unit that computes
+  int prefetch = 1;                // gathers in flight ahead of the unit that computes
+  int virtual_stages = 1;          // of one pipeline rank
+  bool sequence_parallel = false;  // with tp: norms and residuals are split over the sequence
+  std::string cp_method = "ring";
   bool operator==(const StrategyPlan&) const = default;
 };
 
@@ -72,6 +82,9 @@ struct PrecisionPlan {
 
 struct TrainPlan {
   std::string method = "pretrain";  // pretrain | sft | dpo
+  std::string finetune = "full";    // full | lora | qlora
+  int64_t lora_rank = 0;
+  std::vector<std::string> lora_targets;  // "query", "value", ...
   int64_t sequence_length = 4096;
   int64_t global_batch = 256;  // sequences per optimizer step
   int64_t steps = 1000;
@@ -151,6 +164,8 @@ struct MemoryPlan {
   std::vector<RankClass> by_rank_class;
   int64_t host_bytes_per_node = 0;
   int64_t checkpoint_bytes = 0;  // one checkpoint, all ranks
+  // 90 % interval of device_bytes, from the residuals of measured runs of this class; both equal it where nothing is measured.
+  int64_t device_low_bytes = 0, device_high_bytes = 0;
   bool operator==(const MemoryPlan&) const = default;
 };
 
@@ -161,7 +176,11 @@ struct InstructionTime {
 };
 struct TimePlan {
   double step_s = 0, tokens_per_s = 0, tokens_per_s_per_gpu = 0;
-  double mfu = 0;  // model FLOPs with causal attention at half, over peak_flops_per_s
+  double mfu = 0;                          // model FLOPs with causal attention at half, over peak_flops_per_s
+  double hfu = 0;                          // the same with what is computed again
+  double step_low_s = 0, step_high_s = 0;  // 90 % interval
+  double gpu_hours = 0, cost_usd = 0;      // of all steps; cost 0 = no price known
+  double checkpoint_every_s = 0;           // Young's interval for this many GPUs; 0 = one node or no save time known
   std::vector<InstructionTime> by_instruction;
   bool operator==(const TimePlan&) const = default;
 };
@@ -216,7 +235,7 @@ std::string_view name(Precision v);
 std::string_view name(OffloadPlace v);
 std::string_view name(Accelerator v);
 
-// Divisibility and capability rules that hold for every legal Plan of the native trainer; errors carry the numbers.
+// Divisibility rules that hold for every legal Plan, and of a native one the trainer's capabilities; errors carry the numbers.
 Diagnostics validate(const Plan& plan);
 
 // Why the bundled trainer cannot run this plan although it can be planned and emitted: a method it does not train, scaled RoPE, a

@@ -75,6 +75,10 @@ void visit(V& v, HardwarePlan& h) {
   v("network_bytes_per_s", h.network_bytes_per_s);
   v("link_latency_s", h.link_latency_s);
   v("network_latency_s", h.network_latency_s);
+  v("nic_kind", h.nic_kind);
+  v("nic_bytes_per_s", h.nic_bytes_per_s);
+  v("price_usd_per_gpu_hour", h.price_usd_per_gpu_hour);
+  v("price_source", h.price_source);
 }
 template <class V>
 void visit(V& v, Mesh& m) {
@@ -88,9 +92,15 @@ void visit(V& v, Mesh& m) {
 template <class V>
 void visit(V& v, StrategyPlan& s) {
   v("trainer", s.trainer);
+  v("program", s.program);
+  v("loss_head", s.loss_head);
+  v("compile", s.compile);
   v("sharding", s.sharding);
   v("reshard_after_forward", s.reshard_after_forward);
   v("prefetch", s.prefetch);
+  v("virtual_stages", s.virtual_stages);
+  v("sequence_parallel", s.sequence_parallel);
+  v("cp_method", s.cp_method);
 }
 template <class V>
 void visit(V& v, RecomputePlan& r) {
@@ -114,6 +124,9 @@ void visit(V& v, PrecisionPlan& p) {
 template <class V>
 void visit(V& v, TrainPlan& t) {
   v("method", t.method);
+  v("finetune", t.finetune);
+  v("lora_rank", t.lora_rank);
+  v("lora_targets", t.lora_targets);
   v("sequence_length", t.sequence_length);
   v("global_batch", t.global_batch);
   v("steps", t.steps);
@@ -194,6 +207,8 @@ void visit(V& v, MemoryPlan& m) {
   v("by_rank_class", m.by_rank_class);
   v("host_bytes_per_node", m.host_bytes_per_node);
   v("checkpoint_bytes", m.checkpoint_bytes);
+  v("device_low_bytes", m.device_low_bytes);
+  v("device_high_bytes", m.device_high_bytes);
 }
 template <class V>
 void visit(V& v, InstructionTime& t) {
@@ -206,6 +221,12 @@ void visit(V& v, TimePlan& t) {
   v("tokens_per_s", t.tokens_per_s);
   v("tokens_per_s_per_gpu", t.tokens_per_s_per_gpu);
   v("mfu", t.mfu);
+  v("hfu", t.hfu);
+  v("step_low_s", t.step_low_s);
+  v("step_high_s", t.step_high_s);
+  v("gpu_hours", t.gpu_hours);
+  v("cost_usd", t.cost_usd);
+  v("checkpoint_every_s", t.checkpoint_every_s);
   v("by_instruction", t.by_instruction);
 }
 template <class V>
@@ -280,7 +301,8 @@ DISTSETUP_SPELLINGS(Sharding, {Sharding::kDdp, "ddp"}, {Sharding::kZero1, "zero1
                     {Sharding::kZero3, "zero3"})
 DISTSETUP_SPELLINGS(Recompute, {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kFull, "full"},
                     {Recompute::kEveryK, "every_k"})
-DISTSETUP_SPELLINGS(Precision, {Precision::kF32, "fp32"}, {Precision::kBf16, "bf16"})
+DISTSETUP_SPELLINGS(Precision, {Precision::kF32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kF16, "fp16"},
+                    {Precision::kF8, "fp8"})
 DISTSETUP_SPELLINGS(OffloadPlace, {OffloadPlace::kNone, "none"}, {OffloadPlace::kHost, "host"}, {OffloadPlace::kNvme, "nvme"})
 DISTSETUP_SPELLINGS(Accelerator, {Accelerator::kCuda, "cuda"}, {Accelerator::kCpu, "cpu"})
 DISTSETUP_SPELLINGS(Attention, {Attention::kGrouped, "grouped"}, {Attention::kLatent, "latent"})

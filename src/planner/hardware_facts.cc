@@ -36,7 +36,10 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
   h.memory_bytes = gpu.usable_memory_bytes;
   h.context_bytes = cpu ? 0 : gpu.context_bytes;
   h.host_memory_bytes = machine != nullptr ? machine->host_memory_bytes : 0;
-  h.peak_flops_per_s = compute == Precision::kBf16 ? gpu.peak_bf16_flops_per_s : gpu.peak_fp32_flops_per_s;
+  h.peak_flops_per_s = compute == Precision::kF32   ? gpu.peak_fp32_flops_per_s
+                       : compute == Precision::kF16 ? gpu.peak_fp16_flops_per_s
+                       : compute == Precision::kF8  ? gpu.peak_fp8_flops_per_s
+                                                    : gpu.peak_bf16_flops_per_s;
   h.gemm_efficiency = gpu.gemm_efficiency;
   // Backward of attention is 2.5 times forward's FLOPs: one figure for both, weighted by time.
   h.attention_efficiency = 3.5 / (1 / gpu.attention_forward_efficiency + 2.5 / gpu.attention_backward_efficiency);
@@ -47,6 +50,14 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
       machine != nullptr ? machine->nic_bytes_per_s * machine->nic_efficiency : kUnknownNicBytesPerS * kUnknownNicEfficiency;
   h.network_bytes_per_s = nic / std::max(gpus_per_node, 1);
   h.network_latency_s = cpu ? kCpuNetworkLatency : kNetworkLatency;
+  if (machine != nullptr) {
+    h.nic_kind = machine->nic_kind;
+    h.nic_bytes_per_s = machine->nic_bytes_per_s;
+  }
+  if (machine != nullptr && machine->price_usd_per_hour > 0 && machine->gpus_per_node > 0 && machine->gpu == gpu.name) {
+    h.price_usd_per_gpu_hour = machine->price_usd_per_hour / static_cast<double>(machine->gpus_per_node);
+    h.price_source = machine->label + ", " + machine->price_date;
+  }
   return h;
 }
 

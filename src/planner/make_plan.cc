@@ -12,6 +12,7 @@
 #include "plan/schedule.h"
 #include "planner/hardware_facts.h"
 #include "planner/search.h"
+#include "planner/trainer_problem.h"
 
 namespace distsetup {
 namespace {
@@ -167,6 +168,7 @@ bool is_answer(const Plan& plan) {
 }
 
 std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
+  if (problem.trainer != nullptr) return solve_trainer(problem, why);
   SimulationCache cache;
   const bool dpo = problem.base.train.method == "dpo";
   struct Found {
@@ -220,11 +222,11 @@ Result<Plan> make_plan(const Problem& problem) {
   Diagnostics why;
   std::optional<Plan> plan = solve(problem, why, Shortfall::kFind);
   if (!plan.has_value()) return why;
-  if (plan->train.method != "dpo") plan->schedule_digest = schedule_digest(*plan);
+  if (plan->train.method != "dpo" && problem.trainer == nullptr) plan->schedule_digest = schedule_digest(*plan);
   if (plan->verdict == Verdict::kDoesNotFit) {
     const std::vector<Fix> fixes = find_fixes(problem, *plan);
     const MemoryPlan& m = plan->memory;
-    const bool dpo = plan->train.method == "dpo";
+    const bool dpo = plan->train.method == "dpo" && problem.trainer == nullptr;
     for (const Fix& fix : fixes)
       plan->reasons.push_back(fmt::format("{} with {}: {}", dpo ? "the states fit" : "fits", fix.flags, fix.effect));
     plan->diagnostics.push_back(

@@ -6,6 +6,7 @@
 //   Result<Plan> plan = make_plan(*problem);              // verdict may be kDoesNotFit: exit code 4 is the caller's
 //   std::cout << format_preview(*plan, {.smallest_fits = smallest_that_fits(*problem)});
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,11 @@ struct Inputs {
 // plan.data.root becomes the absolute path that data.paths start from.
 Result<Inputs> read_inputs(const Spec& spec, const std::string& root = ".");
 
+// What is best among the plans that fit. kMaxContext and kMinGpus are loops around the search (goal.h).
+enum class Goal { kThroughput, kMinGpus, kMaxContext, kMinCost, kMinMemory };
+
+struct TrainerProblem;  // trainer_problem.h
+
 // What is to be solved: nothing optional, checked, not changed afterwards. Axes with one value are pinned.
 struct Problem {
   Plan base;                     // all that is settled; mesh, strategy, micro_batch, recompute are the search's
@@ -50,6 +56,9 @@ struct Problem {
   std::vector<HardwarePlan> larger_hardware;           // GPUs with more memory, smallest first: what a fix may name
   bool hardware_assumed = false;
   Location batch_at, parallel_at;  // where to point when no combination is legal
+  Goal goal = Goal::kThroughput;
+  bool gpus_per_node_given = false;
+  std::shared_ptr<const TrainerProblem> trainer;  // nullptr: the bundled one
 };
 Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs);
 

@@ -17,6 +17,7 @@
 #include "planner/planner.h"
 #include "planner/resolve_hardware.h"
 #include "planner/search.h"
+#include "planner/trainer_problem.h"
 
 namespace distsetup {
 namespace {
@@ -30,15 +31,18 @@ class Resolver {
   Resolver(const Spec& spec, const Presets& presets, const Inputs& inputs) : spec_(spec), presets_(presets), inputs_(inputs) {}
 
   Result<Problem> run() {
+    native_ = spec_.text("trainer.name").value_or("native") == "native";
+    if (native_) append(diagnostics_, refuse_not_native(spec_));
     model();
     precision();
     hardware();
     train();
     batch();
     parallel();
-    offload();
+    if (native_) offload();
     data();
     rest();
+    if (!native_ && !has_error(diagnostics_)) append(diagnostics_, resolve_trainer(spec_, presets_, gpus_, problem_));
     if (has_error(diagnostics_)) return diagnostics_;
     plan().inputs_digest = inputs_digest();
     for (Diagnostic& d : diagnostics_) plan().diagnostics.push_back(d);
@@ -71,7 +75,8 @@ class Resolver {
     }
     if (has_error(diagnostics_)) return;
     append(diagnostics_, validate(plan().model, model_at()));
-    for (Diagnostic& d : pinned_at(check_native(plan().model), model_at())) diagnostics_.push_back(d);
+    if (native_)
+      for (Diagnostic& d : pinned_at(check_native(plan().model), model_at())) diagnostics_.push_back(d);
     if (!has_error(diagnostics_)) check_label();
   }
 
@@ -111,7 +116,7 @@ class Resolver {
   void train() {
     TrainPlan& t = plan().train;
     t.method = value_or<std::string>(spec_.text("train.method"), "pretrain", "method pretrain");
-    if (t.method == "sft")
+    if (t.method == "sft" && native_)
       diagnostics_.push_back(warning(code::kUnsupportedFeature, spec_.at("train.method"),
                                      "the bundled trainer does not mask prompts yet: sft is planned, and cannot be launched with it"));
     t.sequence_length = value_or<int64_t>(spec_.integer("train.sequence_length"), 4096, "sequence length 4,096");
@@ -146,7 +151,10 @@ class Resolver {
 
   void precision() {
     const std::string compute = value_or<std::string>(spec_.text("precision.compute"), "bf16", "bf16 with fp32 master weights");
-    plan().precision.compute = compute == "fp32" ? Precision::kF32 : Precision::kBf16;
+    plan().precision.compute = compute == "fp32"   ? Precision::kF32
+                               : compute == "fp16" ? Precision::kF16
+                               : compute == "fp8"  ? Precision::kF8
+                                                   : Precision::kBf16;
   }
 
   // --- hardware
@@ -158,10 +166,12 @@ class Resolver {
     for (std::string& text : h.assumptions) assume(std::move(text));
     used_ += h.used_texts;
     plan().hardware = std::move(h.plan);
+    gpus_ = std::move(h.gpus);
     problem_.node_counts = std::move(h.node_counts);
     problem_.other_hardware = std::move(h.other);
     problem_.larger_hardware = std::move(h.larger);
     problem_.hardware_assumed = h.assumed;
+    problem_.gpus_per_node_given = h.gpus_per_node_given;
     per_node_ = plan().hardware.gpus_per_node;
   }
 
@@ -203,6 +213,15 @@ class Resolver {
   int axis(std::string_view path) { return static_cast<int>(spec_.integer(path).value_or(0)); }
 
   void parallel() {
+    if (native_) refuse_axes();
+    problem_.dp_shard = axis("parallel.dp_shard");
+    problem_.dp_replicate = axis("parallel.dp_replicate");
+    sharding();
+    recompute();
+    mesh();
+  }
+
+  void refuse_axes() {
     for (const auto& [path, what] :
          {std::pair{"parallel.tp", "tensor parallelism"}, std::pair{"parallel.pp", "pipeline parallelism"},
           std::pair{"parallel.cp", "context parallelism"}, std::pair{"parallel.ep", "expert parallelism"}}) {
@@ -218,11 +237,6 @@ class Resolver {
     if (spec_.text("parallel.cp_method").has_value())
       fail(code::kUnsupportedFeature, "parallel.cp_method", "cp_method needs cp above 1, which the bundled trainer does not run yet",
            "leave cp_method out");
-    problem_.dp_shard = axis("parallel.dp_shard");
-    problem_.dp_replicate = axis("parallel.dp_replicate");
-    sharding();
-    recompute();
-    mesh();
   }
 
   void sharding() {
@@ -270,6 +284,7 @@ class Resolver {
       fail(code::kConflict, "parallel.dp_shard", fmt::format("ddp shards nothing, dp_shard is {}", problem_.dp_shard),
            "--sharding zero3");
     if (problem_.node_counts.size() != 1 || per_node_ <= 0 || has_error(diagnostics_)) return;
+    if (!native_) return;  // further axes divide the ranks first
     const int64_t ranks = int64_t{problem_.node_counts.front()} * per_node_;
     const int64_t shard = problem_.dp_shard, replicate = problem_.dp_replicate;
     const std::string product = fmt::format("{} node{} × {} GPUs = {}", problem_.node_counts.front(),
@@ -324,10 +339,7 @@ class Resolver {
     c.keep = spec_.integer("checkpoint.keep").value_or(c.keep);
     LaunchPlan& l = plan().launch;
     l.target = spec_.text("launch.target").value_or(l.target);
-    if (const auto site = spec_.text("launch.site"); site.has_value()) {
-      fail(code::kUnsupportedFeature, "launch.site", fmt::format("launch.site '{}': files of sites are not read yet", *site),
-           "give --partition, --account and the like to `distsetup slurm` or `distsetup emit --target slurm`");
-    }
+    l.site = spec_.text("launch.site").value_or(l.site);
     l.time_limit_s = spec_.integer("launch.time_limit").value_or(l.time_limit_s);
     l.init_timeout_s = spec_.integer("launch.init_timeout").value_or(l.init_timeout_s);
     l.collective_timeout_s = spec_.integer("launch.collective_timeout").value_or(l.collective_timeout_s);
@@ -346,6 +358,8 @@ class Resolver {
   Diagnostics diagnostics_;
   std::string used_;  // texts of the presets that were looked up
   int per_node_ = 0;
+  bool native_ = true;
+  std::map<std::string, Gpu> gpus_;
 };
 
 }  // namespace

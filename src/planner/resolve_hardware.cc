@@ -100,12 +100,18 @@ class HardwareResolver {
     out_.assumed = !gpu_name.has_value() && !named_machine && !given_per_node.has_value() &&
                    !spec_.integer("hardware.nodes").has_value() && !spec_.integer("hardware.total_gpus").has_value();
     const bool per_node_assumed = !given_per_node.has_value() && count == 0 && !named_machine;
+    out_.gpus_per_node_given = given_per_node.has_value() || count > 0;
     if (!nodes(per_node, per_node_assumed, given_per_node.has_value() || count > 0)) return;
     if (per_node_assumed && per_node_ == per_node) assume(fmt::format("{} GPUs per node", per_node_));
     if (per_node_ <= 0) return;
 
     HardwarePlan& h = out_.plan;
     h = hardware_plan(*gpu, machine, per_node_);
+    out_.gpus[gpu->name] = *gpu;
+    if (const auto price = spec_.number("hardware.price"); price.has_value()) {
+      h.price_usd_per_gpu_hour = *price;
+      h.price_source = spec_.at("hardware.price").file.empty() ? "given" : "given, " + spec_.at("hardware.price").file;
+    }
     if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
     if (h.peak_flops_per_s <= 0) {
       fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(compute_)),
@@ -134,6 +140,7 @@ class HardwareResolver {
       const std::optional<Machine> m = typical_machine(g->name);
       HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
       if (o.peak_flops_per_s <= 0) continue;
+      out_.gpus[g->name] = *g;
       if (o.memory_bytes > h.memory_bytes && h.accelerator == Accelerator::kCuda) out_.larger.push_back(o);
       if (out_.assumed) out_.other.push_back(std::move(o));
     }

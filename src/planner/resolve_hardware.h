@@ -1,5 +1,6 @@
 // Which GPUs, how many in a node, how many nodes: names looked up, counts reconciled, what is not given assumed and said.
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,8 @@ struct ResolvedHardware {
   std::vector<HardwarePlan> other;   // to compare with, when no hardware was given
   std::vector<HardwarePlan> larger;  // GPUs with more memory, smallest first
   bool assumed = false;              // nothing about hardware was given
+  std::map<std::string, Gpu> gpus;   // by preset id, of `plan`, `other` and `larger`
+  bool gpus_per_node_given = false;
   std::vector<std::string> assumptions;
   std::string used_texts;  // of the presets and files that were read, for the digest
   Diagnostics diagnostics;

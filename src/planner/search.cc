@@ -14,7 +14,6 @@
 #include "planner/hardware_facts.h"
 
 namespace distsetup {
-namespace {
 
 std::vector<int64_t> divisors(int64_t n) {
   std::vector<int64_t> low, high;
@@ -27,7 +26,6 @@ std::vector<int64_t> divisors(int64_t n) {
   return low;
 }
 
-// Sequences per step on `ranks` data-parallel ranks; 0: the wish cannot be met.
 int64_t sequences_per_step(const Problem& p, int64_t ranks) {
   const int64_t micro = std::max<int64_t>(p.micro_batch, 1), accumulation = std::max<int64_t>(p.gradient_accumulation, 1);
   const int64_t unit = ranks * micro * accumulation;
@@ -38,6 +36,8 @@ int64_t sequences_per_step(const Problem& p, int64_t ranks) {
   const int64_t times = std::max<int64_t>(1, (wished + unit / 2) / unit);
   return settled && times != 1 ? 0 : times * unit;
 }
+
+namespace {
 
 // Attention's FLOPs of one forward stay far inside 64 bits.
 bool too_long(int64_t micro_batch, int64_t length) {
@@ -120,6 +120,9 @@ class Selection {
     for (Candidate& c : candidates_) bound(problem_, nodes_, c);
     if (problem_.base.train.method == "dpo") return least_memory();
     simulate_all();
+    if (problem_.goal == Goal::kMinMemory) {
+      if (const int best = smallest_shortfall(); best >= 0 && candidates_[best].verdict != Verdict::kDoesNotFit) return best;
+    }
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight})
       if (const int best = fastest(wanted); best >= 0) return best;
     return shortfall_ == Shortfall::kFind ? smallest_shortfall() : -1;

@@ -23,6 +23,11 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 
+// Ascending.
+std::vector<int64_t> divisors(int64_t n);
+// Sequences per step on `ranks` data-parallel ranks; 0: the batch that is asked for does not divide.
+int64_t sequences_per_step(const Problem& problem, int64_t ranks);
+
 // All combinations that multiply out, in a fixed order. Empty: `why` says which rule leaves none.
 std::vector<Choice> legal_choices(const Problem& problem, int nodes, Diagnostics* why = nullptr);
 

@@ -27,6 +27,7 @@ struct SettingChoice {
   std::vector<std::string_view> aliases;
   std::string_view help;
   std::string_view refused;  // not empty: known by name and refused, with this reason
+  std::string_view not_native = "";  // not empty: other trainers have it; why the bundled one does not
 };
 
 // A flag's spelling without dashes ("sequence-length"); the first of a key is the one that help prints. `bare` is the value that the

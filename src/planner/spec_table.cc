@@ -92,9 +92,10 @@ const std::vector<SettingChoice> kCompute = {
     {"fp32", {"f32", "float32", "float", "32", "32_true", "full", "no", "false", "torch.float32"}, "fp32 throughout", ""},
     {"fp16",
      {"float16", "16_mixed", "fp16_mixed", "torch.float16"},
+     "fp16 with a loss scaler",
      "",
      "the trainer has no loss scaler yet, and fp16 without one loses small gradients; bf16 needs none"},
-    {"fp8", {"float8", "transformer_engine"}, "", "the trainer has no fp8 operations yet"},
+    {"fp8", {"float8", "transformer_engine"}, "fp8 matrix products, the rest bf16", "", "the trainer has no fp8 operations yet"},
     {"bf16_true",
      {"pure_bf16"},
      "",
@@ -106,9 +107,33 @@ const std::vector<AmbiguousChoice> kComputeAmbiguous = {
     {"16_true", "it is fp16 in one tool and bf16 in another: write bf16 or fp16"},
 };
 
-const std::vector<SettingChoice> kOnlyFp32 = {
+const std::vector<SettingChoice> kStored = {
     {"fp32", {"f32", "float32", "torch.float32"}, "", ""},
-    {"bf16", {"bfloat16", "torch.bfloat16"}, "", "the trainer keeps this in fp32: in bf16 updates below 2^-9 of a value are lost"},
+    {"bf16", {"bfloat16", "torch.bfloat16"}, "", "", "the trainer keeps this in fp32: in bf16 updates below 2^-9 of a value are lost"},
+};
+
+const std::vector<SettingChoice> kTrainers = {
+    {"native", {"distsetup", "distsetup_train"}, "the bundled trainer", ""},
+    {"fsdp2", {"torchtitan"}, "PyTorch FSDP2 as in torchtitan", ""},
+    {"fsdp1", {"accelerate", "hf", "transformers"}, "PyTorch FSDP1 under the Hugging Face Trainer", ""},
+    {"deepspeed", {"zero"}, "DeepSpeed under the Hugging Face Trainer", ""},
+    {"megatron", {"megatron_lm", "nemo", "megatron_bridge"}, "Megatron-Core with Transformer Engine", ""},
+    {"ddp", {"torch_ddp"}, "PyTorch DistributedDataParallel", ""},
+};
+
+const std::vector<SettingChoice> kLossHeads = {
+    {"eager", {}, "logits in fp32, each step of the loss a kernel of its own", ""},
+    {"compiled", {}, "the loss in one compiled graph", ""},
+    {"fused", {"fused_kernel", "vocabulary_parallel"}, "one kernel, in place", ""},
+    {"liger", {"fused_linear_cross_entropy"}, "head and loss together, in chunks of tokens", ""},
+    {"chunked", {}, "the loss in chunks of the sequence", ""},
+    {"cut", {"cut_cross_entropy", "cce"}, "no logits in memory at all", ""},
+};
+
+const std::vector<SettingChoice> kFinetune = {
+    {"full", {"none"}, "all parameters", ""},
+    {"lora", {}, "low-rank adapters on a frozen 16-bit model", "", "the trainer trains all parameters; adapters it has none yet"},
+    {"qlora", {}, "low-rank adapters on a frozen 4-bit model", "", "the trainer trains all parameters; adapters it has none yet"},
 };
 
 std::vector<SpecKey> make_keys() {
@@ -130,11 +155,26 @@ std::vector<SpecKey> make_keys() {
       number(Type::kBytes, "hardware.memory", {{"gpu-memory", ""}}, "the GPU's", "", {1 << 20},
              "usable memory of one GPU, in place of the preset's"),
 
+      number(Type::kDouble, "hardware.price", {{"price", ""}}, "the machine's, with its date", "USD", {0, 1e6},
+             "price of one GPU for one hour"),
+
+      choice("trainer.name", {{"trainer", ""}}, kTrainers, "native", "who runs the plan: its memory and time are planned"),
+      text_key("trainer.program", {{"program", ""}}, "the trainer's",
+               "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, te)"),
+      choice("trainer.loss_head", {{"loss-head", ""}}, kLossHeads, "the trainer's", "how logits become a loss"),
+      typed(Type::kBool, text_key("trainer.compile", {{"compile", "true"}, {"torch-compile", "true"}}, "false",
+                                  "blocks compiled by torch.compile")),
+
       choice("train.method", {{"method", ""}},
              {{"pretrain", {"pretraining", "from_scratch"}, "next token on all tokens", ""},
               {"sft", {"finetune", "fine_tune", "supervised"}, "next token on answers", ""},
               {"dpo", {}, "preference pairs against a frozen reference", ""}},
              "pretrain", "what the training does"),
+      choice("train.finetune", {{"finetune", ""}}, kFinetune, "full", "which parameters are trained"),
+      number(Type::kInt, "train.lora_rank", {{"lora-rank", ""}, {"lora-r", ""}}, "16 with lora", "", {1, 65536},
+             "rank of the adapters"),
+      typed(Type::kList, text_key("train.lora_targets", {{"lora-targets", ""}, {"lora-target-modules", ""}}, "all linear",
+                                  "matrices with adapters: query, key, value, output, gate, up, down")),
       number(Type::kInt, "train.sequence_length",
              {{"sequence-length", ""},
               {"seq", ""},
@@ -153,11 +193,12 @@ std::vector<SpecKey> make_keys() {
       choice("train.optimizer", {{"optimizer", ""}, {"optim", ""}},
              {{"adamw", {"adamw_torch", "adamw_torch_fused", "fused_adamw"}, "", ""},
               {"adam", {}, "", "the trainer has AdamW; Adam is AdamW with weight_decay 0"},
-              {"adamw_8bit", {"paged_adamw_8bit", "adamw_bnb_8bit"}, "", "the trainer has no 8-bit optimizer state yet"},
-              {"adafactor", {}, "", "the trainer has no Adafactor yet"},
-              {"lion", {}, "", "the trainer has no Lion yet"},
-              {"muon", {}, "", "the trainer has no Muon yet"},
-              {"sgd", {}, "", "the trainer has no SGD yet"}},
+              {"adamw_8bit", {"adamw_bnb_8bit"}, "8-bit moments", "", "the trainer has no 8-bit optimizer state yet"},
+              {"paged_adamw_8bit", {}, "8-bit moments in pages of host memory", "", "the trainer has no 8-bit optimizer state yet"},
+              {"adafactor", {}, "factored second moments", "", "the trainer has no Adafactor yet"},
+              {"lion", {}, "one moment", "", "the trainer has no Lion yet"},
+              {"muon", {}, "orthogonalised momentum on matrices", "", "the trainer has no Muon yet"},
+              {"sgd", {}, "no moments", "", "the trainer has no SGD yet"}},
              "adamw", "optimizer"),
       number(Type::kDouble, "train.learning_rate", {{"learning-rate", ""}, {"lr", ""}, {"max-lr", ""}}, "3e-4", "", {0, 10},
              "peak learning rate"),
@@ -202,6 +243,8 @@ std::vector<SpecKey> make_keys() {
       searched(number(Type::kInt, "parallel.pp",
                       {{"pp", ""}, {"pipeline-parallel", ""}, {"pipeline-parallel-size", ""}, {"pipeline-model-parallel-size", ""}},
                       "", "stages", {1, 1e6}, "pipeline parallel")),
+      searched(number(Type::kInt, "parallel.virtual_stages", {{"virtual-stages", ""}}, "", "stages", {1, 1000},
+                      "pipeline stages of one rank, interleaved")),
       searched(number(Type::kInt, "parallel.ep",
                       {{"ep", ""}, {"expert-parallel", ""}, {"expert-parallel-size", ""}, {"expert-model-parallel-size", ""}}, "",
                       "ranks", {1, 1e6}, "expert parallel")),
@@ -242,9 +285,9 @@ std::vector<SpecKey> make_keys() {
               {"bf16", "bf16"},
               {"fp16", "fp16"}},
              kCompute, "bf16", "type of activations and matrix products", kComputeAmbiguous),
-      choice("precision.reduce", {{"reduce-dtype", ""}}, kOnlyFp32, "fp32", "type in which gradients are summed"),
-      choice("precision.master", {{"master-dtype", ""}}, kOnlyFp32, "fp32", "type of the master weights"),
-      choice("precision.optimizer_state", {{"optimizer-state-dtype", ""}}, kOnlyFp32, "fp32", "type of the moments"),
+      choice("precision.reduce", {{"reduce-dtype", ""}}, kStored, "fp32", "type in which gradients are summed"),
+      choice("precision.master", {{"master-dtype", ""}}, kStored, "fp32", "type of the master weights"),
+      choice("precision.optimizer_state", {{"optimizer-state-dtype", ""}}, kStored, "fp32", "type of the moments"),
 
       typed(Type::kList, text_key("data.paths", {{"data", ""}, {"data-path", ""}, {"data-paths", ""}, {"train-data", ""}}, "none",
                                   "text files or directories, comma-separated")),
@@ -261,7 +304,7 @@ std::vector<SpecKey> make_keys() {
              "how many are kept"),
 
       text_key("launch.target", {{"launch-target", ""}}, "native", "what the plan is written for"),
-      text_key("launch.site", {{"site", ""}}, "none", "a site preset: partition, account, modules"),
+      text_key("launch.site", {{"site", ""}}, "none", "a site file (distsetup init --site): partition, account, modules"),
       number(Type::kDuration, "launch.time_limit", {{"time-limit", ""}, {"time", ""}}, "none", "", {1}, "longest run: 4h, 48:00:00"),
       number(Type::kDuration, "launch.init_timeout", {{"init-timeout", ""}}, "5m", "", {1},
              "how long ranks wait for each other at the start"),

@@ -1,0 +1,295 @@
+// The settings of trainers other than the bundled one. Every refusal names the feature, the trainer, and which trainers have it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "planner/trainer_problem.h"
+
+namespace distsetup {
+namespace {
+
+constexpr std::string_view kLoraTargets[] = {"query", "key", "value", "output", "gate", "up", "down"};
+
+class TrainerResolver {
+ public:
+  TrainerResolver(const Spec& spec, const Presets& presets, const std::map<std::string, Gpu>& gpus, Problem& problem)
+      : spec_(spec), presets_(presets), problem_(problem) {
+    trainer_.gpus = gpus;
+  }
+
+  Diagnostics run(std::string_view trainer_name) {
+    Result<TrainerFacts> facts = find_trainer(presets_, trainer_name, spec_.at("trainer.name"));
+    if (!facts.ok()) return facts.diagnostics;
+    trainer_.facts = std::move(*facts);
+    trainer_.base = trainer_.facts.defaults;
+    axes();
+    precision();
+    program();
+    finetune();
+    optimizer();
+    offload();
+    narrow();
+    if (has_error(said_)) return said_;
+    settle();
+    return said_;
+  }
+
+ private:
+  void fail(const char* code, std::string_view path, std::string message, std::string help = "") {
+    Diagnostic d = error(code, spec_.at(path), std::move(message), std::move(help));
+    if (const Setting* setting = spec_.find(path)) d.length = std::max<int>(1, static_cast<int>(setting->text.size()));
+    said_.push_back(std::move(d));
+  }
+  bool require(std::string_view feature, std::string_view path, std::string_view what) {
+    if (trainer_.facts.has(feature)) return true;
+    const std::vector<std::string> others = trainers_with(presets_, feature);
+    fail(code::kUnsupportedFeature, path, fmt::format("{} does not run {}", trainer_.facts.label, what),
+         others.empty() ? "" : fmt::format("--trainer {}", others.front()));
+    return false;
+  }
+
+  void axis(std::string_view path, std::string_view feature, std::string_view what, int& out) {
+    out = static_cast<int>(spec_.integer(path).value_or(0));
+    if (!trainer_.facts.has(feature)) {
+      if (out > 1) require(feature, path, what);
+      out = 1;
+    }
+  }
+
+  void axes() {
+    axis("parallel.tp", "tensor_parallel", "tensor parallelism", trainer_.tp);
+    axis("parallel.pp", "pipeline_parallel", "pipeline parallelism", trainer_.pp);
+    axis("parallel.cp", "context_parallel", "context parallelism", trainer_.cp);
+    axis("parallel.ep", "expert_parallel", "expert parallelism", trainer_.ep);
+    axis("parallel.virtual_stages", "virtual_stages", "interleaved pipeline stages", trainer_.virtual_stages);
+    if (problem_.base.model.num_experts == 0) {
+      if (trainer_.ep > 1)
+        fail(code::kMeshInvalid, "parallel.ep", fmt::format("ep {}, but '{}' has no experts", trainer_.ep, problem_.base.model.name),
+             "--ep 1");
+      trainer_.ep = 1;
+    }
+    trainer_.sequence_parallel = spec_.boolean("parallel.sequence_parallel").value_or(trainer_.facts.has("sequence_parallel"));
+    if (trainer_.sequence_parallel && spec_.boolean("parallel.sequence_parallel").has_value())
+      require("sequence_parallel", "parallel.sequence_parallel", "sequence parallelism");
+    for (const auto& [text, method] : {std::pair{"ring", CpMethod::kRing}, std::pair{"allgather", CpMethod::kAllGather},
+                                       std::pair{"ulysses", CpMethod::kUlysses}}) {
+      const auto& known = trainer_.facts.cp_methods;
+      const bool has = std::find(known.begin(), known.end(), text) != known.end();
+      const auto given = spec_.text("parallel.cp_method");
+      if (given.has_value() && *given == text && !has)
+        fail(code::kUnsupportedFeature, "parallel.cp_method",
+             fmt::format("{} has no '{}', expected one of: {}", trainer_.facts.label, text, fmt::join(known, ", ")));
+      if (has && given.value_or(text) == text) trainer_.cp_methods.push_back(method);
+    }
+  }
+
+  void precision() {
+    Setup& s = trainer_.base;
+    const Precision compute = problem_.base.precision.compute;
+    if (compute == Precision::kF8) require("fp8", "precision.compute", "fp8");
+    if (compute == Precision::kF16) require("fp16", "precision.compute", "fp16");
+    s.compute = compute == Precision::kF32   ? Compute::kF32
+                : compute == Precision::kF16 ? Compute::kF16
+                : compute == Precision::kF8  ? Compute::kF8
+                                             : Compute::kBf16;
+    s.fp8 = compute == Precision::kF8 ? Fp8Recipe::kTensorwise : Fp8Recipe::kNone;
+    if (compute == Precision::kF32) {
+      s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = s.state_dtype = StorageDtype::kF32;
+      s.master_copy = false;
+    }
+    const auto stored = [&](std::string_view path, Precision& plan, StorageDtype& setup) {
+      const auto text = spec_.text(path);
+      if (!text.has_value()) return;
+      plan = *text == "bf16" ? Precision::kBf16 : Precision::kF32;
+      setup = *text == "bf16" ? StorageDtype::kBf16 : StorageDtype::kF32;
+    };
+    PrecisionPlan& p = problem_.base.precision;
+    stored("precision.reduce", p.reduce, s.reduce_dtype);
+    stored("precision.optimizer_state", p.optimizer_state, s.state_dtype);
+    if (const auto master = spec_.text("precision.master"); master == "bf16") {  // nothing in fp32: parameters are their own master
+      p.master = Precision::kBf16;
+      s.master_copy = false;
+      s.parameter_dtype = s.gradient_dtype = StorageDtype::kBf16;
+    }
+  }
+
+  void program() {
+    Setup& s = trainer_.base;
+    StrategyPlan& plan = problem_.base.strategy;
+    const TrainerFacts& facts = trainer_.facts;
+    s.compiled = spec_.boolean("trainer.compile").value_or(false);
+    if (s.compiled) require("compile", "trainer.compile", "torch.compile");
+    const auto it = facts.programs.find(s.compiled ? "compiled" : "eager");
+    s.program = it != facts.programs.end() ? it->second : facts.programs.begin()->second;
+    if (const auto given = spec_.text("trainer.program"); given.has_value()) {
+      s.program = *given;
+      if (find_preset(presets_, "programs", *given) == nullptr)
+        fail(code::kUnknownProgram, "trainer.program", fmt::format("no program is called '{}'", *given),
+             suggest(*given, preset_ids(presets_, "programs")));
+    }
+    const std::string head = spec_.text("trainer.loss_head").value_or(facts.default_loss_head);
+    const auto found = facts.loss_heads.find(head);
+    if (found == facts.loss_heads.end()) {
+      std::string known;
+      for (const auto& [name, unused] : facts.loss_heads) known += (known.empty() ? "" : ", ") + name;
+      fail(code::kUnsupportedFeature, "trainer.loss_head",
+           fmt::format("{} has no '{}' loss, expected one of: {}", facts.label, head, known),
+           fmt::format("--loss-head {}", facts.default_loss_head));
+      return;
+    }
+    s.loss = found->second;
+    plan.program = s.program;
+    plan.loss_head = head;
+    plan.compile = s.compiled;
+  }
+
+  void finetune() {
+    Setup& s = trainer_.base;
+    TrainPlan& plan = problem_.base.train;
+    plan.finetune = spec_.text("train.finetune").value_or("full");
+    if (plan.finetune == "full") {
+      if (spec_.find("train.lora_rank") != nullptr)
+        fail(code::kConflict, "train.lora_rank", "lora_rank without adapters: finetune is full", "--finetune lora");
+      return;
+    }
+    require(plan.finetune, "train.finetune", plan.finetune);
+    s.finetune = plan.finetune == "lora" ? Finetune::kLora : Finetune::kQlora;
+    s.frozen_dtype = s.finetune == Finetune::kLora ? StorageDtype::kBf16 : StorageDtype::kNf4Double;
+    s.lora.rank = plan.lora_rank = spec_.integer("train.lora_rank").value_or(16);
+    plan.lora_targets =
+        spec_.list("train.lora_targets").value_or(std::vector<std::string>(std::begin(kLoraTargets), std::end(kLoraTargets)));
+    bool* flags[] = {&s.lora.query, &s.lora.key, &s.lora.value, &s.lora.output, &s.lora.gate, &s.lora.up, &s.lora.down};
+    for (const std::string& target : plan.lora_targets) {
+      const auto at = std::find(std::begin(kLoraTargets), std::end(kLoraTargets), target);
+      if (at == std::end(kLoraTargets)) {
+        fail(code::kUnknownValue, "train.lora_targets",
+             fmt::format("'{}' is no matrix of a block, expected of: {}", target, fmt::join(kLoraTargets, ", ")));
+        continue;
+      }
+      *flags[at - std::begin(kLoraTargets)] = true;
+    }
+    if (!spec_.find("train.lora_rank")) problem_.base.assumptions.push_back("adapters of rank 16");
+  }
+
+  void optimizer() {
+    Setup& s = trainer_.base;
+    const std::string& name = problem_.base.train.optimizer;
+    const auto& known = trainer_.facts.optimizers;
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      fail(code::kUnsupportedFeature, "train.optimizer",
+           fmt::format("{} has no '{}', expected one of: {}", trainer_.facts.label, name, fmt::join(known, ", ")),
+           "--optimizer adamw");
+    s.paged_optimizer = name == "paged_adamw_8bit";
+    s.optimizer = name == "adamw_8bit" || name == "paged_adamw_8bit" ? OptimizerKind::kAdamW8bit
+                  : name == "adafactor"                              ? OptimizerKind::kAdafactor
+                  : name == "lion"                                   ? OptimizerKind::kLion
+                  : name == "muon"                                   ? OptimizerKind::kMuon
+                  : name == "sgd"                                    ? OptimizerKind::kSgd
+                                                                     : OptimizerKind::kAdamW;
+  }
+
+  void offload() {
+    OffloadPlan& o = problem_.base.offload;
+    const auto read = [&](std::string_view what, OffloadPlace& place) {
+      const std::string path = fmt::format("parallel.offload.{}", what);
+      const auto text = spec_.text(path);
+      if (!text.has_value() || *text == "none") return;
+      place = *text == "nvme" ? OffloadPlace::kNvme : OffloadPlace::kHost;
+      require(fmt::format("offload_{}", what), path, fmt::format("offload of {}", what));
+      if (place == OffloadPlace::kNvme) require("offload_nvme", path, "offload to NVMe");
+    };
+    read("optimizer", o.optimizer);
+    read("parameters", o.parameters);
+    read("activations", o.activations);
+    trainer_.base.offload = o;
+  }
+
+  // What the trainer has no form for leaves the search; a pinned value is refused.
+  void narrow() {
+    const TrainerFacts& facts = trainer_.facts;
+    const bool pinned = problem_.shardings.size() == 1;
+    std::erase_if(problem_.shardings,
+                  [&](Sharding s) { return std::find(facts.shardings.begin(), facts.shardings.end(), s) == facts.shardings.end(); });
+    if (problem_.shardings.empty()) {
+      std::vector<std::string_view> known;
+      for (const Sharding s : facts.shardings) known.push_back(name(s));
+      const std::string given = pinned && spec_.find("parallel.sharding") ? spec_.find("parallel.sharding")->text : "";
+      fail(code::kUnsupportedFeature, "parallel.sharding",
+           fmt::format("{} has no '{}', expected one of: {}", facts.label, given, fmt::join(known, ", ")),
+           fmt::format("--sharding {}", known.front()));
+    }
+    const std::vector<Recompute> wanted = problem_.recomputes;
+    std::erase_if(problem_.recomputes, [&](Recompute r) { return !facts.recomputes.contains(r); });
+    if (problem_.recomputes.empty()) {
+      std::vector<std::string_view> known;
+      for (const auto& [policy, unused] : facts.recomputes) known.push_back(name(policy));
+      fail(code::kUnsupportedFeature, "parallel.recompute",
+           fmt::format("{} has no recompute '{}', expected one of: {}", facts.label, name(wanted.front()), fmt::join(known, ", ")));
+    }
+    if (problem_.hybrid) require("hybrid", "parallel.sharding", "hybrid sharding");
+    if (facts.has("hybrid")) return;
+    if (problem_.dp_replicate > 1 && problem_.dp_shard > 1) require("hybrid", "parallel.dp_replicate", "copies of the shard group");
+  }
+
+  void settle() {
+    Setup& s = trainer_.base;
+    const Plan& p = problem_.base;
+    s.model = p.model;
+    s.sequence_length = p.train.sequence_length;
+    s.frozen_reference = p.train.method == "dpo";
+    s.host_memory_bytes = p.hardware.host_memory_bytes;
+    problem_.base.strategy.trainer = trainer_.facts.name;
+    problem_.base.assumptions.push_back(fmt::format("{}, program {}", trainer_.base.software.name, s.program));
+    problem_.trainer = std::make_shared<const TrainerProblem>(std::move(trainer_));
+  }
+
+  const Spec& spec_;
+  const Presets& presets_;
+  Problem& problem_;
+  TrainerProblem trainer_;
+  Diagnostics said_;
+};
+
+}  // namespace
+
+Diagnostics resolve_trainer(const Spec& spec, const Presets& presets, const std::map<std::string, Gpu>& gpus, Problem& problem) {
+  return TrainerResolver(spec, presets, gpus, problem).run(*spec.text("trainer.name"));
+}
+
+Diagnostics refuse_not_native(const Spec& spec) {
+  Diagnostics said;
+  for (const SpecKey& key : spec_keys()) {
+    const auto value = spec.text(key.path);
+    if (!value.has_value()) continue;
+    const Setting* setting = spec.find(key.path);
+    const bool known =
+        std::any_of(key.choices.begin(), key.choices.end(), [](const SettingChoice& c) { return !c.not_native.empty(); });
+    if (!known) continue;
+    std::string expected;
+    for (const SettingChoice& c : key.choices) {
+      if (!c.refused.empty() || !c.not_native.empty()) continue;
+      expected += (expected.empty() ? "" : ", ") + std::string(c.value);
+    }
+    for (const SettingChoice& c : key.choices) {
+      if (c.value != *value || c.not_native.empty()) continue;
+      Diagnostic d = error(code::kUnsupportedFeature, setting->at,
+                           fmt::format("{} '{}' is not supported: {}", key.path, setting->text, c.not_native),
+                           fmt::format("use one of {}, or plan for another trainer: --trainer fsdp2", expected));
+      d.length = std::max<int>(1, static_cast<int>(setting->text.size()));
+      said.push_back(std::move(d));
+    }
+  }
+  for (const std::string_view path : {"trainer.program", "trainer.loss_head", "trainer.compile", "train.lora_rank",
+                                      "train.lora_targets", "parallel.virtual_stages"}) {
+    if (const Setting* setting = spec.find(path);
+        setting != nullptr && !setting->is_auto() && setting->text != "1" && setting->text != "false")
+      said.push_back(
+          error(code::kUnsupportedFeature, setting->at, fmt::format("{} is a choice of other trainers", path), "--trainer fsdp2"));
+  }
+  return said;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,34 @@
+// The part of a Problem that only trainers other than the bundled one have: their facts, the axes they add, and a Setup in which all
+// that is settled is filled in. Problem's own fields (shardings, recomputes, mesh, batch) mean the same for every trainer.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "planner/planner.h"
+#include "planner/trainers.h"
+
+namespace distsetup {
+
+struct TrainerProblem {
+  TrainerFacts facts;
+  Setup base;
+  std::map<std::string, Gpu> gpus;                         // by preset id: smallest-that-fits tries others
+  int tp = 0, pp = 0, cp = 0, ep = 0, virtual_stages = 0;  // 0 = searched
+  std::vector<CpMethod> cp_methods;                        // to try where cp > 1
+  bool sequence_parallel = true;                           // with tp
+};
+
+// Reads the settings of another trainer; refuses by name what its facts do not have. `problem` is resolved in everything else.
+Diagnostics resolve_trainer(const Spec& spec, const Presets& presets, const std::map<std::string, Gpu>& gpus, Problem& problem);
+
+// For the bundled trainer: settings that only others have, refused with the reason.
+Diagnostics refuse_not_native(const Spec& spec);
+
+// The Setup of a plan: what memory and time models take.
+Setup setup_of(const TrainerProblem& trainer, const Plan& plan);
+
+// The answer for another trainer: as solve() (search.h), by bound, time and simulated or replayed memory of a Setup.
+std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why);
+
+}  // namespace distsetup

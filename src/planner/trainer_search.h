@@ -1,0 +1,56 @@
+// Search for trainers other than the bundled one: the whole legal space of axes, sharding, micro-batch and recomputation. Exact: every
+// combination is bounded by its states, what may fit is timed, and the best are simulated in order of the goal until enough fit.
+// What is left out of the space, and why: tensor parallelism across nodes (its collectives wait for the network in every layer);
+// context parallelism that leaves a rank fewer than kFewestContextTokens (unless pinned).
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "planner/search.h"
+#include "planner/trainer_problem.h"
+
+namespace distsetup {
+
+inline constexpr int64_t kFewestContextTokens = 2048;
+
+struct TrainerChoice {
+  int tp = 1, pp = 1, virtual_stages = 1, cp = 1, ep = 1;
+  CpMethod cp_method = CpMethod::kRing;
+  Choice rest;  // sharding, mesh, batch, recompute
+  bool operator==(const TrainerChoice&) const = default;
+};
+
+struct TrainerCandidate {
+  TrainerChoice choice;
+  TimeEstimate time;
+  MemoryEstimate memory;
+  int64_t device_bytes = 0;  // a lower bound until simulated
+  double cost_per_token = 0;
+  Verdict verdict = Verdict::kDoesNotFit;
+  bool simulated = false, replayed = false;
+};
+
+struct SearchCounts {
+  int64_t legal = 0, bounded_out = 0, timed = 0, simulated = 0, replayed = 0;
+};
+
+struct TrainerSearchResult {
+  std::vector<TrainerCandidate> best;        // that fit (or are tight, when none fits), best first by the goal; at most `wanted`
+  std::vector<TrainerCandidate> faster;      // better by the goal than best[0], and do not fit; at most three
+  std::optional<TrainerCandidate> smallest;  // when nothing fits: the least shortfall
+  SearchCounts counts;
+  Diagnostics why;  // when nothing is legal
+};
+
+enum class SearchDepth { kSimulate, kReplay };  // what the candidates returned are checked with
+TrainerSearchResult search_trainer(const Problem& problem, int nodes, int wanted, SearchDepth depth = SearchDepth::kReplay);
+
+// All that no other plan beats in both memory and tokens per second, fastest first.
+std::vector<TrainerCandidate> pareto_front(const Problem& problem, int nodes);
+
+std::vector<TrainerChoice> legal_trainer_choices(const Problem& problem, int nodes, Diagnostics* why = nullptr);
+Setup setup_of(const Problem& problem, int nodes, const TrainerChoice& choice);
+Plan plan_of(const Problem& problem, int nodes, const TrainerCandidate& candidate);
+std::string summary(const TrainerChoice& choice, int every_k);
+
+}  // namespace distsetup
