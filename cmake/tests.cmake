@@ -65,6 +65,8 @@ if(DISTSETUP_RUNTIME)
   endif()
 endif()
 
+include(accuracy)
+
 function(distsetup_script_test suite script)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${script}")
   add_test(NAME "${name}" COMMAND "${script}" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
@@ -78,7 +80,7 @@ function(distsetup_script_test suite script)
   endif()
 endfunction()
 
-foreach(suite golden integration docs)
+foreach(suite golden integration docs accuracy)
   file(GLOB scripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${suite}/run" "${PROJECT_SOURCE_DIR}/tests/${suite}/*.sh")
   foreach(script IN LISTS scripts)
     distsetup_script_test(${suite} "${script}")

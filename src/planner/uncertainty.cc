@@ -1,0 +1,88 @@
+// A class stores two numbers per quantity: log(measured / predicted) at the 5th and the 95th percentile of its held-out rows. Other
+// levels scale both as a normal distribution's tails do.
+#include "planner/uncertainty.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+std::string_view framework_name(Framework framework) {
+  switch (framework) {
+    case Framework::kDdp: return "ddp";
+    case Framework::kFsdp1: return "fsdp1";
+    case Framework::kFsdp2: return "fsdp2";
+    case Framework::kDeepspeed: return "deepspeed";
+    case Framework::kMegatron: return "megatron";
+  }
+  CHECK(false, "framework", static_cast<int>(framework));
+  return "";
+}
+
+// z of a two-sided interval: 0.9 -> 1.645. Between the tabulated levels linear in the level.
+double two_sided_z(double level) {
+  constexpr double kLevels[] = {0.5, 0.68, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999};
+  constexpr double kZ[] = {0.674, 0.994, 1.282, 1.645, 1.960, 2.326, 2.576, 2.807, 3.291};
+  if (level <= kLevels[0]) return kZ[0] * level / kLevels[0];
+  for (size_t i = 1; i < std::size(kLevels); ++i) {
+    if (level <= kLevels[i]) return kZ[i - 1] + (kZ[i] - kZ[i - 1]) * (level - kLevels[i - 1]) / (kLevels[i] - kLevels[i - 1]);
+  }
+  return kZ[std::size(kZ) - 1];
+}
+
+}  // namespace
+
+std::string_view name(Predicted quantity) {
+  switch (quantity) {
+    case Predicted::kAllocated: return "allocated";
+    case Predicted::kReserved: return "reserved";
+    case Predicted::kDevice: return "device";
+    case Predicted::kTokensPerSecond: return "tokens_per_s_per_gpu";
+  }
+  CHECK(false, "quantity", static_cast<int>(quantity));
+  return "";
+}
+
+std::vector<std::string> residual_classes(const Setup& s) {
+  const std::string_view framework = framework_name(s.framework);
+  const std::string_view finetune = s.finetune == Finetune::kFull ? "full" : "adapter";
+  return {fmt::format("{}.{}.{}", framework, s.program, finetune), fmt::format("{}.any.{}", framework, finetune), "all"};
+}
+
+Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
+  double low = quantity == Predicted::kTokensPerSecond ? -0.2 : -0.1, high = -low;
+  for (const std::string& one : residual_classes(setup)) {
+    const std::string prefix = fmt::format("residual.{}.{}", name(quantity), one);
+    const auto found = residuals.constants.find(prefix + ".low");
+    if (found == residuals.constants.end()) continue;
+    low = found->second;
+    high = residuals.at(prefix + ".high");
+    break;
+  }
+  const double middle = (low + high) / 2, half = (high - low) / 2 * two_sided_z(level) / two_sided_z(0.9);
+  return {predicted * std::exp(middle - half), predicted * std::exp(middle + half)};
+}
+
+Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level) {
+  return interval_of(setup, quantity, predicted, level, embedded_calibration());
+}
+
+Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
+  const auto usable = static_cast<double>(setup.gpu.usable_memory_bytes);
+  const auto allocated = static_cast<double>(memory.allocated_bytes + setup.gpu.context_bytes);
+  const double device = memory.device_bytes > 0 ? static_cast<double>(memory.device_bytes) : allocated;
+  const Interval of_device = interval_of(setup, Predicted::kDevice, device, 0.99, residuals);
+  if (!memory.ran_out && std::max(of_device.high, allocated) <= usable) return Verdict::kFits;
+  // Cached blocks are returned when memory runs out: what cannot fit is what is allocated, not what is reserved.
+  const Interval of_allocated = interval_of(setup, Predicted::kAllocated, static_cast<double>(memory.allocated_bytes), 0.99, residuals);
+  return of_allocated.low + static_cast<double>(setup.gpu.context_bytes) > usable ? Verdict::kDoesNotFit : Verdict::kTight;
+}
+
+Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory) { return verdict_of(setup, memory, embedded_calibration()); }
+
+}  // namespace distsetup

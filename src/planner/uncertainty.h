@@ -1,0 +1,28 @@
+// How sure a prediction is: intervals from the residuals of its own class of measured runs (framework, program, full or adapter
+// training; presets/calibration/residuals.yaml, written by scripts/accuracy --update), and the three-way verdict that follows.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/calibration.h"
+#include "planner/setup.h"
+
+namespace distsetup {
+
+enum class Predicted { kAllocated, kReserved, kDevice, kTokensPerSecond };
+std::string_view name(Predicted quantity);  // allocated, reserved, device, tokens_per_s_per_gpu
+
+// From the narrowest class to the widest: {"fsdp2.torchtitan_compiled.full", "fsdp2", "all"}. The first that has residuals counts.
+std::vector<std::string> residual_classes(const Setup& setup);
+
+// Where the truth is with probability `level` (0.9, 0.99), given the prediction. Without residuals of any class: +-10 % memory, +-20 %
+// tokens/s at 0.9.
+Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals);
+Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level);  // the built-in residuals
+
+// fits: also the upper end of the 99 % interval of device bytes is usable; does_not_fit: not even the lower end is.
+Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals);
+Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory);
+
+}  // namespace distsetup

@@ -1,0 +1,141 @@
+// Trainers on Hugging Face transformers: fms-acceleration (FMSA), ms-swift, Qwen's script, fsdp_qlora, PEFT.
+// transformers' blocks run eagerly; gradient checkpointing is reentrant; AdamW is torch's foreach implementation (Trainer's default
+// adamw_torch until 2025); zero_grad comes right after the step.
+#include "base/diagnostic_codes.h"
+#include "row_setup.h"
+
+namespace distsetup::accuracy {
+namespace {
+
+// fms-acceleration: without a bf16 flag everything stays in the checkpoint's bf16; with it FSDP keeps fp32 shards. foak = fused
+// attention-LoRA, cross-entropy, RMSNorm and rope kernels; liger = fused linear cross-entropy.
+void fmsa(Setup& s, const Row& row) {
+  const std::string& framework = row.text("framework");
+  const bool kernels = contains(framework, "foak");
+  s.fused_norm = s.fused_rope = kernels;
+  s.loss = contains(framework, "liger") ? LossHead::kLiger : kernels ? LossHead::kFusedKernel : LossHead::kEager;
+  if (row.says("notes", "packed to 2048")) s.sequence_length = 2048;
+  s.software.released = contains(framework, "liger") ? 202411 : 202406;
+  const bool quantised = s.finetune == Finetune::kQlora;
+  if (s.finetune == Finetune::kFull) {
+    s.parameter_dtype = row.text("param_dtype").starts_with("fp32") ? StorageDtype::kF32 : StorageDtype::kBf16;
+    // On one GPU autocast over bf16 weights changes nothing that is stored.
+    s.gradient_dtype = s.state_dtype = s.parameter_dtype;
+  } else {
+    s.frozen_dtype = quantised ? StorageDtype::kNf4Double : StorageDtype::kBf16;
+    s.parameter_dtype = StorageDtype::kBf16;
+    s.lora = lora_targets("attention", static_cast<int64_t>(number_after(row.text("notes"), "LoRA r=").value_or(16)));
+    s.lora.dtype = StorageDtype::kF32;  // adapters are trained in fp32
+    s.gradient_dtype = s.state_dtype = StorageDtype::kF32;
+  }
+  s.reduce_dtype = StorageDtype::kBf16;
+  // peft's prepare_model_for_kbit_training makes norms and embedding fp32; under FSDP1 the adapters' fp32 outputs do the same to the
+  // residual stream of Llama and Mistral (Granite scales each branch in its own dtype).
+  const bool adapters = s.finetune != Finetune::kFull;
+  s.software.residual_in_fp32 = (contains(framework, "baseline-peft-bnb") && s.dp_shard == 1) || (adapters && s.dp_shard > 1 && s.model.family != "granite");
+  s.software.name = quantised && !contains(framework, "accelerated") ? "transformers baseline bnb" : framework;
+}
+
+// ms-swift: LoRA of rank 8 on the attention's projections, every model in bf16.
+void swift(Setup& s, const Row& row) {
+  s.software.released = 202403;
+  s.loss = LossHead::kHfShift;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
+  if (s.finetune == Finetune::kFull) return;
+  s.lora = lora_targets("qkv", 8);
+  s.lora.dtype = StorageDtype::kF32;
+  s.lora.dropout = 0.05;
+  s.frozen_dtype = StorageDtype::kBf16;
+  const std::string& stored = row.text("param_dtype");
+  if (contains(stored, "gptq int4")) s.frozen_dtype = StorageDtype::kInt4;
+  if (contains(stored, "gptq int8")) s.frozen_dtype = StorageDtype::kInt8;
+  if (contains(stored, "bnb int4")) s.frozen_dtype = StorageDtype::kNf4;
+}
+
+// Qwen's finetune.py: LoRA of rank 64 on c_attn, c_proj, w1, w2; the base model's embedding and head are trained too.
+void qwen_script(Setup& s, const Row& row) {
+  s.software.released = 202312;
+  s.loss = LossHead::kHfShift;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
+  const std::string& strategy = row.text("strategy");
+  if (strategy.starts_with("ZeRO")) {
+    s.framework = Framework::kDeepspeed;
+    s.sharding = contains(strategy, "ZeRO-3") ? Sharding::kZero3 : Sharding::kZero2;
+    s.master_copy = s.finetune == Finetune::kFull;
+    s.state_dtype = StorageDtype::kF32;
+  }
+  if (s.finetune == Finetune::kFull) return;
+  s.lora = lora_targets("all", 64);
+  s.lora.dtype = StorageDtype::kBf16;
+  s.frozen_dtype = row.says("param_dtype", "int4") ? StorageDtype::kInt4 : StorageDtype::kBf16;
+}
+
+// AnswerDotAI/fsdp_qlora train.py: HF model under FSDP1 with bf16 units, LoRA of rank 64 on all linear layers.
+void fsdp_qlora(Setup& s, const Row& row) {
+  s.software.released = 202403;
+  s.loss = LossHead::kHfShift;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
+  s.reduce_dtype = StorageDtype::kBf16;
+  s.frozen_dtype = s.finetune == Finetune::kQlora ? StorageDtype::kNf4 : StorageDtype::kBf16;
+  s.lora = lora_targets("all", 64);
+  s.lora.dtype = StorageDtype::kBf16;
+  s.lora.dropout = 0.1;
+  s.reentrant_checkpoint = false;
+  if (row.says("notes", "activation offl")) s.offload.activations = OffloadPlace::kHost;
+}
+
+void peft(Setup& s, const Row& row) {
+  const std::string& notes = row.text("notes");
+  s.software.released = 202510;
+  s.loss = LossHead::kEager;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
+  if (s.finetune == Finetune::kFull) return;
+  s.parameter_dtype = StorageDtype::kBf16;
+  s.gradient_dtype = s.state_dtype = StorageDtype::kF32;
+  s.lora = lora_targets(contains(notes, "MLP") ? "mlp" : "qv", static_cast<int64_t>(number_after(notes, contains(notes, "DoRA") ? "DoRA r" : "LoRA r").value_or(32)));
+  s.lora.dtype = StorageDtype::kF32;
+  s.frozen_dtype = StorageDtype::kBf16;
+}
+
+}  // namespace
+
+Result<Setup> hf_row(const Row& row) {
+  Result<Setup> common = common_setup(row);
+  if (!common) return common;
+  Setup s = *common;
+  const std::string& strategy = row.text("strategy");
+  const std::string& framework = row.text("framework");
+  s.program = "hf_eager";
+  s.framework = Framework::kDdp;
+  s.sharding = Sharding::kDdp;
+  if (strategy.starts_with("FSDP")) {
+    s.framework = Framework::kFsdp1;
+    s.sharding = contains(strategy, "NO_SHARD") ? Sharding::kDdp : Sharding::kZero3;
+    s.reshard_after_forward = !contains(strategy, "SHARD_GRAD_OP");
+  }
+  if (contains(strategy, "NO_SHARD") || contains(strategy, "DDP")) {
+    s.framework = Framework::kDdp;
+    s.dp_replicate = s.dp_replicate * s.dp_shard;
+    s.dp_shard = 1;
+  }
+  s.recompute = row.text("activation_ckpt") == "none" ? ActivationRecompute::kNone : ActivationRecompute::kFull;
+  s.reentrant_checkpoint = true;
+  s.optimizer_implementation = OptimizerImplementation::kForeach;
+  s.software.gradients_freed_after_step = true;
+  if (framework.starts_with("HF Trainer + accelerate FSDP")) {
+    fmsa(s, row);
+  } else if (framework.starts_with("ms-swift")) {
+    swift(s, row);
+  } else if (framework.starts_with("HF Trainer (+DeepSpeed)")) {
+    qwen_script(s, row);
+  } else if (framework.starts_with("fsdp_qlora")) {
+    fsdp_qlora(s, row);
+  } else if (framework.starts_with("HF transformers + peft")) {
+    peft(s, row);
+  } else {
+    return unmapped(row, "the batch and the sequence length are not stated");  // llama-recipes
+  }
+  return s;
+}
+
+}  // namespace distsetup::accuracy

@@ -1,0 +1,122 @@
+#include "intervals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/check.h"
+
+namespace distsetup::accuracy {
+namespace {
+
+struct Residual {
+  const Scored* row = nullptr;
+  double value = 0;  // log(measured / predicted)
+};
+
+// 5th and 95th percentile of what a further row of the class would show: order statistics at k / (n + 1), continued beyond the
+// outermost ones by the spread of the middle.
+double tail(const std::vector<double>& sorted, double p) {
+  const auto n = static_cast<double>(sorted.size());
+  const double at = p * (n + 1) - 1;
+  if (at >= 0 && at <= n - 1) {
+    const auto below = static_cast<size_t>(at);
+    const size_t above = std::min(below + 1, sorted.size() - 1);
+    return sorted[below] + (sorted[above] - sorted[below]) * (at - static_cast<double>(below));
+  }
+  const double spread = (sorted.back() - sorted.front()) / std::max(1.0, n - 1);
+  return at < 0 ? sorted.front() + at * spread : sorted.back() + (at - (n - 1)) * spread;
+}
+
+struct Ends {
+  double low = 0, high = 0;
+};
+Ends ends(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  constexpr double kNarrowest = 0.002;  // sources print three or four digits
+  const Ends e{tail(values, 0.05), tail(values, 0.95)};
+  const double middle = (e.low + e.high) / 2, half = std::max(kNarrowest, (e.high - e.low) / 2);
+  return {middle - half, middle + half};
+}
+
+using Classes = std::map<std::string, std::vector<Residual>>;  // by "<quantity>.<class>"
+
+Classes classes_of(const std::vector<Scored>& rows) {
+  Classes all;
+  for (const Scored& row : rows) {
+    for (const Measurement& m : row.measured) {
+      const double predicted = predicted_value(row, m.metric, Column::kHeldOutBlock);
+      if (predicted <= 0) continue;
+      for (const std::string& one : residual_classes(row.setup)) {
+        all[fmt::format("{}.{}", name(quantity(m.metric)), one)].push_back({&row, std::log(m.value / predicted)});
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+Predicted quantity(Metric metric) {
+  switch (metric) {
+    case Metric::kAllocated: return Predicted::kAllocated;
+    case Metric::kReserved: return Predicted::kReserved;
+    case Metric::kDevice: return Predicted::kDevice;
+    case Metric::kTokensPerSecond: return Predicted::kTokensPerSecond;
+  }
+  CHECK(false, "metric", static_cast<int>(metric));
+  return Predicted::kAllocated;
+}
+
+Calibration residuals(const std::vector<Scored>& rows) {
+  Calibration all;
+  for (const auto& [name, members] : classes_of(rows)) {
+    if (static_cast<int>(members.size()) < kFewest) continue;
+    std::vector<double> values;
+    values.reserve(members.size());
+    for (const Residual& r : members) values.push_back(r.value);
+    const Ends e = ends(std::move(values));
+    all.constants["residual." + name + ".low"] = e.low;
+    all.constants["residual." + name + ".high"] = e.high;
+    all.constants["residual." + name + ".n"] = static_cast<double>(members.size());
+  }
+  return all;
+}
+
+std::vector<IntervalScore> interval_scores(const std::vector<Scored>& rows) {
+  const Classes classes = classes_of(rows);
+  std::vector<IntervalScore> scores;
+  for (const Metric metric : kMetrics) {
+    IntervalScore score{metric, 0, 0, 0};
+    std::vector<double> half_widths;
+    for (const Scored& row : rows) {
+      for (const Measurement& m : row.measured) {
+        const double predicted = predicted_value(row, metric, Column::kHeldOutBlock);
+        if (m.metric != metric || predicted <= 0) continue;
+        for (const std::string& one : residual_classes(row.setup)) {
+          std::vector<double> others;
+          for (const Residual& r : classes.at(fmt::format("{}.{}", name(quantity(metric)), one))) {
+            if (r.row != &row) others.push_back(r.value);
+          }
+          if (static_cast<int>(others.size()) < kFewest) continue;
+          const Ends e = ends(std::move(others));
+          const double truth = std::log(m.value / predicted);
+          ++score.n;
+          score.coverage += truth >= e.low && truth <= e.high ? 1 : 0;
+          half_widths.push_back(100 * (std::exp(e.high) - std::exp(e.low)) / 2);
+          break;
+        }
+      }
+    }
+    if (score.n == 0) continue;
+    score.coverage *= 100.0 / score.n;
+    std::nth_element(half_widths.begin(), half_widths.begin() + static_cast<long>(half_widths.size() / 2), half_widths.end());
+    score.median_half_width = half_widths[half_widths.size() / 2];
+    scores.push_back(score);
+  }
+  return scores;
+}
+
+}  // namespace distsetup::accuracy

@@ -1,0 +1,21 @@
+// Residuals of the held-out predictions by class, as planner/uncertainty reads them, and how often the intervals hold.
+#pragma once
+#include "planner/uncertainty.h"
+#include "score.h"
+
+namespace distsetup::accuracy {
+
+// Constants "residual.<quantity>.<class>.{low,high,n}" of all classes with at least kFewest rows.
+inline constexpr int kFewest = 6;
+Calibration residuals(const std::vector<Scored>& rows);
+Predicted quantity(Metric metric);
+
+struct IntervalScore {
+  Metric metric = Metric::kAllocated;
+  int n = 0;
+  double coverage = 0, median_half_width = 0;  // percent
+};
+// Each row against the intervals of the other rows of its class, so that a row never widens its own.
+std::vector<IntervalScore> interval_scores(const std::vector<Scored>& rows);
+
+}  // namespace distsetup::accuracy

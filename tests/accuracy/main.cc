@@ -1,0 +1,274 @@
+// distsetup-accuracy: scores the planner's predictions against measured runs, refits the constants, writes the stored table.
+//   distsetup-accuracy --source DIR [FILE.csv ...] [--json]      without a file: the rows under tests/accuracy
+//   distsetup-accuracy --source DIR --check                      also fails when a score got worse than tests/accuracy/table.json
+//   distsetup-accuracy --source DIR --update                     writes table.txt, table.json and presets/calibration/residuals.yaml
+//   distsetup-accuracy --source DIR --fit [BLOCK ...]            refits presets/calibration/time.yaml (to all blocks when none is named)
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include "base/file.h"
+#include "base/value.h"
+#include "report.h"
+
+namespace distsetup::accuracy {
+namespace {
+
+struct Options {
+  std::string source = ".";
+  std::vector<std::string> files, blocks;
+  bool json = false, check = false, update = false, fit = false;
+};
+
+struct Loaded {
+  std::vector<Scored> scored;
+  std::vector<Unmapped> unmapped;
+  size_t num_rows = 0;
+};
+
+int fail(const Diagnostics& diagnostics) {
+  std::fputs(format_diagnostics(diagnostics).c_str(), stderr);
+  return 3;
+}
+
+Result<Loaded> load(const std::vector<std::string>& files) {
+  Loaded all;
+  for (const std::string& file : files) {
+    const Result<std::string> text = read_file(file);
+    if (!text) return text.diagnostics;
+    Result<std::vector<Row>> rows = read_rows(*text, file);
+    if (!rows) return rows.diagnostics;
+    all.num_rows += rows->size();
+    for (Row& row : *rows) {
+      Result<Setup> setup = row_setup(row);
+      if (!setup) {
+        all.unmapped.push_back({row.id, setup.diagnostics.front().message});
+        continue;
+      }
+      Scored s;
+      s.measured = measurements(row);
+      s.row = std::move(row);
+      s.setup = std::move(*setup);
+      all.scored.push_back(std::move(s));
+    }
+  }
+  return all;
+}
+
+// Rows whose tokens/s say little about the trainer: data loading, padding or a handful of tokens set the pace.
+bool teaches_time(const Scored& s) {
+  for (const std::string_view why : {"low-occupancy", "bubble-bound", "not comparable", "start-up of the loop", "unpadded"}) {
+    if (s.row.says("notes", why)) return false;
+  }
+  return std::any_of(s.measured.begin(), s.measured.end(), [](const Measurement& m) { return m.metric == Metric::kTokensPerSecond; });
+}
+
+double measured_tokens(const Scored& s) {
+  for (const Measurement& m : s.measured) {
+    if (m.metric == Metric::kTokensPerSecond) return m.value;
+  }
+  return 0;
+}
+
+// A block counts as much as the square root of its rows: many rows of one table share every hidden constant.
+struct Teaching {
+  std::vector<const Scored*> rows;
+  std::vector<Observation> observations;
+};
+Teaching teaching(const std::vector<Scored>& scored, const std::vector<std::string>& blocks) {
+  Teaching t;
+  std::map<std::string, int> size;
+  for (const Scored& s : scored) {
+    if (!teaches_time(s)) continue;
+    if (!blocks.empty() && std::find(blocks.begin(), blocks.end(), s.row.block) == blocks.end()) continue;
+    t.rows.push_back(&s);
+    ++size[s.row.block];
+  }
+  for (const Scored* s : t.rows) t.observations.push_back({&s->setup, measured_tokens(*s), 4 / std::sqrt(size[s->row.block] + 1.0)});
+  return t;
+}
+
+Calibration without_residuals(const Calibration& all) {
+  Calibration rest;
+  for (const auto& [name, value] : all.constants) {
+    if (!name.starts_with("residual.")) rest.constants[name] = value;
+  }
+  return rest;
+}
+
+// Start values: datasheets and papers (start.yaml); a constant that is missing there starts where it is.
+Result<Calibration> start_values(const std::string& source) {
+  const Result<Value> value = read_yaml_file(source + "/tests/accuracy/start.yaml");
+  if (!value) return value.diagnostics;
+  Result<Calibration> start = calibration_from_value(*value);
+  if (!start) return start;
+  Calibration all = without_residuals(embedded_calibration());
+  for (const auto& [name, number] : start->constants) {
+    if (all.constants.contains(name)) all.constants[name] = number;
+  }
+  return all;
+}
+
+// Tokens/s with the shipped constants, and refitted without each block and without each model.
+void predict_time(std::vector<Scored>& rows, const std::vector<Scored>& training, const Calibration& start) {
+  const Calibration shipped = without_residuals(embedded_calibration());
+  in_parallel(rows.size(), [&](size_t i) { rows[i].prediction.tokens_per_s_per_gpu = predict_tokens_per_s_per_gpu(rows[i].setup, shipped); });
+  const Teaching taught = teaching(training, {});
+  Fitter fitter(taught.observations, start);
+  fitter.fit(shipped, 0);  // the Jacobian at the shipped constants
+  std::set<std::string> blocks, models;
+  for (const Scored& s : rows) {
+    blocks.insert(s.row.block);
+    models.insert(s.setup.model.name);
+  }
+  struct Fold {
+    std::string key;
+    bool is_block = false;
+  };
+  std::vector<Fold> folds;
+  for (const std::string& block : blocks) folds.push_back({block, true});
+  for (const std::string& model : models) folds.push_back({model, false});
+  const auto belongs = [](const Fold& fold, const Scored& s) { return (fold.is_block ? s.row.block : s.setup.model.name) == fold.key; };
+  in_parallel(folds.size(), [&](size_t i) {
+    std::vector<bool> left_out;
+    for (const Scored* s : taught.rows) left_out.push_back(belongs(folds[i], *s));
+    const bool any = std::find(left_out.begin(), left_out.end(), true) != left_out.end();
+    const Calibration constants = any ? fitter.refit_without(left_out, 3) : shipped;
+    for (Scored& s : rows) {
+      if (!belongs(folds[i], s)) continue;
+      (folds[i].is_block ? s.held_out_block_tokens_per_s : s.held_out_model_tokens_per_s) = predict_tokens_per_s_per_gpu(s.setup, constants);
+    }
+  });
+}
+
+void predict_bytes(std::vector<Scored>& rows) {
+  in_parallel(rows.size(), [&](size_t i) {
+    Scored& s = rows[i];
+    const double tokens = s.prediction.tokens_per_s_per_gpu;
+    s.prediction = predict_memory(s.setup);
+    s.prediction.tokens_per_s_per_gpu = tokens;
+  });
+}
+
+void decide_verdicts(std::vector<Scored>& rows, const Calibration& residual_constants) {
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  for (Scored& s : rows) {
+    MemoryEstimate memory;
+    memory.allocated_bytes = static_cast<int64_t>(s.prediction.allocated_gib * kGib);
+    memory.reserved_bytes = static_cast<int64_t>(s.prediction.reserved_gib * kGib);
+    memory.device_bytes = static_cast<int64_t>(s.prediction.device_gib * kGib);
+    memory.ran_out = s.prediction.ran_out;
+    s.verdict = verdict_of(s.setup, memory, residual_constants);
+  }
+}
+
+// The comment lines of a calibration file, which a fit keeps.
+std::string leading_comment(const std::string& text) {
+  std::string comment;
+  size_t at = 0;
+  while (at < text.size() && text[at] == '#') {
+    const size_t end = std::min(text.find('\n', at), text.size() - 1);
+    comment += text.substr(at, end - at + 1);
+    at = end + 1;
+  }
+  return comment;
+}
+
+bool write(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) std::fprintf(stderr, "cannot write %s\n", path.c_str());
+  return static_cast<bool>(out);
+}
+
+int run_fit(const Options& options, const Loaded& training, const Calibration& start) {
+  const std::string path = options.source + "/presets/calibration/time.yaml";
+  const Result<std::string> text = read_file(path);
+  if (!text) return fail(text.diagnostics);
+  const Result<Value> value = parse_yaml(*text, path);
+  if (!value) return fail(value.diagnostics);
+  const Result<Calibration> in_file = calibration_from_value(*value);
+  if (!in_file) return fail(in_file.diagnostics);
+  const Teaching taught = teaching(training.scored, options.blocks);
+  Fitter fitter(taught.observations, start);
+  const FitState before = fitter.fit(without_residuals(embedded_calibration()), 0);
+  const FitState after = fitter.fit(before.constants, 12);
+  Calibration written;
+  for (const auto& [name, number] : in_file->constants) written.constants[name] = after.constants.get(name, number);
+  std::string fitted = calibration_text(written, leading_comment(*text));
+  const std::string version = "version: 1\n";
+  fitted.insert(fitted.find(version) + version.size(), "source: \"measured training runs in tests/accuracy/measured.csv and b200.csv (scripts/fit)\"\ndate: \"2026-11-21\"\n");
+  if (!write(path, fitted)) return 1;
+  std::printf("%zu rows, %zu constants; loss %.5f -> %.5f\n", taught.rows.size(), in_file->constants.size(), before.loss, after.loss);
+  return 0;
+}
+
+int run_update(const Options& options, const Scoreboard& board, const Calibration& residual_constants) {
+  const std::string comment =
+      "# log(measured / predicted) at the 5th (low) and 95th (high) percentile of n held-out rows, by quantity, framework, program and kind\n"
+      "# of training: 90 % intervals (planner/uncertainty.h). Written by scripts/accuracy --update.\n";
+  std::string text = calibration_text(residual_constants, comment);
+  const std::string version = "version: 1\n";
+  text.insert(text.find(version) + version.size(), "source: \"measured training runs in tests/accuracy\"\ndate: \"2026-11-21\"\n");
+  const std::string folder = options.source + "/tests/accuracy/";
+  const bool ok = write(options.source + "/presets/calibration/residuals.yaml", text) && write(folder + "table.txt", to_table(board)) &&
+                  write(folder + "table.json", dump_json(stored_scores(board)));
+  return ok ? 0 : 1;
+}
+
+int run(const Options& options) {
+  const std::string folder = options.source + "/tests/accuracy/";
+  const std::vector<std::string> own = {folder + "measured.csv", folder + "b200.csv"};
+  Result<Loaded> training = load(own);
+  if (!training) return fail(training.diagnostics);
+  const Result<Calibration> start = start_values(options.source);
+  if (!start) return fail(start.diagnostics);
+  if (options.fit) return run_fit(options, *training, *start);
+  Result<Loaded> scored = options.files.empty() ? load(own) : load(options.files);
+  if (!scored) return fail(scored.diagnostics);
+  predict_time(scored->scored, training->scored, *start);
+  predict_bytes(scored->scored);
+  Calibration residual_constants = options.update ? residuals(scored->scored) : embedded_calibration();
+  decide_verdicts(scored->scored, residual_constants);
+  const Scoreboard board{scored->num_rows, std::move(scored->scored), std::move(scored->unmapped)};
+  if (options.update) return run_update(options, board, residual_constants);
+  std::fputs(options.json ? dump_json(to_json(board)).c_str() : to_table(board).c_str(), stdout);
+  if (!options.check) return 0;
+  const Result<std::string> stored = read_file(folder + "table.json");
+  if (!stored) return fail(stored.diagnostics);
+  const std::vector<std::string> worse = worse_than(Json::parse(*stored), stored_scores(board));
+  for (const std::string& line : worse) std::fprintf(stderr, "worse: %s\n", line.c_str());
+  return worse.empty() ? 0 : 7;
+}
+
+}  // namespace
+}  // namespace distsetup::accuracy
+
+int main(int argc, char** argv) {
+  distsetup::accuracy::Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--source" && i + 1 < argc) {
+      options.source = argv[++i];
+    } else if (argument == "--json") {
+      options.json = true;
+    } else if (argument == "--check") {
+      options.check = true;
+    } else if (argument == "--update") {
+      options.update = true;
+    } else if (argument == "--fit") {
+      options.fit = true;
+    } else if (argument.starts_with("--")) {
+      std::fprintf(stderr, "unknown option '%s' (distsetup-accuracy --source DIR [FILE.csv ...] [--json] [--check] [--update] [--fit BLOCK ...])\n", argv[i]);
+      return 2;
+    } else {
+      (options.fit ? options.blocks : options.files).push_back(argument);
+    }
+  }
+  return distsetup::accuracy::run(options);
+}

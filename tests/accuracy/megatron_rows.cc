@@ -1,0 +1,105 @@
+// Megatron-Core (Megatron-Bridge, NeMo, DGX Cloud recipes, SimuMax's runs), Megatron-LM of 2022 and Megatron-DeepSpeed.
+#include "row_setup.h"
+
+namespace distsetup::accuracy {
+namespace {
+
+// Megatron's mixed precision: 16-bit parameters, fp32 gradient buffer, fp32 master and moments sharded by the distributed optimizer.
+void mixed_precision(Setup& s, StorageDtype half) {
+  s.parameter_dtype = half;
+  s.gradient_dtype = s.reduce_dtype = s.state_dtype = StorageDtype::kF32;
+  s.master_copy = true;
+  s.optimizer_implementation = OptimizerImplementation::kFused;
+}
+
+Result<Setup> core_row(const Row& row, Setup s) {
+  const std::string& section = row.text("source_path_or_section");
+  const std::string& notes = row.text("notes");
+  s.program = "megatron_te";
+  s.framework = Framework::kMegatron;
+  s.sharding = Sharding::kZero1;
+  mixed_precision(s, StorageDtype::kBf16);
+  s.fused_norm = s.fused_rope = true;
+  s.loss = LossHead::kFusedKernel;
+  if (s.tp > 1) s.loss = LossHead::kVocabularyParallel;
+  s.sequence_parallel = s.tp > 1;
+  s.overlap_tp = s.tp > 1 && !row.says("framework", "Megatron-LM");  // NeMo and Bridge recipes turn user buffers on
+  s.cp_method = contains(notes, "Ulysses") ? CpMethod::kUlysses : CpMethod::kRing;
+  const std::string& recompute = row.text("activation_ckpt");
+  // Recipes that print no recomputation have none: flash attention already recomputes its softmax.
+  s.recompute = recompute == "full" ? ActivationRecompute::kFull : recompute == "selective" ? ActivationRecompute::kAttentionOnly : ActivationRecompute::kNone;
+  if (row.says("strategy", "Megatron-FSDP")) s.sharding = Sharding::kZero3;
+  if (contains(section, "26.")) {
+    s.software.released = 202604;
+  } else if (contains(section, "25.")) {
+    s.software.released = 202510;
+  } else if (row.says("framework", "24.")) {
+    s.software.released = 202407;
+  } else if (row.says("framework", "25.04")) {
+    s.software.released = 202504;
+  } else if (contains(section, "c5c765f")) {
+    s.software.released = 202507;
+  } else if (contains(section, "741c886")) {
+    s.software.released = 202503;
+  } else if (contains(section, "(2026-05)")) {
+    s.software.released = 202605;
+  }
+  // NeMo's performance recipes (nemo/collections/llm/recipes/llama3_8b.py, performance_mode, 2025): gradients reduced in bf16; LoRA on
+  // linear_qkv alone.
+  if (row.says("framework", "NeMo") || row.says("framework", "Megatron-Bridge")) s.reduce_dtype = StorageDtype::kBf16;
+  if (s.finetune != Finetune::kFull) {
+    s.lora = lora_targets("qkv", 16);
+    s.lora.dtype = StorageDtype::kBf16;
+    s.frozen_dtype = StorageDtype::kBf16;
+  }
+  if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
+  return s;
+}
+
+// Before flash attention: softmax and its dropout keep the scores. Megatron-LM of 2022 shards sequences where the notes say so.
+Result<Setup> gpt_row(const Row& row, Setup s) {
+  const std::string& strategy = row.text("strategy");
+  s.program = "megatron_gpt";
+  s.framework = Framework::kMegatron;
+  mixed_precision(s, row.says("param_dtype", "bf16") ? StorageDtype::kBf16 : StorageDtype::kF16);
+  s.sharding = contains(strategy, "ZeRO-1") ? Sharding::kZero1 : Sharding::kDdp;
+  s.flash_attention = false;
+  s.sequence_parallel = row.says("notes", "sequence parallel") && s.tp > 1;
+  s.loss = s.tp > 1 ? LossHead::kVocabularyParallel : LossHead::kEager;
+  const std::string& recompute = row.text("activation_ckpt");
+  s.recompute = recompute == "full" ? ActivationRecompute::kFull : recompute == "selective" ? ActivationRecompute::kAttentionOnly : ActivationRecompute::kNone;
+  s.software.released = 202110;
+  if (row.says("framework", "Megatron-LM")) {
+    s.software.released = 202205;
+    // Table 3 of arXiv 2205.05198: the 175B and 530B models interleave 3 stages a rank.
+    if (s.pp == 8 || s.pp == 35) s.virtual_stages = 3;
+    s.fused_norm = true;
+  }
+  if (row.says("framework", "DeepSpeed")) {  // Megatron's layers under DeepSpeed's engine: ZeRO-1 keeps 16-bit gradients until the step
+    s.framework = Framework::kDeepspeed;
+    s.gradient_dtype = s.reduce_dtype = StorageDtype::kF16;
+  }
+  if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
+  return s;
+}
+
+}  // namespace
+
+Result<Setup> megatron_row(const Row& row) {
+  if (row.says("framework", "zero-bubble")) return unmapped(row, "the sequence length and the micro-batches are not stated");
+  Row stated = row;
+  if (row.text("gpus").empty() && row.says("framework", "Megatron-Bridge")) {
+    // The page on memory states TP alone: one model-parallel group.
+    for (size_t i = 0; i < columns().size(); ++i) {
+      if (columns()[i] == "gpus") stated.cells[i] = row.text("tp");
+      if (columns()[i] == "micro_batch_per_gpu" && stated.cells[i].empty()) stated.cells[i] = "1";
+    }
+  }
+  Result<Setup> common = common_setup(stated);
+  if (!common) return common;
+  const std::string& framework = row.text("framework");
+  const bool local_modules = framework == "Megatron-DeepSpeed" || (framework == "Megatron-LM" && row.text("flash_attention") == "no");
+  return local_modules ? gpt_row(row, *common) : core_row(row, *common);
+}
+
+}  // namespace distsetup::accuracy

@@ -1,0 +1,150 @@
+#include "report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+namespace distsetup::accuracy {
+namespace {
+
+double rounded(double value) { return std::round(value * 100) / 100; }
+
+Json to_json(const Statistics& s) {
+  return {{"n", s.n}, {"mape", rounded(s.mape)}, {"median", rounded(s.median)}, {"p90", rounded(s.p90)}, {"max", rounded(s.max)}, {"bias", rounded(s.bias)}};
+}
+
+Json blocks_json(const std::vector<Scored>& rows) {
+  Json blocks = Json::array();
+  for (const BlockScore& score : block_scores(rows)) {
+    Json block = to_json(score.by_column[1]);  // held-out block: what targets apply to
+    block["block"] = score.block;
+    block["metric"] = name(score.metric);
+    block["in_sample"] = to_json(score.by_column[0]);
+    block["held_out_model"] = to_json(score.by_column[2]);
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+Json lines_json(const std::vector<Scored>& rows) {
+  Json lines = Json::array();
+  for (const ScoreLine& line : score_lines(rows)) {
+    for (size_t i = 0; i < line.limits.size(); ++i) {
+      lines.push_back({{"score", line.name}, {"what", line.limits[i].what}, {"n", line.n}, {"reach", line.limits[i].reach},
+                       {"in_sample", rounded(line.in_sample[i])}, {"held_out_block", rounded(line.held_out_block[i])},
+                       {"held_out_model", rounded(line.held_out_model[i])}, {"reached", line.n > 0 && line.reached()}});
+    }
+  }
+  return lines;
+}
+
+struct Mapped {
+  int mapped = 0, all = 0;
+};
+std::map<std::string, Mapped> mapped_by_block(const Scoreboard& board) {
+  std::map<std::string, Mapped> by_block;
+  for (const Scored& s : board.rows) {
+    ++by_block[s.row.block].mapped;
+    ++by_block[s.row.block].all;
+  }
+  for (const Unmapped& u : board.unmapped) ++by_block[u.id.substr(0, u.id.find('-'))].all;
+  return by_block;
+}
+
+std::string limit_text(const Limit& limit) { return fmt::format("{} <= {:g} %", limit.what, limit.reach); }
+
+}  // namespace
+
+Json stored_scores(const Scoreboard& board) {
+  const FitScore fit = fit_score(board.rows);
+  Json intervals = Json::array(), mapped = Json::object();
+  for (const IntervalScore& s : interval_scores(board.rows)) {
+    intervals.push_back({{"metric", name(s.metric)}, {"n", s.n}, {"coverage", rounded(s.coverage)}, {"median_half_width", rounded(s.median_half_width)}});
+  }
+  for (const auto& [block, m] : mapped_by_block(board)) mapped[block] = {{"mapped", m.mapped}, {"of", m.all}};
+  return {{"rows", board.num_rows}, {"mapped", mapped}, {"blocks", blocks_json(board.rows)}, {"lines", lines_json(board.rows)}, {"intervals", intervals},
+          {"fit", {{"wrong_fits", fit.wrong_fits}, {"wrong_noes", fit.wrong_noes}, {"tight", fit.tight}, {"ran_out", fit.ran_out}, {"ran", fit.ran}}}};
+}
+
+Json to_json(const Scoreboard& board) {
+  Json json = stored_scores(board);
+  json["unmapped"] = Json::array();
+  for (const Unmapped& u : board.unmapped) json["unmapped"].push_back({{"id", u.id}, {"reason", u.reason}});
+  json["by_row"] = Json::array();
+  for (const Scored& row : board.rows) {
+    for (const Measurement& m : row.measured) {
+      const double predicted = row.prediction.of(m.metric);
+      if (predicted <= 0) continue;
+      const Interval i = interval_of(row.setup, quantity(m.metric), predicted, 0.9);
+      Json entry = {{"id", row.row.id}, {"metric", name(m.metric)}, {"measured", m.value}, {"predicted", predicted}, {"low", i.low}, {"high", i.high}};
+      if (m.metric == Metric::kTokensPerSecond) {
+        entry["held_out_block"] = row.held_out_block_tokens_per_s;
+        entry["held_out_model"] = row.held_out_model_tokens_per_s;
+      }
+      json["by_row"].push_back(std::move(entry));
+    }
+  }
+  json["verdicts"] = Json::array();
+  for (const Scored& row : board.rows) {
+    json["verdicts"].push_back({{"id", row.row.id}, {"ran_out", row.row.ran_out()}, {"verdict", name(row.verdict)},
+                                {"device_gib", row.prediction.device_gib}, {"usable_gib", static_cast<double>(row.setup.gpu.usable_memory_bytes) / (1024.0 * 1024 * 1024)}});
+  }
+  return json;
+}
+
+std::string to_table(const Scoreboard& board) {
+  std::string text = fmt::format("{} rows, {} mapped, {} unmapped\n\n", board.num_rows, board.rows.size(), board.unmapped.size());
+  text += fmt::format("{:<42} {:>5} {:<15} {:>9} {:>14} {:>14}\n", "score", "n", "reach", "in-sample", "held-out block", "held-out model");
+  for (const ScoreLine& line : score_lines(board.rows)) {
+    for (size_t i = 0; i < line.limits.size(); ++i) {
+      const bool reached = line.held_out_block[i] <= line.limits[i].reach + 1e-9 && line.held_out_model[i] <= line.limits[i].reach + 1e-9;
+      text += fmt::format("{:<42} {:>5} {:<15} {:>9.2f} {:>14.2f} {:>14.2f}  {}\n", i == 0 ? line.name : "", line.n, limit_text(line.limits[i]), line.in_sample[i],
+                          line.held_out_block[i], line.held_out_model[i], line.n == 0 ? "no rows" : reached ? "reached" : "not reached");
+    }
+  }
+  text += fmt::format("\n{:<22} {:>5} {:>10} {:>18}\n", "90 % intervals", "n", "coverage %", "median half-width %");
+  for (const IntervalScore& s : interval_scores(board.rows)) {
+    text += fmt::format("{:<22} {:>5} {:>10.1f} {:>18.1f}\n", name(s.metric), s.n, s.coverage, s.median_half_width);
+  }
+  text += fmt::format("\n{:<6} {:<21} {:>4} {:>15} {:>22} {:>22}\n", "block", "metric", "n", "in-sample MAPE", "held-out block MAPE/max", "held-out model MAPE/max");
+  for (const BlockScore& s : block_scores(board.rows)) {
+    text += fmt::format("{:<6} {:<21} {:>4} {:>15.2f} {:>15.2f}/{:>6.1f} {:>15.2f}/{:>6.1f}\n", s.block, name(s.metric), s.by_column[0].n, s.by_column[0].mape,
+                        s.by_column[1].mape, s.by_column[1].max, s.by_column[2].mape, s.by_column[2].max);
+  }
+  text += fmt::format("\n{:<6} {:>7} {:>5}\n", "block", "mapped", "of");
+  for (const auto& [block, m] : mapped_by_block(board)) text += fmt::format("{:<6} {:>7} {:>5}\n", block, m.mapped, m.all);
+  return text;
+}
+
+std::vector<std::string> worse_than(const Json& stored, const Json& now) {
+  std::vector<std::string> worse;
+  const auto compare = [&](const std::string& what, double before, double after) {
+    const double rounding = std::max(0.02, 0.005 * std::abs(before));
+    if (after > before + rounding) worse.push_back(fmt::format("{}: {:.2f} is worse than the stored {:.2f}", what, after, before));
+  };
+  for (const Json& before : stored.at("lines")) {
+    for (const Json& after : now.at("lines")) {
+      if (before.at("score") != after.at("score") || before.at("what") != after.at("what")) continue;
+      for (const char* column : {"in_sample", "held_out_block", "held_out_model"}) {
+        compare(fmt::format("{}, {}, {}", before.at("score").get<std::string>(), before.at("what").get<std::string>(), column),
+                before.at(column).get<double>(), after.at(column).get<double>());
+      }
+    }
+  }
+  for (const auto& [block, before] : stored.at("mapped").items()) {
+    const Json& after = now.at("mapped").at(block);
+    compare(fmt::format("unmapped rows of {}", block), before.at("of").get<double>() - before.at("mapped").get<double>(),
+            after.at("of").get<double>() - after.at("mapped").get<double>());
+  }
+  for (const Json& before : stored.at("blocks")) {
+    for (const Json& after : now.at("blocks")) {
+      if (before.at("block") != after.at("block") || before.at("metric") != after.at("metric")) continue;
+      compare(fmt::format("{} {}, mape", before.at("block").get<std::string>(), before.at("metric").get<std::string>()), before.at("mape").get<double>(),
+              after.at("mape").get<double>());
+    }
+  }
+  return worse;
+}
+
+}  // namespace distsetup::accuracy

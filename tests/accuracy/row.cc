@@ -1,0 +1,225 @@
+// Reads the CSV (RFC 4180: quoted cells may hold commas, quotes and line ends).
+#include "row.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <set>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+
+namespace distsetup::accuracy {
+namespace {
+
+constexpr size_t kRequired = 42;
+
+struct Cell {
+  std::string text;
+  Location location;
+};
+
+// One record; `at` moves behind it. An unterminated quote ends with the file and is reported by the caller as a short record.
+std::vector<Cell> next_record(std::string_view text, size_t& at, Location& location) {
+  std::vector<Cell> cells;
+  Cell cell{"", location};
+  bool quoted = false;
+  const auto advance = [&] {
+    if (text[at] == '\n') {
+      ++location.line;
+      location.column = 1;
+    } else {
+      ++location.column;
+    }
+    ++at;
+  };
+  while (at < text.size()) {
+    const char c = text[at];
+    if (quoted) {
+      if (c == '"' && at + 1 < text.size() && text[at + 1] == '"') {
+        cell.text += '"';
+        advance();
+      } else if (c == '"') {
+        quoted = false;
+      } else {
+        cell.text += c;
+      }
+      advance();
+    } else if (c == '"' && cell.text.empty()) {
+      quoted = true;
+      advance();
+    } else if (c == ',') {
+      advance();
+      cells.push_back(std::move(cell));
+      cell = Cell{"", location};
+    } else if (c == '\n') {
+      advance();
+      break;
+    } else {
+      if (c != '\r') cell.text += c;
+      advance();
+    }
+  }
+  cells.push_back(std::move(cell));
+  return cells;
+}
+
+bool is_numeric_column(std::string_view column) {
+  static const std::set<std::string, std::less<>> numeric = {
+      "params_b", "layers", "hidden", "ffn", "heads", "kv_heads", "vocab", "seq_len", "gpus", "nodes", "tp", "cp", "pp", "dp_shard",
+      "dp_replicate", "micro_batch_per_gpu", "grad_accum", "peak_mem_gib", "tokens_per_s_per_gpu", "mfu_pct", "tflops_per_gpu",
+      "step_time_s", "experts", "top_k", "expert_ffn", "ep"};
+  return numeric.contains(column);
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  double value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Where each column stands in the file; -1: absent.
+Result<std::vector<int>> read_header(const std::vector<Cell>& header) {
+  std::vector<int> place(columns().size(), -1);
+  Diagnostics said;
+  for (size_t i = 0; i < header.size(); ++i) {
+    const std::string column = header[i].text.substr(0, header[i].text.find('('));
+    const auto it = std::find(columns().begin(), columns().end(), column);
+    if (it == columns().end()) {
+      said.push_back(error(code::kUnknownKey, header[i].location, fmt::format("unknown column '{}'", header[i].text), suggest(column, columns())));
+      continue;
+    }
+    int& seen = place[static_cast<size_t>(it - columns().begin())];
+    if (seen >= 0) said.push_back(error(code::kDuplicateKey, header[i].location, fmt::format("column '{}' a second time", column)));
+    seen = static_cast<int>(i);
+  }
+  for (size_t i = 0; i < kRequired; ++i) {
+    if (place[i] < 0) said.push_back(error(code::kMissingKey, header[0].location, fmt::format("no column '{}' in the header", columns()[i])));
+  }
+  if (has_error(said)) return said;
+  return place;
+}
+
+}  // namespace
+
+std::string_view name(Metric metric) {
+  switch (metric) {
+    case Metric::kAllocated: return "allocated";
+    case Metric::kReserved: return "reserved";
+    case Metric::kDevice: return "device";
+    case Metric::kTokensPerSecond: return "tokens_per_s_per_gpu";
+  }
+  CHECK(false, "metric", static_cast<int>(metric));
+  return "";
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
+}
+
+std::optional<double> number_after(std::string_view text, std::string_view before) {
+  const size_t at = text.find(before);
+  if (at == std::string_view::npos) return std::nullopt;
+  size_t begin = at + before.size();
+  while (begin < text.size() && text[begin] == ' ') ++begin;
+  size_t end = begin;
+  while (end < text.size() && (std::isdigit(static_cast<unsigned char>(text[end])) || text[end] == '.')) ++end;
+  while (end > begin && text[end - 1] == '.') --end;
+  return parse_number(text.substr(begin, end - begin));
+}
+
+const std::vector<std::string>& columns() {
+  static const std::vector<std::string> all = {
+      "id", "source_repo_or_paper", "source_path_or_section", "model", "params_b", "layers", "hidden", "ffn", "heads", "kv_heads", "vocab",
+      "seq_len", "gpu", "gpus", "nodes", "interconnect", "framework", "strategy", "tp", "cp", "pp", "dp_shard", "dp_replicate",
+      "micro_batch_per_gpu", "global_batch_tokens_or_seqs", "grad_accum", "precision", "param_dtype", "grad_reduce_dtype", "optimizer",
+      "activation_ckpt", "compile", "flash_attention", "offload", "finetune", "peak_mem_gib", "mem_kind", "tokens_per_s_per_gpu", "mfu_pct",
+      "tflops_per_gpu", "step_time_s", "notes", "experts", "top_k", "expert_ffn", "ep", "attention_kind"};
+  return all;
+}
+
+const std::string& Row::text(std::string_view column) const {
+  const auto it = std::find(columns().begin(), columns().end(), column);
+  CHECK(it != columns().end(), "no column", column);
+  return cells[static_cast<size_t>(it - columns().begin())];
+}
+
+std::optional<double> Row::number(std::string_view column) const { return parse_number(text(column)); }
+
+int64_t Row::integer(std::string_view column, int64_t absent) const {
+  const std::optional<double> value = number(column);
+  return value ? static_cast<int64_t>(*value) : absent;
+}
+
+bool Row::says(std::string_view column, std::string_view part) const { return contains(text(column), part); }
+
+bool Row::ran_out() const { return text("notes").starts_with("OOM"); }
+
+Result<std::vector<Row>> read_rows(std::string_view text, const std::string& file_name) {
+  Location location{file_name, 1, 1};
+  size_t at = 0;
+  const std::vector<Cell> header = next_record(text, at, location);
+  const Result<std::vector<int>> place = read_header(header);
+  if (!place) return place.diagnostics;
+  std::vector<Row> rows;
+  std::set<std::string> ids;
+  Diagnostics said;
+  while (at < text.size()) {
+    Row row;
+    row.location = location;
+    std::vector<Cell> cells = next_record(text, at, location);
+    if (cells.size() == 1 && cells[0].text.empty()) continue;
+    if (cells.size() != header.size()) {
+      said.push_back(error(code::kSyntax, row.location, fmt::format("found {} cells, expected {}", cells.size(), header.size())));
+      continue;
+    }
+    row.cells.resize(columns().size());
+    for (size_t i = 0; i < columns().size(); ++i) {
+      if ((*place)[i] < 0) continue;
+      Cell& cell = cells[static_cast<size_t>((*place)[i])];
+      if (!cell.text.empty() && is_numeric_column(columns()[i]) && !parse_number(cell.text)) {
+        said.push_back(error(code::kWrongType, cell.location, fmt::format("'{}' in column '{}' is no number", cell.text, columns()[i])));
+      }
+      row.cells[i] = std::move(cell.text);
+    }
+    row.id = row.cells[0];
+    row.block = row.id.substr(0, row.id.find('-'));
+    if (row.id.empty()) said.push_back(error(code::kMissingKey, row.location, "a row without an id"));
+    if (!ids.insert(row.id).second) said.push_back(error(code::kDuplicateKey, row.location, fmt::format("id '{}' a second time", row.id)));
+    rows.push_back(std::move(row));
+  }
+  if (has_error(said)) return said;
+  return rows;
+}
+
+std::vector<Measurement> measurements(const Row& row) {
+  std::vector<Measurement> all;
+  const auto add = [&](Metric metric, std::optional<double> value) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const Measurement& m) { return m.metric == metric; });
+    if (value && *value > 0 && !known) all.push_back({metric, *value});
+  };
+  const std::string& kind = row.text("mem_kind");
+  const std::string& notes = row.text("notes");
+  if (kind == "allocated") add(Metric::kAllocated, row.number("peak_mem_gib"));
+  if (kind == "reserved") add(Metric::kReserved, row.number("peak_mem_gib"));
+  if (kind == "nvidia-smi") add(Metric::kDevice, row.number("peak_mem_gib"));
+  if (!kind.empty()) {  // as the sources print them; percentages are no GiB
+    add(Metric::kAllocated, number_after(notes, "(active = "));
+    add(Metric::kAllocated, number_after(notes, "(active "));
+    add(Metric::kAllocated, number_after(notes, "peak active "));
+    add(Metric::kAllocated, number_after(notes, "peak allocated "));
+    if (kind == "allocated" && notes.starts_with("reserved ")) add(Metric::kReserved, number_after(notes, "reserved "));
+    add(Metric::kDevice, number_after(notes, "nvidia-smi "));
+  }
+  add(Metric::kTokensPerSecond, row.number("tokens_per_s_per_gpu"));
+  return all;
+}
+
+}  // namespace distsetup::accuracy

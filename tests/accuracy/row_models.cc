@@ -1,0 +1,162 @@
+// Which model and which GPU a row means. The name picks a preset; dims that the row states replace the preset's (truncated and resized
+// models). Names without a preset are built from the row's dims as the GPT blocks of Megatron.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/diagnostic_codes.h"
+#include "model/presets.h"
+#include "row_setup.h"
+
+namespace distsetup::accuracy {
+namespace {
+
+struct NamedPreset {
+  std::string_view begins;  // of the cell
+  std::string_view preset;
+};
+
+// Longer beginnings before shorter ones.
+constexpr NamedPreset kModels[] = {
+    {"Baichuan2-13B", "baichuan2_13b"}, {"Baichuan2-7B", "baichuan2_7b"}, {"ChatGLM3-6B", "chatglm3_6b"},
+    {"CodeLlama-34B", "codellama_34b"}, {"Falcon-40B", "falcon_40b"}, {"Falcon-7B", "falcon_7b"}, {"GPT3-175B", "gpt3_175b"},
+    {"GPT3-20B", "gpt3_20b"}, {"GPT3-5B", "gpt3_5b"}, {"Gemma-2-2B", "gemma2_2b"}, {"Gemma-2-9B", "gemma2_9b"},
+    {"Gemma-2B", "gemma_2b"}, {"Gemma-7B", "gemma_7b"}, {"InternLM-20B", "internlm_20b"}, {"InternLM-7B", "internlm_7b"},
+    {"KempnerForge-7B(Llama-3-8B shape)", "llama3_8b"}, {"LLaMA-7B", "llama2_7b"}, {"Llama-2-13B", "llama2_13b"},
+    {"Llama-2-70B", "llama2_70b"}, {"Llama-2-7B", "llama2_7b"}, {"Llama-3-70B", "llama3_70b"}, {"Llama-3-8B", "llama3_8b"},
+    {"Llama-3.1-405B", "llama3.1_405b"}, {"Llama-3.1-70B", "llama3.1_70b"}, {"Llama-3.1-8B", "llama3.1_8b"},
+    {"Llama-3.2-1B", "llama3.2_1b"}, {"Llama-3.2-3B", "llama3.2_3b"}, {"LongChat-13B-16k", "llama2_13b"}, {"MPT-125m", "mpt_125m"},
+    {"MPT-13b", "mpt_13b"}, {"MPT-1b", "mpt_1b"}, {"MPT-30b", "mpt_30b"}, {"MPT-350m", "mpt_350m"}, {"MPT-3b", "mpt_3b"},
+    {"MPT-70b", "mpt_70b"}, {"MPT-760m", "mpt_760m"}, {"MPT-7b", "mpt_7b"}, {"Mistral-7B", "mistral_7b"}, {"Nemotron-22B", "nemotron_22b"},
+    {"Nemotron-8B", "nemotron_8b"}, {"Nemotron4-15B", "nemotron4_15b"}, {"Nemotron4-340B", "nemotron4_340b"},
+    {"Phi-3-mini-4k", "phi3_mini"}, {"PowerLM-3B", "powerlm_3b"}, {"Qwen-1.8B", "qwen_1.8b"}, {"Qwen-14B", "qwen_14b"},
+    {"Qwen-72B", "qwen_72b"}, {"Qwen-7B", "qwen_7b"}, {"Qwen2.5-32B", "qwen2.5_32b"}, {"Qwen2.5-7B", "qwen2.5_7b"},
+    {"Qwen3-1.7B", "qwen3_1.7b"}, {"Qwen3-14B", "qwen3_14b"}, {"Qwen3-32B", "qwen3_32b"}, {"Qwen3-8B", "qwen3_8b"},
+    {"SmolLM-1.7B", "smollm_1.7b"}, {"StableLM-base-alpha-3B", "stablelm_base_alpha_3b"}, {"TinyLlama-1.1B", "tinyllama_1.1b"},
+    {"Vicuna-7B-16k", "llama2_7b"}, {"Yi-34B", "yi_34b"}, {"Yi-6B", "yi_6b"}, {"phi-1.5", "phi_1.5"}, {"phi-2", "phi_2"},
+    {"santacoder", "santacoder"}, {"stablecode-completion-alpha-3b", "stablecode_completion_alpha_3b"}, {"DeepSeek-V2", "deepseek_v2"},
+    {"DeepSeek-V3", "deepseek_v3"}};
+
+// "B200 (power-limited)" and the like: what the source says of the part beyond its name is in planner/time's constants, not here.
+constexpr NamedPreset kGpus[] = {
+    {"A100-40GB", "a100_sxm_40"}, {"A100-SXM-40GB", "a100_sxm_40"}, {"A100-SXM4-40GB", "a100_sxm_40"}, {"A100", "a100_sxm_80"},
+    {"A10G", "a10g"}, {"A800", "a800_sxm_80"}, {"B200", "b200"}, {"Blackwell 184 GiB", "gb200"}, {"GB200", "gb200"}, {"GB300", "gb300"},
+    {"B300", "b300"}, {"GH200", "gh200_96"}, {"H100-94GB", "h100_nvl"}, {"H100-96GB-HBM2e", "h100_hbm2e_96"}, {"H100", "h100_sxm"},
+    {"H200", "h200_sxm"}, {"H800", "h800_sxm"}, {"L40S", "l40s"}, {"MI300X", "mi300x"}, {"RTX 3090", "rtx_3090"},
+    {"RTX 4070 Ti Super", "rtx_4070_ti_super"}, {"RTX 4090", "rtx_4090"}, {"RTX 6000 Ada", "rtx_6000_ada"}, {"RTX A5000", "rtx_a5000"},
+    {"RTX A6000", "rtx_a6000"}, {"V100-SXM2-16GB", "v100_sxm_16"}, {"V100-SXM2-32GB", "v100_sxm_32"}};
+
+const Presets& all_presets() {
+  static const Presets presets = *load_presets();
+  return presets;
+}
+
+template <size_t n>
+std::string_view preset_of(const NamedPreset (&table)[n], std::string_view cell) {
+  for (const NamedPreset& entry : table) {
+    if (cell.starts_with(entry.begins)) return entry.preset;
+  }
+  return "";
+}
+
+// A GPT block: LayerNorm, GELU, biases, learned positions, tied embedding (Megatron-LM's GPTModel, arXiv 1909.08053).
+Result<Geometry> gpt_geometry(const Row& row) {
+  const double params = row.number("params_b").value_or(0) * 1e9;
+  const int64_t hidden = row.integer("hidden", 0), heads = row.integer("heads", 0), seq = row.integer("seq_len", 0);
+  if (hidden == 0 || heads == 0) return unmapped(row, "the number of attention heads or the hidden size is not stated");
+  Geometry g;
+  g.family = "gpt2";
+  g.layer_class = "ParallelTransformerLayer";
+  g.hidden = hidden;
+  g.num_heads = heads;
+  g.num_kv_heads = row.integer("kv_heads", heads);
+  g.head_size = hidden / heads;
+  g.feed_forward = row.integer("ffn", 4 * hidden);
+  // Padded to a multiple of 128 x tp. BLOOM's tokenizer has 250,680 entries; GPT-2's 50,257 become 51,200 in Megatron at tp = 8.
+  const std::optional<double> thousands = number_after(row.text("notes"), "vocab ");
+  const int64_t words = row.integer("vocab", thousands && *thousands > 200 ? 250680 : 50257);
+  const int64_t multiple = 128 * row.integer("tp", 1);
+  g.vocabulary = (words + multiple - 1) / multiple * multiple;
+  g.learned_positions = g.max_positions = seq;
+  g.tied_embeddings = true;
+  g.qkv_bias = g.output_bias = g.mlp_bias = true;
+  g.gated_mlp = false;
+  g.norm = Norm::kLayer;
+  g.activation = "gelu_tanh";
+  g.num_layers = row.integer("layers", 0);
+  if (g.num_layers == 0 && params > 0) {  // the printed total and the width leave one number of layers
+    const auto h = static_cast<double>(hidden);
+    g.num_layers = std::llround((params - static_cast<double>(g.vocabulary + seq) * h) / (h * (4 * h + 2 * static_cast<double>(g.feed_forward)) + 13 * h));
+  }
+  if (g.num_layers <= 0) return unmapped(row, "the number of layers is not stated");
+  g.name = row.text("model");
+  g.source = row.text("source_repo_or_paper");
+  return g;
+}
+
+}  // namespace
+
+Result<Geometry> row_geometry(const Row& row) {
+  const std::string& cell = row.text("model");
+  const std::string_view preset = preset_of(kModels, cell);
+  if (preset.empty()) {
+    if (cell.starts_with("GPT-")) return gpt_geometry(row);
+    if (cell.starts_with("Llama2-1B (torchao example)")) {  // Llama 2's 1B is TinyLlama; torchao's script has no fewer kv heads
+      Result<Geometry> g = find_model(all_presets(), "tinyllama_1.1b");
+      if (g) g->num_kv_heads = g->num_heads;
+      return g;
+    }
+    if (cell.starts_with("KempnerForge-13B") && row.number("hidden")) {
+      Result<Geometry> g = find_model(all_presets(), "llama2_13b");
+      if (!g) return g;
+      g->num_layers = row.integer("layers", g->num_layers);
+      g->hidden = row.integer("hidden", g->hidden);
+      g->feed_forward = row.integer("ffn", g->feed_forward);
+      g->num_heads = row.integer("heads", g->num_heads);
+      g->num_kv_heads = row.integer("kv_heads", g->num_kv_heads);
+      g->vocabulary = row.integer("vocab", g->vocabulary);
+      g->head_size = g->hidden / g->num_heads;
+      return g;
+    }
+    return unmapped(row, fmt::format("the dims of model '{}' are not stated", cell));
+  }
+  Result<Geometry> found = find_model(all_presets(), preset);
+  if (!found) return found;
+  Geometry g = *found;
+  const int64_t published_hidden = g.hidden, published_heads = g.num_heads;
+  g.num_layers = row.integer("layers", g.num_layers);
+  g.hidden = row.integer("hidden", g.hidden);
+  g.num_heads = row.integer("heads", g.num_heads);
+  g.num_kv_heads = row.integer("kv_heads", g.num_kv_heads);
+  g.vocabulary = row.integer("vocab", g.vocabulary);
+  g.feed_forward = row.integer("ffn", g.feed_forward);
+  if (g.hidden != published_hidden || g.num_heads != published_heads) g.head_size = g.hidden / g.num_heads;
+  if (g.family == "mpt") g.learned_positions = g.max_positions = row.integer("seq_len", g.max_positions);  // as the source counts
+  if (g.num_experts > 0) {
+    g.num_experts = row.integer("experts", g.num_experts);
+    g.experts_per_token = row.integer("top_k", g.experts_per_token);
+    g.expert_feed_forward = row.integer("expert_ffn", g.expert_feed_forward);
+    int64_t dense_layers = 0;
+    for (const bool has_experts : g.expert_layer) dense_layers += has_experts ? 0 : 1;
+    if (row.says("notes", "1 dense layer")) dense_layers = 1;
+    g.expert_layer.assign(static_cast<size_t>(g.num_layers), true);
+    for (int64_t i = 0; i < std::min(dense_layers, g.num_layers); ++i) g.expert_layer[static_cast<size_t>(i)] = false;
+  }
+  return g;
+}
+
+Result<Gpu> row_gpu(const Row& row) {
+  const std::string& cell = row.text("gpu");
+  std::string_view preset = preset_of(kGpus, cell);
+  // Where the source names no part, what its own pages say it was measured on.
+  if (cell.empty() && row.says("framework", "torchtune")) preset = "rtx_4090";      // README, 2024: consumer GPUs of 24 GB
+  if (cell.empty() && row.says("framework", "Megatron-Bridge")) preset = "h100_sxm";  // the memory-tuning page is about H100
+  // torchtitan's and torchao's developers measure on H100 of 96 GB HBM2e limited to 500 W (torchtitan benchmarks/, 2024-12).
+  if (cell == "H100" && (row.says("framework", "torchtitan") || row.says("framework", "torchao"))) preset = "h100_hbm2e_96";
+  if (preset.empty()) return unmapped(row, cell.empty() ? "the GPU is not stated" : fmt::format("no preset for GPU '{}'", cell));
+  Result<GpuChoice> found = find_gpu(all_presets(), preset);
+  if (!found) return found.diagnostics;
+  return found->gpu;
+}
+
+}  // namespace distsetup::accuracy

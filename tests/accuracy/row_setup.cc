@@ -1,0 +1,186 @@
+// What all frameworks' rows share: shapes, hardware, mesh, batch. Then the file of the framework decides the rest.
+#include "row_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "base/diagnostic_codes.h"
+
+namespace distsetup::accuracy {
+namespace {
+
+// One direction, of a node, in Gb/s. Stated per node or per GPU; where the source names only the reference design, that design's NICs:
+// DGX A100 8 x 200 (HDR), DGX H100 and H200 8 x 400 (NDR), GB200 4 x 400, GB300 4 x 800 per tray.
+double nic_gbits(const Row& row, const Setup& s) {
+  const std::string& link = row.text("interconnect");
+  const std::string& section = row.text("source_path_or_section");
+  if (const auto efa = number_after(link, "EFA ")) return *efa;
+  const size_t at = link.find(" Gb/s");
+  if (at != std::string::npos) {
+    size_t begin = at;
+    while (begin > 0 && (std::isdigit(static_cast<unsigned char>(link[begin - 1])) || link[begin - 1] == 'x')) --begin;
+    const std::string number = link.substr(begin, at - begin);
+    const size_t times = number.find('x');
+    const double one = std::atof(number.c_str() + (times == std::string::npos ? 0 : times + 1));
+    const double count = times == std::string::npos ? 1 : std::atof(number.c_str());
+    return one * count * (contains(link, "per GPU") ? s.gpus_per_node : 1);
+  }
+  if (contains(link, "400 Gb/s CX-7 per GPU")) return 400.0 * s.gpus_per_node;
+  if (const auto gbps = number_after(section, "with ")) {
+    if (contains(section, "Gbps")) return *gbps;
+  }
+  if (contains(link, "HDR") || s.gpu.name.starts_with("a100") || s.gpu.name.starts_with("a800")) return 200.0 * s.gpus_per_node;
+  if (contains(link, "Omni-Path")) return 400;  // Jean Zay: 4 x 100 per node
+  if (s.gpu.name.starts_with("gb200")) return 400.0 * s.gpus_per_node;
+  if (s.gpu.name.starts_with("gb300") || s.gpu.name.starts_with("b300")) return 800.0 * s.gpus_per_node;
+  return 400.0 * s.gpus_per_node;
+}
+
+std::string nic_kind(const Row& row) {
+  const std::string link = row.text("interconnect") + " " + row.text("source_path_or_section");
+  if (contains(link, "EFA")) return "efa";
+  if (contains(link, "Omni-Path")) return "omni_path";
+  if (contains(link, "RoCE") || contains(link, "RDMA")) return "roce";
+  if (contains(link, "IB") || contains(link, "InfiniBand")) return "infiniband";
+  return "infiniband";
+}
+
+StorageDtype storage(std::string_view cell, StorageDtype absent) {
+  if (cell.starts_with("fp32")) return StorageDtype::kF32;
+  if (cell.starts_with("bf16")) return StorageDtype::kBf16;
+  if (cell.starts_with("fp16")) return StorageDtype::kF16;
+  return absent;
+}
+
+}  // namespace
+
+Diagnostic unmapped(const Row& row, std::string reason) { return error(code::kMissingKey, row.location, std::move(reason)); }
+
+void set_mesh(Setup& s, int tp, int cp, int pp, int gpus) {
+  s.tp = tp;
+  s.cp = cp;
+  s.pp = pp;
+  s.dp_shard = std::max(1, gpus / (tp * cp * pp));
+  s.dp_replicate = 1;
+}
+
+int date_in(std::string_view text) {
+  int year_only = 0;
+  for (size_t i = 0; i + 4 <= text.size(); ++i) {
+    if (text.substr(i, 2) != "20") continue;
+    if (i > 0 && std::isalnum(static_cast<unsigned char>(text[i - 1])) && text[i - 1] != '_') continue;
+    size_t n = 0;
+    while (i + n < text.size() && std::isdigit(static_cast<unsigned char>(text[i + n]))) ++n;
+    const int year = (text[i + 2] - '0') * 10 + (text[i + 3] - '0') + 2000;
+    if (n == 6) return std::atoi(std::string(text.substr(i, 6)).c_str());
+    if (n != 4 || year < 2020 || year > 2035) continue;
+    if (i + 7 <= text.size() && text[i + 4] == '-' && std::isdigit(static_cast<unsigned char>(text[i + 5])) && (i + 7 == text.size() || !std::isdigit(static_cast<unsigned char>(text[i + 7])))) {
+      const int month = (text[i + 5] - '0') * 10 + (text[i + 6] - '0');
+      if (month >= 1 && month <= 12) return year * 100 + month;
+    }
+    if (year_only == 0) year_only = year * 100 + 6;  // the middle of the year
+  }
+  return year_only;
+}
+
+Lora lora_targets(std::string_view which, int64_t rank) {
+  Lora lora;
+  lora.rank = rank;
+  lora.query = lora.value = which == "qv" || which == "all" || which == "attention" || which == "qkv";
+  lora.key = which == "all" || which == "attention" || which == "qkv";
+  lora.output = which == "all" || which == "attention";
+  lora.gate = lora.up = lora.down = which == "all" || which == "mlp";
+  return lora;
+}
+
+Fp8Recipe fp8_recipe(const Row& row) {
+  const std::string& p = row.text("precision");
+  if (contains(p, "nvfp4")) return Fp8Recipe::kNvfp4;
+  if (contains(p, "mxfp8")) return Fp8Recipe::kMxfp8;
+  if (!contains(p, "fp8")) return Fp8Recipe::kNone;
+  if (contains(p, "rowwise")) return Fp8Recipe::kRowwise;
+  if (contains(p, "delayed") || contains(p, "(TE") || contains(p, "TransformerEngine") || contains(p, "recipe")) return Fp8Recipe::kDelayed;
+  return Fp8Recipe::kTensorwise;
+}
+
+Result<Setup> common_setup(const Row& row) {
+  Setup s;
+  Result<Geometry> model = row_geometry(row);
+  if (!model) return model.diagnostics;
+  s.model = *model;
+  Result<Gpu> gpu = row_gpu(row);
+  if (!gpu) return gpu.diagnostics;
+  s.gpu = *gpu;
+  const int world = static_cast<int>(row.integer("gpus", 0));
+  if (world == 0) return unmapped(row, "the number of GPUs is not stated");
+  s.nodes = static_cast<int>(row.integer("nodes", (world + 7) / 8));
+  s.gpus_per_node = world / std::max(1, s.nodes);
+  if (row.says("interconnect", "PCIe")) {
+    s.gpu.link = {"pcie4", s.gpu.pcie_bytes_per_s};
+  }
+  if (s.nodes > 1) {
+    s.nic_kind = nic_kind(row);
+    s.nic_bytes_per_s = nic_gbits(row, s) * 1e9 / 8;
+  }
+  s.host_memory_bytes = 0;
+  const int tp = static_cast<int>(row.integer("tp", 1)), cp = static_cast<int>(row.integer("cp", 1)), pp = static_cast<int>(row.integer("pp", 1));
+  set_mesh(s, tp, cp, pp, world);
+  if (s.world() != world) return unmapped(row, fmt::format("tp {} x cp {} x pp {} do not divide {} GPUs", tp, cp, pp, world));
+  s.dp_replicate = static_cast<int>(row.integer("dp_replicate", 1));
+  if (s.dp_replicate > 1) s.dp_shard = std::max(1, s.dp_shard / s.dp_replicate);
+  s.ep = static_cast<int>(row.integer("ep", 1));
+  s.virtual_stages = static_cast<int>(std::max(1.0, number_after(row.text("notes"), "virtual PP ").value_or(number_after(row.text("notes"), " VPP").value_or(1))));
+  s.sequence_length = row.integer("seq_len", 0);
+  s.micro_batch = row.integer("micro_batch_per_gpu", 0);
+  s.gradient_accumulation = row.integer("grad_accum", 0);
+  if (s.gradient_accumulation == 0 && s.micro_batch > 0) {
+    const double global = std::atof(row.text("global_batch_tokens_or_seqs").c_str());
+    const double per_step = static_cast<double>(s.micro_batch) * s.dp_shard * s.dp_replicate;
+    s.gradient_accumulation = global > 0 ? std::max<int64_t>(1, std::llround(std::ceil(global / per_step - 1e-9))) : 1;
+  }
+  s.parameter_dtype = storage(row.text("param_dtype"), StorageDtype::kF32);
+  s.gradient_dtype = s.state_dtype = s.parameter_dtype;
+  s.reduce_dtype = storage(row.text("grad_reduce_dtype"), StorageDtype::kF32);
+  s.compute = row.says("precision", "fp16") ? Compute::kF16 : Compute::kBf16;
+  s.fp8 = fp8_recipe(row);
+  if (s.fp8 != Fp8Recipe::kNone) s.compute = Compute::kF8;
+  s.flash_attention = row.text("flash_attention") != "no";
+  const std::string& offload = row.text("offload");
+  if (offload.starts_with("params")) s.offload.parameters = s.offload.optimizer = OffloadPlace::kHost;
+  if (offload == "optimizer") s.offload.optimizer = OffloadPlace::kHost;
+  const std::string& finetune = row.text("finetune");
+  s.finetune = finetune == "lora" ? Finetune::kLora : finetune == "qlora" ? Finetune::kQlora : Finetune::kFull;
+  s.software.name = row.text("framework");
+  s.software.released = date_in(row.text("source_path_or_section"));
+  return s;
+}
+
+Result<Setup> row_setup(const Row& row) {
+  const std::string& framework = row.text("framework");
+  const auto begins = [&](std::string_view part) { return framework.starts_with(part); };
+  Result<Setup> setup;
+  if (begins("torchtitan") || begins("torchtune") || begins("torchao") || begins("KempnerForge") || begins("NeMo Automodel")) {
+    setup = torch_row(row);
+  } else if (begins("litgpt") || begins("lit-gpt")) {
+    setup = litgpt_row(row);
+  } else if (begins("HF ") || begins("ms-swift") || begins("fsdp_qlora") || begins("llama-recipes")) {
+    setup = hf_row(row);
+  } else if (begins("llm-foundry") || begins("fms-fsdp")) {
+    setup = foundry_row(row);
+  } else if (begins("Megatron") || begins("NeMo")) {
+    setup = megatron_row(row);
+  } else if (begins("DeepSpeed") || begins("xtuner") || begins("InternEvo") || begins("ATorch") || begins("EasyContext")) {
+    setup = deepspeed_row(row);
+  } else {
+    return unmapped(row, fmt::format("no model of framework '{}'", framework));
+  }
+  if (!setup) return setup;
+  if (setup->sequence_length <= 0) return unmapped(row, "the sequence length is not stated");
+  if (setup->micro_batch <= 0) return unmapped(row, "the micro-batch is not stated");
+  return setup;
+}
+
+}  // namespace distsetup::accuracy

@@ -1,0 +1,31 @@
+// A measured row as a Setup: what the source states, and the documented defaults of the tool and version it names. Decided by the text
+// columns, never by the row's id. A row that states too little is refused with the reason; nothing is guessed to make it fit.
+#pragma once
+#include "planner/setup.h"
+#include "row.h"
+
+namespace distsetup::accuracy {
+
+Result<Setup> row_setup(const Row& row);
+
+// What follows is shared by the files of the families.
+
+// Model, GPU, nodes, links, mesh, batch, dtypes as far as the columns state them alike for every framework.
+Result<Setup> common_setup(const Row& row);
+Result<Geometry> row_geometry(const Row& row);
+Result<Gpu> row_gpu(const Row& row);
+Diagnostic unmapped(const Row& row, std::string reason);
+void set_mesh(Setup& setup, int tp, int cp, int pp, int gpus);  // dp_shard = the rest
+Fp8Recipe fp8_recipe(const Row& row);
+// yyyymm of the first date in the text ("2024-12", "202412", "(2025)"); 0: none.
+int date_in(std::string_view text);
+Lora lora_targets(std::string_view which, int64_t rank);  // "qv", "all", "attention", "mlp"
+
+Result<Setup> torch_row(const Row& row);      // torchtitan, torchao, torchtune, litgpt, thunder: torch_rows.cc, litgpt_rows.cc
+Result<Setup> litgpt_row(const Row& row);
+Result<Setup> hf_row(const Row& row);         // Hugging Face Trainer and what is built on transformers
+Result<Setup> foundry_row(const Row& row);    // llm-foundry, fms-fsdp
+Result<Setup> megatron_row(const Row& row);   // Megatron-Core, NeMo, Megatron-LM, Megatron-DeepSpeed
+Result<Setup> deepspeed_row(const Row& row);  // DeepSpeed with transformers, xtuner, InternEvo, ATorch
+
+}  // namespace distsetup::accuracy

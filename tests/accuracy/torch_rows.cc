@@ -1,0 +1,224 @@
+// torchtitan, torchao and torchtune (and two trainers built of the same parts). What a torchtitan version does follows from its commit:
+// the dates below are those of the repository's history, the switches those of its files at that date:
+//   2024-06-12  logits are deleted before backward (before: kept)            e29b6b4d4
+//   mid-2024    reduce-scatter inputs come from the default stream's pool    PyTorch, fully_shard
+//   2024-10-22  run_train.sh sets expandable_segments; logits become fp32 in the loss, not in the model   a5e57e4a9, e10cb9494
+//   2024-10-22 to 2024-12-18, and from 2025-04: --compile compiles the loss too
+//   2025-02-24  AdamW is fused (before: foreach)                             6e4988550
+//   2025-07-28  embedding, blocks, and norm with head are units of their own (before: one root unit, last block not resharded)   83e694105
+#include <fmt/format.h>
+
+#include "row_setup.h"
+
+namespace distsetup::accuracy {
+namespace {
+
+struct CommitDate {
+  std::string_view commit;
+  int date;  // yyyymmdd
+};
+// Commits of pytorch/torchtitan whose messages print memory or tokens/s.
+constexpr CommitDate kCommits[] = {
+    {"ab5d91823", 20240327}, {"2b017fdd6", 20240327}, {"83c879f18", 20240328}, {"25ee32fd9", 20240402}, {"05c181d94", 20240410},
+    {"cfdd4af51", 20240410}, {"40f8fd007", 20240606}, {"7cf41bbb6", 20240606}, {"f336766da", 20240711}, {"9dc418a8b", 20240718},
+    {"36a00579a", 20240813}, {"466586975", 20241021}, {"eb0da76db", 20241021}, {"6b2f67313", 20241022}, {"2271b6386", 20250131},
+    {"690f299d3", 20250204}, {"5940ddeb5", 20250206}, {"88247277c", 20250206}, {"473674acf", 20250218}, {"069bae286", 20250227},
+    {"3b39d7ab0", 20250319}, {"986f6800f", 20250320}, {"e23bb707d", 20250324}, {"3e75baee5", 20250331}, {"ab0861259", 20250410},
+    {"a581e4fe8", 20250415}, {"f8f545c45", 20250528}, {"1ab435318", 20250616}, {"aae73234d", 20250616}, {"c31ff8b05", 20250701},
+    {"d54d05a5f", 20250711}, {"db52d57ca", 20250714}, {"415f83445", 20250721}, {"b109f7d71", 20250801}, {"f738a03bf", 20250822},
+    {"8a749c618", 20250822}, {"d48445865", 20250829}, {"25413d224", 20250829}, {"b00e484e1", 20250902}, {"c4e229115", 20250906},
+    {"d66b72a6a", 20250917}, {"92ed8b318", 20251014}, {"d15b59fc0", 20251014}, {"54310d57e", 20251016}, {"951f6ff48", 20251017},
+    {"d9bdfbb20", 20251115}, {"e1f7f318a", 20251121}, {"36a4b6942", 20251217}, {"6a74d747c", 20260226}, {"ab5ed59f8", 20260304},
+    {"c6856e3c1", 20260310}, {"0691f514f", 20260312}, {"cdd75d35d", 20260312}, {"4ca46c52c", 20260312}, {"fca8ab7be", 20260313},
+    {"4801b184c", 20260313}, {"72f89d206", 20260313}, {"63a80b2be", 20260330}, {"0e0590c13", 20260406}, {"036433a1c", 20260408},
+    {"f6ebe8402", 20260413}, {"a764c9815", 20260413}, {"114fedc96", 20260417}, {"a364b4b4f", 20260428}, {"0138bde85", 20260430},
+    {"115f4c9cf", 20260430}, {"14f6a75ee", 20260501}, {"e917ff4cf", 20260508}, {"27aa49077", 20260602}, {"2e998c0b1", 20260605},
+    {"aa1d37414", 20260616}, {"28ed62e43", 20260717}, {"af35cfb15", 20260720}, {"c95b211bc", 20260720}, {"7a3dab724", 20260720},
+    {"95e42269f", 20260803}, {"00cffaeb3", 20260820}, {"f4614f333", 20260820},
+};
+
+// yyyymmdd of the torchtitan that ran.
+int titan_date(const Row& row) {
+  const std::string& section = row.text("source_path_or_section");
+  for (const CommitDate& entry : kCommits) {
+    if (contains(section, entry.commit)) return entry.date;
+  }
+  if (contains(section, "issue 773")) return 20250105;
+  if (contains(section, "history 2024-04")) return 20240615;
+  if (contains(section, "202412")) return 20241223;  // torch nightly of that day
+  if (row.says("framework", "torchao")) {
+    // torchao's float8 tables on H100 are of 2025-02; those on Blackwell and MI300X came with the later training guide.
+    return row.says("gpu", "H100") ? 20250215 : 20250901;
+  }
+  const int month = date_in(section);
+  return month > 0 ? month * 100 + 15 : 20260101;
+}
+
+void titan_software(Setup& s, const Row& row, int date) {
+  const std::string& notes = row.text("notes");
+  s.software.released = date / 100;
+  s.software.logits_kept = date < 20240612;
+  s.software.reduce_scatter_pool = date < 20240701;
+  // The tables under benchmarks/ were made with a launcher of their own.
+  s.software.expandable_segments = (date >= 20241022 && !row.says("source_path_or_section", "benchmarks/")) || contains(notes, "expandable_segments");
+  const bool apart = date >= 20250728 || contains(notes, "wrapping PR");
+  s.software.wrapping = apart ? UnitWrapping::kAllApart : UnitWrapping::kRoot;
+  s.software.last_block_stays_gathered = !apart;
+  s.software.gradients_freed_after_step = false;  // zero_grad() opens the step
+  s.software.traced = row.says("strategy", "SimpleFSDP");
+  const bool fused = date >= 20250224 || (contains(notes, "fused AdamW") && !contains(notes, "non-fused"));
+  s.optimizer_implementation = fused ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
+  const bool compiles_loss = s.compiled && ((date >= 20241022 && date < 20241218) || date >= 20250401);
+  if (contains(notes, "chunked cross-entropy")) {
+    s.loss = LossHead::kChunked;
+  } else if (date < 20241022) {
+    s.loss = LossHead::kFloatInModel;
+  } else {
+    s.loss = compiles_loss ? LossHead::kCompiled : LossHead::kEager;
+  }
+}
+
+bool is_compiled(const Row& row) {
+  const std::string& cell = row.text("compile");
+  if (row.says("notes", "compile inferred from memory")) return true;
+  return cell.starts_with("yes") && !contains(cell, "aot_eager");
+}
+
+void set_recompute(Setup& s, const Row& row) {
+  const std::string& cell = row.text("activation_ckpt");
+  const std::string& notes = row.text("notes");
+  if (contains(notes, "budget = full-recompute peak")) {
+    s.recompute = ActivationRecompute::kFull;  // the solver keeps more only where the peak of full recomputation stands
+  } else if (cell == "full") {
+    s.recompute = ActivationRecompute::kFull;
+  } else if (cell == "none" || contains(notes, "memory suggests none")) {
+    s.recompute = ActivationRecompute::kNone;
+  } else if (!contains(notes, "per-op") && (contains(notes, "every other layer") || contains(notes, "every 2nd layer"))) {
+    s.recompute = ActivationRecompute::kEveryK;
+    s.recompute_every_k = 2;
+  } else {
+    s.recompute = ActivationRecompute::kOpSelective;  // selective_ac_option = "op" is the default of its configurations
+  }
+  if (contains(notes, "activation CPU offload") || contains(notes, "min budget")) s.offload.activations = OffloadPlace::kHost;
+}
+
+// Batches that the source prints for all GPUs, or for a pipeline.
+void set_titan_batch(Setup& s, const Row& row) {
+  const std::string& notes = row.text("notes");
+  if (s.micro_batch == 0) {
+    if (const auto per_gpu = number_after(notes, "i.e. ")) s.micro_batch = static_cast<int64_t>(*per_gpu);
+    if (const auto all = number_after(notes, " bs")) s.micro_batch = static_cast<int64_t>(*all) / s.dp_shard;
+    if (const auto local = number_after(notes, "local batch "); local && s.pp > 1) {
+      s.gradient_accumulation = s.pp;  // pipeline_parallel_microbatches: the number of stages unless given
+      s.micro_batch = static_cast<int64_t>(*local) / s.pp;
+    }
+    if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
+  }
+  if (s.sequence_length == 0) {
+    if (const auto sibling = number_after(notes, "seq not stated (")) s.sequence_length = static_cast<int64_t>(*sibling);
+  }
+}
+
+Setup titan_row(const Row& row, Setup s) {
+  const std::string& strategy = row.text("strategy");
+  const int date = titan_date(row);
+  s.framework = s.dp_shard * s.tp * s.pp == 1 ? Framework::kDdp : Framework::kFsdp2;
+  if (strategy.starts_with("FSDP1")) s.framework = Framework::kFsdp1;
+  s.sharding = s.dp_shard * s.cp > 1 ? Sharding::kZero3 : Sharding::kDdp;
+  s.reshard_after_forward = !contains(strategy, "SHARD_GRAD_OP") && s.pp == 1;  // pipelines keep parameters between micro-batches
+  s.compiled = is_compiled(row);
+  s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
+  s.overlap_tp = row.says("notes", "AsyncTP") || row.says("precision", "AsyncTP");
+  s.cp_method = CpMethod::kRing;
+  if (s.pp > 1 && row.says("notes", "interleaved")) s.virtual_stages = 2;
+  set_recompute(s, row);
+  set_titan_batch(s, row);
+  titan_software(s, row, date);
+  if (row.says("notes", "reshard always")) {
+    s.reshard_root = true;
+    s.software.last_block_stays_gathered = false;
+  }
+  if (row.says("framework", "KempnerForge")) s.software.name = "KempnerForge";
+  return s;
+}
+
+// recipes/configs of torchtune: the single-device full recipe is PagedAdamW8bit applied in backward; LoRA is rank 8 on q, v, output and
+// the MLP; alpaca_dataset truncates at 512 tokens; batches of 2. The output is cross-entropy in 8 chunks since 2024-09.
+Result<Setup> tune_row(const Row& row, Setup s) {
+  const std::string& notes = row.text("notes");
+  const std::string& optimizer = row.text("optimizer");
+  const bool early = row.says("source_path_or_section", "early 2024") || row.says("source_path_or_section", "mid-2024") || row.says("source_path_or_section", "tutorial");
+  s.software.released = early ? 202405 : 202501;
+  s.framework = s.dp_shard == 1 ? Framework::kDdp : row.says("strategy", "FSDP2") ? Framework::kFsdp2 : Framework::kFsdp1;
+  s.sharding = s.dp_shard == 1 ? Sharding::kDdp : Sharding::kZero3;
+  s.compiled = row.text("compile").starts_with("yes");
+  s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
+  s.recompute = row.text("activation_ckpt") == "none" ? ActivationRecompute::kNone : ActivationRecompute::kFull;
+  s.loss = early ? LossHead::kEager : LossHead::kChunked;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  s.software.expandable_segments = !early;
+  s.optimizer_implementation = contains(optimizer, "fused") || !early ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
+  const bool low_memory = contains(notes, "low-memory recipe") || (optimizer.empty() && s.finetune == Finetune::kFull && s.dp_shard == 1);
+  if (contains(optimizer, "8bit") || contains(optimizer, "8-bit") || (low_memory && s.finetune == Finetune::kFull)) s.optimizer = OptimizerKind::kAdamW8bit;
+  if (contains(optimizer, "4-bit")) s.optimizer = OptimizerKind::kAdamW4bit;
+  s.paged_optimizer = contains(optimizer, "Paged") || (low_memory && s.finetune == Finetune::kFull);
+  if (contains(optimizer, "in backward") || contains(optimizer, "Paged") || low_memory) s.optimizer_implementation = OptimizerImplementation::kInBackward;
+  if (contains(optimizer, "bnb 8-bit") || contains(optimizer, "ao ")) s.optimizer_implementation = OptimizerImplementation::kFused;
+  if (s.finetune != Finetune::kFull) {
+    s.optimizer = OptimizerKind::kAdamW;
+    s.paged_optimizer = false;
+    s.optimizer_implementation = OptimizerImplementation::kFused;
+    s.frozen_dtype = s.finetune == Finetune::kQlora ? StorageDtype::kNf4Double : StorageDtype::kBf16;
+    s.lora = lora_targets(contains(notes, "Q,V") ? "qv" : "all", static_cast<int64_t>(number_after(notes, "rank ").value_or(8)));
+    if (!contains(notes, "Q,V") && !contains(notes, "all layers")) s.lora.key = false;
+    s.lora.dtype = StorageDtype::kBf16;
+  }
+  if (s.micro_batch == 0) {
+    s.micro_batch = static_cast<int64_t>(number_after(notes, "batch ").value_or(2));
+    s.gradient_accumulation = 1;
+  }
+  if (s.sequence_length == 0) s.sequence_length = 512;
+  return s;
+}
+
+// torchao benchmarks/quantized_training/pretrain_llama2.py: Transformer of torchao._models.llama in bf16 with its own AdamW (states in
+// bf16, one compiled kernel), no option for fewer kv heads; the table's "Llama2-1B" recomputes every block.
+Result<Setup> torchao_script_row(const Row& row, Setup s) {
+  s.framework = Framework::kDdp;
+  s.sharding = Sharding::kDdp;
+  s.compiled = row.text("compile").starts_with("yes");
+  s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
+  s.recompute = ActivationRecompute::kFull;
+  s.loss = s.compiled ? LossHead::kCompiled : LossHead::kLowPrecision;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  s.optimizer_implementation = OptimizerImplementation::kFused;
+  s.software.expandable_segments = true;
+  s.software.released = 202410;
+  s.gradient_accumulation = 1;
+  return s;
+}
+
+}  // namespace
+
+Result<Setup> torch_row(const Row& row) {
+  Result<Setup> common = common_setup(row);
+  if (!common) return common;
+  if (row.says("framework", "benchmark script")) return torchao_script_row(row, *common);
+  if (row.says("framework", "torchtune")) return tune_row(row, *common);
+  Setup s = titan_row(row, *common);
+  if (row.says("framework", "Automodel")) {
+    s.program = "torchtitan_compiled";  // Transformer Engine's norm and attention keep what compiled blocks keep
+    s.loss = LossHead::kFusedKernel;
+    s.fused_norm = s.fused_rope = true;
+    s.software.expandable_segments = false;
+    s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kF32;
+    if (row.text("activation_ckpt").empty()) s.recompute = ActivationRecompute::kNone;
+    if (s.finetune != Finetune::kFull) {
+      s.parameter_dtype = StorageDtype::kBf16;
+      s.lora = lora_targets("all", static_cast<int64_t>(number_after(row.text("notes"), "LoRA r").value_or(16)));
+    }
+  }
+  return s;
+}
+
+}  // namespace distsetup::accuracy
