@@ -12,6 +12,7 @@
 namespace distsetup {
 namespace {
 
+constexpr Goal kGoals[] = {Goal::kThroughput, Goal::kMinGpus, Goal::kMaxContext, Goal::kMinCost, Goal::kMinMemory};
 constexpr int64_t kContextStep = 1024;  // tokens; lengths that are tried are its multiples
 constexpr int64_t kLongestContext = int64_t{16} << 20;
 
@@ -134,6 +135,18 @@ std::string_view name(Goal goal) {
     case Goal::kMinMemory: return "min-memory";
   }
   return "";
+}
+
+std::vector<std::string> goal_names() {
+  std::vector<std::string> names;
+  for (const Goal goal : kGoals) names.emplace_back(name(goal));
+  return names;
+}
+
+std::optional<Goal> goal_of(std::string_view text) {
+  for (const Goal goal : kGoals)
+    if (name(goal) == text) return goal;
+  return std::nullopt;
 }
 
 Result<Plan> make_plan_for_goal(const Problem& problem) {

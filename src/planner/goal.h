@@ -1,7 +1,7 @@
 // Goals beyond "most tokens per second on this machine": loops around solve(). The fewest GPUs, the longest sequence, the least cost;
 // and the questions people ask before they decide: what if (sweep), why this (decide), which strategy (rank_strategies).
 #pragma once
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +10,8 @@
 namespace distsetup {
 
 std::string_view name(Goal goal);  // throughput, min-gpus, max-context, min-cost, min-memory
+std::vector<std::string> goal_names();
+std::optional<Goal> goal_of(std::string_view name);
 
 // make_plan() under problem.goal. Errors: kMaxContext without a number of nodes, kMinCost without a price, kMinGpus with nodes pinned.
 Result<Plan> make_plan_for_goal(const Problem& problem);

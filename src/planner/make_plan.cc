@@ -12,7 +12,7 @@
 #include "plan/schedule.h"
 #include "planner/hardware_facts.h"
 #include "planner/search.h"
-#include "planner/trainer_problem.h"
+#include "planner/trainer_search.h"
 
 namespace distsetup {
 namespace {
@@ -103,6 +103,17 @@ void explain_dpo(Plan& plan) {
 std::string_view rank_word(const HardwarePlan& hardware) { return hardware.accelerator == Accelerator::kCpu ? "rank" : "GPU"; }
 
 std::string summary(const Plan& plan) {
+  if (plan.strategy.trainer != "native") {
+    TrainerChoice choice;
+    choice.tp = plan.mesh.tp, choice.pp = plan.mesh.pp, choice.cp = plan.mesh.cp, choice.ep = plan.mesh.ep;
+    choice.virtual_stages = plan.strategy.virtual_stages;
+    choice.cp_method = plan.strategy.cp_method == "ring"      ? CpMethod::kRing
+                       : plan.strategy.cp_method == "ulysses" ? CpMethod::kUlysses
+                                                              : CpMethod::kAllGather;
+    choice.rest = {plan.strategy.sharding, plan.strategy.reshard_after_forward, plan.mesh.dp_replicate, plan.mesh.dp_shard,
+                   plan.micro_batch,       plan.gradient_accumulation,          plan.recompute.policy};
+    return summary(choice, plan.recompute.every_k);
+  }
   Choice c;
   c.sharding = plan.strategy.sharding;
   c.reshard_after_forward = plan.strategy.reshard_after_forward;
@@ -218,6 +229,21 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   return plan;
 }
 
+namespace {
+
+// GPU-hours and money of the whole run.
+void account(Plan& plan) {
+  TimePlan& t = plan.time;
+  if (t.step_s <= 0) return;
+  t.gpu_hours = t.step_s * static_cast<double>(plan.train.steps) * plan.mesh.world() / 3600;
+  t.cost_usd = t.gpu_hours * plan.hardware.price_usd_per_gpu_hour;
+  if (t.step_low_s == 0) t.step_low_s = t.step_high_s = t.step_s;
+  MemoryPlan& m = plan.memory;
+  if (m.device_low_bytes == 0) m.device_low_bytes = m.device_high_bytes = m.device_bytes;
+}
+
+}  // namespace
+
 Result<Plan> make_plan(const Problem& problem) {
   Diagnostics why;
   std::optional<Plan> plan = solve(problem, why, Shortfall::kFind);
@@ -236,6 +262,7 @@ Result<Plan> make_plan(const Problem& problem) {
                           format_bytes(m.capacity_bytes), format_bytes(m.device_bytes - m.capacity_bytes)),
               fixes.empty() ? "" : fixes.front().flags));
   }
+  account(*plan);
   return std::move(*plan);
 }
 

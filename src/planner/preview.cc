@@ -103,12 +103,21 @@ class Preview {
     line();
   }
 
+  std::string precision_words() const {
+    std::string words(name(plan_.precision.compute));
+    if (plan_.train.finetune != "full") return fmt::format("{} · {} of rank {}", words, plan_.train.finetune, plan_.train.lora_rank);
+    if (plan_.precision.compute == Precision::kF32) return words;
+    return words + (plan_.precision.master == Precision::kF32 ? " with fp32 master" : " alone, no fp32 master");
+  }
+
   void strategy() {
     const Mesh& m = plan_.mesh;
     const TrainPlan& t = plan_.train;
     std::string how(name(plan_.strategy.sharding));
     if (m.world() == 1)
       how += fmt::format(" on one {}", rank_word(plan_.hardware));
+    else if (m.dp_shard == 1 && m.dp_replicate == 1)
+      how += ", one data-parallel rank";
     else if (m.dp_shard == 1)
       how += fmt::format(": {} copies, nothing split", m.dp_replicate);
     else if (m.dp_replicate == 1)
@@ -116,15 +125,20 @@ class Preview {
     else
       how += fmt::format(": {} copies of {} shards", m.dp_replicate, m.dp_shard);
     if (!plan_.strategy.reshard_after_forward) how += ", parameters kept gathered";
+    if (m.tp > 1) how += fmt::format(" · tp {}{}", m.tp, plan_.strategy.sequence_parallel ? " with sequence parallelism" : "");
+    if (m.pp > 1) how += fmt::format(" · pp {}", m.pp);
+    if (plan_.strategy.virtual_stages > 1) how += fmt::format(" × {} interleaved", plan_.strategy.virtual_stages);
+    if (m.cp > 1) how += fmt::format(" · cp {} ({})", m.cp, plan_.strategy.cp_method);
+    if (m.ep > 1) how += fmt::format(" · ep {}", m.ep);
+    if (plan_.strategy.trainer != "native") how = plan_.strategy.trainer + ": " + how;
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
-    paragraph("", 0,
-              fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute,
-                          plan_.precision.compute == Precision::kBf16 ? "bf16 with fp32 master" : "fp32"));
+    paragraph("", 0, fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute, precision_words()));
     const int64_t tokens = t.global_batch * t.sequence_length;
     paragraph("", 0,
               fmt::format("{} · micro-batch {} × accumulation {} × {} {}{} = {} sequences of {} = {} tokens per step", t.method,
-                          plan_.micro_batch, plan_.gradient_accumulation, m.data_parallel(), rank_word(plan_.hardware),
+                          plan_.micro_batch, plan_.gradient_accumulation, m.data_parallel(),
+                          m.data_parallel() == m.world() ? std::string(rank_word(plan_.hardware)) : "data-parallel rank",
                           m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch), format_count(t.sequence_length),
                           format_count(tokens)));
     if (plan_.data.files.empty()) return;
@@ -179,6 +193,9 @@ class Preview {
       line("  " + total);
       line("  " + of + rest);
     }
+    if (m.device_high_bytes > m.device_low_bytes)
+      line(fmt::format("  {}{} to {} in 9 runs of 10", pad_right("", kLabel), format_gib(m.device_low_bytes),
+                       format_gib(m.device_high_bytes)));
     if (states_only_ || m.peak_buffers.empty()) return;
     std::vector<std::string> buffers;
     for (const PeakBuffer& b : m.peak_buffers) buffers.push_back(fmt::format("{} {}", b.name, format_bytes(b.bytes)));
@@ -230,6 +247,8 @@ class Preview {
               fmt::format("{} · {} tokens/s · {} per {} · MFU {:.0f} %", format_duration(t.step_s),
                           format_count(std::llround(t.tokens_per_s)), format_count(std::llround(t.tokens_per_s_per_gpu)),
                           rank_word(plan_.hardware), t.mfu * 100));
+    if (t.step_high_s > t.step_low_s)
+      paragraph("", 12, fmt::format("{} to {} in 9 runs of 10", format_duration(t.step_low_s), format_duration(t.step_high_s)));
     std::vector<InstructionTime> ops = t.by_instruction;
     std::stable_sort(ops.begin(), ops.end(), [](const InstructionTime& a, const InstructionTime& b) { return a.seconds > b.seconds; });
     std::vector<std::string> texts;
@@ -243,6 +262,11 @@ class Preview {
                   "{} steps = {} tokens in {}", format_count(plan_.train.steps),
                   format_short_count(static_cast<double>(plan_.train.steps * plan_.train.global_batch * plan_.train.sequence_length)),
                   format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
+    if (t.cost_usd > 0)
+      paragraph(
+          "  cost", 12,
+          fmt::format("{} GPU-hours, {} USD at {:.2f} per GPU-hour ({})", format_count(std::llround(t.gpu_hours)),
+                      format_count(std::llround(t.cost_usd)), plan_.hardware.price_usd_per_gpu_hour, plan_.hardware.price_source));
     const double peak = plan_.hardware.peak_flops_per_s;
     paragraph("  MFU", 12,
               fmt::format("model FLOPs, causal attention counted half, over {}",

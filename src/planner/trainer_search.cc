@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/quantity.h"
 #include "planner/hardware_facts.h"
+#include "planner/uncertainty.h"
 
 namespace distsetup {
 namespace {
@@ -105,14 +106,14 @@ class TrainerSelection {
       c.simulated = true;
       ++counts_.simulated;
       c.device_bytes = std::max(c.device_bytes, c.memory.allocated_bytes + p_.base.hardware.context_bytes);
-      c.verdict = verdict_of(c.device_bytes, capacity(), p_.base.hardware.accelerator);
+      c.verdict = c.device_bytes > capacity() ? Verdict::kDoesNotFit : Verdict::kFits;  // the replay says more
     }
     if (depth_ == SearchDepth::kReplay && !c.replayed && c.verdict != Verdict::kDoesNotFit) {
       c.memory = replay_memory(setup);
       c.replayed = true;
       ++counts_.replayed;
       c.device_bytes = std::max(c.device_bytes, c.memory.device_bytes);
-      c.verdict = verdict_of(c.device_bytes, capacity(), p_.base.hardware.accelerator);
+      c.verdict = verdict_of(setup, c.memory);
     }
     if (c.verdict == Verdict::kDoesNotFit) {
       const auto [it, fresh] = failed_.try_emplace(memory_family(c.choice), c.choice.rest.micro_batch);
@@ -134,7 +135,7 @@ class TrainerSelection {
       if (!c.simulated && too_large(c)) continue;
       check(c);
       if (static_cast<int>(c.verdict) > static_cast<int>(verdict)) {
-        if (found.empty() && result_.faster.size() < 3) result_.faster.push_back(c);
+        if (found.empty()) nearly(c);
         continue;
       }
       fastest = std::max(fastest, speed);
@@ -149,6 +150,21 @@ class TrainerSelection {
                      [](const TrainerCandidate& a, const TrainerCandidate& b) { return simplicity(a) < simplicity(b); });
     for (TrainerCandidate& c : found)
       if (static_cast<int>(result_.best.size()) < wanted) result_.best.push_back(std::move(c));
+  }
+
+  // Of what is faster and does not fit, the three that miss by least, one per kind of plan.
+  void nearly(const TrainerCandidate& c) {
+    std::vector<TrainerCandidate>& misses = result_.faster;
+    const auto same = std::find_if(misses.begin(), misses.end(),
+                                   [&](const TrainerCandidate& m) { return memory_family(m.choice) == memory_family(c.choice); });
+    if (same != misses.end()) {
+      if (c.device_bytes < same->device_bytes) *same = c;
+    } else {
+      misses.push_back(c);
+    }
+    std::stable_sort(misses.begin(), misses.end(),
+                     [](const TrainerCandidate& a, const TrainerCandidate& b) { return a.device_bytes < b.device_bytes; });
+    if (misses.size() > 3) misses.pop_back();
   }
 
   void least_memory(int wanted, Verdict verdict) {

@@ -6,6 +6,7 @@
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "planner/trainer_search.h"
+#include "planner/uncertainty.h"
 
 namespace distsetup {
 namespace {
@@ -84,6 +85,7 @@ class Space {
     if (sequences == 0 || sequences < dp) return;
     const int64_t per_rank = sequences / dp;
     for (const Sharding sharding : p_.shardings) {
+      if (std::find(t_.facts.shardings.begin(), t_.facts.shardings.end(), sharding) == t_.facts.shardings.end()) continue;
       const bool ddp = sharding == Sharding::kDdp;
       if (!ddp && int64_t{dp} * c.cp == 1 && p_.shardings.size() > 1 &&
           std::find(p_.shardings.begin(), p_.shardings.end(), Sharding::kDdp) != p_.shardings.end())
@@ -93,6 +95,7 @@ class Space {
           for (const int64_t micro : divisors(per_rank)) {
             if (!batch(c, micro, per_rank)) continue;
             for (const Recompute recompute : p_.recomputes) {
+              if (!t_.facts.recomputes.contains(recompute)) continue;
               c.rest = {sharding, reshard != 0, dp / shard, shard, micro, per_rank / micro, recompute};
               out_.push_back(c);
             }
@@ -253,12 +256,21 @@ Plan plan_of(const Problem& p, int nodes, const TrainerCandidate& candidate) {
   out.host_bytes_per_node = m.host_bytes_per_node;
   out.checkpoint_bytes = m.checkpoint_bytes;
 
+  const Setup setup = setup_of(p, nodes, c);
+  const auto bytes = [](double b) { return static_cast<int64_t>(b); };
+  const Interval device = interval_of(setup, Predicted::kDevice, static_cast<double>(candidate.device_bytes), 0.9);
+  out.device_low_bytes = bytes(device.low);
+  out.device_high_bytes = bytes(device.high);
+
   const TimeEstimate& e = candidate.time;
   TimePlan& time = plan.time;
   time.step_s = e.step_s;
   time.tokens_per_s_per_gpu = e.tokens_per_s_per_gpu;
   time.tokens_per_s = e.tokens_per_s_per_gpu * plan.mesh.world();
   time.mfu = e.mfu;
+  const Interval speed = interval_of(setup, Predicted::kTokensPerSecond, e.tokens_per_s_per_gpu, 0.9);
+  time.step_low_s = e.step_s * e.tokens_per_s_per_gpu / std::max(speed.high, 1e-12);
+  time.step_high_s = e.step_s * e.tokens_per_s_per_gpu / std::max(speed.low, 1e-12);
   time.hfu = e.hfu;
   for (const auto& [what, seconds] : {std::pair{"Gemm", e.gemm_s},
                                       {"Attention", e.attention_s},
