@@ -197,8 +197,11 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   consider(step, {0, 0, 0, 0, b.step_gradient + b.step_temporary, b.bucket_always, workspace, "optimizer"}, b);
   out.step = step.allocated;
   if (step.allocated > best.allocated) best = step;
+  ZeroPeak forward;
+  consider(forward, {0, static_cast<double>(a.kept), 0, b.live_loss, b.gradient_before, always, workspace, "forward"}, b);
+  out.forward = forward.allocated;
+  if (forward.allocated > best.allocated) best = forward;
   const double fixed = b.parameter + b.optimizer + b.bucket_always + workspace;
-  out.forward = fixed + b.gradient_before + b.live_loss + static_cast<double>(a.kept);
   out.evaluate = fixed + b.live_layer + static_cast<double>(a.evaluate_peak);
   out.peak = best;
   return out;
@@ -234,7 +237,7 @@ MemoryEstimate estimate_of(const RankReport& rank) {
   const ZeroPeak& peak = rank.peak;
   out.peak_phase = peak.phase;
   const auto add = [&](const char* name, double bytes, double most, const char* phase) {
-    if (whole(most) <= 0) return;
+    if (whole(std::max(bytes, most)) <= 0) return;
     out.terms.push_back({name, whole(bytes), whole(std::max(bytes, most)), phase});
     out.allocated_bytes += whole(bytes);
   };
@@ -255,6 +258,10 @@ MemoryEstimate estimate_of(const RankReport& rank) {
                   {"evaluate", whole(rank.evaluate)},
                   {"save", whole(b.parameter + b.optimizer + b.bucket_always)}};
   std::erase_if(out.by_phase, [](const PhaseMemory& phase) { return phase.allocated_bytes == 0; });
+  for (PhaseMemory& phase : out.by_phase) {  // terms are rounded one by one
+    if (phase.phase == out.peak_phase) phase.allocated_bytes = out.allocated_bytes;
+    if (phase.phase != "load") phase.allocated_bytes = std::min(phase.allocated_bytes, out.allocated_bytes);
+  }
   return out;
 }
 

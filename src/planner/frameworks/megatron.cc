@@ -180,7 +180,7 @@ MemoryEstimate report(const RankBytes& rank) {
                   {"forward", rank.fixed() + rank.layer_activation},
                   {"loss", rank.loss_activation > 0 ? rank.fixed() + rank.loss_activation : 0},
                   {"backward", rank.fixed() + rank.layer_activation},
-                  {"optimizer", held + rank.step_temporary},
+                  {"optimizer", rank.fixed() + rank.step_temporary},
                   {"evaluate", held + rank.gathered + rank.evaluate_activation},
                   {"save", held}};
   std::erase_if(out.by_phase, [](const PhaseMemory& phase) { return phase.allocated_bytes == 0; });
