@@ -8,13 +8,20 @@ namespace distsetup {
 
 Command plan_command();
 Command emit_command();
+Command convert_command();
 Command fsdp_command();
 Command deepspeed_command();
 Command slurm_command();
+Command launcher_command();
 Command launch_command();
 Command probe_command();
 Command config_show_command();
+Command diff_command();
+Command init_command();
+Command schema_command();
+Command lint_command();
 Command explain_command();
+Command sweep_command();
 Command version_command();
 Command help_command();
 

@@ -1,97 +1,105 @@
 // Texts go to codegen as they were typed; it checks them.
 #include "cli/job_flags.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "cli/output.h"
 
 namespace distsetup {
 namespace {
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::string part;
-  for (const char c : text) {
-    if (c == separator) {
-      if (!part.empty()) parts.push_back(part);
-      part.clear();
-    } else {
-      part += c;
-    }
+// They mean something else to `distsetup launch`, which has them as flags of its own.
+bool is_launcher_flag(const JobSetting& setting) {
+  return setting.flag == "master-addr" || setting.flag == "master-port" || setting.flag == "node-rank";
+}
+
+std::vector<Flag> flags_where(bool is_launcher) {
+  std::vector<Flag> flags;
+  for (const JobSetting& setting : job_settings()) {
+    if (setting.flag.empty() || is_launcher_flag(setting) != is_launcher) continue;
+    Flag flag{std::string(setting.flag), {}, FlagKind::kValue, std::string(setting.placeholder), "job: " + std::string(setting.help), 0};
+    for (const std::string_view alias : setting.aliases) flag.aliases.emplace_back(alias);
+    if (setting.type == JobSettingType::kSwitch) flag.kind = FlagKind::kSwitch;
+    flags.push_back(std::move(flag));
   }
-  if (!part.empty()) parts.push_back(part);
-  return parts;
+  return flags;
+}
+
+std::string run_flag(const Arguments& arguments, std::string_view path) {
+  for (const Arguments::RunFlag& flag : arguments.run_flags) {
+    const SpecKey* key = find_spec_flag(flag.spelling);
+    if (key != nullptr && key->path == path && flag.value) return *flag.value;
+  }
+  return "";
+}
+
+std::string targets_that_use(const TemplateSet& templates, const JobSetting& setting) {
+  std::string names;
+  for (const std::string& target : target_names(templates)) {
+    if (target_uses(templates, target, setting)) names += (names.empty() ? "" : ", ") + target;
+  }
+  return names;
 }
 
 }  // namespace
 
-std::vector<Flag> job_flags() {
-  const auto value = [](std::string name, std::vector<std::string> aliases, std::string placeholder, std::string help) {
-    return Flag{std::move(name), std::move(aliases), FlagKind::kValue, std::move(placeholder), "slurm: " + std::move(help), 0};
-  };
-  return {value("job-name", {}, "NAME", "name of the job (llm_finetune)"),
-          value("partition", {}, "NAME", "partition"),
-          value("account", {}, "NAME", "account"),
-          value("qos", {}, "NAME", "quality of service"),
-          value("constraint", {}, "TEXT", "features of the nodes"),
-          value("reservation", {}, "NAME", "reservation"),
-          value("exclude", {}, "NODES", "nodes not to use"),
-          value("dependency", {}, "TEXT", "afterok:123 and the like"),
-          value("array", {}, "TEXT", "job array"),
-          value("mail-user", {}, "ADDRESS", "who is told when the job ends"),
-          value("memory-per-gpu", {"mem-per-gpu"}, "SIZE", "host memory per GPU, 32G"),
-          value("memory-per-node", {"mem"}, "SIZE", "host memory per node; 0: all of it"),
-          value("cpus-per-task", {}, "N", "CPU cores per GPU (8)"),
-          value("output-log", {"log"}, "PATH", "standard output of the job (slurm-%j.out)"),
-          value("error-log", {}, "PATH", "standard error of the job (beside the output)"),
-          value("modules", {"module"}, "A,B", "environment modules to load"),
-          value("export", {"exports"}, "A=1,B=2", "variables to set"),
-          value("setup", {}, "LINE", "a shell line before the run, such as activating an environment"),
-          value("signal-lead", {}, "SECONDS", "how long before the time limit the trainer is told to save (120)"),
-          value("max-restarts", {}, "N", "with --requeue: how often (10)"),
-          {"exclusive", {}, FlagKind::kSwitch, "", "slurm: whole nodes", 0},
-          {"requeue", {}, FlagKind::kSwitch, "", "slurm: save and queue again when the time limit comes near", 0},
-          {"cpu-only", {}, FlagKind::kSwitch, "", "slurm: request no GPU", 0}};
-}
+std::vector<Flag> job_flags() { return flags_where(false); }
+std::vector<Flag> launcher_flags() { return flags_where(true); }
 
-std::vector<std::string> job_flag_names() {
-  std::vector<std::string> names;
-  for (const Flag& flag : job_flags()) names.push_back(flag.name);
-  return names;
-}
-
-Result<JobOptions> job_options(const Arguments& arguments) {
+Result<JobOptions> job_options(const Arguments& arguments, const std::string& site) {
   JobOptions options;
   Diagnostics diagnostics;
-  options.job_name = arguments.text("job-name", options.job_name);
-  options.partition = arguments.text("partition");
-  options.account = arguments.text("account");
-  options.qos = arguments.text("qos");
-  options.constraint = arguments.text("constraint");
-  options.reservation = arguments.text("reservation");
-  options.exclude = arguments.text("exclude");
-  options.dependency = arguments.text("dependency");
-  options.array = arguments.text("array");
-  options.mail_user = arguments.text("mail-user");
-  options.memory_per_gpu = arguments.text("memory-per-gpu");
-  options.memory_per_node = arguments.text("memory-per-node");
-  options.output_log = arguments.text("output-log", options.output_log);
-  options.error_log = arguments.text("error-log");
-  options.modules = split(arguments.text("modules"), ',');
-  options.exports = split(arguments.text("export"), ',');
-  options.setup = split(arguments.text("setup"), '\n');
-  options.exclusive = arguments.has("exclusive");
-  options.requeue = arguments.has("requeue");
-  options.cpu_only = arguments.has("cpu-only");
-  const Result<int64_t> cpus = int_flag(arguments, "cpus-per-task", 8, 1, 4096);
-  const Result<int64_t> lead = int_flag(arguments, "signal-lead", options.signal_lead_s, 0, 86400);
-  const Result<int64_t> restarts = int_flag(arguments, "max-restarts", options.max_restarts, 0, 1000000);
-  for (const Result<int64_t>* number : {&cpus, &lead, &restarts}) append(diagnostics, number->diagnostics);
-  if (has_error(diagnostics)) return diagnostics;
-  if (arguments.has("cpus-per-task")) options.cpus_per_task = static_cast<int>(*cpus);
-  options.signal_lead_s = static_cast<int>(*lead);
-  options.max_restarts = static_cast<int>(*restarts);
+  if (!site.empty()) {
+    const Result<std::string> text = read_file(site);
+    append(diagnostics, text.diagnostics);
+    if (!text.ok()) {
+      diagnostics.back().help = "make one: distsetup init --site --output " + site;
+      return diagnostics;
+    }
+    const Result<Value> value = parse_yaml(*text, site);
+    append(diagnostics, value.diagnostics);
+    if (value.ok()) append(diagnostics, apply_site(options, *value, *text, site));
+  }
+  for (const JobSetting& setting : job_settings()) {
+    const std::optional<std::string> text = setting.flag.empty() ? std::nullopt : arguments.find(setting.flag);
+    if (text) append(diagnostics, set_job_option(options, setting, *text, command_line()));
+  }
+  options.program = arguments.passed_on;
   options.command = emitted_command(arguments);
-  return options;
+  if (has_error(diagnostics)) return diagnostics;
+  return {std::move(options), std::move(diagnostics)};
+}
+
+std::string site_path(const Arguments& arguments, const std::string& planned) {
+  const std::string given = run_flag(arguments, "launch.site");
+  return given.empty() ? planned : given;
+}
+
+std::string time_limit(const Arguments& arguments, int64_t planned_s) {
+  const std::string given = run_flag(arguments, "launch.time_limit");
+  return !given.empty() ? given : planned_s > 0 ? format_slurm_time(planned_s) : "";
+}
+
+Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target) {
+  Diagnostics refused;
+  for (const JobSetting& setting : job_settings()) {
+    if (setting.flag.empty() || !arguments.has(setting.flag) || target_uses(templates, target, setting)) continue;
+    const std::string others = targets_that_use(templates, setting);
+    refused.push_back(error(code::kConflict, command_line(), fmt::format("--{} does nothing for target '{}'", setting.flag, target),
+                            others.empty() ? "leave it out" : fmt::format("leave it out, or --target {}", others)));
+  }
+  JobSetting program;
+  program.fields = {"job.program"};
+  if (!arguments.passed_on.empty() && !target_uses(templates, target, program)) {
+    refused.push_back(error(code::kConflict, command_line(),
+                            fmt::format("target '{}' starts no command of one's own, found '{}' behind --", target, arguments.passed_on[0]),
+                            fmt::format("leave it out, or --target {}", targets_that_use(templates, program))));
+  }
+  return refused;
 }
 
 std::string emitted_command(const Arguments& arguments) {

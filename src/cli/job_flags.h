@@ -1,17 +1,29 @@
-// The directives of a SLURM job as flags, shared by `slurm` and `emit --target slurm`.
+// Flags of a job, from the one table of codegen/site.h: shared by `distsetup slurm`, `emit`, `launcher` and `launch`.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "cli/flags.h"
 #include "codegen/codegen.h"
+#include "codegen/site.h"
 
 namespace distsetup {
 
+// `command` names what takes them; flags that only some commands have (--master-addr …) are left to these.
 std::vector<Flag> job_flags();
-std::vector<std::string> job_flag_names();
-// Nodes, GPUs and time limit are keys of the run and not set here.
-Result<JobOptions> job_options(const Arguments& arguments);
-// The command as the header of an emitted file shows it.
+std::vector<Flag> launcher_flags();  // --master-addr, --master-port, --node-rank
+
+// Defaults, over them the site file (`site` "" = none), over that the flags and the words behind "--".
+Result<JobOptions> job_options(const Arguments& arguments, const std::string& site);
+
+// --site and --time-limit may stand beside --plan: they say where a plan runs, not what it is. `planned`: the plan's own; "" = none.
+std::string site_path(const Arguments& arguments, const std::string& planned);
+std::string time_limit(const Arguments& arguments, int64_t planned_s);
+
+// Flags and words that the target has no use for: an error each, naming the targets that have.
+Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target);
+
+// The command line as scripts quote it.
 std::string emitted_command(const Arguments& arguments);
 
 }  // namespace distsetup

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
@@ -21,6 +22,7 @@
 #include "base/quantity.h"
 #include "base/value.h"
 #include "cli/local_ranks.h"
+#include "cli/preflight.h"
 #include "plan/plan.h"
 
 namespace distsetup {
@@ -114,6 +116,18 @@ Diagnostics check_options(const LaunchOptions& options, const Plan& plan) {
   return found;
 }
 
+// A rank's device is its local rank among the visible ones: too few of them and the last ranks would fail one by one.
+Diagnostics check_visible(const Plan& plan) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (plan.hardware.accelerator != Accelerator::kCuda || visible == nullptr) return {};
+  const int ranks = plan.mesh.world() / plan.hardware.nodes, gpus = visible_gpus();
+  if (gpus >= ranks) return {};
+  return {error(code::kEnvironment, {"environment variable CUDA_VISIBLE_DEVICES"},
+                fmt::format("CUDA_VISIBLE_DEVICES={} shows {} {}, the plan has {} ranks on this node", visible, gpus,
+                            gpus == 1 ? "GPU" : "GPUs", ranks),
+                "unset CUDA_VISIBLE_DEVICES, or plan again with --gpus " + std::to_string(gpus))};
+}
+
 Diagnostic refuse(const Plan& plan, const std::string& path) {
   const int64_t short_bytes = plan.memory.device_bytes - plan.memory.capacity_bytes;
   return error(code::kLaunchRefused, {path},
@@ -202,6 +216,7 @@ int run_launch(const LaunchOptions& options) {
   if (plan->verdict == Verdict::kDoesNotFit) return report({refuse(*plan, options.plan_path)}), kExitNothingFits;
   const std::optional<std::string> trainer = find_trainer(options);
   if (!trainer) return kExitEnvironment;
+  if (const Diagnostics found = check_visible(*plan); has_error(found)) return report(found), kExitEnvironment;
 
   HeldPort held;
   int port = options.master_port;

@@ -36,7 +36,7 @@ int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifac
   return code;
 }
 
-int with_plan(const Arguments& arguments, const Terminal& terminal, JobOptions options) {
+int with_plan(const Arguments& arguments, const Terminal& terminal, TemplateSet templates) {
   Result<PlanSource> source = read_or_make_plan(arguments, "slurm");
   Diagnostics diagnostics = said_of(source);
   if (source.ok() && !arguments.has("output")) {
@@ -47,9 +47,14 @@ int with_plan(const Arguments& arguments, const Terminal& terminal, JobOptions o
   if (!source.ok() || !arguments.has("output")) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;
   move_data_root(plan, ".", output_path(arguments.text("output"), kScript).directory);
+  Result<JobOptions> job = job_options(arguments, site_path(arguments, plan.launch.site));
+  append(diagnostics, job.diagnostics);
+  if (!job.ok()) return fail(arguments, terminal, diagnostics);
+  job->templates = std::move(templates);
+  JobOptions options = std::move(*job);
   options.nodes = plan.hardware.nodes;
   options.gpus_per_node = plan.hardware.gpus_per_node;
-  if (plan.launch.time_limit_s > 0) options.time_limit = format_slurm_time(plan.launch.time_limit_s);
+  options.time_limit = time_limit(arguments, plan.launch.time_limit_s);
   const Result<Artifacts> artifacts = slurm_script(options, plan);
   append(diagnostics, artifacts.diagnostics);
   if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
@@ -60,18 +65,18 @@ int with_plan(const Arguments& arguments, const Terminal& terminal, JobOptions o
 }
 
 int run_slurm(const Arguments& arguments, const Terminal& terminal) {
-  Result<JobOptions> options = job_options(arguments);
-  Diagnostics diagnostics = options.diagnostics;
-  if (options.value && arguments.has("templates")) {
-    Result<TemplateSet> templates = load_templates(arguments.text("templates"));
-    append(diagnostics, templates.diagnostics);
-    if (templates.value) options->templates = std::move(*templates);
-  }
+  Diagnostics diagnostics;
+  Result<TemplateSet> templates = arguments.has("templates") ? load_templates(arguments.text("templates")) : embedded_templates();
+  append(diagnostics, templates.diagnostics);
   const Result<Spec> spec = read_spec(arguments);
   append(diagnostics, spec.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  if (wants_plan(arguments, *spec)) return with_plan(arguments, terminal, std::move(*options));
+  if (wants_plan(arguments, *spec)) return with_plan(arguments, terminal, std::move(*templates));
 
+  Result<JobOptions> options = job_options(arguments, spec->text("launch.site").value_or(""));
+  append(diagnostics, options.diagnostics);
+  if (!options.ok()) return fail(arguments, terminal, diagnostics);
+  options->templates = std::move(*templates);
   options->nodes = static_cast<int>(spec->integer("hardware.nodes").value_or(options->nodes));
   options->gpus_per_node = static_cast<int>(spec->integer("hardware.gpus_per_node").value_or(options->gpus_per_node));
   if (const std::optional<int64_t> limit_s = spec->integer("launch.time_limit")) options->time_limit = format_slurm_time(*limit_s);
@@ -105,10 +110,11 @@ Command slurm_command() {
                    presets_flag(),
                    templates_flag()};
   for (Flag flag : job_flags()) {
-    if (flag.help.compare(0, 7, "slurm: ") == 0) flag.help = flag.help.substr(7);
+    if (flag.help.compare(0, 5, "job: ") == 0) flag.help = flag.help.substr(5);
     command.flags.push_back(std::move(flag));
   }
   command.run_keys = kAllRunKeys;
+  command.after_dashes = AfterDashes::kPassedOn;
   command.run = run_slurm;
   return command;
 }

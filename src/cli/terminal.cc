@@ -149,7 +149,7 @@ ExitCode exit_code(const Diagnostics& diagnostics) {
     if (is_usage(d)) own = kUsage;
     if (is_writing(d)) own = kFailed;
     if (d.code == code::kNothingFits) own = ExitCode::kNothingFits;
-    if (d.code == code::kEnvironment) own = kEnvironmentUnusable;
+    if (d.code == code::kEnvironment || d.code == code::kPreflight) own = kEnvironmentUnusable;
     if (d.code == code::kRankFailed) own = kJobFailed;
     // Several kinds at once: the usage mistake is the one to mend first.
     if (worst == kDone || own == kUsage) worst = own;

@@ -5,6 +5,7 @@
 // (Result::diagnostics) and belong on stderr.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,8 +28,10 @@ using Artifacts = std::vector<Artifact>;
 
 // The files of templates/ as (path below templates/, text): the embedded ones, with those of a folder of the user's in front. A file
 // of the same relative path replaces the embedded one; a new folder with a target.yaml is a new target.
+struct ReadTables;
 struct TemplateSet {
   std::vector<std::pair<std::string, std::string>> files;  // sorted by path, each once
+  std::shared_ptr<ReadTables> read_tables = nullptr;       // key tables read so far: many targets share one; null: read each time
 };
 TemplateSet embedded_templates();
 Result<TemplateSet> load_templates(const std::string& directory);  // --templates DIR, over the embedded ones
@@ -49,26 +52,49 @@ Result<TargetSearch> target_search(const TemplateSet& templates, std::string_vie
 // --force (so that the same plan gives the same bytes in every folder), shell-quoted where needed: join_command({"distsetup", ...}).
 std::string join_command(const std::vector<std::string>& arguments);
 
-// ---- distsetup slurm ----------------------------------------------------------------------------
-// Texts are as the user typed them and are checked here. Empty or absent = not given: the directive is left out.
+// ---- distsetup slurm, and every other way to start a job ------------------------------------------
+// Texts are as the user typed them and are checked here. Empty or absent = not given: nothing is written for it. Which flag and which
+// key of site.yaml sets a member: codegen/site.h.
 struct JobOptions {
   int nodes = 1;
   int gpus_per_node = 8;
+  std::vector<std::string> program;  // a command of one's own instead of the bundled trainer
+  std::string shape;                 // SLURM: rank (a task per rank; the default), torchrun (a task per node)
   std::string job_name = "llm_finetune";
-  std::string time_limit = "24:00:00";  // also 4h, 1-12:00:00, 90m
+  std::string time_limit;    // 4h, 1-12:00:00, 90m; "" = 24 hours, or the site's longest job
+  std::string longest_job;   // of the site; a longer time limit is refused
   std::string partition, account, qos, constraint, reservation, exclude, dependency, array, mail_user;
   std::string memory_per_gpu;        // "32G"
   std::string memory_per_node;       // "0" = all of it
   std::optional<int> cpus_per_task;  // absent: 8 with GPUs, left out on CPU
+  std::string gpu_request;           // gpus-per-node (the default), gres, none
+  std::string gpu_type;              // the scheduler's name of the GPU: --gres=gpu:h100:8
   bool exclusive = false;
-  bool requeue = false;                     // also: save and requeue when the time limit comes near
-  int max_restarts = 10;                    // with requeue
-  int signal_lead_s = 120;                  // SIGUSR1 to the trainer this long before the limit; 0 = none
+  bool requeue = false;               // also: save and requeue when the time limit comes near, or a rank fails
+  int max_restarts = 10;              // with requeue
+  int max_failures = 2;               // with requeue: failures in a row without a new checkpoint between them
+  std::optional<int> signal_lead_s;   // SIGUSR1 to the trainer this long before the limit; 0 = none; absent: from the plan
+  std::string checkpoint_rate;        // "2GB/s" that one node writes checkpoints with
+  bool health_gate = false;           // each node is looked at before the step starts
   std::string output_log = "slurm-%j.out";  // a folder in it is made by the script before it is used
   std::string error_log;                    // "" = slurm-%j.err beside output_log
   std::vector<std::string> modules;         // module load NAME
   std::vector<std::string> exports;         // NAME=VALUE
   std::vector<std::string> setup;           // shell lines before the run (activating an environment), as they are
+  std::string container;                    // none (the default), pyxis, apptainer
+  std::string image;                        // of the container; Kubernetes, docker compose and SkyPilot need one
+  std::vector<std::string> mounts;          // SOURCE:DESTINATION
+  std::string interface, ib_hca;            // of the network between nodes
+  std::string scratch;                      // node-local folder: TMPDIR
+  bool offline = false;                     // nodes have no way to the internet
+  std::vector<std::string> hosts;           // ssh, mpirun: the first is where rank 0 runs
+  std::vector<std::string> ssh_options, mpi_options;
+  std::string master_address;               // launcher: of node 0
+  int master_port = 29500;
+  std::optional<int> node_rank;             // launcher: baked into the script; absent: from the environment
+  std::string use;                          // launcher: none, deepspeed, fsdp: what a command of one's own runs with
+  std::string name_space, queue, service_account, volume_claim, rdma_resource;  // Kubernetes
+  std::string site;                         // what the header says of the site file: its name and digest
   bool cpu_only = false;                    // no GPU is requested; a plan on CPU sets it
   std::string command;                      // join_command(...)
   TemplateSet templates = embedded_templates();

@@ -43,6 +43,7 @@ std::string header(const Source& source) {
                        text(fields, "strategy.sharding"), text(fields, "recompute.policy"), text(fields, "precision.compute"),
                        text(fields, "verdict"));
   }
+  if (!get(fields, "job.site").is_null()) out += "\n# site: " + comment_text(text(fields, "job.site"));
   const std::string arithmetic = ranks(fields);
   if (!arithmetic.empty()) out += "\n# " + arithmetic;
   if (source.plan != nullptr) {

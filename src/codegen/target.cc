@@ -158,6 +158,7 @@ struct Walk {
     if (kind == "list") return list(argument.text, Form::kShellList, argument.location);
     if (kind == "lines") return list(argument.text, Form::kVerbatimList, argument.location);
     if (kind == "switch") return {Form::kSwitch, condition(argument), "", {}};
+    if (kind == "switch_not") return {Form::kSwitch, !condition(argument), "", {}};
     if (kind == "manifest") return manifest(argument.text, Form::kVerbatim, argument.location);
     if (kind == "manifest_list") return manifest(argument.text, Form::kVerbatimList, argument.location);
     if (kind == "plan_lines") return plan_lines();
@@ -170,7 +171,7 @@ struct Walk {
       if (!value.text.empty()) value.text.pop_back();  // the template has the last newline
       return value;
     }
-    fail(from.location, fmt::format("unknown form '{}' of value '{}'", kind, name), "known: list, lines, switch, keys, manifest, manifest_list, plan_lines");
+    fail(from.location, fmt::format("unknown form '{}' of value '{}'", kind, name), "known: list, lines, switch, switch_not, keys, manifest, manifest_list, plan_lines");
     return value;
   }
 
@@ -230,25 +231,37 @@ struct Walk {
 
 }  // namespace
 
-Result<KeyTable> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at) {
-  const Result<std::string> text = text_of(templates, path, at);
-  if (!text.ok()) return text.diagnostics;
-  Result<KeyTable> read = parse_key_table(*text, "templates/" + path);
+namespace {
+
+Result<KeyTable> read_table(const TemplateSet& templates, const std::string& path, const std::string& text) {
+  Result<KeyTable> read = parse_key_table(text, "templates/" + path);
   if (!read.ok()) return read;
-  KeyTable table = std::move(*read);
-  std::vector<KeyRow> rows = std::move(table.rows);
-  table.rows.clear();
+  std::vector<KeyRow> rows = std::move(read->rows);
+  read->rows.clear();
   for (KeyRow& row : rows) {
     if (row.table.empty()) {
-      table.rows.push_back(std::move(row));
+      read->rows.push_back(std::move(row));
       continue;
     }
     if (row.table == path) return error(code::kTemplate, row.location, fmt::format("table '{}' includes itself", path));
     const Result<KeyTable> inner = load_key_table(templates, row.table, row.location);
     if (!inner.ok()) return inner.diagnostics;
-    include_table(*inner, row.key, row.when, table);
+    include_table(*inner, row.key, row.when, *read);
   }
-  return {std::move(table), std::move(read.diagnostics)};
+  return read;
+}
+
+}  // namespace
+
+Result<KeyTable> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at) {
+  const Result<std::string> text = text_of(templates, path, at);
+  if (!text.ok()) return text.diagnostics;
+  if (templates.read_tables == nullptr) return read_table(templates, path, *text);
+  const auto known = templates.read_tables->tables.find(path);
+  if (known != templates.read_tables->tables.end() && known->second.first == *text) return known->second.second;
+  Result<KeyTable> read = read_table(templates, path, *text);
+  if (read.ok()) templates.read_tables->tables.insert_or_assign(path, std::pair{*text, *read});
+  return read;
 }
 
 Result<Artifact> emit_table(const TemplateSet& templates, const std::string& table, const Source& source, const std::string& path) {
@@ -303,6 +316,7 @@ Result<Description> describe(const TemplateSet& templates, const std::string& ta
   reader.get("proof_of", proof_of);  // the tool and release that the proof is of
   out.files = reader.child("files");
   out.set = reader.child("set");
+  (void)reader.child("not_applicable");  // reasons for codegen/coverage.h
   reader.get("rules", out.rules);
   if (const Value* search = reader.child("search")) read_search(*search, out.search, diagnostics);
   reader.finish();
