@@ -19,10 +19,9 @@ double rate_share(const AttentionRate& r, const AttentionShape& s) {
 
 // Scores written, scaled and masked, softmax, dropout, read by the weighted sum; backward re-reads what softmax and dropout kept.
 double unfused_s(const TimeConstants& c, const AttentionShape& s, double products, double score_traffic) {
-  const double batches = s.heads * s.tokens / s.sequence;
-  const double gemms = batches * products *
-                       (gemm_s(c.gemm, s.sequence, s.sequence, s.qk_size, 2, 2) +
-                        gemm_s(c.gemm, s.sequence, s.v_size, s.sequence, 2, 2) - 2 * c.gemm.kernel_s);
+  const double rows = s.heads * s.tokens;  // the products of all heads and sequences are one batched launch
+  const double gemms =
+      products * (gemm_s(c.gemm, rows, s.sequence, s.qk_size, 2, 2) + gemm_s(c.gemm, rows, s.v_size, s.sequence, 2, 2));
   return gemms + s.tokens * s.heads * s.sequence * c.softmax_bytes_per_score * score_traffic / c.memory_bytes_per_s;
 }
 

@@ -44,6 +44,8 @@ double year_of(const Setup& s) {
 
 // 0 with the libraries of 2023 (cuBLAS 11 and 12.1), 1 with those from the middle of 2024 on (cuBLAS 12.4, tuned for Hopper).
 double library_maturity(const Setup& s) { return std::clamp((year_of(s) - 2023.75) / 0.75, 0.0, 1.0); }
+// The same of 8-bit matrices, a year later (Transformer Engine 1.8 to 2.1).
+double low_precision_maturity(const Setup& s) { return std::clamp(year_of(s) - 2024.25, 0.0, 1.0); }
 
 std::string_view recipe_name(Fp8Recipe recipe) {
   switch (recipe) {
@@ -98,6 +100,7 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
   c.gemm.k_half = look.of_gpu("gemm", "k_half", 128);
   c.gemm.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("gemm.memory_share");
   c.gemm.kernel_s = look.at("gemm.kernel_s");
+  c.gemm.misaligned_share = look.at("gemm.misaligned_share");
   c.gemm.num_sm = std::max<double>(1, static_cast<double>(s.gpu.num_sm));
   c.gemm_low_precision = c.gemm;
   if (s.fp8 != Fp8Recipe::kNone) {
@@ -105,7 +108,8 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
     const double peak = s.gpu.peak_fp8_flops_per_s > 0 ? s.gpu.peak_fp8_flops_per_s : peak_16bit(s);
     const double rate4 = s.fp8 == Fp8Recipe::kNvfp4 ? look.of_gpu("gemm", "fp4_rate", 1) : 1;
     const double share = look.of_gpu("gemm", "fp8_efficiency", 0.9 * s.gpu.gemm_efficiency);
-    c.gemm_low_precision.flops_per_s = peak * rate4 * share * gain * look.get(fmt::format("fp8.{}.rate", recipe_name(s.fp8)), 1);
+    const double gain8 = 1 + look.of_gpu("gemm", "fp8_library_gain", 0) * low_precision_maturity(s);
+    c.gemm_low_precision.flops_per_s = peak * rate4 * share * gain8 * look.get(fmt::format("fp8.{}.rate", recipe_name(s.fp8)), 1);
     c.cast_bytes = look.get(fmt::format("fp8.{}.cast_bytes", recipe_name(s.fp8)), 6);
     // Transformer Engine casts in fused kernels; torchao's casts are fused by the compiler or not at all.
     if (c.program == ProgramClass::kEager && s.fp8 != Fp8Recipe::kDelayed) c.cast_bytes *= look.at("fp8.eager_cost");
@@ -215,9 +219,13 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.softmax_bytes_per_score = look.at("attention.unfused.bytes_per_score");
   c.loss_bytes_per_logit = look.get(fmt::format("loss.{}.bytes_per_logit", head_name(s.loss)), 28);
   c.contention = look.of_gpu("overlap", "contention", 0.1);
-  c.tp_hidden = s.overlap_tp ? look.at("overlap.tensor_parallel") : 0;
+  c.tp_hidden = s.overlap_tp ? look.at(s.framework == Framework::kMegatron ? "overlap.tensor_parallel.megatron"
+                                                                           : "overlap.tensor_parallel.torch")
+                             : 0;
+  const bool beside_weights = s.framework == Framework::kMegatron && (s.software.released == 0 || s.software.released >= 202201);
+  c.tp_backward_hidden = beside_weights ? std::min(1.0, look.at("overlap.tensor_parallel.backward")) : 0;
   c.cp_hidden = look.at("overlap.context_parallel");
-  c.dp_hidden = look.at("overlap.data_parallel");
+  c.dp_hidden = look.at(s.framework == Framework::kMegatron ? "overlap.data_parallel.megatron" : "overlap.data_parallel.torch");
   const double age = std::clamp((2025 - year_of(s)) / 2, 0.0, 1.0);  // hosts and PyTorch's dispatch got faster until 2025
   c.launch_layer_s = look.get(fmt::format("software.launch_s.{}", program), 1e-3) * (1 + look.at("software.launch_2023") * age);
   c.step_s = look.at("software.step_s");

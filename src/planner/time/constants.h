@@ -29,6 +29,7 @@ struct GemmRate {
   double memory_bytes_per_s = 0;  // reached
   double kernel_s = 0;
   double num_sm = 1;
+  double misaligned_share = 1;  // of the rate, when rows are no multiples of 16 bytes
   GpuGeneration generation = GpuGeneration::kOther;
 };
 
@@ -56,13 +57,13 @@ struct TimeConstants {
   double softmax_bytes_per_score = 0;  // unfused attention, forward
   double cast_bytes = 0;               // per value of a low precision operand
   double loss_bytes_per_logit = 0;
-  double accumulate_cost = 0;                          // of a weight gradient that is added to fp32
-  double grouped_share = 1;                            // of the GEMM rate, by grouped GEMMs of experts
-  double contention = 0;                               // compute slows by this while a transfer runs beside it
-  double tp_hidden = 0, cp_hidden = 0, dp_hidden = 0;  // share of a transfer that its overlap hides
-  double launch_layer_s = 0;                           // CPU time to enqueue one layer forward
-  double step_s = 0;                                   // fixed per step: data, logging, clipping
-  double straggler = 0;                                // per doubling of GPUs
+  double accumulate_cost = 0;                                                  // of a weight gradient that is added to fp32
+  double grouped_share = 1;                                                    // of the GEMM rate, by grouped GEMMs of experts
+  double contention = 0;                                                       // compute slows by this while a transfer runs beside it
+  double tp_hidden = 0, tp_backward_hidden = 0, cp_hidden = 0, dp_hidden = 0;  // share of a transfer that its overlap hides
+  double launch_layer_s = 0;                                                   // CPU time to enqueue one layer forward
+  double step_s = 0;                                                           // fixed per step: data, logging, clipping
+  double straggler = 0;                                                        // per doubling of GPUs
   double optimizer_bytes_per_s = 0, foreach_cost = 1;
   double pcie_bytes_per_s = 0, cpu_adam_bytes_per_s = 0, nvme_bytes_per_s = 0;
   double dequantise_bytes_per_s = 0;

@@ -4,7 +4,7 @@
 // Sources: NVIDIA, "Matrix Multiplication Background User's Guide" (tile and wave quantisation); CUTLASS 3 default tile shapes for the
 // candidates. The sustained rate, k_half and the shares of smaller tiles come from measured shapes (SimuMax's operator tables) and
 // from training runs, presets/calibration/time.yaml.
-// Leaves out: the choice cuBLAS makes (we take the best tile), layouts, alignment below 16 bytes, clocks that vary by shape.
+// Leaves out: the choice cuBLAS makes (we take the best tile), layouts, clocks that vary by shape.
 #include "planner/time/gemm.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Tile {
 };
 constexpr std::array<Tile, 4> kTiles = {{{128, 256, 1}, {256, 128, 1}, {128, 128, 0.93}, {128, 64, 0.8}}};
 constexpr std::array<Tile, 4> kPairedTiles = {{{256, 256, 1}, {128, 256, 0.97}, {256, 128, 0.97}, {128, 128, 0.9}}};  // two SMs
-constexpr double kWholeWaves = 6, kBurstFlops = 2e11;
+constexpr double kWholeWaves = 6, kBurstFlops = 2e11, kAlignment = 16;
 
 }  // namespace
 
@@ -32,7 +32,9 @@ double gemm_s(const GemmRate& r, double m, double n, double k, double element_by
     const double counted = waves < kWholeWaves ? std::ceil(waves) : waves + 0.5;
     padded = std::min(padded, counted * r.num_sm * t.m * t.n / t.share);
   }
-  const double rate = r.flops_per_s * (1 + r.burst / (1 + 2 * m * n * k / kBurstFlops));
+  // Rows of operands that do not start at 16 bytes are loaded piecewise (same guide, "requirements to use tensor cores").
+  const bool aligned = std::fmod(k * element_bytes, kAlignment) == 0 && std::fmod(n * element_bytes, kAlignment) == 0;
+  const double rate = r.flops_per_s * (1 + r.burst / (1 + 2 * m * n * k / kBurstFlops)) * (aligned ? 1 : r.misaligned_share);
   const double traffic = ((m + n) * k * element_bytes + m * n * output_bytes) / r.memory_bytes_per_s;
   return r.kernel_s + std::max(2 * padded * (k + r.k_half) / rate, traffic);
 }

@@ -85,6 +85,7 @@ class StepModel {
   double scatter_s(double parameters) const;
   double optimizer_s(double parameters, TimeEstimate& t) const;
   double activation_transfer_s() const;
+  double copies_s(double parameters, double trained) const;
 
   const Setup& s_;
   const TimeConstants& c_;
@@ -110,13 +111,15 @@ Pass StepModel::gemm_pass(const LayerGemm& m, bool forward) const {
     p.gemm = gemm_s(rate, rows, k, n, element, 2);
     if (full_) p.gemm += gemm_s(rate, n, k, rows, element, c_.accumulate_cost > 0 ? 8 : 2) * (1 + c_.accumulate_cost);
   }
-  // Operands are cast (and for transposed use cast again in backward): activations or gradients, and the weight.
-  if (low_) p.elementwise += c_.cast_bytes * (rows * (forward ? k : n) + n * k) / c_.memory_bytes_per_s;
+  // Operands are cast (and for transposed use cast again in backward): activations or gradients, and the weight, which Transformer
+  // Engine casts once a step.
+  const double weight_casts = s_.framework == Framework::kMegatron ? 1.0 / static_cast<double>(s_.gradient_accumulation) : 1;
+  if (low_) p.elementwise += c_.cast_bytes * (rows * (forward ? k : n) + n * k * weight_casts) / c_.memory_bytes_per_s;
   if (m.lora_rank > 0) {
     const double adapter = gemm_s(c_.gemm, rows, m.lora_rank, k, 2, 2) + gemm_s(c_.gemm, rows, n, m.lora_rank, 2, 2);
     p.gemm += adapter * (forward ? 1 : 2);
     p.flops += 2 * rows * m.lora_rank * (n + k) * (forward ? 1 : 2);
-    p.elementwise += 6 * rows * n / c_.memory_bytes_per_s;
+    p.elementwise += (c_.program == ProgramClass::kEager ? 6 : 2) * rows * n / c_.memory_bytes_per_s;  // added to the base's output
   }
   if (s_.finetune == Finetune::kQlora) p.elementwise += n * k * (2 + bytes_of(s_.frozen_dtype)) / c_.dequantise_bytes_per_s;
   return p;
@@ -149,15 +152,16 @@ Pass StepModel::attention_pass(const LayerWork& w, bool forward) const {
   return p;
 }
 
-// With sequence parallelism a gather before and a reduce-scatter after attention and MLP; else an all-reduce after each.
+// With sequence parallelism a gather before and a reduce-scatter after attention and MLP; else an all-reduce after each. Megatron runs
+// backward's reduction beside the weight gradient, and gathers the layer's input again beside the input gradient (arXiv 2205.05198).
 double StepModel::tensor_parallel_s(bool forward) const {
   if (s_.tp == 1) return 0;
   const double bytes = 2 * tokens_ * hidden_;
-  const double pair = s_.sequence_parallel ? all_gather_s(c_.fabric, tp_group_, bytes) + reduce_scatter_s(c_.fabric, tp_group_, bytes)
-                                           : all_reduce_s(c_.fabric, tp_group_, bytes);
-  // Megatron gathers the layer's input once more in backward, beside the input gradient.
-  const double again = forward || !s_.sequence_parallel ? 0 : 0.5 * all_gather_s(c_.fabric, tp_group_, bytes);
-  return 2 * (pair + again) * (1 - c_.tp_hidden);
+  const double gather = s_.sequence_parallel ? all_gather_s(c_.fabric, tp_group_, bytes) : 0;
+  const double reduce =
+      s_.sequence_parallel ? reduce_scatter_s(c_.fabric, tp_group_, bytes) : all_reduce_s(c_.fabric, tp_group_, bytes);
+  if (forward || c_.tp_backward_hidden == 0) return 2 * (gather + reduce) * (1 - c_.tp_hidden);
+  return 2 * (gather + (reduce + gather) * (1 - c_.tp_backward_hidden)) * (1 - c_.tp_hidden);
 }
 
 double StepModel::expert_parallel_s() const {
@@ -246,9 +250,28 @@ double StepModel::gather_s(double parameters) const {
   return all_gather_s(c_.fabric, shard_group_, parameters * (gathered_in_8_bits ? 1 : frozen_or_compute_bytes(s_)));
 }
 
+// Reduce-scatter inside the shard group; with replicas the all-reduce of the shards runs beside it, on the network.
 double StepModel::scatter_s(double parameters) const {
   const double bytes = parameters * wire_bytes(s_.reduce_dtype);
-  return reduce_scatter_s(c_.fabric, shard_group_, bytes) + all_reduce_s(c_.fabric, replicate_group_, bytes / shards_);
+  return std::max(reduce_scatter_s(c_.fabric, shard_group_, bytes), all_reduce_s(c_.fabric, replicate_group_, bytes / shards_));
+}
+
+// Copies that sharding or accumulation make of a layer's parameters and gradients in every micro-batch, on the compute stream.
+//   FSDP2 copies a gathered parameter out of the flat buffer (4 bytes each, twice when resharded) and gradients into one (2 + wire);
+//   FSDP1 gathers in place and casts gradients to the wire's type; DeepSpeed copies gradients into its bucket and parameters back;
+//   Megatron before 2022-03 adds gradients to the main buffer in a kernel of its own (gradient_accumulation_fusion came then).
+double StepModel::copies_s(double parameters, double trained) const {
+  const double wire = wire_bytes(s_.reduce_dtype), gathers = s_.sharding == Sharding::kZero3 && s_.reshard_after_forward ? 2 : 1;
+  const bool old_megatron = s_.software.released > 0 && s_.software.released < 202203;
+  double bytes = 0;
+  switch (s_.framework) {
+    case Framework::kFsdp2: bytes = shards_ > 1 ? 4 * gathers * parameters + (2 + wire) * trained : 0; break;
+    case Framework::kFsdp1: bytes = shards_ > 1 && wire > 2 ? (2 + wire) * trained : 0; break;
+    case Framework::kDeepspeed: bytes = 4 * trained + (s_.sharding == Sharding::kZero3 ? 4 * gathers * parameters : 0); break;
+    case Framework::kMegatron: bytes = old_megatron ? (s_.gradient_dtype == StorageDtype::kF32 ? 10 : 6) * trained : 0; break;
+    case Framework::kDdp: break;
+  }
+  return bytes / c_.optimizer_bytes_per_s;
 }
 
 // Bytes that a layer saves for backward, over the host link, both ways.
@@ -297,8 +320,8 @@ TimeEstimate StepModel::run() {
   }
 
   // Sharded parameters: gathers and reductions beside the layers of every micro-batch.
+  const double trained = full_ ? layer.parameters : layer.lora_parameters, copies = copies_s(layer.parameters, trained);
   double exposed = own * (layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed), contended = 0;
-  const double trained = full_ ? layer.parameters : layer.lora_parameters;
   if (shards_ > 1 && (sharded || (fsdp && s_.sharding == Sharding::kZero2))) {
     const double gather = gather_s(layer.parameters), scatter = scatter_s(trained);
     const bool again = sharded && s_.reshard_after_forward;
@@ -321,13 +344,13 @@ TimeEstimate StepModel::run() {
     t.offload_exposed_s += m * own * (std::max(0.0, moved - forward_s) + std::max(0.0, moved - backward_s));
   }
 
-  const double gpu_micro = own * (forward_s + backward_s) + head_share * head + contended;
+  const double gpu_micro = own * (forward_s + backward_s + copies) + head_share * head + contended;
   const double passes = 1 + 1.5 + (s_.recompute == ActivationRecompute::kNone ? 0 : 1);
   const double launch = std::max(0.0, own * c_.launch_layer_s * passes - gpu_micro);
 
   t.gemm_s = m * own * (layer.forward.gemm + layer.backward.gemm);
   t.attention_s = m * own * (layer.forward.attention + layer.backward.attention);
-  t.elementwise_s = m * (own * (layer.forward.elementwise + layer.backward.elementwise) + contended);
+  t.elementwise_s = m * (own * (layer.forward.elementwise + layer.backward.elementwise + copies) + contended);
   t.recompute_s = m * own * layer.recompute.compute();
   t.loss_s = m * head_share * head;
   t.launch_s = m * launch;
