@@ -68,6 +68,7 @@ Command config_show_command() {
   command.flags = {
       {"origin", {}, FlagKind::kSwitch, "", "where each value comes from: command line, variable, file:line:column, built-in", 0},
       config_flag()};
+  for (Flag& flag : layer_flags()) command.flags.push_back(std::move(flag));
   command.run_keys = kAllRunKeys;
   command.run = run_config_show;
   return command;

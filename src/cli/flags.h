@@ -13,7 +13,7 @@
 
 namespace distsetup {
 
-enum class FlagKind { kSwitch, kValue };
+enum class FlagKind { kSwitch, kValue, kList };  // kList: may be repeated; its values are the lines of one text
 
 // A flag of a command alone.
 struct Flag {

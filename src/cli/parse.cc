@@ -208,7 +208,9 @@ void collect(const Binding& binding, Arguments& arguments, Diagnostics& diagnost
     }
     const std::string value = match.bare || at >= results.size() ? "" : results[at];
     const auto [present, is_new] = arguments.values.emplace(match.name, value);
-    if (!is_new && present->second != value) {
+    if (!is_new && match.flag->kind == FlagKind::kList) {
+      present->second += "\n" + value;
+    } else if (!is_new && present->second != value) {
       diagnostics.push_back(error(
           code::kConflict, command_line(),
           fmt::format("'--{}' is given twice, '{}' and '{}', expected once", match.name, present->second, value), "keep one of them"));

@@ -117,9 +117,11 @@ Command plan_command() {
       {"print-schedule", {"schedule"}, FlagKind::kSwitch, "", "the step as a list of instructions, in place of the preview", 0},
       {"rank", {}, FlagKind::kValue, "R", "with --print-schedule: whose list", 0},
       {"phase", {}, FlagKind::kValue, "WHICH", "with --print-schedule: load, step, evaluate or save", 0},
+      goal_flag(),
       plan_flag(),
       config_flag(),
       presets_flag()};
+  for (Flag& flag : layer_flags()) command.flags.push_back(std::move(flag));
   command.run_keys = kAllRunKeys;
   command.run = run_plan;
   return command;

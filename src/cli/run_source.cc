@@ -10,7 +10,10 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "cli/read_files.h"
+#include "cli/run_layers.h"
 #include "cli/target_limits.h"
+#include "planner/goal.h"
 
 extern char** environ;
 
@@ -18,6 +21,17 @@ namespace distsetup {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Values of a flag that may be given several times.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
 
 constexpr std::string_view kPrefix = "DISTSETUP_";
 // Read by scripts and tests of this project, not keys of a run.
@@ -41,7 +55,8 @@ std::string run_file_help(const std::string& path) {
   return nearest.empty() ? "distsetup help keys lists what a run file holds" : fmt::format("did you mean '{}'", nearest);
 }
 
-Result<Spec> read_run_file(const std::string& path) {
+Result<Spec> read_run_file(const std::string& path, const std::vector<std::string>& uses, const std::string& stage,
+                           const Presets& presets) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) {
     Diagnostics failed = text.diagnostics;
@@ -56,7 +71,7 @@ Result<Spec> read_run_file(const std::string& path) {
     return error(code::kUnknownVersion, {path}, fmt::format("'{}' is a plan, expected a run file", path),
                  fmt::format("distsetup launch --plan {}", path));
   }
-  return spec_from_value(*value);
+  return spec_of_layers(*value, uses, stage, presets);
 }
 
 Result<Spec> read_variables() {
@@ -103,6 +118,20 @@ Result<Spec> read_flags(const Arguments& arguments) {
   return {std::move(spec), std::move(diagnostics)};
 }
 
+// Where a plan runs and for how long may be said beside it; anything else would be another plan.
+bool is_about_plan(const Arguments::RunFlag& flag) {
+  const SpecKey* key = find_spec_flag(flag.spelling);
+  return key == nullptr || (key->path != "launch.site" && key->path != "launch.time_limit");
+}
+
+// --set key.path=value, each once or more.
+Result<Spec> read_assignments(const Arguments& arguments) {
+  Spec spec;
+  Diagnostics diagnostics;
+  for (const std::string& one : lines_of(arguments.text("set"))) append(diagnostics, set_by_path(spec, one, command_line()));
+  return {std::move(spec), std::move(diagnostics)};
+}
+
 std::string directory_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   return parent.empty() ? "." : parent.string();
@@ -122,13 +151,27 @@ Result<Spec> read_spec(const Arguments& arguments) {
     }
     path = arguments.positionals[0];
   }
+  const Result<Presets> presets = read_presets(arguments);
+  if (!presets.ok()) return presets.diagnostics;
+  const std::vector<std::string> uses = lines_of(arguments.text("use"));
   std::vector<Result<Spec>> layers;
-  if (!path.empty()) layers.push_back(read_run_file(path));
+  if (path.empty()) {
+    if (arguments.has("stage")) append(diagnostics, refuse_idle(arguments, {"stage"}, "with a run file that has stages"));
+    if (!uses.empty()) layers.push_back(spec_of_recipes(uses, *presets, command_line()));
+  } else {
+    layers.push_back(read_run_file(path, uses, arguments.text("stage"), *presets));
+  }
   layers.push_back(read_variables());
+  layers.push_back(read_assignments(arguments));
   layers.push_back(read_flags(arguments));
   for (Result<Spec>& layer : layers) {
     if (layer.value) spec = merge(spec, *layer.value);
     append(diagnostics, std::move(layer.diagnostics));
+  }
+  if (arguments.has("from")) {
+    Result<Spec> whole = spec_over_files(lines_of(arguments.text("from")), arguments.text("templates"), spec);
+    append(diagnostics, std::move(whole.diagnostics));
+    if (whole.value) spec = std::move(*whole.value);
   }
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(spec), std::move(diagnostics)};
@@ -169,14 +212,17 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
   Diagnostics diagnostics;
   if (arguments.has("plan")) {
     const std::string path = arguments.text("plan");
-    if (!arguments.run_flags.empty() || !arguments.positionals.empty() || arguments.has("config")) {
-      const std::string other = !arguments.run_flags.empty()    ? "--" + arguments.run_flags[0].spelling
+    const auto changes_plan = std::find_if(arguments.run_flags.begin(), arguments.run_flags.end(), is_about_plan);
+    if (changes_plan != arguments.run_flags.end() || !arguments.positionals.empty() || arguments.has("config")) {
+      const std::string other = changes_plan != arguments.run_flags.end() ? "--" + changes_plan->spelling
                                 : arguments.positionals.empty() ? "--config"
                                                                 : arguments.positionals[0];
       return error(code::kConflict, command_line(),
                    fmt::format("'{}' and '--plan {}' given, expected one: a plan is complete", other, path),
                    fmt::format("leave '{}' away, or plan again without --plan", other));
     }
+    if (Diagnostics idle = refuse_idle(arguments, {"from", "use", "stage", "set"}, "without --plan: a plan is complete"); !idle.empty())
+      return idle;
     Result<Plan> plan = read_plan(path);
     if (!plan.ok()) return plan.diagnostics;
     move_data_root(*plan, directory_of(path), ".");
@@ -194,7 +240,10 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
   append(diagnostics, templates.diagnostics);
   if (templates.value) append(diagnostics, narrow_to_target(*problem, problem->base.launch.target, *templates));
   if (has_error(diagnostics)) return diagnostics;
-  Result<Plan> plan = make_plan(*problem);
+  const Result<std::string> goal = choice_flag(arguments, "goal", "throughput", goal_names());
+  if (!goal.ok()) return goal.diagnostics;
+  problem->goal = *goal_of(*goal);
+  Result<Plan> plan = make_plan_for_goal(*problem);
   append(diagnostics, std::move(plan.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
   if (!plan->data.files.empty()) {  // seen from here; move_data_root() goes on from there
@@ -233,6 +282,15 @@ std::string machines_line(const Plan& plan) {
 
 Flag plan_flag() { return {"plan", {}, FlagKind::kValue, "PLAN.JSON", "a plan made before, instead of keys of a run", 0}; }
 Flag config_flag() { return {"config", {"run"}, FlagKind::kValue, "RUN.YAML", "the run file, as without a flag", 0}; }
+std::vector<Flag> layer_flags() {
+  return {{"from", {}, FlagKind::kList, "FILE", "a file of another tool (DeepSpeed, accelerate, a job script …), below the run file; may be repeated", 0},
+          {"use", {"recipe"}, FlagKind::kList, "NAME", "a named preset (presets/recipes), below the run file; may be repeated", 0},
+          {"stage", {}, FlagKind::kValue, "NAME", "one of the run file's stages, over the rest of it", 0},
+          {"set", {"override"}, FlagKind::kList, "KEY=VALUE", "a key by its path, such as train.steps=50; may be repeated", 0}};
+}
+Flag goal_flag() {
+  return {"goal", {}, FlagKind::kValue, "GOAL", "what is best: throughput, min-gpus, max-context, min-cost or min-memory", 0};
+}
 Flag presets_flag() {
   return {"presets", {}, FlagKind::kValue, "DIR", "GPUs, machines and models of your own, over the built-in ones", 0};
 }

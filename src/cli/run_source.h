@@ -9,7 +9,8 @@
 
 namespace distsetup {
 
-// Flags over variables over the run file (the positional or --config). An absent flag overrides nothing.
+// Flags over --set over variables over the stage over the run file (the positional or --config) over named presets over files of other
+// tools (--from). An absent flag overrides nothing.
 // Warnings: DISTSETUP_ variables that no key reads.
 Result<Spec> read_spec(const Arguments& arguments);
 
@@ -41,6 +42,8 @@ std::string machines_line(const Plan& plan);
 // --plan, --config, --presets, --templates as flag table rows.
 Flag plan_flag();
 Flag config_flag();
+Flag goal_flag();
+std::vector<Flag> layer_flags();  // --from, --use, --stage, --set
 Flag presets_flag();
 Flag templates_flag();
 Flag output_flag(std::string help);

@@ -1,0 +1,32 @@
+// Files of other tools as the command line names them (`convert FILE…`, `--from FILE`): read, said, and as settings of a run.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cli/flags.h"
+#include "codegen/read/read.h"
+#include "planner/spec.h"
+
+namespace distsetup {
+
+// Every file by its table; `as` names the table of all of them ("" = found by their keys).
+Result<std::vector<Reading>> read_foreign_files(const TemplateSet& templates, const std::vector<std::string>& paths,
+                                                const std::string& as);
+
+// What was read as what, and what could not be carried over, a line each.
+std::string lost_text(const std::vector<LostKey>& lost);
+std::string readings_text(const std::vector<Reading>& readings);
+Json readings_json(const std::vector<Reading>& readings, const std::vector<LostKey>& lost);
+
+// The settings that the files say, each with its place as origin. A setting that `stronger` has too need not be one that a run can
+// take; every other one that a run refuses is an error at its place. Values that a tool merely assumes are settings of `assumed`.
+struct ForeignSpec {
+  Spec given, assumed;
+  std::vector<LostKey> lost;
+};
+Result<ForeignSpec> spec_of_fields(const ReadFields& fields, const Spec& stronger);
+
+// `stronger` over what the files say over what their tools assume; a note says what was not carried over. `templates` "" = embedded.
+Result<Spec> spec_over_files(const std::vector<std::string>& paths, const std::string& templates, const Spec& stronger);
+
+}  // namespace distsetup

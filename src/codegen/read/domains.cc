@@ -1,0 +1,121 @@
+// The order of a domain is a preference: of two values that explain a file equally well, the first is read.
+#include "codegen/read/domains.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+namespace distsetup {
+namespace {
+
+const std::map<std::string, std::vector<std::string>, std::less<>>& known_domains() {
+  static const std::map<std::string, std::vector<std::string>, std::less<>> kDomains = {
+      {"strategy.sharding", {"ddp", "zero1", "zero2", "zero3"}},
+      {"strategy.reshard_after_forward", {"true", "false"}},
+      {"precision.compute", {"bf16", "fp32", "fp16"}},
+      {"recompute.policy", {"none", "full", "selective", "every_k"}},
+      {"offload.optimizer", {"none", "host", "nvme"}},
+      {"offload.parameters", {"none", "host", "nvme"}},
+      {"offload.activations", {"none", "host", "nvme"}},
+      {"hardware.accelerator", {"cuda", "cpu"}},
+      {"derived.hybrid", {"false", "true"}},
+      {"derived.model_parallel", {"false", "true"}},
+      {"derived.single_node", {"true", "false"}},
+      {"derived.source", {"plan", "options"}},
+      {"derived.nvme", {"false", "true"}},
+      {"derived.several_axes", {"false", "true"}},
+      {"derived.shard_is_node", {"true", "false"}},
+      {"derived.engine", {"ddp", "deepspeed", "fsdp"}},
+      {"derived.lightning", {"ddp", "deepspeed", "fsdp"}},
+      {"strategy.sequence_parallel", {"false", "true"}},
+      {"strategy.cp_method", {"ring", "ulysses", "allgather"}},
+      {"derived.zero_stage", {"0", "1", "2", "3"}},
+      {"derived.offload", {"none", "both", "optimizer", "parameters"}},
+      {"options.fsdp_version", {"2", "1"}},
+      {"options.checkpoint", {"sharded", "full", "local"}},
+  };
+  return kDomains;
+}
+
+void add_once(std::vector<std::string>& list, const std::string& text) {
+  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+}
+
+template <class Visit>
+void for_each_condition(const KeyTable& table, const Visit& visit) {
+  for (const KeyRow& row : table.rows) {
+    for (const Condition* condition : {&row.when, &row.unless}) {
+      for (const auto& [field, texts] : *condition) visit(row.key, field, texts);
+    }
+  }
+  for (const ReadRow& row : table.reads) {
+    for (const Condition* condition : {&row.when, &row.unless}) {
+      for (const auto& [field, texts] : *condition) visit(row.key, field, texts);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<ReadVariable> read_variables(const KeyTable& table) {
+  std::map<std::string, std::vector<std::string>> mentioned;
+  for_each_condition(table, [&](const std::string&, const std::string& field, const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) add_once(mentioned[field], text);
+  });
+  std::vector<ReadVariable> variables;
+  for (const auto& [field, texts] : mentioned) {
+    ReadVariable variable{field, {}};
+    if (const auto known = known_domains().find(field); known != known_domains().end()) {
+      variable.domain = known->second;
+    } else {
+      variable.domain.emplace_back(kAnyOther);
+    }
+    for (const std::string& text : texts) add_once(variable.domain, text);
+    variables.push_back(std::move(variable));
+  }
+  return variables;
+}
+
+std::vector<std::vector<size_t>> joint_variables(const KeyTable& table, const std::vector<ReadVariable>& variables) {
+  std::vector<size_t> root(variables.size());
+  for (size_t i = 0; i < root.size(); ++i) root[i] = i;
+  const std::function<size_t(size_t)> find = [&](size_t i) { return root[i] == i ? i : root[i] = find(root[i]); };
+  const auto index_of = [&](std::string_view field) {
+    size_t i = 0;
+    while (i < variables.size() && variables[i].field != field) ++i;
+    return i;
+  };
+  const auto join = [&](size_t a, size_t b) {
+    if (a < variables.size() && b < variables.size()) root[find(a)] = find(b);
+  };
+  std::map<std::string, size_t> first_of_key;
+  const auto meet = [&](const std::string& key, std::string_view field) {
+    const size_t i = index_of(field);
+    if (i == variables.size()) return;
+    const auto [it, is_new] = first_of_key.emplace(key, i);
+    if (!is_new) join(it->second, i);
+  };
+  for_each_condition(table,
+                     [&](const std::string& key, const std::string& field, const std::vector<std::string>&) { meet(key, field); });
+  for (const KeyRow& row : table.rows) meet(row.key, row.field);
+  for (const ReadRow& row : table.reads) meet(row.key, row.field);
+  for (const auto& [one, other] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"strategy.sharding", "derived.zero_stage"},
+                                                                  {"strategy.sharding", "derived.hybrid"},
+                                                                  {"derived.zero_stage", "derived.hybrid"},
+                                                                  {"derived.offload", "offload.optimizer"},
+                                                                  {"derived.offload", "offload.parameters"},
+                                                                  {"derived.nvme", "offload.optimizer"},
+                                                                  {"derived.nvme", "offload.parameters"},
+                                                                  {"derived.engine", "strategy.sharding"},
+                                                                  {"derived.lightning", "strategy.sharding"}})
+    join(index_of(one), index_of(other));
+  std::map<size_t, std::vector<size_t>> groups;
+  for (size_t i = 0; i < variables.size(); ++i) groups[find(i)].push_back(i);
+  std::vector<std::vector<size_t>> out;
+  for (auto& [ignored, group] : groups) out.push_back(std::move(group));
+  return out;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,47 @@
+#include "codegen/read/found.h"
+
+namespace distsetup {
+namespace {
+
+std::string text_of_value(const Value& value) {
+  if (value.kind == Value::Kind::kScalar || value.kind == Value::Kind::kNull) return value.text;
+  std::string out;
+  for (const Value& item : value.items) out += (out.empty() ? "" : ",") + text_of_value(item);
+  if (value.kind == Value::Kind::kList) return "[" + out + "]";
+  for (const Value::Entry& entry : value.entries) out += (out.empty() ? "" : ", ") + entry.first + ": " + text_of_value(entry.second);
+  return "{" + out + "}";
+}
+
+void collect_leaves(const Value& value, const std::string& key, const Location& at, std::vector<Found>& out) {
+  if (value.kind == Value::Kind::kNull) return;
+  if (value.kind == Value::Kind::kMap) {
+    for (size_t i = 0; i < value.entries.size(); ++i) {
+      const Value::Entry& entry = value.entries[i];
+      const Location& place = i < value.key_locations.size() ? value.key_locations[i] : entry.second.location;
+      collect_leaves(entry.second, key.empty() ? entry.first : key + "." + entry.first, place, out);
+    }
+    return;
+  }
+  Found leaf;
+  leaf.key = key;
+  leaf.at = at;
+  leaf.text = value.text;
+  leaf.is_list = value.kind == Value::Kind::kList;
+  if (leaf.is_list) {
+    for (const Value& item : value.items) {
+      leaf.items.push_back(text_of_value(item));
+      leaf.text += (leaf.items.size() > 1 ? "," : "") + leaf.items.back();
+    }
+  }
+  out.push_back(std::move(leaf));
+}
+
+}  // namespace
+
+std::vector<Found> found_in(const Value& root) {
+  std::vector<Found> out;
+  collect_leaves(root, "", root.location, out);
+  return out;
+}
+
+}  // namespace distsetup

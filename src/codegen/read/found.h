@@ -1,0 +1,27 @@
+// What a configuration file says, one key at a time: the common form of JSON, YAML and TOML files, of #SBATCH lines and of a
+// launcher's flags, before anybody knows what a key means.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/value.h"
+
+namespace distsetup {
+
+// A key with its value as it is written. A list is its items; the text of a list is its items joined by commas.
+struct Found {
+  std::string key;  // path, '.' between levels; flags and directives without dashes, '_' as it is written
+  std::string text;
+  std::vector<std::string> items;
+  bool is_list = false;
+  bool stands_alone = false;  // a flag without a value
+  bool is_assumed = false;    // not in the file: what the tool takes for it (`absent` of a table)
+  std::string unknown;        // why the value is not known before the job runs ("$GPUS is not set in this file"); empty = it is known
+  Location at;
+};
+
+// Leaves of a tree, in file order. Null and {} are left out: every tool takes them for "not given". A list of maps is one leaf.
+std::vector<Found> found_in(const Value& root);
+
+}  // namespace distsetup

@@ -1,0 +1,121 @@
+#include "codegen/read/match.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/names.h"
+
+namespace distsetup {
+namespace {
+
+std::optional<bool> truth_of(const Found& found) {
+  if (found.is_list) return std::nullopt;
+  if (found.stands_alone) return true;
+  const std::string text = lower(found.text);
+  if (text == "true" || text == "yes" || text == "on") return true;
+  if (text == "false" || text == "no" || text == "off") return false;
+  return std::nullopt;
+}
+
+std::optional<double> number_of(const std::string& text) {
+  double number = 0;
+  const char* begin = text.data() + (!text.empty() && text[0] == '+' ? 1 : 0);
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(begin, end, number);
+  if (text.empty() || failure != std::errc() || stop != end || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+bool is_integral(double number) { return std::nearbyint(number) == number && std::abs(number) < 9e15; }
+
+std::vector<std::string> split_words(const std::string& text, char separator) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(separator, at), text.size());
+    std::string word = text.substr(at, end - at);
+    while (!word.empty() && word.front() == ' ') word.erase(word.begin());
+    while (!word.empty() && word.back() == ' ') word.pop_back();
+    if (!word.empty()) words.push_back(std::move(word));
+    at = end + 1;
+  }
+  return words;
+}
+
+}  // namespace
+
+bool is_same_key(std::string_view one, std::string_view other) {
+  if (one.size() != other.size()) return false;
+  for (size_t i = 0; i < one.size(); ++i) {
+    const auto fold = [](char c) { return c == '-' ? '_' : c; };
+    if (fold(one[i]) != fold(other[i])) return false;
+  }
+  return true;
+}
+
+bool is_same(const Found& found, const Json& constant) {
+  if (constant.is_boolean()) return truth_of(found) == constant.get<bool>();
+  if (constant.is_number()) return !found.is_list && number_of(found.text) == constant.get<double>();
+  if (constant.is_array()) {
+    const std::vector<std::string> items = found.is_list ? found.items : split_words(found.text, ',');
+    if (items.size() != constant.size()) return false;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (!same_name(items[i], constant[i].is_string() ? constant[i].get<std::string>() : constant[i].dump())) return false;
+    }
+    return true;
+  }
+  return constant.is_string() && !found.stands_alone && same_name(found.text, constant.get<std::string>());
+}
+
+Json value_of_text(const std::string& text) {
+  if (text == "true") return true;
+  if (text == "false") return false;
+  if (text == "null") return nullptr;
+  if (const std::optional<double> number = number_of(text); number && is_integral(*number)) return static_cast<int64_t>(*number);
+  return text;
+}
+
+std::optional<Json> read_backwards(const KeyRow& row, const Found& found) {
+  if (!found.unknown.empty()) return std::nullopt;
+  if (!row.value_map.empty()) {
+    for (const auto& [ours, theirs] : row.value_map) {
+      if (is_same(found, theirs)) return value_of_text(ours);
+    }
+    return std::nullopt;
+  }
+  // "gpu:8" and "h100:8" of SLURM are 8.
+  const std::string text = row.type == KeyType::kInt ? found.text.substr(found.text.rfind(':') + 1) : found.text;
+  const std::optional<double> number = found.is_list ? std::nullopt : number_of(text);
+  switch (row.type) {
+    case KeyType::kBool: {
+      const std::optional<bool> truth = truth_of(found);
+      return truth ? std::optional<Json>(*truth) : std::nullopt;
+    }
+    case KeyType::kInt:
+      if (!number || !is_integral(*number)) return std::nullopt;
+      return static_cast<int64_t>(*number);
+    case KeyType::kNumber:
+      if (!number) return std::nullopt;
+      return is_integral(*number) ? Json(static_cast<int64_t>(*number)) : Json(*number);
+    case KeyType::kText:
+      if (found.is_list || found.stands_alone || same_name(found.text, "auto")) return std::nullopt;
+      return found.text;
+    case KeyType::kIntList: {
+      Json list = Json::array();
+      for (const std::string& item : found.items) {
+        const std::optional<double> one = number_of(item);
+        if (!one || !is_integral(*one)) return std::nullopt;
+        list.push_back(static_cast<int64_t>(*one));
+      }
+      return list.empty() ? std::nullopt : std::optional<Json>(std::move(list));
+    }
+    case KeyType::kTextList:
+    case KeyType::kCommaList: {
+      const std::vector<std::string> items = found.is_list ? found.items : split_words(found.text, ',');
+      if (items.empty()) return std::nullopt;
+      return Json(items);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,80 @@
+// Reading files that people already have: the fifth walk over the key tables. A file is read as the plan fields for which the table
+// would write just this file:
+//   - Fields that the table's conditions ask about take every value of their domain; the combination under which most keys of the file
+//     are what the table writes wins. Of several the first in the order of the domains wins (fields.cc of this folder lists them:
+//     ddp before zero1 before zero2 before zero3, so accelerate's SHARD_GRAD_OP is zero2, not zero3 with parameters kept).
+//   - A field is *carried* when the file settles it: when some value of it would explain fewer keys.
+//   - Rows with a field are read backwards, through their value map: the first entry that maps to the file's text.
+//   - `reads` rows of a table say what else a key can hold (templates/README.md).
+// Every key of a file is carried, the same in every plan, or in `lost` with the reason.
+// Left out: files that a file names (they are given beside it), and programs (a value that only a running shell knows is in `lost`).
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "codegen/codegen.h"
+#include "codegen/fields.h"
+#include "codegen/key_table.h"
+#include "codegen/read/found.h"
+
+namespace distsetup {
+
+struct ReadField {
+  Json value;
+  std::string key;          // of the file
+  Location at;              // its place
+  bool is_assumed = false;  // what the tool takes when the key is not there
+};
+using ReadFields = std::map<std::string, ReadField, std::less<>>;
+
+// A key that says something which no plan field holds.
+struct LostKey {
+  std::string key, text, reason;
+  Location at;
+};
+
+// What one table read out of a file. A script can have several: its #SBATCH lines, a torchrun line, the arguments of the program.
+struct Reading {
+  std::string file;
+  std::string table;  // "deepspeed/keys.yaml"
+  std::string tool;   // "DeepSpeed"
+  ReadFields fields;
+  std::vector<LostKey> lost;
+};
+
+// One table over the keys of one file.
+Reading read_keys(const KeyTable& table, const std::vector<Found>& found, const std::string& file);
+
+// A whole file: its kind, then the table that knows most of its keys. `table` names one instead ("" = find it). Errors: syntax, a file
+// of which no table knows a key.
+Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::string_view text, const std::string& file,
+                                         const std::string& table = "");
+
+// Derived fields in terms of plan fields: derived.zero_stage 2 is strategy.sharding zero2, and so on. What nothing follows from is
+// dropped.
+void settle_derived(ReadFields& fields);
+
+// Settings of a run file that say what the fields say, in the order of the fields.
+struct ReadSetting {
+  std::string path;  // "parallel.micro_batch"; "model.hidden": a key of an inline geometry
+  std::string text;
+  std::string key;
+  Location at;
+  bool is_assumed = false;
+};
+struct ReadSettings {
+  std::vector<ReadSetting> settings;
+  std::vector<LostKey> lost;  // fields of a job or of a file's own form, which a run has no key for
+};
+ReadSettings settings_of(const ReadFields& fields);
+
+// Fields for writing another target: derived fields filled in, plan defaults where a file says nothing and a form needs a value.
+Fields fields_to_write(const ReadFields& fields);
+
+// Several files as one. Errors: two files that say different things (both places are told).
+Result<ReadFields> merge_readings(const std::vector<Reading>& readings);
+
+}  // namespace distsetup

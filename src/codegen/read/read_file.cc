@@ -1,0 +1,303 @@
+// A file as the keys of tables. Structured files: every table of the format is tried, and the one that leaves fewest keys unread is
+// the file's; no list of marks has to be kept. Scripts: #SBATCH lines, the flags of each launcher, the arguments of the program it
+// starts, each with the table of its own.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "base/tree_builder.h"
+#include "base/value_toml.h"
+#include "codegen/lint/stage.h"
+#include "codegen/read/match.h"
+#include "codegen/read/read.h"
+#include "codegen/target.h"
+
+namespace distsetup {
+namespace {
+
+constexpr std::string_view kDirectives = "slurm/directives.yaml";
+
+enum class Form { kJsonText, kYamlText, kTomlText, kScriptText, kArgumentText };
+
+bool ends_in(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+bool has_line_that_starts(std::string_view text, std::string_view with) {
+  return text.substr(0, with.size()) == with || text.find("\n" + std::string(with)) != std::string_view::npos;
+}
+
+Form form_of(std::string_view text, const std::string& file) {
+  const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  const char begin = first == std::string_view::npos ? '\0' : text[first];
+  if (ends_in(file, ".json") || begin == '{') return Form::kJsonText;
+  if (ends_in(file, ".yaml") || ends_in(file, ".yml")) return Form::kYamlText;
+  if (ends_in(file, ".toml")) return Form::kTomlText;
+  const bool is_script =
+      text.substr(0, 2) == "#!" || has_line_that_starts(text, "#SBATCH") || ends_in(file, ".sh") || ends_in(file, ".sbatch");
+  if (is_script) return Form::kScriptText;
+  if (begin == '-' && text.substr(first, 2) == "--" && text.substr(first, 3) != "---") return Form::kArgumentText;
+  if (begin == '[') return Form::kTomlText;
+  for (const std::string_view launcher : {"torchrun", "accelerate launch", "deepspeed ", "srun ", "mpirun ", "python"}) {
+    if (text.find(launcher) != std::string_view::npos) return Form::kScriptText;
+  }
+  return Form::kYamlText;
+}
+
+bool says_format(std::string_view table, std::string_view format) {
+  return table.find("\nformat: " + std::string(format)) != std::string_view::npos;
+}
+
+// Tables of the formats, by path.
+std::vector<std::string> tables_of(const TemplateSet& templates, const std::vector<std::string_view>& formats) {
+  std::vector<std::string> out;
+  for (const auto& [path, text] : templates.files) {
+    const bool is_table = path[0] != '_' && ends_in(path, "keys.yaml");
+    if (is_table &&
+        std::any_of(formats.begin(), formats.end(), [&t = text](std::string_view format) { return says_format(t, format); }))
+      out.push_back(path);
+  }
+  return out;
+}
+
+Reading unread(const std::vector<Found>& found, const std::string& file, const std::string& what) {
+  Reading reading;
+  reading.file = file;
+  reading.tool = what;
+  for (const Found& one : found)
+    reading.lost.push_back({one.key, one.text, fmt::format("no table knows the arguments of {}", what), one.at});
+  return reading;
+}
+
+size_t num_known(const KeyTable& table, const std::vector<Found>& found) {
+  return static_cast<size_t>(std::count_if(found.begin(), found.end(), [&table](const Found& one) {
+    std::string key = one.key;
+    for (const auto& [from, to] : table.read_as) {
+      if (key.size() >= from.size() && is_same_key(std::string_view(key).substr(0, from.size()), from))
+        key = to + key.substr(from.size());
+    }
+    return std::any_of(table.rows.begin(), table.rows.end(), [&key](const KeyRow& row) { return is_same_key(row.key, key); }) ||
+           std::any_of(table.reads.begin(), table.reads.end(), [&key](const ReadRow& row) { return is_same_key(row.key, key); });
+  }));
+}
+
+// A table with what the target's reads.yaml adds to it, and those that it includes.
+Result<KeyTable> load_read_table(const TemplateSet& templates, const std::string& path, const std::string& file) {
+  const auto text_at = [&templates](const std::string& name) {
+    const auto found =
+        std::find_if(templates.files.begin(), templates.files.end(), [&name](const auto& one) { return one.first == name; });
+    return found == templates.files.end() ? nullptr : &found->second;
+  };
+  const std::string* text = text_at(path);
+  if (text == nullptr) return error(code::kTemplate, {file, 0, 0}, fmt::format("no template '{}'", path));
+  Result<KeyTable> parsed = parse_key_table(*text, "templates/" + path);
+  if (!parsed.ok()) return parsed;
+  KeyTable table = std::move(*parsed);
+  std::vector<KeyRow> rows = std::move(table.rows);
+  table.rows.clear();
+  for (KeyRow& row : rows) {
+    if (row.table.empty()) {
+      table.rows.push_back(std::move(row));
+      continue;
+    }
+    const Result<KeyTable> inner = load_read_table(templates, row.table, file);
+    if (!inner.ok()) return inner;
+    include_table(*inner, row.key, row.when, table);
+    const std::string section = row.key.empty() ? "" : row.key + ".";
+    for (const auto& [from, to] : inner->read_as) table.read_as.emplace_back(section + from, section + to);
+    for (const std::string& key : inner->words) table.words.push_back(section + key);
+  }
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const std::string more_path = folder + "reads.yaml";
+  const std::string* more_text = path == more_path ? nullptr : text_at(more_path);
+  if (more_text == nullptr) return table;
+  Result<KeyTable> more = parse_key_table(*more_text, "templates/" + more_path);
+  if (!more.ok()) return more;
+  const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  // Rows of the target's own come before those of tables that it includes.
+  more->reads.insert(more->reads.end(), table.reads.begin(), table.reads.end());
+  table.reads = std::move(more->reads);
+  add(table.read_as, more->read_as);
+  add(table.words, more->words);
+  return table;
+}
+
+// The table that knows most of the keys, and of these the one that leaves fewest unread.
+Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std::string>& tables, const std::vector<Found>& found,
+                             const std::string& file) {
+  Reading best;
+  size_t most = 0;
+  for (const std::string& path : tables) {
+    const Result<KeyTable> table = load_read_table(templates, path, file);
+    if (!table.ok()) return table.diagnostics;
+    const size_t known = num_known(*table, found);
+    if (known == 0 || known < most) continue;
+    Reading reading = read_keys(*table, found, file);
+    reading.table = path;
+    if (known == most && reading.lost.size() >= best.lost.size()) continue;
+    most = known;
+    best = std::move(reading);
+  }
+  return best;
+}
+
+Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const std::vector<Found>& found,
+                           const std::string& file) {
+  const Result<KeyTable> table = load_read_table(templates, path, file);
+  if (!table.ok()) return table.diagnostics;
+  Reading reading = read_keys(*table, found, file);
+  reading.table = path;
+  return reading;
+}
+
+std::string table_of(lint::Program program) {
+  switch (program) {
+    case lint::Program::kSrun: return "launchers/srun.yaml";
+    case lint::Program::kTorchrun: return "launchers/torchrun.yaml";
+    case lint::Program::kDeepspeed: return "launchers/deepspeed.yaml";
+    case lint::Program::kAccelerate: return "launchers/accelerate.yaml";
+    case lint::Program::kMpirun: return "launchers/mpirun.yaml";
+    case lint::Program::kScript:
+    case lint::Program::kOther: break;
+  }
+  return "";
+}
+
+class ScriptReading {
+ public:
+  ScriptReading(const TemplateSet& templates, std::string_view text, const std::string& file)
+      : templates_(templates), file_(file), source_(text, file), script_(lint::parse_shell(text, {0, text.size()})) {}
+
+  Result<std::vector<Reading>> run() {
+    directives();
+    for (const lint::Line& line : lint::find_lines(script_)) {
+      for (const lint::Stage& stage : line.stages) read_stage(stage);
+    }
+    if (has_error(diagnostics_)) return diagnostics_;
+    return {std::move(readings_), std::move(diagnostics_)};
+  }
+
+ private:
+  Found found(const std::string& key, const std::string& value, bool has_value, const lint::Span& span) const {
+    Found one;
+    one.key = key;
+    one.text = has_value ? value : "true";
+    one.stands_alone = !has_value;
+    one.at = source_.at(span.begin);
+    const size_t dollar = value.find_first_of("$`");
+    if (dollar != std::string::npos) one.unknown = fmt::format("only the running script knows {}", value.substr(dollar));
+    return one;
+  }
+
+  void add(Result<Reading> reading) {
+    append(diagnostics_, reading.diagnostics);
+    if (reading.ok() && (!reading->fields.empty() || !reading->lost.empty())) readings_.push_back(std::move(*reading));
+  }
+
+  void directives() {
+    std::vector<Found> keys;
+    for (const lint::Directive& one : script_.directives) {
+      if (!one.is_late) keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
+    }
+    if (!keys.empty()) add(reading_by(templates_, std::string(kDirectives), keys, file_));
+  }
+
+  void read_stage(const lint::Stage& stage) {
+    std::vector<Found> keys;
+    for (const lint::Option& option : stage.options) keys.push_back(found(option.name, option.value, option.has_value, option.span));
+    if (keys.empty()) return;
+    if (const std::string table = table_of(stage.program); !table.empty()) return add(reading_by(templates_, table, keys, file_));
+    Result<Reading> best = best_reading(templates_, tables_of(templates_, {"arguments", "json", "yaml"}), keys, file_);
+    if (best.ok() && best->table.empty()) best = unread(keys, file_, stage.name);
+    add(std::move(best));
+  }
+
+  const TemplateSet& templates_;
+  std::string file_;
+  SourceText source_;
+  lint::ShellScript script_;
+  std::vector<Reading> readings_;
+  Diagnostics diagnostics_;
+};
+
+Diagnostic nothing_known(const std::string& file) {
+  return error(code::kUnknownValue, {file, 0, 0},
+               fmt::format("no table knows a key of '{}', expected a configuration file or launch script of a known tool", file),
+               "distsetup help targets lists them; name one with --as, such as --as deepspeed");
+}
+
+// A list of arguments without a program.
+Result<std::vector<Reading>> arguments_of(const TemplateSet& templates, const std::string& line, std::string_view text,
+                                          const std::string& file) {
+  const SourceText source(text, file);
+  std::vector<Found> keys;
+  for (const lint::ShellCommand& command : lint::parse_shell(line, {0, line.size()}).commands) {
+    for (size_t i = 0; i < command.words.size(); ++i) {
+      const std::string& word = command.words[i].text;
+      if (word.compare(0, 2, "--") != 0) continue;
+      Found one;
+      const size_t equals = word.find('=');
+      one.key = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+      one.at = source.at(command.words[i].span.begin);
+      const bool has_next = i + 1 < command.words.size() && command.words[i + 1].text.compare(0, 2, "--") != 0;
+      one.stands_alone = equals == std::string::npos && !has_next;
+      one.text = equals != std::string::npos ? word.substr(equals + 1) : has_next ? command.words[i + 1].text : "true";
+      keys.push_back(std::move(one));
+    }
+  }
+  Result<Reading> best = best_reading(templates, tables_of(templates, {"arguments", "json", "yaml"}), keys, file);
+  if (!best.ok()) return best.diagnostics;
+  if (best->table.empty()) return nothing_known(file);
+  return std::vector<Reading>{std::move(*best)};
+}
+
+std::string table_named(const TemplateSet& templates, const std::string& name) {
+  for (const auto& entry : templates.files) {
+    if (entry.first == name || entry.first == name + "/keys.yaml") return entry.first;
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::string_view text, const std::string& file,
+                                         const std::string& table) {
+  const Form form = form_of(text, file);
+  if (form == Form::kScriptText) {
+    Result<std::vector<Reading>> script = ScriptReading(templates, text, file).run();
+    if (script.ok() && script->empty()) return nothing_known(file);
+    return script;
+  }
+  std::vector<Found> found;
+  if (form == Form::kArgumentText) {
+    // One option a line: the words of a command that goes on over the ends of lines. Same places, so no word may be put in front.
+    std::string line(text);
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    return arguments_of(templates, line, text, file);
+  }
+  const Result<Value> root = form == Form::kJsonText   ? parse_json(text, file)
+                             : form == Form::kTomlText ? parse_toml(text, file)
+                                                       : parse_yaml(text, file);
+  if (!root.ok()) return root.diagnostics;
+  found = found_in(*root);
+  if (!table.empty()) {
+    const std::string path = table_named(templates, table);
+    if (path.empty())
+      return error(code::kUnknownTarget, {"command line", 0, 0}, fmt::format("no target '{}' to read '{}' as", table, file),
+                   suggest(table, target_names(templates)));
+    Result<Reading> one = reading_by(templates, path, found, file);
+    if (!one.ok()) return one.diagnostics;
+    return std::vector<Reading>{std::move(*one)};
+  }
+  const std::vector<std::string_view> formats =
+      form == Form::kTomlText ? std::vector<std::string_view>{"toml"} : std::vector<std::string_view>{"json", "yaml"};
+  Result<Reading> best = best_reading(templates, tables_of(templates, formats), found, file);
+  if (!best.ok()) return best.diagnostics;
+  if (best->table.empty()) return nothing_known(file);
+  return std::vector<Reading>{std::move(*best)};
+}
+
+}  // namespace distsetup

@@ -1,0 +1,214 @@
+// Fields that were read, as keys of a run file, and as fields to write another target from.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/diagnostic_codes.h"
+#include "base/quantity.h"
+#include "codegen/read/match.h"
+#include "codegen/read/read.h"
+
+namespace distsetup {
+namespace {
+
+struct FieldPath {
+  std::string_view field, path;
+};
+
+// Fields whose text is the setting's text.
+constexpr std::array<FieldPath, 47> kPaths = {{{"strategy.trainer", "trainer.name"},
+                                               {"strategy.cp_method", "parallel.cp_method"},
+                                               {"strategy.sequence_parallel", "parallel.sequence_parallel"},
+                                               {"strategy.virtual_stages", "parallel.virtual_stages"},
+                                               {"train.finetune", "train.finetune"},
+                                               {"train.lora_rank", "train.lora_rank"},
+                                               {"train.lora_targets", "train.lora_targets"},
+                                               {"hardware.gpu", "hardware.gpu"},
+                                               {"hardware.nodes", "hardware.nodes"},
+                                               {"hardware.gpus_per_node", "hardware.gpus_per_node"},
+                                               {"train.method", "train.method"},
+                                               {"train.sequence_length", "train.sequence_length"},
+                                               {"train.global_batch", "train.global_batch"},
+                                               {"train.steps", "train.steps"},
+                                               {"train.optimizer", "train.optimizer"},
+                                               {"train.learning_rate", "train.learning_rate"},
+                                               {"train.min_learning_rate", "train.min_learning_rate"},
+                                               {"train.warmup_steps", "train.warmup_steps"},
+                                               {"train.weight_decay", "train.weight_decay"},
+                                               {"train.beta1", "train.beta1"},
+                                               {"train.beta2", "train.beta2"},
+                                               {"train.epsilon", "train.epsilon"},
+                                               {"train.grad_clip", "train.grad_clip"},
+                                               {"train.seed", "train.seed"},
+                                               {"strategy.sharding", "parallel.sharding"},
+                                               {"strategy.reshard_after_forward", "parallel.reshard_after_forward"},
+                                               {"mesh.dp_replicate", "parallel.dp_replicate"},
+                                               {"mesh.dp_shard", "parallel.dp_shard"},
+                                               {"mesh.cp", "parallel.cp"},
+                                               {"mesh.tp", "parallel.tp"},
+                                               {"mesh.pp", "parallel.pp"},
+                                               {"mesh.ep", "parallel.ep"},
+                                               {"micro_batch", "parallel.micro_batch"},
+                                               {"gradient_accumulation", "parallel.gradient_accumulation"},
+                                               {"recompute.policy", "parallel.recompute"},
+                                               {"offload.optimizer", "parallel.offload.optimizer"},
+                                               {"offload.parameters", "parallel.offload.parameters"},
+                                               {"offload.activations", "parallel.offload.activations"},
+                                               {"precision.compute", "precision.compute"},
+                                               {"precision.reduce", "precision.reduce"},
+                                               {"precision.master", "precision.master"},
+                                               {"precision.optimizer_state", "precision.optimizer_state"},
+                                               {"checkpoint.directory", "checkpoint.directory"},
+                                               {"checkpoint.every_steps", "checkpoint.every_steps"},
+                                               {"checkpoint.keep", "checkpoint.keep"},
+                                               {"job.time_limit", "launch.time_limit"},
+                                               {"derived.world", "hardware.total_gpus"}}};
+// In seconds.
+constexpr std::array<FieldPath, 3> kSeconds = {{{"launch.time_limit_s", "launch.time_limit"},
+                                                {"launch.init_timeout_s", "launch.init_timeout"},
+                                                {"launch.collective_timeout_s", "launch.collective_timeout"}}};
+
+std::optional<int64_t> whole(const ReadFields& fields, std::string_view name) {
+  const auto it = fields.find(name);
+  if (it == fields.end() || !it->second.value.is_number_integer()) return std::nullopt;
+  return it->second.value.get<int64_t>();
+}
+
+std::string text_of(const ReadFields& fields, std::string_view name) {
+  const auto it = fields.find(name);
+  return it == fields.end() ? "" : field_text(it->second.value);
+}
+
+// A new field in another's place.
+void derive(ReadFields& fields, std::string_view from, const std::string& to, Json value) {
+  const auto it = fields.find(from);
+  ReadField field = it->second;
+  field.value = std::move(value);
+  const auto present = fields.find(to);
+  if (present == fields.end() || (present->second.is_assumed && !field.is_assumed)) fields[to] = std::move(field);
+}
+
+// A share of another field: `to` = share × whole.
+void scale(ReadFields& fields, std::string_view share, std::string_view whole_field, const std::string& to) {
+  const auto part = fields.find(share), all = fields.find(whole_field);
+  if (part == fields.end() || all == fields.end() || !part->second.value.is_number() || !all->second.value.is_number()) return;
+  const double product = part->second.value.get<double>() * all->second.value.get<double>();
+  if (all->second.value.is_number_integer()) {
+    derive(fields, share, to, static_cast<int64_t>(std::llround(product)));
+  } else {
+    derive(fields, share, to, std::stod(fmt::format("{:.12g}", product)));
+  }
+}
+
+// sbatch --time: minutes, minutes:seconds, h:m:s, days-hours, days-hours:minutes, days-hours:minutes:seconds (man page of sbatch).
+std::string duration_text(const std::string& text) {
+  const size_t dash = text.find('-');
+  const auto colons = std::count(text.begin(), text.end(), ':');
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (is_number) return text + "m";
+  if (dash == std::string::npos) return colons == 1 ? "0:" + text : text;
+  if (colons == 0) return text + ":00:00";
+  return colons == 1 ? text + ":00" : text;
+}
+
+}  // namespace
+
+void settle_derived(ReadFields& fields) {
+  if (const auto stage = whole(fields, "derived.zero_stage"); stage && *stage >= 0 && *stage <= 3) {
+    static constexpr std::array<const char*, 4> kSharding = {"ddp", "zero1", "zero2", "zero3"};
+    derive(fields, "derived.zero_stage", "strategy.sharding", kSharding[static_cast<size_t>(*stage)]);
+  }
+  if (const std::string offload = text_of(fields, "derived.offload"); !offload.empty()) {
+    derive(fields, "derived.offload", "offload.optimizer", offload == "both" || offload == "optimizer" ? "host" : "none");
+    derive(fields, "derived.offload", "offload.parameters", offload == "both" || offload == "parameters" ? "host" : "none");
+  }
+  for (const char* name :
+       {"derived.zero_stage", "derived.offload", "derived.source", "derived.model_parallel", "derived.single_node"}) {
+    const auto it = fields.find(name);
+    if (it != fields.end()) fields.erase(it);
+  }
+  // Whether a unit is freed after its forward is a choice of zero3 alone.
+  if (const auto it = fields.find("strategy.reshard_after_forward");
+      it != fields.end() && text_of(fields, "strategy.sharding") != "zero3")
+    fields.erase(it);
+  // Every copies-times-shards mesh is hybrid; one that says so by name has a node for a shard group.
+  if (text_of(fields, "derived.hybrid") == "false" || whole(fields, "mesh.dp_shard").has_value()) {
+    if (const auto it = fields.find("derived.hybrid"); it != fields.end()) fields.erase(it);
+  }
+  const auto world = whole(fields, "derived.world"), nodes = whole(fields, "hardware.nodes");
+  const auto per_node = whole(fields, "hardware.gpus_per_node");
+  if (world && nodes && !per_node && *nodes > 0 && *world % *nodes == 0)
+    derive(fields, "derived.world", "hardware.gpus_per_node", *world / *nodes);
+  if (nodes && whole(fields, "hardware.gpus_per_node") && world == *nodes * *whole(fields, "hardware.gpus_per_node"))
+    fields.erase(fields.find("derived.world"));
+}
+
+ReadSettings settings_of(const ReadFields& fields) {
+  ReadSettings out;
+  const bool is_hybrid = text_of(fields, "derived.hybrid") == "true";
+  for (const auto& [field, read] : fields) {
+    const auto is_field = [&name = field](const FieldPath& one) { return one.field == name; };
+    const auto add = [&out, &one = read](std::string path, std::string text) {
+      out.settings.push_back({std::move(path), std::move(text), one.key, one.at, one.is_assumed});
+    };
+    if (const auto it = std::find_if(kPaths.begin(), kPaths.end(), is_field); it != kPaths.end()) {
+      std::string text = field_text(read.value);
+      if (field == "recompute.policy" && text == "every_k")
+        text += ":" + std::to_string(whole(fields, "recompute.every_k").value_or(1));
+      if (field == "strategy.sharding" && is_hybrid && (text == "zero3" || text == "zero2"))
+        text = text == "zero3" ? "hybrid_shard" : "hybrid_shard_zero2";
+      if (field == "job.time_limit") text = duration_text(text);
+      add(std::string(it->path), std::move(text));
+    } else if (const auto seconds = std::find_if(kSeconds.begin(), kSeconds.end(), is_field); seconds != kSeconds.end()) {
+      add(std::string(seconds->path), field_text(read.value) + "s");
+    } else if (field == "hardware.accelerator") {
+      if (read.value == "cpu") add("hardware.gpu", "cpu");
+    } else if (field == "model.name" || field == "model.hub_id") {
+      add("model", field_text(read.value));
+    } else if (field.compare(0, 6, "model.") == 0) {
+      add(field, field_text(read.value));
+    } else if (field != "derived.hybrid" && field != "recompute.every_k") {
+      out.lost.push_back({read.key, field_text(read.value),
+                          field.compare(0, 4, "job.") == 0       ? "it belongs to the job script, not to a run"
+                          : field.compare(0, 8, "options.") == 0 ? "it is a matter of the file's own form, not of a run"
+                                                                 : fmt::format("the plan settles it by itself ({})", field),
+                          read.at});
+    }
+  }
+  std::erase_if(out.lost, [&fields](const LostKey& lost) {
+    return std::any_of(fields.begin(), fields.end(),
+                       [&lost](const auto& entry) { return entry.second.key == lost.key && entry.second.is_assumed; });
+  });
+  return out;
+}
+
+Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
+  ReadFields merged;
+  Diagnostics diagnostics;
+  for (const Reading& reading : readings) {
+    ReadFields fields = reading.fields;
+    settle_derived(fields);
+    for (auto& [name, field] : fields) {
+      const auto [it, is_new] = merged.try_emplace(name, field);
+      if (is_new || it->second.value == field.value) continue;
+      if (it->second.is_assumed || field.is_assumed) {
+        if (!field.is_assumed) it->second = field;
+        continue;
+      }
+      const ReadField& first = it->second;
+      Diagnostic conflict = error(code::kConflict, field.at,
+                                  fmt::format("'{}' says {} is {}, '{}' in {}:{} says {}", field.key, name, field_text(field.value),
+                                              first.key, first.at.file, first.at.line, field_text(first.value)),
+                                  "make them agree, or leave one of the files away");
+      conflict.length = static_cast<int>(field.key.size() - std::min(field.key.size(), field.key.rfind('.') + 1));
+      diagnostics.push_back(std::move(conflict));
+    }
+  }
+  settle_derived(merged);
+  if (has_error(diagnostics)) return diagnostics;
+  return merged;
+}
+
+}  // namespace distsetup
