@@ -64,6 +64,8 @@ struct Software {
   bool attention_output_copied = false;  // q concatenated into [B, H, S, D]: the attention output is copied (litgpt until 2024-06)
   bool residual_in_fp32 = false;         // k-bit preparation made embedding, norms and head fp32: the residual stream follows
   bool gradient_as_bucket_view = false;  // DDP
+  bool kv_heads_repeated = false;          // before flash attention too (Transformers' Mistral before 4.48)
+  bool low_precision_logits_kept = false;  // Transformers before 4.45: the head's output lives on beside its fp32 copy until the loss is done
   bool traced = false;  // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
   bool operator==(const Software&) const = default;
 };
@@ -126,6 +128,7 @@ struct Setup {
   Finetune finetune = Finetune::kFull;
   Lora lora;
   StorageDtype frozen_dtype = StorageDtype::kBf16;  // of the base weights with lora and qlora
+  bool autocast = false;                            // torch.autocast around forward: fp32 adapters compute in 16 bit
   OffloadPlan offload;
   bool frozen_reference = false;  // DPO: a second, frozen copy of the model
 

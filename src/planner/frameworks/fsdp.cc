@@ -109,6 +109,7 @@ class Walk {
   void forward_block(size_t i);
   void backward_block(size_t i);
   void optimizer_step();
+  void release_retained();
   void play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places);
   template <class Visit>
   void for_stored(Visit visit) const;
@@ -137,6 +138,8 @@ class Walk {
   std::vector<Handle> block_slots_, embedding_slots_, head_slots_;
   size_t slots_per_block_ = 0;
   Handle activation_, gradient_, tokens_, labels_;
+  int64_t residual_bytes_ = 0;
+  bool retains_ = false;  // inputs of recomputed blocks and their gradients, until backward is over
   bool steady_ = false, backward_workspace_ = false, moments_made_ = false;
 };
 
@@ -164,9 +167,17 @@ void Walk::make_kind(const Section& section, UnitKind& kind, std::vector<int>& p
                         : s_.finetune == Finetune::kFull ? state_.parameter
                         : made.quantized                 ? bytes_of(s_.frozen_dtype)
                                                          : std::max(2.0, bytes_of(s_.frozen_dtype));
+    if (made.quantized && !unsharded()) {
+      const double packed = s_.frozen_dtype == StorageDtype::kInt8 ? 1 : 0.5;
+      made.scale_bytes = made.stored_bytes - packed;
+      made.stored_bytes = packed;
+    }
+    made.gathered_bytes =
+        s_.finetune == Finetune::kFull || weight.adapter ? m_.symbols[static_cast<size_t>(Symbol::kComputeBytes)] : made.stored_bytes;
     places[i] = static_cast<int>(kind.weights.size());
     kind.weights.push_back(made);
     kind.padded += made.padded;
+    kind.gathered_bytes += as_bytes(made.gathered_bytes, made.padded);
     if (made.trained) kind.trained_padded += made.padded;
   }
 }
@@ -186,9 +197,9 @@ void Walk::prepare() {
   make_kind(head, m_.head_apart ? m_.head_kind : m_.embedding_kind, m_.head_places);
 
   const int64_t* v = m_.symbols;
-  const int64_t residual =
+  residual_bytes_ =
       v[static_cast<size_t>(Symbol::kResidualBytes)] * s_.model.hidden * s_.tokens() / v[static_cast<size_t>(Symbol::kSequenceShards)];
-  TraceOptions keep{TraceMode::kKeepAll, false, residual};
+  TraceOptions keep{TraceMode::kKeepAll, false, residual_bytes_};
   m_.embedding = trace_section(m_.program->embedding, m_.facts, v, trained(m_.program->embedding), keep);
   m_.head = trace_section(head, m_.facts, v, trained(head), keep);
   const std::vector<bool> block_trained = trained(m_.program->block);
@@ -199,6 +210,9 @@ void Walk::prepare() {
     TraceOptions again = keep;
     again.mode = s_.recompute == ActivationRecompute::kOpSelective ? TraceMode::kOpSelective : TraceMode::kFull;
     again.reentrant = s_.reentrant_checkpoint;
+    retains_ = s_.framework == Framework::kFsdp1 && !unsharded() && s_.finetune != Finetune::kFull && s_.reentrant_checkpoint &&
+               s_.recompute == ActivationRecompute::kFull;
+    again.retains_input = retains_;
     m_.block_recomputed = trace_section(m_.program->block, m_.facts, v, block_trained, again);
   }
   make_units();
@@ -240,6 +254,9 @@ void Walk::make_units() {
   options.reduce_bytes = bytes_of(s_.reduce_dtype);
   options.cast = options.parameter_bytes != static_cast<double>(options.compute_bytes);
   options.reduce_scatter_pool = s_.software.reduce_scatter_pool;
+  // Forward under a reentrant checkpoint runs without gradients and registers no hook on its outputs; the hook of the second forward
+  // finds the order of the first one spent (torch/distributed/fsdp/_exec_order_utils.py).
+  options.prefetch_in_backward = !(s_.framework == Framework::kFsdp1 && s_.reentrant_checkpoint);
   // torch/distributed/fsdp/_limiter_utils.py: two all-gathers; without the limiter as many as the CPU runs ahead.
   constexpr int kLimited = 2, kUnlimited = 14;
   options.frees_in_flight = ledger_.counts_only() ? 0 : s_.software.limit_all_gathers ? kLimited : kUnlimited;
@@ -265,9 +282,16 @@ void Walk::for_stored(Visit visit) const {
   };
   if (s_.framework == Framework::kFsdp1 && !unsharded()) {
     for (const Unit& unit : units_) {
-      double bytes = 0;
-      for (const UnitWeight& weight : unit.kind->weights) bytes += weight.stored_bytes * static_cast<double>(weight.padded);
-      visit(unit.kind->padded / shard, bytes / static_cast<double>(unit.kind->padded), unit.kind->trained_padded > 0, unit.count);
+      for (const bool is_trained : {false, true}) {  // a flat parameter is one or the other; adapters are units of their own
+        int64_t elements = 0;
+        double bytes = 0;
+        for (const UnitWeight& weight : unit.kind->weights) {
+          if (weight.trained != is_trained) continue;
+          elements += weight.padded;
+          bytes += weight.stored_bytes * static_cast<double>(weight.padded);
+        }
+        if (elements > 0) visit(elements / shard, bytes / static_cast<double>(elements), is_trained, unit.count);
+      }
     }
     return;
   }
@@ -284,6 +308,11 @@ void Walk::load() {
   ledger_.enter(Phase::kLoad);
   for_stored(
       [&](int64_t elements, double bytes, bool, int64_t count) { book(as_bytes(bytes, elements), MemoryClass::kParameter, count); });
+  for (const Unit& unit : units_) {
+    for (const UnitWeight& weight : unit.kind->weights) {
+      if (weight.scale_bytes > 0) book(as_bytes(weight.scale_bytes, weight.elements), MemoryClass::kParameter, unit.count);
+    }
+  }
   constexpr int64_t kRopePositions = 8192;
   if (s_.model.learned_positions == 0) {
     ledger_.allocate(8 * kRopePositions * s_.model.head_size / 2, MemoryClass::kWorkspace);  // cosines and sines
@@ -340,7 +369,24 @@ void Walk::backward_block(size_t i) {
   slots[Trace::kGradient] = gradient_;
   play(trace.backward, slots, unit, m_.block_places);
   gradient_ = slots[trace.input_gradient];
+  if (retains_ && i + 1 == layers_.size()) ledger_.free(slots[Trace::kGradient]);  // the head's: no block's input gradient
   engine_->after_backward(unit);
+}
+
+// FSDP1 reshards a unit without trained parameters through a hook on its inputs, and the hook's handle keeps the input of the
+// recomputed block and its gradient until backward is over (torch/distributed/fsdp/_runtime_utils.py,
+// _register_post_backward_reshard_only_hook).
+void Walk::release_retained() {
+  for (size_t i = 0; retains_ && i < layers_.size(); ++i) {
+    Handle* slots = &block_slots_[i * slots_per_block_];
+    ledger_.free(slots[Trace::kInput]);
+    ledger_.free(slots[Trace::kGradient]);
+  }
+  if (retains_ && left_out_ > 0) {
+    ClassBytes less{};
+    less[static_cast<size_t>(MemoryClass::kActivation)] = -2 * rounded_size(residual_bytes_);
+    ledger_.repeat(less, left_out_);
+  }
 }
 
 void Walk::forward() {
@@ -396,6 +442,8 @@ void Walk::backward() {
   embedding_slots_[Trace::kGradient] = gradient_;
   play(m_.embedding.backward, embedding_slots_.data(), units_[embedding_unit_], m_.embedding_places);
   for (const int16_t slot : m_.head.held) ledger_.free(head_slots_[static_cast<size_t>(slot)]);
+  for (const int16_t slot : m_.embedding.held) ledger_.free(embedding_slots_[static_cast<size_t>(slot)]);
+  release_retained();
   engine_->end_backward();
   ledger_.free(tokens_);
   ledger_.free(labels_);

@@ -27,9 +27,8 @@ void Engine::unshard(Unit& unit) {
   if (unit.gathered || unit.gather_output) return;
   Handle shard;
   if (options_.cast)
-    shard =
-        ledger_.allocate(options_.compute_bytes * unit.kind->padded / options_.shards, MemoryClass::kCommunication, Stream::kGather);
-  unit.gather_output = ledger_.allocate(options_.compute_bytes * unit.kind->padded, MemoryClass::kGathered, Stream::kGather);
+    shard = ledger_.allocate(unit.kind->gathered_bytes / options_.shards, MemoryClass::kCommunication, Stream::kGather);
+  unit.gather_output = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, Stream::kGather);
   ledger_.free(shard);
 }
 
@@ -38,7 +37,8 @@ void Engine::wait(Unit& unit, bool forward) {
   if (!unit.gather_output) return;
   if (forward) ledger_.free(previous_gather_);
   for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
-    parameter(unit, i) = ledger_.allocate(options_.compute_bytes * unit.kind->weights[i].padded, MemoryClass::kGathered);
+    parameter(unit, i) =
+        ledger_.allocate(scaled(unit.kind->weights[i].gathered_bytes, unit.kind->weights[i].padded), MemoryClass::kGathered);
   }
   unit.gathered = true;
   if (forward) {
@@ -71,7 +71,7 @@ void Engine::end_forward() { ledger_.free(previous_gather_); }
 void Engine::before_backward(Unit& unit) {
   unshard(unit);
   wait(unit, false);
-  if (unit.position > 0) prefetch(*order_[static_cast<size_t>(unit.position) - 1]);
+  if (options_.prefetch_in_backward && unit.position > 0) prefetch(*order_[static_cast<size_t>(unit.position) - 1]);
 }
 
 // A second contribution in one pass (tied weights) is made beside the first, then added to it.
@@ -173,7 +173,7 @@ class Fsdp1Engine : public Engine {
       reshard(unit);
       return;
     }
-    const int64_t elements = unit.kind->padded;
+    const int64_t elements = unit.kind->trained_padded;  // adapters are units of their own, flat together here
     Handle flat = ledger_.allocate(options_.gradient_bytes * elements, MemoryClass::kGradient);
     free_gradients(unit);
     reshard(unit);
@@ -217,9 +217,8 @@ class Fsdp1Engine : public Engine {
     if (unit.gathered || unit.flat) return;
     Handle shard;
     if (options_.cast)
-      shard =
-          ledger_.allocate(options_.compute_bytes * unit.kind->padded / options_.shards, MemoryClass::kCommunication, Stream::kCast);
-    unit.flat = ledger_.allocate(options_.compute_bytes * unit.kind->padded, MemoryClass::kGathered, Stream::kGather);
+      shard = ledger_.allocate(unit.kind->gathered_bytes / options_.shards, MemoryClass::kCommunication, Stream::kCast);
+    unit.flat = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, Stream::kGather);
     ledger_.free(shard);
   }
   void wait(Unit& unit, bool /*forward*/) override { unit.gathered = static_cast<bool>(unit.flat); }

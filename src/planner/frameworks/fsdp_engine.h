@@ -14,6 +14,8 @@ namespace distsetup::replay {
 struct UnitWeight {
   int64_t elements = 0, padded = 0;  // padded: dim 0 rounded up to the number of shards
   double stored_bytes = 0;           // per element of the shard, between steps
+  double gathered_bytes = 0;         // per element, whole
+  double scale_bytes = 0;            // per element of a quantised weight: scales beside it, which are not sharded
   bool trained = true, quantized = false;
 };
 
@@ -22,6 +24,7 @@ struct UnitKind {
   std::vector<UnitWeight> weights;
   int64_t padded = 0;          // sum
   int64_t trained_padded = 0;  // of trained ones
+  int64_t gathered_bytes = 0;
 };
 
 struct Unit {
@@ -40,6 +43,7 @@ struct EngineOptions {
   double parameter_bytes = 4, reduce_bytes = 4;
   bool cast = true;  // shards are cast before they are gathered
   bool reduce_scatter_pool = false;
+  bool prefetch_in_backward = true;
   int frees_in_flight = 0;  // FSDP1: resharded units whose memory the limiter's events still hold
 };
 

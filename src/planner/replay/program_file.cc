@@ -16,12 +16,42 @@
 namespace distsetup::replay {
 namespace {
 
-constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> kConditionNames = {
-    "tensor_parallel",   "grouped_heads", "fused_norm",      "fused_rope",   "flash",       "gated",
-    "layer_norm",        "qkv_bias",      "output_bias",     "mlp_bias",     "head_bias",   "qk_norm",
-    "parallel_block",    "two_norms",     "four_norms",      "tied",         "logits_kept", "fused_linear_loss",
-    "learned_positions", "adapter_q",     "adapter_k",       "adapter_v",    "adapter_o",   "adapter_gate",
-    "adapter_up",        "adapter_down",  "adapter_dropout", "adapter_cast", "quantized",   "attention_copied"};
+constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> kConditionNames = {"tensor_parallel",
+                                                                                                  "grouped_heads",
+                                                                                                  "fused_norm",
+                                                                                                  "fused_rope",
+                                                                                                  "flash",
+                                                                                                  "gated",
+                                                                                                  "layer_norm",
+                                                                                                  "qkv_bias",
+                                                                                                  "output_bias",
+                                                                                                  "mlp_bias",
+                                                                                                  "head_bias",
+                                                                                                  "qk_norm",
+                                                                                                  "parallel_block",
+                                                                                                  "two_norms",
+                                                                                                  "four_norms",
+                                                                                                  "tied",
+                                                                                                  "logits_kept",
+                                                                                                  "fused_linear_loss",
+                                                                                                  "learned_positions",
+                                                                                                  "adapter_q",
+                                                                                                  "adapter_k",
+                                                                                                  "adapter_v",
+                                                                                                  "adapter_o",
+                                                                                                  "adapter_gate",
+                                                                                                  "adapter_up",
+                                                                                                  "adapter_down",
+                                                                                                  "adapter_dropout",
+                                                                                                  "adapter_cast",
+                                                                                                  "quantized",
+                                                                                                  "attention_copied",
+                                                                                                  "autocast",
+                                                                                                  "low_precision_logits_kept",
+                                                                                                  "residual_in_fp32",
+                                                                                                  "embedding_scaled",
+                                                                                                  "adapters",
+                                                                                                  "kv_heads_repeated"};
 constexpr std::array<std::string_view, 9> kKernelKinds = {"gemm", "attention", "norm",       "elementwise",   "embedding",
                                                           "loss", "copy",      "all_gather", "reduce_scatter"};
 
@@ -109,9 +139,16 @@ struct KernelReader {
       for (std::string_view word : words_of(text)) {
         Step step;
         const auto find = [this](std::string_view name) { return size_index(name); };
+        if (word.starts_with('?')) {
+          step.when_trained = true;
+          word.remove_prefix(1);
+        }
         const size_t arrow = word.find('<');
         if (word == "weight") {
           step.kind = Step::Kind::kWeight;
+        } else if (word == "weight_b") {
+          step.kind = Step::Kind::kSecondWeight;
+          kernel.has_second_weight = true;
         } else if (word == "rebuild" || word == "rebuilt") {
           step.kind = word == "rebuild" ? Step::Kind::kRebuild : Step::Kind::kRebuilt;
         } else if (word == ")") {
@@ -141,10 +178,11 @@ struct KernelReader {
           step.name = known(word.substr(0, arrow), value->location);
           step.other = known(word.substr(arrow + (shared ? 2 : 1)), value->location);
         } else {
-          said.push_back(error(code::kUnknownValue, value->location,
-                               fmt::format("found step '{}', expected +name=size, -name, read<gradient, weight, rebuild, rebuilt, "
-                                           "count( or )",
-                                           word)));
+          said.push_back(
+              error(code::kUnknownValue, value->location,
+                    fmt::format("found step '{}', expected +name=size, -name, read<gradient, weight, weight_b, rebuild, rebuilt, "
+                                "count( or )",
+                                word)));
           continue;
         }
         into.push_back(std::move(step));
@@ -278,7 +316,67 @@ struct SectionReader {
       call(value, map, op);
     }
     map.finish();
+    const bool adaptable =
+        op.kind == ProgramOp::Kind::kKernel && op.weight >= 0 && !section.weights[static_cast<size_t>(op.weight)].target.empty();
+    const ProgramOp plain = op;
+    if (adaptable) op.when.none |= bit(Condition::kQuantized);
     section.ops.push_back(std::move(op));
+    if (adaptable) quantized_and_adapted(plain, value);
+  }
+
+  static uint64_t bit(Condition condition) { return uint64_t{1} << static_cast<int>(condition); }
+
+  // A matrix with a target also exists quantised, and with a low-rank adapter beside it (A: r x in, B: out x r): the ops and weights
+  // for both, each under its conditions.
+  void quantized_and_adapted(const ProgramOp& plain, const Value& value) {
+    const Kernel* quantized = kernel("linear_quantized", value.location);
+    if (quantized == nullptr) return;
+    ProgramOp base = plain;
+    base.kernel = quantized;
+    base.recomputed = nullptr;
+    base.when.all |= bit(Condition::kQuantized);
+    section.ops.push_back(std::move(base));
+
+    const Weight matrix = section.weights[static_cast<size_t>(plain.weight)];
+    static constexpr std::array<std::string_view, 7> kTargets = {"q", "k", "v", "o", "gate", "up", "down"};
+    const auto target = std::find(kTargets.begin(), kTargets.end(), matrix.target);
+    if (target == kTargets.end()) {
+      said.push_back(error(code::kUnknownValue, value.location,
+                           fmt::format("found target '{}', expected one of {}", matrix.target, fmt::join(kTargets, ", "))));
+      return;
+    }
+    const uint64_t adapted = bit(static_cast<Condition>(static_cast<int>(Condition::kAdapterQuery) + (target - kTargets.begin())));
+    const auto find = [](std::string_view name) { return symbol_index(name); };
+    Weight a, b;
+    a.name = matrix.name + ".lora_a";
+    a.out = b.in = size_of("r", find, value.location, said);
+    a.in = matrix.in;
+    b.name = matrix.name + ".lora_b";
+    b.out = matrix.out;
+    a.matrix = b.matrix = a.adapter = b.adapter = true;
+    a.when = matrix.when;
+    a.when.all |= adapted;
+    b.when = a.when;
+    section.weights.push_back(std::move(a));
+    section.weights.push_back(std::move(b));
+    ProgramOp low_rank;
+    low_rank.weight = static_cast<int16_t>(section.weights.size() - 2);
+    low_rank.second_weight = static_cast<int16_t>(section.weights.size() - 1);
+    low_rank.in = {plain.in[0], plain.out[0]};
+    low_rank.out = {plain.out[0]};
+    for (const bool dropout : {false, true}) {
+      for (const char* name : {"lora", "lora_autocast", "lora_fp32"}) {
+        low_rank.kernel = kernel(std::string(name) + (dropout ? "_dropout" : ""), value.location);
+        if (low_rank.kernel == nullptr) return;
+        low_rank.when = plain.when;
+        low_rank.when.all |= adapted;
+        const std::string_view kind = name;
+        (kind == "lora" ? low_rank.when.none : low_rank.when.all) |= bit(Condition::kAdapterCast);
+        if (kind != "lora") (kind == "lora_fp32" ? low_rank.when.none : low_rank.when.all) |= bit(Condition::kAutocast);
+        (dropout ? low_rank.when.all : low_rank.when.none) |= bit(Condition::kAdapterDropout);
+        section.ops.push_back(low_rank);
+      }
+    }
   }
 
   void call(const Value& value, MapReader& map, ProgramOp& op) {
@@ -301,6 +399,10 @@ struct SectionReader {
       if (op.weight < 0) said.push_back(error(code::kUnknownValue, value.location, fmt::format("unknown weight '{}'", weight)));
     }
     if (op.kernel == nullptr) return;
+    check_call(value, op);
+  }
+
+  void check_call(const Value& value, const ProgramOp& op) {
     if (static_cast<int>(op.in.size()) != op.kernel->num_reads || static_cast<int>(op.out.size()) != op.kernel->num_writes) {
       said.push_back(error(code::kUnknownValue, value.location,
                            fmt::format("found {} tensors in and {} out, expected {} and {} (kernel '{}')", op.in.size(), op.out.size(),
@@ -492,6 +594,12 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kAdapterCast, adapters && s.lora.dtype == StorageDtype::kF32 && s.compute != Compute::kF32);
   say(Condition::kQuantized, s.finetune == Finetune::kQlora);
   say(Condition::kAttentionCopied, s.software.attention_output_copied);
+  say(Condition::kAdapters, adapters);
+  say(Condition::kKvHeadsRepeated, s.software.kv_heads_repeated && m.num_kv_heads < m.num_heads);
+  say(Condition::kAutocast, s.autocast);
+  say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
+  say(Condition::kResidualInFp32, s.software.residual_in_fp32);
+  say(Condition::kEmbeddingScaled, m.family.starts_with("granite") || m.family.starts_with("gemma"));
   return facts;
 }
 

@@ -50,6 +50,12 @@ enum class Condition : uint8_t {
   kAdapterCast,  // adapters in another dtype than the compute dtype
   kQuantized,    // base weights need dequantising
   kAttentionCopied,
+  kAutocast,
+  kLowPrecisionLogitsKept,
+  kResidualInFp32,
+  kEmbeddingScaled,
+  kAdapters,
+  kKvHeadsRepeated,
   kCount
 };
 struct When {
@@ -64,6 +70,7 @@ struct Step {
     kGradient,        // local `other` becomes (or is added to) the gradient of read `name`
     kSharedGradient,  // the same, without giving it up
     kWeight,          // the gradient of the weight
+    kSecondWeight,    // of the second weight (an adapter's B)
     kRebuild,         // the input a compiled backward computes again, once for all its readers
     kRebuilt,         // this reader is done with it
     kRepeat,          // `size` times up to the matching kEnd
@@ -71,8 +78,9 @@ struct Step {
   };
   Kind kind = Kind::kNew;
   int8_t name = -1, other = -1;
-  int16_t partner = -1;  // kRepeat: its kEnd; kEnd: its kRepeat
-  SizeExpression size;   // empty: of the call
+  bool when_trained = false;  // only where the weight gets a gradient
+  int16_t partner = -1;       // kRepeat: its kEnd; kEnd: its kRepeat
+  SizeExpression size;        // empty: of the call
 };
 
 struct Kernel {
@@ -81,6 +89,7 @@ struct Kernel {
   std::vector<std::string> locals;  // "g" (gradient of the first write), reads, writes, then temporaries
   int num_reads = 0, num_writes = 0;
   bool weight = false;
+  bool has_second_weight = false;
   std::vector<int8_t> saves, saves_for_weight;  // the latter only where the weight is trained
   std::vector<Step> forward, backward;
   int first_read() const { return 1; }
@@ -104,7 +113,8 @@ struct ProgramOp {
   std::vector<int16_t> in, out;        // names of the section
   std::vector<SizeExpression> bytes;   // of `out`, where the call says it
   int16_t weight = -1;                 // index in the section's weights
-  bool keep = false;                   // op-selective recompute keeps the outputs
+  int16_t second_weight = -1;
+  bool keep = false;  // op-selective recompute keeps the outputs
   When when;
 };
 

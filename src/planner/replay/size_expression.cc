@@ -10,8 +10,8 @@
 namespace distsetup::replay {
 namespace {
 
-constexpr std::array<std::string_view, static_cast<size_t>(Symbol::kCount)> kSymbolNames = {"T", "S", "h", "a", "kv",   "d", "f", "V",
-                                                                                            "t", "s", "c", "n", "rows", "r", "e", "b"};
+constexpr std::array<std::string_view, static_cast<size_t>(Symbol::kCount)> kSymbolNames = {
+    "T", "S", "h", "a", "kv", "d", "f", "V", "t", "s", "c", "n", "rows", "r", "e", "b", "w"};
 
 struct SizeParser {
   std::string_view text;

@@ -27,10 +27,11 @@ enum class Symbol : uint8_t {
   kAdapterRank,     // r
   kAdapterBytes,    // e: of an adapter's weight
   kResidualBytes,   // b: of the residual stream (fp32 after k-bit preparation)
+  kWeightElements,  // w: of the op's own weight
   kCount
 };
 inline constexpr int kFirstLocal = 24;
-inline constexpr int kMaxLocals = 16;
+inline constexpr int kMaxLocals = 20;
 using SymbolValues = int64_t[kFirstLocal + kMaxLocals];
 
 struct SizeExpression {

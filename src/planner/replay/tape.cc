@@ -22,7 +22,8 @@ struct TapeTensor {
 
 struct TapeNode {
   const Kernel* kernel = nullptr;
-  int16_t weight = -1;
+  int16_t weight = -1, second_weight = -1;
+  int64_t weight_elements = 0;
   bool trained = false;
   MemoryClass memory_class = MemoryClass::kActivation;
   std::array<int32_t, kMaxLocals> locals{};
@@ -55,12 +56,14 @@ class Tracer {
       CHECK(tensors_[static_cast<size_t>(out)].references == 1, "the output of a block is saved by it");
       trace_.output = tensors_[static_cast<size_t>(out)].slot;
     }
-    if (!keeps_all) ++tensors_[static_cast<size_t>(x)].references;
+    if (!keeps_all) reference(x);
+    if (options_.retains_input) reference(x);
     // The training loop drops x after the block, at run time and not by an event of the trace; a head drops x itself.
     if (names_[0] == x) trace_.input_freed_forward = --tensors_[static_cast<size_t>(x)].references == 0;
 
     events_ = &trace_.backward;
     const int32_t gradient = external(Trace::kGradient, options_.input_bytes);
+    if (options_.retains_input) reference(gradient);
     if (keeps_all) {
       if (out >= 0) tensors_[static_cast<size_t>(out)].gradient = gradient;
       run_backward();
@@ -191,6 +194,12 @@ class Tracer {
     TapeNode node;
     node.kernel = &kernel;
     node.weight = op.weight;
+    node.second_weight = op.second_weight;
+    if (op.weight >= 0) {
+      const Weight& weight = section_.weights[static_cast<size_t>(op.weight)];
+      node.weight_elements = weight.out.evaluate(values_) * weight.in.evaluate(values_);
+      values_[static_cast<size_t>(Symbol::kWeightElements)] = node.weight_elements;
+    }
     node.trained = op.weight >= 0 && trained_[static_cast<size_t>(op.weight)];
     node.memory_class = !section_.first_logits.empty() && is_logits(op) ? MemoryClass::kLogits : MemoryClass::kActivation;
     node.locals.fill(-1);
@@ -254,6 +263,7 @@ class Tracer {
     size_t depth = 0;
     for (size_t at = 0; at < steps.size(); ++at) {
       const Step& step = steps[at];
+      if (step.when_trained && !node.trained) continue;
       switch (step.kind) {
         case Step::Kind::kNew: {
           const int64_t bytes = step.size.empty() ? call_size() : step.size.evaluate(values_);
@@ -282,6 +292,9 @@ class Tracer {
         }
         case Step::Kind::kWeight:
           if (node.trained) events_->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.weight, 0});
+          break;
+        case Step::Kind::kSecondWeight:
+          if (node.trained) events_->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.second_weight, 0});
           break;
         case Step::Kind::kRebuild: {
           const int32_t source = node.locals[1];
@@ -346,6 +359,7 @@ class Tracer {
       for (size_t i = 1; i < node.kernel->locals.size(); ++i) {
         values_[kFirstLocal + i] = node.locals[i] >= 0 ? tensors_[static_cast<size_t>(node.locals[i])].bytes : 0;
       }
+      values_[static_cast<size_t>(Symbol::kWeightElements)] = node.weight_elements;
       node.locals[0] = gradient;
       values_[kFirstLocal] = node.output >= 0 ? tensors_[static_cast<size_t>(node.output)].bytes : 0;
       // names that backward makes start empty, even where forward used them

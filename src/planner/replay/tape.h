@@ -46,7 +46,8 @@ enum class TraceMode : uint8_t { kKeepAll, kOpSelective, kFull };
 struct TraceOptions {
   TraceMode mode = TraceMode::kKeepAll;
   bool reentrant = false;
-  int64_t input_bytes = 0;  // of x, and of the gradient of the output
+  int64_t input_bytes = 0;     // of x, and of the gradient of the output
+  bool retains_input = false;  // x and the gradient of the output outlive backward: whoever plays the trace frees them
 };
 
 // `trained[i]`: whether weight i of the section gets a gradient.
