@@ -13,9 +13,10 @@ void fmsa(Setup& s, const Row& row) {
   const std::string& framework = row.text("framework");
   const bool kernels = contains(framework, "foak");
   s.fused_norm = s.fused_rope = kernels;
-  s.loss = contains(framework, "liger") ? LossHead::kLiger : kernels ? LossHead::kFusedKernel : LossHead::kEager;
+  s.loss = contains(framework, "liger") ? LossHead::kLiger : kernels ? LossHead::kFusedKernel : LossHead::kHfShift;
   if (row.says("notes", "packed to 2048")) s.sequence_length = 2048;
-  s.software.released = contains(framework, "liger") ? 202411 : 202406;
+  // The benches of Granite and of Liger came later than a100_80gb.csv, on transformers 4.45.
+  s.software.released = row.says("source_path_or_section", "granite") || row.says("source_path_or_section", "liger") ? 202411 : 202406;
   const bool quantised = s.finetune == Finetune::kQlora;
   if (s.finetune == Finetune::kFull) {
     s.parameter_dtype = row.text("param_dtype").starts_with("fp32") ? StorageDtype::kF32 : StorageDtype::kBf16;
@@ -29,10 +30,11 @@ void fmsa(Setup& s, const Row& row) {
     s.gradient_dtype = s.state_dtype = StorageDtype::kF32;
   }
   s.reduce_dtype = StorageDtype::kBf16;
-  // peft's prepare_model_for_kbit_training makes norms and embedding fp32; under FSDP1 the adapters' fp32 outputs do the same to the
-  // residual stream of Llama and Mistral (Granite scales each branch in its own dtype).
-  const bool adapters = s.finetune != Finetune::kFull;
-  s.software.residual_in_fp32 = (contains(framework, "baseline-peft-bnb") && s.dp_shard == 1) || (adapters && s.dp_shard > 1 && s.model.family != "granite");
+  // peft's prepare_model_for_kbit_training, where the plugin does not replace it: one GPU.
+  s.software.residual_in_fp32 = contains(framework, "baseline-peft-bnb") && s.dp_shard == 1;
+  s.software.kv_heads_repeated = s.model.family == "mistral";  // transformers before 4.48
+  s.software.low_precision_logits_kept = s.software.released < 202409;  // transformers before 4.45
+  s.autocast = contains(row.text("precision"), "autocast");
   s.software.name = quantised && !contains(framework, "accelerated") ? "transformers baseline bnb" : framework;
 }
 
