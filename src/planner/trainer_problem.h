@@ -25,9 +25,6 @@ Diagnostics resolve_trainer(const Spec& spec, const Presets& presets, const std:
 // For the bundled trainer: settings that only others have, refused with the reason.
 Diagnostics refuse_not_native(const Spec& spec);
 
-// The Setup of a plan: what memory and time models take.
-Setup setup_of(const TrainerProblem& trainer, const Plan& plan);
-
 // The answer for another trainer: as solve() (search.h), by bound, time and simulated or replayed memory of a Setup.
 std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why);
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/quantity.h"
 #include "planner/hardware_facts.h"
+#include "planner/time/constants.h"
 #include "planner/uncertainty.h"
 
 namespace distsetup {
@@ -66,10 +67,11 @@ class TrainerSelection {
     std::vector<TrainerChoice> choices = legal_trainer_choices(p_, nodes_, &result_.why);
     counts_.legal = static_cast<int64_t>(choices.size());
     const int64_t context = p_.base.hardware.context_bytes;
-    Setup setup;
+    Setup setup = base_setup(p_, nodes_);
+    const TimeConstants constants = time_constants(setup, embedded_calibration());
     const double price = p_.base.hardware.price_usd_per_gpu_hour;
     for (const TrainerChoice& choice : choices) {
-      setup = setup_of(p_, nodes_, choice);
+      apply(p_, choice, setup);
       const int64_t bound = bound_bytes(setup) + context;
       if (bound > capacity()) {
         ++counts_.bounded_out;
@@ -83,7 +85,7 @@ class TrainerSelection {
       TrainerCandidate c;
       c.choice = choice;
       c.device_bytes = bound;
-      c.time = estimate_time(setup);
+      c.time = estimate_time(setup, constants);
       c.cost_per_token = price / 3600 / std::max(c.time.tokens_per_s_per_gpu, 1e-9);
       ++counts_.timed;
       candidates_.push_back(std::move(c));

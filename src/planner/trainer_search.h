@@ -50,6 +50,9 @@ std::vector<TrainerCandidate> pareto_front(const Problem& problem, int nodes);
 
 std::vector<TrainerChoice> legal_trainer_choices(const Problem& problem, int nodes, Diagnostics* why = nullptr);
 Setup setup_of(const Problem& problem, int nodes, const TrainerChoice& choice);
+// The same in two steps: what all choices share is copied once.
+Setup base_setup(const Problem& problem, int nodes);
+void apply(const Problem& problem, const TrainerChoice& choice, Setup& setup);
 Plan plan_of(const Problem& problem, int nodes, const TrainerCandidate& candidate);
 std::string summary(const TrainerChoice& choice, int every_k);
 

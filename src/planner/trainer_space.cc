@@ -182,7 +182,7 @@ std::vector<TrainerChoice> legal_trainer_choices(const Problem& p, int nodes, Di
   return choices;
 }
 
-Setup setup_of(const Problem& p, int nodes, const TrainerChoice& c) {
+Setup base_setup(const Problem& p, int nodes) {
   const TrainerProblem& t = *p.trainer;
   Setup s = t.base;
   const HardwarePlan& h = p.base.hardware;
@@ -194,18 +194,27 @@ Setup setup_of(const Problem& p, int nodes, const TrainerChoice& c) {
   s.nic_kind = h.nic_kind;
   s.nic_bytes_per_s = h.nic_bytes_per_s;
   s.sequence_length = p.base.train.sequence_length;
+  s.sequence_parallel = t.sequence_parallel;
+  return s;
+}
+
+void apply(const Problem& p, const TrainerChoice& c, Setup& s) {
   s.tp = c.tp, s.pp = c.pp, s.cp = c.cp, s.ep = c.ep;
   s.virtual_stages = c.virtual_stages;
   s.cp_method = c.cp_method;
-  s.sequence_parallel = t.sequence_parallel;
   s.sharding = c.rest.sharding;
   s.reshard_after_forward = c.rest.reshard_after_forward;
   s.dp_replicate = c.rest.dp_replicate;
   s.dp_shard = c.rest.dp_shard;
   s.micro_batch = c.rest.micro_batch;
   s.gradient_accumulation = c.rest.gradient_accumulation;
-  s.recompute = t.facts.recomputes.at(c.rest.recompute);
+  s.recompute = p.trainer->facts.recomputes.at(c.rest.recompute);
   s.recompute_every_k = c.rest.recompute == Recompute::kEveryK ? p.recompute_every_k : 0;
+}
+
+Setup setup_of(const Problem& p, int nodes, const TrainerChoice& c) {
+  Setup s = base_setup(p, nodes);
+  apply(p, c, s);
   return s;
 }
 
@@ -245,7 +254,7 @@ Plan plan_of(const Problem& p, int nodes, const TrainerCandidate& candidate) {
   const MemoryEstimate& m = candidate.memory;
   MemoryPlan& out = plan.memory;
   out.peak_allocated_bytes = m.allocated_bytes;
-  out.peak_reserved_bytes = m.reserved_bytes;
+  out.peak_reserved_bytes = m.reserved_bytes > 0 ? m.reserved_bytes : m.allocated_bytes;
   out.device_bytes = candidate.device_bytes;
   out.capacity_bytes = plan.hardware.memory_bytes;
   out.live_bytes = m.allocated_bytes;
