@@ -226,3 +226,23 @@ TEST_CASE("deepspeed memory: a checkpoint holds 16-bit parameters, master and mo
   const int64_t n = count_parameters(s.model).total;
   CHECK(simulate_memory(s).checkpoint_bytes == 14 * n);
 }
+
+TEST_CASE("pipeline memory: activations on the host leave two layers on the GPU") {
+  Setup s = zero(Sharding::kZero3, 8);
+  s.sequence_length = 131072;
+  const MemoryEstimate kept = simulate_memory(s);
+  s.offload.activations = OffloadPlace::kHost;
+  const MemoryEstimate offloaded = simulate_memory(s);
+  // Of 32 inputs of 2 bytes each, 30 move; the head's peak shrinks by as much.
+  CHECK(kept.allocated_bytes - offloaded.allocated_bytes == 30 * 2 * 4096 * s.tokens());
+  CHECK(offloaded.host_bytes_per_node == 8 * pinned_bytes(30 * 2 * 4096 * s.tokens()));
+  CHECK(replay_memory(s).reserved_bytes < 1.2 * static_cast<double>(offloaded.allocated_bytes));
+}
+
+TEST_CASE("megatron memory: a frozen reference is a second copy of the parameters") {
+  Setup s = b200("llama3_8b", 32);
+  s.dp_shard = 8;
+  const int64_t alone = term_of(simulate_memory(s), "parameter shard")->bytes_at_peak;
+  s.frozen_reference = true;
+  CHECK(term_of(simulate_memory(s), "parameter shard")->bytes_at_peak == 2 * alone);
+}

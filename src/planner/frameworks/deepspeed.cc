@@ -77,8 +77,11 @@ void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& stat
   const double ranks = s.gpus_per_node;
   if (s.offload.optimizer == OffloadPlace::kNone) {
     out.optimizer = state_bytes_here;
-    // Stage 3 goes sub-group by sub-group (zero/stage3.py, _prepare_sub_group); the others convert the whole share.
-    const double converted = s.sharding == Sharding::kZero3 ? std::min(fp32_gradient, 4 * kSubGroup) : fp32_gradient;
+    // Stage 3 goes sub-group by sub-group (zero/stage3.py, _prepare_sub_group), 1 and 2 convert the whole share; stage 0 has fp32
+    // copies of all gradients and then a flat one (runtime/fp16/fused_optimizer.py).
+    const double converted = s.sharding == Sharding::kZero3 ? std::min(fp32_gradient, 4 * kSubGroup)
+                             : s.sharding == Sharding::kDdp ? 2 * fp32_gradient
+                                                            : fp32_gradient;
     out.step_temporary = converted;
     if (s.optimizer_implementation == OptimizerImplementation::kForeach) out.step_temporary += 4 * n.trained / share;
     return;
@@ -159,6 +162,7 @@ void consider(ZeroPeak& best, const ZeroPeak& candidate, const ZeroBytes& bytes)
 struct RankReport {
   ZeroBytes bytes;
   ZeroPeak peak;
+  double host_activations = 0;  // per node
   double forward = 0, loss = 0, backward = 0, step = 0, evaluate = 0, pipe = 0;
 };
 
@@ -181,6 +185,7 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   const double activation = static_cast<double>(a.layer_peak), loss = static_cast<double>(a.loss_peak);
   const double logits = static_cast<double>(a.logits_bytes), always = b.bucket_always + pipe;
   out.pipe = pipe;
+  out.host_activations = s.gpus_per_node * static_cast<double>(pinned_bytes(a.offloaded));
   ZeroPeak best;
   consider(best, {0, activation, 0, b.live_layer, b.gradient, always + b.bucket, workspace, "backward"}, b);
   out.backward = best.allocated;
@@ -278,7 +283,7 @@ MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
   for (const StageLayers& stage : pipeline_stages(s)) {
     const RankReport rank = rank_report(s, parts, symbols, stage, first);
     first = false;
-    host = std::max(host, rank.bytes.host);
+    host = std::max(host, rank.bytes.host + rank.host_activations);
     checkpoint += rank.bytes.checkpoint * s.tp;
     if (rank.peak.allocated > fullest.peak.allocated) {
       fullest = rank;
@@ -291,7 +296,7 @@ MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
   if (depth == Depth::kReplay) {
     const StageReplay replayed =
         replay_stage(s, parts, symbols, fullest_stage, stage_buffers(s, parts, symbols, fullest, fullest_stage));
-    out.reserved_bytes = out.allocated_bytes + std::max<int64_t>(0, replayed.reserved_bytes - replayed.allocated_bytes);
+    out.reserved_bytes = replayed.reserved_bytes + std::max<int64_t>(0, out.allocated_bytes - replayed.allocated_bytes);
     out.device_bytes = out.reserved_bytes + s.gpu.context_bytes + communicator_bytes(s);
     out.ran_out = replayed.ran_out;
   }

@@ -26,7 +26,7 @@ struct RankBytes {
   int64_t parameter = 0, gathered = 0, gradient = 0, optimizer = 0, activation = 0, logits = 0, communication = 0, workspace = 0;
   int64_t loss_activation = 0, layer_activation = 0, evaluate_activation = 0;
   bool forward_peaks = false;
-  int64_t offloaded = 0, checkpoint = 0, dummy = 0, step_temporary = 0;
+  int64_t offloaded = 0, offloaded_activations = 0, checkpoint = 0, dummy = 0, step_temporary = 0;
   std::vector<int64_t> dummies;
   int64_t states() const { return parameter + gradient + optimizer; }
   int64_t fixed() const { return states() + gathered + communication + workspace; }
@@ -125,6 +125,7 @@ RankBytes rank_bytes(const Setup& s, const LifetimeProgram& program, const Stage
   rank.layer_activation = activations.layer_peak;
   rank.evaluate_activation = activations.evaluate_peak;
   rank.forward_peaks = activations.forward_peaks;
+  rank.offloaded_activations = activations.offloaded;
   rank.logits = activations.loss_peak > activations.layer_peak ? activations.logits_bytes : 0;
   rank.activation = std::max(activations.loss_peak, activations.layer_peak) - rank.logits;
   return rank;
@@ -200,7 +201,9 @@ MemoryEstimate megatron_memory(const Setup& s, Depth depth) {
   for (const StageLayers& stage : pipeline_stages(s)) {
     const RankBytes rank = rank_bytes(s, program, parts, symbols, stage, first);
     first = false;
-    host_bytes = std::max(host_bytes, rank.offloaded);
+    // --optimizer-cpu-offload: master and moments pinned, with the gradient's copy (megatron/core/optimizer/cpu_offloading).
+    host_bytes = std::max(host_bytes,
+                          pinned_bytes(rank.offloaded) + pinned_bytes(rank.offloaded / 3) + pinned_bytes(rank.offloaded_activations));
     // Every rank of the stage writes its share once; replicas of the whole group write nothing.
     checkpoint_bytes += rank.checkpoint * s.tp * s.dp_shard * s.cp;
     if (rank.peak() > fullest.peak()) {
@@ -209,14 +212,13 @@ MemoryEstimate megatron_memory(const Setup& s, Depth depth) {
     }
   }
   MemoryEstimate out = report(fullest);
-  // --optimizer-cpu-offload: master and moments pinned, with the gradient's copy (megatron/core/optimizer/cpu_offloading).
-  if (host_bytes > 0) out.host_bytes_per_node = (pinned_bytes(host_bytes) + pinned_bytes(host_bytes / 3)) * s.gpus_per_node;
+  out.host_bytes_per_node = host_bytes * s.gpus_per_node;
   out.checkpoint_bytes = checkpoint_bytes;
   if (depth == Depth::kReplay) {
     const StageReplay replayed =
         replay_stage(s, parts, symbols, fullest_stage, stage_buffers(s, parts, symbols, fullest, fullest_stage));
     // What segments add to the live bytes; the walk counts small transients that the closed form leaves out, and the other way round.
-    out.reserved_bytes = out.allocated_bytes + std::max<int64_t>(0, replayed.reserved_bytes - replayed.allocated_bytes);
+    out.reserved_bytes = replayed.reserved_bytes + std::max<int64_t>(0, out.allocated_bytes - replayed.allocated_bytes);
     out.device_bytes = out.reserved_bytes + s.gpu.context_bytes + communicator_bytes(s);
     out.ran_out = replayed.ran_out;
   }

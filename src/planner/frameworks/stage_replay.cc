@@ -56,6 +56,7 @@ class StageWalk {
         allocator_({buffers.capacity_bytes, setup.software.expandable_segments}) {
     for (const std::string& name : setup.recompute_modules) modules_ |= recompute_module(name);
     if (setup.recompute == ActivationRecompute::kAttentionOnly) modules_ |= recompute_module("core_attn");
+    offloads_ = setup.offload.activations != OffloadPlace::kNone;
     layers_of_unit_ = std::max<int64_t>(1, stage.num_layers / setup.virtual_stages);
     first_plain_layer_ = layers_of_unit_;
     if (setup.recompute == ActivationRecompute::kNone || setup.recompute == ActivationRecompute::kAttentionOnly)
@@ -125,7 +126,18 @@ class StageWalk {
   void part_backward(const WalkedPart& walked, bool again, Blocks& blocks) {
     if (again) walk(walked, 0, walked.part->num_forward, true, blocks);
     walk(walked, walked.part->num_forward, walked.part->num_ops, false, blocks);
-    for (Block*& block : blocks) release(block);
+    give_back(allocator_, blocks);
+  }
+
+  static void give_back(Allocator& allocator, Blocks& blocks) {
+    for (Block*& block : blocks) {
+      if (block != nullptr) allocator.free(block);
+      block = nullptr;
+    }
+  }
+  void give_back(LiveLayer& layer) {  // to the host
+    give_back(allocator_, layer.attention);
+    give_back(allocator_, layer.mlp);
   }
 
   const WalkedPart& mlp_of(int64_t layer) const {
@@ -142,6 +154,7 @@ class StageWalk {
       part_forward(mlp_of(i), whole, layer.mlp);
       if (whole) drop(attention_, kWholeLayer, layer.attention);
       drop(mlp_of(i), whole ? kWholeLayer : modules_, layer.mlp);
+      if (offloads_ && i >= 2) give_back(unit[static_cast<size_t>(i - 2)]);
     }
     live_.push_back(std::move(unit));
     head_blocks_.clear();
@@ -160,9 +173,9 @@ class StageWalk {
     for (int64_t i = layers_of_unit_; i-- > 0;) {
       LiveLayer& layer = unit[static_cast<size_t>(i)];
       const bool whole = i < first_plain_layer_;
-      if (whole) walk(attention_, 0, attention_.part->num_forward, true, layer.attention);
-      part_backward(mlp_of(i), whole || modules_ != 0, layer.mlp);
-      part_backward(attention_, !whole && modules_ != 0, layer.attention);
+      if (whole || offloads_) walk(attention_, 0, attention_.part->num_forward, true, layer.attention);
+      part_backward(mlp_of(i), whole || offloads_ || modules_ != 0, layer.mlp);
+      part_backward(attention_, !whole && !offloads_ && modules_ != 0, layer.attention);
     }
     for (Block*& block : temporary) release(block);
   }
@@ -184,7 +197,7 @@ class StageWalk {
   int64_t layers_of_unit_ = 0, first_plain_layer_ = 0, units_ = 0;
   std::deque<std::vector<LiveLayer>> live_;
   Blocks head_blocks_;
-  bool ran_out_ = false;
+  bool offloads_ = false, ran_out_ = false;
 };
 
 }  // namespace

@@ -202,13 +202,18 @@ StageActivations stage_activations(const Setup& s, const StageParts& parts, cons
     kept_of_one += full * kind.full.kept + (kind.count - full) * kind.plain.kept;
   }
   out.kept = kept_of_one * stage.in_flight / s.virtual_stages;
+  if (s.offload.activations != OffloadPlace::kNone) {
+    const int64_t of_layer = kept_of_one / std::max<int64_t>(1, stage.num_layers);
+    out.offloaded = std::max<int64_t>(0, out.kept - 2 * of_layer);
+    out.kept -= out.offloaded;
+  }
   int64_t after = 0;  // kept by layers that come later
   for (int i = 0; i < 2; ++i) {
     const bool experts = (i == 0) == stage.last_has_experts;
     const Kind& kind = kinds[experts ? 1 : 0];
     if (kind.count == 0) continue;
     const LayerBytes& layer = num_full == stage.num_layers ? kind.full : kind.plain;
-    const int64_t peak = out.kept - after - layer.kept + layer.peak;
+    const int64_t peak = std::max<int64_t>(0, out.kept - after - layer.kept) + layer.peak;
     if (peak > out.layer_peak) {
       out.layer_peak = peak;
       out.forward_peaks = layer.forward_peak == layer.peak;
@@ -216,7 +221,7 @@ StageActivations stage_activations(const Setup& s, const StageParts& parts, cons
     // A stage that mixes both recomputed and plain layers reaches the whole layer's peak with the plain ones gone.
     if (num_full > 0 && num_full < stage.num_layers) {
       const int64_t plain_gone = (stage.num_layers - num_full) * kind.plain.kept;
-      out.layer_peak = std::max(out.layer_peak, out.kept - plain_gone - kind.full.kept + kind.full.peak);
+      out.layer_peak = std::max(out.layer_peak, std::max<int64_t>(0, out.kept - plain_gone - kind.full.kept) + kind.full.peak);
     }
     out.evaluate_peak = std::max(out.evaluate_peak, layer.forward_peak);
     after += kind.count * layer.kept;

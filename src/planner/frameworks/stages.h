@@ -42,6 +42,7 @@ std::vector<int64_t> weight_sizes(const StageParts& parts, const LayerSymbols& s
 
 struct StageActivations {
   int64_t kept = 0;            // of all micro-batches in flight at the peak
+  int64_t offloaded = 0;       // of those, on the host: all but two layers' with activation offload
   int64_t layer_peak = 0;      // most alive while a layer runs
   bool forward_peaks = false;  // it runs forward then (rows of experts are held by the layer's frame)
   int64_t loss_peak = 0;       // most alive while the head runs; 0 without a head
