@@ -1,13 +1,17 @@
 // `distsetup explain`: a diagnostic code or a key of the run file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "base/names.h"
 #include "cli/commands.h"
+#include "cli/decision.h"
 #include "cli/explain_text.h"
 #include "cli/help.h"
 #include "cli/output.h"
+#include "cli/run_source.h"
+#include "codegen/lint/lint.h"
 
 namespace distsetup {
 namespace {
@@ -49,15 +53,57 @@ std::string page(const Explanation& e, size_t width) {
 std::string index_page() {
   std::string text;
   for (const Explanation& e : explanations()) text += fmt::format("{}  {}\n", e.code, e.title);
-  return text + "\ndistsetup explain DS0101, distsetup explain train.steps\n";
+  text += "\nof `distsetup lint`\n";
+  for (const LintRule& rule : lint_rules()) text += fmt::format("{:<7} {}\n", rule.code, rule.title);
+  return text + "\ndistsetup explain DS0101, distsetup explain SL003, distsetup explain train.steps\n";
+}
+
+std::string example_text(const LintExample& example) {
+  if (example.files.size() == 1) return example.files[0].text;
+  std::string text;
+  for (const LintFile& file : example.files) text += fmt::format("# {}\n{}", file.path, file.text);
+  return text;
+}
+
+std::string rule_page(const LintRule& rule, size_t width) {
+  const std::string_view severity = rule.severity == Severity::kError     ? "error"
+                                    : rule.severity == Severity::kWarning ? "warning"
+                                                                          : "note";
+  const std::string_view bites = rule.bites == "parse"   ? "when the tool reads the file"
+                                 : rule.bites == "start" ? "when training starts"
+                                 : rule.bites == "run"   ? "while it runs"
+                                                         : "silently: nothing is said";
+  return fmt::format("{}: {}\n\n{}\n\n{} · bites {}\nfix: {}\nsource: {}\n\nwrong\n{}\n\nright\n{}\n", rule.code, rule.title,
+                     paragraph(rule.why, width), severity, bites, rule.fix, rule.source, indented(example_text(rule.bad)),
+                     indented(example_text(rule.good)));
+}
+
+Json rule_json(const LintRule& rule) {
+  return {{"schema_version", 1},
+          {"code", rule.code},
+          {"title", rule.title},
+          {"why", rule.why},
+          {"bites", rule.bites},
+          {"fix", rule.fix},
+          {"source", rule.source},
+          {"wrong", example_text(rule.bad)},
+          {"right", example_text(rule.good)}};
 }
 
 int run_explain(const Arguments& arguments, const Terminal& terminal) {
+  if (!arguments.run_flags.empty() || arguments.has("config")) {
+    if (arguments.positionals.size() == 1 && is_decision(arguments.positionals[0]))
+      return explain_decision(arguments, terminal, arguments.positionals[0]);
+    return fail(arguments, terminal,
+                {error(code::kUnknownValue, command_line(), "settings of a run, and no decision of it to explain",
+                       fmt::format("one of: {}", fmt::join(decision_names(), ", ")))});
+  }
   const bool as_json = arguments.has("json");
   if (arguments.positionals.empty()) {
     if (!as_json) return print_result(terminal, index_page());
     Json codes = Json::array();
     for (const Explanation& e : explanations()) codes.push_back({{"code", e.code}, {"title", e.title}});
+    for (const LintRule& rule : lint_rules()) codes.push_back({{"code", rule.code}, {"title", rule.title}});
     return print_result(terminal, dump_json({{"schema_version", 1}, {"codes", codes}}));
   }
   const std::string& wanted = arguments.positionals[0];
@@ -67,6 +113,11 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
                        {"why", e.why},        {"wrong", e.wrong}, {"right", e.right}};
     return print_result(terminal, as_json ? dump_json(json) : page(e, static_cast<size_t>(terminal.out.width_columns)));
   }
+  for (const LintRule& rule : lint_rules()) {
+    if (!same_name(rule.code, wanted)) continue;
+    return print_result(terminal,
+                        as_json ? dump_json(rule_json(rule)) : rule_page(rule, static_cast<size_t>(terminal.out.width_columns)));
+  }
   const SpecKey* key = find_spec_key(wanted);
   if (key == nullptr) key = find_spec_flag(wanted);
   if (key != nullptr) {
@@ -75,6 +126,7 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
   }
   std::vector<std::string> known;
   for (const Explanation& e : explanations()) known.emplace_back(e.code);
+  for (const LintRule& rule : lint_rules()) known.push_back(rule.code);
   for (const SpecKey& one : spec_keys()) known.emplace_back(one.path);
   const std::string nearest = nearest_name(wanted, known);
   return fail(arguments, terminal,
@@ -93,6 +145,10 @@ Command explain_command() {
   command.positional = "[CODE|KEY]";
   command.max_positionals = 1;
   command.examples = {"distsetup explain DS0101", "distsetup explain parallel.sharding", "distsetup explain sequence-length"};
+  command.flags.push_back(config_flag());
+  command.flags.push_back(goal_flag());
+  command.flags.push_back(presets_flag());
+  command.run_keys = kAllRunKeys;
   command.run = run_explain;
   return command;
 }

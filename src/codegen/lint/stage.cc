@@ -1,6 +1,6 @@
 // Which words are options and which belong to the next program is decided by the launchers' own switches (options without a value);
 // everything else that starts with '-' takes the next word unless that one starts with '-' too.
-// Sources: torch 2.10 torch/distributed/run.py, DeepSpeed 0.19.8 deepspeed/launcher/runner.py, accelerate 1.15.0 commands/launch.py,
+// Sources: torch 2.9 torch/distributed/run.py, DeepSpeed 0.19.8 deepspeed/launcher/runner.py, accelerate 1.15.0 commands/launch.py,
 // SLURM 22.05 srun(1).
 #include "codegen/lint/stage.h"
 

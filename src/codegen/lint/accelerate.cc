@@ -1,0 +1,168 @@
+// accelerate's configuration file outside fsdp_config: machines, rendezvous, parallelism_config, deepspeed_config.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/names.h"
+#include "codegen/lint/report.h"
+
+namespace distsetup::lint {
+namespace {
+
+const std::vector<std::string> kDistributedTypes = {"NO",         "MULTI_CPU",   "MULTI_GPU", "MULTI_NPU",    "MULTI_MLU",
+                                                    "MULTI_SDAA", "MULTI_MUSA",  "MULTI_XPU", "DEEPSPEED",    "FSDP",
+                                                    "XLA",        "MEGATRON_LM", "MULTI_HPU", "MULTI_NEURON", "TP"};
+
+// An `accelerate launch` of the set-up, with its flag when it has one.
+struct LaunchFlags {
+  bool any_launch = false;
+  bool gives(const Setup& setup, std::string_view flag) {
+    bool found = false;
+    for (const auto& other : setup.documents) {
+      for (const ScriptPart& part : other->parts) {
+        for (const Line& line : part.lines) {
+          const Stage* launch = line.find(Program::kAccelerate);
+          if (launch == nullptr) continue;
+          any_launch = true;
+          found = found || launch->has(flag);
+        }
+      }
+    }
+    return found;
+  }
+};
+
+void acc_machines(const Setup& setup, const Document& d, Report& report) {
+  const Value& root = d.root;
+  const auto machines = real(root, "num_machines"), processes = real(root, "num_processes");
+  LaunchFlags flags;
+  if (processes && *processes < 1) {
+    report.add("ACC011", d, value_span(d, *node(root, "num_processes").value),
+               fmt::format("num_processes is {}, expected at least 1", *processes));
+  } else if (processes && setup.world() > 0 && static_cast<int64_t>(*processes) != setup.world() &&
+             !flags.gives(setup, "num_processes")) {
+    report.add("ACC001", d, value_span(d, *node(root, "num_processes").value),
+               fmt::format("num_processes is {:.0f}, the job has {} nodes × {} GPUs = {}: it is the total of all machines", *processes,
+                           setup.nodes(), setup.gpus_per_node(), setup.world()));
+  }
+  if (!machines || *machines <= 1) return;
+  const bool by_hostfile = has(root, "deepspeed_config.deepspeed_hostfile");
+  if (!has(root, "main_process_ip") && !by_hostfile && !flags.gives(setup, "main_process_ip")) {
+    report.add("ACC002", d, value_span(d, *node(root, "num_machines").value),
+               fmt::format("{:.0f} machines and no main_process_ip", *machines),
+               {"", "", {}, flags.any_launch ? std::optional<Severity>() : Severity::kWarning});
+  }
+  for (const auto& other : setup.documents) {
+    if (other.get() == &d) break;
+    if (other->kind != FileKind::kAccelerate || !has(root, "machine_rank") ||
+        text(other->root, "machine_rank") != text(root, "machine_rank"))
+      continue;
+    report.add("ACC003", d, value_span(d, *node(root, "machine_rank").value),
+               fmt::format("machine_rank {} is also that of '{}'", text(root, "machine_rank"), other->path));
+  }
+  const std::string backend = text(root, "rdzv_backend");
+  if ((backend.empty() || backend == "static") && is_false(root, "same_network")) {
+    report.add("ACC008", d, key_span(d, node(root, "same_network")),
+               "static rendezvous with same_network false uses an endpoint that no machine hosts");
+  }
+}
+
+void acc_mesh(const Document& d, Report& report) {
+  const Node section = node(d.root, "parallelism_config");
+  if (!section || section.value->kind != Value::Kind::kMap) return;
+  const auto size = [&](std::string_view axis) {
+    return real(*section.value, fmt::format("parallelism_config_{}_size", axis)).value_or(1);
+  };
+  const Span at = key_span(d, section);
+  double product = 1;
+  for (const char* axis : {"dp_replicate", "dp_shard", "tp", "cp", "sp"}) {
+    const double n = size(axis);
+    if (n < 1) {
+      report.add("ACC005", d, value_span(d, *node(*section.value, fmt::format("parallelism_config_{}_size", axis)).value),
+                 fmt::format("'{}' is {}, expected at least 1", axis, n), {"", "parse", {}, {}});
+      return;
+    }
+    product *= n;
+  }
+  if (size("cp") > 1 && size("sp") > 1) {
+    report.add("ACC005", d, at, "illegal mesh: cp and sp are two ways to split a sequence, expected one of them",
+               {"", "parse", {}, {}});
+  }
+  if ((size("tp") > 1 || size("cp") > 1) && size("dp_replicate") > 1 && size("dp_shard") <= 1) {
+    report.add("ACC005", d, at, "illegal mesh: tp or cp with dp_replicate needs dp_shard above 1", {"", "parse", {}, {}});
+  }
+  const std::string backend = text(*section.value, "parallelism_config_sp_backend");
+  if (!backend.empty() && backend != "deepspeed") {
+    report.add("ACC005", d, value_span(d, *node(*section.value, "parallelism_config_sp_backend").value),
+               fmt::format("illegal mesh: sp_backend '{}', expected deepspeed", backend), {"", "parse", {}, {}});
+  }
+  const auto processes = real(d.root, "num_processes");
+  const std::string type = text(d.root, "distributed_type");
+  if (processes && product != *processes && type != "DEEPSPEED") {
+    report.add("ACC005", d, at, fmt::format("the mesh has {:.0f} ranks, num_processes is {:.0f}", product, *processes));
+  }
+  const auto version = real(d.root, "fsdp_config.fsdp_version");
+  if (type == "FSDP" && version.value_or(1) != 2) {
+    report.add("ACC006", d, at, "parallelism_config needs FSDP version 2; in a file it is silently ignored with version 1");
+  }
+}
+
+void acc_deepspeed(const Document& d, Report& report) {
+  const Node section = node(d.root, "deepspeed_config");
+  if (!section || !has(*section.value, "deepspeed_config_file")) return;
+  for (const char* name : {"zero_stage", "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",
+                           "offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping", "zero3_save_16bit_model"}) {
+    const Node at = node(*section.value, name);
+    if (at)
+      report.add("ACC004", d, key_span(d, at),
+                 fmt::format("'{}' belongs in the DeepSpeed JSON once deepspeed_config_file is given", name));
+  }
+  const std::string precision = text(d.root, "mixed_precision");
+  if (!precision.empty() && precision != "no" && precision != "false") {
+    report.add("ACC004", d, key_span(d, node(d.root, "mixed_precision")),
+               "'mixed_precision' belongs in the DeepSpeed JSON once deepspeed_config_file is given");
+  }
+}
+
+}  // namespace
+
+void check_accelerate(const Setup& setup, const Document& d, Report& report) {
+  if (d.kind != FileKind::kAccelerate) return;
+  const Value& root = d.root;
+  const std::string type = text(root, "distributed_type");
+  const Span top{d.offset(root.location), d.offset(root.location) + 1};
+  if (type.empty()) {
+    report.add("ACC009", d, top, "distributed_type is not given");
+  } else if (nearest_name(type, kDistributedTypes) != type ||
+             std::find(kDistributedTypes.begin(), kDistributedTypes.end(), type) == kDistributedTypes.end()) {
+    report.add("ACC009", d, value_span(d, *node(root, "distributed_type").value), fmt::format("unknown distributed_type '{}'", type),
+               {suggest(type, kDistributedTypes), "", {}, {}});
+  }
+  static const std::set<std::string> kPrecisions = {"no", "fp16", "bf16", "fp8", "false", "False", "null", ""};
+  const std::string precision = text(root, "mixed_precision");
+  if (kPrecisions.count(precision) == 0) {
+    report.add("ACC011", d, value_span(d, *node(root, "mixed_precision").value),
+               fmt::format("unknown mixed_precision '{}', expected no, fp16, bf16 or fp8", precision));
+  }
+  for (const char* name : {"mixed_precision", "downcast_bf16"}) {
+    const Node at = node(root, name);
+    if (!at || at.value->quoted || at.text() != "no") continue;
+    const Span span = value_span(d, *at.value);
+    report.add("ACC007", d, span, fmt::format("'{}: no' without quotes is false to a YAML reader", name),
+               {"", "", {{span.begin, span.end, "'no'"}}, {}});
+  }
+  for (const auto& [section, wanted] : {std::pair("fsdp_config", "FSDP"), std::pair("deepspeed_config", "DEEPSPEED"),
+                                        std::pair("megatron_lm_config", "MEGATRON_LM")}) {
+    const Node at = node(root, section);
+    const bool is_empty = !at || (at.value->entries.empty() && at.value->kind != Value::Kind::kScalar);
+    if (is_empty || type.empty() || type == wanted) continue;
+    report.add("ACC012", d, key_span(d, at),
+               fmt::format("'{}' is silently ignored: distributed_type is {}, not {}", section, type, wanted));
+  }
+  acc_machines(setup, d, report);
+  acc_mesh(d, report);
+  acc_deepspeed(d, report);
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,375 @@
+// DeepSpeed's JSON: which features go together. What a single value may be is deepspeed_values.cc, unknown keys are keys.cc.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/names.h"
+#include "codegen/lint/report.h"
+
+namespace distsetup::lint {
+namespace {
+
+struct DeepspeedFile {  // one DeepSpeed file under inspection
+  const Setup& setup;
+  const Document& d;
+  Report& report;
+  const Value& root;
+  int stage = 0;
+  std::string consumer;
+
+  Span key(std::string_view path) const { return key_span(d, node(root, path)); }
+  Span val(std::string_view path) const { return value_span(d, *node(root, path).value); }
+  bool is_hf() const { return consumer == "hf" || consumer == "accelerate"; }
+};
+
+constexpr std::string_view kZero = "zero_optimization.";
+
+int stage_of(const Value& root) {
+  const Node zero = node(root, "zero_optimization");
+  if (!zero) return 0;
+  if (zero.value->kind == Value::Kind::kScalar) return zero.text() == "true" ? 1 : 0;
+  return static_cast<int>(real(root, "zero_optimization.stage").value_or(0));
+}
+
+bool offloads(const Value& root, std::string_view what) {
+  const std::string device = text(root, fmt::format("zero_optimization.{}.device", what));
+  return device == "cpu" || device == "nvme";
+}
+
+void ds_offload(const DeepspeedFile& in) {
+  const Value& root = in.root;
+  const Node param = node(root, "zero_optimization.offload_param");
+  if (param && in.stage < 3 && text(root, "zero_optimization.offload_param.device") != "none" &&
+      param.value->kind == Value::Kind::kMap) {
+    in.report.add(
+        "DSJ006", in.d, in.key("zero_optimization.offload_param"),
+        fmt::format("'offload_param' is silently ignored: parameter offload works in stage 3 only, the stage is {}", in.stage));
+  }
+  for (const char* section : {"offload_param", "offload_optimizer"}) {
+    const std::string path = fmt::format("zero_optimization.{}", section);
+    if (text(root, path + ".device") != "nvme") continue;
+    if (in.stage < 3 && std::string_view(section) == "offload_optimizer") {
+      in.report.add("DSJ007", in.d, in.val(path + ".device"),
+                    fmt::format("NVMe optimizer offload needs stage 3, the stage is {}", in.stage));
+    }
+    if (!has(root, path + ".nvme_path")) {
+      in.report.add("DSJ007", in.d, in.val(path + ".device"), fmt::format("'{}' goes to NVMe and has no 'nvme_path'", path));
+    }
+  }
+  const auto ratio = real(root, "zero_optimization.offload_optimizer.ratio");
+  if (ratio && *ratio < 1 && *ratio >= 0 && in.stage < 3) {
+    in.report.add("DSJ008", in.d, in.val("zero_optimization.offload_optimizer.ratio"),
+                  fmt::format("'ratio' below 1 works in stage 3 only, the stage is {}", in.stage), {"", "parse", {}, {}});
+  }
+  if (is_true(root, "zero_optimization.offload_optimizer.super_offload") && in.stage < 3) {
+    in.report.add("DSJ008", in.d, in.key("zero_optimization.offload_optimizer.super_offload"),
+                  fmt::format("'super_offload' is silently ignored: it works in stage 3 only, the stage is {}", in.stage),
+                  {"", "silent", {}, {}});
+  }
+  if (has(root, "zero_optimization.zenflow") && !offloads(root, "offload_optimizer")) {
+    in.report.add("DSJ009", in.d, in.key("zero_optimization.zenflow"),
+                  "'zenflow' is silently ignored: it overlaps CPU optimizer offload, and there is none");
+  }
+}
+
+void ds_stage3_keys(const DeepspeedFile& in) {
+  const auto world = static_cast<double>(in.setup.world());
+  for (const char* name : {"zero_hpz_partition_size", "zero_quantized_weights", "zero_quantized_nontrainable_weights",
+                           "zero_quantized_gradients", "mics_shard_size", "mics_hierarchical_params_gather"}) {
+    const std::string path = std::string(kZero) + name;
+    const Node at = node(in.root, path);
+    const bool is_off = !at || at.text() == "false" || at.text() == "1" || at.text() == "-1" || at.text() == "0";
+    if (is_off) continue;
+    if (in.stage < 3) {
+      in.report.add("DSJ010", in.d, in.key(path),
+                    fmt::format("'{}' is silently ignored below stage 3, the stage is {}", name, in.stage));
+    }
+    const auto size = real_of(*at.value);
+    const bool is_size = std::string_view(name) == "zero_hpz_partition_size" || std::string_view(name) == "mics_shard_size";
+    if (!is_size || !size || *size < 1 || in.stage < 3) continue;
+    if (world > 0 && static_cast<int64_t>(world) % static_cast<int64_t>(*size) != 0) {
+      in.report.add("DSJ011", in.d, in.val(path),
+                    fmt::format("'{}' is {}, which does not divide the {} ranks", name, at.text(), world));
+    }
+    if (std::string_view(name) == "zero_hpz_partition_size" && in.setup.gpus_per_node() > 0 &&
+        *size != static_cast<double>(in.setup.gpus_per_node())) {
+      in.report.add(
+          "DSJ012", in.d, in.val(path),
+          fmt::format("'{}' is {}, a node has {} GPUs: secondary shards leave the node", name, at.text(), in.setup.gpus_per_node()));
+    }
+  }
+  if (is_true(in.root, "zero_optimization.zero_quantized_gradients") && is_false(in.root, "zero_optimization.reduce_scatter")) {
+    in.report.add("DSJ013", in.d, in.val("zero_optimization.reduce_scatter"),
+                  "'zero_quantized_gradients' rides on reduce-scatter, and 'reduce_scatter' is false");
+  }
+}
+
+void ds_engines(const DeepspeedFile& in) {
+  const Value& root = in.root;
+  if (in.stage >= 2 && has(root, "pipeline")) {
+    in.report.add("DSJ014", in.d, in.key("pipeline"),
+                  fmt::format("the pipeline engine runs with stages 0 and 1, the stage is {}", in.stage));
+  }
+  for (const auto& other : in.setup.documents) {
+    for (const ScriptPart& part : other->parts) {
+      for (const Line& line : part.lines) {
+        const Stage* script = line.find(Program::kScript);
+        if (script == nullptr || in.stage < 3) continue;
+        const auto experts = number(script->value("num_experts"));
+        if (script->has("deepspeed_config") && experts && *experts > 1) {
+          in.report.add("DSJ015", *other, script->find("num_experts")->span,
+                        fmt::format("DeepSpeed's own MoE layer ({} experts) does not run in stage 3", *experts));
+        }
+      }
+    }
+  }
+  const std::string type = lower(text(root, "optimizer.type"));
+  if (in.stage >= 1 && (type == "onebitadam" || type == "zerooneadam" || type == "onebitlamb")) {
+    in.report.add("DSJ016", in.d, in.val("optimizer.type"),
+                  fmt::format("'{}' cannot be combined with ZeRO, the stage is {}", text(root, "optimizer.type"), in.stage));
+  }
+  if (real(root, "optimizer.params.max_grad_norm").value_or(0) > 0) {
+    in.report.add("DSJ017", in.d, in.key("optimizer.params.max_grad_norm"),
+                  "DeepSpeed stops at 'max_grad_norm' among the optimizer's parameters");
+  }
+  if (!has(root, "gradient_clipping") && !root.entries.empty()) {
+    in.report.add("DSJ018", in.d, {in.d.offset(root.location), in.d.offset(root.location) + 1},
+                  "'gradient_clipping' is not given: 1.0 in releases since mid-2026, 0 (no clipping) in older ones");
+  }
+  if (is_true(root, "zero_optimization.legacy_stage1")) {
+    in.report.add("DSJ044", in.d, in.key("zero_optimization.legacy_stage1"),
+                  "'legacy_stage1' is gone: DeepSpeed stops when training starts");
+  }
+  if (is_true(root, "amp.enabled") && (in.stage > 0 || is_true(root, "fp16.enabled") || is_true(root, "bf16.enabled"))) {
+    in.report.add("DSJ045", in.d, in.key("amp"), "'amp' (Apex) does not run with ZeRO, fp16 or bf16");
+  }
+}
+
+void ds_deprecated(const DeepspeedFile& in) {
+  struct Renamed {
+    std::string_view old, now;
+    bool same_value;
+  };
+  static constexpr std::array<Renamed, 5> kRenamed = {
+      {{"cpu_offload", "offload_optimizer", false},
+       {"cpu_offload_param", "offload_param", false},
+       {"cpu_offload_use_pin_memory", "offload_optimizer", false},
+       {"stage3_gather_fp16_weights_on_model_save", "stage3_gather_16bit_weights_on_model_save", true},
+       {"elastic_checkpoint", "", false}}};
+  for (const Renamed& one : kRenamed) {
+    const std::string path = std::string(kZero) + std::string(one.old);
+    if (!has(in.root, path)) continue;
+    const Span at = in.key(path);
+    if (!one.now.empty() && has(in.root, std::string(kZero) + std::string(one.now))) {
+      in.report.add("DSJ019", in.d, at, fmt::format("'{}' and '{}' say the same thing twice: DeepSpeed stops", one.old, one.now),
+                    {fmt::format("keep '{}'", one.now), "", {}, {}});
+      continue;
+    }
+    std::vector<LintEdit> edits;
+    if (one.same_value) edits.push_back({at.begin, at.end, fmt::format("\"{}\"", one.now)});
+    in.report.add("DSJ020", in.d, at,
+                  fmt::format("'{}' is an old name{}", one.old, one.now.empty() ? " for nothing: it has no effect" : ""),
+                  {one.now.empty() ? "remove it" : fmt::format("use '{}'", one.now), "", edits, {}});
+  }
+}
+
+void ds_communication(const DeepspeedFile& in) {
+  const Value& root = in.root;
+  const bool overlaps =
+      is_true(root, "zero_optimization.overlap_comm") || (in.stage == 3 && !has(root, "zero_optimization.overlap_comm"));
+  const double bucket = real(root, "zero_optimization.reduce_bucket_size").value_or(5e8);
+  const bool is_auto = text(root, "zero_optimization.reduce_bucket_size") == "auto";
+  const int64_t gpu_bytes = in.setup.context.gpu_memory_bytes;
+  const double gib = 1 << 30;
+  if (overlaps && in.stage >= 1 && bucket >= 5e8 && !is_auto && gpu_bytes > 0 && static_cast<double>(gpu_bytes) < 48 * gib) {
+    in.report.add("DSJ022", in.d, in.key("zero_optimization"),
+                  fmt::format("communication buffers take about {:.1f} GB of {:.0f} GiB: overlap_comm with buckets of {:.0e} elements",
+                              4.5 * bucket * 2 / 1e9, static_cast<double>(gpu_bytes) / gib, bucket));
+  }
+  const std::string version = in.setup.version("deepspeed");
+  const bool compiles = is_true(root, "compile.deepcompile") || is_true(root, "compile.enabled");
+  bool trainer_compiles = false;
+  for (const auto& other : in.setup.documents) trainer_compiles = trainer_compiles || is_true(other->root, "torch_compile");
+  if (is_true(root, "zero_optimization.overlap_comm") && (in.stage == 1 || in.stage == 2) && (compiles || trainer_compiles) &&
+      (version.empty() || compare_versions(version, "0.19.7") < 0)) {
+    in.report.add("DSJ023", in.d, in.key("zero_optimization.overlap_comm"),
+                  fmt::format("overlap_comm in stage {} with torch.compile had a race (NaN){}", in.stage,
+                              version.empty() ? "; the release is not known" : fmt::format(" in DeepSpeed {}", version)));
+  }
+  const auto accumulation = real(root, "gradient_accumulation_steps");
+  if (in.stage >= 2 && accumulation && *accumulation > 1) {
+    in.report.add(
+        "DSJ026", in.d, in.key("gradient_accumulation_steps"),
+        fmt::format("stage {} reduces gradients after each of the {} micro-batches, stage 1 once per step", in.stage, *accumulation));
+  }
+  if (is_true(root, "bf16.enabled") && in.stage == 0 && lower(text(root, "data_types.grad_accum_dtype")) == "fp32") {
+    in.report.add("DSJ039", in.d, in.val("data_types.grad_accum_dtype"),
+                  "bf16 in stage 0 with fp32 accumulation has no optimizer wrapper in DeepSpeed");
+  }
+}
+
+void ds_schedules(const DeepspeedFile& in) {
+  const Value& root = in.root;
+  // Looked up by their exact name; optimizers by their lower case.
+  static const std::set<std::string> kSchedulers = {
+      "LRRangeTest",      "OneCycle",    "WarmupLR",     "WarmupDecayLR", "WarmupCosineLR",    "StepLR",
+      "MultiStepLR",      "ConstantLR",  "LinearLR",     "ExponentialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
+      "OneCycleLR",       "CyclicLR",    "PolynomialLR", "LambdaLR",      "ReduceLROnPlateau", "MultiplicativeLR",
+      "ChainedScheduler", "SequentialLR"};
+  static const std::set<std::string> kOptimizers = {"adam",       "adamw",  "adagrad", "lamb",  "onebitadam", "zerooneadam",
+                                                    "onebitlamb", "muadam", "muadamw", "musgd", "lion",       "muon"};
+  static const std::set<std::string> kTorchOptimizers = {"sgd",      "rmsprop", "nadam", "radam",      "adamax",   "asgd",
+                                                         "adadelta", "rprop",   "lbfgs", "sparseadam", "adafactor"};
+  const std::string scheduler = text(root, "scheduler.type");
+  if (!scheduler.empty() && kSchedulers.count(scheduler) == 0) {
+    in.report.add(
+        "DSJ025", in.d, in.val("scheduler.type"),
+        fmt::format("scheduler '{}' passes the parser and stops the run when GPUs are taken", scheduler),
+        {suggest(scheduler, std::vector<std::string>{"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"}),
+         "",
+         {},
+         {}});
+  }
+  const std::string optimizer = text(root, "optimizer.type");
+  if (!optimizer.empty() && kOptimizers.count(lower(optimizer)) == 0 && kTorchOptimizers.count(lower(optimizer)) == 0) {
+    in.report.add(
+        "DSJ025", in.d, in.val("optimizer.type"),
+        fmt::format("optimizer '{}' passes the parser and stops the run when GPUs are taken", optimizer),
+        {suggest(optimizer, std::vector<std::string>{"Adam", "AdamW", "Adagrad", "Lamb", "Lion", "Muon", "SGD"}), "", {}, {}});
+  }
+  if (scheduler.rfind("Warmup", 0) == 0 && !has(root, "scheduler.params.warmup_type")) {
+    in.report.add("DSJ024", in.d, in.val("scheduler.type"),
+                  fmt::format("{} without 'warmup_type' warms up logarithmically", scheduler));
+  }
+  // An optimizer DeepSpeed does not build: torch's by name, or one that the trainer brings.
+  std::string foreign = kTorchOptimizers.count(lower(optimizer)) > 0 ? optimizer : "";
+  for (const auto& other : in.setup.documents) {
+    const std::string optim = text(other->root, "optim");
+    const bool is_native = optim.empty() || optim.rfind("adamw_torch", 0) == 0 || optim == "adamw_hf";
+    if (other->kind == FileKind::kTrainer && !is_native && optimizer.empty()) foreign = optim;
+  }
+  if (foreign.empty() || in.stage == 0) return;
+  const Span at = has(root, "optimizer.type") ? in.val("optimizer.type") : in.key("zero_optimization");
+  if (offloads(root, "offload_optimizer") && !is_false(root, "zero_force_ds_cpu_optimizer")) {
+    in.report.add(
+        "DSJ029", in.d, at,
+        fmt::format("'{}' with optimizer offload: the engine refuses it unless zero_force_ds_cpu_optimizer is false", foreign));
+  }
+  if (!is_true(root, "zero_allow_untested_optimizer")) {
+    in.report.add("DSJ030", in.d, at,
+                  fmt::format("'{}' is not among DeepSpeed's tested optimizers: the engine refuses it under ZeRO", foreign));
+  }
+}
+
+void ds_consumers(const DeepspeedFile& in) {
+  const Value& root = in.root;
+  if (in.is_hf() && has(root, "activation_checkpointing")) {
+    in.report.add("DSJ027", in.d, in.key("activation_checkpointing"),
+                  "'activation_checkpointing' has no effect on Hugging Face models");
+  }
+  const bool gathers = is_true(root, "zero_optimization.stage3_gather_16bit_weights_on_model_save") ||
+                       is_true(root, "zero_optimization.gather_16bit_weights_on_model_save") ||
+                       is_true(root, "zero_optimization.stage3_gather_fp16_weights_on_model_save") ||
+                       text(root, "zero_optimization.stage3_gather_16bit_weights_on_model_save") == "auto";
+  if (in.is_hf() && in.stage == 3 && !gathers) {
+    in.report.add("DSJ028", in.d, in.key("zero_optimization"),
+                  "the weights that the trainer saves would be empty shards: stage 3 gathers them only when asked to");
+  }
+  bool has_lora = false, generates = false;
+  const Document* skips_sync = nullptr;
+  for (const auto& other : in.setup.documents) {
+    const Value& t = other->root;
+    has_lora =
+        has_lora || is_true(t, "use_peft") || text(t, "adapter") == "lora" || text(t, "finetuning_type") == "lora" || has(t, "lora_r");
+    generates = generates || is_true(t, "predict_with_generate");
+    if (is_false(t, "accelerator_config.gradient_accumulation_kwargs.sync_each_batch")) skips_sync = other.get();
+  }
+  if (in.stage == 3 && generates) {
+    in.report.add("DSJ037", in.d, in.key("zero_optimization"),
+                  "stage 3 with generation: ranks that finish at different lengths wait for each other for ever");
+  }
+  if (in.stage >= 2 && skips_sync != nullptr) {
+    in.report.add("DSJ038", *skips_sync,
+                  key_span(*skips_sync, node(skips_sync->root, "accelerator_config.gradient_accumulation_kwargs.sync_each_batch")),
+                  fmt::format("stage {} cannot skip the reduction of gradients between micro-batches", in.stage));
+  }
+  const auto threshold = real(root, "zero_optimization.stage3_param_persistence_threshold");
+  if (in.stage == 3 && has_lora && threshold && *threshold < 1e5) {
+    in.report.add("DSJ041", in.d, in.val("zero_optimization.stage3_param_persistence_threshold"),
+                  fmt::format("LoRA in stage 3 with a persistence threshold of {}: adapters are gathered one by one", *threshold));
+  }
+}
+
+void ds_parallel(const DeepspeedFile& in) {
+  const Value& root = in.root;
+  for (const char* name : {"enabled", "tp_size"}) {
+    const std::string path = fmt::format("tensor_parallel.{}", name);
+    if (!has(root, path)) continue;
+    std::vector<LintEdit> edits;
+    const Span at = in.key(path);
+    if (std::string_view(name) == "tp_size" && !has(root, "tensor_parallel.autotp_size"))
+      edits.push_back({at.begin, at.end, "\"autotp_size\""});
+    in.report.add("DSJ031", in.d, at, fmt::format("DeepSpeed refuses '{}': the key is autotp_size", path), {"", "", edits, {}});
+  }
+  if (real(root, "tensor_parallel.autotp_size").value_or(0) > 1 && in.stage == 3) {
+    in.report.add("DSJ032", in.d, in.key("tensor_parallel.autotp_size"),
+                  "AutoTP with stage 3: the documents disagree on whether it runs");
+  }
+  if (is_true(root, "elasticity.enabled") && !is_true(root, "elasticity.ignore_non_elastic_batch_info")) {
+    for (const char* name : {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+      if (has(root, name))
+        in.report.add("DSJ033", in.d, in.key(name),
+                      fmt::format("elastic training computes the batch itself, and '{}' is given", name));
+    }
+  }
+  static const std::set<std::string, std::less<>> kFp16Only = {"auto_cast",
+                                                               "loss_scale",
+                                                               "initial_scale_power",
+                                                               "loss_scale_window",
+                                                               "hysteresis",
+                                                               "min_loss_scale",
+                                                               "consecutive_hysteresis",
+                                                               "opt_level",
+                                                               "fp16_master_weights_and_grads"};
+  for (const char* section : {"bf16", "bfloat16", "fp16"}) {
+    const Node at = node(root, section);
+    if (!at) continue;
+    for (size_t i = 0; i < at.value->entries.size(); ++i) {
+      const std::string& name = at.value->entries[i].first;
+      const bool is_foreign = std::string_view(section) == "fp16" ? name == "opt_level" : kFp16Only.count(name) > 0;
+      if (!is_foreign) continue;
+      in.report.add("DSJ034", in.d, key_span(in.d, {&at.value->entries[i].second, at.value, i}),
+                    fmt::format("DeepSpeed refuses '{}.{}'", section, name));
+    }
+  }
+  if (has(root, "aio.thread_count")) {
+    const Span at = in.key("aio.thread_count");
+    std::vector<LintEdit> edits;
+    if (!has(root, "aio.intra_op_parallelism")) edits.push_back({at.begin, at.end, "\"intra_op_parallelism\""});
+    in.report.add("DSJ035", in.d, at, "'aio.thread_count' is silently ignored: it was renamed", {"", "", edits, {}});
+  }
+  const Node zero = node(root, "zero_optimization");
+  if (zero && zero.value->kind == Value::Kind::kMap && !has(root, "zero_optimization.stage")) {
+    in.report.add("DSJ036", in.d, in.key("zero_optimization"),
+                  "'zero_optimization' without 'stage' is stage 0: the rest of it is silently ignored");
+  }
+}
+
+}  // namespace
+
+void check_deepspeed(const Setup& setup, const Document& d, Report& report) {
+  if (d.kind != FileKind::kDeepspeed) return;
+  const DeepspeedFile in{setup, d, report, d.root, stage_of(d.root), setup.consumer(d)};
+  ds_offload(in);
+  ds_stage3_keys(in);
+  ds_engines(in);
+  ds_deprecated(in);
+  ds_communication(in);
+  ds_schedules(in);
+  ds_consumers(in);
+  ds_parallel(in);
+}
+
+}  // namespace distsetup::lint

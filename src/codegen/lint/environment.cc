@@ -1,0 +1,137 @@
+// Environment variables, wherever they are set: scripts, srun and mpirun options, manifests, lists.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/names.h"
+#include "codegen/lint/megatron.h"
+#include "codegen/lint/report.h"
+#include "codegen/secrets.h"
+
+namespace distsetup::lint {
+namespace {
+
+struct RenamedVariable {
+  std::string_view old, now, since;
+};
+constexpr std::array<RenamedVariable, 8> kRenamedVariables = {
+    {{"NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "torch 2.2"},
+     {"NCCL_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT", "torch 2.2"},
+     {"NCCL_DESYNC_DEBUG", "TORCH_NCCL_DESYNC_DEBUG", "torch 2.2"},
+     {"TORCH_NCCL_AVOID_RECORD_STREAMS", "", "torch 2.9, where it is the default"},
+     {"TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE", "torch 2.9"},
+     {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE", "torch 2.9"},
+     {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "torch 2.9"},
+     {"TRANSFORMERS_CACHE", "HF_HOME", "Transformers 5"}}};
+
+// NVIDIA NCCL documentation, Environment Variables (2.30), and ncclParam names of its sources (src/*.cc, NCCL_PARAM).
+const std::vector<std::string> kNcclNames = {
+    "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_SOCKET_RETRY_CNT", "NCCL_SOCKET_RETRY_SLEEP_MSEC", "NCCL_SOCKET_NTHREADS",
+    "NCCL_NSOCKS_PERTHREAD", "NCCL_CROSS_NIC", "NCCL_IB_HCA", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", "NCCL_IB_GID_INDEX",
+    "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_SL", "NCCL_IB_TC", "NCCL_IB_FIFO_TC",
+    "NCCL_IB_RETURN_ASYNC_EVENTS", "NCCL_OOB_NET_ENABLE", "NCCL_OOB_NET_IFNAME", "NCCL_UID_STAGGER_THRESHOLD", "NCCL_UID_STAGGER_RATE",
+    "NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "NCCL_ENV_PLUGIN", "NCCL_IGNORE_CPU_AFFINITY",
+    "NCCL_CONF_FILE", "NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_TIMESTAMP_FORMAT",
+    "NCCL_DEBUG_TIMESTAMP_LEVELS", "NCCL_COLLNET_ENABLE", "NCCL_COLLNET_NODE_THRESHOLD", "NCCL_CTA_POLICY", "NCCL_NETDEVS_POLICY",
+    "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
+    "NCCL_P2P_DIRECT_DISABLE", "NCCL_SHM_DISABLE", "NCCL_BUFFSIZE", "NCCL_NTHREADS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_CTAS", "NCCL_MIN_CTAS", "NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS", "NCCL_LAUNCH_MODE", "NCCL_IB_DISABLE",
+    "NCCL_IB_AR_THRESHOLD", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SPLIT_DATA_ON_QPS", "NCCL_IB_CUDA_SUPPORT",
+    "NCCL_IB_PCI_RELAXED_ORDERING", "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_ECE_ENABLE", "NCCL_IB_MERGE_NICS", "NCCL_IB_MERGE_VFS",
+    "NCCL_IB_DATA_DIRECT", "NCCL_IB_PKEY", "NCCL_IB_USE_INLINE", "NCCL_MEM_SYNC_DOMAIN", "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE",
+    "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_NET_GDR_C2C", "NCCL_NET_SHARED_BUFFERS", "NCCL_NET_SHARED_COMMS",
+    "NCCL_NET_MERGE_LEVEL", "NCCL_NET_FORCE_MERGE", "NCCL_NET_FORCE_FLUSH", "NCCL_NET_DISABLE_INTRA", "NCCL_NET_OVERHEAD",
+    "NCCL_NET_OPTIONAL_RECV_COMPLETION", "NCCL_SINGLE_RING_THRESHOLD", "NCCL_LL_THRESHOLD", "NCCL_TREE_THRESHOLD", "NCCL_ALGO",
+    "NCCL_PROTO", "NCCL_NVB_DISABLE", "NCCL_NVB_PREUSE", "NCCL_PXN_DISABLE", "NCCL_PXN_C2C", "NCCL_P2P_PXN_LEVEL",
+    "NCCL_RUNTIME_CONNECT", "NCCL_GRAPH_REGISTER", "NCCL_LOCAL_REGISTER", "NCCL_LEGACY_CUDA_REGISTER", "NCCL_WIN_ENABLE",
+    "NCCL_SET_STACK_SIZE", "NCCL_SET_CPU_STACK_SIZE", "NCCL_GRAPH_MIXING_SUPPORT", "NCCL_DMABUF_ENABLE", "NCCL_P2P_NET_CHUNKSIZE",
+    "NCCL_P2P_PCI_CHUNKSIZE", "NCCL_P2P_NVL_CHUNKSIZE", "NCCL_P2P_LL_THRESHOLD", "NCCL_P2P_USE_CUDA_MEMCPY", "NCCL_P2P_READ_ENABLE",
+    "NCCL_ALLOC_P2P_NET_LL_BUFFERS", "NCCL_COMM_BLOCKING", "NCCL_CGA_CLUSTER_SIZE", "NCCL_MNNVL_ENABLE", "NCCL_MNNVL_UUID",
+    "NCCL_MNNVL_CLIQUE_ID", "NCCL_RAS_ENABLE", "NCCL_RAS_ADDR", "NCCL_RAS_TIMEOUT_FACTOR", "NCCL_LAUNCH_RACE_FATAL",
+    "NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_NVLS_ENABLE", "NCCL_NVLS_NCHANNELS", "NCCL_NVLS_CHUNKSIZE", "NCCL_NVLSTREE_MAX_CHUNKSIZE",
+    "NCCL_ABORT_ON_ERROR", "NCCL_HOSTID", "NCCL_PROXY_APPEND_BATCH_SIZE", "NCCL_PROXY_DUMP_SIGNAL", "NCCL_PROXY_CPUSET",
+    "NCCL_PROGRESS_APPENDOP_FREQ", "NCCL_REPORT_CONNECT_PROGRESS", "NCCL_SINGLE_PROC_MEM_REG_ENABLE", "NCCL_SYM_KERNEL",
+    "NCCL_SYM_CTAS", "NCCL_COMM_SHRINK_SHARE_RESOURCES", "NCCL_COMM_SPLIT_SHARE_RESOURCES", "NCCL_COMM_ID",
+    "NCCL_NCHANNELS_PER_NET_PEER", "NCCL_MAX_P2P_NCHANNELS", "NCCL_MIN_P2P_NCHANNELS", "NCCL_WORK_FIFO_BYTES", "NCCL_WORK_ARGS_BYTES",
+    "NCCL_DISABLE_GRAPH_REGISTER", "NCCL_L1_SHARED_MEMORY_CARVEOUT", "NCCL_BYPASS_RING", "NCCL_NO_CACHE", "NCCL_TOPO_FILE_RANK",
+    "NCCL_IGNORE_DISABLED_P2P", "NCCL_SHM_USE_CUDA_MEMCPY", "NCCL_SHM_MEMCPY_MODE", "NCCL_SHM_LOCALITY",
+    "NCCL_SHARP_GROUP_SIZE_THRESH", "NCCL_THREAD_THRESHOLDS", "NCCL_GDRCOPY_ENABLE", "NCCL_GDRCOPY_FIFO_ENABLE",
+    "NCCL_GDRCOPY_SYNC_ENABLE", "NCCL_GDRCOPY_FLUSH_ENABLE", "NCCL_GDR_FLUSH_DISABLE", "NCCL_FASTRAK_CTRL_DEV",
+    // Of plugins, of nccl-tests and of images.
+    "NCCL_TESTS_SPLIT", "NCCL_VERSION", "NCCL_HOME", "NCCL_DIR", "NCCL_ROOT", "NCCL_LIB_DIR", "NCCL_INCLUDE_DIR",
+    "NCCL_SHARP_DISABLE"};
+
+const std::vector<std::string_view> kDebugSwitches = {"NCCL_IB_DISABLE",    "NCCL_P2P_DISABLE",         "NCCL_SHM_DISABLE",
+                                                      "NCCL_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT", "CUDA_LAUNCH_BLOCKING",
+                                                      "NCCL_LAUNCH_MODE",   "NCCL_CHECKS_DISABLE",      "TORCH_DISTRIBUTED_DEBUG"};
+
+bool is_plugin_name(std::string_view name) {
+  for (const std::string_view head :
+       {"NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_PLUGIN_", "NCCL_OFI_", "NCCL_UCX_", "NCCL_SHARP_", "NCCL_GIN_", "NCCL_RMA_"}) {
+    if (name.substr(0, head.size()) == head) return true;
+  }
+  return false;
+}
+
+void env_names(const Document& d, const EnvironmentSetting& one, Report& report) {
+  for (const RenamedVariable& renamed : kRenamedVariables) {
+    if (one.name != renamed.old) continue;
+    std::vector<LintEdit> edits;
+    if (!renamed.now.empty()) edits.push_back({one.name_span.begin, one.name_span.end, std::string(renamed.now)});
+    report.add("ENV001", d, one.name_span, fmt::format("{} is an old name since {}", one.name, renamed.since),
+               {renamed.now.empty() ? "remove it" : fmt::format("use {}", renamed.now), "", edits, {}});
+    return;
+  }
+  const bool is_off = one.value == "0" || one.value.empty() || one.value == "OFF";
+  const bool is_debugging = std::find(kDebugSwitches.begin(), kDebugSwitches.end(), one.name) != kDebugSwitches.end() && !is_off;
+  const bool is_verbose = one.name == "NCCL_DEBUG" && (same_name(one.value, "INFO") || same_name(one.value, "TRACE"));
+  if (is_debugging || is_verbose) {
+    report.add("ENV002", d, one.span, fmt::format("{}={} is for debugging: slow or fragile in production", one.name, one.value),
+               {is_verbose ? "use NCCL_DEBUG=WARN, or NCCL_DEBUG_FILE to keep it out of the log" : "", "", {}, {}});
+  }
+  const bool is_unknown =
+      one.name.rfind("NCCL_", 0) == 0 && std::find(kNcclNames.begin(), kNcclNames.end(), one.name) == kNcclNames.end();
+  if (is_unknown && !is_plugin_name(one.name)) {
+    const std::string near = nearest_name(one.name, kNcclNames);
+    report.add("ENV004", d, one.name_span, fmt::format("NCCL has no variable {}: it is silently ignored", one.name),
+               {near.empty() ? "" : fmt::format("did you mean {}", near), "", {}, {}});
+  }
+  if (one.name == "GLOO_SOCKET_IFNAME" && !one.value.empty() && (one.value[0] == '^' || one.value.find(',') != std::string::npos)) {
+    report.add("ENV006", d, one.span, fmt::format("'{}' for gloo, which takes one exact interface name", one.value));
+  }
+}
+
+void env_connections(const Setup& setup, const Document& d, const EnvironmentSetting& one, Report& report) {
+  if (one.name != "CUDA_DEVICE_MAX_CONNECTIONS" || one.value != "1") return;
+  bool uses_fsdp = false;
+  for (const auto& other : setup.documents) {
+    uses_fsdp = uses_fsdp || (other->kind == FileKind::kAccelerate && text(other->root, "distributed_type") == "FSDP") ||
+                other->kind == FileKind::kTorchtitan || (other->kind == FileKind::kTrainer && has(other->root, "fsdp"));
+    for (const ScriptPart& part : other->parts) {
+      for (const Line& line : part.lines) {
+        for (const Stage& stage : line.stages) {
+          uses_fsdp = uses_fsdp || stage.has("use_megatron_fsdp") || stage.has("use_torch_fsdp2") || stage.has("use_fsdp") ||
+                      (stage.has("fsdp") && !is_megatron(stage));
+        }
+      }
+    }
+  }
+  if (uses_fsdp) report.add("ENV003", d, one.span, "CUDA_DEVICE_MAX_CONNECTIONS=1 serialises FSDP's communication with its compute");
+}
+
+}  // namespace
+
+void check_environment(const Setup& setup, const Document& d, Report& report) {
+  for (const EnvironmentSetting& one : d.environment) {
+    env_names(d, one, report);
+    env_connections(setup, d, one, report);
+    const bool is_read = one.value.empty() || one.value[0] == '$' || one.value[0] == '`';
+    if (is_read) continue;
+    if (const std::string secret = secret_in(one.name + "=" + one.value); !secret.empty()) {
+      report.add("ENV005", d, one.name_span, fmt::format("a secret is written here ({}): whoever reads the file has it", secret));
+    }
+  }
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,187 @@
+// Kubernetes manifests that train (Job, JobSet, TrainJob, PyTorchJob, Volcano), and SkyPilot tasks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "codegen/lint/report.h"
+
+namespace distsetup::lint {
+namespace {
+
+void each_map(const Value& value, const std::function<void(const Value&)>& see) {
+  if (value.kind == Value::Kind::kMap) see(value);
+  for (const Value& item : value.items) each_map(item, see);
+  for (const auto& entry : value.entries) each_map(entry.second, see);
+}
+
+// Keys with dots in their name ("nvidia.com/gpu").
+const Value* exact(const Value& map, std::string_view key) {
+  for (const auto& entry : map.entries) {
+    if (entry.first == key) return &entry.second;
+  }
+  return nullptr;
+}
+
+int64_t gpus_of(const Value& container) {
+  for (const char* which : {"resources.limits", "resources.requests"}) {
+    const Node at = node(container, which);
+    const Value* gpus = at ? exact(*at.value, "nvidia.com/gpu") : nullptr;
+    if (gpus == nullptr && at) gpus = exact(*at.value, "amd.com/gpu");
+    if (gpus != nullptr) return static_cast<int64_t>(real_of(*gpus).value_or(0));
+  }
+  return 0;
+}
+
+bool has_shm(const Value& pod) {
+  bool has_memory = false, is_mounted = false;
+  if (const Node volumes = node(pod, "volumes")) {
+    for (const Value& volume : volumes.value->items)
+      has_memory = has_memory || text(volume, "emptyDir.medium") == "Memory" || has(volume, "hostPath");
+  }
+  if (const Node containers = node(pod, "containers")) {
+    for (const Value& container : containers.value->items) {
+      const Node mounts = node(container, "volumeMounts");
+      if (!mounts) continue;
+      for (const Value& mount : mounts.value->items) is_mounted = is_mounted || text(mount, "mountPath") == "/dev/shm";
+    }
+  }
+  return has_memory && is_mounted;
+}
+
+void k8s_pods(const Document& d, const Value& root, Report& report) {
+  each_map(root, [&](const Value& map) {
+    const Node containers = node(map, "containers");
+    if (!containers || containers.value->kind != Value::Kind::kList) return;
+    const bool uses_gpus =
+        std::any_of(containers.value->items.begin(), containers.value->items.end(), [](const Value& one) { return gpus_of(one) > 0; });
+    if (uses_gpus && !has_shm(map))
+      report.add("K8S001", d, key_span(d, containers), "no memory-backed volume on /dev/shm: NCCL gets 64 MiB of shared memory");
+  });
+}
+
+void k8s_train_job(const Document& d, const Value& root, Report& report) {
+  const Node env = node(root, "spec.trainer.env");
+  if (env) {
+    for (const Value& one : env.value->items) {
+      const std::string name = text(one, "name");
+      if (name.rfind("PET_", 0) == 0)
+        report.add("K8S002", d, value_span(d, *node(one, "name").value),
+                   fmt::format("the operator sets {}, and refuses it here", name));
+    }
+  }
+  for (const ScriptPart& part : d.parts) {
+    for (const Line& line : part.lines) {
+      const Stage* run = line.find(Program::kTorchrun);
+      if (run == nullptr) continue;
+      for (const Option& option : run->options) {
+        const bool is_set = option.name == "nnodes" || option.name == "nproc_per_node" || option.name == "node_rank" ||
+                            option.name == "master_addr" || option.name == "master_port" || option.name.rfind("rdzv", 0) == 0;
+        if (is_set)
+          report.add("K8S002", d, option.span,
+                     fmt::format("the operator sets what '{}' says: a TrainJob's command is torchrun and the script", option.spelled));
+      }
+    }
+  }
+}
+
+void k8s_pytorch_job(const Document& d, const Value& root, Report& report) {
+  if (const Node per_node = node(root, "spec.nprocPerNode"); per_node && !per_node.value->quoted && real_of(*per_node.value)) {
+    const Span at = value_span(d, *per_node.value);
+    report.add("K8S003", d, at, fmt::format("'nprocPerNode' must be a text, it is the number {}", per_node.text()),
+               {fmt::format("write \"{}\"", per_node.text()), "", {{at.begin, at.end, "\"" + per_node.text() + "\""}}, {}});
+  }
+  int64_t gpus = 0;
+  each_map(root, [&](const Value& map) {
+    const Node containers = node(map, "containers");
+    if (!containers || containers.value->items.empty()) return;
+    for (const Value& one : containers.value->items) gpus = std::max(gpus, gpus_of(one));
+    const bool has_name = std::any_of(containers.value->items.begin(), containers.value->items.end(),
+                                      [](const Value& one) { return text(one, "name") == "pytorch"; });
+    if (!has_name) {
+      const Node name = node(containers.value->items[0], "name");
+      report.add("K8S003", d, name ? value_span(d, *name.value) : key_span(d, containers), "the container must be called 'pytorch'");
+    }
+  });
+  bool has_launcher = false;
+  for (const ScriptPart& part : d.parts) {
+    for (const Line& line : part.lines) {
+      const bool launches = line.find(Program::kTorchrun) != nullptr || line.find(Program::kAccelerate) != nullptr ||
+                            line.find(Program::kDeepspeed) != nullptr;
+      has_launcher = has_launcher || launches;
+    }
+  }
+  if (gpus > 1 && !has_launcher) {
+    report.add("K8S004", d, key_span(d, node(root, "kind")),
+               fmt::format("RANK of a PyTorchJob's pod is the rank of the node, and a pod has {} GPUs", gpus));
+  }
+}
+
+int64_t k8s_nodes(const Value& root) {
+  const std::string kind = text(root, "kind");
+  if (kind == "TrainJob") return static_cast<int64_t>(real(root, "spec.trainer.numNodes").value_or(1));
+  if (kind == "PyTorchJob") {
+    return static_cast<int64_t>(real(root, "spec.pytorchReplicaSpecs.Master.replicas").value_or(0) +
+                                real(root, "spec.pytorchReplicaSpecs.Worker.replicas").value_or(0));
+  }
+  if (kind == "Job") return static_cast<int64_t>(real(root, "spec.parallelism").value_or(1));
+  double nodes = 0;
+  if (const Node jobs = node(root, "spec.replicatedJobs")) {
+    for (const Value& job : jobs.value->items)
+      nodes += real(job, "replicas").value_or(1) * real(job, "template.spec.parallelism").value_or(1);
+  }
+  return static_cast<int64_t>(nodes);
+}
+
+bool is_gang(const Document& d) {
+  for (const char* mark : {"kueue.x-k8s.io/queue-name", "podGroupPolicy", "schedulingPolicy", "minAvailable", "scheduling.x-k8s.io",
+                           "pod-group", "schedulerName: volcano", "coscheduling", "gang"}) {
+    if (d.text.find(mark) != std::string::npos) return true;
+  }
+  return false;
+}
+
+void k8s_restarts(const Document& d, const Value& root, Report& report) {
+  if (text(root, "kind") != "JobSet" || real(root, "spec.failurePolicy.maxRestarts").value_or(0) <= 0) return;
+  const Node jobs = node(root, "spec.replicatedJobs");
+  if (!jobs) return;
+  for (const Value& job : jobs.value->items) {
+    const Node limit = node(job, "template.spec.backoffLimit");
+    const double n = limit ? real_of(*limit.value).value_or(6) : 6;  // Kubernetes' default
+    if (n <= 0) continue;
+    report.add("K8S006", d, limit ? value_span(d, *limit.value) : value_span(d, job),
+               fmt::format("restarts multiply: each of the JobSet's {:.0f} restarts allows {:.0f} of the Job",
+                           *real(root, "spec.failurePolicy.maxRestarts"), n));
+  }
+}
+
+}  // namespace
+
+void check_kubernetes(const Setup&, const Document& d, Report& report) {
+  if (d.kind == FileKind::kSkypilot) {
+    const bool is_spot = is_true(d.root, "resources.use_spot");
+    if (is_spot && d.text.find("SKYPILOT_TASK_ID") == std::string::npos) {
+      report.add("SKY001", d, key_span(d, node(d.root, "resources.use_spot")),
+                 "a recovered spot task starts on new disks, and nothing here is kept under SKYPILOT_TASK_ID");
+    }
+    return;
+  }
+  if (d.kind != FileKind::kKubernetes) return;
+  for (const Value& root : d.roots) {
+    const std::string kind = text(root, "kind");
+    const bool trains =
+        kind == "Job" || kind == "JobSet" || kind == "TrainJob" || kind == "PyTorchJob" || kind == "MPIJob" || kind == "Pod";
+    if (!trains) continue;
+    k8s_pods(d, root, report);
+    if (kind == "TrainJob") k8s_train_job(d, root, report);
+    if (kind == "PyTorchJob") k8s_pytorch_job(d, root, report);
+    k8s_restarts(d, root, report);
+    const int64_t nodes = k8s_nodes(root);
+    if (nodes > 1 && !is_gang(d)) {
+      report.add("K8S005", d, key_span(d, node(root, "kind")),
+                 fmt::format("{} pods without gang scheduling: some start and wait for ones that never do", nodes));
+    }
+  }
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,183 @@
+// torchrun, the deepspeed launcher and its hostfiles, wherever a command starts them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/lint/report.h"
+
+namespace distsetup::lint {
+namespace {
+
+void tr_rendezvous(const Setup& setup, const Document& d, const Stage& run, Report& report) {
+  const std::string backend = run.value("rdzv_backend");
+  const bool is_dynamic = backend == "c10d" || backend == "etcd" || backend == "etcd-v2";
+  const bool is_alone = run.has("standalone");
+  const std::string nnodes = run.value("nnodes");
+  for (const char* name : {"node_rank", "master_addr", "master_port"}) {
+    const Option* option = run.find(name);
+    if (option == nullptr || !(is_dynamic || is_alone)) continue;
+    report.add(
+        "TR001", d, option->span,
+        fmt::format("'{}' is silently ignored with {}", option->spelled, is_alone ? "--standalone" : "rdzv_backend " + backend));
+  }
+  if (const Option* id = run.find("rdzv_id")) {
+    const bool is_fixed = id->value.find('$') == std::string::npos && id->value.find('`') == std::string::npos;
+    if (is_fixed) report.add("TR002", d, id->span, fmt::format("the rendezvous id '{}' is the same in every job", id->value));
+  }
+  if (nnodes.find(':') != std::string::npos && !is_dynamic) {
+    const size_t colon = nnodes.find(':');
+    if (nnodes.substr(0, colon) != nnodes.substr(colon + 1))
+      report.add("TR005", d, run.find("nnodes")->span,
+                 fmt::format("'{}' nodes is an elastic range, and static rendezvous has a fixed number", nnodes));
+  }
+  if (const Option* timeout = run.find("rdzv_timeout")) {
+    std::vector<LintEdit> edits;
+    if (!run.has("rdzv_conf") && number(timeout->value))
+      edits.push_back({timeout->span.begin, timeout->span.end, "--rdzv_conf=timeout=" + timeout->value});
+    report.add("TR007", d, timeout->span, "torchrun has no flag --rdzv_timeout",
+               {fmt::format("write --rdzv_conf=timeout={}", timeout->value), "", edits, {}});
+  }
+  const auto nodes = number(nnodes);
+  if (!nodes || *nodes < 2 || is_alone) return;
+  if (is_dynamic && !run.has("rdzv_endpoint")) {
+    report.add("TR010", d, run.span,
+               fmt::format("{} nodes with rdzv_backend {} and no --rdzv_endpoint: they cannot meet", *nodes, backend));
+  }
+  const bool env_addr = setup.environment("PET_MASTER_ADDR") != nullptr || d.kind == FileKind::kKubernetes;
+  if (!is_dynamic && !run.has("master_addr") && !run.has("rdzv_endpoint") && !env_addr) {
+    report.add("TR010", d, run.span, fmt::format("{} nodes and no --master_addr: every node waits for itself on 127.0.0.1", *nodes));
+  }
+  const bool env_rank = setup.environment("PET_NODE_RANK") != nullptr || d.kind == FileKind::kKubernetes;
+  if (!is_dynamic && !run.has("node_rank") && !env_rank) {
+    report.add("TR010", d, run.span, fmt::format("{} nodes and no --node_rank: every node is node 0", *nodes));
+  }
+}
+
+void tr_flags(const Setup& setup, const Document& d, const Line& line, const Stage& run, Report& report) {
+  const std::string torch = setup.version("torch");
+  if (torch.empty() || compare_versions(torch, "2.0") < 0) {
+    for (const Option& option : run.options) {
+      if (option.spelled.rfind("--", 0) != 0 || option.spelled.find('-', 2) == std::string::npos) continue;
+      std::string spelled = option.spelled;
+      std::replace(spelled.begin() + 2, spelled.end(), '-', '_');
+      const Span at{option.span.begin, option.span.begin + option.spelled.size()};
+      report.add("TR003", d, at, fmt::format("'{}' is refused by torch 1.x", option.spelled),
+                 {"write " + spelled, "", {{at.begin, at.end, spelled}}, {}});
+    }
+  }
+  const auto per_node = number(run.value("nproc_per_node"));
+  if ((!per_node || *per_node > 1) && run.has("nproc_per_node") && setup.environment("OMP_NUM_THREADS") == nullptr) {
+    report.add("TR004", d, run.span, "OMP_NUM_THREADS is not set: torchrun makes it 1, and data loading and CPU Adam crawl");
+  }
+  const auto restarts = number(run.value("max_restarts"));
+  const Stage* script = line.find(Program::kScript);
+  if (restarts && *restarts > 0 && script != nullptr) {
+    for (const Option& option : script->options) {
+      const bool uses_rank = option.value.find("$RANK") != std::string::npos || option.value.find("${RANK") != std::string::npos ||
+                             option.value.find("{rank}") != std::string::npos;
+      if (uses_rank)
+        report.add(
+            "TR006", d, option.span,
+            fmt::format("'{}' is named after the rank, and ranks move when torchrun restarts ({} times)", option.value, *restarts));
+    }
+  }
+}
+
+// Against what the job asked for.
+void tr_allocation(const Document& d, const ScriptPart& part, const Stage& run, Report& report) {
+  const Directive* gpus = part.script.directive("gpus-per-node");
+  if (gpus == nullptr) gpus = part.script.directive("gres");
+  const auto per_node = number(run.value("nproc_per_node"));
+  if (gpus != nullptr && per_node && (gpus->name != "gres" || gpus->value.rfind("gpu", 0) == 0)) {
+    const size_t colon = gpus->value.rfind(':');
+    const auto has_gpus = number(colon == std::string::npos ? gpus->value : gpus->value.substr(colon + 1));
+    if (has_gpus && *has_gpus != *per_node) {
+      report.add("TR008", d, run.find("nproc_per_node")->span,
+                 fmt::format("{} processes per node, the job asks for {} GPUs per node", *per_node, *has_gpus),
+                 {"", "", {}, *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning});
+    }
+  }
+  const Directive* nodes = part.script.directive("nodes");
+  const auto wanted = number(run.value("nnodes"));
+  const auto given = nodes == nullptr ? std::nullopt : number(nodes->value);
+  if (wanted && given && *wanted != *given) {
+    report.add("TR009", d, run.find("nnodes")->span, fmt::format("torchrun waits for {} nodes, the job has {}", *wanted, *given));
+  }
+}
+
+void dl_command(const Document& d, const Stage& run, Report& report) {
+  const Option* include = run.find("include") != nullptr ? run.find("include") : run.find("i");
+  const Option* exclude = run.find("exclude") != nullptr ? run.find("exclude") : run.find("e");
+  const bool has_hostfile = run.has("hostfile") || run.has("H");
+  if (include != nullptr && include->value.find(':') == std::string::npos) {
+    report.add("DL001", d, include->span,
+               fmt::format("deepspeed launcher: '{}' without slots starts nothing on that host", include->value));
+  }
+  if (include != nullptr && exclude != nullptr)
+    report.add("DL001", d, exclude->span, "deepspeed launcher: --include and --exclude exclude each other");
+  const auto nodes = number(run.value("num_nodes"));
+  if (nodes && *nodes > 1 && !has_hostfile)
+    report.add("DL001", d, run.find("num_nodes")->span, fmt::format("deepspeed launcher: {} nodes need a hostfile", *nodes));
+  const bool is_chosen = include != nullptr || exclude != nullptr || run.has("num_gpus") || (nodes && *nodes > 1);
+  if (is_chosen) {
+    for (const EnvironmentSetting& one : d.environment) {
+      if (one.name == "CUDA_VISIBLE_DEVICES")
+        report.add("DL002", d, one.span, "CUDA_VISIBLE_DEVICES is ignored once GPUs are chosen on deepspeed's command line");
+    }
+  }
+  if (run.value("launcher") == "slurm")
+    report.add("DL003", d, run.find("launcher")->span, "deepspeed's slurm launcher passes options that srun lacks and needs mpi4py");
+  const size_t status = d.text.find("$?");
+  const bool requeues = d.text.find("scontrol requeue") != std::string::npos || d.text.find("sbatch \"$0\"") != std::string::npos;
+  if (requeues && status != std::string::npos && status > run.span.end) {
+    report.add("DL004", d, {status, status + 2},
+               "deepspeed ends with 0 when a signal stops it: its exit status says nothing about a requeue");
+  }
+}
+
+void dl_hostfile(const Document& d, Report& report) {
+  std::vector<std::string> seen;
+  bool has_host = false;
+  for (size_t at = 0; at < d.text.size();) {
+    const size_t end = std::min(d.text.find('\n', at), d.text.size());
+    std::string line = d.text.substr(at, end - at);
+    const Span span{at, end};
+    at = end + 1;
+    if (const size_t hash = line.find('#'); hash != std::string::npos) line.erase(hash);
+    while (!line.empty() && (line.back() == ' ' || line.back() == '\r' || line.back() == '\t')) line.pop_back();
+    if (line.empty()) continue;
+    has_host = true;
+    const size_t blank = line.find_first_of(" \t");
+    const std::string host = line.substr(0, blank);
+    const std::string rest = blank == std::string::npos ? "" : line.substr(line.find_first_not_of(" \t", blank));
+    const auto slots = rest.rfind("slots=", 0) == 0 ? number(rest.substr(6)) : std::nullopt;
+    if (!slots) {
+      report.add("DL001", d, span, fmt::format("deepspeed launcher: '{}' is no line of a hostfile, expected 'host slots=8'", line));
+    } else if (*slots < 1) {
+      report.add("DL001", d, span, fmt::format("deepspeed launcher: '{}' has no slots, nothing starts there", host),
+                 {"", "silent", {}, {}});
+    }
+    if (std::find(seen.begin(), seen.end(), host) != seen.end())
+      report.add("DL001", d, span, fmt::format("deepspeed launcher: '{}' is listed twice", host));
+    seen.push_back(host);
+  }
+  if (!has_host) report.add("DL001", d, {0, 0}, "deepspeed launcher: the hostfile is empty");
+}
+
+}  // namespace
+
+void check_launchers(const Setup& setup, const Document& d, Report& report) {
+  if (d.kind == FileKind::kHostfile) return dl_hostfile(d, report);
+  for (const ScriptPart& part : d.parts) {
+    for (const Line& line : part.lines) {
+      if (const Stage* run = line.find(Program::kTorchrun)) {
+        tr_rendezvous(setup, d, *run, report);
+        tr_flags(setup, d, line, *run, report);
+        tr_allocation(d, part, *run, report);
+      }
+      if (const Stage* run = line.find(Program::kDeepspeed)) dl_command(d, *run, report);
+    }
+  }
+}
+
+}  // namespace distsetup::lint

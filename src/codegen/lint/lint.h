@@ -1,0 +1,85 @@
+// Lint: files that people already have, against what the tools that read them really do. One table of rules (templates/_lint/*.yaml:
+// code, severity, when it bites, why, fix, source, a bad and a good example) and one table of accepted keys per format
+// (templates/_lint/*_keys.yaml); the checks are in this folder. Files named together are one set-up: what a job script starts is
+// compared with what the configuration files say. Nothing is read from disk here.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/value.h"
+#include "codegen/lint/kind.h"
+
+namespace distsetup {
+
+struct LintFile {
+  std::string path, text;
+};
+
+// What the files do not say. Zero and empty: not known, and then rules that need it ask the files or stay silent.
+struct LintContext {
+  int64_t nodes = 0, gpus_per_node = 0;
+  std::string gpu;  // label
+  int64_t gpu_memory_bytes = 0;
+  bool gpu_has_bf16 = true;
+  std::string layer_class;                             // of the model: what FSDP wraps
+  int64_t model_parameters = 0;                        // 0 = not known
+  std::string consumer;                                // of DeepSpeed JSON: deepspeed, hf, accelerate, lightning
+  std::map<std::string, std::string> tools;            // package -> version
+  std::string as;                                      // kind of every file; empty: recognised
+  bool (*is_directory)(const std::string&) = nullptr;  // asked for folders that logs go to; nullptr: none is known to be there
+};
+
+// Bytes [begin, end) of a file become `text`.
+struct LintEdit {
+  size_t begin = 0, end = 0;
+  std::string text;
+};
+
+struct LintFinding {
+  Diagnostic diagnostic;
+  std::string bites;            // parse, start, run, silent
+  std::vector<LintEdit> edits;  // a safe fix; empty: none
+  size_t file = 0;              // index in the report
+};
+
+struct LintReport {
+  struct File {
+    std::string path;
+    std::string kind;  // "deepspeed"
+    std::string says;  // "DeepSpeed configuration"
+  };
+  std::vector<File> files;
+  std::vector<LintFinding> findings;  // by file, then by place
+  Diagnostics unreadable;             // files of no known kind
+};
+
+LintReport lint_files(const std::vector<LintFile>& files, const LintContext& context);
+
+// The text with every edit of the findings of file `index` made. Of edits that overlap the first one is made.
+std::string apply_fixes(const LintReport& report, size_t index, std::string text, std::vector<const LintFinding*>& applied);
+
+struct LintExample {
+  std::vector<LintFile> files;
+  LintContext context;
+};
+
+struct LintRule {
+  std::string code;  // DSJ003
+  Severity severity = Severity::kError;
+  std::string bites;
+  std::string title;   // one line
+  std::string why;     // a paragraph
+  std::string fix;     // an action
+  std::string source;  // file or page and version
+  LintExample bad, good;
+};
+
+// Every rule, from the embedded tables, in their order.
+const std::vector<LintRule>& lint_rules();
+const LintRule* find_lint_rule(std::string_view code);  // nullptr: none
+
+}  // namespace distsetup

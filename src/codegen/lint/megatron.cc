@@ -1,0 +1,124 @@
+// Megatron-LM's arguments, in a launch script or a list of their own. Sizes are plan_level.cc.
+#include "codegen/lint/megatron.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "codegen/lint/report.h"
+
+namespace distsetup::lint {
+namespace {
+
+void meg_overlap(const Document& d, const Stage& run, Report& report) {
+  const bool is_fsdp = run.has("use_megatron_fsdp");
+  if (const Option* gather = run.find("overlap_param_gather"); gather != nullptr && !is_fsdp) {
+    std::string missing;
+    if (!run.has("use_distributed_optimizer")) missing = "--use-distributed-optimizer";
+    if (!run.has("overlap_grad_reduce")) missing += missing.empty() ? "--overlap-grad-reduce" : " and --overlap-grad-reduce";
+    if (!missing.empty())
+      report.add("MEG003", d, gather->span, fmt::format("--overlap-param-gather also needs {}", missing),
+                 {"add " + missing, "", {}, {}});
+  }
+  const std::string granularity = run.value("recompute_granularity");
+  const bool has_method = run.has("recompute_method");
+  if (granularity == "full" && (!has_method || !run.has("recompute_num_layers"))) {
+    report.add("MEG004", d, run.find("recompute_granularity")->span, "full recomputation needs a method and a number of layers");
+  }
+  if (granularity == "selective" && has_method) {
+    report.add("MEG004", d, run.find("recompute_method")->span, "selective recomputation takes modules, no method");
+  }
+  const long long tp = number(run.value("tensor_model_parallel_size")).value_or(1);
+  const long long ep = number(run.value("expert_model_parallel_size")).value_or(1);
+  if (run.has("sequence_parallel") && tp == 1) {
+    report.add("MEG005", d, run.find("sequence_parallel")->span, "--sequence-parallel is silently ignored with tensor parallel 1");
+  }
+  if (run.has("num_experts") && tp > 1 && ep > 1 && !run.has("sequence_parallel")) {
+    report.add("MEG006", d, run.find("expert_model_parallel_size")->span,
+               "experts with tensor and expert parallelism need --sequence-parallel");
+  }
+}
+
+void meg_connections(const Setup& setup, const Document& d, const Stage& run, Report& report) {
+  const bool is_fsdp = run.has("use_megatron_fsdp") || run.has("use_torch_fsdp2");
+  const bool splits =
+      number(run.value("tensor_model_parallel_size")).value_or(1) > 1 || number(run.value("context_parallel_size")).value_or(1) > 1;
+  const EnvironmentSetting* set = setup.environment("CUDA_DEVICE_MAX_CONNECTIONS");
+  const std::string& gpu = setup.context.gpu;
+  const bool is_blackwell = gpu.find("B200") != std::string::npos || gpu.find("B300") != std::string::npos || gpu.find("GB") == 0;
+  const bool is_script = d.kind == FileKind::kSbatch || d.kind == FileKind::kShell;
+  if (splits && !is_fsdp && !is_blackwell && is_script && (set == nullptr || set->value != "1")) {
+    report.add("MEG007", d, set != nullptr ? set->span : run.span,
+               "CUDA_DEVICE_MAX_CONNECTIONS must be 1 for tensor or context parallelism before Blackwell");
+  }
+}
+
+void meg_engines(const Document& d, const Stage& run, Report& report) {
+  const auto refuse = [&](std::string_view engine, const Option* option, std::string_view supported) {
+    if (option != nullptr)
+      report.add("MEG008", d, option->span, fmt::format("{} does not support {}; supported: {}", engine, option->spelled, supported));
+  };
+  const auto above_one = [&](std::string_view name) { return number(run.value(name)).value_or(1) > 1 ? run.find(name) : nullptr; };
+  const Option* format = run.find("ckpt_format");
+  if (run.has("use_torch_fsdp2")) {
+    constexpr std::string_view kSupported = "bf16 with tensor and context parallelism";
+    refuse("torch FSDP2", above_one("pipeline_model_parallel_size"), kSupported);
+    refuse("torch FSDP2", above_one("expert_model_parallel_size"), kSupported);
+    refuse("torch FSDP2", run.find("use_distributed_optimizer"), kSupported);
+    refuse("torch FSDP2", run.find("fp16"), kSupported);
+    if (format != nullptr && format->value != "torch_dist" && format->value != "torch_dcp")
+      refuse("torch FSDP2", format, "--ckpt-format torch_dist or torch_dcp");
+  }
+  if (run.has("use_megatron_fsdp") && (format == nullptr || format->value != "fsdp_dtensor")) {
+    report.add("MEG008", d, format != nullptr ? format->span : run.find("use_megatron_fsdp")->span,
+               fmt::format("Megatron-FSDP does not support --ckpt-format {}; supported: fsdp_dtensor",
+                           format != nullptr ? format->value : "torch_dist (the default)"),
+               {"add --ckpt-format fsdp_dtensor", "", {}, {}});
+  }
+}
+
+void meg_removed(const Document& d, const Stage& run, Report& report) {
+  struct Removed {
+    std::string_view old, now;
+  };
+  static constexpr std::array<Removed, 3> kRemoved = {{{"batch_size", "--micro-batch-size"},
+                                                       {"model_parallel_size", "--tensor-model-parallel-size"},
+                                                       {"warmup", "--lr-warmup-fraction"}}};
+  for (const Removed& one : kRemoved) {
+    const Option* option = run.find(one.old);
+    if (option == nullptr) continue;
+    const Span at{option->span.begin, option->span.begin + option->spelled.size()};
+    report.add("MEG009", d, at, fmt::format("'{}' was removed", option->spelled),
+               {fmt::format("use {}", one.now), "", {{at.begin, at.end, std::string(one.now)}}, {}});
+  }
+}
+
+}  // namespace
+
+bool is_megatron(const Stage& stage) {
+  if (stage.program != Program::kScript) return false;
+  int marks = 0;
+  for (const char* name : {"tensor_model_parallel_size", "pipeline_model_parallel_size", "use_distributed_optimizer",
+                           "num_attention_heads", "micro_batch_size", "use_megatron_fsdp", "use_torch_fsdp2", "recompute_granularity",
+                           "sequence_parallel", "ckpt_format", "lr_decay_style"}) {
+    marks += stage.has(name) ? 1 : 0;
+  }
+  const bool is_named = stage.name.find("pretrain_") != std::string::npos || stage.name.find("megatron") != std::string::npos;
+  return marks >= 2 || (is_named && marks >= 1) || (is_named && stage.has("model_parallel_size")) ||
+         (is_named && stage.has("batch_size"));
+}
+
+void check_megatron(const Setup& setup, const Document& d, Report& report) {
+  for (const ScriptPart& part : d.parts) {
+    for (const Line& line : part.lines) {
+      const Stage* run = line.find(Program::kScript);
+      if (run == nullptr || !is_megatron(*run)) continue;
+      meg_overlap(d, *run, report);
+      meg_connections(setup, d, *run, report);
+      meg_engines(d, *run, report);
+      meg_removed(d, *run, report);
+    }
+  }
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,400 @@
+// Rules that hold for every trainer: sizes that multiply, divide and fit. A file is read as numbers with the usual names first
+// (Megatron's arguments, torchtitan's TOML, accelerate's mesh, plan.json); what it does not say is not checked.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "codegen/codegen.h"
+#include "codegen/lint/megatron.h"
+#include "codegen/lint/report.h"
+#include "plan/plan.h"
+
+namespace distsetup::lint {
+namespace {
+
+struct Sized {
+  double n = 0;
+  Span span;
+};
+
+// tp, pp, cp, ep, dp_replicate, dp_shard, micro, global, accumulation, heads, kv_heads, layers, sequence, experts, hidden
+class Sizes {
+ public:
+  Sizes(const Document& d, std::string format) : d(d), format(std::move(format)) {}
+  const Document& d;
+  std::string format;  // megatron, torchtitan, plan, accelerate, automodel
+
+  void put(std::string_view name, double n, Span span) { known_[std::string(name)] = {n, span}; }
+  const Sized* find(std::string_view name) const {
+    const auto at = known_.find(name);
+    return at == known_.end() ? nullptr : &at->second;
+  }
+  double get(std::string_view name, double absent = 1) const {
+    const Sized* found = find(name);
+    return found == nullptr ? absent : found->n;
+  }
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  bool empty() const { return known_.empty(); }
+  const std::map<std::string, Sized, std::less<>>& all() const { return known_; }
+
+ private:
+  std::map<std::string, Sized, std::less<>> known_;
+};
+
+struct Alias {
+  std::string_view name, there;
+};
+
+Sizes from_tree(const Document& d, std::string format, const std::vector<Alias>& aliases) {
+  Sizes out(d, std::move(format));
+  for (const Alias& one : aliases) {
+    const Node at = node(d.root, one.there);
+    if (!at) continue;
+    if (const auto n = real_of(*at.value)) out.put(one.name, *n, value_span(d, *at.value));
+  }
+  return out;
+}
+
+Sizes from_megatron(const Document& d, const Stage& run) {
+  static constexpr std::array<Alias, 14> kAliases = {{{"tp", "tensor_model_parallel_size"},
+                                                      {"pp", "pipeline_model_parallel_size"},
+                                                      {"cp", "context_parallel_size"},
+                                                      {"ep", "expert_model_parallel_size"},
+                                                      {"micro", "micro_batch_size"},
+                                                      {"global", "global_batch_size"},
+                                                      {"heads", "num_attention_heads"},
+                                                      {"kv_heads", "num_query_groups"},
+                                                      {"layers", "num_layers"},
+                                                      {"sequence", "seq_length"},
+                                                      {"experts", "num_experts"},
+                                                      {"hidden", "hidden_size"},
+                                                      {"save_every", "save_interval"},
+                                                      {"steps", "train_iters"}}};
+  Sizes out(d, "megatron");
+  for (const Alias& one : kAliases) {
+    const Option* option = run.find(one.there);
+    if (option == nullptr) continue;
+    if (const auto n = number(option->value)) out.put(one.name, static_cast<double>(*n), option->span);
+  }
+  return out;
+}
+
+std::vector<Sizes> sizes_of(const Document& d) {
+  std::vector<Sizes> out;
+  switch (d.kind) {
+    case FileKind::kTorchtitan:
+      out.push_back(from_tree(d, "torchtitan",
+                              {{"tp", "parallelism.tensor_parallel_degree"},
+                               {"pp", "parallelism.pipeline_parallel_degree"},
+                               {"cp", "parallelism.context_parallel_degree"},
+                               {"ep", "parallelism.expert_parallel_degree"},
+                               {"dp_replicate", "parallelism.data_parallel_replicate_degree"},
+                               {"dp_shard", "parallelism.data_parallel_shard_degree"},
+                               {"micro", "training.local_batch_size"},
+                               {"global", "training.global_batch_size"},
+                               {"sequence", "training.seq_len"},
+                               {"steps", "training.steps"},
+                               {"save_every", "checkpoint.interval"}}));
+      break;
+    case FileKind::kPlan:
+      out.push_back(from_tree(d, "plan",
+                              {{"tp", "mesh.tp"},
+                               {"pp", "mesh.pp"},
+                               {"cp", "mesh.cp"},
+                               {"ep", "mesh.ep"},
+                               {"dp_replicate", "mesh.dp_replicate"},
+                               {"dp_shard", "mesh.dp_shard"},
+                               {"micro", "micro_batch"},
+                               {"accumulation", "gradient_accumulation"},
+                               {"global", "train.global_batch"},
+                               {"heads", "model.num_heads"},
+                               {"kv_heads", "model.num_kv_heads"},
+                               {"layers", "model.num_layers"},
+                               {"hidden", "model.hidden"},
+                               {"sequence", "train.sequence_length"},
+                               {"steps", "train.steps"}}));
+      if (const auto n = real(d.root, "model.num_experts"); n && *n > 0)
+        out.back().put("experts", *n, value_span(d, *node(d.root, "model.num_experts").value));
+      if (const auto n = real(d.root, "checkpoint.every_steps"); n && *n > 0) out.back().put("save_every", *n, {});
+      break;
+    case FileKind::kAccelerate:
+      out.push_back(from_tree(d, "accelerate",
+                              {{"tp", "parallelism_config.parallelism_config_tp_size"},
+                               {"cp", "parallelism_config.parallelism_config_cp_size"},
+                               {"dp_replicate", "parallelism_config.parallelism_config_dp_replicate_size"},
+                               {"dp_shard", "parallelism_config.parallelism_config_dp_shard_size"}}));
+      break;
+    case FileKind::kAutomodel:
+      out.push_back(from_tree(d, "automodel",
+                              {{"tp", "distributed.tp_size"},
+                               {"pp", "distributed.pp_size"},
+                               {"cp", "distributed.cp_size"},
+                               {"ep", "distributed.ep_size"}}));
+      break;
+    default: break;
+  }
+  for (const ScriptPart& part : d.parts) {
+    for (const Line& line : part.lines) {
+      const Stage* run = line.find(Program::kScript);
+      if (run != nullptr && is_megatron(*run)) out.push_back(from_megatron(d, *run));
+    }
+  }
+  return out;
+}
+
+// Data-parallel ranks; 0 when the number of ranks is not known.
+double data_ranks(const Sizes& in, double world) {
+  const double model = in.get("tp") * in.get("pp") * in.get("cp");
+  const bool is_given = in.has("dp_shard") && in.get("dp_shard") > 0;
+  if (is_given) return in.get("dp_replicate") * in.get("dp_shard");
+  return world > 0 && model > 0 && std::fmod(world, model) == 0 ? world / model : 0;
+}
+
+bool divides(double small, double large) { return small > 0 && std::fmod(large, small) == 0; }
+
+void plan_mesh(const Setup& setup, const Sizes& in, Report& report) {
+  const Document& d = in.d;
+  const auto world = static_cast<double>(setup.world());
+  const double tp = in.get("tp"), pp = in.get("pp"), cp = in.get("cp");
+  const double model = tp * pp * cp;
+  const double shard = in.get("dp_shard", -1);
+  const auto first = [&in](std::initializer_list<std::string_view> names) {
+    for (const std::string_view name : names) {
+      if (const Sized* found = in.find(name)) return found->span;
+    }
+    return Span{0, 1};
+  };
+  const Span at = first({"dp_shard", "tp", "pp", "cp", "dp_replicate", "micro"});
+  const bool has_mesh = in.has("tp") || in.has("pp") || in.has("cp") || in.has("dp_shard") || in.has("dp_replicate");
+  if (in.format == "megatron" && world > 0 && has_mesh && !divides(model, world)) {
+    report.add("MEG001", d, at, fmt::format("{} ranks are not a multiple of tp {} × pp {} × cp {} = {}", world, tp, pp, cp, model));
+  }
+  if ((in.format == "torchtitan" || in.format == "plan") && world > 0 && has_mesh) {
+    const double product = model * in.get("dp_replicate") * std::max(shard, 1.0);
+    const bool is_wrong = shard > 0 ? product != world : !divides(product, world);
+    if (is_wrong) report.add("PLAN001", d, at, fmt::format("parallel sizes multiply to {}, the job has {} ranks", product, world));
+  }
+  const auto per_node = static_cast<double>(setup.gpus_per_node());
+  if (tp > 1 && per_node > 0 && tp > per_node) {
+    report.add("PLAN010", d, first({"tp"}),
+               fmt::format("tensor parallel {} crosses nodes of {} GPUs: every layer pays the network's latency", tp, per_node));
+  }
+  const double parameters = setup.context.model_parameters > 0     ? static_cast<double>(setup.context.model_parameters)
+                            : in.has("layers") && in.has("hidden") ? 12 * in.get("layers") * in.get("hidden") * in.get("hidden")
+                                                                   : 0;
+  if (tp > 1 && parameters > 0 && parameters < 3e9 && world > 0 && world <= per_node) {
+    report.add("PLAN011", d, first({"tp"}),
+               fmt::format("tensor parallel {} for about {:.1f}B parameters on one node is unlikely to pay", tp, parameters / 1e9));
+  }
+  const double replicas = in.get("dp_replicate");
+  if (replicas > 1 && shard > 1 && per_node > 0 && !divides(shard, per_node) && !divides(per_node, shard)) {
+    report.add("PLAN016", d, first({"dp_shard"}),
+               fmt::format("shard groups of {} straddle nodes of {} GPUs unevenly", shard, per_node));
+  }
+}
+
+void plan_shape(const Sizes& in, Report& report) {
+  const Document& d = in.d;
+  const double tp = in.get("tp"), pp = in.get("pp"), cp = in.get("cp"), ep = in.get("ep");
+  for (const auto& [name, one] : in.all()) {
+    const bool is_size = name != "save_every" && !(name == "dp_shard" && one.n == -1) && !(name == "global" && one.n == -1);
+    if (is_size && one.n < 1)
+      report.add("PLAN003", d, one.span, fmt::format("'{}' is {}, expected at least 1", d.cut(one.span), one.n));
+  }
+  if (tp < 1 || pp < 1 || cp < 1 || ep < 1) return;
+  const double kv_heads = in.get("kv_heads", in.get("heads"));
+  if (in.has("heads") && tp > 1 && (!divides(tp, in.get("heads")) || (!divides(tp, kv_heads) && !divides(kv_heads, tp)))) {
+    report.add("PLAN004", d, in.find("tp")->span,
+               fmt::format("tensor parallel {} does not divide {} heads and {} KV heads", tp, in.get("heads"), kv_heads));
+  }
+  if (in.has("layers") && pp > 1 && !divides(pp, in.get("layers")) && d.text.find("pipeline-num-layers") == std::string::npos &&
+      d.text.find("pipeline-model-parallel-layout") == std::string::npos) {
+    report.add("PLAN005", d, in.find("pp")->span, fmt::format("{} layers do not split over {} stages", in.get("layers"), pp));
+  }
+  if (in.has("sequence") && cp > 1 && !divides(2 * cp, in.get("sequence"))) {
+    report.add("PLAN006", d, in.find("sequence")->span,
+               fmt::format("sequence {} is no multiple of {}, which context parallel {} needs", in.get("sequence"), 2 * cp, cp));
+  }
+  if (in.has("experts") && ep > 1 && !divides(ep, in.get("experts"))) {
+    report.add("PLAN007", d, in.find("ep")->span, fmt::format("{} experts do not divide over {} expert ranks", in.get("experts"), ep));
+  }
+}
+
+void plan_batch(const Setup& setup, const Sizes& in, Report& report) {
+  const double ranks = data_ranks(in, static_cast<double>(setup.world()));
+  const double micro = in.get("micro", 0), global = in.get("global", 0);
+  if (ranks < 1 || micro < 1 || global < 1) return;
+  const Sized& at = *in.find("global");
+  const double unit = micro * ranks;
+  if (in.has("accumulation") ? global != unit * in.get("accumulation") : !divides(unit, global)) {
+    const std::string code = in.format == "megatron" ? "MEG002" : "PLAN002";
+    const double below = std::floor(global / unit) * unit, above = below + unit;
+    report.add(code, in.d, at.span,
+               fmt::format("global batch {} is not micro {} × accumulation × {} data ranks", global, micro, ranks),
+               {below > 0 ? fmt::format("nearest: {} or {}", below, above) : fmt::format("nearest: {}", above), "", {}, {}});
+    return;
+  }
+  const double accumulation = global / unit, pp = in.get("pp");
+  if (pp > 1 && accumulation < 4 * pp) {
+    report.add("PLAN015", in.d, in.find("pp")->span,
+               fmt::format("{} micro-batches through {} stages: about {:.0f} % of the step is bubble", accumulation, pp,
+                           100 * (pp - 1) / (accumulation + pp - 1)));
+  }
+}
+
+std::string old_gpu(const Setup& setup) {
+  if (!setup.context.gpu.empty()) return setup.context.gpu_has_bf16 ? "" : setup.context.gpu;
+  for (const auto& d : setup.documents) {
+    const std::string all = lower(d->text);
+    for (const char* name : {"v100", "p100", "t4", "rtx2080", "titan"}) {
+      for (const char* mark : {"gpu:", "accelerators: ", "constraint=", "-c "}) {
+        if (all.find(std::string(mark) + name) != std::string::npos) return name;
+      }
+    }
+  }
+  return "";
+}
+
+void plan_precision(const Setup& setup, const Document& d, Report& report) {
+  Span at{0, 0};
+  bool uses_bf16 = false;
+  const auto look = [&](std::string_view path, std::string_view value) {
+    const Node found = node(d.root, path);
+    if (!found || found.value->kind != Value::Kind::kScalar || lower(found.text()) != value) return;
+    uses_bf16 = true;
+    at = value_span(d, *found.value);
+  };
+  switch (d.kind) {
+    case FileKind::kDeepspeed: look("bf16.enabled", "true"); break;
+    case FileKind::kAccelerate: look("mixed_precision", "bf16"); break;
+    case FileKind::kTrainer:
+    case FileKind::kLlamaFactory:
+    case FileKind::kAxolotl: look("bf16", "true"); break;
+    case FileKind::kTorchtitan: look("training.mixed_precision_param", "bfloat16"); break;
+    case FileKind::kPlan: look("precision.compute", "bf16"); break;
+    default: break;
+  }
+  for (const ScriptPart& part : d.parts) {
+    for (const Line& line : part.lines) {
+      const Stage* run = line.find(Program::kScript);
+      const Option* bf16 = run == nullptr ? nullptr : run->find("bf16");
+      if (bf16 == nullptr) continue;
+      uses_bf16 = true;
+      at = bf16->span;
+      const Option* fp16 = run->find("fp16");
+      if (fp16 != nullptr && is_megatron(*run))
+        report.add("PLAN008", d, fp16->span, "--fp16 and --bf16 are both given, expected one of them");
+    }
+  }
+  if (!uses_bf16) return;
+  if (const std::string gpu = old_gpu(setup); !gpu.empty()) report.add("PLAN009", d, at, fmt::format("{} has no bf16", gpu));
+}
+
+void plan_file(const Document& d, Report& report) {
+  const Value& root = d.root;
+  const std::string target = text(root, "launch.target");
+  const Result<Plan> plan = plan_from_json(d.text, d.path);
+  if (plan.ok() && !target.empty()) {
+    const Result<Artifacts> files = emit(*plan, target, {});
+    for (const Diagnostic& one : files.diagnostics) {
+      if (one.severity != Severity::kError || one.code != code::kNoForm) continue;
+      report.add("PLAN012", d, value_span(d, *node(root, "launch.target").value),
+                 fmt::format("{} cannot express this plan: {}", target, one.message), {one.help, "", {}, {}});
+    }
+  }
+  if (text(root, "verdict") == "tight" && real(root, "micro_batch").value_or(1) > 1 &&
+      real(root, "gradient_accumulation").value_or(1) == 1) {
+    report.add("PLAN013", d, value_span(d, *node(root, "micro_batch").value),
+               "the plan is tight, and one micro-batch is the whole batch");
+  }
+  const double host = real(root, "memory.host_bytes_per_node").value_or(0),
+               has_host = real(root, "hardware.host_memory_bytes").value_or(0);
+  if (has_host > 0 && host > 0.8 * has_host) {
+    report.add("PLAN018", d, value_span(d, *node(root, "memory.host_bytes_per_node").value),
+               fmt::format("offload needs {:.0f} GiB of {:.0f} GiB host memory per node", host / (1 << 30), has_host / (1 << 30)));
+  }
+}
+
+void plan_deepspeed(const Document& d, Report& report) {
+  struct Changed {
+    std::string_view section, key, old, now, since;
+  };
+  static constexpr std::array<Changed, 3> kChanged = {
+      {{"bf16", "check_grad_overflow", "false", "true", "June 2026"},
+       {"zero_optimization.offload_optimizer", "pin_memory", "false", "true", "August 2026"},
+       {"zero_optimization.offload_param", "pin_memory", "false", "true", "August 2026"}}};
+  for (const Changed& one : kChanged) {
+    const Node section = node(d.root, one.section);
+    if (!section || section.value->kind != Value::Kind::kMap || has(*section.value, one.key)) continue;
+    report.add(
+        "PLAN014", d, key_span(d, section),
+        fmt::format("'{}.{}' is not given: its default was {} and is {} since {}", one.section, one.key, one.old, one.now, one.since));
+  }
+  for (const char* section : {"offload_param", "offload_optimizer"}) {
+    const Node path = node(d.root, fmt::format("zero_optimization.{}.nvme_path", section));
+    if (!path || path.value->kind != Value::Kind::kScalar) continue;
+    for (const char* shared : {"/home", "/nfs", "/lustre", "/gpfs", "/shared", "/fsx", "/mnt/nfs", "/weka"}) {
+      const bool is_shared = path.text().rfind(shared, 0) == 0;
+      if (is_shared)
+        report.add("PLAN017", d, value_span(d, *path.value),
+                   fmt::format("'{}' looks like a shared file system, NVMe offload needs a disk of the node", path.text()));
+    }
+  }
+}
+
+void plan_checkpoints(const Setup& setup, const Document& d, const std::vector<Sizes>& all, Report& report) {
+  const Directive* limit = nullptr;
+  for (const auto& other : setup.documents) {
+    for (const ScriptPart& part : other->parts) {
+      if (const Directive* time = part.script.directive("time")) limit = time;
+    }
+  }
+  const double plan_limit = real(d.root, "launch.time_limit_s").value_or(0);
+  const bool is_plan = d.kind == FileKind::kPlan && plan_limit > 0;
+  if (limit == nullptr && !is_plan) return;
+  const std::string lost = limit != nullptr ? limit->value : fmt::format("{:.0f} s", plan_limit);
+  const auto say = [&](Span at) {
+    report.add("PLAN019", d, at, fmt::format("the job ends after {} and saves no checkpoint: all of it can be lost", lost));
+  };
+  for (const Sizes& in : all) {
+    const bool saves = in.has("save_every") && (in.format != "torchtitan" || is_true(d.root, "checkpoint.enable"));
+    if (in.format == "torchtitan" && !is_true(d.root, "checkpoint.enable")) {
+      say(has(d.root, "checkpoint.enable") ? value_span(d, *node(d.root, "checkpoint.enable").value) : Span{0, 1});
+    } else if (in.format == "megatron" && !saves) {
+      say(in.find("micro") != nullptr ? in.find("micro")->span : Span{0, 1});
+    } else if (in.format == "plan" && !saves && is_plan) {
+      say(key_span(d, node(d.root, "checkpoint")));
+    }
+  }
+  if (d.kind == FileKind::kTrainer && lower(text(d.root, "save_strategy")) == "no")
+    say(value_span(d, *node(d.root, "save_strategy").value));
+}
+
+}  // namespace
+
+void check_plan_level(const Setup& setup, const Document& d, Report& report) {
+  const std::vector<Sizes> all = sizes_of(d);
+  for (const Sizes& in : all) {
+    if (in.empty()) continue;
+    plan_mesh(setup, in, report);
+    plan_shape(in, report);
+    plan_batch(setup, in, report);
+  }
+  plan_precision(setup, d, report);
+  plan_checkpoints(setup, d, all, report);
+  if (d.kind == FileKind::kPlan) plan_file(d, report);
+  if (d.kind == FileKind::kDeepspeed) plan_deepspeed(d, report);
+  if (d.kind == FileKind::kTrainer && is_false(d.root, "average_tokens_across_devices") &&
+      real(d.root, "gradient_accumulation_steps").value_or(1) > 1) {
+    report.add("PLAN020", d, key_span(d, node(d.root, "average_tokens_across_devices")),
+               "the loss is averaged per micro-batch and rank: with sequences of different length the result depends on how the batch "
+               "is cut");
+  }
+}
+
+}  // namespace distsetup::lint

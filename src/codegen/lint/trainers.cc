@@ -1,0 +1,193 @@
+// Trainers on top of others: Lightning, Axolotl, LLaMA-Factory, OpenRLHF, NeMo Automodel.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/names.h"
+#include "codegen/lint/report.h"
+
+namespace distsetup::lint {
+namespace {
+
+bool names_class(const Value& root, std::string_view path, std::string_view name) {
+  const std::string word = text(root, path);
+  return word.size() >= name.size() && word.substr(word.size() - name.size()) == name;
+}
+
+// `trainer:` of LightningCLI, or below `fit:`.
+const Value* lightning_trainer(const Document& d) {
+  for (const char* path : {"trainer", "fit.trainer"}) {
+    if (const Node at = node(d.root, path); at && at.value->kind == Value::Kind::kMap) return at.value;
+  }
+  return nullptr;
+}
+
+void lightning_job(const Setup& setup, const Document& d, const Value& trainer, Report& report) {
+  const Document* job = setup.first(FileKind::kSbatch);
+  if (job == nullptr || job->parts.empty()) return;
+  const ShellScript& script = job->parts[0].script;
+  struct Same {
+    std::string_view key, directive;
+  };
+  for (const Same& one : {Same{"devices", "ntasks-per-node"}, Same{"num_nodes", "nodes"}}) {
+    const auto here = real(trainer, one.key);
+    const Directive* directive = script.directive(one.directive);
+    if (!here || directive == nullptr || number(directive->value) == static_cast<long long>(*here)) continue;
+    report.add("LN001", d, value_span(d, *node(trainer, one.key).value),
+               fmt::format("'{}' is {:.0f}, the job has {} {}", one.key, *here, one.directive, directive->value));
+  }
+}
+
+void lightning(const Setup& setup, const Document& d, Report& report) {
+  const Value* trainer = lightning_trainer(d);
+  if (trainer == nullptr) return;
+  lightning_job(setup, d, *trainer, report);
+  const bool is_fsdp =
+      names_class(*trainer, "strategy.class_path", "FSDPStrategy") || text(*trainer, "strategy").rfind("fsdp", 0) == 0;
+  const std::string algorithm = text(*trainer, "gradient_clip_algorithm");
+  if (is_fsdp && real(*trainer, "gradient_clip_val").value_or(0) > 0 && (algorithm.empty() || algorithm == "norm")) {
+    report.add("LN003", d, key_span(d, node(*trainer, "gradient_clip_val")),
+               "Lightning cannot clip FSDP gradients by norm from the Trainer");
+  }
+  const Node arguments = node(*trainer, "strategy.init_args");
+  if (!arguments || arguments.value->kind != Value::Kind::kMap) return;
+  if (is_fsdp && text(*arguments.value, "sharding_strategy").rfind("HYBRID", 0) == 0 && !has(*arguments.value, "device_mesh") &&
+      !has(*arguments.value, "process_group")) {
+    report.add("FSDP007", d, value_span(d, *node(*arguments.value, "sharding_strategy").value),
+               "hybrid sharding in Lightning needs a device_mesh or process_group");
+  }
+  if (!names_class(*trainer, "strategy.class_path", "DeepSpeedStrategy") || !has(*arguments.value, "config")) return;
+  for (size_t i = 0; i < arguments.value->entries.size(); ++i) {
+    const std::string& name = arguments.value->entries[i].first;
+    if (name == "config") continue;
+    report.add("LN004", d, key_span(d, {&arguments.value->entries[i].second, arguments.value, i}),
+               fmt::format("'{}' is silently ignored: DeepSpeedStrategy takes everything from 'config'", name));
+  }
+  if (has(*arguments.value, "config.gradient_accumulation_steps")) {
+    report.add("LN002", d, key_span(d, node(*arguments.value, "config.gradient_accumulation_steps")),
+               "Lightning refuses accumulation in the DeepSpeed dictionary");
+  }
+}
+
+void axolotl(const Document& d, Report& report) {
+  const Value& root = d.root;
+  const bool has_fsdp = has(root, "fsdp") || has(root, "fsdp_config");
+  if (has(root, "deepspeed") && has_fsdp)
+    report.add("AX001", d, key_span(d, node(root, "deepspeed")), "'deepspeed' and 'fsdp' are both given, expected one of them");
+  const std::string optimizer = text(root, "optimizer");
+  const bool is_8bit = optimizer.find("8bit") != std::string::npos || optimizer.find("bnb") != std::string::npos;
+  const int version = static_cast<int>(real(root, "fsdp_version").value_or(1));
+  const bool offloads = is_true(root, "fsdp_config.offload_params") || is_true(root, "fsdp_config.fsdp_offload_params");
+  const std::string mode = real(root, "tensor_parallel_size").value_or(1) > 1 ? "tensor parallelism"
+                           : has_fsdp && version == 2                         ? "FSDP version 2"
+                           : has_fsdp && offloads                             ? "FSDP offload"
+                                                                              : "";
+  if (is_8bit && !mode.empty())
+    report.add("AX002", d, value_span(d, *node(root, "optimizer").value), fmt::format("'{}' is refused with {}", optimizer, mode));
+  if (has_fsdp && !has(root, "fsdp_version")) {
+    const Node at = has(root, "fsdp_config") ? node(root, "fsdp_config") : node(root, "fsdp");
+    report.add("AX003", d, key_span(d, at), "'fsdp_version' is not given: Axolotl pins the file to version 1");
+  }
+  const Node section = node(root, "fsdp_config");
+  if (!section) return;
+  for (size_t i = 0; i < section.value->entries.size(); ++i) {
+    const std::string& name = section.value->entries[i].first;
+    if (name.rfind("fsdp_", 0) != 0) continue;
+    const Span at = key_span(d, {&section.value->entries[i].second, section.value, i});
+    report.add("AX003", d, at, fmt::format("'{}' carries the prefix that Axolotl strips with a warning", name),
+               {fmt::format("write {}", name.substr(5)), "", {{at.begin, at.end, name.substr(5)}}, {}});
+  }
+}
+
+void llama_factory(const Setup& setup, const Document& d, Report& report) {
+  const Value& root = d.root;
+  const std::string path = text(root, "deepspeed");
+  bool is_stage_3 = path.find("z3") != std::string::npos || path.find("zero3") != std::string::npos;
+  for (const auto& other : setup.documents) {
+    if (other->kind == FileKind::kDeepspeed) is_stage_3 = real(other->root, "zero_optimization.stage").value_or(0) == 3;
+  }
+  if (path.empty() || !is_stage_3) return;
+  for (const char* name : {"pure_bf16", "use_unsloth", "pissa_init", "predict_with_generate"}) {
+    if (is_true(root, name)) report.add("LF001", d, key_span(d, node(root, name)), fmt::format("'{}' cannot run under ZeRO-3", name));
+  }
+}
+
+void openrlhf(const Setup& setup, const Document& d, const Stage& run, Report& report) {
+  const std::string version = setup.version("openrlhf");
+  const Option* flat = nullptr;
+  const Option* dotted = nullptr;
+  for (const Option& option : run.options) {
+    const bool is_flat = option.name == "pretrain" || option.name == "zero_stage" || option.name == "micro_train_batch_size" ||
+                         option.name == "train_batch_size" || option.name == "max_len";
+    if (is_flat && flat == nullptr) flat = &option;
+    if (option.name.find('.') != std::string::npos && dotted == nullptr) dotted = &option;
+  }
+  const bool is_new = !version.empty() && compare_versions(version, "0.11") >= 0;
+  const bool is_old = !version.empty() && compare_versions(version, "0.11") < 0;
+  if (flat != nullptr && (is_new || (version.empty() && dotted != nullptr))) {
+    report.add("ORL001", d, flat->span,
+               fmt::format("'{}' is the flag style of OpenRLHF before 0.11{}", flat->spelled,
+                           version.empty() ? ", beside dotted flags" : ""));
+  }
+  if (dotted != nullptr && is_old)
+    report.add("ORL001", d, dotted->span,
+               fmt::format("'{}' is the flag style of OpenRLHF since 0.11, and {} is used", dotted->spelled, version));
+  for (const char* name : {"ds.ring_attn_size", "ring_attn_size"}) {
+    const Option* ring = run.find(name);
+    if (ring == nullptr || number(ring->value).value_or(1) <= 1 || run.has("ds.packing_samples") || run.has("packing_samples"))
+      continue;
+    report.add("ORL002", d, ring->span, fmt::format("'{}' needs packing", ring->spelled), {"add --ds.packing_samples", "", {}, {}});
+  }
+  const Option* tp = run.find("ds.tensor_parallel_size");
+  const std::string type = run.value("ds.param_dtype");
+  if (tp != nullptr && number(tp->value).value_or(1) > 1 && !type.empty() && type != "bf16") {
+    report.add("ORL002", d, tp->span, fmt::format("'{}' needs bf16", tp->spelled), {"add --ds.param_dtype bf16", "", {}, {}});
+  }
+  for (const char* name : {"fsdp_tensor_parallel_size", "use_hf_tp_plan", "sequence_parallel"}) {
+    if (const Option* option = run.find(name))
+      report.add("ORL003", d, option->span, fmt::format("'{}' is in no release of OpenRLHF", option->spelled));
+  }
+  if (run.value("backend") == "fsdp2")
+    report.add("ORL003", d, run.find("backend")->span, "'--backend fsdp2' is in no release of OpenRLHF");
+}
+
+void automodel(const Document& d, Report& report) {
+  const Node section = node(d.root, "distributed");
+  if (!section || section.value->kind != Value::Kind::kMap) return;
+  const Value& v = *section.value;
+  const auto size = [&v](std::string_view name) { return real(v, name).value_or(1); };
+  const auto say = [&](std::string_view name, const std::string& reason) {
+    report.add("AM001", d, key_span(d, node(v, name)), "illegal distributed section: " + reason);
+  };
+  if (size("pp_size") > 1 && !has(v, "pipeline")) say("pp_size", fmt::format("pp_size {} needs a pipeline block", size("pp_size")));
+  const auto dp = real(v, "dp_size"), replicate = real(v, "dp_replicate_size");
+  if (dp && replicate && *replicate >= *dp)
+    say("dp_replicate_size", fmt::format("dp_replicate_size {} must be below dp_size {}", *replicate, *dp));
+  if (text(v, "strategy") == "ddp") {
+    for (const char* name : {"tp_size", "pp_size", "cp_size", "ep_size"}) {
+      if (size(name) > 1) say(name, fmt::format("strategy ddp with {} {}", name, size(name)));
+    }
+  }
+}
+
+}  // namespace
+
+void check_trainers(const Setup& setup, const Document& d, Report& report) {
+  if (d.kind == FileKind::kLightning) lightning(setup, d, report);
+  if (d.kind == FileKind::kAxolotl) axolotl(d, report);
+  if (d.kind == FileKind::kLlamaFactory) llama_factory(setup, d, report);
+  if (d.kind == FileKind::kAutomodel) automodel(d, report);
+  if (d.kind == FileKind::kDeepspeed && setup.consumer(d) == "lightning" && has(d.root, "gradient_accumulation_steps")) {
+    report.add("LN002", d, key_span(d, node(d.root, "gradient_accumulation_steps")),
+               "Lightning refuses accumulation in the DeepSpeed dictionary");
+  }
+  for (const ScriptPart& part : d.parts) {
+    for (const Line& line : part.lines) {
+      const Stage* script = line.find(Program::kScript);
+      if (script != nullptr && script->name.find("openrlhf") != std::string::npos) openrlhf(setup, d, *script, report);
+    }
+  }
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,156 @@
+// The shell tokenizer and what a line starts, on the scripts people write.
+#include <catch2/catch.hpp>
+
+#include "codegen/lint/kind.h"
+#include "codegen/lint/shell.h"
+#include "codegen/lint/stage.h"
+
+using namespace distsetup;
+using namespace distsetup::lint;
+
+namespace {
+
+ShellScript shell(std::string_view text) { return parse_shell(text, {0, text.size()}); }
+
+// "a|b|c" of the words of a command.
+std::string words(const ShellCommand& command) {
+  std::string out;
+  for (const ShellWord& word : command.words) out += (out.empty() ? "" : "|") + word.text;
+  return out;
+}
+
+std::string kind_of(std::string_view path, std::string_view text) {
+  const Result<FileKind> kind = recognise(path, text);
+  return kind.ok() ? std::string(kind_name(*kind)) : "none";
+}
+
+}  // namespace
+
+TEST_CASE("lint shell: words quotes and continuations", "[lint]") {
+  const ShellScript s = shell("torchrun \\\n  --nnodes=2 'a b' \"c $D\" e\\ f \"x\"'y'z # comment\n");
+  REQUIRE(s.commands.size() == 1);
+  CHECK(words(s.commands[0]) == "torchrun|--nnodes=2|a b|c $D|e f|xyz");
+  const ShellWord& quoted = s.commands[0].words[3];
+  REQUIRE(quoted.parts.size() == 1);
+  CHECK(quoted.parts[0].quote == Quote::kDouble);
+  CHECK(s.text.substr(quoted.parts[0].span.begin, 4) == "c $D");
+}
+
+TEST_CASE("lint shell: separators pipes and control words", "[lint]") {
+  const ShellScript s = shell("a; b && c || d | e & f\nif g; then h; fi\n{ i; }\n(j)\n");
+  std::string all;
+  for (const ShellCommand& command : s.commands) all += words(command) + command.ends_with + " ";
+  CHECK(all == "a; b&& c|| d| e& f g; h; i; j ");
+  CHECK(s.commands[4].reads_pipe);
+  CHECK_FALSE(s.commands[5].reads_pipe);
+  CHECK(s.commands[6].in_control);
+}
+
+TEST_CASE("lint shell: assignments arrays and their use", "[lint]") {
+  const std::string text =
+      "export A=1 B=\"two\"\nARGS=(--x 1 # c\n --y 'z w')\nOLD=\"--p 3 \\\n --q 4\"\nC=5 run ${ARGS[@]} $OLD --a $A --n ${N:-7}\n";
+  const ShellScript s = shell(text);
+  const ShellCommand& run = s.commands.back();
+  CHECK(words(run) == "run|${ARGS[@]}|$OLD|--a|$A|--n|${N:-7}");
+  std::string expanded;
+  for (const ShellWord& word : expand_words(s, run.words)) expanded += word.text + "|";
+  CHECK(expanded == "run|--x|1|--y|z w|--p|3|--q|4|--a|1|--n|${N:-7}|");
+  CHECK(literal(s, "$A/${B}/${N:-7}/$UNKNOWN") == "1/two/7/$UNKNOWN");
+  REQUIRE(s.assignment("C") != nullptr);
+  CHECK(s.assignment("C")->value.text == "5");
+}
+
+TEST_CASE("lint shell: commands inside bash -c and substitutions keep their places", "[lint]") {
+  const std::string text = "srun bash -lc 'cd /x && torchrun --nnodes=2 t.py'\nH=$(scontrol show hostnames \"$L\" | head -n 1)\n";
+  const ShellScript s = shell(text);
+  std::string all;
+  for (const ShellCommand& command : s.commands) {
+    if (!command.words.empty()) all += command.words[0].text + std::to_string(command.depth) + (command.in_substitution ? "s " : " ");
+  }
+  CHECK(all == "cd1 torchrun1 srun0 scontrol1s head1s ");
+  CHECK(text.substr(s.commands[1].words[0].span.begin, 8) == "torchrun");
+}
+
+TEST_CASE("lint shell: here-documents", "[lint]") {
+  const ShellScript s = shell("cat <<EOF >f\n$A line\nEOF\nsrun bash <<-'END'\n\techo $B\n\tEND\nlast\n");
+  REQUIRE(s.commands.size() == 3);
+  REQUIRE(s.commands[0].here.size() == 1);
+  CHECK(s.commands[0].here[0].expands);
+  CHECK(s.text.substr(s.commands[0].here[0].body.begin, 7) == "$A line");
+  REQUIRE(s.commands[1].here.size() == 1);
+  CHECK_FALSE(s.commands[1].here[0].expands);
+  CHECK(words(s.commands[2]) == "last");
+}
+
+TEST_CASE("lint shell: directives in every spelling", "[lint]") {
+  const ShellScript s = shell(
+      "#!/bin/bash\n#SBATCH --nodes=2 --exclusive\n#SBATCH -N 4\n#SBATCH -t01:00:00 # one hour\n#SBATCH --gres gpu:8\necho\n#SBATCH "
+      "--mem=0\n");
+  REQUIRE(s.directives.size() == 6);
+  CHECK(s.directive("nodes")->value == "4");
+  CHECK(s.directive("time")->value == "01:00:00");
+  CHECK(s.directive("gres")->value == "gpu:8");
+  CHECK(s.directive("exclusive") != nullptr);
+  CHECK(s.directive("mem") == nullptr);
+  CHECK(s.directives[5].is_late);
+}
+
+TEST_CASE("lint shell: broken text is read to its end", "[lint]") {
+  for (const std::string_view text : {"'", "\"$(", "a <<", "a <<EOF\nx", "${", "$(", "(((", "A=(", "bash -c '", "`", "\\", "a |", "&&",
+                                      "<<<", "bash -c \"bash -c 'x"}) {
+    INFO(text);
+    CHECK_NOTHROW(shell(text));
+  }
+}
+
+TEST_CASE("lint stages: who starts whom with which options", "[lint]") {
+  const auto stages = [](const std::string& text) {
+    const ShellScript s = shell(text);
+    std::string out;
+    for (const Line& line : find_lines(s)) {
+      for (const Stage& stage : line.stages) {
+        out += stage.name + "(";
+        for (const Option& option : stage.options) out += option.name + (option.has_value ? "=" + option.value : "") + " ";
+        out += ") ";
+      }
+    }
+    return out;
+  };
+  CHECK(stages("srun -N 2 -n2 --label torchrun --standalone --nproc-per-node 8 train.py --lr 1e-4 --bf16\n") ==
+        "srun(N=2 n=2 label ) torchrun(standalone nproc_per_node=8 ) train.py(lr=1e-4 bf16 ) ");
+  CHECK(stages("python -m torch.distributed.run --nnodes=1 -m pkg.train --x\n") ==
+        "torch.distributed.run(nnodes=1 m ) pkg.train(x ) ");
+  CHECK(stages("accelerate launch --config_file a.yaml --use_fsdp train.py -o out\n") ==
+        "launch(config_file=a.yaml use_fsdp ) train.py(o=out ) ");
+  CHECK(stages("deepspeed --module openrlhf.cli.train_sft --ds.zero_stage 3\n") ==
+        "deepspeed(module ) openrlhf.cli.train_sft(ds.zero_stage=3 ) ");
+  CHECK(stages("N=4\nmpirun -np $N -x A=1 ./run.sh\n") == "mpirun(np=4 x=A=1 ) ./run.sh() ");
+  CHECK(stages("echo torchrun\n").empty() == false);
+  CHECK(stages("ls -l\n").empty());
+}
+
+TEST_CASE("lint kinds: files are told apart by what they say", "[lint]") {
+  CHECK(kind_of("x.json", "{\"zero_optimization\": {}, \"train_batch_size\": 8}") == "deepspeed");
+  CHECK(kind_of("x.json", "{\"train_batch_size\": 8, \"train_batch_size\": 8}") == "deepspeed");
+  CHECK(kind_of("x.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n") == "accelerate");
+  CHECK(kind_of("x.yaml", "output_dir: o\nper_device_train_batch_size: 1\n") == "trainer");
+  CHECK(kind_of("x.json", "{\"version\": 2, \"transformer_layer_cls_to_wrap\": [\"A\"]}") == "trainer-fsdp");
+  CHECK(kind_of("x", "[job]\ndump_folder = \"o\"\n") == "torchtitan");
+  CHECK(kind_of("x.yaml", "base_model: m\nmicro_batch_size: 1\ndatasets: []\n") == "axolotl");
+  CHECK(kind_of("x.yaml", "stage: sft\nfinetuning_type: full\ntemplate: llama3\noutput_dir: o\n") == "llamafactory");
+  CHECK(kind_of("x.yaml", "trainer:\n  devices: 8\n") == "lightning");
+  CHECK(kind_of("x.yaml", "distributed:\n  strategy: fsdp2\n") == "automodel");
+  CHECK(kind_of("x.yaml", "version: '2'\napis: []\nproviders: {}\n") == "llama-stack");
+  CHECK(kind_of("x.yaml", "---\napiVersion: batch/v1\nkind: Job\n") == "kubernetes");
+  CHECK(kind_of("x.yaml", "resources:\n  accelerators: H100:8\nrun: |\n  x\n") == "skypilot");
+  CHECK(kind_of("job", "#!/bin/bash\n#SBATCH --nodes=2\n") == "sbatch");
+  CHECK(kind_of("x.sh", "torchrun train.py\n") == "shell");
+  CHECK(kind_of("x", "srun torchrun train.py\n") == "shell");
+  CHECK(kind_of("x", "--tensor-model-parallel-size 2\n--bf16\n") == "arguments");
+  CHECK(kind_of("hostfile", "a slots=8\nb slots=8\n") == "hostfile");
+  CHECK(kind_of(".env", "NCCL_DEBUG=INFO\n") == "environment");
+  CHECK(kind_of("requirements.txt", "torch==2.9.0\n") == "requirements");
+  CHECK(kind_of("plan.json", "{\"schema_version\": 1, \"verdict\": \"fits\"}") == "plan");
+  CHECK(kind_of("x.txt", "Dear reader\n") == "none");
+  CHECK(kind_of("x", "") == "none");
+}
