@@ -294,11 +294,15 @@ MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
   out.host_bytes_per_node = whole(host);
   out.checkpoint_bytes = whole(checkpoint);
   if (depth == Depth::kReplay) {
-    const StageReplay replayed =
-        replay_stage(s, parts, symbols, fullest_stage, stage_buffers(s, parts, symbols, fullest, fullest_stage));
+    StageBuffers buffers = stage_buffers(s, parts, symbols, fullest, fullest_stage);
+    StageReplay replayed = replay_stage(s, parts, symbols, fullest_stage, buffers);
+    out.ran_out = replayed.ran_out;
+    if (replayed.ran_out) {  // what it would have taken
+      buffers.capacity_bytes = std::numeric_limits<int64_t>::max();
+      replayed = replay_stage(s, parts, symbols, fullest_stage, buffers);
+    }
     out.reserved_bytes = replayed.reserved_bytes + std::max<int64_t>(0, out.allocated_bytes - replayed.allocated_bytes);
     out.device_bytes = out.reserved_bytes + s.gpu.context_bytes + communicator_bytes(s);
-    out.ran_out = replayed.ran_out;
   }
   return out;
 }

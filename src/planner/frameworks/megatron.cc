@@ -215,12 +215,16 @@ MemoryEstimate megatron_memory(const Setup& s, Depth depth) {
   out.host_bytes_per_node = host_bytes * s.gpus_per_node;
   out.checkpoint_bytes = checkpoint_bytes;
   if (depth == Depth::kReplay) {
-    const StageReplay replayed =
-        replay_stage(s, parts, symbols, fullest_stage, stage_buffers(s, parts, symbols, fullest, fullest_stage));
+    StageBuffers buffers = stage_buffers(s, parts, symbols, fullest, fullest_stage);
+    StageReplay replayed = replay_stage(s, parts, symbols, fullest_stage, buffers);
+    out.ran_out = replayed.ran_out;
+    if (replayed.ran_out) {  // what it would have taken
+      buffers.capacity_bytes = std::numeric_limits<int64_t>::max();
+      replayed = replay_stage(s, parts, symbols, fullest_stage, buffers);
+    }
     // What segments add to the live bytes; the walk counts small transients that the closed form leaves out, and the other way round.
     out.reserved_bytes = replayed.reserved_bytes + std::max<int64_t>(0, out.allocated_bytes - replayed.allocated_bytes);
     out.device_bytes = out.reserved_bytes + s.gpu.context_bytes + communicator_bytes(s);
-    out.ran_out = replayed.ran_out;
   }
   return out;
 }
