@@ -187,11 +187,12 @@ std::string_view name(AttentionKernel kernel) {
   return "flash2";
 }
 
+// Megatron's kernels are fused from 2022 on; a trainer that fuses norms and rotary alone still runs PyTorch's kernels between them.
 ProgramClass program_class(const Setup& s) {
-  if (s.framework == Framework::kMegatron || s.program.starts_with("megatron") || s.program.starts_with("transformer_engine"))
+  const bool current_megatron = s.framework == Framework::kMegatron && (s.software.released == 0 || s.software.released >= 202203);
+  if (current_megatron || s.program.starts_with("megatron_te") || s.program.starts_with("transformer_engine"))
     return ProgramClass::kFused;
-  if (s.compiled) return ProgramClass::kCompiled;
-  return s.fused_norm && s.fused_rope ? ProgramClass::kFused : ProgramClass::kEager;
+  return s.compiled ? ProgramClass::kCompiled : ProgramClass::kEager;
 }
 
 // Transformer Engine takes cuDNN's kernels where they are faster (Hopper on). PyTorch's scaled_dot_product_attention is FlashAttention
