@@ -65,6 +65,11 @@ if(DISTSETUP_RUNTIME)
   endif()
 endif()
 
+# What every target makes of a plan per strategy: read by tests/golden/targets and tests/integration/emit_parsers_all.sh.
+add_executable(emit_targets "${PROJECT_SOURCE_DIR}/tests/support/main/emit_targets.cc")
+target_link_libraries(emit_targets PRIVATE distsetup_codegen)
+add_dependencies(distsetup_tests emit_targets)
+
 include(accuracy)
 
 function(distsetup_script_test suite script)

@@ -83,6 +83,7 @@ void set_sharding(Fields& fields, const std::string& meaning) {
   set_field(fields, "strategy.sharding", sharding);
   set_field(fields, "strategy.reshard_after_forward", sharding == "zero3");
   set_field(fields, "derived.hybrid", sharding != meaning);
+  set_field(fields, "derived.several_axes", sharding != meaning);
   set_field(fields, "derived.zero_stage", sharding == "ddp" ? 0 : sharding.back() - '0');
   set_field(fields, "derived.source", "options");
   set_field(fields, "derived.model_parallel", false);

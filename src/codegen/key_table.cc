@@ -14,11 +14,12 @@
 namespace distsetup {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, KeyType>, 6> kTypes = {{{"bool", KeyType::kBool},
+constexpr std::array<std::pair<std::string_view, KeyType>, 7> kTypes = {{{"bool", KeyType::kBool},
                                                                          {"int", KeyType::kInt},
                                                                          {"number", KeyType::kNumber},
                                                                          {"text", KeyType::kText},
                                                                          {"text_list", KeyType::kTextList},
+                                                                         {"int_list", KeyType::kIntList},
                                                                          {"comma_list", KeyType::kCommaList}}};
 constexpr std::array<std::pair<std::string_view, TableFormat>, 5> kFormats = {{{"json", TableFormat::kJson},
                                                                                {"yaml", TableFormat::kYaml},
@@ -27,9 +28,15 @@ constexpr std::array<std::pair<std::string_view, TableFormat>, 5> kFormats = {{{
                                                                                {"arguments", TableFormat::kArguments}}};
 constexpr std::array<std::string_view, 4> kUnknownKey = {"parse error", "init error", "warning", "silent"};
 
+// Always the same, and asked for by every table.
+const Fields& field_names() {
+  static const Fields kNames = no_fields();
+  return kNames;
+}
+
 struct Reader {
   KeyTable table;
-  const Fields names = no_fields();
+  const Fields& names = field_names();
   Diagnostics diagnostics;
 
   void fail(const Location& at, std::string message, std::string help = "") {
@@ -56,11 +63,12 @@ struct Reader {
       case KeyType::kNumber: return take(as_double(value));
       case KeyType::kText: return take(as_text(value));
       case KeyType::kTextList:
+      case KeyType::kIntList:
       case KeyType::kCommaList: break;
     }
     Json list = Json::array();
     if (value.kind != Value::Kind::kList) fail(value.location, "expected a list of texts");
-    for (const Value& item : value.items) list.push_back(take(as_text(item)));
+    for (const Value& item : value.items) list.push_back(type == KeyType::kIntList ? take(as_int(item)) : take(as_text(item)));
     return list;
   }
 
@@ -86,15 +94,15 @@ struct Reader {
     row.location = value.location;
     std::string type, since, until;
     MapReader reader(value, "a key's row", diagnostics);
-    reader.require("key");
     reader.get("key", row.key);
     reader.get("table", row.table);
-    if (!row.table.empty()) {  // another table's rows; it is read when this one is loaded
+    if (!row.table.empty()) {  // another table's rows, with a key as a section of that name; it is read when this one is loaded
       row.when = condition(reader.child("when"));
       reader.finish();
       table.rows.push_back(std::move(row));
       return;
     }
+    reader.require("key");
     reader.require("type");
     reader.get("type", type);
     reader.get("field", row.field);
@@ -106,7 +114,7 @@ struct Reader {
     const auto known = std::find_if(kTypes.begin(), kTypes.end(), [&type](const auto& entry) { return entry.first == type; });
     if (known == kTypes.end()) {
       fail(value.location, fmt::format("unknown type '{}' of key '{}'", type, row.key),
-           "known: bool, int, number, text, text_list, comma_list");
+           "known: bool, int, number, text, text_list, int_list, comma_list");
     } else {
       row.type = known->second;
     }
@@ -253,8 +261,11 @@ struct Reader {
 }  // namespace
 
 void include_table(const KeyTable& table, const std::string& section, const Condition& when, KeyTable& into) {
+  const auto below = [&section](const std::string& key) {
+    return section.empty() || key.empty() ? section + key : section + "." + key;
+  };
   for (KeyRow row : table.rows) {
-    row.key = section + "." + row.key;
+    row.key = below(row.key);
     row.when.insert(row.when.end(), when.begin(), when.end());
     into.rows.push_back(std::move(row));
   }
@@ -263,12 +274,12 @@ void include_table(const KeyTable& table, const std::string& section, const Cond
     into.rules.push_back(std::move(rule));
   }
   for (ReadRow row : table.reads) {
-    row.key = section + "." + row.key;
-    for (auto& [key, texts] : row.given) key = section + "." + key;
+    row.key = below(row.key);
+    for (auto& [key, texts] : row.given) key = below(key);
     row.when.insert(row.when.end(), when.begin(), when.end());
     into.reads.push_back(std::move(row));
   }
-  for (const auto& [below, how] : table.unknown_key) into.unknown_key.emplace_back(below.empty() ? section : section + "." + below, how);
+  for (const auto& [inner, how] : table.unknown_key) into.unknown_key.emplace_back(below(inner), how);
 }
 
 Result<KeyTable> parse_key_table(std::string_view text, const std::string& file_name) {

@@ -2,6 +2,7 @@
 // grammar). The walk that writes a file is here; a table also states what a reader or a lint needs (how the tool takes an unknown
 // key, since when a key exists, which keys nobody reads), so that these become further walks over the same rows.
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,7 +17,7 @@ namespace distsetup {
 // name -> texts of which the field's text must be one; "null" matches what is not known. All must hold.
 using Condition = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
-enum class KeyType { kBool, kInt, kNumber, kText, kTextList, kCommaList };
+enum class KeyType { kBool, kInt, kNumber, kText, kTextList, kIntList, kCommaList };
 enum class TableFormat { kJson, kYaml, kToml, kDirectives, kArguments };
 
 // The first row of a key whose conditions hold and that has a value writes the key; the others of that key are passed over.
@@ -29,7 +30,7 @@ struct KeyRow {
   std::vector<std::pair<std::string, Json>> value_map;  // text of the field -> what the tool calls it; empty = as it is
   Condition when, unless;
   std::string not_read;  // why no current tool reads this key; empty = it is read
-  std::string table;     // instead of all that: the rows and rules of another table, as a section of this name (load_key_table)
+  std::string table;     // instead of all that: the rows and rules of another table, under `key` (load_key_table)
   Location location;
 };
 
@@ -66,9 +67,14 @@ struct KeyTable {
   std::vector<std::string> words;                                // keys whose text is several words, each read by itself
 };
 
+// Of a TemplateSet: path -> the text that was read, and what it says. Not for several threads.
+struct ReadTables {
+  std::map<std::string, std::pair<std::string, KeyTable>> tables;
+};
+
 bool holds(const Condition& condition, const Fields& fields);
 
-// Rows of `table` become rows of `into`: under `section`, and only while `when` holds; likewise its rules.
+// Rows of `table` become rows of `into`: under `section` (empty: beside the others), and only while `when` holds; likewise its rules.
 void include_table(const KeyTable& table, const std::string& section, const Condition& when, KeyTable& into);
 
 // Reads and checks a table: unknown keys, types, field names that do not exist (kTemplate, with the place in the file).

@@ -46,6 +46,9 @@ Result<Json> typed(const KeyRow& row, const Json& value, const std::string& tabl
       return value;
     case KeyType::kText: return value.is_string() ? value : Json(field_text(value));
     case KeyType::kTextList: return value.is_array() ? value : Json::array({field_text(value)});
+    case KeyType::kIntList:
+      if (!value.is_array()) return wrong("a list of integers");
+      return value;
     case KeyType::kCommaList: return Json(field_text(value));
   }
   return wrong("a known type");

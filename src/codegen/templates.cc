@@ -9,6 +9,7 @@
 #include "base/embedded.h"
 #include "base/value.h"
 #include "codegen/codegen.h"
+#include "codegen/key_table.h"
 #include "codegen/quote.h"
 
 namespace distsetup {
@@ -16,6 +17,7 @@ namespace distsetup {
 TemplateSet embedded_templates() {
   static constexpr std::string_view kFolder = "templates/";
   TemplateSet set;
+  set.read_tables = std::make_shared<ReadTables>();
   for (const EmbeddedFile& file : embedded_files()) {
     if (file.path.substr(0, kFolder.size()) == kFolder) set.files.emplace_back(file.path.substr(kFolder.size()), file.text);
   }
@@ -39,7 +41,7 @@ Result<TemplateSet> load_templates(const std::string& directory) {
     files[it->path().lexically_relative(directory).generic_string()] = std::move(*text);
   }
   if (failed) return error(code::kUnreadableFile, at, fmt::format("cannot read '{}': {}", directory, failed.message()));
-  return TemplateSet{{files.begin(), files.end()}};
+  return TemplateSet{{files.begin(), files.end()}, std::make_shared<ReadTables>()};
 }
 
 std::vector<std::string> target_names(const TemplateSet& templates) {

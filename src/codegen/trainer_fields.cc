@@ -1,0 +1,63 @@
+#include "codegen/trainer_fields.h"
+
+#include <algorithm>
+
+namespace distsetup {
+namespace {
+
+// Which of the engines below the Hugging Face trainers has a form for the plan. FSDP shards parameters with everything else and
+// offloads all or nothing; DeepSpeed has no form for copies of the shard group, nor for parameters kept between forward and backward.
+std::string engine(const Plan& plan) {
+  const OffloadPlace optimizer = plan.offload.optimizer, parameters = plan.offload.parameters;
+  const bool offload_is_fsdp = optimizer == parameters && optimizer != OffloadPlace::kNvme;
+  if (plan.strategy.sharding == Sharding::kDdp && offload_is_fsdp) return "ddp";
+  if (plan.strategy.sharding == Sharding::kZero1 || !offload_is_fsdp) return "deepspeed";
+  return plan.strategy.sharding == Sharding::kZero3 || plan.mesh.dp_replicate > 1 ? "fsdp" : "deepspeed";
+}
+
+bool is_hybrid(const Plan& plan) { return plan.mesh.dp_replicate > 1 && plan.strategy.sharding != Sharding::kDdp; }
+
+// Lightning's FSDP strategy cannot clip by norm: it is for what DeepSpeed has no form for.
+std::string lightning_strategy(const Plan& plan) {
+  const Sharding sharding = plan.strategy.sharding;
+  if (sharding == Sharding::kDdp) return "ddp";
+  const bool keeps_parameters = sharding == Sharding::kZero3 && !plan.strategy.reshard_after_forward;
+  return keeps_parameters || (is_hybrid(plan) && sharding != Sharding::kZero1) ? "fsdp" : "deepspeed";
+}
+
+double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+}  // namespace
+
+void set_trainer_fields(Fields& fields, const Plan& plan) {
+  const Mesh& mesh = plan.mesh;
+  const Geometry& model = plan.model;
+  const TrainPlan& train = plan.train;
+  const auto set = [&fields](std::string_view name, Json value) { set_field(fields, name, std::move(value)); };
+  set("derived.engine", engine(plan));
+  set("derived.lightning", lightning_strategy(plan));
+  // DeepSpeed's buffers in elements, as its Hugging Face integration fills them (transformers/integrations/deepspeed.py).
+  set("derived.prefetch_elements", model.hidden * model.hidden * 9 / 10);
+  set("derived.persistence_elements", 10 * model.hidden);
+  const int64_t largest = model.hidden * std::max(model.vocabulary, model.feed_forward);
+  set("derived.largest_partition", (largest + mesh.data_parallel() - 1) / mesh.data_parallel());
+  set("derived.nvme", plan.offload.optimizer == OffloadPlace::kNvme || plan.offload.parameters == OffloadPlace::kNvme);
+  set("derived.several_axes", is_hybrid(plan) || mesh.tp > 1 || mesh.cp > 1);
+  set("derived.shard_is_node", mesh.dp_shard == plan.hardware.gpus_per_node);
+  set("derived.mesh_2d", Json::array({mesh.dp_replicate, mesh.dp_shard}));
+  // Where a pipeline is fed by one local batch: all of a step's micro-batches.
+  set("derived.pipeline_batch", mesh.pp > 1 ? plan.micro_batch * plan.gradient_accumulation : plan.micro_batch);
+  if (mesh.pp > 1) set("derived.layers_per_virtual_stage", model.num_layers / (int64_t{mesh.pp} * plan.strategy.virtual_stages));
+  set("derived.samples", train.global_batch * train.steps);
+  set("derived.min_learning_rate_factor", ratio(train.min_learning_rate, train.learning_rate));
+  set("derived.warmup_ratio", ratio(static_cast<double>(train.warmup_steps), static_cast<double>(train.steps)));
+  set("derived.save_interval", plan.checkpoint.every_steps > 0 ? plan.checkpoint.every_steps : train.steps);
+  set("derived.grouped_queries", model.num_kv_heads != model.num_heads);
+  set("derived.positive_seed", train.seed + 1);  // Megatron refuses 0
+  set("derived.timeout_minutes", (plan.launch.collective_timeout_s + 59) / 60);
+  set("derived.offloaded_layers", model.num_layers - 1);  // Megatron keeps the last layer
+  if (!model.layer_class.empty() && !model.family.empty())
+    set("derived.layer_import", "transformers.models." + model.family + ".modeling_" + model.family + "." + model.layer_class);
+}
+
+}  // namespace distsetup
