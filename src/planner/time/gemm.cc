@@ -9,18 +9,26 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <cstdint>
 #include <span>
 
 namespace distsetup {
 namespace {
 
 struct Tile {
-  double m, n, share;
+  double m, n, slower;  // than the best tile, per output
 };
-constexpr std::array<Tile, 4> kTiles = {{{128, 256, 1}, {256, 128, 1}, {128, 128, 0.93}, {128, 64, 0.8}}};
-constexpr std::array<Tile, 4> kPairedTiles = {{{256, 256, 1}, {128, 256, 0.97}, {256, 128, 0.97}, {128, 128, 0.9}}};  // two SMs
-constexpr double kWholeWaves = 6, kBurstFlops = 2e11, kAlignment = 16;
+constexpr std::array<Tile, 4> kTiles = {{{128, 256, 1}, {256, 128, 1}, {128, 128, 1 / 0.93}, {128, 64, 1 / 0.8}}};
+constexpr std::array<Tile, 4> kPairedTiles = {
+    {{256, 256, 1}, {128, 256, 1 / 0.97}, {256, 128, 1 / 0.97}, {128, 128, 1 / 0.9}}};  // two SMs
+// ceil() of what is far below 2^63, without a call into libm: a search computes millions.
+inline double whole(double x) {
+  const auto below = static_cast<double>(static_cast<int64_t>(x));
+  return below < x ? below + 1 : below;
+}
+
+constexpr double kWholeWaves = 6, kBurstFlops = 2e11;
+constexpr int64_t kAlignment = 16;
 
 }  // namespace
 
@@ -28,12 +36,13 @@ double gemm_s(const GemmRate& r, double m, double n, double k, double element_by
   const std::span<const Tile> tiles = r.generation == GpuGeneration::kBlackwell ? std::span<const Tile>(kPairedTiles) : kTiles;
   double padded = 1e300;  // outputs computed, those of a wave's idle multiprocessors included
   for (const Tile& t : tiles) {
-    const double waves = std::ceil(m / t.m) * std::ceil(n / t.n) / r.num_sm;
-    const double counted = waves < kWholeWaves ? std::ceil(waves) : waves + 0.5;
-    padded = std::min(padded, counted * r.num_sm * t.m * t.n / t.share);
+    const double count = whole(m / t.m) * whole(n / t.n), waves = count / r.num_sm;
+    const double counted = waves < kWholeWaves ? whole(waves) : waves + 0.5;
+    padded = std::min(padded, counted * r.num_sm * t.m * t.n * t.slower);
   }
   // Rows of operands that do not start at 16 bytes are loaded piecewise (same guide, "requirements to use tensor cores").
-  const bool aligned = std::fmod(k * element_bytes, kAlignment) == 0 && std::fmod(n * element_bytes, kAlignment) == 0;
+  const auto k_bytes = static_cast<int64_t>(k * element_bytes), n_bytes = static_cast<int64_t>(n * element_bytes);
+  const bool aligned = k_bytes % kAlignment == 0 && n_bytes % kAlignment == 0;
   const double rate = r.flops_per_s * (1 + r.burst / (1 + 2 * m * n * k / kBurstFlops)) * (aligned ? 1 : r.misaligned_share);
   const double traffic = ((m + n) * k * element_bytes + m * n * output_bytes) / r.memory_bytes_per_s;
   return r.kernel_s + std::max(2 * padded * (k + r.k_half) / rate, traffic);

@@ -103,7 +103,6 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
     const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
     const double held = split_n(m, tp) * split_k(m, tp) * (m.experts > 0 ? m.experts : 1);
     w.parameters += held;
-    if (m.experts > 0) w.expert_parameters += held;
     w.lora_parameters += m.lora_rank * (split_n(m, tp) + split_k(m, tp));
   }
   const double q = w.heads * w.qk_size,

@@ -45,7 +45,8 @@ struct Pass {
 
 struct LayerTime {
   Pass forward, backward, recompute;
-  double parameters = 0, expert_parameters = 0, lora_parameters = 0;  // on one rank before data sharding
+  double parameters = 0, lora_parameters = 0;  // on one rank before data sharding
+  double token_flops = 0;                      // of the model, forward, not of the hardware
 };
 
 double wire_bytes(StorageDtype dtype) { return dtype == StorageDtype::kF32 ? 4 : 2; }
@@ -201,7 +202,12 @@ Pass StepModel::recompute_pass(const LayerWork& w) const {
 }
 
 LayerTime StepModel::layer_time(const LayerWork& w) const {
-  return {forward_pass(w, false), backward_pass(w), recompute_pass(w), w.parameters, w.expert_parameters, w.lora_parameters};
+  double flops = 2 * mean_attended(static_cast<double>(s_.sequence_length), w.window, 1) * w.heads * s_.tp * (w.qk_size + w.v_size);
+  for (int i = 0; i < w.num_gemms; ++i) {
+    const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
+    flops += 2 * m.n * m.k * m.rows_per_token * (m.experts > 0 ? s_.expert_tp : 1);
+  }
+  return {forward_pass(w, false), backward_pass(w), recompute_pass(w), w.parameters, w.lora_parameters, flops};
 }
 
 // Layers differ by experts or none, window or none: one of each kind is timed, and the mean over the model taken.
@@ -224,7 +230,7 @@ LayerTime StepModel::mean_layer() const {
     mean.backward += t.backward.scaled(share);
     mean.recompute += t.recompute.scaled(share);
     mean.parameters += t.parameters * share;
-    mean.expert_parameters += t.expert_parameters * share;
+    mean.token_flops += t.token_flops * share;
     mean.lora_parameters += t.lora_parameters * share;
   }
   return mean;
@@ -401,7 +407,8 @@ TimeEstimate StepModel::run() {
                                                                                               : s_.gpu.peak_bf16_flops_per_s)
                           : 0;
   if (peak > 0) {
-    t.mfu = t.tokens_per_s_per_gpu * token_flops(g, s_.sequence_length).train / peak;
+    const double forward = layers * layer.token_flops + 2 * static_cast<double>(g.vocabulary) * hidden_;
+    t.mfu = t.tokens_per_s_per_gpu * 3 * forward / peak;
     const double done =
         m * (layers / stages * (layer.forward.flops + layer.backward.flops + layer.recompute.flops) + head_flops / stages);
     t.hfu = done / t.step_s / peak;

@@ -1,0 +1,241 @@
+// The time model: single operations against published numbers, whole steps against what must hold for any trainer.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "model/presets.h"
+#include "planner/time/attention.h"
+#include "planner/time/collective.h"
+#include "planner/time/economics.h"
+#include "planner/time/gemm.h"
+#include "planner/time/layer.h"
+
+using namespace distsetup;
+
+namespace {
+
+Setup setup_of(const char* model, const char* gpu, int gpus) {
+  static const Result<Presets> presets = load_presets();
+  REQUIRE(presets.ok());
+  Setup s;
+  const Result<Geometry> geometry = find_model(*presets, model);
+  const Result<GpuChoice> choice = find_gpu(*presets, gpu);
+  REQUIRE(geometry.ok());
+  REQUIRE(choice.ok());
+  s.model = *geometry;
+  s.gpu = choice->gpu;
+  s.gpus_per_node = std::min(gpus, 8);
+  s.nodes = std::max(1, gpus / 8);
+  s.nic_kind = s.nodes > 1 ? "infiniband" : "";
+  s.nic_bytes_per_s = s.nodes > 1 ? 400e9 : 0;
+  s.dp_shard = gpus;
+  s.software.released = 202506;
+  return s;
+}
+
+double step_s(const Setup& s) { return estimate_time(s).step_s; }
+
+std::vector<Setup> sample() {
+  std::vector<Setup> all;
+  all.push_back(setup_of("llama3.1_8b", "h100_sxm", 8));
+  Setup pipeline = setup_of("llama3.1_70b", "h100_sxm", 64);
+  pipeline.framework = Framework::kMegatron;
+  pipeline.sharding = Sharding::kZero1;
+  pipeline.tp = 4;
+  pipeline.pp = 4;
+  pipeline.virtual_stages = 5;
+  pipeline.dp_shard = 4;
+  pipeline.gradient_accumulation = 16;
+  pipeline.program = "megatron_te";
+  pipeline.loss = LossHead::kVocabularyParallel;
+  all.push_back(pipeline);
+  Setup context = setup_of("llama3.1_8b", "a100_sxm_80", 16);
+  context.cp = 4;
+  context.dp_shard = 4;
+  context.sequence_length = 32768;
+  context.recompute = ActivationRecompute::kFull;
+  all.push_back(context);
+  Setup experts = setup_of("mixtral_8x7b", "b200", 8);
+  experts.framework = Framework::kMegatron;
+  experts.sharding = Sharding::kZero1;
+  experts.ep = 8;
+  all.push_back(experts);
+  Setup latent = setup_of("deepseek_v2_lite", "h200_sxm", 8);
+  latent.ep = 8;
+  all.push_back(latent);
+  Setup lora = setup_of("llama2_7b", "rtx_4090", 1);
+  lora.framework = Framework::kDdp;
+  lora.sharding = Sharding::kDdp;
+  lora.finetune = Finetune::kQlora;
+  lora.lora = {16, true, true, true, true, true, true, true};
+  lora.frozen_dtype = StorageDtype::kNf4;
+  all.push_back(lora);
+  Setup offload = setup_of("llama2_13b", "v100_sxm_32", 8);
+  offload.framework = Framework::kDeepspeed;
+  offload.compute = Compute::kF16;
+  offload.offload.optimizer = OffloadPlace::kHost;
+  all.push_back(offload);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("gemm time: one tile more than the multiprocessors hold takes another wave") {
+  GemmRate rate{1e15, 0, 0, 1e13, 0, 132, 1, GpuGeneration::kHopper};
+  const double k = 8192, one_wave = gemm_s(rate, 128 * 132, 256, k, 2, 2), more = gemm_s(rate, 128 * 133, 256, k, 2, 2);
+  CHECK(one_wave == Approx(2.0 * 128 * 132 * 256 * k / 1e15));
+  CHECK(more / one_wave == Approx(5.0 / 4 / 0.8));  // five waves of half tiles at 0.8 beat two of whole ones
+  CHECK(more > 1.5 * one_wave);
+}
+
+TEST_CASE("gemm time: a thin product is bound by memory; rows off 16 bytes run at the misaligned rate") {
+  GemmRate rate{1e15, 0, 0, 2e12, 4e-6, 132, 0.25, GpuGeneration::kHopper};
+  CHECK(gemm_s(rate, 16, 4096, 4096, 2, 2) == Approx(4e-6 + ((16.0 + 4096) * 4096 * 2 + 16.0 * 4096 * 2) / 2e12));
+  CHECK(gemm_s(rate, 8192, 4096, 4100, 2, 2) > 3 * gemm_s(rate, 8192, 4096, 4096, 2, 2));
+}
+
+TEST_CASE("attention FLOPs: causal half; a window counts its own positions; backward costs 2.5 forwards of work") {
+  CHECK(mean_attended(8192, 0, 1) == 4096);
+  CHECK(mean_attended(8192, 4096, 1) == 4096 * (1 - 0.25));
+  CHECK(mean_attended(8192, 0, 0.5) == 2048);
+  const AttentionShape shape{8192, 4096, 8192, 32, 128, 128};
+  CHECK(attention_flops(shape) == 4.0 * 8192 * 4096 * 32 * 128);
+  TimeConstants c;
+  c.attention = {1e14, 1e14, 0, 1};
+  CHECK(attention_backward_s(c, shape) == Approx(2.5 * attention_forward_s(c, shape)));
+}
+
+// NCCL src/graph/tuning.cc: ring LL 6.6 us + 0.6 us a hop on NVLink, 2.7 us between nodes; Simple 8.4 + 3.4 and 14.
+TEST_CASE("collectives: latency of small messages is the published one") {
+  Fabric f;
+  f.link_bytes_per_s = 360e9;
+  f.nic_bytes_per_s = 45e9;
+  f.domain = 8;
+  CHECK(all_gather_s(f, group_span(f, 8, 1), 8) == Approx(6.6e-6 + 7 * 0.6e-6).epsilon(0.001));
+  CHECK(all_reduce_s(f, group_span(f, 8, 1), 8) == Approx(6.6e-6 + 14 * 0.6e-6).epsilon(0.001));
+  CHECK(all_gather_s(f, group_span(f, 16, 1), 8) == Approx(6.6e-6 + 14 * 0.6e-6 + 2.7e-6).epsilon(0.001));
+}
+
+TEST_CASE("collectives: large messages move at the bus bandwidth") {
+  Fabric f;
+  f.link_bytes_per_s = 360e9;
+  f.nvls_bytes_per_s = 480e9;
+  f.nic_bytes_per_s = 45e9;
+  f.domain = 8;
+  const double bytes = 8e9;
+  CHECK(all_gather_s(f, group_span(f, 8, 1), bytes) == Approx(bytes * 7 / 8 / 360e9).epsilon(0.01));
+  CHECK(all_reduce_s(f, group_span(f, 8, 1), bytes) == Approx(2 * bytes * 7 / 8 / 480e9).epsilon(0.01));      // in the switch
+  CHECK(all_gather_s(f, group_span(f, 64, 1), bytes) == Approx(bytes * 63 / 64 / (8 * 45e9)).epsilon(0.05));  // eight NICs a node
+  CHECK(all_gather_s(f, group_span(f, 8, 8), bytes) == Approx(bytes * 7 / 8 / 45e9).epsilon(0.01));           // one NIC each
+  CHECK(all_to_all_s(f, group_span(f, 8, 1), bytes) == Approx(bytes * 7 / 8 / 360e9).epsilon(0.01));
+  CHECK(all_gather_s(f, group_span(f, 1, 1), bytes) == 0);
+}
+
+TEST_CASE("layer work: parameters of the split layer are the model's") {
+  Setup s = setup_of("llama3.1_8b", "h100_sxm", 8);
+  const TimeConstants c = time_constants(s, embedded_calibration());
+  CHECK(layer_work(s, c, 0).parameters == 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3 * 4096.0 * 14336);
+  s.tp = 4;
+  s.dp_shard = 2;
+  CHECK(layer_work(s, c, 0).parameters == (4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3 * 4096.0 * 14336) / 4);
+}
+
+TEST_CASE("step time: its terms sum to it, and MFU counts the model's FLOPs") {
+  for (const Setup& s : sample()) {
+    INFO(s.model.name);
+    const TimeEstimate t = estimate_time(s);
+    CHECK(t.gemm_s + t.attention_s + t.elementwise_s + t.loss_s + t.recompute_s + t.communication_exposed_s + t.bubble_s +
+              t.optimizer_s + t.offload_exposed_s + t.launch_s ==
+          Approx(t.step_s));
+    for (const double term : {t.gemm_s, t.attention_s, t.elementwise_s, t.loss_s, t.recompute_s, t.communication_exposed_s, t.bubble_s,
+                              t.optimizer_s, t.offload_exposed_s, t.launch_s})
+      CHECK((term >= 0 && std::isfinite(term)));
+    const double peak = s.compute == Compute::kF16 ? s.gpu.peak_fp16_flops_per_s : s.gpu.peak_bf16_flops_per_s;
+    CHECK(t.mfu * peak == Approx(t.tokens_per_s_per_gpu * token_flops(s.model, s.sequence_length).train).epsilon(0.01));
+    CHECK(t.tokens_per_s_per_gpu * t.step_s * s.world() == Approx(s.tokens_per_step()));
+    if (s.finetune == Finetune::kFull) CHECK(t.hfu > t.mfu);
+  }
+}
+
+TEST_CASE("step time: more work takes longer; better hardware does not") {
+  for (const Setup& s : sample()) {
+    INFO(s.model.name);
+    const double base = step_s(s);
+    Setup more = s;
+    more.gradient_accumulation *= 2;
+    CHECK(step_s(more) > base);
+    more = s;
+    more.micro_batch *= 2;
+    CHECK(step_s(more) > base);
+    more = s;
+    more.sequence_length *= 2;
+    CHECK(step_s(more) > base);
+    more = s;
+    more.recompute = ActivationRecompute::kFull;
+    CHECK(step_s(more) >= base);
+    more = s;
+    more.gpu.memory_bytes_per_s *= 2;
+    CHECK(step_s(more) < base);
+    more = s;
+    more.gpu.link.bytes_per_s *= 2;
+    more.nic_bytes_per_s *= 2;
+    CHECK(step_s(more) <= base);
+    more = s;
+    more.gpu.peak_bf16_flops_per_s *= 2;
+    more.gpu.peak_fp16_flops_per_s *= 2;
+    CHECK(step_s(more) < base);
+  }
+}
+
+TEST_CASE("step time: throughput per GPU does not grow with the number of nodes") {
+  double last = 1e300;
+  for (const int gpus : {8, 16, 64, 256, 1024}) {
+    const double now = estimate_time(setup_of("llama3.1_8b", "h100_sxm", gpus)).tokens_per_s_per_gpu;
+    // Sharding over more ranks makes the optimizer's part smaller, which may buy back a little.
+    CHECK(now < last * 1.03);
+    last = std::min(last, now);
+  }
+}
+
+TEST_CASE("step time: interleaved stages shrink the bubble; overlap hides tensor parallel transfers") {
+  Setup s = sample()[1];
+  const TimeEstimate interleaved = estimate_time(s);
+  s.virtual_stages = 1;
+  CHECK(estimate_time(s).bubble_s > 4 * interleaved.bubble_s);
+  s.overlap_tp = true;
+  CHECK(step_s(s) < estimate_time([&] {
+                      Setup without = s;
+                      without.overlap_tp = false;
+                      return without;
+                    }())
+                        .step_s);
+}
+
+TEST_CASE("step time: a GPU without measured constants is predicted by its generation and datasheet") {
+  Setup s = setup_of("llama3.1_8b", "h100_sxm", 8);
+  s.gpu.name = "h123_new";
+  const TimeEstimate t = estimate_time(s);
+  CHECK(t.mfu > 0.2);
+  CHECK(t.mfu < 0.7);
+}
+
+TEST_CASE("cost: days, GPU-hours and money of a run") {
+  const RunCost cost = run_cost(15e12, 400, 16384, 2.5, 0.9);
+  CHECK(cost.days == Approx(15e12 / (400.0 * 16384 * 0.9) / 86400));
+  CHECK(cost.gpu_hours == Approx(cost.days * 24 * 16384));
+  CHECK(cost.usd == Approx(cost.gpu_hours * 2.5));
+  CHECK(cost.usd_per_million_tokens == Approx(cost.usd / 15e6));
+  CHECK(run_cost(1e9, 400, 8, 0, 1).usd == 0);
+}
+
+TEST_CASE("checkpoint interval: Young's optimum with Daly's terms; a failing cluster saves every mean time between failures") {
+  const double rate = failures_per_s(16384);
+  CHECK(1 / rate / 3600 == Approx(54.0 * 24 / 419));  // Llama 3: one failure in about three hours
+  const double interval = checkpoint_interval_s(60, rate);
+  CHECK(interval == Approx(std::sqrt(2 * 60 / rate)).epsilon(0.06));
+  const double best = goodput(interval, 60, 300, rate);
+  CHECK(best > goodput(interval / 2, 60, 300, rate));
+  CHECK(best > goodput(interval * 2, 60, 300, rate));
+  CHECK(checkpoint_interval_s(60, 0) == 0);
+  CHECK(checkpoint_interval_s(3600, 1.0 / 600) == 600);
+}
