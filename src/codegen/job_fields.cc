@@ -37,7 +37,7 @@ constexpr const char* kFieldNames[] = {
     "job.mounts",        "job.mounts_text",     "job.health_gate",   "job.hosts",          "job.ssh_options",
     "job.mpi_options",   "job.master_address",  "job.master_port",   "job.node_rank",      "job.namespace",
     "job.queue",         "job.service_account", "job.volume_claim",  "job.rdma_resource",  "job.site",
-    "job.last_node",     "job.use",           "job.needs_folder",  "job.memory_node_iec"};
+    "job.last_node",     "job.use",           "job.needs_folder",  "job.memory_node_iec", "job.lead_wanted"};
 
 bool is_name_of(std::string_view text, std::string_view also) {
   return std::all_of(text.begin(), text.end(), [also](char c) {
@@ -238,7 +238,7 @@ struct Checker {
   }
 
   // Absent: twice one step and one checkpoint of a node's share, by the plan's own prediction.
-  int lead(const JobOptions& options, const Plan* plan) {
+  int lead(const JobOptions& options, const Plan* plan, int64_t limit_s) {
     if (options.signal_lead_s) return *options.signal_lead_s;
     double rate = kAssumedCheckpointRate_bytes_per_s;
     if (!options.checkpoint_rate.empty()) {
@@ -254,17 +254,15 @@ struct Checker {
     set("job.lead_text", Json::array({fmt::format("2 × (a step of {} + {} of checkpoint per node at {:.3g} GB/s{}: {}), at least {} s",
                                      format_duration(plan->time.step_s), format_bytes(static_cast<int64_t>(share_bytes)), rate / 1e9,
                                      options.checkpoint_rate.empty() ? ", assumed" : "", format_duration(save_s), kShortestLead_s)}));
-    if (seconds <= kLongestLead_s) return static_cast<int>(std::max<int64_t>(seconds, kShortestLead_s));
-    fail(code::kOutOfRange,
-         fmt::format("a step and a checkpoint need a warning of {} s before the limit, sbatch takes {} at most", seconds, kLongestLead_s),
-         "name a faster --checkpoint-rate, or a --signal-lead of your own");
-    return kShortestLead_s;
+    const int64_t longest = std::min<int64_t>(kLongestLead_s, limit_s / 2);
+    if (seconds > longest) set("job.lead_wanted", seconds);
+    return static_cast<int>(std::min(std::max<int64_t>(seconds, kShortestLead_s), std::max<int64_t>(longest, 1)));
   }
 
   // A step warned by SLURM itself gets USR1 in every process. With requeue the batch shell has to know as well, so it is warned
   // (B:) and passes the signal on.
   void ending(const JobOptions& options, const Plan* plan, int64_t limit_s) {
-    const int lead_s = lead(options, plan);
+    const int lead_s = lead(options, plan, limit_s);
     if (lead_s < 0 || lead_s > kLongestLead_s) {
       return fail(code::kOutOfRange, fmt::format("--signal-lead {}, expected 0 to {} seconds", lead_s, kLongestLead_s));
     }

@@ -17,6 +17,6 @@ while IFS= read -r -d '' script; do
   shellcheck --shell=bash --exclude=SC1090,SC1091,SC2016 "$script"
   shfmt -d -i 2 -ci -ln bash "$script"
   scripts=$((scripts + 1))
-done < <(find "$work" -type f \( -name '*.sh' -o -name '*.sbatch' \) -print0)
+done < <(find "$work" -type f \( -name '*.sh' -o -name '*.sbatch' -o -name '*.pbs' -o -name '*.lsf' \) -print0)
 echo "$scripts scripts checked"
-((scripts >= 30))
+((scripts >= 90))

@@ -59,8 +59,8 @@ count=0
 while IFS= read -r -d '' script; do
   bash -n "$script"
   count=$((count + 1))
-done < <(find "$work/all of them" -type f \( -name '*.sh' -o -name '*.sbatch' \) -print0)
-((count >= 30)) || fail "only $count scripts were emitted"
+done < <(find "$work/all of them" -type f \( -name '*.sh' -o -name '*.sbatch' -o -name '*.pbs' -o -name '*.lsf' \) -print0)
+((count >= 90)) || fail "only $count scripts were emitted"
 
 # --- native, one node
 one="$work/one node"

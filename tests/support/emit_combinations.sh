@@ -3,7 +3,7 @@
 # shellcheck disable=SC2016,SC2154
 
 emit_combinations() {  # FOLDER
-  local folder=$1 target options name number=0 model=(--model llama3.2_1b)
+  local folder=$1 target options name use number=0 model=(--model llama3.2_1b)
   local hardware=("--nodes 1 --gpus 8" "--nodes 4 --gpus 8" "--nodes 2 --gpus 2 --gpu cpu" "--nodes 1 --gpus 1")
   for options in "${hardware[@]}"; do
     for target in native deepspeed fsdp slurm; do
@@ -21,6 +21,34 @@ emit_combinations() {  # FOLDER
     --account 'x y' --qos high --constraint 'a100&ib' --exclude 'n[1-3]' --dependency afterok:1 --memory-per-gpu 32G \
     --cpus-per-task 12 --exclusive --requeue --modules 'cuda/12.2,gcc' --export "A=it's,B=\$HOME" --setup 'source ~/env/bin/activate' \
     --output-log 'my logs/%x-%j.out' --time-limit 4h
+  local own=(-- train.py 'a b' "it's" '$HOME' $'two\nlines') more
+  for target in torchrun mpirun ssh pbs lsf; do
+    for options in "--nodes 1 --gpus 8" "--nodes 4 --gpus 8" "--nodes 2 --gpus 2 --gpu cpu"; do
+      more=(--sharding zero3 --dp-replicate 1 --modules 'cuda/12.2' --export "A=it's" --setup 'source ~/env/bin/activate')
+      # shellcheck disable=SC2086 # a list of words
+      emitted "$folder/$((number += 1)) $target" emit --target "$target" "${model[@]}" --sharding zero3 --dp-replicate 1 $options
+      # shellcheck disable=SC2086
+      emitted "$folder/$((number += 1)) $target own" emit --target "$target" "${model[@]}" "${more[@]}" $options "${own[@]}"
+    done
+  done
+  emitted "$folder/mpirun hosts" emit --target mpirun "${model[@]}" --nodes 2 --gpus 8 --hosts a,b --mpi-options='--mca x y'
+  emitted "$folder/ssh hosts" emit --target ssh "${model[@]}" --nodes 2 --gpus 8 --hosts a,b --ssh-options='-p 2222'
+  for options in "--shape torchrun" "--shape torchrun --requeue" "--container pyxis --image r#i:1 --mounts /a:/b" "--health-gate" \
+    "--container apptainer --image /i.sif --mounts /a:/b --shape torchrun" "--gpu-request gres --gpu-type h100" "--gpu-request none"; do
+    # shellcheck disable=SC2086
+    emitted "$folder/$((number += 1)) slurm" emit --target slurm "${model[@]}" --nodes 2 --gpus 8 $options
+    # shellcheck disable=SC2086
+    emitted "$folder/$((number += 1)) slurm own" emit --target slurm "${model[@]}" --nodes 2 --gpus 8 $options --requeue --health-gate "${own[@]}"
+  done
+  for options in "--nodes 1 --gpus 1" "--nodes 1 --gpus 8" "--nodes 4 --gpus 8 --node-rank 2 --master-addr h"; do
+    for use in '' --use-deepspeed --use-fsdp; do
+      # shellcheck disable=SC2086
+      "$distsetup" launcher "${model[@]}" --sharding zero3 --dp-replicate 1 --recompute full $options $use \
+        --output "$folder/$((number += 1)) launcher/" "${own[@]}" >/dev/null 2>&1
+    done
+    # shellcheck disable=SC2086
+    "$distsetup" launcher "${model[@]}" $options --output "$folder/$((number += 1)) launcher/" >/dev/null 2>&1
+  done
   local combinations=("" "--requeue" "--output-log logs/%j.out" "--requeue --output-log logs/%j.out" "--cpu-only"
     "--exclusive --time-limit 48:00:00" "--signal-lead 0" "--memory-per-node 0" "--modules cuda/12.2" "--array 0-3%1")
   for options in "${combinations[@]}"; do
@@ -36,7 +64,7 @@ emitted() {  # FOLDER ARGUMENT...
   local folder=$1 code=0
   shift
   mkdir -p "$(dirname "$folder")"
-  "$distsetup" "$@" --output "$folder" >/dev/null 2>"$folder.log" || code=$?
+  "$distsetup" "$1" --output "$folder" "${@:2}" >/dev/null 2>"$folder.log" || code=$?
   if ((code != 0 && code != 4)); then
     echo "distsetup $* failed with $code:" >&2
     cat "$folder.log" >&2

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# distsetup 0.1.0, inputs 4d5c384ece5d71f9bd76da97cb904623f9491bff42dbb71ae510f6b4c0fc1e96
+# command: distsetup launcher --model llama3.2_1b --zero-stage 2 --num_nodes 1 --num_gpus_per_node 8 --use_deepspeed -- train.py --text 'a b'
+# plan: llama3.2_1b, zero2, recompute none, bf16: fits
+# 1 node × 8 GPUs = 8 ranks
+# global batch 256 = micro-batch 4 × accumulation 8 × data-parallel 8
+#
+# Arguments are passed on to what it runs.
+set -euo pipefail
+
+here=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+command=(
+  train.py
+  --text
+  'a b'
+  --deepspeed "$here/ds_config.json"
+  "$@"
+)
+gpus_per_node=8
+cores=$(nproc)
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((cores > gpus_per_node ? cores / gpus_per_node : 1))}"
+exec torchrun --standalone --nnodes=1 --nproc_per_node="$gpus_per_node" "${command[@]}"
