@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -88,6 +88,7 @@ class Walk {
     }
   }
   const Ledger& ledger() const { return ledger_; }
+  void count_host_and_disk(MemoryEstimate& estimate) const;
   // simulate only: the state a step starts from has the moments already.
   void start_steady() { steady_ = true; }
 
@@ -98,6 +99,9 @@ class Walk {
   }
   int shards() const { return s_.sharding == Sharding::kDdp ? 1 : s_.dp_shard * s_.cp; }
   bool unsharded() const { return s_.framework == Framework::kDdp || shards() == 1; }
+
+  bool has_buckets() const { return s_.framework == Framework::kDdp && s_.dp_replicate > 1; }
+  bool offloads_activations() const { return s_.offload.activations != OffloadPlace::kNone; }
 
   void prepare();
   void make_kind(const Section& section, UnitKind& kind, std::vector<int>& places) const;
@@ -110,6 +114,8 @@ class Walk {
   void backward_block(size_t i);
   void optimizer_step();
   void release_retained();
+  void offload_block(size_t i);
+  void restore_block(size_t i);
   void play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places);
   template <class Visit>
   void for_stored(Visit visit) const;
@@ -136,6 +142,7 @@ class Walk {
   size_t first_block_ = 0, embedding_unit_ = 0, head_unit_ = 0;
   std::unique_ptr<Engine> engine_;
   std::vector<Handle> block_slots_, embedding_slots_, head_slots_;
+  std::vector<bool> offloaded_;  // by block and slot
   size_t slots_per_block_ = 0;
   Handle activation_, gradient_, tokens_, labels_;
   int64_t residual_bytes_ = 0;
@@ -221,7 +228,7 @@ void Walk::prepare() {
 void Walk::make_units() {
   const int64_t all = s_.model.num_layers;
   const bool uniform = s_.recompute != ActivationRecompute::kEveryK;
-  if (ledger_.counts_only() && uniform && all > 3) {
+  if (ledger_.counts_only() && uniform && !offloads_activations() && all > 3) {
     layers_ = {0, 1, all - 1};
     left_out_ = all - 3;
   } else {
@@ -253,6 +260,9 @@ void Walk::make_units() {
   options.parameter_bytes = bytes_of(s_.parameter_dtype);
   options.reduce_bytes = bytes_of(s_.reduce_dtype);
   options.cast = options.parameter_bytes != static_cast<double>(options.compute_bytes);
+  options.shard_from_host = s_.offload.parameters != OffloadPlace::kNone;
+  options.gradient_leaves = options.shard_from_host || s_.optimizer_implementation == OptimizerImplementation::kInBackward;
+  options.gradients_in_buckets = has_buckets() && s_.software.gradient_as_bucket_view;
   options.reduce_scatter_pool = s_.software.reduce_scatter_pool;
   // Forward under a reentrant checkpoint runs without gradients and registers no hook on its outputs; the hook of the second forward
   // finds the order of the first one spent (torch/distributed/fsdp/_exec_order_utils.py).
@@ -265,6 +275,7 @@ void Walk::make_units() {
                                                 : make_fsdp2_engine(ledger_, options, units_);
   slots_per_block_ = static_cast<size_t>(std::max(m_.block_kept.num_slots, m_.block_recomputed.num_slots));
   block_slots_.resize(slots_per_block_ * layers_.size());
+  if (offloads_activations()) offloaded_.resize(block_slots_.size());
   embedding_slots_.resize(static_cast<size_t>(m_.embedding.num_slots));
   head_slots_.resize(static_cast<size_t>(m_.head.num_slots));
 }
@@ -306,8 +317,12 @@ void Walk::for_stored(Visit visit) const {
 
 void Walk::load() {
   ledger_.enter(Phase::kLoad);
-  for_stored(
-      [&](int64_t elements, double bytes, bool, int64_t count) { book(as_bytes(bytes, elements), MemoryClass::kParameter, count); });
+  const bool on_device = s_.offload.parameters == OffloadPlace::kNone;
+  for_stored([&](int64_t elements, double bytes, bool is_trained, int64_t count) {
+    if (on_device) book(as_bytes(bytes, elements), MemoryClass::kParameter, count);
+    if (on_device && s_.frozen_reference) book(as_bytes(std::min(2.0, bytes), elements), MemoryClass::kParameter, count);
+    if (has_buckets() && is_trained) book(as_bytes(bytes_of(s_.gradient_dtype), elements), MemoryClass::kCommunication, count);
+  });
   for (const Unit& unit : units_) {
     for (const UnitWeight& weight : unit.kind->weights) {
       if (weight.scale_bytes > 0) book(as_bytes(weight.scale_bytes, weight.elements), MemoryClass::kParameter, unit.count);
@@ -359,16 +374,41 @@ void Walk::forward_block(size_t i) {
   engine_->after_forward(unit);
   if (trace.input_freed_forward) ledger_.free(slots[Trace::kInput]);
   activation_ = slots[trace.output];
+  if (offloads_activations()) offload_block(i);
+}
+
+// What the block before this one saved goes to the host while this one runs: two blocks' worth stays on the device.
+void Walk::offload_block(size_t i) {
+  if (i == 0) return;
+  Handle* slots = &block_slots_[(i - 1) * slots_per_block_];
+  const int16_t output = block_trace(i - 1).output;
+  for (int16_t slot = 0; slot < static_cast<int16_t>(slots_per_block_); ++slot) {
+    if (slot == output || slot == Trace::kGradient || !slots[slot]) continue;
+    offloaded_[(i - 1) * slots_per_block_ + static_cast<size_t>(slot)] = true;
+    ledger_.free(slots[slot]);
+  }
+}
+
+void Walk::restore_block(size_t i) {
+  const Trace& trace = block_trace(i);
+  for (size_t slot = 0; slot < slots_per_block_; ++slot) {
+    const size_t index = i * slots_per_block_ + slot;
+    if (!offloaded_[index]) continue;
+    offloaded_[index] = false;
+    block_slots_[index] = ledger_.allocate(trace.bytes_of_slot(static_cast<int16_t>(slot), residual_bytes_), MemoryClass::kActivation);
+  }
 }
 
 void Walk::backward_block(size_t i) {
   Unit& unit = block_unit(i);
   const Trace& trace = block_trace(i);
   Handle* slots = &block_slots_[i * slots_per_block_];
+  if (offloads_activations()) restore_block(i);
   engine_->before_backward(unit);
   slots[Trace::kGradient] = gradient_;
   play(trace.backward, slots, unit, m_.block_places);
-  gradient_ = slots[trace.input_gradient];
+  gradient_ = std::exchange(slots[trace.input_gradient], {});
+  if (!retains_) slots[Trace::kGradient] = {};
   if (retains_ && i + 1 == layers_.size()) ledger_.free(slots[Trace::kGradient]);  // the head's: no block's input gradient
   engine_->after_backward(unit);
 }
@@ -451,6 +491,7 @@ void Walk::backward() {
 
 void Walk::optimizer_step() {
   ledger_.enter(Phase::kOptimizer);
+  if (s_.offload.optimizer != OffloadPlace::kNone || s_.offload.parameters != OffloadPlace::kNone) return;  // on the CPU
   if (!moments_made_) {
     moments_made_ = true;
     for_stored([&](int64_t elements, double, bool is_trained, int64_t count) {
@@ -472,6 +513,25 @@ void Walk::optimizer_step() {
     less[static_cast<size_t>(MemoryClass::kOptimizer)] = -temporary.second;
     ledger_.repeat(less, 1);
   }
+}
+
+// Checkpoint: what is trained, with its optimizer's state. Host: what is offloaded, of all ranks of a node (gradients come along, the
+// optimizer reads them there).
+void Walk::count_host_and_disk(MemoryEstimate& estimate) const {
+  double trained_bytes = 0, moments = 0, parameters = 0;
+  for_stored([&](int64_t elements, double bytes, bool is_trained, int64_t count) {
+    parameters += bytes * static_cast<double>(elements * count);
+    if (!is_trained) return;
+    trained_bytes += bytes * static_cast<double>(elements * count);
+    moments += state_.optimizer * static_cast<double>(elements * count);
+  });
+  const double ranks = unsharded() ? 1 : shards();
+  estimate.checkpoint_bytes = static_cast<int64_t>((trained_bytes + moments) * ranks * s_.tp);
+  double host = 0;
+  if (s_.offload.parameters != OffloadPlace::kNone) host += parameters + trained_bytes;
+  if (s_.offload.optimizer != OffloadPlace::kNone || s_.offload.parameters != OffloadPlace::kNone) host += moments;
+  if (offloads_activations()) host += static_cast<double>(residual_bytes_ * s_.model.num_layers);
+  estimate.host_bytes_per_node = static_cast<int64_t>(host * s_.gpus_per_node);
 }
 
 MemoryEstimate estimate_of(const Ledger& ledger) {
@@ -503,17 +563,21 @@ MemoryEstimate fsdp_memory(const Setup& setup, Depth depth) {
     replay::Walk walk(setup, nullptr);
     walk.start_steady();
     walk.run(1);
-    return replay::estimate_of(walk.ledger());
+    MemoryEstimate estimate = replay::estimate_of(walk.ledger());
+    walk.count_host_and_disk(estimate);
+    return estimate;
   }
   replay::AllocatorRules rules;
   rules.expandable_segments = setup.software.expandable_segments;
+  const int64_t outside = (setup.gpu.vendor == "cpu" ? 0 : setup.gpu.context_bytes) + communicator_bytes(setup);
+  if (setup.gpu.usable_memory_bytes > outside) rules.capacity_bytes = setup.gpu.usable_memory_bytes - outside;
   replay::Allocator allocator(rules);
   replay::Walk walk(setup, &allocator);
   walk.run(replay::kReplayedSteps);
   MemoryEstimate estimate = replay::estimate_of(walk.ledger());
   estimate.reserved_bytes = allocator.peak_reserved_bytes();
-  estimate.device_bytes =
-      estimate.reserved_bytes + (setup.gpu.vendor == "cpu" ? 0 : setup.gpu.context_bytes) + communicator_bytes(setup);
+  estimate.device_bytes = estimate.reserved_bytes + outside;
+  walk.count_host_and_disk(estimate);
   estimate.ran_out = walk.ledger().ran_out();
   return estimate;
 }

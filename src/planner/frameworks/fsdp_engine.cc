@@ -26,7 +26,7 @@ Engine::Engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& 
 void Engine::unshard(Unit& unit) {
   if (unit.gathered || unit.gather_output) return;
   Handle shard;
-  if (options_.cast)
+  if (options_.cast || options_.shard_from_host)
     shard = ledger_.allocate(unit.kind->gathered_bytes / options_.shards, MemoryClass::kCommunication, Stream::kGather);
   unit.gather_output = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, Stream::kGather);
   ledger_.free(shard);
@@ -107,15 +107,13 @@ void Engine::free_gradients(Unit& unit) {
 }
 
 // The reduced shard stays as the gradient, or is added to the one of the micro-batch before.
-void Engine::keep_reduced(Unit& unit, int64_t elements) {
-  const int64_t shard = elements / options_.shards;
-  Handle reduced = ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
+void Engine::keep(Unit& unit, Handle reduced, int64_t shard) {
   if (options_.reduce_bytes != options_.parameter_bytes) {
     Handle cast = ledger_.allocate(scaled(options_.parameter_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
     ledger_.free(reduced);
     reduced = cast;
   }
-  if (unit.sharded_gradient) {
+  if (unit.sharded_gradient || options_.gradient_leaves) {
     ledger_.free(reduced);
   } else {
     unit.sharded_gradient = reduced;
@@ -130,7 +128,8 @@ void Engine::after_backward(Unit& unit) {
   Handle input = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication,
                                   options_.reduce_scatter_pool ? Stream::kReduce : Stream::kCompute);
   free_gradients(unit);
-  keep_reduced(unit, elements);
+  const int64_t shard = elements / options_.shards;
+  keep(unit, ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, Stream::kReduce), shard);
   if (options_.reduce_scatter_pool) {
     ledger_.free(input);
   } else {
@@ -185,16 +184,7 @@ class Fsdp1Engine : public Engine {
     const int64_t shard = elements / options_.shards;
     Handle reduced = ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
     ledger_.free(flat);
-    if (options_.reduce_bytes != options_.parameter_bytes) {
-      Handle cast = ledger_.allocate(scaled(options_.parameter_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
-      ledger_.free(reduced);
-      reduced = cast;
-    }
-    if (unit.sharded_gradient) {
-      ledger_.free(reduced);
-    } else {
-      unit.sharded_gradient = reduced;
-    }
+    keep(unit, reduced, shard);
   }
 
   void end_backward() override {
@@ -216,7 +206,7 @@ class Fsdp1Engine : public Engine {
   void unshard(Unit& unit) override {
     if (unit.gathered || unit.flat) return;
     Handle shard;
-    if (options_.cast)
+    if (options_.cast || options_.shard_from_host)
       shard = ledger_.allocate(unit.kind->gathered_bytes / options_.shards, MemoryClass::kCommunication, Stream::kCast);
     unit.flat = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, Stream::kGather);
     ledger_.free(shard);
@@ -243,8 +233,13 @@ class UnshardedEngine : public Engine {
  public:
   using Engine::Engine;
   void before_backward(Unit&) override {}
-  void after_backward(Unit&) override {}
-  void end_backward() override { order_.clear(); }
+  void after_backward(Unit& unit) override {
+    if (options_.gradient_leaves || options_.gradients_in_buckets) free_gradients(unit);
+  }
+  void end_backward() override {
+    for (Unit& unit : units_) after_backward(unit);
+    order_.clear();
+  }
   void prefetch(Unit&) override {}
   void zero_gradients() override {
     for (Unit& unit : units_) free_gradients(unit);

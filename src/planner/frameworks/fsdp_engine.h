@@ -43,6 +43,9 @@ struct EngineOptions {
   double parameter_bytes = 4, reduce_bytes = 4;
   bool cast = true;  // shards are cast before they are gathered
   bool reduce_scatter_pool = false;
+  bool shard_from_host = false;       // parameters live in host memory: the shard is copied in first
+  bool gradient_leaves = false;       // a reduced gradient is applied in backward, or copied to the host, and freed at once
+  bool gradients_in_buckets = false;  // DDP with gradient_as_bucket_view: autograd's own buffer is a temporary
   bool prefetch_in_backward = true;
   int frees_in_flight = 0;  // FSDP1: resharded units whose memory the limiter's events still hold
 };
@@ -71,7 +74,7 @@ class Engine {
   Handle& gradient(const Unit& unit, size_t weight) { return gradients_[static_cast<size_t>(unit.first_weight) + weight]; }
   int64_t gradient_elements(const Unit& unit) const;
   void free_gradients(Unit& unit);
-  void keep_reduced(Unit& unit, int64_t elements);
+  void keep(Unit& unit, Handle reduced, int64_t shard);
 
   Ledger& ledger_;
   EngineOptions options_;

@@ -494,8 +494,11 @@ Result<BlockProgram> program_from_value(const Value& value, const std::string& i
   read("block", program.block, true);
   Section head;
   read("head", head, true);
+  const Value* own_losses = map.child("losses");
   for (size_t i = 0; i < program.heads.size(); ++i) {
-    const Value* loss = kernels->losses.find(loss_name(static_cast<LossHead>(i)));
+    const char* name = loss_name(static_cast<LossHead>(i));
+    const Value* loss = own_losses != nullptr ? own_losses->find(name) : nullptr;
+    if (loss == nullptr) loss = kernels->losses.find(name);
     if (loss == nullptr || has_error(said)) continue;
     Section& section = program.heads[i];
     section = head;

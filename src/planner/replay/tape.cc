@@ -405,6 +405,13 @@ class Tracer {
 
 }  // namespace
 
+int64_t Trace::bytes_of_slot(int16_t slot, int64_t input_bytes) const {
+  for (const Event& event : forward) {
+    if (event.kind == Event::Kind::kAllocate && event.slot == slot) return event.bytes;
+  }
+  return input_bytes;
+}
+
 Trace trace_section(const Section& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained,
                     const TraceOptions& options) {
   return Tracer(section, facts, symbols, trained, options).run();

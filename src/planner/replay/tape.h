@@ -40,6 +40,8 @@ struct Trace {
   int16_t output = -1;              // slot
   int16_t input_gradient = -1;      // slot that holds it after backward; may be kGradient itself; -1: none
   bool input_freed_forward = true;  // false: saved, its slot is freed in backward
+
+  int64_t bytes_of_slot(int16_t slot, int64_t input_bytes) const;
 };
 
 enum class TraceMode : uint8_t { kKeepAll, kOpSelective, kFull };
