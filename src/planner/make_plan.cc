@@ -12,6 +12,7 @@
 #include "plan/schedule.h"
 #include "planner/hardware_facts.h"
 #include "planner/search.h"
+#include "planner/time/economics.h"
 #include "planner/trainer_search.h"
 
 namespace distsetup {
@@ -231,12 +232,17 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
 
 namespace {
 
-// GPU-hours and money of the whole run.
-void account(Plan& plan) {
+// GPU-hours and money of the whole run, and how often to save.
+void account(Plan& plan, int64_t save_time_s) {
   TimePlan& t = plan.time;
   if (t.step_s <= 0) return;
-  t.gpu_hours = t.step_s * static_cast<double>(plan.train.steps) * plan.mesh.world() / 3600;
-  t.cost_usd = t.gpu_hours * plan.hardware.price_usd_per_gpu_hour;
+  const auto steps = static_cast<double>(plan.train.steps);
+  const double tokens = steps * static_cast<double>(plan.train.global_batch * plan.train.sequence_length);
+  const RunCost cost = run_cost(tokens, t.tokens_per_s_per_gpu, plan.mesh.world(), plan.hardware.price_usd_per_gpu_hour, 1);
+  t.gpu_hours = cost.gpu_hours;
+  t.cost_usd = cost.usd;
+  if (save_time_s > 0)
+    t.checkpoint_every_s = checkpoint_interval_s(static_cast<double>(save_time_s), failures_per_s(plan.mesh.world()));
   if (t.step_low_s == 0) t.step_low_s = t.step_high_s = t.step_s;
   MemoryPlan& m = plan.memory;
   if (m.device_low_bytes == 0) m.device_low_bytes = m.device_high_bytes = m.device_bytes;
@@ -262,7 +268,7 @@ Result<Plan> make_plan(const Problem& problem) {
                           format_bytes(m.capacity_bytes), format_bytes(m.device_bytes - m.capacity_bytes)),
               fixes.empty() ? "" : fixes.front().flags));
   }
-  account(*plan);
+  account(*plan, problem.save_time_s);
   return std::move(*plan);
 }
 

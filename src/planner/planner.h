@@ -58,6 +58,7 @@ struct Problem {
   Location batch_at, parallel_at;  // where to point when no combination is legal
   Goal goal = Goal::kThroughput;
   bool gpus_per_node_given = false;
+  int64_t save_time_s = 0;  // of one checkpoint; 0 = not known
   std::shared_ptr<const TrainerProblem> trainer;  // nullptr: the bundled one
 };
 Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs);

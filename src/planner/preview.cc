@@ -130,7 +130,8 @@ class Preview {
     if (plan_.strategy.virtual_stages > 1) how += fmt::format(" × {} interleaved", plan_.strategy.virtual_stages);
     if (m.cp > 1) how += fmt::format(" · cp {} ({})", m.cp, plan_.strategy.cp_method);
     if (m.ep > 1) how += fmt::format(" · ep {}", m.ep);
-    if (plan_.strategy.trainer != "native" && plan_.strategy.trainer != name(plan_.strategy.sharding)) how = plan_.strategy.trainer + ": " + how;
+    if (plan_.strategy.trainer != "native" && plan_.strategy.trainer != name(plan_.strategy.sharding))
+      how = plan_.strategy.trainer + ": " + how;
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
     paragraph("", 0, fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute, precision_words()));
@@ -196,6 +197,13 @@ class Preview {
     if (m.device_high_bytes > m.device_low_bytes)
       line(fmt::format("  {}{} to {} in 9 runs of 10", pad_right("", kLabel), format_gib(m.device_low_bytes),
                        format_gib(m.device_high_bytes)));
+    if (m.host_bytes_per_node > 0) {
+      const int64_t host = plan_.hardware.host_memory_bytes;
+      line(fmt::format("  {}{}{}", pad_right("host memory per node", kLabel), pad_left(format_bytes(m.host_bytes_per_node), kNumber),
+                       host > 0 ? fmt::format("  of {}", format_bytes(host)) : ""));
+    }
+    if (plan_.strategy.trainer != "native" && m.checkpoint_bytes > 0)
+      line(fmt::format("  {}{}", pad_right("one checkpoint", kLabel), pad_left(format_bytes(m.checkpoint_bytes), kNumber)));
     if (states_only_ || m.peak_buffers.empty()) return;
     std::vector<std::string> buffers;
     for (const PeakBuffer& b : m.peak_buffers) buffers.push_back(fmt::format("{} {}", b.name, format_bytes(b.bytes)));
@@ -267,6 +275,10 @@ class Preview {
           "  cost", 12,
           fmt::format("{} GPU-hours, {} USD at {:.2f} per GPU-hour ({})", format_count(std::llround(t.gpu_hours)),
                       format_count(std::llround(t.cost_usd)), plan_.hardware.price_usd_per_gpu_hour, plan_.hardware.price_source));
+    if (t.checkpoint_every_s > 0)
+      paragraph("  save", 12,
+                fmt::format("every {}: {} GPUs fail that often, and a save costs what you said", format_duration(t.checkpoint_every_s),
+                            format_count(plan_.mesh.world())));
     const double peak = plan_.hardware.peak_flops_per_s;
     paragraph("  MFU", 12,
               fmt::format("model FLOPs, causal attention counted half, over {}",

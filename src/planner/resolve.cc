@@ -337,6 +337,7 @@ class Resolver {
     c.directory = spec_.text("checkpoint.directory").value_or(c.directory);
     c.every_steps = spec_.integer("checkpoint.every_steps").value_or(c.every_steps);
     c.keep = spec_.integer("checkpoint.keep").value_or(c.keep);
+    problem_.save_time_s = spec_.integer("checkpoint.save_time").value_or(0);
     LaunchPlan& l = plan().launch;
     l.target = spec_.text("launch.target").value_or(l.target);
     l.site = spec_.text("launch.site").value_or(l.site);

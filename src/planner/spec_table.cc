@@ -303,6 +303,9 @@ std::vector<SpecKey> make_keys() {
       number(Type::kInt, "checkpoint.keep", {{"keep-checkpoints", ""}, {"save-total-limit", ""}}, "3", "checkpoints", {1, 1e6},
              "how many are kept"),
 
+      number(Type::kDuration, "checkpoint.save_time", {{"checkpoint-save-time", ""}}, "not known", "", {1},
+             "how long a save stops training; with it the preview says how often to save"),
+
       text_key("launch.target", {{"launch-target", ""}}, "native", "what the plan is written for"),
       text_key("launch.site", {{"site", ""}}, "none", "a site file (distsetup init --site): partition, account, modules"),
       number(Type::kDuration, "launch.time_limit", {{"time-limit", ""}, {"time", ""}}, "none", "", {1}, "longest run: 4h, 48:00:00"),

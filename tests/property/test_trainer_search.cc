@@ -1,0 +1,168 @@
+// search of other trainers' plans against brute force on every problem it is given, and what more memory, more GPUs or a shorter
+// sequence may not change.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <random>
+
+#include "model/presets.h"
+#include "planner/trainer_search.h"
+#include "planner/uncertainty.h"
+
+using namespace distsetup;
+
+namespace {
+
+uint64_t seed() {
+  static const uint64_t value = [] {
+    if (const char* text = std::getenv("DISTSETUP_TEST_SEED")) return static_cast<uint64_t>(std::stoull(text));
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) % 1000000;
+  }();
+  return value;
+}
+
+const Presets& presets() {
+  static const Presets all = *load_presets();
+  return all;
+}
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+Problem problem_of(const Flags& flags) {
+  Spec spec;
+  for (const auto& [flag, value] : flags) {
+    INFO(flag << " " << value);
+    REQUIRE_FALSE(has_error(set_flag(spec, flag, std::string_view(value), {"test", 0, 0})));
+  }
+  Result<Problem> problem = resolve(spec, presets(), {});
+  INFO(format_diagnostics(problem.diagnostics));
+  REQUIRE(problem.ok());
+  return *problem;
+}
+
+constexpr const char* kTrainers[] = {"fsdp1", "fsdp2", "deepspeed", "megatron", "ddp"};
+
+Flags random_flags(std::mt19937_64& random) {
+  const auto one_of = [&](std::initializer_list<const char*> texts) {
+    return std::string(texts.begin()[std::uniform_int_distribution<size_t>(0, texts.size() - 1)(random)]);
+  };
+  const std::string model = one_of({"llama3.2_1b", "llama3_8b", "qwen2.5_0.5b", "mixtral_8x7b", "llama2_13b"});
+  return {{"trainer", one_of({"fsdp1", "fsdp2", "deepspeed", "megatron", "ddp"})},
+          {"model", model},
+          {"gpu", one_of({"a100_sxm_80", "h100_sxm", "a100_sxm_40", "h200_sxm"})},
+          {"gpus", one_of({"1", "2", "4", "8"})},
+          {"nodes", one_of({"1", "2"})},
+          {"sequence-length", one_of({"1024", "4096", "16384"})},
+          {"global-batch", one_of({"16", "32", "64"})}};
+}
+
+// Every legal choice, replayed.
+std::vector<TrainerCandidate> all_candidates(const Problem& p, int nodes) {
+  std::vector<TrainerCandidate> all;
+  for (const TrainerChoice& choice : legal_trainer_choices(p, nodes)) {
+    const Setup setup = setup_of(p, nodes, choice);
+    TrainerCandidate c;
+    c.choice = choice;
+    c.time = estimate_time(setup);
+    c.memory = replay_memory(setup);
+    c.device_bytes = std::max(c.memory.device_bytes, c.memory.allocated_bytes + p.base.hardware.context_bytes);
+    c.verdict = c.memory.allocated_bytes + p.base.hardware.context_bytes > p.base.hardware.memory_bytes ? Verdict::kDoesNotFit
+                                                                                                        : verdict_of(setup, c.memory);
+    all.push_back(std::move(c));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to fit") {
+  std::mt19937_64 random(seed());
+  INFO("DISTSETUP_TEST_SEED=" << seed());
+  int compared = 0;
+  for (int round = 0; round < 12; ++round) {
+    const Flags flags = random_flags(random);
+    std::string said;
+    for (const auto& [flag, value] : flags) said += "--" + flag + " " + value + " ";
+    INFO(said);
+    Problem p = problem_of(flags);
+    const int nodes = p.node_counts.front();
+    const std::vector<TrainerCandidate> all = all_candidates(p, nodes);
+    if (all.empty()) continue;
+    for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
+      double fastest = 0;
+      int64_t least = INT64_MAX;
+      for (const TrainerCandidate& c : all) {
+        if (static_cast<int>(c.verdict) > static_cast<int>(wanted)) continue;
+        fastest = std::max(fastest, c.time.tokens_per_s_per_gpu);
+        least = std::min(least, c.device_bytes);
+      }
+      if (fastest == 0) continue;
+      p.goal = Goal::kThroughput;
+      const TrainerSearchResult found = search_trainer(p, nodes, 1);
+      REQUIRE_FALSE(found.best.empty());
+      CHECK(found.best.front().time.tokens_per_s_per_gpu >= fastest * (1 - kTimeTie));
+      CHECK(static_cast<int>(found.best.front().verdict) <= static_cast<int>(wanted));
+      p.goal = Goal::kMinMemory;
+      const TrainerSearchResult smallest = search_trainer(p, nodes, 1);
+      REQUIRE_FALSE(smallest.best.empty());
+      CHECK(smallest.best.front().device_bytes == least);
+      ++compared;
+      break;
+    }
+  }
+  CHECK(compared > 0);
+}
+
+TEST_CASE("trainer search: the states are a lower bound of what is simulated, and that of what is replayed") {
+  std::mt19937_64 random(seed() + 1);
+  INFO("DISTSETUP_TEST_SEED=" << seed());
+  for (int round = 0; round < 20; ++round) {
+    const Problem p = problem_of(random_flags(random));
+    const std::vector<TrainerChoice> choices = legal_trainer_choices(p, p.node_counts.front());
+    for (size_t i = 0; i < choices.size(); i += 1 + choices.size() / 25) {
+      const Setup setup = setup_of(p, p.node_counts.front(), choices[i]);
+      INFO(p.base.strategy.trainer << " " << p.base.model.name << ": " << summary(choices[i], 0));
+      const MemoryEstimate simulated = simulate_memory(setup), replayed = replay_memory(setup);
+      CHECK(bound_bytes(setup) <= simulated.allocated_bytes);
+      CHECK(replayed.reserved_bytes >= replayed.allocated_bytes - (replayed.ran_out ? replayed.allocated_bytes : 0));
+      int64_t sum = 0;
+      for (const MemoryTerm& term : simulated.terms) sum += term.bytes_at_peak;
+      CHECK(sum == simulated.allocated_bytes);
+    }
+  }
+}
+
+TEST_CASE("trainer search: more memory, more GPUs, shorter sequences never make a plan impossible") {
+  for (const char* trainer : kTrainers) {
+    const Flags base = {{"trainer", trainer}, {"model", "llama3_8b"}, {"gpu", "a100_sxm_80"}, {"gpus", "8"}, {"global-batch", "64"}};
+    const auto verdict = [&](const Flags& more) {
+      Flags flags = base;
+      flags.insert(flags.end(), more.begin(), more.end());
+      const Problem p = problem_of(flags);
+      const TrainerSearchResult found = search_trainer(p, p.node_counts.front(), 1);
+      return found.best.empty() ? Verdict::kDoesNotFit : found.best.front().verdict;
+    };
+    INFO(trainer);
+    int before = 9;
+    for (const char* memory : {"20GiB", "40GiB", "60GiB", "79GiB", "140GiB"}) {
+      const int now = static_cast<int>(verdict({{"nodes", "1"}, {"gpu-memory", memory}}));
+      INFO(memory);
+      CHECK(now <= before);
+      before = now;
+    }
+    before = 9;
+    for (const char* nodes : {"1", "2", "4"}) {
+      const int now = static_cast<int>(verdict({{"nodes", nodes}}));
+      INFO(nodes << " nodes");
+      CHECK(now <= before);
+      before = now;
+    }
+    before = 9;
+    for (const char* length : {"65536", "16384", "4096", "1024"}) {
+      const int now = static_cast<int>(verdict({{"nodes", "1"}, {"sequence-length", length}}));
+      INFO(length << " tokens");
+      CHECK(now <= before);
+      before = now;
+    }
+  }
+}
