@@ -178,7 +178,9 @@ std::vector<std::string> decision_names() {
 
 int explain_decision(const Arguments& arguments, const Terminal& terminal, std::string_view word) {
   const Decision& decision = *find_decision(word);
-  Result<Spec> spec = read_spec(arguments);
+  Arguments of_run = arguments;  // the word is no run file
+  of_run.positionals.clear();
+  Result<Spec> spec = read_spec(of_run);
   if (!spec.ok()) return fail(arguments, terminal, spec.diagnostics);
   const Trial base = try_value(arguments, *spec, {}, "");
   if (!base.plan.has_value()) {

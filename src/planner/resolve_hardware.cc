@@ -46,28 +46,48 @@ class HardwareResolver {
     return choice->gpu;
   }
 
-  // The machine whose network and host memory stand for a GPU when none is named: its vendor's reference system first.
-  std::optional<Machine> typical_machine(const std::string& gpu) {
-    std::optional<Machine> best;
-    int best_rank = 0;
+  const std::vector<Machine>& machines_with(const std::string& gpu) {
+    const auto [it, fresh] = machines_.try_emplace(gpu);
+    if (!fresh) return it->second;
     for (const std::string& id : preset_ids(presets_, "machines")) {
       const PresetFile* file = find_preset(presets_, "machines", id);
       if (file->is_embedded && file->text.find("gpu: " + gpu + "\n") == std::string_view::npos) continue;
       const Result<Value> value = read_preset(*file);
       if (!value.ok()) continue;
       const Result<Machine> machine = machine_from_value(*value, id);
-      if (!machine.ok() || machine->gpu != gpu) continue;
+      if (machine.ok() && machine->gpu == gpu) it->second.push_back(*machine);
+    }
+    return it->second;
+  }
+
+  // The machine whose network and host memory stand for a GPU when none is named: its vendor's reference system first.
+  std::optional<Machine> typical_machine(const std::string& gpu) {
+    std::optional<Machine> best;
+    int best_rank = 0;
+    for (const Machine& machine : machines_with(gpu)) {
+      const std::string& id = machine.name;
       const int rank = id.starts_with("dgx_") ? 3 : id.starts_with("pcie_") || id.starts_with("local_") ? 2 : 1;
       if (rank <= best_rank) continue;
       best_rank = rank;
-      best = *machine;
+      best = machine;
     }
     if (best.has_value()) used("machines", best->name);
     return best;
   }
 
+  // A reference system has no price: then that of the cheapest machine with this GPU that is for rent.
   HardwarePlan hardware_plan(const Gpu& gpu, const std::optional<Machine>& machine, int gpus_per_node) {
-    return make_hardware_plan(gpu, machine.has_value() ? &*machine : nullptr, gpus_per_node, compute_);
+    HardwarePlan h = make_hardware_plan(gpu, machine.has_value() ? &*machine : nullptr, gpus_per_node, compute_);
+    if (h.price_usd_per_gpu_hour > 0 || spec_.find("hardware.machine") != nullptr) return h;
+    for (const Machine& other : machines_with(gpu.name)) {
+      const double price = other.price_usd_per_hour / static_cast<double>(std::max<int64_t>(other.gpus_per_node, 1));
+      if (price <= 0 || (h.price_usd_per_gpu_hour > 0 && price >= h.price_usd_per_gpu_hour)) continue;
+      h.price_usd_per_gpu_hour = price;
+      h.price_source = other.label + ", " + other.price_date;
+      if (other.price_usd_per_hour > 0) priced_by_ = other.name;
+    }
+    if (!priced_by_.empty()) used("machines", priced_by_);
+    return h;
   }
 
   void hardware() {
@@ -190,6 +210,8 @@ class HardwareResolver {
   const Presets& presets_;
   const Inputs& inputs_;
   const Precision compute_;
+  std::map<std::string, std::vector<Machine>> machines_;  // by GPU
+  std::string priced_by_;
   ResolvedHardware out_;
   int per_node_ = 0;
 };
