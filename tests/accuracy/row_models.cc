@@ -17,34 +17,102 @@ struct NamedPreset {
 };
 
 // Longer beginnings before shorter ones.
-constexpr NamedPreset kModels[] = {
-    {"Baichuan2-13B", "baichuan2_13b"}, {"Baichuan2-7B", "baichuan2_7b"}, {"ChatGLM3-6B", "chatglm3_6b"},
-    {"CodeLlama-34B", "codellama_34b"}, {"Falcon-40B", "falcon_40b"}, {"Falcon-7B", "falcon_7b"}, {"GPT3-175B", "gpt3_175b"},
-    {"GPT3-20B", "gpt3_20b"}, {"GPT3-5B", "gpt3_5b"}, {"Gemma-2-2B", "gemma2_2b"}, {"Gemma-2-9B", "gemma2_9b"},
-    {"Gemma-2B", "gemma_2b"}, {"Gemma-7B", "gemma_7b"}, {"InternLM-20B", "internlm_20b"}, {"InternLM-7B", "internlm_7b"},
-    {"KempnerForge-7B(Llama-3-8B shape)", "llama3_8b"}, {"LLaMA-7B", "llama2_7b"}, {"Llama-2-13B", "llama2_13b"},
-    {"Llama-2-70B", "llama2_70b"}, {"Llama-2-7B", "llama2_7b"}, {"Llama-3-70B", "llama3_70b"}, {"Llama-3-8B", "llama3_8b"},
-    {"Llama-3.1-405B", "llama3.1_405b"}, {"Llama-3.1-70B", "llama3.1_70b"}, {"Llama-3.1-8B", "llama3.1_8b"},
-    {"Llama-3.2-1B", "llama3.2_1b"}, {"Llama-3.2-3B", "llama3.2_3b"}, {"LongChat-13B-16k", "llama2_13b"}, {"MPT-125m", "mpt_125m"},
-    {"MPT-13b", "mpt_13b"}, {"MPT-1b", "mpt_1b"}, {"MPT-30b", "mpt_30b"}, {"MPT-350m", "mpt_350m"}, {"MPT-3b", "mpt_3b"},
-    {"MPT-70b", "mpt_70b"}, {"MPT-760m", "mpt_760m"}, {"MPT-7b", "mpt_7b"}, {"Mistral-7B", "mistral_7b"}, {"Nemotron-22B", "nemotron_22b"},
-    {"Nemotron-8B", "nemotron_8b"}, {"Nemotron4-15B", "nemotron4_15b"}, {"Nemotron4-340B", "nemotron4_340b"},
-    {"Phi-3-mini-4k", "phi3_mini"}, {"PowerLM-3B", "powerlm_3b"}, {"Qwen-1.8B", "qwen_1.8b"}, {"Qwen-14B", "qwen_14b"},
-    {"Qwen-72B", "qwen_72b"}, {"Qwen-7B", "qwen_7b"}, {"Qwen2.5-32B", "qwen2.5_32b"}, {"Qwen2.5-7B", "qwen2.5_7b"},
-    {"Qwen3-1.7B", "qwen3_1.7b"}, {"Qwen3-14B", "qwen3_14b"}, {"Qwen3-32B", "qwen3_32b"}, {"Qwen3-8B", "qwen3_8b"},
-    {"SmolLM-1.7B", "smollm_1.7b"}, {"StableLM-base-alpha-3B", "stablelm_base_alpha_3b"}, {"TinyLlama-1.1B", "tinyllama_1.1b"},
-    {"Vicuna-7B-16k", "llama2_7b"}, {"Yi-34B", "yi_34b"}, {"Yi-6B", "yi_6b"}, {"phi-1.5", "phi_1.5"}, {"phi-2", "phi_2"},
-    {"santacoder", "santacoder"}, {"stablecode-completion-alpha-3b", "stablecode_completion_alpha_3b"}, {"DeepSeek-V2", "deepseek_v2"},
-    {"DeepSeek-V3", "deepseek_v3"}};
+constexpr NamedPreset kModels[] = {{"Baichuan2-13B", "baichuan2_13b"},
+                                   {"Baichuan2-7B", "baichuan2_7b"},
+                                   {"ChatGLM3-6B", "chatglm3_6b"},
+                                   {"CodeLlama-34B", "codellama_34b"},
+                                   {"Falcon-40B", "falcon_40b"},
+                                   {"Falcon-7B", "falcon_7b"},
+                                   {"GPT3-175B", "gpt3_175b"},
+                                   {"GPT3-20B", "gpt3_20b"},
+                                   {"GPT3-5B", "gpt3_5b"},
+                                   {"Gemma-2-2B", "gemma2_2b"},
+                                   {"Gemma-2-9B", "gemma2_9b"},
+                                   {"Gemma-2B", "gemma_2b"},
+                                   {"Gemma-7B", "gemma_7b"},
+                                   {"InternLM-20B", "internlm_20b"},
+                                   {"InternLM-7B", "internlm_7b"},
+                                   {"KempnerForge-7B(Llama-3-8B shape)", "llama3_8b"},
+                                   {"LLaMA-7B", "llama2_7b"},
+                                   {"Llama-2-13B", "llama2_13b"},
+                                   {"Llama-2-70B", "llama2_70b"},
+                                   {"Llama-2-7B", "llama2_7b"},
+                                   {"Llama-3-70B", "llama3_70b"},
+                                   {"Llama-3-8B", "llama3_8b"},
+                                   {"Llama-3.1-405B", "llama3.1_405b"},
+                                   {"Llama-3.1-70B", "llama3.1_70b"},
+                                   {"Llama-3.1-8B", "llama3.1_8b"},
+                                   {"Llama-3.2-1B", "llama3.2_1b"},
+                                   {"Llama-3.2-3B", "llama3.2_3b"},
+                                   {"LongChat-13B-16k", "llama2_13b"},
+                                   {"MPT-125m", "mpt_125m"},
+                                   {"MPT-13b", "mpt_13b"},
+                                   {"MPT-1b", "mpt_1b"},
+                                   {"MPT-30b", "mpt_30b"},
+                                   {"MPT-350m", "mpt_350m"},
+                                   {"MPT-3b", "mpt_3b"},
+                                   {"MPT-70b", "mpt_70b"},
+                                   {"MPT-760m", "mpt_760m"},
+                                   {"MPT-7b", "mpt_7b"},
+                                   {"Mistral-7B", "mistral_7b"},
+                                   {"Nemotron-22B", "nemotron_22b"},
+                                   {"Nemotron-8B", "nemotron_8b"},
+                                   {"Nemotron4-15B", "nemotron4_15b"},
+                                   {"Nemotron4-340B", "nemotron4_340b"},
+                                   {"Phi-3-mini-4k", "phi3_mini"},
+                                   {"PowerLM-3B", "powerlm_3b"},
+                                   {"Qwen-1.8B", "qwen_1.8b"},
+                                   {"Qwen-14B", "qwen_14b"},
+                                   {"Qwen-72B", "qwen_72b"},
+                                   {"Qwen-7B", "qwen_7b"},
+                                   {"Qwen2.5-32B", "qwen2.5_32b"},
+                                   {"Qwen2.5-7B", "qwen2.5_7b"},
+                                   {"Qwen3-1.7B", "qwen3_1.7b"},
+                                   {"Qwen3-14B", "qwen3_14b"},
+                                   {"Qwen3-32B", "qwen3_32b"},
+                                   {"Qwen3-8B", "qwen3_8b"},
+                                   {"SmolLM-1.7B", "smollm_1.7b"},
+                                   {"StableLM-base-alpha-3B", "stablelm_base_alpha_3b"},
+                                   {"TinyLlama-1.1B", "tinyllama_1.1b"},
+                                   {"Vicuna-7B-16k", "llama2_7b"},
+                                   {"Yi-34B", "yi_34b"},
+                                   {"Yi-6B", "yi_6b"},
+                                   {"phi-1.5", "phi_1.5"},
+                                   {"phi-2", "phi_2"},
+                                   {"santacoder", "santacoder"},
+                                   {"stablecode-completion-alpha-3b", "stablecode_completion_alpha_3b"},
+                                   {"DeepSeek-V2", "deepseek_v2"},
+                                   {"DeepSeek-V3", "deepseek_v3"}};
 
 // "B200 (power-limited)" and the like: what the source says of the part beyond its name is in planner/time's constants, not here.
-constexpr NamedPreset kGpus[] = {
-    {"A100-40GB", "a100_sxm_40"}, {"A100-SXM-40GB", "a100_sxm_40"}, {"A100-SXM4-40GB", "a100_sxm_40"}, {"A100", "a100_sxm_80"},
-    {"A10G", "a10g"}, {"A800", "a800_sxm_80"}, {"B200", "b200"}, {"Blackwell 184 GiB", "gb200"}, {"GB200", "gb200"}, {"GB300", "gb300"},
-    {"B300", "b300"}, {"GH200", "gh200_96"}, {"H100-94GB", "h100_nvl"}, {"H100-96GB-HBM2e", "h100_hbm2e_96"}, {"H100", "h100_sxm"},
-    {"H200", "h200_sxm"}, {"H800", "h800_sxm"}, {"L40S", "l40s"}, {"MI300X", "mi300x"}, {"RTX 3090", "rtx_3090"},
-    {"RTX 4070 Ti Super", "rtx_4070_ti_super"}, {"RTX 4090", "rtx_4090"}, {"RTX 6000 Ada", "rtx_6000_ada"}, {"RTX A5000", "rtx_a5000"},
-    {"RTX A6000", "rtx_a6000"}, {"V100-SXM2-16GB", "v100_sxm_16"}, {"V100-SXM2-32GB", "v100_sxm_32"}};
+constexpr NamedPreset kGpus[] = {{"A100-40GB", "a100_sxm_40"},
+                                 {"A100-SXM-40GB", "a100_sxm_40"},
+                                 {"A100-SXM4-40GB", "a100_sxm_40"},
+                                 {"A100", "a100_sxm_80"},
+                                 {"A10G", "a10g"},
+                                 {"A800", "a800_sxm_80"},
+                                 {"B200 (power-limited)", "b200_power_limited"},
+                                 {"B200", "b200"},
+                                 {"Blackwell 184 GiB", "gb200"},
+                                 {"GB200", "gb200"},
+                                 {"GB300", "gb300"},
+                                 {"B300", "b300"},
+                                 {"GH200", "gh200_96"},
+                                 {"H100-94GB", "h100_nvl"},
+                                 {"H100-96GB-HBM2e", "h100_hbm2e_96"},
+                                 {"H100", "h100_sxm"},
+                                 {"H200", "h200_sxm"},
+                                 {"H800", "h800_sxm"},
+                                 {"L40S", "l40s"},
+                                 {"MI300X", "mi300x"},
+                                 {"RTX 3090", "rtx_3090"},
+                                 {"RTX 4070 Ti Super", "rtx_4070_ti_super"},
+                                 {"RTX 4090", "rtx_4090"},
+                                 {"RTX 6000 Ada", "rtx_6000_ada"},
+                                 {"RTX A5000", "rtx_a5000"},
+                                 {"RTX A6000", "rtx_a6000"},
+                                 {"V100-SXM2-16GB", "v100_sxm_16"},
+                                 {"V100-SXM2-32GB", "v100_sxm_32"}};
 
 const Presets& all_presets() {
   static const Presets presets = *load_presets();
@@ -86,7 +154,8 @@ Result<Geometry> gpt_geometry(const Row& row) {
   g.num_layers = row.integer("layers", 0);
   if (g.num_layers == 0 && params > 0) {  // the printed total and the width leave one number of layers
     const auto h = static_cast<double>(hidden);
-    g.num_layers = std::llround((params - static_cast<double>(g.vocabulary + seq) * h) / (h * (4 * h + 2 * static_cast<double>(g.feed_forward)) + 13 * h));
+    g.num_layers = std::llround((params - static_cast<double>(g.vocabulary + seq) * h) /
+                                (h * (4 * h + 2 * static_cast<double>(g.feed_forward)) + 13 * h));
   }
   if (g.num_layers <= 0) return unmapped(row, "the number of layers is not stated");
   g.name = row.text("model");
@@ -149,7 +218,7 @@ Result<Gpu> row_gpu(const Row& row) {
   const std::string& cell = row.text("gpu");
   std::string_view preset = preset_of(kGpus, cell);
   // Where the source names no part, what its own pages say it was measured on.
-  if (cell.empty() && row.says("framework", "torchtune")) preset = "rtx_4090";      // README, 2024: consumer GPUs of 24 GB
+  if (cell.empty() && row.says("framework", "torchtune")) preset = "rtx_4090";        // README, 2024: consumer GPUs of 24 GB
   if (cell.empty() && row.says("framework", "Megatron-Bridge")) preset = "h100_sxm";  // the memory-tuning page is about H100
   // torchtitan's and torchao's developers measure on H100 of 96 GB HBM2e limited to 500 W (torchtitan benchmarks/, 2024-12).
   if (cell == "H100" && (row.says("framework", "torchtitan") || row.says("framework", "torchao"))) preset = "h100_hbm2e_96";

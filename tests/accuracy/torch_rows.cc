@@ -1,11 +1,12 @@
-// torchtitan, torchao and torchtune (and two trainers built of the same parts). What a torchtitan version does follows from its commit:
-// the dates below are those of the repository's history, the switches those of its files at that date:
+// torchtitan, torchao and torchtune (and two trainers built of the same parts). What a torchtitan version does follows from its
+// commit: the dates below are those of the repository's history, the switches those of its files at that date:
 //   2024-06-12  logits are deleted before backward (before: kept)            e29b6b4d4
 //   mid-2024    reduce-scatter inputs come from the default stream's pool    PyTorch, fully_shard
 //   2024-10-22  run_train.sh sets expandable_segments; logits become fp32 in the loss, not in the model   a5e57e4a9, e10cb9494
 //   2024-10-22 to 2024-12-18, and from 2025-04: --compile compiles the loss too
 //   2025-02-24  AdamW is fused (before: foreach)                             6e4988550
-//   2025-07-28  embedding, blocks, and norm with head are units of their own (before: one root unit, last block not resharded)   83e694105
+//   2025-07-28  embedding, blocks, and norm with head are units of their own (before: one root unit, last block not resharded)
+//   83e694105
 #include <fmt/format.h>
 
 #include "row_setup.h"
@@ -60,7 +61,8 @@ void titan_software(Setup& s, const Row& row, int date) {
   s.software.logits_kept = date < 20240612;
   s.software.reduce_scatter_pool = date < 20240701;
   // The tables under benchmarks/ were made with a launcher of their own.
-  s.software.expandable_segments = (date >= 20241022 && !row.says("source_path_or_section", "benchmarks/")) || contains(notes, "expandable_segments");
+  s.software.expandable_segments =
+      (date >= 20241022 && !row.says("source_path_or_section", "benchmarks/")) || contains(notes, "expandable_segments");
   const bool apart = date >= 20250728 || contains(notes, "wrapping PR");
   s.software.wrapping = apart ? UnitWrapping::kAllApart : UnitWrapping::kRoot;
   s.software.last_block_stays_gathered = !apart;
@@ -131,6 +133,8 @@ Setup titan_row(const Row& row, Setup s) {
   s.overlap_tp = row.says("notes", "AsyncTP") || row.says("precision", "AsyncTP");
   s.cp_method = CpMethod::kRing;
   if (s.pp > 1 && row.says("notes", "interleaved")) s.virtual_stages = 2;
+  // torchtitan's mixed precision is FSDP's: a pipeline without it computes in fp32 (autocast is not supported there).
+  if (s.pp > 1 && s.dp_shard * s.cp == 1) s.compute = Compute::kF32;
   set_recompute(s, row);
   set_titan_batch(s, row);
   titan_software(s, row, date);
@@ -142,12 +146,13 @@ Setup titan_row(const Row& row, Setup s) {
   return s;
 }
 
-// recipes/configs of torchtune: the single-device full recipe is PagedAdamW8bit applied in backward; LoRA is rank 8 on q, v, output and
-// the MLP; alpaca_dataset truncates at 512 tokens; batches of 2. The output is cross-entropy in 8 chunks since 2024-09.
+// recipes/configs of torchtune: the single-device full recipe is PagedAdamW8bit applied in backward; LoRA is rank 8 on q, v, output
+// and the MLP; alpaca_dataset truncates at 512 tokens; batches of 2. The output is cross-entropy in 8 chunks since 2024-09.
 Result<Setup> tune_row(const Row& row, Setup s) {
   const std::string& notes = row.text("notes");
   const std::string& optimizer = row.text("optimizer");
-  const bool early = row.says("source_path_or_section", "early 2024") || row.says("source_path_or_section", "mid-2024") || row.says("source_path_or_section", "tutorial");
+  const bool early = row.says("source_path_or_section", "early 2024") || row.says("source_path_or_section", "mid-2024") ||
+                     row.says("source_path_or_section", "tutorial");
   s.software.released = early ? 202405 : 202501;
   s.framework = s.dp_shard == 1 ? Framework::kDdp : row.says("strategy", "FSDP2") ? Framework::kFsdp2 : Framework::kFsdp1;
   s.sharding = s.dp_shard == 1 ? Sharding::kDdp : Sharding::kZero3;
@@ -157,12 +162,16 @@ Result<Setup> tune_row(const Row& row, Setup s) {
   s.loss = early ? LossHead::kEager : LossHead::kChunked;
   s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = StorageDtype::kBf16;
   s.software.expandable_segments = !early;
-  s.optimizer_implementation = contains(optimizer, "fused") || !early ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
-  const bool low_memory = contains(notes, "low-memory recipe") || (optimizer.empty() && s.finetune == Finetune::kFull && s.dp_shard == 1);
-  if (contains(optimizer, "8bit") || contains(optimizer, "8-bit") || (low_memory && s.finetune == Finetune::kFull)) s.optimizer = OptimizerKind::kAdamW8bit;
+  s.optimizer_implementation =
+      contains(optimizer, "fused") || !early ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
+  const bool low_memory =
+      contains(notes, "low-memory recipe") || (optimizer.empty() && s.finetune == Finetune::kFull && s.dp_shard == 1);
+  if (contains(optimizer, "8bit") || contains(optimizer, "8-bit") || (low_memory && s.finetune == Finetune::kFull))
+    s.optimizer = OptimizerKind::kAdamW8bit;
   if (contains(optimizer, "4-bit")) s.optimizer = OptimizerKind::kAdamW4bit;
   s.paged_optimizer = contains(optimizer, "Paged") || (low_memory && s.finetune == Finetune::kFull);
-  if (contains(optimizer, "in backward") || contains(optimizer, "Paged") || low_memory) s.optimizer_implementation = OptimizerImplementation::kInBackward;
+  if (contains(optimizer, "in backward") || contains(optimizer, "Paged") || low_memory)
+    s.optimizer_implementation = OptimizerImplementation::kInBackward;
   if (contains(optimizer, "bnb 8-bit") || contains(optimizer, "ao ")) s.optimizer_implementation = OptimizerImplementation::kFused;
   if (s.finetune != Finetune::kFull) {
     s.optimizer = OptimizerKind::kAdamW;

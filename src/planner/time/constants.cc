@@ -85,8 +85,8 @@ std::string_view class_name(ProgramClass program) {
   return "eager";
 }
 
-double peak_16bit(const Setup& s) {
-  if (s.compute == Compute::kF32) return s.gpu.peak_tf32_flops_per_s > 0 ? s.gpu.peak_tf32_flops_per_s : s.gpu.peak_fp32_flops_per_s;
+double matrix_peak(const Setup& s) {
+  if (s.compute == Compute::kF32) return s.gpu.peak_fp32_flops_per_s;  // PyTorch leaves TF32 off unless asked
   if (s.compute == Compute::kF16 || s.gpu.peak_bf16_flops_per_s <= 0)
     return std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s);
   return s.gpu.peak_bf16_flops_per_s;
@@ -95,7 +95,7 @@ double peak_16bit(const Setup& s) {
 void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
   const double gain = 1 + look.of_gpu("gemm", "library_gain", 0) * library_maturity(s);
   c.gemm.generation = gpu_generation(s.gpu);
-  c.gemm.flops_per_s = peak_16bit(s) * look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
+  c.gemm.flops_per_s = matrix_peak(s) * look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
   c.gemm.burst = look.of_gpu("gemm", "burst", 0);
   c.gemm.k_half = look.of_gpu("gemm", "k_half", 128);
   c.gemm.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("gemm.memory_share");
@@ -105,7 +105,7 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
   c.gemm_low_precision = c.gemm;
   if (s.fp8 != Fp8Recipe::kNone) {
     // A GPU without fp8 units computes what was rounded to fp8 at its 16-bit rate.
-    const double peak = s.gpu.peak_fp8_flops_per_s > 0 ? s.gpu.peak_fp8_flops_per_s : peak_16bit(s);
+    const double peak = s.gpu.peak_fp8_flops_per_s > 0 ? s.gpu.peak_fp8_flops_per_s : matrix_peak(s);
     const double rate4 = s.fp8 == Fp8Recipe::kNvfp4 ? look.of_gpu("gemm", "fp4_rate", 1) : 1;
     const double share = look.of_gpu("gemm", "fp8_efficiency", 0.9 * s.gpu.gemm_efficiency);
     const double gain8 = 1 + look.of_gpu("gemm", "fp8_library_gain", 0) * low_precision_maturity(s);
@@ -121,7 +121,7 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
 void resolve_attention(TimeConstants& c, const Setup& s, const Lookup& look) {
   c.attention_kernel = attention_kernel(s);
   const std::string group = fmt::format("attention.{}", name(c.attention_kernel));
-  const double peak = peak_16bit(s);
+  const double peak = matrix_peak(s);
   c.attention.forward_flops_per_s = peak * look.of_gpu(group, "forward", s.gpu.attention_forward_efficiency);
   c.attention.backward_flops_per_s = peak * look.of_gpu(group, "backward", s.gpu.attention_backward_efficiency);
   c.attention.half_positions = look.get("attention.half_sequence", 256);
@@ -229,6 +229,8 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.dp_hidden = look.at(s.framework == Framework::kMegatron ? "overlap.data_parallel.megatron" : "overlap.data_parallel.torch");
   const double age = std::clamp((2025 - year_of(s)) / 2, 0.0, 1.0);  // hosts and PyTorch's dispatch got faster until 2025
   c.launch_layer_s = look.get(fmt::format("software.launch_s.{}", program), 1e-3) * (1 + look.at("software.launch_2023") * age);
+  // A traced graph that Python interprets op by op pays its dispatch for each of them.
+  if (s.software.name.find("graph_trainer") != std::string::npos) c.launch_layer_s = look.at("software.launch_s.interpreted_graph");
   c.step_s = look.at("software.step_s");
   c.straggler = look.at("straggler.per_doubling");
   c.optimizer_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("optimizer.bandwidth_share");
