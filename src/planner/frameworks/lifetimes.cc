@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <map>
 
@@ -15,8 +14,8 @@ namespace distsetup {
 namespace {
 
 constexpr std::array<std::string_view, LayerSymbols::kCount> kLayerSymbolNames = {
-    "T", "S", "h", "a",  "kv", "d", "f", "u", "V", "t",  "s",  "g",  "c",  "i",  "e", "x", "n",
-    "E", "R", "l", "fe", "fs", "y", "p", "q", "k", "rq", "rk", "dn", "dr", "dv", "m", "o", "C"};
+    "T", "S", "h", "a", "kv", "d",  "f", "u", "V", "t", "s",  "g",  "c",  "i",  "e", "x",
+    "n", "E", "R", "l", "fe", "fs", "y", "p", "q", "k", "rq", "rk", "dn", "dr", "dv"};
 constexpr std::array<std::string_view, 7> kModuleNames = {"core_attn", "layernorm", "mla_up_proj",   "mlp",
                                                           "moe",       "moe_act",   "shared_experts"};
 
@@ -46,7 +45,7 @@ void read_weights(const Value* list, bool dummy, bool per_expert, LifetimePart& 
 ModuleSet modules_of(const Value& tensor) {
   if (tensor.items.size() < 5) return kWholeLayer;
   std::string_view rest = tensor.items[4].text;
-  if (rest == "never" || rest == "checkpoint") return 0;
+  if (rest == "never") return 0;
   ModuleSet set = kWholeLayer;
   while (!rest.empty()) {
     const size_t bar = std::min(rest.find('|'), rest.size());
@@ -75,7 +74,6 @@ LifetimePart read_part(const std::string& name, const Value& value) {
     const auto born = ops.find(item.items[2].text), dies = ops.find(item.items[3].text);
     CHECK(born != ops.end() && dies != ops.end() && born->second <= dies->second, "lifetime of {} in {}", item.items[0].text, name);
     LifetimeTensor tensor{item.items[0].text, size_of(item.items[1].text), born->second, dies->second, modules_of(item)};
-    tensor.checkpoint = item.items.size() == 5 && item.items[4].text == "checkpoint";
     tensor.logits = tensor.name.ends_with("logits") || (name.starts_with("head") && tensor.name == "probabilities");
     part.tensors.push_back(std::move(tensor));
   }
@@ -152,12 +150,6 @@ LayerSymbols layer_symbols(const Setup& s, const LifetimeProgram& program) {
   set("dn", g.qk_nope_head_size);
   set("dr", g.qk_rope_head_size);
   set("dv", g.v_head_size);
-  set("m", s.flash_attention ? 0 : 1);
-  set("o", s.fused_norm ? 0 : 1);
-  // Liger: rows of a chunk, so that its logits are about as large as the input (liger_kernel/ops/fused_linear_cross_entropy.py).
-  const int64_t ratio = (g.vocabulary + g.hidden - 1) / std::max<int64_t>(1, g.hidden);
-  const auto chunk = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, (tokens + ratio - 1) / std::max<int64_t>(1, ratio))));
-  set("C", std::min(tokens, static_cast<int64_t>(chunk)));
   return out;
 }
 
@@ -178,7 +170,7 @@ const LifetimeProgram* lifetime_program(std::string_view name) {
 
 const LifetimeProgram& lifetime_program(const Setup& s) {
   const LifetimeProgram* program = lifetime_program(s.program);
-  if (program == nullptr) program = lifetime_program(s.framework == Framework::kMegatron ? "megatron_te" : "hf_lifetimes");
+  if (program == nullptr) program = lifetime_program("megatron_te");
   CHECK(program != nullptr, "no program of lifetimes for '{}'", s.program);
   return *program;
 }
@@ -195,10 +187,6 @@ PartBytes evaluate(const LifetimePart& part, const LayerSymbols& symbols, Module
     if (tensor.logits) {
       logits_change[tensor.born] += bytes;
       logits_change[tensor.dies + 1] -= bytes;
-    }
-    if (tensor.checkpoint && (dropped & kWholeLayer) != 0) {
-      out.checkpoint += bytes;
-      out.kept += bytes;
     }
     if (tensor.born < part.num_forward && tensor.dies >= part.num_forward) {
       out.saved += bytes;

@@ -32,7 +32,6 @@ struct LifetimeTensor {
   int born = 0, dies = 0;  // positions in the part's ops, forward then backward
   ModuleSet dropped_by = 0;
   bool logits = false;
-  bool checkpoint = false;  // a layer's input, saved only when the layer runs again
 };
 
 struct LifetimeWeight {
@@ -56,7 +55,7 @@ struct LifetimeProgram {
 };
 // nullptr when the program has another form or does not exist.
 const LifetimeProgram* lifetime_program(std::string_view name);
-// The one that setup.program names; else Megatron's is megatron_te, DeepSpeed's hf_lifetimes.
+// The one that setup.program names, else megatron_te.
 const LifetimeProgram& lifetime_program(const Setup& setup);
 LayerSymbols layer_symbols(const Setup& setup, const LifetimeProgram& program);
 
@@ -65,7 +64,6 @@ struct PartBytes {
   int64_t kept = 0;           // after `dropped` modules are gone
   int64_t forward_peak = 0;   // most alive at an op, what was saved before it included
   int64_t backward_peak = 0;  // the same going back, with everything saved at its start
-  int64_t checkpoint = 0;     // of `kept`, what only recomputation keeps
   int64_t logits_at_peak = 0;
 };
 PartBytes evaluate(const LifetimePart& part, const LayerSymbols& symbols, ModuleSet dropped);

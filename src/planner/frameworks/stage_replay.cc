@@ -41,6 +41,7 @@ using Blocks = std::vector<Block*>;
 
 struct LiveLayer {
   Blocks attention, mlp;
+  Blocks slots;  // of a traced block
 };
 
 class StageWalk {
@@ -51,6 +52,7 @@ class StageWalk {
         dense_(parts.dense, symbols),
         experts_(parts.experts, symbols),
         head_(parts.head, symbols),
+        traced_(parts.traced.get()),
         stage_(stage),
         buffers_(buffers),
         allocator_({buffers.capacity_bytes, setup.software.expandable_segments}) {
@@ -62,6 +64,7 @@ class StageWalk {
     if (setup.recompute == ActivationRecompute::kNone || setup.recompute == ActivationRecompute::kAttentionOnly)
       first_plain_layer_ = 0;
     if (setup.recompute == ActivationRecompute::kFull && setup.recompute_layers > 0) first_plain_layer_ = setup.recompute_layers;
+    if (parts.traced && setup.recompute != ActivationRecompute::kNone) first_plain_layer_ = layers_of_unit_;
     if (setup.recompute == ActivationRecompute::kEveryK) first_plain_layer_ = layers_of_unit_ / std::max(1, setup.recompute_every_k);
     units_ = std::min(setup.gradient_accumulation * setup.virtual_stages, stage.in_flight + 2);
   }
@@ -102,20 +105,20 @@ class StageWalk {
     block = nullptr;
   }
 
-  void walk(const WalkedPart& walked, int first_op, int end_op, bool keep_input, Blocks& blocks) {
+  void walk(const WalkedPart& walked, int first_op, int end_op, Blocks& blocks) {
     for (int op = first_op; op < end_op && !ran_out_; ++op) {
       for (const int i : walked.born[static_cast<size_t>(op)]) {
         if (blocks[static_cast<size_t>(i)] == nullptr) blocks[static_cast<size_t>(i)] = allocate(walked.bytes[static_cast<size_t>(i)]);
       }
       for (const int i : walked.dies[static_cast<size_t>(op)]) {
-        if (!(keep_input && walked.part->tensors[static_cast<size_t>(i)].checkpoint)) release(blocks[static_cast<size_t>(i)]);
+        release(blocks[static_cast<size_t>(i)]);
       }
     }
   }
 
-  void part_forward(const WalkedPart& walked, bool whole, Blocks& blocks) {
+  void part_forward(const WalkedPart& walked, Blocks& blocks) {
     blocks.resize(walked.bytes.size());
-    walk(walked, 0, walked.part->num_forward, whole, blocks);
+    walk(walked, 0, walked.part->num_forward, blocks);
   }
   void drop(const WalkedPart& walked, ModuleSet modules, Blocks& blocks) {
     if (modules == 0) return;
@@ -124,8 +127,8 @@ class StageWalk {
     }
   }
   void part_backward(const WalkedPart& walked, bool again, Blocks& blocks) {
-    if (again) walk(walked, 0, walked.part->num_forward, true, blocks);
-    walk(walked, walked.part->num_forward, walked.part->num_ops, false, blocks);
+    if (again) walk(walked, 0, walked.part->num_forward, blocks);
+    walk(walked, walked.part->num_forward, walked.part->num_ops, blocks);
     give_back(allocator_, blocks);
   }
 
@@ -144,21 +147,86 @@ class StageWalk {
     return layer >= layers_of_unit_ - stage_.num_expert_layers && stage_.num_expert_layers > 0 ? experts_ : dense_;
   }
 
+  // A traced program's events. Gradients of weights live until their layer is done, when a bucket takes them (stages 2 and 3).
+  void play(const std::vector<replay::Event>& events, Blocks& slots) {
+    for (const replay::Event& event : events) {
+      if (ran_out_) return;
+      if (event.kind == replay::Event::Kind::kAllocate) slots[static_cast<size_t>(event.slot)] = allocate(event.bytes);
+      if (event.kind == replay::Event::Kind::kFree) release(slots[static_cast<size_t>(event.slot)]);
+      if (event.kind == replay::Event::Kind::kWeightGradient && buffers_.reduces_at_once && &slots != &head_blocks_) {
+        weight_gradients_.push_back(allocate(2 * traced_->block_gradients[static_cast<size_t>(event.slot)]));
+      }
+    }
+  }
+  const replay::Trace& trace_of(int64_t layer) const { return layer < first_plain_layer_ ? traced_->again : traced_->kept; }
+
+  void traced_forward() {
+    std::vector<LiveLayer> unit(static_cast<size_t>(layers_of_unit_));
+    Block* x = allocate(traced_->input_bytes);
+    for (int64_t i = 0; i < layers_of_unit_; ++i) {
+      const replay::Trace& trace = trace_of(i);
+      Blocks& slots = unit[static_cast<size_t>(i)].slots;
+      slots.resize(static_cast<size_t>(std::max<int16_t>(trace.num_slots, 2)));
+      slots[replay::Trace::kInput] = x;
+      play(trace.forward, slots);
+      x = slots[static_cast<size_t>(trace.output)];
+      slots[static_cast<size_t>(trace.output)] = nullptr;
+      if (trace.input_freed_forward) release(slots[replay::Trace::kInput]);
+      if (offloads_ && i >= 2) release(unit[static_cast<size_t>(i - 2)].slots[replay::Trace::kInput]);
+    }
+    live_.push_back(std::move(unit));
+    if (!stage_.has_head) {
+      release(x);  // sent on
+      return;
+    }
+    head_blocks_.assign(static_cast<size_t>(std::max<int16_t>(traced_->head.num_slots, 2)), nullptr);
+    head_blocks_[replay::Trace::kInput] = x;
+    play(traced_->head.forward, head_blocks_);
+  }
+
+  void traced_backward(std::vector<LiveLayer>& unit, bool very_first) {
+    Block* gradient = nullptr;
+    if (stage_.has_head) {
+      play(traced_->head.backward, head_blocks_);
+      const int16_t slot = traced_->head.input_gradient;
+      if (slot >= 0) std::swap(gradient, head_blocks_[static_cast<size_t>(slot)]);
+    }
+    if (gradient == nullptr) gradient = allocate(traced_->input_bytes);
+    if (very_first) {
+      for (const int64_t bytes : buffers_.from_backward) hold(bytes);
+    }
+    for (int64_t i = layers_of_unit_; i-- > 0;) {
+      const replay::Trace& trace = trace_of(i);
+      Blocks& slots = unit[static_cast<size_t>(i)].slots;
+      if (offloads_ && slots[replay::Trace::kInput] == nullptr) slots[replay::Trace::kInput] = allocate(traced_->input_bytes);
+      slots[replay::Trace::kGradient] = gradient;
+      play(trace.backward, slots);
+      gradient = nullptr;
+      if (trace.input_gradient >= 0) std::swap(gradient, slots[static_cast<size_t>(trace.input_gradient)]);
+      give_back(allocator_, slots);
+      give_back(allocator_, weight_gradients_);
+      weight_gradients_.clear();
+    }
+    release(gradient);
+    give_back(allocator_, head_blocks_);
+  }
+
   void forward() {
+    if (traced_ != nullptr) return traced_forward();
     std::vector<LiveLayer> unit(static_cast<size_t>(layers_of_unit_));
     for (int64_t i = 0; i < layers_of_unit_; ++i) {
       LiveLayer& layer = unit[static_cast<size_t>(i)];
       const bool whole = i < first_plain_layer_;
-      part_forward(attention_, whole, layer.attention);
+      part_forward(attention_, layer.attention);
       if (!whole) drop(attention_, modules_, layer.attention);
-      part_forward(mlp_of(i), whole, layer.mlp);
+      part_forward(mlp_of(i), layer.mlp);
       if (whole) drop(attention_, kWholeLayer, layer.attention);
       drop(mlp_of(i), whole ? kWholeLayer : modules_, layer.mlp);
       if (offloads_ && i >= 2) give_back(unit[static_cast<size_t>(i - 2)]);
     }
     live_.push_back(std::move(unit));
     head_blocks_.clear();
-    if (stage_.has_head) part_forward(head_, false, head_blocks_);
+    if (stage_.has_head) part_forward(head_, head_blocks_);
   }
 
   void backward(bool very_first) {
@@ -166,6 +234,11 @@ class StageWalk {
     live_.pop_front();
     Blocks temporary;
     for (const int64_t bytes : buffers_.in_backward) temporary.push_back(allocate(bytes));
+    if (traced_ != nullptr) {
+      traced_backward(unit, very_first);
+      give_back(allocator_, temporary);
+      return;
+    }
     if (stage_.has_head) part_backward(head_, false, head_blocks_);
     if (very_first) {
       for (const int64_t bytes : buffers_.from_backward) hold(bytes);
@@ -173,11 +246,11 @@ class StageWalk {
     for (int64_t i = layers_of_unit_; i-- > 0;) {
       LiveLayer& layer = unit[static_cast<size_t>(i)];
       const bool whole = i < first_plain_layer_;
-      if (whole || offloads_) walk(attention_, 0, attention_.part->num_forward, true, layer.attention);
+      if (whole || offloads_) walk(attention_, 0, attention_.part->num_forward, layer.attention);
       part_backward(mlp_of(i), whole || offloads_ || modules_ != 0, layer.mlp);
       part_backward(attention_, !whole && !offloads_ && modules_ != 0, layer.attention);
     }
-    for (Block*& block : temporary) release(block);
+    give_back(allocator_, temporary);
   }
 
   void optimizer(bool very_first) {
@@ -190,13 +263,14 @@ class StageWalk {
   }
 
   WalkedPart attention_, dense_, experts_, head_;
+  const TracedLayers* traced_ = nullptr;
   const StageLayers& stage_;
   const StageBuffers& buffers_;
   Allocator allocator_;
   ModuleSet modules_ = 0;
   int64_t layers_of_unit_ = 0, first_plain_layer_ = 0, units_ = 0;
   std::deque<std::vector<LiveLayer>> live_;
-  Blocks head_blocks_;
+  Blocks head_blocks_, weight_gradients_;
   bool offloads_ = false, ran_out_ = false;
 };
 

@@ -15,6 +15,7 @@ struct StageBuffers {
   std::vector<int64_t> in_backward;    // for the length of each micro-batch's backward
   std::vector<int64_t> from_optimizer;  // moments: made in the first step and kept
   std::vector<int64_t> in_optimizer;    // temporaries of every step
+  bool reduces_at_once = false;         // gradients of weights are made and given back layer by layer
   int64_t capacity_bytes = 0;           // what the driver can hand out
 };
 

@@ -5,6 +5,7 @@
 #include "planner/frameworks/stages.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -30,7 +31,6 @@ LayerBytes layer_bytes(const PartBytes& attention, const PartBytes& mlp, bool wh
   const int64_t attention_there = whole_layer ? attention.saved : attention.kept;
   layer.forward_peak = std::max(attention.forward_peak, attention.kept + mlp.forward_peak);
   layer.peak = std::max({layer.forward_peak, attention_there + mlp.backward_peak, attention.backward_peak});
-  layer.peak += attention.checkpoint + mlp.checkpoint;
   return layer;
 }
 
@@ -104,16 +104,19 @@ std::vector<StageLayers> pipeline_stages(const Setup& s) {
 
 StageParts stage_parts(const Setup& s, const LifetimeProgram& program) {
   StageParts parts;
+  // Traced programs have no experts and no latent attention: those models take Megatron's layers.
+  const bool plain = s.model.num_experts == 0 && s.model.attention == Attention::kGrouped;
+  if (s.framework == Framework::kDeepspeed && plain && lifetime_program(s.program) == nullptr) {
+    parts.traced = traced_layers(s);
+    CHECK(parts.traced != nullptr, "unknown program '{}'", s.program);
+    return parts;
+  }
   parts.attention = program.find(s.model.attention == Attention::kLatent ? "latent" : "grouped");
   parts.dense = program.find("dense");
   parts.experts = s.model.num_experts > 0 ? program.find("experts") : nullptr;
   switch (s.loss) {
     case LossHead::kVocabularyParallel:
     case LossHead::kFusedKernel: parts.head = program.find("head_fused"); break;
-    case LossHead::kHfShift:
-    case LossHead::kFloatInModel: parts.head = program.find("head_shift"); break;
-    case LossHead::kLiger:
-    case LossHead::kCutCrossEntropy: parts.head = program.find("head_linear"); break;
     default: break;
   }
   if (parts.head == nullptr) parts.head = program.find("head");
@@ -122,7 +125,24 @@ StageParts stage_parts(const Setup& s, const LifetimeProgram& program) {
   return parts;
 }
 
+namespace {
+
+int64_t sum_of(const std::vector<int64_t>& numbers) { return std::accumulate(numbers.begin(), numbers.end(), int64_t{0}); }
+
+}  // namespace
+
+int64_t head_elements(const StageParts& parts, const LayerSymbols& symbols) {
+  return parts.traced ? sum_of(parts.traced->embedding_weights) : weights_of(*parts.head, symbols).elements;
+}
+
 StageElements stage_elements(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
+  if (parts.traced) {
+    StageElements out;
+    out.dense = stage.num_layers * sum_of(parts.traced->block_weights);
+    if (stage.has_embedding) out.dense += sum_of(parts.traced->embedding_weights);
+    if (stage.has_head) out.dense += sum_of(parts.traced->head_weights);
+    return out;
+  }
   const PartWeights attention = weights_of(*parts.attention, symbols), dense = weights_of(*parts.dense, symbols);
   const int64_t num_dense = stage.num_layers - stage.num_expert_layers;
   StageElements out;
@@ -132,7 +152,7 @@ StageElements stage_elements(const Setup& s, const StageParts& parts, const Laye
     out.dense += stage.num_expert_layers * (experts.elements + layer_vectors(s, true));
     out.expert = stage.num_expert_layers * experts.expert_elements;
   }
-  const int64_t vocabulary = weights_of(*parts.head, symbols).elements;
+  const int64_t vocabulary = head_elements(parts, symbols);
   if (stage.has_embedding) out.dense += vocabulary + s.model.learned_positions * s.model.hidden;
   if (stage.has_head) {
     const bool shares = s.model.tied_embeddings && stage.has_embedding;
@@ -156,6 +176,7 @@ std::vector<int64_t> dummy_gradient_bytes(const StageParts& parts, const LayerSy
 
 std::vector<int64_t> weight_sizes(const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage, int64_t bytes) {
   std::vector<int64_t> elements;
+  const auto append = [&](const std::vector<int64_t>& more) { elements.insert(elements.end(), more.begin(), more.end()); };
   const auto add = [&](const LifetimePart& part) {
     for (const LifetimeWeight& weight : part.weights) {
       const int64_t copies = weight.per_expert ? num_local_experts(symbols) : 1;
@@ -163,12 +184,18 @@ std::vector<int64_t> weight_sizes(const StageParts& parts, const LayerSymbols& s
         elements.push_back(weight.rows.evaluate(symbols.values) * weight.columns.evaluate(symbols.values));
     }
   };
-  if (stage.has_embedding) add(*parts.head);
-  for (int64_t layer = 0; layer < stage.num_layers; ++layer) {
+  if (parts.traced) {
+    if (stage.has_embedding) append(parts.traced->embedding_weights);
+    for (int64_t layer = 0; layer < stage.num_layers; ++layer) append(parts.traced->block_weights);
+    if (stage.has_head) append(parts.traced->head_weights);
+  } else if (stage.has_embedding) {
+    add(*parts.head);
+  }
+  for (int64_t layer = 0; !parts.traced && layer < stage.num_layers; ++layer) {
     add(*parts.attention);
     add(layer >= stage.num_layers - stage.num_expert_layers ? *parts.experts : *parts.dense);
   }
-  if (stage.has_head) add(*parts.head);
+  if (stage.has_head && !parts.traced) add(*parts.head);
   double all = 0;
   for (const int64_t n : elements) all += static_cast<double>(n);
   for (int64_t& n : elements) n = static_cast<int64_t>(static_cast<double>(n) / all * static_cast<double>(bytes));
@@ -177,21 +204,31 @@ std::vector<int64_t> weight_sizes(const StageParts& parts, const LayerSymbols& s
 
 StageActivations stage_activations(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
   const ModuleSet modules = dropped_modules(s);
-  const int64_t num_full = recomputed_layers(s, stage.num_layers);
+  const TracedLayers* traced = parts.traced.get();
+  // A traced program recomputes by its own rules: op-selective and attention-only are whole blocks whose trace keeps more.
+  const bool by_block = traced != nullptr && s.recompute != ActivationRecompute::kNone && s.recompute != ActivationRecompute::kEveryK;
+  const int64_t num_full = by_block && s.recompute_layers == 0 ? stage.num_layers : recomputed_layers(s, stage.num_layers);
   struct Kind {
     LayerBytes plain, full;
     int64_t count = 0;
   };
   Kind kinds[2];
-  const PartBytes attention = evaluate(*parts.attention, symbols, modules);
-  const PartBytes attention_full = evaluate(*parts.attention, symbols, kWholeLayer);
-  for (int experts = 0; experts < 2; ++experts) {
-    Kind& kind = kinds[experts];
-    kind.count = experts == 1 ? stage.num_expert_layers : stage.num_layers - stage.num_expert_layers;
-    if (kind.count == 0) continue;
-    const LifetimePart& mlp = experts == 1 ? *parts.experts : *parts.dense;
-    kind.plain = layer_bytes(attention, evaluate(mlp, symbols, modules), false);
-    kind.full = layer_bytes(attention_full, evaluate(mlp, symbols, kWholeLayer), true);
+  if (traced != nullptr) {
+    const auto of = [](const PartBytes& block) {
+      return LayerBytes{block.kept, std::max(block.forward_peak, block.backward_peak), block.forward_peak};
+    };
+    kinds[0] = {of(traced->kept_bytes), of(traced->again_bytes), stage.num_layers};
+  } else {
+    const PartBytes attention = evaluate(*parts.attention, symbols, modules);
+    const PartBytes attention_full = evaluate(*parts.attention, symbols, kWholeLayer);
+    for (int experts = 0; experts < 2; ++experts) {
+      Kind& kind = kinds[experts];
+      kind.count = experts == 1 ? stage.num_expert_layers : stage.num_layers - stage.num_expert_layers;
+      if (kind.count == 0) continue;
+      const LifetimePart& mlp = experts == 1 ? *parts.experts : *parts.dense;
+      kind.plain = layer_bytes(attention, evaluate(mlp, symbols, modules), false);
+      kind.full = layer_bytes(attention_full, evaluate(mlp, symbols, kWholeLayer), true);
+    }
   }
   // Megatron recomputes the first layers of a stage (method block), so the last one is plain unless all are recomputed.
   StageActivations out;
@@ -227,7 +264,8 @@ StageActivations stage_activations(const Setup& s, const StageParts& parts, cons
     after += kind.count * layer.kept;
   }
   if (stage.has_head) {
-    const PartBytes head = evaluate(*parts.head, symbols, 0);
+    const PartBytes head = traced != nullptr ? traced->head_bytes : evaluate(*parts.head, symbols, 0);
+    if (traced != nullptr) out.layer_peak += traced->held_bytes;
     out.loss_peak = out.kept + std::max(head.forward_peak, head.backward_peak);
     out.logits_bytes = head.logits_at_peak;
     out.evaluate_peak = std::max(out.evaluate_peak, head.forward_peak);

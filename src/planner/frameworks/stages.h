@@ -4,9 +4,11 @@
 // (megatron/core/pipeline_parallel/schedules.py, get_pp_rank_microbatches); GPipe: all of them.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "planner/frameworks/lifetimes.h"
+#include "planner/frameworks/traced_layers.h"
 
 namespace distsetup {
 
@@ -20,14 +22,17 @@ struct StageLayers {
 // one less; what is left over goes to the middle.
 std::vector<StageLayers> pipeline_stages(const Setup& setup);
 
-// The parts of the program that a setup runs. `experts` is nullptr for dense models.
+// The parts of the program that a setup runs: of a program of lifetimes (`experts` is nullptr for dense models), or traced ones.
 struct StageParts {
+  std::shared_ptr<const TracedLayers> traced;  // instead of the others
   const LifetimePart* attention = nullptr;
   const LifetimePart* dense = nullptr;
   const LifetimePart* experts = nullptr;
   const LifetimePart* head = nullptr;
 };
 StageParts stage_parts(const Setup& setup, const LifetimeProgram& program);
+
+int64_t head_elements(const StageParts& parts, const LayerSymbols& symbols);
 
 // Elements on one rank of the stage: of matrices and vectors every data-parallel rank holds, and of experts.
 struct StageElements {

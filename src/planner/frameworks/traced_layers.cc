@@ -1,0 +1,123 @@
+// Plays a trace without an allocator: live bytes after each event, beside the input, which the block before has made.
+#include "planner/frameworks/traced_layers.h"
+
+#include <algorithm>
+
+#include "planner/replay/allocator.h"
+
+namespace distsetup {
+namespace {
+
+using replay::Event;
+using replay::Trace;
+
+struct Player {
+  std::vector<int64_t> sizes;
+  int64_t live = 0, logits = 0, peak = 0, logits_at_peak = 0;
+
+  void set(int16_t slot, int64_t bytes) {
+    sizes[static_cast<size_t>(slot)] = bytes;
+    live += bytes;
+    note();
+  }
+  void note() {
+    if (live <= peak) return;
+    peak = live;
+    logits_at_peak = logits;
+  }
+  void play(const std::vector<Event>& events) {
+    for (const Event& event : events) {
+      int64_t& size = sizes[static_cast<size_t>(event.slot)];
+      if (event.kind == Event::Kind::kAllocate) {
+        size = replay::rounded_size(event.bytes);
+        live += size;
+        if (event.memory_class == replay::MemoryClass::kLogits) logits += size;
+        note();
+      } else if (event.kind == Event::Kind::kFree) {
+        live -= size;
+        if (event.memory_class == replay::MemoryClass::kLogits) logits -= size;
+        size = 0;
+      }
+    }
+  }
+};
+
+PartBytes bytes_of_trace(const Trace& trace, int64_t input_bytes, bool is_block) {
+  PartBytes out;
+  Player player;
+  player.sizes.resize(static_cast<size_t>(std::max<int16_t>(trace.num_slots, 2)));
+  player.set(Trace::kInput, input_bytes);
+  player.play(trace.forward);
+  out.forward_peak = player.peak;
+  out.logits_at_peak = player.logits_at_peak;
+  if (is_block) {
+    if (trace.input_freed_forward) {
+      player.live -= player.sizes[Trace::kInput];
+      player.sizes[Trace::kInput] = 0;
+    }
+    player.live -= player.sizes[static_cast<size_t>(trace.output)];  // the next block's input
+  }
+  out.saved = out.kept = player.live;
+  player.peak = 0;
+  if (is_block) player.set(Trace::kGradient, input_bytes);
+  player.note();
+  player.play(trace.backward);
+  out.backward_peak = player.peak;
+  if (out.backward_peak > out.forward_peak) out.logits_at_peak = player.logits_at_peak;
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<const TracedLayers> traced_layers(const Setup& s) {
+  const replay::BlockProgram* program = s.own_program ? s.own_program.get() : replay::find_program(s.program);
+  if (program == nullptr) return nullptr;
+  const replay::Section& stated = program->heads[static_cast<size_t>(s.loss)];
+  const replay::Section& head = stated.ops.empty() ? program->heads[static_cast<size_t>(LossHead::kEager)] : stated;
+  auto out = std::make_unique<TracedLayers>();
+  replay::SymbolValues symbols{};
+  replay::fill_symbols(s, symbols);
+  const uint64_t facts = replay::facts_of(s);
+  const auto at = [&](replay::Symbol symbol) { return symbols[static_cast<size_t>(symbol)]; };
+  out->input_bytes = at(replay::Symbol::kResidualBytes) * s.model.hidden * s.tokens() / at(replay::Symbol::kSequenceShards);
+
+  const bool full = s.finetune == Finetune::kFull;
+  const auto trained = [&](const replay::Section& section) {
+    std::vector<bool> flags;
+    for (const replay::Weight& weight : section.weights) flags.push_back(full || weight.adapter);
+    return flags;
+  };
+  const auto elements = [&](const replay::Section& section, std::vector<int64_t>& into) {
+    for (const replay::Weight& weight : section.weights) {
+      if (weight.when.holds(facts) && !weight.adapter) into.push_back(weight.out.evaluate(symbols) * weight.in.evaluate(symbols));
+    }
+  };
+  elements(program->embedding, out->embedding_weights);
+  elements(program->block, out->block_weights);
+  elements(head, out->head_weights);
+  for (const replay::Weight& weight : program->block.weights) {
+    const bool made = weight.when.holds(facts) && (full || weight.adapter);
+    out->block_gradients.push_back(made ? weight.out.evaluate(symbols) * weight.in.evaluate(symbols) : 0);
+  }
+
+  const replay::TraceOptions keep{replay::TraceMode::kKeepAll, false, out->input_bytes, false};
+  out->kept = replay::trace_section(program->block, facts, symbols, trained(program->block), keep);
+  out->kept_bytes = bytes_of_trace(out->kept, out->input_bytes, true);
+  if (s.recompute != ActivationRecompute::kNone) {
+    replay::TraceOptions again = keep;
+    again.mode = s.recompute == ActivationRecompute::kOpSelective ? replay::TraceMode::kOpSelective : replay::TraceMode::kFull;
+    again.reentrant = s.reentrant_checkpoint;
+    out->again = replay::trace_section(program->block, facts, symbols, trained(program->block), again);
+    out->again_bytes = bytes_of_trace(out->again, out->input_bytes, true);
+  }
+  out->head = replay::trace_section(head, facts, symbols, trained(head), keep);
+  out->head_bytes = bytes_of_trace(out->head, out->input_bytes, false);
+  for (const int16_t slot : out->head.held) {
+    for (const Event& event : out->head.forward) {
+      if (event.kind == Event::Kind::kAllocate && event.slot == slot) out->held_bytes += replay::rounded_size(event.bytes);
+    }
+  }
+  return out;
+}
+
+}  // namespace distsetup
