@@ -95,7 +95,9 @@ double matrix_peak(const Setup& s) {
 void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
   const double gain = 1 + look.of_gpu("gemm", "library_gain", 0) * library_maturity(s);
   c.gemm.generation = gpu_generation(s.gpu);
-  c.gemm.flops_per_s = matrix_peak(s) * look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
+  const double share =
+      s.compute == Compute::kF32 ? look.at("gemm.fp32_efficiency") : look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
+  c.gemm.flops_per_s = matrix_peak(s) * share;
   c.gemm.burst = look.of_gpu("gemm", "burst", 0);
   c.gemm.k_half = look.of_gpu("gemm", "k_half", 128);
   c.gemm.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("gemm.memory_share");
@@ -107,9 +109,9 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
     // A GPU without fp8 units computes what was rounded to fp8 at its 16-bit rate.
     const double peak = s.gpu.peak_fp8_flops_per_s > 0 ? s.gpu.peak_fp8_flops_per_s : matrix_peak(s);
     const double rate4 = s.fp8 == Fp8Recipe::kNvfp4 ? look.of_gpu("gemm", "fp4_rate", 1) : 1;
-    const double share = look.of_gpu("gemm", "fp8_efficiency", 0.9 * s.gpu.gemm_efficiency);
+    const double share8 = look.of_gpu("gemm", "fp8_efficiency", 0.9 * s.gpu.gemm_efficiency);
     const double gain8 = 1 + look.of_gpu("gemm", "fp8_library_gain", 0) * low_precision_maturity(s);
-    c.gemm_low_precision.flops_per_s = peak * rate4 * share * gain8 * look.get(fmt::format("fp8.{}.rate", recipe_name(s.fp8)), 1);
+    c.gemm_low_precision.flops_per_s = peak * rate4 * share8 * gain8 * look.get(fmt::format("fp8.{}.rate", recipe_name(s.fp8)), 1);
     c.cast_bytes = look.get(fmt::format("fp8.{}.cast_bytes", recipe_name(s.fp8)), 6);
     // Transformer Engine casts in fused kernels; torchao's casts are fused by the compiler or not at all.
     if (c.program == ProgramClass::kEager && s.fp8 != Fp8Recipe::kDelayed) c.cast_bytes *= look.at("fp8.eager_cost");

@@ -316,9 +316,9 @@ TimeEstimate StepModel::run() {
                backward_s = layer.backward.total() + layer.recompute.total();
   double own = layers, head_share = 1, mean_stage = layers * (forward_s + backward_s) + head;
   if (s_.pp > 1) {
-    const bool even = g.num_layers % s_.pp == 0;
-    const double usual = even ? layers / stages : std::ceil((layers + 2) / stages),
-                 last = even ? usual : layers + 1 - usual * (stages - 1);
+    const bool even = g.num_layers % s_.pp == 0 && s_.framework == Framework::kMegatron;  // torchtitan counts both as a layer
+    const double places = (layers + 2) / stages;
+    const double usual = even ? layers / stages : std::ceil(places), last = even ? usual : std::max(0.0, std::floor(places) - 1);
     const double with_head = last * (forward_s + backward_s) + head, without = usual * (forward_s + backward_s);
     own = with_head >= without ? last : usual;
     head_share = with_head >= without ? 1 : 0;
