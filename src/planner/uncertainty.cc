@@ -55,13 +55,16 @@ std::vector<std::string> residual_classes(const Setup& s) {
 }
 
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
+  const auto prefix = [](Predicted q, const std::string& one) { return fmt::format("residual.{}.{}", name(q), one); };
+  // Device bytes are reserved bytes and constants: few sources print them, so a class that has none borrows.
+  std::vector<Predicted> quantities = {quantity};
+  if (quantity == Predicted::kDevice) quantities = {Predicted::kDevice, Predicted::kReserved, Predicted::kAllocated};
   double low = quantity == Predicted::kTokensPerSecond ? -0.2 : -0.1, high = -low;
   for (const std::string& one : residual_classes(setup)) {
-    const std::string prefix = fmt::format("residual.{}.{}", name(quantity), one);
-    const auto found = residuals.constants.find(prefix + ".low");
-    if (found == residuals.constants.end()) continue;
-    low = found->second;
-    high = residuals.at(prefix + ".high");
+    const auto found = std::find_if(quantities.begin(), quantities.end(), [&](Predicted q) { return residuals.constants.contains(prefix(q, one) + ".low"); });
+    if (found == quantities.end()) continue;
+    low = residuals.at(prefix(*found, one) + ".low");
+    high = residuals.at(prefix(*found, one) + ".high");
     break;
   }
   const double middle = (low + high) / 2, half = (high - low) / 2 * two_sided_z(level) / two_sided_z(0.9);
@@ -74,12 +77,14 @@ Interval interval_of(const Setup& setup, Predicted quantity, double predicted, d
 
 Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
   const auto usable = static_cast<double>(setup.gpu.usable_memory_bytes);
-  const auto allocated = static_cast<double>(memory.allocated_bytes + setup.gpu.context_bytes);
+  // A replay that failed stops before its peak: what the run would have asked for is the simulation's.
+  const int64_t asked_bytes = memory.ran_out ? std::max(memory.allocated_bytes, simulate_memory(setup).allocated_bytes) : memory.allocated_bytes;
+  const auto allocated = static_cast<double>(asked_bytes + setup.gpu.context_bytes);
   const double device = memory.device_bytes > 0 ? static_cast<double>(memory.device_bytes) : allocated;
   const Interval of_device = interval_of(setup, Predicted::kDevice, device, 0.99, residuals);
   if (!memory.ran_out && std::max(of_device.high, allocated) <= usable) return Verdict::kFits;
   // Cached blocks are returned when memory runs out: what cannot fit is what is allocated, not what is reserved.
-  const Interval of_allocated = interval_of(setup, Predicted::kAllocated, static_cast<double>(memory.allocated_bytes), 0.99, residuals);
+  const Interval of_allocated = interval_of(setup, Predicted::kAllocated, static_cast<double>(asked_bytes), 0.99, residuals);
   return of_allocated.low + static_cast<double>(setup.gpu.context_bytes) > usable ? Verdict::kDoesNotFit : Verdict::kTight;
 }
 

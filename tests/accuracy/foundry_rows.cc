@@ -24,7 +24,7 @@ Result<Setup> foundry_row(const Row& row) {
     s.software.released = old ? 202303 : row.says("gpu", "H100") ? 202309 : 202306;
     s.software.name = old ? "llm-foundry, torch 1.13" : "llm-foundry";
     s.reduce_dtype = row.says("notes", "PURE") ? StorageDtype::kBf16 : StorageDtype::kF32;
-    s.loss = LossHead::kEager;
+    s.loss = LossHead::kLowPrecision;  // loss_fn: fused_crossentropy, flash-attn's kernel on the 16-bit logits
     s.reentrant_checkpoint = false;
     return s;
   }

@@ -15,6 +15,7 @@ void fmsa(Setup& s, const Row& row) {
   s.fused_norm = s.fused_rope = kernels;
   s.loss = contains(framework, "liger") ? LossHead::kLiger : kernels ? LossHead::kFusedKernel : LossHead::kHfShift;
   if (row.says("notes", "packed to 2048")) s.sequence_length = 2048;
+  if (s.model.family == "gpt_bigcode") s.loss = LossHead::kLowPrecision;  // GPTBigCode never makes its logits fp32
   // The benches of Granite and of Liger came later than a100_80gb.csv, on transformers 4.45.
   s.software.released = row.says("source_path_or_section", "granite") || row.says("source_path_or_section", "liger") ? 202411 : 202406;
   const bool quantised = s.finetune == Finetune::kQlora;

@@ -97,6 +97,8 @@ Result<Setup> litgpt_row(const Row& row) {
   s.framework = s.dp_shard > 1 ? Framework::kFsdp1 : Framework::kDdp;
   s.sharding = s.dp_shard > 1 ? Sharding::kZero3 : Sharding::kDdp;
   s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
+  // Adapters under Fabric's FSDP: the memory of its table is that of parameters that stay gathered from forward to backward.
+  if (s.dp_shard > 1 && s.finetune != Finetune::kFull) s.reshard_after_forward = false;
   s.optimizer_implementation = OptimizerImplementation::kForeach;
   s.loss = LossHead::kChunked;  // chunked_cross_entropy over 128 tokens of the logits
   s.loss_chunks = static_cast<int>(std::max<int64_t>(1, s.sequence_length * s.micro_batch / 128));

@@ -28,7 +28,15 @@ Result<Setup> core_row(const Row& row, Setup s) {
   const std::string& recompute = row.text("activation_ckpt");
   // Recipes that print no recomputation have none: flash attention already recomputes its softmax.
   s.recompute = recompute == "full" ? ActivationRecompute::kFull : recompute == "selective" ? ActivationRecompute::kAttentionOnly : ActivationRecompute::kNone;
-  if (row.says("strategy", "Megatron-FSDP")) s.sharding = Sharding::kZero3;
+  if (!row.says("framework", "Megatron-LM")) {
+    // The performance recipes of NeMo and Megatron-Bridge keep and reduce gradients in bf16 (grad_reduce_in_fp32 = False).
+    s.gradient_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  }
+  if (row.says("strategy", "Megatron-FSDP")) {
+    s.sharding = Sharding::kZero3;
+    // The 70B and 405B recipes on Megatron-FSDP offload the activations of a third to half of the layers (cpu_offloading_num_layers).
+    if (s.model.hidden >= 8192) s.offload.activations = OffloadPlace::kHost;
+  }
   if (contains(section, "26.")) {
     s.software.released = 202604;
   } else if (contains(section, "25.")) {

@@ -23,7 +23,8 @@ double Prediction::of(Metric metric) const {
 Prediction predict_memory(const Setup& setup) {
   const MemoryEstimate m = replay_memory(setup);
   Prediction p;
-  p.allocated_gib = static_cast<double>(m.allocated_bytes) / kGib;
+  // A replay that failed stops before its peak.
+  p.allocated_gib = static_cast<double>(m.ran_out ? simulate_memory(setup).allocated_bytes : m.allocated_bytes) / kGib;
   p.reserved_gib = static_cast<double>(m.reserved_bytes) / kGib;
   p.device_gib = static_cast<double>(m.device_bytes) / kGib;
   p.ran_out = m.ran_out;

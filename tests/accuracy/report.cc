@@ -88,7 +88,7 @@ Json to_json(const Scoreboard& board) {
   json["verdicts"] = Json::array();
   for (const Scored& row : board.rows) {
     json["verdicts"].push_back({{"id", row.row.id}, {"ran_out", row.row.ran_out()}, {"verdict", name(row.verdict)},
-                                {"device_gib", row.prediction.device_gib}, {"usable_gib", static_cast<double>(row.setup.gpu.usable_memory_bytes) / (1024.0 * 1024 * 1024)}});
+                                {"device_gib", row.prediction.device_gib}, {"allocated_gib", row.prediction.allocated_gib}, {"reserved_gib", row.prediction.reserved_gib}, {"replay_ran_out", row.prediction.ran_out}, {"usable_gib", static_cast<double>(row.setup.gpu.usable_memory_bytes) / (1024.0 * 1024 * 1024)}});
   }
   return json;
 }
