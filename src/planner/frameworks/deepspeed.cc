@@ -31,7 +31,7 @@ struct ZeroElements {
   double share = 1;  // ranks that share the states
 };
 
-double adapter_elements(const Setup& s, const StageLayers& stage) {
+double hf_adapter_elements(const Setup& s, const StageLayers& stage) {
   const Geometry& g = s.model;
   const Lora& l = s.lora;
   const int64_t q = g.num_heads * g.head_size, kv = g.num_kv_heads * g.head_size, h = g.hidden, f = g.feed_forward;
@@ -45,7 +45,7 @@ ZeroElements zero_elements(const Setup& s, const StageParts& parts, const LayerS
   const StageElements elements = stage_elements(s, parts, symbols, stage);
   ZeroElements out;
   out.all = static_cast<double>(elements.dense + elements.expert);
-  out.trained = s.finetune == Finetune::kFull ? out.all : adapter_elements(s, stage);
+  out.trained = s.finetune == Finetune::kFull ? out.all : hf_adapter_elements(s, stage);
   const double head = static_cast<double>(head_elements(parts, symbols));
   const double outside =
       (stage.has_embedding ? head : 0) + (stage.has_head && !(s.model.tied_embeddings && stage.has_embedding) ? head : 0);
@@ -214,7 +214,7 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   return out;
 }
 
-int64_t whole(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
+int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
 
 // Flat buffers are single allocations; gradients of stages 0 and 1 are one per weight.
 StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const RankReport& rank,
@@ -222,19 +222,19 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   StageBuffers out;
   const ZeroBytes& b = rank.bytes;
   const double master = s.master_copy ? 4.0 / std::max(1.0, state_bytes(s).optimizer) * b.optimizer : 0;
-  out.from_start = {whole(b.parameter), whole(master), whole(b.bucket_always), whole(rank.peak.workspace), whole(rank.pipe)};
+  out.from_start = {rounded(b.parameter), rounded(master), rounded(b.bucket_always), rounded(rank.peak.workspace), rounded(rank.pipe)};
   if (s.sharding == Sharding::kDdp || s.sharding == Sharding::kZero1) {
-    out.from_backward = weight_sizes(parts, symbols, stage, whole(b.gradient));
+    out.from_backward = weight_sizes(parts, symbols, stage, rounded(b.gradient));
   } else {
-    out.from_backward = {whole(b.gradient)};
+    out.from_backward = {rounded(b.gradient)};
   }
   out.reduces_at_once = s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3;
-  out.from_optimizer = {whole((b.optimizer - master) / 2), whole((b.optimizer - master) / 2)};
+  out.from_optimizer = {rounded((b.optimizer - master) / 2), rounded((b.optimizer - master) / 2)};
   // A pipeline reduces at the end of the step, others bucket by bucket in backward.
-  (s.pp > 1 ? out.in_optimizer : out.in_backward) = {whole(b.bucket / 2), whole(b.bucket / 2)};
-  out.in_backward.push_back(whole(std::max(b.live_layer, b.live_loss)));
-  out.in_optimizer.push_back(whole(b.step_temporary / 2));  // 16-bit, flat
-  out.in_optimizer.push_back(whole(b.step_temporary));
+  (s.pp > 1 ? out.in_optimizer : out.in_backward) = {rounded(b.bucket / 2), rounded(b.bucket / 2)};
+  out.in_backward.push_back(rounded(std::max(b.live_layer, b.live_loss)));
+  out.in_optimizer.push_back(rounded(b.step_temporary / 2));  // 16-bit, flat
+  out.in_optimizer.push_back(rounded(b.step_temporary));
   out.capacity_bytes = s.gpu.usable_memory_bytes > 0 ? s.gpu.usable_memory_bytes - s.gpu.context_bytes - communicator_bytes(s)
                                                      : std::numeric_limits<int64_t>::max();
   return out;
@@ -245,9 +245,9 @@ MemoryEstimate estimate_of(const RankReport& rank) {
   const ZeroPeak& peak = rank.peak;
   out.peak_phase = peak.phase;
   const auto add = [&](const char* name, double bytes, double most, const char* phase) {
-    if (whole(std::max(bytes, most)) <= 0) return;
-    out.terms.push_back({name, whole(bytes), whole(std::max(bytes, most)), phase});
-    out.allocated_bytes += whole(bytes);
+    if (rounded(std::max(bytes, most)) <= 0) return;
+    out.terms.push_back({name, rounded(bytes), rounded(std::max(bytes, most)), phase});
+    out.allocated_bytes += rounded(bytes);
   };
   const ZeroBytes& b = rank.bytes;
   add("parameter shard", b.parameter, b.parameter, "load");
@@ -258,13 +258,13 @@ MemoryEstimate estimate_of(const RankReport& rank) {
   add("logits", peak.logits, peak.logits, "loss");
   add("communication", peak.communication, b.bucket_always + b.bucket, "backward");
   add("workspace", peak.workspace, peak.workspace, peak.phase);
-  out.by_phase = {{"load", whole(b.load + b.optimizer)},
-                  {"forward", whole(rank.forward)},
-                  {"loss", whole(rank.loss)},
-                  {"backward", whole(rank.backward)},
-                  {"optimizer", whole(rank.step)},
-                  {"evaluate", whole(rank.evaluate)},
-                  {"save", whole(b.parameter + b.optimizer + b.bucket_always)}};
+  out.by_phase = {{"load", rounded(b.load + b.optimizer)},
+                  {"forward", rounded(rank.forward)},
+                  {"loss", rounded(rank.loss)},
+                  {"backward", rounded(rank.backward)},
+                  {"optimizer", rounded(rank.step)},
+                  {"evaluate", rounded(rank.evaluate)},
+                  {"save", rounded(b.parameter + b.optimizer + b.bucket_always)}};
   std::erase_if(out.by_phase, [](const PhaseMemory& phase) { return phase.allocated_bytes == 0; });
   for (PhaseMemory& phase : out.by_phase) {  // terms are rounded one by one
     if (phase.phase == out.peak_phase) phase.allocated_bytes = out.allocated_bytes;
@@ -294,8 +294,8 @@ MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
     }
   }
   MemoryEstimate out = estimate_of(fullest);
-  out.host_bytes_per_node = whole(host);
-  out.checkpoint_bytes = whole(checkpoint);
+  out.host_bytes_per_node = rounded(host);
+  out.checkpoint_bytes = rounded(checkpoint);
   if (depth == Depth::kReplay) {
     StageBuffers buffers = stage_buffers(s, parts, symbols, fullest, fullest_stage);
     StageReplay replayed = replay_stage(s, parts, symbols, fullest_stage, buffers);

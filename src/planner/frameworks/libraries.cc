@@ -7,7 +7,7 @@
 namespace distsetup {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kMebibyte = 1 << 20;
 
 // Hopper and newer data-centre parts have wgmma; no GeForce or Ada part reaches 1 PFLOP/s dense in fp8.
 bool is_hopper_or_newer(const Gpu& gpu) { return gpu.vendor == "nvidia" && gpu.peak_fp8_flops_per_s >= 1e15; }
@@ -16,11 +16,11 @@ bool is_hopper_or_newer(const Gpu& gpu) { return gpu.vendor == "nvidia" && gpu.p
 
 int64_t cublas_workspace_bytes(const Gpu& gpu) {
   if (gpu.vendor == "cpu") return 0;
-  return is_hopper_or_newer(gpu) ? 32 * kMiB : 8519680;
+  return is_hopper_or_newer(gpu) ? 32 * kMebibyte : 8519680;
 }
 
 int64_t transformer_engine_workspace_bytes(const Gpu& gpu, bool grouped_gemm) {
-  const int64_t one = (is_hopper_or_newer(gpu) ? 32 : 4) * kMiB;
+  const int64_t one = (is_hopper_or_newer(gpu) ? 32 : 4) * kMebibyte;
   return grouped_gemm ? 5 * one : one;
 }
 
@@ -33,7 +33,7 @@ int num_communicators(const Setup& s) {
 
 int64_t communicator_bytes(const Setup& s) {
   const int groups = num_communicators(s);
-  return groups == 0 ? 0 : 600 * kMiB + (groups - 1) * 300 * kMiB;
+  return groups == 0 ? 0 : 600 * kMebibyte + (groups - 1) * 300 * kMebibyte;
 }
 
 int64_t pinned_bytes(int64_t bytes) { return bytes <= 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes))); }

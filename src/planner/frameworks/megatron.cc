@@ -59,7 +59,7 @@ Ranks sharing_ranks(const Setup& s) {
   return {all, std::max(1.0, all * s.tp / (static_cast<double>(s.ep) * s.expert_tp))};
 }
 
-int64_t adapter_elements(const Setup& s, const StageLayers& stage) {
+int64_t fused_adapter_elements(const Setup& s, const StageLayers& stage) {
   const Geometry& g = s.model;
   const Lora& l = s.lora;
   const int64_t q = g.num_heads * g.head_size, kv = g.num_kv_heads * g.head_size, u = g.gated_mlp ? 2 : 1;
@@ -90,7 +90,7 @@ void add_states(const Setup& s, const StageElements& elements, const StageLayers
   const double held = full ? bytes.parameter : s.finetune == Finetune::kQlora ? bytes_of(s.frozen_dtype) : 2;
   add(static_cast<double>(elements.dense), ranks.dense, held, full);
   add(static_cast<double>(elements.expert), ranks.expert, held, full);
-  if (!full) add(static_cast<double>(adapter_elements(s, stage)), ranks.dense, bytes.parameter, true);
+  if (!full) add(static_cast<double>(fused_adapter_elements(s, stage)), ranks.dense, bytes.parameter, true);
   if (s.frozen_reference) rank.parameter += share(2.0 * static_cast<double>(elements.dense + elements.expert), 1);
   if (shards_parameter || shards_gradient) {
     const double unit =
