@@ -1,29 +1,11 @@
 #!/usr/bin/env bash
 # The tools' own parsers take the configuration files we emit, understand by them what the plan says, and refuse mutated ones:
 # DeepSpeed's DeepSpeedConfig, accelerate's loader, launcher and plugin, transformers' TrainingArguments. On CPU, without training.
-# Makes .deps/parsers, a Python environment over scripts/oracle_env's (150 MB, about a minute; half a minute when it is there).
 set -euo pipefail
 root=${DISTSETUP_SOURCE:?}
 distsetup=${DISTSETUP_BIN:?}/distsetup
-oracle=$("$root/scripts/oracle_env" 2>/dev/null) || { echo "the environment of scripts/oracle_env could not be made"; exit 77; }
-environment=$root/.deps/parsers
-packages=$root/tests/integration/emit_parsers_packages.txt
-stamp="$oracle $(sha256sum <"$packages")"
-
-if [[ $(cat "$environment/stamp" 2>/dev/null) != "$stamp" ]]; then
-  rm -rf "$environment"
-  "$oracle" -m venv "$environment"
-  site=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
-  oracle_site=$("$oracle" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
-  printf 'import site; site.addsitedir(%s)\n' "'$oracle_site'" >"$site/oracle.pth"
-  install=(env DS_BUILD_OPS=0 "$environment/bin/python" -m pip install --quiet --no-deps --no-compile --disable-pip-version-check)
-  echo "making .deps/parsers: pip install --no-deps -r tests/integration/emit_parsers_packages.txt" >&2
-  if ! "${install[@]}" "$(grep '^wheel' "$packages")" || ! "${install[@]}" --no-build-isolation -r "$packages"; then
-    echo "the packages of tests/integration/emit_parsers_packages.txt could not be fetched"
-    exit 77
-  fi
-  echo "$stamp" >"$environment/stamp"
-fi
+# shellcheck source=tests/support/parsers_env.sh
+. "$root/tests/support/parsers_env.sh"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -69,5 +51,4 @@ quiet fsdp --sharding FULL_SHARD --cpu-offload --activation-checkpointing --chec
 quiet fsdp --sharding HYBRID_SHARD --nodes 2 --gpus 4 --dialect accelerate --output accelerate_hybrid.yaml
 quiet fsdp --output classic.json
 
-export CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1 DS_ACCELERATOR=cpu HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
 "$environment/bin/python" -W ignore "$root/tests/integration/emit_parsers.py" "$work"

@@ -1,0 +1,628 @@
+"""emit_targets.py TOOL FOLDER: the tool's own parser reads what emit_targets wrote for it (FOLDER/<target>/<plan>/...), understands by
+it what the plan says, and refuses mutated files. One tool per process: some of them cannot be imported beside each other.
+
+A parser is run without what it imports and does not use (kernels, data sets, inference engines): empty stand-ins take their place.
+"""
+
+import ast
+import contextlib
+import copy
+import glob
+import importlib
+import importlib.machinery
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import types
+
+logging.disable(logging.WARNING)
+failures, accepted, refused = [], 0, 0
+OUTPUT = tempfile.mkdtemp()
+
+
+class Empty(type):
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
+class StandIns:
+    def __init__(self, names):
+        self.names = names
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in self.names:
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec):
+        module = types.ModuleType(spec.name)
+        module.__path__ = []
+        module.__version__ = "0.0.0"
+
+        def missing(name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            made = Empty(
+                name, (), {"__init_subclass__": classmethod(lambda cls, **words: None), "__init__": lambda self, *a, **words: None}
+            )
+            setattr(module, name, made)
+            return made
+
+        module.__getattr__ = missing
+        return module
+
+    def exec_module(self, module):
+        pass
+
+
+def stand_in_for(*names):
+    sys.meta_path.insert(0, StandIns(set(names)))
+
+
+def expect(name, found, wanted):
+    if found != wanted:
+        failures.append(f"{name}: found {found!r}, expected {wanted!r}")
+
+
+def accept(name, function):
+    global accepted
+    try:
+        result = function()
+        accepted += 1
+        return result
+    except BaseException as problem:
+        failures.append(f"{name}: not accepted: {type(problem).__name__}: {str(problem)[-600:]}")
+        return None
+
+
+def refuse(name, function):
+    global refused
+    try:
+        with contextlib.redirect_stderr(open(os.devnull, "w")):  # argparse prints its usage
+            function()
+    except BaseException:
+        refused += 1
+        return
+    failures.append(f"{name}: a mutated file was accepted")
+
+
+def plans(target):
+    """(name of the plan, its folder, plan.json) of every plan that the target takes."""
+    found = sorted(glob.glob(f"{target}/*/plan.json"))
+    if not found:
+        failures.append(f"{target}: no plan was emitted")
+    for path in found:
+        with open(path, encoding="utf-8") as file:
+            yield path.split("/")[-2], os.path.dirname(path), json.load(file)
+
+
+def yaml_of(path):
+    import yaml
+
+    with open(path, encoding="utf-8") as file:
+        return yaml.safe_load(file)
+
+
+def json_of(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def changed(value, path, new):
+    """A copy in which the key at the dotted path is `new`."""
+    value = copy.deepcopy(value)
+    node = value
+    *sections, last = path.split(".")
+    for section in sections:
+        node = node.setdefault(section, {})
+    node[last] = new
+    return value
+
+
+def stage(plan):
+    return {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3}[plan["strategy"]["sharding"]]
+
+
+def check_deepspeed(name, config, plan):
+    """The section that the Hugging Face integration gets: our "auto"s and what is left to say."""
+    zero = config.get("zero_optimization", {})
+    expect(name + " stage", zero.get("stage", 0), stage(plan))
+    for key, what in (("offload_optimizer", "optimizer"), ("offload_param", "parameters")):
+        place = {"none": None, "host": "cpu", "nvme": "nvme"}[plan["offload"][what]]
+        expect(f"{name} {key}", zero.get(key, {}).get("device"), place)
+
+
+def launch_words(folder, *words):
+    """What launch.sh starts: its torchrun (or accelerate) is replaced by one that prints its words."""
+    tools = tempfile.mkdtemp()
+    for tool in ("torchrun", "accelerate", "python3"):
+        with open(f"{tools}/{tool}", "w", encoding="utf-8") as file:
+            file.write('#!/bin/bash\nprintf "%s\\0" "$@"\n')
+        os.chmod(f"{tools}/{tool}", 0o755)
+    environment = {"PATH": f"{tools}:/usr/bin:/bin", "NODE_RANK": "0", "MASTER_ADDR": "h"}
+    done = subprocess.run(["bash", f"{folder}/launch.sh", *words], env=environment, capture_output=True, check=True)
+    return done.stdout.decode().split("\0")[:-1]
+
+
+# --- DeepSpeed: as many ranks as the plan has data-parallel ones, in this one process
+def deepspeed():
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=16)
+    import deepspeed as tool
+
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
+    tool.init_distributed(dist_backend="fake", auto_mpi_discovery=False)
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    class Ranks:
+        def __init__(self, plan):
+            self.plan = plan
+
+        def get_data_parallel_world_size(self):
+            return self.plan["mesh"]["dp_replicate"] * self.plan["mesh"]["dp_shard"]
+
+    def parse(value, plan):
+        return DeepSpeedConfig(copy.deepcopy(value), mpu=Ranks(plan))
+
+    for target in ("deepspeed", "accelerate-deepspeed"):
+        for name, folder, plan in plans(target):
+            path = f"{folder}/ds_config.json"
+            written = json_of(path)
+            config = accept(path, lambda: parse(written, plan))
+            if config is None:
+                continue
+            expect(path + " stage", config.zero_optimization_stage, stage(plan))
+            expect(
+                path + " batch",
+                (config.train_batch_size, config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps),
+                (plan["train"]["global_batch"], plan["micro_batch"], plan["gradient_accumulation"]),
+            )
+            expect(path + " clipping", config.gradient_clipping, plan["train"]["grad_clip"])
+            expect(path + " bf16", config.bfloat16_config.enabled, plan["precision"]["compute"] == "bf16")
+            tp = plan["mesh"]["tp"]
+            expect(path + " tensor parallel", config.tensor_parallel_config.autotp_size, tp if tp > 1 else 0)
+            zero = config.zero_config
+            for found, what in ((zero.offload_optimizer, "optimizer"), (zero.offload_param, "parameters")):
+                device = str(getattr(found.device, "value", found.device)) if found else "none"
+                expect(f"{path} offload of {what}", device, {"none": "none", "host": "cpu", "nvme": "nvme"}[plan["offload"][what]])
+            if stage(plan) == 3:
+                hidden = plan["model"]["hidden"]
+                expect(path + " prefetch", zero.prefetch_bucket_size, hidden * hidden * 9 // 10)
+                expect(path + " persistence", zero.param_persistence_threshold, 10 * hidden)
+            if plan["offload"]["parameters"] == "nvme":
+                expect(path + " NVMe", str(zero.offload_param.nvme_path), "/local/scratch")
+            refuse(path + " with a batch that does not multiply out", lambda: parse(changed(written, "train_batch_size", 7), plan))
+            if stage(plan) > 0:
+                refuse(path + " with an unknown key", lambda: parse(changed(written, "zero_optimization.bucket", 1), plan))
+                refuse(path + " with stage 4", lambda: parse(changed(written, "zero_optimization.stage", 4), plan))
+
+
+# --- accelerate
+def accelerate():
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+    from accelerate.parallelism_config import ParallelismConfig
+    from accelerate.utils import FullyShardedDataParallelPlugin
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    known = set(vars(launch_command_parser().parse_args(["train.py"])))
+
+    def worker(path, more):
+        load_config_from_file(path)
+        words = ["--config_file", path, *more, "train.py"]
+        arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
+        environment = prepare_multi_gpu_env(arguments)
+        for key in ("FSDP_SYNC_MODULE_STATES", "FSDP_CPU_RAM_EFFICIENT_LOADING"):  # version 1 asks for a GPU then
+            if arguments.use_fsdp and arguments.fsdp_version == 1:
+                environment[key] = "false"
+        before = dict(os.environ)
+        os.environ.update({k: v for k, v in environment.items() if k.startswith(("FSDP_", "ACCELERATE_", "PARALLELISM_CONFIG_"))})
+        try:
+            plugin = FullyShardedDataParallelPlugin() if arguments.use_fsdp else None
+            mesh = ParallelismConfig() if arguments.use_parallelism_config else None
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        return arguments, plugin, mesh
+
+    def mutated(path, key, new):
+        import yaml
+
+        file = tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False)
+        yaml.safe_dump(changed(yaml_of(path), key, new), file)
+        file.close()
+        return file.name
+
+    for target in ("fsdp", "accelerate-fsdp1", "accelerate-fsdp2", "accelerate-deepspeed", "trl", "llamafactory"):
+        for name, folder, plan in plans(target):
+            path = f"{folder}/accelerate.yaml"
+            if not os.path.exists(path):
+                continue  # started by torchrun
+            mesh, sharding = plan["mesh"], plan["strategy"]["sharding"]
+            with_deepspeed = target == "accelerate-deepspeed"
+            more = ["--deepspeed_config_file", f"{folder}/ds_config.json"] if with_deepspeed else []
+            result = accept(path, lambda: worker(path, more))
+            if result is None:
+                continue
+            arguments, plugin, axes = result
+            expect(path + " processes", (arguments.num_processes, arguments.num_machines), (world(plan), plan["hardware"]["nodes"]))
+            expect(path + " engine", (arguments.use_deepspeed, arguments.use_fsdp), (with_deepspeed, not with_deepspeed and sharding != "ddp"))
+            if with_deepspeed:
+                expect(path + " DeepSpeed's file", arguments.deepspeed_config_file, more[1])
+            expect(path + " fsdp keys unknown to accelerate", set(yaml_of(path).get("fsdp_config", {})) - known, set())
+            expect(path + " axes unknown to accelerate", set(yaml_of(path).get("parallelism_config", {})) - known, set())
+            if plugin is not None:
+                version = 1 if target == "accelerate-fsdp1" else 2
+                expect(path + " version", plugin.fsdp_version, version)
+                kept = sharding == "zero2" or not plan["strategy"]["reshard_after_forward"]
+                if version == 2:
+                    expect(path + " reshard", plugin.reshard_after_forward, not kept)
+                else:
+                    hybrid = mesh["dp_replicate"] > 1
+                    found = (plugin.sharding_strategy or plugin.reshard_after_forward).name
+                    expect(path + " strategy", found, "HYBRID_SHARD" if hybrid else "SHARD_GRAD_OP" if kept else "FULL_SHARD")
+                expect(path + " classes", plugin.transformer_cls_names_to_wrap, [plan["model"]["layer_class"]])
+                offloads = plugin.cpu_offload if version == 2 else plugin.cpu_offload.offload_params
+                found = offloads if isinstance(offloads, bool) else "CPU" in type(offloads).__name__
+                expect(path + " offload", found, plan["offload"]["parameters"] == "host")
+                expect(path + " recompute", bool(plugin.activation_checkpointing), plan["recompute"]["policy"] == "full")
+            several = mesh["tp"] > 1 or mesh["cp"] > 1 or (mesh["dp_replicate"] > 1 and sharding != "ddp")
+            if several and target != "accelerate-fsdp1" and not with_deepspeed:
+                found = (axes.dp_replicate_size, axes.dp_shard_size, axes.tp_size, axes.cp_size)
+                expect(path + " mesh", found, (mesh["dp_replicate"], mesh["dp_shard"], mesh["tp"], mesh["cp"]))
+            refuse(path + " with an unknown key", lambda: worker(mutated(path, "numprocesses", 2), more))
+            refuse(path + " with an unknown type", lambda: worker(mutated(path, "distributed_type", "FSDP9"), more))
+
+
+def world(plan):
+    return plan["hardware"]["nodes"] * plan["hardware"]["gpus_per_node"]
+
+
+def check_trainer(name, arguments, plan):
+    train = plan["train"]
+    expect(name + " batch", (arguments.per_device_train_batch_size, arguments.gradient_accumulation_steps), (plan["micro_batch"], plan["gradient_accumulation"]))
+    expect(name + " steps", (arguments.max_steps, arguments.warmup_steps), (train["steps"], train["warmup_steps"]))
+    expect(name + " rates", (float(arguments.learning_rate), arguments.lr_scheduler_kwargs), (train["learning_rate"], {"min_lr": train["min_learning_rate"]}))
+    found = (arguments.weight_decay, arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon, arguments.max_grad_norm)
+    expect(name + " optimizer", tuple(map(float, found)), tuple(float(train[key]) for key in ("weight_decay", "beta1", "beta2", "epsilon", "grad_clip")))
+    expect(name + " precision", (arguments.bf16, arguments.fp16), (plan["precision"]["compute"] == "bf16", False))
+
+
+def without_hardware(value):
+    """CPU in place of GPUs; bf16 and DeepSpeed are kept back, as both ask for a GPU or for processes that are there."""
+    value = {**copy.deepcopy(value), "use_cpu": True}
+    return value, value.pop("deepspeed", None)
+
+
+def transformers():
+    from transformers import HfArgumentParser, TrainingArguments
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+    def parse(value):
+        value, config = without_hardware({"output_dir": OUTPUT, **value})
+        arguments = HfArgumentParser(TrainingArguments).parse_dict(value)[0]
+        if config is not None:
+            filled = HfTrainerDeepSpeedConfig(config)
+            filled.trainer_config_process(arguments)
+            if filled.mismatches:
+                raise ValueError(filled.mismatches)
+            config = filled.config
+        return arguments, config
+
+    for name, folder, plan in plans("transformers"):
+        path = f"{folder}/training_arguments.json"
+        written = json_of(path)
+        result = accept(path, lambda: parse(written))
+        if result is None:
+            continue
+        arguments, config = result
+        check_trainer(path, arguments, plan)
+        expect(path + " fsdp", bool(arguments.fsdp), "fsdp_config" in written)
+        if config is not None:
+            check_deepspeed(path, config, plan)
+            expect(path + " filled", config["gradient_accumulation_steps"], plan["gradient_accumulation"])
+            refuse(path + " with another accumulation", lambda: parse(changed(written, "deepspeed.gradient_accumulation_steps", 5)))
+        if "fsdp_config" in written:
+            plugin = arguments.fsdp_plugin_args
+            expect(path + " version", plugin["fsdp_version"], 2)
+            expect(path + " classes", plugin["transformer_cls_names_to_wrap"], plan["model"]["layer_class"])
+            refuse(path + " with a strategy name", lambda: parse(changed(written, "fsdp_config.reshard_after_forward", "full_shard")))
+        refuse(path + " with an unknown key", lambda: parse({**written, "per_gpu_batch": 2}))
+        refuse(path + " with bf16 and fp16", lambda: parse({**written, "bf16": True, "fp16": True}))
+
+
+def trl():
+    from trl import DPOConfig, ModelConfig, ScriptArguments, SFTConfig, TrlParser
+
+    def parse(value, method):
+        import yaml
+
+        value, config = without_hardware(value)
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as file:
+            yaml.safe_dump({**value, "dataset_name": "x"}, file)
+        kind = DPOConfig if method == "dpo" else SFTConfig
+        script, arguments, model = TrlParser((ScriptArguments, kind, ModelConfig)).parse_args_and_config(["--config", file.name])
+        return arguments, model, config
+
+    for name, folder, plan in plans("trl"):
+        path = f"{folder}/trl.yaml"
+        written, method = yaml_of(path), plan["train"]["method"]
+        result = accept(path, lambda: parse(written, method))
+        if result is None:
+            continue
+        arguments, model, config = result
+        check_trainer(path, arguments, plan)
+        expect(path + " length", arguments.max_length, plan["train"]["sequence_length"])
+        expect(path + " model", model.model_name_or_path, plan["model"]["hub_id"])
+        expect(path + " LoRA", (model.use_peft, model.lora_r if model.use_peft else 0), (plan["train"]["finetune"] == "lora", plan["train"]["lora_rank"]))
+        if config is not None:
+            check_deepspeed(path, config, plan)
+        expect(path + " module", f"trl.scripts.{'dpo' if method == 'dpo' else 'sft'}" in launch_words(folder, "--dataset_name", "x"), True)
+        refuse(path + " with an unknown key", lambda: parse({**written, "max_seq_lenght": 1}, method))
+        refuse(path + " with a text for a number", lambda: parse({**written, "max_steps": "many"}, method))
+
+
+def llamafactory():
+    os.environ["DISABLE_VERSION_CHECK"] = "1"
+    stand_in_for("datasets", "av", "librosa", "soundfile")
+    from llamafactory.hparams import get_train_args
+    from omegaconf import OmegaConf
+
+    def parse(path, **more):
+        value, config = without_hardware(OmegaConf.to_container(OmegaConf.load(path)))
+        model, data, arguments, tuning, _ = get_train_args({**value, "dataset": "x", "template": "llama3", **more})
+        return model, data, arguments, tuning, config
+
+    for name, folder, plan in plans("llamafactory"):
+        path = f"{folder}/llamafactory.yaml"
+        result = accept(path, lambda: parse(path))
+        if result is None:
+            continue
+        model, data, arguments, tuning, config = result
+        check_trainer(path, arguments, plan)
+        packs = plan["train"]["method"] == "pretrain"  # and keeps one token back
+        expect(path + " length", data.cutoff_len, plan["train"]["sequence_length"] - packs)
+        expect(path + " stage", tuning.stage, {"pretrain": "pt", "sft": "sft", "dpo": "dpo"}[plan["train"]["method"]])
+        expect(path + " tuning", tuning.finetuning_type, plan["train"]["finetune"])
+        expect(path + " recompute", model.disable_gradient_checkpointing, config is None and plan["strategy"]["sharding"] != "ddp" or plan["recompute"]["policy"] == "none")
+        if config is not None:
+            check_deepspeed(path, config, plan)
+        refuse(path + " with an unknown key", lambda: parse(path, cutof_len=1))
+        refuse(path + " with an unknown precision", lambda: parse(path, bf16=True, fp16=True))
+
+
+def axolotl():
+    stand_in_for("datasets", "triton", "bitsandbytes", "ring_flash_attn")
+    from axolotl.utils.config import validate_config
+    from axolotl.utils.dict import DictDefault
+
+    def parse(value, plan):
+        hardware = plan["hardware"]
+        capabilities = {"bf16": True, "fp8": False, "tf32": True, "n_gpu": hardware["gpus_per_node"], "n_node": hardware["nodes"], "compute_capability": "sm_90"}
+        data = {"datasets": [{"path": "x", "type": "completion"}]}
+        if plan["train"]["method"] == "dpo":
+            data = {"datasets": [{"path": "x", "type": "chatml.intel", "split": "train"}]}
+        return validate_config(DictDefault({**data, **copy.deepcopy(value)}), capabilities=capabilities, env_capabilities={"torch_version": "2.11.0"})
+
+    from axolotl.utils.schemas.config import AxolotlInputConfig
+
+    known = set(AxolotlInputConfig.model_fields)
+    from axolotl.utils.schemas.fsdp import FSDPConfig
+
+    for name, folder, plan in plans("axolotl"):
+        path = f"{folder}/axolotl.yaml"
+        written = yaml_of(path)
+        config = accept(path, lambda: parse(written, plan))
+        if config is None:
+            continue
+        mesh = plan["mesh"]
+        expect(path + " keys unknown to Axolotl", set(written) - known, set())
+        expect(path + " fsdp keys unknown to Axolotl", set(written.get("fsdp_config", {})) - set(FSDPConfig.model_fields), set())
+        expect(path + " batch", (config.micro_batch_size, config.gradient_accumulation_steps, config.sequence_len), (plan["micro_batch"], plan["gradient_accumulation"], plan["train"]["sequence_length"]))
+        if mesh["tp"] > 1:
+            expect(path + " tp", config.tensor_parallel_size, mesh["tp"])
+        if mesh["cp"] > 1:
+            expect(path + " cp", config.context_parallel_size, mesh["cp"])
+        if mesh["dp_replicate"] > 1 and plan["strategy"]["sharding"] != "ddp":
+            expect(path + " mesh", (config.dp_replicate_size, config.dp_shard_size), (mesh["dp_replicate"], mesh["dp_shard"]))
+        if "deepspeed" in written:
+            check_deepspeed(path, written["deepspeed"], plan)
+        if "fsdp_config" in written:
+            expect(path + " fsdp", (config.fsdp_version, bool(config.fsdp_config.offload_params)), (2, plan["offload"]["parameters"] == "host"))
+            refuse(path + " with an optimizer that FSDP2 does not take", lambda: parse({**written, "optimizer": "adamw_bnb_8bit"}, plan))
+        refuse(path + " with a text for a number", lambda: parse({**written, "micro_batch_size": "many"}, plan))
+        refuse(path + " with three batch sizes", lambda: parse({**written, "batch_size": 7}, plan))
+
+
+def lightning():
+    import lightning.pytorch as tool
+    from lightning.pytorch.cli import LightningArgumentParser
+
+    parser = LightningArgumentParser()
+    parser.add_argument("--seed_everything", type=int)
+    parser.add_lightning_class_args(tool.Trainer, "trainer")
+
+    def parse(value):
+        return parser.parse_object(copy.deepcopy(value))
+
+    kinds = {"ddp": "DDPStrategy", "fsdp": "FSDPStrategy"}
+    for name, folder, plan in plans("lightning"):
+        path = f"{folder}/lightning.yaml"
+        written, strategy = yaml_of(path), plan["strategy"]
+        config = accept(path, lambda: parser.parse_path(path))
+        if config is None:
+            continue
+        sharding = strategy["sharding"]
+        kept = sharding == "zero3" and not strategy["reshard_after_forward"]
+        fsdp = sharding != "ddp" and (plan["mesh"]["dp_replicate"] > 1 or kept)
+        kind = kinds["ddp" if sharding == "ddp" else "fsdp"] if sharding == "ddp" or fsdp else "DeepSpeedStrategy"
+        expect(path + " strategy", config.trainer.strategy.class_path.split(".")[-1], kind)
+        trainer = config.trainer
+        expect(path + " size", (trainer.num_nodes * trainer.devices, trainer.accumulate_grad_batches), (world(plan), plan["gradient_accumulation"]))
+        expect(path + " clipping", trainer.gradient_clip_val or 0, plan["train"]["grad_clip"])
+        if kind == "DeepSpeedStrategy":
+            from lightning.pytorch.strategies import DeepSpeedStrategy
+
+            made = accept(path + " made", lambda: DeepSpeedStrategy(**vars(config.trainer.strategy.init_args)))
+            if made is not None:
+                check_deepspeed(path, made.config, plan)
+        if kind == "FSDPStrategy":
+            from lightning.pytorch.strategies import FSDPStrategy
+            from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+            words = dict(written["trainer"]["strategy"]["init_args"])
+            for key in ("auto_wrap_policy", "activation_checkpointing_policy"):
+                if key in words:
+                    words[key] = {LlamaDecoderLayer}
+            words["device_mesh"] = tuple(words["device_mesh"]) if "device_mesh" in words else None
+            made = accept(path + " made", lambda: FSDPStrategy(**words))
+            if made is not None:
+                expect(path + " sharding", made.sharding_strategy.name, "HYBRID_SHARD" if plan["mesh"]["dp_replicate"] > 1 else "SHARD_GRAD_OP")
+        refuse(path + " with an unknown key", lambda: parse(changed(written, "trainer.gpus", 8)))
+        refuse(path + " with an unknown strategy", lambda: parse(changed(written, "trainer.strategy.class_path", "lightning.pytorch.strategies.NoStrategy")))
+        refuse(path + " with an unknown precision", lambda: parse(changed(written, "trainer.precision", "bf15-mixed")))
+
+
+def torchtitan():
+    import torch
+
+    torch.compile(lambda x: x)  # before the stand-in: torch asks Triton more than it has
+    stand_in_for("triton", "datasets", "torchdata")
+    from torchtitan.config import ConfigManager
+    from torchtitan.distributed import ParallelDims
+
+    def parse(text):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml", delete=False) as file:
+            file.write(text)
+        return ConfigManager().parse_args(["--job.config_file", file.name])
+
+    def sizes(config, ranks):
+        axes = config.parallelism
+        return ParallelDims(
+            dp_replicate=axes.data_parallel_replicate_degree,
+            dp_shard=axes.data_parallel_shard_degree,
+            cp=axes.context_parallel_degree,
+            tp=axes.tensor_parallel_degree,
+            pp=axes.pipeline_parallel_degree,
+            ep=axes.expert_parallel_degree,
+            etp=axes.expert_tensor_parallel_degree,
+            world_size=ranks,
+        )
+
+    def layers_of(model, flavor):
+        """From the text of torchtitan's table of flavors: its models import kernels that are not here."""
+        package = os.path.dirname(importlib.import_module("torchtitan.config").__file__)
+        with open(f"{package}/../models/{model}/__init__.py", encoding="utf-8") as file:
+            tables = [node.value for node in ast.parse(file.read()).body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)]
+        call = {key.value: value for table in tables for key, value in zip(table.keys, table.values)}[flavor]
+        return {word.arg: word.value for word in call.keywords}["n_layers"].value
+
+    for name, folder, plan in plans("torchtitan-0.2"):
+        path = f"{folder}/train.toml"
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        config = accept(path, lambda: parse(text))
+        if config is None:
+            continue
+        mesh, train = plan["mesh"], plan["train"]
+        accept(path + " sizes", lambda: sizes(config, world(plan)))
+        refuse(path + " on twice as many ranks", lambda: sizes(config, 2 * world(plan)))
+        layers = accept(path + " flavor", lambda: layers_of(config.model.name, config.model.flavor))
+        expect(path + " layers", layers, plan["model"]["num_layers"])
+        data_parallel = mesh["dp_replicate"] * mesh["dp_shard"]
+        local = config.training.local_batch_size
+        expect(path + " accumulation", config.training.global_batch_size // (local * data_parallel), 1 if mesh["pp"] > 1 else plan["gradient_accumulation"])
+        expect(path + " micro-batch", config.parallelism.pipeline_parallel_microbatch_size if mesh["pp"] > 1 else local, plan["micro_batch"])
+        expect(path + " lengths", (config.training.seq_len, config.training.steps, config.training.max_norm), (train["sequence_length"], train["steps"], train["grad_clip"]))
+        wanted = {"none": "none", "full": "full", "selective": "selective", "every_k": "selective"}[plan["recompute"]["policy"]]
+        expect(path + " recompute", config.activation_checkpoint.mode, wanted)
+        for section in ("parallelism", "training", "optimizer", "checkpoint", "lr_scheduler", "comm"):
+            written = getattr(config, section)
+            for key, value in vars(written).items():
+                if isinstance(getattr(type(written), key, None), (int, float, str, bool)):
+                    default = getattr(type(written), key)
+                    right = type(value) is type(default) or (isinstance(default, float) and isinstance(value, (int, float)))
+                    expect(f"{path} type of {section}.{key}", right, True)  # the loader checks none
+        refuse(path + " with an unknown key", lambda: parse(text.replace("tensor_parallel_degree", "tensor_parallel_degre")))
+        refuse(path + " with an unknown section", lambda: parse(text + "\n[paralelism]\nx = 1\n"))
+
+
+def openrlhf():
+    import argparse
+    import runpy
+
+    stand_in_for("vllm", "flash_attn", "ray", "pylatexenc", "transformers_stream_generator", "torchdata", "bitsandbytes", "loralib", "optree", "datasets", "aiohttp", "jsonlines")
+    original = argparse.ArgumentParser.parse_args
+
+    class Done(Exception):
+        pass
+
+    def stop(self, *words, **more):
+        raise Done(original(self, *words, **more))
+
+    argparse.ArgumentParser.parse_args = stop
+
+    def parse(module, words):
+        sys.argv = [module, *words]
+        try:
+            runpy.run_module(module, run_name="__main__")
+        except Done as done:
+            return vars(done.args[0])
+        raise ValueError("the module did not parse its arguments")
+
+    for name, folder, plan in plans("openrlhf"):
+        path = f"{folder}/launch.sh"
+        words = launch_words(folder, "--data.dataset", "x")
+        module = words[words.index("-m") + 1]
+        words = words[words.index("-m") + 2 :]
+        found = accept(path, lambda: parse(module, words))
+        if found is None:
+            continue
+        train, mesh = plan["train"], plan["mesh"]
+        expect(path + " module", module, f"openrlhf.cli.train_{'dpo' if train['method'] == 'dpo' else 'sft'}")
+        expect(path + " stage", found["ds.zero_stage"], stage(plan))
+        expect(path + " batch", (found["train.batch_size"], found["train.micro_batch_size"], found["data.max_len"]), (train["global_batch"], plan["micro_batch"], train["sequence_length"]))
+        expect(path + " accumulation", found["train.batch_size"] * found["ds.ring_attn_size"] * found["ds.tensor_parallel_size"] // found["train.micro_batch_size"] // world(plan), plan["gradient_accumulation"])
+        expect(path + " axes", (found["ds.tensor_parallel_size"], found["ds.ring_attn_size"]), (mesh["tp"], mesh["cp"]))
+        expect(path + " offload", found["ds.adam_offload"], plan["offload"]["optimizer"] == "host")
+        expect(path + " recompute", found["model.gradient_checkpointing_enable"], plan["recompute"]["policy"] == "full")
+        expect(path + " LoRA", found["ds.lora.rank"], train["lora_rank"])
+        refuse(path + " with an unknown flag", lambda: parse(module, [*words, "--zero_stage", "3"]))
+        refuse(path + " with a text for a number", lambda: parse(module, [*words, "--ds.zero_stage", "three"]))
+
+
+def automodel():
+    from nemo_automodel.recipes._dist_utils import parse_distributed_section
+
+    for name, folder, plan in plans("automodel"):
+        path = f"{folder}/automodel.yaml"
+        written = yaml_of(path)["distributed"]
+        parsed = accept(path, lambda: parse_distributed_section(copy.deepcopy(written)))
+        if parsed is None:
+            continue
+        mesh = plan["mesh"]
+        found = tuple(parsed[key] for key in ("tp_size", "pp_size", "cp_size", "ep_size"))
+        expect(path + " sizes", found, (mesh["tp"], mesh["pp"], mesh["cp"], mesh["ep"]))
+        refuse(path + " with an unknown key", lambda: parse_distributed_section({**written, "shard": 2}))
+        refuse(path + " with an unknown strategy", lambda: parse_distributed_section({**written, "strategy": "fsdp9"}))
+
+
+def main():
+    tool = sys.argv[1]
+    os.chdir(sys.argv[2])
+    globals()[tool]()
+    print(f"{tool}: {accepted} files accepted and understood, {refused} mutated ones refused")
+    for failure in failures:
+        print("FAILED " + failure)
+    sys.stdout.flush()
+    os._exit(1 if failures or accepted == 0 or refused == 0 else 0)
+
+
+main()
