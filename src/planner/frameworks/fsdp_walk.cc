@@ -1,0 +1,164 @@
+// Forward and backward of a micro-batch: the engine's events around each unit, the traces' events inside.
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/fsdp_walk.h"
+#include "planner/frameworks/libraries.h"
+
+namespace distsetup::replay {
+
+void Walk::play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places) {
+  for (const Event& event : events) {
+    switch (event.kind) {
+      case Event::Kind::kAllocate: slots[event.slot] = ledger_.allocate(event.bytes, event.memory_class); break;
+      case Event::Kind::kFree: ledger_.free(slots[event.slot]); break;
+      case Event::Kind::kWeightGradient: {
+        const int place = places[static_cast<size_t>(event.slot)];
+        if (place >= 0) {
+          engine_->weight_gradient(unit, place);
+        } else {
+          engine_->weight_gradient(units_[embedding_unit_], 0);  // a tied head: the embedding's
+        }
+        break;
+      }
+      case Event::Kind::kGathered:
+        if (m_.head_apart) {
+          engine_->before_backward(units_[head_unit_]);
+        } else {
+          engine_->prefetch(block_unit(layers_.size() - 1));
+        }
+        break;
+    }
+  }
+}
+
+void Walk::forward_block(size_t i) {
+  Unit& unit = block_unit(i);
+  const Trace& trace = block_trace(i);
+  Handle* slots = &block_slots_[i * slots_per_block_];
+  engine_->before_forward(unit);
+  slots[Trace::kInput] = activation_;
+  play(trace.forward, slots, unit, m_.block_places);
+  engine_->after_forward(unit);
+  if (trace.input_freed_forward) ledger_.free(slots[Trace::kInput]);
+  activation_ = slots[trace.output];
+  if (offloads_activations()) offload_block(i);
+}
+
+// What the block before this one saved goes to the host while this one runs: two blocks' worth stays on the device.
+void Walk::offload_block(size_t i) {
+  if (i == 0) return;
+  Handle* slots = &block_slots_[(i - 1) * slots_per_block_];
+  const int16_t output = block_trace(i - 1).output;
+  for (int16_t slot = 0; slot < static_cast<int16_t>(slots_per_block_); ++slot) {
+    if (slot == output || slot == Trace::kGradient || !slots[slot]) continue;
+    offloaded_[(i - 1) * slots_per_block_ + static_cast<size_t>(slot)] = true;
+    ledger_.free(slots[slot]);
+  }
+}
+
+void Walk::restore_block(size_t i) {
+  const Trace& trace = block_trace(i);
+  for (size_t slot = 0; slot < slots_per_block_; ++slot) {
+    const size_t index = i * slots_per_block_ + slot;
+    if (!offloaded_[index]) continue;
+    offloaded_[index] = false;
+    block_slots_[index] = ledger_.allocate(trace.bytes_of_slot(static_cast<int16_t>(slot), residual_bytes_), MemoryClass::kActivation);
+  }
+}
+
+void Walk::backward_block(size_t i) {
+  Unit& unit = block_unit(i);
+  const Trace& trace = block_trace(i);
+  Handle* slots = &block_slots_[i * slots_per_block_];
+  if (offloads_activations()) restore_block(i);
+  engine_->before_backward(unit);
+  slots[Trace::kGradient] = gradient_;
+  play(trace.backward, slots, unit, m_.block_places);
+  gradient_ = std::exchange(slots[trace.input_gradient], {});
+  if (!retains_) slots[Trace::kGradient] = {};
+  if (retains_ && i + 1 == layers_.size()) ledger_.free(slots[Trace::kGradient]);  // the head's: no block's input gradient
+  engine_->after_backward(unit);
+}
+
+// FSDP1 reshards a unit without trained parameters through a hook on its inputs, and the hook's handle keeps the input of the
+// recomputed block and its gradient until backward is over (torch/distributed/fsdp/_runtime_utils.py,
+// _register_post_backward_reshard_only_hook).
+void Walk::release_retained() {
+  for (size_t i = 0; retains_ && i < layers_.size(); ++i) {
+    Handle* slots = &block_slots_[i * slots_per_block_];
+    ledger_.free(slots[Trace::kInput]);
+    ledger_.free(slots[Trace::kGradient]);
+  }
+  if (retains_ && left_out_ > 0) {
+    ClassBytes less{};
+    less[static_cast<size_t>(MemoryClass::kActivation)] = -2 * rounded_size(residual_bytes_);
+    ledger_.repeat(less, left_out_);
+  }
+}
+
+void Walk::forward() {
+  ledger_.enter(Phase::kForward);
+  tokens_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
+  labels_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
+  Unit& first = units_[embedding_unit_];
+  engine_->before_forward(first);
+  play(m_.embedding.forward, embedding_slots_.data(), first, m_.embedding_places);
+  if (m_.embedding_apart) engine_->after_forward(first);
+  activation_ = embedding_slots_[static_cast<size_t>(m_.embedding.output)];
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const bool stands_for_more = i == 1 && left_out_ > 0;
+    const ClassBytes before = ledger_.live();
+    ledger_.start_segment();
+    forward_block(i);
+    if (!stands_for_more) continue;
+    ClassBytes change = ledger_.live();
+    for (size_t c = 0; c < kNumClasses; ++c) change[c] -= before[c];
+    ledger_.note_repeated_peak(ledger_.segment_live(), change, left_out_);
+    ledger_.repeat(change, left_out_);
+  }
+  ledger_.enter(Phase::kLoss);
+  Unit& last = units_[head_unit_];
+  if (m_.head_apart) engine_->before_forward(last);
+  head_slots_[Trace::kInput] = activation_;
+  play(m_.head.forward, head_slots_.data(), last, m_.head_places);
+  if (m_.head_apart) engine_->after_forward(last);
+  if (!m_.embedding_apart) engine_->after_forward(first);
+  engine_->end_forward();
+}
+
+void Walk::backward() {
+  ledger_.enter(Phase::kLoss);
+  if (!backward_workspace_) ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
+  backward_workspace_ = true;
+  Unit& last = units_[head_unit_];
+  play(m_.head.backward, head_slots_.data(), last, m_.head_places);
+  gradient_ = head_slots_[static_cast<size_t>(m_.head.input_gradient)];
+  if (m_.head_apart) engine_->after_backward(last);
+  ledger_.enter(Phase::kBackward);
+  for (size_t i = layers_.size(); i-- > 0;) {
+    const bool stands_for_more = i == 1 && left_out_ > 0;
+    const ClassBytes before = ledger_.live();
+    ledger_.start_segment();
+    backward_block(i);
+    if (!stands_for_more) continue;
+    ClassBytes change = ledger_.live();
+    for (size_t c = 0; c < kNumClasses; ++c) change[c] -= before[c];
+    ledger_.note_repeated_peak(ledger_.segment_live(), change, left_out_);
+    ledger_.repeat(change, left_out_);
+  }
+  embedding_slots_[Trace::kGradient] = gradient_;
+  play(m_.embedding.backward, embedding_slots_.data(), units_[embedding_unit_], m_.embedding_places);
+  for (const int16_t slot : m_.head.held) ledger_.free(head_slots_[static_cast<size_t>(slot)]);
+  for (const int16_t slot : m_.embedding.held) ledger_.free(embedding_slots_[static_cast<size_t>(slot)]);
+  release_retained();
+  engine_->end_backward();
+  ledger_.free(tokens_);
+  ledger_.free(labels_);
+}
+
+}  // namespace distsetup::replay

@@ -1,0 +1,109 @@
+// The walk behind fsdp.cc: a setup's program as units and traces, and one step as events of the engine and of the traces in between.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/fsdp_engine.h"
+#include "planner/replay/allocator.h"
+#include "planner/replay/ledger.h"
+#include "planner/replay/program_file.h"
+#include "planner/replay/tape.h"
+
+namespace distsetup {
+
+// Three: the first block, one that stands for all in the middle, the last.
+enum class Blocks { kThree, kAll };
+MemoryEstimate simulate_fsdp(const Setup& setup, Blocks blocks);
+
+namespace replay {
+
+inline int64_t as_bytes(double per_element, int64_t elements) {
+  return static_cast<int64_t>(per_element * static_cast<double>(elements));
+}
+
+struct Model {
+  const BlockProgram* program = nullptr;
+  SymbolValues symbols{};
+  uint64_t facts = 0;
+  UnitKind embedding_kind, block_kind, head_kind;  // embedding_kind: the root's when the head is in it
+  bool head_apart = false, embedding_apart = false;
+  std::vector<int> embedding_places, block_places, head_places;  // section weight -> index in its unit; -1: not there
+  Trace embedding, block_kept, block_recomputed, head;
+};
+
+// One setup's steps, event by event, booked in a ledger.
+class Walk {
+ public:
+  Walk(const Setup& setup, Allocator* allocator, Blocks blocks) : s_(setup), ledger_(allocator), state_(state_bytes(setup)) {
+    prepare();
+    make_units(blocks);
+  }
+
+  void run(int steps);
+  const Ledger& ledger() const { return ledger_; }
+  void count_host_and_disk(MemoryEstimate& estimate) const;
+  // simulate only: the state a step starts from has the moments already.
+  void start_steady() { steady_ = true; }
+
+ private:
+  bool is_recomputed(int64_t layer) const {
+    if (s_.recompute == ActivationRecompute::kEveryK) return layer % s_.recompute_every_k == s_.recompute_every_k - 1;
+    return s_.recompute != ActivationRecompute::kNone;
+  }
+  int shards() const { return s_.sharding == Sharding::kDdp ? 1 : s_.dp_shard * s_.cp; }
+  bool unsharded() const { return s_.framework == Framework::kDdp || shards() == 1; }
+
+  bool has_buckets() const { return s_.framework == Framework::kDdp && s_.dp_replicate > 1; }
+  bool offloads_activations() const { return s_.offload.activations != OffloadPlace::kNone; }
+
+  void prepare();
+  void make_kind(const Section& section, UnitKind& kind, std::vector<int>& places) const;
+  void make_units(Blocks blocks);
+  std::vector<bool> trained(const Section& section) const;
+  void load();
+  void forward();
+  void backward();
+  void forward_block(size_t i);
+  void backward_block(size_t i);
+  void optimizer_step();
+  void release_retained();
+  void offload_block(size_t i);
+  void restore_block(size_t i);
+  void play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places);
+  template <class Visit>
+  void for_stored(Visit visit) const;
+  // Bytes for `count` identical units.
+  Handle book(int64_t bytes, MemoryClass memory_class, int64_t count) {
+    Handle handle = ledger_.allocate(bytes, memory_class);
+    if (count > 1) {
+      ClassBytes more{};
+      more[static_cast<size_t>(memory_class)] = rounded_size(bytes);
+      ledger_.repeat(more, count - 1);
+    }
+    return handle;
+  }
+  Unit& block_unit(size_t i) { return units_[first_block_ + i]; }
+  const Trace& block_trace(size_t i) const { return is_recomputed(layers_[i]) ? m_.block_recomputed : m_.block_kept; }
+
+  const Setup& s_;
+  Ledger ledger_;
+  StateBytes state_;
+  Model m_;
+  std::vector<Unit> units_;
+  std::vector<int64_t> layers_;  // that are walked
+  int64_t left_out_ = 0;         // identical to layers_[1]
+  size_t first_block_ = 0, embedding_unit_ = 0, head_unit_ = 0;
+  std::unique_ptr<Engine> engine_;
+  std::vector<Handle> block_slots_, embedding_slots_, head_slots_;
+  std::vector<bool> offloaded_;  // by block and slot
+  size_t slots_per_block_ = 0;
+  Handle activation_, gradient_, tokens_, labels_;
+  int64_t residual_bytes_ = 0;
+  bool retains_ = false;  // inputs of recomputed blocks and their gradients, until backward is over
+  bool steady_ = false, backward_workspace_ = false, moments_made_ = false;
+};
+
+}  // namespace replay
+}  // namespace distsetup
