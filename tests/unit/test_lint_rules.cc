@@ -111,3 +111,81 @@ TEST_CASE("lint: a plan that its target cannot express", "[lint]") {
     CHECK(finds(report, "PLAN012") == !reshard);
   }
 }
+
+TEST_CASE("lint: no cut-off example stops it", "[lint]") {
+  for (const LintRule& rule : lint_rules()) {
+    for (size_t cut = 1; cut < 8; ++cut) {
+      LintExample example = rule.bad;
+      for (LintFile& file : example.files) file.text.resize(file.text.size() * cut / 8);
+      const LintReport report = lint(example);
+      CHECK(report.files.size() + report.unreadable.size() >= example.files.size());
+    }
+  }
+}
+
+TEST_CASE("lint: what we emit has no errors", "[lint]") {
+  PlanChoice choice;
+  choice.dp_shard = 8;
+  choice.compute = Precision::kBf16;
+  Plan plan = make_test_plan(tiny_geometry(), choice);
+  plan.hardware.accelerator = Accelerator::kCuda;
+  plan.hardware.gpu = "h100_sxm";
+  size_t num_targets = 0;
+  for (const std::string& target : target_names(embedded_templates())) {
+    plan.launch.target = target;
+    const Result<Artifacts> files = emit(plan, target, {});
+    if (!files.ok()) continue;  // refused by name: the tests of the targets
+    std::vector<LintFile> to_lint;
+    for (const Artifact& one : *files) to_lint.push_back({one.path, one.text});
+    const LintReport report = lint_files(to_lint, {});
+    for (const LintFinding& one : report.findings) {
+      INFO(target << "\n" << format_diagnostics({one.diagnostic}));
+      CHECK(one.diagnostic.severity != Severity::kError);
+    }
+    ++num_targets;
+  }
+  CHECK(num_targets >= 4);
+}
+
+TEST_CASE("lint: a finding names the place, the key and the nearest name", "[lint]") {
+  const LintReport report = lint_files({{"ds.json", "{\n  \"train_batch_size\": 8,\n  \"gradient_cliping\": 1.0\n}\n"}}, {});
+  REQUIRE(finds(report, "DSJ003"));
+  for (const LintFinding& one : report.findings) {
+    if (one.diagnostic.code != "DSJ003") continue;
+    CHECK(one.diagnostic.location == Location{"ds.json", 3, 3});
+    CHECK(one.diagnostic.length == 18);
+    CHECK(one.diagnostic.message == "'gradient_cliping' is silently ignored: DeepSpeed does not know it");
+    CHECK(one.diagnostic.help == "did you mean 'gradient_clipping'");
+    CHECK(one.bites == "silent");
+  }
+}
+
+TEST_CASE("lint: early expansion in every spelling", "[lint]") {
+  const auto early = [](const std::string& line) {
+    return finds(lint_files({{"j", "#!/bin/bash\n#SBATCH --nodes=2\n" + line + "\n"}}, {}), "SL003");
+  };
+  CHECK(early("srun bash -c \"python t.py --rank $SLURM_PROCID\""));
+  CHECK(early("srun bash -c \"python t.py --rank ${SLURM_PROCID}\""));
+  CHECK(early("srun torchrun --node_rank $SLURM_NODEID t.py"));
+  CHECK(early("srun torchrun --node_rank=\"$SLURM_NODEID\" t.py"));
+  CHECK(early("RANK=$SLURM_PROCID srun python t.py"));
+  CHECK(early("export RANK=$SLURM_PROCID\nsrun python t.py"));
+  CHECK(early("srun bash <<EOF\npython t.py --rank $SLURM_PROCID\nEOF"));
+  CHECK_FALSE(early("srun bash -c 'python t.py --rank $SLURM_PROCID'"));
+  CHECK_FALSE(early("srun bash -c \"python t.py --rank \\$SLURM_PROCID\""));
+  CHECK_FALSE(early("srun bash <<'EOF'\npython t.py --rank $SLURM_PROCID\nEOF"));
+  CHECK_FALSE(early("srun bash -c \"python t.py --job $SLURM_JOB_ID\""));
+  CHECK_FALSE(early("echo \"$SLURM_PROCID\""));
+}
+
+TEST_CASE("lint: files named together are one set-up", "[lint]") {
+  const std::string job =
+      "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\nsrun --kill-on-bad-exit=1 ./start.sh\n";
+  const std::string start = "#!/bin/bash\naccelerate launch --config_file a.yaml --main_process_ip \"$HEAD\" train.py\n";
+  const std::string config = "distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 8\nmachine_rank: 0\n";
+  CHECK_FALSE(finds(lint_files({{"job.sbatch", job}}, {}), "SL001"));
+  const LintReport together = lint_files({{"job.sbatch", job}, {"start.sh", start}, {"a.yaml", config}}, {});
+  CHECK(finds(together, "SL001"));   // start.sh starts a launcher in each of the eight tasks
+  CHECK(finds(together, "ACC001"));  // 8 processes, 16 GPUs
+  CHECK_FALSE(finds(together, "ACC002"));
+}

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/names.h"
@@ -14,44 +15,39 @@ const std::vector<std::string> kDistributedTypes = {"NO",         "MULTI_CPU",  
                                                     "MULTI_SDAA", "MULTI_MUSA",  "MULTI_XPU", "DEEPSPEED",    "FSDP",
                                                     "XLA",        "MEGATRON_LM", "MULTI_HPU", "MULTI_NEURON", "TP"};
 
-// An `accelerate launch` of the set-up, with its flag when it has one.
-struct LaunchFlags {
-  bool any_launch = false;
-  bool gives(const Setup& setup, std::string_view flag) {
-    bool found = false;
-    for (const auto& other : setup.documents) {
-      for (const ScriptPart& part : other->parts) {
-        for (const Line& line : part.lines) {
-          const Stage* launch = line.find(Program::kAccelerate);
-          if (launch == nullptr) continue;
-          any_launch = true;
-          found = found || launch->has(flag);
-        }
+// Whether an `accelerate launch` of the set-up has the flag; nothing when there is no such line.
+std::optional<bool> launch_gives(const Setup& setup, std::string_view flag) {
+  std::optional<bool> gives;
+  for (const auto& other : setup.documents) {
+    for (const ScriptPart& part : other->parts) {
+      for (const Line& line : part.lines) {
+        const Stage* launch = line.find(Program::kAccelerate);
+        if (launch != nullptr) gives = gives.value_or(false) || launch->has(flag);
       }
     }
-    return found;
   }
-};
+  return gives;
+}
 
 void acc_machines(const Setup& setup, const Document& d, Report& report) {
   const Value& root = d.root;
   const auto machines = real(root, "num_machines"), processes = real(root, "num_processes");
-  LaunchFlags flags;
   if (processes && *processes < 1) {
     report.add("ACC011", d, value_span(d, *node(root, "num_processes").value),
                fmt::format("num_processes is {}, expected at least 1", *processes));
   } else if (processes && setup.world() > 0 && static_cast<int64_t>(*processes) != setup.world() &&
-             !flags.gives(setup, "num_processes")) {
+             !launch_gives(setup, "num_processes").value_or(false)) {
     report.add("ACC001", d, value_span(d, *node(root, "num_processes").value),
                fmt::format("num_processes is {:.0f}, the job has {} nodes × {} GPUs = {}: it is the total of all machines", *processes,
                            setup.nodes(), setup.gpus_per_node(), setup.world()));
   }
   if (!machines || *machines <= 1) return;
+  const std::optional<bool> address = launch_gives(setup, "main_process_ip");
   const bool by_hostfile = has(root, "deepspeed_config.deepspeed_hostfile");
-  if (!has(root, "main_process_ip") && !by_hostfile && !flags.gives(setup, "main_process_ip")) {
+  if (!has(root, "main_process_ip") && !by_hostfile && !address.value_or(false)) {
     report.add("ACC002", d, value_span(d, *node(root, "num_machines").value),
                fmt::format("{:.0f} machines and no main_process_ip", *machines),
-               {"", "", {}, flags.any_launch ? std::optional<Severity>() : Severity::kWarning});
+               {"", "", {}, address ? std::optional<Severity>() : Severity::kWarning});
   }
   for (const auto& other : setup.documents) {
     if (other.get() == &d) break;

@@ -18,6 +18,7 @@ struct DeepspeedFile {  // one DeepSpeed file under inspection
   const Value& root;
   int stage = 0;
   std::string consumer;
+  bool is_old = false;  // before 0.19.8, where much is gone
 
   Span key(std::string_view path) const { return key_span(d, node(root, path)); }
   Span val(std::string_view path) const { return value_span(d, *node(root, path).value); }
@@ -81,7 +82,7 @@ void ds_stage3_keys(const DeepspeedFile& in) {
     const std::string path = std::string(kZero) + name;
     const Node at = node(in.root, path);
     const bool is_off = !at || at.text() == "false" || at.text() == "1" || at.text() == "-1" || at.text() == "0";
-    if (is_off) continue;
+    if (is_off || (!in.is_old && std::string_view(name).rfind("mics", 0) == 0)) continue;
     if (in.stage < 3) {
       in.report.add("DSJ010", in.d, in.key(path),
                     fmt::format("'{}' is silently ignored below stage 3, the stage is {}", name, in.stage));
@@ -142,8 +143,32 @@ void ds_engines(const DeepspeedFile& in) {
     in.report.add("DSJ044", in.d, in.key("zero_optimization.legacy_stage1"),
                   "'legacy_stage1' is gone: DeepSpeed stops when training starts");
   }
-  if (is_true(root, "amp.enabled") && (in.stage > 0 || is_true(root, "fp16.enabled") || is_true(root, "bf16.enabled"))) {
+  if (in.is_old && is_true(root, "amp.enabled") && (in.stage > 0 || is_true(root, "fp16.enabled") || is_true(root, "bf16.enabled"))) {
     in.report.add("DSJ045", in.d, in.key("amp"), "'amp' (Apex) does not run with ZeRO, fp16 or bf16");
+  }
+}
+
+// deepspeed/runtime/config.py of 0.19.8: _REMOVED_TOP_LEVEL_CONFIG_KEYS, _REMOVED_ZERO_CONFIG_KEYS. Any value is refused.
+constexpr std::array<std::string_view, 14> kRemovedKeys = {"nebula",
+                                                           "compression_training",
+                                                           "amp",
+                                                           "quantize_training",
+                                                           "sparse_gradients",
+                                                           "eigenvalue",
+                                                           "sparse_attention",
+                                                           "elasticity",
+                                                           "graph_harvesting",
+                                                           "curriculum_learning",
+                                                           "progressive_layer_drop",
+                                                           "zero_optimization.mics_shard_size",
+                                                           "zero_optimization.mics_hierarchical_params_gather",
+                                                           "zero_optimization.zeropp_loco_param"};
+
+// What a release before the removal makes of these keys is said only when such a release is known to be used.
+void ds_removed(const DeepspeedFile& in) {
+  for (const std::string_view path : kRemovedKeys) {
+    if (in.is_old || !node(in.root, path)) continue;
+    in.report.add("DSJ048", in.d, in.key(path), fmt::format("DeepSpeed refuses '{}': what it configured was removed by 0.19.8", path));
   }
 }
 
@@ -193,7 +218,7 @@ void ds_communication(const DeepspeedFile& in) {
   bool trainer_compiles = false;
   for (const auto& other : in.setup.documents) trainer_compiles = trainer_compiles || is_true(other->root, "torch_compile");
   if (is_true(root, "zero_optimization.overlap_comm") && (in.stage == 1 || in.stage == 2) && (compiles || trainer_compiles) &&
-      (version.empty() || compare_versions(version, "0.19.7") < 0)) {
+      (version.empty() || compare_versions(version, "0.19.8") < 0)) {
     in.report.add("DSJ023", in.d, in.key("zero_optimization.overlap_comm"),
                   fmt::format("overlap_comm in stage {} with torch.compile had a race (NaN){}", in.stage,
                               version.empty() ? "; the release is not known" : fmt::format(" in DeepSpeed {}", version)));
@@ -317,7 +342,7 @@ void ds_parallel(const DeepspeedFile& in) {
     in.report.add("DSJ032", in.d, in.key("tensor_parallel.autotp_size"),
                   "AutoTP with stage 3: the documents disagree on whether it runs");
   }
-  if (is_true(root, "elasticity.enabled") && !is_true(root, "elasticity.ignore_non_elastic_batch_info")) {
+  if (in.is_old && is_true(root, "elasticity.enabled") && !is_true(root, "elasticity.ignore_non_elastic_batch_info")) {
     for (const char* name : {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
       if (has(root, name))
         in.report.add("DSJ033", in.d, in.key(name),
@@ -361,10 +386,13 @@ void ds_parallel(const DeepspeedFile& in) {
 
 void check_deepspeed(const Setup& setup, const Document& d, Report& report) {
   if (d.kind != FileKind::kDeepspeed) return;
-  const DeepspeedFile in{setup, d, report, d.root, stage_of(d.root), setup.consumer(d)};
+  const std::string version = setup.version("deepspeed");
+  const bool is_old = !version.empty() && compare_versions(version, "0.19.8") < 0;
+  const DeepspeedFile in{setup, d, report, d.root, stage_of(d.root), setup.consumer(d), is_old};
   ds_offload(in);
   ds_stage3_keys(in);
   ds_engines(in);
+  ds_removed(in);
   ds_deprecated(in);
   ds_communication(in);
   ds_schedules(in);

@@ -76,14 +76,18 @@ void fsdp_versions(const Setup& setup, const FsdpView& in, Report& report) {
       report.add(
           "FSDP001", d, value_span(d, *reshard.value),
           fmt::format("'reshard_after_forward' is '{}' with FSDP version {}: it takes a strategy name for 1, true or false for 2",
-                      word, version));
+                      word, version),
+          {"", is_bool && d.kind == FileKind::kAccelerate ? "silent" : "", {}, {}});
     }
   }
   if (version != 2) return;
   if (in.on("forward_prefetch")) {
     const Node at = in.find("forward_prefetch");
-    report.add("FSDP002", d, key_span(d, at), "'forward_prefetch' is not available in FSDP version 2",
-               {"", "", remove_entry(d, at), {}});
+    const bool is_launched = d.kind == FileKind::kAccelerate;  // accelerate launch hands it on and nobody reads it
+    report.add("FSDP002", d, key_span(d, at),
+               is_launched ? "'forward_prefetch' is silently ignored: FSDP version 2 does not have it"
+                           : "'forward_prefetch' is not available in FSDP version 2",
+               {"", is_launched ? "silent" : "", remove_entry(d, at), {}});
   }
   for (const char* name : {"use_orig_params", "sync_module_states", "backward_prefetch", "sharding_strategy", "limit_all_gathers"}) {
     const Node at = in.find(name);

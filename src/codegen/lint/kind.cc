@@ -62,7 +62,7 @@ const std::vector<Marks>& marks() {
         "ddp_find_unused_parameters", "save_only_model", "max_steps", "gradient_checkpointing_kwargs",
         "average_tokens_across_devices"}},
       {FileKind::kTrainerFsdp,
-       {"version", "reshard_after_forward", "transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap", "auto_wrap_policy",
+       {"reshard_after_forward", "transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap", "auto_wrap_policy",
         "fsdp_auto_wrap_policy", "cpu_ram_efficient_loading", "fsdp_state_dict_type", "state_dict_type", "fsdp_version",
         "backward_prefetch", "fsdp_backward_prefetch", "xla"}},
       {FileKind::kTorchtitan,
@@ -231,7 +231,7 @@ Result<FileKind> recognise(std::string_view path, std::string_view text) {
     }
   }
   std::string known;
-  for (const KindName& one : kKindNames) known += (known.empty() ? "" : ", ") + std::string(one.says);
+  for (const std::string& one : kind_names()) known += (known.empty() ? "" : ", ") + one;
   return error(code::kUnknownValue, {std::string(path), 1, 1},
                "the file looks like none of the kinds that lint knows, expected one of: " + known,
                "say which it is with --as, such as --as deepspeed");

@@ -1,4 +1,4 @@
-// Job scripts: what the scheduler reads, when the shell expands, and what srun really starts.
+// What srun really starts, and when the shell expands what it is given. Rules of a job script as a whole are slurm_job.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/names.h"
-#include "codegen/lint/report.h"
+#include "codegen/lint/job_script.h"
 
 namespace distsetup::lint {
 namespace {
@@ -210,22 +210,6 @@ const NameSet kSrunOptions = {"accel_bind",
                               "container_readonly",
                               "container_env"};
 
-struct JobScript {
-  const Setup& setup;
-  const Document& d;
-  Report& report;
-  const ScriptPart& part;
-  bool is_batch = false;
-  int64_t nodes = 0, gpus = 0;
-
-  const ShellCommand& command(const Line& line) const { return part.script.commands[line.command]; }
-  const Directive* directive(std::string_view name) const { return part.script.directive(name); }
-  int64_t count(std::string_view name) const {
-    const Directive* found = directive(name);
-    return found == nullptr ? 0 : number(found->value).value_or(0);
-  }
-};
-
 Span words_span(const ShellCommand& command) {
   if (command.words.empty()) return {0, 0};
   return {command.words.front().span.begin, command.words.back().span.end};
@@ -261,6 +245,8 @@ const Stage* launcher_of(const Line& line) {
   return nullptr;
 }
 
+}  // namespace
+
 const Stage* launcher_under(const JobScript& in, const Line& line) {
   if (const Stage* stage = launcher_of(line)) return stage;
   for (const Line* inner : inner_lines(in, line)) {
@@ -274,6 +260,8 @@ bool starts_training(const JobScript& in, const Line& line) {
   const std::vector<const Line*> inner = inner_lines(in, line);
   return std::any_of(inner.begin(), inner.end(), [](const Line* one) { return one->find(Program::kScript) != nullptr; });
 }
+
+namespace {
 
 void sl_shapes(const JobScript& in, const Line& line, const Stage& srun) {
   int64_t tasks = in.count("ntasks-per-node");
@@ -400,168 +388,6 @@ void sl_srun_options(const JobScript& in, const Line& line, const Stage& srun) {
   }
 }
 
-bool mentions(const JobScript& in, std::string_view what) { return in.d.text.find(what) != std::string::npos; }
-
-void sl_logs(const JobScript& in) {
-  for (const Directive& one : in.part.script.directives) {
-    if (one.is_late)
-      in.report.add("SL005", in.d, one.span,
-                    fmt::format("'--{}' stands behind the first command: sbatch silently ignores it", one.name));
-  }
-  const Directive* output = in.directive("output");
-  const Directive* error_log = in.directive("error");
-  for (const Directive* log : {output, error_log}) {
-    const size_t slash = log == nullptr ? std::string::npos : log->value.rfind('/');
-    if (slash == std::string::npos || slash == 0) continue;
-    const std::string folder = log->value.substr(0, slash);
-    const auto exists = in.setup.context.is_directory;
-    if (folder == "." || folder == "/tmp" || (exists != nullptr && exists(folder))) continue;
-    const bool is_made = std::any_of(in.setup.documents.begin(), in.setup.documents.end(), [&](const auto& other) {
-      return other.get() != &in.d && other->text.find("mkdir") != std::string::npos && other->text.find(folder) != std::string::npos;
-    });
-    if (!is_made)
-      in.report.add("SL006", in.d, log->span,
-                    fmt::format("the folder '{}' has to be there before the job starts: else it fails without a log", folder));
-  }
-  if (output != nullptr && error_log != nullptr && output->value == error_log->value) {
-    in.report.add("SL007", in.d, error_log->span, "output and error go to one file: tracebacks of many ranks interleave");
-  }
-}
-
-void sl_requeue(const JobScript& in) {
-  const Directive* requeue = in.directive("requeue");
-  size_t own = std::string::npos;
-  Span own_span{0, 0};
-  for (const ShellCommand& command : in.part.script.commands) {
-    const bool is_requeue = command.words.size() >= 2 && command.words[0].text == "scontrol" && command.words[1].text == "requeue";
-    if (is_requeue) {
-      own = command.words[0].span.begin;
-      own_span = {own, command.words[1].span.end};
-    }
-  }
-  if (requeue == nullptr && own == std::string::npos) {
-    // A trap's text: trap 'scontrol requeue $SLURM_JOB_ID' USR1
-    own = in.d.text.find("scontrol requeue");
-    if (own != std::string::npos) own_span = {own, own + 16};
-  }
-  if (requeue == nullptr && own == std::string::npos) return;
-  const Span at = own != std::string::npos ? own_span : requeue->span;
-  const Directive* mode = in.directive("open-mode");
-  if (mode == nullptr || mode->value.rfind("append", 0) != 0) {
-    std::vector<LintEdit> edits;
-    if (requeue != nullptr && mode == nullptr) edits.push_back({requeue->line_end, requeue->line_end, "\n#SBATCH --open-mode=append"});
-    in.report.add("SL013", in.d, at, "a requeued job truncates the log of its first attempt", {"", "", edits, {}});
-  }
-  const bool has_marker =
-      mentions(in, "[ -f ") || mentions(in, "[[ -f ") || mentions(in, "[ -e ") || mentions(in, "[[ -e ") || mentions(in, "test -f");
-  if (!mentions(in, "SLURM_RESTART_COUNT") && !has_marker) {
-    in.report.add("SL014", in.d, at, "the job is requeued without a limit and without a mark that it has finished: an endless loop",
-                  {"", "", {}, own != std::string::npos ? std::optional<Severity>() : Severity::kWarning});
-  }
-}
-
-void sl_signals(const JobScript& in, const std::vector<const Line*>& sruns) {
-  const Directive* signal = in.directive("signal");
-  const bool to_batch = signal != nullptr && signal->value.rfind("B:", 0) == 0;
-  if (signal != nullptr && !to_batch) {
-    for (const Line* line : sruns) {
-      const Stage* launcher = launcher_under(in, *line);
-      const bool is_torchrun = launcher != nullptr && launcher->program != Program::kDeepspeed;
-      if (!is_torchrun) continue;
-      in.report.add("SL011", in.d, signal->span,
-                    fmt::format("the signal goes to every process of the step, and {} dies of it", launcher->name));
-      break;
-    }
-  }
-  for (const ShellCommand& command : in.part.script.commands) {
-    const bool is_trap = command.words.size() >= 3 && command.words[0].text == "trap";
-    const bool is_exit = is_trap && std::all_of(command.words.begin() + 2, command.words.end(), [](const ShellWord& word) {
-                           return word.text == "EXIT" || word.text == "ERR" || word.text == "0";
-                         });
-    if (!is_trap || is_exit) continue;
-    for (const Line* line : sruns) {
-      const ShellCommand& srun = in.command(*line);
-      if (srun.ends_with == "&" || srun.depth > 0 || !starts_training(in, *line)) continue;
-      in.report.add("SL012", in.d, command.words[0].span, "the trap runs only after srun has ended: srun stands in the foreground");
-    }
-  }
-  const Document* plan = in.setup.first(FileKind::kPlan);
-  if (signal == nullptr || plan == nullptr) return;
-  const auto lead = number(signal->value.substr(signal->value.rfind('@') + 1));
-  const double step = real(plan->root, "time.step_s").value_or(0);
-  const double bytes = real(plan->root, "memory.checkpoint_bytes").value_or(0);
-  const double needed = step + bytes / 1e9 / std::max<double>(1, static_cast<double>(in.nodes));
-  if (lead && static_cast<double>(*lead) < needed) {
-    in.report.add(
-        "SL019", in.d, signal->span,
-        fmt::format("the warning comes {} s before the end; a step ({:.0f} s) and a checkpoint (at 1 GB/s per node) take {:.0f} s",
-                    *lead, step, needed));
-  }
-}
-
-void sl_addresses(const JobScript& in) {
-  const bool is_exclusive = in.directive("exclusive") != nullptr;
-  for (const EnvironmentSetting& one : in.d.environment) {
-    if (one.name == "MASTER_PORT" && number(one.value) && in.is_batch && !is_exclusive) {
-      in.report.add("SL015", in.d, one.span, fmt::format("port {} for every job: two jobs on a shared node meet there", one.value));
-    }
-    const std::string_view text = in.d.cut(one.span);
-    const bool is_local = text.find("localhost") != std::string_view::npos || text.find("127.0.0.1") != std::string_view::npos;
-    if (one.name == "MASTER_ADDR" && is_local && in.nodes > 1) {
-      in.report.add("SL016", in.d, one.span,
-                    fmt::format("MASTER_ADDR can be localhost: then {} nodes train {} jobs of their own", in.nodes, in.nodes));
-    }
-  }
-  const Directive* gres = in.directive("gres");
-  if (gres != nullptr && gres->value.rfind("gpu", 0) == 0 && in.directive("gpus-per-node") == nullptr) {
-    if (const size_t at = in.d.text.find("SLURM_GPUS_PER_NODE"); at != std::string::npos) {
-      in.report.add("SL018", in.d, {at, at + 19}, "SLURM_GPUS_PER_NODE is not set by --gres=gpu:N");
-    }
-  }
-  const Directive* gpus = in.directive("gpus-per-node") != nullptr ? in.directive("gpus-per-node") : gres;
-  const bool is_whole_node = in.gpus >= 8 || (in.setup.context.gpus_per_node > 0 && in.gpus == in.setup.context.gpus_per_node);
-  if (gpus != nullptr && is_whole_node && !is_exclusive) {
-    in.report.add("SL020", in.d, gpus->span,
-                  fmt::format("{} GPUs of a node without --exclusive: other jobs may share its memory and network", in.gpus));
-  }
-  for (const char* name : {"gpus-per-task", "gpu-bind"}) {
-    const Directive* one = in.directive(name);
-    if (one == nullptr || (std::string_view(name) == "gpu-bind" && one->value.rfind("single", 0) != 0)) continue;
-    in.report.add("SL008", in.d, one->span, "each task sees its own GPU only: peers are hidden and LOCAL_RANK is no device index");
-  }
-}
-
-void sl_environment(const JobScript& in, const std::vector<const Line*>& sruns) {
-  const Directive* cpus = in.directive("cpus-per-task");
-  const bool is_passed =
-      in.setup.environment("SRUN_CPUS_PER_TASK") != nullptr || std::all_of(sruns.begin(), sruns.end(), [](const Line* line) {
-        const Stage* srun = line->find(Program::kSrun);
-        return srun->has("cpus_per_task") || srun->has("c");
-      });
-  if (cpus != nullptr && !is_passed) {
-    const ShellCommand& first = in.command(*sruns[0]);
-    size_t begin = first.words[0].span.begin;
-    if (!first.assignments.empty()) begin = std::min(begin, first.assignments[0].span.begin);
-    const Span line = line_span(in.d, begin);
-    const bool starts_line = in.d.text.find_first_not_of(" \t", line.begin) == begin;
-    std::vector<LintEdit> edits;
-    if (starts_line && first.depth == 0)
-      edits.push_back({line.begin, line.begin, "export SRUN_CPUS_PER_TASK=\"$SLURM_CPUS_PER_TASK\"\n"});
-    in.report.add("SL017", in.d, cpus->span, "srun does not take over --cpus-per-task since SLURM 22.05: its tasks get one core each",
-                  {"", "", edits, {}});
-  }
-}
-
-void sl_activation(const JobScript& in) {
-  for (const ShellCommand& command : in.part.script.commands) {
-    const bool activates = command.words.size() >= 2 && (command.words[0].text == "source" || command.words[0].text == ".") &&
-                           command.words[1].text == "activate";
-    if (activates)
-      in.report.add("SL022", in.d, {command.words[0].span.begin, command.words[1].span.end},
-                    "'source activate' needs a shell that conda has set up, which a job has not");
-  }
-}
-
 void sl_pipes(const JobScript& in, const Line& line, const Stage& srun) {
   const bool has_pipefail =
       std::any_of(in.part.script.commands.begin(), in.part.script.commands.end(), [](const ShellCommand& command) {
@@ -593,13 +419,7 @@ void check_slurm(const Setup& setup, const Document& d, Report& report) {
     }
     sl_exports(in, !sruns.empty());
     sl_written(in);
-    if (!in.is_batch) continue;
-    sl_logs(in);
-    sl_requeue(in);
-    sl_signals(in, sruns);
-    sl_addresses(in);
-    sl_activation(in);
-    if (!sruns.empty()) sl_environment(in, sruns);
+    if (in.is_batch) check_job(in, sruns);
   }
 }
 
