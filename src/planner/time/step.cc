@@ -280,12 +280,15 @@ double StepModel::copies_s(double parameters, double trained) const {
   return bytes / c_.optimizer_bytes_per_s;
 }
 
-// Bytes that a layer saves for backward, over the host link, both ways.
+// Bytes that a layer saves for backward, over the host link, one way: its input; or what torchtitan's list keeps (input, two of q, k,
+// v, attention, one of gate and up, down); or all of it. Megatron offloads as many layers as the transfers hide behind, half at most.
 double StepModel::activation_transfer_s() const {
   const Geometry& g = s_.model;
   const double width = g.gated_mlp ? 3 : 2, f = static_cast<double>(g.feed_forward) / s_.tp;
-  const double saved = s_.recompute == ActivationRecompute::kFull ? 2 * hidden_ : 12 * hidden_ + 2 * width * f;
-  return tokens_ * saved / c_.pcie_bytes_per_s;
+  double saved = 12 * hidden_ + 2 * width * f;
+  if (s_.recompute == ActivationRecompute::kFull) saved = 2 * hidden_;
+  if (s_.recompute == ActivationRecompute::kOpSelective) saved = 8 * hidden_ + 2 * f;
+  return tokens_ * saved / c_.pcie_bytes_per_s * (s_.framework == Framework::kMegatron ? 0.5 : 1);
 }
 
 double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
