@@ -148,6 +148,7 @@ Command explain_command() {
   command.flags.push_back(config_flag());
   command.flags.push_back(goal_flag());
   command.flags.push_back(presets_flag());
+  for (Flag& flag : layer_flags()) command.flags.push_back(std::move(flag));
   command.run_keys = kAllRunKeys;
   command.run = run_explain;
   return command;

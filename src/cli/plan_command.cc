@@ -1,13 +1,17 @@
 // `distsetup plan`: the preview, plan.json, or a schedule as a listing.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/diagnostic_codes.h"
+#include "base/quantity.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
 #include "plan/schedule.h"
+#include "planner/goal.h"
+#include "planner/text_layout.h"
 
 namespace distsetup {
 namespace {
@@ -61,6 +65,36 @@ std::string next_command(const Arguments& arguments, const Plan& plan) {
   return fmt::format("distsetup emit --target native{} --output run", flags);
 }
 
+std::string pareto_text(const std::vector<ParetoPoint>& points, const TextStream& stream) {
+  std::string text = "  " + pad_left("per GPU", 10) + pad_left("step", 12) + pad_left("tokens/s/GPU", 14) + "  plan\n";
+  for (const ParetoPoint& p : points) {
+    text += cut("  " + pad_left(format_gib(p.device_bytes), 10) + pad_left(format_duration(p.step_s), 12) +
+                    pad_left(format_count(std::llround(p.tokens_per_s_per_gpu)), 14) + "  " + p.summary +
+                    (p.verdict == Verdict::kTight ? " (tight)" : ""),
+                stream.width_columns) +
+            "\n";
+  }
+  return text;
+}
+
+// Every plan that no other beats in memory and speed.
+int print_pareto(const Arguments& arguments, const Terminal& terminal, const PlanSource& source) {
+  if (!source.problem)
+    return fail(arguments, terminal,
+                {error(code::kConflict, command_line(), "a plan that is made has no others beside it", "leave --plan away")});
+  const std::vector<ParetoPoint> points = pareto_points(*source.problem, source.plan.hardware.nodes);
+  if (!arguments.has("json")) return print_result(terminal, pareto_text(points, terminal.out));
+  Json rows = Json::array();
+  for (const ParetoPoint& p : points) {
+    rows.push_back({{"summary", p.summary},
+                    {"verdict", name(p.verdict)},
+                    {"device_bytes", p.device_bytes},
+                    {"step_s", p.step_s},
+                    {"tokens_per_s_per_gpu", p.tokens_per_s_per_gpu}});
+  }
+  return print_result(terminal, dump_json({{"schema_version", 1}, {"rows", rows}}));
+}
+
 Diagnostics idle_flags(const Arguments& arguments) {
   if (!arguments.has("print-schedule")) return refuse_idle(arguments, {"rank", "phase"}, "with --print-schedule");
   return refuse_idle(arguments, {"json"}, "without --print-schedule, which has no JSON form");
@@ -72,6 +106,7 @@ int run_plan(const Arguments& arguments, const Terminal& terminal) {
   if (!source.ok()) return fail(arguments, terminal, source.diagnostics);
   Plan& plan = source->plan;
   mention(terminal, machines_line(plan));
+  if (arguments.has("pareto")) return print_pareto(arguments, terminal, *source);
   if (const Diagnostics failed = write_plan(arguments, terminal, plan); !failed.empty()) return fail(arguments, terminal, failed);
   Diagnostics said = said_of(source);
   if (plan.verdict == Verdict::kTight && arguments.has("strict")) {
@@ -118,6 +153,7 @@ Command plan_command() {
       {"rank", {}, FlagKind::kValue, "R", "with --print-schedule: whose list", 0},
       {"phase", {}, FlagKind::kValue, "WHICH", "with --print-schedule: load, step, evaluate or save", 0},
       goal_flag(),
+      {"pareto", {}, FlagKind::kSwitch, "", "all plans that no other beats in both memory and speed, as a table", 0},
       plan_flag(),
       config_flag(),
       presets_flag()};

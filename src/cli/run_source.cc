@@ -215,13 +215,14 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
     const auto changes_plan = std::find_if(arguments.run_flags.begin(), arguments.run_flags.end(), is_about_plan);
     if (changes_plan != arguments.run_flags.end() || !arguments.positionals.empty() || arguments.has("config")) {
       const std::string other = changes_plan != arguments.run_flags.end() ? "--" + changes_plan->spelling
-                                : arguments.positionals.empty() ? "--config"
-                                                                : arguments.positionals[0];
+                                : arguments.positionals.empty()           ? "--config"
+                                                                          : arguments.positionals[0];
       return error(code::kConflict, command_line(),
                    fmt::format("'{}' and '--plan {}' given, expected one: a plan is complete", other, path),
                    fmt::format("leave '{}' away, or plan again without --plan", other));
     }
-    if (Diagnostics idle = refuse_idle(arguments, {"from", "use", "stage", "set"}, "without --plan: a plan is complete"); !idle.empty())
+    if (Diagnostics idle = refuse_idle(arguments, {"from", "use", "stage", "set"}, "without --plan: a plan is complete");
+        !idle.empty())
       return idle;
     Result<Plan> plan = read_plan(path);
     if (!plan.ok()) return plan.diagnostics;
@@ -283,10 +284,15 @@ std::string machines_line(const Plan& plan) {
 Flag plan_flag() { return {"plan", {}, FlagKind::kValue, "PLAN.JSON", "a plan made before, instead of keys of a run", 0}; }
 Flag config_flag() { return {"config", {"run"}, FlagKind::kValue, "RUN.YAML", "the run file, as without a flag", 0}; }
 std::vector<Flag> layer_flags() {
-  return {{"from", {}, FlagKind::kList, "FILE", "a file of another tool (DeepSpeed, accelerate, a job script …), below the run file; may be repeated", 0},
+  return {{"from",
+           {},
+           FlagKind::kList,
+           "FILE",
+           "a file of another tool (DeepSpeed, accelerate, a job script …), below the run file; may be repeated",
+           0},
           {"use", {"recipe"}, FlagKind::kList, "NAME", "a named preset (presets/recipes), below the run file; may be repeated", 0},
           {"stage", {}, FlagKind::kValue, "NAME", "one of the run file's stages, over the rest of it", 0},
-          {"set", {"override"}, FlagKind::kList, "KEY=VALUE", "a key by its path, such as train.steps=50; may be repeated", 0}};
+          {"set", {"override", "pin"}, FlagKind::kList, "KEY=VALUE", "a key by its path, such as train.steps=50; may be repeated", 0}};
 }
 Flag goal_flag() {
   return {"goal", {}, FlagKind::kValue, "GOAL", "what is best: throughput, min-gpus, max-context, min-cost or min-memory", 0};

@@ -91,6 +91,7 @@ Command sweep_command() {
                    goal_flag(),
                    config_flag(),
                    presets_flag()};
+  for (Flag& flag : layer_flags()) command.flags.push_back(std::move(flag));
   command.run_keys = kAllRunKeys;
   command.run = run_sweep;
   return command;

@@ -7,7 +7,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "planner/search.h"
-#include "planner/trainer_problem.h"
+#include "planner/trainer_search.h"
 
 namespace distsetup {
 namespace {
@@ -158,6 +158,33 @@ Result<Plan> make_plan_for_goal(const Problem& problem) {
     case Goal::kMinCost: return least_cost(problem);
   }
   return make_plan(problem);
+}
+
+std::vector<ParetoPoint> pareto_points(const Problem& problem, int nodes) {
+  std::vector<ParetoPoint> points;
+  if (problem.trainer != nullptr) {
+    for (const TrainerCandidate& c : pareto_front(problem, nodes))
+      points.push_back(
+          {summary(c.choice, problem.recompute_every_k), c.device_bytes, c.time.step_s, c.time.tokens_per_s_per_gpu, c.verdict});
+    return points;
+  }
+  SimulationCache cache;
+  SearchResult result = search(problem, nodes, cache, Shortfall::kSkip);
+  std::vector<Candidate*> order;
+  for (Candidate& c : result.candidates)
+    if (c.simulated && c.verdict != Verdict::kDoesNotFit) order.push_back(&c);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Candidate* a, const Candidate* b) { return a->time.tokens_per_s_per_gpu > b->time.tokens_per_s_per_gpu; });
+  int64_t least = INT64_MAX;
+  for (const Candidate* c : order) {
+    if (c->device_bytes >= least) continue;
+    Plan plan = plan_of(problem, nodes, c->choice, Weight::kLight);
+    finish(plan);  // live bytes order, packed bytes decide
+    if (plan.verdict == Verdict::kDoesNotFit || plan.memory.device_bytes >= least) continue;
+    least = plan.memory.device_bytes;
+    points.push_back({summary(plan), least, c->time.step_s, c->time.tokens_per_s_per_gpu, plan.verdict});
+  }
+  return points;
 }
 
 SizeRule size_rule(int64_t parameters) {

@@ -16,7 +16,17 @@ std::optional<Goal> goal_of(std::string_view name);
 // make_plan() under problem.goal. Errors: kMaxContext without a number of nodes, kMinCost without a price, kMinGpus with nodes pinned.
 Result<Plan> make_plan_for_goal(const Problem& problem);
 
-// Seed 000's rule of thumb by parameter count, and what memory says.
+// A plan that no other beats in both memory and speed.
+struct ParetoPoint {
+  std::string summary;
+  int64_t device_bytes = 0;
+  double step_s = 0, tokens_per_s_per_gpu = 0;
+  Verdict verdict = Verdict::kFits;
+};
+// Of all plans on this many nodes that fit or are tight, fastest first.
+std::vector<ParetoPoint> pareto_points(const Problem& problem, int nodes);
+
+// The rule of thumb by parameter count that guides state.
 struct SizeRule {
   std::string fired;                   // "7B to 30B: 2 to 8 GPUs"
   int fewest_gpus = 0, most_gpus = 0;  // 0 = no limit

@@ -8,12 +8,16 @@
 
 #include "base/check.h"
 #include "base/quantity.h"
+#include "planner/frameworks/frameworks.h"
 #include "planner/hardware_facts.h"
 #include "planner/time/constants.h"
 #include "planner/uncertainty.h"
 
 namespace distsetup {
 namespace {
+
+// The rest is the operating system's, data loaders' and page cache's.
+constexpr double kUsableHostShare = 0.9;
 
 // What else must hold the same for a larger micro-batch to need no less memory.
 auto memory_family(const TrainerChoice& c) {
@@ -116,6 +120,9 @@ class TrainerSelection {
       ++counts_.replayed;
       c.device_bytes = std::max(c.device_bytes, c.memory.device_bytes);
       c.verdict = verdict_of(setup, c.memory);
+      const int64_t host = p_.base.hardware.host_memory_bytes;
+      if (host > 0 && static_cast<double>(c.memory.host_bytes_per_node) > kUsableHostShare * static_cast<double>(host))
+        c.verdict = Verdict::kDoesNotFit;
     }
     if (c.verdict == Verdict::kDoesNotFit) {
       const auto [it, fresh] = failed_.try_emplace(memory_family(c.choice), c.choice.rest.micro_batch);
@@ -230,6 +237,23 @@ std::vector<TrainerCandidate> pareto_front(const Problem& problem, int nodes) {
   return TrainerSelection(problem, nodes, SearchDepth::kReplay).front();
 }
 
+namespace {
+
+// "states: 16 B per parameter (parameter 2, gradient 2, optimizer 12) × 8,030,261,248: at least 14.0 GiB per GPU here".
+std::string states_reason(const Setup& s) {
+  const int64_t parameters = count_parameters(s.model).total;
+  if (s.finetune != Finetune::kFull)
+    return fmt::format("states: {} frozen parameters at {:.3g} B and adapters of rank {}", format_count(parameters),
+                       bytes_of(s.frozen_dtype), s.lora.rank);
+  const StateBytes b = state_bytes(s);
+  return fmt::format(
+      "states: {:.4g} B per parameter (parameter {:.3g}, gradient {:.3g}, optimizer {:.4g}) × {}: at least {} per GPU here",
+      b.parameter + b.gradient + b.optimizer, b.parameter, b.gradient, b.optimizer, format_count(parameters),
+      format_bytes(bound_bytes(s)));
+}
+
+}  // namespace
+
 std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why) {
   constexpr int kShown = 5;
   std::optional<std::pair<int, TrainerSearchResult>> kept;
@@ -274,6 +298,7 @@ std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why) {
                                                       : fmt::format("{:.2f}×, less simple or more memory", ratio);
     plan.alternatives.push_back({summary(c.choice, every_k), c.verdict, c.device_bytes, c.time.step_s, clause});
   }
+  plan.reasons.push_back(states_reason(setup_of(problem, nodes, found ? result.best.front().choice : result.smallest->choice)));
   const SearchCounts& n = result.counts;
   plan.reasons.push_back(fmt::format("searched {} combinations: {} ruled out by their states, {} timed, {} simulated, {} replayed",
                                      format_count(n.legal), format_count(n.bounded_out), format_count(n.timed),

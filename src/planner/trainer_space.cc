@@ -43,17 +43,12 @@ class Space {
     return g_.num_heads % tp == 0 && (latent || g_.num_kv_heads % tp == 0) && g_.feed_forward % tp == 0;
   }
 
-  // Whole layers per stage; Megatron counts embedding and head as layers too (--account-for-embedding-in-pipeline-split).
-  bool splits_layers(int64_t parts) const {
-    return g_.num_layers % parts == 0 || (g_.num_layers + 2) % parts == 0 || t_.base.framework != Framework::kMegatron;
-  }
-
+  // Stages need not hold equally many layers (torchtitan; Megatron-Core's --pipeline-model-parallel-layout).
   std::vector<int64_t> virtual_stages(int64_t pp) const {
     if (pp == 1) return t_.virtual_stages > 1 ? std::vector<int64_t>{} : std::vector<int64_t>{1};
     std::vector<int64_t> stages;
     for (const int64_t v : divisors(std::max<int64_t>(g_.num_layers / pp, 1)))
-      if (wanted(v, t_.virtual_stages) && splits_layers(pp * v)) stages.push_back(v);
-    if (stages.empty() && splits_layers(pp) && t_.virtual_stages <= 1) stages.push_back(1);
+      if (wanted(v, t_.virtual_stages)) stages.push_back(v);
     return stages;
   }
 
