@@ -372,7 +372,7 @@ void sl_srun_options(const JobScript& in, const Line& line, const Stage& srun) {
     std::replace(near.begin(), near.end(), '_', '-');
     in.report.add("SL021", in.d, {option.span.begin, option.span.begin + option.spelled.size()},
                   fmt::format("srun has no option '{}'", option.spelled),
-                  {near.empty() ? "" : fmt::format("did you mean '--{}'", near), "", {}, {}});
+                  {near.empty() || option.name == "include" ? "" : fmt::format("did you mean '--{}'", near), "", {}, {}});
   }
   const Option* bind = srun.find("gpu_bind");
   const Option* per_task = srun.find("gpus_per_task");

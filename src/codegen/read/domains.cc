@@ -2,7 +2,6 @@
 #include "codegen/read/domains.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 
@@ -77,45 +76,14 @@ std::vector<ReadVariable> read_variables(const KeyTable& table) {
   return variables;
 }
 
-std::vector<std::vector<size_t>> joint_variables(const KeyTable& table, const std::vector<ReadVariable>& variables) {
-  std::vector<size_t> root(variables.size());
-  for (size_t i = 0; i < root.size(); ++i) root[i] = i;
-  const std::function<size_t(size_t)> find = [&](size_t i) { return root[i] == i ? i : root[i] = find(root[i]); };
-  const auto index_of = [&](std::string_view field) {
-    size_t i = 0;
-    while (i < variables.size() && variables[i].field != field) ++i;
-    return i;
-  };
-  const auto join = [&](size_t a, size_t b) {
-    if (a < variables.size() && b < variables.size()) root[find(a)] = find(b);
-  };
-  std::map<std::string, size_t> first_of_key;
-  const auto meet = [&](const std::string& key, std::string_view field) {
-    const size_t i = index_of(field);
-    if (i == variables.size()) return;
-    const auto [it, is_new] = first_of_key.emplace(key, i);
-    if (!is_new) join(it->second, i);
-  };
-  for_each_condition(table,
-                     [&](const std::string& key, const std::string& field, const std::vector<std::string>&) { meet(key, field); });
-  for (const KeyRow& row : table.rows) meet(row.key, row.field);
-  for (const ReadRow& row : table.reads) meet(row.key, row.field);
-  for (const auto& [one, other] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"strategy.sharding", "derived.zero_stage"},
-                                                                  {"strategy.sharding", "derived.hybrid"},
-                                                                  {"derived.zero_stage", "derived.hybrid"},
-                                                                  {"derived.offload", "offload.optimizer"},
-                                                                  {"derived.offload", "offload.parameters"},
-                                                                  {"derived.nvme", "offload.optimizer"},
-                                                                  {"derived.nvme", "offload.parameters"},
-                                                                  {"derived.engine", "strategy.sharding"},
-                                                                  {"derived.lightning", "strategy.sharding"}})
-    join(index_of(one), index_of(other));
-  std::map<size_t, std::vector<size_t>> groups;
-  for (size_t i = 0; i < variables.size(); ++i) groups[find(i)].push_back(i);
-  std::vector<std::vector<size_t>> out;
-  for (auto& [ignored, group] : groups) out.push_back(std::move(group));
-  return out;
+const std::vector<std::pair<std::string, std::string>>& dependent_fields() {
+  static const std::vector<std::pair<std::string, std::string>> kPairs = {
+      {"strategy.sharding", "derived.zero_stage"}, {"strategy.sharding", "derived.hybrid"},
+      {"derived.zero_stage", "derived.hybrid"},    {"derived.offload", "offload.optimizer"},
+      {"derived.offload", "offload.parameters"},   {"derived.nvme", "offload.optimizer"},
+      {"derived.nvme", "offload.parameters"},      {"derived.engine", "strategy.sharding"},
+      {"derived.lightning", "strategy.sharding"}};
+  return kPairs;
 }
 
 }  // namespace distsetup

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "codegen/key_table.h"
@@ -20,8 +21,8 @@ struct ReadVariable {
 // The fields that conditions of the table's rows ask about, each with its domain.
 std::vector<ReadVariable> read_variables(const KeyTable& table);
 
-// Groups of indices into `variables` that must be tried together: they meet at a key, or depend on each other.
-std::vector<std::vector<size_t>> joint_variables(const KeyTable& table, const std::vector<ReadVariable>& variables);
+// Pairs of fields that restrict each other: tried together where both are.
+const std::vector<std::pair<std::string, std::string>>& dependent_fields();
 
 // False for a combination that no plan has (zero3 with DeepSpeed stage 2). `text_of(field)`: its value, or "" when it is no variable.
 template <class TextOf>

@@ -43,6 +43,7 @@ struct Reading {
   std::string tool;   // "DeepSpeed"
   ReadFields fields;
   std::vector<LostKey> lost;
+  int num_missing = 0;  // constants that the table would write and the file does not have
 };
 
 // One table over the keys of one file.

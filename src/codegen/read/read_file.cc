@@ -105,7 +105,10 @@ Result<KeyTable> load_read_table(const TemplateSet& templates, const std::string
     }
     const Result<KeyTable> inner = load_read_table(templates, row.table, file);
     if (!inner.ok()) return inner;
+    const size_t before = table.reads.size();
     include_table(*inner, row.key, row.when, table);
+    // A tool assumes nothing for a section that is not there.
+    for (size_t i = before; i < table.reads.size() && !row.key.empty(); ++i) table.reads[i].given.push_back({row.key + ".*", {"*"}});
     const std::string section = row.key.empty() ? "" : row.key + ".";
     for (const auto& [from, to] : inner->read_as) table.read_as.emplace_back(section + from, section + to);
     for (const std::string& key : inner->words) table.words.push_back(section + key);
@@ -125,7 +128,7 @@ Result<KeyTable> load_read_table(const TemplateSet& templates, const std::string
   return table;
 }
 
-// The table that knows most of the keys, and of these the one that leaves fewest unread.
+// The table that knows most of the keys, of these the one that leaves fewest unread, of these the one that would add least.
 Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std::string>& tables, const std::vector<Found>& found,
                              const std::string& file) {
   Reading best;
@@ -137,7 +140,8 @@ Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std
     if (known == 0 || known < most) continue;
     Reading reading = read_keys(*table, found, file);
     reading.table = path;
-    if (known == most && reading.lost.size() >= best.lost.size()) continue;
+    const auto rest = [](const Reading& one) { return std::pair(one.lost.size(), one.num_missing); };
+    if (known == most && rest(reading) >= rest(best)) continue;
     most = known;
     best = std::move(reading);
   }

@@ -72,6 +72,7 @@ Fields fields_to_write(const ReadFields& read) {
       assume("mesh.dp_replicate", nodes);
       assume("mesh.dp_shard", per_node);
     }
+    set_field(fields, "derived.world", nodes * per_node);
     const int64_t rest = nodes * per_node / std::max<int64_t>(1, whole("mesh.pp") * whole("mesh.tp") * whole("mesh.cp"));
     if (text("strategy.sharding") == "ddp") {
       assume("mesh.dp_replicate", rest);

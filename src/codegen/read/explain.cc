@@ -1,0 +1,143 @@
+// The walk that writes, asked backwards: the first row of a key whose conditions hold is the one that wrote it.
+#include "codegen/read/explain.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/names.h"
+#include "codegen/read/match.h"
+
+namespace distsetup {
+
+bool is_below(const std::string& pattern, const std::string& key) {
+  if (pattern.size() < 2 || pattern.compare(pattern.size() - 2, 2, ".*") != 0) return is_same_key(pattern, key);
+  return key.size() >= pattern.size() &&
+         is_same_key(std::string_view(key).substr(0, pattern.size() - 1), std::string_view(pattern).substr(0, pattern.size() - 1));
+}
+
+Explainer::Explainer(const KeyTable& table, const std::vector<Found>& found) : table_(table), variables_(read_variables(table)) {
+  for (size_t i = 0; i < variables_.size(); ++i) index_.emplace(variables_[i].field, i);
+  for (const Found& one : found) keys_.push_back(key_of(one));
+  chosen_.assign(variables_.size(), "");
+}
+
+FileKey Explainer::key_of(const Found& found) const {
+  FileKey key;
+  key.found = &found;
+  std::set<size_t> variables;
+  const auto ask = [&](const Condition& when, const Condition& unless, const std::string& field) {
+    for (const Condition* condition : {&when, &unless}) {
+      for (const auto& entry : *condition) variables.insert(variable(entry.first));
+    }
+    if (variable(field) < variables_.size()) variables.insert(variable(field));
+  };
+  for (const KeyRow& row : table_.rows) {
+    if (!is_same_key(row.key, found.key)) continue;
+    key.rows.push_back(&row);
+    ask(row.when, row.unless, row.field);
+  }
+  for (const ReadRow& row : table_.reads) {
+    if (!is_below(row.key, found.key)) continue;
+    key.reads.push_back(&row);
+    ask(row.when, row.unless, row.field);
+  }
+  key.variables.assign(variables.begin(), variables.end());
+  return key;
+}
+
+size_t Explainer::variable(std::string_view field) const {
+  const auto it = index_.find(field);
+  return it == index_.end() ? variables_.size() : it->second;
+}
+
+std::string_view Explainer::text_of(std::string_view field) const {
+  const size_t i = variable(field);
+  return i < variables_.size() ? std::string_view(chosen_[i]) : std::string_view();
+}
+
+bool Explainer::holds_now(const Condition& condition) const {
+  return std::all_of(condition.begin(), condition.end(), [this](const auto& entry) {
+    const std::string_view text = text_of(entry.first);
+    return std::find(entry.second.begin(), entry.second.end(), text) != entry.second.end();
+  });
+}
+bool Explainer::applies(const Condition& when, const Condition& unless) const {
+  return holds_now(when) && (unless.empty() || !holds_now(unless));
+}
+
+// A field read from a key must be what is tried for it.
+bool Explainer::agrees(const std::string& field, const Json& value) const {
+  const size_t i = variable(field);
+  if (i == variables_.size()) return true;
+  const std::string text = field_text(value);
+  if (chosen_[i] != kAnyOther) return chosen_[i] == text;
+  const std::vector<std::string>& domain = variables_[i].domain;
+  return std::find(domain.begin(), domain.end(), text) == domain.end();
+}
+
+Explanation Explainer::explain(const FileKey& key) const {
+  const Found& found = *key.found;
+  const bool is_false = found.unknown.empty() && is_same(found, Json(false));
+  bool is_switch = false, writes_other = false;
+  for (const KeyRow* of_key : key.rows) {
+    const KeyRow& row = *of_key;
+    is_switch = is_switch || row.type == KeyType::kBool;
+    if (!applies(row.when, row.unless)) continue;
+    if (row.field.empty()) {
+      if (found.unknown.empty() && is_same(found, row.value)) return {Explanation::How::kConstant, "", {}, ""};
+      writes_other = true;
+      break;
+    }
+    const std::string_view tried = text_of(row.field);
+    if (tried == "null") continue;
+    if (const std::optional<Json> value = read_backwards(row, found); value && agrees(row.field, *value))
+      return {Explanation::How::kField, row.field, *value, ""};
+    if (!tried.empty() && tried != kAnyOther) {
+      writes_other = true;
+      break;
+    }
+  }
+  // "false" of a key that is only ever written as true is the same as leaving it out.
+  if (is_switch && is_false && !writes_other) return {Explanation::How::kConstant, "", {}, ""};
+  return explain_by_reads(key);
+}
+
+Explanation Explainer::explain_by_reads(const FileKey& key) const {
+  const Found& found = *key.found;
+  for (const ReadRow* of_key : key.reads) {
+    const ReadRow& row = *of_key;
+    if (!row.of.empty() && std::none_of(row.of.begin(), row.of.end(), [&found](const Json& one) { return is_same(found, one); }))
+      continue;
+    if (!applies(row.when, row.unless)) continue;
+    if (!row.drop.empty()) return {Explanation::How::kDropped, "", {}, row.drop};
+    if (!found.unknown.empty()) continue;
+    if (row.field.empty()) {
+      if (!row.of.empty() || !row.has_absent) return {Explanation::How::kConstant, "", {}, ""};
+      continue;
+    }
+    KeyRow as_row;
+    as_row.type = row.type;
+    as_row.value_map = row.values;
+    if (const std::optional<Json> value = read_backwards(as_row, found); value && agrees(row.field, *value))
+      return {Explanation::How::kField, row.field, *value, ""};
+  }
+  if (same_name(found.text, "auto")) return {Explanation::How::kAutomatic, "", {}, ""};
+  return {};
+}
+
+int Explainer::num_missing() const {
+  int count = 0;
+  std::set<std::string_view> seen;
+  const auto has = [this](const std::string& key) {
+    return std::any_of(keys_.begin(), keys_.end(), [&key](const FileKey& one) { return is_same_key(one.found->key, key); });
+  };
+  for (const KeyRow& row : table_.rows) {
+    if (seen.count(row.key) != 0 || !applies(row.when, row.unless)) continue;
+    if (!row.field.empty()) continue;
+    seen.insert(row.key);
+    count += !has(row.key) ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace distsetup
