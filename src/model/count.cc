@@ -4,6 +4,7 @@
 // Leaves out: buffers that are not trained, multi-token-prediction layers, vision towers.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -69,7 +70,9 @@ bool is_expert_layer(const Geometry& g, int64_t layer) {
   return g.expert_layer.empty() || g.expert_layer[static_cast<size_t>(layer)];
 }
 
-LayerParameters layer_parameters(const Geometry& g, int64_t layer_index) {
+namespace {
+
+LayerParameters layer_of_kind(const Geometry& g, bool experts) {
   LayerParameters layer;
   if (g.attention == Attention::kLatent) {
     count_latent_attention(g, layer);
@@ -77,7 +80,7 @@ LayerParameters layer_parameters(const Geometry& g, int64_t layer_index) {
     count_grouped_attention(g, layer);
   }
   const int64_t matrices = g.gated_mlp ? 3 : 2;
-  if (is_expert_layer(g, layer_index)) {
+  if (experts) {
     const int64_t expert = matrices * g.hidden * g.expert_feed_forward;
     const int64_t always =
         g.hidden * g.num_experts + matrices * g.hidden * g.shared_feed_forward + (g.shared_expert_gate ? g.hidden : 0);
@@ -92,6 +95,10 @@ LayerParameters layer_parameters(const Geometry& g, int64_t layer_index) {
   return layer;
 }
 
+}  // namespace
+
+LayerParameters layer_parameters(const Geometry& g, int64_t layer) { return layer_of_kind(g, is_expert_layer(g, layer)); }
+
 ParameterCount count_parameters(const Geometry& g) {
   ParameterCount count;
   count.embedding = g.vocabulary * g.hidden + g.learned_positions * g.hidden;
@@ -99,11 +106,18 @@ ParameterCount count_parameters(const Geometry& g) {
   if (g.head_bias) count.head += g.vocabulary;
   count.final_norm = norm_size(g);
   count.total = count.active = count.embedding + count.head + count.final_norm;
-  for (int64_t i = 0; i < g.num_layers; ++i) {
-    const LayerParameters layer = layer_parameters(g, i);
-    if (i == 0) count.per_layer = layer.total();
-    count.total += layer.total();
-    count.active += layer.active();
+  // Layers come in at most two kinds.
+  const int64_t with_experts = g.num_experts == 0 ? 0
+                               : g.expert_layer.empty()
+                                   ? g.num_layers
+                                   : std::count(g.expert_layer.begin(), g.expert_layer.begin() + g.num_layers, true);
+  for (int64_t experts = 0; experts < 2; ++experts) {
+    const int64_t layers = experts == 1 ? with_experts : g.num_layers - with_experts;
+    if (layers == 0) continue;
+    const LayerParameters layer = layer_of_kind(g, experts == 1);
+    count.total += layers * layer.total();
+    count.active += layers * layer.active();
+    if (is_expert_layer(g, 0) == (experts == 1)) count.per_layer = layer.total();
   }
   return count;
 }
