@@ -70,6 +70,14 @@ add_executable(emit_targets "${PROJECT_SOURCE_DIR}/tests/support/main/emit_targe
 target_link_libraries(emit_targets PRIVATE distsetup_codegen)
 add_dependencies(distsetup_tests emit_targets)
 
+# Google Benchmark programs: built on request (ninja planner_bench), never run as tests.
+find_package(benchmark QUIET)
+file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/bench/*.cc")
+if(benchmark_FOUND AND bench_sources)
+  add_executable(planner_bench EXCLUDE_FROM_ALL ${bench_sources})
+  target_link_libraries(planner_bench PRIVATE distsetup_planner benchmark::benchmark benchmark::benchmark_main)
+endif()
+
 include(accuracy)
 
 function(distsetup_script_test suite script)
