@@ -316,6 +316,20 @@ def transformers():
             config = filled.config
         return arguments, config
 
+    for name, folder, plan in plans("deepspeed-hf"):
+        path = f"{folder}/ds_config.json"
+        written = json_of(path)
+        batch = {"per_device_train_batch_size": plan["micro_batch"], "gradient_accumulation_steps": plan["gradient_accumulation"]}
+        batch.update(max_grad_norm=plan["train"]["grad_clip"], bf16=plan["precision"]["compute"] == "bf16")
+        result = accept(path, lambda: parse({**batch, "deepspeed": written}))
+        if result is None:
+            continue
+        config = result[1]
+        check_deepspeed(path, config, plan)
+        found = (config["train_micro_batch_size_per_gpu"], config["gradient_accumulation_steps"], config["gradient_clipping"])
+        expect(path + " filled", found, (plan["micro_batch"], plan["gradient_accumulation"], plan["train"]["grad_clip"]))
+        refuse(path + " with another micro-batch", lambda: parse({**batch, "deepspeed": {**written, "train_micro_batch_size_per_gpu": 7}}))
+
     for name, folder, plan in plans("transformers"):
         path = f"{folder}/training_arguments.json"
         written = json_of(path)
