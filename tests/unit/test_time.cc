@@ -49,6 +49,12 @@ std::vector<Setup> sample() {
   pipeline.program = "megatron_te";
   pipeline.loss = LossHead::kVocabularyParallel;
   all.push_back(pipeline);
+  Setup uneven = setup_of("llama3.1_8b", "a100_sxm_80", 8);  // 34 places on 8 stages
+  uneven.pp = 8;
+  uneven.dp_shard = 1;
+  uneven.sharding = Sharding::kDdp;
+  uneven.gradient_accumulation = 16;
+  all.push_back(uneven);
   Setup context = setup_of("llama3.1_8b", "a100_sxm_80", 16);
   context.cp = 4;
   context.dp_shard = 4;
@@ -238,4 +244,34 @@ TEST_CASE("checkpoint interval: Young's optimum with Daly's terms; a failing clu
   CHECK(best > goodput(interval * 2, 60, 300, rate));
   CHECK(checkpoint_interval_s(60, 0) == 0);
   CHECK(checkpoint_interval_s(3600, 1.0 / 600) == 600);
+}
+
+TEST_CASE("step time: PyTorch without Tensor Float 32 computes fp32 outside the tensor cores") {
+  Setup s = setup_of("llama3.1_8b", "a100_sxm_80", 8);
+  const double half = estimate_time(s).gemm_s;
+  s.compute = Compute::kF32;
+  CHECK(estimate_time(s).gemm_s > 8 * half);
+}
+
+TEST_CASE("step time: fp8 speeds up layers on GPUs that have it, less where nothing fuses its casts") {
+  Setup s = setup_of("llama3.1_70b", "h100_sxm", 64);
+  s.compiled = true;
+  s.loss = LossHead::kCompiled;
+  const double half = step_s(s);
+  s.fp8 = Fp8Recipe::kTensorwise;
+  const double compiled = step_s(s);
+  CHECK(compiled < half);
+  s.compiled = false;
+  s.loss = LossHead::kEager;
+  CHECK(step_s(s) > compiled);
+}
+
+TEST_CASE("step time: sliding windows and documents shorter than the sequence spare attention alone") {
+  Setup s = setup_of("llama3.1_8b", "h100_sxm", 8);
+  s.sequence_length = 65536;
+  const TimeEstimate whole = estimate_time(s);
+  s.mean_sequence_fraction = 0.25;
+  const TimeEstimate documents = estimate_time(s);
+  CHECK(documents.attention_s < 0.4 * whole.attention_s);
+  CHECK(documents.gemm_s == whole.gemm_s);
 }
