@@ -96,6 +96,16 @@ void Walk::for_stored(Visit visit) const {
   if (m_.head_apart) weights(units_[head_unit_], 0, m_.head_kind.weights.size());
 }
 
+// What a block keeps for its backward.
+int64_t Walk::saved_bytes(const Trace& trace) const {
+  int64_t bytes = trace.input_freed_forward ? 0 : residual_bytes_;
+  for (const Event& event : trace.forward) {
+    if (event.kind == Event::Kind::kAllocate && event.slot != trace.output) bytes += rounded_size(event.bytes);
+    if (event.kind == Event::Kind::kFree) bytes -= rounded_size(event.bytes);
+  }
+  return bytes;
+}
+
 void Walk::load() {
   ledger_.enter(Phase::kLoad);
   const bool on_device = s_.offload.parameters == OffloadPlace::kNone;
@@ -114,6 +124,12 @@ void Walk::load() {
     ledger_.allocate(8 * kRopePositions * s_.model.head_size / 2, MemoryClass::kWorkspace);  // cosines and sines
   }
   ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
+  // 1F1B: the first stage has started as many micro-batches as there are stages when the first backward arrives.
+  const int64_t in_flight = std::min<int64_t>(s_.pp, std::max<int64_t>(s_.gradient_accumulation, 1));
+  for (size_t i = 0; stage_ == Stage::kFirst && i < layers_.size(); ++i) {
+    for (int64_t other = 1; other < in_flight; ++other)
+      book(saved_bytes(block_trace(i)), MemoryClass::kActivation, block_unit(i).count);
+  }
   if (!steady_) return;
   ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
   backward_workspace_ = true;
@@ -191,8 +207,10 @@ MemoryEstimate estimate_of(const Ledger& ledger) {
 }  // namespace
 }  // namespace replay
 
-MemoryEstimate simulate_fsdp(const Setup& setup, Blocks blocks) {
-  replay::Walk walk(setup, nullptr, blocks);
+namespace {
+
+MemoryEstimate simulate_stage(const Setup& setup, Blocks blocks, replay::Stage stage) {
+  replay::Walk walk(setup, nullptr, blocks, stage);
   walk.start_steady();
   walk.run(1);
   MemoryEstimate estimate = replay::estimate_of(walk.ledger());
@@ -200,14 +218,13 @@ MemoryEstimate simulate_fsdp(const Setup& setup, Blocks blocks) {
   return estimate;
 }
 
-MemoryEstimate fsdp_memory(const Setup& setup, Depth depth) {
-  if (depth == Depth::kSimulate) return simulate_fsdp(setup, Blocks::kThree);
+MemoryEstimate replay_stage(const Setup& setup, replay::Stage stage) {
   replay::AllocatorRules rules;
   rules.expandable_segments = setup.software.expandable_segments;
   const int64_t outside = (setup.gpu.vendor == "cpu" ? 0 : setup.gpu.context_bytes) + communicator_bytes(setup);
   if (setup.gpu.usable_memory_bytes > outside) rules.capacity_bytes = setup.gpu.usable_memory_bytes - outside;
   replay::Allocator allocator(rules);
-  replay::Walk walk(setup, &allocator, Blocks::kAll);
+  replay::Walk walk(setup, &allocator, Blocks::kAll, stage);
   walk.run(replay::kReplayedSteps);
   MemoryEstimate estimate = replay::estimate_of(walk.ledger());
   estimate.reserved_bytes = allocator.peak_reserved_bytes();
@@ -215,6 +232,31 @@ MemoryEstimate fsdp_memory(const Setup& setup, Depth depth) {
   walk.count_host_and_disk(estimate);
   estimate.ran_out = walk.ledger().ran_out();
   return estimate;
+}
+
+// The fuller of a pipeline's first and last rank.
+template <class Predict>
+MemoryEstimate of_stages(const Setup& setup, Predict predict) {
+  if (setup.pp == 1) return predict(replay::Stage::kWhole);
+  MemoryEstimate first = predict(replay::Stage::kFirst), last = predict(replay::Stage::kLast);
+  const bool ran_out = first.ran_out || last.ran_out;
+  const int64_t checkpoint = setup.pp * std::max(first.checkpoint_bytes, last.checkpoint_bytes);
+  MemoryEstimate& fuller =
+      std::max(first.reserved_bytes, first.allocated_bytes) >= std::max(last.reserved_bytes, last.allocated_bytes) ? first : last;
+  fuller.ran_out = ran_out;
+  fuller.checkpoint_bytes = checkpoint;
+  return fuller;
+}
+
+}  // namespace
+
+MemoryEstimate simulate_fsdp(const Setup& setup, Blocks blocks) {
+  return of_stages(setup, [&](replay::Stage stage) { return simulate_stage(setup, blocks, stage); });
+}
+
+MemoryEstimate fsdp_memory(const Setup& setup, Depth depth) {
+  if (depth == Depth::kSimulate) return simulate_fsdp(setup, Blocks::kThree);
+  return of_stages(setup, [&](replay::Stage stage) { return replay_stage(setup, stage); });
 }
 
 }  // namespace distsetup

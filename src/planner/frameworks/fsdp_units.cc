@@ -60,9 +60,11 @@ void Walk::prepare() {
 
   m_.head_apart = s_.software.wrapping != UnitWrapping::kRoot && !unsharded();
   m_.embedding_apart = s_.software.wrapping == UnitWrapping::kAllApart && !unsharded();
-  make_kind(m_.program->embedding, m_.embedding_kind, m_.embedding_places);
+  m_.embedding_places.assign(m_.program->embedding.weights.size(), -1);
+  if (has_embedding()) make_kind(m_.program->embedding, m_.embedding_kind, m_.embedding_places);
   make_kind(m_.program->block, m_.block_kind, m_.block_places);
-  make_kind(head, m_.head_apart ? m_.head_kind : m_.embedding_kind, m_.head_places);
+  m_.head_places.assign(head.weights.size(), -1);
+  if (has_head()) make_kind(head, m_.head_apart ? m_.head_kind : m_.embedding_kind, m_.head_places);
 
   const int64_t* v = m_.symbols;
   residual_bytes_ =
@@ -86,7 +88,7 @@ void Walk::prepare() {
 }
 
 void Walk::make_units(Blocks blocks) {
-  const int64_t all = s_.model.num_layers;
+  const int64_t all = (s_.model.num_layers + s_.pp - 1) / s_.pp;
   const bool uniform = s_.recompute != ActivationRecompute::kEveryK;
   if (blocks == Blocks::kThree && uniform && !offloads_activations() && all > 3) {
     layers_ = {0, 1, all - 1};

@@ -107,9 +107,13 @@ void Walk::forward() {
   labels_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
   Unit& first = units_[embedding_unit_];
   engine_->before_forward(first);
-  play(m_.embedding.forward, embedding_slots_.data(), first, m_.embedding_places);
+  if (has_embedding()) {
+    play(m_.embedding.forward, embedding_slots_.data(), first, m_.embedding_places);
+    activation_ = embedding_slots_[static_cast<size_t>(m_.embedding.output)];
+  } else {
+    activation_ = ledger_.allocate(residual_bytes_, MemoryClass::kActivation);  // received
+  }
   if (m_.embedding_apart) engine_->after_forward(first);
-  activation_ = embedding_slots_[static_cast<size_t>(m_.embedding.output)];
   for (size_t i = 0; i < layers_.size(); ++i) {
     const bool stands_for_more = i == 1 && left_out_ > 0;
     const ClassBytes before = ledger_.live();
@@ -125,7 +129,11 @@ void Walk::forward() {
   Unit& last = units_[head_unit_];
   if (m_.head_apart) engine_->before_forward(last);
   head_slots_[Trace::kInput] = activation_;
-  play(m_.head.forward, head_slots_.data(), last, m_.head_places);
+  if (has_head()) {
+    play(m_.head.forward, head_slots_.data(), last, m_.head_places);
+  } else {
+    ledger_.free(head_slots_[Trace::kInput]);  // sent
+  }
   if (m_.head_apart) engine_->after_forward(last);
   if (!m_.embedding_apart) engine_->after_forward(first);
   engine_->end_forward();
@@ -136,8 +144,12 @@ void Walk::backward() {
   if (!backward_workspace_) ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
   backward_workspace_ = true;
   Unit& last = units_[head_unit_];
-  play(m_.head.backward, head_slots_.data(), last, m_.head_places);
-  gradient_ = head_slots_[static_cast<size_t>(m_.head.input_gradient)];
+  if (has_head()) {
+    play(m_.head.backward, head_slots_.data(), last, m_.head_places);
+    gradient_ = head_slots_[static_cast<size_t>(m_.head.input_gradient)];
+  } else {
+    gradient_ = ledger_.allocate(residual_bytes_, MemoryClass::kActivation);  // received
+  }
   if (m_.head_apart) engine_->after_backward(last);
   ledger_.enter(Phase::kBackward);
   for (size_t i = layers_.size(); i-- > 0;) {
@@ -151,8 +163,12 @@ void Walk::backward() {
     ledger_.note_repeated_peak(ledger_.segment_live(), change, left_out_);
     ledger_.repeat(change, left_out_);
   }
-  embedding_slots_[Trace::kGradient] = gradient_;
-  play(m_.embedding.backward, embedding_slots_.data(), units_[embedding_unit_], m_.embedding_places);
+  if (has_embedding()) {
+    embedding_slots_[Trace::kGradient] = gradient_;
+    play(m_.embedding.backward, embedding_slots_.data(), units_[embedding_unit_], m_.embedding_places);
+  } else {
+    ledger_.free(gradient_);
+  }
   for (const int16_t slot : m_.head.held) ledger_.free(head_slots_[static_cast<size_t>(slot)]);
   for (const int16_t slot : m_.embedding.held) ledger_.free(embedding_slots_[static_cast<size_t>(slot)]);
   release_retained();

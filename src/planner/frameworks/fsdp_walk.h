@@ -19,6 +19,9 @@ MemoryEstimate simulate_fsdp(const Setup& setup, Blocks blocks);
 
 namespace replay {
 
+// What a rank of a pipeline holds besides its share of the blocks. kWhole: no pipeline.
+enum class Stage { kWhole, kFirst, kLast };
+
 inline int64_t as_bytes(double per_element, int64_t elements) {
   return static_cast<int64_t>(per_element * static_cast<double>(elements));
 }
@@ -36,7 +39,8 @@ struct Model {
 // One setup's steps, event by event, booked in a ledger.
 class Walk {
  public:
-  Walk(const Setup& setup, Allocator* allocator, Blocks blocks) : s_(setup), ledger_(allocator), state_(state_bytes(setup)) {
+  Walk(const Setup& setup, Allocator* allocator, Blocks blocks, Stage stage = Stage::kWhole)
+      : s_(setup), stage_(stage), ledger_(allocator), state_(state_bytes(setup)) {
     prepare();
     make_units(blocks);
   }
@@ -52,6 +56,8 @@ class Walk {
     if (s_.recompute == ActivationRecompute::kEveryK) return layer % s_.recompute_every_k == s_.recompute_every_k - 1;
     return s_.recompute != ActivationRecompute::kNone;
   }
+  bool has_embedding() const { return stage_ != Stage::kLast; }
+  bool has_head() const { return stage_ != Stage::kFirst; }
   int shards() const { return s_.sharding == Sharding::kDdp ? 1 : s_.dp_shard * s_.cp; }
   bool unsharded() const { return s_.framework == Framework::kDdp || shards() == 1; }
 
@@ -63,6 +69,7 @@ class Walk {
   void make_units(Blocks blocks);
   std::vector<bool> trained(const Section& section) const;
   void load();
+  int64_t saved_bytes(const Trace& trace) const;
   void forward();
   void backward();
   void forward_block(size_t i);
@@ -88,6 +95,7 @@ class Walk {
   const Trace& block_trace(size_t i) const { return is_recomputed(layers_[i]) ? m_.block_recomputed : m_.block_kept; }
 
   const Setup& s_;
+  Stage stage_;
   Ledger ledger_;
   StateBytes state_;
   Model m_;
