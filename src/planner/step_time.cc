@@ -1,20 +1,21 @@
 // Sources: GEMM and attention rates as sustained shares of the peak (hardware constants of the plan); everything else moves its bytes
-// at 0.8 of the memory bandwidth; collectives as in NCCL's cost model, latency per ring hop plus bytes · (n-1)/n over the bus
-// bandwidth (NCCL src/graph/tuning.cc and nccl-tests' PERFORMANCE.md).
-// Leaves out: wave quantisation of GEMMs, message-size ramps of the network, stragglers, the input pipeline, checkpoints.
+// at 0.8 of the memory bandwidth; collectives of GPUs by NCCL's cost model (time/collective.h), of CPUs as latency per hop plus bytes
+// · (n-1)/n over the bus bandwidth (nccl-tests' PERFORMANCE.md). Leaves out: wave quantisation of GEMMs, message-size ramps of the
+// network, stragglers, the input pipeline, checkpoints.
 #include "planner/step_time.h"
 
 #include <algorithm>
 #include <array>
 
 #include "base/check.h"
+#include "planner/time/collective.h"
 
 namespace distsetup {
 namespace {
 
 constexpr double kMemoryEfficiency = 0.8;
 constexpr double kKernelLaunch = 4e-6, kCpuOpOverhead = 2e-6;  // seconds an op takes at least
-constexpr double kCollectiveBase = 8.4e-6;                     // NCCL, Simple protocol
+constexpr double kCollectiveBase = 8.4e-6;                     // of a transfer between CPU ranks
 constexpr double kOptimizerBytesPerParameter = 28;             // AdamW fused: read and write master and moments, read the gradient
 // While a transfer runs beside compute, both share memory bandwidth and multiprocessors: 5 % (A100) to 20 % (H100) slower.
 constexpr double kContention = 0.10;
@@ -163,6 +164,15 @@ double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t byt
   const int n = group_size(plan.mesh, group);
   if (n == 1) return 0;
   const Span span = span_of(plan, group);
+  const auto message = static_cast<double>(bytes);
+  if (h.accelerator == Accelerator::kCuda) {  // NCCL
+    Fabric fabric;
+    fabric.link_bytes_per_s = h.link_bytes_per_s;
+    fabric.nic_bytes_per_s = h.network_bytes_per_s;
+    fabric.domain = h.gpus_per_node;
+    const GroupSpan ranks{n, span.per_node};
+    return op == InstructionOp::kAllReduce ? all_reduce_s(fabric, ranks, message) : all_gather_s(fabric, ranks, message);
+  }
   const int rounds = op == InstructionOp::kAllReduce ? 2 : 1;
   // Every rank of a node carries its share of what leaves the node.
   const double bus = span.nodes == 1      ? h.link_bytes_per_s
@@ -170,7 +180,7 @@ double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t byt
                                           : std::min(h.link_bytes_per_s, h.network_bytes_per_s * span.per_node);
   const double hops_between = span.nodes == 1 ? 0 : span.nodes - 1, hops_inside = n - 1 - hops_between;
   const double latency = kCollectiveBase + rounds * (hops_inside * h.link_latency_s + hops_between * h.network_latency_s);
-  return latency + rounds * static_cast<double>(bytes) * (n - 1) / n / bus;
+  return latency + rounds * message * (n - 1) / n / bus;
 }
 
 TimePlan step_time(const Plan& plan, const Schedule& schedule, const std::vector<ProgramTime>& times) {
