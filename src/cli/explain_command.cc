@@ -59,9 +59,9 @@ std::string index_page() {
 }
 
 std::string example_text(const LintExample& example) {
-  if (example.files.size() == 1) return example.files[0].text;
   std::string text;
-  for (const LintFile& file : example.files) text += fmt::format("# {}\n{}", file.path, file.text);
+  for (const LintFile& file : example.files) text += (example.files.size() > 1 ? fmt::format("# {}\n", file.path) : "") + file.text;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }
 

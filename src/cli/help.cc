@@ -108,7 +108,7 @@ std::string short_help() {
          "  distsetup emit --target native --model 7B --output run  the files and scripts that run it\n"
          "\n"
          "  plan  emit  fsdp  deepspeed  slurm                      plan a run, write configs and scripts\n"
-         "  launch  probe                                           start a run, measure this machine\n"
+         "  launch  probe  lint  convert                            start, measure, check and convert\n"
          "  config show  explain  help  version                     what is set, what a message means\n"
          "\n"
          "distsetup --help lists all commands, distsetup COMMAND --help its flags\n";

@@ -7,7 +7,10 @@ distsetup=${DISTSETUP_BIN:?}/distsetup
 # The environment of emit_parsers_all.sh: DeepSpeed, accelerate and what they need.
 python=${DISTSETUP_ORACLE_PYTHON:-$root/.deps/parsers/bin/python}
 if [[ ! -x $python ]]; then
-  "$root/tests/integration/emit_parsers_all.sh" >/dev/null || { echo "the environment of emit_parsers_all.sh could not be made"; exit 77; }
+  "$root/tests/integration/emit_parsers_all.sh" >/dev/null || {
+    echo "the environment of emit_parsers_all.sh could not be made"
+    exit 77
+  }
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

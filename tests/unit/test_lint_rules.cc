@@ -1,5 +1,6 @@
 // Every rule of lint by its own examples: the bad one gives the finding, the good one neither that finding nor any error; fixes are
 // safe (they remove their finding and leave a file that reads) and done once.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -188,4 +189,46 @@ TEST_CASE("lint: files named together are one set-up", "[lint]") {
   CHECK(finds(together, "SL001"));   // start.sh starts a launcher in each of the eight tasks
   CHECK(finds(together, "ACC001"));  // 8 processes, 16 GPUs
   CHECK_FALSE(finds(together, "ACC002"));
+}
+
+TEST_CASE("lint: unknown keys bite as the tables of the targets say", "[lint]") {
+  // Table of a target, kind for lint, a file with a place for an unknown key.
+  struct Same {
+    std::string table, kind, top;
+  };
+  size_t num_sections = 0;
+  for (const Same& one : {Same{"deepspeed/keys.yaml", "deepspeed", "\"train_batch_size\": 8"},
+                          Same{"fsdp_accelerate/keys.yaml", "accelerate", "\"distributed_type\": \"FSDP\""}}) {
+    const TemplateSet templates = embedded_templates();
+    const auto file =
+        std::find_if(templates.files.begin(), templates.files.end(), [&one](const auto& entry) { return entry.first == one.table; });
+    REQUIRE(file != templates.files.end());
+    const Result<Value> root = parse_yaml(file->second, one.table);
+    REQUIRE(root.ok());
+    const Value* unknown = root->find("unknown_key");
+    REQUIRE(unknown != nullptr);
+    for (const auto& [section, how] : unknown->entries) {
+      std::string text = "\"zzqq\": 1";
+      for (size_t end = section.size(); !section.empty();) {
+        const size_t dot = section.rfind('.', end - 1);
+        const size_t begin = dot == std::string::npos ? 0 : dot + 1;
+        text = "\"" + section.substr(begin, end - begin) + "\": {" + text + "}";
+        if (dot == std::string::npos) break;
+        end = dot;
+      }
+      LintContext context;
+      context.as = one.kind;
+      const LintReport report = lint_files({{"file", "{" + one.top + ", " + text + "}"}}, context);
+      INFO(one.table << " '" << section << "'\n" << text_of(report));
+      size_t num_found = 0;
+      for (const LintFinding& finding : report.findings) {
+        if (finding.diagnostic.message.find("zzqq") == std::string::npos) continue;
+        CHECK(finding.bites == (how.text == "parse error" ? "parse" : how.text == "init error" ? "start" : "silent"));
+        ++num_found;
+      }
+      CHECK(num_found == 1);
+      ++num_sections;
+    }
+  }
+  CHECK(num_sections >= 8);
 }
