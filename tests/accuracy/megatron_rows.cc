@@ -31,6 +31,9 @@ Result<Setup> core_row(const Row& row, Setup s) {
   if (!row.says("framework", "Megatron-LM")) {
     // The performance recipes of NeMo and Megatron-Bridge keep and reduce gradients in bf16 (grad_reduce_in_fp32 = False).
     s.gradient_dtype = s.reduce_dtype = StorageDtype::kBf16;
+    // Their fp8 recipes hold the weights of linear layers in fp8 alone (fp8_param_gather; megatron/bridge/training/mixed_precision.py).
+    const bool fp8_weights = s.fp8 == Fp8Recipe::kDelayed || s.fp8 == Fp8Recipe::kTensorwise || s.fp8 == Fp8Recipe::kMxfp8;
+    if (s.compute == Compute::kF8 && fp8_weights && s.finetune == Finetune::kFull) s.parameter_dtype = StorageDtype::kF8;
   }
   if (row.says("strategy", "Megatron-FSDP")) {
     s.sharding = Sharding::kZero3;

@@ -36,14 +36,25 @@ struct RankBytes {
 // Bytes per element between steps; a moment in bf16 or fp8 and a gradient buffer in bf16 come from the precision-aware optimizer.
 struct ElementBytes {
   double parameter = 2, gradient = 4, optimizer = 12;
+  double vocabulary = 0;  // a parameter of the embedding or the head; 0: as the others
 };
 
 ElementBytes element_bytes(const Setup& s) {
   const StateBytes states = state_bytes(s);
   ElementBytes bytes{states.parameter, states.gradient, states.optimizer};
-  // fp8 (transformer_engine/pytorch/module/base.py): a quantised copy of each weight and its transpose, kept over the micro-batches;
-  // --fp8-param-gather keeps them instead of the 16-bit weight.
-  if (s.compute == Compute::kF8) bytes.parameter = s.parameter_dtype == StorageDtype::kF8 ? 2 : bytes.parameter + 2;
+  if (s.compute != Compute::kF8) return bytes;
+  // transformer_engine/pytorch/module/base.py, get_weight_workspace: a quantised copy of each linear weight and its transpose stay
+  // over the micro-batches; --fp8-param-gather keeps them instead of the 16-bit weight. From Blackwell on, GEMMs of one scale per
+  // tensor need no transpose; block-scaled types are quantised along rows and along columns, a scale per 32 (mxfp8) or 16 values
+  // (nvfp4).
+  const bool blackwell = s.gpu.peak_fp8_flops_per_s >= 4e15;
+  const bool one_scale = s.fp8 != Fp8Recipe::kMxfp8 && s.fp8 != Fp8Recipe::kNvfp4 && s.fp8 != Fp8Recipe::kBlockwise;
+  double copies = 2;
+  if (blackwell && one_scale) copies = 1;
+  if (s.fp8 == Fp8Recipe::kMxfp8) copies = 2 * (1 + 1.0 / 32);
+  if (s.fp8 == Fp8Recipe::kNvfp4) copies = 2 * (0.5 + 1.0 / 16);
+  bytes.vocabulary = 2;
+  bytes.parameter = s.parameter_dtype == StorageDtype::kF8 ? copies : 2 + copies;
   return bytes;
 }
 
@@ -90,6 +101,10 @@ void add_states(const Setup& s, const StageElements& elements, const StageLayers
   const double held = full ? bytes.parameter : s.finetune == Finetune::kQlora ? bytes_of(s.frozen_dtype) : 2;
   add(static_cast<double>(elements.dense), ranks.dense, held, full);
   add(static_cast<double>(elements.expert), ranks.expert, held, full);
+  if (full && bytes.vocabulary > 0) {
+    const double over = (bytes.vocabulary - bytes.parameter) * static_cast<double>(elements.vocabulary);
+    rank.parameter += static_cast<int64_t>(over / (shards_parameter ? ranks.dense : 1));
+  }
   if (!full) add(static_cast<double>(fused_adapter_elements(s, stage)), ranks.dense, bytes.parameter, true);
   if (s.frozen_reference) rank.parameter += share(2.0 * static_cast<double>(elements.dense + elements.expert), 1);
   if (shards_parameter || shards_gradient) {

@@ -59,6 +59,7 @@ class StageWalk {
     for (const std::string& name : setup.recompute_modules) modules_ |= recompute_module(name);
     if (setup.recompute == ActivationRecompute::kAttentionOnly) modules_ |= recompute_module("core_attn");
     offloads_ = setup.offload.activations != OffloadPlace::kNone;
+    virtual_stages_ = setup.virtual_stages;
     layers_of_unit_ = std::max<int64_t>(1, stage.num_layers / setup.virtual_stages);
     first_plain_layer_ = layers_of_unit_;
     if (setup.recompute == ActivationRecompute::kNone || setup.recompute == ActivationRecompute::kAttentionOnly)
@@ -175,18 +176,20 @@ class StageWalk {
       if (offloads_ && i >= 2) release(unit[static_cast<size_t>(i - 2)].slots[replay::Trace::kInput]);
     }
     live_.push_back(std::move(unit));
-    if (!stage_.has_head) {
+    if (stage_.has_head) {
+      outputs_.push_back(x);
+    } else {
       release(x);  // sent on
-      return;
     }
-    head_blocks_.assign(static_cast<size_t>(std::max<int16_t>(traced_->head.num_slots, 2)), nullptr);
-    head_blocks_[replay::Trace::kInput] = x;
-    play(traced_->head.forward, head_blocks_);
   }
 
   void traced_backward(std::vector<LiveLayer>& unit, bool very_first) {
     Block* gradient = nullptr;
     if (stage_.has_head) {
+      head_blocks_.assign(static_cast<size_t>(std::max<int16_t>(traced_->head.num_slots, 2)), nullptr);
+      head_blocks_[replay::Trace::kInput] = outputs_.front();
+      outputs_.pop_front();
+      play(traced_->head.forward, head_blocks_);
       play(traced_->head.backward, head_blocks_);
       const int16_t slot = traced_->head.input_gradient;
       if (slot >= 0) std::swap(gradient, head_blocks_[static_cast<size_t>(slot)]);
@@ -225,8 +228,6 @@ class StageWalk {
       if (offloads_ && i >= 2) give_back(unit[static_cast<size_t>(i - 2)]);
     }
     live_.push_back(std::move(unit));
-    head_blocks_.clear();
-    if (stage_.has_head) part_forward(head_, head_blocks_);
   }
 
   void backward(bool very_first) {
@@ -239,7 +240,11 @@ class StageWalk {
       give_back(allocator_, temporary);
       return;
     }
-    if (stage_.has_head) part_backward(head_, false, head_blocks_);
+    if (stage_.has_head && backwards_done_++ % virtual_stages_ == 0) {  // of an interleaved stage, one chunk has the head
+      head_blocks_.clear();
+      part_forward(head_, head_blocks_);
+      part_backward(head_, false, head_blocks_);
+    }
     if (very_first) {
       for (const int64_t bytes : buffers_.from_backward) hold(bytes);
     }
@@ -269,7 +274,9 @@ class StageWalk {
   Allocator allocator_;
   ModuleSet modules_ = 0;
   int64_t layers_of_unit_ = 0, first_plain_layer_ = 0, units_ = 0;
+  int64_t virtual_stages_ = 1, backwards_done_ = 0;
   std::deque<std::vector<LiveLayer>> live_;
+  std::deque<Block*> outputs_;  // of traced units: what the head reads
   Blocks head_blocks_, weight_gradients_;
   bool offloads_ = false, ran_out_ = false;
 };

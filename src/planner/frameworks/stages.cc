@@ -153,9 +153,13 @@ StageElements stage_elements(const Setup& s, const StageParts& parts, const Laye
     out.expert = stage.num_expert_layers * experts.expert_elements;
   }
   const int64_t vocabulary = head_elements(parts, symbols);
-  if (stage.has_embedding) out.dense += vocabulary + s.model.learned_positions * s.model.hidden;
+  if (stage.has_embedding) {
+    out.dense += vocabulary + s.model.learned_positions * s.model.hidden;
+    out.vocabulary += vocabulary;
+  }
   if (stage.has_head) {
     const bool shares = s.model.tied_embeddings && stage.has_embedding;
+    if (!shares) out.vocabulary += vocabulary;
     out.dense += norm_elements(s.model) + (shares ? 0 : vocabulary) + (s.model.head_bias ? vocabulary / s.model.hidden : 0);
   }
   return out;

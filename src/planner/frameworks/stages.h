@@ -37,6 +37,7 @@ int64_t head_elements(const StageParts& parts, const LayerSymbols& symbols);
 // Elements on one rank of the stage: of matrices and vectors every data-parallel rank holds, and of experts.
 struct StageElements {
   int64_t dense = 0, expert = 0;
+  int64_t vocabulary = 0;  // of `dense`: embedding and head
 };
 StageElements stage_elements(const Setup& setup, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage);
 // One buffer for each distinct shape whose gradient TE leaves in one that stays.
