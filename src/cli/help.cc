@@ -107,7 +107,7 @@ std::string short_help() {
          "  distsetup plan --model 70B                              what fits, how fast, and why\n"
          "  distsetup emit --target native --model 7B --output run  the files and scripts that run it\n"
          "\n"
-         "  plan  emit  fsdp  deepspeed  slurm                      plan a run, write configs and scripts\n"
+         "  plan  emit  fsdp  deepspeed  slurm  launcher            plan a run, write configs and scripts\n"
          "  launch  probe  lint  convert                            start, measure, check and convert\n"
          "  config show  explain  help  version                     what is set, what a message means\n"
          "\n"
