@@ -198,15 +198,17 @@ ProgramClass program_class(const Setup& s) {
 }
 
 // Transformer Engine takes cuDNN's kernels where they are faster (Hopper on). PyTorch's scaled_dot_product_attention is FlashAttention
-// 2 from 2.2 on and cuDNN's on Blackwell; what trained before the end of 2023 had FlashAttention 1 (Triton's or the CUDA one).
+// 2 from 2.2 on, but cuDNN's on Blackwell, and on Hopper in the nightlies and releases of 2.5.0 (August to October 2024, off again in
+// 2.5.1); what trained before the end of 2023 had FlashAttention 1 (Triton's or the CUDA one).
 AttentionKernel attention_kernel(const Setup& s) {
   if (!s.flash_attention) return AttentionKernel::kUnfused;
   const GpuGeneration generation = gpu_generation(s.gpu);
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
+  const bool transformer_engine = s.framework == Framework::kMegatron || s.program.starts_with("megatron_te");
+  const bool cudnn_default = released >= 202408 && released <= 202410;
   if (generation == GpuGeneration::kBlackwell) return AttentionKernel::kCudnn;
-  if (generation == GpuGeneration::kHopper && s.framework == Framework::kMegatron) return AttentionKernel::kCudnn;
-  if (released < 202310) return AttentionKernel::kFlash1;
-  return AttentionKernel::kFlash2;
+  if (generation == GpuGeneration::kHopper && (transformer_engine || cudnn_default)) return AttentionKernel::kCudnn;
+  return released < 202310 ? AttentionKernel::kFlash1 : AttentionKernel::kFlash2;
 }
 
 TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
