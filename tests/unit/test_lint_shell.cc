@@ -124,6 +124,9 @@ TEST_CASE("lint stages: who starts whom with which options", "[lint]") {
         "launch(config_file=a.yaml use_fsdp ) train.py(o=out ) ");
   CHECK(stages("deepspeed --module openrlhf.cli.train_sft --ds.zero_stage 3\n") ==
         "deepspeed(module ) openrlhf.cli.train_sft(ds.zero_stage=3 ) ");
+  CHECK(stages("srun \"$PY\" -m torch.distributed.run --nnodes=2 t.py\n") == "srun() torch.distributed.run(nnodes=2 ) t.py() ");
+  CHECK(stages("A=\"torchrun --nnodes=2\"\nB=\"t.py --x 1\"\nC=\"$A $B\"\nsrun $C\n") == "srun() torchrun(nnodes=2 ) t.py(x=1 ) ");
+  CHECK(stages("A=\"$B\"\nB=\"$A\"\nsrun $A\n") == "srun() ");
   CHECK(stages("N=4\nmpirun -np $N -x A=1 ./run.sh\n") == "mpirun(np=4 x=A=1 ) ./run.sh() ");
   CHECK(stages("echo torchrun\n").empty() == false);
   CHECK(stages("ls -l\n").empty());

@@ -62,7 +62,11 @@ std::string literal(const ShellScript& script, std::string_view text) {
   return out;
 }
 
-std::vector<ShellWord> expand_words(const ShellScript& script, const std::vector<ShellWord>& words) {
+namespace {
+
+constexpr int kMaxExpansions = 6;  // variables that are made of variables
+
+std::vector<ShellWord> expand(const ShellScript& script, const std::vector<ShellWord>& words, int depth) {
   std::vector<ShellWord> out;
   for (const ShellWord& word : words) {
     std::string name = word.text;
@@ -89,7 +93,8 @@ std::vector<ShellWord> expand_words(const ShellScript& script, const std::vector
       for (const WordPart& part : known->value.parts) {
         const ShellScript inner = parse_shell(script.text, part.span);
         for (const ShellCommand& command : inner.commands) {
-          out.insert(out.end(), command.words.begin(), command.words.end());
+          const std::vector<ShellWord> inside = depth < kMaxExpansions ? expand(script, command.words, depth + 1) : command.words;
+          out.insert(out.end(), inside.begin(), inside.end());
           is_split = true;
         }
       }
@@ -97,6 +102,12 @@ std::vector<ShellWord> expand_words(const ShellScript& script, const std::vector
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<ShellWord> expand_words(const ShellScript& script, const std::vector<ShellWord>& words) {
+  return expand(script, words, 0);
 }
 
 }  // namespace distsetup::lint

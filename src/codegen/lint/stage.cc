@@ -136,6 +136,8 @@ class LineReader {
       return Program::kAccelerate;
     }
     if (base.rfind("python", 0) == 0) return python();
+    const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m";  // of a Python whose path is a variable
+    if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return Program::kTorchrun;
     const bool is_own = !stages_.empty() || at_ == 0;
     if (is_own && (is_script_name(base) || base == "llamafactory-cli" || base == "axolotl" || base == "lightning"))
       return Program::kScript;
@@ -167,7 +169,6 @@ class LineReader {
     if (program == Program::kAccelerate && at_ > 0 && out.name == "launch") out.span.begin = words_[at_ - 1].span.begin;
     ++at_;
     const Names* switches = switches_of(program);
-    bool next_is_module = false;
     for (; at_ < words_.size(); ++at_) {
       const ShellWord& word = words_[at_];
       if (!is_option(word.text)) {
@@ -176,13 +177,10 @@ class LineReader {
         continue;
       }
       out.options.push_back(option(word, switches, program));
-      if (program != Program::kScript && (out.options.back().name == "m" || out.options.back().name == "module"))
-        next_is_module = true;
     }
     stages_.push_back(std::move(out));
     if (program == Program::kScript || program == Program::kSrun || program == Program::kMpirun || at_ >= words_.size()) return;
     // The rest is the script with its options, whatever its name; "--module openrlhf.cli.train_sft".
-    (void)next_is_module;
     const Program again = starts_program();
     if (again == Program::kOther) {
       stage(Program::kScript);
