@@ -11,16 +11,14 @@
 namespace distsetup::accuracy {
 namespace {
 
-constexpr double kHuber = 0.06;        // residuals beyond count linearly
+constexpr double kScale = 0.1;         // residuals beyond count ever less
 constexpr double kPullWidth = 0.35;    // of a constant's logarithm around its start value
 constexpr double kNoise = 0.05;        // of a measurement: weighs rows against the pull
 constexpr double kLargestStep = 0.35;
 constexpr double kProbe = 0.02;
 
-double huber(double r) {
-  const double a = std::abs(r);
-  return a <= kHuber ? r * r / 2 : kHuber * (a - kHuber / 2);
-}
+// Cauchy's loss: quadratic for small residuals, and a row that contradicts all others (a run of another kind, a misprint) pulls ever less.
+double robust(double r) { return kScale * kScale / 2 * std::log1p(r * r / (kScale * kScale)); }
 
 double largest_value(const std::string& name) {
   for (const std::string_view tail : {"efficiency", "share", "hidden", ".forward", ".backward"}) {
@@ -100,7 +98,7 @@ void Fitter::update_jacobian(const Calibration& constants, const std::vector<dou
 double Fitter::objective(const Calibration& constants, const std::vector<double>& at, const std::vector<bool>& left_out) const {
   double sum = 0;
   for (size_t r = 0; r < at.size(); ++r) {
-    if (left_out.empty() || !left_out[r]) sum += observations_[r].weight * huber(at[r]) / (kNoise * kNoise);
+    if (left_out.empty() || !left_out[r]) sum += observations_[r].weight * robust(at[r]) / (kNoise * kNoise);
   }
   for (const std::string& name : names_) {
     const double away = std::log(constants.at(name) / start_.at(name)) / kPullWidth;
@@ -121,7 +119,7 @@ std::vector<double> Fitter::step(const Calibration& constants, const std::vector
   }
   std::vector<double> weight(at.size(), 0);
   for (size_t r = 0; r < at.size(); ++r) {
-    if (left_out.empty() || !left_out[r]) weight[r] = observations_[r].weight * std::min(1.0, kHuber / std::max(1e-12, std::abs(at[r]))) / (kNoise * kNoise);
+    if (left_out.empty() || !left_out[r]) weight[r] = observations_[r].weight * (1 / (1 + at[r] * at[r] / (kScale * kScale))) / (kNoise * kNoise);
   }
   std::vector<std::vector<double>> a(active.size(), std::vector<double>(active.size(), 0));
   std::vector<double> b(active.size(), 0);
@@ -174,7 +172,7 @@ FitState Fitter::fit(const Calibration& from, int iterations) {
   }
   update_jacobian(fitted_, at);
   FitState state{fitted_, 0};
-  for (const double r : at) state.loss += huber(r) / static_cast<double>(std::max<size_t>(1, at.size()));
+  for (const double r : at) state.loss += robust(r) / static_cast<double>(std::max<size_t>(1, at.size()));
   return state;
 }
 

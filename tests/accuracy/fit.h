@@ -1,5 +1,5 @@
 // Refits the constants of a calibration to measured tokens/s. Least squares on log(predicted / measured) in the logarithms of the
-// constants, with a numeric Jacobian (Gauss-Newton with halved steps), Huber weights against outliers, and a pull toward start values
+// constants, with a numeric Jacobian (Gauss-Newton with halved steps), Cauchy weights against outliers, and a pull toward start values
 // that come from datasheets and papers: a constant that no row speaks about stays where it started. Deterministic.
 // Leaves out: which constant belongs to what. The model that reads them says so by moving or not moving a row.
 #pragma once
@@ -20,7 +20,7 @@ struct Observation {
 
 struct FitState {
   Calibration constants;
-  double loss = 0;  // mean Huber loss of the observations, without the pull
+  double loss = 0;  // mean Cauchy loss of the observations, without the pull
 };
 
 class Fitter {

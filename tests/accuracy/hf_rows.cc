@@ -15,7 +15,6 @@ void fmsa(Setup& s, const Row& row) {
   s.fused_norm = s.fused_rope = kernels;
   s.loss = contains(framework, "liger") ? LossHead::kLiger : kernels ? LossHead::kFusedKernel : LossHead::kHfShift;
   if (row.says("notes", "packed to 2048")) s.sequence_length = 2048;
-  if (s.model.family == "gpt_bigcode") s.loss = LossHead::kLowPrecision;  // GPTBigCode never makes its logits fp32
   // The benches of Granite and of Liger came later than a100_80gb.csv, on transformers 4.45.
   s.software.released = row.says("source_path_or_section", "granite") || row.says("source_path_or_section", "liger") ? 202411 : 202406;
   const bool quantised = s.finetune == Finetune::kQlora;
@@ -36,6 +35,11 @@ void fmsa(Setup& s, const Row& row) {
   s.software.kv_heads_repeated = s.model.family == "mistral";  // transformers before 4.48
   s.software.low_precision_logits_kept = s.software.released < 202409;  // transformers before 4.45
   s.autocast = contains(row.text("precision"), "autocast");
+  if (s.model.family == "gpt_bigcode") {
+    // Never makes its logits fp32 itself. Under autocast LayerNorm returns fp32, and so does everything added to it.
+    s.software.residual_in_fp32 = s.autocast;
+    if (!s.autocast) s.loss = LossHead::kLowPrecision;
+  }
   s.software.name = quantised && !contains(framework, "accelerated") ? "transformers baseline bnb" : framework;
 }
 

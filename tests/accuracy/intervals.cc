@@ -41,6 +41,12 @@ Ends ends(std::vector<double> values) {
   return {middle - half, middle + half};
 }
 
+// Near the GPU's capacity the allocator returns cached blocks to go on: what is measured there is the capacity, not the need.
+bool censored(const Scored& row, const Measurement& m) {
+  constexpr double kGib = 1024.0 * 1024 * 1024, kNear = 3;
+  return (m.metric == Metric::kReserved || m.metric == Metric::kDevice) && m.value > static_cast<double>(row.setup.gpu.usable_memory_bytes) / kGib - kNear;
+}
+
 using Classes = std::map<std::string, std::vector<Residual>>;  // by "<quantity>.<class>"
 
 Classes classes_of(const std::vector<Scored>& rows) {
@@ -48,7 +54,7 @@ Classes classes_of(const std::vector<Scored>& rows) {
   for (const Scored& row : rows) {
     for (const Measurement& m : row.measured) {
       const double predicted = predicted_value(row, m.metric, Column::kHeldOutBlock);
-      if (predicted <= 0) continue;
+      if (predicted <= 0 || censored(row, m)) continue;
       for (const std::string& one : residual_classes(row.setup)) {
         all[fmt::format("{}.{}", name(quantity(m.metric)), one)].push_back({&row, std::log(m.value / predicted)});
       }
@@ -94,7 +100,7 @@ std::vector<IntervalScore> interval_scores(const std::vector<Scored>& rows) {
     for (const Scored& row : rows) {
       for (const Measurement& m : row.measured) {
         const double predicted = predicted_value(row, metric, Column::kHeldOutBlock);
-        if (m.metric != metric || predicted <= 0) continue;
+        if (m.metric != metric || predicted <= 0 || censored(row, m)) continue;
         for (const std::string& one : residual_classes(row.setup)) {
           std::vector<double> others;
           for (const Residual& r : classes.at(fmt::format("{}.{}", name(quantity(metric)), one))) {

@@ -170,10 +170,8 @@ Result<Geometry> row_geometry(const Row& row) {
   const std::string_view preset = preset_of(kModels, cell);
   if (preset.empty()) {
     if (cell.starts_with("GPT-")) return gpt_geometry(row);
-    if (cell.starts_with("Llama2-1B (torchao example)")) {  // Llama 2's 1B is TinyLlama; torchao's script has no fewer kv heads
-      Result<Geometry> g = find_model(all_presets(), "tinyllama_1.1b");
-      if (g) g->num_kv_heads = g->num_heads;
-      return g;
+    if (cell.starts_with("Llama2-1B (torchao example)")) {  // Llama 2 at 1B is TinyLlama
+      return find_model(all_presets(), "tinyllama_1.1b");
     }
     if (cell.starts_with("KempnerForge-13B") && row.number("hidden")) {
       Result<Geometry> g = find_model(all_presets(), "llama2_13b");
