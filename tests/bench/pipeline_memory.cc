@@ -1,5 +1,5 @@
-// What one prediction costs: Megatron pipelines and ZeRO, by arithmetic and through the allocator. Targets: simulate 20 us, 200 us with
-// pipelines; replay 3 ms; the bound 100 ns.
+// What one prediction costs: Megatron pipelines and ZeRO, by arithmetic and through the allocator. Targets: simulate 20 us, 200 us
+// with pipelines; replay 3 ms; the bound 100 ns.
 #include <benchmark/benchmark.h>
 
 #include "model/presets.h"

@@ -249,3 +249,37 @@ TEST_CASE("megatron memory: a frozen reference is a second copy of the parameter
   s.frozen_reference = true;
   CHECK(term_of(simulate_memory(s), "parameter shard")->bytes_at_peak == 2 * alone);
 }
+
+TEST_CASE("setup: what a trainer cannot run is named") {
+  const auto says = [](const Setup& s, std::string_view part) {
+    for (const Diagnostic& diagnostic : validate(s)) {
+      if (diagnostic.message.find(part) != std::string::npos) return true;
+    }
+    return false;
+  };
+  Setup s = b200("llama3_70b", 80);
+  s.tp = 8;
+  s.pp = 8;
+  s.gradient_accumulation = 8;
+  CHECK(validate(s).empty());
+  s.virtual_stages = 5;
+  CHECK(validate(s).empty());
+  s.virtual_stages = 20;
+  CHECK(says(s, "160 are more than the 80 layers"));
+  s.virtual_stages = 1;
+  s.tp = 3;
+  CHECK(says(s, "heads = 64 does not divide by tp = 3"));
+  s.tp = 8;
+  s.recompute_modules = {"mpl"};
+  CHECK(says(s, "unknown recompute module 'mpl'"));
+  Setup z = zero(Sharding::kZero3, 8);
+  CHECK(validate(z).empty());
+  z.pp = 2;
+  CHECK(says(z, "DeepSpeed's pipelines take stage 0 or 1"));
+  z.pp = 1;
+  z.program = "hf_eagre";
+  CHECK(says(z, "unknown program 'hf_eagre'"));
+  z = zero(Sharding::kZero2, 8);
+  z.offload.parameters = OffloadPlace::kHost;
+  CHECK(says(z, "offloads parameters under zero3"));
+}

@@ -1,0 +1,109 @@
+// What a trainer cannot run, named. The rules are those of the frameworks themselves: Megatron-LM megatron/training/arguments.py and
+// megatron/core/parallel_state.py, DeepSpeed runtime/engine.py and runtime/pipe/engine.py, PyTorch torch/distributed/fsdp.
+// Leaves out what only memory or time decides, and rules of data and launchers.
+#include <fmt/format.h>
+
+#include "base/diagnostic_codes.h"
+#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/lifetimes.h"
+#include "planner/replay/program_file.h"
+
+namespace distsetup {
+namespace {
+
+const char* framework_label(Framework framework) {
+  switch (framework) {
+    case Framework::kDdp: return "DDP";
+    case Framework::kFsdp1: return "FSDP1";
+    case Framework::kFsdp2: return "FSDP2";
+    case Framework::kDeepspeed: return "DeepSpeed";
+    case Framework::kMegatron: return "Megatron";
+  }
+  return "";
+}
+
+struct SetupRules {
+  const Setup& s;
+  Diagnostics said = {};
+
+  void unsupported(std::string message, std::string help) {
+    said.push_back(error(code::kUnsupportedFeature, {}, std::move(message), std::move(help)));
+  }
+  void divides(const char* what, int64_t number, const char* by, int64_t parts) {
+    if (parts > 0 && number % parts == 0) return;
+    said.push_back(error(code::kIndivisible, {}, fmt::format("{} = {} does not divide by {} = {}", what, number, by, parts)));
+  }
+
+  void mesh() {
+    const Geometry& g = s.model;
+    divides("heads", g.num_heads, "tp", s.tp);
+    if (g.attention == Attention::kGrouped && g.num_kv_heads % s.tp != 0 && s.tp % g.num_kv_heads != 0)
+      divides("kv heads", g.num_kv_heads, "tp", s.tp);
+    if (g.feed_forward > 0) divides("feed-forward width", g.feed_forward, "tp", s.tp);
+    divides("sequence length", s.sequence_length, "cp", s.cp);
+    if (s.ep > 1) {
+      divides("experts", g.num_experts, "ep", s.ep);
+      divides("dp_shard x cp x tp", int64_t{s.dp_shard} * s.cp * s.tp, "ep x expert_tp", int64_t{s.ep} * s.expert_tp);
+    }
+    if (int64_t{s.pp} * s.virtual_stages > g.num_layers) {
+      unsupported(fmt::format("pp x virtual stages = {} are more than the {} layers", s.pp * s.virtual_stages, g.num_layers),
+                  "set a smaller pp");
+    }
+    if (s.virtual_stages > 1 && s.pp == 1) unsupported("virtual stages without a pipeline", "set pp above 1, or virtual_stages to 1");
+    if (s.cp > 1 && s.cp_method == CpMethod::kUlysses) divides("heads / tp", g.num_heads / s.tp, "cp", s.cp);
+  }
+
+  void framework() {
+    const char* name = framework_label(s.framework);
+    const bool megatron = s.framework == Framework::kMegatron, deepspeed = s.framework == Framework::kDeepspeed;
+    const bool fsdp2 = s.framework == Framework::kFsdp2;
+    if (s.pp > 1 && !megatron && !deepspeed && !fsdp2)
+      unsupported(fmt::format("{} has no pipelines, found pp = {}", name, s.pp), "set pp to 1");
+    if (s.tp > 1 && s.framework == Framework::kDdp)
+      unsupported(fmt::format("DDP has no tensor parallelism, found tp = {}", s.tp), "set tp to 1");
+    if (s.ep > 1 && !megatron)
+      unsupported(fmt::format("{} is planned without expert parallelism, found ep = {}", name, s.ep), "set ep to 1");
+    if (s.virtual_stages > 1 && deepspeed) unsupported("DeepSpeed's pipelines do not interleave", "set virtual_stages to 1");
+    if (deepspeed && s.pp > 1 && (s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3)) {
+      unsupported("DeepSpeed's pipelines take stage 0 or 1, found a stage that splits gradients", "set sharding to zero1, or pp to 1");
+    }
+    if (megatron && s.virtual_stages > 1 && s.gradient_accumulation % s.pp != 0)
+      divides("accumulation", s.gradient_accumulation, "pp", s.pp);
+    if (s.offload.parameters != OffloadPlace::kNone && (megatron || (deepspeed && s.sharding != Sharding::kZero3))) {
+      unsupported(fmt::format("{} offloads parameters under zero3 of DeepSpeed or FSDP alone", name),
+                  "set offload.parameters to none");
+    }
+    if (s.recompute == ActivationRecompute::kOpSelective && (megatron || deepspeed)) {
+      unsupported(fmt::format("{} does not recompute by operation", name), "set recompute to none or full");
+    }
+    for (const std::string& module : s.recompute_modules) {
+      if (!megatron) unsupported(fmt::format("{} has no recompute modules, found '{}'", name, module), "set recompute instead");
+      if (megatron && recompute_module(module) == 0) {
+        unsupported(fmt::format("unknown recompute module '{}'", module),
+                    "expected core_attn, layernorm, mla_up_proj, mlp, moe, moe_act or shared_experts");
+      }
+    }
+  }
+
+  void types() {
+    if (s.compute == Compute::kF8 && s.gpu.peak_fp8_flops_per_s <= 0 && !s.gpu.name.empty()) {
+      unsupported(fmt::format("'{}' has no fp8", s.gpu.name), "set precision.compute to bf16");
+    }
+    const bool listed = lifetime_program(s.program) != nullptr || s.own_program || replay::find_program(s.program) != nullptr;
+    if (!listed) {
+      said.push_back(error(code::kUnknownProgram, {}, fmt::format("unknown program '{}'", s.program), "name one of presets/programs"));
+    }
+  }
+};
+
+}  // namespace
+
+Diagnostics validate(const Setup& setup) {
+  SetupRules rules{setup};
+  rules.mesh();
+  rules.framework();
+  rules.types();
+  return std::move(rules.said);
+}
+
+}  // namespace distsetup
