@@ -51,7 +51,8 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "residual_in_fp32",
                                                                                                   "embedding_scaled",
                                                                                                   "adapters",
-                                                                                                  "kv_heads_repeated"};
+                                                                                                  "kv_heads_repeated",
+                                                                                                  "logits_stay_low"};
 constexpr std::array<std::string_view, 9> kKernelKinds = {"gemm", "attention", "norm",       "elementwise",   "embedding",
                                                           "loss", "copy",      "all_gather", "reduce_scatter"};
 
@@ -599,6 +600,7 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kAttentionCopied, s.software.attention_output_copied);
   say(Condition::kAdapters, adapters);
   say(Condition::kKvHeadsRepeated, s.software.kv_heads_repeated && m.num_kv_heads < m.num_heads);
+  say(Condition::kLogitsStayLow, m.family.starts_with("gpt"));
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);

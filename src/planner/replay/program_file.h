@@ -56,6 +56,7 @@ enum class Condition : uint8_t {
   kEmbeddingScaled,
   kAdapters,
   kKvHeadsRepeated,
+  kLogitsStayLow,  // the model file never makes its logits fp32 (GPT-2, GPT BigCode, GPT-NeoX)
   kCount
 };
 struct When {

@@ -362,8 +362,8 @@ class Tracer {
       values_[static_cast<size_t>(Symbol::kWeightElements)] = node.weight_elements;
       node.locals[0] = gradient;
       values_[kFirstLocal] = node.output >= 0 ? tensors_[static_cast<size_t>(node.output)].bytes : 0;
-      // names that backward makes start empty, even where forward used them
-      run_steps(node.kernel->backward, node, gradient, [] { return int64_t{0}; });
+      const bool reached = node.output < 0 || gradient >= 0;  // an output that nobody used gets no gradient, and no backward
+      if (reached) run_steps(node.kernel->backward, node, gradient, [] { return int64_t{0}; });
       release_saved(saved, node);
       unreference(gradient);
     }
