@@ -83,7 +83,7 @@ Result<Setup> litgpt_row(const Row& row) {
   Row stated = row;
   if (row.text("gpus").empty() && row.says("strategy", "DDP")) {  // memory of a replica does not depend on how many there are
     for (size_t i = 0; i < columns().size(); ++i) {
-      if (columns()[i] == "gpus") stated.cells[i] = "1";
+      if (columns()[i] == "gpus") stated.cells[i] = "8";  // the machine of the other rows; two replicas need as much each
     }
   }
   Result<Setup> common = common_setup(stated);

@@ -70,9 +70,13 @@ void titan_software(Setup& s, const Row& row, int date) {
   s.software.traced = row.says("strategy", "SimpleFSDP");
   const bool fused = date >= 20250224 || (contains(notes, "fused AdamW") && !contains(notes, "non-fused"));
   s.optimizer_implementation = fused ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
-  const bool compiles_loss = s.compiled && ((date >= 20241022 && date < 20241218) || date >= 20250401);
+  // graph_trainer under SimpleFSDP traces the model, and the loss runs outside of the graph.
+  const bool outside = s.software.traced && row.says("compile", "aot_fx_trace");
+  const bool compiles_loss = s.compiled && !outside && ((date >= 20241022 && date < 20241218) || date >= 20250401);
   if (contains(notes, "chunked cross-entropy")) {
     s.loss = LossHead::kChunked;
+  } else if (contains(notes, "compile inferred from memory")) {
+    s.loss = LossHead::kCompiled;  // what says that the run was compiled is one fp32 copy of the logits less
   } else if (date < 20241022) {
     s.loss = LossHead::kFloatInModel;
   } else {
