@@ -283,3 +283,32 @@ TEST_CASE("setup: what a trainer cannot run is named") {
   z.offload.parameters = OffloadPlace::kHost;
   CHECK(says(z, "offloads parameters under zero3"));
 }
+
+TEST_CASE("megatron_gpt: a layer saves what Korthikanti et al. count") {  // arXiv 2205.05198, table 2: s b h (...) bytes per layer
+  Setup s;
+  s.model = *find_model(presets(), "gpt2_xl");
+  s.framework = Framework::kMegatron;
+  s.program = "megatron_gpt";
+  s.model.num_heads = s.model.num_kv_heads = 16;
+  s.model.hidden = 2048;
+  s.model.head_size = 128;
+  s.model.feed_forward = 8192;
+  s.sequence_length = 2048;
+  s.micro_batch = 2;
+  const double sbh = 2048.0 * 2 * 2048, scores = 5.0 * 16 * 2048 / 2048;  // 5as/h
+  const auto saved = [&](ModuleSet dropped) {
+    const LifetimeProgram& program = lifetime_program(s);
+    const LayerSymbols symbols = layer_symbols(s, program);
+    const PartBytes attention = evaluate(*program.find("grouped"), symbols, dropped),
+                    mlp = evaluate(*program.find("dense"), symbols, dropped);
+    return static_cast<double>(attention.kept + mlp.kept) / sbh;
+  };
+  s.sequence_parallel = false;
+  CHECK(saved(0) == Approx(34 + scores));
+  s.tp = 8;
+  CHECK(saved(0) == Approx(10 + (24 + scores) / 8));
+  s.sequence_parallel = true;
+  CHECK(saved(0) == Approx((34 + scores) / 8));
+  CHECK(saved(recompute_module("core_attn")) == Approx(34.0 / 8));
+  CHECK(saved(kWholeLayer) == Approx(2.0 / 8));
+}
