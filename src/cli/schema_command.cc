@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
+#include "codegen/site.h"
 #include "planner/spec_schema.h"
 
 namespace distsetup {
@@ -10,9 +11,10 @@ namespace {
 
 int run_schema_command(const Arguments& arguments, const Terminal& terminal) {
   const std::string which = arguments.positionals.empty() ? "run" : arguments.positionals[0];
+  if (which == "site") return deliver(arguments, terminal, {"site.schema.json", dump_json(site_schema()), false}, {});
   if (which != "run") {
     return fail(arguments, terminal,
-                {error(code::kUnknownValue, command_line(), "no schema of '" + which + "', expected run", "distsetup schema run")});
+                {error(code::kUnknownValue, command_line(), "no schema of '" + which + "', expected run or site", "distsetup schema run")});
   }
   return deliver(arguments, terminal, {"run.schema.json", dump_json(run_schema()), false}, {});
 }
@@ -22,10 +24,10 @@ int run_schema_command(const Arguments& arguments, const Terminal& terminal) {
 Command schema_command() {
   Command command;
   command.name = "schema";
-  command.summary = "JSON Schema of a run file, for editors and checkers";
-  command.positional = "[run]";
+  command.summary = "JSON Schema of a run file or a site file, for editors and checkers";
+  command.positional = "[run|site]";
   command.max_positionals = 1;
-  command.examples = {"distsetup schema > run.schema.json", "distsetup schema run --output run.schema.json"};
+  command.examples = {"distsetup schema > run.schema.json", "distsetup schema run --output run.schema.json", "distsetup schema site"};
   command.notes = "Draft-07, from the table that the reader uses. `distsetup init` writes the line that points an editor to it.";
   command.flags = {output_flag("write the schema there"), force_flag()};
   command.run = run_schema_command;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "base/json.h"
 #include "base/value.h"
 #include "codegen/codegen.h"
 
@@ -43,6 +44,9 @@ Diagnostics apply_site(JobOptions& options, const Value& site, std::string_view 
 
 // A site file as text: version, and the keys with a value, each with its help as a comment.
 std::string site_yaml(const std::vector<std::pair<std::string, std::vector<std::string>>>& values);
+
+// site.yaml as JSON Schema, draft-07.
+Json site_schema();
 
 // Whether a file of the target mentions one of the setting's fields.
 bool target_uses(const TemplateSet& templates, std::string_view target, const JobSetting& setting);

@@ -177,6 +177,15 @@ TEST_CASE("site: what is written reads back, key by key") {
   CHECK(options.health_gate);
 }
 
+TEST_CASE("site: the schema has every key of the reader and no other") {
+  const Json schema = site_schema();
+  size_t num_keys = 0;
+  for (const auto& [name, value] : schema["properties"].items()) num_keys += value.contains("properties") ? value["properties"].size() : 1;
+  CHECK(num_keys == site_keys().size() + 2);  // version and name
+  CHECK(schema["properties"]["gpus"]["properties"]["request"]["enum"].size() == 3);
+  CHECK(schema["additionalProperties"] == false);
+}
+
 TEST_CASE("site: every setting is used by some target, and has fields that exist") {
   const TemplateSet templates = embedded_templates();
   const Fields fields = no_fields();
