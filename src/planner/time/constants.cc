@@ -115,6 +115,8 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
     c.cast_bytes = look.get(fmt::format("fp8.{}.cast_bytes", recipe_name(s.fp8)), 6);
     // Transformer Engine casts in fused kernels; torchao's casts are fused by the compiler or not at all.
     if (c.program == ProgramClass::kEager && s.fp8 != Fp8Recipe::kDelayed) c.cast_bytes *= look.at("fp8.eager_cost");
+    const bool blocks = s.fp8 == Fp8Recipe::kMxfp8 || s.fp8 == Fp8Recipe::kNvfp4;
+    if (blocks && s.framework != Framework::kMegatron) c.cast_bytes *= look.at("fp8.torchao_block_cost");
   }
   c.accumulate_cost = s.framework == Framework::kMegatron ? look.at("gemm.accumulate_cost") : 0;
   c.grouped_share = look.of_gpu("gemm", "grouped_share", 0.6);
