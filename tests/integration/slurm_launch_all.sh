@@ -39,12 +39,12 @@ wait_for() { # SECONDS WHAT COMMAND...
     sleep 0.2
   done
 }
-state() { [[ $(squeue --noheader --jobs="$job" --format=%T 2>/dev/null) == "$1" ]]; }
+queued_again() { [[ $(scontrol show job "$job" 2>/dev/null) == *JobState=PENDING*Restarts=1* ]]; }
 over() { [[ $(scontrol show job "$job" 2>/dev/null) =~ JobState=(COMPLETED|FAILED|NODE_FAIL|CANCELLED) ]]; }
 start_now() { # a job that waits for its second life
-  wait_for 60 "the job to be queued again" state PENDING
+  wait_for 60 "the job to be queued again" queued_again
   sleep 2 # the first life still completes
-  scontrol update jobid="$job" starttime=now
+  scontrol update jobid="$job" starttime=now || fail "the job cannot be started" "$(scontrol show job "$job")" "$(logs "$name")"
 }
 
 make_job one 1
