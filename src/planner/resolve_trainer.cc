@@ -6,6 +6,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "planner/replay/program_file.h"
 #include "planner/trainer_problem.h"
 
 namespace distsetup {
@@ -126,9 +127,15 @@ class TrainerResolver {
     s.program = it != facts.programs.end() ? it->second : facts.programs.begin()->second;
     if (const auto given = spec_.text("trainer.program"); given.has_value()) {
       s.program = *given;
-      if (find_preset(presets_, "programs", *given) == nullptr)
+      const PresetFile* file = find_preset(presets_, "programs", *given);
+      if (file == nullptr) {
         fail(code::kUnknownProgram, "trainer.program", fmt::format("no program is called '{}'", *given),
              suggest(*given, preset_ids(presets_, "programs")));
+      } else if (!file->is_embedded) {
+        Result<std::shared_ptr<const replay::BlockProgram>> own = replay::load_program(presets_, *file);
+        if (own.value) s.own_program = *own.value;
+        append(said_, std::move(own.diagnostics));
+      }
     }
     const std::string head = spec_.text("trainer.loss_head").value_or(facts.default_loss_head);
     const auto found = facts.loss_heads.find(head);

@@ -1,5 +1,6 @@
 // The walk behind fsdp.cc: a setup's program as units and traces, and one step as events of the engine and of the traces in between.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -53,7 +54,8 @@ class Walk {
 
  private:
   bool is_recomputed(int64_t layer) const {
-    if (s_.recompute == ActivationRecompute::kEveryK) return layer % s_.recompute_every_k == s_.recompute_every_k - 1;
+    if (s_.recompute == ActivationRecompute::kEveryK)
+      return layer % std::max(s_.recompute_every_k, 1) == std::max(s_.recompute_every_k, 1) - 1;
     return s_.recompute != ActivationRecompute::kNone;
   }
   bool has_embedding() const { return stage_ != Stage::kLast; }

@@ -549,6 +549,21 @@ const std::map<std::string, BlockProgram, std::less<>>& built_in_programs() {
 
 }  // namespace
 
+Result<std::shared_ptr<const BlockProgram>> load_program(const Presets& presets, const PresetFile& file) {
+  const PresetFile* kernels_file = find_preset(presets, "kernels", "torch");
+  if (kernels_file == nullptr)
+    return error(code::kUnknownProgram, {file.path, 0, 0}, "no presets/kernels/torch.yaml beside this program");
+  Result<Value> kernels_text = read_preset(*kernels_file);
+  if (!kernels_text.ok()) return kernels_text.diagnostics;
+  Result<KernelFile> kernels = kernels_from_value(*kernels_text);
+  if (!kernels.ok()) return kernels.diagnostics;
+  Result<Value> text = read_preset(file);
+  if (!text.ok()) return text.diagnostics;
+  Result<BlockProgram> program = program_from_value(*text, file.id, std::make_shared<const KernelFile>(std::move(*kernels)));
+  if (!program.ok()) return program.diagnostics;
+  return {std::make_shared<const BlockProgram>(std::move(*program)), std::move(program.diagnostics)};
+}
+
 const BlockProgram* find_program(std::string_view id) {
   const auto& programs = built_in_programs();
   const auto found = programs.find(id);

@@ -13,6 +13,7 @@
 
 #include "base/diagnostic.h"
 #include "base/value.h"
+#include "model/presets.h"
 #include "planner/replay/size_expression.h"
 #include "planner/setup.h"
 
@@ -143,6 +144,9 @@ struct BlockProgram {
 
 Result<KernelFile> kernels_from_value(const Value& value);
 Result<BlockProgram> program_from_value(const Value& value, const std::string& id, std::shared_ptr<const KernelFile> kernels);
+
+// A file of --presets DIR/programs, with the kernels that `presets` knows (DIR/kernels/torch.yaml replaces the built-in ones).
+Result<std::shared_ptr<const BlockProgram>> load_program(const Presets& presets, const PresetFile& file);
 
 // The built-in program of that id; nullptr: none.
 const BlockProgram* find_program(std::string_view id);
