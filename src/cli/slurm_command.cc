@@ -37,7 +37,8 @@ int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifac
 }
 
 int with_plan(const Arguments& arguments, const Terminal& terminal, TemplateSet templates) {
-  Result<PlanSource> source = read_or_make_plan(arguments, "slurm");
+  const bool is_deepspeed = arguments.has("use-deepspeed");
+  Result<PlanSource> source = read_or_make_plan(arguments, is_deepspeed ? "deepspeed" : "slurm");
   Diagnostics diagnostics = said_of(source);
   if (source.ok() && !arguments.has("output")) {
     diagnostics.push_back(error(code::kMissingArgument, command_line(),
@@ -52,6 +53,8 @@ int with_plan(const Arguments& arguments, const Terminal& terminal, TemplateSet 
   if (!job.ok()) return fail(arguments, terminal, diagnostics);
   job->templates = std::move(templates);
   JobOptions options = std::move(*job);
+  if (is_deepspeed) options.use = "deepspeed";
+  if (is_deepspeed && options.shape.empty()) options.shape = "torchrun";
   options.nodes = plan.hardware.nodes;
   options.gpus_per_node = plan.hardware.gpus_per_node;
   options.time_limit = time_limit(arguments, plan.launch.time_limit_s);
@@ -70,6 +73,15 @@ int run_slurm(const Arguments& arguments, const Terminal& terminal) {
   append(diagnostics, templates.diagnostics);
   const Result<Spec> spec = read_spec(arguments);
   append(diagnostics, spec.diagnostics);
+  if (arguments.has("use-deepspeed") && arguments.passed_on.empty()) {
+    diagnostics.push_back(error(code::kMissingArgument, command_line(),
+                                "--use-deepspeed is about a script of your own, and none is named",
+                                "name it behind --: -- train.py --learning-rate 1e-4; the bundled trainer shards by itself"));
+  }
+  if (arguments.has("use-deepspeed") && !has_error(diagnostics) && !wants_plan(arguments, *spec)) {
+    diagnostics.push_back(error(code::kMissingArgument, command_line(), "--use-deepspeed writes ds_config.json from a run, and none is given",
+                                "add --config run.yaml, or --model 8B"));
+  }
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   if (wants_plan(arguments, *spec)) return with_plan(arguments, terminal, std::move(*templates));
 
@@ -98,13 +110,15 @@ Command slurm_command() {
   command.max_positionals = 1;
   command.examples = {"distsetup slurm --nodes 4 --gpus 8 | sbatch",
                       "distsetup slurm --nodes 4 --gpus 8 --model 70B --output job/job.sbatch",
-                      "distsetup slurm --plan plan.json --partition gpu --time-limit 48:00:00 --output job.sbatch"};
+                      "distsetup slurm --plan plan.json --partition gpu --time-limit 48:00:00 --output job.sbatch",
+                      "distsetup slurm --config run.yaml --use_deepspeed --output job/job.sbatch -- train.py --learning-rate 1e-4"};
   command.notes =
       "--gpus is GPUs per node. Without a model the job runs $PLAN, plan.json where it is submitted. Nothing is specific to a site "
       "unless given.";
   command.flags = {output_flag("write the script there (and, with a model, plan.json beside it)"),
                    force_flag(),
                    dry_run_flag(),
+                   {"use-deepspeed", {}, FlagKind::kSwitch, "", "a script of your own with DeepSpeed: ds_config.json beside, `--deepspeed FILE` behind its words", 0},
                    plan_flag(),
                    config_flag(),
                    presets_flag(),
