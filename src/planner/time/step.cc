@@ -369,7 +369,9 @@ TimeEstimate StepModel::run() {
     const double v = std::max(s_.virtual_stages, 1),
                  send = send_s(c_.fabric, pipe_group_, 2 * tokens_ * hidden_ / (s_.sequence_parallel ? s_.tp : 1));
     t.bubble_s = (stages - 1) / v * (mean_stage + contended / 1.0) + 2 * (stages - 1) * send;
-    t.communication_exposed_s += 2 * m * v * send * (v > 1 ? 0.2 : 1);  // interleaved stages post receives ahead
+    t.communication_exposed_s +=
+        2 * m * v * send *
+        (v > 1 && s_.framework == Framework::kMegatron ? 0.2 : 1);  // Megatron posts the receives of interleaved stages ahead
   }
 
   // Gradients that are not sharded: one reduction a step (ZeRO-2 outside FSDP: one a micro-batch), beside backward.
