@@ -71,4 +71,25 @@ TomlWord read_toml_word(const std::string& word) {
   return {(word[0] == '-' ? "-" : "") + plain, "", ""};
 }
 
+bool append_utf8(uint32_t code_point, std::string& out) {
+  if (code_point > 0x10ffff || (code_point >= 0xd800 && code_point < 0xe000)) return false;
+  const auto put = [&out](uint32_t byte) { out += static_cast<char>(byte); };
+  if (code_point < 0x80) {
+    put(code_point);
+    return true;
+  }
+  if (code_point < 0x800) {
+    put(0xc0 | code_point >> 6);
+  } else if (code_point < 0x10000) {
+    put(0xe0 | code_point >> 12);
+    put(0x80 | (code_point >> 6 & 0x3f));
+  } else {
+    put(0xf0 | code_point >> 18);
+    put(0x80 | (code_point >> 12 & 0x3f));
+    put(0x80 | (code_point >> 6 & 0x3f));
+  }
+  put(0x80 | (code_point & 0x3f));
+  return true;
+}
+
 }  // namespace distsetup

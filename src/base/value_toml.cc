@@ -179,12 +179,12 @@ class TomlReader {
         next = add(*table, name, path.starts[i], is_list ? Value::Kind::kList : Value::Kind::kMap,
                    is_last ? Defined::kHeader : Defined::kImplicit);
         next->is_array_of_tables = is_list;
-      } else if (is_last && (is_array ? !next->is_array_of_tables : next->defined != Defined::kImplicit)) {
-        fail_twice(path.starts[i], name, next->value.location);
-        return &root;
-      } else if (next->defined == Defined::kClosed) {
-        fail_twice(path.starts[i], name, next->value.location);
-        return &root;
+      } else {
+        const bool is_taken = is_array ? !next->is_array_of_tables : next->defined != Defined::kImplicit;
+        if ((is_last && is_taken) || next->defined == Defined::kClosed) {
+          fail_twice(path.starts[i], name, next->value.location);
+          return &root;
+        }
       }
       if (is_last && !is_array) {
         next->defined = Defined::kHeader;
@@ -287,26 +287,6 @@ class TomlReader {
     ++at_;
   }
 
-  void utf8(uint32_t code_point, size_t at, std::string& out) {
-    if (code_point > 0x10ffff || (code_point >= 0xd800 && code_point < 0xe000)) {
-      fail(at, "found an escape that is no character");
-      return;
-    }
-    const auto put = [&out](uint32_t byte) { out += static_cast<char>(byte); };
-    if (code_point < 0x80) return put(code_point);
-    if (code_point < 0x800) {
-      put(0xc0 | code_point >> 6);
-    } else if (code_point < 0x10000) {
-      put(0xe0 | code_point >> 12);
-      put(0x80 | (code_point >> 6 & 0x3f));
-    } else {
-      put(0xf0 | code_point >> 18);
-      put(0x80 | (code_point >> 12 & 0x3f));
-      put(0x80 | (code_point >> 6 & 0x3f));
-    }
-    put(0x80 | (code_point & 0x3f));
-  }
-
   void escape(bool several_lines, std::string& out) {
     const size_t at = at_++;
     const char c = peek();
@@ -330,7 +310,8 @@ class TomlReader {
           return;
         }
         at_ += digits;
-        return utf8(code_point, at, out);
+        if (!append_utf8(code_point, out)) fail(at, "found an escape that is no character");
+        return;
       }
       default: break;
     }

@@ -52,6 +52,7 @@ TEST_CASE("TOML: scalars", "[value]") {
   CHECK(toml_scalar("\"\"\"\none\\\n   two\"\"\"") == "onetwo");
   CHECK(toml_scalar("'''x''''") == "x'");
   CHECK(toml_scalar("0xff") == "255");
+  CHECK(toml_scalar("\"\\U0001F600\"") == "\xf0\x9f\x98\x80");
   CHECK(toml_scalar("+5") == "5");
   CHECK(toml_scalar("-3.5e-4") == "-3.5e-4");
   CHECK(toml_scalar("inf") == "inf");
@@ -79,6 +80,7 @@ TEST_CASE("TOML: what is refused and where", "[value]") {
   CHECK(toml_mistake("a =\n") == "1:4 found the end of the line, expected a value");
   CHECK(toml_mistake("a = \"x\n") == "1:5 found a string without end, expected '\"'");
   CHECK(toml_mistake("a = \"\\q\"") == "1:6 found '\\q', expected an escape of TOML");
+  CHECK(toml_mistake("a = \"\\ud800\"") == "1:6 found an escape that is no character");
   CHECK(toml_mistake("a = [1 2]") == "1:8 found '2', expected ',' or ']'");
   CHECK(toml_mistake("[a") == "1:3 found the end, expected ']'");
   CHECK(toml_mistake("a = {b = 1,\n c = 2}") == "1:12 found the end of the line, expected a key");

@@ -116,7 +116,7 @@ std::string Setup::consumer(const Document& deepspeed) const {
 std::string Setup::version(std::string_view package) const {
   if (const auto known = context.tools.find(std::string(package)); known != context.tools.end()) return known->second;
   for (const auto& d : documents) {
-    if (const std::string found = installed(*d, package); !found.empty()) return found;
+    if (std::string found = installed(*d, package); !found.empty()) return found;
   }
   return "";
 }
@@ -167,10 +167,10 @@ void Report::add(std::string_view code, const Document& document, Span span, std
       std::count_if(marked.begin(), marked.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
   d.length = std::max(d.length, 1);
   d.message = std::move(message);
-  d.help = more.help.empty() ? rule->fix : std::move(more.help);
+  d.help = more.help.empty() ? rule->fix : more.help;
   const bool replaces = more.edits.size() == 1 && more.edits[0].begin == span.begin && more.edits[0].end == span.end;
   if (replaces) d.replacement = more.edits[0].text;
-  finding.bites = more.bites.empty() ? rule->bites : std::move(more.bites);
+  finding.bites = more.bites.empty() ? rule->bites : more.bites;
   finding.edits = std::move(more.edits);
   while (finding.file < setup_.documents.size() && setup_.documents[finding.file].get() != &document) ++finding.file;
   for (const LintFinding& other : findings_) {
