@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 4d5c384ece5d71f9bd76da97cb904623f9491bff42dbb71ae510f6b4c0fc1e96
+# distsetup 0.1.0, inputs 3a667cc7f220d9aaece856d983f40f05ab65a0d63c8695752644707edc173fce
 # command: distsetup launcher --model llama3.2_1b --zero-stage 2 --num_nodes 1 --num_gpus_per_node 8 --use_deepspeed -- train.py --text 'a b'
 # plan: llama3.2_1b, zero2, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs e853abe44de1496751d2055f3c65497a45c896e4cb059c51cefdc4dd2e7e33b4
+# distsetup 0.1.0, inputs 5c4ce14bd20ed87ecb48fbaf5b771464e48634d967a8eaa9249a5fbaa9377b04
 # command: distsetup launcher --model llama3.2_1b --sharding zero3 --num_nodes 2 --num_gpus_per_node 8 --use_fsdp --node_rank 1 --master_addr node0 -- train.py
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

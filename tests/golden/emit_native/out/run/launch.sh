@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 1472572b4c3b30a7fae660ff8c7d6797697518cf659b7fd43583b67d34297db5
+# distsetup 0.1.0, inputs 111c869055de73a758cd4e6ea149a779f3d7a29f2f7735eaf16ed7cc911e66af
 # command: distsetup emit --target native --model tiny --gpu cpu --gpus 2 --sequence-length 64 --global-batch 4
 # plan: tiny, zero1, recompute none, bf16: fits
 # 1 node × 2 processes = 2 ranks

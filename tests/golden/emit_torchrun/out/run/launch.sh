@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 2cafbeca74eab10add069b82a38b30a8658a960b2eae6ca79d88c977e7cc3059
+# distsetup 0.1.0, inputs c557ff5515057df72ea6e1519c17957e0621cb6c99be092951bb951686de1a42
 # command: distsetup emit --target torchrun --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 -- train.py --text 'it'\''s $HOME'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

@@ -1,9 +1,10 @@
 #!/bin/bash
-# distsetup 0.1.0, inputs 84c498a0144c8d23fd1a9134ad1887f58f5d5e271888d6a34e24183e0e500b48
+# distsetup 0.1.0, inputs f76084b184210925981ea21e5475da80f28ccf9a4d87b9612621e0b5e66e02e6
 # command: distsetup slurm --num_nodes 4 --num_gpus_per_node 8 --time_limit 48:00:00 --job_name llm --partition gpu --memory_per_gpu 32G --output_log slurm-%j.out --account proj --qos high --constraint h100
 # 4 nodes × 8 GPUs = 32 ranks
 #
-# One task per GPU; the trainer reads its rank inside the task. distsetup-train is found through $DISTSETUP_TRAIN or on PATH.
+# One task per GPU; each reads its rank inside the task.
+# distsetup-train is found through $DISTSETUP_TRAIN or on PATH.
 #SBATCH --job-name=llm
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=8
@@ -42,8 +43,20 @@ MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export MASTER_ADDR MASTER_PORT
 # srun does not take --cpus-per-task over from sbatch (SLURM 22.05 and later).
 export SRUN_CPUS_PER_TASK=8
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SRUN_CPUS_PER_TASK}"
+cores=8
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cores}"
 
+command=("$trainer" --plan "$PLAN")
 step=(srun --kill-on-bad-exit=1)
-step+=("$trainer" --plan "$PLAN")
-exec "${step[@]}"
+step+=("${command[@]}")
+
+# Nodes that went away take the step with them, and SLURM may say so after the ranks.
+say_why() {
+  echo "job.sbatch: the step ended with $1 on $SLURM_JOB_NODELIST" >&2
+  sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N is %T' 2>/dev/null | sort -u |
+    grep -E ' is (down|fail|drain|.*\*)' | sed 's/^/job.sbatch: node /' >&2 || true
+}
+status=0
+"${step[@]}" || status=$?
+if ((status != 0)); then say_why "$status"; fi
+exit "$status"
