@@ -19,6 +19,7 @@ constexpr char kTable[] = "coverage.yaml";
 const std::map<std::string, std::vector<std::string>, std::less<>>& derivations() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> kDerivations = {
       {"derived.source", {}},
+      {"derived.betas", {"train.beta1", "train.beta2"}},
       {"derived.world", {"hardware.nodes", "hardware.gpus_per_node"}},
       {"derived.data_parallel", {"mesh.dp_replicate", "mesh.dp_shard"}},
       {"derived.model_parallel", {"mesh.pp", "mesh.cp", "mesh.tp", "mesh.ep"}},

@@ -6,7 +6,7 @@
 
 namespace distsetup {
 
-inline constexpr std::array<const char*, 20> kTrainerFields = {"derived.prefetch_elements",
+inline constexpr std::array<const char*, 21> kTrainerFields = {"derived.prefetch_elements",
                                                                "derived.persistence_elements",
                                                                "derived.largest_partition",
                                                                "derived.nvme",
@@ -21,7 +21,8 @@ inline constexpr std::array<const char*, 20> kTrainerFields = {"derived.prefetch
                                                                "derived.pipeline_batch",
                                                                "derived.min_learning_rate_factor",
                                                                "derived.warmup_ratio",
-                                                               "derived.save_interval",
+                                                               "derived.betas",
+    "derived.save_interval",
                                                                "derived.grouped_queries",
                                                                "derived.positive_seed",
                                                                "derived.timeout_minutes",
