@@ -30,7 +30,7 @@ Diagnostics add_hardware(const Arguments& arguments, ReadFields& fields) {
   for (const auto& [path, field] : {std::pair{"hardware.nodes", "hardware.nodes"},
                                     {"hardware.gpus_per_node", "hardware.gpus_per_node"},
                                     {"hardware.total_gpus", "derived.world"}}) {
-    if (const std::optional<int64_t> number = spec.integer(path)) fields[field] = {*number, path, command_line(), false};
+    if (const std::optional<int64_t> number = spec.integer(path)) fields[field] = {*number, path, command_line(), false, false};
   }
   return diagnostics;
 }
@@ -57,7 +57,8 @@ Result<Artifacts> as_target(const TemplateSet& templates, const std::string& tar
   for (const auto& [name, field] : fields) {
     const auto of =
         std::find_if(coverage->begin(), coverage->end(), [&key = name](const FieldCoverage& one) { return one.field == key; });
-    if (field.is_assumed || of == coverage->end() || of->how != Coverage::kNotApplicable) continue;
+    const bool is_target = name == "strategy.trainer" || name == "hardware.accelerator";
+    if (field.is_assumed || is_target || of == coverage->end() || of->how != Coverage::kNotApplicable) continue;
     lost.push_back({field.key, field_text(field.value), fmt::format("{}: {}", target, of->reason), field.at});
   }
   return written;

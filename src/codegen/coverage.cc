@@ -19,7 +19,6 @@ constexpr char kTable[] = "coverage.yaml";
 const std::map<std::string, std::vector<std::string>, std::less<>>& derivations() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> kDerivations = {
       {"derived.source", {}},
-      {"derived.betas", {"train.beta1", "train.beta2"}},
       {"derived.world", {"hardware.nodes", "hardware.gpus_per_node"}},
       {"derived.data_parallel", {"mesh.dp_replicate", "mesh.dp_shard"}},
       {"derived.model_parallel", {"mesh.pp", "mesh.cp", "mesh.tp", "mesh.ep"}},
@@ -42,6 +41,11 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& derivations(
       {"derived.min_learning_rate_factor", {"train.min_learning_rate", "train.learning_rate"}},
       {"derived.warmup_ratio", {"train.warmup_steps", "train.steps"}},
       {"derived.save_interval", {"checkpoint.every_steps", "train.steps"}},
+      {"derived.grouped_queries", {"model.num_heads", "model.num_kv_heads"}},
+      {"derived.offloaded_layers", {"model.num_layers"}},
+      {"derived.positive_seed", {"train.seed"}},
+      {"derived.betas", {"train.beta1", "train.beta2"}},
+      {"derived.timeout_minutes", {"launch.collective_timeout_s"}},
       {"derived.single_node", {"hardware.nodes"}},
       {"derived.offload", {"offload.optimizer", "offload.parameters"}},
       {"options.layer_classes", {"model.layer_class"}},

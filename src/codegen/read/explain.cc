@@ -19,6 +19,24 @@ Explainer::Explainer(const KeyTable& table, const std::vector<Found>& found) : t
   for (size_t i = 0; i < variables_.size(); ++i) index_.emplace(variables_[i].field, i);
   for (const Found& one : found) keys_.push_back(key_of(one));
   chosen_.assign(variables_.size(), "");
+  for (const Rule& rule : table.rules) {
+    std::vector<size_t> asked;
+    for (const Condition* condition : {&rule.when, &rule.unless}) {
+      for (const auto& entry : *condition) asked.push_back(variable(entry.first));
+    }
+    const bool is_known = !asked.empty() && std::find(asked.begin(), asked.end(), variables_.size()) == asked.end();
+    if (rule.severity == Severity::kError && is_known) refusals_.emplace_back(&rule, std::move(asked));
+  }
+}
+
+int Explainer::num_refusals(const std::vector<size_t>& among) const {
+  return static_cast<int>(std::count_if(refusals_.begin(), refusals_.end(), [&](const auto& refusal) {
+    const auto& [rule, asked] = refusal;
+    const auto is_chosen = [this](size_t v) { return !chosen_[v].empty(); };
+    const bool is_here = std::any_of(asked.begin(), asked.end(),
+                                     [&among](size_t v) { return std::find(among.begin(), among.end(), v) != among.end(); });
+    return is_here && std::all_of(asked.begin(), asked.end(), is_chosen) && applies(rule->when, rule->unless);
+  }));
 }
 
 FileKey Explainer::key_of(const Found& found) const {

@@ -47,6 +47,8 @@ class Explainer {
   bool applies(const Condition& when, const Condition& unless) const;
 
   Explanation explain(const FileKey& key) const;
+  // Rules of the table that refuse the chosen values, of those that ask about `among` and about chosen variables alone.
+  int num_refusals(const std::vector<size_t>& among) const;
   // Constants that the table would write under the chosen values and the file does not have.
   int num_missing() const;
   const KeyTable& table() const { return table_; }
@@ -61,6 +63,7 @@ class Explainer {
   std::vector<ReadVariable> variables_;
   std::map<std::string, size_t, std::less<>> index_;
   std::vector<FileKey> keys_;
+  std::vector<std::pair<const Rule*, std::vector<size_t>>> refusals_;  // errors that ask about variables alone
   std::vector<std::string> chosen_;
 };
 

@@ -63,7 +63,7 @@ bool is_same(const Found& found, const Json& constant) {
     }
     return true;
   }
-  return constant.is_string() && !found.stands_alone && same_name(found.text, constant.get<std::string>());
+  return constant.is_string() && same_name(found.text, constant.get<std::string>());
 }
 
 Json value_of_text(const std::string& text) {

@@ -27,6 +27,7 @@ struct ReadField {
   std::string key;          // of the file
   Location at;              // its place
   bool is_assumed = false;  // what the tool takes when the key is not there
+  bool is_guess = false;    // the file leaves other values open, and this is the first of them
 };
 using ReadFields = std::map<std::string, ReadField, std::less<>>;
 

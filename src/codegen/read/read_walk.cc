@@ -15,17 +15,10 @@ namespace {
 
 // Fields that say how a file is written, not what is trained: tried out, and not carried.
 bool is_hidden(const std::string& field) {
-  static const std::set<std::string> kCarried = {"derived.zero_stage",
-                                                 "derived.offload",
-                                                 "derived.hybrid",
-                                                 "derived.world",
-                                                 "derived.pipeline_batch",
-                                                 "derived.save_interval",
-                                                 "derived.warmup_ratio",
-                                                 "derived.mesh_2d",
-                                                 "derived.positive_seed",
-                                                 "derived.timeout_minutes",
-                                                 "derived.min_learning_rate_factor"};
+  static const std::set<std::string> kCarried = {
+      "derived.zero_stage",     "derived.offload",       "derived.hybrid",          "derived.world",
+      "derived.pipeline_batch", "derived.save_interval", "derived.warmup_ratio",    "derived.betas",
+      "derived.mesh_2d",        "derived.positive_seed", "derived.timeout_minutes", "derived.min_learning_rate_factor"};
   return field.compare(0, 8, "derived.") == 0 && kCarried.count(field) == 0;
 }
 
@@ -43,7 +36,7 @@ class Walk {
     Explainer explainer(table_, found_);
     for (const SettledField& one : search_values(explainer)) {
       const std::string& field = explainer.variables()[one.variable].field;
-      if (!is_hidden(field)) put(field, value_of_text(explainer.chosen()[one.variable]), *one.evidence);
+      if (!is_hidden(field)) put(field, value_of_text(explainer.chosen()[one.variable]), *one.evidence, one.is_guess);
     }
     for (const FileKey& key : explainer.keys()) take(explainer, key);
     reading_.num_missing = explainer.num_missing();
@@ -106,12 +99,19 @@ class Walk {
     for (Found& one : assumed) found_.push_back(std::move(one));
   }
 
-  void put(const std::string& field, Json value, const Found& from) {
-    const auto [it, is_new] = reading_.fields.try_emplace(field, ReadField{value, from.key, from.at, from.is_assumed});
-    if (!is_new && it->second.is_assumed && !from.is_assumed) it->second = {std::move(value), from.key, from.at, false};
+  void put(const std::string& field, Json value, const Found& from, bool is_guess = false) {
+    const ReadField read{std::move(value), from.key, from.at, from.is_assumed, is_guess};
+    const auto [it, is_new] = reading_.fields.try_emplace(field, read);
+    if (!is_new && (it->second.is_assumed || it->second.is_guess) && !from.is_assumed && !is_guess) it->second = read;
   }
 
   void lose(const Found& found, std::string reason) { reading_.lost.push_back({found.key, found.text, std::move(reason), found.at}); }
+
+  // Under other values of the variables a constant row would have written the same: this one is a guess.
+  static bool may_be_constant(const FileKey& key) {
+    return std::any_of(key.rows.begin(), key.rows.end(),
+                       [&key](const KeyRow* row) { return row->field.empty() && is_same(*key.found, row->value); });
+  }
 
   static bool has_field(const FileKey& key) {
     return std::any_of(key.rows.begin(), key.rows.end(), [](const KeyRow* row) { return !row->field.empty(); }) ||
@@ -125,7 +125,7 @@ class Walk {
       case How::kConstant: return;
       case How::kField:
         if (is_hidden(how.field)) return lose(found, "a plan derives it by itself");
-        return put(how.field, how.value, found);
+        return put(how.field, how.value, found, may_be_constant(key));
       case How::kDropped:
         if (!found.is_assumed) lose(found, !found.unknown.empty() && has_field(key) ? found.unknown : how.reason);
         return;

@@ -97,6 +97,9 @@ class ValueSearch {
     for (const size_t v : variables) chosen_[v].clear();
   }
 
+  // What the target refuses to write it can still be read as, where nothing else accounts for a key.
+  static constexpr int kRefused = 50;
+
   // A key that only a `drop` row accounts for says something that would be lost: better than nothing, worse than being read.
   int cost_of(const std::vector<const FileKey*>& keys) const {
     constexpr int kUnexplained = 100, kLost = 1;
@@ -127,7 +130,7 @@ class ValueSearch {
   Best best_of(const std::vector<size_t>& part, const std::vector<const FileKey*>& keys, Least& least) {
     Best best;
     for_each_combination(part, [&] {
-      const int cost = cost_of(keys);
+      const int cost = cost_of(keys) + kRefused * explainer_.num_refusals(part);
       for (const size_t v : part) lower(least, v, chosen_[v], cost);
       if (cost >= best.cost) return;
       best.cost = cost;
@@ -156,7 +159,7 @@ class ValueSearch {
     Best best;
     for_each_combination(hubs, [&] {
       Best here;
-      here.cost = cost_of(of_hubs);
+      here.cost = cost_of(of_hubs) + kRefused * explainer_.num_refusals(hubs);
       for (const size_t v : hubs) here.values[v] = chosen_[v];
       std::vector<std::pair<Least, int>> inner(parts.size());
       for (size_t i = 0; i < parts.size(); ++i) {
@@ -180,7 +183,9 @@ class ValueSearch {
       const bool is_constrained =
           std::any_of(least[v].begin(), least[v].end(), [&best](const auto& one) { return one.second > best.cost; });
       if (!is_constrained || chosen_[v] == kAnyOther || chosen_[v] == "null") continue;
-      if (const Found* evidence = evidence_for(v, all)) settled_.push_back({v, evidence});
+      const auto num_best =
+          std::count_if(least[v].begin(), least[v].end(), [&best](const auto& one) { return one.second == best.cost; });
+      if (const Found* evidence = evidence_for(v, all)) settled_.push_back({v, evidence, num_best > 1});
     }
   }
 

@@ -12,6 +12,7 @@ namespace distsetup {
 struct SettledField {
   size_t variable = 0;
   const Found* evidence = nullptr;
+  bool is_guess = false;  // another value accounts for as many
 };
 
 // Leaves the best values in explainer.chosen(); of several, the first in the order of the domains.

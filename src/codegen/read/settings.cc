@@ -87,7 +87,8 @@ void derive(ReadFields& fields, std::string_view from, const std::string& to, Js
   ReadField field = it->second;
   field.value = std::move(value);
   const auto present = fields.find(to);
-  if (present == fields.end() || (present->second.is_assumed && !field.is_assumed)) fields[to] = std::move(field);
+  if (present == fields.end() || (present->second.is_assumed && !field.is_assumed) || (present->second.is_guess && !field.is_guess))
+    fields[to] = std::move(field);
 }
 
 // A share of another field: `to` = share × whole.
@@ -124,8 +125,49 @@ void settle_derived(ReadFields& fields) {
     derive(fields, "derived.offload", "offload.optimizer", offload == "both" || offload == "optimizer" ? "host" : "none");
     derive(fields, "derived.offload", "offload.parameters", offload == "both" || offload == "parameters" ? "host" : "none");
   }
+  // "gpu:h100:8" and "h100:8" of SLURM are 8 GPUs of a node.
+  for (const char* request : {"job.gres", "job.gpus_per_node"}) {
+    const std::string text = text_of(fields, request);
+    const Json number = value_of_text(text.substr(text.rfind(':') + 1));
+    if (!number.is_number_integer()) continue;
+    derive(fields, request, "hardware.gpus_per_node", number);
+    fields.erase(fields.find(request));
+  }
+  if (const auto batch = whole(fields, "derived.pipeline_batch")) {
+    const auto micro = whole(fields, "micro_batch");
+    if (whole(fields, "mesh.pp").value_or(1) == 1) {
+      derive(fields, "derived.pipeline_batch", "micro_batch", *batch);
+    } else if (micro && *micro > 0 && *batch % *micro == 0) {
+      derive(fields, "derived.pipeline_batch", "gradient_accumulation", *batch / *micro);
+    }
+  }
+  if (const auto interval = whole(fields, "derived.save_interval"))
+    derive(fields, "derived.save_interval", "checkpoint.every_steps", *interval);
+  if (const auto seed = whole(fields, "derived.positive_seed"); seed && *seed > 0)
+    derive(fields, "derived.positive_seed", "train.seed", *seed - 1);
+  if (const auto minutes = whole(fields, "derived.timeout_minutes"))
+    derive(fields, "derived.timeout_minutes", "launch.collective_timeout_s", *minutes * 60);
+  scale(fields, "derived.min_learning_rate_factor", "train.learning_rate", "train.min_learning_rate");
+  scale(fields, "derived.warmup_ratio", "train.steps", "train.warmup_steps");
+  if (const auto it = fields.find("derived.mesh_2d");
+      it != fields.end() && it->second.value.is_array() && it->second.value.size() == 2) {
+    const Json sizes = it->second.value;
+    derive(fields, "derived.mesh_2d", "mesh.dp_replicate", sizes[0]);
+    derive(fields, "derived.mesh_2d", "mesh.dp_shard", sizes[1]);
+  }
+  if (const auto it = fields.find("derived.betas");
+      it != fields.end() && it->second.value.is_array() && it->second.value.size() == 2) {
+    const Json betas = it->second.value;
+    for (size_t i = 0; i < 2; ++i) {
+      const std::string text = field_text(betas[i]);
+      derive(fields, "derived.betas", i == 0 ? "train.beta1" : "train.beta2", std::strtod(text.c_str(), nullptr));
+    }
+  }
+  // Read into others, or how a target starts ranks and not how many there are.
   for (const char* name :
-       {"derived.zero_stage", "derived.offload", "derived.source", "derived.model_parallel", "derived.single_node"}) {
+       {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
+        "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.warmup_ratio", "derived.mesh_2d", "derived.betas",
+        "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
     const auto it = fields.find(name);
     if (it != fields.end()) fields.erase(it);
   }
@@ -193,8 +235,9 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
     for (auto& [name, field] : fields) {
       const auto [it, is_new] = merged.try_emplace(name, field);
       if (is_new || it->second.value == field.value) continue;
-      if (it->second.is_assumed || field.is_assumed) {
-        if (!field.is_assumed) it->second = field;
+      const auto is_weak = [](const ReadField& one) { return one.is_assumed || one.is_guess; };
+      if (is_weak(it->second) || is_weak(field)) {
+        if (!is_weak(field) || it->second.is_assumed) it->second = field;
         continue;
       }
       const ReadField& first = it->second;
