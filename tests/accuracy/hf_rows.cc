@@ -32,14 +32,9 @@ void fmsa(Setup& s, const Row& row) {
   s.reduce_dtype = StorageDtype::kBf16;
   // peft's prepare_model_for_kbit_training, where the plugin does not replace it: one GPU.
   s.software.residual_in_fp32 = contains(framework, "baseline-peft-bnb") && s.dp_shard == 1;
-  s.software.kv_heads_repeated = s.model.family == "mistral";  // transformers before 4.48
+  s.software.kv_heads_repeated = s.model.family == "mistral";           // transformers before 4.48
   s.software.low_precision_logits_kept = s.software.released < 202409;  // transformers before 4.45
   s.autocast = contains(row.text("precision"), "autocast");
-  if (s.model.family == "gpt_bigcode") {
-    // Never makes its logits fp32 itself. Under autocast LayerNorm returns fp32, and so does everything added to it.
-    s.software.residual_in_fp32 = s.autocast;
-    if (!s.autocast) s.loss = LossHead::kLowPrecision;
-  }
   s.software.name = quantised && !contains(framework, "accelerated") ? "transformers baseline bnb" : framework;
 }
 
@@ -99,7 +94,8 @@ void peft(Setup& s, const Row& row) {
   if (s.finetune == Finetune::kFull) return;
   s.parameter_dtype = StorageDtype::kBf16;
   s.gradient_dtype = s.state_dtype = StorageDtype::kF32;
-  s.lora = lora_targets(contains(notes, "MLP") ? "mlp" : "qv", static_cast<int64_t>(number_after(notes, contains(notes, "DoRA") ? "DoRA r" : "LoRA r").value_or(32)));
+  s.lora = lora_targets(contains(notes, "MLP") ? "mlp" : "qv",
+                        static_cast<int64_t>(number_after(notes, contains(notes, "DoRA") ? "DoRA r" : "LoRA r").value_or(32)));
   s.lora.dtype = StorageDtype::kF32;
   s.frozen_dtype = StorageDtype::kBf16;
 }
