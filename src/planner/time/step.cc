@@ -80,6 +80,7 @@ class StepModel {
   LayerTime layer_time(const LayerWork& w) const;
   LayerTime mean_layer() const;
   double tensor_parallel_s(bool forward) const;
+  double sequence_copies_s() const;
   double expert_parallel_s() const;
   double head_s(double& flops) const;
   double gather_s(double parameters) const;
@@ -165,6 +166,13 @@ double StepModel::tensor_parallel_s(bool forward) const {
   return 2 * (gather + (reduce + gather) * (1 - c_.tp_backward_hidden)) * (1 - c_.tp_hidden);
 }
 
+// PyTorch's functional collectives gather and scatter along dimension 0; sequences are dimension 1, so each of the four a layer and
+// direction also copies its tensor (all_gather_tensor and reduce_scatter_tensor, chunk and cat). Async TP fuses them into the product.
+double StepModel::sequence_copies_s() const {
+  if (s_.tp == 1 || !s_.sequence_parallel || s_.overlap_tp || s_.framework == Framework::kMegatron) return 0;
+  return 4 * 4 * tokens_ * hidden_ / c_.memory_bytes_per_s;
+}
+
 double StepModel::expert_parallel_s() const {
   const double bytes = 2 * tokens_ * hidden_ * static_cast<double>(s_.model.experts_per_token);
   return 2 * all_to_all_s(c_.fabric, expert_group_, bytes);
@@ -177,7 +185,7 @@ Pass StepModel::forward_pass(const LayerWork& w, bool op_selected_only) const {
     if (!op_selected_only || m.recomputed_by_op) p += gemm_pass(m, true);
   }
   if (!op_selected_only) p += attention_pass(w, true);
-  p.elementwise += w.traffic_per_token * tokens_ / c_.memory_bytes_per_s;
+  p.elementwise += w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + (op_selected_only ? 0 : sequence_copies_s());
   p.exposed += op_selected_only ? 0 : tensor_parallel_s(true) + (w.experts ? expert_parallel_s() : 0);
   return p;
 }
@@ -185,7 +193,7 @@ Pass StepModel::forward_pass(const LayerWork& w, bool op_selected_only) const {
 Pass StepModel::backward_pass(const LayerWork& w) const {
   Pass p = attention_pass(w, false);
   for (int i = 0; i < w.num_gemms; ++i) p += gemm_pass(w.gemms[static_cast<size_t>(i)], false);
-  p.elementwise += kBackwardTraffic * w.traffic_per_token * tokens_ / c_.memory_bytes_per_s;
+  p.elementwise += kBackwardTraffic * w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + sequence_copies_s();
   p.exposed += tensor_parallel_s(false) + (w.experts ? expert_parallel_s() : 0);
   return p;
 }
