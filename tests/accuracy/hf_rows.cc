@@ -41,6 +41,8 @@ void fmsa(Setup& s, const Row& row) {
 // ms-swift: LoRA of rank 8 on the attention's projections, every model in bf16.
 void swift(Setup& s, const Row& row) {
   s.software.released = 202403;
+  s.autocast = true;  // dtype bf16 sets the Trainer's bf16
+  if (row.text("flash_attention").empty()) s.flash_attention = false;  // use_flash_attn is named where it is set
   s.loss = LossHead::kHfShift;
   s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
   if (s.finetune == Finetune::kFull) return;

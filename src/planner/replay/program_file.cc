@@ -615,7 +615,8 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kAttentionCopied, s.software.attention_output_copied);
   say(Condition::kAdapters, adapters);
   say(Condition::kKvHeadsRepeated, s.software.kv_heads_repeated && m.num_kv_heads < m.num_heads);
-  say(Condition::kLogitsStayLow, m.family.starts_with("gpt"));
+  say(Condition::kLogitsStayLow,
+      m.family.starts_with("gpt") || m.family == "qwen");  // qwen: the first one, whose model file came with it
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);
