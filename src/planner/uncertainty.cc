@@ -61,7 +61,8 @@ Interval interval_of(const Setup& setup, Predicted quantity, double predicted, d
   if (quantity == Predicted::kDevice) quantities = {Predicted::kDevice, Predicted::kReserved, Predicted::kAllocated};
   double low = quantity == Predicted::kTokensPerSecond ? -0.2 : -0.1, high = -low;
   for (const std::string& one : residual_classes(setup)) {
-    const auto found = std::find_if(quantities.begin(), quantities.end(), [&](Predicted q) { return residuals.constants.contains(prefix(q, one) + ".low"); });
+    const auto found = std::find_if(quantities.begin(), quantities.end(),
+                                    [&](Predicted q) { return residuals.constants.contains(prefix(q, one) + ".low"); });
     if (found == quantities.end()) continue;
     low = residuals.at(prefix(*found, one) + ".low");
     high = residuals.at(prefix(*found, one) + ".high");
@@ -78,7 +79,8 @@ Interval interval_of(const Setup& setup, Predicted quantity, double predicted, d
 Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
   const auto usable = static_cast<double>(setup.gpu.usable_memory_bytes);
   // A replay that failed stops before its peak: what the run would have asked for is the simulation's.
-  const int64_t asked_bytes = memory.ran_out ? std::max(memory.allocated_bytes, simulate_memory(setup).allocated_bytes) : memory.allocated_bytes;
+  const int64_t asked_bytes =
+      memory.ran_out ? std::max(memory.allocated_bytes, simulate_memory(setup).allocated_bytes) : memory.allocated_bytes;
   const auto allocated = static_cast<double>(asked_bytes + setup.gpu.context_bytes);
   const double device = memory.device_bytes > 0 ? static_cast<double>(memory.device_bytes) : allocated;
   const Interval of_device = interval_of(setup, Predicted::kDevice, device, 0.99, residuals);

@@ -11,13 +11,14 @@
 namespace distsetup::accuracy {
 namespace {
 
-constexpr double kScale = 0.1;         // residuals beyond count ever less
-constexpr double kPullWidth = 0.35;    // of a constant's logarithm around its start value
-constexpr double kNoise = 0.05;        // of a measurement: weighs rows against the pull
+constexpr double kScale = 0.1;       // residuals beyond count ever less
+constexpr double kPullWidth = 0.35;  // of a constant's logarithm around its start value
+constexpr double kNoise = 0.05;      // of a measurement: weighs rows against the pull
 constexpr double kLargestStep = 0.35;
 constexpr double kProbe = 0.02;
 
-// Cauchy's loss: quadratic for small residuals, and a row that contradicts all others (a run of another kind, a misprint) pulls ever less.
+// Cauchy's loss: quadratic for small residuals, and a row that contradicts all others (a run of another kind, a misprint) pulls ever
+// less.
 double robust(double r) { return kScale * kScale / 2 * std::log1p(r * r / (kScale * kScale)); }
 
 double largest_value(const std::string& name) {
@@ -65,7 +66,8 @@ void in_parallel(size_t n, const std::function<void(size_t)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-Fitter::Fitter(std::vector<Observation> observations, Calibration start) : observations_(std::move(observations)), start_(std::move(start)) {
+Fitter::Fitter(std::vector<Observation> observations, Calibration start)
+    : observations_(std::move(observations)), start_(std::move(start)) {
   for (const auto& [name, value] : start_.constants) {
     if (value > 0) names_.push_back(name);
   }
@@ -107,7 +109,8 @@ double Fitter::objective(const Calibration& constants, const std::vector<double>
   return sum;
 }
 
-std::vector<double> Fitter::step(const Calibration& constants, const std::vector<double>& at, const std::vector<bool>& left_out, double damping) const {
+std::vector<double> Fitter::step(const Calibration& constants, const std::vector<double>& at, const std::vector<bool>& left_out,
+                                 double damping) const {
   std::vector<double> by(names_.size(), 0);
   std::vector<size_t> active;
   for (size_t i = 0; i < names_.size(); ++i) {
@@ -119,7 +122,8 @@ std::vector<double> Fitter::step(const Calibration& constants, const std::vector
   }
   std::vector<double> weight(at.size(), 0);
   for (size_t r = 0; r < at.size(); ++r) {
-    if (left_out.empty() || !left_out[r]) weight[r] = observations_[r].weight * (1 / (1 + at[r] * at[r] / (kScale * kScale))) / (kNoise * kNoise);
+    if (left_out.empty() || !left_out[r])
+      weight[r] = observations_[r].weight * (1 / (1 + at[r] * at[r] / (kScale * kScale))) / (kNoise * kNoise);
   }
   std::vector<std::vector<double>> a(active.size(), std::vector<double>(active.size(), 0));
   std::vector<double> b(active.size(), 0);

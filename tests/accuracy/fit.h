@@ -34,13 +34,14 @@ class Fitter {
  private:
   std::vector<double> residuals(const Calibration& constants) const;
   void update_jacobian(const Calibration& constants, const std::vector<double>& residuals);
-  std::vector<double> step(const Calibration& constants, const std::vector<double>& residuals, const std::vector<bool>& left_out, double damping) const;
+  std::vector<double> step(const Calibration& constants, const std::vector<double>& residuals, const std::vector<bool>& left_out,
+                           double damping) const;
   double objective(const Calibration& constants, const std::vector<double>& residuals, const std::vector<bool>& left_out) const;
   Calibration moved(const Calibration& constants, const std::vector<double>& by, double share) const;
 
   std::vector<Observation> observations_;
   Calibration start_;
-  std::vector<std::string> names_;         // of positive constants
+  std::vector<std::string> names_;          // of positive constants
   std::vector<std::vector<double>> slope_;  // [name][observation]: d log(predicted) / d log(constant)
   Calibration fitted_;
 };

@@ -44,7 +44,8 @@ Ends ends(std::vector<double> values) {
 // Near the GPU's capacity the allocator returns cached blocks to go on: what is measured there is the capacity, not the need.
 bool censored(const Scored& row, const Measurement& m) {
   constexpr double kGib = 1024.0 * 1024 * 1024, kNear = 3;
-  return (m.metric == Metric::kReserved || m.metric == Metric::kDevice) && m.value > static_cast<double>(row.setup.gpu.usable_memory_bytes) / kGib - kNear;
+  return (m.metric == Metric::kReserved || m.metric == Metric::kDevice) &&
+         m.value > static_cast<double>(row.setup.gpu.usable_memory_bytes) / kGib - kNear;
 }
 
 using Classes = std::map<std::string, std::vector<Residual>>;  // by "<quantity>.<class>"

@@ -15,7 +15,8 @@ void set_lora(Setup& s, const Row& row) {
     // and v; v2 adds a scale and a bias to every linear, which makes all of them keep their input.
     s.lora = lora_targets(contains(notes, "Adapter v2") ? "all" : "qv", 1);
   } else {
-    s.lora = lora_targets(contains(notes, "all linear") ? "all" : "qv", static_cast<int64_t>(number_after(notes, "LoRA r").value_or(8)));
+    s.lora =
+        lora_targets(contains(notes, "all linear") ? "all" : "qv", static_cast<int64_t>(number_after(notes, "LoRA r").value_or(8)));
     s.lora.dropout = 0.05;
   }
   s.lora.dtype = s.parameter_dtype;
@@ -23,7 +24,8 @@ void set_lora(Setup& s, const Row& row) {
 
 void set_storage(Setup& s, const Row& row) {
   const std::string& precision = row.text("precision");
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = contains(precision, "mixed") ? StorageDtype::kF32 : StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype =
+      contains(precision, "mixed") ? StorageDtype::kF32 : StorageDtype::kBf16;
   s.frozen_dtype = s.parameter_dtype;
   const bool double_quantised = row.says("param_dtype", "dq");
   if (s.finetune == Finetune::kQlora) s.frozen_dtype = double_quantised ? StorageDtype::kNf4Double : StorageDtype::kNf4;

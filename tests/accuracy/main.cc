@@ -2,7 +2,8 @@
 //   distsetup-accuracy --source DIR [FILE.csv ...] [--json]      without a file: the rows under tests/accuracy
 //   distsetup-accuracy --source DIR --check                      also fails when a score got worse than tests/accuracy/table.json
 //   distsetup-accuracy --source DIR --update                     writes table.txt, table.json and presets/calibration/residuals.yaml
-//   distsetup-accuracy --source DIR --fit [BLOCK ...]            refits presets/calibration/time.yaml (to all blocks when none is named)
+//   distsetup-accuracy --source DIR --fit [BLOCK ...]            refits presets/calibration/time.yaml (to all blocks when none is
+//   named)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,7 +76,8 @@ double measured_tokens(const Scored& s) {
 }
 
 // Share of a row's weight in the fit, by what its source leaves open: sequences shorter than stated or start-up within the time, one
-// iteration timed, a fixed time per step that hides the kernels, or padded data (tests/accuracy/README.md). They are scored like all others.
+// iteration timed, a fixed time per step that hides the kernels, or padded data (tests/accuracy/README.md). They are scored like all
+// others.
 double trust(const std::string& block) {
   for (const std::string_view loose : {"QW", "BSC", "FQL", "PEFT", "TUNE", "XT", "MISC", "IE", "FMSA"}) {
     if (block == loose) return 0.3;
@@ -97,7 +99,8 @@ Teaching teaching(const std::vector<Scored>& scored, const std::vector<std::stri
     t.rows.push_back(&s);
     ++size[s.row.block];
   }
-  for (const Scored* s : t.rows) t.observations.push_back({&s->setup, measured_tokens(*s), 4 * trust(s->row.block) / std::sqrt(size[s->row.block] + 1.0)});
+  for (const Scored* s : t.rows)
+    t.observations.push_back({&s->setup, measured_tokens(*s), 4 * trust(s->row.block) / std::sqrt(size[s->row.block] + 1.0)});
   return t;
 }
 
@@ -125,7 +128,8 @@ Result<Calibration> start_values(const std::string& source) {
 // Tokens/s with the shipped constants, and refitted without each block and without each model.
 void predict_time(std::vector<Scored>& rows, const std::vector<Scored>& training, const Calibration& start) {
   const Calibration shipped = without_residuals(embedded_calibration());
-  in_parallel(rows.size(), [&](size_t i) { rows[i].prediction.tokens_per_s_per_gpu = predict_tokens_per_s_per_gpu(rows[i].setup, shipped); });
+  in_parallel(rows.size(),
+              [&](size_t i) { rows[i].prediction.tokens_per_s_per_gpu = predict_tokens_per_s_per_gpu(rows[i].setup, shipped); });
   const Teaching taught = teaching(training, {});
   Fitter fitter(taught.observations, start);
   fitter.fit(shipped, 0);  // the Jacobian at the shipped constants
@@ -141,7 +145,9 @@ void predict_time(std::vector<Scored>& rows, const std::vector<Scored>& training
   std::vector<Fold> folds;
   for (const std::string& block : blocks) folds.push_back({block, true});
   for (const std::string& model : models) folds.push_back({model, false});
-  const auto belongs = [](const Fold& fold, const Scored& s) { return (fold.is_block ? s.row.block : s.setup.model.name) == fold.key; };
+  const auto belongs = [](const Fold& fold, const Scored& s) {
+    return (fold.is_block ? s.row.block : s.setup.model.name) == fold.key;
+  };
   in_parallel(folds.size(), [&](size_t i) {
     std::vector<bool> left_out;
     for (const Scored* s : taught.rows) left_out.push_back(belongs(folds[i], *s));
@@ -149,7 +155,8 @@ void predict_time(std::vector<Scored>& rows, const std::vector<Scored>& training
     const Calibration constants = any ? fitter.refit_without(left_out, 3) : shipped;
     for (Scored& s : rows) {
       if (!belongs(folds[i], s)) continue;
-      (folds[i].is_block ? s.held_out_block_tokens_per_s : s.held_out_model_tokens_per_s) = predict_tokens_per_s_per_gpu(s.setup, constants);
+      (folds[i].is_block ? s.held_out_block_tokens_per_s : s.held_out_model_tokens_per_s) =
+          predict_tokens_per_s_per_gpu(s.setup, constants);
     }
   });
 }
@@ -211,7 +218,9 @@ int run_fit(const Options& options, const Loaded& training, const Calibration& s
   for (const auto& [name, number] : in_file->constants) written.constants[name] = after.constants.get(name, number);
   std::string fitted = calibration_text(written, leading_comment(*text));
   const std::string version = "version: 1\n";
-  fitted.insert(fitted.find(version) + version.size(), "source: \"measured training runs in tests/accuracy/measured.csv and b200.csv (scripts/fit)\"\ndate: \"2026-11-21\"\n");
+  fitted.insert(
+      fitted.find(version) + version.size(),
+      "source: \"measured training runs in tests/accuracy/measured.csv and b200.csv (scripts/fit)\"\ndate: \"2026-11-21\"\n");
   if (!write(path, fitted)) return 1;
   std::printf("%zu rows, %zu constants; loss %.5f -> %.5f\n", taught.rows.size(), in_file->constants.size(), before.loss, after.loss);
   return 0;
@@ -219,14 +228,15 @@ int run_fit(const Options& options, const Loaded& training, const Calibration& s
 
 int run_update(const Options& options, const Scoreboard& board, const Calibration& residual_constants) {
   const std::string comment =
-      "# log(measured / predicted) at the 5th (low) and 95th (high) percentile of n held-out rows, by quantity, framework, program and kind\n"
+      "# log(measured / predicted) at the 5th (low) and 95th (high) percentile of n held-out rows, by quantity, framework, program "
+      "and kind\n"
       "# of training: 90 % intervals (planner/uncertainty.h). Written by scripts/accuracy --update.\n";
   std::string text = calibration_text(residual_constants, comment);
   const std::string version = "version: 1\n";
   text.insert(text.find(version) + version.size(), "source: \"measured training runs in tests/accuracy\"\ndate: \"2026-11-21\"\n");
   const std::string folder = options.source + "/tests/accuracy/";
-  const bool ok = write(options.source + "/presets/calibration/residuals.yaml", text) && write(folder + "table.txt", to_table(board)) &&
-                  write(folder + "table.json", dump_json(stored_scores(board)));
+  const bool ok = write(options.source + "/presets/calibration/residuals.yaml", text) &&
+                  write(folder + "table.txt", to_table(board)) && write(folder + "table.json", dump_json(stored_scores(board)));
   return ok ? 0 : 1;
 }
 
@@ -273,7 +283,10 @@ int main(int argc, char** argv) {
     } else if (argument == "--fit") {
       options.fit = true;
     } else if (argument.starts_with("--")) {
-      std::fprintf(stderr, "unknown option '%s' (distsetup-accuracy --source DIR [FILE.csv ...] [--json] [--check] [--update] [--fit BLOCK ...])\n", argv[i]);
+      std::fprintf(
+          stderr,
+          "unknown option '%s' (distsetup-accuracy --source DIR [FILE.csv ...] [--json] [--check] [--update] [--fit BLOCK ...])\n",
+          argv[i]);
       return 2;
     } else {
       (options.fit ? options.blocks : options.files).push_back(argument);

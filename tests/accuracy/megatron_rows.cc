@@ -27,11 +27,14 @@ Result<Setup> core_row(const Row& row, Setup s) {
   s.cp_method = contains(notes, "Ulysses") ? CpMethod::kUlysses : CpMethod::kRing;
   const std::string& recompute = row.text("activation_ckpt");
   // Recipes that print no recomputation have none: flash attention already recomputes its softmax.
-  s.recompute = recompute == "full" ? ActivationRecompute::kFull : recompute == "selective" ? ActivationRecompute::kAttentionOnly : ActivationRecompute::kNone;
+  s.recompute = recompute == "full"        ? ActivationRecompute::kFull
+                : recompute == "selective" ? ActivationRecompute::kAttentionOnly
+                                           : ActivationRecompute::kNone;
   if (!row.says("framework", "Megatron-LM")) {
     // The performance recipes of NeMo and Megatron-Bridge keep and reduce gradients in bf16 (grad_reduce_in_fp32 = False).
     s.gradient_dtype = s.reduce_dtype = StorageDtype::kBf16;
-    // Their fp8 recipes hold the weights of linear layers in fp8 alone (fp8_param_gather; megatron/bridge/training/mixed_precision.py).
+    // Their fp8 recipes hold the weights of linear layers in fp8 alone (fp8_param_gather;
+    // megatron/bridge/training/mixed_precision.py).
     const bool fp8_weights = s.fp8 == Fp8Recipe::kDelayed || s.fp8 == Fp8Recipe::kTensorwise || s.fp8 == Fp8Recipe::kMxfp8;
     if (s.compute == Compute::kF8 && fp8_weights && s.finetune == Finetune::kFull) s.parameter_dtype = StorageDtype::kF8;
   }
@@ -78,7 +81,9 @@ Result<Setup> gpt_row(const Row& row, Setup s) {
   s.sequence_parallel = row.says("notes", "sequence parallel") && s.tp > 1;
   s.loss = s.tp > 1 ? LossHead::kVocabularyParallel : LossHead::kEager;
   const std::string& recompute = row.text("activation_ckpt");
-  s.recompute = recompute == "full" ? ActivationRecompute::kFull : recompute == "selective" ? ActivationRecompute::kAttentionOnly : ActivationRecompute::kNone;
+  s.recompute = recompute == "full"        ? ActivationRecompute::kFull
+                : recompute == "selective" ? ActivationRecompute::kAttentionOnly
+                                           : ActivationRecompute::kNone;
   s.software.released = 202110;
   if (row.says("framework", "Megatron-LM")) {
     s.software.released = 202205;
@@ -86,7 +91,8 @@ Result<Setup> gpt_row(const Row& row, Setup s) {
     if (s.pp == 8 || s.pp == 35) s.virtual_stages = 3;
     s.fused_norm = true;
   }
-  if (row.says("framework", "DeepSpeed")) {  // Megatron's layers under DeepSpeed's engine: ZeRO-1 keeps 16-bit gradients until the step
+  if (row.says("framework",
+               "DeepSpeed")) {  // Megatron's layers under DeepSpeed's engine: ZeRO-1 keeps 16-bit gradients until the step
     s.framework = Framework::kDeepspeed;
     s.gradient_dtype = s.reduce_dtype = StorageDtype::kF16;
   }

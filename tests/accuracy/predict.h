@@ -8,7 +8,7 @@ namespace distsetup::accuracy {
 
 struct Prediction {
   double allocated_gib = 0, reserved_gib = 0, device_gib = 0, tokens_per_s_per_gpu = 0;  // 0: not predicted
-  bool ran_out = false;  // the replay could not allocate
+  bool ran_out = false;                                                                  // the replay could not allocate
   double of(Metric metric) const;
 };
 

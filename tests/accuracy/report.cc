@@ -11,7 +11,12 @@ namespace {
 double rounded(double value) { return std::round(value * 100) / 100; }
 
 Json to_json(const Statistics& s) {
-  return {{"n", s.n}, {"mape", rounded(s.mape)}, {"median", rounded(s.median)}, {"p90", rounded(s.p90)}, {"max", rounded(s.max)}, {"bias", rounded(s.bias)}};
+  return {{"n", s.n},
+          {"mape", rounded(s.mape)},
+          {"median", rounded(s.median)},
+          {"p90", rounded(s.p90)},
+          {"max", rounded(s.max)},
+          {"bias", rounded(s.bias)}};
 }
 
 Json blocks_json(const std::vector<Scored>& rows) {
@@ -31,9 +36,14 @@ Json lines_json(const std::vector<Scored>& rows) {
   Json lines = Json::array();
   for (const ScoreLine& line : score_lines(rows)) {
     for (size_t i = 0; i < line.limits.size(); ++i) {
-      lines.push_back({{"score", line.name}, {"what", line.limits[i].what}, {"n", line.n}, {"reach", line.limits[i].reach},
-                       {"in_sample", rounded(line.in_sample[i])}, {"held_out_block", rounded(line.held_out_block[i])},
-                       {"held_out_model", rounded(line.held_out_model[i])}, {"reached", line.n > 0 && line.reached()}});
+      lines.push_back({{"score", line.name},
+                       {"what", line.limits[i].what},
+                       {"n", line.n},
+                       {"reach", line.limits[i].reach},
+                       {"in_sample", rounded(line.in_sample[i])},
+                       {"held_out_block", rounded(line.held_out_block[i])},
+                       {"held_out_model", rounded(line.held_out_model[i])},
+                       {"reached", line.n > 0 && line.reached()}});
     }
   }
   return lines;
@@ -60,11 +70,23 @@ Json stored_scores(const Scoreboard& board) {
   const FitScore fit = fit_score(board.rows);
   Json intervals = Json::array(), mapped = Json::object();
   for (const IntervalScore& s : interval_scores(board.rows)) {
-    intervals.push_back({{"metric", name(s.metric)}, {"n", s.n}, {"coverage", rounded(s.coverage)}, {"median_half_width", rounded(s.median_half_width)}});
+    intervals.push_back({{"metric", name(s.metric)},
+                         {"n", s.n},
+                         {"coverage", rounded(s.coverage)},
+                         {"median_half_width", rounded(s.median_half_width)}});
   }
   for (const auto& [block, m] : mapped_by_block(board)) mapped[block] = {{"mapped", m.mapped}, {"of", m.all}};
-  return {{"rows", board.num_rows}, {"mapped", mapped}, {"blocks", blocks_json(board.rows)}, {"lines", lines_json(board.rows)}, {"intervals", intervals},
-          {"fit", {{"wrong_fits", fit.wrong_fits}, {"wrong_noes", fit.wrong_noes}, {"tight", fit.tight}, {"ran_out", fit.ran_out}, {"ran", fit.ran}}}};
+  return {{"rows", board.num_rows},
+          {"mapped", mapped},
+          {"blocks", blocks_json(board.rows)},
+          {"lines", lines_json(board.rows)},
+          {"intervals", intervals},
+          {"fit",
+           {{"wrong_fits", fit.wrong_fits},
+            {"wrong_noes", fit.wrong_noes},
+            {"tight", fit.tight},
+            {"ran_out", fit.ran_out},
+            {"ran", fit.ran}}}};
 }
 
 Json to_json(const Scoreboard& board) {
@@ -77,7 +99,8 @@ Json to_json(const Scoreboard& board) {
       const double predicted = row.prediction.of(m.metric);
       if (predicted <= 0) continue;
       const Interval i = interval_of(row.setup, quantity(m.metric), predicted, 0.9);
-      Json entry = {{"id", row.row.id}, {"metric", name(m.metric)}, {"measured", m.value}, {"predicted", predicted}, {"low", i.low}, {"high", i.high}};
+      Json entry = {{"id", row.row.id}, {"metric", name(m.metric)}, {"measured", m.value}, {"predicted", predicted}, {"low", i.low},
+                    {"high", i.high}};
       if (m.metric == Metric::kTokensPerSecond) {
         entry["held_out_block"] = row.held_out_block_tokens_per_s;
         entry["held_out_model"] = row.held_out_model_tokens_per_s;
@@ -87,30 +110,43 @@ Json to_json(const Scoreboard& board) {
   }
   json["verdicts"] = Json::array();
   for (const Scored& row : board.rows) {
-    json["verdicts"].push_back({{"id", row.row.id}, {"ran_out", row.row.ran_out()}, {"verdict", name(row.verdict)},
-                                {"device_gib", row.prediction.device_gib}, {"allocated_gib", row.prediction.allocated_gib}, {"reserved_gib", row.prediction.reserved_gib}, {"replay_ran_out", row.prediction.ran_out}, {"usable_gib", static_cast<double>(row.setup.gpu.usable_memory_bytes) / (1024.0 * 1024 * 1024)}});
+    json["verdicts"].push_back({{"id", row.row.id},
+                                {"ran_out", row.row.ran_out()},
+                                {"verdict", name(row.verdict)},
+                                {"device_gib", row.prediction.device_gib},
+                                {"allocated_gib", row.prediction.allocated_gib},
+                                {"reserved_gib", row.prediction.reserved_gib},
+                                {"replay_ran_out", row.prediction.ran_out},
+                                {"usable_gib", static_cast<double>(row.setup.gpu.usable_memory_bytes) / (1024.0 * 1024 * 1024)}});
   }
   return json;
 }
 
 std::string to_table(const Scoreboard& board) {
   std::string text = fmt::format("{} rows, {} mapped, {} unmapped\n\n", board.num_rows, board.rows.size(), board.unmapped.size());
-  text += fmt::format("{:<42} {:>5} {:<15} {:>9} {:>14} {:>14}\n", "score", "n", "reach", "in-sample", "held-out block", "held-out model");
+  text +=
+      fmt::format("{:<42} {:>5} {:<15} {:>9} {:>14} {:>14}\n", "score", "n", "reach", "in-sample", "held-out block", "held-out model");
   for (const ScoreLine& line : score_lines(board.rows)) {
     for (size_t i = 0; i < line.limits.size(); ++i) {
-      const bool reached = line.held_out_block[i] <= line.limits[i].reach + 1e-9 && line.held_out_model[i] <= line.limits[i].reach + 1e-9;
-      text += fmt::format("{:<42} {:>5} {:<15} {:>9.2f} {:>14.2f} {:>14.2f}  {}\n", i == 0 ? line.name : "", line.n, limit_text(line.limits[i]), line.in_sample[i],
-                          line.held_out_block[i], line.held_out_model[i], line.n == 0 ? "no rows" : reached ? "reached" : "not reached");
+      const bool reached =
+          line.held_out_block[i] <= line.limits[i].reach + 1e-9 && line.held_out_model[i] <= line.limits[i].reach + 1e-9;
+      text += fmt::format("{:<42} {:>5} {:<15} {:>9.2f} {:>14.2f} {:>14.2f}  {}\n", i == 0 ? line.name : "", line.n,
+                          limit_text(line.limits[i]), line.in_sample[i], line.held_out_block[i], line.held_out_model[i],
+                          line.n == 0 ? "no rows"
+                          : reached   ? "reached"
+                                      : "not reached");
     }
   }
   text += fmt::format("\n{:<22} {:>5} {:>10} {:>18}\n", "90 % intervals", "n", "coverage %", "median half-width %");
   for (const IntervalScore& s : interval_scores(board.rows)) {
     text += fmt::format("{:<22} {:>5} {:>10.1f} {:>18.1f}\n", name(s.metric), s.n, s.coverage, s.median_half_width);
   }
-  text += fmt::format("\n{:<6} {:<21} {:>4} {:>15} {:>22} {:>22}\n", "block", "metric", "n", "in-sample MAPE", "held-out block MAPE/max", "held-out model MAPE/max");
+  text += fmt::format("\n{:<6} {:<21} {:>4} {:>15} {:>22} {:>22}\n", "block", "metric", "n", "in-sample MAPE",
+                      "held-out block MAPE/max", "held-out model MAPE/max");
   for (const BlockScore& s : block_scores(board.rows)) {
-    text += fmt::format("{:<6} {:<21} {:>4} {:>15.2f} {:>15.2f}/{:>6.1f} {:>15.2f}/{:>6.1f}\n", s.block, name(s.metric), s.by_column[0].n, s.by_column[0].mape,
-                        s.by_column[1].mape, s.by_column[1].max, s.by_column[2].mape, s.by_column[2].max);
+    text +=
+        fmt::format("{:<6} {:<21} {:>4} {:>15.2f} {:>15.2f}/{:>6.1f} {:>15.2f}/{:>6.1f}\n", s.block, name(s.metric), s.by_column[0].n,
+                    s.by_column[0].mape, s.by_column[1].mape, s.by_column[1].max, s.by_column[2].mape, s.by_column[2].max);
   }
   text += fmt::format("\n{:<6} {:>7} {:>5}\n", "block", "mapped", "of");
   for (const auto& [block, m] : mapped_by_block(board)) text += fmt::format("{:<6} {:>7} {:>5}\n", block, m.mapped, m.all);
@@ -140,8 +176,8 @@ std::vector<std::string> worse_than(const Json& stored, const Json& now) {
   for (const Json& before : stored.at("blocks")) {
     for (const Json& after : now.at("blocks")) {
       if (before.at("block") != after.at("block") || before.at("metric") != after.at("metric")) continue;
-      compare(fmt::format("{} {}, mape", before.at("block").get<std::string>(), before.at("metric").get<std::string>()), before.at("mape").get<double>(),
-              after.at("mape").get<double>());
+      compare(fmt::format("{} {}, mape", before.at("block").get<std::string>(), before.at("metric").get<std::string>()),
+              before.at("mape").get<double>(), after.at("mape").get<double>());
     }
   }
   return worse;

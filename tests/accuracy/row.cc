@@ -68,10 +68,32 @@ std::vector<Cell> next_record(std::string_view text, size_t& at, Location& locat
 }
 
 bool is_numeric_column(std::string_view column) {
-  static const std::set<std::string, std::less<>> numeric = {
-      "params_b", "layers", "hidden", "ffn", "heads", "kv_heads", "vocab", "seq_len", "gpus", "nodes", "tp", "cp", "pp", "dp_shard",
-      "dp_replicate", "micro_batch_per_gpu", "grad_accum", "peak_mem_gib", "tokens_per_s_per_gpu", "mfu_pct", "tflops_per_gpu",
-      "step_time_s", "experts", "top_k", "expert_ffn", "ep"};
+  static const std::set<std::string, std::less<>> numeric = {"params_b",
+                                                             "layers",
+                                                             "hidden",
+                                                             "ffn",
+                                                             "heads",
+                                                             "kv_heads",
+                                                             "vocab",
+                                                             "seq_len",
+                                                             "gpus",
+                                                             "nodes",
+                                                             "tp",
+                                                             "cp",
+                                                             "pp",
+                                                             "dp_shard",
+                                                             "dp_replicate",
+                                                             "micro_batch_per_gpu",
+                                                             "grad_accum",
+                                                             "peak_mem_gib",
+                                                             "tokens_per_s_per_gpu",
+                                                             "mfu_pct",
+                                                             "tflops_per_gpu",
+                                                             "step_time_s",
+                                                             "experts",
+                                                             "top_k",
+                                                             "expert_ffn",
+                                                             "ep"};
   return numeric.contains(column);
 }
 
@@ -90,7 +112,8 @@ Result<std::vector<int>> read_header(const std::vector<Cell>& header) {
     const std::string column = header[i].text.substr(0, header[i].text.find('('));
     const auto it = std::find(columns().begin(), columns().end(), column);
     if (it == columns().end()) {
-      said.push_back(error(code::kUnknownKey, header[i].location, fmt::format("unknown column '{}'", header[i].text), suggest(column, columns())));
+      said.push_back(error(code::kUnknownKey, header[i].location, fmt::format("unknown column '{}'", header[i].text),
+                           suggest(column, columns())));
       continue;
     }
     int& seen = place[static_cast<size_t>(it - columns().begin())];
@@ -98,7 +121,8 @@ Result<std::vector<int>> read_header(const std::vector<Cell>& header) {
     seen = static_cast<int>(i);
   }
   for (size_t i = 0; i < kRequired; ++i) {
-    if (place[i] < 0) said.push_back(error(code::kMissingKey, header[0].location, fmt::format("no column '{}' in the header", columns()[i])));
+    if (place[i] < 0)
+      said.push_back(error(code::kMissingKey, header[0].location, fmt::format("no column '{}' in the header", columns()[i])));
   }
   if (has_error(said)) return said;
   return place;
@@ -136,12 +160,53 @@ std::optional<double> number_after(std::string_view text, std::string_view befor
 }
 
 const std::vector<std::string>& columns() {
-  static const std::vector<std::string> all = {
-      "id", "source_repo_or_paper", "source_path_or_section", "model", "params_b", "layers", "hidden", "ffn", "heads", "kv_heads", "vocab",
-      "seq_len", "gpu", "gpus", "nodes", "interconnect", "framework", "strategy", "tp", "cp", "pp", "dp_shard", "dp_replicate",
-      "micro_batch_per_gpu", "global_batch_tokens_or_seqs", "grad_accum", "precision", "param_dtype", "grad_reduce_dtype", "optimizer",
-      "activation_ckpt", "compile", "flash_attention", "offload", "finetune", "peak_mem_gib", "mem_kind", "tokens_per_s_per_gpu", "mfu_pct",
-      "tflops_per_gpu", "step_time_s", "notes", "experts", "top_k", "expert_ffn", "ep", "attention_kind"};
+  static const std::vector<std::string> all = {"id",
+                                               "source_repo_or_paper",
+                                               "source_path_or_section",
+                                               "model",
+                                               "params_b",
+                                               "layers",
+                                               "hidden",
+                                               "ffn",
+                                               "heads",
+                                               "kv_heads",
+                                               "vocab",
+                                               "seq_len",
+                                               "gpu",
+                                               "gpus",
+                                               "nodes",
+                                               "interconnect",
+                                               "framework",
+                                               "strategy",
+                                               "tp",
+                                               "cp",
+                                               "pp",
+                                               "dp_shard",
+                                               "dp_replicate",
+                                               "micro_batch_per_gpu",
+                                               "global_batch_tokens_or_seqs",
+                                               "grad_accum",
+                                               "precision",
+                                               "param_dtype",
+                                               "grad_reduce_dtype",
+                                               "optimizer",
+                                               "activation_ckpt",
+                                               "compile",
+                                               "flash_attention",
+                                               "offload",
+                                               "finetune",
+                                               "peak_mem_gib",
+                                               "mem_kind",
+                                               "tokens_per_s_per_gpu",
+                                               "mfu_pct",
+                                               "tflops_per_gpu",
+                                               "step_time_s",
+                                               "notes",
+                                               "experts",
+                                               "top_k",
+                                               "expert_ffn",
+                                               "ep",
+                                               "attention_kind"};
   return all;
 }
 
@@ -185,14 +250,16 @@ Result<std::vector<Row>> read_rows(std::string_view text, const std::string& fil
       if ((*place)[i] < 0) continue;
       Cell& cell = cells[static_cast<size_t>((*place)[i])];
       if (!cell.text.empty() && is_numeric_column(columns()[i]) && !parse_number(cell.text)) {
-        said.push_back(error(code::kWrongType, cell.location, fmt::format("'{}' in column '{}' is no number", cell.text, columns()[i])));
+        said.push_back(
+            error(code::kWrongType, cell.location, fmt::format("'{}' in column '{}' is no number", cell.text, columns()[i])));
       }
       row.cells[i] = std::move(cell.text);
     }
     row.id = row.cells[0];
     row.block = row.id.substr(0, row.id.find('-'));
     if (row.id.empty()) said.push_back(error(code::kMissingKey, row.location, "a row without an id"));
-    if (!ids.insert(row.id).second) said.push_back(error(code::kDuplicateKey, row.location, fmt::format("id '{}' a second time", row.id)));
+    if (!ids.insert(row.id).second)
+      said.push_back(error(code::kDuplicateKey, row.location, fmt::format("id '{}' a second time", row.id)));
     rows.push_back(std::move(row));
   }
   if (has_error(said)) return said;

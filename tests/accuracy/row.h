@@ -20,9 +20,9 @@ struct Measurement {
 };
 
 struct Row {
-  Location location;               // of the line
-  std::string id, block;           // "TT-001", "TT"
-  std::vector<std::string> cells;  // in the order of columns()
+  Location location;                                       // of the line
+  std::string id, block;                                   // "TT-001", "TT"
+  std::vector<std::string> cells;                          // in the order of columns()
   const std::string& text(std::string_view column) const;  // "" = not stated
   std::optional<double> number(std::string_view column) const;
   int64_t integer(std::string_view column, int64_t absent) const;

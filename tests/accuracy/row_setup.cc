@@ -77,7 +77,8 @@ int date_in(std::string_view text) {
     const int year = (text[i + 2] - '0') * 10 + (text[i + 3] - '0') + 2000;
     if (n == 6) return std::atoi(std::string(text.substr(i, 6)).c_str());
     if (n != 4 || year < 2020 || year > 2035) continue;
-    if (i + 7 <= text.size() && text[i + 4] == '-' && std::isdigit(static_cast<unsigned char>(text[i + 5])) && (i + 7 == text.size() || !std::isdigit(static_cast<unsigned char>(text[i + 7])))) {
+    if (i + 7 <= text.size() && text[i + 4] == '-' && std::isdigit(static_cast<unsigned char>(text[i + 5])) &&
+        (i + 7 == text.size() || !std::isdigit(static_cast<unsigned char>(text[i + 7])))) {
       const int month = (text[i + 5] - '0') * 10 + (text[i + 6] - '0');
       if (month >= 1 && month <= 12) return year * 100 + month;
     }
@@ -102,7 +103,8 @@ Fp8Recipe fp8_recipe(const Row& row) {
   if (contains(p, "mxfp8")) return Fp8Recipe::kMxfp8;
   if (!contains(p, "fp8")) return Fp8Recipe::kNone;
   if (contains(p, "rowwise")) return Fp8Recipe::kRowwise;
-  if (contains(p, "delayed") || contains(p, "(TE") || contains(p, "TransformerEngine") || contains(p, "recipe")) return Fp8Recipe::kDelayed;
+  if (contains(p, "delayed") || contains(p, "(TE") || contains(p, "TransformerEngine") || contains(p, "recipe"))
+    return Fp8Recipe::kDelayed;
   return Fp8Recipe::kTensorwise;
 }
 
@@ -126,13 +128,15 @@ Result<Setup> common_setup(const Row& row) {
     s.nic_bytes_per_s = nic_gbits(row, s) * 1e9 / 8;
   }
   s.host_memory_bytes = 0;
-  const int tp = static_cast<int>(row.integer("tp", 1)), cp = static_cast<int>(row.integer("cp", 1)), pp = static_cast<int>(row.integer("pp", 1));
+  const int tp = static_cast<int>(row.integer("tp", 1)), cp = static_cast<int>(row.integer("cp", 1)),
+            pp = static_cast<int>(row.integer("pp", 1));
   set_mesh(s, tp, cp, pp, world);
   if (s.world() != world) return unmapped(row, fmt::format("tp {} x cp {} x pp {} do not divide {} GPUs", tp, cp, pp, world));
   s.dp_replicate = static_cast<int>(row.integer("dp_replicate", 1));
   if (s.dp_replicate > 1) s.dp_shard = std::max(1, s.dp_shard / s.dp_replicate);
   s.ep = static_cast<int>(row.integer("ep", 1));
-  s.virtual_stages = static_cast<int>(std::max(1.0, number_after(row.text("notes"), "virtual PP ").value_or(number_after(row.text("notes"), " VPP").value_or(1))));
+  s.virtual_stages = static_cast<int>(
+      std::max(1.0, number_after(row.text("notes"), "virtual PP ").value_or(number_after(row.text("notes"), " VPP").value_or(1))));
   s.sequence_length = row.integer("seq_len", 0);
   s.micro_batch = row.integer("micro_batch_per_gpu", 0);
   s.gradient_accumulation = row.integer("grad_accum", 0);

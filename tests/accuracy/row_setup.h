@@ -21,7 +21,7 @@ Fp8Recipe fp8_recipe(const Row& row);
 int date_in(std::string_view text);
 Lora lora_targets(std::string_view which, int64_t rank);  // "qv", "all", "attention", "mlp"
 
-Result<Setup> torch_row(const Row& row);      // torchtitan, torchao, torchtune, litgpt, thunder: torch_rows.cc, litgpt_rows.cc
+Result<Setup> torch_row(const Row& row);  // torchtitan, torchao, torchtune, litgpt, thunder: torch_rows.cc, litgpt_rows.cc
 Result<Setup> litgpt_row(const Row& row);
 Result<Setup> hf_row(const Row& row);         // Hugging Face Trainer and what is built on transformers
 Result<Setup> foundry_row(const Row& row);    // llm-foundry, fms-fsdp

@@ -18,8 +18,8 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[below] + (sorted[above] - sorted[below]) * (at - static_cast<double>(below));
 }
 
-// The 40 rows of published torchtitan runs that a replay of their allocations was first shown on: FSDP1, FSDP2 (one with TP), eager and
-// compiled; without activation offload, eager fp8, async TP and traced FSDP.
+// The 40 rows of published torchtitan runs that a replay of their allocations was first shown on: FSDP1, FSDP2 (one with TP), eager
+// and compiled; without activation offload, eager fp8, async TP and traced FSDP.
 bool is_replay_row(const Scored& s) {
   static const std::set<std::string> ids = [] {
     std::set<std::string> all;
@@ -114,7 +114,8 @@ std::vector<BlockScore> block_scores(const std::vector<Scored>& rows) {
     for (const Metric metric : kMetrics) {
       BlockScore score{block, metric, {}};
       for (const Column column : kColumns) {
-        score.by_column[static_cast<size_t>(column)] = statistics(errors(rows, metric, column, [&](const Scored& s) { return s.row.block == block; }));
+        score.by_column[static_cast<size_t>(column)] =
+            statistics(errors(rows, metric, column, [&](const Scored& s) { return s.row.block == block; }));
       }
       if (score.by_column[0].n > 0) scores.push_back(score);
     }
@@ -139,8 +140,10 @@ std::vector<ScoreLine> score_lines(const std::vector<Scored>& rows) {
   add("allocated: fms-acceleration, full", Metric::kAllocated, {{"mape", 0.5}, {"max", 2}},
       [](const Scored& s) { return s.row.block == "FMSA" && s.setup.finetune == Finetune::kFull; });
   add("allocated: fms-acceleration, all", Metric::kAllocated, {{"mape", 1.5}}, in_block("FMSA"));
-  add("allocated: Megatron dense", Metric::kAllocated, {{"mape", 0.3}, {"max", 1}}, [&](const Scored& s) { return is_core(s) && s.setup.model.num_experts == 0; });
-  add("allocated: Megatron experts and MLA", Metric::kAllocated, {{"mape", 0.6}}, [&](const Scored& s) { return is_core(s) && s.setup.model.num_experts > 0; });
+  add("allocated: Megatron dense", Metric::kAllocated, {{"mape", 0.3}, {"max", 1}},
+      [&](const Scored& s) { return is_core(s) && s.setup.model.num_experts == 0; });
+  add("allocated: Megatron experts and MLA", Metric::kAllocated, {{"mape", 0.6}},
+      [&](const Scored& s) { return is_core(s) && s.setup.model.num_experts > 0; });
   add("allocated: torchtitan and thunder FSDP2", Metric::kAllocated, {{"mape", 3}}, [](const Scored& s) {
     return s.setup.framework == Framework::kFsdp2 && (is_titan(s) || s.row.says("framework", "litgpt benchmark"));
   });
@@ -151,13 +154,18 @@ std::vector<ScoreLine> score_lines(const std::vector<Scored>& rows) {
   lines.push_back(percent_line("ran, called does_not_fit (%)", static_cast<int>(fit.wrong_noes.size()), fit.ran, 2));
   lines.push_back(percent_line("ran, called tight (%)", static_cast<int>(fit.tight.size()), fit.ran, 8));
   const auto foundry = [](std::string gpu) {
-    return [gpu = std::move(gpu)](const Scored& s) { return s.row.says("framework", "llm-foundry") && s.setup.gpu.name.starts_with(gpu); };
+    return [gpu = std::move(gpu)](const Scored& s) {
+      return s.row.says("framework", "llm-foundry") && s.setup.gpu.name.starts_with(gpu);
+    };
   };
   add("tokens/s: llm-foundry A100", Metric::kTokensPerSecond, {{"mape", 4}}, foundry("a100"));
   add("tokens/s: llm-foundry H100", Metric::kTokensPerSecond, {{"mape", 6}}, foundry("h100"));
-  add("tokens/s: torchtitan eager", Metric::kTokensPerSecond, {{"mape", 8}}, [](const Scored& s) { return is_titan(s) && !s.setup.compiled && s.setup.fp8 == Fp8Recipe::kNone; });
-  add("tokens/s: torchtitan compiled", Metric::kTokensPerSecond, {{"mape", 8}}, [](const Scored& s) { return is_titan(s) && s.setup.compiled && s.setup.fp8 == Fp8Recipe::kNone; });
-  add("tokens/s: torchtitan fp8", Metric::kTokensPerSecond, {{"mape", 10}}, [](const Scored& s) { return is_titan(s) && s.setup.fp8 != Fp8Recipe::kNone; });
+  add("tokens/s: torchtitan eager", Metric::kTokensPerSecond, {{"mape", 8}},
+      [](const Scored& s) { return is_titan(s) && !s.setup.compiled && s.setup.fp8 == Fp8Recipe::kNone; });
+  add("tokens/s: torchtitan compiled", Metric::kTokensPerSecond, {{"mape", 8}},
+      [](const Scored& s) { return is_titan(s) && s.setup.compiled && s.setup.fp8 == Fp8Recipe::kNone; });
+  add("tokens/s: torchtitan fp8", Metric::kTokensPerSecond, {{"mape", 10}},
+      [](const Scored& s) { return is_titan(s) && s.setup.fp8 != Fp8Recipe::kNone; });
   add("tokens/s: Megatron-Bridge, NeMo, DGX Cloud", Metric::kTokensPerSecond, {{"mape", 8}},
       [](const Scored& s) { return s.row.block == "MB" || s.row.block == "NEMO" || s.row.block == "DGXC"; });
   add("step time: Megatron-LM 22B to 1T", Metric::kTokensPerSecond, {{"mape", 3.5}, {"max", 8}}, in_block("MLM"));

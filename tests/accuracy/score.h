@@ -15,7 +15,7 @@ namespace distsetup::accuracy {
 struct Scored {
   Row row;
   Setup setup;
-  Prediction prediction;                                                  // with the fitted constants
+  Prediction prediction;                                                    // with the fitted constants
   double held_out_block_tokens_per_s = 0, held_out_model_tokens_per_s = 0;  // refitted without the row's block; without its model size
   std::vector<Measurement> measured;
   Verdict verdict = Verdict::kFits;
@@ -65,6 +65,5 @@ struct FitScore {
   int ran_out = 0, ran = 0;
 };
 FitScore fit_score(const std::vector<Scored>& rows);
-
 
 }  // namespace distsetup::accuracy

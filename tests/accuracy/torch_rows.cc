@@ -5,6 +5,7 @@
 //   2024-10-22  run_train.sh sets expandable_segments; logits become fp32 in the loss, not in the model   a5e57e4a9, e10cb9494
 //   2024-10-22 to 2024-12-18, and from 2025-04: --compile compiles the loss too
 //   2025-02-24  AdamW is fused (before: foreach)                             6e4988550
+//   2026-04-27  cross-entropy in chunks, head included (not in graph_trainer) 786e26f8e, 858a4ac99
 //   2025-07-28  embedding, blocks, and norm with head are units of their own (before: one root unit, last block not resharded)
 //   83e694105
 #include <fmt/format.h>
@@ -73,7 +74,11 @@ void titan_software(Setup& s, const Row& row, int date) {
   // graph_trainer under SimpleFSDP traces the model, and the loss runs outside of the graph.
   const bool outside = s.software.traced && row.says("compile", "aot_fx_trace");
   const bool compiles_loss = s.compiled && !outside && ((date >= 20241022 && date < 20241218) || date >= 20250401);
-  if (contains(notes, "chunked cross-entropy")) {
+  // Since then the head runs inside of the chunks too (786e26f8e): no logits of the whole batch.
+  const bool head_in_chunks = date >= 20260427 && !row.says("framework", "graph_trainer");
+  if (head_in_chunks) {
+    s.loss = LossHead::kLiger;
+  } else if (contains(notes, "chunked cross-entropy")) {
     s.loss = LossHead::kChunked;
   } else if (contains(notes, "compile inferred from memory")) {
     s.loss = LossHead::kCompiled;  // what says that the run was compiled is one fp32 copy of the logits less
