@@ -141,6 +141,9 @@ TEST_CASE("lint kinds: files are told apart by what they say", "[lint]") {
   CHECK(kind_of("x", "[job]\ndump_folder = \"o\"\n") == "torchtitan");
   CHECK(kind_of("x.yaml", "base_model: m\nmicro_batch_size: 1\ndatasets: []\n") == "axolotl");
   CHECK(kind_of("x.yaml", "stage: sft\nfinetuning_type: full\ntemplate: llama3\noutput_dir: o\n") == "llamafactory");
+  CHECK(kind_of("x.yaml", "finetuning_type: lora\noutput_dir: o\nlearning_rate: 1.0\nnum_train_epochs: 1\nlogging_steps: 1\n") ==
+        "llamafactory");
+  CHECK(kind_of("x.yaml", "optimizer:\n  lr: 1.0\nmicro_batch_size: 1\n") == "none");
   CHECK(kind_of("x.yaml", "trainer:\n  devices: 8\n") == "lightning");
   CHECK(kind_of("x.yaml", "distributed:\n  strategy: fsdp2\n") == "automodel");
   CHECK(kind_of("x.yaml", "version: '2'\napis: []\nproviders: {}\n") == "llama-stack");

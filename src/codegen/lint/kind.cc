@@ -1,6 +1,6 @@
-// A structured file is its kind by the keys at its top: each kind has marks, the kind with most of them wins. Texts without structure
-// are told apart by their lines. A file that does not parse is still recognised by its marks as text, so that its own rules can say
-// why.
+// A structured file is its kind by the keys at its top: each kind has marks, the kind with most of them wins; a key that only one kind
+// has decides. Texts without structure are told apart by their lines. A file that does not parse is still recognised by its marks as
+// text, so that its own rules can say why.
 #include "codegen/lint/kind.h"
 
 #include <fmt/format.h>
@@ -45,6 +45,7 @@ constexpr std::array<KindName, 19> kKindNames = {{{FileKind::kDeepspeed, "deepsp
 struct Marks {
   FileKind kind;
   std::vector<std::string_view> keys;
+  std::string_view own = {};  // no file of the kind is without it, and no other kind has it
 };
 const std::vector<Marks>& marks() {
   static const std::vector<Marks> kMarks = {
@@ -69,10 +70,12 @@ const std::vector<Marks>& marks() {
        {"job", "training", "parallelism", "activation_checkpoint", "lr_scheduler", "profiling", "metrics", "comm"}},
       {FileKind::kAxolotl,
        {"base_model", "datasets", "micro_batch_size", "sequence_len", "adapter", "fsdp_version", "fsdp_config",
-        "dataset_prepared_path", "val_set_size", "dp_shard_size", "sample_packing", "optimizer"}},
+        "dataset_prepared_path", "val_set_size", "dp_shard_size", "sample_packing", "optimizer"},
+       "base_model"},
       {FileKind::kLlamaFactory,
        {"stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "overwrite_cache", "preprocessing_num_workers",
-        "pure_bf16", "use_unsloth", "pissa_init", "do_train", "lora_target", "quantization_bit"}},
+        "pure_bf16", "use_unsloth", "pissa_init", "do_train", "lora_target", "quantization_bit"},
+       "finetuning_type"},
       {FileKind::kLightning, {"seed_everything", "trainer", "fit", "ckpt_path"}},
       {FileKind::kAutomodel, {"distributed", "step_scheduler", "dist_env", "packed_sequence", "loss_fn"}},
       {FileKind::kLlamaStack,
@@ -83,12 +86,15 @@ const std::vector<Marks>& marks() {
   return kMarks;
 }
 
+constexpr size_t kOwnKeyScore = 100;
+
 // Of equal scores the kind that is listed first wins.
 const Marks* best_marks(const std::set<std::string, std::less<>>& keys) {
   const Marks* best = nullptr;
   size_t best_score = 0;
   for (const Marks& one : marks()) {
-    size_t score = 0;
+    if (!one.own.empty() && keys.count(one.own) == 0) continue;
+    size_t score = one.own.empty() ? 0 : kOwnKeyScore;
     for (const std::string_view key : one.keys) score += keys.count(key);
     if (score > best_score) {
       best_score = score;
