@@ -108,6 +108,13 @@ Explanation Explainer::explain(const FileKey& key) const {
     }
     const std::string_view tried = text_of(row.field);
     if (tried == "null") continue;
+    // Several texts of the field may be written the same: the one that is tried counts.
+    if (!tried.empty() && found.unknown.empty()) {
+      for (const auto& [ours, theirs] : row.value_map) {
+        if (is_same(found, theirs) && agrees(row.field, value_of_text(ours)))
+          return {Explanation::How::kField, row.field, value_of_text(ours), ""};
+      }
+    }
     if (const std::optional<Json> value = read_backwards(row, found); value && agrees(row.field, *value))
       return {Explanation::How::kField, row.field, *value, ""};
     if (!tried.empty() && tried != kAnyOther) {

@@ -98,6 +98,7 @@ Fields fields_to_write(const ReadFields& read) {
     if (known(name) || sources.empty() || (name.compare(0, 8, "derived.") != 0)) continue;
     if (std::all_of(sources.begin(), sources.end(), known)) set_field(fields, name, value);
   }
+  if (known("micro_batch") && text("mesh.pp") == "1") assume("derived.pipeline_batch", whole("micro_batch"));
   set_field(fields, "derived.source", "options");
   assume("derived.hybrid", false);
   return fields;
