@@ -49,8 +49,8 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   const bool names_target =
       arguments.has("target") || arguments.has("plan") || !arguments.positionals.empty() || arguments.has("config");
   if (!names_target) {
-    missing.push_back(error(code::kMissingArgument, command_line(), "no --target, expected one of " + known_targets(),
-                            "add --target native"));
+    missing.push_back(
+        error(code::kMissingArgument, command_line(), "no --target, expected one of " + known_targets(), "add --target native"));
   }
   if (!arguments.has("output")) {
     missing.push_back(
@@ -116,17 +116,18 @@ Command emit_command() {
                       "distsetup emit --target slurm --plan plan.json --output run",
                       "distsetup emit --target deepspeed run.yaml --output run"};
   command.notes = "Targets: " + known_targets() + ". Files with the same content are left alone.";
-  command.flags = {{"target", {}, FlagKind::kValue, "WHICH", "what the files are for, or a folder of --templates", 0},
-                   output_flag("the folder the files go to"),
-                   force_flag(),
-                   dry_run_flag(),
-                   {"coverage", {}, FlagKind::kSwitch, "", "instead: which plan fields each target writes, refuses or has no use for", 0},
-                   {"fsdp-version", {}, FlagKind::kValue, "N", "target fsdp: 1 or 2 (2)", 0},
-                   {"nvme-path", {}, FlagKind::kValue, "DIR", "node-local folder that NVMe offload goes to", 0},
-                   plan_flag(),
-                   config_flag(),
-                   presets_flag(),
-                   templates_flag()};
+  command.flags = {
+      {"target", {}, FlagKind::kValue, "WHICH", "what the files are for, or a folder of --templates", 0},
+      output_flag("the folder the files go to"),
+      force_flag(),
+      dry_run_flag(),
+      {"coverage", {}, FlagKind::kSwitch, "", "instead: which plan fields each target writes, refuses or has no use for", 0},
+      {"fsdp-version", {}, FlagKind::kValue, "N", "target fsdp: 1 or 2 (2)", 0},
+      {"nvme-path", {}, FlagKind::kValue, "DIR", "node-local folder that NVMe offload goes to", 0},
+      plan_flag(),
+      config_flag(),
+      presets_flag(),
+      templates_flag()};
   for (const Flag& flag : job_flags()) command.flags.push_back(flag);
   for (Flag& flag : layer_flags()) command.flags.push_back(std::move(flag));
   command.run_keys = kAllRunKeys;

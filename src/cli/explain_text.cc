@@ -128,10 +128,13 @@ constexpr Explanation kExplanations[] = {
      "never dropped; as a note, the message says what the format makes of a setting.",
      "distsetup fsdp --sharding zero1", "distsetup deepspeed --zero-stage 1 --bf16"},
     {code::kSecret, "a secret would be written into a file",
-     "Scripts, manifests and site files are read by others and end up in repositories. Text that is assigned to a name like HF_TOKEN, or "
-     "begins as tokens do, is refused. Leave it in the environment of whoever submits, or have a line of --setup read it from a file of "
+     "Scripts, manifests and site files are read by others and end up in repositories. Text that is assigned to a name like HF_TOKEN, "
+     "or "
+     "begins as tokens do, is refused. Leave it in the environment of whoever submits, or have a line of --setup read it from a file "
+     "of "
      "mode 0600.",
-     "distsetup slurm --nodes 1 --gpus 8 --export HF_TOKEN=hf_...", "distsetup slurm --nodes 1 --gpus 8 --setup 'export HF_TOKEN=$(cat ~/.hf_token)'"},
+     "distsetup slurm --nodes 1 --gpus 8 --export HF_TOKEN=hf_...",
+     "distsetup slurm --nodes 1 --gpus 8 --setup 'export HF_TOKEN=$(cat ~/.hf_token)'"},
     {code::kPlanCorrupt, "not a plan",
      "The file is not a plan.json as `distsetup plan` writes it: not JSON, or keys are missing, unknown or out of range. A plan is "
      "not "
@@ -155,10 +158,13 @@ constexpr Explanation kExplanations[] = {
     {code::kEnvironment, "this machine cannot do that now", "A program is missing, a port is taken, a measurement is impossible here.",
      "", ""},
     {code::kPreflight, "the job would not run there",
-     "`distsetup launch --check` compared the plan with what this machine or the cluster has: the trainer, GPUs, memory, data and room for "
-     "checkpoints; the partition, its nodes, GPUs and time limit. The message says what was found and what the plan needs. Nothing was "
+     "`distsetup launch --check` compared the plan with what this machine or the cluster has: the trainer, GPUs, memory, data and "
+     "room for "
+     "checkpoints; the partition, its nodes, GPUs and time limit. The message says what was found and what the plan needs. Nothing "
+     "was "
      "started or submitted.",
-     "distsetup launch --plan plan.json --target slurm --partition gpus", "distsetup launch --plan plan.json --target slurm --partition gpu"},
+     "distsetup launch --plan plan.json --target slurm --partition gpus",
+     "distsetup launch --plan plan.json --target slurm --partition gpu"},
     {code::kData, "the data cannot be used",
      "A file of the plan is missing, changed since the plan was made (size or digest), or too short for one sequence.", "", ""},
     {code::kCheckpoint, "a checkpoint cannot be used",

@@ -95,7 +95,8 @@ Command init_command() {
   Command command;
   command.name = "init";
   command.summary = "a run file to start from, with every key explained";
-  command.examples = {"distsetup init --output run.yaml", "distsetup init --model 70B | less", "distsetup init --site --output site.yaml"};
+  command.examples = {"distsetup init --output run.yaml", "distsetup init --model 70B | less",
+                      "distsetup init --site --output site.yaml"};
   command.notes = "With --output the schema that its first line names is written beside it: editors complete and check the file.";
   command.flags = {output_flag("write it there, and run.schema.json beside it"),
                    {"site", {}, FlagKind::kSwitch, "", "a site file instead: what this machine says about its cluster (site.yaml)", 0},

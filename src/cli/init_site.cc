@@ -104,8 +104,8 @@ int run_init_site(const Arguments& arguments, const Terminal& terminal) {
     ask(values, "account", "account");
   }
   const OutputPath at = output_path(arguments.text("output", "site.yaml"), "site.yaml");
-  const std::string text = "# Facts of this site, for `distsetup ... --site " + at.file + "` or launch.site in a run file. `distsetup schema site` has all keys.\n" +
-                           site_yaml(values);
+  const std::string text = "# Facts of this site, for `distsetup ... --site " + at.file +
+                           "` or launch.site in a run file. `distsetup schema site` has all keys.\n" + site_yaml(values);
   // What is written must read back.
   JobOptions options;
   Diagnostics mistakes;

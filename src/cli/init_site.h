@@ -8,8 +8,8 @@
 
 namespace distsetup {
 
-// Keys of site.yaml with their values, as far as they can be seen from here: partition and how GPUs are requested (sinfo), longest job,
-// modules of this shell, the interface of the default route, a node-local scratch folder. Changes nothing and asks nothing.
+// Keys of site.yaml with their values, as far as they can be seen from here: partition and how GPUs are requested (sinfo), longest
+// job, modules of this shell, the interface of the default route, a node-local scratch folder. Changes nothing and asks nothing.
 std::vector<std::pair<std::string, std::vector<std::string>>> detect_site();
 
 // Writes --output (site.yaml unless given; refused when it exists with other content, unless --force). On a terminal the partition and

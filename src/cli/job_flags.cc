@@ -21,7 +21,8 @@ std::vector<Flag> flags_where(bool is_launcher) {
   std::vector<Flag> flags;
   for (const JobSetting& setting : job_settings()) {
     if (setting.flag.empty() || is_launcher_flag(setting) != is_launcher) continue;
-    Flag flag{std::string(setting.flag), {}, FlagKind::kValue, std::string(setting.placeholder), "job: " + std::string(setting.help), 0};
+    Flag flag{std::string(setting.flag),           {}, FlagKind::kValue, std::string(setting.placeholder),
+              "job: " + std::string(setting.help), 0};
     for (const std::string_view alias : setting.aliases) flag.aliases.emplace_back(alias);
     if (setting.type == JobSettingType::kSwitch) flag.kind = FlagKind::kSwitch;
     flags.push_back(std::move(flag));
@@ -95,9 +96,10 @@ Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet&
   JobSetting program;
   program.fields = {"job.program"};
   if (!arguments.passed_on.empty() && !target_uses(templates, target, program)) {
-    refused.push_back(error(code::kConflict, command_line(),
-                            fmt::format("target '{}' starts no command of one's own, found '{}' behind --", target, arguments.passed_on[0]),
-                            fmt::format("leave it out, or --target {}", targets_that_use(templates, program))));
+    refused.push_back(
+        error(code::kConflict, command_line(),
+              fmt::format("target '{}' starts no command of one's own, found '{}' behind --", target, arguments.passed_on[0]),
+              fmt::format("leave it out, or --target {}", targets_that_use(templates, program))));
   }
   return refused;
 }

@@ -34,8 +34,8 @@ std::vector<std::string> trainer_arguments(const Arguments& arguments) {
 }
 
 // Flags of the trainer say nothing to a job that starts it later.
-const std::vector<std::string> kLocalFlags = {"node-rank", "master-addr", "master-port", "grace", "trainer-program",
-                                              "stop-after", "poison", "trace", "threads"};
+const std::vector<std::string> kLocalFlags = {"node-rank",  "master-addr", "master-port", "grace",  "trainer-program",
+                                              "stop-after", "poison",      "trace",       "threads"};
 
 // Standard input and error on a terminal: yes or no. Elsewhere --yes has to have said it.
 Result<bool> confirm(const Arguments& arguments, const std::string& question) {
@@ -107,8 +107,8 @@ int launch_on_slurm(const Arguments& arguments, const Terminal& terminal, const 
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   say_diagnostics(terminal, diagnostics);
   if (arguments.has("check")) return kDone;
-  const Result<bool> is_wanted =
-      confirm(arguments, fmt::format("submit {}/job.sbatch, {} × {} GPUs?", folder, plan->hardware.nodes, plan->hardware.gpus_per_node));
+  const Result<bool> is_wanted = confirm(
+      arguments, fmt::format("submit {}/job.sbatch, {} × {} GPUs?", folder, plan->hardware.nodes, plan->hardware.gpus_per_node));
   if (!is_wanted.ok()) return fail(arguments, terminal, is_wanted.diagnostics);
   if (!*is_wanted) return kInterrupted;
   const Result<std::vector<WrittenFile>> written = write_artifacts(arguments, *artifacts, folder);
@@ -116,7 +116,8 @@ int launch_on_slurm(const Arguments& arguments, const Terminal& terminal, const 
   mention_written(terminal, *written);
   const Said said = run_program({"sbatch", "--parsable", "job.sbatch"}, 60, folder);
   if (!said.started || said.code != 0) {
-    return fail(arguments, terminal, {error(code::kEnvironment, {}, "sbatch refused the job: " + said.text.substr(0, said.text.find('\n')))});
+    return fail(arguments, terminal,
+                {error(code::kEnvironment, {}, "sbatch refused the job: " + said.text.substr(0, said.text.find('\n')))});
   }
   const std::string number = said.text.substr(0, said.text.find_first_not_of("0123456789"));
   suggest_next(terminal, "squeue --jobs " + number);

@@ -1,5 +1,5 @@
-// `distsetup launcher`: one script that starts a run on every node, with the configuration file its strategy needs, made anew each time
-// so that it cannot be an old one. Without words behind "--" it runs the bundled trainer.
+// `distsetup launcher`: one script that starts a run on every node, with the configuration file its strategy needs, made anew each
+// time so that it cannot be an old one. Without words behind "--" it runs the bundled trainer.
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
@@ -21,13 +21,14 @@ Diagnostics check_words(const Arguments& arguments) {
                           "keep one of them"));
   }
   if ((is_deepspeed || is_fsdp) && arguments.passed_on.empty()) {
-    found.push_back(error(code::kMissingArgument, command_line(),
-                          fmt::format("--use-{} is about a script of your own, and none is named", is_deepspeed ? "deepspeed" : "fsdp"),
-                          "name it behind --: -- train.py --learning-rate 1e-4; the bundled trainer shards by itself"));
+    found.push_back(
+        error(code::kMissingArgument, command_line(),
+              fmt::format("--use-{} is about a script of your own, and none is named", is_deepspeed ? "deepspeed" : "fsdp"),
+              "name it behind --: -- train.py --learning-rate 1e-4; the bundled trainer shards by itself"));
   }
   if (arguments.positionals.empty() && !arguments.has("config") && !arguments.has("plan") && arguments.run_flags.empty()) {
-    found.push_back(error(code::kMissingArgument, command_line(), "no --config, expected the run file of the training",
-                          "add --config run.yaml"));
+    found.push_back(
+        error(code::kMissingArgument, command_line(), "no --config, expected the run file of the training", "add --config run.yaml"));
   }
   return found;
 }
@@ -81,7 +82,8 @@ Command launcher_command() {
   command.examples = {"distsetup launcher --config run.yaml --num_nodes 4 --num_gpus_per_node 8 --master_addr 192.168.1.100",
                       "distsetup launcher --config run.yaml --use_deepspeed -- train.py --learning-rate 1e-4"};
   command.notes =
-      "Words behind -- are a Python script of your own and its arguments; with --use-deepspeed it gets `--deepspeed FILE` behind them, "
+      "Words behind -- are a Python script of your own and its arguments; with --use-deepspeed it gets `--deepspeed FILE` behind "
+      "them, "
       "with --use-fsdp accelerate starts it. On several nodes NODE_RANK comes from the environment unless --node-rank bakes it in.";
   command.flags = {output_flag("the script (scripts/run_training.sh); plan.json and the configuration file go beside it"),
                    force_flag(),

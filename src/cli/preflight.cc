@@ -84,15 +84,18 @@ void check_partition(const JobOptions& options, const Plan& plan, const std::vec
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
   if (mine.empty() && !options.partition.empty()) {
-    findings.push_back(bad("partition", fmt::format("no '{}'", options.partition), "one of " + known, suggest(options.partition, names)));
+    findings.push_back(
+        bad("partition", fmt::format("no '{}'", options.partition), "one of " + known, suggest(options.partition, names)));
     return;
   }
   if (mine.empty()) {
-    findings.push_back(bad("partition", "none is the default", "one of " + known, "--partition " + (names.empty() ? "NAME" : names[0])));
+    findings.push_back(
+        bad("partition", "none is the default", "one of " + known, "--partition " + (names.empty() ? "NAME" : names[0])));
     return;
   }
   const std::string name = mine.front().partition;
-  if (!mine.front().is_up) findings.push_back(bad("partition", fmt::format("'{}' is down", name), "one that is up: " + known, "--partition NAME"));
+  if (!mine.front().is_up)
+    findings.push_back(bad("partition", fmt::format("'{}' is down", name), "one that is up: " + known, "--partition NAME"));
   const bool is_cpu = plan.hardware.accelerator == Accelerator::kCpu;
   const int nodes = plan.hardware.nodes, gpus = is_cpu ? 0 : plan.hardware.gpus_per_node;
   int all = 0, with_gpus = 0, most_gpus = 0;
@@ -101,9 +104,11 @@ void check_partition(const JobOptions& options, const Plan& plan, const std::vec
     most_gpus = std::max(most_gpus, gpus_in(row.gres));
     if (gpus_in(row.gres) >= gpus) with_gpus += row.nodes;
   }
-  findings.push_back(good("partition", fmt::format("'{}' has {} {} of up to {} GPUs", name, all, all == 1 ? "node" : "nodes", most_gpus)));
+  findings.push_back(
+      good("partition", fmt::format("'{}' has {} {} of up to {} GPUs", name, all, all == 1 ? "node" : "nodes", most_gpus)));
   if (nodes > all) {
-    findings.push_back(bad("nodes", fmt::format("{} in '{}'", all, name), fmt::format("{}", nodes), fmt::format("plan again with --nodes {}", all)));
+    findings.push_back(
+        bad("nodes", fmt::format("{} in '{}'", all, name), fmt::format("{}", nodes), fmt::format("plan again with --nodes {}", all)));
   } else if (gpus > most_gpus && options.gpu_request != "none") {
     findings.push_back(bad("GPUs", fmt::format("{} per node in '{}'", most_gpus, name), fmt::format("{} per node", gpus),
                            most_gpus > 0 ? fmt::format("plan again with --gpus {}", most_gpus) : "another --partition"));
@@ -150,7 +155,8 @@ void check_data(const LaunchOptions& options, const Plan& plan, std::vector<Find
     const fs::path path = root / file.path;
     const uintmax_t bytes = fs::file_size(path, failed);
     if (!failed && static_cast<int64_t>(bytes) == file.bytes) continue;
-    findings.push_back(bad("data", failed ? fmt::format("no '{}'", path.string()) : fmt::format("'{}' has {} bytes", path.string(), bytes),
+    findings.push_back(bad("data",
+                           failed ? fmt::format("no '{}'", path.string()) : fmt::format("'{}' has {} bytes", path.string(), bytes),
                            fmt::format("{} bytes as planned", file.bytes), "put the file back, or plan again"));
     return;
   }
@@ -188,11 +194,15 @@ std::vector<Finding> check_node(const LaunchOptions& options, const Plan& plan) 
   if (plan.hardware.accelerator == Accelerator::kCuda) {
     const int gpus = visible_gpus();
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    const std::string found = gpus < 0 ? "no NVIDIA driver" : fmt::format("{} visible{}", gpus, visible != nullptr ? fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible) : "");
+    const std::string found =
+        gpus < 0 ? "no NVIDIA driver"
+                 : fmt::format("{} visible{}", gpus, visible != nullptr ? fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible) : "");
     if (gpus >= ranks) {
       findings.push_back(good("GPUs", found));
     } else {
-      findings.push_back(bad("GPUs", found, fmt::format("{}", ranks), visible != nullptr ? "unset CUDA_VISIBLE_DEVICES, or plan again with fewer --gpus" : "plan again with --gpu cpu, or run on a node with GPUs"));
+      findings.push_back(bad("GPUs", found, fmt::format("{}", ranks),
+                             visible != nullptr ? "unset CUDA_VISIBLE_DEVICES, or plan again with fewer --gpus"
+                                                : "plan again with --gpu cpu, or run on a node with GPUs"));
     }
   }
   const int64_t memory_bytes = available_memory_bytes(), wanted_bytes = plan.memory.host_bytes_per_node;
@@ -200,7 +210,8 @@ std::vector<Finding> check_node(const LaunchOptions& options, const Plan& plan) 
     if (memory_bytes >= wanted_bytes) {
       findings.push_back(good("host memory", format_gib(memory_bytes) + " available"));
     } else {
-      findings.push_back(bad("host memory", format_gib(memory_bytes) + " available", format_gib(wanted_bytes), "end other programs, or plan for more nodes"));
+      findings.push_back(bad("host memory", format_gib(memory_bytes) + " available", format_gib(wanted_bytes),
+                             "end other programs, or plan for more nodes"));
     }
   }
   check_data(options, plan, findings);
@@ -213,7 +224,8 @@ std::vector<Finding> check_node(const LaunchOptions& options, const Plan& plan) 
     findings.push_back(good("room for checkpoints", format_bytes(free_bytes)));
   } else {
     findings.push_back(bad("room for checkpoints", format_bytes(std::max<int64_t>(free_bytes, 0)),
-                           fmt::format("{} for {} of {}", format_bytes(needed_bytes), plan.checkpoint.keep + 1, format_bytes(plan.memory.checkpoint_bytes)),
+                           fmt::format("{} for {} of {}", format_bytes(needed_bytes), plan.checkpoint.keep + 1,
+                                       format_bytes(plan.memory.checkpoint_bytes)),
                            "another --checkpoint-directory, or a smaller --keep-checkpoints"));
   }
   return findings;
@@ -234,7 +246,8 @@ std::vector<Finding> check_slurm(const JobOptions& options, const Plan& plan, co
   if (test.started && test.code == 0) {
     findings.push_back(good("sbatch --test-only", line));
   } else {
-    findings.push_back(bad("sbatch --test-only", test.started ? line : "no 'sbatch' on PATH", "a job the cluster takes", "change the flag it names"));
+    findings.push_back(
+        bad("sbatch --test-only", test.started ? line : "no 'sbatch' on PATH", "a job the cluster takes", "change the flag it names"));
   }
   return findings;
 }
@@ -244,7 +257,9 @@ Diagnostics report_findings(const Terminal& terminal, const std::vector<Finding>
   for (const Finding& finding : findings) {
     if (finding.is_good) mention(terminal, fmt::format("ok    {}: {}\n", finding.check, finding.found));
     if (!finding.is_good)
-      mistakes.push_back(error(code::kPreflight, {}, fmt::format("{}: found {}, expected {}", finding.check, finding.found, finding.wanted), finding.action));
+      mistakes.push_back(error(code::kPreflight, {},
+                               fmt::format("{}: found {}, expected {}", finding.check, finding.found, finding.wanted),
+                               finding.action));
   }
   return mistakes;
 }

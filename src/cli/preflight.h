@@ -13,7 +13,7 @@ namespace distsetup {
 
 struct Finding {
   bool is_good = true;
-  std::string check, found;   // "partition", "main: 2 nodes of 2 GPUs"
+  std::string check, found;    // "partition", "main: 2 nodes of 2 GPUs"
   std::string wanted, action;  // when it is not good
 };
 

@@ -13,8 +13,9 @@ int run_schema_command(const Arguments& arguments, const Terminal& terminal) {
   const std::string which = arguments.positionals.empty() ? "run" : arguments.positionals[0];
   if (which == "site") return deliver(arguments, terminal, {"site.schema.json", dump_json(site_schema()), false}, {});
   if (which != "run") {
-    return fail(arguments, terminal,
-                {error(code::kUnknownValue, command_line(), "no schema of '" + which + "', expected run or site", "distsetup schema run")});
+    return fail(
+        arguments, terminal,
+        {error(code::kUnknownValue, command_line(), "no schema of '" + which + "', expected run or site", "distsetup schema run")});
   }
   return deliver(arguments, terminal, {"run.schema.json", dump_json(run_schema()), false}, {});
 }

@@ -5,9 +5,9 @@
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "cli/commands.h"
+#include "cli/job_flags.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
-#include "cli/job_flags.h"
 
 namespace distsetup {
 namespace {
@@ -79,7 +79,8 @@ int run_slurm(const Arguments& arguments, const Terminal& terminal) {
                                 "name it behind --: -- train.py --learning-rate 1e-4; the bundled trainer shards by itself"));
   }
   if (arguments.has("use-deepspeed") && !has_error(diagnostics) && !wants_plan(arguments, *spec)) {
-    diagnostics.push_back(error(code::kMissingArgument, command_line(), "--use-deepspeed writes ds_config.json from a run, and none is given",
+    diagnostics.push_back(error(code::kMissingArgument, command_line(),
+                                "--use-deepspeed writes ds_config.json from a run, and none is given",
                                 "add --config run.yaml, or --model 8B"));
   }
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
@@ -118,7 +119,12 @@ Command slurm_command() {
   command.flags = {output_flag("write the script there (and, with a model, plan.json beside it)"),
                    force_flag(),
                    dry_run_flag(),
-                   {"use-deepspeed", {}, FlagKind::kSwitch, "", "a script of your own with DeepSpeed: ds_config.json beside, `--deepspeed FILE` behind its words", 0},
+                   {"use-deepspeed",
+                    {},
+                    FlagKind::kSwitch,
+                    "",
+                    "a script of your own with DeepSpeed: ds_config.json beside, `--deepspeed FILE` behind its words",
+                    0},
                    plan_flag(),
                    config_flag(),
                    presets_flag(),

@@ -45,6 +45,7 @@ struct TargetSearch {
   std::vector<std::string> shardings, recomputes;  // "zero3", "full"
   bool hybrid = true;                              // copies of the shard group
   bool keeps_parameters = true;                    // reshard_after_forward: false
+  std::optional<std::vector<std::string>> axes;    // of pp, tp, cp, ep; absent: all
 };
 Result<TargetSearch> target_search(const TemplateSet& templates, std::string_view target);
 
@@ -61,8 +62,8 @@ struct JobOptions {
   std::vector<std::string> program;  // a command of one's own instead of the bundled trainer
   std::string shape;                 // SLURM: rank (a task per rank; the default), torchrun (a task per node)
   std::string job_name = "llm_finetune";
-  std::string time_limit;    // 4h, 1-12:00:00, 90m; "" = 24 hours, or the site's longest job
-  std::string longest_job;   // of the site; a longer time limit is refused
+  std::string time_limit;   // 4h, 1-12:00:00, 90m; "" = 24 hours, or the site's longest job
+  std::string longest_job;  // of the site; a longer time limit is refused
   std::string partition, account, qos, constraint, reservation, exclude, dependency, array, mail_user;
   std::string memory_per_gpu;        // "32G"
   std::string memory_per_node;       // "0" = all of it
@@ -70,12 +71,12 @@ struct JobOptions {
   std::string gpu_request;           // gpus-per-node (the default), gres, none
   std::string gpu_type;              // the scheduler's name of the GPU: --gres=gpu:h100:8
   bool exclusive = false;
-  bool requeue = false;               // also: save and requeue when the time limit comes near, or a rank fails
-  int max_restarts = 10;              // with requeue
-  int max_failures = 2;               // with requeue: failures in a row without a new checkpoint between them
-  std::optional<int> signal_lead_s;   // SIGUSR1 to the trainer this long before the limit; 0 = none; absent: from the plan
-  std::string checkpoint_rate;        // "2GB/s" that one node writes checkpoints with
-  bool health_gate = false;           // each node is looked at before the step starts
+  bool requeue = false;                     // also: save and requeue when the time limit comes near, or a rank fails
+  int max_restarts = 10;                    // with requeue
+  int max_failures = 2;                     // with requeue: failures in a row without a new checkpoint between them
+  std::optional<int> signal_lead_s;         // SIGUSR1 to the trainer this long before the limit; 0 = none; absent: from the plan
+  std::string checkpoint_rate;              // "2GB/s" that one node writes checkpoints with
+  bool health_gate = false;                 // each node is looked at before the step starts
   std::string output_log = "slurm-%j.out";  // a folder in it is made by the script before it is used
   std::string error_log;                    // "" = slurm-%j.err beside output_log
   std::vector<std::string> modules;         // module load NAME
@@ -89,14 +90,14 @@ struct JobOptions {
   bool offline = false;                     // nodes have no way to the internet
   std::vector<std::string> hosts;           // ssh, mpirun: the first is where rank 0 runs
   std::vector<std::string> ssh_options, mpi_options;
-  std::string master_address;               // launcher: of node 0
+  std::string master_address;  // launcher: of node 0
   int master_port = 29500;
-  std::optional<int> node_rank;             // launcher: baked into the script; absent: from the environment
-  std::string use;                          // launcher: none, deepspeed, fsdp: what a command of one's own runs with
+  std::optional<int> node_rank;  // launcher: baked into the script; absent: from the environment
+  std::string use;               // launcher: none, deepspeed, fsdp: what a command of one's own runs with
   std::string name_space, queue, service_account, volume_claim, rdma_resource;  // Kubernetes
-  std::string site;                         // what the header says of the site file: its name and digest
-  bool cpu_only = false;                    // no GPU is requested; a plan on CPU sets it
-  std::string command;                      // join_command(...)
+  std::string site;       // what the header says of the site file: its name and digest
+  bool cpu_only = false;  // no GPU is requested; a plan on CPU sets it
+  std::string command;    // join_command(...)
   TemplateSet templates = embedded_templates();
 };
 // job.sbatch, and with a plan plan.json in front of it. With a plan, nodes and gpus_per_node are the plan's (a disagreement with
@@ -108,7 +109,7 @@ struct EmitOptions {
   int fsdp_version = 2;   // target fsdp: 1 or 2
   std::string nvme_path;  // node-local folder that NVMe offload goes to
   std::string command;    // join_command(...)
-  JobOptions job;    // target slurm; its nodes, gpus, command and templates are taken from the plan and from here
+  JobOptions job;         // target slurm; its nodes, gpus, command and templates are taken from the plan and from here
   TemplateSet templates = embedded_templates();
 };
 // target: one of target_names(), or a folder of the user's. Always with plan.json, whose text is dump_json(to_json(plan)).

@@ -24,20 +24,71 @@ constexpr int kShortestLead_s = 120, kLongestLead_s = 65535;  // the longest is 
 // Of one node to shared storage when the site says nothing; deliberately low (a single NFS stream on 10 Gb/s Ethernet).
 constexpr double kAssumedCheckpointRate_bytes_per_s = 1e9;
 
-constexpr const char* kFieldNames[] = {
-    "job.name",          "job.dns_name",        "job.plain_names",   "job.time_limit",     "job.time_limit_s",
-    "job.time_limit_hm", "job.partition",       "job.account",       "job.qos",            "job.constraint",
-    "job.reservation",   "job.exclude",         "job.dependency",    "job.array",          "job.mail_user",
-    "job.memory_gpu",    "job.memory_node",     "job.cpus_per_task", "job.cpus_per_rank",  "job.cpus_per_node",
-    "job.gpus_per_node", "job.gpus",            "job.gres",          "job.tasks_per_node", "job.shape",
-    "job.exclusive",     "job.requeue",         "job.max_restarts",  "job.max_failures",   "job.signal",
-    "job.lead_text",     "job.open_mode",       "job.output",        "job.error",          "job.step_log_folder",
-    "job.step_output",   "job.step_error",      "job.modules",       "job.exports",        "job.setup",
-    "job.with_plan",     "job.plan_digest",     "job.program",       "job.container",      "job.image",
-    "job.mounts",        "job.mounts_text",     "job.health_gate",   "job.hosts",          "job.ssh_options",
-    "job.mpi_options",   "job.master_address",  "job.master_port",   "job.node_rank",      "job.namespace",
-    "job.queue",         "job.service_account", "job.volume_claim",  "job.rdma_resource",  "job.site",
-    "job.last_node",     "job.use",           "job.needs_folder",  "job.memory_node_iec", "job.lead_wanted"};
+constexpr const char* kFieldNames[] = {"job.name",
+                                       "job.dns_name",
+                                       "job.plain_names",
+                                       "job.time_limit",
+                                       "job.time_limit_s",
+                                       "job.time_limit_hm",
+                                       "job.partition",
+                                       "job.account",
+                                       "job.qos",
+                                       "job.constraint",
+                                       "job.reservation",
+                                       "job.exclude",
+                                       "job.dependency",
+                                       "job.array",
+                                       "job.mail_user",
+                                       "job.memory_gpu",
+                                       "job.memory_node",
+                                       "job.cpus_per_task",
+                                       "job.cpus_per_rank",
+                                       "job.cpus_per_node",
+                                       "job.gpus_per_node",
+                                       "job.gpus",
+                                       "job.gres",
+                                       "job.tasks_per_node",
+                                       "job.shape",
+                                       "job.exclusive",
+                                       "job.requeue",
+                                       "job.max_restarts",
+                                       "job.max_failures",
+                                       "job.signal",
+                                       "job.lead_text",
+                                       "job.open_mode",
+                                       "job.output",
+                                       "job.error",
+                                       "job.step_log_folder",
+                                       "job.step_output",
+                                       "job.step_error",
+                                       "job.modules",
+                                       "job.exports",
+                                       "job.setup",
+                                       "job.with_plan",
+                                       "job.plan_digest",
+                                       "job.program",
+                                       "job.container",
+                                       "job.image",
+                                       "job.mounts",
+                                       "job.mounts_text",
+                                       "job.health_gate",
+                                       "job.hosts",
+                                       "job.ssh_options",
+                                       "job.mpi_options",
+                                       "job.master_address",
+                                       "job.master_port",
+                                       "job.node_rank",
+                                       "job.namespace",
+                                       "job.queue",
+                                       "job.service_account",
+                                       "job.volume_claim",
+                                       "job.rdma_resource",
+                                       "job.site",
+                                       "job.last_node",
+                                       "job.use",
+                                       "job.needs_folder",
+                                       "job.memory_node_iec",
+                                       "job.lead_wanted"};
 
 bool is_name_of(std::string_view text, std::string_view also) {
   return std::all_of(text.begin(), text.end(), [also](char c) {
@@ -54,7 +105,7 @@ std::string dns_name(std::string name) {
   return ends_well && is_name_of(name, "-") ? name : "";
 }
 
-struct Checker {
+struct JobChecker {
   Fields fields;
   Diagnostics diagnostics;
   const Location at{"command line", 0, 0};
@@ -139,7 +190,8 @@ struct Checker {
     if (!options.ib_hca.empty()) all.push_back("NCCL_IB_HCA=" + options.ib_hca);
     if (!options.scratch.empty()) all.push_back("TMPDIR=" + options.scratch);
     if (options.offline) {
-      for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"}) all.push_back(std::string(name) + "=1");
+      for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"})
+        all.push_back(std::string(name) + "=1");
     }
     set("job.exports", all.empty() ? Json() : Json(all));
   }
@@ -164,9 +216,10 @@ struct Checker {
       if (has_control_characters(log)) return fail(code::kOutOfRange, "the log's path has control characters");
     }
     if ((output + error_log).find("%x") != std::string::npos && options.job_name.find('/') != std::string::npos) {
-      return fail(code::kOutOfRange, fmt::format("the job's name '{}' becomes part of the log's path (%x) and has a '/' in it",
-                                                 comment_text(options.job_name)),
-                  "take %x out of --output-log, or '/' out of --job-name");
+      return fail(
+          code::kOutOfRange,
+          fmt::format("the job's name '{}' becomes part of the log's path (%x) and has a '/' in it", comment_text(options.job_name)),
+          "take %x out of --output-log, or '/' out of --job-name");
     }
     if (folder.empty()) {
       if (error_log.find('/') != std::string::npos) {
@@ -234,7 +287,8 @@ struct Checker {
     const std::string kind = options.gpu_type.empty() ? "" : options.gpu_type + ":";
     set("job.gres", Json());
     if (options.gpu_request == "gres") set("job.gres", fmt::format("gpu:{}{}", kind, per_node));
-    if (options.gpu_request.empty() || options.gpu_request == "gpus-per-node") set("job.gpus_per_node", fmt::format("{}{}", kind, per_node));
+    if (options.gpu_request.empty() || options.gpu_request == "gpus-per-node")
+      set("job.gpus_per_node", fmt::format("{}{}", kind, per_node));
   }
 
   // Absent: twice one step and one checkpoint of a node's share, by the plan's own prediction.
@@ -251,9 +305,10 @@ struct Checker {
     const double share_bytes = static_cast<double>(plan->memory.checkpoint_bytes) / plan->hardware.nodes;
     const double save_s = share_bytes / rate;
     const int64_t seconds = static_cast<int64_t>(std::ceil(2 * (plan->time.step_s + save_s) / 10)) * 10;
-    set("job.lead_text", Json::array({fmt::format("2 × (a step of {} + {} of checkpoint per node at {:.3g} GB/s{}: {}), at least {} s",
-                                     format_duration(plan->time.step_s), format_bytes(static_cast<int64_t>(share_bytes)), rate / 1e9,
-                                     options.checkpoint_rate.empty() ? ", assumed" : "", format_duration(save_s), kShortestLead_s)}));
+    set("job.lead_text",
+        Json::array({fmt::format("2 × (a step of {} + {} of checkpoint per node at {:.3g} GB/s{}: {}), at least {} s",
+                                 format_duration(plan->time.step_s), format_bytes(static_cast<int64_t>(share_bytes)), rate / 1e9,
+                                 options.checkpoint_rate.empty() ? ", assumed" : "", format_duration(save_s), kShortestLead_s)}));
     const int64_t longest = std::min<int64_t>(kLongestLead_s, limit_s / 2);
     if (seconds > longest) set("job.lead_wanted", seconds);
     return static_cast<int>(std::min(std::max<int64_t>(seconds, kShortestLead_s), std::max<int64_t>(longest, 1)));
@@ -294,7 +349,8 @@ struct Checker {
     }
     std::string joined;
     for (const std::string& mount : options.mounts) {
-      const bool legal = mount.find(':') != std::string::npos && mount.find(',') == std::string::npos && !has_control_characters(mount);
+      const bool legal =
+          mount.find(':') != std::string::npos && mount.find(',') == std::string::npos && !has_control_characters(mount);
       if (!legal) fail(code::kOutOfRange, fmt::format("'{}' is not a mount, expected SOURCE:DESTINATION", comment_text(mount)));
       joined += "," + mount;
     }
@@ -307,7 +363,8 @@ struct Checker {
     if (!options.hosts.empty()) set("job.hosts", Json(options.hosts));
     for (const auto* words : {&options.ssh_options, &options.mpi_options, &options.program}) {
       for (const std::string& word : *words) {
-        if (word.find('\0') != std::string::npos) fail(code::kOutOfRange, "an argument has a NUL byte, which no command line can hold");
+        if (word.find('\0') != std::string::npos)
+          fail(code::kOutOfRange, "an argument has a NUL byte, which no command line can hold");
       }
     }
     if (!options.ssh_options.empty()) set("job.ssh_options", Json(options.ssh_options));
@@ -346,9 +403,11 @@ struct Checker {
       fail(code::kSecret, fmt::format("{} holds what looks like a secret ({}), and scripts are read by others", where, what),
            "leave it in the environment of whoever submits, which is passed on, or have --setup read a file of mode 0600");
     };
-    const std::vector<std::pair<const char*, const std::vector<std::string>*>> lists = {
-        {"--export", &options.exports}, {"--setup", &options.setup}, {"the command", &options.program},
-        {"--ssh-options", &options.ssh_options}, {"--mpi-options", &options.mpi_options}};
+    const std::vector<std::pair<const char*, const std::vector<std::string>*>> lists = {{"--export", &options.exports},
+                                                                                        {"--setup", &options.setup},
+                                                                                        {"the command", &options.program},
+                                                                                        {"--ssh-options", &options.ssh_options},
+                                                                                        {"--mpi-options", &options.mpi_options}};
     for (const auto& [where, list] : lists) {
       for (const std::string& text : *list) {
         if (const std::string found = secret_in(text); !found.empty()) refuse(found, where);
@@ -363,7 +422,7 @@ struct Checker {
 std::span<const char* const> job_field_names() { return kFieldNames; }
 
 Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* plan) {
-  Checker check{std::move(fields), {}};
+  JobChecker check{std::move(fields), {}};
   check.size(options, plan);
   check.text("job.name", "--job-name", options.job_name);
   if (const std::string name = dns_name(options.job_name); !name.empty()) check.set("job.dns_name", name);
@@ -376,7 +435,8 @@ Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* 
   check.text("job.dependency", "--dependency", options.dependency);
   check.text("job.mail_user", "--mail-user", options.mail_user);
   check.text("job.site", "the site file's name", options.site);
-  const bool plain_names = is_name_of(options.job_name, "_.-") && is_name_of(options.partition, "_.@-") && is_name_of(options.account, "_.-");
+  const bool plain_names =
+      is_name_of(options.job_name, "_.-") && is_name_of(options.partition, "_.@-") && is_name_of(options.account, "_.-");
   check.set("job.plain_names", plain_names);
   check.plain("job.namespace", "--namespace", options.name_space, "-");
   check.plain("job.queue", "--queue", options.queue, "_.-");

@@ -11,7 +11,8 @@
 namespace distsetup {
 namespace {
 
-constexpr std::array<std::string_view, 9> kPrefixes = {"hf_", "ghp_", "gho_", "github_pat_", "sk-", "AKIA", "xoxb-", "glpat-", "nvapi-"};
+constexpr std::array<std::string_view, 9> kPrefixes = {"hf_",  "ghp_",  "gho_",   "github_pat_", "sk-",
+                                                       "AKIA", "xoxb-", "glpat-", "nvapi-"};
 constexpr std::array<std::string_view, 7> kWords = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "CREDENTIALS"};
 constexpr std::array<std::string_view, 4> kEnds = {"API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "SECRET_KEY"};
 constexpr size_t kShortestToken = 16;  // behind the prefix

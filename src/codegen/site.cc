@@ -26,9 +26,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
-char separator(JobSettingType type) {
-  return type == JobSettingType::kLines ? '\n' : type == JobSettingType::kWords ? ' ' : ',';
-}
+char separator(JobSettingType type) { return type == JobSettingType::kLines ? '\n' : type == JobSettingType::kWords ? ' ' : ','; }
 
 std::string flag_name(const JobSetting& setting) {
   return setting.flag.empty() ? std::string(setting.site) : "--" + std::string(setting.flag);
@@ -123,8 +121,8 @@ struct SiteReader {
       } else if (is_section) {
         map(child, path + ".");
       } else {
-        Diagnostic unknown = error(code::kUnknownKey, value.key_locations[i], fmt::format("unknown key '{}' of a site", path),
-                                   suggest(name, known));
+        Diagnostic unknown =
+            error(code::kUnknownKey, value.key_locations[i], fmt::format("unknown key '{}' of a site", path), suggest(name, known));
         unknown.length = static_cast<int>(name.size());
         diagnostics.push_back(std::move(unknown));
       }
@@ -161,11 +159,13 @@ Diagnostics apply_site(JobOptions& options, const Value& site, std::string_view 
   }
   reader.map(site, "");
   if (const std::string found = secret_in(text); !found.empty()) {
-    reader.diagnostics.push_back(error(code::kSecret, {file_name}, fmt::format("the site file holds what looks like a secret ({})", found),
+    reader.diagnostics.push_back(error(code::kSecret, {file_name},
+                                       fmt::format("the site file holds what looks like a secret ({})", found),
                                        "have a line of setup read it from a file of mode 0600"));
   }
   const size_t slash = file_name.rfind('/');
-  options.site = fmt::format("{} {}", slash == std::string::npos ? file_name : file_name.substr(slash + 1), sha256(text).substr(0, 16));
+  options.site =
+      fmt::format("{} {}", slash == std::string::npos ? file_name : file_name.substr(slash + 1), sha256(text).substr(0, 16));
   return std::move(reader.diagnostics);
 }
 
@@ -182,8 +182,8 @@ std::string site_yaml(const std::vector<std::pair<std::string, std::vector<std::
     const bool is_bare = key->type == JobSettingType::kSwitch || key->type == JobSettingType::kInt;
     std::string text;
     for (const std::string& item : found->second) text += (text.empty() ? "" : ", ") + (is_bare ? item : quote_yaml(item));
-    out += fmt::format("{}{}: {}  # {}\n", in.empty() ? "" : "  ", key->site.substr(in.empty() ? 0 : dot + 1), is_list ? "[" + text + "]" : text,
-                       key->help);
+    out += fmt::format("{}{}: {}  # {}\n", in.empty() ? "" : "  ", key->site.substr(in.empty() ? 0 : dot + 1),
+                       is_list ? "[" + text + "]" : text, key->help);
   }
   return out;
 }

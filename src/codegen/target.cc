@@ -171,7 +171,8 @@ struct Walk {
       if (!value.text.empty()) value.text.pop_back();  // the template has the last newline
       return value;
     }
-    fail(from.location, fmt::format("unknown form '{}' of value '{}'", kind, name), "known: list, lines, switch, switch_not, keys, manifest, manifest_list, plan_lines");
+    fail(from.location, fmt::format("unknown form '{}' of value '{}'", kind, name),
+         "known: list, lines, switch, switch_not, keys, manifest, manifest_list, plan_lines");
     return value;
   }
 
@@ -292,6 +293,8 @@ void read_search(const Value& map, TargetSearch& search, Diagnostics& diagnostic
   reader.get("recompute", search.recomputes);
   reader.get("hybrid", search.hybrid);
   reader.get("keeps_parameters", search.keeps_parameters);
+  std::vector<std::string> axes;
+  if (reader.get("axes", axes)) search.axes = axes;
   reader.finish();
 }
 

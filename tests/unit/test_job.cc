@@ -50,7 +50,7 @@ TEST_CASE("job: the warning before the limit is twice a step and a checkpoint") 
   plan.time.step_s = 1;
   plan.memory.checkpoint_bytes = 1000;
   CHECK(job_field(options, "job.signal", &plan) == "B:USR1@120");  // never less
-  plan.time.step_s = 1e6;                                         // longer than the job: half of it, and said
+  plan.time.step_s = 1e6;                                          // longer than the job: half of it, and said
   CHECK(job_field(options, "job.signal", &plan) == "B:USR1@43200");
   CHECK(job_field(options, "job.lead_wanted", &plan) == "2000010");
   CHECK(contains(messages(emit(plan, "slurm", EmitOptions{}).diagnostics), "work since the last checkpoint may be lost"));
@@ -103,8 +103,8 @@ TEST_CASE("job: names that become file names, hosts or objects are checked") {
 }
 
 TEST_CASE("job: regression 48: secrets are refused wherever they would be written") {
-  for (const char* text : {"HF_TOKEN=abc", "export WANDB_API_KEY='x'", "A=1 AWS_SECRET_ACCESS_KEY=x cmd", "--hf-token=abc", "DB_PASSWORD=x",
-                           "hf_abcdefghijklmnop1234", "x sk-proj-abcdefghijklmno1", "ghp_0123456789abcdefghij"}) {
+  for (const char* text : {"HF_TOKEN=abc", "export WANDB_API_KEY='x'", "A=1 AWS_SECRET_ACCESS_KEY=x cmd", "--hf-token=abc",
+                           "DB_PASSWORD=x", "hf_abcdefghijklmnop1234", "x sk-proj-abcdefghijklmno1", "ghp_0123456789abcdefghij"}) {
     INFO(text);
     CHECK_FALSE(secret_in(text).empty());
     JobOptions options;
@@ -114,8 +114,8 @@ TEST_CASE("job: regression 48: secrets are refused wherever they would be writte
     options.program = {"train.py", text};
     CHECK(contains(job_refusal(options), "looks like a secret"));
   }
-  for (const char* text : {"TOKENIZERS_PARALLELISM=false", "HF_TOKEN=$HF_TOKEN", "export HF_TOKEN=\"$(cat ~/.token)\"", "HF_TOKEN=", "task-1",
-                           "--tokens=7", "SORT_KEY=name", "hf_model", "A=b"}) {
+  for (const char* text : {"TOKENIZERS_PARALLELISM=false", "HF_TOKEN=$HF_TOKEN", "export HF_TOKEN=\"$(cat ~/.token)\"",
+                           "HF_TOKEN=", "task-1", "--tokens=7", "SORT_KEY=name", "hf_model", "A=b"}) {
     INFO(text);
     CHECK(secret_in(text).empty());
   }
@@ -145,7 +145,8 @@ TEST_CASE("site: flags stand over site.yaml, which stands over what a job begins
 TEST_CASE("site: mistakes are told together, with their places") {
   JobOptions options;
   const std::string said = messages(read_site(
-      options, "version: 2\npartion: gpu\nexclusive: yes\ngpus: {request: all}\ncpus_per_task: 0\nlongest_job: 12\ncontainer: pyxis\n"));
+      options,
+      "version: 2\npartion: gpu\nexclusive: yes\ngpus: {request: all}\ncpus_per_task: 0\nlongest_job: 12\ncontainer: pyxis\n"));
   for (const char* part : {code::kUnknownVersion, "did you mean 'partition'", code::kAmbiguousSpelling, code::kUnknownValue,
                            code::kOutOfRange, code::kUnitMissing, code::kWrongType})
     CHECK(contains(said, part));
@@ -180,7 +181,8 @@ TEST_CASE("site: what is written reads back, key by key") {
 TEST_CASE("site: the schema has every key of the reader and no other") {
   const Json schema = site_schema();
   size_t num_keys = 0;
-  for (const auto& [name, value] : schema["properties"].items()) num_keys += value.contains("properties") ? value["properties"].size() : 1;
+  for (const auto& [name, value] : schema["properties"].items())
+    num_keys += value.contains("properties") ? value["properties"].size() : 1;
   CHECK(num_keys == site_keys().size() + 2);  // version and name
   CHECK(schema["properties"]["gpus"]["properties"]["request"]["enum"].size() == 3);
   CHECK(schema["additionalProperties"] == false);
