@@ -1,248 +1,20 @@
-// Seconds of one optimizer step, composed the way the trainers run it: layers forward and backward per micro-batch, each with its
-// transfers beside or after it; micro-batches through a pipeline; gradients reduced; optimizer.
-//   layer forward     F = multiplications + attention + memory-bound kernels + tensor/context/expert-parallel transfers not hidden
-//   layer backward    input and weight gradients (twice the multiplications), 2.5 times attention, 1.5 times the traffic, +
-//   recomputation sharded parameters (ZeRO-3, FSDP): forward layer max(F, gather), backward layer max(B, gather + reduce-scatter);
-//   compute that a
-//                     transfer runs beside slows by `contention` of the shared time; first gather and last reduction are exposed
-//   unsharded         gradients reduced beside the backward of the last micro-batch (DDP, ZeRO-1) or of each (ZeRO-2)
-//   pipeline          m micro-batches of the slowest stage + (p-1)/v of the mean stage (1F1B interleaved, Megatron-LM, arXiv
-//                     2104.04473, section 2.2)
-//   everything · (1 + straggler · log2(GPUs)): the slowest of many ranks sets the pace
-// The terms of TimeEstimate sum to step_s.
-// Leaves out: data loading, checkpoints, evaluation, CUDA graph capture, experts that get uneven loads, zero-bubble schedules.
+// Seconds of one optimizer step, composed the way the trainers run it: layers forward and backward per micro-batch (layer_time.cc),
+// each with its transfers beside or after it; micro-batches through a pipeline; gradients reduced; optimizer. Sharded parameters
+// (ZeRO-3, FSDP): a layer takes max(F, gather) forward and max(B, gather + reduce-scatter) backward; compute that a transfer runs
+// beside slows by `contention` of the shared time; first gather and last reduction are exposed. Unsharded: gradients are reduced
+// beside the backward of the last micro-batch (DDP, ZeRO-1) or of each (ZeRO-2). Pipeline: m micro-batches of the slowest stage +
+// (p-1)/v of the mean stage (1F1B interleaved, Megatron-LM, arXiv 2104.04473, 2.2). Everything · (1 + straggler · log2(GPUs)): the
+// slowest of many ranks sets the pace. The terms of TimeEstimate sum to step_s. Leaves out: data loading, checkpoints, evaluation,
+// CUDA graph capture, zero-bubble schedules.
+#include "planner/time/step_model.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "planner/frameworks/frameworks.h"
-#include "planner/time/attention.h"
-#include "planner/time/collective.h"
 #include "planner/time/gemm.h"
-#include "planner/time/layer.h"
 
 namespace distsetup {
-namespace {
-
-// Of forward's bytes: a fused norm reads x and dy and writes dx (6 for 4), SwiGLU reads three and writes two (10 for 6).
-constexpr double kBackwardTraffic = 1.5;
-
-// One direction through one layer, on one rank.
-struct Pass {
-  double gemm = 0, attention = 0, elementwise = 0, exposed = 0;  // seconds; exposed: communication inside the layer
-  double flops = 0;
-  double compute() const { return gemm + attention + elementwise; }
-  double total() const { return compute() + exposed; }
-  Pass& operator+=(const Pass& o) {
-    gemm += o.gemm;
-    attention += o.attention;
-    elementwise += o.elementwise;
-    exposed += o.exposed;
-    flops += o.flops;
-    return *this;
-  }
-  Pass scaled(double by) const { return {gemm * by, attention * by, elementwise * by, exposed * by, flops * by}; }
-};
-
-struct LayerTime {
-  Pass forward, backward, recompute;
-  double parameters = 0, lora_parameters = 0;  // on one rank before data sharding
-  double token_flops = 0;                      // of the model, forward, not of the hardware
-};
-
-double wire_bytes(StorageDtype dtype) { return dtype == StorageDtype::kF32 ? 4 : 2; }
-
-class StepModel {
- public:
-  StepModel(const Setup& s, const TimeConstants& c)
-      : s_(s),
-        c_(c),
-        tokens_(static_cast<double>(s.tokens())),
-        hidden_(static_cast<double>(s.model.hidden)),
-        shards_(s.dp_shard * s.cp),
-        low_(s.fp8 != Fp8Recipe::kNone),
-        full_(s.finetune == Finetune::kFull) {
-    tp_group_ = group_span(c.fabric, s.tp, 1);
-    cp_group_ = group_span(c.fabric, s.cp, s.tp);
-    shard_group_ = group_span(c.fabric, shards_, s.tp);
-    replicate_group_ = group_span(c.fabric, s.dp_replicate, s.tp * shards_);
-    expert_group_ = group_span(c.fabric, s.ep, s.tp);
-    pipe_group_ = group_span(c.fabric, s.pp, s.tp * shards_ * s.dp_replicate);
-  }
-
-  TimeEstimate run();
-
- private:
-  Pass gemm_pass(const LayerGemm& m, bool forward) const;
-  Pass forward_pass(const LayerWork& w, bool op_selected_only) const;
-  Pass backward_pass(const LayerWork& w) const;
-  Pass attention_pass(const LayerWork& w, bool forward) const;
-  Pass recompute_pass(const LayerWork& w) const;
-  LayerTime layer_time(const LayerWork& w) const;
-  LayerTime mean_layer() const;
-  double tensor_parallel_s(bool forward) const;
-  double sequence_copies_s() const;
-  double expert_parallel_s() const;
-  double head_s(double& flops) const;
-  double gather_s(double parameters) const;
-  double scatter_s(double parameters) const;
-  double optimizer_s(double parameters, TimeEstimate& t) const;
-  double activation_transfer_s() const;
-  double copies_s(double parameters, double trained) const;
-
-  const Setup& s_;
-  const TimeConstants& c_;
-  double tokens_, hidden_;
-  int shards_;
-  bool low_, full_;
-  GroupSpan tp_group_, cp_group_, shard_group_, replicate_group_, expert_group_, pipe_group_;
-};
-
-// Forward: one product. Backward: the input gradient, and the weight gradient where the weight is trained.
-Pass StepModel::gemm_pass(const LayerGemm& m, bool forward) const {
-  const double tp = m.replicated ? 1 : s_.tp, n = m.column ? m.n / tp : m.n, k = m.column ? m.k : m.k / tp;
-  const double rows = tokens_ * m.rows_per_token, element = low_ ? 1 : 2;
-  const GemmRate& rate = low_ ? c_.gemm_low_precision : c_.gemm;
-  const double products = forward ? 1 : full_ ? 2 : 1;
-  Pass p;
-  p.flops = 2 * rows * n * k * products;
-  if (m.experts > 0) {
-    p.gemm = products * grouped_gemm_s(rate, m.experts, rows, n, k, element, c_.grouped_share);
-  } else if (forward) {
-    p.gemm = gemm_s(rate, rows, n, k, element, 2);
-  } else {
-    p.gemm = gemm_s(rate, rows, k, n, element, 2);
-    if (full_) p.gemm += gemm_s(rate, n, k, rows, element, c_.accumulate_cost > 0 ? 8 : 2) * (1 + c_.accumulate_cost);
-  }
-  // Operands are cast (and for transposed use cast again in backward): activations or gradients, and the weight, which Transformer
-  // Engine casts once a step.
-  const double weight_casts = s_.framework == Framework::kMegatron ? 1.0 / static_cast<double>(s_.gradient_accumulation) : 1;
-  if (low_) p.elementwise += c_.cast_bytes * (rows * (forward ? k : n) + n * k * weight_casts) / c_.memory_bytes_per_s;
-  if (m.lora_rank > 0) {
-    const double adapter = gemm_s(c_.gemm, rows, m.lora_rank, k, 2, 2) + gemm_s(c_.gemm, rows, n, m.lora_rank, 2, 2);
-    p.gemm += adapter * (forward ? 1 : 2);
-    p.flops += 2 * rows * m.lora_rank * (n + k) * (forward ? 1 : 2);
-    p.elementwise += (c_.program == ProgramClass::kEager ? 6 : 2) * rows * n / c_.memory_bytes_per_s;  // added to the base's output
-  }
-  if (s_.finetune == Finetune::kQlora) p.elementwise += n * k * (2 + bytes_of(s_.frozen_dtype)) / c_.dequantise_bytes_per_s;
-  return p;
-}
-
-Pass StepModel::attention_pass(const LayerWork& w, bool forward) const {
-  const auto sequence = static_cast<double>(s_.sequence_length);
-  AttentionShape shape{tokens_, mean_attended(sequence, w.window, s_.mean_sequence_fraction), sequence, w.heads, w.qk_size, w.v_size};
-  Pass p;
-  p.attention = forward ? attention_forward_s(c_, shape) : attention_backward_s(c_, shape);
-  p.flops = attention_flops(shape) * (forward ? 1 : c_.attention_kernel == AttentionKernel::kUnfused ? 2 : 2.5);
-  if (c_.attention_kernel == AttentionKernel::kUnfused) p.flops *= 2;  // all positions
-  if (s_.cp > 1) {
-    const double kv = s_.model.attention == Attention::kLatent ? w.heads : static_cast<double>(s_.model.num_kv_heads) / s_.tp;
-    const double keys = tokens_ * 2 * kv * (w.qk_size + w.v_size);  // K and V of one rank, 16 bits
-    double transfer = 0;
-    if (s_.cp_method == CpMethod::kUlysses) {
-      const double activations = tokens_ * 2 * w.heads * (w.qk_size + w.v_size);
-      transfer = all_to_all_s(c_.fabric, cp_group_, keys) + all_to_all_s(c_.fabric, cp_group_, activations);
-      p.exposed = transfer;
-      return p;
-    }
-    if (s_.cp_method == CpMethod::kAllGather) {
-      p.exposed = (forward ? 1 : 2) * all_gather_s(c_.fabric, cp_group_, keys * s_.cp);
-      return p;
-    }
-    transfer = (s_.cp - 1.0) * send_s(c_.fabric, cp_group_, keys * (forward ? 1 : 2));
-    p.exposed = std::max(transfer * (1 - c_.cp_hidden), transfer - p.attention);
-  }
-  return p;
-}
-
-// With sequence parallelism a gather before and a reduce-scatter after attention and MLP; else an all-reduce after each. Megatron runs
-// backward's reduction beside the weight gradient, and gathers the layer's input again beside the input gradient (arXiv 2205.05198).
-double StepModel::tensor_parallel_s(bool forward) const {
-  if (s_.tp == 1) return 0;
-  const double bytes = 2 * tokens_ * hidden_;
-  const double gather = s_.sequence_parallel ? all_gather_s(c_.fabric, tp_group_, bytes) : 0;
-  const double reduce =
-      s_.sequence_parallel ? reduce_scatter_s(c_.fabric, tp_group_, bytes) : all_reduce_s(c_.fabric, tp_group_, bytes);
-  if (forward || c_.tp_backward_hidden == 0) return 2 * (gather + reduce) * (1 - c_.tp_hidden);
-  return 2 * (gather + (reduce + gather) * (1 - c_.tp_backward_hidden)) * (1 - c_.tp_hidden);
-}
-
-// PyTorch's functional collectives gather and scatter along dimension 0; sequences are dimension 1, so each of the four a layer and
-// direction also copies its tensor (all_gather_tensor and reduce_scatter_tensor, chunk and cat). Async TP fuses them into the product.
-double StepModel::sequence_copies_s() const {
-  if (s_.tp == 1 || !s_.sequence_parallel || s_.overlap_tp || s_.framework == Framework::kMegatron) return 0;
-  return 4 * 4 * tokens_ * hidden_ / c_.memory_bytes_per_s;
-}
-
-double StepModel::expert_parallel_s() const {
-  const double bytes = 2 * tokens_ * hidden_ * static_cast<double>(s_.model.experts_per_token);
-  return 2 * all_to_all_s(c_.fabric, expert_group_, bytes);
-}
-
-Pass StepModel::forward_pass(const LayerWork& w, bool op_selected_only) const {
-  Pass p;
-  for (int i = 0; i < w.num_gemms; ++i) {
-    const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
-    if (!op_selected_only || m.recomputed_by_op) p += gemm_pass(m, true);
-  }
-  if (!op_selected_only) p += attention_pass(w, true);
-  p.elementwise += w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + (op_selected_only ? 0 : sequence_copies_s());
-  p.exposed += op_selected_only ? 0 : tensor_parallel_s(true) + (w.experts ? expert_parallel_s() : 0);
-  return p;
-}
-
-Pass StepModel::backward_pass(const LayerWork& w) const {
-  Pass p = attention_pass(w, false);
-  for (int i = 0; i < w.num_gemms; ++i) p += gemm_pass(w.gemms[static_cast<size_t>(i)], false);
-  p.elementwise += kBackwardTraffic * w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + sequence_copies_s();
-  p.exposed += tensor_parallel_s(false) + (w.experts ? expert_parallel_s() : 0);
-  return p;
-}
-
-Pass StepModel::recompute_pass(const LayerWork& w) const {
-  switch (s_.recompute) {
-    case ActivationRecompute::kNone: return {};
-    case ActivationRecompute::kOpSelective: return forward_pass(w, true);
-    case ActivationRecompute::kAttentionOnly: return attention_pass(w, true);
-    case ActivationRecompute::kEveryK: return forward_pass(w, false).scaled(1.0 / std::max(s_.recompute_every_k, 1));
-    case ActivationRecompute::kFull: return forward_pass(w, false);
-  }
-  return {};
-}
-
-LayerTime StepModel::layer_time(const LayerWork& w) const {
-  double flops = 2 * mean_attended(static_cast<double>(s_.sequence_length), w.window, 1) * w.heads * s_.tp * (w.qk_size + w.v_size);
-  for (int i = 0; i < w.num_gemms; ++i) {
-    const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
-    flops += 2 * m.n * m.k * m.rows_per_token * (m.experts > 0 ? s_.expert_tp : 1);
-  }
-  return {forward_pass(w, false), backward_pass(w), recompute_pass(w), w.parameters, w.lora_parameters, flops};
-}
-
-// Layers differ by experts or none, window or none: one of each kind is timed, and the mean over the model taken.
-LayerTime StepModel::mean_layer() const {
-  const Geometry& g = s_.model;
-  const bool mixed = (g.num_experts > 0 && !g.expert_layer.empty()) || (g.sliding_window > 0 && g.global_layer_every > 0);
-  if (!mixed) return layer_time(layer_work(s_, c_, 0));
-  std::array<int64_t, 4> first = {-1, -1, -1, -1}, count = {};
-  for (int64_t i = 0; i < g.num_layers; ++i) {
-    const bool global = g.global_layer_every > 0 && (i + 1) % g.global_layer_every == 0;
-    const auto kind = static_cast<size_t>((g.num_experts > 0 && is_expert_layer(g, i) ? 1 : 0) + (global ? 2 : 0));
-    if (count[kind]++ == 0) first[kind] = i;
-  }
-  LayerTime mean;
-  for (size_t kind = 0; kind < count.size(); ++kind) {
-    if (count[kind] == 0) continue;
-    const double share = static_cast<double>(count[kind]) / static_cast<double>(g.num_layers);
-    const LayerTime t = layer_time(layer_work(s_, c_, first[kind]));
-    mean.forward += t.forward.scaled(share);
-    mean.backward += t.backward.scaled(share);
-    mean.recompute += t.recompute.scaled(share);
-    mean.parameters += t.parameters * share;
-    mean.token_flops += t.token_flops * share;
-    mean.lora_parameters += t.lora_parameters * share;
-  }
-  return mean;
-}
 
 // Head and loss forward and backward, the embedding's gradient; of one micro-batch. The head stays in 16 bits with fp8 layers.
 double StepModel::head_s(double& flops) const {
@@ -250,14 +22,17 @@ double StepModel::head_s(double& flops) const {
   flops = 2 * tokens_ * vocabulary * hidden_ * products;
   double seconds = gemm_s(c_.gemm, tokens_, vocabulary, hidden_, 2, 2) + gemm_s(c_.gemm, tokens_, hidden_, vocabulary, 2, 2);
   if (full_) seconds += gemm_s(c_.gemm, vocabulary, hidden_, tokens_, 2, 2);
-  if (s_.loss == LossHead::kLiger || s_.loss == LossHead::kCutCrossEntropy)
-    seconds += s_.loss == LossHead::kCutCrossEntropy ? gemm_s(c_.gemm, tokens_, vocabulary, hidden_, 2, 2) : 0;
+  if (s_.loss == LossHead::kCutCrossEntropy) seconds += gemm_s(c_.gemm, tokens_, vocabulary, hidden_, 2, 2);  // logits again
   seconds += tokens_ * vocabulary * c_.loss_bytes_per_logit / c_.memory_bytes_per_s;
   seconds += (8 * tokens_ * hidden_ + (full_ ? 8 * vocabulary * hidden_ : 0)) / c_.memory_bytes_per_s;
   return seconds;
 }
 
+namespace {
+
 double frozen_or_compute_bytes(const Setup& s) { return s.finetune == Finetune::kFull ? 2 : bytes_of(s.frozen_dtype); }
+
+}  // namespace
 
 double StepModel::gather_s(double parameters) const {
   const bool gathered_in_8_bits = s_.fp8 == Fp8Recipe::kTensorwise && s_.framework == Framework::kFsdp2;
@@ -428,8 +203,6 @@ TimeEstimate StepModel::run() {
   }
   return t;
 }
-
-}  // namespace
 
 TimeEstimate estimate_time(const Setup& setup, const TimeConstants& constants) { return StepModel(setup, constants).run(); }
 
