@@ -11,6 +11,7 @@ is() { [[ $2 == "$3" ]] || fail "$1" "found:    $2" "expected: $3"; }
 
 seed=${DISTSETUP_SEED:-$RANDOM}
 RANDOM=$seed
+# shellcheck disable=SC1003,SC2016 # to arrive as they are
 pieces=(' ' "'" '"' '$' '`' '\' $'\n' $'\t' '!' '*' '?' '~' '#' '&' ';' '|' '<' '>' '(' ')' '{' '}' '[' ']' '=' '%' '^' '-' '$HOME' '$(id)'
   '${x}' '`id`' 'a' 'Z' '0' 'é' '日本' '🙂' $'\x01' $'\x7f' '{{x}}' '\n' "\$'")
 words=()

@@ -28,6 +28,7 @@ emitted() { # FOLDER FLAGS...
   ((code == 0 || code == 4)) || { cat "$1.log" >&2; exit 1; } # 4: written, and marked as not fitting
 }
 plan=(--model llama3.2_1b --sharding zero3 --dp-replicate 1 --gpus 8)
+# shellcheck disable=SC2016 # to arrive as they are
 awkward=(--export $'A=$(B) $C "q" \'s\' # é,B=\n' -- train.py 'a b' "it's" '$(X) $Y' '"' $'two\nlines' '- x' ': y' '#' 'é🙂' 'yes' '010' '')
 for kind in kubernetes kubernetes-jobset kubernetes-pytorchjob kubernetes-trainjob; do
   for nodes in 1 4; do

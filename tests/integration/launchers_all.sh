@@ -33,6 +33,7 @@ cat >"$work/show words" <<'SH'
 SH
 chmod +x "$work/show words"
 export SHOWN="$work/shown"
+# shellcheck disable=SC1003,SC2016 # to arrive as they are
 words=('a b' "it's" '$HOME $(id) `id`' '"' '\' '*' $'two\nlines' 'é日本🙂' '-x' '' '#' '!!')
 shown() { # RANKS: as the program wrote it, rank by rank
   local rank expected=''

@@ -87,6 +87,7 @@ said=$(logs dies)
 [[ $said == *"job.sbatch: the step ended with"* || $(scontrol show job "$job") == *JobState=NODE_FAIL* ]] ||
   fail "neither the job nor SLURM says how it ended" "$(scontrol show job "$job" | head -n 8)" "$said"
 # The node comes back for what follows.
+# shellcheck disable=SC2016 # for the inner shell
 setsid unshare --mount --uts --propagation private sh -c \
   'mount --bind "$1/hosts" /etc/hosts && hostname n2 && exec slurmd -D -N n2 -f "$1/slurm.conf"' sh "$work/slurm" >/dev/null 2>&1 </dev/null &
 echo "slurmd-n2 $! $(sed 's/.*) //' "/proc/$!/stat" | cut -d' ' -f20)" >>"$work/slurm/daemons"
@@ -140,9 +141,6 @@ wait_for 60 "the cancelled job to end" over
 # --- the health gate names a node before the ranks start
 name=gate
 job_of gate 2 --health-gate
-cp "$DISTSETUP_TRAIN" "$work/only_on_n1"
-cat >"$work/gate/env" <<'SH'
-SH
 sed -i "s|^gate=.*|gate=\"hostname() { echo \\\\\$SLURMD_NODENAME; }; \$(declare -f check_node); if [[ \\\\\$SLURMD_NODENAME == n2 ]]; then set -- 0 /nowhere/distsetup-train ''; fi; check_node \\\\\"\\\\\$@\\\\\"\"|" "$work/gate/job.sbatch"
 submit gate
 [[ $code == 5 ]] || fail "a node that cannot run the job: exit code $code, expected 5" "$(logs gate)"
