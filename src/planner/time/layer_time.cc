@@ -18,12 +18,12 @@ constexpr double kBackwardTraffic = 1.5;
 }  // namespace
 
 // Forward: one product. Backward: the input gradient, and the weight gradient where the weight is trained.
-Pass StepModel::gemm_pass(const LayerGemm& m, bool forward) const {
+PassTime StepModel::gemm_pass(const LayerGemm& m, bool forward) const {
   const double tp = m.replicated ? 1 : s_.tp, n = m.column ? m.n / tp : m.n, k = m.column ? m.k : m.k / tp;
   const double rows = tokens_ * m.rows_per_token, element = low_ ? 1 : 2;
   const GemmRate& rate = low_ ? c_.gemm_low_precision : c_.gemm;
   const double products = forward ? 1 : full_ ? 2 : 1;
-  Pass p;
+  PassTime p;
   p.flops = 2 * rows * n * k * products;
   if (m.experts > 0) {
     p.gemm = products * grouped_gemm_s(rate, m.experts, rows, n, k, element, c_.grouped_share);
@@ -47,10 +47,10 @@ Pass StepModel::gemm_pass(const LayerGemm& m, bool forward) const {
   return p;
 }
 
-Pass StepModel::attention_pass(const LayerWork& w, bool forward) const {
+PassTime StepModel::attention_pass(const LayerWork& w, bool forward) const {
   const auto sequence = static_cast<double>(s_.sequence_length);
   AttentionShape shape{tokens_, mean_attended(sequence, w.window, s_.mean_sequence_fraction), sequence, w.heads, w.qk_size, w.v_size};
-  Pass p;
+  PassTime p;
   p.attention = forward ? attention_forward_s(c_, shape) : attention_backward_s(c_, shape);
   p.flops = attention_flops(shape) * (forward ? 1 : c_.attention_kernel == AttentionKernel::kUnfused ? 2 : 2.5);
   if (c_.attention_kernel == AttentionKernel::kUnfused) p.flops *= 2;  // all positions
@@ -98,8 +98,8 @@ double StepModel::expert_parallel_s() const {
   return 2 * all_to_all_s(c_.fabric, expert_group_, bytes);
 }
 
-Pass StepModel::forward_pass(const LayerWork& w, bool op_selected_only) const {
-  Pass p;
+PassTime StepModel::forward_pass(const LayerWork& w, bool op_selected_only) const {
+  PassTime p;
   for (int i = 0; i < w.num_gemms; ++i) {
     const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
     if (!op_selected_only || m.recomputed_by_op) p += gemm_pass(m, true);
@@ -110,15 +110,15 @@ Pass StepModel::forward_pass(const LayerWork& w, bool op_selected_only) const {
   return p;
 }
 
-Pass StepModel::backward_pass(const LayerWork& w) const {
-  Pass p = attention_pass(w, false);
+PassTime StepModel::backward_pass(const LayerWork& w) const {
+  PassTime p = attention_pass(w, false);
   for (int i = 0; i < w.num_gemms; ++i) p += gemm_pass(w.gemms[static_cast<size_t>(i)], false);
   p.elementwise += kBackwardTraffic * w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + sequence_copies_s();
   p.exposed += tensor_parallel_s(false) + (w.experts ? expert_parallel_s() : 0);
   return p;
 }
 
-Pass StepModel::recompute_pass(const LayerWork& w) const {
+PassTime StepModel::recompute_pass(const LayerWork& w) const {
   switch (s_.recompute) {
     case ActivationRecompute::kNone: return {};
     case ActivationRecompute::kOpSelective: return forward_pass(w, true);

@@ -6,12 +6,12 @@
 namespace distsetup {
 
 // One direction through one layer, on one rank.
-struct Pass {
+struct PassTime {
   double gemm = 0, attention = 0, elementwise = 0, exposed = 0;  // seconds; exposed: communication inside the layer
   double flops = 0;
   double compute() const { return gemm + attention + elementwise; }
   double total() const { return compute() + exposed; }
-  Pass& operator+=(const Pass& o) {
+  PassTime& operator+=(const PassTime& o) {
     gemm += o.gemm;
     attention += o.attention;
     elementwise += o.elementwise;
@@ -19,11 +19,11 @@ struct Pass {
     flops += o.flops;
     return *this;
   }
-  Pass scaled(double by) const { return {gemm * by, attention * by, elementwise * by, exposed * by, flops * by}; }
+  PassTime scaled(double by) const { return {gemm * by, attention * by, elementwise * by, exposed * by, flops * by}; }
 };
 
 struct LayerTime {
-  Pass forward, backward, recompute;
+  PassTime forward, backward, recompute;
   double parameters = 0, lora_parameters = 0;  // on one rank before data sharding
   double token_flops = 0;                      // of the model, forward, not of the hardware
 };
@@ -51,11 +51,11 @@ class StepModel {
   TimeEstimate run();
 
  private:
-  Pass gemm_pass(const LayerGemm& m, bool forward) const;
-  Pass forward_pass(const LayerWork& w, bool op_selected_only) const;
-  Pass backward_pass(const LayerWork& w) const;
-  Pass attention_pass(const LayerWork& w, bool forward) const;
-  Pass recompute_pass(const LayerWork& w) const;
+  PassTime gemm_pass(const LayerGemm& m, bool forward) const;
+  PassTime forward_pass(const LayerWork& w, bool op_selected_only) const;
+  PassTime backward_pass(const LayerWork& w) const;
+  PassTime attention_pass(const LayerWork& w, bool forward) const;
+  PassTime recompute_pass(const LayerWork& w) const;
   LayerTime layer_time(const LayerWork& w) const;
   LayerTime mean_layer() const;
   double tensor_parallel_s(bool forward) const;
