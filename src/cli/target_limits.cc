@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "planner/trainer_problem.h"
+
 namespace distsetup {
 namespace {
 
@@ -20,6 +22,22 @@ void keep(std::vector<T>& from, const std::vector<std::string>& known, std::stri
   if (kept.empty()) return;
   for (const T& one : gone) left_out.push_back(fmt::format("{}{}", kind, name(one)));
   from = std::move(kept);
+}
+
+// Only other trainers have such axes; the bundled one's are 1.
+void narrow_axes(Problem& problem, const std::optional<std::vector<std::string>>& known, std::vector<std::string>& left_out) {
+  if (problem.trainer == nullptr || !known.has_value()) return;
+  TrainerProblem trainer = *problem.trainer;
+  const auto narrow = [&](int& axis, const char* name) {
+    if (axis != 0 || std::find(known->begin(), known->end(), name) != known->end()) return;
+    axis = 1;
+    left_out.emplace_back(name);
+  };
+  narrow(trainer.pp, "pp");
+  narrow(trainer.tp, "tp");
+  narrow(trainer.cp, "cp");
+  narrow(trainer.ep, "ep");
+  problem.trainer = std::make_shared<const TrainerProblem>(std::move(trainer));
 }
 
 }  // namespace
@@ -41,6 +59,7 @@ Diagnostics narrow_to_target(Problem& problem, std::string_view target, const Te
     problem.reshard_after_forward = {1};
     left_out.emplace_back("parameters kept after forward");
   }
+  narrow_axes(problem, search->axes, left_out);
   if (!left_out.empty()) {
     problem.base.assumptions.push_back(
         fmt::format("target {}: without {}, which it has no form for", target, fmt::join(left_out, ", ")));

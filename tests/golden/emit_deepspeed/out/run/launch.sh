@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 7bc9ac010b895aaf0890e335efaec0ebfc56e177d3b708b9e7943c1fcb9e35cb
+# distsetup 0.1.0, inputs f71973d6777374720ce5c826798b6e8756cd624e6823f4c7787699fb26bc5324
 # command: distsetup emit --target deepspeed --model 8B --nodes 2 --gpus 8xH100-80GB
 # plan: llama3_8b, zero1, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs d66e2fe0a0c95a44152bfcf889223a1fbc258becae5e29e6f3f808f90cebc184
+# distsetup 0.1.0, inputs f01f2ad075c394e59e91227f28eed948da6b6b72611105b683a8b21c3a74d267
 # command: distsetup emit --target fsdp --model 7B --nodes 1 --gpus 8xA100-80GB
 # plan: llama2_7b, zero2, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks
