@@ -1,7 +1,4 @@
 // Options of a job into fields: checked, one spelling each, nothing of a site's own unless it was given.
-// The log: sbatch opens --output before the script runs and fails without a trace when its folder is missing, so a folder never goes
-// into the directive. The batch shell then logs to a plain name in the folder of submission, and the step's log goes to the named
-// folder, which the script makes first.
 // The warning before the time limit: twice (one step and one checkpoint), since the signal may come in the middle of either.
 #include <fmt/format.h>
 
@@ -11,6 +8,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "codegen/job_logs.h"
 #include "codegen/quote.h"
 #include "codegen/secrets.h"
 #include "codegen/target.h"
@@ -197,52 +195,15 @@ struct JobChecker {
   }
 
   void logs(const JobOptions& options) {
-    const std::string &output = options.output_log, &error_log = options.error_log;
-    const size_t slash = output.rfind('/');
-    const std::string folder = slash == std::string::npos ? "" : output.substr(0, std::max<size_t>(slash, 1));
-    const auto beside = [](const std::string& path) {
-      const bool out = path.size() > 4 && path.compare(path.size() - 4, 4, ".out") == 0;
-      return (out ? path.substr(0, path.size() - 4) : path) + ".err";
-    };
-    if (output.empty() || output.back() == '/') {
-      return fail(code::kOutOfRange, fmt::format("log '{}' names no file, expected a path like logs/%x-%j.out", comment_text(output)));
-    }
-    if (folder.find('%') != std::string::npos) {
-      return fail(code::kOutOfRange,
-                  fmt::format("log '{}' has a pattern in its folder, which nobody could make before the job", comment_text(output)),
-                  "use % patterns in the file name only");
-    }
-    for (const std::string& log : {output, error_log}) {
-      if (has_control_characters(log)) return fail(code::kOutOfRange, "the log's path has control characters");
-    }
-    if ((output + error_log).find("%x") != std::string::npos && options.job_name.find('/') != std::string::npos) {
-      return fail(
-          code::kOutOfRange,
-          fmt::format("the job's name '{}' becomes part of the log's path (%x) and has a '/' in it", comment_text(options.job_name)),
-          "take %x out of --output-log, or '/' out of --job-name");
-    }
-    if (folder.empty()) {
-      if (error_log.find('/') != std::string::npos) {
-        return fail(
-            code::kConflict,
-            fmt::format("the error log '{}' has a folder, the log '{}' has none", comment_text(error_log), comment_text(output)),
-            "give both the same folder");
-      }
-      set("job.output", output);
-      set("job.error", error_log.empty() ? beside(output) : error_log);
-      return;
-    }
-    const size_t error_slash = error_log.rfind('/');
-    if (!error_log.empty() && (error_slash == std::string::npos || error_log.substr(0, std::max<size_t>(error_slash, 1)) != folder)) {
-      return fail(code::kConflict,
-                  fmt::format("the logs '{}' and '{}' are in different folders", comment_text(output), comment_text(error_log)),
-                  "give both the same folder");
-    }
-    set("job.output", "slurm-%j.out");
-    set("job.error", "slurm-%j.err");
-    set("job.step_log_folder", folder);
-    set("job.step_output", output);
-    set("job.step_error", error_log.empty() ? beside(output) : error_log);
+    const Result<JobLogs> logs = job_logs(options);
+    append(diagnostics, logs.diagnostics);
+    if (!logs.ok()) return;
+    set("job.output", logs->output);
+    set("job.error", logs->error);
+    if (logs->step_folder.empty()) return;
+    set("job.step_log_folder", logs->step_folder);
+    set("job.step_output", logs->step_output);
+    set("job.step_error", logs->step_error);
   }
 
   void size(const JobOptions& options, const Plan* plan) {
