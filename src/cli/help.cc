@@ -77,7 +77,7 @@ std::string own_flags(const std::vector<Flag>& flags, const TextStream& stream) 
   std::string text;
   for (const Flag& flag : flags) {
     const std::string letter = flag.letter != 0 ? fmt::format("-{}, ", flag.letter) : "";
-    const std::string value = flag.kind == FlagKind::kValue ? " " + flag.placeholder : "";
+    const std::string value = flag.kind == FlagKind::kSwitch ? "" : " " + flag.placeholder;
     text += flag_line(letter + "--" + flag.name + value, flag.help, stream);
   }
   return text;
