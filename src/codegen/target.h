@@ -15,7 +15,7 @@ struct Source {
   Fields fields;
   const Plan* plan = nullptr;
   std::string command;
-  Location at;  // where the user's mistakes are reported: "command line", or a file
+  Location at;                // where the user's mistakes are reported: "command line", or a file
   bool configs_only = false;  // only files that a key table writes
 };
 

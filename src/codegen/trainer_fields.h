@@ -22,7 +22,7 @@ inline constexpr std::array<const char*, 21> kTrainerFields = {"derived.prefetch
                                                                "derived.min_learning_rate_factor",
                                                                "derived.warmup_ratio",
                                                                "derived.betas",
-    "derived.save_interval",
+                                                               "derived.save_interval",
                                                                "derived.grouped_queries",
                                                                "derived.positive_seed",
                                                                "derived.timeout_minutes",
