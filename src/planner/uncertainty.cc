@@ -1,3 +1,4 @@
+// Device bytes also have an offset: what libraries load into the device beside context and communicators, in GiB.
 // A class stores two numbers per quantity: log(measured / predicted) at the 5th and the 95th percentile of its held-out rows. Other
 // levels scale both as a normal distribution's tails do.
 #include "planner/uncertainty.h"
@@ -11,6 +12,8 @@
 
 namespace distsetup {
 namespace {
+
+constexpr double kGib = 1024.0 * 1024 * 1024;
 
 std::string_view framework_name(Framework framework) {
   switch (framework) {
@@ -66,6 +69,7 @@ Interval interval_of(const Setup& setup, Predicted quantity, double predicted, d
     if (found == quantities.end()) continue;
     low = residuals.at(prefix(*found, one) + ".low");
     high = residuals.at(prefix(*found, one) + ".high");
+    if (quantity == Predicted::kDevice) predicted += residuals.get(prefix(*found, one) + ".offset_gib", 0) * kGib;
     break;
   }
   const double middle = (low + high) / 2, half = (high - low) / 2 * two_sided_z(level) / two_sided_z(0.9);

@@ -16,8 +16,8 @@ std::string_view name(Predicted quantity);  // allocated, reserved, device, toke
 // From the narrowest class to the widest: {"fsdp2.torchtitan_compiled.full", "fsdp2", "all"}. The first that has residuals counts.
 std::vector<std::string> residual_classes(const Setup& setup);
 
-// Where the truth is with probability `level` (0.9, 0.99), given the prediction. Without residuals of any class: +-10 % memory, +-20 %
-// tokens/s at 0.9.
+// Where the truth is with probability `level` (0.9, 0.99), given the prediction (bytes, or tokens/s per GPU). Without residuals of any
+// class: +-10 % memory, +-20 % tokens/s at 0.9.
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals);
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level);  // the built-in residuals
 

@@ -13,7 +13,7 @@ namespace {
 
 struct Residual {
   const Scored* row = nullptr;
-  double value = 0;  // log(measured / predicted)
+  double measured = 0, predicted = 0;
 };
 
 // 5th and 95th percentile of what a further row of the class would show: order statistics at k / (n + 1), continued beyond the
@@ -30,15 +30,32 @@ double tail(const std::vector<double>& sorted, double p) {
   return at < 0 ? sorted.front() + at * spread : sorted.back() + (at - (n - 1)) * spread;
 }
 
+// `offset` (GiB, of device bytes only): what libraries load into the device beside context and communicators.
 struct Ends {
-  double low = 0, high = 0;
+  double low = 0, high = 0, offset = 0;
 };
-Ends ends(std::vector<double> values) {
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return tail(values, 0.5);
+}
+
+Ends ends(const std::vector<Residual>& members, bool is_device) {
+  Ends e;
+  std::vector<double> values;
+  if (is_device) {
+    for (const Residual& r : members) values.push_back(r.measured - r.predicted);
+    e.offset = std::max(0.0, median(values));
+  }
+  values.clear();
+  for (const Residual& r : members) values.push_back(std::log(r.measured / (r.predicted + e.offset)));
   std::sort(values.begin(), values.end());
   constexpr double kNarrowest = 0.002;  // sources print three or four digits
-  const Ends e{tail(values, 0.05), tail(values, 0.95)};
-  const double middle = (e.low + e.high) / 2, half = std::max(kNarrowest, (e.high - e.low) / 2);
-  return {middle - half, middle + half};
+  const double low = tail(values, 0.05), high = tail(values, 0.95);
+  const double middle = (low + high) / 2, half = std::max(kNarrowest, (high - low) / 2);
+  e.low = middle - half;
+  e.high = middle + half;
+  return e;
 }
 
 // Near the GPU's capacity the allocator returns cached blocks to go on: what is measured there is the capacity, not the need.
@@ -57,7 +74,7 @@ Classes classes_of(const std::vector<Scored>& rows) {
       const double predicted = predicted_value(row, m.metric, Column::kHeldOutBlock);
       if (predicted <= 0 || censored(row, m)) continue;
       for (const std::string& one : residual_classes(row.setup)) {
-        all[fmt::format("{}.{}", name(quantity(m.metric)), one)].push_back({&row, std::log(m.value / predicted)});
+        all[fmt::format("{}.{}", name(quantity(m.metric)), one)].push_back({&row, m.value, predicted});
       }
     }
   }
@@ -81,10 +98,9 @@ Calibration residuals(const std::vector<Scored>& rows) {
   Calibration all;
   for (const auto& [name, members] : classes_of(rows)) {
     if (static_cast<int>(members.size()) < kFewest) continue;
-    std::vector<double> values;
-    values.reserve(members.size());
-    for (const Residual& r : members) values.push_back(r.value);
-    const Ends e = ends(std::move(values));
+    const bool is_device = name.starts_with("device.");
+    const Ends e = ends(members, is_device);
+    if (is_device) all.constants["residual." + name + ".offset_gib"] = e.offset;
     all.constants["residual." + name + ".low"] = e.low;
     all.constants["residual." + name + ".high"] = e.high;
     all.constants["residual." + name + ".n"] = static_cast<double>(members.size());
@@ -103,13 +119,13 @@ std::vector<IntervalScore> interval_scores(const std::vector<Scored>& rows) {
         const double predicted = predicted_value(row, metric, Column::kHeldOutBlock);
         if (m.metric != metric || predicted <= 0 || censored(row, m)) continue;
         for (const std::string& one : residual_classes(row.setup)) {
-          std::vector<double> others;
+          std::vector<Residual> others;
           for (const Residual& r : classes.at(fmt::format("{}.{}", name(quantity(metric)), one))) {
-            if (r.row != &row) others.push_back(r.value);
+            if (r.row != &row) others.push_back(r);
           }
           if (static_cast<int>(others.size()) < kFewest) continue;
-          const Ends e = ends(std::move(others));
-          const double truth = std::log(m.value / predicted);
+          const Ends e = ends(others, metric == Metric::kDevice);
+          const double truth = std::log(m.value / (predicted + e.offset));
           ++score.n;
           score.coverage += truth >= e.low && truth <= e.high ? 1 : 0;
           half_widths.push_back(100 * (std::exp(e.high) - std::exp(e.low)) / 2);

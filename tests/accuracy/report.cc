@@ -98,9 +98,10 @@ Json to_json(const Scoreboard& board) {
     for (const Measurement& m : row.measured) {
       const double predicted = row.prediction.of(m.metric);
       if (predicted <= 0) continue;
-      const Interval i = interval_of(row.setup, quantity(m.metric), predicted, 0.9);
-      Json entry = {{"id", row.row.id}, {"metric", name(m.metric)}, {"measured", m.value}, {"predicted", predicted}, {"low", i.low},
-                    {"high", i.high}};
+      const double unit = m.metric == Metric::kTokensPerSecond ? 1 : 1024.0 * 1024 * 1024;  // the planner's memory is in bytes
+      const Interval i = interval_of(row.setup, quantity(m.metric), predicted * unit, 0.9);
+      Json entry = {{"id", row.row.id},       {"metric", name(m.metric)}, {"measured", m.value},
+                    {"predicted", predicted}, {"low", i.low / unit},      {"high", i.high / unit}};
       if (m.metric == Metric::kTokensPerSecond) {
         entry["held_out_block"] = row.held_out_block_tokens_per_s;
         entry["held_out_model"] = row.held_out_model_tokens_per_s;
