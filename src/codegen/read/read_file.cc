@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kDirectives = "slurm/directives.yaml";
 
-enum class Form { kJsonText, kYamlText, kTomlText, kScriptText, kArgumentText };
+enum class TextForm { kJsonText, kYamlText, kTomlText, kScriptText, kArgumentText };
 
 bool ends_in(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
@@ -30,21 +30,21 @@ bool has_line_that_starts(std::string_view text, std::string_view with) {
   return text.substr(0, with.size()) == with || text.find("\n" + std::string(with)) != std::string_view::npos;
 }
 
-Form form_of(std::string_view text, const std::string& file) {
+TextForm form_of(std::string_view text, const std::string& file) {
   const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   const char begin = first == std::string_view::npos ? '\0' : text[first];
-  if (ends_in(file, ".json") || begin == '{') return Form::kJsonText;
-  if (ends_in(file, ".yaml") || ends_in(file, ".yml")) return Form::kYamlText;
-  if (ends_in(file, ".toml")) return Form::kTomlText;
+  if (ends_in(file, ".json") || begin == '{') return TextForm::kJsonText;
+  if (ends_in(file, ".yaml") || ends_in(file, ".yml")) return TextForm::kYamlText;
+  if (ends_in(file, ".toml")) return TextForm::kTomlText;
   const bool is_script =
       text.substr(0, 2) == "#!" || has_line_that_starts(text, "#SBATCH") || ends_in(file, ".sh") || ends_in(file, ".sbatch");
-  if (is_script) return Form::kScriptText;
-  if (begin == '-' && text.substr(first, 2) == "--" && text.substr(first, 3) != "---") return Form::kArgumentText;
-  if (begin == '[') return Form::kTomlText;
+  if (is_script) return TextForm::kScriptText;
+  if (begin == '-' && text.substr(first, 2) == "--" && text.substr(first, 3) != "---") return TextForm::kArgumentText;
+  if (begin == '[') return TextForm::kTomlText;
   for (const std::string_view launcher : {"torchrun", "accelerate launch", "deepspeed ", "srun ", "mpirun ", "python"}) {
-    if (text.find(launcher) != std::string_view::npos) return Form::kScriptText;
+    if (text.find(launcher) != std::string_view::npos) return TextForm::kScriptText;
   }
-  return Form::kYamlText;
+  return TextForm::kYamlText;
 }
 
 bool says_format(std::string_view table, std::string_view format) {
@@ -230,7 +230,7 @@ class ScriptReading {
 Diagnostic nothing_known(const std::string& file) {
   return error(code::kUnknownValue, {file, 0, 0},
                fmt::format("no table knows a key of '{}', expected a configuration file or launch script of a known tool", file),
-               "distsetup help targets lists them; name one with --as, such as --as deepspeed");
+               "name the tool with --as, such as --as deepspeed");
 }
 
 // A list of arguments without a program.
@@ -269,22 +269,22 @@ std::string table_named(const TemplateSet& templates, const std::string& name) {
 
 Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::string_view text, const std::string& file,
                                          const std::string& table) {
-  const Form form = form_of(text, file);
-  if (form == Form::kScriptText) {
+  const TextForm form = form_of(text, file);
+  if (form == TextForm::kScriptText) {
     Result<std::vector<Reading>> script = ScriptReading(templates, text, file).run();
     if (script.ok() && script->empty()) return nothing_known(file);
     return script;
   }
   std::vector<Found> found;
-  if (form == Form::kArgumentText) {
+  if (form == TextForm::kArgumentText) {
     // One option a line: the words of a command that goes on over the ends of lines. Same places, so no word may be put in front.
     std::string line(text);
     std::replace(line.begin(), line.end(), '\n', ' ');
     return arguments_of(templates, line, text, file);
   }
-  const Result<Value> root = form == Form::kJsonText   ? parse_json(text, file)
-                             : form == Form::kTomlText ? parse_toml(text, file)
-                                                       : parse_yaml(text, file);
+  const Result<Value> root = form == TextForm::kJsonText   ? parse_json(text, file)
+                             : form == TextForm::kTomlText ? parse_toml(text, file)
+                                                           : parse_yaml(text, file);
   if (!root.ok()) return root.diagnostics;
   found = found_in(*root);
   if (!table.empty()) {
@@ -297,7 +297,7 @@ Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::stri
     return std::vector<Reading>{std::move(*one)};
   }
   const std::vector<std::string_view> formats =
-      form == Form::kTomlText ? std::vector<std::string_view>{"toml"} : std::vector<std::string_view>{"json", "yaml"};
+      form == TextForm::kTomlText ? std::vector<std::string_view>{"toml"} : std::vector<std::string_view>{"json", "yaml"};
   Result<Reading> best = best_reading(templates, tables_of(templates, formats), found, file);
   if (!best.ok()) return best.diagnostics;
   if (best->table.empty()) return nothing_known(file);

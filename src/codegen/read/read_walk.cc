@@ -22,9 +22,9 @@ bool is_hidden(const std::string& field) {
   return field.compare(0, 8, "derived.") == 0 && kCarried.count(field) == 0;
 }
 
-class Walk {
+class TableReading {
  public:
-  Walk(const KeyTable& table, const std::vector<Found>& found, const std::string& file) : table_(table) {
+  TableReading(const KeyTable& table, const std::vector<Found>& found, const std::string& file) : table_(table) {
     reading_.file = file;
     reading_.table = table.name;
     reading_.tool = table.tool;
@@ -173,7 +173,7 @@ class Walk {
 }  // namespace
 
 Reading read_keys(const KeyTable& table, const std::vector<Found>& found, const std::string& file) {
-  return Walk(table, found, file).run();
+  return TableReading(table, found, file).run();
 }
 
 }  // namespace distsetup
