@@ -61,7 +61,9 @@ void Walk::prepare() {
   m_.head_apart = s_.software.wrapping != UnitWrapping::kRoot && !unsharded();
   m_.embedding_apart = s_.software.wrapping == UnitWrapping::kAllApart && !unsharded();
   m_.embedding_places.assign(m_.program->embedding.weights.size(), -1);
-  if (has_embedding()) make_kind(m_.program->embedding, m_.embedding_kind, m_.embedding_places);
+  // The last stage of a pipeline holds a copy of a tied matrix.
+  if (has_embedding() || (has_head() && s_.model.tied_embeddings))
+    make_kind(m_.program->embedding, m_.embedding_kind, m_.embedding_places);
   make_kind(m_.program->block, m_.block_kind, m_.block_places);
   m_.head_places.assign(head.weights.size(), -1);
   if (has_head()) make_kind(head, m_.head_apart ? m_.head_kind : m_.embedding_kind, m_.head_places);
