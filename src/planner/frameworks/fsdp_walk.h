@@ -41,7 +41,7 @@ struct Model {
 class Walk {
  public:
   Walk(const Setup& setup, Allocator* allocator, Blocks blocks, Stage stage = Stage::kWhole)
-      : s_(setup), stage_(stage), ledger_(allocator, setup.software.traced), state_(state_bytes(setup)) {
+      : s_(setup), stage_(stage), ledger_(allocator), state_(state_bytes(setup)) {
     prepare();
     make_units(blocks);
   }

@@ -23,7 +23,7 @@ struct Handle {
 
 class Ledger {
  public:
-  Ledger(Allocator* allocator, bool one_stream) : allocator_(allocator), one_stream_(one_stream) {}
+  explicit Ledger(Allocator* allocator) : allocator_(allocator) {}
 
   Handle allocate(int64_t bytes, MemoryClass memory_class, Stream stream = Stream::kCompute) {
     if (bytes <= 0) return {};
@@ -33,7 +33,7 @@ class Ledger {
       add(index, size);
       return {static_cast<uint64_t>(size) | index};
     }
-    Block* block = allocator_->allocate(bytes, one_stream_ ? Stream::kCompute : stream);
+    Block* block = allocator_->allocate(bytes, stream);
     if (block == nullptr) {
       ran_out_ = true;
       return {};
@@ -115,7 +115,6 @@ class Ledger {
   }
 
   Allocator* allocator_;
-  bool one_stream_ = false;  // gathers and reductions are nodes of a traced graph: one pool
   bool ran_out_ = false;
   size_t phase_ = 0;
   int64_t total_ = 0, segment_peak_ = 0;
