@@ -66,10 +66,18 @@ constexpr Explanation kExplanations[] = {
      "The line ends, or the next flag begins, where a value is expected.", "distsetup fsdp --output",
      "distsetup fsdp --output cfg.json"},
     {code::kUnknownModel, "an unknown model",
-     "The name is neither a preset, nor a bare size (1B, 7B, 8B, 13B, 70B, 405B), nor a folder with a config.json.",
+     "The name is neither a preset, nor a bare size (1B, 7B, 8B, 13B, 70B, 405B), nor a folder with a config.json. A model can also "
+     "be "
+     "described in the run file: below `model:` num_layers, hidden, num_heads, num_kv_heads, feed_forward and vocabulary; what is "
+     "missing is asked for by name.",
      "distsetup plan --model llama3-80b", "distsetup plan --model llama3_70b"},
     {code::kUnknownGpu, "an unknown GPU",
-     "The name is not one of presets/gpus. A file of your own in DIR/gpus/ is found with --presets DIR.",
+     "The name is not one of presets/gpus. A file of your own, DIR/gpus/NAME.yaml, is found with --presets DIR. It states label, "
+     "vendor, "
+     "memory, usable_memory, memory_bandwidth, peak_bf16, gemm_efficiency, attention_forward_efficiency, "
+     "attention_backward_efficiency, "
+     "num_sm, link, pcie_bandwidth, context_memory, source and date; what it lacks is asked for by name. presets/README.md has the "
+     "units.",
      "distsetup plan --model 7B --gpu h1000", "distsetup plan --model 7B --gpu h100_sxm"},
     {code::kUnknownMachine, "an unknown machine",
      "The name is neither one of presets/machines nor a file written by `distsetup probe`.", "hardware:\n  machine: dgx_h1000",

@@ -244,7 +244,7 @@ struct JobChecker {
   }
 
   void gpus(const JobOptions& options, int per_node) {
-    plain("job.gres", "--gpu-type", options.gpu_type, "_.-");
+    plain("job.gres", "--gres-type", options.gpu_type, "_.-");
     const std::string kind = options.gpu_type.empty() ? "" : options.gpu_type + ":";
     set("job.gres", Json());
     if (options.gpu_request == "gres") set("job.gres", fmt::format("gpu:{}{}", kind, per_node));

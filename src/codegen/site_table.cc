@@ -28,7 +28,7 @@ std::vector<JobSetting> make_settings() {
        "how GPUs are asked for: gpus-per-node (the default), gres, none",
        {"gpus-per-node", "gres", "none"}},
       {"gpus.type",
-       "gpu-type",
+       "gres-type",
        {},
        Type::kText,
        &O::gpu_type,

@@ -135,7 +135,9 @@ Lookup look_up(const Presets& presets, std::string_view folder, std::string_view
   if (found.size() == 1 || has_error(result.diagnostics)) return result;
   result.file = nullptr;
   if (found.empty()) {
-    result.diagnostics.push_back(error(unknown_code, at, fmt::format("unknown {} '{}'", what, name), nearest(presets, folder, name)));
+    result.diagnostics.push_back(
+        error(unknown_code, at, fmt::format("unknown {} '{}'", what, name),
+              fmt::format("{}; or describe it: distsetup explain {}", nearest(presets, folder, name), unknown_code)));
   } else {
     result.diagnostics.push_back(error(unknown_code, at, fmt::format("{} '{}' can be any of {}", what, name, fmt::join(found, ", ")),
                                        fmt::format("write one of these names, such as '{}'", found.front())));

@@ -26,6 +26,7 @@ class TrainerResolver {
     if (!facts.ok()) return facts.diagnostics;
     trainer_.facts = std::move(*facts);
     trainer_.base = trainer_.facts.defaults;
+    model();
     axes();
     precision();
     program();
@@ -58,6 +59,20 @@ class TrainerResolver {
       if (out > 1) require(feature, path, what);
       out = 1;
     }
+  }
+
+  // Programs of the other stacks have dense blocks only: their memory with experts would be a guess.
+  void model() {
+    const Geometry& g = problem_.base.model;
+    if (g.num_experts > 0 && !trainer_.facts.has("experts")) unplanned("experts", "experts");
+    if (g.attention == Attention::kLatent && !trainer_.facts.has("latent_attention"))
+      unplanned("latent attention", "latent_attention");
+  }
+  void unplanned(std::string_view what, std::string_view feature) {
+    const std::vector<std::string> others = trainers_with(presets_, feature);
+    fail(code::kUnsupportedFeature, "model",
+         fmt::format("'{}' has {}, which are not planned for {} yet", problem_.base.model.name, what, trainer_.facts.label),
+         others.empty() ? "" : fmt::format("--trainer {}", others.front()));
   }
 
   void axes() {

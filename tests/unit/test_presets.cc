@@ -136,7 +136,7 @@ TEST_CASE("presets: an unknown model is named with the nearest one") {
   REQUIRE(model.diagnostics.size() == 1);
   CHECK(model.diagnostics[0].code == code::kUnknownModel);
   CHECK(model.diagnostics[0].message == "unknown model 'lama3_8b'");
-  CHECK(model.diagnostics[0].help == "did you mean 'llama3_8b'");
+  CHECK(model.diagnostics[0].help == "did you mean 'llama3_8b'; or describe it: distsetup explain DS0201");
   CHECK(model.diagnostics[0].location == Location{"run.yaml", 2, 8});
   CHECK_FALSE(find_model(presets(), "").ok());
   CHECK_FALSE(find_model(presets(), "sizes").ok());
@@ -161,7 +161,7 @@ TEST_CASE("presets: names of GPUs") {
   const Result<GpuChoice> unknown = find_gpu(presets(), "H10O");
   REQUIRE_FALSE(unknown.ok());
   CHECK(unknown.diagnostics[0].code == code::kUnknownGpu);
-  CHECK(unknown.diagnostics[0].help == "did you mean 'H100'");
+  CHECK(unknown.diagnostics[0].help == "did you mean 'H100'; or describe it: distsetup explain DS0202");
 }
 
 TEST_CASE("presets: a count in front of a GPU") {

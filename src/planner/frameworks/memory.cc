@@ -54,7 +54,9 @@ int64_t bound_bytes(const Setup& s) {
     case Sharding::kDdp: return static_cast<int64_t>(all * (b.parameter + b.optimizer));
     case Sharding::kZero1:
     case Sharding::kZero2:
-      return static_cast<int64_t>(all * (b.parameter / (s.framework == Framework::kFsdp2 ? shards : 1) + b.optimizer / shards));
+      return static_cast<int64_t>(
+          all *
+          (b.parameter / (s.framework == Framework::kFsdp1 || s.framework == Framework::kFsdp2 ? shards : 1) + b.optimizer / shards));
     case Sharding::kZero3: return static_cast<int64_t>(all * (b.parameter + b.optimizer) / shards);
   }
   return 0;
