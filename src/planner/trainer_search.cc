@@ -26,11 +26,14 @@ auto memory_family(const TrainerChoice& c) {
 }
 
 // What the choice costs the reader: fewer axes first, then less sharding, less recomputation, less memory.
+int num_axes(const TrainerChoice& x) {
+  return (x.tp > 1) + (x.pp > 1) + (x.cp > 1) + (x.ep > 1) + (x.virtual_stages > 1) +
+         (x.rest.sharding != Sharding::kDdp && x.rest.dp_replicate > 1);
+}
+
 auto simplicity(const TrainerCandidate& c) {
   const TrainerChoice& x = c.choice;
-  const int axes = (x.tp > 1) + (x.pp > 1) + (x.cp > 1) + (x.ep > 1) + (x.virtual_stages > 1) +
-                   (x.rest.sharding != Sharding::kDdp && x.rest.dp_replicate > 1);
-  return std::tuple(axes, static_cast<int>(x.rest.sharding),
+  return std::tuple(num_axes(x), static_cast<int>(x.rest.sharding),
                     static_cast<int>(x.rest.recompute == Recompute::kFull ? 9 : static_cast<int>(x.rest.recompute)), c.device_bytes,
                     x.rest.micro_batch);
 }
@@ -152,13 +155,44 @@ class TrainerSelection {
       if (found.size() > 64) break;
     }
     if (found.empty()) return;
-    const auto ties = std::partition_point(found.begin(), found.end(), [&](const TrainerCandidate& c) {
-      return c.time.tokens_per_s_per_gpu >= fastest * (1 - kTimeTie);
+    simpler(found, fastest, verdict);
+    const int axes = num_axes(found.front().choice);
+    const auto ties = std::find_if(found.begin(), found.end(), [&](const TrainerCandidate& c) {
+      return c.time.tokens_per_s_per_gpu < fastest * (1 - kTimeTie) || num_axes(c.choice) > axes;
     });
     std::stable_sort(found.begin(), ties,
                      [](const TrainerCandidate& a, const TrainerCandidate& b) { return simplicity(a) < simplicity(b); });
     for (TrainerCandidate& c : found)
       if (static_cast<int>(result_.best.size()) < wanted) result_.best.push_back(std::move(c));
+  }
+
+  // Errors of plans with other axes are not the same: within kStructureTie of the fastest, the fewest axes win. `found` is then what
+  // has them, fastest first, before what is faster and less simple.
+  void simpler(std::vector<TrainerCandidate>& found, double& fastest, Verdict verdict) {
+    int fewest = num_axes(found.front().choice);
+    for (const TrainerCandidate& c : found) fewest = std::min(fewest, num_axes(c.choice));
+    const int reached = num_axes(found.front().choice);
+    for (int axes = 0; axes <= reached; ++axes) {
+      std::vector<TrainerCandidate> simple;
+      double best = 0;
+      for (TrainerCandidate& c : candidates_) {
+        const double speed = c.time.tokens_per_s_per_gpu;
+        if (speed < fastest * (1 - kStructureTie) || (best > 0 && speed < best * (1 - kTimeTie))) break;
+        if (num_axes(c.choice) != axes || (!c.simulated && too_large(c))) continue;
+        check(c);
+        if (static_cast<int>(c.verdict) > static_cast<int>(verdict)) continue;
+        best = std::max(best, speed);
+        simple.push_back(c);
+      }
+      if (simple.empty()) continue;
+      if (axes == reached && fewest == reached) return;
+      std::erase_if(found, [&](const TrainerCandidate& c) {
+        return std::any_of(simple.begin(), simple.end(), [&](const TrainerCandidate& s) { return s.choice == c.choice; });
+      });
+      found.insert(found.begin(), simple.begin(), simple.end());
+      fastest = best;
+      return;
+    }
   }
 
   // Of what is faster and does not fit, the three that miss by least, one per kind of plan.

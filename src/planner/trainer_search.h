@@ -12,6 +12,9 @@
 namespace distsetup {
 
 inline constexpr int64_t kFewestContextTokens = 2048;
+// A plan with fewer axes is preferred unless one with more is this much faster: what is predicted for other axes errs differently, by
+// about as much (median error of tokens/s on the scoreboard).
+inline constexpr double kStructureTie = 0.1;
 
 struct TrainerChoice {
   int tp = 1, pp = 1, virtual_stages = 1, cp = 1, ep = 1;

@@ -51,10 +51,25 @@ std::string_view name(Predicted quantity) {
   return "";
 }
 
+namespace {
+
+// What a prediction has to get right beside the program: runs that differ in it differ in how well they are predicted.
+std::string_view shape_name(const Setup& s) {
+  if (s.software.traced) return "traced";
+  if (s.pp > 1) return "pipeline";
+  if (s.tp > 1) return "tensor";
+  if (s.cp > 1) return "context";
+  if (!(s.offload == OffloadPlan{})) return "offload";
+  return s.compute == Compute::kF8 ? "low_precision" : "data";
+}
+
+}  // namespace
+
 std::vector<std::string> residual_classes(const Setup& s) {
   const std::string_view framework = framework_name(s.framework);
   const std::string_view finetune = s.finetune == Finetune::kFull ? "full" : "adapter";
-  return {fmt::format("{}.{}.{}", framework, s.program, finetune), fmt::format("{}.any.{}", framework, finetune), "all"};
+  const std::string program = fmt::format("{}.{}.{}", framework, s.program, finetune);
+  return {fmt::format("{}.{}", program, shape_name(s)), program, fmt::format("{}.any.{}", framework, finetune), "all"};
 }
 
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
