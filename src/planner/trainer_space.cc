@@ -147,6 +147,22 @@ class Space {
   std::vector<TrainerChoice> out_;
 };
 
+// What the framework itself refuses leaves the space; returned is what it says to the first of them.
+Diagnostics drop_refused(const Problem& p, int nodes, std::vector<TrainerChoice>& choices) {
+  if (choices.empty()) return {};
+  Diagnostics first;
+  Setup setup = base_setup(p, nodes);
+  std::erase_if(choices, [&](const TrainerChoice& choice) {
+    apply(p, choice, setup);
+    Diagnostics said = validate(setup);
+    if (!has_error(said)) return false;
+    if (first.empty()) first = std::move(said);
+    return true;
+  });
+  for (Diagnostic& d : first) d.location = p.parallel_at;
+  return first;
+}
+
 std::string_view method_name(CpMethod m) {
   return m == CpMethod::kRing ? "ring" : m == CpMethod::kAllGather ? "allgather" : "ulysses";
 }
@@ -155,7 +171,12 @@ std::string_view method_name(CpMethod m) {
 
 std::vector<TrainerChoice> legal_trainer_choices(const Problem& p, int nodes, Diagnostics* why) {
   std::vector<TrainerChoice> choices = Space(p, nodes).run();
+  Diagnostics refused = drop_refused(p, nodes, choices);
   if (!choices.empty() || why == nullptr) return choices;
+  if (!refused.empty()) {
+    append(*why, std::move(refused));
+    return choices;
+  }
   const TrainerProblem& t = *p.trainer;
   ParallelSizes sizes;
   sizes.world = int64_t{nodes} * p.base.hardware.gpus_per_node;

@@ -43,7 +43,10 @@ struct SetupRules {
     divides("sequence length", s.sequence_length, "cp", s.cp);
     if (s.ep > 1) {
       divides("experts", g.num_experts, "ep", s.ep);
-      divides("dp_shard x cp x tp", int64_t{s.dp_shard} * s.cp * s.tp, "ep x expert_tp", int64_t{s.ep} * s.expert_tp);
+      // Experts take their ranks from all that a stage has; copies of a sharded optimizer each need whole groups of experts.
+      const bool copies = s.sharding == Sharding::kDdp;
+      divides(copies ? "dp x cp x tp" : "dp_shard x cp x tp", int64_t{copies ? s.dp_replicate : 1} * s.dp_shard * s.cp * s.tp,
+              "ep x expert_tp", int64_t{s.ep} * s.expert_tp);
     }
     if (int64_t{s.pp} * s.virtual_stages > g.num_layers) {
       unsupported(fmt::format("pp x virtual stages = {} are more than the {} layers", s.pp * s.virtual_stages, g.num_layers),

@@ -1,0 +1,60 @@
+// What a framework refuses (validate) is not in the space that is searched; pinned, it is an error with the framework's reason.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "model/presets.h"
+#include "planner/search.h"
+#include "planner/trainer_search.h"
+
+using namespace distsetup;
+
+namespace {
+
+const Presets& rule_presets() {
+  static const Presets all = *load_presets();
+  return all;
+}
+
+Problem ruled_problem(std::vector<std::pair<std::string, std::string>> flags) {
+  flags.insert(flags.begin(), {{"gpus", "8"}, {"nodes", "1"}, {"global-batch", "64"}});
+  Spec spec;
+  for (const auto& [flag, value] : flags) {
+    INFO(flag << " " << value);
+    REQUIRE_FALSE(has_error(set_flag(spec, flag, std::string_view(value), {"test", 0, 0})));
+  }
+  Result<Problem> problem = resolve(spec, rule_presets(), {});
+  INFO(format_diagnostics(problem.diagnostics));
+  REQUIRE(problem.ok());
+  return *problem;
+}
+
+}  // namespace
+
+TEST_CASE("trainer rules: DeepSpeed offloads parameters under zero3 alone") {
+  const Problem free = ruled_problem(
+      {{"trainer", "deepspeed"}, {"model", "llama3_8b"}, {"gpu", "a100_sxm_80"}, {"offload-parameters", "host"}});
+  Diagnostics why;
+  const std::vector<TrainerChoice> choices = legal_trainer_choices(free, 1, &why);
+  CHECK(why.empty());
+  REQUIRE_FALSE(choices.empty());
+  CHECK(std::all_of(choices.begin(), choices.end(), [](const TrainerChoice& c) { return c.rest.sharding == Sharding::kZero3; }));
+
+  const Problem pinned = ruled_problem({{"trainer", "deepspeed"},
+                                        {"model", "llama3_8b"},
+                                        {"gpu", "a100_sxm_80"},
+                                        {"offload-parameters", "host"},
+                                        {"sharding", "zero2"}});
+  CHECK(legal_trainer_choices(pinned, 1, &why).empty());
+  REQUIRE_FALSE(why.empty());
+  CHECK(why.front().severity == Severity::kError);
+  CHECK(why.front().message == "DeepSpeed offloads parameters under zero3 of DeepSpeed or FSDP alone");
+  Diagnostics said;
+  CHECK_FALSE(solve_trainer(pinned, said).has_value());
+  CHECK(said == why);
+}
+
+TEST_CASE("trainer rules: copies of an unsharded optimizer hold one set of experts together") {
+  const Problem problem =
+      ruled_problem({{"trainer", "megatron"}, {"model", "mixtral_8x7b"}, {"gpu", "h200_sxm"}, {"sharding", "ddp"}, {"ep", "8"}});
+  CHECK_FALSE(legal_trainer_choices(problem, 1).empty());
+}
