@@ -1,5 +1,5 @@
-// What one prediction of FSDP's memory costs: live bytes from three blocks, and two whole steps through the allocator. Targets:
-// simulate 20 us, replay 3 ms for 32 layers.
+// What one prediction of FSDP's memory costs: states alone, live bytes from three blocks, and two whole steps through the allocator.
+// Targets: bound 100 ns, simulate 20 us, replay 3 ms for 32 layers.
 #include <benchmark/benchmark.h>
 
 #include "model/presets.h"
@@ -23,6 +23,9 @@ Setup fsdp(Framework framework, const char* program, ActivationRecompute recompu
   return s;
 }
 
+void bound_fsdp_memory(benchmark::State& state, const Setup& setup) {
+  for (auto _ : state) benchmark::DoNotOptimize(bound_bytes(setup));
+}
 void simulate_fsdp_memory(benchmark::State& state, const Setup& setup) {
   for (auto _ : state) benchmark::DoNotOptimize(simulate_memory(setup));
 }
@@ -32,6 +35,8 @@ void replay_fsdp_memory(benchmark::State& state, const Setup& setup) {
 
 }  // namespace
 
+BENCHMARK_CAPTURE(bound_fsdp_memory, fsdp2_llama3_8b_selective,
+                  fsdp(Framework::kFsdp2, "torchtitan_eager", ActivationRecompute::kOpSelective));
 BENCHMARK_CAPTURE(simulate_fsdp_memory, fsdp2_llama3_8b_selective,
                   fsdp(Framework::kFsdp2, "torchtitan_eager", ActivationRecompute::kOpSelective));
 BENCHMARK_CAPTURE(simulate_fsdp_memory, fsdp1_llama3_8b_full, fsdp(Framework::kFsdp1, "hf_eager", ActivationRecompute::kFull));

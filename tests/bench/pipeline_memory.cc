@@ -50,6 +50,7 @@ void replayed(benchmark::State& state, const Setup& setup) {
 }  // namespace
 
 BENCHMARK_CAPTURE(bound_memory, megatron_70b, megatron("llama3_70b", 8, 8, 1));
+BENCHMARK_CAPTURE(bound_memory, megatron_deepseek_v3, megatron("deepseek_v3", 1, 16, 1));
 BENCHMARK_CAPTURE(simulated, megatron_8b, megatron("llama3_8b", 2, 1, 1));
 BENCHMARK_CAPTURE(simulated, megatron_70b_pp8, megatron("llama3_70b", 8, 8, 1));
 BENCHMARK_CAPTURE(simulated, megatron_405b_pp16_v2, megatron("llama3.1_405b", 8, 16, 2));

@@ -31,8 +31,8 @@ Problem ruled_problem(std::vector<std::pair<std::string, std::string>> flags) {
 }  // namespace
 
 TEST_CASE("trainer rules: DeepSpeed offloads parameters under zero3 alone") {
-  const Problem free = ruled_problem(
-      {{"trainer", "deepspeed"}, {"model", "llama3_8b"}, {"gpu", "a100_sxm_80"}, {"offload-parameters", "host"}});
+  const Problem free =
+      ruled_problem({{"trainer", "deepspeed"}, {"model", "llama3_8b"}, {"gpu", "a100_sxm_80"}, {"offload-parameters", "host"}});
   Diagnostics why;
   const std::vector<TrainerChoice> choices = legal_trainer_choices(free, 1, &why);
   CHECK(why.empty());
