@@ -1,6 +1,8 @@
 // On random setups: three blocks tell the same as all of them, to the byte; states <= simulate <= replay <= reserved; terms sum to the
 // peak.
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <iostream>
 #include <random>
 
 #include "planner/frameworks/fsdp_walk.h"
@@ -68,6 +70,11 @@ Setup random_setup(std::mt19937_64& random) {
   return s;
 }
 
+uint64_t fsdp_seed() {
+  const char* given = std::getenv("DISTSETUP_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+}
+
 std::string described(const Setup& s) {
   return "program " + s.program + ", layers " + std::to_string(s.model.num_layers) + ", framework " +
          std::to_string(static_cast<int>(s.framework)) + ", sharding " + std::to_string(static_cast<int>(s.sharding)) + ", shards " +
@@ -92,6 +99,31 @@ TEST_CASE("fsdp memory: three blocks tell the same as all blocks to the byte") {
     int64_t sum = 0;
     for (const MemoryTerm& term : three.terms) sum += term.bytes_at_peak;
     REQUIRE(sum == three.allocated_bytes);
+  }
+}
+
+TEST_CASE("fsdp memory: the bound is at most what is simulated") {
+  const uint64_t start = fsdp_seed();
+  std::cout << "fsdp memory: seed " << start << " (DISTSETUP_SEED repeats it)\n";
+  for (const Framework framework : {Framework::kFsdp1, Framework::kFsdp2, Framework::kDdp}) {
+    std::mt19937_64 random(start);
+    for (int i = 0; i < 10000; ++i) {
+      Setup s = random_setup(random);
+      const int ranks = s.dp_shard * s.dp_replicate;
+      s.framework = framework;
+      if (framework == Framework::kDdp) {
+        s.sharding = Sharding::kDdp;
+        s.dp_shard = 1;
+        s.dp_replicate = ranks;
+      } else {
+        if (s.sharding == Sharding::kDdp) s.sharding = Sharding::kZero3;
+        s.dp_shard = ranks;
+        s.dp_replicate = i % 3 == 0 ? 2 : 1;
+        if (i % 5 == 0 && s.model.num_layers >= 2 && framework == Framework::kFsdp2) s.pp = 2;
+      }
+      INFO("setup " << i << ": " << described(s));
+      REQUIRE(bound_bytes(s) <= simulate_memory(s).allocated_bytes);
+    }
   }
 }
 

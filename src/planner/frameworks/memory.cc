@@ -43,9 +43,10 @@ StateBytes state_bytes(const Setup& s) {
 int64_t bound_bytes(const Setup& s) {
   const double all = static_cast<double>(count_parameters(s.model).total) / (s.tp * s.pp * s.ep);
   const double shards = static_cast<double>(s.dp_shard) * s.cp;
+  const bool fsdp = s.framework == Framework::kFsdp1 || s.framework == Framework::kFsdp2;  // zero2 has parameters in shards too
   if (s.finetune != Finetune::kFull || s.offload.optimizer != OffloadPlace::kNone || s.offload.parameters != OffloadPlace::kNone ||
       s.optimizer_implementation == OptimizerImplementation::kInBackward) {
-    const bool split = s.sharding == Sharding::kZero3;
+    const bool split = s.sharding == Sharding::kZero3 || (fsdp && s.sharding != Sharding::kDdp);
     const double held = s.finetune == Finetune::kFull ? bytes_of(s.parameter_dtype) : std::min(2.0, bytes_of(s.frozen_dtype));
     return s.offload.parameters != OffloadPlace::kNone ? 0 : static_cast<int64_t>(all * held / (split ? shards : 1));
   }
@@ -53,10 +54,7 @@ int64_t bound_bytes(const Setup& s) {
   switch (s.sharding) {
     case Sharding::kDdp: return static_cast<int64_t>(all * (b.parameter + b.optimizer));
     case Sharding::kZero1:
-    case Sharding::kZero2:
-      return static_cast<int64_t>(
-          all *
-          (b.parameter / (s.framework == Framework::kFsdp1 || s.framework == Framework::kFsdp2 ? shards : 1) + b.optimizer / shards));
+    case Sharding::kZero2: return static_cast<int64_t>(all * (b.parameter / (fsdp ? shards : 1) + b.optimizer / shards));
     case Sharding::kZero3: return static_cast<int64_t>(all * (b.parameter + b.optimizer) / shards);
   }
   return 0;
