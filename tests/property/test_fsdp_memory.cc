@@ -141,6 +141,32 @@ TEST_CASE("fsdp memory: bound is at most simulate and simulate at most replay") 
   }
 }
 
+TEST_CASE("fsdp memory: evaluation and saving need what training has room for") {
+  std::mt19937_64 random(13);
+  const auto bytes = [](const MemoryEstimate& estimate, std::string_view name) {
+    for (const PhaseMemory& phase : estimate.by_phase)
+      if (phase.phase == name) return phase.allocated_bytes;
+    return int64_t{-1};
+  };
+  for (int i = 0; i < 1000; ++i) {
+    const Setup s = random_setup(random);
+    INFO("setup " << i << ": " << described(s));
+    const MemoryEstimate simulated = simulate_memory(s);
+    const int64_t evaluate = bytes(simulated, "evaluate"), save = bytes(simulated, "save");
+    REQUIRE(save >= bound_bytes(s));
+    REQUIRE(evaluate > save);
+    REQUIRE(evaluate <= simulated.allocated_bytes);
+    Setup recomputed = s;  // what training saves is nothing to evaluation
+    recomputed.recompute = ActivationRecompute::kFull;
+    recomputed.reentrant_checkpoint = false;
+    REQUIRE(bytes(simulate_memory(recomputed), "evaluate") == evaluate);
+    if (i % 10 != 0) continue;
+    const MemoryEstimate replayed = replay_memory(s);
+    REQUIRE(bytes(replayed, "save") >= save);
+    REQUIRE(bytes(replayed, "evaluate") >= evaluate);
+  }
+}
+
 TEST_CASE("fsdp memory: more GPUs, shorter sequences and more recomputation never need more") {
   std::mt19937_64 random(11);
   for (int i = 0; i < 300; ++i) {

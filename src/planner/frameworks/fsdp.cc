@@ -128,7 +128,7 @@ void Walk::load() {
   const int64_t in_flight = std::min<int64_t>(s_.pp, std::max<int64_t>(s_.gradient_accumulation, 1));
   for (size_t i = 0; stage_ == Stage::kFirst && i < layers_.size(); ++i) {
     for (int64_t other = 1; other < in_flight; ++other)
-      book(saved_bytes(block_trace(i)), MemoryClass::kActivation, block_unit(i).count);
+      in_flight_.push_back(book(saved_bytes(block_trace(i)), MemoryClass::kActivation, block_unit(i).count));
   }
   if (!steady_) return;
   ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
@@ -183,13 +183,15 @@ void Walk::count_host_and_disk(MemoryEstimate& estimate) const {
 
 namespace {
 
+constexpr std::array<const char*, kNumPhases> kPhases = {"load", "forward", "loss", "backward", "optimizer", "evaluate", "save"};
+
+// Of a step; what comes after it adds its phases alone.
 MemoryEstimate estimate_of(const Ledger& ledger) {
   static constexpr std::array<const char*, kNumClasses> kClasses = {
       "parameter shard", "gathered parameter", "gradient", "optimizer state", "activation", "logits", "communication", "workspace"};
-  static constexpr std::array<const char*, kNumPhases> kPhases = {"load", "forward", "loss", "backward", "optimizer"};
   MemoryEstimate estimate;
   size_t peak = 0;
-  for (size_t phase = 0; phase < kNumPhases; ++phase) {
+  for (size_t phase = 0; phase < static_cast<size_t>(Phase::kEvaluate); ++phase) {
     const int64_t bytes = ledger.phase_peak(static_cast<Phase>(phase));
     estimate.by_phase.push_back({kPhases[phase], bytes});
     if (bytes > ledger.phase_peak(static_cast<Phase>(peak))) peak = phase;
@@ -204,6 +206,12 @@ MemoryEstimate estimate_of(const Ledger& ledger) {
   return estimate;
 }
 
+void evaluate_and_save(Walk& walk, MemoryEstimate& estimate) {
+  walk.evaluate_and_save();
+  for (const Phase phase : {Phase::kEvaluate, Phase::kSave})
+    estimate.by_phase.push_back({kPhases[static_cast<size_t>(phase)], walk.ledger().phase_peak(phase)});
+}
+
 }  // namespace
 }  // namespace replay
 
@@ -214,6 +222,7 @@ MemoryEstimate simulate_stage(const Setup& setup, Blocks blocks, replay::Stage s
   walk.start_steady();
   walk.run(1);
   MemoryEstimate estimate = replay::estimate_of(walk.ledger());
+  replay::evaluate_and_save(walk, estimate);
   walk.count_host_and_disk(estimate);
   return estimate;
 }
@@ -227,10 +236,11 @@ MemoryEstimate replay_stage(const Setup& setup, replay::Stage stage) {
   replay::Walk walk(setup, &allocator, Blocks::kAll, stage);
   walk.run(replay::kReplayedSteps);
   MemoryEstimate estimate = replay::estimate_of(walk.ledger());
+  estimate.ran_out = walk.ledger().ran_out();
   estimate.reserved_bytes = allocator.peak_reserved_bytes();
   estimate.device_bytes = estimate.reserved_bytes + outside;
   walk.count_host_and_disk(estimate);
-  estimate.ran_out = walk.ledger().ran_out();
+  if (!estimate.ran_out) replay::evaluate_and_save(walk, estimate);
   return estimate;
 }
 

@@ -1,4 +1,4 @@
-// Forward and backward of a micro-batch: the engine's events around each unit, the traces' events inside.
+// Forward and backward of a micro-batch, forward of evaluation: the engine's events around each unit, the traces' events inside.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -101,6 +101,22 @@ void Walk::release_retained() {
   }
 }
 
+// In order; with blocks left out, the second one stands for them.
+template <class RunBlock>
+void Walk::for_blocks_forward(RunBlock run_block) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const bool stands_for_more = i == 1 && left_out_ > 0;
+    const ClassBytes before = ledger_.live();
+    ledger_.start_segment();
+    run_block(i);
+    if (!stands_for_more) continue;
+    ClassBytes change = ledger_.live();
+    for (size_t c = 0; c < kNumClasses; ++c) change[c] -= before[c];
+    ledger_.note_repeated_peak(ledger_.segment_live(), change, left_out_);
+    ledger_.repeat(change, left_out_);
+  }
+}
+
 void Walk::forward() {
   ledger_.enter(Phase::kForward);
   tokens_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
@@ -114,17 +130,7 @@ void Walk::forward() {
     activation_ = ledger_.allocate(residual_bytes_, MemoryClass::kActivation);  // received
   }
   if (m_.embedding_apart) engine_->after_forward(first);
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const bool stands_for_more = i == 1 && left_out_ > 0;
-    const ClassBytes before = ledger_.live();
-    ledger_.start_segment();
-    forward_block(i);
-    if (!stands_for_more) continue;
-    ClassBytes change = ledger_.live();
-    for (size_t c = 0; c < kNumClasses; ++c) change[c] -= before[c];
-    ledger_.note_repeated_peak(ledger_.segment_live(), change, left_out_);
-    ledger_.repeat(change, left_out_);
-  }
+  for_blocks_forward([this](size_t i) { forward_block(i); });
   ledger_.enter(Phase::kLoss);
   Unit& last = units_[head_unit_];
   if (m_.head_apart) engine_->before_forward(last);
@@ -175,6 +181,72 @@ void Walk::backward() {
   engine_->end_backward();
   ledger_.free(tokens_);
   ledger_.free(labels_);
+}
+
+void Walk::end_in_flight() {
+  if (ledger_.counts_only()) {
+    if (!in_flight_.empty()) ledger_.forget(MemoryClass::kActivation);
+  } else {
+    for (Handle& handle : in_flight_) ledger_.free(handle);
+  }
+  in_flight_.clear();
+}
+
+// Evaluation runs the same micro-batch under no_grad: units are gathered as in forward, temporaries and logits come and go. A save
+// holds the states alone: with sharded state dicts, each rank copies its shards to the host and writes them
+// (torch/distributed/checkpoint), and unsharded training writes what it has. Leaves out: full state dicts, which gather unit by unit.
+void Walk::evaluate_and_save() {
+  end_in_flight();
+  const Section& head = m_.program->heads[static_cast<size_t>(s_.loss)];
+  const TraceOptions options{TraceMode::kNoGradient, false, residual_bytes_};
+  const auto traced = [&](const Section& section) {
+    return trace_section(section, m_.facts, m_.symbols, std::vector<bool>(section.weights.size(), false), options);
+  };
+  const auto played = [this](const Trace& trace, std::vector<Handle>& slots, Unit& unit, const std::vector<int>& places) {
+    slots.assign(static_cast<size_t>(trace.num_slots), {});
+    slots[Trace::kInput] = activation_;
+    play(trace.forward, slots.data(), unit, places);
+    if (trace.input_freed_forward) ledger_.free(slots[Trace::kInput]);
+    activation_ = trace.output >= 0 ? slots[static_cast<size_t>(trace.output)] : Handle{};
+  };
+  ledger_.enter(Phase::kEvaluate);
+  tokens_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
+  labels_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
+  Unit& first = units_[embedding_unit_];
+  Unit& last = units_[head_unit_];
+  std::vector<Handle> slots, embedding_slots;
+  engine_->before_forward(first);
+  const Trace embedding = traced(m_.program->embedding), block = traced(m_.program->block);
+  activation_ = {};
+  if (has_embedding()) {
+    played(embedding, embedding_slots, first, m_.embedding_places);
+  } else {
+    activation_ = ledger_.allocate(residual_bytes_, MemoryClass::kActivation);  // received
+  }
+  if (m_.embedding_apart) engine_->after_forward(first);
+  for_blocks_forward([&](size_t i) {
+    engine_->before_forward(block_unit(i));
+    played(block, slots, block_unit(i), m_.block_places);
+    engine_->after_forward(block_unit(i));
+  });
+  if (m_.head_apart) engine_->before_forward(last);
+  if (has_head()) {
+    const Trace loss = traced(head);
+    played(loss, slots, last, m_.head_places);
+    for (const int16_t slot : loss.held) ledger_.free(slots[static_cast<size_t>(slot)]);
+  } else {
+    ledger_.free(activation_);  // sent
+  }
+  for (const int16_t slot : embedding.held)
+    if (has_embedding()) ledger_.free(embedding_slots[static_cast<size_t>(slot)]);
+  if (m_.head_apart) engine_->after_forward(last);
+  if (!m_.embedding_apart) engine_->after_forward(first);
+  engine_->end_forward();
+  engine_->end_backward();  // what stays gathered between two forwards
+  if (ledger_.counts_only()) ledger_.forget(MemoryClass::kGathered);
+  ledger_.free(tokens_);
+  ledger_.free(labels_);
+  ledger_.enter(Phase::kSave);
 }
 
 }  // namespace distsetup::replay

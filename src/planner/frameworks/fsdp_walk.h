@@ -47,6 +47,8 @@ class Walk {
   }
 
   void run(int steps);
+  // After run: the forward of evaluation, which saves nothing, and what a checkpoint is written from.
+  void evaluate_and_save();
   const Ledger& ledger() const { return ledger_; }
   void count_host_and_disk(MemoryEstimate& estimate) const;
   // simulate only: the state a step starts from has the moments already.
@@ -77,6 +79,9 @@ class Walk {
   void forward_block(size_t i);
   void backward_block(size_t i);
   void optimizer_step();
+  void end_in_flight();
+  template <class RunBlock>
+  void for_blocks_forward(RunBlock run_block);
   void release_retained();
   void offload_block(size_t i);
   void restore_block(size_t i);
@@ -109,6 +114,7 @@ class Walk {
   std::vector<Handle> block_slots_, embedding_slots_, head_slots_;
   std::vector<bool> offloaded_;  // by block and slot
   size_t slots_per_block_ = 0;
+  std::vector<Handle> in_flight_;  // saved by micro-batches of a pipeline that started before
   Handle activation_, gradient_, tokens_, labels_;
   int64_t residual_bytes_ = 0;
   bool retains_ = false;  // inputs of recomputed blocks and their gradients, until backward is over

@@ -10,7 +10,7 @@
 
 namespace distsetup::replay {
 
-enum class Phase : uint8_t { kLoad, kForward, kLoss, kBackward, kOptimizer, kCount };
+enum class Phase : uint8_t { kLoad, kForward, kLoss, kBackward, kOptimizer, kEvaluate, kSave, kCount };
 inline constexpr size_t kNumClasses = static_cast<size_t>(MemoryClass::kCount), kNumPhases = static_cast<size_t>(Phase::kCount);
 using ClassBytes = std::array<int64_t, kNumClasses>;
 

@@ -56,10 +56,12 @@ class Tracer {
       CHECK(tensors_[static_cast<size_t>(out)].references == 1, "the output of a block is saved by it");
       trace_.output = tensors_[static_cast<size_t>(out)].slot;
     }
-    if (!keeps_all) reference(x);
+    const bool no_gradient = options_.mode == TraceMode::kNoGradient;
+    if (!keeps_all && !no_gradient) reference(x);
     if (options_.retains_input) reference(x);
     // The training loop drops x after the block, at run time and not by an event of the trace; a head drops x itself.
     if (names_[0] == x) trace_.input_freed_forward = --tensors_[static_cast<size_t>(x)].references == 0;
+    if (no_gradient) return std::move(trace_);
 
     events_ = &trace_.backward;
     const int32_t gradient = external(Trace::kGradient, options_.input_bytes);

@@ -44,7 +44,7 @@ struct Trace {
   int64_t bytes_of_slot(int16_t slot, int64_t input_bytes) const;
 };
 
-enum class TraceMode : uint8_t { kKeepAll, kOpSelective, kFull };
+enum class TraceMode : uint8_t { kKeepAll, kOpSelective, kFull, kNoGradient };  // kNoGradient: forward alone, nothing saved
 struct TraceOptions {
   TraceMode mode = TraceMode::kKeepAll;
   bool reentrant = false;
