@@ -36,6 +36,11 @@ int print_schedule(const Arguments& arguments, const Terminal& terminal, const P
   Diagnostics diagnostics = phase.diagnostics;
   append(diagnostics, rank.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  if (plan.strategy.trainer != "native")
+    return fail(arguments, terminal,
+                {error(code::kUnsupportedFeature, command_line(),
+                       fmt::format("a schedule is what the bundled trainer executes, this plan is for {}", plan.strategy.trainer),
+                       "leave --trainer away, or --print-schedule")});
   const Schedule schedule = compile_expanded(plan, *phase);
   if (arguments.has("rank")) {
     mention(terminal, fmt::format("rank {} of {}: every rank of this plan runs the same list\n", *rank, plan.mesh.world()));
