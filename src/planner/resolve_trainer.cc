@@ -61,12 +61,20 @@ class TrainerResolver {
     }
   }
 
-  // Programs of the other stacks have dense blocks only: their memory with experts would be a guess.
+  // Programs of the other stacks have one kind of block, without latent attention: the memory of what they lack would be a guess.
   void model() {
     const Geometry& g = problem_.base.model;
-    if (g.num_experts > 0 && !trainer_.facts.has("experts")) unplanned("experts", "experts");
-    if (g.attention == Attention::kLatent && !trainer_.facts.has("latent_attention"))
-      unplanned("latent attention", "latent_attention");
+    const TrainerFacts& facts = trainer_.facts;
+    if (g.attention == Attention::kLatent && !facts.has("latent_attention")) unplanned("latent attention", "latent_attention");
+    if (g.num_experts == 0) return;
+    const bool mixed = std::find(g.expert_layer.begin(), g.expert_layer.end(), false) != g.expert_layer.end();
+    if (!facts.has("experts")) {
+      unplanned("experts", "experts");
+    } else if (mixed && !facts.has("mixed_layers")) {
+      unplanned("dense layers beside layers with experts", "mixed_layers");
+    } else if (!facts.has("mixed_layers") && (!g.gated_mlp || g.mlp_bias || g.router_score_bias)) {
+      unplanned("experts with biases or without a gate", "mixed_layers");
+    }
   }
   void unplanned(std::string_view what, std::string_view feature) {
     const std::vector<std::string> others = trainers_with(presets_, feature);
@@ -80,6 +88,12 @@ class TrainerResolver {
     axis("parallel.pp", "pipeline_parallel", "pipeline parallelism", trainer_.pp);
     axis("parallel.cp", "context_parallel", "context parallelism", trainer_.cp);
     axis("parallel.ep", "expert_parallel", "expert parallelism", trainer_.ep);
+    if (!trainer_.facts.has("mixed_layers")) {  // validate() refuses it too; here with the setting's place
+      if (trainer_.ep > 1 && trainer_.facts.has("expert_parallel"))
+        fail(code::kUnsupportedFeature, "parallel.ep",
+             fmt::format("expert parallelism is not planned for {} yet, found ep {}", trainer_.facts.label, trainer_.ep), "--ep 1");
+      trainer_.ep = 1;
+    }
     axis("parallel.virtual_stages", "virtual_stages", "interleaved pipeline stages", trainer_.virtual_stages);
     if (problem_.base.model.num_experts == 0) {
       if (trainer_.ep > 1)
@@ -152,6 +166,10 @@ class TrainerResolver {
         append(said_, std::move(own.diagnostics));
       }
     }
+    const replay::BlockProgram* blocks = s.own_program ? s.own_program.get() : replay::find_program(s.program);
+    if (const std::string lacks = blocks == nullptr ? "" : replay::lacks_for(*blocks, problem_.base.model); !lacks.empty())
+      fail(code::kUnsupportedFeature, "model",
+           fmt::format("'{}' has {}, which program '{}' does not list", problem_.base.model.name, lacks, s.program));
     const std::string head = spec_.text("trainer.loss_head").value_or(facts.default_loss_head);
     const auto found = facts.loss_heads.find(head);
     if (found == facts.loss_heads.end()) {
@@ -180,6 +198,16 @@ class TrainerResolver {
     require(plan.finetune, "train.finetune", plan.finetune);
     s.finetune = plan.finetune == "lora" ? Finetune::kLora : Finetune::kQlora;
     s.frozen_dtype = s.finetune == Finetune::kLora ? StorageDtype::kBf16 : StorageDtype::kNf4Double;
+    if (problem_.base.model.num_experts > 0 && !trainer_.facts.has("mixed_layers")) {
+      const std::optional<std::vector<std::string>> given = spec_.list("train.lora_targets");
+      const bool attention_only = given.has_value() && std::none_of(given->begin(), given->end(), [](const std::string& target) {
+                                    return target == "gate" || target == "up" || target == "down";
+                                  });
+      if (!attention_only)
+        fail(code::kUnsupportedFeature, spec_.find("train.lora_targets") ? "train.lora_targets" : "train.finetune",
+             fmt::format("'{}' has experts, whose matrices get no adapters in a plan", problem_.base.model.name),
+             "--lora-targets query,key,value,output");
+    }
     s.lora.rank = plan.lora_rank = spec_.integer("train.lora_rank").value_or(16);
     plan.lora_targets =
         spec_.list("train.lora_targets").value_or(std::vector<std::string>(std::begin(kLoraTargets), std::end(kLoraTargets)));
@@ -265,6 +293,9 @@ class TrainerResolver {
     s.host_memory_bytes = p.hardware.host_memory_bytes;
     problem_.base.strategy.trainer = trainer_.facts.name;
     problem_.base.assumptions.push_back(fmt::format("{}, program {}", trainer_.base.software.name, s.program));
+    if (s.model.num_experts > 0 && !trainer_.facts.has("mixed_layers"))
+      problem_.base.assumptions.push_back(
+          "every expert gets as many tokens as the others; no measured run of this trainer with experts");
     problem_.trainer = std::make_shared<const TrainerProblem>(std::move(trainer_));
   }
 

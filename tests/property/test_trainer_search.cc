@@ -47,8 +47,7 @@ Flags random_flags(std::mt19937_64& random) {
     return std::string(texts.begin()[std::uniform_int_distribution<size_t>(0, texts.size() - 1)(random)]);
   };
   const std::string trainer = one_of({"fsdp1", "fsdp2", "deepspeed", "megatron", "ddp"});
-  const std::string model = trainer == "megatron" ? one_of({"llama3_8b", "mixtral_8x7b", "qwen2.5_0.5b"})
-                                                  : one_of({"llama3.2_1b", "llama3_8b", "qwen2.5_0.5b", "llama2_13b"});
+  const std::string model = one_of({"llama3.2_1b", "llama3_8b", "qwen2.5_0.5b", "llama2_13b", "mixtral_8x7b"});
   return {{"trainer", trainer},
           {"model", model},
           {"gpu", one_of({"a100_sxm_80", "h100_sxm", "a100_sxm_40", "h200_sxm"})},

@@ -29,6 +29,9 @@ void Walk::make_kind(const Section& section, UnitKind& kind, std::vector<int>& p
     UnitWeight made;
     made.elements = rows * columns;
     made.padded = columns * ((rows + shard - 1) / shard * shard);
+    // FSDP2 splits rows (a stack of experts: whole ones), FSDP1 the elements of a flat parameter.
+    if (s_.framework == Framework::kFsdp1 && s_.finetune == Finetune::kFull && rows < shard)
+      made.padded = (made.elements + shard - 1) / shard * shard;
     made.trained = is_trained[i];
     made.quantized = s_.finetune == Finetune::kQlora && weight.matrix && !weight.target.empty();
     made.stored_bytes = weight.adapter                   ? bytes_of(s_.lora.dtype)

@@ -52,7 +52,10 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "embedding_scaled",
                                                                                                   "adapters",
                                                                                                   "kv_heads_repeated",
-                                                                                                  "logits_stay_low"};
+                                                                                                  "logits_stay_low",
+                                                                                                  "experts",
+                                                                                                  "shared_experts",
+                                                                                                  "shared_expert_gate"};
 constexpr std::array<std::string_view, 9> kKernelKinds = {"gemm", "attention", "norm",       "elementwise",   "embedding",
                                                           "loss", "copy",      "all_gather", "reduce_scatter"};
 
@@ -438,6 +441,19 @@ struct SectionReader {
 
 }  // namespace
 
+std::string lacks_for(const BlockProgram& program, const Geometry& model) {
+  const auto lacks = [&](Condition condition, bool wanted) {
+    const uint64_t bit = uint64_t{1} << static_cast<int>(condition);
+    return wanted && std::none_of(program.block.weights.begin(), program.block.weights.end(),
+                                  [bit](const Weight& weight) { return (weight.when.all & bit) != 0; });
+  };
+  if (model.num_experts == 0) return "";
+  if (lacks(Condition::kExperts, true)) return "experts";
+  if (lacks(Condition::kSharedExperts, model.shared_feed_forward > 0)) return "shared experts";
+  if (lacks(Condition::kSharedExpertGate, model.shared_expert_gate)) return "a gate of its shared experts";
+  return "";
+}
+
 const char* loss_name(LossHead loss) {
   static constexpr std::array<const char*, 10> kNames = {
       "eager", "float_in_model", "hf_shift",          "compiled",      "fused_kernel",
@@ -617,6 +633,9 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kKvHeadsRepeated, s.software.kv_heads_repeated && m.num_kv_heads < m.num_heads);
   say(Condition::kLogitsStayLow,
       m.family.starts_with("gpt") || m.family == "qwen");  // qwen: the first one, whose model file came with it
+  say(Condition::kExperts, m.num_experts > 0);
+  say(Condition::kSharedExperts, m.num_experts > 0 && m.shared_feed_forward > 0);
+  say(Condition::kSharedExpertGate, m.num_experts > 0 && m.shared_expert_gate);
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);
@@ -636,6 +655,10 @@ void fill_symbols(const Setup& s, int64_t* values) {
   put(Symbol::kHeadSize, m.head_size);
   put(Symbol::kFeedForward, m.feed_forward);
   put(Symbol::kVocabulary, m.vocabulary);
+  put(Symbol::kExperts, m.num_experts);
+  put(Symbol::kExpertsPerToken, m.experts_per_token);
+  put(Symbol::kExpertFeedForward, m.expert_feed_forward);
+  put(Symbol::kSharedFeedForward, m.shared_feed_forward);
   put(Symbol::kTensorParallel, s.tp);
   put(Symbol::kSequenceShards, s.sequence_parallel ? s.tp : 1);
   put(Symbol::kComputeBytes, s.compute == Compute::kF32 ? 4 : 2);

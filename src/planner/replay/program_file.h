@@ -58,6 +58,9 @@ enum class Condition : uint8_t {
   kAdapters,
   kKvHeadsRepeated,
   kLogitsStayLow,  // the model file never makes its logits fp32 (GPT-2, GPT BigCode, GPT-NeoX)
+  kExperts,
+  kSharedExperts,
+  kSharedExpertGate,
   kCount
 };
 struct When {
@@ -147,6 +150,9 @@ Result<BlockProgram> program_from_value(const Value& value, const std::string& i
 
 // A file of --presets DIR/programs, with the kernels that `presets` knows (DIR/kernels/torch.yaml replaces the built-in ones).
 Result<std::shared_ptr<const BlockProgram>> load_program(const Presets& presets, const PresetFile& file);
+
+// What of the model's experts the program has no weights for: "experts", "shared experts", ...; empty: it has all.
+std::string lacks_for(const BlockProgram& program, const Geometry& model);
 
 // The built-in program of that id; nullptr: none.
 const BlockProgram* find_program(std::string_view id);

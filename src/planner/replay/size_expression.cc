@@ -11,7 +11,7 @@ namespace distsetup::replay {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(Symbol::kCount)> kSymbolNames = {
-    "T", "S", "h", "a", "kv", "d", "f", "V", "t", "s", "c", "n", "rows", "r", "e", "b", "w"};
+    "T", "S", "h", "a", "kv", "d", "f", "V", "t", "s", "c", "n", "rows", "r", "e", "b", "w", "E", "k", "fe", "fs"};
 
 struct SizeParser {
   std::string_view text;

@@ -28,6 +28,10 @@ enum class Symbol : uint8_t {
   kAdapterBytes,    // e: of an adapter's weight
   kResidualBytes,   // b: of the residual stream (fp32 after k-bit preparation)
   kWeightElements,  // w: of the op's own weight
+  kExperts,             // E
+  kExpertsPerToken,     // k
+  kExpertFeedForward,   // fe
+  kSharedFeedForward,   // fs: of all shared experts
   kCount
 };
 inline constexpr int kFirstLocal = 24;
