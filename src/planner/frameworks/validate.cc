@@ -73,8 +73,10 @@ struct SetupRules {
     if (megatron && s.virtual_stages > 1 && s.gradient_accumulation % s.pp != 0)
       divides("accumulation", s.gradient_accumulation, "pp", s.pp);
     if (s.offload.parameters != OffloadPlace::kNone && (megatron || (deepspeed && s.sharding != Sharding::kZero3))) {
-      unsupported(fmt::format("{} offloads parameters under zero3 of DeepSpeed or FSDP alone", name),
-                  "set offload.parameters to none");
+      if (deepspeed)
+        unsupported("DeepSpeed offloads parameters under zero3 alone", "set sharding to zero3, or offload.parameters to none");
+      else
+        unsupported(fmt::format("{} does not offload parameters", name), "set offload.parameters to none");
     }
     if (s.recompute == ActivationRecompute::kOpSelective && (megatron || deepspeed)) {
       unsupported(fmt::format("{} does not recompute by operation", name), "set recompute to none or full");
