@@ -38,10 +38,12 @@ MemoryEstimate memory_of(double allocated_gib, double device_gib) {
 
 TEST_CASE("uncertainty: the narrowest class with residuals decides") {
   const Setup s = setup_of(Framework::kFsdp2);
-  REQUIRE(residual_classes(s).front() == "fsdp2.torchtitan_eager.full");
+  REQUIRE(residual_classes(s).front() == "fsdp2.torchtitan_eager.full.data");  // with the kind of mesh
   Calibration c = residuals_of("all", -0.3, 0.3);
   CHECK(interval_of(s, Predicted::kDevice, 100, 0.9, c).high == Approx(100 * std::exp(0.3)));
-  c.constants.merge(residuals_of("fsdp2.torchtitan_eager.full", -0.02, 0.04).constants);
+  c.constants.merge(residuals_of("fsdp2.torchtitan_eager.full", -0.1, 0.1).constants);
+  CHECK(interval_of(s, Predicted::kDevice, 100, 0.9, c).high == Approx(100 * std::exp(0.1)));
+  c.constants.merge(residuals_of("fsdp2.torchtitan_eager.full.data", -0.02, 0.04).constants);
   const Interval i = interval_of(s, Predicted::kDevice, 100, 0.9, c);
   CHECK(i.low == Approx(100 * std::exp(-0.02)));
   CHECK(i.high == Approx(100 * std::exp(0.04)));
