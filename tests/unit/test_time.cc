@@ -94,13 +94,13 @@ TEST_CASE("gemm time: one tile more than the multiprocessors hold takes another 
   CHECK(more > 1.5 * one_wave);
 }
 
-TEST_CASE("gemm time: a thin product is bound by memory; rows off 16 bytes run at the misaligned rate") {
+TEST_CASE("gemm time: a thin product is bound by memory and rows off 16 bytes run at the misaligned rate") {
   GemmRate rate{1e15, 0, 0, 2e12, 4e-6, 132, 0.25, GpuGeneration::kHopper};
   CHECK(gemm_s(rate, 16, 4096, 4096, 2, 2) == Approx(4e-6 + ((16.0 + 4096) * 4096 * 2 + 16.0 * 4096 * 2) / 2e12));
   CHECK(gemm_s(rate, 8192, 4096, 4100, 2, 2) > 3 * gemm_s(rate, 8192, 4096, 4096, 2, 2));
 }
 
-TEST_CASE("attention FLOPs: causal half; a window counts its own positions; backward costs 2.5 forwards of work") {
+TEST_CASE("attention FLOPs: causal half and a window counts its own positions and backward costs 2.5 forwards of work") {
   CHECK(mean_attended(8192, 0, 1) == 4096);
   CHECK(mean_attended(8192, 4096, 1) == 4096 * (1 - 0.25));
   CHECK(mean_attended(8192, 0, 0.5) == 2048);
@@ -163,7 +163,7 @@ TEST_CASE("step time: its terms sum to it, and MFU counts the model's FLOPs") {
   }
 }
 
-TEST_CASE("step time: more work takes longer; better hardware does not") {
+TEST_CASE("step time: more work takes longer and better hardware does not") {
   for (const Setup& s : sample()) {
     INFO(s.model.name);
     const double base = step_s(s);
@@ -203,7 +203,7 @@ TEST_CASE("step time: throughput per GPU does not grow with the number of nodes"
   }
 }
 
-TEST_CASE("step time: interleaved stages shrink the bubble; overlap hides tensor parallel transfers") {
+TEST_CASE("step time: interleaved stages shrink the bubble and overlap hides tensor parallel transfers") {
   Setup s = sample()[1];
   const TimeEstimate interleaved = estimate_time(s);
   s.virtual_stages = 1;
@@ -234,7 +234,7 @@ TEST_CASE("cost: days, GPU-hours and money of a run") {
   CHECK(run_cost(1e9, 400, 8, 0, 1).usd == 0);
 }
 
-TEST_CASE("checkpoint interval: Young's optimum with Daly's terms; a failing cluster saves every mean time between failures") {
+TEST_CASE("checkpoint interval: Young's optimum with Daly's terms and a failing cluster saves every mean time between failures") {
   const double rate = failures_per_s(16384);
   CHECK(1 / rate / 3600 == Approx(54.0 * 24 / 419));  // Llama 3: one failure in about three hours
   const double interval = checkpoint_interval_s(60, rate);
