@@ -15,7 +15,7 @@ emit_combinations() {  # FOLDER
     done
   done
   for target in accelerate-deepspeed accelerate-fsdp1 accelerate-fsdp2 automodel axolotl deepspeed-hf lightning llamafactory \
-    megatron-bridge megatron-lm openrlhf torchtitan-0.2 transformers trl; do
+    megatron-bridge megatron-lm openrlhf torchtitan torchtitan-0.2 transformers trl; do
     for options in "--nodes 1" "--nodes 4"; do
       # shellcheck disable=SC2086 # a list of words
       emitted "$folder/$((number += 1)) $target" emit --target "$target" --model llama3_8b --recompute full --sharding zero3 \

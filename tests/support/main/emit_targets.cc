@@ -186,6 +186,7 @@ const std::vector<std::string> kTrainers = {"accelerate-deepspeed",
                                             "megatron-bridge",
                                             "megatron-lm",
                                             "openrlhf",
+                                            "torchtitan",
                                             "torchtitan-0.2",
                                             "transformers",
                                             "trl"};
