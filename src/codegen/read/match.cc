@@ -74,8 +74,23 @@ Json value_of_text(const std::string& text) {
   return text;
 }
 
+// A list by its items; one that the map lacks makes the whole list another value.
+static std::optional<Json> list_backwards(const KeyRow& row, const Found& found) {
+  Json list = Json::array();
+  for (const std::string& item : found.is_list ? found.items : split_words(found.text, ',')) {
+    const auto entry = std::find_if(row.value_map.begin(), row.value_map.end(), [&item](const auto& one) {
+      return one.second.is_string() && same_name(one.second.template get<std::string>(), item);
+    });
+    if (entry == row.value_map.end()) return std::nullopt;
+    list.push_back(entry->first);
+  }
+  return list.empty() ? std::nullopt : std::optional<Json>(std::move(list));
+}
+
 std::optional<Json> read_backwards(const KeyRow& row, const Found& found) {
   if (!found.unknown.empty()) return std::nullopt;
+  const bool is_list = row.type == KeyType::kTextList || row.type == KeyType::kCommaList;
+  if (!row.value_map.empty() && is_list) return list_backwards(row, found);
   if (!row.value_map.empty()) {
     for (const auto& [ours, theirs] : row.value_map) {
       if (is_same(found, theirs)) return value_of_text(ours);

@@ -44,7 +44,8 @@ struct Reading {
   std::string tool;   // "DeepSpeed"
   ReadFields fields;
   std::vector<LostKey> lost;
-  int num_missing = 0;  // constants that the table would write and the file does not have
+  std::vector<std::pair<std::string, ReadField>> contradictions;  // a second key that says otherwise of a field
+  int num_missing = 0;                                            // constants that the table would write and the file does not have
 };
 
 // One table over the keys of one file.

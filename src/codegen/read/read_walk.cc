@@ -102,7 +102,12 @@ class TableReading {
   void put(const std::string& field, Json value, const Found& from, bool is_guess = false) {
     const ReadField read{std::move(value), from.key, from.at, from.is_assumed, is_guess};
     const auto [it, is_new] = reading_.fields.try_emplace(field, read);
-    if (!is_new && (it->second.is_assumed || it->second.is_guess) && !from.is_assumed && !is_guess) it->second = read;
+    if (is_new || from.is_assumed || is_guess) return;
+    if (it->second.is_assumed || it->second.is_guess) {
+      it->second = read;
+    } else if (it->second.value != read.value) {
+      reading_.contradictions.emplace_back(field, read);
+    }
   }
 
   void lose(const Found& found, std::string reason) { reading_.lost.push_back({found.key, found.text, std::move(reason), found.at}); }

@@ -227,11 +227,25 @@ ReadSettings settings_of(const ReadFields& fields) {
   return out;
 }
 
+static Diagnostic contradiction(const std::string& name, const ReadField& first, const ReadField& field) {
+  Diagnostic conflict = error(code::kConflict, field.at,
+                              fmt::format("'{}' says {} is {}, '{}' in {}:{} says {}", field.key, name, field_text(field.value),
+                                          first.key, first.at.file, first.at.line, field_text(first.value)),
+                              first.at.file == field.at.file ? "make them agree, or leave one of them away"
+                                                             : "make them agree, or leave one of the files away");
+  conflict.length = static_cast<int>(field.key.size() - std::min(field.key.size(), field.key.rfind('.') + 1));
+  return conflict;
+}
+
 Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
   ReadFields merged;
   Diagnostics diagnostics;
   for (const Reading& reading : readings) {
     ReadFields fields = reading.fields;
+    for (const auto& [name, field] : reading.contradictions) {
+      if (const auto first = fields.find(name); first != fields.end())
+        diagnostics.push_back(contradiction(name, first->second, field));
+    }
     settle_derived(fields);
     for (auto& [name, field] : fields) {
       const auto [it, is_new] = merged.try_emplace(name, field);
@@ -241,13 +255,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
         if (!is_weak(field) || it->second.is_assumed) it->second = field;
         continue;
       }
-      const ReadField& first = it->second;
-      Diagnostic conflict = error(code::kConflict, field.at,
-                                  fmt::format("'{}' says {} is {}, '{}' in {}:{} says {}", field.key, name, field_text(field.value),
-                                              first.key, first.at.file, first.at.line, field_text(first.value)),
-                                  "make them agree, or leave one of the files away");
-      conflict.length = static_cast<int>(field.key.size() - std::min(field.key.size(), field.key.rfind('.') + 1));
-      diagnostics.push_back(std::move(conflict));
+      diagnostics.push_back(contradiction(name, it->second, field));
     }
   }
   settle_derived(merged);

@@ -1,0 +1,141 @@
+// Files that trainers of one project keep their settings in: every key acts or is listed with its reason.
+#include <catch2/catch.hpp>
+
+#include "codegen/read/read.h"
+#include "support/emitted.h"
+
+using namespace distsetup;
+
+namespace {
+
+// One file, read whole: its fields, and what of it is not carried over.
+struct DialectFile {
+  std::vector<Reading> readings;
+  ReadFields fields;
+  Diagnostics diagnostics;
+
+  DialectFile(const std::string& text, const std::string& file) {
+    const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, file);
+    INFO(messages(read.diagnostics));
+    REQUIRE(read.ok());
+    readings = *read;
+    const Result<ReadFields> merged = merge_readings(readings);
+    diagnostics = merged.diagnostics;
+    if (merged.ok()) fields = *merged;
+  }
+
+  std::string field(std::string_view name) const {
+    const auto it = fields.find(name);
+    return it == fields.end() ? "" : field_text(it->second.value);
+  }
+
+  std::string reason(std::string_view key) const {
+    for (const Reading& reading : readings) {
+      for (const LostKey& lost : reading.lost) {
+        if (lost.key == key) return lost.reason;
+      }
+    }
+    return "";
+  }
+};
+
+}  // namespace
+
+TEST_CASE("read: a fine-tuning config with adapters on a 4-bit model") {
+  const DialectFile got(R"(model:
+  base_model: "mistralai/Mistral-7B-v0.1"
+  load_in_4bit: true
+  load_in_8bit: false
+  use_liger_kernels: true
+fine_tuning:
+  method: "lora"
+  lora:
+    r: 32
+    alpha: 64
+    target_modules: ["q_proj", "v_proj"]
+    bias: "none"
+training:
+  micro_batch_size: 2
+  gradient_accumulation_steps: 16
+  learning_rate: 2e-4
+  optimizer: "paged_adamw_8bit"
+  max_grad_norm: 0.3
+  gradient_checkpointing: true
+  mixed_precision: "no"
+  warmup_ratio: 0.03
+  colour: blue
+distributed:
+  use_deepspeed: true
+  use_fsdp: false
+  zero_stage: 2
+  offload_optimizer: true
+  offload_param: false
+  fsdp_sharding_strategy: "FULL_SHARD"
+  gradient_accumulation_steps: 16
+output:
+  save_steps: 500
+)",
+                        "config.yaml");
+  REQUIRE(got.readings.size() == 1);
+  CHECK(got.readings[0].table == "fine-tuning/keys.yaml");
+  CHECK(got.field("model.name") == "mistralai/Mistral-7B-v0.1");
+  CHECK(got.field("train.method") == "sft");
+  CHECK(got.field("train.finetune") == "qlora");
+  CHECK(got.field("train.lora_rank") == "32");
+  CHECK(got.fields.at("train.lora_targets").value == Json({"query", "value"}));
+  CHECK(got.field("micro_batch") == "2");
+  CHECK(got.field("gradient_accumulation") == "16");
+  CHECK(got.field("train.learning_rate") == "0.0002");
+  CHECK(got.field("train.optimizer") == "paged_adamw_8bit");
+  CHECK(got.field("recompute.policy") == "full");
+  CHECK(got.field("precision.compute") == "fp32");
+  CHECK(got.field("strategy.trainer") == "deepspeed");
+  CHECK(got.field("strategy.sharding") == "zero2");
+  CHECK(got.field("offload.optimizer") == "host");
+  CHECK(got.field("offload.parameters") == "none");
+  CHECK(got.field("checkpoint.every_steps") == "500");
+  CHECK(contains(got.reason("model.use_liger_kernels"), "--loss-head"));
+  CHECK(contains(got.reason("fine_tuning.lora.alpha"), "neither memory nor time"));
+  CHECK(contains(got.reason("training.warmup_ratio"), "--warmup-steps"));
+  CHECK(contains(got.reason("training.colour"), "not a key"));
+  CHECK(contains(got.reason("distributed.fsdp_sharding_strategy"), "use_fsdp only"));
+  CHECK(got.readings[0].lost.size() == 5);
+}
+
+TEST_CASE("read: a fine-tuning config with FSDP or with neither engine") {
+  const DialectFile fsdp(R"(distributed:
+  use_deepspeed: false
+  use_fsdp: true
+  fsdp_config: "config/fsdp_config.json"
+  fsdp_sharding_strategy: "SHARD_GRAD_OP"
+  fsdp_offload_params: true
+  zero_stage: 3
+fine_tuning:
+  method: "full"
+  lora:
+    r: 16
+)",
+                         "config.yaml");
+  CHECK(fsdp.field("strategy.trainer") == "fsdp1");
+  CHECK(fsdp.field("strategy.sharding") == "zero2");
+  CHECK(fsdp.field("offload.parameters") == "host");
+  CHECK(fsdp.field("train.finetune") == "full");
+  CHECK(fsdp.field("train.lora_rank").empty());
+  CHECK(contains(fsdp.reason("fine_tuning.lora.r"), "all parameters"));
+  CHECK(contains(fsdp.reason("distributed.zero_stage"), "use_deepspeed only"));
+  CHECK(contains(fsdp.reason("distributed.fsdp_config"), "beside"));
+  const DialectFile neither("distributed:\n  use_deepspeed: false\n  use_fsdp: false\ntraining:\n  epochs: 3\n", "config.yaml");
+  CHECK(neither.field("strategy.trainer") == "ddp");
+  const DialectFile both("distributed:\n  use_deepspeed: true\n  use_fsdp: true\ntraining:\n  epochs: 3\n", "config.yaml");
+  CHECK((both.reason("distributed.use_deepspeed") + both.reason("distributed.use_fsdp")) ==
+        "no plan has this value together with the rest of the file");
+}
+
+TEST_CASE("read: two keys of one file that say different things are told with both places") {
+  const DialectFile got("training:\n  gradient_accumulation_steps: 16\ndistributed:\n  gradient_accumulation_steps: 8\n",
+                        "config.yaml");
+  REQUIRE(got.diagnostics.size() == 1);
+  CHECK(contains(got.diagnostics[0].message, "'distributed.gradient_accumulation_steps' says gradient_accumulation is 8"));
+  CHECK(contains(got.diagnostics[0].message, "config.yaml:2 says 16"));
+  CHECK(got.diagnostics[0].location.line == 4);
+}
