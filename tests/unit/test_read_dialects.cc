@@ -139,3 +139,49 @@ TEST_CASE("read: two keys of one file that say different things are told with bo
   CHECK(contains(got.diagnostics[0].message, "config.yaml:2 says 16"));
   CHECK(got.diagnostics[0].location.line == 4);
 }
+
+TEST_CASE("read: OpenRLHF's arguments without dots") {
+  const DialectFile got(R"(#!/usr/bin/env bash
+torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \
+  --backend fsdp2 \
+  --fsdp_tensor_parallel_size 2 \
+  --use_hf_tp_plan \
+  --sequence_parallel \
+  --ring_attn_size 2 \
+  --packing_samples \
+  --zero_stage 3 \
+  --micro_train_batch_size 4 \
+  --adam_offload \
+  --gradient_checkpointing \
+  --pretrain meta-llama/Meta-Llama-3-8B
+)",
+                        "sft.sh");
+  CHECK(got.field("hardware.gpus_per_node") == "8");
+  CHECK(got.field("strategy.trainer") == "fsdp2");
+  CHECK(got.field("strategy.sharding") == "zero3");
+  CHECK(got.field("mesh.tp") == "2");
+  CHECK(got.field("mesh.cp") == "2");
+  CHECK(got.field("strategy.sequence_parallel") == "true");
+  CHECK(got.field("micro_batch") == "4");
+  CHECK(got.field("train.global_batch") == "128");
+  CHECK(got.fields.at("train.global_batch").is_assumed);
+  CHECK(got.field("offload.optimizer") == "host");
+  CHECK(got.field("offload.parameters") == "host");
+  CHECK(got.field("recompute.policy") == "full");
+  CHECK(got.field("model.name") == "meta-llama/Meta-Llama-3-8B");
+  CHECK(contains(got.reason("zero_stage"), "deepspeed only"));
+  CHECK(contains(got.reason("use_hf_tp_plan"), "family"));
+  CHECK(contains(got.reason("packing_samples"), "full sequences"));
+
+  const DialectFile deepspeed(
+      "#!/bin/sh\ndeepspeed --module openrlhf.cli.train_sft --micro_train_batch_size 2 --adam_offload "
+      "--lora_rank 64 --load_in_4bit --target_modules all-linear --fsdp_tensor_parallel_size 2\n",
+      "sft.sh");
+  CHECK(deepspeed.field("strategy.trainer") == "deepspeed");
+  CHECK(deepspeed.field("strategy.sharding") == "zero2");
+  CHECK(deepspeed.field("offload.optimizer") == "host");
+  CHECK(deepspeed.field("offload.parameters").empty());
+  CHECK(deepspeed.field("train.finetune") == "qlora");
+  CHECK(deepspeed.field("train.lora_rank") == "64");
+  CHECK(contains(deepspeed.reason("fsdp_tensor_parallel_size"), "fsdp2 only"));
+}
