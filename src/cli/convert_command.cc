@@ -143,9 +143,10 @@ Command convert_command() {
                       "distsetup convert --to run ds_config.json job.sbatch",
                       "distsetup convert --to deepspeed accelerate.yaml --json"};
   command.notes =
-      "Reads DeepSpeed JSON, accelerate YAML, TrainingArguments, torchtitan TOML, Megatron arguments, #SBATCH lines, torchrun and "
-      "accelerate "
-      "launch lines. What could not be carried over is listed on standard error. --to run writes a run file.";
+      "Reads DeepSpeed JSON, accelerate YAML, TrainingArguments, a config.yaml in sections (of fine-tuning, of stages), torchtitan "
+      "TOML, Megatron and OpenRLHF arguments, #SBATCH lines, torchrun and accelerate launch lines. What could not be carried over is "
+      "listed "
+      "on standard error. --to run writes a run file.";
   command.flags = {{"to", {"target"}, FlagKind::kValue, "TARGET", "what to write: a target of `emit`, or run", 0},
                    {"as", {}, FlagKind::kValue, "TARGET", "what the files are, where their keys do not say it", 0},
                    output_flag("write the file there (several files: the folder)"),

@@ -185,3 +185,56 @@ torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \
   CHECK(deepspeed.field("train.lora_rank") == "64");
   CHECK(contains(deepspeed.reason("fsdp_tensor_parallel_size"), "fsdp2 only"));
 }
+
+TEST_CASE("read: one stage of a config with stages and named setups") {
+  const DialectFile got(R"(training_stages:
+  stage1:
+    model: {model_config_key: model_config_1.7B}
+    training: {batch_size: 2, sequence_length: 2048, learning_rate: 1e-6, gradient_accumulation_steps: 4, mixed_precision: bf16}
+    optimizer: {type: AdamW, betas: [0.9, 0.999], eps: 1e-8}
+    scheduler: {type: LinearLR, warmup_steps: 1000}
+    distributed:
+      strategy: auto
+      num_nodes: 4
+      devices: 8
+      sync_batchnorm: false
+      fsdp: {enabled: true, cpu_offload: true, sharding_strategy: SHARD_GRAD_OP, backward_prefetch: BACKWARD_POST,
+             limit_all_gathers: true, activation_checkpointing: true}
+  stage2:
+    training: {batch_size: 16}
+distributed_examples:
+  multi_node_ddp: {strategy: ddp}
+)",
+                        "config.yaml");
+  REQUIRE(got.readings.size() == 1);
+  CHECK(got.readings[0].table == "training-stages/keys.yaml");
+  CHECK(got.field("strategy.trainer") == "fsdp1");
+  CHECK(got.field("strategy.sharding") == "zero2");
+  CHECK(got.field("offload.optimizer") == "host");
+  CHECK(got.field("recompute.policy") == "full");
+  CHECK(got.field("hardware.nodes") == "4");
+  CHECK(got.field("hardware.gpus_per_node") == "8");
+  CHECK(got.field("micro_batch") == "2");
+  CHECK(got.field("train.learning_rate") == "1e-06");
+  CHECK(got.field("train.beta2") == "0.999");
+  CHECK(got.field("train.warmup_steps") == "1000");
+  CHECK(contains(got.reason("training_stages.stage2.training.batch_size"), "one stage is read"));
+  CHECK(contains(got.reason("distributed_examples.multi_node_ddp.strategy"), "named setup"));
+  CHECK(contains(got.reason("distributed.fsdp.backward_prefetch"), "BACKWARD_PRE"));
+  CHECK(contains(got.reason("model.model_config_key"), "--model"));
+}
+
+TEST_CASE("read: a named setup as a file of its own") {
+  const DialectFile fsdp("strategy: fsdp\nnum_nodes: 8\ndevices: 8\nfsdp:\n  cpu_offload: false\n  sharding_strategy: FULL_SHARD\n",
+                         "setup.yaml");
+  CHECK(fsdp.field("strategy.trainer") == "fsdp1");
+  CHECK(fsdp.field("strategy.sharding") == "zero3");
+  CHECK(fsdp.field("offload.parameters") == "none");
+  CHECK(fsdp.field("hardware.nodes") == "8");
+  const DialectFile ddp("strategy: ddp\nnum_nodes: 4\ndevices: [0, 1]\nfsdp:\n  enabled: true\n  cpu_offload: true\n", "setup.yaml");
+  CHECK(ddp.field("strategy.trainer") == "ddp");
+  CHECK(ddp.field("hardware.gpus_per_node").empty());
+  CHECK(contains(ddp.reason("distributed.devices"), "--gpus"));
+  CHECK(contains(ddp.reason("distributed.fsdp.enabled"), "auto only"));
+  CHECK(contains(ddp.reason("distributed.fsdp.cpu_offload"), "without FSDP"));
+}
