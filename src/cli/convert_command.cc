@@ -145,8 +145,7 @@ Command convert_command() {
   command.notes =
       "Reads DeepSpeed JSON, accelerate YAML, TrainingArguments, a config.yaml in sections (of fine-tuning, of stages), torchtitan "
       "TOML, Megatron and OpenRLHF arguments, #SBATCH lines, torchrun and accelerate launch lines. What could not be carried over is "
-      "listed "
-      "on standard error. --to run writes a run file.";
+      "listed on standard error. --to run writes a run file.";
   command.flags = {{"to", {"target"}, FlagKind::kValue, "TARGET", "what to write: a target of `emit`, or run", 0},
                    {"as", {}, FlagKind::kValue, "TARGET", "what the files are, where their keys do not say it", 0},
                    output_flag("write the file there (several files: the folder)"),

@@ -146,6 +146,8 @@ TEST_CASE("lint kinds: files are told apart by what they say", "[lint]") {
   CHECK(kind_of("x.yaml", "optimizer:\n  lr: 1.0\nmicro_batch_size: 1\n") == "none");
   CHECK(kind_of("x.yaml", "trainer:\n  devices: 8\n") == "lightning");
   CHECK(kind_of("x.yaml", "distributed:\n  strategy: fsdp2\n") == "automodel");
+  CHECK(kind_of("x.yaml", "training:\n  epochs: 3\n") == "none");  // not torchtitan, which is TOML
+  CHECK(kind_of("x.yaml", "training:\n  epochs: 3\ndistributed:\n  use_fsdp: true\n") == "none");
   CHECK(kind_of("x.yaml", "version: '2'\napis: []\nproviders: {}\n") == "llama-stack");
   CHECK(kind_of("x.yaml", "---\napiVersion: batch/v1\nkind: Job\n") == "kubernetes");
   CHECK(kind_of("x.yaml", "resources:\n  accelerators: H100:8\nrun: |\n  x\n") == "skypilot");

@@ -66,8 +66,6 @@ const std::vector<Marks>& marks() {
        {"reshard_after_forward", "transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap", "auto_wrap_policy",
         "fsdp_auto_wrap_policy", "cpu_ram_efficient_loading", "fsdp_state_dict_type", "state_dict_type", "fsdp_version",
         "backward_prefetch", "fsdp_backward_prefetch", "xla"}},
-      {FileKind::kTorchtitan,
-       {"job", "training", "parallelism", "activation_checkpoint", "lr_scheduler", "profiling", "metrics", "comm"}},
       {FileKind::kAxolotl,
        {"base_model", "datasets", "micro_batch_size", "sequence_len", "adapter", "fsdp_version", "fsdp_config",
         "dataset_prepared_path", "val_set_size", "dp_shard_size", "sample_packing", "optimizer"},
@@ -88,7 +86,7 @@ const std::vector<Marks>& marks() {
 
 constexpr size_t kOwnKeyScore = 100;
 
-// Of equal scores the kind that is listed first wins.
+// Of equal scores the kind that is listed first wins. torchtitan has no marks: its TOML is told by its form.
 const Marks* best_marks(const std::set<std::string, std::less<>>& keys) {
   const Marks* best = nullptr;
   size_t best_score = 0;
@@ -225,7 +223,14 @@ Result<FileKind> recognise(std::string_view path, std::string_view text) {
   if (ends_with(path, ".toml") || (!looks_structured(text) && has_toml_section(text))) return FileKind::kTorchtitan;
   const bool is_structured = looks_structured(text) || ends_with(path, ".json") || ends_with(path, ".yaml") || ends_with(path, ".yml");
   if (is_structured) {
-    if (const Marks* best = best_marks(top_keys(text))) return best->kind;
+    const std::set<std::string, std::less<>> keys = top_keys(text);
+    const bool is_sectioned = keys.count("fine_tuning") != 0 || keys.count("training_stages") != 0 ||
+                              (keys.count("training") != 0 && keys.count("distributed") != 0);
+    if (is_sectioned)
+      return error(code::kUnknownValue, {std::string(path), 1, 1},
+                   "the file is a config.yaml in sections (training, distributed), which lint has no rules for",
+                   fmt::format("distsetup convert --to run {}   # says of every key what it does", path));
+    if (const Marks* best = best_marks(keys)) return best->kind;
   } else if (const LineCounts n = count_lines(text); n.lines > 0) {
     if (n.packages == n.lines || base.rfind("requirements", 0) == 0) return FileKind::kRequirements;
     if (n.settings == n.lines || base == ".deepspeed_env" || base.rfind(".env", 0) == 0) return FileKind::kEnvironment;
