@@ -238,3 +238,24 @@ TEST_CASE("read: a named setup as a file of its own") {
   CHECK(contains(ddp.reason("distributed.fsdp.enabled"), "auto only"));
   CHECK(contains(ddp.reason("distributed.fsdp.cpu_offload"), "without FSDP"));
 }
+
+TEST_CASE("read: launch lines whose settings stand in files assume nothing") {
+  const DialectFile script(
+      "#!/bin/bash\ntorchrun --nnodes=4 --nproc_per_node=8 --node_rank=0 src/train.py --config config.yaml "
+      "--fsdp_config config/fsdp_config.json\n",
+      "run.sh");
+  CHECK(script.field("hardware.nodes") == "4");
+  CHECK(script.field("micro_batch").empty());
+  CHECK(script.field("precision.compute").empty());
+  CHECK(contains(script.reason("config"), "beside"));
+  CHECK(contains(script.reason("fsdp_config"), "beside"));
+  const DialectFile stages(
+      "#!/bin/bash\npython -m stages.train --mode production --stage stage1 --model-config model_config_1.7B "
+      "--devices 8 --precision 16-mixed --fsdp-config multi_node_fsdp --num-nodes 4\n",
+      "run.sh");
+  CHECK(stages.field("hardware.nodes") == "4");
+  CHECK(stages.field("hardware.gpus_per_node") == "8");
+  CHECK(stages.field("precision.compute") == "fp16");
+  CHECK(contains(stages.reason("stage") + stages.reason("fsdp_config") + stages.reason("fsdp-config"), "beside"));
+  CHECK((contains(stages.reason("model_config") + stages.reason("model-config"), "--model")));
+}
