@@ -22,6 +22,8 @@ emit_combinations() {  # FOLDER
         --dp-replicate 1 --reshard-after-forward --gpus 8 $options
     done
   done
+  emitted "$folder/llama-stack" emit --target llama-stack "${model[@]}" --method dpo --recompute full --sharding zero3 --dp-replicate 1 \
+    --reshard-after-forward --nodes 1 --gpus 8
   emitted "$folder/fsdp 1" emit --target fsdp --fsdp-version 1 "${model[@]}" --recompute none --sharding zero2 --dp-replicate 1 \
     --nodes 1 --gpus 8
   emitted "$folder/fsdp ddp" emit --target fsdp "${model[@]}" --recompute none --sharding ddp --nodes 2 --gpus 8
