@@ -10,4 +10,4 @@ distsetup=${DISTSETUP_BIN:?}/distsetup
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-exec "$environment/bin/python" -W ignore "$root/tests/integration/lint_verdicts.py" "$distsetup"
+"$environment/bin/python" -W ignore "$root/tests/integration/lint_verdicts.py" "$distsetup"
