@@ -26,7 +26,8 @@ mkdir "$tools"
 # Writes down the node or rank it is, then its words.
 cat >"$tools/record" <<SH
 #!/bin/bash
-{ printf 'node %s rank %s of %s:' "\${PET_NODE_RANK:-\${NODE:-none}}" "\${RANK:-none}" "\${WORLD_SIZE:-none}"; printf ' [%s]' "\${@@Q}"; echo; } >>'$work/records'
+line=\$(printf 'node %s rank %s of %s:' "\${PET_NODE_RANK:-\${NODE:-none}}" "\${RANK:-none}" "\${WORLD_SIZE:-none}"; printf ' [%s]' "\${@@Q}")
+printf '%s\n' "\$line" >>'$work/records' # in one write: nodes run at once
 SH
 # exec_from WORD: a launcher that runs what begins with that word
 exec_from() { # shellcheck disable=SC2016
