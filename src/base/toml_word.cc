@@ -12,7 +12,7 @@
 namespace distsetup {
 namespace {
 
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_decimal_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_hex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
 
 // Digits with an optional fraction and exponent, nothing else.
@@ -20,7 +20,7 @@ bool is_decimal(std::string_view text) {
   size_t at = 0;
   const auto digits = [&] {
     const size_t begin = at;
-    while (at < text.size() && is_digit(text[at])) ++at;
+    while (at < text.size() && is_decimal_digit(text[at])) ++at;
     return at > begin;
   };
   if (!digits()) return false;
@@ -42,7 +42,7 @@ TomlWord read_toml_word(const std::string& word) {
   const bool is_signed = word[0] == '+' || word[0] == '-';
   const std::string magnitude = word.substr(is_signed ? 1 : 0);
   if (word == "true" || word == "false" || magnitude == "inf" || magnitude == "nan") return {word, "", ""};
-  if (magnitude.empty() || !is_digit(magnitude[0])) {
+  if (magnitude.empty() || !is_decimal_digit(magnitude[0])) {
     return {"", fmt::format("found '{}', expected a value", word), fmt::format("a text needs quotes: \"{}\"", word)};
   }
   const bool is_date = word.size() >= 8 && (word.find(':') != std::string::npos || (word.size() >= 10 && word[4] == '-'));
@@ -64,7 +64,7 @@ TomlWord read_toml_word(const std::string& word) {
     if (status != std::errc() || stop != end) return {"", fmt::format("found '{}', expected a number", word), ""};
     return {std::to_string(integer), "", ""};
   }
-  if (plain.size() > 1 && plain[0] == '0' && is_digit(plain[1]))
+  if (plain.size() > 1 && plain[0] == '0' && is_decimal_digit(plain[1]))
     return {"", fmt::format("found '{}', expected a number", word), "TOML has no numbers with a leading zero"};
   if (!is_decimal(plain))
     return {"", fmt::format("found '{}', expected a number", word), fmt::format("a text needs quotes: \"{}\"", word)};
