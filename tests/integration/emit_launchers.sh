@@ -3,6 +3,7 @@
 # own arrive byte by byte through each of them, every node and rank gets a number of its own, and no script holds what it must not.
 # DISTSETUP_SEED repeats the words of a run.
 set -euo pipefail
+export LC_ALL=C.UTF-8 # what ${words@Q} looks like depends on it
 distsetup=${DISTSETUP_BIN:?}/distsetup
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

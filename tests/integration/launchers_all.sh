@@ -3,6 +3,7 @@
 # of one's own gets the ranks and its words as they were given, a failure ends all of it and is named.
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
+export LC_ALL=C.UTF-8 # what ${words@Q} looks like depends on it
 need_trainer
 python=${DISTSETUP_ORACLE_PYTHON:-$("$DISTSETUP_SOURCE/scripts/oracle_env" 2>/dev/null)} || { echo "not run: no Python with torch"; exit 77; }
 for tool in mpirun ssh; do command -v $tool >/dev/null || { echo "not run: no $tool"; exit 77; }; done

@@ -4,6 +4,7 @@
 # cannot give is refused before anything is submitted.
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
+export LC_ALL=C.UTF-8 # what ${words@Q} looks like depends on it
 need_trainer
 [[ $(id -u) == 0 ]] || { echo "not run: a SLURM on one machine needs root"; exit 77; }
 unshare --mount --uts --propagation private true 2>/dev/null || { echo "not run: no CAP_SYS_ADMIN for the nodes' namespaces"; exit 77; }
