@@ -105,12 +105,9 @@ int finish(const Arguments& arguments, const Terminal& terminal, const Artifacts
 
 int run_convert(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics diagnostics;
-  TemplateSet templates = embedded_templates();
-  if (arguments.has("templates")) {
-    Result<TemplateSet> own = load_templates(arguments.text("templates"));
-    append(diagnostics, own.diagnostics);
-    if (own.value) templates = std::move(*own);
-  }
+  Result<TemplateSet> read = read_templates(arguments);
+  append(diagnostics, read.diagnostics);
+  const TemplateSet templates = read.value ? std::move(*read) : embedded_templates();
   const std::string target = target_of(arguments, templates, diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   const Result<std::vector<Reading>> readings = read_foreign_files(templates, arguments.positionals, arguments.text("as"));

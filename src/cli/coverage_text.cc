@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cli/output.h"
+#include "cli/run_source.h"
 #include "codegen/coverage.h"
 
 namespace distsetup {
@@ -83,12 +84,9 @@ std::string all_targets(const Columns& columns) {
 
 int show_coverage(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics diagnostics;
-  TemplateSet templates = embedded_templates();
-  if (arguments.has("templates")) {
-    Result<TemplateSet> own = load_templates(arguments.text("templates"));
-    append(diagnostics, own.diagnostics);
-    if (own.value) templates = std::move(*own);
-  }
+  Result<TemplateSet> read = read_templates(arguments);
+  append(diagnostics, read.diagnostics);
+  const TemplateSet templates = read.value ? std::move(*read) : embedded_templates();
   std::vector<std::string> targets = target_names(templates);
   if (arguments.has("target")) targets = {arguments.text("target")};
   Columns columns;

@@ -42,10 +42,6 @@ const Decision* find_decision(std::string_view word) {
   return nullptr;
 }
 
-std::string verdict_word(const Plan& plan) {
-  return plan.verdict == Verdict::kFits ? "fits" : plan.verdict == Verdict::kTight ? "tight" : "does not fit";
-}
-
 // What the strategies of the field are called, and the trainer whose plan each is.
 struct Strategy {
   std::string_view label, trainer, sharding;
@@ -136,7 +132,7 @@ std::string trials_text(const std::string& heading, const std::vector<Trial>& tr
     std::string line = (t.value == chosen ? "* " : "  ") + pad_right(t.value, first);
     if (t.plan.has_value()) {
       const Plan& p = *t.plan;
-      line += pad_left(format_gib(p.memory.device_bytes), 12) + "  " + pad_right(verdict_word(p), 12) +
+      line += pad_left(format_gib(p.memory.device_bytes), 12) + "  " + pad_right(std::string(verdict_words(p.verdict)), 12) +
               pad_left(format_duration(p.time.step_s), 10) +
               pad_left(format_count(static_cast<int64_t>(p.time.tokens_per_s_per_gpu)), 14) + "  " + summary(p);
     } else {

@@ -60,11 +60,9 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
 
   EmitOptions options;
   Diagnostics diagnostics;
-  if (arguments.has("templates")) {
-    Result<TemplateSet> templates = load_templates(arguments.text("templates"));
-    append(diagnostics, templates.diagnostics);
-    if (templates.value) options.templates = std::move(*templates);
-  }
+  Result<TemplateSet> templates = read_templates(arguments);
+  append(diagnostics, templates.diagnostics);
+  if (templates.value) options.templates = std::move(*templates);
   const Result<int64_t> version = int_flag(arguments, "fsdp-version", options.fsdp_version, 1, 2);
   append(diagnostics, version.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);

@@ -1,8 +1,8 @@
 // `distsetup fsdp`: one FSDP configuration file from flags, without a plan.
 #include "cli/commands.h"
+#include "cli/job_flags.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
-#include "cli/job_flags.h"
 
 namespace distsetup {
 namespace {
@@ -33,11 +33,9 @@ Result<FsdpOptions> fsdp_options(const Arguments& arguments, const Terminal& ter
   const Result<int64_t> version = int_flag(arguments, "fsdp-version", options.version, 1, 2);
   append(diagnostics, dialect.diagnostics);
   append(diagnostics, version.diagnostics);
-  if (arguments.has("templates")) {
-    Result<TemplateSet> templates = load_templates(arguments.text("templates"));
-    append(diagnostics, templates.diagnostics);
-    if (templates.value) options.templates = std::move(*templates);
-  }
+  Result<TemplateSet> templates = read_templates(arguments);
+  append(diagnostics, templates.diagnostics);
+  if (templates.value) options.templates = std::move(*templates);
   append(diagnostics, add_run(arguments, terminal, options));
   if (has_error(diagnostics)) return diagnostics;
   options.dialect = *dialect;

@@ -37,11 +37,9 @@ int run_launcher(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics diagnostics = check_words(arguments);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   EmitOptions options;
-  if (arguments.has("templates")) {
-    Result<TemplateSet> templates = load_templates(arguments.text("templates"));
-    append(diagnostics, templates.diagnostics);
-    if (templates.value) options.templates = std::move(*templates);
-  }
+  Result<TemplateSet> templates = read_templates(arguments);
+  append(diagnostics, templates.diagnostics);
+  if (templates.value) options.templates = std::move(*templates);
   const std::string use = arguments.has("use-deepspeed") ? "deepspeed" : arguments.has("use-fsdp") ? "fsdp" : "none";
   Result<PlanSource> source = read_or_make_plan(arguments, use == "none" ? "native" : use);
   append(diagnostics, said_of(source));

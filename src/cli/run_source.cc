@@ -22,17 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Values of a flag that may be given several times.
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    if (end > at) lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
 constexpr std::string_view kPrefix = "DISTSETUP_";
 // Read by scripts and tests of this project, not keys of a run.
 const std::vector<std::string> kOtherVariables = {"DISTSETUP_BIN", "DISTSETUP_SOURCE", "DISTSETUP_PRESETS", "DISTSETUP_TEMPLATES"};
@@ -177,9 +166,23 @@ Result<Spec> read_spec(const Arguments& arguments) {
   return {std::move(spec), std::move(diagnostics)};
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
 Result<Presets> read_presets(const Arguments& arguments) {
   if (!arguments.has("presets")) return load_presets();
   return load_presets({arguments.text("presets")});
+}
+
+Result<TemplateSet> read_templates(const Arguments& arguments) {
+  return arguments.has("templates") ? load_templates(arguments.text("templates")) : embedded_templates();
 }
 
 Result<Problem> read_problem(const Arguments& arguments, const Spec& spec) {
@@ -236,8 +239,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
   Result<Problem> problem = read_problem(arguments, *spec);
   append(diagnostics, std::move(problem.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
-  Result<TemplateSet> templates = embedded_templates();
-  if (arguments.has("templates")) templates = load_templates(arguments.text("templates"));
+  Result<TemplateSet> templates = read_templates(arguments);
   append(diagnostics, templates.diagnostics);
   if (templates.value) append(diagnostics, narrow_to_target(*problem, problem->base.launch.target, *templates));
   if (has_error(diagnostics)) return diagnostics;

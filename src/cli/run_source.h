@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/flags.h"
+#include "codegen/codegen.h"
 #include "model/presets.h"
 #include "planner/planner.h"
 
@@ -16,6 +17,10 @@ Result<Spec> read_spec(const Arguments& arguments);
 
 // The built-in presets with those of --presets DIR over them.
 Result<Presets> read_presets(const Arguments& arguments);
+// The built-in templates with those of --templates DIR over them.
+Result<TemplateSet> read_templates(const Arguments& arguments);
+// Values of a flag that may be given several times (FlagKind::kList).
+std::vector<std::string> lines_of(const std::string& text);
 
 // Everything up to what is to be solved.
 Result<Problem> read_problem(const Arguments& arguments, const Spec& spec);

@@ -69,7 +69,7 @@ int with_plan(const Arguments& arguments, const Terminal& terminal, TemplateSet 
 
 int run_slurm(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics diagnostics;
-  Result<TemplateSet> templates = arguments.has("templates") ? load_templates(arguments.text("templates")) : embedded_templates();
+  Result<TemplateSet> templates = read_templates(arguments);
   append(diagnostics, templates.diagnostics);
   const Result<Spec> spec = read_spec(arguments);
   append(diagnostics, spec.diagnostics);

@@ -44,13 +44,10 @@ int run_sweep(const Arguments& arguments, const Terminal& terminal) {
   if (!arguments.has("over"))
     return fail(arguments, terminal, {error(code::kMissingArgument, command_line(), "nothing to sweep over", "--over nodes=1,2,4,8")});
   std::vector<Axis> axes;
-  const std::string text = arguments.text("over");
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    Result<Axis> axis = parse_axis(text.substr(at, end - at));
+  for (const std::string& one : lines_of(arguments.text("over"))) {
+    Result<Axis> axis = parse_axis(one);
     if (!axis.ok()) return fail(arguments, terminal, axis.diagnostics);
     axes.push_back(std::move(*axis));
-    at = end + 1;
   }
   if (axes.size() > 2)
     return fail(

@@ -58,7 +58,7 @@ struct Problem {
   Location batch_at, parallel_at;  // where to point when no combination is legal
   Goal goal = Goal::kThroughput;
   bool gpus_per_node_given = false;
-  int64_t save_time_s = 0;  // of one checkpoint; 0 = not known
+  int64_t save_time_s = 0;                        // of one checkpoint; 0 = not known
   std::shared_ptr<const TrainerProblem> trainer;  // nullptr: the bundled one
 };
 Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs);
@@ -87,6 +87,8 @@ struct PreviewOptions {
   std::vector<SmallestFit> smallest_fits = {};
 };
 std::string format_preview(const Plan& plan, const PreviewOptions& options = {});
+
+std::string_view verdict_words(Verdict verdict);  // "fits", "tight", "does not fit"
 
 // "zero3 · micro-batch 2 · recompute selective": how a plan is called in one line.
 std::string summary(const Plan& plan);

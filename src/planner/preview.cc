@@ -17,15 +17,6 @@ namespace {
 constexpr int kNarrowest = 48, kWidest = 120;
 constexpr size_t kMostAlternatives = 7;
 
-std::string_view verdict_words(Verdict v) {
-  switch (v) {
-    case Verdict::kFits: return "fits";
-    case Verdict::kTight: return "tight";
-    case Verdict::kDoesNotFit: return "does not fit";
-  }
-  return "";
-}
-
 class Preview {
  public:
   Preview(const Plan& plan, const PreviewOptions& options)
@@ -341,6 +332,15 @@ class Preview {
 };
 
 }  // namespace
+
+std::string_view verdict_words(Verdict v) {
+  switch (v) {
+    case Verdict::kFits: return "fits";
+    case Verdict::kTight: return "tight";
+    case Verdict::kDoesNotFit: return "does not fit";
+  }
+  return "";
+}
 
 std::string format_preview(const Plan& plan, const PreviewOptions& options) { return Preview(plan, options).run(); }
 

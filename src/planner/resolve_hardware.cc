@@ -84,7 +84,7 @@ class HardwareResolver {
       if (price <= 0 || (h.price_usd_per_gpu_hour > 0 && price >= h.price_usd_per_gpu_hour)) continue;
       h.price_usd_per_gpu_hour = price;
       h.price_source = other.label + ", " + other.price_date;
-      if (other.price_usd_per_hour > 0) priced_by_ = other.name;
+      priced_by_ = other.name;
     }
     if (!priced_by_.empty()) used("machines", priced_by_);
     return h;

@@ -25,17 +25,16 @@ auto memory_family(const TrainerChoice& c) {
                     c.rest.reshard_after_forward, c.rest.dp_shard, static_cast<int>(c.rest.recompute));
 }
 
-// What the choice costs the reader: fewer axes first, then less sharding, less recomputation, less memory.
 int num_axes(const TrainerChoice& x) {
   return (x.tp > 1) + (x.pp > 1) + (x.cp > 1) + (x.ep > 1) + (x.virtual_stages > 1) +
          (x.rest.sharding != Sharding::kDdp && x.rest.dp_replicate > 1);
 }
 
+// What the choice costs the reader: fewer axes first, then less sharding, less recomputation, less memory.
 auto simplicity(const TrainerCandidate& c) {
   const TrainerChoice& x = c.choice;
   return std::tuple(num_axes(x), static_cast<int>(x.rest.sharding),
-                    static_cast<int>(x.rest.recompute == Recompute::kFull ? 9 : static_cast<int>(x.rest.recompute)), c.device_bytes,
-                    x.rest.micro_batch);
+                    x.rest.recompute == Recompute::kFull ? 9 : static_cast<int>(x.rest.recompute), c.device_bytes, x.rest.micro_batch);
 }
 
 class TrainerSelection {
@@ -162,8 +161,12 @@ class TrainerSelection {
     });
     std::stable_sort(found.begin(), ties,
                      [](const TrainerCandidate& a, const TrainerCandidate& b) { return simplicity(a) < simplicity(b); });
-    for (TrainerCandidate& c : found)
-      if (static_cast<int>(result_.best.size()) < wanted) result_.best.push_back(std::move(c));
+    keep_best(std::move(found), wanted);
+  }
+
+  void keep_best(std::vector<TrainerCandidate> found, int wanted) {
+    if (static_cast<int>(found.size()) > wanted) found.resize(static_cast<size_t>(wanted));
+    result_.best = std::move(found);
   }
 
   // Errors of plans with other axes are not the same: within kStructureTie of the fastest, the fewest axes win. `found` is then what
@@ -225,8 +228,7 @@ class TrainerSelection {
     }
     std::stable_sort(found.begin(), found.end(),
                      [](const TrainerCandidate& a, const TrainerCandidate& b) { return a.device_bytes < b.device_bytes; });
-    for (TrainerCandidate& c : found)
-      if (static_cast<int>(result_.best.size()) < wanted) result_.best.push_back(std::move(c));
+    keep_best(std::move(found), wanted);
   }
 
   void smallest() {
@@ -307,8 +309,8 @@ std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why) {
       continue;
     }
     if (!kept.has_value() || fits || kept->second.best.empty()) kept = {nodes, std::move(found)};
-    if (fits && problem.goal != Goal::kMinCost) break;
-    if (!fits) tried_less = nodes;
+    if (fits) break;
+    tried_less = nodes;
   }
   if (!kept.has_value()) return std::nullopt;
   why.clear();

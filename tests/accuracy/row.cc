@@ -67,34 +67,65 @@ std::vector<Cell> next_record(std::string_view text, size_t& at, Location& locat
   return cells;
 }
 
+enum class CellKind { kText, kNumber };
+struct Column {
+  std::string_view name;
+  CellKind kind;
+};
+// In the order of measured.csv; the last five are b200.csv's.
+constexpr Column kColumns[] = {
+    {"id", CellKind::kText},
+    {"source_repo_or_paper", CellKind::kText},
+    {"source_path_or_section", CellKind::kText},
+    {"model", CellKind::kText},
+    {"params_b", CellKind::kNumber},
+    {"layers", CellKind::kNumber},
+    {"hidden", CellKind::kNumber},
+    {"ffn", CellKind::kNumber},
+    {"heads", CellKind::kNumber},
+    {"kv_heads", CellKind::kNumber},
+    {"vocab", CellKind::kNumber},
+    {"seq_len", CellKind::kNumber},
+    {"gpu", CellKind::kText},
+    {"gpus", CellKind::kNumber},
+    {"nodes", CellKind::kNumber},
+    {"interconnect", CellKind::kText},
+    {"framework", CellKind::kText},
+    {"strategy", CellKind::kText},
+    {"tp", CellKind::kNumber},
+    {"cp", CellKind::kNumber},
+    {"pp", CellKind::kNumber},
+    {"dp_shard", CellKind::kNumber},
+    {"dp_replicate", CellKind::kNumber},
+    {"micro_batch_per_gpu", CellKind::kNumber},
+    {"global_batch_tokens_or_seqs", CellKind::kText},
+    {"grad_accum", CellKind::kNumber},
+    {"precision", CellKind::kText},
+    {"param_dtype", CellKind::kText},
+    {"grad_reduce_dtype", CellKind::kText},
+    {"optimizer", CellKind::kText},
+    {"activation_ckpt", CellKind::kText},
+    {"compile", CellKind::kText},
+    {"flash_attention", CellKind::kText},
+    {"offload", CellKind::kText},
+    {"finetune", CellKind::kText},
+    {"peak_mem_gib", CellKind::kNumber},
+    {"mem_kind", CellKind::kText},
+    {"tokens_per_s_per_gpu", CellKind::kNumber},
+    {"mfu_pct", CellKind::kNumber},
+    {"tflops_per_gpu", CellKind::kNumber},
+    {"step_time_s", CellKind::kNumber},
+    {"notes", CellKind::kText},
+    {"experts", CellKind::kNumber},
+    {"top_k", CellKind::kNumber},
+    {"expert_ffn", CellKind::kNumber},
+    {"ep", CellKind::kNumber},
+    {"attention_kind", CellKind::kText},
+};
+
 bool is_numeric_column(std::string_view column) {
-  static const std::set<std::string, std::less<>> numeric = {"params_b",
-                                                             "layers",
-                                                             "hidden",
-                                                             "ffn",
-                                                             "heads",
-                                                             "kv_heads",
-                                                             "vocab",
-                                                             "seq_len",
-                                                             "gpus",
-                                                             "nodes",
-                                                             "tp",
-                                                             "cp",
-                                                             "pp",
-                                                             "dp_shard",
-                                                             "dp_replicate",
-                                                             "micro_batch_per_gpu",
-                                                             "grad_accum",
-                                                             "peak_mem_gib",
-                                                             "tokens_per_s_per_gpu",
-                                                             "mfu_pct",
-                                                             "tflops_per_gpu",
-                                                             "step_time_s",
-                                                             "experts",
-                                                             "top_k",
-                                                             "expert_ffn",
-                                                             "ep"};
-  return numeric.contains(column);
+  return std::any_of(std::begin(kColumns), std::end(kColumns),
+                     [&](const Column& c) { return c.name == column && c.kind == CellKind::kNumber; });
 }
 
 std::optional<double> parse_number(std::string_view text) {
@@ -160,53 +191,11 @@ std::optional<double> number_after(std::string_view text, std::string_view befor
 }
 
 const std::vector<std::string>& columns() {
-  static const std::vector<std::string> all = {"id",
-                                               "source_repo_or_paper",
-                                               "source_path_or_section",
-                                               "model",
-                                               "params_b",
-                                               "layers",
-                                               "hidden",
-                                               "ffn",
-                                               "heads",
-                                               "kv_heads",
-                                               "vocab",
-                                               "seq_len",
-                                               "gpu",
-                                               "gpus",
-                                               "nodes",
-                                               "interconnect",
-                                               "framework",
-                                               "strategy",
-                                               "tp",
-                                               "cp",
-                                               "pp",
-                                               "dp_shard",
-                                               "dp_replicate",
-                                               "micro_batch_per_gpu",
-                                               "global_batch_tokens_or_seqs",
-                                               "grad_accum",
-                                               "precision",
-                                               "param_dtype",
-                                               "grad_reduce_dtype",
-                                               "optimizer",
-                                               "activation_ckpt",
-                                               "compile",
-                                               "flash_attention",
-                                               "offload",
-                                               "finetune",
-                                               "peak_mem_gib",
-                                               "mem_kind",
-                                               "tokens_per_s_per_gpu",
-                                               "mfu_pct",
-                                               "tflops_per_gpu",
-                                               "step_time_s",
-                                               "notes",
-                                               "experts",
-                                               "top_k",
-                                               "expert_ffn",
-                                               "ep",
-                                               "attention_kind"};
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names;
+    for (const Column& column : kColumns) names.emplace_back(column.name);
+    return names;
+  }();
   return all;
 }
 

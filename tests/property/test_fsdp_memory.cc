@@ -1,12 +1,12 @@
 // On random setups: three blocks tell the same as all of them, to the byte; states <= simulate <= replay <= reserved; terms sum to the
 // peak.
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <iostream>
 #include <random>
 
 #include "planner/frameworks/fsdp_walk.h"
 #include "planner/replay/program_file.h"
+#include "support/seed.h"
 
 namespace distsetup {
 namespace {
@@ -70,11 +70,6 @@ Setup random_setup(std::mt19937_64& random) {
   return s;
 }
 
-uint64_t fsdp_seed() {
-  const char* given = std::getenv("DISTSETUP_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-}
-
 std::string described(const Setup& s) {
   return "program " + s.program + ", layers " + std::to_string(s.model.num_layers) + ", framework " +
          std::to_string(static_cast<int>(s.framework)) + ", sharding " + std::to_string(static_cast<int>(s.sharding)) + ", shards " +
@@ -103,7 +98,7 @@ TEST_CASE("fsdp memory: three blocks tell the same as all blocks to the byte") {
 }
 
 TEST_CASE("fsdp memory: the bound is at most what is simulated") {
-  const uint64_t start = fsdp_seed();
+  const uint64_t start = test_seed();
   std::cout << "fsdp memory: seed " << start << " (DISTSETUP_SEED repeats it)\n";
   for (const Framework framework : {Framework::kFsdp1, Framework::kFsdp2, Framework::kDdp}) {
     std::mt19937_64 random(start);

@@ -1,12 +1,12 @@
 // Random setups of Megatron and DeepSpeed: states alone never exceed the prediction, its terms add up, and what can only need less
 // (more ranks that share states, more tensor parallelism, shorter sequences) never needs more.
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <iostream>
 #include <random>
 
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
+#include "support/seed.h"
 
 using namespace distsetup;
 
@@ -57,16 +57,11 @@ struct Draw {
   }
 };
 
-uint64_t seed() {
-  const char* given = std::getenv("DISTSETUP_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-}
-
 }  // namespace
 
 TEST_CASE("pipeline memory: the bound is never above the prediction and the terms add up") {
   Draw draw;
-  const uint64_t start = seed();
+  const uint64_t start = test_seed();
   draw.random.seed(start);
   std::cout << "pipeline memory: seed " << start << " (DISTSETUP_SEED repeats it)\n";
   for (int i = 0; i < 10000; ++i) {
@@ -88,7 +83,7 @@ TEST_CASE("pipeline memory: the bound is never above the prediction and the term
 
 TEST_CASE("pipeline memory: more sharing ranks or tensor parallelism or shorter sequences never need more") {
   Draw draw;
-  const uint64_t start = seed();
+  const uint64_t start = test_seed();
   draw.random.seed(start);
   std::cout << "pipeline memory: seed " << start << " (DISTSETUP_SEED repeats it)\n";
   for (int i = 0; i < 3000; ++i) {

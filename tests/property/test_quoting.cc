@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/quote.h"
+#include "support/seed.h"
 #include "support/temporary_directory.h"
 
 using namespace distsetup;
@@ -36,8 +37,7 @@ std::vector<std::string> texts(uint64_t seed, int number) {
 }  // namespace
 
 TEST_CASE("quoting: bash reads every quoted text back as one word with the same bytes") {
-  const char* given = std::getenv("DISTSETUP_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  const uint64_t seed = test_seed();
   std::cout << "quoting: seed " << seed << " (DISTSETUP_SEED repeats it)\n";
   const std::vector<std::string> all = texts(seed, 3000);
   const TemporaryDirectory directory;

@@ -3,20 +3,15 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <set>
 
 #include "plan/live.h"
 #include "plan/schedule.h"
 #include "support/random_plan.h"
+#include "support/seed.h"
 
 namespace distsetup {
 namespace {
-
-uint64_t test_seed() {
-  const char* given = std::getenv("DISTSETUP_SEED");
-  return given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-}
 
 std::string describe(const Plan& p) {
   return fmt::format("{} dp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",

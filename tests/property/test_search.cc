@@ -1,6 +1,5 @@
 // search against brute force, simulate against the expanded schedule, and what more memory or another order may not change.
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <random>
 
 #include "base/digest.h"
@@ -8,19 +7,11 @@
 #include "planner/planner.h"
 #include "planner/search.h"
 #include "support/random_plan.h"
+#include "support/seed.h"
 
 using namespace distsetup;
 
 namespace {
-
-// A fresh seed each run, printed on failure; DISTSETUP_TEST_SEED repeats one.
-uint64_t seed() {
-  static const uint64_t value = [] {
-    if (const char* text = std::getenv("DISTSETUP_TEST_SEED")) return static_cast<uint64_t>(std::stoull(text));
-    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) % 1000000;
-  }();
-  return value;
-}
 
 // A problem on a made-up GPU whose memory is near what the plans need.
 Problem random_problem(std::mt19937_64& random) {
@@ -98,8 +89,8 @@ int brute_force(const Problem& p, std::vector<Candidate>& all) {
 }  // namespace
 
 TEST_CASE("simulate's live peak is the expanded schedule's, to the byte") {
-  INFO("DISTSETUP_TEST_SEED=" << seed());
-  std::mt19937_64 random(seed());
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed());
   for (int i = 0; i < 300; ++i) {
     const Geometry g = random_geometry(random);
     Plan plan = make_test_plan(g, random_choice(random), 8);
@@ -129,8 +120,8 @@ TEST_CASE("simulate's live peak is the expanded schedule's, to the byte") {
 }
 
 TEST_CASE("search finds what brute force finds") {
-  INFO("DISTSETUP_TEST_SEED=" << seed());
-  std::mt19937_64 random(seed() + 1);
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 1);
   int fitting = 0;
   for (int i = 0; i < 24; ++i) {
     Problem p = random_problem(random);
@@ -156,8 +147,8 @@ TEST_CASE("search finds what brute force finds") {
 }
 
 TEST_CASE("more memory never makes a feasible problem infeasible, nor slower by more than a tie") {
-  INFO("DISTSETUP_TEST_SEED=" << seed());
-  std::mt19937_64 random(seed() + 2);
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 2);
   for (int i = 0; i < 16; ++i) {
     Problem p = random_problem(random);
     set_memory(p, random);

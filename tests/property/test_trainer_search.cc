@@ -1,25 +1,16 @@
 // search of other trainers' plans against brute force on every problem it is given, and what more memory, more GPUs or a shorter
 // sequence may not change.
 #include <catch2/catch.hpp>
-#include <chrono>
-#include <cstdlib>
 #include <random>
 
 #include "model/presets.h"
 #include "planner/trainer_search.h"
 #include "planner/uncertainty.h"
+#include "support/seed.h"
 
 using namespace distsetup;
 
 namespace {
-
-uint64_t seed() {
-  static const uint64_t value = [] {
-    if (const char* text = std::getenv("DISTSETUP_TEST_SEED")) return static_cast<uint64_t>(std::stoull(text));
-    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) % 1000000;
-  }();
-  return value;
-}
 
 const Presets& presets() {
   static const Presets all = *load_presets();
@@ -77,8 +68,8 @@ std::vector<TrainerCandidate> all_candidates(const Problem& p, int nodes) {
 }  // namespace
 
 TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to fit") {
-  std::mt19937_64 random(seed());
-  INFO("DISTSETUP_TEST_SEED=" << seed());
+  std::mt19937_64 random(test_seed());
+  INFO("DISTSETUP_SEED=" << test_seed());
   constexpr size_t kMostReplays = 1200;  // some seconds
   int compared = 0;
   size_t replays = 0;
@@ -120,8 +111,8 @@ TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to
 }
 
 TEST_CASE("trainer search: the states are a lower bound of what is simulated, and that of what is replayed") {
-  std::mt19937_64 random(seed() + 1);
-  INFO("DISTSETUP_TEST_SEED=" << seed());
+  std::mt19937_64 random(test_seed() + 1);
+  INFO("DISTSETUP_SEED=" << test_seed());
   for (int round = 0; round < 20; ++round) {
     const Problem p = problem_of(random_flags(random));
     const std::vector<TrainerChoice> choices = legal_trainer_choices(p, p.node_counts.front());

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/diagnostic.h"
+#include "support/seed.h"
 
 using namespace distsetup;
 using Kind = Value::Kind;
@@ -17,11 +17,6 @@ namespace {
 
 constexpr int kNumTrees = 300;
 constexpr int kNumTexts = 4000;
-
-uint64_t seed() {
-  const char* given = std::getenv("DISTSETUP_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-}
 
 int below(std::mt19937_64& random, int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); }
 
@@ -205,7 +200,7 @@ bool is_answer(const Result<Value>& result, const std::string& text) {
 }  // namespace
 
 TEST_CASE("a random tree written as JSON is read as the same tree", "[value]") {
-  const uint64_t start = seed();
+  const uint64_t start = test_seed();
   for (int i = 0; i < kNumTrees; ++i) {
     std::mt19937_64 random(start + static_cast<uint64_t>(i));
     const Value tree = random_tree(random, 4);
@@ -220,7 +215,7 @@ TEST_CASE("a random tree written as JSON is read as the same tree", "[value]") {
 }
 
 TEST_CASE("a random tree written as YAML is read as the same tree", "[value]") {
-  const uint64_t start = seed();
+  const uint64_t start = test_seed();
   for (int i = 0; i < kNumTrees; ++i) {
     std::mt19937_64 random(start + static_cast<uint64_t>(i));
     const Value tree = random_tree(random, 4);
@@ -235,7 +230,7 @@ TEST_CASE("a random tree written as YAML is read as the same tree", "[value]") {
 }
 
 TEST_CASE("random bytes and damaged files give a value or a diagnostic", "[value]") {
-  const uint64_t start = seed();
+  const uint64_t start = test_seed();
   for (int i = 0; i < kNumTexts; ++i) {
     std::mt19937_64 random(start + static_cast<uint64_t>(i));
     std::string text;

@@ -10,7 +10,6 @@
 // arithmetic. Leaves out: sparse gradients, ZenFlow, ZeRO++ quantised buffers, MoE of DeepSpeed itself, tiling.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "planner/frameworks/frameworks.h"
@@ -235,8 +234,6 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   out.in_backward.push_back(rounded(std::max(b.live_layer, b.live_loss)));
   out.in_optimizer.push_back(rounded(b.step_temporary / 2));  // 16-bit, flat
   out.in_optimizer.push_back(rounded(b.step_temporary));
-  out.capacity_bytes = s.gpu.usable_memory_bytes > 0 ? s.gpu.usable_memory_bytes - s.gpu.context_bytes - communicator_bytes(s)
-                                                     : std::numeric_limits<int64_t>::max();
   return out;
 }
 
@@ -296,17 +293,8 @@ MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
   MemoryEstimate out = estimate_of(fullest);
   out.host_bytes_per_node = rounded(host);
   out.checkpoint_bytes = rounded(checkpoint);
-  if (depth == Depth::kReplay) {
-    StageBuffers buffers = stage_buffers(s, parts, symbols, fullest, fullest_stage);
-    StageReplay replayed = replay_stage(s, parts, symbols, fullest_stage, buffers);
-    out.ran_out = replayed.ran_out;
-    if (replayed.ran_out) {  // what it would have taken
-      buffers.capacity_bytes = std::numeric_limits<int64_t>::max();
-      replayed = replay_stage(s, parts, symbols, fullest_stage, buffers);
-    }
-    out.reserved_bytes = replayed.reserved_bytes + std::max<int64_t>(0, out.allocated_bytes - replayed.allocated_bytes);
-    out.device_bytes = out.reserved_bytes + s.gpu.context_bytes + communicator_bytes(s);
-  }
+  if (depth == Depth::kReplay)
+    replay_into(out, s, parts, symbols, fullest_stage, stage_buffers(s, parts, symbols, fullest, fullest_stage));
   return out;
 }
 

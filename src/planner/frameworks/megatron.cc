@@ -10,7 +10,6 @@
 // Checked against every rank of the 43 runs of SimuMax' B200 table (docs/b200 of MooreThreads/SimuMax v1.2).
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "base/check.h"
@@ -171,8 +170,6 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   pieces((rank.optimizer - master) / 2, out.from_optimizer);
   out.from_backward = rank.dummies;
   if (rank.step_temporary > 0) out.in_optimizer.push_back(rank.step_temporary);
-  out.capacity_bytes = s.gpu.usable_memory_bytes > 0 ? s.gpu.usable_memory_bytes - s.gpu.context_bytes - communicator_bytes(s)
-                                                     : std::numeric_limits<int64_t>::max();
   return out;
 }
 
@@ -229,18 +226,8 @@ MemoryEstimate megatron_memory(const Setup& s, Depth depth) {
   MemoryEstimate out = report(fullest);
   out.host_bytes_per_node = host_bytes * s.gpus_per_node;
   out.checkpoint_bytes = checkpoint_bytes;
-  if (depth == Depth::kReplay) {
-    StageBuffers buffers = stage_buffers(s, parts, symbols, fullest, fullest_stage);
-    StageReplay replayed = replay_stage(s, parts, symbols, fullest_stage, buffers);
-    out.ran_out = replayed.ran_out;
-    if (replayed.ran_out) {  // what it would have taken
-      buffers.capacity_bytes = std::numeric_limits<int64_t>::max();
-      replayed = replay_stage(s, parts, symbols, fullest_stage, buffers);
-    }
-    // What segments add to the live bytes; the walk counts small transients that the closed form leaves out, and the other way round.
-    out.reserved_bytes = replayed.reserved_bytes + std::max<int64_t>(0, out.allocated_bytes - replayed.allocated_bytes);
-    out.device_bytes = out.reserved_bytes + s.gpu.context_bytes + communicator_bytes(s);
-  }
+  if (depth == Depth::kReplay)
+    replay_into(out, s, parts, symbols, fullest_stage, stage_buffers(s, parts, symbols, fullest, fullest_stage));
   return out;
 }
 

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <limits>
 
+#include "planner/frameworks/libraries.h"
 #include "planner/replay/allocator.h"
 
 namespace distsetup {
@@ -286,6 +288,22 @@ class StageWalk {
 StageReplay replay_stage(const Setup& setup, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage,
                          const StageBuffers& buffers) {
   return StageWalk(setup, parts, symbols, stage, buffers).run();
+}
+
+void replay_into(MemoryEstimate& out, const Setup& setup, const StageParts& parts, const LayerSymbols& symbols,
+                 const StageLayers& stage, StageBuffers buffers) {
+  constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+  const int64_t usable = setup.gpu.usable_memory_bytes;
+  buffers.capacity_bytes = usable > 0 ? usable - setup.gpu.context_bytes - communicator_bytes(setup) : kUnlimited;
+  StageReplay replayed = replay_stage(setup, parts, symbols, stage, buffers);
+  out.ran_out = replayed.ran_out;
+  if (replayed.ran_out) {  // what it would have taken
+    buffers.capacity_bytes = kUnlimited;
+    replayed = replay_stage(setup, parts, symbols, stage, buffers);
+  }
+  // What segments add to the live bytes; the walk counts small transients that the closed form leaves out, and the other way round.
+  out.reserved_bytes = replayed.reserved_bytes + std::max<int64_t>(0, out.allocated_bytes - replayed.allocated_bytes);
+  out.device_bytes = out.reserved_bytes + setup.gpu.context_bytes + communicator_bytes(setup);
 }
 
 }  // namespace distsetup

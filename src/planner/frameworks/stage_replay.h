@@ -26,4 +26,8 @@ struct StageReplay {
 StageReplay replay_stage(const Setup& setup, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage,
                          const StageBuffers& buffers);
 
+// Fills reserved and device bytes and ran_out of `out`, whose allocated bytes are known: the fullest stage's.
+void replay_into(MemoryEstimate& out, const Setup& setup, const StageParts& parts, const LayerSymbols& symbols,
+                 const StageLayers& stage, StageBuffers buffers);  // capacity_bytes is filled in here
+
 }  // namespace distsetup
