@@ -51,6 +51,9 @@ class Run {
 
   const RankEnvironment& environment() const { return environment_; }
   const std::string& phase() const { return phase_; }
+  void outlast_readers() {
+    if (real_communicator_ != nullptr) real_communicator_->outlast_readers();
+  }
 
   int run() {
     catch_early_signals();
@@ -391,6 +394,7 @@ int run_training(const TrainOptions& options) {
              run.environment().host.empty() ? "this host" : run.environment().host, run.phase(), what,
              help.empty() ? "" : "; help: " + help);
   std::fflush(stderr);
+  if (code == kExitPeer) run.outlast_readers();
   ::_exit(code);  // destructors would wait for peers that may be gone
 }
 

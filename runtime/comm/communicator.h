@@ -69,6 +69,8 @@ class Communicator {
   // text that one unless another was earlier, and returns the first. Any thread may call them.
   virtual std::string reported_failure() { return ""; }
   virtual std::string report_failure(const std::string& report) { return report; }
+  // Before a process ends because of a failure: the one that keeps that report waits, seconds at most, until the others have read it.
+  virtual void outlast_readers() {}
 };
 
 // Which rank this process is and where rank 0 listens: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and their kin, already read.

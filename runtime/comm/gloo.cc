@@ -23,9 +23,7 @@ using std::chrono::seconds;
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 using GlooWork = c10::intrusive_ptr<c10d::Work>;
 
-struct Failures {  // shared with every Work, which may outlive a call
-  c10::intrusive_ptr<c10d::Store> store;
-  int rank = 0;
+struct Failures : FailureStore {  // shared with every Work, which may outlive a call
   int64_t timeout_s = 0;
   bool failed = false;
   std::function<std::vector<int>(const std::vector<int>&)> closed;  // those of some ranks whose connections are closed
@@ -43,7 +41,7 @@ struct Failures {  // shared with every Work, which may outlive a call
                                   : fmt::format("{} is gone: rank {} in {}: {}", who, rank, op, first_line(error.what()));
     const std::string report = fmt::format("{} {}", peers.size() == 1 ? peers[0] : -1, mine);
     // A peer that gave up because of a third rank has said so before it closed its connections.
-    const std::string first = failed ? report : report_failure(*store, report);
+    const std::string first = failed ? report : report_failure(*this, report);
     failed = true;
     const size_t space = first.find(' ');
     throw CommunicationError(std::atoi(first.c_str()), first.substr(space + 1));
@@ -84,6 +82,8 @@ class GlooCommunicator : public Communicator {
   GlooCommunicator(const Mesh& mesh, const Rendezvous& r) : mesh_(mesh), rank_(r.rank) {
     failures_->store = meet(r);
     failures_->rank = r.rank;
+    failures_->world = r.world;
+    failures_->in_rank_0 = !r.agent_store;
     failures_->timeout_s = r.collective_timeout_s;
     const char* named = std::getenv("GLOO_SOCKET_IFNAME");
     const std::string interface = !r.interface.empty() ? r.interface : (named ? named : "");
@@ -105,7 +105,10 @@ class GlooCommunicator : public Communicator {
 
   ~GlooCommunicator() override {
     failures_->closed = nullptr;
-    if (failures_->failed) return;
+    if (failures_->failed) {
+      distsetup::outlast_readers(*failures_);
+      return;
+    }
     try {
       failures_->store->set(fmt::format("bye/{}", rank_), std::vector<uint8_t>{'1'});
       if (rank_ == 0) {  // the store lives here: stay until all have said goodbye
@@ -177,8 +180,9 @@ class GlooCommunicator : public Communicator {
       throw CommunicationError(-1, fmt::format("rank {} waited for '{}' in the store: {}", rank_, name, first_line(e.what())));
     }
   }
-  std::string reported_failure() override { return distsetup::reported_failure(*failures_->store); }
-  std::string report_failure(const std::string& report) override { return distsetup::report_failure(*failures_->store, report); }
+  std::string reported_failure() override { return distsetup::reported_failure(*failures_); }
+  std::string report_failure(const std::string& report) override { return distsetup::report_failure(*failures_, report); }
+  void outlast_readers() override { distsetup::outlast_readers(*failures_); }
 
  private:
   static std::string key(Channel channel, const std::vector<int>& members) {
@@ -216,7 +220,7 @@ class GlooCommunicator : public Communicator {
   // that lives is left lying: this rank is about to give up.
   std::vector<int> closed_connections(const std::vector<int>& peers) {
     std::vector<int> closed;
-    for (int attempt = 0; attempt < 20 && closed.empty(); ++attempt) {
+    for (int attempt = 0; attempt < 80 && closed.empty(); ++attempt) {
       if (attempt > 0) std::this_thread::sleep_for(milliseconds(25));
       for (const int peer : peers) {
         try {

@@ -137,6 +137,7 @@ class NcclCommunicator : public Communicator {
   std::string store_get(const std::string& name) override { return control_->store_get(name); }
   std::string reported_failure() override { return control_->reported_failure(); }
   std::string report_failure(const std::string& report) override { return control_->report_failure(report); }
+  void outlast_readers() override { control_->outlast_readers(); }
 
  private:
   struct IssuedWork : Work {

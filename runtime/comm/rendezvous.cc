@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -42,6 +43,11 @@ c10::intrusive_ptr<c10d::Store> connect(const Rendezvous& r) {
     throw CommunicationError(0, fmt::format("rank 0 at {}:{} did not answer within {} s: {}", r.master_address, r.master_port,
                                             r.init_timeout_s, first_line(what)));
   }
+}
+
+// Set by a rank that has read the report.
+std::string knows(int rank) {
+  return fmt::format("knows/{}", rank);
 }
 
 }  // namespace
@@ -105,23 +111,43 @@ std::string local_address_towards(const std::string& host, int port) {
   return result;
 }
 
-std::string report_failure(c10d::Store& store, const std::string& report) {
+std::string report_failure(const FailureStore& failures, const std::string& report) {
   try {
     const std::vector<uint8_t> mine(report.begin(), report.end());
-    const std::vector<uint8_t> first = store.compareSet("failure", {}, mine);
+    const std::vector<uint8_t> first = failures.store->compareSet("failure", {}, mine);
+    failures.store->set(knows(failures.rank), std::vector<uint8_t>{'1'});
     return first.empty() ? report : std::string(first.begin(), first.end());
-  } catch (const std::exception&) {
-    return report;
+  } catch (const std::exception& e) {
+    if (!failures.in_rank_0 || failures.rank == 0) return report;
+    return fmt::format("0 rank 0 is gone: rank {} cannot reach its store: {}", failures.rank, first_line(e.what()));
   }
 }
 
-std::string reported_failure(c10d::Store& store) {
+std::string reported_failure(const FailureStore& failures) {
   try {
-    if (!store.check({"failure"})) return "";
-    const std::vector<uint8_t> first = store.get("failure");
+    if (!failures.store->check({"failure"})) return "";
+    const std::vector<uint8_t> first = failures.store->get("failure");
+    failures.store->set(knows(failures.rank), std::vector<uint8_t>{'1'});
     return {first.begin(), first.end()};
   } catch (const std::exception&) {
     return "";
+  }
+}
+
+void outlast_readers(const FailureStore& failures) {
+  if (!failures.in_rank_0 || failures.rank != 0) return;
+  const auto until = Clock::now() + seconds(5);
+  try {
+    const int gone = std::atoi(reported_failure(failures).c_str());  // -1: not known; 0: no report
+    for (int r = 1; r < failures.world; ++r) {
+      if (r == gone) continue;
+      while (!failures.store->check({knows(r)})) {
+        if (Clock::now() > until) return;
+        std::this_thread::sleep_for(milliseconds(10));
+      }
+    }
+  } catch (const std::exception&) {
+    // The store is closed: nobody can read it any more.
   }
 }
 

@@ -41,6 +41,7 @@ class TracingCommunicator : public Communicator {
   std::string store_get(const std::string& name) override { return inner_.store_get(name); }
   std::string reported_failure() override { return inner_.reported_failure(); }
   std::string report_failure(const std::string& report) override { return inner_.report_failure(report); }
+  void outlast_readers() override { inner_.outlast_readers(); }
 
  private:
   std::unique_ptr<Work> record(std::string op, Group group, Channel channel, int64_t bytes, std::unique_ptr<Work> work);

@@ -15,7 +15,12 @@ chmod +x "$work/bin/torchrun"
 export PATH="$work/bin:$DISTSETUP_BIN:$PATH" OMP_NUM_THREADS=1
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NODE_RANK HOSTS
 
-free_port() { "$python" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
+# Below the ports that Linux hands out by itself: those go to connections.
+free_port() {
+  local port
+  while port=$((RANDOM % 20000 + 10000)); (: </dev/tcp/127.0.0.1/$port) 2>/dev/null; do :; done
+  echo "$port"
+}
 
 make_job one 1
 run "one rank" 0 launch one
@@ -30,7 +35,8 @@ emitted() { # NAME TARGET NODES RANKS-PER-NODE [WORDS...]
 # A program that writes down its rank and its words.
 cat >"$work/show words" <<'SH'
 #!/bin/bash
-{ printf '%s of %s local %s:' "$RANK" "$WORLD_SIZE" "$LOCAL_RANK"; printf ' [%s]' "${@@Q}"; echo; } >>"$SHOWN"
+line="$RANK of $WORLD_SIZE local $LOCAL_RANK:$(printf ' [%s]' "${@@Q}")"
+printf '%s\n' "$line" >>"$SHOWN" # in one piece: ranks write at the same time
 SH
 chmod +x "$work/show words"
 export SHOWN="$work/shown"

@@ -143,6 +143,7 @@ TEST_CASE("child: lost peer", "[.child]") {
   } catch (const CommunicationError& e) {
     printf("peer %d: %s\n", e.peer(), e.what());
     fflush(stdout);
+    c->outlast_readers();
     _exit(6);
   }
 }
