@@ -46,9 +46,7 @@ c10::intrusive_ptr<c10d::Store> connect(const Rendezvous& r) {
 }
 
 // Set by a rank that has read the report.
-std::string knows(int rank) {
-  return fmt::format("knows/{}", rank);
-}
+std::string knows(int rank) { return fmt::format("knows/{}", rank); }
 
 }  // namespace
 
