@@ -103,6 +103,15 @@ int finish(const Arguments& arguments, const Terminal& terminal, const Artifacts
                      fmt::format("{} files are written, and no --output says where", artifacts.size()), "add --output FOLDER")});
 }
 
+ReadChoices foreign_choices(const Arguments& arguments) {
+  ReadChoices choices{arguments.text("stage"), arguments.text("distributed"), {}};
+  for (const std::string& one : lines_of(arguments.text("set"))) {
+    const size_t equals = std::min(one.find('='), one.size());
+    choices.assignments.emplace_back(one.substr(0, equals), equals < one.size() ? one.substr(equals + 1) : "");
+  }
+  return choices;
+}
+
 int run_convert(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics diagnostics;
   Result<TemplateSet> read = read_templates(arguments);
@@ -110,9 +119,17 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
   const TemplateSet templates = read.value ? std::move(*read) : embedded_templates();
   const std::string target = target_of(arguments, templates, diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  const Result<std::vector<Reading>> readings = read_foreign_files(templates, arguments.positionals, arguments.text("as"));
+  const Result<std::vector<Reading>> readings =
+      read_foreign_files(templates, arguments.positionals, arguments.text("as"), foreign_choices(arguments));
   append(diagnostics, readings.diagnostics);
   if (!readings.ok()) return fail(arguments, terminal, diagnostics);
+  const bool has_setup = std::any_of(readings->begin(), readings->end(), [](const Reading& one) { return !one.setup.empty(); });
+  if (arguments.has("distributed") && !has_setup) {
+    diagnostics.push_back(error(code::kUnknownValue, command_line(),
+                                fmt::format("no setup '{}' in the files", arguments.text("distributed")),
+                                "distsetup plan and emit take those of presets/recipes too"));
+    return fail(arguments, terminal, diagnostics);
+  }
   Result<ReadFields> fields = merge_readings(*readings);
   append(diagnostics, fields.diagnostics);
   if (!fields.ok()) return fail(arguments, terminal, diagnostics);
@@ -145,6 +162,9 @@ Command convert_command() {
       "listed on standard error. --to run writes a run file.";
   command.flags = {{"to", {"target"}, FlagKind::kValue, "TARGET", "what to write: a target of `emit`, or run", 0},
                    {"as", {}, FlagKind::kValue, "TARGET", "what the files are, where their keys do not say it", 0},
+                   {"stage", {}, FlagKind::kValue, "NAME", "one of the stages of a config.yaml of stages", 0},
+                   {"distributed", {"fsdp-config"}, FlagKind::kValue, "NAME", "one of its named setups, over the stage's own", 0},
+                   {"set", {"override"}, FlagKind::kList, "KEY=VALUE", "a key of the files with another value; may be repeated", 0},
                    output_flag("write the file there (several files: the folder)"),
                    force_flag(),
                    dry_run_flag(),

@@ -11,7 +11,7 @@ namespace distsetup {
 
 // Every file by its table; `as` names the table of all of them ("" = found by their keys).
 Result<std::vector<Reading>> read_foreign_files(const TemplateSet& templates, const std::vector<std::string>& paths,
-                                                const std::string& as);
+                                                const std::string& as, const ReadChoices& choices = {});
 
 // What was read as what, and what could not be carried over, a line each.
 std::string lost_text(const std::vector<LostKey>& lost);
@@ -26,7 +26,14 @@ struct ForeignSpec {
 };
 Result<ForeignSpec> spec_of_fields(const ReadFields& fields, const Spec& stronger);
 
-// `stronger` over what the files say over what their tools assume; a note says what was not carried over. `templates` "" = embedded.
-Result<Spec> spec_over_files(const std::vector<std::string>& paths, const std::string& templates, const Spec& stronger);
+// Files below a run: which, and what the user says about their parts. `templates` "" = embedded.
+struct ForeignFiles {
+  std::vector<std::string> paths;
+  ReadChoices choices;
+  std::string templates;
+};
+// `stronger` over what the files say over what their tools assume; a note names every key that was not carried over. A setup that no
+// file has is left to the caller: `has_setup`.
+Result<Spec> spec_over_files(const ForeignFiles& files, const Spec& stronger, bool& has_setup);
 
 }  // namespace distsetup

@@ -55,6 +55,25 @@ struct ReadRow {
   Location location;
 };
 
+// Keys that do not go together, or that the bundled trainer cannot do what they say.
+struct KeyCheck {
+  Condition given;  // as of a ReadRow, and ">1" a number above 1, "~{}" a text that has "{}", "!{}" one that has it not; all must hold
+  std::string trainer;  // only when this trainer runs it; empty: whoever does
+  Severity severity = Severity::kError;
+  std::string message, help;  // {key} is the key's text
+};
+
+// A section of a file whose lines belong elsewhere: one of several named ones, one entry of a list, or defaults.
+struct ReadPart {
+  std::string section;                              // "training_stages"
+  std::string into;                                 // "distributed": where its lines go; "" = the top
+  std::string choose;                               // "stage" or "distributed": the user says which entry (ReadChoices)
+  std::string by;                                   // or this key of the file names it
+  std::string fallback;                             // `default`: the entry when nobody says; without one the first (stage) or none
+  std::pair<std::string, std::string> where;        // of a list of maps: the entry that has this text at this key
+  std::vector<std::pair<std::string, std::string>> keys;  // defaults of the file: a key of the section -> the key it is a default of
+};
+
 struct KeyTable {
   std::string name;  // file, for messages
   std::string tool;  // "DeepSpeed 0.19.8"
@@ -64,6 +83,9 @@ struct KeyTable {
   std::vector<ReadRow> reads;
   std::vector<std::pair<std::string, std::string>> unknown_key;  // section -> how the tool takes a key that it does not know there
   std::vector<std::pair<std::string, std::string>> read_as;      // how a key begins -> how the rows call it
+  std::vector<ReadPart> parts;
+  std::vector<std::string> marks;                                // flags of which one makes a command line this tool's
+  std::vector<KeyCheck> checks;
   std::vector<std::string> words;                                // keys whose text is several words, each read by itself
 };
 

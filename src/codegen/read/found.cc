@@ -1,5 +1,7 @@
 #include "codegen/read/found.h"
 
+#include <algorithm>
+
 namespace distsetup {
 namespace {
 
@@ -12,13 +14,19 @@ std::string text_of_value(const Value& value) {
   return "{" + out + "}";
 }
 
-void collect_leaves(const Value& value, const std::string& key, const Location& at, std::vector<Found>& out) {
+void collect_leaves(const Value& value, const std::string& key, const Location& at, const std::vector<std::string>& lists,
+                    std::vector<Found>& out) {
   if (value.kind == Value::Kind::kNull) return;
+  if (value.kind == Value::Kind::kList && std::find(lists.begin(), lists.end(), key) != lists.end()) {
+    for (size_t i = 0; i < value.items.size(); ++i)
+      collect_leaves(value.items[i], key + "." + std::to_string(i), value.items[i].location, lists, out);
+    return;
+  }
   if (value.kind == Value::Kind::kMap) {
     for (size_t i = 0; i < value.entries.size(); ++i) {
       const Value::Entry& entry = value.entries[i];
       const Location& place = i < value.key_locations.size() ? value.key_locations[i] : entry.second.location;
-      collect_leaves(entry.second, key.empty() ? entry.first : key + "." + entry.first, place, out);
+      collect_leaves(entry.second, key.empty() ? entry.first : key + "." + entry.first, place, lists, out);
     }
     return;
   }
@@ -38,9 +46,9 @@ void collect_leaves(const Value& value, const std::string& key, const Location& 
 
 }  // namespace
 
-std::vector<Found> found_in(const Value& root) {
+std::vector<Found> found_in(const Value& root, const std::vector<std::string>& lists) {
   std::vector<Found> out;
-  collect_leaves(root, "", root.location, out);
+  collect_leaves(root, "", root.location, lists, out);
   return out;
 }
 

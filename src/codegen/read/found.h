@@ -21,7 +21,8 @@ struct Found {
   Location at;
 };
 
-// Leaves of a tree, in file order. Null and {} are left out: every tool takes them for "not given". A list of maps is one leaf.
-std::vector<Found> found_in(const Value& root);
+// Leaves of a tree, in file order. Null and {} are left out: every tool takes them for "not given". A list of maps is one leaf, but
+// one of those at `lists`, whose entries are sections "0", "1", ...
+std::vector<Found> found_in(const Value& root, const std::vector<std::string>& lists = {});
 
 }  // namespace distsetup

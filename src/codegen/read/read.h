@@ -33,8 +33,22 @@ using ReadFields = std::map<std::string, ReadField, std::less<>>;
 
 // A key that says something which no plan field holds.
 struct LostKey {
+  enum class Why { kNotSupported, kUnknownKey, kValue };  // kValue: the key is known and its value is none that it takes
   std::string key, text, reason;
   Location at;
+  Why why = Why::kNotSupported;
+};
+
+// What the user says beside a file: which of its named parts, and values over its own.
+struct ReadChoices {
+  std::string stage, setup;
+  std::vector<std::pair<std::string, std::string>> assignments;  // key of the file -> text
+};
+
+// What a table's `checks` say of the keys; `trainer`: only when this one runs them, "" = whoever does.
+struct Complaint {
+  std::string trainer;
+  Diagnostic diagnostic;
 };
 
 // What one table read out of a file. A script can have several: its #SBATCH lines, a torchrun line, the arguments of the program.
@@ -45,8 +59,23 @@ struct Reading {
   ReadFields fields;
   std::vector<LostKey> lost;
   std::vector<std::pair<std::string, ReadField>> contradictions;  // a second key that says otherwise of a field
-  int num_missing = 0;                                            // constants that the table would write and the file does not have
+  std::vector<Complaint> complaints;
+  int num_missing = 0;                // constants that the table would write and the file does not have
+  std::string stage, setup;           // the parts that were taken
+  std::vector<std::string> assigned;  // keys of ReadChoices::assignments that it knows
 };
+
+// The keys of a file under a table's names: the chosen parts in their places, what was not chosen told.
+struct TakenParts {
+  std::vector<Found> found;
+  std::vector<LostKey> lost;
+  std::string stage, setup;
+  std::vector<std::string> assigned;
+  Diagnostics diagnostics;  // no such stage
+};
+TakenParts take_parts(const KeyTable& table, const Value& root, const ReadChoices& choices);
+
+std::vector<Complaint> complaints_about(const KeyTable& table, const std::vector<Found>& found);
 
 // One table over the keys of one file.
 Reading read_keys(const KeyTable& table, const std::vector<Found>& found, const std::string& file);
@@ -54,7 +83,7 @@ Reading read_keys(const KeyTable& table, const std::vector<Found>& found, const 
 // A whole file: its kind, then the table that knows most of its keys. `table` names one instead ("" = find it). Errors: syntax, a file
 // of which no table knows a key.
 Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::string_view text, const std::string& file,
-                                         const std::string& table = "");
+                                         const std::string& table = "", const ReadChoices& choices = {});
 
 // Derived fields in terms of plan fields: derived.zero_stage 2 is strategy.sharding zero2, and so on. What nothing follows from is
 // dropped.

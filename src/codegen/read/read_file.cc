@@ -128,33 +128,60 @@ Result<KeyTable> load_read_table(const TemplateSet& templates, const std::string
   return table;
 }
 
+// What is read: a tree, whose parts a table knows, or keys as they are.
+struct FileSource {
+  const Value* root = nullptr;
+  std::vector<Found> found;
+  const ReadChoices* choices = nullptr;
+};
+
+TakenParts parts_of(const KeyTable& table, const FileSource& source) {
+  if (source.root != nullptr) return take_parts(table, *source.root, *source.choices);
+  TakenParts out;
+  out.found = source.found;
+  return out;
+}
+
+Reading reading_of(const KeyTable& table, TakenParts parts, const std::string& path, const std::string& file) {
+  Reading reading = read_keys(table, parts.found, file);
+  reading.table = path;
+  reading.lost.insert(reading.lost.end(), parts.lost.begin(), parts.lost.end());
+  reading.stage = std::move(parts.stage);
+  reading.setup = std::move(parts.setup);
+  reading.assigned = std::move(parts.assigned);
+  return reading;
+}
+
 // The table that knows most of the keys, of these the one that leaves fewest unread, of these the one that would add least.
-Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std::string>& tables, const std::vector<Found>& found,
+Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std::string>& tables, const FileSource& source,
                              const std::string& file) {
   Reading best;
   size_t most = 0;
+  Diagnostics diagnostics;
   for (const std::string& path : tables) {
     const Result<KeyTable> table = load_read_table(templates, path, file);
     if (!table.ok()) return table.diagnostics;
-    const size_t known = num_known(*table, found);
+    TakenParts parts = parts_of(*table, source);
+    const size_t known = num_known(*table, parts.found);
     if (known == 0 || known < most) continue;
-    Reading reading = read_keys(*table, found, file);
-    reading.table = path;
+    Diagnostics said = std::move(parts.diagnostics);
+    Reading reading = reading_of(*table, std::move(parts), path, file);
     const auto rest = [](const Reading& one) { return std::pair(one.lost.size(), one.num_missing); };
     if (known == most && rest(reading) >= rest(best)) continue;
     most = known;
     best = std::move(reading);
+    diagnostics = std::move(said);
   }
+  if (has_error(diagnostics)) return diagnostics;
   return best;
 }
 
-Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const std::vector<Found>& found,
-                           const std::string& file) {
+Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const FileSource& source, const std::string& file) {
   const Result<KeyTable> table = load_read_table(templates, path, file);
   if (!table.ok()) return table.diagnostics;
-  Reading reading = read_keys(*table, found, file);
-  reading.table = path;
-  return reading;
+  TakenParts parts = parts_of(*table, source);
+  if (has_error(parts.diagnostics)) return parts.diagnostics;
+  return reading_of(*table, std::move(parts), path, file);
 }
 
 std::string table_of(lint::Program program) {
@@ -206,15 +233,17 @@ class ScriptReading {
     for (const lint::Directive& one : script_.directives) {
       if (!one.is_late) keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
     }
-    if (!keys.empty()) add(reading_by(templates_, std::string(kDirectives), keys, file_));
+    if (!keys.empty()) add(reading_by(templates_, std::string(kDirectives), {nullptr, keys, nullptr}, file_));
   }
 
   void read_stage(const lint::Stage& stage) {
     std::vector<Found> keys;
     for (const lint::Option& option : stage.options) keys.push_back(found(option.name, option.value, option.has_value, option.span));
     if (keys.empty()) return;
-    if (const std::string table = table_of(stage.program); !table.empty()) return add(reading_by(templates_, table, keys, file_));
-    Result<Reading> best = best_reading(templates_, tables_of(templates_, {"arguments", "json", "yaml"}), keys, file_);
+    if (const std::string table = table_of(stage.program); !table.empty())
+      return add(reading_by(templates_, table, {nullptr, keys, nullptr}, file_));
+    Result<Reading> best =
+        best_reading(templates_, tables_of(templates_, {"arguments", "json", "yaml"}), {nullptr, keys, nullptr}, file_);
     if (best.ok() && best->table.empty()) best = unread(keys, file_, stage.name);
     add(std::move(best));
   }
@@ -252,7 +281,7 @@ Result<std::vector<Reading>> arguments_of(const TemplateSet& templates, const st
       keys.push_back(std::move(one));
     }
   }
-  Result<Reading> best = best_reading(templates, tables_of(templates, {"arguments", "json", "yaml"}), keys, file);
+  Result<Reading> best = best_reading(templates, tables_of(templates, {"arguments", "json", "yaml"}), {nullptr, keys, nullptr}, file);
   if (!best.ok()) return best.diagnostics;
   if (best->table.empty()) return nothing_known(file);
   return std::vector<Reading>{std::move(*best)};
@@ -268,14 +297,13 @@ std::string table_named(const TemplateSet& templates, const std::string& name) {
 }  // namespace
 
 Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::string_view text, const std::string& file,
-                                         const std::string& table) {
+                                         const std::string& table, const ReadChoices& choices) {
   const TextForm form = form_of(text, file);
   if (form == TextForm::kScriptText) {
     Result<std::vector<Reading>> script = ScriptReading(templates, text, file).run();
     if (script.ok() && script->empty()) return nothing_known(file);
     return script;
   }
-  std::vector<Found> found;
   if (form == TextForm::kArgumentText) {
     // One option a line: the words of a command that goes on over the ends of lines. Same places, so no word may be put in front.
     std::string line(text);
@@ -286,19 +314,19 @@ Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::stri
                              : form == TextForm::kTomlText ? parse_toml(text, file)
                                                            : parse_yaml(text, file);
   if (!root.ok()) return root.diagnostics;
-  found = found_in(*root);
+  const FileSource source{&*root, {}, &choices};
   if (!table.empty()) {
     const std::string path = table_named(templates, table);
     if (path.empty())
       return error(code::kUnknownTarget, {"command line", 0, 0}, fmt::format("no target '{}' to read '{}' as", table, file),
                    suggest(table, target_names(templates)));
-    Result<Reading> one = reading_by(templates, path, found, file);
+    Result<Reading> one = reading_by(templates, path, source, file);
     if (!one.ok()) return one.diagnostics;
     return std::vector<Reading>{std::move(*one)};
   }
   const std::vector<std::string_view> formats =
       form == TextForm::kTomlText ? std::vector<std::string_view>{"toml"} : std::vector<std::string_view>{"json", "yaml"};
-  Result<Reading> best = best_reading(templates, tables_of(templates, formats), found, file);
+  Result<Reading> best = best_reading(templates, tables_of(templates, formats), source, file);
   if (!best.ok()) return best.diagnostics;
   if (best->table.empty()) return nothing_known(file);
   return std::vector<Reading>{std::move(*best)};

@@ -15,10 +15,13 @@ namespace {
 
 // Fields that say how a file is written, not what is trained: tried out, and not carried.
 bool is_hidden(const std::string& field) {
-  static const std::set<std::string> kCarried = {
-      "derived.zero_stage",     "derived.offload",       "derived.hybrid",          "derived.world",
-      "derived.pipeline_batch", "derived.save_interval", "derived.warmup_ratio",    "derived.betas",
-      "derived.mesh_2d",        "derived.positive_seed", "derived.timeout_minutes", "derived.min_learning_rate_factor"};
+  static const std::set<std::string> kCarried = {"derived.zero_stage",      "derived.offload",
+                                                 "derived.hybrid",          "derived.world",
+                                                 "derived.pipeline_batch",  "derived.save_interval",
+                                                 "derived.warmup_ratio",    "derived.betas",
+                                                 "derived.mesh_2d",         "derived.positive_seed",
+                                                 "derived.timeout_minutes", "derived.min_learning_rate_factor",
+                                                 "derived.epochs",          "derived.epoch_micro_batches"};
   return field.compare(0, 8, "derived.") == 0 && kCarried.count(field) == 0;
 }
 
@@ -39,6 +42,7 @@ class TableReading {
       if (!is_hidden(field)) put(field, value_of_text(explainer.chosen()[one.variable]), *one.evidence, one.is_guess);
     }
     for (const FileKey& key : explainer.keys()) take(explainer, key);
+    reading_.complaints = complaints_about(table_, found_);
     reading_.num_missing = explainer.num_missing();
     return std::move(reading_);
   }
@@ -110,7 +114,9 @@ class TableReading {
     }
   }
 
-  void lose(const Found& found, std::string reason) { reading_.lost.push_back({found.key, found.text, std::move(reason), found.at}); }
+  void lose(const Found& found, std::string reason, LostKey::Why why = LostKey::Why::kNotSupported) {
+    reading_.lost.push_back({found.key, found.text, std::move(reason), found.at, why});
+  }
 
   // Under other values of the variables a constant row would have written the same: this one is a guess.
   static bool may_be_constant(const FileKey& key) {
@@ -137,10 +143,28 @@ class TableReading {
       case How::kAutomatic: return lose(found, "'auto' is filled in by the program that reads the file");
       case How::kNone: break;
     }
-    if (!found.is_assumed) lose(found, why_not(explainer, found));
+    if (found.is_assumed) return;
+    LostKey::Why why = LostKey::Why::kNotSupported;
+    std::string reason = why_not(explainer, found, why);
+    lose(found, std::move(reason), why);
   }
 
-  std::string why_not(const Explainer& explainer, const Found& found) const {
+  // A near miss of a key of the same section, or of any.
+  std::string nearest_key(const std::string& key) const {
+    const auto section_of = [](std::string_view path) { return path.substr(0, path.rfind('.') == path.npos ? 0 : path.rfind('.')); };
+    std::vector<std::string> same, all;
+    const auto add = [&](const std::string& known) {
+      if (known.empty() || known.back() == '*') return;
+      all.push_back(known);
+      if (section_of(known) == section_of(key)) same.push_back(known.substr(section_of(known).size()));
+    };
+    for (const KeyRow& row : table_.rows) add(row.key);
+    for (const ReadRow& row : table_.reads) add(row.key);
+    const std::string section(section_of(key)), near = nearest_name(key.substr(section.size()), same);
+    return near.empty() ? nearest_name(key, all) : section + near;
+  }
+
+  std::string why_not(const Explainer& explainer, const Found& found, LostKey::Why& why) const {
     if (!found.unknown.empty()) return found.unknown;
     const KeyRow* constant = nullptr;
     bool is_known = false, has_field = false;
@@ -153,7 +177,10 @@ class TableReading {
     for (const ReadRow& row : table_.reads) is_known = is_known || is_below(row.key, found.key);
     if (constant != nullptr && !has_field)
       return fmt::format("a plan has no setting for it; it is written as {}", field_text(constant->value));
+    why = is_known ? LostKey::Why::kValue : LostKey::Why::kUnknownKey;
     if (is_known) return "no plan has this value together with the rest of the file";
+    const std::string near = nearest_key(found.key);
+    const std::string meant = near.empty() ? "" : fmt::format("; did you mean '{}'", near);
     // The longest section that the table names.
     std::string_view how;
     size_t longest = 0;
@@ -165,9 +192,9 @@ class TableReading {
       }
     }
     if (how == "silent")
-      return fmt::format("not a key that {} is known to have: it ignores unknown keys here without a word", table_.tool);
-    if (how.empty() || how == "warning") return fmt::format("not a key that {} is known to have", table_.tool);
-    return fmt::format("not a key that {} is known to have: it stops at unknown keys here", table_.tool);
+      return fmt::format("not a key that {} is known to have: it ignores unknown keys here without a word{}", table_.tool, meant);
+    if (how.empty() || how == "warning") return fmt::format("not a key that {} is known to have{}", table_.tool, meant);
+    return fmt::format("not a key that {} is known to have: it stops at unknown keys here{}", table_.tool, meant);
   }
 
   const KeyTable& table_;
