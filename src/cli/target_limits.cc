@@ -42,6 +42,44 @@ void narrow_axes(Problem& problem, const std::optional<std::vector<std::string>>
 
 }  // namespace
 
+namespace {
+
+// Who runs what the target writes, the usual one first; empty: the bundled trainer, or no such target.
+std::vector<std::string> trainers_of(std::string_view target, const TemplateSet& templates) {
+  const std::vector<std::string> targets = target_names(templates);
+  if (std::find(targets.begin(), targets.end(), target) == targets.end()) return {};  // emit says so
+  const Result<TargetSearch> search = target_search(templates, target);
+  return search.ok() ? search->trainers : std::vector<std::string>{};  // narrow_to_target() says what is wrong with it
+}
+
+}  // namespace
+
+Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, const Inputs& inputs, const TemplateSet& templates,
+                                   bool is_fsdp1) {
+  const std::string target = spec.text("launch.target").value_or("native");
+  const std::vector<std::string> trainers =
+      spec.find("trainer.name") != nullptr ? std::vector<std::string>{} : trainers_of(target, templates);
+  if (trainers.empty()) return resolve(spec, presets, inputs);
+  std::optional<Result<Problem>> first;
+  for (const std::string& trainer : trainers) {
+    Spec with_trainer = spec;
+    Diagnostics said = set(with_trainer, "trainer.name", is_fsdp1 && trainer == "fsdp2" ? "fsdp1" : trainer,
+                           {fmt::format("templates/{}/target.yaml", target)});
+    if (has_error(said)) return said;
+    Result<Problem> problem = resolve(with_trainer, presets, inputs);
+    if (problem.ok()) {
+      if (problem->trainer != nullptr) {  // the plan says what it was made for
+        TrainerProblem of_target = *problem->trainer;
+        of_target.chosen_for = target;
+        problem->trainer = std::make_shared<const TrainerProblem>(std::move(of_target));
+      }
+      return problem;
+    }
+    if (!first.has_value()) first = std::move(problem);
+  }
+  return std::move(*first);
+}
+
 Diagnostics narrow_to_target(Problem& problem, std::string_view target, const TemplateSet& templates) {
   const std::vector<std::string> targets = target_names(templates);
   if (std::find(targets.begin(), targets.end(), target) == targets.end()) return {};  // emit says so

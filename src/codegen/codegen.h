@@ -42,6 +42,7 @@ std::vector<std::string> target_names(const TemplateSet& templates);
 // Which of the planner's choices a target has a form for (`search` of its target.yaml), so that a search need not end in a plan that
 // cannot be written. Empty lists: all.
 struct TargetSearch {
+  std::vector<std::string> trainers;               // that run the target's files, the usual one first; empty: the bundled one
   std::vector<std::string> shardings, recomputes;  // "zero3", "full"
   bool hybrid = true;                              // copies of the shard group
   bool keeps_parameters = true;                    // reshard_after_forward: false

@@ -176,13 +176,14 @@ struct Walk {
     return value;
   }
 
-  void script(const std::string& path, const Value* values, Artifact artifact, const Location& at) {
+  void script(const std::string& path, const std::vector<const Value*>& values, Artifact artifact, const Location& at) {
     Result<std::string> text = text_of(templates, resolve(path), at);
     append(diagnostics, text.diagnostics);
     ScriptValues taken;
     taken["header"] = ScriptValue{Form::kVerbatim, true, header(source), {}};
-    if (values != nullptr) {
-      for (const auto& [name, from] : values->entries) taken[name] = script_value(name, from);
+    for (const Value* some : values) {
+      if (some == nullptr) continue;
+      for (const auto& [name, from] : some->entries) taken[name] = script_value(name, from);
     }
     if (has_error(diagnostics)) return;
     const std::string whole = with_parts(*text, at);
@@ -205,7 +206,7 @@ struct Walk {
     reader.get("keys", keys);
     reader.get("template", script_path);
     reader.get("executable", artifact.executable);
-    const Value* values = reader.child("values");
+    const Value *values = reader.child("values"), *also = reader.child("also");  // `values: *those_of_another_file`, and its own
     const Value *when = reader.child("when"), *unless = reader.child("unless");
     reader.finish();
     const bool is_wanted = (when == nullptr || condition(*when)) && (unless == nullptr || !condition(*unless));
@@ -225,7 +226,7 @@ struct Walk {
       append(diagnostics, written.diagnostics);
       if (written.ok()) artifacts.push_back(std::move(*written));
     } else {
-      script(script_path, values, std::move(artifact), value.location);
+      script(script_path, {values, also}, std::move(artifact), value.location);
     }
   }
 };
@@ -289,6 +290,7 @@ struct Description {
 // search: {strategy.sharding: [ddp, zero3], ...}: what of the plan's choices the target has a form for.
 void read_search(const Value& map, TargetSearch& search, Diagnostics& diagnostics) {
   MapReader reader(map, "search", diagnostics);
+  reader.get("trainer", search.trainers);
   reader.get("sharding", search.shardings);
   reader.get("recompute", search.recomputes);
   reader.get("hybrid", search.hybrid);

@@ -5,24 +5,38 @@
 namespace distsetup {
 namespace {
 
-// Which of the engines below the Hugging Face trainers has a form for the plan. FSDP shards parameters with everything else and
-// offloads all or nothing; DeepSpeed has no form for copies of the shard group, nor for parameters kept between forward and backward.
-std::string engine(const Plan& plan) {
-  const OffloadPlace optimizer = plan.offload.optimizer, parameters = plan.offload.parameters;
-  const bool offload_is_fsdp = optimizer == parameters && optimizer != OffloadPlace::kNvme;
-  if (plan.strategy.sharding == Sharding::kDdp && offload_is_fsdp) return "ddp";
-  if (plan.strategy.sharding == Sharding::kZero1 || !offload_is_fsdp) return "deepspeed";
-  return plan.strategy.sharding == Sharding::kZero3 || plan.mesh.dp_replicate > 1 ? "fsdp" : "deepspeed";
-}
-
 bool is_hybrid(const Plan& plan) { return plan.mesh.dp_replicate > 1 && plan.strategy.sharding != Sharding::kDdp; }
 
-// Lightning's FSDP strategy cannot clip by norm: it is for what DeepSpeed has no form for.
+bool is_for_fsdp(const Plan& plan) { return plan.strategy.trainer == "fsdp1" || plan.strategy.trainer == "fsdp2"; }
+
+// FSDP offloads all or nothing.
+bool fsdp_offloads(const Plan& plan) {
+  return plan.offload.optimizer == plan.offload.parameters && plan.offload.optimizer != OffloadPlace::kNvme;
+}
+
+// DeepSpeed has no form for copies of the shard group, nor for parameters kept between forward and backward.
+bool deepspeed_has_form(const Plan& plan) {
+  const bool keeps_parameters = plan.strategy.sharding == Sharding::kZero3 && !plan.strategy.reshard_after_forward;
+  return plan.strategy.sharding == Sharding::kZero1 || (!is_hybrid(plan) && !keeps_parameters);
+}
+
+// Which of the engines below the Hugging Face trainers runs the plan: the one that it was made for where that has a form for it. Else
+// FSDP, which shards parameters with everything else, for zero3 and DeepSpeed for the rest.
+std::string engine(const Plan& plan) {
+  const Sharding sharding = plan.strategy.sharding;
+  if (sharding == Sharding::kDdp && fsdp_offloads(plan)) return "ddp";
+  if (sharding == Sharding::kZero1 || !fsdp_offloads(plan)) return "deepspeed";
+  if (is_for_fsdp(plan)) return "fsdp";
+  if (plan.strategy.trainer == "deepspeed" && deepspeed_has_form(plan)) return "deepspeed";
+  return sharding == Sharding::kZero3 || is_hybrid(plan) ? "fsdp" : "deepspeed";
+}
+
+// Lightning's FSDP strategy cannot clip by norm: it is for plans that were made for FSDP, and for what DeepSpeed has no form for.
 std::string lightning_strategy(const Plan& plan) {
   const Sharding sharding = plan.strategy.sharding;
   if (sharding == Sharding::kDdp) return "ddp";
-  const bool keeps_parameters = sharding == Sharding::kZero3 && !plan.strategy.reshard_after_forward;
-  return keeps_parameters || (is_hybrid(plan) && sharding != Sharding::kZero1) ? "fsdp" : "deepspeed";
+  const bool is_fsdp = is_for_fsdp(plan) && sharding != Sharding::kZero1 && fsdp_offloads(plan);
+  return is_fsdp || !deepspeed_has_form(plan) ? "fsdp" : "deepspeed";
 }
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }

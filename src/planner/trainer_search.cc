@@ -341,8 +341,12 @@ std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why) {
                                      format_count(n.simulated), format_count(n.replayed)));
   if (tried_less > 0 && tried_less < nodes)
     plan.reasons.push_back(fmt::format("{} node{} too few", tried_less, tried_less == 1 ? " is" : "s are"));
+  const std::string& target = problem.trainer->chosen_for;
   plan.diagnostics.push_back(
-      note("DS0604", {}, fmt::format("planned for {}: the bundled trainer does not run this plan", problem.trainer->facts.label)));
+      note("DS0604", {},
+           fmt::format("planned for {}{}", problem.trainer->facts.label,
+                       target.empty() ? ": the bundled trainer does not run this plan"
+                                      : ", which target " + target + " is for; --trainer native plans for the bundled one")));
   return plan;
 }
 

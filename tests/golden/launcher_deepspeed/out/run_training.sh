@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 3a667cc7f220d9aaece856d983f40f05ab65a0d63c8695752644707edc173fce
-# command: distsetup launcher --model llama3.2_1b --zero-stage 2 --num_nodes 1 --num_gpus_per_node 8 --use_deepspeed -- train.py --text 'a b'
+# distsetup 0.1.0, inputs af8dd5b60883c00ad67a6fcdb49ffc74ea8eca7f7cc2e57c555af150037b0ff1
+# command: distsetup launcher --model llama3.2_1b --zero-stage 2 --recompute none --micro-batch 2 --num_nodes 1 --num_gpus_per_node 8 --use_deepspeed -- train.py --text 'a b'
 # plan: llama3.2_1b, zero2, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks
-# global batch 256 = micro-batch 4 × accumulation 8 × data-parallel 8
+# global batch 256 = micro-batch 2 × accumulation 16 × data-parallel 8
 #
 # Arguments are passed on to what it runs.
 set -euo pipefail

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 5c4ce14bd20ed87ecb48fbaf5b771464e48634d967a8eaa9249a5fbaa9377b04
-# command: distsetup launcher --model llama3.2_1b --sharding zero3 --num_nodes 2 --num_gpus_per_node 8 --use_fsdp --node_rank 1 --master_addr node0 -- train.py
+# distsetup 0.1.0, inputs 7b43ff13e563d43c6d5de9490d77e0cc7a9e2ce952e323f21902e95b9b6ce695
+# command: distsetup launcher --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --micro-batch 2 --num_nodes 2 --num_gpus_per_node 8 --use_fsdp --node_rank 1 --master_addr node0 -- train.py
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
-# global batch 256 = micro-batch 4 × accumulation 4 × data-parallel 16
+# global batch 256 = micro-batch 2 × accumulation 8 × data-parallel 16
 #
 # Start it on every node. NODE_RANK (0, 1, ...) and MASTER_ADDR (host of node 0) in the environment win over what was given when this
 # file was made.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs f71973d6777374720ce5c826798b6e8756cd624e6823f4c7787699fb26bc5324
-# command: distsetup emit --target deepspeed --model 8B --nodes 2 --gpus 8xH100-80GB
-# plan: llama3_8b, zero1, recompute none, bf16: fits
+# distsetup 0.1.0, inputs 4c9816021282e85513d8bdad23e46a617d8b5169d5b5eb7386b690000d6459a6
+# command: distsetup emit --target deepspeed --model 8B --nodes 2 --gpus 8xH100-80GB --sharding zero2 --recompute none --micro-batch 1
+# plan: llama3_8b, zero2, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
 # global batch 256 = micro-batch 1 × accumulation 16 × data-parallel 16
 #
