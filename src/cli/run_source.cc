@@ -44,8 +44,23 @@ std::string run_file_help(const std::string& path) {
   return nearest.empty() ? "distsetup help keys lists what a run file holds" : fmt::format("did you mean '{}'", nearest);
 }
 
+// A configuration file of another tool in a run file's place: not `version: 1`, and a table knows its keys.
+bool is_foreign(const Value& value, std::string_view text, const std::string& path, const TemplateSet& templates) {
+  const Value* version = value.find("version");
+  if (version != nullptr && version->text == "1") return false;
+  const auto is_ours = [](const Value::Entry& entry) {
+    const std::string& key = entry.first;
+    return key == "use" || key == "stages" || std::any_of(spec_keys().begin(), spec_keys().end(), [&key](const SpecKey& one) {
+             return same_name(one.path.substr(0, one.path.find('.')), key);
+           });
+  };
+  if (std::all_of(value.entries.begin(), value.entries.end(), is_ours)) return false;
+  const Result<std::vector<Reading>> read = read_config(templates, text, path);
+  return !read.ok() || std::any_of(read->begin(), read->end(), [](const Reading& one) { return one.fields.size() > 1; });
+}
+
 Result<Spec> read_run_file(const std::string& path, const std::vector<std::string>& uses, const std::string& stage,
-                           const Presets& presets) {
+                           const Presets& presets, const TemplateSet& templates, bool& foreign) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) {
     Diagnostics failed = text.diagnostics;
@@ -59,6 +74,10 @@ Result<Spec> read_run_file(const std::string& path, const std::vector<std::strin
   if (value->find("schema_version") != nullptr) {
     return error(code::kUnknownVersion, {path}, fmt::format("'{}' is a plan, expected a run file", path),
                  fmt::format("distsetup launch --plan {}", path));
+  }
+  if (value->kind == Value::Kind::kMap && is_foreign(*value, *text, path, templates)) {
+    foreign = true;
+    return spec_of_recipes(uses, presets, command_line());
   }
   return spec_of_layers(*value, uses, stage, presets);
 }
@@ -113,13 +132,22 @@ bool is_about_plan(const Arguments::RunFlag& flag) {
   return key == nullptr || (key->path != "launch.site" && key->path != "launch.time_limit");
 }
 
-// --set key.path=value, each once or more.
-Result<Spec> read_assignments(const Arguments& arguments) {
+// --set key.path=value, each once or more. With files of other tools a key may be theirs.
+Result<Spec> read_assignments(const Arguments& arguments, ReadChoices* foreign) {
   Spec spec;
   Diagnostics diagnostics;
-  for (const std::string& one : lines_of(arguments.text("set"))) append(diagnostics, set_by_path(spec, one, command_line()));
+  for (const std::string& one : lines_of(arguments.text("set"))) {
+    const size_t equals = one.find('=');
+    if (foreign != nullptr && equals != std::string::npos && find_spec_key(one.substr(0, equals)) == nullptr) {
+      foreign->assignments.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+    } else {
+      append(diagnostics, set_by_path(spec, one, command_line()));
+    }
+  }
   return {std::move(spec), std::move(diagnostics)};
 }
+
+void merge_into(Spec& spec, const Spec& stronger) { spec = merge(spec, stronger); }
 
 std::string directory_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
@@ -142,26 +170,45 @@ Result<Spec> read_spec(const Arguments& arguments) {
   }
   const Result<Presets> presets = read_presets(arguments);
   if (!presets.ok()) return presets.diagnostics;
+  const Result<TemplateSet> templates = read_templates(arguments);
+  if (!templates.ok()) return templates.diagnostics;
   const std::vector<std::string> uses = lines_of(arguments.text("use"));
+  ForeignFiles files{lines_of(arguments.text("from")), {"", arguments.text("distributed"), {}}, arguments.text("templates")};
   std::vector<Result<Spec>> layers;
+  bool is_foreign_file = false;
   if (path.empty()) {
-    if (arguments.has("stage")) append(diagnostics, refuse_idle(arguments, {"stage"}, "with a run file that has stages"));
     if (!uses.empty()) layers.push_back(spec_of_recipes(uses, *presets, command_line()));
   } else {
-    layers.push_back(read_run_file(path, uses, arguments.text("stage"), *presets));
+    const std::string stage = files.paths.empty() ? arguments.text("stage") : "";
+    layers.push_back(read_run_file(path, uses, stage, *presets, *templates, is_foreign_file));
+    if (is_foreign_file) files.paths.insert(files.paths.begin(), path);
   }
+  if (!files.paths.empty()) files.choices.stage = arguments.text("stage");
+  if (path.empty() && files.paths.empty() && arguments.has("stage"))
+    append(diagnostics, refuse_idle(arguments, {"stage"}, "with a file that has stages"));
+  const size_t below_variables = layers.size();
   layers.push_back(read_variables());
-  layers.push_back(read_assignments(arguments));
+  layers.push_back(read_assignments(arguments, files.paths.empty() ? nullptr : &files.choices));
   layers.push_back(read_flags(arguments));
-  for (Result<Spec>& layer : layers) {
-    if (layer.value) spec = merge(spec, *layer.value);
-    append(diagnostics, std::move(layer.diagnostics));
+  Spec file;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Spec& into = i < below_variables ? file : spec;
+    if (layers[i].value) into = merge(into, *layers[i].value);
+    append(diagnostics, std::move(layers[i].diagnostics));
   }
-  if (arguments.has("from")) {
-    Result<Spec> whole = spec_over_files(lines_of(arguments.text("from")), arguments.text("templates"), spec);
+  bool has_setup = files.choices.setup.empty();
+  const Spec above = spec;
+  if (!files.paths.empty()) {
+    Result<Spec> whole = spec_over_files(files, merge(file, above), has_setup);
     append(diagnostics, std::move(whole.diagnostics));
-    if (whole.value) spec = std::move(*whole.value);
+    if (whole.value) file = std::move(*whole.value);
   }
+  if (!has_setup) {  // one of ours, over the file
+    const Result<Spec> setup = spec_of_recipes({files.choices.setup}, *presets, command_line());
+    append(diagnostics, setup.diagnostics);
+    if (setup.value) file = merge(file, *setup.value);
+  }
+  spec = merge(file, above);
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(spec), std::move(diagnostics)};
 }
@@ -227,7 +274,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
                    fmt::format("'{}' and '--plan {}' given, expected one: a plan is complete", other, path),
                    fmt::format("leave '{}' away, or plan again without --plan", other));
     }
-    if (Diagnostics idle = refuse_idle(arguments, {"from", "use", "stage", "set"}, "without --plan: a plan is complete");
+    if (Diagnostics idle = refuse_idle(arguments, {"from", "use", "distributed", "stage", "set"}, "without --plan: a plan is complete");
         !idle.empty())
       return idle;
     Result<Plan> plan = read_plan(path);
@@ -296,8 +343,20 @@ std::vector<Flag> layer_flags() {
            "a file of another tool (DeepSpeed, accelerate, a job script …), below the run file; may be repeated",
            0},
           {"use", {"recipe"}, FlagKind::kList, "NAME", "a named preset (presets/recipes), below the run file; may be repeated", 0},
-          {"stage", {}, FlagKind::kValue, "NAME", "one of the run file's stages, over the rest of it", 0},
-          {"set", {"override", "pin"}, FlagKind::kList, "KEY=VALUE", "a key by its path, such as train.steps=50; may be repeated", 0}};
+          {"distributed",
+           {"distributed-preset", "fsdp-config"},
+           FlagKind::kValue,
+           "NAME",
+           "named machines and sharding, over the file: single_node_fsdp, multi_node_fsdp, large_scale_fsdp, multi_node_ddp, or one of "
+           "the file's own (distributed_examples)",
+           0},
+          {"stage", {}, FlagKind::kValue, "NAME", "one of the file's stages, over the rest of it", 0},
+          {"set",
+           {"override", "pin"},
+           FlagKind::kList,
+           "KEY=VALUE",
+           "a key by its path, such as train.steps=50, or one of the file's own; may be repeated",
+           0}};
 }
 Flag goal_flag() {
   return {"goal", {}, FlagKind::kValue, "GOAL", "what is best: throughput, min-gpus, max-context, min-cost or min-memory", 0};

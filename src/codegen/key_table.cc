@@ -190,6 +190,47 @@ struct Reader {
     }
   }
 
+  void part(const Value& value) {
+    ReadPart part;
+    MapReader reader(value, "a part", diagnostics);
+    reader.require("section");
+    reader.get("section", part.section);
+    reader.get("into", part.into);
+    reader.get("choose", part.choose);
+    reader.get("by", part.by);
+    reader.get("default", part.fallback);
+    const Value *where = reader.child("where"), *keys = reader.child("keys");
+    if (where != nullptr && where->entries.size() == 1)
+      part.where = {where->entries.front().first, where->entries.front().second.text};
+    for (const auto& [from, to] : keys == nullptr ? std::vector<Value::Entry>{} : keys->entries)
+      part.keys.emplace_back(from, to.text);
+    reader.finish();
+    if (!part.choose.empty() && part.choose != "stage" && part.choose != "distributed")
+      fail(value.location, fmt::format("unknown choice '{}'", part.choose), "known: stage, distributed");
+    table.parts.push_back(std::move(part));
+  }
+
+  static Severity severity_of(const std::string& text) {
+    return text == "error" ? Severity::kError : text == "warning" ? Severity::kWarning : Severity::kNote;
+  }
+
+  void check(const Value& value) {
+    KeyCheck check;
+    std::string severity = "error";
+    MapReader reader(value, "a check", diagnostics);
+    for (const char* key : {"given", "message"}) reader.require(key);
+    check.given = given(reader.child("given"));
+    reader.get("trainer", check.trainer);
+    reader.get("severity", severity);
+    reader.get("message", check.message);
+    reader.get("help", check.help);
+    reader.finish();
+    if (severity != "error" && severity != "warning" && severity != "note")
+      fail(value.location, fmt::format("unknown severity '{}'", severity), "known: error, warning, note");
+    check.severity = severity_of(severity);
+    table.checks.push_back(std::move(check));
+  }
+
   // "{name}" in a rule's text is the field's value.
   void check_places(const std::string& text, const Location& at) {
     for (size_t open = text.find('{'); open != std::string::npos; open = text.find('{', open + 1)) {
@@ -215,7 +256,7 @@ struct Reader {
     if (severity != "error" && severity != "warning" && severity != "note") {
       fail(value.location, fmt::format("unknown severity '{}'", severity), "known: error, warning, note");
     }
-    rule.severity = severity == "error" ? Severity::kError : severity == "warning" ? Severity::kWarning : Severity::kNote;
+    rule.severity = severity_of(severity);
     table.rules.push_back(std::move(rule));
   }
 
@@ -248,7 +289,12 @@ struct Reader {
     if (const Value* renames = reader.child("read_as")) {
       for (const auto& [from, to] : renames->entries) table.read_as.emplace_back(from, to.text);
     }
+    const Value* parts = reader.child("parts");
+    for (const Value& item : parts == nullptr ? std::vector<Value>{} : parts->items) part(item);
     reader.get("words", table.words);
+    reader.get("marks", table.marks);
+    const Value* checks = reader.child("checks");
+    for (const Value& item : checks == nullptr ? std::vector<Value>{} : checks->items) check(item);
     reader.finish();
     if (version != 1) fail(root.location, fmt::format("key table of version {}, expected 1", version));
     const auto known = std::find_if(kFormats.begin(), kFormats.end(), [&format](const auto& entry) { return entry.first == format; });
