@@ -11,6 +11,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/quantity.h"
 #include "base/value.h"
 #include "plan/schedule.h"
@@ -44,21 +45,48 @@ void check_plan(const Plan& plan) {
                 "plan again with the distsetup of the same build: the prediction belongs to that schedule");
 }
 
+TrainingPlan training_plan(const std::string& text, const std::string& name) {
+  Result<Plan> plan = plan_from_json(text, name);
+  throw_on_error(plan.diagnostics, kExitBadPlan);
+  check_plan(*plan);
+  TrainingPlan training;
+  training.digest = sha256(text);
+  training.plan = std::move(*plan);
+  return training;
+}
+
 }  // namespace
 
 TrainingPlan read_training_plan(const std::string& plan_path, const std::string& output) {
   const Result<std::string> text = read_file(plan_path);
   throw_on_error(text.diagnostics, kExitBadPlan);
-  Result<Plan> plan = plan_from_json(*text, plan_path);
-  throw_on_error(plan.diagnostics, kExitBadPlan);
-  check_plan(*plan);
-  TrainingPlan training;
-  training.digest = sha256(*text);
+  TrainingPlan training = training_plan(*text, plan_path);
   training.directory = fs::path(plan_path).parent_path().string();
   training.output = output.empty() ? training.directory : output;
-  training.checkpoint_directory = (fs::path(training.output) / plan->checkpoint.directory).string();
-  training.plan = std::move(*plan);
+  training.checkpoint_directory = (fs::path(training.output) / training.plan.checkpoint.directory).string();
   return training;
+}
+
+TrainingPlan asked_training_plan(const std::string& text, const std::string& output) {
+  TrainingPlan training = training_plan(text, "the planner's answer");
+  training.checkpoint_directory = training.plan.checkpoint.directory;
+  training.output = output.empty() ? training.checkpoint_directory : output;
+  return training;
+}
+
+Diagnostics keep_plan(const TrainingPlan& training) {
+  std::error_code failure;
+  fs::create_directories(training.output, failure);
+  Plan plan = training.plan;
+  const fs::path from = fs::weakly_canonical(training.output, failure);
+  const auto seen_from_there = [&from](const std::string& path) {
+    std::error_code ignored;
+    const fs::path here = fs::weakly_canonical(path.empty() ? "." : path, ignored);
+    return fs::path(path).is_absolute() ? path : here.lexically_relative(from).string();
+  };
+  if (!plan.data.files.empty()) plan.data.root = seen_from_there(plan.data.root);
+  plan.checkpoint.directory = seen_from_there(plan.checkpoint.directory);
+  return write_file_atomic((fs::path(training.output) / "plan.json").string(), dump_json(to_json(plan)), Overwrite::kForce).diagnostics;
 }
 
 Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes) {

@@ -12,7 +12,7 @@ namespace distsetup {
 struct TrainingPlan {
   Plan plan;
   std::string digest;     // of plan.json's bytes
-  std::string directory;  // of plan.json; what plan.data.root is relative to
+  std::string directory;  // of plan.json, "" = the working directory; what plan.data.root is relative to
   std::string output;     // metrics.jsonl, report.json
   std::string checkpoint_directory;
 };
@@ -20,6 +20,13 @@ struct TrainingPlan {
 // Throws Failure (kExitBadPlan): unreadable, corrupt, of another version, for another trainer, does not fit, no steps, or this trainer
 // compiles another schedule than the one that was predicted. `output` empty: plan.json's directory.
 TrainingPlan read_training_plan(const std::string& plan_path, const std::string& output);
+
+// The same for the text of a plan that was made here and now: data and checkpoints lie where it says, seen from the working directory;
+// `output` empty: the directory of checkpoints.
+TrainingPlan asked_training_plan(const std::string& text, const std::string& output);
+
+// plan.json in the output directory, of the same run seen from there. Errors (kUnwritableFile).
+Diagnostics keep_plan(const TrainingPlan& training);
 
 // Makes the directory. Errors (kUnwritableFile): it cannot be made or written to, or has no room for one checkpoint.
 Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes);

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/quantity.h"
+#include "runtime/ask_plan.h"
 #include "runtime/checkpoint/collective.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/data/corpus.h"
@@ -70,8 +71,7 @@ class Run {
     agree(*communicator_, corpus.diagnostics, kExitBadEnvironment);
     corpus_ = std::move(*corpus);
     phase_ = "checkpoint";
-    agree(*communicator_, first() ? prepare_directory(place_.directory, plan_.memory.checkpoint_bytes) : Diagnostics{},
-          kExitBadEnvironment);
+    agree(*communicator_, first() ? prepare() : Diagnostics{}, kExitBadEnvironment);
     const FoundCheckpoint found = find_checkpoint(*communicator_, place_.directory);
     for (const auto& refused : found.refused) say("checkpoint_{} is refused: {}", refused.first, refused.second);
     place_.refused = found.refused_steps;
@@ -97,10 +97,18 @@ class Run {
   }
 
   void read_plan() {
-    training_ = read_training_plan(options_.plan_path, options_.output_dir);
+    training_ = options_.flags.empty() ? read_training_plan(options_.plan_path, options_.output_dir)
+                                       : asked_training_plan(ask_for_plan(options_.flags, environment_), options_.output_dir);
     const bool anywhere = options_.dry_run && environment_.source == "no launcher";
     if (!anywhere) throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
     place_ = {training_.checkpoint_directory, plan_.checkpoint.keep, plan_.mesh, training_.digest, {}};
+  }
+
+  // A plan that came from flags is kept where its run is.
+  Diagnostics prepare() {
+    Diagnostics found = prepare_directory(place_.directory, plan_.memory.checkpoint_bytes);
+    if (!has_error(found) && !options_.flags.empty()) append(found, keep_plan(training_));
+    return found;
   }
 
   int dry_run() {
@@ -138,6 +146,7 @@ class Run {
     }
     phase_ = "rendezvous";
     Rendezvous rendezvous = environment_.rendezvous;
+    rendezvous.plan_digest = training_.digest;
     rendezvous.init_timeout_s = plan_.launch.init_timeout_s;
     rendezvous.collective_timeout_s = plan_.launch.collective_timeout_s;
     real_communicator_ = plan_.mesh.world() == 1 ? make_self_communicator(plan_.mesh) : make_gloo_communicator(plan_.mesh, rendezvous);
@@ -242,7 +251,7 @@ class Run {
                                    {"tokens_per_s", tokens_per_s},
                                    {"wait_s", stats.wait_s}}),
                    kExitFailed);
-    const int64_t every = std::max<int64_t>(1, plan_.train.steps / kNumConsoleLines);
+    const int64_t every = options_.log_every > 0 ? options_.log_every : std::max<int64_t>(1, plan_.train.steps / kNumConsoleLines);
     if (done_ % every != 0 && done_ != plan_.train.steps && done_here_ > 1) return;
     fmt::print("step {:>6}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {} tokens/s  {} (predicted {})\n", done_, stats.loss, rate,
                stats.gradient_norm, format_count(std::llround(tokens_per_s)), format_duration(step_s),

@@ -1,14 +1,18 @@
-// One rank of a training run, from plan.json to report.json. Reads the plan and nothing else about what to do; the one thing it
+// One rank of a training run, from plan.json to report.json. Reads the plan and nothing else about what to do (flags in its place go to
+// the planner beside it, whose plan is executed); the one thing it
 // decides is which committed checkpoint to go on from: the newest that is valid.
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace distsetup {
 
 struct TrainOptions {
-  std::string plan_path;   // --plan
-  std::string output_dir;  // --output; empty: plan.json's directory
+  std::string plan_path;           // --plan
+  std::vector<std::string> flags;  // of the run, in place of a plan (ask_plan.h)
+  std::string output_dir;          // --output; empty: plan.json's directory, with flags the directory of checkpoints
+  int64_t log_every = 0;           // --log-interval: steps between lines; 0: a hundred lines a run
   bool dry_run = false;    // --dry-run: everything up to the first step, nothing written, no other rank needed
   int64_t stop_after = 0;  // --stop-after: checkpoint and end after so many steps of this process; 0 = not
   bool poison = false;     // --poison: freed ranges are NaN (EngineOptions::poison)

@@ -13,15 +13,23 @@ namespace {
 
 constexpr const char kUsage[] =
     "usage: distsetup-train --plan plan.json [--output DIR] [--dry-run] [--stop-after STEPS]\n"
-    "                       [--poison] [--trace FILE] [--threads N]\n"
+    "                       [--log-interval N] [--poison] [--trace FILE] [--threads N]\n"
+    "       distsetup-train FLAGS OF THE RUN [the same]\n"
     "       distsetup-train --probe [SECONDS]\n"
     "\n"
     "One rank of a training run. Start all ranks of a node with: distsetup launch --plan plan.json\n"
+    "Without --plan the other flags are those of a run, as `distsetup plan -- FLAGS` takes them, also in the\n"
+    "spelling of other trainers (--from-scratch --model-size 7B; --backend fsdp2 --pretrain DIR): the\n"
+    "distsetup beside this program plans for the ranks that torchrun, srun or mpirun started.\n"
+    "  torchrun --nproc_per_node 2 --no_python distsetup-train --from-scratch --model-size DIR \\\n"
+    "           --batch-size 4 --max-steps 100 --data corpus --gpu cpu\n"
     "\n"
     "  --plan FILE         what `distsetup plan --json` or `distsetup emit --target native` wrote\n"
-    "  --output DIR        checkpoints, metrics.jsonl, report.json (default: the plan's directory)\n"
+    "  --output DIR        checkpoints, metrics.jsonl, report.json (default: the plan's directory;\n"
+    "                      without --plan: metrics.jsonl, report.json, plan.json, default --checkpoint-dir)\n"
     "  --dry-run           check plan, schedule, environment and data; train nothing\n"
     "  --stop-after STEPS  checkpoint and end after so many steps of this process\n"
+    "  --log-interval N    a line every N steps (default: 100 lines a run)\n"
     "  --poison            fill freed memory with NaN: the numbers must not change\n"
     "  --trace FILE        write the collectives of every step as JSON lines\n"
     "  --threads N         compute threads of this rank (default: cores / ranks on this host)\n"
@@ -42,6 +50,7 @@ bool parse_number(std::string_view text, T least, T& out) {
 
 int main(int argc, char** argv) {
   distsetup::TrainOptions options;
+  int first_flag = 0;  // of the run
   bool probe = false;
   int64_t probe_s = 3;
   for (int i = 1; i < argc; ++i) {
@@ -65,8 +74,13 @@ int main(int argc, char** argv) {
       (flag == "--dry-run" ? options.dry_run : flag == "--poison" ? options.poison : probe) = true;
       continue;
     }
-    const bool known = flag == "--plan" || flag == "--output" || flag == "--stop-after" || flag == "--trace" || flag == "--threads";
-    if (!known) return usage_error(fmt::format("unknown argument '{}'", argv[i]));
+    const bool known = flag == "--plan" || flag == "--output" || flag == "--stop-after" || flag == "--trace" || flag == "--threads" ||
+                       flag == "--log-interval";
+    if (!known) {
+      if (options.flags.empty()) first_flag = i;
+      options.flags.emplace_back(argv[i]);
+      continue;
+    }
     if (!has_value) {
       if (i + 1 >= argc) return usage_error(fmt::format("{} needs a value", flag));
       value = argv[++i];
@@ -77,10 +91,14 @@ int main(int argc, char** argv) {
     if (flag == "--trace") options.trace_path = value;
     if (flag == "--stop-after" && !parse_number<int64_t>(value, 1, options.stop_after))
       return usage_error(fmt::format("--stop-after '{}', expected a number of steps, at least 1", value));
+    if (flag == "--log-interval" && !parse_number<int64_t>(value, 1, options.log_every))
+      return usage_error(fmt::format("--log-interval '{}', expected a number of steps, at least 1", value));
     if (flag == "--threads" && !parse_number<int>(value, 1, options.num_threads))
       return usage_error(fmt::format("--threads '{}', expected at least 1", value));
   }
   if (probe) return distsetup::run_probe_kernels(static_cast<double>(probe_s));
-  if (options.plan_path.empty()) return usage_error("--plan is missing");
+  if (options.plan_path.empty() && options.flags.empty()) return usage_error("neither --plan nor flags of a run");
+  if (!options.plan_path.empty() && !options.flags.empty())
+    return usage_error(fmt::format("unknown argument '{}' beside --plan: a plan is complete", argv[first_flag]));
   return distsetup::run_training(options);
 }

@@ -80,6 +80,7 @@ struct Rendezvous {
   int master_port = 29500;
   bool agent_store = false;  // TORCHELASTIC_USE_AGENT_STORE: torchrun's agent listens, rank 0 is a client too
   std::string run_id;        // keeps two jobs and two attempts apart in one store; the same on all ranks
+  std::string plan_digest;   // of plan.json; ranks that have another one than rank 0 are refused
   std::string interface;     // network interface ("lo", "eth0"); empty: the one that master_address is reached by
   int64_t init_timeout_s = 300;
   int64_t collective_timeout_s = 600;

@@ -63,7 +63,10 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
   c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::PrefixStore>("distsetup/" + r.run_id, connect(r));
   const auto key = [](int rank) { return fmt::format("here/{}", rank); };
   try {
-    store->set(key(r.rank), std::vector<uint8_t>{'1'});
+    // What a rank leaves at its arrival is its plan's digest.
+    std::vector<uint8_t> mine(r.plan_digest.begin(), r.plan_digest.end());
+    mine.push_back('1');
+    store->set(key(r.rank), mine);
     for (;;) {
       std::vector<int> missing;
       for (int p = 0; p < r.world; ++p) {
@@ -75,6 +78,13 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
                                                          fmt::join(missing, ", "), r.world, r.init_timeout_s));
       }
       std::this_thread::sleep_for(milliseconds(20));
+    }
+    for (int p = 0; p < (r.rank == 0 ? r.world : 1); ++p) {
+      if (store->get(key(p)) == mine) continue;
+      const int other = r.rank == 0 ? p : r.rank;
+      throw CommunicationError(other, fmt::format("rank {} has another plan than rank 0: the same plan.json, or the same flags, files and "
+                                                  "versions, on every node",
+                                                  other));
     }
   } catch (const CommunicationError&) {
     throw;

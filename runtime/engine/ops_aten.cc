@@ -45,24 +45,6 @@ void gemm_add(const Call& c) {
   at::cpu::addmm_out(t[2], t[3], t[0], t[1]);
 }
 
-// Heads [first, first + count) of rows that hold `total` of them.
-Tensor head_view(const Argument& a, const OpContext& x, int64_t total, int64_t first, int64_t count) {
-  return tensor(a).view({x.B, x.S, total, x.d}).narrow(2, first, count);
-}
-struct Qkv {
-  Tensor q, k, v;
-};
-Qkv packed(const Argument& qkv, const OpContext& x) {
-  const int64_t n = x.a + 2 * x.kv;
-  return {head_view(qkv, x, n, 0, x.a), head_view(qkv, x, n, x.a, x.kv), head_view(qkv, x, n, x.a + x.kv, x.kv)};
-}
-Qkv split(const Argument& qk, const Argument& qkv, const OpContext& x) {
-  const int64_t n = x.a + x.kv;
-  return {head_view(qk, x, n, 0, x.a), head_view(qk, x, n, x.a, x.kv), packed(qkv, x).v};
-}
-Tensor heads(const Argument& a, const OpContext& x) { return tensor(a).view({x.B, x.S, x.a, x.d}); }
-Tensor rows(const Argument& lse, const OpContext& x) { return tensor(lse).view({x.B, x.S, x.a}); }
-
 void flash(const Call& c) {
   const std::vector<Tensor>& t = c.views->t;
   at::native::flash_attention_kernel(at::kCPU, t[3], t[4], t[0], t[1], t[2], 0.0, true, std::optional<Tensor>(),
@@ -79,34 +61,23 @@ void flash_backward(const Call& c) {
 // Each returns its views; the function to call stands beside it in the table.
 using Views = std::vector<Tensor> (*)(const Call&);
 
-std::vector<Tensor> linear(const Call& c) { return {tensor(c.reads[0]), tensor(c.reads[1]).t(), tensor(c.writes[0])}; }
-std::vector<Tensor> linear_add(const Call& c) {
-  return {tensor(c.reads[0]), tensor(c.reads[1]).t(), tensor(c.writes[0]), tensor(c.reads[2])};
+template <std::vector<Tensor> (*kShapes)(const Call&, views::TensorOf)>
+std::vector<Tensor> of_cpu(const Call& c) {
+  return kShapes(c, tensor);
 }
-// dy, W -> dx = dy · W
-std::vector<Tensor> linear_dx(const Call& c) { return {tensor(c.reads[0]), tensor(c.reads[1]), tensor(c.writes[0])}; }
-// dy, x -> g = [g +] dyᵀ · x
-std::vector<Tensor> linear_dw(const Call& c) {
-  const Tensor g = tensor(c.writes[0]);
-  return {tensor(c.reads[0]).t(), tensor(c.reads[1]), g, g};
-}
-std::vector<Tensor> attention_views(const Call& c, const Qkv& in) {
+Tensor log_sums(const Argument& lse, const OpContext& x) { return tensor(lse).view({x.B, x.S, x.a}); }
+// q, k, v, att, lse
+template <bool kSplit>
+std::vector<Tensor> attention(const Call& c) {
+  const auto [q, k, v] = views::attention_inputs(c, tensor, kSplit);
   const OpContext& x = *c.context;
-  return {in.q.transpose(1, 2), in.k.transpose(1, 2), in.v.transpose(1, 2), heads(c.writes[0], x), rows(c.writes[1], x)};
+  return {q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), views::heads(tensor(c.writes[0]), x), log_sums(c.writes[1], x)};
 }
-std::vector<Tensor> attention(const Call& c) { return attention_views(c, packed(c.reads[0], *c.context)); }
-std::vector<Tensor> attention_split(const Call& c) { return attention_views(c, split(c.reads[0], c.reads[1], *c.context)); }
-std::vector<Tensor> backward_views(const Call& c, const Qkv& in, size_t att, const Qkv& d) {
-  const OpContext& x = *c.context;
-  return {heads(c.reads[0], x), in.q, in.k, in.v, heads(c.reads[att], x), rows(c.reads[att + 1], x), d.q, d.k, d.v};
-}
-// datt, qkv, att, lse -> dqkv
+// datt, q, k, v, att, lse, dq, dk, dv
+template <bool kSplit>
 std::vector<Tensor> attention_backward(const Call& c) {
-  return backward_views(c, packed(c.reads[1], *c.context), 2, packed(c.writes[0], *c.context));
-}
-// datt, qk, qkv, att, lse -> dqk, dqkv (its v columns)
-std::vector<Tensor> attention_split_backward(const Call& c) {
-  return backward_views(c, split(c.reads[1], c.reads[2], *c.context), 3, split(c.writes[0], c.writes[1], *c.context));
+  const auto [in, d, datt, att, lse] = views::attention_backward(c, tensor, kSplit);
+  return {datt, in.q, in.k, in.v, att, log_sums(*lse, *c.context), d.q, d.k, d.v};
 }
 
 struct Entry {
@@ -114,14 +85,14 @@ struct Entry {
   OpFunction function;
 };
 const std::map<std::string, Entry>& table() {
-  static const std::map<std::string, Entry> entries = {{"linear", {linear, gemm}},
-                                                       {"linear_add", {linear_add, gemm_add}},
-                                                       {"linear_dx", {linear_dx, gemm}},
-                                                       {"linear_dw", {linear_dw, gemm}},
-                                                       {"attention", {attention, flash}},
-                                                       {"attention_split", {attention_split, flash}},
-                                                       {"attention_backward", {attention_backward, flash_backward}},
-                                                       {"attention_split_backward", {attention_split_backward, flash_backward}}};
+  static const std::map<std::string, Entry> entries = {{"linear", {of_cpu<views::linear>, gemm}},
+                                                       {"linear_add", {of_cpu<views::linear_add>, gemm_add}},
+                                                       {"linear_dx", {of_cpu<views::linear_dx>, gemm}},
+                                                       {"linear_dw", {of_cpu<views::linear_dw>, gemm}},
+                                                       {"attention", {attention<false>, flash}},
+                                                       {"attention_split", {attention<true>, flash}},
+                                                       {"attention_backward", {attention_backward<false>, flash_backward}},
+                                                       {"attention_split_backward", {attention_backward<true>, flash_backward}}};
   return entries;
 }
 

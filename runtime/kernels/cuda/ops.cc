@@ -168,51 +168,22 @@ void gemm_add(const Call& c) {
   at::cuda::addmm_out(t[2], t[3], t[0], t[1]);
 }
 
-std::vector<Tensor> linear(const Call& c) { return {tensor(c.reads[0]), tensor(c.reads[1]).t(), tensor(c.writes[0])}; }
-std::vector<Tensor> linear_add(const Call& c) {
-  const Tensor y = tensor(c.writes[0]);  // the same object where residual and output share bytes: then nothing is copied
-  return {tensor(c.reads[0]), tensor(c.reads[1]).t(), y, c.reads[2].data == c.writes[0].data ? y : tensor(c.reads[2])};
+template <std::vector<Tensor> (*kShapes)(const Call&, views::TensorOf)>
+std::vector<Tensor> of_cuda(const Call& c) {
+  return kShapes(c, tensor);
 }
-std::vector<Tensor> linear_dx(const Call& c) { return {tensor(c.reads[0]), tensor(c.reads[1]), tensor(c.writes[0])}; }
-std::vector<Tensor> linear_dw(const Call& c) {
-  const Tensor g = tensor(c.writes[0]);
-  return {tensor(c.reads[0]).t(), tensor(c.reads[1]), g, g};
-}
-
-// [B, S, heads, d]: heads first .. first + count of rows that hold `total` of them.
-Tensor head_view(const Argument& a, const OpContext& x, int64_t total, int64_t first, int64_t count) {
-  return tensor(a).view({x.B, x.S, total, x.d}).narrow(2, first, count);
-}
-struct Qkv {
-  Tensor q, k, v;
-};
-Qkv packed(const Argument& qkv, const OpContext& x) {
-  const int64_t n = x.a + 2 * x.kv;
-  return {head_view(qkv, x, n, 0, x.a), head_view(qkv, x, n, x.a, x.kv), head_view(qkv, x, n, x.a + x.kv, x.kv)};
-}
-Qkv split(const Argument& qk, const Argument& qkv, const OpContext& x) {
-  const int64_t n = x.a + x.kv;
-  return {head_view(qk, x, n, 0, x.a), head_view(qk, x, n, x.a, x.kv), packed(qkv, x).v};
-}
-Tensor all_heads(const Argument& a, const OpContext& x) { return tensor(a).view({x.B, x.S, x.a, x.d}); }
 Tensor log_sums(const Argument& a, const OpContext& x) { return tensor(a).view({x.B, x.a, x.S}); }
-
 // q, k, v, att, lse
-std::vector<Tensor> forward_views(const Call& c, const Qkv& x) {
-  return {x.q, x.k, x.v, all_heads(c.writes[0], *c.context), log_sums(c.writes[1], *c.context)};
+template <bool kSplit>
+std::vector<Tensor> attention(const Call& c) {
+  const auto [q, k, v] = views::attention_inputs(c, tensor, kSplit);
+  return {q, k, v, views::heads(tensor(c.writes[0]), *c.context), log_sums(c.writes[1], *c.context)};
 }
-std::vector<Tensor> attention(const Call& c) { return forward_views(c, packed(c.reads[0], *c.context)); }
-std::vector<Tensor> attention_split(const Call& c) { return forward_views(c, split(c.reads[0], c.reads[1], *c.context)); }
 // datt, q, k, v, att, lse, dq, dk, dv
-std::vector<Tensor> backward_views(const Call& c, const Qkv& x, size_t att, const Qkv& d) {
-  return {all_heads(c.reads[0], *c.context),      x.q, x.k, x.v, all_heads(c.reads[att], *c.context),
-          log_sums(c.reads[att + 1], *c.context), d.q, d.k, d.v};
-}
+template <bool kSplit>
 std::vector<Tensor> attention_backward(const Call& c) {
-  return backward_views(c, packed(c.reads[1], *c.context), 2, packed(c.writes[0], *c.context));
-}
-std::vector<Tensor> attention_split_backward(const Call& c) {
-  return backward_views(c, split(c.reads[1], c.reads[2], *c.context), 3, split(c.writes[0], c.writes[1], *c.context));
+  const auto [in, d, datt, att, lse] = views::attention_backward(c, tensor, kSplit);
+  return {datt, in.q, in.k, in.v, att, log_sums(*lse, *c.context), d.q, d.k, d.v};
 }
 
 void flash(const Call& c) {
@@ -280,14 +251,14 @@ struct Entry {
 };
 const std::map<std::string, Entry>& libtorch_kernels() {
   static const std::map<std::string, Entry> table = {
-      {"linear", {linear, gemm, gemm}},
-      {"linear_add", {linear_add, gemm_add, gemm_add}},
-      {"linear_dx", {linear_dx, gemm, gemm}},
-      {"linear_dw", {linear_dw, gemm, gemm}},
-      {"attention", {attention, efficient, flash}},
-      {"attention_split", {attention_split, efficient, flash}},
-      {"attention_backward", {attention_backward, efficient_backward, flash_backward}},
-      {"attention_split_backward", {attention_split_backward, efficient_backward, flash_backward}}};
+      {"linear", {of_cuda<views::linear>, gemm, gemm}},
+      {"linear_add", {of_cuda<views::linear_add>, gemm_add, gemm_add}},
+      {"linear_dx", {of_cuda<views::linear_dx>, gemm, gemm}},
+      {"linear_dw", {of_cuda<views::linear_dw>, gemm, gemm}},
+      {"attention", {attention<false>, efficient, flash}},
+      {"attention_split", {attention<true>, efficient, flash}},
+      {"attention_backward", {attention_backward<false>, efficient_backward, flash_backward}},
+      {"attention_split_backward", {attention_backward<true>, efficient_backward, flash_backward}}};
   return table;
 }
 
