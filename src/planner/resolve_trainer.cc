@@ -61,7 +61,6 @@ class TrainerResolver {
     }
   }
 
-  // Programs of the other stacks have one kind of block, without latent attention: the memory of what they lack would be a guess.
   void model() {
     const Geometry& g = problem_.base.model;
     const TrainerFacts& facts = trainer_.facts;
@@ -72,8 +71,6 @@ class TrainerResolver {
       unplanned("experts", "experts");
     } else if (mixed && !facts.has("mixed_layers")) {
       unplanned("dense layers beside layers with experts", "mixed_layers");
-    } else if (!facts.has("mixed_layers") && (!g.gated_mlp || g.mlp_bias || g.router_score_bias)) {
-      unplanned("experts with biases or without a gate", "mixed_layers");
     }
   }
   void unplanned(std::string_view what, std::string_view feature) {
@@ -88,12 +85,6 @@ class TrainerResolver {
     axis("parallel.pp", "pipeline_parallel", "pipeline parallelism", trainer_.pp);
     axis("parallel.cp", "context_parallel", "context parallelism", trainer_.cp);
     axis("parallel.ep", "expert_parallel", "expert parallelism", trainer_.ep);
-    if (!trainer_.facts.has("mixed_layers")) {  // validate() refuses it too; here with the setting's place
-      if (trainer_.ep > 1 && trainer_.facts.has("expert_parallel"))
-        fail(code::kUnsupportedFeature, "parallel.ep",
-             fmt::format("expert parallelism is not planned for {} yet, found ep {}", trainer_.facts.label, trainer_.ep), "--ep 1");
-      trainer_.ep = 1;
-    }
     axis("parallel.virtual_stages", "virtual_stages", "interleaved pipeline stages", trainer_.virtual_stages);
     if (problem_.base.model.num_experts == 0) {
       if (trainer_.ep > 1)
@@ -198,7 +189,12 @@ class TrainerResolver {
     require(plan.finetune, "train.finetune", plan.finetune);
     s.finetune = plan.finetune == "lora" ? Finetune::kLora : Finetune::kQlora;
     s.frozen_dtype = s.finetune == Finetune::kLora ? StorageDtype::kBf16 : StorageDtype::kNf4Double;
-    if (problem_.base.model.num_experts > 0 && !trainer_.facts.has("mixed_layers")) {
+    if (problem_.base.model.attention == Attention::kLatent && !trainer_.facts.has("expert_adapters"))
+      fail(code::kUnsupportedFeature, "train.finetune",
+           fmt::format("'{}' has latent attention, whose matrices get no adapters in a plan for {}", problem_.base.model.name,
+                       trainer_.facts.label),
+           "--trainer megatron, or --finetune full");
+    if (problem_.base.model.num_experts > 0 && !trainer_.facts.has("expert_adapters")) {
       const std::optional<std::vector<std::string>> given = spec_.list("train.lora_targets");
       const bool attention_only = given.has_value() && std::none_of(given->begin(), given->end(), [](const std::string& target) {
                                     return target == "gate" || target == "up" || target == "down";
@@ -293,7 +289,7 @@ class TrainerResolver {
     s.host_memory_bytes = p.hardware.host_memory_bytes;
     problem_.base.strategy.trainer = trainer_.facts.name;
     problem_.base.assumptions.push_back(fmt::format("{}, program {}", trainer_.base.software.name, s.program));
-    if (s.model.num_experts > 0 && !trainer_.facts.has("mixed_layers"))
+    if (s.model.num_experts > 0 && trainer_.facts.defaults.framework != Framework::kMegatron)
       problem_.base.assumptions.push_back(
           "every expert gets as many tokens as the others; no measured run of this trainer with experts");
     problem_.trainer = std::make_shared<const TrainerProblem>(std::move(trainer_));

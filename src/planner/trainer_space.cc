@@ -60,8 +60,11 @@ class Space {
   }
 
   void experts(TrainerChoice c, int dp) {
-    for (const int64_t ep : divisors(int64_t{dp} * c.cp)) {
-      if (!wanted(ep, t_.ep) || (ep > 1 && g_.num_experts % ep != 0)) continue;
+    // torchtitan's experts borrow the context and tensor ranks first, all of them; validate() checks the shards of each choice.
+    const int64_t borrowed = t_.base.framework == Framework::kFsdp2 ? int64_t{c.cp} * c.tp : 1;
+    const int64_t ranks = int64_t{dp} * c.cp * (borrowed > 1 ? c.tp : 1);
+    for (const int64_t ep : divisors(ranks)) {
+      if (!wanted(ep, t_.ep) || (ep > 1 && (g_.num_experts % ep != 0 || ep % borrowed != 0))) continue;
       c.ep = static_cast<int>(ep);
       if (c.cp == 1) {
         data(c, dp);

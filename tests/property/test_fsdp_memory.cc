@@ -25,6 +25,19 @@ Setup random_setup(std::mt19937_64& random) {
   s.model.feed_forward = s.model.hidden * 3 + 256 * static_cast<int64_t>(random() % 5);
   s.model.vocabulary = pick(32000, 50257, 128256);
   s.model.tied_embeddings = random() % 4 == 0;
+  if (random() % 3 == 0) {  // dense layers first, or every other one
+    s.model.num_experts = pick(8, 64), s.model.experts_per_token = pick(2, 6), s.model.expert_feed_forward = pick(512, 1408);
+    s.model.shared_feed_forward = pick(0, 1024);
+    const auto first = static_cast<int64_t>(random() % 4);
+    const bool alternate = random() % 4 == 0;
+    for (int64_t layer = 0; layer < s.model.num_layers; ++layer)
+      s.model.expert_layer.push_back(alternate ? layer % 2 == 1 : layer >= first);
+    if (random() % 2 == 0) {
+      s.model.attention = Attention::kLatent;
+      s.model.q_lora_rank = pick(0, 768), s.model.kv_lora_rank = 512;
+      s.model.qk_nope_head_size = s.model.v_head_size = 128, s.model.qk_rope_head_size = 64;
+    }
+  }
   s.gpu.vendor = "nvidia";
   s.framework = pick(Framework::kFsdp2, Framework::kFsdp1, Framework::kFsdp2, Framework::kDdp);
   s.sharding = s.framework == Framework::kDdp ? Sharding::kDdp : pick(Sharding::kZero3, Sharding::kZero3, Sharding::kZero2);
@@ -67,6 +80,10 @@ Setup random_setup(std::mt19937_64& random) {
   }
   if (random() % 8 == 0) s.offload.optimizer = OffloadPlace::kHost;
   if (random() % 8 == 0) s.offload.activations = OffloadPlace::kHost;
+  if (s.model.num_experts > 0) {
+    s.program = pick("torchtitan_eager", "torchtitan_compiled", "hf_eager");
+    if (s.program != "hf_eager" && s.framework == Framework::kFsdp2) s.ep = std::min(pick(1, 2, 8), s.dp_shard);
+  }
   return s;
 }
 
@@ -76,8 +93,8 @@ std::string described(const Setup& s) {
          std::to_string(s.dp_shard) + ", recompute " + std::to_string(static_cast<int>(s.recompute)) + ", reentrant " +
          std::to_string(s.reentrant_checkpoint) + ", loss " + replay::loss_name(s.loss) + ", finetune " +
          std::to_string(static_cast<int>(s.finetune)) + ", wrapping " + std::to_string(static_cast<int>(s.software.wrapping)) +
-         ", accumulation " + std::to_string(s.gradient_accumulation) + ", optimizer " + std::to_string(static_cast<int>(s.optimizer)) +
-         "/" + std::to_string(static_cast<int>(s.optimizer_implementation));
+         ", ep " + std::to_string(s.ep) + ", accumulation " + std::to_string(s.gradient_accumulation) + ", optimizer " +
+         std::to_string(static_cast<int>(s.optimizer)) + "/" + std::to_string(static_cast<int>(s.optimizer_implementation));
 }
 
 }  // namespace
@@ -106,6 +123,7 @@ TEST_CASE("fsdp memory: the bound is at most what is simulated") {
       Setup s = random_setup(random);
       const int ranks = s.dp_shard * s.dp_replicate;
       s.framework = framework;
+      if (framework != Framework::kFsdp2) s.ep = 1;
       if (framework == Framework::kDdp) {
         s.sharding = Sharding::kDdp;
         s.dp_shard = 1;

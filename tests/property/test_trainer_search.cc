@@ -31,14 +31,12 @@ Problem problem_of(const Flags& flags) {
   return *problem;
 }
 
-constexpr const char* kTrainers[] = {"fsdp1", "fsdp2", "deepspeed", "megatron", "ddp"};
-
 Flags random_flags(std::mt19937_64& random) {
   const auto one_of = [&](std::initializer_list<const char*> texts) {
     return std::string(texts.begin()[std::uniform_int_distribution<size_t>(0, texts.size() - 1)(random)]);
   };
   const std::string trainer = one_of({"fsdp1", "fsdp2", "deepspeed", "megatron", "ddp"});
-  const std::string model = one_of({"llama3.2_1b", "llama3_8b", "qwen2.5_0.5b", "llama2_13b", "mixtral_8x7b"});
+  const std::string model = one_of({"llama3.2_1b", "llama3_8b", "qwen2.5_0.5b", "llama2_13b", "mixtral_8x7b", "deepseek_v2_lite"});
   return {{"trainer", trainer},
           {"model", model},
           {"gpu", one_of({"a100_sxm_80", "h100_sxm", "a100_sxm_40", "h200_sxm"})},
@@ -130,8 +128,12 @@ TEST_CASE("trainer search: the states are a lower bound of what is simulated, an
 }
 
 TEST_CASE("trainer search: more memory, more GPUs, shorter sequences never make a plan impossible") {
-  for (const char* trainer : kTrainers) {
-    const Flags base = {{"trainer", trainer}, {"model", "llama3_8b"}, {"gpu", "a100_sxm_80"}, {"gpus", "8"}, {"global-batch", "64"}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"fsdp1", "llama3_8b"}, {"fsdp2", "llama3_8b"},        {"deepspeed", "llama3_8b"},   {"megatron", "llama3_8b"},
+      {"ddp", "llama3_8b"},   {"fsdp2", "deepseek_v2_lite"}, {"deepspeed", "mixtral_8x7b"}};
+  for (const auto& [trainer_name, model] : cases) {
+    const char* trainer = trainer_name;
+    const Flags base = {{"trainer", trainer}, {"model", model}, {"gpu", "a100_sxm_80"}, {"gpus", "8"}, {"global-batch", "64"}};
     const auto verdict = [&](const Flags& more) {
       Flags flags = base;
       flags.insert(flags.end(), more.begin(), more.end());
@@ -139,7 +141,7 @@ TEST_CASE("trainer search: more memory, more GPUs, shorter sequences never make 
       const TrainerSearchResult found = search_trainer(p, p.node_counts.front(), 1);
       return found.best.empty() ? Verdict::kDoesNotFit : found.best.front().verdict;
     };
-    INFO(trainer);
+    INFO(trainer << " " << model);
     int before = 9;
     for (const char* memory : {"20GiB", "40GiB", "60GiB", "79GiB", "140GiB"}) {
       const int now = static_cast<int>(verdict({{"nodes", "1"}, {"gpu-memory", memory}}));

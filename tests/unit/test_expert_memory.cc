@@ -28,12 +28,13 @@ Setup setup_with_experts(const std::string& model, const std::string& program, F
   return s;
 }
 
-int64_t weights_of(const replay::Section& section, const Setup& s) {
+int64_t weights_of(const replay::Section& section, const Setup& s, bool experts = true) {
   replay::SymbolValues symbols{};
   replay::fill_symbols(s, symbols);
   int64_t elements = 0;
   for (const replay::Weight& weight : section.weights) {
-    if (weight.when.holds(replay::facts_of(s))) elements += weight.out.evaluate(symbols) * weight.in.evaluate(symbols);
+    if (weight.when.holds(replay::facts_of_layer(replay::facts_of(s), experts)))
+      elements += weight.out.evaluate(symbols) * weight.in.evaluate(symbols);
   }
   return elements;
 }
@@ -66,16 +67,92 @@ Result<Problem> resolved(std::vector<std::pair<std::string, std::string>> flags)
 }  // namespace
 
 TEST_CASE("experts: a program's weights are the model's parameters") {
-  for (const char* model : {"mixtral_8x7b", "qwen3_30b_a3b"}) {
+  for (const char* model : {"mixtral_8x7b", "qwen3_30b_a3b", "deepseek_v2_lite", "deepseek_v2", "deepseek_v3"}) {
     for (const char* program : kPrograms) {
       INFO(model << " " << program);
       const Setup s = setup_with_experts(model, program, Framework::kFsdp2, 8);
       const replay::BlockProgram& blocks = *replay::find_program(program);
-      CHECK(weights_of(blocks.embedding, s) + s.model.num_layers * weights_of(blocks.block, s) +
-                weights_of(blocks.heads[static_cast<size_t>(s.loss)], s) ==
-            count_parameters(s.model).total);
+      int64_t elements = weights_of(blocks.embedding, s) + weights_of(blocks.heads[static_cast<size_t>(s.loss)], s);
+      for (int64_t layer = 0; layer < s.model.num_layers; ++layer)
+        elements += weights_of(blocks.block, s, is_expert_layer(s.model, layer));
+      CHECK(elements == count_parameters(s.model).total);
     }
   }
+}
+
+// torchtitan's models/deepseek_v3, fused norms, a query without a latent: the input, its norm, the joined query and key, the latent
+// and its norm, what keys and values are made from, the output of attention and its row sums.
+TEST_CASE("latent attention: what a block saves per token") {
+  Setup s = setup_with_experts("deepseek_v2_lite", "torchtitan_eager", Framework::kFsdp2, 8);
+  s.fused_norm = true;
+  const auto saved = [&] {
+    const replay::Section& block = replay::find_program(s.program)->block;
+    replay::SymbolValues symbols{};
+    replay::fill_symbols(s, symbols);
+    const replay::TraceOptions options{replay::TraceMode::kKeepAll, false, 2 * s.model.hidden * s.tokens(), false};
+    const replay::Trace trace = replay::trace_section(block, replay::facts_of_layer(replay::facts_of(s), false), symbols,
+                                                      std::vector<bool>(block.weights.size(), true), options);
+    int64_t bytes = 0;
+    for (const replay::Event& event : trace.forward) {
+      if (event.kind == replay::Event::Kind::kAllocate && event.slot != trace.output) bytes += event.bytes;
+      if (event.kind == replay::Event::Kind::kFree) bytes -= event.bytes;
+    }
+    return bytes;
+  };
+  const Geometry& g = s.model;
+  const int64_t joined = g.num_heads * (g.qk_nope_head_size + g.qk_rope_head_size), latent = g.kv_lora_rank + g.qk_rope_head_size;
+  const int64_t both = g.num_heads * (g.qk_nope_head_size + g.v_head_size), out = g.num_heads * g.v_head_size;
+  const int64_t attention = 2 * (g.hidden + 2 * joined + 2 * latent + both + out) + 4 * g.num_heads;
+  const int64_t mlp = 2 * (2 * g.hidden + 4 * g.feed_forward);  // the sum after attention, its norm; gate, its activation, up, product
+  CHECK(saved() == (attention + mlp) * s.tokens() + 3 * 4096);
+}
+
+// The unit of the experts holds what their ranks share; the other weights are split over all.
+TEST_CASE("expert parallelism: a rank of FSDP2 holds the same states at any ep and gathers its own experts alone") {
+  const auto term = [](const MemoryEstimate& estimate, const char* name) {
+    for (const MemoryTerm& one : estimate.terms)
+      if (one.buffer_class == name) return static_cast<double>(one.bytes_max);
+    return 0.0;
+  };
+  Setup s = setup_with_experts("deepseek_v2_lite", "torchtitan_eager", Framework::kFsdp2, 64);
+  const auto even = 4.0 * static_cast<double>(count_parameters(s.model).total) / 64;
+  double gathered = 1e300;
+  for (const int ep : {1, 4, 16, 64}) {
+    INFO("ep " << ep);
+    s.ep = ep;
+    REQUIRE_FALSE(has_error(validate(s)));
+    const MemoryEstimate estimate = simulate_memory(s);
+    CHECK(term(estimate, "parameter shard") == Approx(even).epsilon(0.002));
+    CHECK(term(estimate, "gathered parameter") <= gathered * (ep == 4 ? 0.6 : 1));  // the head's from there on
+    gathered = term(estimate, "gathered parameter");
+    CHECK(replay_memory(s).allocated_bytes >= estimate.allocated_bytes * 99 / 100);
+  }
+  s.dp_shard = 32, s.tp = 2, s.ep = 3;
+  CHECK(has_error(validate(s)));  // 64 experts
+  s.ep = 1, s.dp_shard = 8, s.cp = 4, s.tp = 2;
+  CHECK_FALSE(has_error(validate(s)));
+  s.ep = 4;  // experts take all context and tensor ranks
+  CHECK(has_error(validate(s)));
+  s.ep = 16;
+  CHECK_FALSE(has_error(validate(s)));
+}
+
+// Half of the rows leave the node when the group has two: a slower network and more experts per token show.
+TEST_CASE("expert parallelism: the all-to-all costs time on the network") {
+  Setup s = setup_with_experts("deepseek_v2_lite", "torchtitan_eager", Framework::kFsdp2, 16);
+  s.nodes = 2, s.gpus_per_node = 8, s.nic_kind = "infiniband", s.nic_bytes_per_s = 400e9;
+  s.sequence_length = 8192, s.micro_batch = 4;  // gathers hide behind that much compute
+  const auto exposed = [&](int ep) {
+    s.ep = ep;
+    return estimate_time(s).communication_exposed_s;
+  };
+  const double fast = exposed(16);
+  CHECK(fast > 0);
+  s.nic_bytes_per_s /= 8;
+  const double slow = exposed(16);
+  CHECK(slow > 2 * fast);
+  s.model.experts_per_token *= 2;
+  CHECK(exposed(16) > 1.5 * slow);
 }
 
 TEST_CASE("experts: shared experts and their gate are weights too") {
@@ -108,7 +185,7 @@ TEST_CASE("experts: what a block saves per row") {
 }
 
 TEST_CASE("experts: the bound stays below the simulation and three blocks stand for all") {
-  for (const char* model : {"mixtral_8x7b", "qwen3_30b_a3b"}) {
+  for (const char* model : {"mixtral_8x7b", "qwen3_30b_a3b", "deepseek_v2_lite"}) {
     for (const Framework framework : {Framework::kDdp, Framework::kFsdp1, Framework::kFsdp2, Framework::kDeepspeed}) {
       for (const Sharding sharding : {Sharding::kDdp, Sharding::kZero2, Sharding::kZero3}) {
         for (const int ranks : {1, 8, 48}) {
@@ -124,6 +201,11 @@ TEST_CASE("experts: the bound stays below the simulation and three blocks stand 
             const int64_t simulated = simulate_memory(s).allocated_bytes;
             CHECK(bound_bytes(s) <= simulated);
             if (framework != Framework::kDeepspeed) CHECK(simulated == simulate_fsdp(s, Blocks::kAll).allocated_bytes);
+            if (framework != Framework::kFsdp2 || copies) continue;
+            s.ep = std::min(ranks, 8);
+            const int64_t apart = simulate_memory(s).allocated_bytes;
+            CHECK(bound_bytes(s) <= apart);
+            CHECK(apart == simulate_fsdp(s, Blocks::kAll).allocated_bytes);
           }
         }
       }
@@ -149,13 +231,17 @@ TEST_CASE("experts: what is planned and what is refused by name") {
   for (const char* trainer : {"fsdp1", "fsdp2", "ddp", "deepspeed"}) {
     INFO(trainer);
     CHECK(resolved({{"trainer", trainer}, {"model", "mixtral_8x7b"}}).ok());
-    const Result<Problem> mixed = resolved({{"trainer", trainer}, {"model", "deepseek_v2_lite"}});
-    REQUIRE_FALSE(mixed.ok());
-    const std::string said = format_diagnostics(mixed.diagnostics);
-    CHECK(said.find("'deepseek_v2_lite' has latent attention") != std::string::npos);
-    CHECK(said.find("dense layers beside layers with experts") != std::string::npos);
+    CHECK(resolved({{"trainer", trainer}, {"model", "deepseek_v2_lite"}}).ok());
+    const Result<Problem> parallel = resolved({{"trainer", trainer}, {"model", "mixtral_8x7b"}, {"ep", "2"}});
+    CHECK(parallel.ok() == (trainer == std::string("fsdp2")));
+    if (!parallel.ok()) {
+      CHECK(format_diagnostics(parallel.diagnostics).find("does not run expert parallelism") != std::string::npos);
+      CHECK(format_diagnostics(parallel.diagnostics).find("--trainer fsdp2") != std::string::npos);
+    }
   }
-  CHECK_FALSE(resolved({{"trainer", "fsdp2"}, {"model", "mixtral_8x7b"}, {"ep", "2"}}).ok());
+  const Result<Problem> adapted = resolved({{"trainer", "fsdp1"}, {"model", "deepseek_v2_lite"}, {"finetune", "lora"}});
+  REQUIRE_FALSE(adapted.ok());
+  CHECK(format_diagnostics(adapted.diagnostics).find("has latent attention, whose matrices get no adapters") != std::string::npos);
   CHECK_FALSE(resolved({{"trainer", "fsdp1"}, {"model", "mixtral_8x7b"}, {"program", "hf_fused"}}).ok());
   CHECK_FALSE(resolved({{"trainer", "fsdp1"}, {"model", "mixtral_8x7b"}, {"finetune", "lora"}}).ok());
   CHECK(resolved({{"trainer", "fsdp1"}, {"model", "mixtral_8x7b"}, {"finetune", "lora"}, {"lora-targets", "query,value"}}).ok());

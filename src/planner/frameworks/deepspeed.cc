@@ -50,6 +50,17 @@ ZeroElements zero_elements(const Setup& s, const StageParts& parts, const LayerS
       (stage.has_embedding ? head : 0) + (stage.has_head && !(s.model.tied_embeddings && stage.has_embedding) ? head : 0);
   out.layer = (out.all - outside) / static_cast<double>(std::max<int64_t>(1, stage.num_layers));
   out.largest = std::max(stage.has_head || stage.has_embedding ? head : 0, out.layer / 2);
+  if (parts.traced && s.model.num_experts > 0) {  // layers differ, and a stack of experts is one parameter
+    out.layer = 0;
+    for (const TracedBlock& block : parts.traced->blocks) {
+      double elements_of_block = 0;
+      for (const int64_t elements_of_weight : block.weights) {
+        elements_of_block += static_cast<double>(elements_of_weight);
+        out.largest = std::max(out.largest, static_cast<double>(elements_of_weight));
+      }
+      out.layer = std::max(out.layer, elements_of_block);
+    }
+  }
   out.small = static_cast<double>(stage.num_layers * s.model.norms_per_layer * s.model.hidden);
   out.share = static_cast<double>(s.dp_shard) * s.cp;
   return out;

@@ -1,8 +1,9 @@
 // Memory of FSDP2, FSDP1, DDP and one GPU: the block traces of a program (replay/tape.h) between the events of an engine
 // (fsdp_engine.h), for one optimizer step (simulate: live bytes) or two (replay: through the caching allocator; the second step meets
 // a pool that the first one and the new moments have cut up).
-// simulate walks three blocks: the first, one that stands for all in the middle, the last. Between two identical blocks live bytes
-// move by the same amount each time, so the middle's peak and its change carry over to those that were left out.
+// simulate walks three blocks of every run of like ones: the first, one that stands for all in the middle, the last. Between two
+// identical blocks live bytes move by the same amount each time, so the middle's peak and its change carry over to those that were
+// left out.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -64,11 +65,10 @@ void Walk::run(int steps) {
 // the head last. visit(elements of the shard, bytes per element, trained, times).
 template <class Visit>
 void Walk::for_stored(Visit visit) const {
-  const int64_t shard = unsharded() ? 1 : shards();
   const auto weights = [&](const Unit& unit, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const UnitWeight& weight = unit.kind->weights[i];
-      visit(weight.padded / shard, weight.stored_bytes, weight.trained, unit.count);
+      visit(weight.padded / unit.kind->shards, weight.stored_bytes, weight.trained, unit.count);
     }
   };
   if (s_.framework == Framework::kFsdp1 && !unsharded()) {
@@ -81,7 +81,7 @@ void Walk::for_stored(Visit visit) const {
           elements += weight.padded;
           bytes += weight.stored_bytes * static_cast<double>(weight.padded);
         }
-        if (elements > 0) visit(elements / shard, bytes / static_cast<double>(elements), is_trained, unit.count);
+        if (elements > 0) visit(elements / unit.kind->shards, bytes / static_cast<double>(elements), is_trained, unit.count);
       }
     }
     return;
@@ -91,7 +91,10 @@ void Walk::for_stored(Visit visit) const {
   const Unit& first = units_[embedding_unit_];
   const size_t split = unsharded() ? first.kind->weights.size() : std::min(own, first.kind->weights.size());
   weights(first, 0, split);
-  for (size_t i = 0; i < layers_.size(); ++i) weights(units_[first_block_ + i], 0, m_.block_kind.weights.size());
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    weights(units_[first_block_ + i], 0, block_kind(i).unit.weights.size());
+    if (expert_units_[i] >= 0) weights(units_[static_cast<size_t>(expert_units_[i])], 0, block_kind(i).experts.weights.size());
+  }
   weights(first, split, first.kind->weights.size());
   if (m_.head_apart) weights(units_[head_unit_], 0, m_.head_kind.weights.size());
 }
@@ -126,8 +129,9 @@ void Walk::load() {
   ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
   // 1F1B: the first stage has started as many micro-batches as there are stages when the first backward arrives.
   const int64_t in_flight = std::min<int64_t>(s_.pp, std::max<int64_t>(s_.gradient_accumulation, 1));
-  for (size_t i = 0; stage_ == Stage::kFirst && i < layers_.size(); ++i) {
-    for (int64_t other = 1; other < in_flight; ++other)
+  const int64_t started = stage_ == Stage::kFirst ? in_flight : stage_ == Stage::kSecond ? in_flight - 1 : 1;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    for (int64_t other = 1; other < started; ++other)
       in_flight_.push_back(book(saved_bytes(block_trace(i)), MemoryClass::kActivation, block_unit(i).count));
   }
   if (!steady_) return;
@@ -244,18 +248,25 @@ MemoryEstimate replay_stage(const Setup& setup, replay::Stage stage) {
   return estimate;
 }
 
-// The fuller of a pipeline's first and last rank.
+// The fullest of a pipeline's first and last rank, and of its second where the first one's layers have no experts.
 template <class Predict>
 MemoryEstimate of_stages(const Setup& setup, Predict predict) {
   if (setup.pp == 1) return predict(replay::Stage::kWhole);
-  MemoryEstimate first = predict(replay::Stage::kFirst), last = predict(replay::Stage::kLast);
-  const bool ran_out = first.ran_out || last.ran_out;
-  const int64_t checkpoint = setup.pp * std::max(first.checkpoint_bytes, last.checkpoint_bytes);
-  MemoryEstimate& fuller =
-      std::max(first.reserved_bytes, first.allocated_bytes) >= std::max(last.reserved_bytes, last.allocated_bytes) ? first : last;
-  fuller.ran_out = ran_out;
-  fuller.checkpoint_bytes = checkpoint;
-  return fuller;
+  const bool mixed = setup.model.num_experts > 0 && !setup.model.expert_layer.empty();
+  MemoryEstimate fullest;
+  bool ran_out = false;
+  int64_t checkpoint = 0;
+  for (const replay::Stage stage : {replay::Stage::kFirst, replay::Stage::kSecond, replay::Stage::kLast}) {
+    if (stage == replay::Stage::kSecond && (!mixed || setup.pp < 3)) continue;
+    MemoryEstimate here = predict(stage);
+    ran_out = ran_out || here.ran_out;
+    checkpoint = std::max(checkpoint, setup.pp * here.checkpoint_bytes);
+    if (std::max(here.reserved_bytes, here.allocated_bytes) > std::max(fullest.reserved_bytes, fullest.allocated_bytes))
+      fullest = std::move(here);
+  }
+  fullest.ran_out = ran_out;
+  fullest.checkpoint_bytes = checkpoint;
+  return fullest;
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ void Engine::unshard(Unit& unit) {
   if (unit.gathered || unit.gather_output) return;
   Handle shard;
   if (options_.cast || options_.shard_from_host)
-    shard = ledger_.allocate(unit.kind->gathered_bytes / options_.shards, MemoryClass::kCommunication, Stream::kGather);
+    shard = ledger_.allocate(unit.kind->gathered_bytes / unit.kind->shards, MemoryClass::kCommunication, Stream::kGather);
   unit.gather_output = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, Stream::kGather);
   ledger_.free(shard);
 }
@@ -128,7 +128,7 @@ void Engine::after_backward(Unit& unit) {
   Handle input = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication,
                                   options_.reduce_scatter_pool ? Stream::kReduce : Stream::kCompute);
   free_gradients(unit);
-  const int64_t shard = elements / options_.shards;
+  const int64_t shard = elements / unit.kind->shards;
   keep(unit, ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, Stream::kReduce), shard);
   if (options_.reduce_scatter_pool) {
     ledger_.free(input);
@@ -181,7 +181,7 @@ class Fsdp1Engine : public Engine {
       ledger_.free(flat);
       flat = cast;
     }
-    const int64_t shard = elements / options_.shards;
+    const int64_t shard = elements / unit.kind->shards;
     Handle reduced = ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
     ledger_.free(flat);
     keep(unit, reduced, shard);
@@ -207,7 +207,7 @@ class Fsdp1Engine : public Engine {
     if (unit.gathered || unit.flat) return;
     Handle shard;
     if (options_.cast || options_.shard_from_host)
-      shard = ledger_.allocate(unit.kind->gathered_bytes / options_.shards, MemoryClass::kCommunication, Stream::kCast);
+      shard = ledger_.allocate(unit.kind->gathered_bytes / unit.kind->shards, MemoryClass::kCommunication, Stream::kCast);
     unit.flat = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, Stream::kGather);
     ledger_.free(shard);
   }

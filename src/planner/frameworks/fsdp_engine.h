@@ -25,6 +25,7 @@ struct UnitKind {
   int64_t padded = 0;          // sum
   int64_t trained_padded = 0;  // of trained ones
   int64_t gathered_bytes = 0;
+  int shards = 1;
 };
 
 struct Unit {
@@ -38,7 +39,6 @@ struct Unit {
 };
 
 struct EngineOptions {
-  int shards = 1;
   int64_t compute_bytes = 2, gradient_bytes = 2;  // of gathered parameters; of gradients before reduction
   double parameter_bytes = 4, reduce_bytes = 4;
   bool cast = true;  // shards are cast before they are gathered

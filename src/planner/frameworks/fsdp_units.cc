@@ -18,39 +18,65 @@ std::vector<bool> Walk::trained(const Section& section) const {
   return trained;
 }
 
-void Walk::make_kind(const Section& section, UnitKind& kind, std::vector<int>& places) const {
+UnitWeight Walk::make_weight(const Weight& weight, bool is_trained, int shard, bool any_dimension) const {
+  const int64_t rows = weight.out.evaluate(m_.symbols), columns = weight.in.evaluate(m_.symbols);
+  UnitWeight made;
+  made.elements = rows * columns;
+  made.padded = columns * ((rows + shard - 1) / shard * shard);
+  // FSDP2 splits rows (a stack of experts: whole ones), FSDP1 the elements of a flat parameter.
+  if (any_dimension || (s_.framework == Framework::kFsdp1 && s_.finetune == Finetune::kFull && rows < shard))
+    made.padded = (made.elements + shard - 1) / shard * shard;
+  made.trained = is_trained;
+  made.quantized = s_.finetune == Finetune::kQlora && weight.matrix && !weight.target.empty();
+  made.stored_bytes = weight.adapter                   ? bytes_of(s_.lora.dtype)
+                      : s_.finetune == Finetune::kFull ? state_.parameter
+                      : made.quantized                 ? bytes_of(s_.frozen_dtype)
+                                                       : std::max(2.0, bytes_of(s_.frozen_dtype));
+  if (made.quantized && !unsharded()) {
+    const double packed = s_.frozen_dtype == StorageDtype::kInt8 ? 1 : 0.5;
+    made.scale_bytes = made.stored_bytes - packed;
+    made.stored_bytes = packed;
+  }
+  made.gathered_bytes =
+      s_.finetune == Finetune::kFull || weight.adapter ? m_.symbols[static_cast<size_t>(Symbol::kComputeBytes)] : made.stored_bytes;
+  return made;
+}
+
+// `experts`: where the stack of experts goes, if it is a unit of its own. Where its ranks are more than the experts, torchtitan splits
+// the second dimension of the stacks.
+void Walk::make_kind(const Section& section, uint64_t facts, UnitKind& kind, std::vector<int>& places, UnitKind* experts) const {
   const std::vector<bool> is_trained = trained(section);
-  const int64_t shard = unsharded() ? 1 : shards();
+  kind.shards = unsharded() ? 1 : shards();
+  if (experts != nullptr) experts->shards = expert_shards();
   places.assign(section.weights.size(), -1);
   for (size_t i = 0; i < section.weights.size(); ++i) {
     const Weight& weight = section.weights[i];
-    if (!weight.when.holds(m_.facts)) continue;
-    const int64_t rows = weight.out.evaluate(m_.symbols), columns = weight.in.evaluate(m_.symbols);
-    UnitWeight made;
-    made.elements = rows * columns;
-    made.padded = columns * ((rows + shard - 1) / shard * shard);
-    // FSDP2 splits rows (a stack of experts: whole ones), FSDP1 the elements of a flat parameter.
-    if (s_.framework == Framework::kFsdp1 && s_.finetune == Finetune::kFull && rows < shard)
-      made.padded = (made.elements + shard - 1) / shard * shard;
-    made.trained = is_trained[i];
-    made.quantized = s_.finetune == Finetune::kQlora && weight.matrix && !weight.target.empty();
-    made.stored_bytes = weight.adapter                   ? bytes_of(s_.lora.dtype)
-                        : s_.finetune == Finetune::kFull ? state_.parameter
-                        : made.quantized                 ? bytes_of(s_.frozen_dtype)
-                                                         : std::max(2.0, bytes_of(s_.frozen_dtype));
-    if (made.quantized && !unsharded()) {
-      const double packed = s_.frozen_dtype == StorageDtype::kInt8 ? 1 : 0.5;
-      made.scale_bytes = made.stored_bytes - packed;
-      made.stored_bytes = packed;
-    }
-    made.gathered_bytes =
-        s_.finetune == Finetune::kFull || weight.adapter ? m_.symbols[static_cast<size_t>(Symbol::kComputeBytes)] : made.stored_bytes;
-    places[i] = static_cast<int>(kind.weights.size());
-    kind.weights.push_back(made);
-    kind.padded += made.padded;
-    kind.gathered_bytes += as_bytes(made.gathered_bytes, made.padded);
-    if (made.trained) kind.trained_padded += made.padded;
+    if (!weight.when.holds(facts)) continue;
+    const bool apart = experts != nullptr && weight.expert;
+    UnitKind& to = apart ? *experts : kind;
+    const bool any_dimension = apart && int64_t{to.shards} * s_.ep > s_.model.num_experts;
+    const UnitWeight made = make_weight(weight, is_trained[i], to.shards, any_dimension);
+    const int place = static_cast<int>(to.weights.size());
+    places[i] = apart ? kExpertPlace - place : place;
+    to.weights.push_back(made);
+    to.padded += made.padded;
+    to.gathered_bytes += as_bytes(made.gathered_bytes, made.padded);
+    if (made.trained) to.trained_padded += made.padded;
   }
+}
+
+void Walk::make_block(BlockKind& kind, const TraceOptions& keep) {
+  const Section& block = m_.program->block;
+  make_kind(block, kind.facts, kind.unit, kind.places, experts_apart() && &kind == &m_.blocks[1] ? &kind.experts : nullptr);
+  const std::vector<bool> is_trained = trained(block);
+  if (s_.recompute == ActivationRecompute::kNone || s_.recompute == ActivationRecompute::kEveryK)
+    kind.kept = trace_section(block, kind.facts, m_.symbols, is_trained, keep);
+  if (s_.recompute == ActivationRecompute::kNone) return;
+  TraceOptions again = keep;
+  again.mode = s_.recompute == ActivationRecompute::kOpSelective ? TraceMode::kOpSelective : TraceMode::kFull;
+  again.reentrant = s_.reentrant_checkpoint;
+  again.retains_input = retains_;
+  kind.recomputed = trace_section(block, kind.facts, m_.symbols, is_trained, again);
 }
 
 void Walk::prepare() {
@@ -66,10 +92,10 @@ void Walk::prepare() {
   m_.embedding_places.assign(m_.program->embedding.weights.size(), -1);
   // The last stage of a pipeline holds a copy of a tied matrix.
   if (has_embedding() || (has_head() && s_.model.tied_embeddings))
-    make_kind(m_.program->embedding, m_.embedding_kind, m_.embedding_places);
-  make_kind(m_.program->block, m_.block_kind, m_.block_places);
+    make_kind(m_.program->embedding, m_.facts, m_.embedding_kind, m_.embedding_places);
   m_.head_places.assign(head.weights.size(), -1);
-  if (has_head()) make_kind(head, m_.head_apart ? m_.head_kind : m_.embedding_kind, m_.head_places);
+  if (has_head()) make_kind(head, m_.facts, m_.head_apart ? m_.head_kind : m_.embedding_kind, m_.head_places);
+  m_.embedding_kind.shards = m_.head_kind.shards = unsharded() ? 1 : shards();
 
   const int64_t* v = m_.symbols;
   residual_bytes_ =
@@ -77,41 +103,55 @@ void Walk::prepare() {
   TraceOptions keep{TraceMode::kKeepAll, false, residual_bytes_};
   m_.embedding = trace_section(m_.program->embedding, m_.facts, v, trained(m_.program->embedding), keep);
   m_.head = trace_section(head, m_.facts, v, trained(head), keep);
-  const std::vector<bool> block_trained = trained(m_.program->block);
-  if (s_.recompute == ActivationRecompute::kNone || s_.recompute == ActivationRecompute::kEveryK) {
-    m_.block_kept = trace_section(m_.program->block, m_.facts, v, block_trained, keep);
+  retains_ = s_.framework == Framework::kFsdp1 && !unsharded() && s_.finetune != Finetune::kFull && s_.reentrant_checkpoint &&
+             s_.recompute == ActivationRecompute::kFull;
+  for (int64_t layer = 0; layer < s_.model.num_layers; ++layer) m_.blocks[is_expert_layer(s_.model, layer) ? 1 : 0].present = true;
+  for (size_t i = 0; i < 2; ++i) {
+    m_.blocks[i].facts = facts_of_layer(m_.facts, i == 1);
+    if (m_.blocks[i].present) make_block(m_.blocks[i], keep);
   }
-  if (s_.recompute != ActivationRecompute::kNone) {
-    TraceOptions again = keep;
-    again.mode = s_.recompute == ActivationRecompute::kOpSelective ? TraceMode::kOpSelective : TraceMode::kFull;
-    again.reentrant = s_.reentrant_checkpoint;
-    retains_ = s_.framework == Framework::kFsdp1 && !unsharded() && s_.finetune != Finetune::kFull && s_.reentrant_checkpoint &&
-               s_.recompute == ActivationRecompute::kFull;
-    again.retains_input = retains_;
-    m_.block_recomputed = trace_section(m_.program->block, m_.facts, v, block_trained, again);
+}
+
+// Which layers are walked, and for how many more each of them stands: of a run of like ones the first, one, and the last.
+void Walk::choose_layers(Blocks blocks) {
+  const int64_t all = (s_.model.num_layers + s_.pp - 1) / s_.pp;
+  const int64_t start = stage_ == Stage::kLast ? s_.model.num_layers - all : stage_ == Stage::kSecond ? all : 0;
+  const int64_t stop = std::min(s_.model.num_layers, start + all);
+  const bool shorten = blocks == Blocks::kThree && s_.recompute != ActivationRecompute::kEveryK && !offloads_activations();
+  for (int64_t begin = start; begin < stop;) {
+    int64_t end = begin + 1;
+    while (end < stop && is_expert_layer(s_.model, end) == is_expert_layer(s_.model, begin)) ++end;
+    for (int64_t i = begin; i < end; ++i) {
+      const bool middle = shorten && end - begin > 3 && i > begin && i + 1 < end;
+      if (middle && i > begin + 1) continue;
+      layers_.push_back(i);
+      left_out_.push_back(middle ? end - begin - 3 : 0);
+    }
+    begin = end;
   }
 }
 
 void Walk::make_units(Blocks blocks) {
-  const int64_t all = (s_.model.num_layers + s_.pp - 1) / s_.pp;
-  const bool uniform = s_.recompute != ActivationRecompute::kEveryK;
-  if (blocks == Blocks::kThree && uniform && !offloads_activations() && all > 3) {
-    layers_ = {0, 1, all - 1};
-    left_out_ = all - 3;
-  } else {
-    layers_.resize(static_cast<size_t>(all));
-    for (int64_t i = 0; i < all; ++i) layers_[static_cast<size_t>(i)] = i;
-  }
+  choose_layers(blocks);
   const auto add = [this](const UnitKind& kind) {
     units_.emplace_back();
     units_.back().kind = &kind;
     return units_.size() - 1;
   };
-  units_.reserve(layers_.size() + 2);
+  units_.reserve(2 * layers_.size() + 2);
   embedding_unit_ = add(m_.embedding_kind);
   first_block_ = units_.size();
-  for (size_t i = 0; i < layers_.size(); ++i) add(m_.block_kind);
-  if (left_out_ > 0) block_unit(1).count += left_out_;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    add(block_kind(i).unit);
+    block_unit(i).count += left_out_[i];
+  }
+  expert_units_.assign(layers_.size(), -1);
+  for (size_t i = 0; experts_apart() && i < layers_.size(); ++i) {
+    if (!is_expert_layer(s_.model, layers_[i])) continue;
+    expert_units_[i] = static_cast<int>(add(block_kind(i).experts));
+    experts_unit(i)->count += left_out_[i];
+    gathers_ahead_ = true;
+  }
   head_unit_ = m_.head_apart ? add(m_.head_kind) : embedding_unit_;
 
   const bool never = !s_.reshard_after_forward || s_.sharding == Sharding::kZero2;
@@ -121,7 +161,6 @@ void Walk::make_units(Blocks blocks) {
   if (s_.software.last_block_stays_gathered && !s_.reshard_root) block_unit(layers_.size() - 1).reshard_after_forward = false;
 
   EngineOptions options;
-  options.shards = shards();
   options.compute_bytes = m_.symbols[static_cast<size_t>(Symbol::kComputeBytes)];
   options.gradient_bytes = options.compute_bytes;
   options.parameter_bytes = bytes_of(s_.parameter_dtype);
@@ -140,7 +179,8 @@ void Walk::make_units(Blocks blocks) {
   engine_ = unsharded()                         ? make_unsharded_engine(ledger_, options, units_)
             : s_.framework == Framework::kFsdp1 ? make_fsdp1_engine(ledger_, options, units_)
                                                 : make_fsdp2_engine(ledger_, options, units_);
-  slots_per_block_ = static_cast<size_t>(std::max(m_.block_kept.num_slots, m_.block_recomputed.num_slots));
+  slots_per_block_ = static_cast<size_t>(std::max({m_.blocks[0].kept.num_slots, m_.blocks[0].recomputed.num_slots,
+                                                   m_.blocks[1].kept.num_slots, m_.blocks[1].recomputed.num_slots}));
   block_slots_.resize(slots_per_block_ * layers_.size());
   if (offloads_activations()) offloaded_.resize(block_slots_.size());
   embedding_slots_.resize(static_cast<size_t>(m_.embedding.num_slots));

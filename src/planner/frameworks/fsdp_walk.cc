@@ -11,7 +11,7 @@
 
 namespace distsetup::replay {
 
-void Walk::play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places) {
+void Walk::play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places, Unit* experts) {
   for (const Event& event : events) {
     switch (event.kind) {
       case Event::Kind::kAllocate: slots[event.slot] = ledger_.allocate(event.bytes, event.memory_class); break;
@@ -20,11 +20,16 @@ void Walk::play(const std::vector<Event>& events, Handle* slots, Unit& unit, con
         const int place = places[static_cast<size_t>(event.slot)];
         if (place >= 0) {
           engine_->weight_gradient(unit, place);
+        } else if (place <= kExpertPlace) {
+          engine_->weight_gradient(*experts, kExpertPlace - place);
         } else {
           engine_->weight_gradient(units_[embedding_unit_], 0);  // a tied head: the embedding's
         }
         break;
       }
+      case Event::Kind::kExperts:
+        if (experts != nullptr) engine_->after_backward(*experts);
+        break;
       case Event::Kind::kGathered:
         if (m_.head_apart) {
           engine_->before_backward(units_[head_unit_]);
@@ -40,13 +45,24 @@ void Walk::forward_block(size_t i) {
   Unit& unit = block_unit(i);
   const Trace& trace = block_trace(i);
   Handle* slots = &block_slots_[i * slots_per_block_];
+  Unit* experts = experts_unit(i);
   engine_->before_forward(unit);
+  if (experts != nullptr) engine_->before_forward(*experts);
+  if (gathers_ahead_ && i + 1 < layers_.size()) gather_ahead(i + 1);
   slots[Trace::kInput] = activation_;
-  play(trace.forward, slots, unit, m_.block_places);
+  play(trace.forward, slots, unit, block_kind(i).places, experts);
+  if (experts != nullptr) engine_->after_forward(*experts);
   engine_->after_forward(unit);
   if (trace.input_freed_forward) ledger_.free(slots[Trace::kInput]);
   activation_ = slots[trace.output];
   if (offloads_activations()) offload_block(i);
+}
+
+// With expert parallelism torchtitan names what is gathered next, in both directions (torchtitan/models/llama4/infra/parallelize.py,
+// set_modules_to_forward_prefetch): the counts of rows that the CPU waits for would hold up FSDP's own order.
+void Walk::gather_ahead(size_t i) {
+  engine_->prefetch(block_unit(i));
+  if (experts_unit(i) != nullptr) engine_->prefetch(*experts_unit(i));
 }
 
 // What the block before this one saved goes to the host while this one runs: two blocks' worth stays on the device.
@@ -76,9 +92,12 @@ void Walk::backward_block(size_t i) {
   const Trace& trace = block_trace(i);
   Handle* slots = &block_slots_[i * slots_per_block_];
   if (offloads_activations()) restore_block(i);
+  Unit* experts = experts_unit(i);
   engine_->before_backward(unit);
+  if (experts != nullptr) engine_->before_backward(*experts);
+  if (gathers_ahead_ && i > 0) gather_ahead(i - 1);
   slots[Trace::kGradient] = gradient_;
-  play(trace.backward, slots, unit, m_.block_places);
+  play(trace.backward, slots, unit, block_kind(i).places, experts);
   gradient_ = std::exchange(slots[trace.input_gradient], {});
   if (!retains_) slots[Trace::kGradient] = {};
   if (retains_ && i + 1 == layers_.size()) ledger_.free(slots[Trace::kGradient]);  // the head's: no block's input gradient
@@ -93,27 +112,26 @@ void Walk::release_retained() {
     Handle* slots = &block_slots_[i * slots_per_block_];
     ledger_.free(slots[Trace::kInput]);
     ledger_.free(slots[Trace::kGradient]);
-  }
-  if (retains_ && left_out_ > 0) {
+    if (left_out_[i] == 0) continue;
     ClassBytes less{};
     less[static_cast<size_t>(MemoryClass::kActivation)] = -2 * rounded_size(residual_bytes_);
-    ledger_.repeat(less, left_out_);
+    ledger_.repeat(less, left_out_[i]);
   }
 }
 
-// In order; with blocks left out, the second one stands for them.
+// In order; of those left out, one like them stands for all.
 template <class RunBlock>
 void Walk::for_blocks_forward(RunBlock run_block) {
   for (size_t i = 0; i < layers_.size(); ++i) {
-    const bool stands_for_more = i == 1 && left_out_ > 0;
+    const bool stands_for_more = left_out_[i] > 0;
     const ClassBytes before = ledger_.live();
     ledger_.start_segment();
     run_block(i);
     if (!stands_for_more) continue;
     ClassBytes change = ledger_.live();
     for (size_t c = 0; c < kNumClasses; ++c) change[c] -= before[c];
-    ledger_.note_repeated_peak(ledger_.segment_live(), change, left_out_);
-    ledger_.repeat(change, left_out_);
+    ledger_.note_repeated_peak(ledger_.segment_live(), change, left_out_[i]);
+    ledger_.repeat(change, left_out_[i]);
   }
 }
 
@@ -159,15 +177,15 @@ void Walk::backward() {
   if (m_.head_apart) engine_->after_backward(last);
   ledger_.enter(Phase::kBackward);
   for (size_t i = layers_.size(); i-- > 0;) {
-    const bool stands_for_more = i == 1 && left_out_ > 0;
+    const bool stands_for_more = left_out_[i] > 0;
     const ClassBytes before = ledger_.live();
     ledger_.start_segment();
     backward_block(i);
     if (!stands_for_more) continue;
     ClassBytes change = ledger_.live();
     for (size_t c = 0; c < kNumClasses; ++c) change[c] -= before[c];
-    ledger_.note_repeated_peak(ledger_.segment_live(), change, left_out_);
-    ledger_.repeat(change, left_out_);
+    ledger_.note_repeated_peak(ledger_.segment_live(), change, left_out_[i]);
+    ledger_.repeat(change, left_out_[i]);
   }
   if (has_embedding()) {
     embedding_slots_[Trace::kGradient] = gradient_;
@@ -199,8 +217,8 @@ void Walk::evaluate_and_save() {
   end_in_flight();
   const Section& head = m_.program->heads[static_cast<size_t>(s_.loss)];
   const TraceOptions options{TraceMode::kNoGradient, false, residual_bytes_};
-  const auto traced = [&](const Section& section) {
-    return trace_section(section, m_.facts, m_.symbols, std::vector<bool>(section.weights.size(), false), options);
+  const auto traced = [&](const Section& section, uint64_t facts) {
+    return trace_section(section, facts, m_.symbols, std::vector<bool>(section.weights.size(), false), options);
   };
   const auto played = [this](const Trace& trace, std::vector<Handle>& slots, Unit& unit, const std::vector<int>& places) {
     slots.assign(static_cast<size_t>(trace.num_slots), {});
@@ -216,7 +234,10 @@ void Walk::evaluate_and_save() {
   Unit& last = units_[head_unit_];
   std::vector<Handle> slots, embedding_slots;
   engine_->before_forward(first);
-  const Trace embedding = traced(m_.program->embedding), block = traced(m_.program->block);
+  const Trace embedding = traced(m_.program->embedding, m_.facts);
+  Trace blocks[2];
+  for (size_t kind = 0; kind < 2; ++kind)
+    if (m_.blocks[kind].present) blocks[kind] = traced(m_.program->block, m_.blocks[kind].facts);
   activation_ = {};
   if (has_embedding()) {
     played(embedding, embedding_slots, first, m_.embedding_places);
@@ -225,13 +246,17 @@ void Walk::evaluate_and_save() {
   }
   if (m_.embedding_apart) engine_->after_forward(first);
   for_blocks_forward([&](size_t i) {
+    Unit* experts = experts_unit(i);
     engine_->before_forward(block_unit(i));
-    played(block, slots, block_unit(i), m_.block_places);
+    if (experts != nullptr) engine_->before_forward(*experts);
+    if (gathers_ahead_ && i + 1 < layers_.size()) gather_ahead(i + 1);
+    played(blocks[is_expert_layer(s_.model, layers_[i]) ? 1 : 0], slots, block_unit(i), block_kind(i).places);
+    if (experts != nullptr) engine_->after_forward(*experts);
     engine_->after_forward(block_unit(i));
   });
   if (m_.head_apart) engine_->before_forward(last);
   if (has_head()) {
-    const Trace loss = traced(head);
+    const Trace loss = traced(head, m_.facts);
     played(loss, slots, last, m_.head_places);
     for (const int16_t slot : loss.held) ledger_.free(slots[static_cast<size_t>(slot)]);
   } else {

@@ -20,21 +20,32 @@ MemoryEstimate simulate_fsdp(const Setup& setup, Blocks blocks);
 
 namespace replay {
 
-// What a rank of a pipeline holds besides its share of the blocks. kWhole: no pipeline.
-enum class Stage { kWhole, kFirst, kLast };
+// What a rank of a pipeline holds besides its share of the blocks. kWhole: no pipeline; kSecond: neither embedding nor head.
+enum class Stage { kWhole, kFirst, kSecond, kLast };
 
 inline int64_t as_bytes(double per_element, int64_t elements) {
   return static_cast<int64_t>(per_element * static_cast<double>(elements));
 }
 
+// Blocks with experts, and blocks without.
+struct BlockKind {
+  uint64_t facts = 0;
+  bool present = false;
+  UnitKind unit, experts;   // experts: a unit of their own under expert parallelism, else empty
+  std::vector<int> places;  // section weight -> index in its unit; -1: not there; from kExpertPlace down: index in `experts`
+  Trace kept, recomputed;
+};
+inline constexpr int kExpertPlace = -2;
+
 struct Model {
   const BlockProgram* program = nullptr;
   SymbolValues symbols{};
   uint64_t facts = 0;
-  UnitKind embedding_kind, block_kind, head_kind;  // embedding_kind: the root's when the head is in it
+  UnitKind embedding_kind, head_kind;  // embedding_kind: the root's when the head is in it
+  BlockKind blocks[2];                 // without, with experts
   bool head_apart = false, embedding_apart = false;
-  std::vector<int> embedding_places, block_places, head_places;  // section weight -> index in its unit; -1: not there
-  Trace embedding, block_kept, block_recomputed, head;
+  std::vector<int> embedding_places, head_places;
+  Trace embedding, head;
 };
 
 // One setup's steps, event by event, booked in a ledger.
@@ -60,16 +71,22 @@ class Walk {
       return layer % std::max(s_.recompute_every_k, 1) == std::max(s_.recompute_every_k, 1) - 1;
     return s_.recompute != ActivationRecompute::kNone;
   }
-  bool has_embedding() const { return stage_ != Stage::kLast; }
-  bool has_head() const { return stage_ != Stage::kFirst; }
+  bool has_embedding() const { return stage_ == Stage::kWhole || stage_ == Stage::kFirst; }
+  bool has_head() const { return stage_ == Stage::kWhole || stage_ == Stage::kLast; }
   int shards() const { return s_.sharding == Sharding::kDdp ? 1 : s_.dp_shard * s_.cp; }
   bool unsharded() const { return s_.framework == Framework::kDdp || shards() == 1; }
+  // torchtitan's dp_shard_mod_ep: what is left of the ranks that share a stage once experts have taken theirs.
+  int expert_shards() const { return std::max(1, s_.dp_shard * s_.cp * s_.tp / s_.ep); }
+  bool experts_apart() const { return s_.ep > 1 && s_.framework == Framework::kFsdp2 && !unsharded(); }
 
   bool has_buckets() const { return s_.framework == Framework::kDdp && s_.dp_replicate > 1; }
   bool offloads_activations() const { return s_.offload.activations != OffloadPlace::kNone; }
 
   void prepare();
-  void make_kind(const Section& section, UnitKind& kind, std::vector<int>& places) const;
+  void make_kind(const Section& section, uint64_t facts, UnitKind& kind, std::vector<int>& places, UnitKind* experts = nullptr) const;
+  UnitWeight make_weight(const Weight& weight, bool is_trained, int shard, bool any_dimension) const;
+  void make_block(BlockKind& kind, const TraceOptions& keep);
+  void choose_layers(Blocks blocks);
   void make_units(Blocks blocks);
   std::vector<bool> trained(const Section& section) const;
   void load();
@@ -85,7 +102,7 @@ class Walk {
   void release_retained();
   void offload_block(size_t i);
   void restore_block(size_t i);
-  void play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places);
+  void play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places, Unit* experts = nullptr);
   template <class Visit>
   void for_stored(Visit visit) const;
   // Bytes for `count` identical units.
@@ -99,7 +116,10 @@ class Walk {
     return handle;
   }
   Unit& block_unit(size_t i) { return units_[first_block_ + i]; }
-  const Trace& block_trace(size_t i) const { return is_recomputed(layers_[i]) ? m_.block_recomputed : m_.block_kept; }
+  Unit* experts_unit(size_t i) { return expert_units_[i] < 0 ? nullptr : &units_[static_cast<size_t>(expert_units_[i])]; }
+  const BlockKind& block_kind(size_t i) const { return m_.blocks[is_expert_layer(s_.model, layers_[i]) ? 1 : 0]; }
+  const Trace& block_trace(size_t i) const { return is_recomputed(layers_[i]) ? block_kind(i).recomputed : block_kind(i).kept; }
+  void gather_ahead(size_t i);
 
   const Setup& s_;
   Stage stage_;
@@ -107,8 +127,9 @@ class Walk {
   StateBytes state_;
   Model m_;
   std::vector<Unit> units_;
-  std::vector<int64_t> layers_;  // that are walked
-  int64_t left_out_ = 0;         // identical to layers_[1]
+  std::vector<int64_t> layers_;    // that are walked
+  std::vector<int64_t> left_out_;  // how many more layers each of them stands for
+  std::vector<int> expert_units_;  // of each walked layer; -1: none
   size_t first_block_ = 0, embedding_unit_ = 0, head_unit_ = 0;
   std::unique_ptr<Engine> engine_;
   std::vector<Handle> block_slots_, embedding_slots_, head_slots_;
@@ -117,7 +138,8 @@ class Walk {
   std::vector<Handle> in_flight_;  // saved by micro-batches of a pipeline that started before
   Handle activation_, gradient_, tokens_, labels_;
   int64_t residual_bytes_ = 0;
-  bool retains_ = false;  // inputs of recomputed blocks and their gradients, until backward is over
+  bool retains_ = false;        // inputs of recomputed blocks and their gradients, until backward is over
+  bool gathers_ahead_ = false;  // by name: the next block, with its experts
   bool steady_ = false, backward_workspace_ = false, moments_made_ = false;
 };
 

@@ -41,9 +41,10 @@ StateBytes state_bytes(const Setup& s) {
 }
 
 int64_t bound_bytes(const Setup& s) {
-  const double all = static_cast<double>(count_parameters(s.model).total) / (s.tp * s.pp * s.ep);
-  const double shards = static_cast<double>(s.dp_shard) * s.cp;
   const bool fsdp = s.framework == Framework::kFsdp1 || s.framework == Framework::kFsdp2;  // zero2 has parameters in shards too
+  // FSDP2's experts are on as many ranks as the rest, by expert parallelism or by shards.
+  const double all = static_cast<double>(count_parameters(s.model).total) / (s.tp * s.pp * (fsdp ? 1 : s.ep));
+  const double shards = static_cast<double>(s.dp_shard) * s.cp;
   if (s.finetune != Finetune::kFull || s.offload.optimizer != OffloadPlace::kNone || s.offload.parameters != OffloadPlace::kNone ||
       s.optimizer_implementation == OptimizerImplementation::kInBackward) {
     const bool split = s.sharding == Sharding::kZero3 || (fsdp && s.sharding != Sharding::kDdp);

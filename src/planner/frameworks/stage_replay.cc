@@ -151,17 +151,22 @@ class StageWalk {
   }
 
   // A traced program's events. Gradients of weights live until their layer is done, when a bucket takes them (stages 2 and 3).
-  void play(const std::vector<replay::Event>& events, Blocks& slots) {
+  void play(const std::vector<replay::Event>& events, Blocks& slots, const TracedBlock* block = nullptr) {
     for (const replay::Event& event : events) {
       if (ran_out_) return;
       if (event.kind == replay::Event::Kind::kAllocate) slots[static_cast<size_t>(event.slot)] = allocate(event.bytes);
       if (event.kind == replay::Event::Kind::kFree) release(slots[static_cast<size_t>(event.slot)]);
-      if (event.kind == replay::Event::Kind::kWeightGradient && buffers_.reduces_at_once && &slots != &head_blocks_) {
-        weight_gradients_.push_back(allocate(2 * traced_->block_gradients[static_cast<size_t>(event.slot)]));
+      if (event.kind == replay::Event::Kind::kWeightGradient && buffers_.reduces_at_once && block != nullptr) {
+        weight_gradients_.push_back(allocate(2 * block->gradients[static_cast<size_t>(event.slot)]));
       }
     }
   }
-  const replay::Trace& trace_of(int64_t layer) const { return layer < first_plain_layer_ ? traced_->again : traced_->kept; }
+  const TracedBlock& block_of(int64_t layer) const {
+    return traced_->blocks[layer >= layers_of_unit_ - stage_.num_expert_layers && stage_.num_expert_layers > 0 ? 1 : 0];
+  }
+  const replay::Trace& trace_of(int64_t layer) const {
+    return layer < first_plain_layer_ ? block_of(layer).again : block_of(layer).kept;
+  }
 
   void traced_forward() {
     std::vector<LiveLayer> unit(static_cast<size_t>(layers_of_unit_));
@@ -171,7 +176,7 @@ class StageWalk {
       Blocks& slots = unit[static_cast<size_t>(i)].slots;
       slots.resize(static_cast<size_t>(std::max<int16_t>(trace.num_slots, 2)));
       slots[replay::Trace::kInput] = x;
-      play(trace.forward, slots);
+      play(trace.forward, slots, &block_of(i));
       x = slots[static_cast<size_t>(trace.output)];
       slots[static_cast<size_t>(trace.output)] = nullptr;
       if (trace.input_freed_forward) release(slots[replay::Trace::kInput]);
@@ -205,7 +210,7 @@ class StageWalk {
       Blocks& slots = unit[static_cast<size_t>(i)].slots;
       if (offloads_ && slots[replay::Trace::kInput] == nullptr) slots[replay::Trace::kInput] = allocate(traced_->input_bytes);
       slots[replay::Trace::kGradient] = gradient;
-      play(trace.backward, slots);
+      play(trace.backward, slots, &block_of(i));
       gradient = nullptr;
       if (trace.input_gradient >= 0) std::swap(gradient, slots[static_cast<size_t>(trace.input_gradient)]);
       give_back(allocator_, slots);

@@ -104,9 +104,7 @@ std::vector<StageLayers> pipeline_stages(const Setup& s) {
 
 StageParts stage_parts(const Setup& s, const LifetimeProgram& program) {
   StageParts parts;
-  // Traced programs have no experts and no latent attention: those models take Megatron's layers.
-  const bool plain = s.model.num_experts == 0 && s.model.attention == Attention::kGrouped;
-  if (s.framework == Framework::kDeepspeed && plain && lifetime_program(s.program) == nullptr) {
+  if (s.framework == Framework::kDeepspeed && lifetime_program(s.program) == nullptr) {
     parts.traced = traced_layers(s);
     CHECK(parts.traced != nullptr, "unknown program '{}'", s.program);
     return parts;
@@ -138,7 +136,8 @@ int64_t head_elements(const StageParts& parts, const LayerSymbols& symbols) {
 StageElements stage_elements(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
   if (parts.traced) {
     StageElements out;
-    out.dense = stage.num_layers * sum_of(parts.traced->block_weights);
+    out.dense = (stage.num_layers - stage.num_expert_layers) * sum_of(parts.traced->blocks[0].weights) +
+                stage.num_expert_layers * sum_of(parts.traced->blocks[1].weights);
     if (stage.has_embedding) out.dense += sum_of(parts.traced->embedding_weights);
     if (stage.has_head) out.dense += sum_of(parts.traced->head_weights);
     return out;
@@ -190,7 +189,8 @@ std::vector<int64_t> weight_sizes(const StageParts& parts, const LayerSymbols& s
   };
   if (parts.traced) {
     if (stage.has_embedding) append(parts.traced->embedding_weights);
-    for (int64_t layer = 0; layer < stage.num_layers; ++layer) append(parts.traced->block_weights);
+    for (int64_t layer = 0; layer < stage.num_layers; ++layer)
+      append(parts.traced->blocks[layer >= stage.num_layers - stage.num_expert_layers ? 1 : 0].weights);
     if (stage.has_head) append(parts.traced->head_weights);
   } else if (stage.has_embedding) {
     add(*parts.head);
@@ -221,7 +221,10 @@ StageActivations stage_activations(const Setup& s, const StageParts& parts, cons
     const auto of = [](const PartBytes& block) {
       return LayerBytes{block.kept, std::max(block.forward_peak, block.backward_peak), block.forward_peak};
     };
-    kinds[0] = {of(traced->kept_bytes), of(traced->again_bytes), stage.num_layers};
+    for (size_t i = 0; i < 2; ++i) {
+      const int64_t count = i == 1 ? stage.num_expert_layers : stage.num_layers - stage.num_expert_layers;
+      if (count > 0) kinds[i] = {of(traced->blocks[i].kept_bytes), of(traced->blocks[i].again_bytes), count};
+    }
   } else {
     const PartBytes attention = evaluate(*parts.attention, symbols, modules);
     const PartBytes attention_full = evaluate(*parts.attention, symbols, kWholeLayer);

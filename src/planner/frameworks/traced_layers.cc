@@ -87,28 +87,36 @@ std::unique_ptr<const TracedLayers> traced_layers(const Setup& s) {
     for (const replay::Weight& weight : section.weights) flags.push_back(full || weight.adapter);
     return flags;
   };
-  const auto elements = [&](const replay::Section& section, std::vector<int64_t>& into) {
+  const auto elements = [&](const replay::Section& section, uint64_t when, std::vector<int64_t>& into) {
     for (const replay::Weight& weight : section.weights) {
-      if (weight.when.holds(facts) && !weight.adapter) into.push_back(weight.out.evaluate(symbols) * weight.in.evaluate(symbols));
+      if (weight.when.holds(when) && !weight.adapter) into.push_back(weight.out.evaluate(symbols) * weight.in.evaluate(symbols));
     }
   };
-  elements(program->embedding, out->embedding_weights);
-  elements(program->block, out->block_weights);
-  elements(head, out->head_weights);
-  for (const replay::Weight& weight : program->block.weights) {
-    const bool made = weight.when.holds(facts) && (full || weight.adapter);
-    out->block_gradients.push_back(made ? weight.out.evaluate(symbols) * weight.in.evaluate(symbols) : 0);
-  }
+  elements(program->embedding, facts, out->embedding_weights);
+  elements(head, facts, out->head_weights);
 
   const replay::TraceOptions keep{replay::TraceMode::kKeepAll, false, out->input_bytes, false};
-  out->kept = replay::trace_section(program->block, facts, symbols, trained(program->block), keep);
-  out->kept_bytes = bytes_of_trace(out->kept, out->input_bytes, true);
-  if (s.recompute != ActivationRecompute::kNone) {
+  const replay::Section& section = program->block;
+  for (const bool experts : {false, true}) {
+    const auto has = [&](int64_t layer) { return is_expert_layer(s.model, layer) == experts; };
+    bool present = false;
+    for (int64_t layer = 0; layer < s.model.num_layers && !present; ++layer) present = has(layer);
+    if (!present) continue;
+    TracedBlock& block = out->blocks[experts ? 1 : 0];
+    const uint64_t here = replay::facts_of_layer(facts, experts);
+    elements(section, here, block.weights);
+    for (const replay::Weight& weight : section.weights) {
+      const bool made = weight.when.holds(here) && (full || weight.adapter);
+      block.gradients.push_back(made ? weight.out.evaluate(symbols) * weight.in.evaluate(symbols) : 0);
+    }
+    block.kept = replay::trace_section(section, here, symbols, trained(section), keep);
+    block.kept_bytes = bytes_of_trace(block.kept, out->input_bytes, true);
+    if (s.recompute == ActivationRecompute::kNone) continue;
     replay::TraceOptions again = keep;
     again.mode = s.recompute == ActivationRecompute::kOpSelective ? replay::TraceMode::kOpSelective : replay::TraceMode::kFull;
     again.reentrant = s.reentrant_checkpoint;
-    out->again = replay::trace_section(program->block, facts, symbols, trained(program->block), again);
-    out->again_bytes = bytes_of_trace(out->again, out->input_bytes, true);
+    block.again = replay::trace_section(section, here, symbols, trained(section), again);
+    block.again_bytes = bytes_of_trace(block.again, out->input_bytes, true);
   }
   out->head = replay::trace_section(head, facts, symbols, trained(head), keep);
   out->head_bytes = bytes_of_trace(out->head, out->input_bytes, false);

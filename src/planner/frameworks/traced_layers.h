@@ -10,13 +10,20 @@
 
 namespace distsetup {
 
+struct TracedBlock {
+  replay::Trace kept, again;  // keeps all; runs again in backward
+  PartBytes kept_bytes, again_bytes;
+  std::vector<int64_t> weights;    // elements, frozen and trained alike, adapters left out
+  std::vector<int64_t> gradients;  // elements by index in the program; 0: not trained
+};
+
 struct TracedLayers {
-  replay::Trace kept, again, head;  // a block that keeps all, one that runs again in backward, the head with its loss
-  int64_t input_bytes = 0;          // of a block's input, and of the gradient of its output
-  PartBytes kept_bytes, again_bytes, head_bytes;
-  int64_t held_bytes = 0;                                               // of the head, until the whole backward is over
-  std::vector<int64_t> embedding_weights, block_weights, head_weights;  // elements, frozen and trained alike, adapters left out
-  std::vector<int64_t> block_gradients;                                 // elements by index in the program; 0: not trained
+  TracedBlock blocks[2];    // without, with experts; one the model does not have is empty
+  replay::Trace head;       // with its loss
+  int64_t input_bytes = 0;  // of a block's input, and of the gradient of its output
+  PartBytes head_bytes;
+  int64_t held_bytes = 0;                                // of the head, until the whole backward is over
+  std::vector<int64_t> embedding_weights, head_weights;  // as those of a block
 };
 
 // nullptr when the program is none of the traced ones. A loss it does not have counts as the eager one.

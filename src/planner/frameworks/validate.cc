@@ -64,8 +64,10 @@ struct SetupRules {
       unsupported(fmt::format("{} has no pipelines, found pp = {}", name, s.pp), "set pp to 1");
     if (s.tp > 1 && s.framework == Framework::kDdp)
       unsupported(fmt::format("DDP has no tensor parallelism, found tp = {}", s.tp), "set tp to 1");
-    if (s.ep > 1 && !megatron)
+    if (s.ep > 1 && !megatron && !fsdp2)
       unsupported(fmt::format("{} is planned without expert parallelism, found ep = {}", name, s.ep), "set ep to 1");
+    // torchtitan/distributed/parallel_dims.py: experts borrow all context and tensor ranks before data-parallel ones.
+    if (s.ep > 1 && fsdp2) divides("ep", s.ep, "cp x tp", int64_t{s.cp} * s.tp);
     if (s.virtual_stages > 1 && deepspeed) unsupported("DeepSpeed's pipelines do not interleave", "set virtual_stages to 1");
     if (deepspeed && s.pp > 1 && (s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3)) {
       unsupported("DeepSpeed's pipelines take stage 0 or 1, found a stage that splits gradients", "set sharding to zero1, or pp to 1");

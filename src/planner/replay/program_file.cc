@@ -55,9 +55,13 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "logits_stay_low",
                                                                                                   "experts",
                                                                                                   "shared_experts",
-                                                                                                  "shared_expert_gate"};
-constexpr std::array<std::string_view, 9> kKernelKinds = {"gemm", "attention", "norm",       "elementwise",   "embedding",
-                                                          "loss", "copy",      "all_gather", "reduce_scatter"};
+                                                                                                  "shared_expert_gate",
+                                                                                                  "router_score_bias",
+                                                                                                  "expert_parallel",
+                                                                                                  "latent",
+                                                                                                  "query_latent"};
+constexpr std::array<std::string_view, 10> kKernelKinds = {"gemm", "attention", "norm",       "elementwise",    "embedding",
+                                                           "loss", "copy",      "all_gather", "reduce_scatter", "all_to_all"};
 
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
@@ -281,6 +285,7 @@ struct SectionReader {
       weight.matrix = map.get("in", in);
       map.get("target", weight.target);
       map.get("adapter", weight.adapter);
+      map.get("expert", weight.expert);
       const auto find = [](std::string_view name) { return symbol_index(name); };
       weight.out = size_of(out, find, entry.second.location, said);
       weight.in = size_of(in, find, entry.second.location, said);
@@ -316,6 +321,9 @@ struct SectionReader {
     } else if (const Value* gathered = map.child("gathered")) {
       op.kind = ProgramOp::Kind::kGathered;
       append(said, as_bool(*gathered).diagnostics);
+    } else if (const Value* experts = map.child("experts_begin")) {
+      op.kind = ProgramOp::Kind::kExperts;
+      append(said, as_bool(*experts).diagnostics);
     } else {
       call(value, map, op);
     }
@@ -447,10 +455,14 @@ std::string lacks_for(const BlockProgram& program, const Geometry& model) {
     return wanted && std::none_of(program.block.weights.begin(), program.block.weights.end(),
                                   [bit](const Weight& weight) { return (weight.when.all & bit) != 0; });
   };
+  if (lacks(Condition::kLatent, model.attention == Attention::kLatent)) return "latent attention";
   if (model.num_experts == 0) return "";
   if (lacks(Condition::kExperts, true)) return "experts";
   if (lacks(Condition::kSharedExperts, model.shared_feed_forward > 0)) return "shared experts";
   if (lacks(Condition::kSharedExpertGate, model.shared_expert_gate)) return "a gate of its shared experts";
+  if (lacks(Condition::kRouterScoreBias, model.router_score_bias)) return "a bias of its router's scores";
+  if (model.mlp_bias) return "biases in its experts";
+  if (!model.gated_mlp) return "experts without a gate";
   return "";
 }
 
@@ -636,10 +648,22 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kExperts, m.num_experts > 0);
   say(Condition::kSharedExperts, m.num_experts > 0 && m.shared_feed_forward > 0);
   say(Condition::kSharedExpertGate, m.num_experts > 0 && m.shared_expert_gate);
+  say(Condition::kRouterScoreBias, m.num_experts > 0 && m.router_score_bias);
+  say(Condition::kExpertParallel, m.num_experts > 0 && s.ep > 1);
+  say(Condition::kLatent, m.attention == Attention::kLatent);
+  say(Condition::kQueryLatent, m.attention == Attention::kLatent && m.q_lora_rank > 0);
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);
   say(Condition::kEmbeddingScaled, m.family.starts_with("granite") || m.family.starts_with("gemma"));
+  return facts;
+}
+
+uint64_t facts_of_layer(uint64_t facts, bool experts) {
+  if (experts) return facts;
+  for (const Condition only : {Condition::kExperts, Condition::kSharedExperts, Condition::kSharedExpertGate,
+                               Condition::kRouterScoreBias, Condition::kExpertParallel})
+    facts &= ~(uint64_t{1} << static_cast<int>(only));
   return facts;
 }
 
@@ -659,6 +683,17 @@ void fill_symbols(const Setup& s, int64_t* values) {
   put(Symbol::kExpertsPerToken, m.experts_per_token);
   put(Symbol::kExpertFeedForward, m.expert_feed_forward);
   put(Symbol::kSharedFeedForward, m.shared_feed_forward);
+  // Without expert parallelism every rank of the tensor-parallel group holds a part of all experts and sees all rows; with it whole
+  // experts, and the group's ranks route a part of the tokens each (torchtitan's expert_tensor_parallel_degree 1).
+  const int64_t rows = m.experts_per_token * tokens / (s.ep > 1 ? s.tp : 1);
+  put(Symbol::kLocalExperts, m.num_experts / s.ep);
+  put(Symbol::kExpertTensorParallel, s.ep > 1 ? 1 : s.tp);
+  put(Symbol::kRoutedRows, s.ep > 1 ? static_cast<int64_t>(static_cast<double>(rows) * s.expert_imbalance) : rows);
+  put(Symbol::kQueryLatent, m.q_lora_rank);
+  put(Symbol::kKvLatent, m.kv_lora_rank);
+  put(Symbol::kNopeHeadSize, m.qk_nope_head_size);
+  put(Symbol::kRopeHeadSize, m.qk_rope_head_size);
+  put(Symbol::kValueHeadSize, m.v_head_size);
   put(Symbol::kTensorParallel, s.tp);
   put(Symbol::kSequenceShards, s.sequence_parallel ? s.tp : 1);
   put(Symbol::kComputeBytes, s.compute == Compute::kF32 ? 4 : 2);

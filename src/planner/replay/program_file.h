@@ -61,6 +61,10 @@ enum class Condition : uint8_t {
   kExperts,
   kSharedExperts,
   kSharedExpertGate,
+  kRouterScoreBias,
+  kExpertParallel,
+  kLatent,       // latent attention
+  kQueryLatent,  // with a latent for the query too
   kCount
 };
 struct When {
@@ -107,11 +111,13 @@ struct Weight {
   std::string target;      // q, k, v, o, gate, up, down: what adapters are named after; empty = none
   bool matrix = false;     // of a GEMM: what is quantised
   bool adapter = false;
+  bool expert = false;  // of the stack of experts: its own unit under expert parallelism
   When when;
 };
 
 struct ProgramOp {
-  enum class Kind : uint8_t { kKernel, kDrop, kMove, kHold, kGathered };
+  // kGathered: in backward, here a head's weights are there; kExperts: here the experts' unit has had its backward.
+  enum class Kind : uint8_t { kKernel, kDrop, kMove, kHold, kGathered, kExperts };
   Kind kind = Kind::kKernel;
   const Kernel* kernel = nullptr;
   const Kernel* recomputed = nullptr;  // in a recompute pass; nullptr: the same
@@ -160,6 +166,8 @@ std::vector<std::string> program_ids();
 
 const char* loss_name(LossHead loss);
 uint64_t facts_of(const Setup& setup);
+// Of a layer with or without experts, where a model has both.
+uint64_t facts_of_layer(uint64_t facts, bool experts);
 void fill_symbols(const Setup& setup, int64_t* values);
 
 }  // namespace distsetup::replay

@@ -11,7 +11,8 @@ namespace distsetup::replay {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(Symbol::kCount)> kSymbolNames = {
-    "T", "S", "h", "a", "kv", "d", "f", "V", "t", "s", "c", "n", "rows", "r", "e", "b", "w", "E", "k", "fe", "fs"};
+    "T", "S", "h", "a", "kv", "d",  "f", "V", "t", "s",  "c",  "n",  "rows", "r", "e",
+    "b", "w", "E", "k", "fe", "fs", "l", "y", "R", "rq", "rk", "dn", "dr",   "dv"};
 
 struct SizeParser {
   std::string_view text;

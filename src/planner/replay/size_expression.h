@@ -11,30 +11,38 @@ namespace distsetup::replay {
 
 // Symbols of a setup. Tensor sizes inside a kernel are symbols too, from kFirstLocal on.
 enum class Symbol : uint8_t {
-  kTokens,          // T: of a micro-batch on a rank
-  kSequence,        // S
-  kHidden,          // h
-  kHeads,           // a
-  kKvHeads,         // kv
-  kHeadSize,        // d
-  kFeedForward,     // f
-  kVocabulary,      // V
-  kTensorParallel,  // t
-  kSequenceShards,  // s: t with sequence parallelism, else 1
-  kComputeBytes,    // c
-  kGroup,           // n: chunks of a chunked loss
-  kLossRows,        // rows: of one chunk of a fused linear cross entropy
-  kAdapterRank,     // r
-  kAdapterBytes,    // e: of an adapter's weight
-  kResidualBytes,   // b: of the residual stream (fp32 after k-bit preparation)
-  kWeightElements,  // w: of the op's own weight
-  kExperts,             // E
-  kExpertsPerToken,     // k
-  kExpertFeedForward,   // fe
-  kSharedFeedForward,   // fs: of all shared experts
+  kTokens,                // T: of a micro-batch on a rank
+  kSequence,              // S
+  kHidden,                // h
+  kHeads,                 // a
+  kKvHeads,               // kv
+  kHeadSize,              // d
+  kFeedForward,           // f
+  kVocabulary,            // V
+  kTensorParallel,        // t
+  kSequenceShards,        // s: t with sequence parallelism, else 1
+  kComputeBytes,          // c
+  kGroup,                 // n: chunks of a chunked loss
+  kLossRows,              // rows: of one chunk of a fused linear cross entropy
+  kAdapterRank,           // r
+  kAdapterBytes,          // e: of an adapter's weight
+  kResidualBytes,         // b: of the residual stream (fp32 after k-bit preparation)
+  kWeightElements,        // w: of the op's own weight
+  kExperts,               // E
+  kExpertsPerToken,       // k
+  kExpertFeedForward,     // fe
+  kSharedFeedForward,     // fs: of all shared experts
+  kLocalExperts,          // l: on this rank
+  kExpertTensorParallel,  // y: ranks that share an expert's matrices
+  kRoutedRows,            // R: rows that this rank's experts get
+  kQueryLatent,           // rq: rank of the query's latent
+  kKvLatent,              // rk: of the latent of keys and values
+  kNopeHeadSize,          // dn: of a head, without position
+  kRopeHeadSize,          // dr: of a head, with position
+  kValueHeadSize,         // dv
   kCount
 };
-inline constexpr int kFirstLocal = 24;
+inline constexpr int kFirstLocal = 32;
 inline constexpr int kMaxLocals = 20;
 using SymbolValues = int64_t[kFirstLocal + kMaxLocals];
 

@@ -29,6 +29,7 @@ struct TapeNode {
   std::array<int32_t, kMaxLocals> locals{};
   int32_t output = -1;
   bool gathered = false;  // a marker, no kernel
+  bool experts = false;   // which one
 };
 
 enum class Cache { kOff, kStore, kLoad };
@@ -161,9 +162,12 @@ class Tracer {
             if (tensor >= 0) trace_.held.push_back(tensors_[static_cast<size_t>(tensor)].slot);
           }
           break;
-        case ProgramOp::Kind::kGathered: {
+        case ProgramOp::Kind::kGathered:
+        case ProgramOp::Kind::kExperts: {
+          if (!saving_) break;
           TapeNode node;
           node.gathered = true;
+          node.experts = op.kind == ProgramOp::Kind::kExperts;
           tape_.push_back(node);
           break;
         }
@@ -353,7 +357,7 @@ class Tracer {
       TapeNode node = tape_.back();
       tape_.pop_back();
       if (node.gathered) {
-        events_->push_back({Event::Kind::kGathered, MemoryClass::kGathered, 0, 0});
+        events_->push_back({node.experts ? Event::Kind::kExperts : Event::Kind::kGathered, MemoryClass::kGathered, 0, 0});
         continue;
       }
       const int32_t gradient = node.output >= 0 ? std::exchange(tensors_[static_cast<size_t>(node.output)].gradient, -1) : -1;

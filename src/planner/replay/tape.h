@@ -25,7 +25,7 @@ enum class MemoryClass : uint8_t {
 };
 
 struct Event {
-  enum class Kind : uint8_t { kAllocate, kFree, kWeightGradient, kGathered };
+  enum class Kind : uint8_t { kAllocate, kFree, kWeightGradient, kGathered, kExperts };
   Kind kind = Kind::kAllocate;
   MemoryClass memory_class = MemoryClass::kActivation;
   int16_t slot = 0;  // of the trace's tensors; kWeightGradient: the weight's index

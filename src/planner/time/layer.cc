@@ -88,11 +88,15 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   double activated = 0;  // width of the MLP a token passes through on this rank
   if (w.experts) {
     const double e = static_cast<double>(g.num_experts), f = static_cast<double>(g.expert_feed_forward),
-                 top = static_cast<double>(g.experts_per_token), etp = s.expert_tp, local = e / s.ep;
+                 top = static_cast<double>(g.experts_per_token), local = e / s.ep;
+    // torchtitan: tensor-parallel ranks split the experts' matrices, or with expert parallelism the rows they route.
+    const bool titan = s.framework != Framework::kMegatron, splits_rows = titan && s.ep > 1;
+    const double etp = !titan ? s.expert_tp : splits_rows ? 1 : tp, rows = splits_rows ? top / tp : top;
+    w.expert_ranks = titan ? tp : etp;
     add(w, {e, h, true, true});
-    add(w, {(g.gated_mlp ? 2 : 1) * f / etp, h, true, true, false, local, top});
-    add(w, {h, f / etp, false, true, false, local, top});
-    activated = top * f / etp;
+    add(w, {(g.gated_mlp ? 2 : 1) * f / etp, h, true, true, false, local, rows});
+    add(w, {h, f / etp, false, true, false, local, rows});
+    activated = rows * f / etp;
     if (g.shared_feed_forward > 0) add_mlp(w, s, static_cast<double>(g.shared_feed_forward), joined);
     activated += static_cast<double>(g.shared_feed_forward) / tp;
   } else {
@@ -103,6 +107,7 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
     const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
     const double held = split_n(m, tp) * split_k(m, tp) * (m.experts > 0 ? m.experts : 1);
     w.parameters += held;
+    if (m.experts > 0) w.expert_parameters += held;
     w.lora_parameters += m.lora_rank * (split_n(m, tp) + split_k(m, tp));
   }
   const double q = w.heads * w.qk_size,
@@ -124,7 +129,9 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   }
   if (dropout) bytes += 2 * 3 * h / norm_split;
   if (g.qk_norm_present()) bytes += norm_traffic(s, c.program) * (q + kv);
-  if (w.experts) bytes += static_cast<double>(g.experts_per_token) * 16 * h;  // permute, unpermute, weighted sum
+  // permute, unpermute, weighted sum
+  if (w.experts)
+    bytes += static_cast<double>(g.experts_per_token) * 16 * h / (s.framework != Framework::kMegatron && s.ep > 1 ? tp : 1);
   w.traffic_per_token = bytes;
   return w;
 }

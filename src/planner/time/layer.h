@@ -23,6 +23,8 @@ struct LayerWork {
   double heads = 0, qk_size = 0, v_size = 0, window = 0;
   double traffic_per_token = 0;  // bytes forward, on one rank of the TP group
   double parameters = 0;         // of the layer on one rank of the TP (and EP) group
+  double expert_parameters = 0;  // of those, of routed experts
+  double expert_ranks = 1;       // of the TP group, that share an expert's rows or its matrices
   double lora_parameters = 0;
   bool experts = false;
 };

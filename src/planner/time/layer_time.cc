@@ -93,9 +93,14 @@ double StepModel::sequence_copies_s() const {
   return 4 * 4 * tokens_ * hidden_ / c_.memory_bytes_per_s;
 }
 
-double StepModel::expert_parallel_s() const {
-  const double bytes = 2 * tokens_ * hidden_ * static_cast<double>(s_.model.experts_per_token);
-  return 2 * all_to_all_s(c_.fabric, expert_group_, bytes);
+// Rows to their experts and back.
+void StepModel::add_expert_parallel(const LayerWork& w, PassTime& p) const {
+  if (!w.experts || s_.ep == 1) return;
+  const double rows = static_cast<double>(s_.model.experts_per_token) / (s_.framework == Framework::kFsdp2 ? s_.tp : 1);
+  const double bytes = 2 * tokens_ * hidden_ * rows;
+  const double both = 2 * all_to_all_s(c_.fabric, expert_group_, bytes);
+  p.exposed += both;
+  if (experts_apart_ && expert_group_.domains() > 1) p.network += both;
 }
 
 PassTime StepModel::forward_pass(const LayerWork& w, bool op_selected_only) const {
@@ -106,7 +111,9 @@ PassTime StepModel::forward_pass(const LayerWork& w, bool op_selected_only) cons
   }
   if (!op_selected_only) p += attention_pass(w, true);
   p.elementwise += w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + (op_selected_only ? 0 : sequence_copies_s());
-  p.exposed += op_selected_only ? 0 : tensor_parallel_s(true) + (w.experts ? expert_parallel_s() : 0);
+  if (op_selected_only) return p;
+  p.exposed += tensor_parallel_s(true);
+  add_expert_parallel(w, p);
   return p;
 }
 
@@ -114,7 +121,8 @@ PassTime StepModel::backward_pass(const LayerWork& w) const {
   PassTime p = attention_pass(w, false);
   for (int i = 0; i < w.num_gemms; ++i) p += gemm_pass(w.gemms[static_cast<size_t>(i)], false);
   p.elementwise += kBackwardTraffic * w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + sequence_copies_s();
-  p.exposed += tensor_parallel_s(false) + (w.experts ? expert_parallel_s() : 0);
+  p.exposed += tensor_parallel_s(false);
+  add_expert_parallel(w, p);
   return p;
 }
 
@@ -133,9 +141,9 @@ LayerTime StepModel::layer_time(const LayerWork& w) const {
   double flops = 2 * mean_attended(static_cast<double>(s_.sequence_length), w.window, 1) * w.heads * s_.tp * (w.qk_size + w.v_size);
   for (int i = 0; i < w.num_gemms; ++i) {
     const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
-    flops += 2 * m.n * m.k * m.rows_per_token * (m.experts > 0 ? s_.expert_tp : 1);
+    flops += 2 * m.n * m.k * m.rows_per_token * (m.experts > 0 ? w.expert_ranks : 1);
   }
-  return {forward_pass(w, false), backward_pass(w), recompute_pass(w), w.parameters, w.lora_parameters, flops};
+  return {forward_pass(w, false), backward_pass(w), recompute_pass(w), w.parameters, w.expert_parameters, w.lora_parameters, flops};
 }
 
 // Layers differ by experts or none, window or none: one of each kind is timed, and the mean over the model taken.
@@ -158,6 +166,7 @@ LayerTime StepModel::mean_layer() const {
     mean.backward += t.backward.scaled(share);
     mean.recompute += t.recompute.scaled(share);
     mean.parameters += t.parameters * share;
+    mean.expert_parameters += t.expert_parameters * share;
     mean.token_flops += t.token_flops * share;
     mean.lora_parameters += t.lora_parameters * share;
   }

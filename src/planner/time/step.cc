@@ -34,15 +34,31 @@ double frozen_or_compute_bytes(const Setup& s) { return s.finetune == Finetune::
 
 }  // namespace
 
-double StepModel::gather_s(double parameters) const {
+double StepModel::gathered_bytes(double parameters) const {
   const bool gathered_in_8_bits = s_.fp8 == Fp8Recipe::kTensorwise && s_.framework == Framework::kFsdp2;
-  return all_gather_s(c_.fabric, shard_group_, parameters * (gathered_in_8_bits ? 1 : frozen_or_compute_bytes(s_)));
+  return parameters * (gathered_in_8_bits ? 1 : frozen_or_compute_bytes(s_));
+}
+
+double StepModel::gather_s(double parameters) const { return all_gather_s(c_.fabric, shard_group_, gathered_bytes(parameters)); }
+
+// With expert parallelism a layer's experts are gathered and reduced by themselves, over the ranks that hold the same ones.
+double StepModel::gather_layer_s(const LayerTime& layer) const {
+  if (!experts_apart_) return gather_s(layer.parameters);
+  return gather_s(layer.parameters - layer.expert_parameters) +
+         all_gather_s(c_.fabric, expert_shard_group_, gathered_bytes(layer.expert_parameters));
 }
 
 // Reduce-scatter inside the shard group; with replicas the all-reduce of the shards runs beside it, on the network.
 double StepModel::scatter_s(double parameters) const {
   const double bytes = parameters * wire_bytes(s_.reduce_dtype);
   return std::max(reduce_scatter_s(c_.fabric, shard_group_, bytes), all_reduce_s(c_.fabric, replicate_group_, bytes / shards_));
+}
+
+double StepModel::scatter_layer_s(const LayerTime& layer, double trained) const {
+  if (!experts_apart_) return scatter_s(trained);
+  const double bytes = layer.expert_parameters * wire_bytes(s_.reduce_dtype);
+  return scatter_s(trained - layer.expert_parameters) + std::max(reduce_scatter_s(c_.fabric, expert_shard_group_, bytes),
+                                                                 all_reduce_s(c_.fabric, replicate_group_, bytes / expert_shards_));
 }
 
 // Copies that sharding or accumulation make of a layer's parameters and gradients in every micro-batch, on the compute stream.
@@ -115,14 +131,14 @@ TimeEstimate StepModel::run() {
   const double trained = full_ ? layer.parameters : layer.lora_parameters, copies = copies_s(layer.parameters, trained);
   double exposed = own * (layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed), contended = 0;
   if (shards_ > 1 && (sharded || (fsdp && s_.sharding == Sharding::kZero2))) {
-    const double gather = gather_s(layer.parameters), scatter = scatter_s(trained);
+    const double gather = gather_layer_s(layer), scatter = scatter_layer_s(layer, trained);
     const bool again = sharded && s_.reshard_after_forward;
     const auto beside = [&](double compute, double transfer) {
       exposed += own * std::max(0.0, transfer - compute);
       contended += own * c_.contention * std::min(compute, transfer);
     };
-    beside(forward_s, gather);
-    beside(backward_s, (again ? gather : 0) + scatter);
+    beside(forward_s - layer.forward.network, gather);
+    beside(backward_s - layer.backward.network - layer.recompute.network, (again ? gather : 0) + scatter);
     const double root = (g.tied_embeddings ? 1 : 2) * static_cast<double>(g.vocabulary) * hidden_ / s_.tp;
     exposed += gather_s(root) * head_share + gather;  // before the first layer can start
     exposed += (full_ ? scatter_s(root) * head_share : 0) + scatter;
@@ -180,7 +196,8 @@ TimeEstimate StepModel::run() {
   }
 
   const double split = s_.sharding == Sharding::kDdp ? 1 : shards_;
-  t.optimizer_s = optimizer_s(stage_parameters / split, t) + c_.step_s;
+  const double of_experts = experts_apart_ ? own * layer.expert_parameters : 0;
+  t.optimizer_s = optimizer_s((stage_parameters - of_experts) / split + of_experts / expert_shards_, t) + c_.step_s;
 
   const double work = t.gemm_s + t.attention_s + t.elementwise_s + t.recompute_s + t.loss_s + t.launch_s + t.bubble_s + t.optimizer_s +
                       t.offload_exposed_s + t.communication_exposed_s;

@@ -1,5 +1,7 @@
 // One step as a sum of layers: what step.cc composes and layer_time.cc fills in. Private to planner/time.
 #pragma once
+#include <algorithm>
+
 #include "planner/time/collective.h"
 #include "planner/time/layer.h"
 
@@ -8,6 +10,7 @@ namespace distsetup {
 // One direction through one layer, on one rank.
 struct PassTime {
   double gemm = 0, attention = 0, elementwise = 0, exposed = 0;  // seconds; exposed: communication inside the layer
+  double network = 0;                                            // of `exposed`: on the wire that parameters are gathered over
   double flops = 0;
   double compute() const { return gemm + attention + elementwise; }
   double total() const { return compute() + exposed; }
@@ -16,16 +19,18 @@ struct PassTime {
     attention += o.attention;
     elementwise += o.elementwise;
     exposed += o.exposed;
+    network += o.network;
     flops += o.flops;
     return *this;
   }
-  PassTime scaled(double by) const { return {gemm * by, attention * by, elementwise * by, exposed * by, flops * by}; }
+  PassTime scaled(double by) const { return {gemm * by, attention * by, elementwise * by, exposed * by, network * by, flops * by}; }
 };
 
 struct LayerTime {
   PassTime forward, backward, recompute;
-  double parameters = 0, lora_parameters = 0;  // on one rank before data sharding
-  double token_flops = 0;                      // of the model, forward, not of the hardware
+  double parameters = 0, expert_parameters = 0,
+         lora_parameters = 0;  // on one rank before data sharding; experts are part of the first
+  double token_flops = 0;      // of the model, forward, not of the hardware
 };
 
 inline double wire_bytes(StorageDtype dtype) { return dtype == StorageDtype::kF32 ? 4 : 2; }
@@ -44,7 +49,11 @@ class StepModel {
     cp_group_ = group_span(c.fabric, s.cp, s.tp);
     shard_group_ = group_span(c.fabric, shards_, s.tp);
     replicate_group_ = group_span(c.fabric, s.dp_replicate, s.tp * shards_);
-    expert_group_ = group_span(c.fabric, s.ep, s.tp);
+    // torchtitan's experts borrow the tensor ranks first; what is left of the shard group shares each expert.
+    experts_apart_ = s.framework == Framework::kFsdp2 && s.ep > 1;
+    expert_group_ = group_span(c.fabric, s.ep, experts_apart_ ? 1 : s.tp);
+    expert_shards_ = experts_apart_ ? std::max(1, shards_ * s.tp / s.ep) : shards_;
+    expert_shard_group_ = group_span(c.fabric, expert_shards_, s.ep);
     pipe_group_ = group_span(c.fabric, s.pp, s.tp * shards_ * s.dp_replicate);
   }
 
@@ -60,10 +69,13 @@ class StepModel {
   LayerTime mean_layer() const;
   double tensor_parallel_s(bool forward) const;
   double sequence_copies_s() const;
-  double expert_parallel_s() const;
+  void add_expert_parallel(const LayerWork& w, PassTime& p) const;
   double head_s(double& flops) const;
   double gather_s(double parameters) const;
   double scatter_s(double parameters) const;
+  double gather_layer_s(const LayerTime& layer) const;
+  double scatter_layer_s(const LayerTime& layer, double trained) const;
+  double gathered_bytes(double parameters) const;
   double optimizer_s(double parameters, TimeEstimate& t) const;
   double activation_transfer_s() const;
   double copies_s(double parameters, double trained) const;
@@ -71,9 +83,9 @@ class StepModel {
   const Setup& s_;
   const TimeConstants& c_;
   double tokens_, hidden_;
-  int shards_;
-  bool low_, full_;
-  GroupSpan tp_group_, cp_group_, shard_group_, replicate_group_, expert_group_, pipe_group_;
+  int shards_, expert_shards_ = 1;
+  bool low_, full_, experts_apart_ = false;
+  GroupSpan tp_group_, cp_group_, shard_group_, replicate_group_, expert_group_, expert_shard_group_, pipe_group_;
 };
 
 }  // namespace distsetup
