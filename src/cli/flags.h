@@ -36,7 +36,7 @@ struct FlagMatch {
 
 class Arguments;
 
-enum class AfterDashes { kPositionals, kPassedOn };  // what words behind "--" are
+enum class AfterDashes { kPositionals, kPassedOn, kTrainerFlags };  // what words behind "--" are
 
 struct Command {
   std::string name;
@@ -56,7 +56,7 @@ class Arguments {
  public:
   const Command* command = nullptr;
   std::vector<std::string> positionals;
-  std::vector<std::string> passed_on;         // AfterDashes::kPassedOn
+  std::vector<std::string> passed_on;         // AfterDashes::kPassedOn, kTrainerFlags
   std::map<std::string, std::string> values;  // its own flags that are present; a switch has ""
   struct RunFlag {
     std::string spelling;              // without dashes

@@ -223,7 +223,7 @@ void collect(const Binding& binding, Arguments& arguments, Diagnostics& diagnost
 Result<Arguments> parse(const Command& command, const std::vector<std::string>& words) {
   Diagnostics diagnostics;
   auto end = words.end();
-  if (command.after_dashes == AfterDashes::kPassedOn) end = std::find(words.begin(), words.end(), "--");
+  if (command.after_dashes != AfterDashes::kPositionals) end = std::find(words.begin(), words.end(), "--");
   std::vector<std::string> rewritten = Rewriter(command, diagnostics).rewrite({words.begin(), end});
   Binding binding;
   bind(binding, command);

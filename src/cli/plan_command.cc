@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
+#include "cli/trainer_flags.h"
 #include "plan/schedule.h"
 #include "planner/goal.h"
 #include "planner/text_layout.h"
@@ -105,7 +106,12 @@ Diagnostics idle_flags(const Arguments& arguments) {
   return refuse_idle(arguments, {"json"}, "without --print-schedule, which has no JSON form");
 }
 
-int run_plan(const Arguments& arguments, const Terminal& terminal) {
+int run_plan(const Arguments& given, const Terminal& terminal) {
+  const Result<TemplateSet> templates = read_templates(given);
+  if (!templates.ok()) return fail(given, terminal, templates.diagnostics);
+  const Result<Arguments> whole = with_trainer_flags(given, *templates);
+  if (!whole.ok()) return fail(given, terminal, whole.diagnostics);
+  const Arguments& arguments = *whole;
   if (const Diagnostics idle = idle_flags(arguments); !idle.empty()) return fail(arguments, terminal, idle);
   Result<PlanSource> source = read_or_make_plan(arguments);
   if (!source.ok()) return fail(arguments, terminal, source.diagnostics);
@@ -146,10 +152,11 @@ Command plan_command() {
   command.positional = "[run.yaml]";
   command.max_positionals = 1;
   command.examples = {"distsetup plan --model 70B", "distsetup plan --model llama3_8b --nodes 1 --gpus 8xA100-80GB --global-batch 256",
-                      "distsetup plan run.yaml --output plan.json", "distsetup plan run.yaml --print-schedule | less"};
+                      "distsetup plan run.yaml --output plan.json", "distsetup plan run.yaml --print-schedule | less",
+                      "distsetup plan --nodes 1 -- --from-scratch --model-size 7B --batch-size 4"};
   command.notes =
       "Settings come from flags, over DISTSETUP_ variables, over the run file. What is not given is searched, or assumed and "
-      "said. Exit code 4: nothing fits.";
+      "said. Words behind -- are flags of a training script, which distsetup-train takes too. Exit code 4: nothing fits.";
   command.flags = {
       output_flag("write plan.json there; the preview is still printed"),
       force_flag(),
@@ -164,6 +171,7 @@ Command plan_command() {
       presets_flag()};
   for (Flag& flag : layer_flags()) command.flags.push_back(std::move(flag));
   command.run_keys = kAllRunKeys;
+  command.after_dashes = AfterDashes::kTrainerFlags;
   command.run = run_plan;
   return command;
 }

@@ -13,6 +13,7 @@
 #include "cli/read_files.h"
 #include "cli/run_layers.h"
 #include "cli/target_limits.h"
+#include "cli/trainer_flags.h"
 #include "planner/goal.h"
 
 extern char** environ;
@@ -209,6 +210,11 @@ Result<Spec> read_spec(const Arguments& arguments) {
     if (setup.value) file = merge(file, *setup.value);
   }
   spec = merge(file, above);
+  if (arguments.command != nullptr && arguments.command->after_dashes == AfterDashes::kTrainerFlags && !arguments.passed_on.empty()) {
+    Result<Spec> whole = spec_over_trainer_flags(arguments, *templates, spec);
+    append(diagnostics, std::move(whole.diagnostics));
+    if (whole.value) spec = std::move(*whole.value);
+  }
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(spec), std::move(diagnostics)};
 }

@@ -32,6 +32,9 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& derivations(
       {"derived.several_axes", {"mesh.dp_replicate", "mesh.tp", "mesh.cp", "strategy.sharding"}},
       {"derived.shard_is_node", {"mesh.dp_shard", "hardware.gpus_per_node"}},
       {"derived.layer_import", {"model.layer_class", "model.family"}},
+      {"derived.data_paths", {"data.root"}},
+      {"derived.epochs", {"train.steps"}},
+      {"derived.epoch_micro_batches", {"train.steps", "gradient_accumulation"}},
       {"derived.samples", {"train.global_batch", "train.steps"}},
       {"derived.layers_per_virtual_stage", {"strategy.virtual_stages", "mesh.pp", "model.num_layers"}},
       {"derived.lightning",
@@ -165,7 +168,9 @@ class Coverer {
     const Value* files = root->find("files");
     for (const Value& file : files == nullptr ? std::vector<Value>{} : files->items) {
       if (const Value* keys = file.find("keys")) read_table(keys->text);
-      if (const Value* values = file.find("values")) {
+      for (const char* which : {"values", "also"}) {
+        const Value* values = file.find(which);
+        if (values == nullptr) continue;
         for (const auto& entry : values->entries) read_value(entry.second);
       }
       for (const char* condition : {"when", "unless"}) {

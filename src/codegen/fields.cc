@@ -1,6 +1,8 @@
 // Flattening plan.json and deriving the handful of numbers that targets need and the plan does not spell out.
 #include "codegen/fields.h"
 
+#include <set>
+
 #include "base/check.h"
 #include "codegen/trainer_fields.h"
 
@@ -32,7 +34,24 @@ int zero_stage(Sharding sharding) {
 constexpr const char* kOtherFields[] = {"derived.source",  "derived.world",        "derived.data_parallel",  "derived.model_parallel",
                                         "derived.hybrid",  "derived.zero_stage",   "derived.hidden_squared", "derived.single_node",
                                         "derived.offload", "options.fsdp_version", "options.checkpoint",     "options.layer_classes",
-                                        "options.auto",    "options.nvme_path"};
+                                        "options.auto",    "options.nvme_path",    "derived.epochs",         "derived.epoch_micro_batches",
+                                        "derived.data_paths"};
+
+// What was trained on, as a user names it: the folders of the files, without those inside others; of one file itself.
+Json data_paths(const DataPlan& data) {
+  const std::string root = data.root.empty() || data.root == "." ? "" : data.root + "/";
+  std::set<std::string> folders;
+  for (const DataFile& file : data.files) folders.insert(file.path.substr(0, std::min(file.path.rfind('/'), file.path.size())));
+  if (data.files.size() == 1) folders = {data.files[0].path};
+  Json out = Json::array();
+  for (const std::string& folder : folders) {
+    bool is_inside = false;
+    for (size_t slash = folder.find('/'); slash != std::string::npos; slash = folder.find('/', slash + 1))
+      is_inside = is_inside || folders.count(folder.substr(0, slash)) != 0;
+    if (!is_inside) out.push_back(root + folder);
+  }
+  return out.empty() ? Json() : out;
+}
 
 }  // namespace
 
@@ -61,6 +80,7 @@ Fields fields_of(const Plan& plan) {
   // The Hugging Face integration of DeepSpeed fills reduce_bucket_size "auto" with hidden² (transformers/integrations/deepspeed.py).
   set_field(fields, "derived.hidden_squared", plan.model.hidden * plan.model.hidden);
   set_field(fields, "derived.single_node", plan.hardware.nodes == 1);
+  set_field(fields, "derived.data_paths", data_paths(plan.data));
   const bool offload_params = plan.offload.parameters != OffloadPlace::kNone;
   const bool offload_optimizer = plan.offload.optimizer != OffloadPlace::kNone;
   set_field(fields, "derived.offload",

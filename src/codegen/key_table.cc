@@ -127,7 +127,8 @@ struct Reader {
     if (const Value* map = reader.child("values")) {
       if (map->kind != Value::Kind::kMap || map->entries.empty())
         fail(map->location, "expected a map from the field's texts to the tool's");
-      for (const auto& [from, to] : map->entries) row.value_map.emplace_back(from, constant(to, row.type));
+      const bool is_list = row.type == KeyType::kTextList || row.type == KeyType::kCommaList;  // item by item
+      for (const auto& [from, to] : map->entries) row.value_map.emplace_back(from, constant(to, is_list ? KeyType::kText : row.type));
     }
     reader.finish();
     table.rows.push_back(std::move(row));
@@ -221,6 +222,7 @@ struct Reader {
     for (const char* key : {"given", "message"}) reader.require(key);
     check.given = given(reader.child("given"));
     reader.get("trainer", check.trainer);
+    reader.get("weights", check.weights);
     reader.get("severity", severity);
     reader.get("message", check.message);
     reader.get("help", check.help);

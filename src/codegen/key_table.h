@@ -59,6 +59,7 @@ struct ReadRow {
 struct KeyCheck {
   Condition given;  // as of a ReadRow, and ">1" a number above 1, "~{}" a text that has "{}", "!{}" one that has it not; all must hold
   std::string trainer;  // only when this trainer runs it; empty: whoever does
+  std::string weights;  // only where the folder that this key names has weights, or is none of this machine
   Severity severity = Severity::kError;
   std::string message, help;  // {key} is the key's text
 };

@@ -219,14 +219,47 @@ Result<Value> read_preset(const PresetFile& file) {
   return file.is_embedded ? parse_yaml(file.text, file.path) : read_yaml_file(file.path);
 }
 
-Result<Geometry> find_model(const Presets& presets, std::string_view name, const Location& at) {
+namespace {
+
+Result<const PresetFile*> model_file(const Presets& presets, std::string_view name, const Location& at) {
   Result<std::string> id = id_of_size(presets, name);
   if (!id.ok()) return id.diagnostics;
   const Lookup found = look_up(presets, "models", id->empty() ? name : *id, code::kUnknownModel, "model", at);
   if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
-  const Result<Value> value = read_preset(*found.file);
+  return found.file;
+}
+
+}  // namespace
+
+Result<Geometry> find_model(const Presets& presets, std::string_view name, const Location& at) {
+  const Result<const PresetFile*> file = model_file(presets, name, at);
+  if (!file.ok()) return file.diagnostics;
+  const Result<Value> value = read_preset(**file);
   if (!value.ok()) return value.diagnostics;
-  return geometry_from_value(*value, found.file->id);
+  return geometry_from_value(*value, (*file)->id);
+}
+
+Result<Geometry> model_over_base(const Presets& presets, const Value& own) {
+  const Value* base = own.find("base");
+  const Result<const PresetFile*> file = model_file(presets, base->text, base->location);
+  if (!file.ok()) return file.diagnostics;
+  const Result<Value> value = read_preset(**file);
+  if (!value.ok()) return value.diagnostics;
+  Value merged = own;  // its places, its keys first
+  merged.entries.clear();
+  merged.key_locations.clear();
+  const auto add = [&merged](const Value& from, size_t i) {
+    merged.entries.push_back(from.entries[i]);
+    merged.key_locations.push_back(i < from.key_locations.size() ? from.key_locations[i] : from.entries[i].second.location);
+  };
+  for (size_t i = 0; i < own.entries.size(); ++i) {
+    if (own.entries[i].first != "base") add(own, i);
+  }
+  for (size_t i = 0; i < value->entries.size(); ++i) {
+    const std::string& key = value->entries[i].first;
+    if (own.find(key) == nullptr && key != "hub") add(*value, i);  // changed, it is no published model any more
+  }
+  return geometry_from_value(merged, (*file)->id);
 }
 
 Result<Geometry> resolve_model(const Presets& presets, const std::string& name, const Location& at) {

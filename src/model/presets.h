@@ -38,6 +38,8 @@ const PresetFile* find_preset(const Presets& presets, std::string_view folder, s
 // Lookups by id, bare size ("70B"), hub id, alias or label; case-insensitive, and '-', '_', '.', ' ' count as the same or, beside a
 // letter, as nothing ("Llama-3-8B" is llama3_8b). Unknown: kUnknownModel, kUnknownGpu, kUnknownMachine with the nearest name.
 Result<Geometry> find_model(const Presets& presets, std::string_view name, const Location& at = {});
+// {base: scratch_7b, vocabulary: 50257}: a preset with some of its keys replaced.
+Result<Geometry> model_over_base(const Presets& presets, const Value& own);
 // As find_model; a directory with a config.json, or the path of a config.json, is a model too.
 Result<Geometry> resolve_model(const Presets& presets, const std::string& name_or_directory, const Location& at = {});
 

@@ -67,7 +67,8 @@ std::vector<Complaint> complaints_about(const KeyTable& table, const std::vector
     Diagnostic diagnostic = error(code::kConflict, first->at, filled(check.message, found), filled(check.help, found));
     diagnostic.severity = check.severity;
     diagnostic.length = static_cast<int>(first->key.size());
-    out.push_back({check.trainer, std::move(diagnostic)});
+    const Found* weights = check.weights.empty() ? nullptr : key_at(found, check.weights);
+    out.push_back({check.trainer, weights == nullptr ? "" : weights->text, std::move(diagnostic)});
   }
   return out;
 }

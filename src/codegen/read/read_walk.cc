@@ -42,6 +42,7 @@ class TableReading {
       if (!is_hidden(field)) put(field, value_of_text(explainer.chosen()[one.variable]), *one.evidence, one.is_guess);
     }
     for (const FileKey& key : explainer.keys()) take(explainer, key);
+    tell_shares_of_nothing();
     reading_.complaints = complaints_about(table_, found_);
     reading_.num_missing = explainer.num_missing();
     return std::move(reading_);
@@ -49,6 +50,17 @@ class TableReading {
 
  private:
   using How = Explanation::How;
+
+  // A part of the steps where nothing says how many there are.
+  void tell_shares_of_nothing() {
+    const auto share = reading_.fields.find("derived.warmup_ratio");
+    if (share == reading_.fields.end() || reading_.fields.count("train.steps") != 0 || reading_.fields.count("derived.samples") != 0) return;
+    if (!share->second.is_assumed) {
+      const std::string reason = "it is a part of the steps, and nothing says how many: --warmup-steps";
+      reading_.lost.push_back({share->second.key, field_text(share->second.value), reason, share->second.at});
+    }
+    reading_.fields.erase(share);
+  }
 
   // The key under the name that the table has for it (`read_as`), and words that stand for themselves ("full_shard auto_wrap") apart.
   void add(Found found) {

@@ -19,10 +19,11 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 47> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 48> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
                                                {"strategy.virtual_stages", "parallel.virtual_stages"},
+                                               {"strategy.hpz", "parallel.hpz"},
                                                {"train.finetune", "train.finetune"},
                                                {"train.lora_rank", "train.lora_rank"},
                                                {"train.lora_targets", "train.lora_targets"},
@@ -104,6 +105,29 @@ void scale(ReadFields& fields, std::string_view share, std::string_view whole_fi
   }
 }
 
+// A run that counts samples of its data, in epochs: the last step may be short, and is not counted.
+void end_with_samples(ReadFields& fields) {
+  const auto samples = whole(fields, "derived.samples"), batch = whole(fields, "train.global_batch");
+  if (!samples || !batch || *batch < 1) return;
+  int64_t all = 0;
+  if (__builtin_mul_overflow(*samples, std::max<int64_t>(1, whole(fields, "derived.epochs").value_or(1)), &all)) return;
+  if (all / *batch >= 1) derive(fields, "derived.samples", "train.steps", all / *batch);
+}
+
+// A run that counts epochs of micro-batches ends with the last whole step of them, or earlier.
+void end_with_epochs(ReadFields& fields) {
+  const auto epochs = whole(fields, "derived.epochs"), micro_batches = whole(fields, "derived.epoch_micro_batches");
+  if (!epochs || !micro_batches) return;
+  const int64_t accumulation = std::max<int64_t>(1, whole(fields, "gradient_accumulation").value_or(1));
+  int64_t all = 0;
+  if (*epochs < 1 || *micro_batches < 1 || __builtin_mul_overflow(*epochs, *micro_batches, &all)) return;
+  const std::string_view said = fields.find("derived.epochs")->second.is_assumed ? "derived.epoch_micro_batches" : "derived.epochs";
+  const int64_t steps = std::max<int64_t>(1, all / accumulation);
+  if (const auto most = whole(fields, "train.steps"); most && *most <= steps) return;
+  fields["train.steps"] = fields.find(said)->second;
+  fields["train.steps"].value = steps;
+}
+
 // sbatch --time: minutes, minutes:seconds, h:m:s, days-hours, days-hours:minutes, days-hours:minutes:seconds (man page of sbatch).
 std::string duration_text(const std::string& text) {
   const size_t dash = text.find('-');
@@ -142,6 +166,7 @@ void settle_derived(ReadFields& fields) {
       derive(fields, "derived.pipeline_batch", "gradient_accumulation", *batch / *micro);
     }
   }
+  end_with_samples(fields);
   if (const auto interval = whole(fields, "derived.save_interval"))
     derive(fields, "derived.save_interval", "checkpoint.every_steps", *interval);
   if (const auto seed = whole(fields, "derived.positive_seed"); seed && *seed > 0)
@@ -164,11 +189,17 @@ void settle_derived(ReadFields& fields) {
       derive(fields, "derived.betas", i == 0 ? "train.beta1" : "train.beta2", std::strtod(text.c_str(), nullptr));
     }
   }
+  end_with_epochs(fields);
+  // A warm-up that nobody asked for does not outlast the run.
+  if (const auto it = fields.find("train.warmup_steps"); it != fields.end() && it->second.is_assumed) {
+    if (const auto steps = whole(fields, "train.steps"); steps && whole(fields, "train.warmup_steps").value_or(0) > *steps)
+      fields.erase(it);
+  }
   // Read into others, or how a target starts ranks and not how many there are.
   for (const char* name :
        {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
         "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.warmup_ratio", "derived.mesh_2d", "derived.betas",
-        "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
+        "derived.epochs", "derived.epoch_micro_batches", "derived.samples", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
     const auto it = fields.find(name);
     if (it != fields.end()) fields.erase(it);
   }
