@@ -20,6 +20,7 @@ Command diff_command();
 Command init_command();
 Command schema_command();
 Command lint_command();
+Command validate_command();
 Command explain_command();
 Command sweep_command();
 Command version_command();

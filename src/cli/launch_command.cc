@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/preflight.h"
 #include "cli/run_source.h"
+#include "cli/smoke.h"
 #include "cli/subprocess.h"
 
 namespace distsetup {
@@ -124,6 +125,23 @@ int launch_on_slurm(const Arguments& arguments, const Terminal& terminal, const 
   return print_result(terminal, number + "\n");
 }
 
+// A plan, or what one is made of: a run file, a config.yaml.
+Result<Plan> plan_or_run_file(const Arguments& arguments, const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.diagnostics;
+  if (text->find("\"schema_version\"") != std::string::npos) {
+    Result<Plan> plan = read_plan(path);
+    if (plan.ok()) move_data_root(*plan, std::filesystem::path(path).parent_path().string(), ".");
+    return plan;
+  }
+  Arguments one = arguments;
+  one.positionals = {path};
+  one.values.erase("plan");
+  Result<PlanSource> source = read_or_make_plan(one, "");
+  if (!source.ok()) return source.diagnostics;
+  return {std::move(source->plan), std::move(source.diagnostics)};
+}
+
 // What only a job has.
 Diagnostics refuse_job_flags(const Arguments& arguments) {
   std::vector<std::string> names = {"yes", "force"};
@@ -157,6 +175,19 @@ int run_launch_command(const Arguments& arguments, const Terminal& terminal) {
   const Result<std::string> target = choice_flag(arguments, "target", "native", {"native", "slurm"});
   append(diagnostics, target.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  if (arguments.has("smoke")) {
+    append(diagnostics, refuse_job_flags(arguments));
+    append(diagnostics, refuse_idle(arguments, {"check", "node-rank", "master-addr", "master-port"}, "without --smoke"));
+    if (*target == "slurm") append(diagnostics, refuse_idle(arguments, {"target"}, "without --smoke, which runs here"));
+    const Result<Plan> plan = has_error(diagnostics) ? Result<Plan>(diagnostics) : plan_or_run_file(arguments, options.plan_path);
+    if (!plan.ok()) return fail(arguments, terminal, plan.diagnostics);
+    say_diagnostics(terminal, plan.diagnostics);
+    options.grace_s = *grace_s;
+    options.output_dir = arguments.text("output");
+    options.trainer_path = arguments.text("trainer-program");
+    options.trainer_arguments = trainer_arguments(arguments);
+    return run_smoke(arguments, terminal, options, *plan);
+  }
   if (*target == "slurm") return launch_on_slurm(arguments, terminal, options.plan_path);
   append(diagnostics, refuse_job_flags(arguments));
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
@@ -182,26 +213,28 @@ Command launch_command() {
   command.summary = "start the trainer on this node, one process per GPU, or as a job";
   command.examples = {"distsetup launch --plan run/plan.json",
                       "distsetup launch --plan run/plan.json --node-rank 1 --master-addr node0 --master-port 29500",
-                      "distsetup launch --plan run/plan.json --dry-run",
+                      "distsetup launch --plan run/plan.json --dry-run", "distsetup launch run.yaml --smoke",
                       "distsetup launch --plan run/plan.json --target slurm --partition gpu --check"};
   command.notes =
       "Words behind -- go to the trainer as they are. The exit code of a failed rank is kept as 6, and the first rank that failed is "
       "named.";
-  command.flags = {{"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan to run", 0},
-                   {"target", {}, FlagKind::kValue, "WHICH", "native: the ranks start here (the default); slurm: submit a job", 0},
-                   {"check", {}, FlagKind::kSwitch, "", "only look whether this node, or the cluster, has what the plan needs", 0},
-                   {"yes", {}, FlagKind::kSwitch, "", "submit without asking", 'y'},
-                   {"node-rank", {}, FlagKind::kValue, "K", "which node this is, from 0 (0)", 0},
-                   {"master-addr", {"master-address"}, FlagKind::kValue, "HOST", "first node; needed on several nodes", 0},
-                   {"master-port", {}, FlagKind::kValue, "PORT", "port on the first node; on one node a free one is found", 0},
-                   {"output", {"output-dir"}, FlagKind::kValue, "DIR", "where metrics and reports go (the plan's folder)", 'o'},
-                   {"grace", {}, FlagKind::kValue, "SECONDS", "between asking ranks to stop and killing them (10)", 0},
-                   {"trainer-program", {"trainer"}, FlagKind::kValue, "PATH", "distsetup-train (the one beside this program)", 0},
-                   {"dry-run", {}, FlagKind::kSwitch, "", "trainer: check plan, data and memory, train nothing", 'n'},
-                   {"stop-after", {}, FlagKind::kValue, "N", "trainer: stop after N steps", 0},
-                   {"poison", {}, FlagKind::kSwitch, "", "trainer: fill freed memory with NaN", 0},
-                   {"trace", {}, FlagKind::kValue, "PATH", "trainer: write what was executed", 0},
-                   {"threads", {}, FlagKind::kValue, "N", "trainer: CPU threads per rank", 0}};
+  command.flags = {
+      {"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan to run", 0},
+      {"target", {}, FlagKind::kValue, "WHICH", "native: the ranks start here (the default); slurm: submit a job", 0},
+      {"check", {}, FlagKind::kSwitch, "", "only look whether this node, or the cluster, has what the plan needs", 0},
+      {"smoke", {}, FlagKind::kSwitch, "", "train a few steps of a small stand-in here, of a plan, a run file or a config.yaml", 0},
+      {"yes", {}, FlagKind::kSwitch, "", "submit without asking", 'y'},
+      {"node-rank", {}, FlagKind::kValue, "K", "which node this is, from 0 (0)", 0},
+      {"master-addr", {"master-address"}, FlagKind::kValue, "HOST", "first node; needed on several nodes", 0},
+      {"master-port", {}, FlagKind::kValue, "PORT", "port on the first node; on one node a free one is found", 0},
+      {"output", {"output-dir"}, FlagKind::kValue, "DIR", "where metrics and reports go (the plan's folder)", 'o'},
+      {"grace", {}, FlagKind::kValue, "SECONDS", "between asking ranks to stop and killing them (10)", 0},
+      {"trainer-program", {"trainer"}, FlagKind::kValue, "PATH", "distsetup-train (the one beside this program)", 0},
+      {"dry-run", {}, FlagKind::kSwitch, "", "trainer: check plan, data and memory, train nothing", 'n'},
+      {"stop-after", {}, FlagKind::kValue, "N", "trainer: stop after N steps", 0},
+      {"poison", {}, FlagKind::kSwitch, "", "trainer: fill freed memory with NaN", 0},
+      {"trace", {}, FlagKind::kValue, "PATH", "trainer: write what was executed", 0},
+      {"threads", {}, FlagKind::kValue, "N", "trainer: CPU threads per rank", 0}};
   command.flags.push_back(force_flag());
   for (const Flag& flag : job_flags()) command.flags.push_back(flag);
   command.run_keys = {"launch.site", "launch.time_limit"};

@@ -54,7 +54,8 @@ class TableReading {
   // A part of the steps where nothing says how many there are.
   void tell_shares_of_nothing() {
     const auto share = reading_.fields.find("derived.warmup_ratio");
-    if (share == reading_.fields.end() || reading_.fields.count("train.steps") != 0 || reading_.fields.count("derived.samples") != 0) return;
+    if (share == reading_.fields.end() || reading_.fields.count("train.steps") != 0 || reading_.fields.count("derived.samples") != 0)
+      return;
     if (!share->second.is_assumed) {
       const std::string reason = "it is a part of the steps, and nothing says how many: --warmup-steps";
       reading_.lost.push_back({share->second.key, field_text(share->second.value), reason, share->second.at});
@@ -161,6 +162,28 @@ class TableReading {
     lose(found, std::move(reason), why);
   }
 
+  // What the table's rows say the key can be; "" when it takes more than a few words.
+  std::string values_of(const std::string& key) const {
+    std::vector<std::string> values;
+    const auto add = [&values](const Json& value) {
+      std::string text = field_text(value);
+      if (std::find(values.begin(), values.end(), text) == values.end()) values.push_back(std::move(text));
+    };
+    for (const KeyRow& row : table_.rows) {
+      if (!is_same_key(row.key, key)) continue;
+      if (row.field.empty()) add(row.value);
+      for (const auto& [from, to] : row.value_map) add(to);
+    }
+    for (const ReadRow& row : table_.reads) {
+      if (!is_same_key(row.key, key)) continue;
+      for (const Json& one : row.of) add(one);
+      for (const auto& [from, to] : row.values) add(to);
+    }
+    std::string out;
+    for (const std::string& one : values) out += (out.empty() ? "" : ", ") + one;
+    return values.size() > 12 ? "" : out;
+  }
+
   // A near miss of a key of the same section, or of any.
   std::string nearest_key(const std::string& key) const {
     const auto section_of = [](std::string_view path) { return path.substr(0, path.rfind('.') == path.npos ? 0 : path.rfind('.')); };
@@ -190,7 +213,10 @@ class TableReading {
     if (constant != nullptr && !has_field)
       return fmt::format("a plan has no setting for it; it is written as {}", field_text(constant->value));
     why = is_known ? LostKey::Why::kValue : LostKey::Why::kUnknownKey;
-    if (is_known) return "no plan has this value together with the rest of the file";
+    if (is_known) {
+      const std::string values = values_of(found.key);
+      return "no plan has this value together with the rest of the file" + (values.empty() ? "" : "; the key takes " + values);
+    }
     const std::string near = nearest_key(found.key);
     const std::string meant = near.empty() ? "" : fmt::format("; did you mean '{}'", near);
     // The longest section that the table names.
