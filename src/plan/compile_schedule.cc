@@ -5,10 +5,9 @@
 //               | into a unit buffer, reduced to the own shard after every backward
 // Sources: ZeRO (arXiv 1910.02054) for the stages, PyTorch FSDP (arXiv 2304.11277) for gather, prefetch and hybrid sharding.
 #include <algorithm>
-#include <set>
 
 #include "base/check.h"
-#include "plan/schedule.h"
+#include "plan/schedule_writer.h"
 
 namespace distsetup {
 namespace {
@@ -21,14 +20,10 @@ enum class GradientPath {
   kAccumulated,  // fp32 unit accumulators over all micro-batches, reduce-scattered with the last one (zero1)
 };
 
-class Compiler {
+class Compiler : private ScheduleWriter {
  public:
-  Compiler(const Plan& plan, Phase phase) : plan_(plan), shards_(plan.mesh.dp_shard), replicas_(plan.mesh.dp_replicate) {
-    s_.phase = phase;
-    s_.programs = std::make_shared<NativePrograms>(native_programs(plan.model));
-    s_.layout = make_layout(plan.model, shards_);
-    s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
-    s_.compute = plan.precision.compute == Precision::kBf16 ? Dtype::kBf16 : Dtype::kF32;
+  Compiler(const Plan& plan, Phase phase)
+      : ScheduleWriter(plan, phase), shards_(plan.mesh.dp_shard), replicas_(plan.mesh.dp_replicate) {
     const bool f32 = s_.compute == Dtype::kF32;
     if (shards_ == 1 && f32)
       source_ = ParameterSource::kMaster;
@@ -40,7 +35,6 @@ class Compiler {
       path_ = GradientPath::kAccumulated;
     else
       path_ = GradientPath::kReduce;
-    derive_variants();
     make_run_buffers();
     gathered_.assign(num_units(), -1);
     gather_event_.assign(num_units(), -1);
@@ -59,58 +53,11 @@ class Compiler {
   }
 
  private:
-  int num_units() const { return static_cast<int>(s_.layout.units.size()); }
-  int head() const { return num_units() - 1; }
-  const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
   int64_t element_bytes() const { return size_bytes(s_.compute); }
   int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards_ * element_bytes(); }
   bool tied() const { return plan_.model.tied_embeddings; }
 
-  // --- programs
-
-  void derive_variants() {
-    const Pass pass = s_.phase == Phase::kEvaluate ? Pass::kEvaluate : Pass::kTrain;
-    const auto add = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix) {
-      auto v = std::make_shared<ProgramVariant>(derive(program, dropped, pass));
-      v->name += suffix;
-      s_.variants.push_back(std::move(v));
-      return static_cast<int>(s_.variants.size()) - 1;
-    };
-    const std::set<std::string> dropped(plan_.recompute.dropped.begin(), plan_.recompute.dropped.end());
-    const int embedding = add(s_.programs->embedding, {}, "");
-    const bool mixed = plan_.recompute.policy == Recompute::kEveryK;
-    const std::string suffix = dropped.empty() ? "" : mixed ? "/full" : "/" + std::string(distsetup::name(plan_.recompute.policy));
-    const int block = add(s_.programs->block, dropped, suffix);
-    const int plain = mixed ? add(s_.programs->block, {}, "") : block;
-    const int last = add(s_.programs->head, {}, "");
-    for (int u = 0; u < num_units(); ++u) {
-      if (u == 0)
-        s_.unit_variant.push_back(embedding);
-      else if (u == head())
-        s_.unit_variant.push_back(last);
-      else
-        s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block : plain);
-    }
-  }
-
   // --- buffers
-
-  int add_buffer(std::string name, BufferClass buffer_class, int64_t bytes, Dtype dtype, BufferLifetime lifetime, int u = -1) {
-    Buffer b;
-    b.name = std::move(name);
-    b.buffer_class = buffer_class;
-    b.bytes = bytes;
-    b.dtype = dtype;
-    b.lifetime = lifetime;
-    b.unit = u;
-    b.micro_batch = lifetime == BufferLifetime::kRun ? -1 : micro_batch_;
-    s_.buffers.push_back(std::move(b));
-    return static_cast<int>(s_.buffers.size()) - 1;
-  }
-
-  int run_buffer(std::string name, BufferClass buffer_class, int64_t numel, Dtype dtype) {
-    return add_buffer(std::move(name), buffer_class, numel * size_bytes(dtype), dtype, BufferLifetime::kRun);
-  }
 
   void make_run_buffers() {
     const int64_t n = s_.layout.shard_numel, tokens = s_.symbols.at("T");
@@ -131,19 +78,6 @@ class Compiler {
   }
 
   // --- emitting
-
-  Instruction& emit(InstructionOp op, int u, std::string phase = "") {
-    Instruction i;
-    i.op = op;
-    i.unit = u;
-    i.micro_batch = micro_batch_;
-    i.dtype = s_.compute;
-    i.phase = phase.empty() ? phase_ : std::move(phase);
-    s_.instructions.push_back(std::move(i));
-    return s_.instructions.back();
-  }
-
-  int new_event() { return s_.num_events++; }
 
   void emit_gather(int u, int buffer, bool fresh) {
     Instruction& cast = emit(InstructionOp::kCast, u);
@@ -336,11 +270,6 @@ class Compiler {
 
   // --- phases
 
-  void close_segment(int64_t repeat) {
-    const int begin = s_.segments.empty() ? 0 : s_.segments.back().first_instruction + s_.segments.back().num_instructions;
-    s_.segments.push_back({begin, static_cast<int>(s_.instructions.size()) - begin, repeat});
-  }
-
   void refresh_replica() {
     if (source_ != ParameterSource::kReplica) return;
     std::vector<int> events;
@@ -424,13 +353,9 @@ class Compiler {
     int unit = -1, full = -1, received = -1, event = -1;
   };
 
-  const Plan& plan_;
   const int shards_, replicas_;
-  Schedule s_;
   ParameterSource source_ = ParameterSource::kMaster;
   GradientPath path_ = GradientPath::kDirect;
-  int micro_batch_ = -1;
-  std::string phase_;
   int master_ = -1, gradient_shard_ = -1, exp_avg_ = -1, exp_avg_sq_ = -1, replica_ = -1, loss_ = -1, sumsq_ = -1;
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
   std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers

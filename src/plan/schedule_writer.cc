@@ -1,0 +1,76 @@
+#include "plan/schedule_writer.h"
+
+#include <algorithm>
+#include <set>
+
+namespace distsetup {
+
+ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase) : plan_(plan) {
+  s_.phase = phase;
+  s_.programs = std::make_shared<NativePrograms>(native_programs(plan.model));
+  s_.layout = make_layout(plan.model, plan.mesh.dp_shard);
+  s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
+  s_.compute = plan.precision.compute == Precision::kBf16 ? Dtype::kBf16 : Dtype::kF32;
+  derive_variants();
+}
+
+void ScheduleWriter::derive_variants() {
+  const Pass pass = s_.phase == Phase::kEvaluate ? Pass::kEvaluate : Pass::kTrain;
+  const auto add = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix) {
+    auto v = std::make_shared<ProgramVariant>(derive(program, dropped, pass));
+    v->name += suffix;
+    s_.variants.push_back(std::move(v));
+    return static_cast<int>(s_.variants.size()) - 1;
+  };
+  const std::set<std::string> dropped(plan_.recompute.dropped.begin(), plan_.recompute.dropped.end());
+  const int embedding = add(s_.programs->embedding, {}, "");
+  const bool mixed = plan_.recompute.policy == Recompute::kEveryK;
+  const std::string suffix = dropped.empty() ? "" : mixed ? "/full" : "/" + std::string(distsetup::name(plan_.recompute.policy));
+  const int block = add(s_.programs->block, dropped, suffix);
+  const int plain = mixed ? add(s_.programs->block, {}, "") : block;
+  const int last = add(s_.programs->head, {}, "");
+  for (int u = 0; u < num_units(); ++u) {
+    if (u == 0)
+      s_.unit_variant.push_back(embedding);
+    else if (u == head())
+      s_.unit_variant.push_back(last);
+    else
+      s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block : plain);
+  }
+}
+
+int ScheduleWriter::add_buffer(std::string name, BufferClass buffer_class, int64_t bytes, Dtype dtype, BufferLifetime lifetime,
+                               int u) {
+  Buffer b;
+  b.name = std::move(name);
+  b.buffer_class = buffer_class;
+  b.bytes = bytes;
+  b.dtype = dtype;
+  b.lifetime = lifetime;
+  b.unit = u;
+  b.micro_batch = lifetime == BufferLifetime::kRun ? -1 : micro_batch_;
+  s_.buffers.push_back(std::move(b));
+  return static_cast<int>(s_.buffers.size()) - 1;
+}
+
+int ScheduleWriter::run_buffer(std::string name, BufferClass buffer_class, int64_t numel, Dtype dtype) {
+  return add_buffer(std::move(name), buffer_class, numel * size_bytes(dtype), dtype, BufferLifetime::kRun);
+}
+
+Instruction& ScheduleWriter::emit(InstructionOp op, int u) {
+  Instruction i;
+  i.op = op;
+  i.unit = u;
+  i.micro_batch = micro_batch_;
+  i.dtype = s_.compute;
+  i.phase = phase_;
+  s_.instructions.push_back(std::move(i));
+  return s_.instructions.back();
+}
+
+void ScheduleWriter::close_segment(int64_t repeat) {
+  const int begin = s_.segments.empty() ? 0 : s_.segments.back().first_instruction + s_.segments.back().num_instructions;
+  s_.segments.push_back({begin, static_cast<int>(s_.instructions.size()) - begin, repeat});
+}
+
+}  // namespace distsetup

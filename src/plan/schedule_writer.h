@@ -1,0 +1,38 @@
+// A schedule while it is written: its programs in the variants the plan needs, its buffers, instructions and segments. What is
+// gathered and reduced when is compile_schedule.cc's.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plan/schedule.h"
+
+namespace distsetup {
+
+class ScheduleWriter {
+ public:
+  ScheduleWriter(const Plan& plan, Phase phase);
+
+  int num_units() const { return static_cast<int>(s_.layout.units.size()); }
+  int head() const { return num_units() - 1; }
+  const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
+
+  // Of unit u (-1: of none) and of the micro-batch being written. Returns its index.
+  int add_buffer(std::string name, BufferClass buffer_class, int64_t bytes, Dtype dtype, BufferLifetime lifetime, int u = -1);
+  // Lives as long as the run.
+  int run_buffer(std::string name, BufferClass buffer_class, int64_t numel, Dtype dtype);
+  // In the phase and micro-batch being written; the reference holds until the next one.
+  Instruction& emit(InstructionOp op, int u);
+  int new_event() { return s_.num_events++; }
+  // What was emitted since the last segment is one, done `repeat` times.
+  void close_segment(int64_t repeat);
+
+  const Plan& plan_;
+  Schedule s_;
+  int micro_batch_ = -1;  // -1: outside of any
+  std::string phase_;
+
+ private:
+  void derive_variants();
+};
+
+}  // namespace distsetup
