@@ -9,59 +9,19 @@ import contextlib
 import copy
 import glob
 import importlib
-import importlib.machinery
 import json
 import logging
 import os
 import subprocess
 import sys
 import tempfile
-import types
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from stand_ins import stand_in_for
 
 logging.disable(logging.WARNING)
 failures, accepted, refused = [], 0, 0
 OUTPUT = tempfile.mkdtemp()
-
-
-class Empty(type):
-    def __getattr__(cls, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return name
-
-
-class StandIns:
-    def __init__(self, names):
-        self.names = names
-
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in self.names:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec):
-        module = types.ModuleType(spec.name)
-        module.__path__ = []
-        module.__version__ = "0.0.0"
-
-        def missing(name):
-            if name.startswith("__"):
-                raise AttributeError(name)
-            made = Empty(
-                name, (), {"__init_subclass__": classmethod(lambda cls, **words: None), "__init__": lambda self, *a, **words: None}
-            )
-            setattr(module, name, made)
-            return made
-
-        module.__getattr__ = missing
-        return module
-
-    def exec_module(self, module):
-        pass
-
-
-def stand_in_for(*names):
-    sys.meta_path.insert(0, StandIns(set(names)))
 
 
 def expect(name, found, wanted):

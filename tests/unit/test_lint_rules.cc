@@ -98,6 +98,36 @@ TEST_CASE("lint: a fix removes its finding and nothing else", "[lint]") {
   CHECK(num_fixes > 12);
 }
 
+TEST_CASE("lint: fixing a fixed file changes nothing", "[lint]") {
+  for (const LintRule& rule : lint_rules()) {
+    LintExample example = rule.bad;
+    const auto fix_all = [&example] {
+      const LintReport report = lint(example);
+      for (size_t i = 0; i < report.files.size(); ++i) {
+        std::vector<const LintFinding*> applied;
+        example.files[i].text = apply_fixes(report, i, example.files[i].text, applied);
+      }
+    };
+    fix_all();
+    const std::vector<LintFile> once = example.files;
+    fix_all();
+    INFO(rule.code);
+    for (size_t i = 0; i < once.size(); ++i) CHECK(example.files[i].text == once[i].text);
+  }
+}
+
+TEST_CASE("lint: the same files give the same findings in the same order", "[lint]") {
+  for (const LintRule& rule : lint_rules()) {
+    const LintReport one = lint(rule.bad), two = lint(rule.bad);
+    INFO(rule.code);
+    CHECK(text_of(one) == text_of(two));
+    for (size_t i = 1; i < one.findings.size(); ++i) {
+      const LintFinding &before = one.findings[i - 1], &after = one.findings[i];
+      CHECK((before.file < after.file || before.diagnostic.location.line <= after.diagnostic.location.line));
+    }
+  }
+}
+
 TEST_CASE("lint: a plan that its target cannot express", "[lint]") {
   const LintRule* rule = find_lint_rule("PLAN012");
   REQUIRE(rule != nullptr);
@@ -231,4 +261,14 @@ TEST_CASE("lint: unknown keys bite as the tables of the targets say", "[lint]") 
     }
   }
   CHECK(num_sections >= 8);
+}
+
+TEST_CASE("lint: a trap inside the task is not the batch script's", "[lint]") {
+  const auto waits = [](const std::string& lines) {
+    return finds(lint_files({{"j", "#!/bin/bash\n#SBATCH --nodes=2\n" + lines + "\n"}}, {}), "SL012");
+  };
+  CHECK(waits("trap 'echo late' USR1\nsrun python t.py"));
+  CHECK_FALSE(waits("trap '' USR1\nsrun python t.py"));
+  CHECK_FALSE(waits("srun bash -c 'trap \"echo late\" USR1; python t.py'"));
+  CHECK_FALSE(waits("trap 'echo late' USR1\nsrun python t.py &\nwait"));
 }

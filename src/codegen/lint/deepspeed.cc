@@ -273,7 +273,7 @@ void ds_schedules(const DeepspeedFile& in) {
   for (const auto& other : in.setup.documents) {
     const std::string optim = text(other->root, "optim");
     const bool is_native = optim.empty() || optim.rfind("adamw_torch", 0) == 0 || optim == "adamw_hf";
-    if (other->kind == FileKind::kTrainer && !is_native && optimizer.empty()) foreign = optim;
+    if (takes_training_arguments(other->kind) && !is_native && optimizer.empty()) foreign = optim;
   }
   if (foreign.empty() || in.stage == 0) return;
   const Span at = has(root, "optimizer.type") ? in.val("optimizer.type") : in.key("zero_optimization");

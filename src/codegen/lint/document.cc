@@ -16,6 +16,7 @@ bool is_yaml_kind(FileKind kind) {
   switch (kind) {
     case FileKind::kAccelerate:
     case FileKind::kTrainer:
+    case FileKind::kTrl:
     case FileKind::kTrainerFsdp:
     case FileKind::kAxolotl:
     case FileKind::kLlamaFactory:
@@ -241,7 +242,7 @@ std::unique_ptr<Document> read_document(const LintFile& file, FileKind kind) {
     take(parse_json(d->text, d->path));
   } else if (is_yaml_kind(kind)) {
     for (const std::string& one : split_stream(d->text)) take(parse_yaml(one, d->path));
-  } else if (kind == FileKind::kSbatch || kind == FileKind::kShell) {
+  } else if (is_script(kind)) {
     add_script(*d, parse_shell(d->text, {0, d->text.size()}));
   } else if (kind == FileKind::kArguments) {
     add_arguments(*d);

@@ -107,7 +107,7 @@ void env_connections(const Setup& setup, const Document& d, const EnvironmentSet
   bool uses_fsdp = false;
   for (const auto& other : setup.documents) {
     uses_fsdp = uses_fsdp || (other->kind == FileKind::kAccelerate && text(other->root, "distributed_type") == "FSDP") ||
-                other->kind == FileKind::kTorchtitan || (other->kind == FileKind::kTrainer && has(other->root, "fsdp"));
+                other->kind == FileKind::kTorchtitan || (takes_training_arguments(other->kind) && has(other->root, "fsdp"));
     for (const ScriptPart& part : other->parts) {
       for (const Line& line : part.lines) {
         for (const Stage& stage : line.stages) {

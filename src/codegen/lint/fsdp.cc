@@ -111,7 +111,8 @@ void fsdp_versions(const Setup& setup, const FsdpView& in, Report& report) {
   }
   for (const auto& other : setup.documents) {
     const bool clips = real(other->root, "max_grad_norm").value_or(1.0) > 0;
-    if (other->kind != FileKind::kTrainer || !in.on("offload_params") || !clips || text(other->root, "ddp_backend") != "nccl")
+    if ((other->kind != FileKind::kTrainer && other->kind != FileKind::kTrl) || !in.on("offload_params") || !clips ||
+        text(other->root, "ddp_backend") != "nccl")
       continue;
     report.add("FSDP015", *other, value_span(*other, *node(other->root, "ddp_backend").value),
                "clipping with CPU offload reduces norms on the host, and 'nccl' alone has no CPU backend");
@@ -174,7 +175,7 @@ void fsdp_checkpoints(const Setup& setup, const FsdpView& in, Report& report) {
   const Document& d = in.d;
   for (const auto& other : setup.documents) {
     const Value& t = other->root;
-    if (other->kind != FileKind::kTrainer && other.get() != &d) continue;
+    if (other->kind != FileKind::kTrainer && other->kind != FileKind::kTrl && other.get() != &d) continue;
     if (in.on("activation_checkpointing") && is_true(t, "gradient_checkpointing")) {
       report.add(
           "FSDP011", *other, key_span(*other, node(t, "gradient_checkpointing")),
@@ -230,6 +231,7 @@ void check_fsdp(const Setup& setup, const Document& d, Report& report) {
       if (text(d.root, "distributed_type") == "FSDP" && section) in.section = section.value;
       break;
     case FileKind::kTrainer:
+    case FileKind::kTrl:
       if (section && section.value->kind == Value::Kind::kMap) in.section = section.value;
       in.assumed = 2;
       break;

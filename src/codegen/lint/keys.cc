@@ -173,7 +173,8 @@ void check_section(const Accepted& table, const Section& section, const Document
 
 void check_keys(const Setup&, const Document& d, Report& report) {
   for (const Accepted& table : accepted_tables()) {
-    if (table.kind != d.kind) continue;
+    const bool is_same = table.kind == d.kind || (table.kind == FileKind::kTrainer && d.kind == FileKind::kTrl);
+    if (!is_same) continue;
     for (const Section& section : table.sections) {
       const Node at = node(d.root, section.path);
       if (at && at.value->kind == Value::Kind::kMap) check_section(table, section, d, *at.value, report);

@@ -22,9 +22,10 @@ struct KindName {
   FileKind kind;
   std::string_view name, says;
 };
-constexpr std::array<KindName, 19> kKindNames = {{{FileKind::kDeepspeed, "deepspeed", "DeepSpeed configuration"},
+constexpr std::array<KindName, 22> kKindNames = {{{FileKind::kDeepspeed, "deepspeed", "DeepSpeed configuration"},
                                                   {FileKind::kAccelerate, "accelerate", "accelerate configuration"},
                                                   {FileKind::kTrainer, "trainer", "Hugging Face TrainingArguments"},
+                                                  {FileKind::kTrl, "trl", "TRL configuration"},
                                                   {FileKind::kTrainerFsdp, "trainer-fsdp", "fsdp_config of the Hugging Face Trainer"},
                                                   {FileKind::kTorchtitan, "torchtitan", "torchtitan TOML"},
                                                   {FileKind::kAxolotl, "axolotl", "Axolotl YAML"},
@@ -35,6 +36,8 @@ constexpr std::array<KindName, 19> kKindNames = {{{FileKind::kDeepspeed, "deepsp
                                                   {FileKind::kKubernetes, "kubernetes", "Kubernetes manifest"},
                                                   {FileKind::kSkypilot, "skypilot", "SkyPilot task"},
                                                   {FileKind::kSbatch, "sbatch", "SLURM job script"},
+                                                  {FileKind::kPbs, "pbs", "PBS job script"},
+                                                  {FileKind::kLsf, "lsf", "LSF job script"},
                                                   {FileKind::kShell, "shell", "shell script or command line"},
                                                   {FileKind::kArguments, "arguments", "list of arguments"},
                                                   {FileKind::kHostfile, "hostfile", "hostfile"},
@@ -45,7 +48,7 @@ constexpr std::array<KindName, 19> kKindNames = {{{FileKind::kDeepspeed, "deepsp
 struct Marks {
   FileKind kind;
   std::vector<std::string_view> keys;
-  std::string_view own = {};  // no file of the kind is without it, and no other kind has it
+  std::vector<std::string_view> own = {};  // no file of the kind is without one of them, and no other kind has them
 };
 const std::vector<Marks>& marks() {
   static const std::vector<Marks> kMarks = {
@@ -69,11 +72,11 @@ const std::vector<Marks>& marks() {
       {FileKind::kAxolotl,
        {"base_model", "datasets", "micro_batch_size", "sequence_len", "adapter", "fsdp_version", "fsdp_config",
         "dataset_prepared_path", "val_set_size", "dp_shard_size", "sample_packing", "optimizer"},
-       "base_model"},
+       {"base_model", "sequence_len"}},
       {FileKind::kLlamaFactory,
        {"stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "overwrite_cache", "preprocessing_num_workers",
         "pure_bf16", "use_unsloth", "pissa_init", "do_train", "lora_target", "quantization_bit"},
-       "finetuning_type"},
+       {"finetuning_type"}},
       {FileKind::kLightning, {"seed_everything", "trainer", "fit", "ckpt_path"}},
       {FileKind::kAutomodel, {"distributed", "step_scheduler", "dist_env", "packed_sequence", "loss_fn"}},
       {FileKind::kLlamaStack,
@@ -91,7 +94,8 @@ const Marks* best_marks(const std::set<std::string, std::less<>>& keys) {
   const Marks* best = nullptr;
   size_t best_score = 0;
   for (const Marks& one : marks()) {
-    if (!one.own.empty() && keys.count(one.own) == 0) continue;
+    const bool has_own = std::any_of(one.own.begin(), one.own.end(), [&keys](std::string_view key) { return keys.count(key) != 0; });
+    if (!one.own.empty() && !has_own) continue;
     size_t score = one.own.empty() ? 0 : kOwnKeyScore;
     for (const std::string_view key : one.keys) score += keys.count(key);
     if (score > best_score) {
@@ -100,6 +104,36 @@ const Marks* best_marks(const std::set<std::string, std::less<>>& keys) {
     }
   }
   return best;
+}
+
+// TrainingArguments with fields that only TRL's trainers have.
+bool is_of_trl(const std::set<std::string, std::less<>>& keys) {
+  return std::any_of(keys.begin(), keys.end(), [](const std::string& key) {
+    static const std::set<std::string, std::less<>> kOfTrl = {"max_length",
+                                                              "packing",
+                                                              "padding_free",
+                                                              "completion_only_loss",
+                                                              "assistant_only_loss",
+                                                              "dataset_text_field",
+                                                              "dataset_kwargs",
+                                                              "eos_token",
+                                                              "beta",
+                                                              "loss_type",
+                                                              "use_peft",
+                                                              "lora_r",
+                                                              "precompute_ref_log_probs",
+                                                              "num_generations",
+                                                              "max_completion_length",
+                                                              "desirable_weight",
+                                                              "undesirable_weight",
+                                                              "reward_funcs",
+                                                              "use_vllm",
+                                                              "vllm_mode",
+                                                              "dataset_streaming",
+                                                              "lora_target_modules",
+                                                              "center_rewards_coefficient"};
+    return kOfTrl.count(key) != 0;
+  });
 }
 
 // "{", or a line "word:" before anything else: structured.
@@ -122,10 +156,12 @@ bool looks_structured(std::string_view text) {
 // The keys at the top: of the first document when there are several.
 std::set<std::string, std::less<>> top_keys(std::string_view text) {
   std::set<std::string, std::less<>> keys;
-  const bool is_json = text.find_first_not_of(" \t\r\n\xef\xbb\xbf") != std::string_view::npos &&
-                       text[text.find_first_not_of(" \t\r\n\xef\xbb\xbf")] == '{';
+  size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  const bool has_comment = first != std::string_view::npos && text[first] == '#';
+  while (first != std::string_view::npos && text[first] == '#') first = text.find_first_not_of(" \t\r\n", text.find('\n', first));
+  const bool is_json = first != std::string_view::npos && text[first] == '{';
   if (is_json) {
-    const Result<Value> root = parse_json(text, "");
+    const Result<Value> root = has_comment ? parse_yaml(text, "") : parse_json(text, "");
     if (root.ok()) {
       for (const auto& entry : root->entries) keys.insert(entry.first);
       return keys;
@@ -186,6 +222,14 @@ bool ends_with(std::string_view path, std::string_view end) {
 
 }  // namespace
 
+bool is_script(FileKind kind) {
+  return kind == FileKind::kSbatch || kind == FileKind::kPbs || kind == FileKind::kLsf || kind == FileKind::kShell;
+}
+
+bool takes_training_arguments(FileKind kind) {
+  return kind == FileKind::kTrainer || kind == FileKind::kTrl || kind == FileKind::kLlamaFactory;
+}
+
 std::string_view kind_name(FileKind kind) {
   for (const KindName& one : kKindNames) {
     if (one.kind == kind) return one.name;
@@ -217,7 +261,12 @@ Result<FileKind> kind_of_name(std::string_view name) {
 }
 
 Result<FileKind> recognise(std::string_view path, std::string_view text) {
-  if (text.find("\n#SBATCH") != std::string_view::npos || text.substr(0, 7) == "#SBATCH") return FileKind::kSbatch;
+  const auto has_line = [text](std::string_view mark) {
+    return text.substr(0, mark.size()) == mark || text.find("\n" + std::string(mark)) != std::string_view::npos;
+  };
+  if (has_line("#SBATCH")) return FileKind::kSbatch;
+  if (has_line("#PBS ")) return FileKind::kPbs;
+  if (has_line("#BSUB ")) return FileKind::kLsf;
   const std::string_view base = path.substr(path.rfind('/') + 1);
   if (text.substr(0, 2) == "#!" || ends_with(path, ".sh") || ends_with(path, ".bash")) return FileKind::kShell;
   if (ends_with(path, ".toml") || (!looks_structured(text) && has_toml_section(text))) return FileKind::kTorchtitan;
@@ -230,7 +279,7 @@ Result<FileKind> recognise(std::string_view path, std::string_view text) {
       return error(code::kUnknownValue, {std::string(path), 1, 1},
                    "the file is a config.yaml in sections (training, distributed), which lint has no rules for",
                    fmt::format("distsetup convert --to run {}   # says of every key what it does", path));
-    if (const Marks* best = best_marks(keys)) return best->kind;
+    if (const Marks* best = best_marks(keys)) return best->kind == FileKind::kTrainer && is_of_trl(keys) ? FileKind::kTrl : best->kind;
   } else if (const LineCounts n = count_lines(text); n.lines > 0) {
     if (n.packages == n.lines || base.rfind("requirements", 0) == 0) return FileKind::kRequirements;
     if (n.settings == n.lines || base == ".deepspeed_env" || base.rfind(".env", 0) == 0) return FileKind::kEnvironment;

@@ -12,6 +12,7 @@ enum class FileKind {
   kDeepspeed,     // DeepSpeed's JSON
   kAccelerate,    // accelerate's YAML (FSDP 1 and 2, DeepSpeed, DDP)
   kTrainer,       // fields of Hugging Face TrainingArguments, YAML or JSON
+  kTrl,           // the same with the fields of a trainer of TRL
   kTrainerFsdp,   // the fsdp_config of TrainingArguments in a file of its own
   kTorchtitan,    // TOML
   kAxolotl,       // YAML
@@ -22,6 +23,8 @@ enum class FileKind {
   kKubernetes,    // manifests
   kSkypilot,      // task YAML
   kSbatch,        // job script with #SBATCH lines
+  kPbs,           // job script with #PBS lines
+  kLsf,           // job script with #BSUB lines
   kShell,         // script or command line
   kArguments,     // one option a line
   kHostfile,      // "host slots=8"
@@ -29,6 +32,9 @@ enum class FileKind {
   kRequirements,  // package==version lines
   kPlan,          // plan.json of distsetup
 };
+
+bool is_script(FileKind kind);                 // a job script, a script or a command line
+bool takes_training_arguments(FileKind kind);  // fields of TrainingArguments at its top
 
 std::string_view kind_name(FileKind kind);  // "deepspeed"
 std::string_view kind_says(FileKind kind);  // "DeepSpeed configuration"

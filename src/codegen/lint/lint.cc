@@ -12,9 +12,10 @@ namespace distsetup {
 namespace {
 
 constexpr lint::Check kLintChecks[] = {
-    lint::check_keys,    lint::check_deepspeed,  lint::check_deepspeed_values, lint::check_accelerate,  lint::check_fsdp,
-    lint::check_trainer, lint::check_torchtitan, lint::check_megatron,         lint::check_trainers,    lint::check_llama_stack,
-    lint::check_slurm,   lint::check_launchers,  lint::check_kubernetes,       lint::check_environment, lint::check_plan_level};
+    lint::check_keys,        lint::check_names,       lint::check_options, lint::check_deepspeed,  lint::check_deepspeed_values,
+    lint::check_accelerate,  lint::check_fsdp,        lint::check_trainer, lint::check_torchtitan, lint::check_megatron,
+    lint::check_trainers,    lint::check_llama_stack, lint::check_slurm,   lint::check_launchers,  lint::check_kubernetes,
+    lint::check_environment, lint::check_plan_level};
 
 // A file that does not parse: its mistakes as they are; a key given twice in DeepSpeed's JSON is its own rule.
 void report_broken(const lint::Document& d, lint::Report& report) {

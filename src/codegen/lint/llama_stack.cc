@@ -54,7 +54,7 @@ void lls_request(const Document& d, Report& report) {
 }
 
 void lls_calls(const Document& d, Report& report) {
-  if (d.kind != FileKind::kShell && d.kind != FileKind::kSbatch) return;
+  if (!is_script(d.kind)) return;
   constexpr std::array<std::string_view, 2> kOld = {"/v1/post-training", "/v1/openai/v1/post-training"};
   for (const std::string_view old : kOld) {
     for (size_t at = d.text.find(old); at != std::string::npos; at = d.text.find(old, at + 1)) {

@@ -46,7 +46,7 @@ void meg_connections(const Setup& setup, const Document& d, const Stage& run, Re
   const EnvironmentSetting* set = setup.environment("CUDA_DEVICE_MAX_CONNECTIONS");
   const std::string& gpu = setup.context.gpu;
   const bool is_blackwell = gpu.find("B200") != std::string::npos || gpu.find("B300") != std::string::npos || gpu.find("GB") == 0;
-  const bool is_script = d.kind == FileKind::kSbatch || d.kind == FileKind::kShell;
+  const bool is_script = distsetup::is_script(d.kind);
   if (splits && !is_fsdp && !is_blackwell && is_script && (set == nullptr || set->value != "1")) {
     report.add("MEG007", d, set != nullptr ? set->span : run.span,
                "CUDA_DEVICE_MAX_CONNECTIONS must be 1 for tensor or context parallelism before Blackwell");

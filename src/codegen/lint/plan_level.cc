@@ -273,6 +273,7 @@ void plan_precision(const Setup& setup, const Document& d, Report& report) {
     case FileKind::kDeepspeed: look("bf16.enabled", "true"); break;
     case FileKind::kAccelerate: look("mixed_precision", "bf16"); break;
     case FileKind::kTrainer:
+    case FileKind::kTrl:
     case FileKind::kLlamaFactory:
     case FileKind::kAxolotl: look("bf16", "true"); break;
     case FileKind::kTorchtitan: look("training.mixed_precision_param", "bfloat16"); break;
@@ -371,7 +372,7 @@ void plan_checkpoints(const Setup& setup, const Document& d, const std::vector<S
       say(key_span(d, node(d.root, "checkpoint")));
     }
   }
-  if (d.kind == FileKind::kTrainer && lower(text(d.root, "save_strategy")) == "no")
+  if (takes_training_arguments(d.kind) && lower(text(d.root, "save_strategy")) == "no")
     say(value_span(d, *node(d.root, "save_strategy").value));
 }
 
@@ -389,7 +390,7 @@ void check_plan_level(const Setup& setup, const Document& d, Report& report) {
   plan_checkpoints(setup, d, all, report);
   if (d.kind == FileKind::kPlan) plan_file(d, report);
   if (d.kind == FileKind::kDeepspeed) plan_deepspeed(d, report);
-  if (d.kind == FileKind::kTrainer && is_false(d.root, "average_tokens_across_devices") &&
+  if (takes_training_arguments(d.kind) && is_false(d.root, "average_tokens_across_devices") &&
       real(d.root, "gradient_accumulation_steps").value_or(1) > 1) {
     report.add("PLAN020", d, key_span(d, node(d.root, "average_tokens_across_devices")),
                "the loss is averaged per micro-batch and rank: with sequences of different length the result depends on how the batch "

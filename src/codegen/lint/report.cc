@@ -98,7 +98,7 @@ std::string Setup::consumer(const Document& deepspeed) const {
   const std::string base = deepspeed.path.substr(deepspeed.path.rfind('/') + 1);
   for (const auto& d : documents) {
     if (d->kind == FileKind::kAccelerate && has(d->root, "deepspeed_config")) return "accelerate";
-    const bool is_trainer = d->kind == FileKind::kTrainer || d->kind == FileKind::kAxolotl || d->kind == FileKind::kLlamaFactory;
+    const bool is_trainer = takes_training_arguments(d->kind) || d->kind == FileKind::kAxolotl;
     if (is_trainer && has(d->root, "deepspeed")) return "hf";
     if (d->kind == FileKind::kLightning) return "lightning";
     for (const ScriptPart& part : d->parts) {

@@ -51,6 +51,8 @@ using Check = void (*)(const Setup&, const Document&, Report&);
 
 // One per group of rules; each looks at the documents it knows.
 void check_keys(const Setup&, const Document&, Report&);
+void check_names(const Setup&, const Document&, Report&);
+void check_options(const Setup&, const Document&, Report&);
 void check_deepspeed(const Setup&, const Document&, Report&);
 void check_deepspeed_values(const Setup&, const Document&, Report&);
 void check_accelerate(const Setup&, const Document&, Report&);

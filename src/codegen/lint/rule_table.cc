@@ -78,8 +78,9 @@ LintRule read_rule(const Value& value, const std::string& usual_name, const std:
 std::vector<LintRule> read_rules() {
   std::vector<LintRule> rules;
   for (const EmbeddedFile& embedded : embedded_files()) {
-    const bool is_table =
-        embedded.path.substr(0, kLintFolder.size()) == kLintFolder && embedded.path.find("_keys.") == std::string_view::npos;
+    const bool is_table = embedded.path.substr(0, kLintFolder.size()) == kLintFolder &&
+                          embedded.path.find("_keys.") == std::string_view::npos &&
+                          embedded.path.find("/names/") == std::string_view::npos;
     if (!is_table) continue;
     const Result<Value> root = parse_yaml(embedded.text, embedded.path);
     CHECK(root.ok(), "{}", format_diagnostics(root.diagnostics));

@@ -4,7 +4,6 @@
 #include "codegen/lint/shell.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <set>
 
@@ -15,12 +14,6 @@ constexpr int kMaxShellDepth = 8;
 
 bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kShortOptions = {
-    {{"N", "nodes"},        {"n", "ntasks"},   {"c", "cpus-per-task"}, {"p", "partition"},  {"t", "time"},    {"o", "output"},
-     {"e", "error"},        {"i", "input"},    {"J", "job-name"},      {"G", "gpus"},       {"A", "account"}, {"a", "array"},
-     {"w", "nodelist"},     {"x", "exclude"},  {"d", "dependency"},    {"C", "constraint"}, {"q", "qos"},     {"D", "chdir"},
-     {"m", "distribution"}, {"L", "licenses"}, {"F", "nodefile"},      {"b", "begin"},      {"k", "no-kill"}, {"s", "oversubscribe"}}};
 
 class ShellReader {
  public:
@@ -78,43 +71,20 @@ class ShellReader {
   }
 
   void comment() {
-    const size_t begin = at_;
-    const size_t end = line_end();
-    const bool at_line_start = begin == 0 || text_[begin - 1] == '\n';
-    if (at_line_start && starts("#SBATCH")) directive(begin + 7, end);
-    at_ = end;
+    if (at_ == 0 || text_[at_ - 1] == '\n') {
+      directive("#SBATCH", Scheduler::kSlurm, script.directives);
+      directive("#PBS", Scheduler::kPbs, script.pbs);
+      directive("#BSUB", Scheduler::kLsf, script.lsf);
+    }
+    at_ = line_end();
   }
 
-  // "--nodes=2 --exclusive", "-N 2": every option of the line.
-  void directive(size_t begin, size_t end) {
-    ShellReader reader(text_, {begin, end}, kMaxShellDepth);
-    reader.read();
-    if (reader.script.commands.empty()) return;
-    const std::vector<ShellWord>& words = reader.script.commands[0].words;
-    for (size_t i = 0; i < words.size(); ++i) {
-      const std::string& word = words[i].text;
-      if (word.empty() || word[0] != '-') continue;
-      Directive d;
-      d.span = words[i].span;
-      d.line_end = end;
-      d.is_late = has_command_;
-      const bool is_long = word.size() > 1 && word[1] == '-';
-      const size_t equals = word.find('=');
-      d.name = is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2) : word.substr(1, 1);
-      if (is_long && equals != std::string::npos) d.value = word.substr(equals + 1);
-      if (!is_long && word.size() > 2) d.value = word.substr(word[2] == '=' ? 3 : 2);
-      const bool takes_next = d.value.empty() && i + 1 < words.size() && words[i + 1].text[0] != '-' && words[i + 1].text[0] != '#';
-      if (takes_next) {
-        d.value = words[++i].text;
-        d.span.end = words[i].span.end;
-      }
-      if (!is_long) {
-        const auto* known =
-            std::find_if(kShortOptions.begin(), kShortOptions.end(), [&d](const auto& one) { return one.first == d.name; });
-        if (known != kShortOptions.end()) d.name = known->second;
-      }
-      std::replace(d.name.begin(), d.name.end(), '_', '-');
-      script.directives.push_back(std::move(d));
+  void directive(std::string_view mark, Scheduler scheduler, std::vector<Directive>& out) {
+    const char after = at_ + mark.size() < end_ ? text_[at_ + mark.size()] : ' ';
+    if (!starts(mark) || (scheduler != Scheduler::kSlurm && after != ' ' && after != '\t')) return;
+    for (Directive& one : read_directives(text_, {at_ + mark.size(), line_end()}, scheduler)) {
+      one.is_late = has_command_;
+      out.push_back(std::move(one));
     }
   }
 

@@ -1,6 +1,6 @@
 // A shell script as the commands it would run: words with their quoting and place, assignments, pipes, here-documents, and the
-// directives of a scheduler (#SBATCH). Good enough to reason about launch scripts, no shell: what depends on running the script
-// (conditions, loops, values of variables that are not literals) is taken as written, every branch counts.
+// directives of a scheduler (#SBATCH, #PBS, #BSUB). Good enough to reason about launch scripts, no shell: what depends on running the
+// script (conditions, loops, values of variables that are not literals) is taken as written, every branch counts.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -54,8 +54,11 @@ struct ShellCommand {
   bool in_control = false;  // begins behind if, while, until, !
 };
 
+enum class Scheduler { kSlurm, kPbs, kLsf };
+
 struct Directive {
-  std::string name, value;  // long name without dashes: "ntasks-per-node"
+  std::string name, value;  // long name without dashes: "ntasks-per-node"; of PBS and LSF as it is written: "l", "gpu"
+  std::string spelled;      // "--ntasks_per_node"
   Span span;                // of the option, without #SBATCH
   size_t line_end = 0;      // where its line ends
   bool is_late = false;     // behind the first command: the scheduler does not see it
@@ -64,7 +67,8 @@ struct Directive {
 struct ShellScript {
   std::string_view text;  // of the whole document
   std::vector<ShellCommand> commands;
-  std::vector<Directive> directives;
+  std::vector<Directive> directives;  // of SLURM
+  std::vector<Directive> pbs, lsf;
   std::string shebang;
 
   const Directive* directive(std::string_view name) const;  // the last one that counts
@@ -79,6 +83,8 @@ ShellScript parse_shell(std::string_view text, Span range);
 std::vector<ShellWord> expand_words(const ShellScript& script, const std::vector<ShellWord>& words);
 // The text with $NAME and ${NAME} replaced where NAME has a literal value; ${NAME:-x} is x when it has none.
 std::string literal(const ShellScript& script, std::string_view text);
+// The options of a directive's line, `options` being what follows the mark (#SBATCH).
+std::vector<Directive> read_directives(std::string_view text, Span options, Scheduler scheduler);
 // Names that the text expands, with where; single-quoted parts are left out.
 std::vector<std::pair<std::string, size_t>> expansions(std::string_view text, Span range);
 

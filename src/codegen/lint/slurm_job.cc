@@ -86,7 +86,9 @@ void sl_signals(const JobScript& in, const std::vector<const Line*>& sruns) {
     const bool is_exit = is_trap && std::all_of(command.words.begin() + 2, command.words.end(), [](const ShellWord& word) {
                            return word.text == "EXIT" || word.text == "ERR" || word.text == "0";
                          });
-    if (!is_trap || is_exit) continue;
+    const bool is_of_task = command.depth > 0;                           // set inside what srun starts
+    const bool only_ignores = is_trap && command.words[1].text.empty();  // trap '' USR1
+    if (!is_trap || is_exit || is_of_task || only_ignores) continue;
     for (const Line* line : sruns) {
       const ShellCommand& srun = in.command(*line);
       if (srun.ends_with == "&" || srun.depth > 0 || !starts_training(in, *line)) continue;

@@ -139,7 +139,7 @@ class LineReader {
     const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m";  // of a Python whose path is a variable
     if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return Program::kTorchrun;
     const bool is_own = !stages_.empty() || at_ == 0;
-    if (is_own && (is_script_name(base) || base == "llamafactory-cli" || base == "axolotl" || base == "lightning"))
+    if (is_own && (is_script_name(base) || base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl"))
       return Program::kScript;
     return Program::kOther;
   }

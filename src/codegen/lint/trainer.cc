@@ -61,8 +61,7 @@ void hf_scripts(const Document& d, Report& report) {
 
 void check_trainer(const Setup& setup, const Document& d, Report& report) {
   hf_scripts(d, report);
-  const bool is_trainer = d.kind == FileKind::kTrainer || d.kind == FileKind::kLlamaFactory;
-  if (!is_trainer) return;
+  if (!takes_training_arguments(d.kind)) return;
   const Value& root = d.root;
   if (is_true(root, "fp16") && is_true(root, "bf16"))
     report.add("HF001", d, key_span(d, node(root, "fp16")), "fp16 and bf16 are both on");

@@ -1,0 +1,145 @@
+// Unknown keys of structured files, by the tables of names: a walk down the sections that the table knows. What stands in sections
+// that it does not know is not looked at.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/names.h"
+#include "codegen/lint/names.h"
+#include "codegen/lint/report.h"
+
+namespace distsetup::lint {
+namespace {
+
+// Keys that some other reader takes: not reported.
+using IsKnown = bool (*)(const Document&, std::string_view key);
+
+struct NameWalk {
+  const NameTable& table;
+  const Document& d;
+  Report& report;
+  IsKnown is_known = nullptr;
+  bool only_near = false;  // other releases have more names: a misspelling is all that can be told
+
+  void unknown(const std::vector<NameEntry>& entries, const std::string& path, const std::string& key, const Node& at) const {
+    const std::vector<std::string> names = spellings(entries);
+    const std::string near = nearest_name(key, names);
+    if (near.empty() && only_near) return;
+    std::string help = near.empty() ? where_else(entries, key) : fmt::format("did you mean '{}'", near);
+    if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
+    report.add(table.code, d, key_span(d, at), says_unknown(table, path), {help, table.unknown, {}, {}});
+  }
+
+  std::string where_else(const std::vector<NameEntry>& here, std::string_view key) const {
+    if (table.types.size() > 40) return "";  // a name as common as 'name' is in half of Kubernetes' types
+    for (const auto& [type, entries] : table.types) {
+      if (&entries == &here || find_name(entries, key) == nullptr) continue;
+      if (type == "plugins") return fmt::format("'{}' belongs to a plugin: list that in 'plugins'", key);
+      if (type.empty()) return fmt::format("'{}' belongs at the top of the file", key);
+      for (const auto& [owner, outer] : table.types) {
+        for (const NameEntry& one : outer) {
+          if (one.type == type) return fmt::format("'{}' belongs in '{}'", key, one.name);
+        }
+      }
+    }
+    return "";
+  }
+
+  void walk(const Value& value, std::string_view type, const std::string& path) const {
+    const std::vector<NameEntry>* entries = table.type(type);
+    if (entries == nullptr) return;
+    for (size_t i = 0; i < value.items.size(); ++i) walk(value.items[i], type, fmt::format("{}[{}]", path, i));
+    const NameEntry* any = find_name(*entries, "*");
+    for (size_t i = 0; i < value.entries.size(); ++i) {
+      const auto& [key, below] = value.entries[i];
+      const std::string here = path.empty() ? key : path + "." + key;
+      const NameEntry* entry = any != nullptr ? any : find_name(*entries, key);
+      if (entry == nullptr && (is_known == nullptr || !is_known(d, key))) unknown(*entries, here, key, {&below, &value, i});
+      if (entry != nullptr && !entry->type.empty()) walk(below, entry->type, here);
+    }
+  }
+};
+
+// Plugins bring keys of their own, which count once the plugin is listed; the old prefix of fsdp_config is AX003's.
+bool is_axolotl_otherwise(const Document& d, std::string_view key) {
+  const NameTable& table = name_table("axolotl");
+  const bool is_prefixed = key.rfind("fsdp_", 0) == 0 && find_name(*table.type("fsdp_config"), key.substr(5)) != nullptr;
+  return is_prefixed || (has(d.root, "plugins") && find_name(*table.type("plugins"), key) != nullptr);
+}
+
+void names_of_lightning(const Document& d, Report& report) {
+  const NameWalk in{name_table("lightning"), d, report};
+  for (const char* path : {"trainer", "fit.trainer"}) {
+    const Node trainer = node(d.root, path);
+    if (!trainer || trainer.value->kind != Value::Kind::kMap) continue;
+    in.walk(*trainer.value, "trainer", path);
+    const std::string name = text(*trainer.value, "strategy.class_path");
+    const Node arguments = node(*trainer.value, "strategy.init_args");
+    if (arguments) in.walk(*arguments.value, name.substr(name.rfind('.') + 1), fmt::format("{}.strategy.init_args", path));
+  }
+}
+
+void names_of_automodel(const Document& d, Report& report) {
+  const Node section = node(d.root, "distributed");
+  if (!section || section.value->kind != Value::Kind::kMap) return;
+  std::string strategy = lower(text(*section.value, "strategy"));
+  std::replace(strategy.begin(), strategy.end(), '-', '_');
+  NameWalk{name_table("automodel"), d, report}.walk(*section.value, strategy.empty() ? "fsdp2" : strategy, "distributed");
+}
+
+// TrainingArguments in a file are a script's, which may declare more: what is near to a name is a misspelling, the rest is said once.
+void names_of_trainer(const Document& d, Report& report) {
+  const NameTable& table = name_table("trainer");
+  const std::vector<NameEntry>& known = *table.type("");
+  const std::vector<std::string> names = spellings(known);
+  Span first{0, 0};
+  std::string others;
+  size_t num_others = 0;
+  for (size_t i = 0; i < d.root.entries.size(); ++i) {
+    const std::string& key = d.root.entries[i].first;
+    if (find_name(known, key) != nullptr) continue;
+    const Span at = key_span(d, {&d.root.entries[i].second, &d.root, i});
+    const std::string near = nearest_name(key, names);
+    if (!near.empty()) {
+      report.add(table.code, d, at, says_unknown(table, key), {fmt::format("did you mean '{}'", near), table.unknown, {}, {}});
+      continue;
+    }
+    if (num_others++ == 0) first = at;
+    others += fmt::format("{}'{}'", others.empty() ? "" : ", ", key);
+  }
+  if (num_others == 0) return;
+  report.add("HF007", d, first,
+             fmt::format("{} {} of TrainingArguments (transformers' parser refuses {} unless the script declares {})", others,
+                         num_others == 1 ? "is no field" : "are no fields", num_others == 1 ? "it" : "them",
+                         num_others == 1 ? "it" : "them"));
+}
+
+}  // namespace
+
+void check_names(const Setup&, const Document& d, Report& report) {
+  switch (d.kind) {
+    case FileKind::kAxolotl: NameWalk{name_table("axolotl"), d, report, is_axolotl_otherwise}.walk(d.root, "", ""); break;
+    case FileKind::kLlamaFactory: NameWalk{name_table("llamafactory"), d, report}.walk(d.root, "", ""); break;
+    case FileKind::kTrl: NameWalk{name_table("trl"), d, report}.walk(d.root, "", ""); break;
+    case FileKind::kSkypilot: NameWalk{name_table("skypilot"), d, report}.walk(d.root, "", ""); break;
+    case FileKind::kLlamaStack: {
+      const bool is_request = has(d.root, "training_config") || has(d.root, "job_uuid") || has(d.root, "algorithm_config");
+      NameWalk{name_table("llama-stack"), d, report, nullptr, true}.walk(d.root, is_request ? "request" : "", "");
+      break;
+    }
+    case FileKind::kKubernetes:
+      for (const Value& root : d.roots) {
+        const NameTable& table = name_table("kubernetes");
+        const auto type = table.roots.find(text(root, "kind"));
+        if (type != table.roots.end()) NameWalk{table, d, report}.walk(root, type->second, "");
+      }
+      break;
+    case FileKind::kTrainer: names_of_trainer(d, report); break;
+    case FileKind::kLightning: names_of_lightning(d, report); break;
+    case FileKind::kAutomodel: names_of_automodel(d, report); break;
+    default: break;
+  }
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,182 @@
+// Unknown options of launchers, of trainers' command lines and of job scripts, by the tables of names. What an option's value may be
+// is the rules' matter.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/names.h"
+#include "codegen/lint/megatron.h"
+#include "codegen/lint/names.h"
+#include "codegen/lint/report.h"
+
+namespace distsetup::lint {
+namespace {
+
+void report_option(const Document& d, const NameTable& table, const std::vector<NameEntry>& known, Span at, const std::string& spelled,
+                   Report& report) {
+  const std::string near = nearest_option(known, spelled);
+  report.add(table.code, d, at, says_unknown(table, spelled),
+             {near.empty() ? "" : fmt::format("did you mean '{}'", near), table.unknown, {}, {}});
+}
+
+// `is_ruled`: options that a rule of their own speaks of.
+void options_of(const Document& d, const Stage& stage, std::string_view table_name, std::string_view type,
+                std::initializer_list<std::string_view> is_ruled, Report& report) {
+  const NameTable& table = name_table(table_name);
+  const std::vector<NameEntry>* known = table.type(type);
+  if (known == nullptr) return;
+  for (const Option& option : stage.options) {
+    const bool is_variable = option.spelled.find('$') != std::string::npos;  // --$NAME
+    const bool is_said = std::find(is_ruled.begin(), is_ruled.end(), option.name) != is_ruled.end();
+    if (option.name.empty() || is_variable || is_said || takes_option(*known, option.spelled, table.takes_prefixes)) continue;
+    report_option(d, table, *known, {option.span.begin, option.span.begin + option.spelled.size()}, option.spelled, report);
+  }
+}
+
+// Megatron-LM's own script takes no others; a script of one's own may add some, and only what is near to a name is said.
+void options_of_megatron(const Document& d, const Stage& run, Report& report) {
+  const NameTable& table = name_table("megatron-lm");
+  const std::vector<NameEntry>& known = *table.type("");
+  const bool is_own_script = run.name.find("pretrain_gpt") == std::string::npos;
+  for (const Option& option : run.options) {
+    const bool is_removed = option.name == "batch_size" || option.name == "model_parallel_size" || option.name == "warmup";  // MEG009
+    const bool is_long = option.spelled.rfind("--", 0) == 0 && option.spelled.find('$') == std::string::npos;
+    if (!is_long || is_removed || takes_option(known, option.spelled, false)) continue;
+    if (is_own_script && nearest_option(known, option.spelled).empty()) continue;
+    report_option(d, table, known, {option.span.begin, option.span.begin + option.spelled.size()}, option.spelled, report);
+  }
+}
+
+// OpenRLHF since 0.11: dotted flags. Flat ones are ORL001's and ORL003's.
+void options_of_openrlhf(const Document& d, const Stage& run, Report& report) {
+  const bool is_dotted =
+      std::any_of(run.options.begin(), run.options.end(), [](const Option& one) { return one.name.find('.') != std::string::npos; });
+  if (!is_dotted) return;
+  const std::string module = run.name.substr(run.name.rfind('.') + 1);
+  options_of(d, run, "openrlhf", module,
+             {"pretrain", "zero_stage", "micro_train_batch_size", "train_batch_size", "max_len", "fsdp_tensor_parallel_size",
+              "use_hf_tp_plan", "sequence_parallel", "backend"},
+             report);
+}
+
+void options_of_line(const Document& d, const Line& line, Report& report) {
+  if (const Stage* run = line.find(Program::kTorchrun)) options_of(d, *run, "torchrun", "", {"rdzv_timeout"}, report);
+  if (const Stage* run = line.find(Program::kDeepspeed)) options_of(d, *run, "deepspeed-launcher", "", {}, report);
+  if (const Stage* run = line.find(Program::kAccelerate)) options_of(d, *run, "accelerate-launch", "", {}, report);
+  const Stage* script = line.find(Program::kScript);
+  if (script == nullptr) return;
+  if (script->name.find("openrlhf") != std::string::npos) options_of_openrlhf(d, *script, report);
+  if (is_megatron(*script)) options_of_megatron(d, *script, report);
+  const std::string base = script->name.substr(script->name.rfind('/') + 1);
+  const bool is_trl = base == "trl" && !script->positionals.empty() && script->positionals[0].text != "vllm-serve" &&
+                      script->positionals[0].text != "env";
+  if (!is_trl) return;
+  const NameTable& table = name_table("trl");
+  for (const Option& option : script->options) {
+    if (option.spelled.rfind("--", 0) != 0 || option.name == "config" || option.name == "accelerate_config") continue;
+    const bool is_no = option.name.rfind("no_", 0) == 0 && find_name(*table.type(""), option.name.substr(3)) != nullptr;
+    const std::string underscored = option.name;
+    if (is_no || find_name(*table.type(""), underscored) != nullptr) continue;
+    const std::string near = nearest_name(underscored, spellings(*table.type("")));
+    // `trl` hands accelerate what is accelerate's.
+    if (takes_option(*name_table("accelerate-launch").type(""), option.spelled, false)) continue;
+    report.add(table.code, d, {option.span.begin, option.span.begin + option.spelled.size()}, says_unknown(table, option.spelled),
+               {near.empty() ? "" : fmt::format("did you mean '--{}'", near), table.unknown, {}, {}});
+  }
+}
+
+void sbatch_options(const Document& d, const ScriptPart& part, Report& report) {
+  const NameTable& table = name_table("slurm");
+  const std::vector<NameEntry>& known = *table.type("sbatch");
+  for (const Directive& one : part.script.directives) {
+    if (one.is_late || takes_option(known, one.spelled, table.takes_prefixes)) continue;
+    report_option(d, table, known, {one.span.begin, one.span.begin + one.spelled.size()}, one.spelled, report);
+  }
+}
+
+// Lines that look like directives and are comments: "# SBATCH --nodes=2", "#SBTACH --nodes=2". Two marks (##SBATCH) are left alone: so
+// people take a directive out.
+void comments_like_directives(const Document& d, std::string_view mark, std::string_view code, std::string_view tool, Report& report) {
+  for (size_t at = 0; at < d.text.size();) {
+    const size_t end = std::min(d.text.find('\n', at), d.text.size());
+    const std::string_view line = std::string_view(d.text).substr(at, end - at);
+    const Span span{at, end};
+    at = end + 1;
+    const size_t word = line.find_first_not_of("# \t");
+    if (line.empty() || line[0] != '#' || word == std::string_view::npos || line.rfind("##", 0) == 0) continue;
+    const size_t stop = std::min(line.find_first_of(" \t", word), line.size());
+    const size_t dash = line.find_first_not_of(" \t", stop);
+    if (dash == std::string_view::npos || line[dash] != '-') continue;
+    const std::string name(line.substr(word, stop - word));
+    const std::vector<std::string> names = {std::string(mark)};
+    const bool is_exact = word == 1 && name == mark;
+    const bool is_upper = std::none_of(name.begin(), name.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+    if (is_exact || !is_upper || name.size() + 1 < mark.size() || nearest_name(name, names).empty()) continue;
+    report.add(code, d, {span.begin, span.begin + stop},
+               fmt::format("'{}' is silently ignored: {} takes it for a comment", line.substr(0, stop), tool),
+               {fmt::format("write #{}", mark), "silent", {}, {}});
+  }
+}
+
+void pbs_options(const Document& d, const ScriptPart& part, Report& report) {
+  const NameTable& table = name_table("pbs");
+  const std::vector<NameEntry>& known = *table.type("");
+  const std::vector<NameEntry>& resources = *table.type("resources");
+  const std::vector<std::string> names = spellings(resources);
+  for (const Directive& one : part.script.pbs) {
+    if (one.is_late) {
+      report.add("PBS002", d, one.span, fmt::format("'{}' stands behind the first command: qsub silently ignores it", one.spelled));
+      continue;
+    }
+    if (find_name(known, one.spelled) == nullptr) {
+      report_option(d, table, known, {one.span.begin, one.span.begin + one.spelled.size()}, one.spelled, report);
+      continue;
+    }
+    if (one.name != "l") continue;
+    // select=2:ncpus=8:ngpus=8,walltime=1:00:00: a site may define resources, so only what is near to a name is said.
+    for (size_t at = 0; at < one.value.size();) {
+      const size_t end = std::min(one.value.find_first_of(":,+", at), one.value.size());
+      const std::string resource = one.value.substr(at, std::min(one.value.find('=', at), end) - at);
+      at = end + 1;
+      const bool is_number = number(resource).has_value();
+      const std::string near = is_number || find_name(resources, resource) != nullptr ? "" : nearest_name(resource, names);
+      if (near.empty()) continue;
+      report.add("PBS003", d, one.span,
+                 fmt::format("'{}' is no resource of PBS: the server refuses the job unless the site has defined it", resource),
+                 {fmt::format("did you mean '{}'", near), "", {}, {}});
+    }
+  }
+}
+
+void lsf_options(const Document& d, const ScriptPart& part, Report& report) {
+  const NameTable& table = name_table("lsf");
+  const std::vector<NameEntry>& known = *table.type("");
+  for (const Directive& one : part.script.lsf) {
+    const bool joins_number = one.spelled.size() > 2 && one.spelled[2] >= '0' && one.spelled[2] <= '9';  // -n4
+    if (find_name(known, one.spelled) != nullptr || (joins_number && find_name(known, one.spelled.substr(0, 2)) != nullptr)) continue;
+    const std::string near = nearest_name(one.name, [&known] {
+      std::vector<std::string> names;
+      for (const NameEntry& entry : known) names.push_back(entry.name.substr(1));
+      return names;
+    }());
+    report.add(table.code, d, {one.span.begin, one.span.begin + one.spelled.size()}, says_unknown(table, one.spelled),
+               {near.empty() ? "" : fmt::format("did you mean '-{}'", near), table.unknown, {}, {}});
+  }
+}
+
+}  // namespace
+
+void check_options(const Setup&, const Document& d, Report& report) {
+  for (const ScriptPart& part : d.parts) {
+    for (const Line& line : part.lines) options_of_line(d, line, report);
+    sbatch_options(d, part, report);
+    pbs_options(d, part, report);
+    lsf_options(d, part, report);
+  }
+  if (d.kind == FileKind::kSbatch) comments_like_directives(d, "SBATCH", "SL024", "sbatch", report);
+  if (d.kind == FileKind::kPbs) comments_like_directives(d, "PBS", "PBS004", "qsub", report);
+  if (d.kind == FileKind::kLsf) comments_like_directives(d, "BSUB", "LSF002", "bsub", report);
+}
+
+}  // namespace distsetup::lint
