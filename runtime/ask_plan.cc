@@ -62,9 +62,8 @@ std::vector<std::string> planner_variables(const std::vector<std::string>& flags
   set("DISTSETUP_TRAINER", "native");
   const int nodes = environment.world / environment.local_world;
   if (nodes * environment.local_world != environment.world) {
-    throw Failure(kExitBadEnvironment,
-                  fmt::format("{} started {} ranks, {} of them on {}: every node needs as many", environment.source, environment.world,
-                              environment.local_world, environment.host));
+    throw Failure(kExitBadEnvironment, fmt::format("{} started {} ranks, {} of them on {}: every node needs as many",
+                                                   environment.source, environment.world, environment.local_world, environment.host));
   }
   if (!has_flag(flags, {"total-gpus", "world-size"})) {
     set("DISTSETUP_NODES", std::to_string(nodes));
@@ -75,10 +74,12 @@ std::vector<std::string> planner_variables(const std::vector<std::string>& flags
     return out;
   const std::string gpu = gpu_of_this_host();
   if (!gpu.empty()) {
-    throw Failure(kExitBadEnvironment, fmt::format("{} has '{}', and no flag says which kind of GPU to plan for", environment.host, gpu),
+    throw Failure(kExitBadEnvironment,
+                  fmt::format("{} has '{}', and no flag says which kind of GPU to plan for", environment.host, gpu),
                   "add --gpu h100_sxm (distsetup help keys), or --gpu cpu");
   }
-  if (environment.rank == 0) fmt::print(stderr, "no GPU on {}: ranks run on its CPU (--gpu names another machine)\n", environment.host);
+  if (environment.rank == 0)
+    fmt::print(stderr, "no GPU on {}: ranks run on its CPU (--gpu names another machine)\n", environment.host);
   set("DISTSETUP_GPU", "cpu");
   return out;
 }

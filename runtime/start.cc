@@ -86,7 +86,8 @@ Diagnostics keep_plan(const TrainingPlan& training) {
   };
   if (!plan.data.files.empty()) plan.data.root = seen_from_there(plan.data.root);
   plan.checkpoint.directory = seen_from_there(plan.checkpoint.directory);
-  return write_file_atomic((fs::path(training.output) / "plan.json").string(), dump_json(to_json(plan)), Overwrite::kForce).diagnostics;
+  return write_file_atomic((fs::path(training.output) / "plan.json").string(), dump_json(to_json(plan)), Overwrite::kForce)
+      .diagnostics;
 }
 
 Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes) {

@@ -1,6 +1,6 @@
-// One rank of a training run, from plan.json to report.json. Reads the plan and nothing else about what to do (flags in its place go to
-// the planner beside it, whose plan is executed); the one thing it
-// decides is which committed checkpoint to go on from: the newest that is valid.
+// One rank of a training run, from plan.json to report.json. Reads the plan and nothing else about what to do (flags in its place go
+// to the planner beside it, whose plan is executed); the one thing it decides is which committed checkpoint to go on from: the newest
+// that is valid.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,11 +13,11 @@ struct TrainOptions {
   std::vector<std::string> flags;  // of the run, in place of a plan (ask_plan.h)
   std::string output_dir;          // --output; empty: plan.json's directory, with flags the directory of checkpoints
   int64_t log_every = 0;           // --log-interval: steps between lines; 0: a hundred lines a run
-  bool dry_run = false;    // --dry-run: everything up to the first step, nothing written, no other rank needed
-  int64_t stop_after = 0;  // --stop-after: checkpoint and end after so many steps of this process; 0 = not
-  bool poison = false;     // --poison: freed ranges are NaN (EngineOptions::poison)
-  std::string trace_path;  // --trace: collectives as issued, a JSON line per step; ranks > 0 append ".rank<r>"
-  int num_threads = 0;     // --threads; 0: cores / ranks on this host
+  bool dry_run = false;            // --dry-run: everything up to the first step, nothing written, no other rank needed
+  int64_t stop_after = 0;          // --stop-after: checkpoint and end after so many steps of this process; 0 = not
+  bool poison = false;             // --poison: freed ranges are NaN (EngineOptions::poison)
+  std::string trace_path;          // --trace: collectives as issued, a JSON line per step; ranks > 0 append ".rank<r>"
+  int num_threads = 0;             // --threads; 0: cores / ranks on this host
 };
 
 // Exit codes: 0 done, stopped by a signal after a checkpoint, or nothing left to do · 1 failed · 3 plan unreadable, corrupt, not for

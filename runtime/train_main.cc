@@ -29,7 +29,7 @@ constexpr const char kUsage[] =
     "                      without --plan: metrics.jsonl, report.json, plan.json, default --checkpoint-dir)\n"
     "  --dry-run           check plan, schedule, environment and data; train nothing\n"
     "  --stop-after STEPS  checkpoint and end after so many steps of this process\n"
-    "  --log-interval N    a line every N steps (default: 100 lines a run)\n"
+    "  --log-interval N    a line every N steps (default: 100 lines a run); also --logging-steps\n"
     "  --poison            fill freed memory with NaN: the numbers must not change\n"
     "  --trace FILE        write the collectives of every step as JSON lines\n"
     "  --threads N         compute threads of this rank (default: cores / ranks on this host)\n"
@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
       has_value = true;
     }
     for (size_t k = 2; k < flag.size(); ++k) flag[k] = flag[k] == '_' ? '-' : flag[k];
+    if (flag == "--logging-steps") flag = "--log-interval";
     if (flag == "--help" || flag == "-h") return std::fputs(kUsage, stdout), 0;
     if (flag == "--version") return fmt::print("distsetup-train {}\n", DISTSETUP_VERSION), 0;
     if (flag == "--dry-run" || flag == "--poison" || flag == "--probe") {

@@ -82,9 +82,10 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
     for (int p = 0; p < (r.rank == 0 ? r.world : 1); ++p) {
       if (store->get(key(p)) == mine) continue;
       const int other = r.rank == 0 ? p : r.rank;
-      throw CommunicationError(other, fmt::format("rank {} has another plan than rank 0: the same plan.json, or the same flags, files and "
-                                                  "versions, on every node",
-                                                  other));
+      throw CommunicationError(other,
+                               fmt::format("rank {} has another plan than rank 0: the same plan.json, or the same flags, files and "
+                                           "versions, on every node",
+                                           other));
     }
   } catch (const CommunicationError&) {
     throw;

@@ -16,7 +16,7 @@ bool is_long_flag(const std::string& word) { return word.size() > 2 && word.comp
 // A flag with its words, as they were typed and taken apart.
 struct TypedFlag {
   std::vector<std::string> words;
-  std::string key;                  // without dashes; empty: words in front of the first flag
+  std::string key;  // without dashes; empty: words in front of the first flag
   std::vector<std::string> values;
 };
 

@@ -21,7 +21,8 @@ bool is_hidden(const std::string& field) {
                                                  "derived.warmup_ratio",    "derived.betas",
                                                  "derived.mesh_2d",         "derived.positive_seed",
                                                  "derived.timeout_minutes", "derived.min_learning_rate_factor",
-                                                 "derived.epochs",          "derived.epoch_micro_batches"};
+                                                 "derived.epochs",          "derived.epoch_micro_batches",
+                                                 "derived.samples"};
   return field.compare(0, 8, "derived.") == 0 && kCarried.count(field) == 0;
 }
 

@@ -196,10 +196,10 @@ void settle_derived(ReadFields& fields) {
       fields.erase(it);
   }
   // Read into others, or how a target starts ranks and not how many there are.
-  for (const char* name :
-       {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
-        "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.warmup_ratio", "derived.mesh_2d", "derived.betas",
-        "derived.epochs", "derived.epoch_micro_batches", "derived.samples", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
+  for (const char* name : {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval",
+                           "derived.positive_seed", "derived.timeout_minutes", "derived.min_learning_rate_factor",
+                           "derived.warmup_ratio", "derived.mesh_2d", "derived.betas", "derived.epochs", "derived.epoch_micro_batches",
+                           "derived.samples", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
     const auto it = fields.find(name);
     if (it != fields.end()) fields.erase(it);
   }

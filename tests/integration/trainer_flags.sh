@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# distsetup-train with flags of a run in place of a plan, in the spellings of two other trainers: the plan is the one that `distsetup
+# plan` makes of the equal settings, one rank or several (torchrun's environment, srun's) lose what the plan's run loses, the same
+# command again goes on; what cannot be done is refused by name.
+# shellcheck source=tests/support/job.sh
+. "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
+need_trainer
+unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
+export OMP_NUM_THREADS=1 DISTSETUP=$distsetup
+trainer=$DISTSETUP_BIN/distsetup-train
+make_data
+mkdir "$work/tiny"
+cat >"$work/tiny/config.json" <<'JSON'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 256, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+ "hidden_act": "silu", "tie_word_embeddings": false}
+JSON
+cd "$work"
+
+# --- a plan of the run's own settings, made in its folder
+planned() { # NAME RANKS BATCH ACCUMULATION [FLAGS]
+  local name=$1
+  mkdir -p "$name"
+  run "plan of $name" 0 "$distsetup" plan --model tiny --trainer native --gpu cpu --nodes 1 --gpus "$2" --method pretrain \
+    --sequence-length 32 --steps 40 --learning-rate 3e-3 --min-lr 3e-4 --warmup-steps 3 --weight-decay 0.1 --grad-clip 1.0 \
+    --precision fp32 --micro-batch "$3" --gradient-accumulation "$4" --seed 1 --data data --checkpoint-every 7 \
+    --checkpoint-dir . "${@:5}" --output "$name/plan.json" --force
+}
+flags=(--from-scratch --model-size tiny --seq-len 32 --max-steps 40 --max-lr 3e-3 --min-lr 3e-4 --warmup-steps 3
+  --no-mixed-precision --seed 1 --data data --checkpoint-interval 7)
+same_plan() { # NAME OTHER: but for the digest of how it was asked for, and what was assumed
+  local one two
+  one=$(sed '/"inputs_digest"/d; /"assumptions"/,/\]/d' "$1/plan.json")
+  two=$(sed '/"inputs_digest"/d; /"assumptions"/,/\]/d' "$2/plan.json")
+  is "plan of $1 beside $2" "$one" "$two"
+}
+
+# --- one process
+planned one 1 4 2 --sharding zero3
+run "one rank by its plan" 0 launch one
+run "one rank by flags" 0 "$trainer" "${flags[@]}" --batch-size 4 --grad-accum-steps 2 --checkpoint-dir flags_one --log-interval 8
+has "one rank by flags" "$said" "no GPU on $host"
+is "lines, every 8 steps" "$(grep -c '^step .*tokens/s' <<<"$said")" 6
+same_plan flags_one one
+losses_agree "one rank by flags" flags_one/metrics.jsonl one/metrics.jsonl 1e-9
+run "it is finished" 0 "$trainer" "${flags[@]}" --batch-size 4 --grad-accum-steps 2 --checkpoint-dir flags_one
+has "it is finished" "$said" "nothing is left to do"
+run "the plan that was kept" 0 "$distsetup" launch --plan flags_one/plan.json --dry-run
+has "the plan that was kept" "$said" "40 of 40 steps are done"
+
+# --- stopped, and the same command again
+again=("${flags[@]}" --batch-size 4 --grad-accum-steps 2 --checkpoint-dir "a dir/again")
+run "stopped" 0 "$trainer" "${again[@]}" --stop-after 10
+run "the same command again" 0 "$trainer" "${again[@]}"
+has "the same command again" "$said" "checkpoint_10, 10 of 40 steps are done"
+losses_agree "the same command again" "a dir/again/metrics.jsonl" one/metrics.jsonl 1e-9
+
+# --- several ranks, each of which asks for its plan: torchrun's words, then srun's
+ranks() { # NAME COUNT ENVIRONMENT-FUNCTION FLAGS...
+  local name=$1 count=$2 rank pids=() words code=0
+  port=$((port + 1))
+  for ((rank = 0; rank < count; ++rank)); do
+    read -r -a words <<<"$("$3" "$rank" "$count")"
+    env MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "${words[@]}" "$trainer" "${@:4}" >"$name.rank$rank" 2>&1 &
+    pids+=($!)
+  done
+  for rank in "${pids[@]}"; do wait "$rank" || code=$?; done
+  said=$(cat "$name".rank*)
+  return $code
+}
+port=$((20000 + $$ % 20000))
+torchrun_words() { echo "RANK=$1 WORLD_SIZE=$2 LOCAL_RANK=$1 LOCAL_WORLD_SIZE=$2"; }
+srun_words() { echo "SLURM_STEP_ID=0 SLURM_JOB_ID=7 SLURM_PROCID=$1 SLURM_NTASKS=$2 SLURM_LOCALID=$1 SLURM_NTASKS_PER_NODE=$2"; }
+planned two 2 2 2 --sharding zero3
+run "two ranks by their plan" 0 launch two
+for words in torchrun_words srun_words; do
+  ranks "$words" 2 "$words" "${flags[@]}" --batch-size 2 --grad-accum-steps 2 --checkpoint-dir "$words" || fail "$words" "$said"
+  same_plan "$words" two
+  losses_agree "$words" "$words/metrics.jsonl" two/metrics.jsonl 1e-9
+  losses_agree "$words beside one rank" "$words/metrics.jsonl" one/metrics.jsonl 1e-5
+done
+other_words() { echo "$(torchrun_words "$1" "$2") DISTSETUP_SEED=$1"; }
+unseeded=()
+for word in "${flags[@]}"; do [[ $word == --seed || $word == 1 ]] || unseeded+=("$word"); done
+if ranks other 2 other_words "${unseeded[@]}" --batch-size 2 --checkpoint-dir other; then fail "two plans in one run were accepted"; fi
+has "two plans in one run" "$said" "rank 1 has another plan than rank 0"
+
+# --- named, not passed over
+run "no kernel of another kind" 0 "$trainer" "${flags[@]}" --no-use-flash-attn --dry-run
+has "no kernel of another kind" "$said" "'--use-flash-attn false' is not supported here"
+run "an unknown flag" 2 "$trainer" "${flags[@]}" --bach-size 4
+has "an unknown flag" "$said" "did you mean '--batch-size'"
+run "two sources" 2 "$trainer" --plan one/plan.json --batch-size 4
+has "two sources" "$said" "unknown argument '--batch-size' beside --plan"
+mkdir weights && cp tiny/config.json weights && touch weights/model.safetensors
+run "published weights" 2 "$trainer" --hf-model weights --data data
+has "published weights" "$said" "'--hf-model weights' is not supported here: the bundled trainer starts from random weights"
+run "no data" 5 "$trainer" --from-scratch --model-size tiny --seq-len 32 --max-steps 4
+run "more ranks than were started" 5 "$trainer" "${flags[@]}" --gpus 2
+has "more ranks than were started" "$said" "the plan is for 2"
+run "nothing fits" 3 "$trainer" --from-scratch --model-size 70B --data data
+has "nothing fits" "$said" "nothing fits: no plan for these flags"
+
+# --- the other spelling: an engine by name and ZeRO's stage
+sft=(--pretrain tiny --pretrain_mode --micro_train_batch_size 2 --train_batch_size 8 --max_len 32 --max_samples 320 --max_epochs 1
+  --learning_rate 3e-3 --lr_warmup_ratio 0.075 --l2 0.1 --max_norm 1.0 --seed 1 --adam_betas 0.9 0.95 --save_steps 7 --logging_steps 8
+  --precision fp32 --data data)
+planned stage2 2 2 2 --sharding zero2
+run "two ranks, stage 2" 0 launch stage2
+ranks engine 2 torchrun_words "${sft[@]}" --backend deepspeed --zero_stage 2 --overlap_comm --ckpt_path engine || fail "engine" "$said"
+has "engine" "$said" "'--overlap_comm' is not supported here"
+losses_agree "engine and stage" engine/metrics.jsonl stage2/metrics.jsonl 1e-9
+ranks sharded 2 torchrun_words "${sft[@]}" --backend fsdp2 --ckpt_path sharded || fail "fsdp2" "$said"
+losses_agree "fsdp2 beside stage 2" sharded/metrics.jsonl engine/metrics.jsonl 1e-5
+run "fsdp2 is zero3" 0 grep -q '"sharding": "zero3"' sharded/plan.json
+run "a ring without packing" 2 "$trainer" "${sft[@]}" --backend fsdp2 --ring_attn_size 2
+has "a ring without packing" "$said" "'--ring_attn_size 2' without --packing_samples"
+run "fine-tuning" 3 "$trainer" "${sft[@]/#--pretrain_mode/--packing_samples}" --backend fsdp2 --dry-run
+has "fine-tuning" "$said" "the plan says method sft"
+if ranks tensor 2 torchrun_words "${sft[@]}" --backend fsdp2 --fsdp_tensor_parallel_size 2; then fail "tensor parallelism was accepted"; fi
+has "tensor parallelism" "$said" "tp"
