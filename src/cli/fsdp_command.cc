@@ -17,12 +17,15 @@ Diagnostics add_run(const Arguments& arguments, const Terminal& terminal, FsdpOp
   if (nodes) options.nodes = static_cast<int>(*nodes);
   if (gpus) options.gpus_per_node = static_cast<int>(*gpus);
   if (nodes || gpus) mention(terminal, machines_line(static_cast<int>(nodes.value_or(1)), static_cast<int>(gpus.value_or(8))));
-  if (spec->find("model") == nullptr) return diagnostics;
-  Spec model_only;  // the class does not depend on the machines
-  model_only.settings.emplace("model", *spec->find("model"));
-  const Result<Problem> problem = read_problem(arguments, model_only);
-  append(diagnostics, problem.diagnostics);
-  if (problem.ok()) options.layer_classes = {problem->base.model.layer_class};
+  const std::optional<std::string> model = spec->text("model");
+  if (!model) return diagnostics;
+  // The class alone: whether the bundled trainer runs the model does not matter here.
+  const Result<Presets> presets = read_presets(arguments);
+  append(diagnostics, presets.diagnostics);
+  if (!presets.ok()) return diagnostics;
+  const Result<Geometry> geometry = resolve_model(*presets, *model, command_line());
+  append(diagnostics, geometry.diagnostics);
+  if (geometry.ok()) options.layer_classes = {geometry->layer_class};
   return diagnostics;
 }
 

@@ -110,4 +110,13 @@ std::string emitted_command(const Arguments& arguments) {
   return join_command(words);
 }
 
+Diagnostics needs_program(const Arguments& arguments, const Plan& plan) {
+  if (plan.strategy.trainer == "native" || !arguments.passed_on.empty()) return {};
+  return {error(
+      code::kMissingArgument, command_line(),
+      fmt::format("the run is planned for trainer {}, which runs a script of your own, and none is named", plan.strategy.trainer),
+      fmt::format("name it behind --: -- train.py --config {}; or --trainer native for the bundled trainer",
+                  arguments.has("config") ? arguments.text("config") : "config.yaml"))};
+}
+
 }  // namespace distsetup

@@ -26,4 +26,7 @@ Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet&
 // The command line as scripts quote it.
 std::string emitted_command(const Arguments& arguments);
 
+// A plan for another trainer runs a script of the user's: an error where none is named behind `--`.
+Diagnostics needs_program(const Arguments& arguments, const Plan& plan);
+
 }  // namespace distsetup

@@ -24,7 +24,8 @@ Diagnostics check_words(const Arguments& arguments) {
     found.push_back(
         error(code::kMissingArgument, command_line(),
               fmt::format("--use-{} is about a script of your own, and none is named", is_deepspeed ? "deepspeed" : "fsdp"),
-              "name it behind --: -- train.py --learning-rate 1e-4; the bundled trainer shards by itself"));
+              fmt::format("name it behind --: -- train.py --config {}; the bundled trainer shards by itself",
+                          arguments.has("config") ? arguments.text("config") : "config.yaml")));
   }
   if (arguments.positionals.empty() && !arguments.has("config") && !arguments.has("plan") && arguments.run_flags.empty()) {
     found.push_back(
@@ -40,11 +41,17 @@ int run_launcher(const Arguments& arguments, const Terminal& terminal) {
   Result<TemplateSet> templates = read_templates(arguments);
   append(diagnostics, templates.diagnostics);
   if (templates.value) options.templates = std::move(*templates);
-  const std::string use = arguments.has("use-deepspeed") ? "deepspeed" : arguments.has("use-fsdp") ? "fsdp" : "none";
+  std::string use = arguments.has("use-deepspeed") ? "deepspeed" : arguments.has("use-fsdp") ? "fsdp" : "none";
   Result<PlanSource> source = read_or_make_plan(arguments, use == "none" ? "native" : use);
   append(diagnostics, said_of(source));
   if (!source.ok() || has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;
+  append(diagnostics, needs_program(arguments, plan));
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  // A script of one's own is started as its file says.
+  const std::string& trainer = plan.strategy.trainer;
+  if (use == "none" && !arguments.passed_on.empty())
+    use = trainer == "deepspeed" ? "deepspeed" : trainer == "fsdp1" || trainer == "fsdp2" ? "fsdp" : "none";
   const OutputPath at = output_path(arguments.text("output", std::string("scripts/") + kLauncherScript), kLauncherScript);
   move_data_root(plan, ".", at.directory);
   Result<JobOptions> job = job_options(arguments, site_path(arguments, plan.launch.site));

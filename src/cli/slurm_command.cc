@@ -47,6 +47,8 @@ int with_plan(const Arguments& arguments, const Terminal& terminal, TemplateSet 
   }
   if (!source.ok() || !arguments.has("output")) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;
+  append(diagnostics, needs_program(arguments, plan));
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   move_data_root(plan, ".", output_path(arguments.text("output"), kScript).directory);
   Result<JobOptions> job = job_options(arguments, site_path(arguments, plan.launch.site));
   append(diagnostics, job.diagnostics);
@@ -76,7 +78,8 @@ int run_slurm(const Arguments& arguments, const Terminal& terminal) {
   if (arguments.has("use-deepspeed") && arguments.passed_on.empty()) {
     diagnostics.push_back(error(code::kMissingArgument, command_line(),
                                 "--use-deepspeed is about a script of your own, and none is named",
-                                "name it behind --: -- train.py --learning-rate 1e-4; the bundled trainer shards by itself"));
+                                fmt::format("name it behind --: -- train.py --config {}; the bundled trainer shards by itself",
+                                            arguments.has("config") ? arguments.text("config") : "config.yaml")));
   }
   if (arguments.has("use-deepspeed") && !has_error(diagnostics) && !wants_plan(arguments, *spec)) {
     diagnostics.push_back(error(code::kMissingArgument, command_line(),

@@ -39,6 +39,20 @@ std::string lightning_strategy(const Plan& plan) {
   return is_fsdp || !deepspeed_has_form(plan) ? "fsdp" : "deepspeed";
 }
 
+// Where transformers has the class of a block. "gemma3_text" is the text half of a family and in the family's module; models whose
+// code is in their own repository have no place there.
+std::string layer_import(const Geometry& model) {
+  for (const char* own_code : {"baichuan", "chatglm", "internlm", "mpt", "qwen"}) {
+    if (model.family == own_code) return "";
+  }
+  if (model.layer_class.empty() || model.family.empty()) return "";
+  constexpr std::string_view kText = "_text";
+  std::string module = model.family;
+  if (module.size() > kText.size() && module.compare(module.size() - kText.size(), kText.size(), kText) == 0)
+    module.resize(module.size() - kText.size());
+  return "transformers.models." + module + ".modeling_" + module + "." + model.layer_class;
+}
+
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 }  // namespace
@@ -71,8 +85,7 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   set("derived.positive_seed", train.seed + 1);  // Megatron refuses 0
   set("derived.timeout_minutes", (plan.launch.collective_timeout_s + 59) / 60);
   set("derived.offloaded_layers", model.num_layers - 1);  // Megatron keeps the last layer
-  if (!model.layer_class.empty() && !model.family.empty())
-    set("derived.layer_import", "transformers.models." + model.family + ".modeling_" + model.family + "." + model.layer_class);
+  if (const std::string path = layer_import(model); !path.empty()) set("derived.layer_import", path);
 }
 
 }  // namespace distsetup
