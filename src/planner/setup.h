@@ -66,6 +66,7 @@ struct Software {
   bool gradient_as_bucket_view = false;  // DDP
   bool kv_heads_repeated = false;          // before flash attention too (Transformers' Mistral before 4.48)
   bool low_precision_logits_kept = false;  // Transformers before 4.45: the head's output lives on beside its fp32 copy until the loss is done
+  bool fp8_weights_saved = false;  // torchao without force_recompute_fp8_weight_in_bwd: the cast weight waits for backward
   bool traced = false;  // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
   bool operator==(const Software&) const = default;
 };
@@ -76,6 +77,15 @@ struct Lora {
   StorageDtype dtype = StorageDtype::kF32;
   double dropout = 0;
   bool operator==(const Lora&) const = default;
+};
+
+// Samples of different lengths, each micro-batch padded to its longest; those longer than sequence_length are left out, or cut. A
+// log-normal distribution by its mean and standard deviation, in tokens; mean 0: every sample has sequence_length tokens.
+struct SampleLengths {
+  double mean = 0, deviation = 0;
+  int64_t shortest = 1;
+  bool longer_are_cut = false;
+  bool operator==(const SampleLengths&) const = default;
 };
 
 struct Setup {
@@ -100,6 +110,7 @@ struct Setup {
   int64_t sequence_length = 4096;
   int64_t micro_batch = 1;  // sequences per data-parallel rank per forward
   int64_t gradient_accumulation = 1;
+  SampleLengths sample_lengths;   // replay: reserved bytes depend on the order of lengths
   double mean_sequence_fraction = 1;  // of padded or packed data: mean document length over sequence_length, for attention FLOPs
 
   std::string program = "torchtitan_eager";  // presets/programs/<id>.yaml
@@ -117,6 +128,7 @@ struct Setup {
 
   Compute compute = Compute::kBf16;
   Fp8Recipe fp8 = Fp8Recipe::kNone;
+  bool fp8_all_gather = false;                        // FSDP2 gathers the blocks' matrices in fp8 (torchao)
   StorageDtype parameter_dtype = StorageDtype::kF32;  // of the (sharded) parameters
   StorageDtype gradient_dtype = StorageDtype::kF32;   // of the (sharded) gradients between backward and step
   StorageDtype reduce_dtype = StorageDtype::kF32;     // on the wire

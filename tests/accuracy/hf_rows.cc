@@ -35,6 +35,7 @@ void fmsa(Setup& s, const Row& row) {
   s.software.kv_heads_repeated = s.model.family == "mistral";           // transformers before 4.48
   s.software.low_precision_logits_kept = s.software.released < 202409;  // transformers before 4.45
   s.autocast = contains(row.text("precision"), "autocast");
+  s.software.logits_kept = true;  // GPT BigCode's rows show it: 2 bytes per logit, 6 under autocast
   s.software.name = quantised && !contains(framework, "accelerated") ? "transformers baseline bnb" : framework;
 }
 
@@ -42,9 +43,13 @@ void fmsa(Setup& s, const Row& row) {
 void swift(Setup& s, const Row& row) {
   s.software.released = 202403;
   s.autocast = true;  // dtype bf16 sets the Trainer's bf16
-  if (row.text("flash_attention").empty()) s.flash_attention = false;  // use_flash_attn is named where it is set
+  // use_flash_attn is named where it is set; Baichuan2-7B's own file calls xformers' memory-efficient attention (0.0.23 was installed)
+  if (row.text("flash_attention").empty()) s.flash_attention = row.text("model").starts_with("Baichuan2-7B");
   s.loss = LossHead::kHfShift;
   s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
+  // cls-fudan-news-zh: the token statistics that the page prints. truncation_strategy is "delete" (swift/llm/utils/argument.py,
+  // template.py): samples above max_length are dropped, so that every row sees all lengths up to its own.
+  s.sample_lengths = {3234.4, 2547.5, 91};
   if (s.finetune == Finetune::kFull) return;
   s.lora = lora_targets("qkv", 8);
   s.lora.dtype = StorageDtype::kF32;

@@ -64,6 +64,12 @@ Result<Setup> thunder_row(const Row& row, Setup s) {
   // litgpt without the copy came into thunder's benchmark with the pull requests from 1500 on (2024-12).
   s.software.attention_output_copied = number_after(row.text("source_path_or_section"), "PR ").value_or(0) < 1500;
   s.optimizer_implementation = OptimizerImplementation::kFused;
+  // thunder/benchmarks/benchmark_litgpt.py. Pull request 1528 sets force_recompute_fp8_weight_in_bwd; its row before the change prints
+  // the same bytes as the one with fp8 all-gather of bdc1e8ae1.
+  if (row.says("precision", "torchao")) {
+    s.fp8_all_gather = row.says("notes", "fp8 all-gather") || row.says("source_path_or_section", "PR 1528");
+    s.software.fp8_weights_saved = !row.says("notes", "after (grad buffer freed earlier)");
+  }
   if (s.sequence_length == 0) s.sequence_length = block_size(row);
   if (s.micro_batch == 0) {  // the benchmark's default
     s.micro_batch = 1;

@@ -231,20 +231,41 @@ MemoryEstimate simulate_stage(const Setup& setup, Blocks blocks, replay::Stage s
   return estimate;
 }
 
-MemoryEstimate replay_stage(const Setup& setup, replay::Stage stage) {
+MemoryEstimate replay_order(const Setup& setup, replay::Stage stage, int order) {
   replay::AllocatorRules rules;
   rules.expandable_segments = setup.software.expandable_segments;
   const int64_t outside = (setup.gpu.vendor == "cpu" ? 0 : setup.gpu.context_bytes) + communicator_bytes(setup);
   if (setup.gpu.usable_memory_bytes > outside) rules.capacity_bytes = setup.gpu.usable_memory_bytes - outside;
   replay::Allocator allocator(rules);
   replay::Walk walk(setup, &allocator, Blocks::kAll, stage);
-  walk.run(replay::kReplayedSteps);
+  if (setup.sample_lengths.mean > 0) {
+    walk.run_lengths(order);
+  } else {
+    walk.run(replay::kReplayedSteps);
+  }
   MemoryEstimate estimate = replay::estimate_of(walk.ledger());
   estimate.ran_out = walk.ledger().ran_out();
   estimate.reserved_bytes = allocator.peak_reserved_bytes();
   estimate.device_bytes = estimate.reserved_bytes + outside;
   walk.count_host_and_disk(estimate);
   if (!estimate.ran_out) replay::evaluate_and_save(walk, estimate);
+  return estimate;
+}
+
+// Samples of different lengths: the mean of what several orders reserve.
+MemoryEstimate replay_stage(const Setup& setup, replay::Stage stage) {
+  MemoryEstimate estimate = replay_order(setup, stage, 0);
+  if (setup.sample_lengths.mean == 0) return estimate;
+  constexpr int kOrders = 4;
+  int64_t sum = estimate.reserved_bytes;
+  for (int order = 1; order < kOrders; ++order) {
+    const MemoryEstimate other = replay_order(setup, stage, order);
+    sum += other.reserved_bytes;
+    estimate.allocated_bytes = std::max(estimate.allocated_bytes, other.allocated_bytes);
+    estimate.ran_out = estimate.ran_out && other.ran_out;
+  }
+  estimate.device_bytes += sum / kOrders - estimate.reserved_bytes;
+  estimate.reserved_bytes = sum / kOrders;
   return estimate;
 }
 

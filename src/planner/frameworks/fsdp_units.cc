@@ -39,6 +39,7 @@ UnitWeight Walk::make_weight(const Weight& weight, bool is_trained, int shard, b
   }
   made.gathered_bytes =
       s_.finetune == Finetune::kFull || weight.adapter ? m_.symbols[static_cast<size_t>(Symbol::kComputeBytes)] : made.stored_bytes;
+  if (s_.fp8_all_gather && weight.matrix && !weight.target.empty()) made.gathered_bytes = 1;
   return made;
 }
 
@@ -65,9 +66,12 @@ void Walk::make_kind(const Section& section, uint64_t facts, UnitKind& kind, std
   }
 }
 
-void Walk::make_block(BlockKind& kind, const TraceOptions& keep) {
+void Walk::make_block(BlockKind& kind) {
+  make_kind(m_.program->block, kind.facts, kind.unit, kind.places, experts_apart() && &kind == &m_.blocks[1] ? &kind.experts : nullptr);
+}
+
+void Walk::trace_block(BlockKind& kind, const TraceOptions& keep) {
   const Section& block = m_.program->block;
-  make_kind(block, kind.facts, kind.unit, kind.places, experts_apart() && &kind == &m_.blocks[1] ? &kind.experts : nullptr);
   const std::vector<bool> is_trained = trained(block);
   if (s_.recompute == ActivationRecompute::kNone || s_.recompute == ActivationRecompute::kEveryK)
     kind.kept = trace_section(block, kind.facts, m_.symbols, is_trained, keep);
@@ -97,18 +101,28 @@ void Walk::prepare() {
   if (has_head()) make_kind(head, m_.facts, m_.head_apart ? m_.head_kind : m_.embedding_kind, m_.head_places);
   m_.embedding_kind.shards = m_.head_kind.shards = unsharded() ? 1 : shards();
 
+  for (int64_t layer = 0; layer < s_.model.num_layers; ++layer) m_.blocks[is_expert_layer(s_.model, layer) ? 1 : 0].present = true;
+  for (size_t i = 0; i < 2; ++i) {
+    m_.blocks[i].facts = facts_of_layer(m_.facts, i == 1);
+    if (m_.blocks[i].present) make_block(m_.blocks[i]);
+  }
+  num_tokens_ = s_.tokens();
+  trace();
+}
+
+// The sections' events, for the symbols as they are.
+void Walk::trace() {
+  const Section& head = m_.program->heads[static_cast<size_t>(s_.loss)];
   const int64_t* v = m_.symbols;
   residual_bytes_ =
-      v[static_cast<size_t>(Symbol::kResidualBytes)] * s_.model.hidden * s_.tokens() / v[static_cast<size_t>(Symbol::kSequenceShards)];
+      v[static_cast<size_t>(Symbol::kResidualBytes)] * s_.model.hidden * num_tokens_ / v[static_cast<size_t>(Symbol::kSequenceShards)];
   TraceOptions keep{TraceMode::kKeepAll, false, residual_bytes_};
   m_.embedding = trace_section(m_.program->embedding, m_.facts, v, trained(m_.program->embedding), keep);
   m_.head = trace_section(head, m_.facts, v, trained(head), keep);
   retains_ = s_.framework == Framework::kFsdp1 && !unsharded() && s_.finetune != Finetune::kFull && s_.reentrant_checkpoint &&
              s_.recompute == ActivationRecompute::kFull;
-  for (int64_t layer = 0; layer < s_.model.num_layers; ++layer) m_.blocks[is_expert_layer(s_.model, layer) ? 1 : 0].present = true;
-  for (size_t i = 0; i < 2; ++i) {
-    m_.blocks[i].facts = facts_of_layer(m_.facts, i == 1);
-    if (m_.blocks[i].present) make_block(m_.blocks[i], keep);
+  for (BlockKind& kind : m_.blocks) {
+    if (kind.present) trace_block(kind, keep);
   }
 }
 

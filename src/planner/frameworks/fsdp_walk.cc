@@ -137,8 +137,8 @@ void Walk::for_blocks_forward(RunBlock run_block) {
 
 void Walk::forward() {
   ledger_.enter(Phase::kForward);
-  tokens_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
-  labels_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
+  tokens_ = ledger_.allocate(8 * num_tokens_, MemoryClass::kWorkspace);
+  labels_ = ledger_.allocate(8 * num_tokens_, MemoryClass::kWorkspace);
   Unit& first = units_[embedding_unit_];
   engine_->before_forward(first);
   if (has_embedding()) {
@@ -228,8 +228,8 @@ void Walk::evaluate_and_save() {
     activation_ = trace.output >= 0 ? slots[static_cast<size_t>(trace.output)] : Handle{};
   };
   ledger_.enter(Phase::kEvaluate);
-  tokens_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
-  labels_ = ledger_.allocate(8 * s_.tokens(), MemoryClass::kWorkspace);
+  tokens_ = ledger_.allocate(8 * num_tokens_, MemoryClass::kWorkspace);
+  labels_ = ledger_.allocate(8 * num_tokens_, MemoryClass::kWorkspace);
   Unit& first = units_[embedding_unit_];
   Unit& last = units_[head_unit_];
   std::vector<Handle> slots, embedding_slots;

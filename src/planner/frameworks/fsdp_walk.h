@@ -58,6 +58,8 @@ class Walk {
   }
 
   void run(int steps);
+  // Micro-batches of different lengths (Setup::sample_lengths), in the `order`-th order.
+  void run_lengths(int order);
   // After run: the forward of evaluation, which saves nothing, and what a checkpoint is written from.
   void evaluate_and_save();
   const Ledger& ledger() const { return ledger_; }
@@ -83,9 +85,11 @@ class Walk {
   bool offloads_activations() const { return s_.offload.activations != OffloadPlace::kNone; }
 
   void prepare();
+  void trace();
   void make_kind(const Section& section, uint64_t facts, UnitKind& kind, std::vector<int>& places, UnitKind* experts = nullptr) const;
   UnitWeight make_weight(const Weight& weight, bool is_trained, int shard, bool any_dimension) const;
-  void make_block(BlockKind& kind, const TraceOptions& keep);
+  void make_block(BlockKind& kind);
+  void trace_block(BlockKind& kind, const TraceOptions& keep);
   void choose_layers(Blocks blocks);
   void make_units(Blocks blocks);
   std::vector<bool> trained(const Section& section) const;
@@ -138,6 +142,7 @@ class Walk {
   std::vector<Handle> in_flight_;  // saved by micro-batches of a pipeline that started before
   Handle activation_, gradient_, tokens_, labels_;
   int64_t residual_bytes_ = 0;
+  int64_t num_tokens_ = 0;  // of the micro-batch that runs, on this rank
   bool retains_ = false;        // inputs of recomputed blocks and their gradients, until backward is over
   bool gathers_ahead_ = false;  // by name: the next block, with its experts
   bool steady_ = false, backward_workspace_ = false, moments_made_ = false;

@@ -59,7 +59,10 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "router_score_bias",
                                                                                                   "expert_parallel",
                                                                                                   "latent",
-                                                                                                  "query_latent"};
+                                                                                                  "query_latent",
+                                                                                                  "fp8_linears",
+                                                                                                  "fp8_weights_saved",
+                                                                                                  "many_samples"};
 constexpr std::array<std::string_view, 10> kKernelKinds = {"gemm", "attention", "norm",       "elementwise",    "embedding",
                                                            "loss", "copy",      "all_gather", "reduce_scatter", "all_to_all"};
 
@@ -652,6 +655,10 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kExpertParallel, m.num_experts > 0 && s.ep > 1);
   say(Condition::kLatent, m.attention == Attention::kLatent);
   say(Condition::kQueryLatent, m.attention == Attention::kLatent && m.q_lora_rank > 0);
+  const bool fp8_linears = s.fp8 == Fp8Recipe::kTensorwise || s.fp8 == Fp8Recipe::kRowwise;
+  say(Condition::kFp8Linears, fp8_linears);
+  say(Condition::kFp8WeightsSaved, fp8_linears && s.software.fp8_weights_saved);
+  say(Condition::kManySamples, s.micro_batch > 1);
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);

@@ -65,6 +65,9 @@ enum class Condition : uint8_t {
   kExpertParallel,
   kLatent,       // latent attention
   kQueryLatent,  // with a latent for the query too
+  kFp8Linears,        // torchao's: of the blocks
+  kFp8WeightsSaved,  // and their cast weights are saved for backward
+  kManySamples,  // more than one per micro-batch: a slice of the sequence is no longer contiguous
   kCount
 };
 struct When {
