@@ -93,6 +93,7 @@ struct KeyTable {
 // Of a TemplateSet: path -> the text that was read, and what it says. Not for several threads.
 struct ReadTables {
   std::map<std::string, std::pair<std::string, KeyTable>> tables;
+  std::map<std::string, KeyTable> with_reads;  // with what a reader adds to them (codegen/read)
 };
 
 bool holds(const Condition& condition, const Fields& fields);

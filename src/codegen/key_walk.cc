@@ -59,9 +59,24 @@ Result<Json> value_of(const KeyRow& row, const Fields& fields, const std::string
   const Json& value = fields.find(row.field)->second;  // the reader of the table checked the name
   if (value.is_null()) return row.fallback.is_null() ? Result<Json>(Json()) : Result<Json>(row.fallback);
   if (row.value_map.empty()) return typed(row, value, table);
-  const std::string text = field_text(value);
-  for (const auto& [from, to] : row.value_map) {
-    if (from == text) return typed(row, to, table);
+  const auto mapped = [&row](const std::string& one) -> const Json* {
+    for (const auto& [from, to] : row.value_map) {
+      if (from == one) return &to;
+    }
+    return nullptr;
+  };
+  std::string text = field_text(value);
+  if (value.is_array()) {  // item by item
+    Json list = Json::array();
+    for (const Json& item : value) {
+      const Json* to = mapped(field_text(item));
+      if (to == nullptr) text = field_text(item);
+      if (to == nullptr) break;
+      list.push_back(*to);
+    }
+    if (list.size() == value.size()) return typed(row, list, table);
+  } else if (const Json* to = mapped(text)) {
+    return typed(row, *to, table);
   }
   std::string known;
   for (const auto& entry : row.value_map) known += (known.empty() ? "" : ", ") + entry.first;

@@ -174,6 +174,7 @@ class LineReader {
       if (!is_option(word.text)) {
         if (program != Program::kScript) break;
         out.positionals.push_back(word);
+        if (!out.options.empty() && out.options.back().has_value) out.options.back().more.push_back(literal(script_, word.text));
         continue;
       }
       out.options.push_back(option(word, switches, program));

@@ -13,7 +13,7 @@ namespace distsetup {
 struct Found {
   std::string key;  // path, '.' between levels; flags and directives without dashes, '_' as it is written
   std::string text;
-  std::vector<std::string> items;
+  std::vector<std::string> items;  // of a list; of a flag with several words, all of them
   bool is_list = false;
   bool stands_alone = false;  // a flag without a value
   bool is_assumed = false;    // not in the file: what the tool takes for it (`absent` of a table)

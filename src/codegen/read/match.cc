@@ -77,7 +77,7 @@ Json value_of_text(const std::string& text) {
 // A list by its items; one that the map lacks makes the whole list another value.
 static std::optional<Json> list_backwards(const KeyRow& row, const Found& found) {
   Json list = Json::array();
-  for (const std::string& item : found.is_list ? found.items : split_words(found.text, ',')) {
+  for (const std::string& item : !found.items.empty() ? found.items : split_words(found.text, ',')) {
     const auto entry = std::find_if(row.value_map.begin(), row.value_map.end(), [&item](const auto& one) {
       return one.second.is_string() && same_name(one.second.template get<std::string>(), item);
     });
@@ -125,7 +125,7 @@ std::optional<Json> read_backwards(const KeyRow& row, const Found& found) {
     }
     case KeyType::kTextList:
     case KeyType::kCommaList: {
-      const std::vector<std::string> items = found.is_list ? found.items : split_words(found.text, ',');
+      const std::vector<std::string> items = !found.items.empty() ? found.items : split_words(found.text, ',');
       if (items.empty()) return std::nullopt;
       return Json(items);
     }

@@ -84,8 +84,10 @@ size_t num_known(const KeyTable& table, const std::vector<Found>& found) {
   }));
 }
 
+Result<KeyTable> load_read_table(const TemplateSet& templates, const std::string& path, const std::string& file);
+
 // A table with what the target's reads.yaml adds to it, and those that it includes.
-Result<KeyTable> load_read_table(const TemplateSet& templates, const std::string& path, const std::string& file) {
+Result<KeyTable> parse_read_table(const TemplateSet& templates, const std::string& path, const std::string& file) {
   const auto text_at = [&templates](const std::string& name) {
     const auto found =
         std::find_if(templates.files.begin(), templates.files.end(), [&name](const auto& one) { return one.first == name; });
@@ -125,6 +127,16 @@ Result<KeyTable> load_read_table(const TemplateSet& templates, const std::string
   table.reads = std::move(more->reads);
   add(table.read_as, more->read_as);
   add(table.words, more->words);
+  return table;
+}
+
+// Each once for a set of templates: finding the table of a file asks all of them.
+Result<KeyTable> load_read_table(const TemplateSet& templates, const std::string& path, const std::string& file) {
+  if (templates.read_tables == nullptr) return parse_read_table(templates, path, file);
+  auto& known = templates.read_tables->with_reads;
+  if (const auto it = known.find(path); it != known.end()) return it->second;
+  Result<KeyTable> table = parse_read_table(templates, path, file);
+  if (table.ok()) known.emplace(path, *table);
   return table;
 }
 
@@ -238,7 +250,12 @@ class ScriptReading {
 
   void read_stage(const lint::Stage& stage) {
     std::vector<Found> keys;
-    for (const lint::Option& option : stage.options) keys.push_back(found(option.name, option.value, option.has_value, option.span));
+    for (const lint::Option& option : stage.options) {
+      keys.push_back(found(option.name, option.value, option.has_value, option.span));
+      if (option.more.empty()) continue;
+      keys.back().items = option.more;
+      keys.back().items.insert(keys.back().items.begin(), option.value);
+    }
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty())
       return add(reading_by(templates_, table, {nullptr, keys, nullptr}, file_));
@@ -264,7 +281,7 @@ Diagnostic nothing_known(const std::string& file) {
 
 // A list of arguments without a program.
 Result<std::vector<Reading>> arguments_of(const TemplateSet& templates, const std::string& line, std::string_view text,
-                                          const std::string& file) {
+                                          const std::string& file, const std::string& table) {
   const SourceText source(text, file);
   std::vector<Found> keys;
   for (const lint::ShellCommand& command : lint::parse_shell(line, {0, line.size()}).commands) {
@@ -278,10 +295,15 @@ Result<std::vector<Reading>> arguments_of(const TemplateSet& templates, const st
       const bool has_next = i + 1 < command.words.size() && command.words[i + 1].text.compare(0, 2, "--") != 0;
       one.stands_alone = equals == std::string::npos && !has_next;
       one.text = equals != std::string::npos ? word.substr(equals + 1) : has_next ? command.words[i + 1].text : "true";
+      for (size_t next = i + 1; has_next && next < command.words.size() && command.words[next].text.compare(0, 2, "--") != 0; ++next)
+        one.items.push_back(command.words[next].text);
+      if (one.items.size() == 1) one.items.clear();
       keys.push_back(std::move(one));
     }
   }
-  Result<Reading> best = best_reading(templates, tables_of(templates, {"arguments", "json", "yaml"}), {nullptr, keys, nullptr}, file);
+  Result<Reading> best =
+      table.empty() ? best_reading(templates, tables_of(templates, {"arguments", "json", "yaml"}), {nullptr, keys, nullptr}, file)
+                    : reading_by(templates, table, {nullptr, keys, nullptr}, file);
   if (!best.ok()) return best.diagnostics;
   if (best->table.empty()) return nothing_known(file);
   return std::vector<Reading>{std::move(*best)};
@@ -299,6 +321,11 @@ std::string table_named(const TemplateSet& templates, const std::string& name) {
 Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::string_view text, const std::string& file,
                                          const std::string& table, const ReadChoices& choices) {
   const TextForm form = form_of(text, file);
+  const std::string path = table.empty() ? "" : table_named(templates, table);
+  if (!table.empty() && path.empty()) {
+    return error(code::kUnknownTarget, {"command line", 0, 0}, fmt::format("no target '{}' to read '{}' as", table, file),
+                 suggest(table, target_names(templates)));
+  }
   if (form == TextForm::kScriptText) {
     Result<std::vector<Reading>> script = ScriptReading(templates, text, file).run();
     if (script.ok() && script->empty()) return nothing_known(file);
@@ -308,18 +335,14 @@ Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::stri
     // One option a line: the words of a command that goes on over the ends of lines. Same places, so no word may be put in front.
     std::string line(text);
     std::replace(line.begin(), line.end(), '\n', ' ');
-    return arguments_of(templates, line, text, file);
+    return arguments_of(templates, line, text, file, path);
   }
   const Result<Value> root = form == TextForm::kJsonText   ? parse_json(text, file)
                              : form == TextForm::kTomlText ? parse_toml(text, file)
                                                            : parse_yaml(text, file);
   if (!root.ok()) return root.diagnostics;
   const FileSource source{&*root, {}, &choices};
-  if (!table.empty()) {
-    const std::string path = table_named(templates, table);
-    if (path.empty())
-      return error(code::kUnknownTarget, {"command line", 0, 0}, fmt::format("no target '{}' to read '{}' as", table, file),
-                   suggest(table, target_names(templates)));
+  if (!path.empty()) {
     Result<Reading> one = reading_by(templates, path, source, file);
     if (!one.ok()) return one.diagnostics;
     return std::vector<Reading>{std::move(*one)};

@@ -13,51 +13,17 @@
 #include <map>
 
 #include "codegen/codegen.h"
+#include "model/presets.h"
 #include "plan/native_program.h"
 
 using namespace distsetup;
 
 namespace {
 
-Geometry llama3_8b() {
-  Geometry g;
-  g.name = "llama3_8b";
-  g.family = "llama";
-  g.layer_class = "LlamaDecoderLayer";
-  g.hub_id = "meta-llama/Meta-Llama-3-8B";
-  g.num_layers = 32;
-  g.hidden = 4096;
-  g.num_heads = 32;
-  g.num_kv_heads = 8;
-  g.head_size = 128;
-  g.feed_forward = 14336;
-  g.vocabulary = 128256;
-  g.max_positions = 8192;
-  g.rope_base = 500000;
-  return g;
-}
-
-Geometry qwen3_30b_a3b() {
-  Geometry g;
-  g.name = "qwen3_30b_a3b";
-  g.family = "qwen3_moe";
-  g.layer_class = "Qwen3MoeDecoderLayer";
-  g.hub_id = "Qwen/Qwen3-30B-A3B";
-  g.num_layers = 48;
-  g.hidden = 2048;
-  g.num_heads = 32;
-  g.num_kv_heads = 4;
-  g.head_size = 128;
-  g.feed_forward = 6144;
-  g.vocabulary = 151936;
-  g.max_positions = 40960;
-  g.qk_norm = true;
-  g.norm_epsilon = 1e-6;
-  g.rope_base = 1e6;
-  g.num_experts = 128;
-  g.experts_per_token = 8;
-  g.expert_feed_forward = 768;
-  return g;
+// As the planner fills it in: from presets/models.
+Geometry model_of(const std::string& name) {
+  static const Presets kPresets = *load_presets({});
+  return *find_model(kPresets, name, {"command line", 0, 0});
 }
 
 // Sizes of the mesh; the data-parallel ranks are what is left of the GPUs.
@@ -98,7 +64,7 @@ Plan with(Plan plan, Change change) {
 }
 
 std::map<std::string, Plan> plans() {
-  const Geometry dense = llama3_8b(), experts = qwen3_30b_a3b();
+  const Geometry dense = model_of("llama3_8b"), experts = model_of("qwen3_30b_a3b");
   const Plan zero3 = make(dense, Sharding::kZero3);
   const auto offload = [](Plan plan, OffloadPlace optimizer, OffloadPlace parameters) {
     plan.offload.optimizer = optimizer;
@@ -138,7 +104,7 @@ std::map<std::string, Plan> plans() {
                       p.train.method = "sft";
                       p.train.finetune = "lora";
                       p.train.lora_rank = 16;
-                      p.train.lora_targets = {"q_proj", "v_proj"};
+                      p.train.lora_targets = {"query", "value"};
                     })},
       {"cpu", with(make(dense, Sharding::kZero3, {.nodes = 1}), [](Plan& p) { p.hardware.accelerator = Accelerator::kCpu; })},
   };
@@ -211,7 +177,7 @@ int emit_all(const std::filesystem::path& folder, bool files) {
 // Processor time (what other programs take is not counted) of the fastest of 20 rounds over all targets; what a target refuses counts
 // too.
 int measure() {
-  Plan plan = make(llama3_8b(), Sharding::kZero3, {.nodes = 128});
+  Plan plan = make(model_of("llama3_8b"), Sharding::kZero3, {.nodes = 128});
   plan.micro_batch = 1;
   const std::vector<std::string> targets = target_names(embedded_templates());
   double best_ms = 1e9;
