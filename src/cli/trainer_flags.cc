@@ -101,6 +101,9 @@ Result<Spec> spec_over_trainer_flags(const Arguments& arguments, const TemplateS
   for (const Complaint& one : list->reading.complaints) {
     if (one.trainer.empty()) complaints.push_back(one.diagnostic);
   }
+  for (const LostKey& one : list->reading.lost) {
+    if (one.why == LostKey::Why::kValue) complaints.push_back(about(one));
+  }
   if (has_error(complaints)) return complaints;
   Result<ReadFields> fields = merge_readings({list->reading});
   if (!fields.ok()) return fields.diagnostics;

@@ -1,0 +1,232 @@
+// Flags of training scripts as settings: whose they are, what each becomes, which do not go together.
+#include <catch2/catch.hpp>
+
+#include "cli/commands.h"
+#include "cli/parse.h"
+#include "cli/trainer_flags.h"
+#include "codegen/read/flag_list.h"
+#include "model/presets.h"
+#include "support/emitted.h"
+
+using namespace distsetup;
+
+namespace {
+
+struct TypedFlags {
+  FlagList list;
+  ReadFields fields;
+
+  explicit TypedFlags(const std::vector<std::string>& words) {
+    const Result<FlagList> read = read_flag_list(embedded_templates(), words);
+    INFO(messages(read.diagnostics));
+    REQUIRE(read.ok());
+    list = *read;
+    const Result<ReadFields> merged = merge_readings({list.reading});
+    INFO(messages(merged.diagnostics));
+    REQUIRE(merged.ok());
+    fields = *merged;
+  }
+
+  std::string field(std::string_view name) const {
+    const auto it = fields.find(name);
+    return it == fields.end() ? "" : field_text(it->second.value);
+  }
+  std::string reason(std::string_view key) const {
+    for (const LostKey& lost : list.reading.lost) {
+      if (lost.key == key) return lost.reason;
+    }
+    return "";
+  }
+  std::string complaint() const {
+    std::string out;
+    for (const Complaint& one : list.reading.complaints)
+      out += one.trainer + (one.trainer.empty() ? "" : ": ") + one.diagnostic.message + "\n";
+    return out;
+  }
+};
+
+Arguments plan_arguments(std::vector<std::string> behind_dashes) {
+  Arguments arguments;
+  arguments.command = find_command("plan");
+  arguments.passed_on = std::move(behind_dashes);
+  return arguments;
+}
+
+Result<Spec> spec_of(const std::vector<std::string>& words, const Spec& stronger = {}) {
+  return spec_over_trainer_flags(plan_arguments(words), embedded_templates(), stronger);
+}
+
+}  // namespace
+
+TEST_CASE("trainer flags: sizes from scratch with everything assumed that the script assumes") {
+  const TypedFlags got({"--from-scratch", "--batch_size=2", "--data", "corpus", "--max-lr", "1e-3"});
+  CHECK(got.list.table == "launch-scripts/keys.yaml");
+  CHECK(got.list.rest == std::vector<std::string>{"--data", "corpus"});
+  CHECK(got.field("model.name") == "scratch_7b_wide");
+  CHECK(got.field("train.method") == "pretrain");
+  CHECK(got.field("micro_batch") == "2");
+  CHECK(got.field("gradient_accumulation") == "1");
+  CHECK(got.field("train.sequence_length") == "2048");
+  CHECK(got.field("train.steps") == "100000");
+  CHECK(got.field("train.learning_rate") == "0.001");
+  CHECK(got.field("train.min_learning_rate") == "3e-05");
+  CHECK(got.field("train.warmup_steps") == "2000");
+  CHECK(got.field("precision.compute") == "bf16");
+  CHECK(got.field("checkpoint.every_steps") == "1000");
+  CHECK(got.field("strategy.sharding") == "zero3");
+  CHECK(got.list.reading.lost.empty());
+  CHECK(got.complaint().empty());
+}
+
+TEST_CASE("trainer flags: every size of the table and any other model") {
+  for (const auto& [size, name] : {std::pair{"350M", "scratch_350m_wide"},
+                                   {"1B", "scratch_1b_wide"},
+                                   {"3B", "scratch_3b_wide"},
+                                   {"13B", "scratch_13b_wide"},
+                                   {"30B", "scratch_30b_wide"},
+                                   {"70B", "scratch_70b_wide"},
+                                   {"some/folder", "some/folder"}}) {
+    CHECK(TypedFlags({"--from-scratch", "--model-size", size}).field("model.name") == name);
+  }
+}
+
+TEST_CASE("trainer flags: switches have a negative form") {
+  CHECK(TypedFlags({"--from-scratch", "--no-mixed-precision"}).field("precision.compute") == "fp32");
+  CHECK(TypedFlags({"--from-scratch", "--mixed_precision", "false"}).field("precision.compute") == "fp32");
+  CHECK(TypedFlags({"--from-scratch", "--mixed-precision"}).field("precision.compute") == "bf16");
+  CHECK(TypedFlags({"--from-scratch", "--use-flash-attn"}).list.reading.lost.empty());
+  CHECK(contains(TypedFlags({"--from-scratch", "--no-use-flash-attn"}).reason("use-flash-attn"), "never holds the scores"));
+}
+
+TEST_CASE("trainer flags: epochs of micro-batches end a run where they are given") {
+  CHECK(TypedFlags({"--from-scratch", "--max-steps", "300"}).field("train.steps") == "300");
+  CHECK(TypedFlags({"--from-scratch", "--num-epochs", "3"}).field("train.steps") == "3000");
+  CHECK(TypedFlags({"--from-scratch", "--steps-per-epoch", "50", "--grad-accum-steps", "4"}).field("train.steps") == "12");
+  CHECK(TypedFlags({"--from-scratch", "--num-epochs", "3", "--max-steps", "200"}).field("train.steps") == "200");
+  CHECK(TypedFlags({"--from-scratch", "--num-epochs", "2", "--warmup-steps", "5"}).field("train.warmup_steps") == "5");
+  // A warm-up of 2000 that nobody asked for would not end.
+  CHECK(TypedFlags({"--from-scratch", "--max-steps", "300"}).field("train.warmup_steps").empty());
+}
+
+TEST_CASE("trainer flags: what the script assumes gives way to what a run says") {
+  Spec stronger;
+  REQUIRE(set(stronger, "train.steps", "40", {"command line"}).empty());
+  REQUIRE(set(stronger, "train.learning_rate", "1e-5", {"command line"}).empty());
+  const Result<Spec> spec = spec_of({"--from-scratch", "--model-size", "1B"}, stronger);
+  REQUIRE(spec.ok());
+  CHECK(spec->integer("train.steps") == 40);
+  CHECK_FALSE(spec->integer("train.warmup_steps").has_value());
+  CHECK_FALSE(spec->number("train.min_learning_rate").has_value());
+  CHECK(spec->integer("train.sequence_length") == 2048);
+}
+
+TEST_CASE("trainer flags: a vocabulary of one's own on a size of the table") {
+  const Result<Spec> spec = spec_of({"--from-scratch", "--model-size", "1B", "--vocab-size", "50257"});
+  REQUIRE(spec.ok());
+  REQUIRE(spec->model.has_value());
+  const Result<Geometry> model = model_over_base(*load_presets(), *spec->model);
+  REQUIRE(model.ok());
+  CHECK(model->vocabulary == 50257);
+  CHECK(model->hidden == 2048);
+  CHECK(model->name == "scratch_1b_wide");
+}
+
+TEST_CASE("trainer flags: published weights are refused where nothing loads them") {
+  const TypedFlags got({"--hf-model", "meta-llama/Llama-2-7b-hf"});
+  CHECK(got.field("model.name") == "meta-llama/Llama-2-7b-hf");
+  CHECK(contains(got.complaint(), "native: '--hf-model meta-llama/Llama-2-7b-hf' is not supported here"));
+  Spec native;
+  REQUIRE(set(native, "trainer.name", "native", {"command line"}).empty());
+  CHECK_FALSE(spec_of({"--hf-model", "meta-llama/Llama-2-7b-hf"}, native).ok());
+  CHECK(spec_of({"--hf-model", "meta-llama/Llama-2-7b-hf"}).ok());
+}
+
+TEST_CASE("trainer flags: an engine by name and its own flags") {
+  const TypedFlags zero({"--backend", "deepspeed", "--zero_stage", "3", "--pretrain", "llama3_8b", "--adam_offload", "--adam_betas",
+                         "0.8", "0.9", "--lr_warmup_ratio", "0.1", "--steps", "50"});
+  CHECK(zero.list.table == "openrlhf-flags/keys.yaml");
+  CHECK(zero.field("strategy.trainer") == "deepspeed");
+  CHECK(zero.field("strategy.sharding") == "zero3");
+  CHECK(zero.field("offload.optimizer") == "host");
+  CHECK(zero.field("offload.parameters") != "host");
+  CHECK(zero.field("train.beta1") == "0.8");
+  CHECK(zero.field("train.beta2") == "0.9");
+  CHECK(zero.field("train.warmup_steps") == "5");
+  CHECK(zero.field("train.global_batch") == "128");
+  CHECK(zero.field("micro_batch") == "8");
+  CHECK(zero.field("train.method") == "sft");
+  CHECK(zero.field("train.seed") == "42");
+  CHECK(zero.list.reading.lost.empty());
+  const TypedFlags fsdp({"--backend", "fsdp2", "--fsdp_tensor_parallel_size", "2", "--ring_attn_size", "2", "--packing_samples",
+                         "--zero_stage", "3", "--max_samples", "1000", "--max_epochs", "3", "--train_batch_size", "64"});
+  CHECK(fsdp.field("strategy.trainer") == "fsdp2");
+  CHECK(fsdp.field("strategy.sharding") == "zero3");
+  CHECK(fsdp.field("mesh.tp") == "2");
+  CHECK(fsdp.field("mesh.cp") == "2");
+  CHECK(fsdp.field("strategy.sequence_parallel") == "false");
+  CHECK(fsdp.field("train.steps") == "46");
+  CHECK(contains(fsdp.reason("zero_stage"), "--backend deepspeed only"));
+  CHECK(contains(TypedFlags({"--backend", "fsdp2", "--lr_warmup_ratio", "0.1"}).reason("lr_warmup_ratio"), "how many"));
+}
+
+TEST_CASE("trainer flags: what does not go together is told with its values") {
+  const auto complains = [](std::vector<std::string> words, std::string_view part) {
+    words.insert(words.begin(), {"--backend", "fsdp2"});
+    const std::string said = TypedFlags(words).complaint();
+    INFO(said);
+    return contains(said, part);
+  };
+  CHECK(complains({"--ring_attn_size", "2"}, "'--ring_attn_size 2' without --packing_samples"));
+  CHECK_FALSE(complains({"--ring_attn_size", "1"}, "packing"));
+  CHECK_FALSE(complains({"--ring_attn_size", "2", "--packing_samples"}, "packing"));
+  CHECK(complains({"--ring_attn_size", "2", "--packing_samples", "--attn_implementation", "eager"}, "needs flash attention"));
+  CHECK(complains({"--multiturn"}, "without --apply_chat_template"));
+  CHECK_FALSE(complains({"--multiturn", "--apply_chat_template"}, "template"));
+  CHECK(complains({"--input_template", "no place"}, "has no place for the input"));
+  CHECK_FALSE(complains({"--input_template", "User: {}"}, "place"));
+  CHECK(complains({"--input_template", "User: {}\\n"}, "no end of line"));
+  CHECK(complains({"--load_in_4bit", "--param_dtype", "fp16"}, "'--load_in_4bit' needs --param_dtype bf16, found fp16"));
+  CHECK_FALSE(complains({"--load_in_4bit"}, "bf16"));
+  CHECK(complains({"--fsdp2_tp_loss_parallel"}, "splits the loss"));
+  CHECK_FALSE(complains({"--fsdp2_tp_loss_parallel", "--fsdp2_tp_size", "2"}, "splits the loss"));
+  CHECK(complains({"--fsdp2_tp_sequence_parallel", "--fsdp2_tp_size", "2"}, "packed rows"));
+  CHECK(complains({"--sequence_parallel"}, "has no effect"));
+  CHECK_FALSE(complains({"--sequence_parallel", "--fsdp_tensor_parallel_size", "2"}, "no effect"));
+}
+
+TEST_CASE("trainer flags: those of a run are none of a script's") {
+  const TypedFlags got({"run.yaml", "--steps", "5", "--gpu", "cpu"});
+  CHECK(got.list.table.empty());
+  CHECK(got.list.rest == std::vector<std::string>{"run.yaml", "--steps", "5", "--gpu", "cpu"});
+  const Result<Arguments> merged = with_trainer_flags(plan_arguments({"run.yaml", "--steps", "5"}), embedded_templates());
+  REQUIRE(merged.ok());
+  CHECK(merged->positionals == std::vector<std::string>{"run.yaml"});
+  REQUIRE(merged->run_flags.size() == 1);
+  CHECK(merged->run_flags[0].spelling == "steps");
+}
+
+TEST_CASE("trainer flags: unknown ones and values that are none are errors") {
+  const Result<Arguments> merged = with_trainer_flags(plan_arguments({"--from-scratch", "--bach-size", "4"}), embedded_templates());
+  REQUIRE_FALSE(merged.ok());
+  CHECK(contains(merged.diagnostics[0].message, "unknown flag '--bach-size'"));
+  CHECK(merged.diagnostics[0].help == "did you mean '--batch-size'");
+  // What becomes of the plan is said in front of the dashes.
+  CHECK_FALSE(with_trainer_flags(plan_arguments({"--from-scratch", "--output", "x"}), embedded_templates()).ok());
+  const Result<Spec> value = spec_of({"--from-scratch", "--mixed-precision", "maybe"});
+  REQUIRE_FALSE(value.ok());
+  CHECK(contains(messages(value.diagnostics), "'--mixed-precision' is 'maybe', expected one of true, false, bf16, fp16, no"));
+  const Result<Spec> number = spec_of({"--from-scratch", "--batch-size", "many"});
+  REQUIRE_FALSE(number.ok());
+  CHECK(contains(messages(number.diagnostics), "'--batch-size' is 'many', expected a whole number"));
+}
+
+TEST_CASE("trainer flags: a model said twice is an error before anything else") {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--from-scratch", "--hf-model", "x"},
+                                                {"--hf-model", "x", "--model-size", "1B"},
+                                                {"--hf-model", "x", "--vocab-size", "32000"}}) {
+    const Result<Spec> spec = spec_of(words);
+    REQUIRE_FALSE(spec.ok());
+    CHECK(spec.diagnostics.size() == 1);
+    CHECK(contains(spec.diagnostics[0].message, "'--hf-model x'"));
+  }
+}
