@@ -110,7 +110,8 @@ class PartTaker {
       out_.diagnostics.push_back(error(code::kUnknownValue, {"command line", 0, 0}, fmt::format("no stage '{}' in the file", wanted),
                                        suggest(wanted, names)));
     }
-    if (!wanted.empty() || part.choose == "distributed" || !part.by.empty()) return "";
+    // A wrong stage, too, is read as some stage: the table must still be known as the file's.
+    if (part.choose != "stage") return "";
     const bool has_default = std::find(names.begin(), names.end(), part.fallback) != names.end();
     return has_default ? part.fallback : names.front();
   }

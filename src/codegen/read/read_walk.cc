@@ -163,8 +163,9 @@ class TableReading {
     lose(found, std::move(reason), why);
   }
 
-  // What the table's rows say the key can be; "" when it takes more than a few words.
-  std::string values_of(const std::string& key) const {
+  // What the table's rows say the key can be; "" when it takes more than a few words, or this one.
+  std::string values_of(const Found& found) const {
+    const std::string& key = found.key;
     std::vector<std::string> values;
     const auto add = [&values](const Json& value) {
       std::string text = field_text(value);
@@ -182,7 +183,8 @@ class TableReading {
     }
     std::string out;
     for (const std::string& one : values) out += (out.empty() ? "" : ", ") + one;
-    return values.size() > 12 ? "" : out;
+    const bool is_one = std::any_of(values.begin(), values.end(), [&found](const std::string& v) { return same_name(v, found.text); });
+    return is_one || values.size() > 12 ? "" : out;
   }
 
   // A near miss of a key of the same section, or of any.
@@ -215,7 +217,7 @@ class TableReading {
       return fmt::format("a plan has no setting for it; it is written as {}", field_text(constant->value));
     why = is_known ? LostKey::Why::kValue : LostKey::Why::kUnknownKey;
     if (is_known) {
-      const std::string values = values_of(found.key);
+      const std::string values = values_of(found);
       return "no plan has this value together with the rest of the file" + (values.empty() ? "" : "; the key takes " + values);
     }
     const std::string near = nearest_key(found.key);
