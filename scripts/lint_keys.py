@@ -20,6 +20,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tempfile
 import textwrap
 import types
 import typing
@@ -277,6 +278,8 @@ def llama_stack():
 
 
 def skypilot():
+    sys.path.insert(0, os.path.join(sys.prefix, "skypilot"))  # a folder of its own: tests/support/parsers_env.sh
+    os.environ["HOME"] = tempfile.mkdtemp()
     from sky.utils import schemas
 
     tables = {}

@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from stand_ins import stand_in_for
@@ -97,14 +98,14 @@ def check_deepspeed(name, config, plan):
         expect(f"{name} {key}", zero.get(key, {}).get("device"), place)
 
 
-def launch_words(folder, *words):
+def launch_words(folder, *words, **settings):
     """What launch.sh starts: its torchrun (or accelerate) is replaced by one that prints its words."""
     tools = tempfile.mkdtemp()
     for tool in ("torchrun", "accelerate", "python3"):
         with open(f"{tools}/{tool}", "w", encoding="utf-8") as file:
             file.write('#!/bin/bash\nprintf "%s\\0" "$@"\n')
         os.chmod(f"{tools}/{tool}", 0o755)
-    environment = {"PATH": f"{tools}:/usr/bin:/bin", "NODE_RANK": "0", "MASTER_ADDR": "h"}
+    environment = {"PATH": f"{tools}:/usr/bin:/bin", "NODE_RANK": "0", "MASTER_ADDR": "h", **settings}
     done = subprocess.run(["bash", f"{folder}/launch.sh", *words], env=environment, capture_output=True, check=True)
     return done.stdout.decode().split("\0")[:-1]
 
@@ -586,6 +587,240 @@ def automodel():
         expect(path + " sizes", found, (mesh["tp"], mesh["pp"], mesh["cp"], mesh["ep"]))
         refuse(path + " with an unknown key", lambda: parse_distributed_section({**written, "shard": 2}))
         refuse(path + " with an unknown strategy", lambda: parse_distributed_section({**written, "strategy": "fsdp9"}))
+
+
+def in_folder(name):
+    """A tool that is installed in a folder of its own beside the environment (tests/support/parsers_env.sh)."""
+    sys.path.insert(0, os.path.join(sys.prefix, name))
+
+
+def torchtitan_module():
+    """From 0.3 on: the emitted module makes the Trainer's configuration, and the arguments of launch.sh override it."""
+    in_folder("torchtitan-0.3")
+    import torch.distributed.fsdp
+
+    torch.compile(lambda x: x)
+    stand_in_for("triton", "datasets", "tensorboard")
+    # Names of a later torch that the parser does not come to.
+    for module, name in (("torch.distributed.fsdp", "DataParallelMeshDims"), ("torch.utils.tensorboard", "SummaryWriter")):
+        if module not in sys.modules:
+            sys.modules[module] = types.ModuleType(module)
+        if not hasattr(sys.modules[module], name):
+            setattr(sys.modules[module], name, type(name, (), {}))
+    from torchtitan.config import ConfigManager
+
+    def parse(folder, words):
+        sys.path.insert(0, folder)
+        sys.modules.pop("plan_config", None)
+        try:
+            return ConfigManager().parse_args(words)
+        finally:
+            sys.path.remove(folder)
+
+    for name, folder, plan in plans("torchtitan"):
+        words = launch_words(folder)
+        words = words[words.index("torchtitan.train") + 1 :]
+        path = f"{folder}/launch.sh"
+        config = accept(path, lambda: parse(os.path.abspath(folder), words))
+        if config is None:
+            continue
+        mesh, train, axes = plan["mesh"], plan["train"], config.parallelism
+        found = (axes.data_parallel_replicate_degree, axes.data_parallel_shard_degree, axes.context_parallel_degree, axes.tensor_parallel_degree, axes.pipeline_parallel_degree)
+        expect(path + " sizes", found, tuple(mesh[axis] for axis in ("dp_replicate", "dp_shard", "cp", "tp", "pp")))
+        expect(path + " expert ranks", axes.expert_parallel_degree, mesh["ep"])
+        lengths = (config.training.seq_len, config.training.global_batch_size, config.training.steps, config.training.max_norm)
+        expect(path + " lengths", lengths, (train["sequence_length"], train["global_batch"], train["steps"], train["grad_clip"]))
+        expect(path + " layers", len(config.model_spec.model.layers), plan["model"]["num_layers"])
+        kind = type(config.activation_checkpoint).__qualname__.partition(".")[0] if config.activation_checkpoint is not None else "none"
+        expect(path + " recompute", kind, {"none": "none", "full": "FullAC", "selective": "SelectiveAC"}[plan["recompute"]["policy"]])
+        group = config.optimizer.param_groups[0].optimizer_kwargs
+        expect(path + " optimizer", (group["lr"], group["weight_decay"]), (train["learning_rate"], train["weight_decay"]))
+        refuse(path + " with an unknown argument", lambda: parse(os.path.abspath(folder), [*words, "--training.sequence_len", "1"]))
+        refuse(path + " with a text for a number", lambda: parse(os.path.abspath(folder), [*words, "--training.steps", "many"]))
+        refuse(path + " with an unknown function", lambda: parse(os.path.abspath(folder), [*words[:2], "--config", "plans", *words[4:]]))
+
+
+def megatron_bridge():
+    """The overlay merged into a ConfigContainer as Megatron-Bridge's own examples do it, and validated for the plan's ranks."""
+    import torch
+
+    torch.compile(lambda x: x)
+    stand_in_for("triton", "datasets", "apex", "flash_attn", "modelopt", "wandb", "sentencepiece", "tiktoken", "mlflow", "tensorstore", "zarr", "hydra")
+    import megatron.core
+    import megatron.core.extensions.transformer_engine
+
+    stand_in_for("transformer_engine")  # after the core, which has a way without it
+    package = types.ModuleType("megatron.bridge")  # without its __init__, which imports every model
+    package.__path__ = [os.path.join(one, "bridge") for one in megatron.__path__]
+    sys.modules["megatron.bridge"] = package
+    from megatron.bridge.models.gpt_provider import GPTModelProvider
+    from megatron.bridge.training import config as tool
+    from megatron.bridge.training.mixed_precision import get_mixed_precision_config
+    from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides
+
+    torch.cuda.get_device_capability = lambda *words: (9, 0)
+    torch.cuda.get_device_properties = lambda *words: types.SimpleNamespace(major=9, minor=0, name="H100")
+
+    def recipe(plan):
+        model = plan["model"]
+        experts = {"num_moe_experts": model["num_experts"], "moe_router_topk": model["experts_per_token"]} if model.get("num_experts", 0) > 1 else {}
+        return tool.ConfigContainer(
+            train=tool.TrainingConfig(micro_batch_size=1, global_batch_size=1, train_iters=10),
+            model=GPTModelProvider(
+                num_layers=model["num_layers"],
+                hidden_size=model["hidden"],
+                num_attention_heads=model["num_heads"],
+                num_query_groups=model["num_kv_heads"],
+                ffn_hidden_size=model["feed_forward"],
+                vocab_size=model["vocabulary"],
+                pipeline_dtype=torch.bfloat16,
+                params_dtype=torch.bfloat16,
+                bf16=True,
+                **experts,
+            ),
+            optimizer=tool.OptimizerConfig(lr=1e-4, bf16=True),
+            scheduler=tool.SchedulerConfig(lr_decay_iters=10),
+            dataset=tool.MockGPTDatasetConfig(random_seed=1, reset_attention_mask=False, reset_position_ids=False, eod_mask_loss=False, seq_length=128),
+            logger=tool.LoggerConfig(),
+            tokenizer=tool.TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=model["vocabulary"]),
+            checkpoint=tool.CheckpointConfig(),
+        )
+
+    def parse(path, plan, written=None):
+        if written is not None:
+            import yaml
+
+            with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as file:
+                yaml.safe_dump(written, file)
+            path = file.name
+        os.environ["WORLD_SIZE"], os.environ["RANK"] = str(world(plan)), "0"
+        config = process_config_with_overrides(recipe(plan), path)
+        if isinstance(config.mixed_precision, str):  # as the trainer does when it starts
+            get_mixed_precision_config(config.mixed_precision)
+        config.validate()
+        return config
+
+    for name, folder, plan in plans("megatron-bridge"):
+        path = f"{folder}/overrides.yaml"
+        written = yaml_of(path)
+        config = accept(path, lambda: parse(path, plan))
+        if config is None:
+            continue
+        mesh, train = plan["mesh"], plan["train"]
+        found = (config.train.micro_batch_size, config.train.global_batch_size, config.train.train_iters, config.model.seq_length)
+        expect(path + " batch", found, (plan["micro_batch"], train["global_batch"], train["steps"], train["sequence_length"]))
+        found = (config.model.tensor_model_parallel_size, config.model.pipeline_model_parallel_size, config.model.context_parallel_size, config.model.expert_model_parallel_size)
+        expect(path + " axes", found, (mesh["tp"], mesh["pp"], mesh["cp"], mesh["ep"]))
+        expect(path + " data-parallel ranks", config.data_parallel_size, mesh["dp_replicate"] * mesh["dp_shard"])
+        expect(path + " distributed optimizer", config.ddp.use_distributed_optimizer, plan["strategy"]["sharding"] != "ddp")
+        expect(path + " Megatron-FSDP", config.ddp.use_megatron_fsdp, plan["strategy"]["sharding"] in ("zero2", "zero3"))
+        expect(path + " clipping", config.optimizer.clip_grad, train["grad_clip"])
+        # Unknown keys pass with a line in the log: the emitted ones have to be there before the file is merged.
+        before = recipe(plan)
+        for section, keys in written.items():
+            place = getattr(before, section, None)
+            unknown = [key for key in keys if not hasattr(place, key)] if isinstance(keys, dict) else [] if hasattr(before, section) else [section]
+            expect(f"{path} keys of {section} unknown to Megatron-Bridge", unknown, [])
+        refuse(path + " with ranks that do not divide", lambda: parse(path, plan, changed(written, "model.context_parallel_size", 3)))
+        refuse(path + " with an unknown precision", lambda: parse(path, plan, {**written, "mixed_precision": "bf15_mixed"}))
+        refuse(path + " with an unknown granularity", lambda: parse(path, plan, changed(written, "model.recompute_granularity", "some")))
+
+
+def llama_stack():
+    """run.yaml by the server's own StackRunConfig, the request by the post-training API's models. The provider is in no registry."""
+    import importlib.machinery
+
+    package = types.ModuleType("llama_stack")  # without its __init__, which imports the server
+    package.__path__ = list(importlib.machinery.PathFinder.find_spec("llama_stack").submodule_search_locations)
+    sys.modules["llama_stack"] = package
+    stand_in_for("fastapi", "starlette", "uvicorn", "opentelemetry", "aiohttp", "fire", "llama_stack_client", "openai", "pandas", "tiktoken", "httpx")
+    from llama_stack.apis.post_training import DPOAlignmentConfig, TrainingConfig
+    from llama_stack.distribution.datatypes import StackRunConfig
+
+    for name, folder, plan in plans("llama-stack"):
+        path = f"{folder}/run.yaml"
+        written = yaml_of(path)
+        config = accept(path, lambda: StackRunConfig(**copy.deepcopy(written)))
+        if config is None:
+            continue
+        expect(path + " keys unknown to Llama Stack", set(written) - set(StackRunConfig.model_fields), set())
+        provider = config.providers["post_training"][0]
+        expect(path + " provider", (provider.provider_type, provider.config["max_seq_length"]), ("remote::trl_fsdp", plan["train"]["sequence_length"]))
+        ranks = provider.config["torch_run_config"]
+        expect(path + " ranks", ranks["nnodes"] * ranks["nproc_per_node"], world(plan))
+        refuse(path + " without providers", lambda: StackRunConfig(**{key: value for key, value in written.items() if key != "providers"}))
+        refuse(path + " with a text for a port", lambda: StackRunConfig(**changed(written, "server.port", "many")))
+        refuse(path + " with a provider that has no type", lambda: StackRunConfig(**changed(written, "providers", {"post_training": [{"provider_id": "x"}]})))
+        path = f"{folder}/request.json"
+        request = json_of(path)
+        training = changed(request["training_config"], "data_config.dataset_id", "x")
+        config = accept(path, lambda: TrainingConfig(**copy.deepcopy(training)))
+        if config is None:
+            continue
+        expect(path + " keys unknown to Llama Stack", set(training) - set(TrainingConfig.model_fields), set())
+        expect(path + " accumulation", config.gradient_accumulation_steps, plan["gradient_accumulation"])
+        accept(path + " algorithm", lambda: DPOAlignmentConfig(**request["algorithm_config"]))
+        refuse(path + " without epochs", lambda: TrainingConfig(**{key: value for key, value in training.items() if key != "n_epochs"}))
+        refuse(path + " with a text for a number", lambda: TrainingConfig(**changed(training, "optimizer_config.lr", "high")))
+
+
+def skypilot():
+    in_folder("skypilot")
+    os.environ["HOME"] = OUTPUT  # its client keeps a data base there
+    import sky
+
+    for name, folder, plan in plans("skypilot"):
+        path = f"{folder}/task.yaml"
+        written = yaml_of(path)
+        task = accept(path, lambda: sky.Task.from_yaml_config(copy.deepcopy(written)))
+        if task is None:
+            continue
+        resources = list(task.resources)[0]
+        expect(path + " nodes", task.num_nodes, plan["hardware"]["nodes"])
+        expect(path + " GPUs", list((resources.accelerators or {}).values()), [plan["hardware"]["gpus_per_node"]] if plan["hardware"]["accelerator"] != "cpu" else [])
+        refuse(path + " with an unknown key", lambda: sky.Task.from_yaml_config({**copy.deepcopy(written), "num_node": 2}))
+        refuse(path + " with an unknown resource", lambda: sky.Task.from_yaml_config(changed(written, "resources.accelerator", "H100:8")))
+        refuse(path + " with a text for the nodes", lambda: sky.Task.from_yaml_config({**copy.deepcopy(written), "num_nodes": "two"}))
+
+
+def megatron_lm():
+    """No package has the parser of pretrain_gpt.py: the arguments are read by the table that scripts/lint_keys took from that parser."""
+    import argparse
+
+    table = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "templates", "_lint", "names", "megatron-lm.yaml")
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for entry in yaml_of(table)["types"][""].split():
+        name, _, takes = entry.partition(":")
+        if name in ("-h", "--help"):
+            continue
+        bare = takes.rstrip("?*")
+        if bare == "flag":
+            parser.add_argument(name, action="store_true")
+        else:
+            choices = bare.split("|") if "|" in bare else None
+            many = {"?": "?", "*": "+"}.get(takes[-1])
+            parser.add_argument(name, type={"int": int, "number": float}.get(bare, str), choices=choices, nargs=many)
+
+    def parse(words):
+        return vars(parser.parse_args(words))
+
+    script = tempfile.mkdtemp()
+    open(f"{script}/pretrain_gpt.py", "w").close()
+    for name, folder, plan in plans("megatron-lm"):
+        path = f"{folder}/launch.sh"
+        words = launch_words(folder, "--data-path", "x", "--tokenizer-model", "y", MEGATRON_LM=script)
+        words = words[words.index(f"{script}/pretrain_gpt.py") + 1 :]
+        found = accept(path, lambda: parse(words))
+        if found is None:
+            continue
+        mesh, train = plan["mesh"], plan["train"]
+        batch = (found["micro_batch_size"], found["global_batch_size"], found["seq_length"])
+        expect(path + " batch", batch, (plan["micro_batch"], train["global_batch"], train["sequence_length"]))
+        axes = tuple(found[key] or 1 for key in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size"))
+        expect(path + " axes", axes, (mesh["tp"], mesh["pp"], mesh["cp"], mesh["ep"]))
+        refuse(path + " with an unknown argument", lambda: parse([*words, "--micro-batch", "1"]))
+        refuse(path + " with a text for a number", lambda: parse([*words, "--train-iters", "many"]))
+        refuse(path + " with an unknown choice", lambda: parse([*words, "--recompute-granularity", "some"]))
 
 
 def main():

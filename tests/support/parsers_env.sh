@@ -1,11 +1,13 @@
 # shellcheck shell=bash
-# Sourced by tests that need the real tools' parsers: makes .deps/parsers once, a Python environment over scripts/oracle_env's (300 MB,
-# about a minute; half a minute when the packages are there), and sets `environment` to it. Reads `root`.
+# Sourced by tests that need the real tools' parsers: makes .deps/parsers once, a Python environment over scripts/oracle_env's (450 MB,
+# about a minute and a half), and sets `environment` to it. Reads `root`.
 # shellcheck disable=SC2154
 oracle=$("$root/scripts/oracle_env" 2>/dev/null) || { echo "the environment of scripts/oracle_env could not be made"; exit 77; }
 environment=$root/.deps/parsers
 packages=$root/tests/integration/emit_parsers_packages.txt
-stamp="$oracle $(sha256sum <"$packages")"
+# Tools that cannot stand beside the others have a folder of their own in it, with a list of their own.
+own=(torchtitan-0.3 skypilot)
+stamp="$oracle $(cat "$packages" "${packages%packages.txt}torchtitan-0.3.txt" "${packages%packages.txt}skypilot.txt" | sha256sum)"
 exec 8>"$root/.deps/parsers_lock"
 flock 8
 if [[ $(cat "$environment/stamp" 2>/dev/null) != "$stamp" ]]; then
@@ -20,6 +22,12 @@ if [[ $(cat "$environment/stamp" 2>/dev/null) != "$stamp" ]]; then
     echo "the packages of tests/integration/emit_parsers_packages.txt could not be fetched"
     exit 77
   fi
+  for name in "${own[@]}"; do
+    if ! "${install[@]}" --target "$environment/$name" -r "${packages%packages.txt}$name.txt"; then
+      echo "the packages of tests/integration/emit_parsers_$name.txt could not be fetched"
+      exit 77
+    fi
+  done
   echo "$stamp" >"$environment/stamp"
 fi
 flock -u 8
