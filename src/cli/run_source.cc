@@ -180,11 +180,10 @@ Result<Spec> read_spec(const Arguments& arguments) {
   if (path.empty()) {
     if (!uses.empty()) layers.push_back(spec_of_recipes(uses, *presets, command_line()));
   } else {
-    const std::string stage = files.paths.empty() ? arguments.text("stage") : "";
-    layers.push_back(read_run_file(path, uses, stage, *presets, *templates, is_foreign_file));
+    layers.push_back(read_run_file(path, uses, arguments.text("stage"), *presets, *templates, is_foreign_file));
     if (is_foreign_file) files.paths.insert(files.paths.begin(), path);
   }
-  if (!files.paths.empty()) files.choices.stage = arguments.text("stage");
+  if (is_foreign_file || (path.empty() && !files.paths.empty())) files.choices.stage = arguments.text("stage");
   if (path.empty() && files.paths.empty() && arguments.has("stage"))
     append(diagnostics, refuse_idle(arguments, {"stage"}, "with a file that has stages"));
   const size_t below_variables = layers.size();
