@@ -28,6 +28,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& derivations(
       {"derived.prefetch_elements", {"model.hidden"}},
       {"derived.persistence_elements", {"model.hidden"}},
       {"derived.largest_partition", {"model.hidden", "model.vocabulary", "model.feed_forward", "mesh.dp_replicate", "mesh.dp_shard"}},
+      {"derived.group_ranks", {"mesh.dp_shard"}},
       {"derived.nvme", {"offload.optimizer", "offload.parameters"}},
       {"derived.several_axes", {"mesh.dp_replicate", "mesh.tp", "mesh.cp", "strategy.sharding"}},
       {"derived.shard_is_node", {"mesh.dp_shard", "hardware.gpus_per_node"}},
@@ -165,6 +166,7 @@ class Coverer {
     append(diagnostics_, root.diagnostics);
     if (!root.ok()) return;
     if (const Value* own = root->find("not_applicable")) reasons(*own);
+    if (const Value* rules = root->find("rules")) read_table(rules->text);
     const Value* files = root->find("files");
     for (const Value& file : files == nullptr ? std::vector<Value>{} : files->items) {
       if (const Value* keys = file.find("keys")) read_table(keys->text);
