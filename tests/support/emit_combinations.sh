@@ -15,7 +15,7 @@ emit_combinations() {  # FOLDER
     done
   done
   for target in accelerate-deepspeed accelerate-fsdp1 accelerate-fsdp2 automodel axolotl deepspeed-hf lightning llamafactory \
-    megatron-bridge megatron-lm openrlhf torchtitan torchtitan-0.2 transformers trl; do
+    megatron-bridge megatron-lm openrlhf torchtitan torchtitan-0.2 training-stages transformers trl; do
     for options in "--nodes 1" "--nodes 4"; do
       # shellcheck disable=SC2086 # a list of words
       emitted "$folder/$((number += 1)) $target" emit --target "$target" --model llama3_8b --recompute full --sharding zero3 \
@@ -24,6 +24,11 @@ emit_combinations() {  # FOLDER
   done
   emitted "$folder/llama-stack" emit --target llama-stack "${model[@]}" --method dpo --recompute full --sharding zero3 --dp-replicate 1 \
     --reshard-after-forward --nodes 1 --gpus 8
+  emitted "$folder/llama-stack-inline" emit --target llama-stack-inline "${model[@]}" --method dpo --nodes 1 --gpus 1
+  for options in "--nodes 1 --trainer deepspeed" "--nodes 4 --trainer fsdp1"; do
+    # shellcheck disable=SC2086 # a list of words
+    emitted "$folder/$((number += 1)) fine-tuning" emit --target fine-tuning "${model[@]}" --method sft --gpus 8 $options
+  done
   emitted "$folder/fsdp 1" emit --target fsdp --fsdp-version 1 "${model[@]}" --recompute none --sharding zero2 --dp-replicate 1 \
     --nodes 1 --gpus 8
   emitted "$folder/fsdp ddp" emit --target fsdp "${model[@]}" --recompute none --sharding ddp --nodes 2 --gpus 8
