@@ -294,6 +294,10 @@ struct Reader {
     const Value* parts = reader.child("parts");
     for (const Value& item : parts == nullptr ? std::vector<Value>{} : parts->items) part(item);
     reader.get("words", table.words);
+    const Value* accepts = reader.child("accepts");
+    for (const auto& [names, types] : accepts == nullptr ? std::vector<Value::Entry>{} : accepts->entries) {
+      for (const auto& [type, section] : types.entries) table.accepts.push_back({names, type, section.text});
+    }
     reader.get("marks", table.marks);
     const Value* checks = reader.child("checks");
     for (const Value& item : checks == nullptr ? std::vector<Value>{} : checks->items) check(item);

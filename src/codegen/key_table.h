@@ -3,6 +3,7 @@
 // key, since when a key exists, which keys nobody reads), so that these become further walks over the same rows.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -75,6 +76,11 @@ struct ReadPart {
   std::vector<std::pair<std::string, std::string>> keys;  // defaults of the file: a key of the section -> the key it is a default of
 };
 
+// Names of templates/_lint/names/<file>.yaml that a tool takes below `section`.
+struct AcceptedNames {
+  std::string file, type, section;
+};
+
 struct KeyTable {
   std::string name;  // file, for messages
   std::string tool;  // "DeepSpeed 0.19.8"
@@ -88,6 +94,8 @@ struct KeyTable {
   std::vector<std::string> marks;                                // flags of which one makes a command line this tool's
   std::vector<KeyCheck> checks;
   std::vector<std::string> words;                                // keys whose text is several words, each read by itself
+  std::vector<AcceptedNames> accepts;  // every name the tool takes, read off it: what no row is about is told as that
+  std::set<std::string> accepted;      // of these, '-' as '_' (a reader fills it)
 };
 
 // Of a TemplateSet: path -> the text that was read, and what it says. Not for several threads.

@@ -12,6 +12,7 @@
 #include "base/value_toml.h"
 #include "codegen/lint/stage.h"
 #include "codegen/read/match.h"
+#include "codegen/read/names.h"
 #include "codegen/read/read.h"
 #include "codegen/target.h"
 
@@ -114,11 +115,15 @@ Result<KeyTable> parse_read_table(const TemplateSet& templates, const std::strin
     const std::string section = row.key.empty() ? "" : row.key + ".";
     for (const auto& [from, to] : inner->read_as) table.read_as.emplace_back(section + from, section + to);
     for (const std::string& key : inner->words) table.words.push_back(section + key);
+    for (const std::string& name : inner->accepted) table.accepted.insert(section + name);
   }
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   const std::string more_path = folder + "reads.yaml";
   const std::string* more_text = path == more_path ? nullptr : text_at(more_path);
-  if (more_text == nullptr) return table;
+  if (more_text == nullptr) {
+    add_accepted_names(templates, table);
+    return table;
+  }
   Result<KeyTable> more = parse_key_table(*more_text, "templates/" + more_path);
   if (!more.ok()) return more;
   const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
@@ -127,6 +132,8 @@ Result<KeyTable> parse_read_table(const TemplateSet& templates, const std::strin
   table.reads = std::move(more->reads);
   add(table.read_as, more->read_as);
   add(table.words, more->words);
+  add(table.accepts, more->accepts);
+  add_accepted_names(templates, table);
   return table;
 }
 

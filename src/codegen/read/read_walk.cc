@@ -7,6 +7,7 @@
 
 #include "base/names.h"
 #include "codegen/read/match.h"
+#include "codegen/read/names.h"
 #include "codegen/read/read.h"
 #include "codegen/read/search.h"
 
@@ -187,6 +188,19 @@ class TableReading {
     return is_one || values.size() > 12 ? "" : out;
   }
 
+  // The tool's own list of names has it, or a section that holds it.
+  bool is_accepted(const std::string& key) const {
+    const std::string name = accepted_form(key);
+    for (size_t end = name.size(); end != std::string::npos && end > 0; end = name.rfind('.', end - 1)) {
+      if (table_.accepted.count(name.substr(0, end)) == 0) continue;
+      // Within a section whose names are known too, only these are.
+      const std::string below = name.substr(0, end) + ".";
+      const auto next = table_.accepted.lower_bound(below);
+      return end == name.size() || next == table_.accepted.end() || next->compare(0, below.size(), below) != 0;
+    }
+    return false;
+  }
+
   // A near miss of a key of the same section, or of any.
   std::string nearest_key(const std::string& key) const {
     const auto section_of = [](std::string_view path) { return path.substr(0, path.rfind('.') == path.npos ? 0 : path.rfind('.')); };
@@ -215,6 +229,7 @@ class TableReading {
     for (const ReadRow& row : table_.reads) is_known = is_known || is_below(row.key, found.key);
     if (constant != nullptr && !has_field)
       return fmt::format("a plan has no setting for it; it is written as {}", field_text(constant->value));
+    if (!is_known && is_accepted(found.key)) return fmt::format("{} takes it, and no plan holds it", table_.tool);
     why = is_known ? LostKey::Why::kValue : LostKey::Why::kUnknownKey;
     if (is_known) {
       const std::string values = values_of(found);
