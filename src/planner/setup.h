@@ -64,10 +64,16 @@ struct Software {
   bool attention_output_copied = false;  // q concatenated into [B, H, S, D]: the attention output is copied (litgpt until 2024-06)
   bool residual_in_fp32 = false;         // k-bit preparation made embedding, norms and head fp32: the residual stream follows
   bool gradient_as_bucket_view = false;  // DDP
-  bool kv_heads_repeated = false;          // before flash attention too (Transformers' Mistral before 4.48)
-  bool low_precision_logits_kept = false;  // Transformers before 4.45: the head's output lives on beside its fp32 copy until the loss is done
+  bool kv_heads_repeated = false;        // before flash attention too (Transformers' Mistral before 4.48)
+  bool low_precision_logits_kept =
+      false;            // Transformers before 4.45: the head's output lives on beside its fp32 copy until the loss is done
   bool fp8_weights_saved = false;  // torchao without force_recompute_fp8_weight_in_bwd: the cast weight waits for backward
   bool traced = false;  // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
+  // Of a traced graph: it runs PyTorch's own kernels, unless a compiler made them; Python steps through it, unless CUDA graphs replay it;
+  // no pass buckets its transfers or moves them ahead of their use.
+  bool interpreted = false, inductor_kernels = false, cuda_graphs = false, unbucketed = false;
+  bool cast_kernels = false;   // hand-written fp8 casts in an eager program (torchao's float8nocompile)
+  bool own_container = false;  // NVIDIA's container, whose libraries are newer than those of PyTorch's builds; Megatron always
   bool operator==(const Software&) const = default;
 };
 
@@ -102,8 +108,9 @@ struct Setup {
   bool reshard_root = false;                                                          // FSDP2 "always"
   int dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1, pp = 1, ep = 1, expert_tp = 1;  // dp_shard without cp; ep inside dp_shard x cp
   int virtual_stages = 1;                                                             // of a pipeline rank
-  PipelineOrder pipeline_order = PipelineOrder::kOneForwardOneBackward;               // interleaved with virtual_stages > 1
-  bool sequence_parallel = true;                                                      // with tp > 1
+  int hpz = 1;  // DeepSpeed's zero_hpz_partition_size: ranks that share a second 16-bit copy, which backward gathers from; 1: none
+  PipelineOrder pipeline_order = PipelineOrder::kOneForwardOneBackward;  // interleaved with virtual_stages > 1
+  bool sequence_parallel = true;                                         // with tp > 1
   CpMethod cp_method = CpMethod::kRing;
   bool overlap_tp = false;  // async TP, user buffers
 
@@ -113,7 +120,7 @@ struct Setup {
   SampleLengths sample_lengths;   // replay: reserved bytes depend on the order of lengths
   double mean_sequence_fraction = 1;  // of padded or packed data: mean document length over sequence_length, for attention FLOPs
 
-  std::string program = "torchtitan_eager";  // presets/programs/<id>.yaml
+  std::string program = "torchtitan_eager";                 // presets/programs/<id>.yaml
   std::shared_ptr<const replay::BlockProgram> own_program;  // of --presets DIR; nullptr: the built-in one of that id
   bool fused_norm = false, fused_rope = false, compiled = false;
   LossHead loss = LossHead::kEager;
@@ -123,7 +130,7 @@ struct Setup {
   int recompute_every_k = 0;
   int recompute_layers = 0;                    // kFull: only the first n layers of each (virtual) stage; 0 = all
   std::vector<std::string> recompute_modules;  // Megatron's --recompute-modules, beside `recompute`
-  double expert_imbalance = 1;                 // rows the busiest expert rank gets over the mean; 1 = forced balance or a capacity of 1
+  double expert_imbalance = 1;  // rows the busiest expert rank gets over the mean; 1 = forced balance or a capacity of 1
   bool reentrant_checkpoint = false;
 
   Compute compute = Compute::kBf16;

@@ -36,6 +36,9 @@ class Fitter {
   void update_jacobian(const Calibration& constants, const std::vector<double>& residuals);
   std::vector<double> step(const Calibration& constants, const std::vector<double>& residuals, const std::vector<bool>& left_out,
                            double damping) const;
+  std::vector<double> solve_step(const Calibration& constants, const std::vector<double>& residuals, const std::vector<double>& weight,
+                                 const std::vector<size_t>& active, double damping) const;
+  double ceiling(const std::string& name) const;  // shares stay below 1
   double objective(const Calibration& constants, const std::vector<double>& residuals, const std::vector<bool>& left_out) const;
   Calibration moved(const Calibration& constants, const std::vector<double>& by, double share) const;
 

@@ -47,6 +47,7 @@ Result<Setup> thunder_row(const Row& row, Setup s) {
   const std::string& compile = row.text("compile");
   set_storage(s, row);
   s.software.released = 202408;
+  s.software.own_container = true;
   s.compiled = compile != "no";
   s.program = s.compiled ? "litgpt_compiled" : "litgpt_eager";
   if (strategy.starts_with("single") || strategy == "DDP") {
@@ -100,6 +101,7 @@ Result<Setup> litgpt_row(const Row& row) {
   if (row.says("framework", "benchmark")) return thunder_row(row, s);
   set_storage(s, row);
   s.software.released = 202402;
+  s.software.own_container = true;
   s.program = "litgpt_eager";
   s.software.attention_output_copied = true;
   s.framework = s.dp_shard > 1 ? Framework::kFsdp1 : Framework::kDdp;

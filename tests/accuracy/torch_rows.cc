@@ -120,8 +120,9 @@ void set_titan_batch(Setup& s, const Row& row) {
     if (const auto per_gpu = number_after(notes, "i.e. ")) s.micro_batch = static_cast<int64_t>(*per_gpu);
     if (const auto all = number_after(notes, " bs")) s.micro_batch = static_cast<int64_t>(*all) / s.dp_shard;
     if (const auto local = number_after(notes, "local batch "); local && s.pp > 1) {
-      s.gradient_accumulation = s.pp;  // pipeline_parallel_microbatches: the number of stages unless given
-      s.micro_batch = static_cast<int64_t>(*local) / s.pp;
+      // pipeline_parallel_microbatches: as many as there are stages unless given, two on a rank where they interleave
+      s.gradient_accumulation = static_cast<int64_t>(s.pp) * (row.says("notes", "interleaved") ? 2 : 1);
+      s.micro_batch = static_cast<int64_t>(*local) / s.gradient_accumulation;
     }
     if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
   }
@@ -151,6 +152,15 @@ Setup titan_row(const Row& row, Setup s) {
   if (row.says("notes", "reshard always")) {
     s.reshard_root = true;
     s.software.last_block_stays_gathered = false;
+  }
+  s.software.cast_kernels = row.says("precision", "nocompile");
+  if (row.says("framework", "graph_trainer")) {
+    // Passes and CUDA graphs are its defaults since 94c523fe4; one commit after that measured without CUDA graphs.
+    constexpr int kPassesByDefault = 20260421;
+    s.software.interpreted = true;
+    s.software.inductor_kernels = row.says("compile", "full inductor");
+    s.software.unbucketed = date < kPassesByDefault;
+    s.software.cuda_graphs = date >= kPassesByDefault && !row.says("source_path_or_section", "28ed62e43");
   }
   if (row.says("framework", "KempnerForge")) s.software.name = "KempnerForge";
   return s;
@@ -228,6 +238,7 @@ Result<Setup> torch_row(const Row& row) {
   if (row.says("framework", "torchtune")) return tune_row(row, *common);
   Setup s = titan_row(row, *common);
   if (row.says("framework", "Automodel")) {
+    s.software.own_container = true;
     s.program = "torchtitan_compiled";  // Transformer Engine's norm and attention keep what compiled blocks keep
     s.loss = LossHead::kFusedKernel;
     s.fused_norm = s.fused_rope = true;

@@ -25,7 +25,7 @@ constexpr double kNvlsBase_s = 25e-6;
 constexpr double kTreeShare = 0.92;  // of the ring's bandwidth
 
 double bus_bytes_per_s(const Fabric& f, GroupSpan g, double bytes) {
-  if (g.domains() == 1) return f.link_bytes_per_s;
+  if (g.domains() == 1) return f.link_bytes_per_s * bytes / (bytes + f.link_half_bytes);
   const double wire = f.nic_bytes_per_s * g.per_domain * bytes / (bytes + f.nic_half_bytes);
   return g.per_domain == 1 ? wire : std::min(f.link_bytes_per_s, wire);
 }
@@ -66,7 +66,7 @@ double all_reduce_s(const Fabric& f, GroupSpan g, double bytes) {
   double best = ring_s(f, g, bytes, 2);
   if (g.domains() > 1) best = std::min(best, tree_s(f, g, bytes));
   if (g.domains() == 1 && f.nvls_bytes_per_s > 0)
-    best = std::min(best, kNvlsBase_s + 2 * (g.ranks - 1.0) / g.ranks * bytes / f.nvls_bytes_per_s);
+    best = std::min(best, kNvlsBase_s + 2 * (g.ranks - 1.0) / g.ranks * (bytes + f.link_half_bytes) / f.nvls_bytes_per_s);
   return best;
 }
 

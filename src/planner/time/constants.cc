@@ -13,7 +13,9 @@
 namespace distsetup {
 namespace {
 
-constexpr int kCurrentSoftware = 202606;  // of a stack whose release is not stated
+constexpr int kTitanPrefersCudnnSince = 202510;  // torchtitan 6a3a9da95: sdpa_kernel(..., set_priority=True), cuDNN's first
+constexpr double kKernelsPerLayer = 25;          // two norms, seven products, rotary, attention, residuals, SwiGLU
+constexpr int kCurrentSoftware = 202606;         // of a stack whose release is not stated
 
 class Lookup {
  public:
@@ -29,6 +31,8 @@ class Lookup {
     }
     return fallback;
   }
+  // A part that runs at a lower power limit than its family clocks all tensor kernels lower.
+  double clock_share() const { return of_gpu("clock", "share", 1); }
   double at(std::string_view constant) const { return calibration_.at(constant); }
   double get(const std::string& constant, double fallback) const { return calibration_.get(constant, fallback); }
 
@@ -42,10 +46,20 @@ double year_of(const Setup& s) {
   return released / 100 + (released % 100 - 1) / 12.0;
 }
 
-// 0 with the libraries of 2023 (cuBLAS 11 and 12.1), 1 with those from the middle of 2024 on (cuBLAS 12.4, tuned for Hopper).
-double library_maturity(const Setup& s) { return std::clamp((year_of(s) - 2023.75) / 0.75, 0.0, 1.0); }
+// NVIDIA's containers, where Megatron, NeMo and Lightning Thunder's benchmarks run, have libraries that PyTorch's own builds get
+// later.
+bool in_container(const Setup& s) { return s.framework == Framework::kMegatron || s.software.own_container; }
+
+// 0 with the libraries of 2023 (cuBLAS 11 and 12.1), 1 with those tuned for Hopper (from 12.4 on): in containers in the middle of
+// 2024; PyTorch's own builds kept 12.1 until 2.4 (July 2024).
+double library_maturity(const Setup& s) {
+  return in_container(s) ? std::clamp((year_of(s) - 2023.75) / 0.75, 0.0, 1.0) : std::clamp((year_of(s) - 2024.5) / 0.4, 0.0, 1.0);
+}
 // The same of 8-bit matrices, a year later (Transformer Engine 1.8 to 2.1).
-double low_precision_maturity(const Setup& s) { return std::clamp(year_of(s) - 2024.25, 0.0, 1.0); }
+double low_precision_maturity(const Setup& s) {
+  const double first = gpu_generation(s.gpu) == GpuGeneration::kBlackwell ? 2025.25 : 2024.25;
+  return std::clamp(year_of(s) - first, 0.0, 1.0);
+}
 
 std::string_view recipe_name(Fp8Recipe recipe) {
   switch (recipe) {
@@ -93,13 +107,18 @@ double matrix_peak(const Setup& s) {
 }
 
 void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
-  const double gain = 1 + look.of_gpu("gemm", "library_gain", 0) * library_maturity(s);
+  const double gain = 1 + look.of_gpu("gemm", "library_gain", 0) * library_maturity(s) +
+                      look.of_gpu("gemm", "library_gain_12_9", 0) * (!in_container(s) && year_of(s) > 2025.5 ? 1 : 0);
   c.gemm.generation = gpu_generation(s.gpu);
   const double share =
       s.compute == Compute::kF32 ? look.at("gemm.fp32_efficiency") : look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
-  c.gemm.flops_per_s = matrix_peak(s) * share;
+  c.gemm.flops_per_s = matrix_peak(s) * share * look.clock_share();
   c.gemm.burst = look.of_gpu("gemm", "burst", 0);
-  c.gemm.k_half = look.of_gpu("gemm", "k_half", 128);
+  c.gemm.tensor_cores = s.compute != Compute::kF32;
+  // A tile's prologue takes the same time, and less of the longer product.
+  c.gemm.k_half =
+      look.of_gpu("gemm", "k_half", 128) *
+      (c.gemm.tensor_cores ? 1 : s.gpu.peak_fp32_flops_per_s / std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s));
   c.gemm.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("gemm.memory_share");
   c.gemm.kernel_s = look.at("gemm.kernel_s");
   c.gemm.misaligned_share = look.at("gemm.misaligned_share");
@@ -111,10 +130,12 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
     const double rate4 = s.fp8 == Fp8Recipe::kNvfp4 ? look.of_gpu("gemm", "fp4_rate", 1) : 1;
     const double share8 = look.of_gpu("gemm", "fp8_efficiency", 0.9 * s.gpu.gemm_efficiency);
     const double gain8 = 1 + look.of_gpu("gemm", "fp8_library_gain", 0) * low_precision_maturity(s);
-    c.gemm_low_precision.flops_per_s = peak * rate4 * share8 * gain8 * look.get(fmt::format("fp8.{}.rate", recipe_name(s.fp8)), 1);
+    c.gemm_low_precision.flops_per_s =
+        peak * look.clock_share() * rate4 * share8 * gain8 * look.get(fmt::format("fp8.{}.rate", recipe_name(s.fp8)), 1);
     c.cast_bytes = look.get(fmt::format("fp8.{}.cast_bytes", recipe_name(s.fp8)), 6);
     // Transformer Engine casts in fused kernels; torchao's casts are fused by the compiler or not at all.
-    if (c.program == ProgramClass::kEager && s.fp8 != Fp8Recipe::kDelayed) c.cast_bytes *= look.at("fp8.eager_cost");
+    if (c.program == ProgramClass::kEager && s.fp8 != Fp8Recipe::kDelayed && !s.software.cast_kernels)
+      c.cast_bytes *= look.at("fp8.eager_cost");
     const bool blocks = s.fp8 == Fp8Recipe::kMxfp8 || s.fp8 == Fp8Recipe::kNvfp4;
     if (blocks && s.framework != Framework::kMegatron) c.cast_bytes *= look.at("fp8.torchao_block_cost");
   }
@@ -125,7 +146,7 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
 void resolve_attention(TimeConstants& c, const Setup& s, const Lookup& look) {
   c.attention_kernel = attention_kernel(s);
   const std::string group = fmt::format("attention.{}", name(c.attention_kernel));
-  const double peak = matrix_peak(s);
+  const double peak = matrix_peak(s) * look.clock_share();
   c.attention.forward_flops_per_s = peak * look.of_gpu(group, "forward", s.gpu.attention_forward_efficiency);
   c.attention.backward_flops_per_s = peak * look.of_gpu(group, "backward", s.gpu.attention_backward_efficiency);
   c.attention.half_positions = look.get("attention.half_sequence", 256);
@@ -139,6 +160,7 @@ void resolve_fabric(TimeConstants& c, const Setup& s, const Lookup& look) {
   const std::string_view group = nvlink ? "nvlink" : xgmi ? "xgmi" : "pcie";
   f.link_bytes_per_s = std::max(s.gpu.link.bytes_per_s, 1e9) *
                        look.get(fmt::format("network.{}.share", kind), look.get(fmt::format("network.{}.share", group), 0.7));
+  f.link_half_bytes = look.get(fmt::format("network.{}.half_bytes", kind), 0);
   if (nvlink && (gpu_generation(s.gpu) == GpuGeneration::kHopper || gpu_generation(s.gpu) == GpuGeneration::kBlackwell))
     f.nvls_bytes_per_s = s.gpu.link.bytes_per_s * look.at("network.nvlink.in_switch_share");
   f.domain = std::max(s.gpus_per_node, static_cast<int>(look.of_gpu("network", "link_domain", 0)));
@@ -196,7 +218,8 @@ ProgramClass program_class(const Setup& s) {
   const bool current_megatron = s.framework == Framework::kMegatron && (s.software.released == 0 || s.software.released >= 202203);
   if (current_megatron || s.program.starts_with("megatron_te") || s.program.starts_with("transformer_engine"))
     return ProgramClass::kFused;
-  return s.compiled ? ProgramClass::kCompiled : ProgramClass::kEager;
+  const bool own_kernels = s.software.interpreted && !s.software.inductor_kernels;
+  return s.compiled && !own_kernels ? ProgramClass::kCompiled : ProgramClass::kEager;
 }
 
 // Transformer Engine takes cuDNN's kernels where they are faster (Hopper on). PyTorch's scaled_dot_product_attention is FlashAttention
@@ -207,7 +230,8 @@ AttentionKernel attention_kernel(const Setup& s) {
   const GpuGeneration generation = gpu_generation(s.gpu);
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
   const bool transformer_engine = s.framework == Framework::kMegatron || s.program.starts_with("megatron_te");
-  const bool cudnn_default = released >= 202408 && released <= 202410;
+  const bool titan = s.program.starts_with("torchtitan") && released >= kTitanPrefersCudnnSince;
+  const bool cudnn_default = titan || (released >= 202408 && released <= 202410);
   if (generation == GpuGeneration::kBlackwell) return AttentionKernel::kCudnn;
   if (generation == GpuGeneration::kHopper && (transformer_engine || cudnn_default)) return AttentionKernel::kCudnn;
   return released < 202310 ? AttentionKernel::kFlash1 : AttentionKernel::kFlash2;
@@ -236,11 +260,16 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   const double age = std::clamp((2025 - year_of(s)) / 2, 0.0, 1.0);  // hosts and PyTorch's dispatch got faster until 2025
   c.launch_layer_s = look.get(fmt::format("software.launch_s.{}", program), 1e-3) * (1 + look.at("software.launch_2023") * age);
   // A traced graph that Python interprets op by op pays its dispatch for each of them.
-  if (s.software.name.find("graph_trainer") != std::string::npos) c.launch_layer_s = look.at("software.launch_s.interpreted_graph");
+  if (s.software.interpreted && !s.software.cuda_graphs) c.launch_layer_s = look.at("software.launch_s.interpreted_graph");
+  if (s.model.qk_norm_present()) c.launch_layer_s *= 1 + 2.0 / kKernelsPerLayer;
+  // ZeRO's hooks run in Python for every module (stage 3: fetch, release) or gradient (stage 2).
+  if (s.framework == Framework::kDeepspeed && s.sharding == Sharding::kZero3) c.launch_layer_s += look.at("software.launch_s.zero3");
+  if (s.framework == Framework::kDeepspeed && s.sharding == Sharding::kZero2) c.launch_layer_s += look.at("software.launch_s.zero2");
   c.step_s = look.at("software.step_s");
   c.straggler = look.at("straggler.per_doubling");
   c.optimizer_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("optimizer.bandwidth_share");
   c.foreach_cost = look.at("optimizer.foreach_cost");
+  c.foreach_tensor_s = look.at("optimizer.foreach_tensor_s");
   c.pcie_bytes_per_s = (s.gpu.pcie_bytes_per_s > 0 ? s.gpu.pcie_bytes_per_s : 25e9) * look.at("offload.pcie_share");
   c.cpu_adam_bytes_per_s = look.at("offload.cpu_adam_bytes_per_s");
   c.nvme_bytes_per_s = look.at("offload.nvme_bytes_per_s");

@@ -31,6 +31,7 @@ struct GemmRate {
   double num_sm = 1;
   double misaligned_share = 1;  // of the rate, when rows are no multiples of 16 bytes
   GpuGeneration generation = GpuGeneration::kOther;
+  bool tensor_cores = true;  // false: fp32 without TF32
 };
 
 struct AttentionRate {
@@ -41,6 +42,7 @@ struct AttentionRate {
 
 struct Fabric {
   double link_bytes_per_s = 0;  // bus bandwidth of a ring inside the NVLink (xGMI, PCIe) domain, per GPU
+  double link_half_bytes = 0;   // message at which half of that is reached
   double nvls_bytes_per_s = 0;  // all-reduce in the switch; 0 = the switch cannot
   double nic_bytes_per_s = 0;   // per GPU, reached
   double nic_half_bytes = 0;    // message at which half of that is reached
@@ -64,7 +66,7 @@ struct TimeConstants {
   double launch_layer_s = 0;                                                   // CPU time to enqueue one layer forward
   double step_s = 0;                                                           // fixed per step: data, logging, clipping
   double straggler = 0;                                                        // per doubling of GPUs
-  double optimizer_bytes_per_s = 0, foreach_cost = 1;
+  double optimizer_bytes_per_s = 0, foreach_cost = 1, foreach_tensor_s = 0;
   double pcie_bytes_per_s = 0, cpu_adam_bytes_per_s = 0, nvme_bytes_per_s = 0;
   double dequantise_bytes_per_s = 0;
 };

@@ -20,7 +20,8 @@ struct Tile {
 };
 constexpr std::array<Tile, 4> kTiles = {{{128, 256, 1}, {256, 128, 1}, {128, 128, 1 / 0.93}, {128, 64, 1 / 0.8}}};
 constexpr std::array<Tile, 4> kPairedTiles = {
-    {{256, 256, 1}, {128, 256, 1 / 0.97}, {256, 128, 1 / 0.97}, {128, 128, 1 / 0.9}}};  // two SMs
+    {{256, 256, 1}, {128, 256, 1 / 0.97}, {256, 128, 1 / 0.97}, {128, 128, 1 / 0.9}}};                   // two SMs
+constexpr std::array<Tile, 3> kScalarTiles = {{{128, 128, 1}, {128, 64, 1 / 0.95}, {64, 64, 1 / 0.9}}};  // fp32, no tensor cores
 // ceil() of what is far below 2^63, without a call into libm: a search computes millions.
 inline double whole(double x) {
   const auto below = static_cast<double>(static_cast<int64_t>(x));
@@ -33,7 +34,9 @@ constexpr int64_t kAlignment = 16;
 }  // namespace
 
 double gemm_s(const GemmRate& r, double m, double n, double k, double element_bytes, double output_bytes) {
-  const std::span<const Tile> tiles = r.generation == GpuGeneration::kBlackwell ? std::span<const Tile>(kPairedTiles) : kTiles;
+  const std::span<const Tile> tiles = !r.tensor_cores                             ? std::span<const Tile>(kScalarTiles)
+                                      : r.generation == GpuGeneration::kBlackwell ? std::span<const Tile>(kPairedTiles)
+                                                                                  : kTiles;
   double padded = 1e300;  // outputs computed, those of a wave's idle multiprocessors included
   for (const Tile& t : tiles) {
     const double count = whole(m / t.m) * whole(n / t.n), waves = count / r.num_sm;

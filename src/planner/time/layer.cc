@@ -127,7 +127,8 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
       bytes = (norms * 4 + 12) * h / norm_split + (rotary ? 4 * (q + kv) : 0) + (g.gated_mlp ? 6 : 4) * activated;
       break;
   }
-  if (dropout) bytes += 2 * 3 * h / norm_split;
+  if (!joined) w.gradient_sums_per_token = (c.program == ProgramClass::kEager ? 18 : 10) * h;
+  if (dropout) bytes += (c.program == ProgramClass::kFused ? 2 : 2 * 3) * h / norm_split;  // fused: the mask alone
   if (g.qk_norm_present()) bytes += norm_traffic(s, c.program) * (q + kv);
   // permute, unpermute, weighted sum
   if (w.experts)

@@ -21,10 +21,11 @@ struct LayerWork {
   std::array<LayerGemm, 12> gemms = {};
   int num_gemms = 0;
   double heads = 0, qk_size = 0, v_size = 0, window = 0;
-  double traffic_per_token = 0;  // bytes forward, on one rank of the TP group
-  double parameters = 0;         // of the layer on one rank of the TP (and EP) group
-  double expert_parameters = 0;  // of those, of routed experts
-  double expert_ranks = 1;       // of the TP group, that share an expert's rows or its matrices
+  double traffic_per_token = 0;        // bytes forward, on one rank of the TP group
+  double gradient_sums_per_token = 0;  // bytes backward: the input gradients of q, k, v and of gate, up are added up; not split by TP
+  double parameters = 0;               // of the layer on one rank of the TP (and EP) group
+  double expert_parameters = 0;        // of those, of routed experts
+  double expert_ranks = 1;             // of the TP group, that share an expert's rows or its matrices
   double lora_parameters = 0;
   bool experts = false;
 };

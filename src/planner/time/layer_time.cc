@@ -36,7 +36,11 @@ PassTime StepModel::gemm_pass(const LayerGemm& m, bool forward) const {
   // Operands are cast (and for transposed use cast again in backward): activations or gradients, and the weight, which Transformer
   // Engine casts once a step.
   const double weight_casts = s_.framework == Framework::kMegatron ? 1.0 / static_cast<double>(s_.gradient_accumulation) : 1;
-  if (low_) p.elementwise += c_.cast_bytes * (rows * (forward ? k : n) + n * k * weight_casts) / c_.memory_bytes_per_s;
+  if (low_) {
+    const bool sharded = gathers_in_8_bits() && !m.replicated && forward == m.column;
+    const double values = rows * (forward ? k : n) / (sharded ? s_.tp : 1);
+    p.elementwise += c_.cast_bytes * (values + n * k * weight_casts) / c_.memory_bytes_per_s;
+  }
   if (m.lora_rank > 0) {
     const double adapter = gemm_s(c_.gemm, rows, m.lora_rank, k, 2, 2) + gemm_s(c_.gemm, rows, n, m.lora_rank, 2, 2);
     p.gemm += adapter * (forward ? 1 : 2);
@@ -79,18 +83,30 @@ PassTime StepModel::attention_pass(const LayerWork& w, bool forward) const {
 double StepModel::tensor_parallel_s(bool forward) const {
   if (s_.tp == 1) return 0;
   const double bytes = 2 * tokens_ * hidden_;
-  const double gather = s_.sequence_parallel ? all_gather_s(c_.fabric, tp_group_, bytes) : 0;
+  const double gather = s_.sequence_parallel ? all_gather_s(c_.fabric, tp_group_, gathers_in_8_bits() ? bytes / 2 : bytes) : 0;
   const double reduce =
       s_.sequence_parallel ? reduce_scatter_s(c_.fabric, tp_group_, bytes) : all_reduce_s(c_.fabric, tp_group_, bytes);
   if (forward || c_.tp_backward_hidden == 0) return 2 * (gather + reduce) * (1 - c_.tp_hidden);
   return 2 * (gather + (reduce + gather) * (1 - c_.tp_backward_hidden)) * (1 - c_.tp_hidden);
 }
 
+// torchao's tensorwise linears under torchtitan's tensor parallelism cast their shard of the sequence, then gather it.
+bool StepModel::gathers_in_8_bits() const {
+  return s_.fp8 == Fp8Recipe::kTensorwise && s_.framework != Framework::kMegatron && s_.sequence_parallel && s_.tp > 1;
+}
+
+// torchtitan's list of what is saved has reduce-scatters and no gathers: those of the inputs are repeated.
+double StepModel::gathers_again_s() const {
+  if (s_.tp == 1 || !s_.sequence_parallel || s_.framework == Framework::kMegatron) return 0;
+  const double bytes = 2 * tokens_ * hidden_ / (gathers_in_8_bits() ? 2 : 1);
+  return 2 * all_gather_s(c_.fabric, tp_group_, bytes) * (1 - c_.tp_hidden);
+}
+
 // PyTorch's functional collectives gather and scatter along dimension 0; sequences are dimension 1, so each of the four a layer and
 // direction also copies its tensor (all_gather_tensor and reduce_scatter_tensor, chunk and cat). Async TP fuses them into the product.
 double StepModel::sequence_copies_s() const {
-  if (s_.tp == 1 || !s_.sequence_parallel || s_.overlap_tp || s_.framework == Framework::kMegatron) return 0;
-  return 4 * 4 * tokens_ * hidden_ / c_.memory_bytes_per_s;
+  if (s_.tp == 1 || !s_.sequence_parallel || s_.framework == Framework::kMegatron) return 0;
+  return 4 * 4 * tokens_ * hidden_ / c_.memory_bytes_per_s * (s_.overlap_tp ? 0.5 : 1);
 }
 
 // Rows to their experts and back.
@@ -110,17 +126,17 @@ PassTime StepModel::forward_pass(const LayerWork& w, bool op_selected_only) cons
     if (!op_selected_only || m.recomputed_by_op) p += gemm_pass(m, true);
   }
   if (!op_selected_only) p += attention_pass(w, true);
-  p.elementwise += w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + (op_selected_only ? 0 : sequence_copies_s());
-  if (op_selected_only) return p;
-  p.exposed += tensor_parallel_s(true);
-  add_expert_parallel(w, p);
+  p.elementwise += w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + sequence_copies_s() * (op_selected_only ? 0.5 : 1);
+  p.exposed += op_selected_only ? gathers_again_s() : tensor_parallel_s(true);
+  if (!op_selected_only) add_expert_parallel(w, p);
   return p;
 }
 
 PassTime StepModel::backward_pass(const LayerWork& w) const {
   PassTime p = attention_pass(w, false);
   for (int i = 0; i < w.num_gemms; ++i) p += gemm_pass(w.gemms[static_cast<size_t>(i)], false);
-  p.elementwise += kBackwardTraffic * w.traffic_per_token * tokens_ / c_.memory_bytes_per_s + sequence_copies_s();
+  p.elementwise +=
+      (kBackwardTraffic * w.traffic_per_token + w.gradient_sums_per_token) * tokens_ / c_.memory_bytes_per_s + sequence_copies_s();
   p.exposed += tensor_parallel_s(false);
   add_expert_parallel(w, p);
   return p;

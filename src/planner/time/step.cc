@@ -30,6 +30,8 @@ double StepModel::head_s(double& flops) const {
 
 namespace {
 
+constexpr double kTensorsPerLayer = 9;  // q, k, v, o, gate, up, down, two norms
+
 double frozen_or_compute_bytes(const Setup& s) { return s.finetune == Finetune::kFull ? 2 : bytes_of(s.frozen_dtype); }
 
 }  // namespace
@@ -43,6 +45,8 @@ double StepModel::gather_s(double parameters) const { return all_gather_s(c_.fab
 
 // With expert parallelism a layer's experts are gathered and reduced by themselves, over the ranks that hold the same ones.
 double StepModel::gather_layer_s(const LayerTime& layer) const {
+  // A traced graph without passes that bucket and reorder gathers every parameter by itself, where it is used.
+  if (s_.software.unbucketed) return kTensorsPerLayer * gather_s(layer.parameters / kTensorsPerLayer);
   if (!experts_apart_) return gather_s(layer.parameters);
   return gather_s(layer.parameters - layer.expert_parameters) +
          all_gather_s(c_.fabric, expert_shard_group_, gathered_bytes(layer.expert_parameters));
@@ -55,6 +59,7 @@ double StepModel::scatter_s(double parameters) const {
 }
 
 double StepModel::scatter_layer_s(const LayerTime& layer, double trained) const {
+  if (s_.software.unbucketed) return kTensorsPerLayer * scatter_s(trained / kTensorsPerLayer);
   if (!experts_apart_) return scatter_s(trained);
   const double bytes = layer.expert_parameters * wire_bytes(s_.reduce_dtype);
   return scatter_s(trained - layer.expert_parameters) + std::max(reduce_scatter_s(c_.fabric, expert_shard_group_, bytes),
@@ -94,8 +99,11 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
   const StateBytes bytes = state_bytes(s_);
   const double traffic = 2 * bytes.optimizer + 3 * bytes.gradient + (s_.master_copy ? 1 : 2) * bytes.parameter;
   if (s_.offload.optimizer == OffloadPlace::kNone) {
-    const double cost = s_.optimizer_implementation == OptimizerImplementation::kFused ? 1 : c_.foreach_cost;
-    return parameters * traffic * cost / c_.optimizer_bytes_per_s;
+    const bool fused = s_.optimizer_implementation == OptimizerImplementation::kFused;
+    // A list of DTensors is unwrapped tensor by tensor in each of foreach's operations: FSDP2 has one per parameter.
+    const auto tensors = static_cast<double>(s_.model.num_layers) * kTensorsPerLayer / s_.pp;
+    const double dispatch = !fused && s_.framework == Framework::kFsdp2 && full_ ? tensors * c_.foreach_tensor_s : 0;
+    return parameters * traffic * (fused ? 1 : c_.foreach_cost) / c_.optimizer_bytes_per_s + dispatch;
   }
   // Gradients down, Adam on the host (its memory is the node's), parameters up. NVMe: states read and written.
   const double on_node = parameters * s_.gpus_per_node;
@@ -103,6 +111,15 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
   if (s_.offload.optimizer == OffloadPlace::kNvme) host = std::max(host, 2 * on_node * bytes.optimizer / c_.nvme_bytes_per_s);
   t.offload_exposed_s += host + parameters * (bytes_of(s_.gradient_dtype) + 2) / c_.pcie_bytes_per_s;
   return 0;
+}
+
+// To the next stage. Without sequence parallelism every rank of the TP group holds all of it: Megatron sends a part from each and
+// gathers on the other side (arXiv 2104.04473, section 4.1); others send it from all.
+double StepModel::stage_send_s() const {
+  const double bytes = 2 * tokens_ * hidden_;
+  if (s_.sequence_parallel || s_.tp == 1) return send_s(c_.fabric, pipe_group_, bytes / s_.tp);
+  if (s_.framework != Framework::kMegatron) return send_s(c_.fabric, pipe_group_, bytes);
+  return send_s(c_.fabric, pipe_group_, bytes / s_.tp) + all_gather_s(c_.fabric, tp_group_, bytes);
 }
 
 TimeEstimate StepModel::run() {
@@ -116,6 +133,7 @@ TimeEstimate StepModel::run() {
   double head_flops = 0;
   const double head = head_s(head_flops), forward_s = layer.forward.total(),
                backward_s = layer.backward.total() + layer.recompute.total();
+  const double forwards = s_.frozen_reference ? 2 : 1;  // DPO: the reference runs forward too
   double own = layers, head_share = 1, mean_stage = layers * (forward_s + backward_s) + head;
   if (s_.pp > 1) {
     const bool even = g.num_layers % s_.pp == 0 && s_.framework == Framework::kMegatron;  // torchtitan counts both as a layer
@@ -129,16 +147,20 @@ TimeEstimate StepModel::run() {
 
   // Sharded parameters: gathers and reductions beside the layers of every micro-batch.
   const double trained = full_ ? layer.parameters : layer.lora_parameters, copies = copies_s(layer.parameters, trained);
-  double exposed = own * (layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed), contended = 0;
+  double exposed = own * (forwards * layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed), contended = 0;
   if (shards_ > 1 && (sharded || (fsdp && s_.sharding == Sharding::kZero2))) {
-    const double gather = gather_layer_s(layer), scatter = scatter_layer_s(layer, trained);
+    const double gather = gather_layer_s(layer);
+    // hpZ: backward gathers from the copy that fewer ranks share.
+    const double gather_again =
+        s_.hpz > 1 ? all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters)) : gather;
+    const double scatter = scatter_layer_s(layer, trained);
     const bool again = sharded && s_.reshard_after_forward;
     const auto beside = [&](double compute, double transfer) {
-      exposed += own * std::max(0.0, transfer - compute);
-      contended += own * c_.contention * std::min(compute, transfer);
+      exposed += own * (s_.software.unbucketed ? transfer : std::max(0.0, transfer - compute));
+      contended += own * (s_.software.unbucketed ? 0 : c_.contention * std::min(compute, transfer));
     };
-    beside(forward_s - layer.forward.network, gather);
-    beside(backward_s - layer.backward.network - layer.recompute.network, (again ? gather : 0) + scatter);
+    for (int i = 0; i < static_cast<int>(forwards); ++i) beside(forward_s - layer.forward.network, gather);
+    beside(backward_s - layer.backward.network - layer.recompute.network, (again ? gather_again : 0) + scatter);
     const double root = (g.tied_embeddings ? 1 : 2) * static_cast<double>(g.vocabulary) * hidden_ / s_.tp;
     exposed += gather_s(root) * head_share + gather;  // before the first layer can start
     exposed += (full_ ? scatter_s(root) * head_share : 0) + scatter;
@@ -152,21 +174,22 @@ TimeEstimate StepModel::run() {
     t.offload_exposed_s += m * own * (std::max(0.0, moved - forward_s) + std::max(0.0, moved - backward_s));
   }
 
-  const double gpu_micro = own * (forward_s + backward_s + copies) + head_share * head + contended;
-  const double passes = 1 + 1.5 + (s_.recompute == ActivationRecompute::kNone ? 0 : 1);
-  const double launch = std::max(0.0, own * c_.launch_layer_s * passes - gpu_micro);
+  const double loss = head_share * head * (2 + forwards) / 3;
+  const double gpu_micro = own * (forwards * forward_s + backward_s + copies) + loss + contended;
+  const double again = s_.recompute == ActivationRecompute::kNone ? 0 : s_.recompute == ActivationRecompute::kFull ? 1 : 0.5;
+  const double passes = forwards + 1.5 + again;
+  const double launch = std::max(0.0, own * c_.launch_layer_s * passes - gpu_micro - exposed);
 
-  t.gemm_s = m * own * (layer.forward.gemm + layer.backward.gemm);
-  t.attention_s = m * own * (layer.forward.attention + layer.backward.attention);
-  t.elementwise_s = m * (own * (layer.forward.elementwise + layer.backward.elementwise + copies) + contended);
+  t.gemm_s = m * own * (forwards * layer.forward.gemm + layer.backward.gemm);
+  t.attention_s = m * own * (forwards * layer.forward.attention + layer.backward.attention);
+  t.elementwise_s = m * (own * (forwards * layer.forward.elementwise + layer.backward.elementwise + copies) + contended);
   t.recompute_s = m * own * layer.recompute.compute();
-  t.loss_s = m * head_share * head;
+  t.loss_s = m * loss;
   t.launch_s = m * launch;
   t.communication_exposed_s = m * exposed;
 
   if (s_.pp > 1) {
-    const double v = std::max(s_.virtual_stages, 1),
-                 send = send_s(c_.fabric, pipe_group_, 2 * tokens_ * hidden_ / (s_.sequence_parallel ? s_.tp : 1));
+    const double v = std::max(s_.virtual_stages, 1), send = stage_send_s();
     t.bubble_s = (stages - 1) / v * (mean_stage + contended / 1.0) + 2 * (stages - 1) * send;
     t.communication_exposed_s +=
         2 * m * v * send *

@@ -69,6 +69,8 @@ class StepModel {
   LayerTime mean_layer() const;
   double tensor_parallel_s(bool forward) const;
   double sequence_copies_s() const;
+  bool gathers_in_8_bits() const;
+  double gathers_again_s() const;
   void add_expert_parallel(const LayerWork& w, PassTime& p) const;
   double head_s(double& flops) const;
   double gather_s(double parameters) const;
@@ -78,6 +80,7 @@ class StepModel {
   double gathered_bytes(double parameters) const;
   double optimizer_s(double parameters, TimeEstimate& t) const;
   double activation_transfer_s() const;
+  double stage_send_s() const;
   double copies_s(double parameters, double trained) const;
 
   const Setup& s_;
