@@ -3,7 +3,7 @@ import itertools, pathlib, subprocess, sys
 
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
-from accelerate.commands.to_fsdp2 import convert_config_to_fsdp2
+from accelerate.commands.to_fsdp2 import ARGUMENT_KEY_MAPPING, ARGUMENT_VALUE_MAPPING, ConversionStatus, convert_config_to_fsdp2
 from accelerate.utils import FullyShardedDataParallelPlugin
 
 distsetup, work = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -15,7 +15,25 @@ for strategy, offload, checkpointing in itertools.product(strategies, [False, Tr
 for state in ["FULL_STATE_DICT", "SHARDED_STATE_DICT"]:
     cases.append({"fsdp_sharding_strategy": "FULL_SHARD", "fsdp_state_dict_type": state, "fsdp_backward_prefetch": "BACKWARD_PRE",
                   "fsdp_use_orig_params": True, "fsdp_sync_module_states": True, "fsdp_forward_prefetch": False})
-cases.append({"fsdp_reshard_after_forward": "SHARD_GRAD_OP"})
+for strategy in strategies:  # the newer name of the strategy
+    cases.append({"fsdp_reshard_after_forward": strategy})
+# Every key of theirs alone, with each value that their tables or accelerate's questionnaire know.
+VALUES = {
+    "fsdp_backward_prefetch": ["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"],
+    "fsdp_forward_prefetch": [True, False],
+    "fsdp_use_orig_params": [True, False],
+    "fsdp_sync_module_states": [True, False],
+    "fsdp_cpu_ram_efficient_loading": [True, False],
+    "fsdp_offload_params": [True, False],
+    "fsdp_activation_checkpointing": [True, False],
+    "fsdp_state_dict_type": ["FULL_STATE_DICT", "SHARDED_STATE_DICT", "LOCAL_STATE_DICT"],
+    "fsdp_auto_wrap_policy": ["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"],
+    "fsdp_transformer_layer_cls_to_wrap": ["LlamaDecoderLayer", "LlamaDecoderLayer,Embedding"],
+    "fsdp_min_num_params": [100000000],
+}
+for key, values in VALUES.items():
+    for value in values:
+        cases.append({"fsdp_sharding_strategy": "FULL_SHARD", key: value})
 cases.append({"fsdp_reshard_after_forward": "FULL_SHARD", "fsdp_backward_prefetch": "NO_PREFETCH"})
 
 # What only one side writes, and why that is right.
@@ -26,7 +44,18 @@ OURS_ALONE = {
     "fsdp_activation_checkpointing": "the default, written out",
     "fsdp_state_dict_type": "the default, written out",
 }
+# What theirs carries and a plan cannot hold: it has to be told on stderr.
+LOST = {("fsdp_auto_wrap_policy", "SIZE_BASED_WRAP"), ("fsdp_auto_wrap_policy", "NO_WRAP"), ("fsdp_min_num_params", 100000000),
+        ("fsdp_cpu_ram_efficient_loading", False)}
+# What version 2 always does: nothing is lost with the key.
+ALWAYS = {("fsdp_backward_prefetch", "BACKWARD_PRE"), ("fsdp_forward_prefetch", False), ("fsdp_use_orig_params", True),
+          ("fsdp_sync_module_states", True)}
 failures = 0
+missing = set(ARGUMENT_KEY_MAPPING) - {"fsdp_version"} - {key for case in cases for key in case}
+unsaid = [(key, value) for key, values in ARGUMENT_VALUE_MAPPING.items() for value in values if not any(c.get(key) == value for c in cases)]
+if missing or unsaid:
+    print(f"accelerate's converter has more than is compared here: {missing} {unsaid}")
+    failures += 1
 for number, fsdp in enumerate(cases):
     config = {"compute_environment": "LOCAL_MACHINE", "debug": False, "distributed_type": "FSDP", "downcast_bf16": "no",
               "fsdp_config": {"fsdp_version": 1, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
@@ -46,6 +75,16 @@ for number, fsdp in enumerate(cases):
         failures += 1
         print(f"case {number} {fsdp}: {what}\n{run.stderr}")
 
+    if fsdp.get("fsdp_state_dict_type") == "LOCAL_STATE_DICT":
+        # Theirs copies it into a file that accelerate then refuses; ours refuses it by name.
+        try:
+            FullyShardedDataParallelPlugin(fsdp_version=2, state_dict_type="LOCAL_STATE_DICT")
+            fail("accelerate takes a local state dict with version 2 now")
+        except ValueError:
+            pass
+        if run.returncode == 0 or "no local state dict" not in run.stderr:
+            fail("a local state dict has no form in version 2")
+        continue
     if run.returncode != 0:
         fail(f"exit {run.returncode}")
         continue
@@ -63,8 +102,17 @@ for number, fsdp in enumerate(cases):
     if ours["distributed_type"] != "FSDP":
         fail(f"distributed_type {ours['distributed_type']}")
         continue
+    for key in fsdp:  # theirs drops these with a warning; ours must not have them, and says so
+        if isinstance(ARGUMENT_KEY_MAPPING[key], ConversionStatus):
+            if key in ours["fsdp_config"]:
+                fail(f"{key} has no meaning in version 2")
+            if key not in run.stderr and (key, fsdp[key]) not in ALWAYS:
+                fail(f"{key} is dropped without a word")
     for key, value in theirs["fsdp_config"].items():
-        if ours["fsdp_config"].get(key) != value:
+        if (key, value) in LOST:
+            if key not in run.stderr:
+                fail(f"{key} = {value} is lost without a word")
+        elif ours["fsdp_config"].get(key) != value:
             fail(f"{key}: {ours['fsdp_config'].get(key)!r}, accelerate's converter says {value!r}")
     for key in set(ours["fsdp_config"]) - set(theirs["fsdp_config"]):
         if key not in OURS_ALONE:
