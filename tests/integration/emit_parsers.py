@@ -12,35 +12,11 @@ import os
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from parser_checks import accept, expect, fail, refuse, report
+
 logging.disable(logging.WARNING)
 os.chdir(sys.argv[1])
-failures, accepted, refused = [], 0, 0
-
-
-def expect(name, found, wanted):
-    if found != wanted:
-        failures.append(f"{name}: found {found!r}, expected {wanted!r}")
-
-
-def accept(name, function):
-    global accepted
-    try:
-        result = function()
-        accepted += 1
-        return result
-    except Exception as problem:
-        failures.append(f"{name}: not accepted: {type(problem).__name__}: {problem}")
-        return None
-
-
-def refuse(name, function):
-    global refused
-    try:
-        function()
-    except Exception:
-        refused += 1
-        return
-    failures.append(f"{name}: a mutated file was accepted")
 
 
 def read(path):
@@ -347,7 +323,4 @@ unread = sorted(key for key in read("classic.json") if key not in known)
 expect("classic keys unknown to accelerate", unread, ["fsdp_backward_prefetch_policy", "fsdp_cuda_graphs", "fsdp_mixed_precision"])
 expect("classic keys unknown to the Trainer", {key[5:] for key in unread} & READ_BY_TRAINER[1], set())
 
-print(f"{accepted} files accepted and understood, {refused} mutated ones refused")
-for failure in failures:
-    print("FAILED " + failure)
-sys.exit(1 if failures or accepted < 40 or refused < 15 else 0)
+sys.exit(report("", 40, 15))

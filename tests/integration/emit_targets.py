@@ -5,7 +5,6 @@ A parser is run without what it imports and does not use (kernels, data sets, in
 """
 
 import ast
-import contextlib
 import copy
 import glob
 import importlib
@@ -18,45 +17,18 @@ import tempfile
 import types
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from parser_checks import accept, changed, expect, fail, refuse, report
 from stand_ins import stand_in_for
 
 logging.disable(logging.WARNING)
-failures, accepted, refused = [], 0, 0
 OUTPUT = tempfile.mkdtemp()
-
-
-def expect(name, found, wanted):
-    if found != wanted:
-        failures.append(f"{name}: found {found!r}, expected {wanted!r}")
-
-
-def accept(name, function):
-    global accepted
-    try:
-        result = function()
-        accepted += 1
-        return result
-    except BaseException as problem:
-        failures.append(f"{name}: not accepted: {type(problem).__name__}: {str(problem)[-600:]}")
-        return None
-
-
-def refuse(name, function):
-    global refused
-    try:
-        with contextlib.redirect_stderr(open(os.devnull, "w")):  # argparse prints its usage
-            function()
-    except BaseException:
-        refused += 1
-        return
-    failures.append(f"{name}: a mutated file was accepted")
 
 
 def plans(target):
     """(name of the plan, its folder, plan.json) of every plan that the target takes."""
     found = sorted(glob.glob(f"{target}/*/plan.json"))
     if not found:
-        failures.append(f"{target}: no plan was emitted")
+        fail(f"{target}: no plan was emitted")
     for path in found:
         with open(path, encoding="utf-8") as file:
             yield path.split("/")[-2], os.path.dirname(path), json.load(file)
@@ -72,17 +44,6 @@ def yaml_of(path):
 def json_of(path):
     with open(path, encoding="utf-8") as file:
         return json.load(file)
-
-
-def changed(value, path, new):
-    """A copy in which the key at the dotted path is `new`."""
-    value = copy.deepcopy(value)
-    node = value
-    *sections, last = path.split(".")
-    for section in sections:
-        node = node.setdefault(section, {})
-    node[last] = new
-    return value
 
 
 def stage(plan):
@@ -827,11 +788,9 @@ def main():
     tool = sys.argv[1]
     os.chdir(sys.argv[2])
     globals()[tool]()
-    print(f"{tool}: {accepted} files accepted and understood, {refused} mutated ones refused")
-    for failure in failures:
-        print("FAILED " + failure)
+    code = report(f"{tool}: ")
     sys.stdout.flush()
-    os._exit(1 if failures or accepted == 0 or refused == 0 else 0)
+    os._exit(code)
 
 
 main()
