@@ -277,6 +277,48 @@ def llama_stack():
     write("llama-stack", f"Llama Stack {version('llama-stack')}", f"llama-stack {version('llama-stack')} (llama_stack/distribution/datatypes.py, apis/post_training)", "silent", "LLS005", keep)
 
 
+def megatron_bridge():
+    import torch
+
+    torch.compile(lambda x: x)
+    stand_in_for("triton", "datasets", "apex", "flash_attn", "modelopt", "wandb", "sentencepiece", "tiktoken", "mlflow", "tensorstore", "zarr", "hydra")
+    import megatron.core
+    import megatron.core.extensions.transformer_engine
+
+    stand_in_for("transformer_engine")  # after the core, which has a way without it
+    package = types.ModuleType("megatron.bridge")  # without its __init__, which imports every model
+    package.__path__ = [os.path.join(one, "bridge") for one in megatron.__path__]
+    sys.modules["megatron.bridge"] = package
+    from megatron.bridge.models.gpt_provider import GPTModelProvider
+    from megatron.bridge.models.mamba.mamba_provider import MambaModelProvider
+    from megatron.bridge.models.t5_provider import T5ModelProvider
+    from megatron.bridge.training import config as tool
+
+    def names(*classes):
+        return [name for one in classes for name in dir(one) + field_names(one) if not name.startswith("_") and name.islower() and not callable(getattr(one, name, None))]
+
+    sections = {
+        "model": (GPTModelProvider, MambaModelProvider, T5ModelProvider),
+        "dataset": (tool.GPTDatasetConfig, tool.MockGPTDatasetConfig, tool.FinetuningDatasetConfig),
+        "mixed_precision": (tool.MixedPrecisionConfig,),
+        "comm_overlap": (tool.CommOverlapConfig,),
+        "ft": (tool.FaultToleranceConfig,),
+        "straggler": (tool.StragglerDetectionConfig,),
+        "nvrx_straggler": (tool.NVRxStragglerDetectionConfig,),
+        "inprocess_restart": (tool.InProcessRestartConfig,),
+        "tensor_inspect": (tool.TensorInspectConfig,),
+    }
+    single = {"rng": "RNGConfig", "train": "TrainingConfig", "optimizer": "OptimizerConfig", "ddp": "DistributedDataParallelConfig", "scheduler": "SchedulerConfig"}
+    single.update(logger="LoggerConfig", tokenizer="TokenizerConfig", checkpoint="CheckpointConfig", dist="DistributedInitConfig", profiling="ProfilingConfig")
+    single.update(rerun_state_machine="RerunStateMachineConfig")
+    sections.update({section: (getattr(tool, name),) for section, name in single.items()})
+    top = names(tool.ConfigContainer)
+    tables = {"": [f"{name}:{name}" if name in sections else name for name in top]}
+    tables.update({section: names(*classes) for section, classes in sections.items()})
+    source = f"megatron-bridge {version('megatron-bridge')} (megatron/bridge/training/config.py), megatron-core {version('megatron-core')}"
+    write("megatron-bridge", f"Megatron-Bridge {version('megatron-bridge')}", source, "silent", "BRG001", tables)
+
+
 def skypilot():
     sys.path.insert(0, os.path.join(sys.prefix, "skypilot"))  # a folder of its own: tests/support/parsers_env.sh
     os.environ["HOME"] = tempfile.mkdtemp()

@@ -373,6 +373,9 @@ def axolotl():
         if "fsdp_config" in written:
             expect(path + " fsdp", (config.fsdp_version, bool(config.fsdp_config.offload_params)), (2, plan["offload"]["parameters"] == "host"))
             refuse(path + " with an optimizer that FSDP2 does not take", lambda: parse({**written, "optimizer": "adamw_bnb_8bit"}, plan))
+        # What lint says of them: silently ignored.
+        ignored = accept(path + " with an unknown key", lambda: parse({**written, "gradient_accumulation_step": 8}, plan))
+        expect(path + " takes over an unknown key", ignored is not None and "gradient_accumulation_step" in ignored, False)
         refuse(path + " with a text for a number", lambda: parse({**written, "micro_batch_size": "many"}, plan))
         refuse(path + " with three batch sizes", lambda: parse({**written, "batch_size": 7}, plan))
 
@@ -682,6 +685,8 @@ def megatron_bridge():
             place = getattr(before, section, None)
             unknown = [key for key in keys if not hasattr(place, key)] if isinstance(keys, dict) else [] if hasattr(before, section) else [section]
             expect(f"{path} keys of {section} unknown to Megatron-Bridge", unknown, [])
+        passed = accept(path + " with an unknown key", lambda: parse(path, plan, changed(written, "train.micro_batch", 1)))
+        expect(path + " takes over an unknown key", hasattr(getattr(passed, "train", None), "micro_batch"), False)
         refuse(path + " with ranks that do not divide", lambda: parse(path, plan, changed(written, "model.context_parallel_size", 3)))
         refuse(path + " with an unknown precision", lambda: parse(path, plan, {**written, "mixed_precision": "bf15_mixed"}))
         refuse(path + " with an unknown granularity", lambda: parse(path, plan, changed(written, "model.recompute_granularity", "some")))
@@ -709,6 +714,8 @@ def llama_stack():
         expect(path + " provider", (provider.provider_type, provider.config["max_seq_length"]), ("remote::trl_fsdp", plan["train"]["sequence_length"]))
         ranks = provider.config["torch_run_config"]
         expect(path + " ranks", ranks["nnodes"] * ranks["nproc_per_node"], world(plan))
+        ignored = accept(path + " with an unknown key", lambda: StackRunConfig(**{**written, "extrnal_providers_dir": "x"}))
+        expect(path + " takes over an unknown key", hasattr(ignored, "extrnal_providers_dir"), False)
         refuse(path + " without providers", lambda: StackRunConfig(**{key: value for key, value in written.items() if key != "providers"}))
         refuse(path + " with a text for a port", lambda: StackRunConfig(**changed(written, "server.port", "many")))
         refuse(path + " with a provider that has no type", lambda: StackRunConfig(**changed(written, "providers", {"post_training": [{"provider_id": "x"}]})))

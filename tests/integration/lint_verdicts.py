@@ -140,6 +140,8 @@ DEEPSPEED = [
     ("bf16 masters without ZeRO", section("bf16", enabled=True, bf16_master_weights_and_grads=True), REFUSES, "DSJ046", {}),
     ("bf16 states alone", dict(zero(stage=1), bf16={"enabled": True, "bf16_optimizer_states": True}), REFUSES, "DSJ046", {}),
     ("amp", section("amp", enabled=True), REFUSES, "DSJ048", {}),
+    ("amp and ZeRO", dict(zero(stage=1), amp={"enabled": True}), REFUSES, "DSJ048", {}),
+    ("amp and fp16", dict(section("amp", enabled=True), fp16={"enabled": True}), REFUSES, "DSJ048", {}),
     ("amp off", section("amp", enabled=False), REFUSES, "DSJ048", {}),
     ("nebula", section("nebula", enabled=False), REFUSES, "DSJ048", {}),
     ("compression_training", section("compression_training"), REFUSES, "DSJ048", {}),

@@ -272,3 +272,17 @@ TEST_CASE("lint: a trap inside the task is not the batch script's", "[lint]") {
   CHECK_FALSE(waits("srun bash -c 'trap \"echo late\" USR1; python t.py'"));
   CHECK_FALSE(waits("trap 'echo late' USR1\nsrun python t.py &\nwait"));
 }
+
+TEST_CASE("lint: virtual stages that a stage's layers do not split into", "[lint]") {
+  const auto splits = [](const std::string& virtual_stages) {
+    const std::string run =
+        "torchrun --standalone --nproc_per_node=8 pretrain_gpt.py --micro-batch-size 1 --num-layers 32 --pipeline-model-parallel-size "
+        "4 ";
+    return !finds(lint_files({{"run.sh", run + virtual_stages + "\n"}}, {}), "PLAN005");
+  };
+  CHECK(splits(""));
+  CHECK(splits("--num-layers-per-virtual-pipeline-stage 4"));
+  CHECK_FALSE(splits("--num-layers-per-virtual-pipeline-stage 3"));
+  CHECK(splits("--num-virtual-stages-per-pipeline-rank 8"));
+  CHECK_FALSE(splits("--num-virtual-stages-per-pipeline-rank 3"));
+}

@@ -122,6 +122,7 @@ void check_names(const Setup&, const Document& d, Report& report) {
     case FileKind::kAxolotl: NameWalk{name_table("axolotl"), d, report, is_axolotl_otherwise}.walk(d.root, "", ""); break;
     case FileKind::kLlamaFactory: NameWalk{name_table("llamafactory"), d, report}.walk(d.root, "", ""); break;
     case FileKind::kTrl: NameWalk{name_table("trl"), d, report}.walk(d.root, "", ""); break;
+    case FileKind::kMegatronBridge: NameWalk{name_table("megatron-bridge"), d, report}.walk(d.root, "", ""); break;
     case FileKind::kSkypilot: NameWalk{name_table("skypilot"), d, report}.walk(d.root, "", ""); break;
     case FileKind::kLlamaStack: {
       const bool is_request = has(d.root, "training_config") || has(d.root, "job_uuid") || has(d.root, "algorithm_config");

@@ -23,6 +23,7 @@ bool is_yaml_kind(FileKind kind) {
     case FileKind::kLightning:
     case FileKind::kAutomodel:
     case FileKind::kLlamaStack:
+    case FileKind::kMegatronBridge:
     case FileKind::kKubernetes:
     case FileKind::kSkypilot:
     case FileKind::kDeepspeed:

@@ -22,7 +22,7 @@ struct KindName {
   FileKind kind;
   std::string_view name, says;
 };
-constexpr std::array<KindName, 22> kKindNames = {{{FileKind::kDeepspeed, "deepspeed", "DeepSpeed configuration"},
+constexpr std::array<KindName, 23> kKindNames = {{{FileKind::kDeepspeed, "deepspeed", "DeepSpeed configuration"},
                                                   {FileKind::kAccelerate, "accelerate", "accelerate configuration"},
                                                   {FileKind::kTrainer, "trainer", "Hugging Face TrainingArguments"},
                                                   {FileKind::kTrl, "trl", "TRL configuration"},
@@ -32,6 +32,7 @@ constexpr std::array<KindName, 22> kKindNames = {{{FileKind::kDeepspeed, "deepsp
                                                   {FileKind::kLlamaFactory, "llamafactory", "LLaMA-Factory YAML"},
                                                   {FileKind::kLightning, "lightning", "LightningCLI YAML"},
                                                   {FileKind::kAutomodel, "automodel", "NeMo Automodel YAML"},
+                                                  {FileKind::kMegatronBridge, "megatron-bridge", "Megatron-Bridge overrides"},
                                                   {FileKind::kLlamaStack, "llama-stack", "Llama Stack run file or request"},
                                                   {FileKind::kKubernetes, "kubernetes", "Kubernetes manifest"},
                                                   {FileKind::kSkypilot, "skypilot", "SkyPilot task"},
@@ -79,6 +80,10 @@ const std::vector<Marks>& marks() {
        {"finetuning_type"}},
       {FileKind::kLightning, {"seed_everything", "trainer", "fit", "ckpt_path"}},
       {FileKind::kAutomodel, {"distributed", "step_scheduler", "dist_env", "packed_sequence", "loss_fn"}},
+      {FileKind::kMegatronBridge,
+       {"train", "model", "dataset", "optimizer", "scheduler", "ddp", "dist", "rng", "checkpoint", "tokenizer", "logger",
+        "mixed_precision", "comm_overlap", "profiling"},
+       {"dist", "rng"}},
       {FileKind::kLlamaStack,
        {"apis", "providers", "metadata_store", "external_providers_dir", "job_uuid", "training_config", "hyperparam_search_config",
         "logger_config", "algorithm_config", "finetuned_model"}},

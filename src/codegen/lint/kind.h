@@ -9,28 +9,29 @@
 namespace distsetup {
 
 enum class FileKind {
-  kDeepspeed,     // DeepSpeed's JSON
-  kAccelerate,    // accelerate's YAML (FSDP 1 and 2, DeepSpeed, DDP)
-  kTrainer,       // fields of Hugging Face TrainingArguments, YAML or JSON
-  kTrl,           // the same with the fields of a trainer of TRL
-  kTrainerFsdp,   // the fsdp_config of TrainingArguments in a file of its own
-  kTorchtitan,    // TOML
-  kAxolotl,       // YAML
-  kLlamaFactory,  // YAML
-  kLightning,     // YAML of LightningCLI
-  kAutomodel,     // YAML with `distributed:`
-  kLlamaStack,    // run.yaml of a server, or a request as JSON
-  kKubernetes,    // manifests
-  kSkypilot,      // task YAML
-  kSbatch,        // job script with #SBATCH lines
-  kPbs,           // job script with #PBS lines
-  kLsf,           // job script with #BSUB lines
-  kShell,         // script or command line
-  kArguments,     // one option a line
-  kHostfile,      // "host slots=8"
-  kEnvironment,   // NAME=VALUE lines
-  kRequirements,  // package==version lines
-  kPlan,          // plan.json of distsetup
+  kDeepspeed,       // DeepSpeed's JSON
+  kAccelerate,      // accelerate's YAML (FSDP 1 and 2, DeepSpeed, DDP)
+  kTrainer,         // fields of Hugging Face TrainingArguments, YAML or JSON
+  kTrl,             // the same with the fields of a trainer of TRL
+  kTrainerFsdp,     // the fsdp_config of TrainingArguments in a file of its own
+  kTorchtitan,      // TOML
+  kAxolotl,         // YAML
+  kLlamaFactory,    // YAML
+  kLightning,       // YAML of LightningCLI
+  kAutomodel,       // YAML with `distributed:`
+  kMegatronBridge,  // YAML merged into a ConfigContainer
+  kLlamaStack,      // run.yaml of a server, or a request as JSON
+  kKubernetes,      // manifests
+  kSkypilot,        // task YAML
+  kSbatch,          // job script with #SBATCH lines
+  kPbs,             // job script with #PBS lines
+  kLsf,             // job script with #BSUB lines
+  kShell,           // script or command line
+  kArguments,       // one option a line
+  kHostfile,        // "host slots=8"
+  kEnvironment,     // NAME=VALUE lines
+  kRequirements,    // package==version lines
+  kPlan,            // plan.json of distsetup
 };
 
 bool is_script(FileKind kind);                 // a job script, a script or a command line

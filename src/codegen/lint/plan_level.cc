@@ -87,6 +87,15 @@ void plan_shape(const Sizes& in, Report& report) {
       d.text.find("pipeline-model-parallel-layout") == std::string::npos) {
     report.add("PLAN005", d, in.find("pp")->span, fmt::format("{} layers do not split over {} stages", in.get("layers"), pp));
   }
+  if (in.has("layers") && pp > 1 && divides(pp, in.get("layers"))) {
+    const double per_stage = in.get("layers") / pp;
+    for (const char* size : {"chunk_layers", "chunks"}) {
+      if (!in.has(size) || divides(in.get(size), per_stage)) continue;
+      report.add("PLAN005", d, in.find(size)->span,
+                 fmt::format("{} layers over {} stages are {} each, which do not split into virtual stages by {}", in.get("layers"),
+                             pp, per_stage, in.get(size)));
+    }
+  }
   if (in.has("sequence") && cp > 1 && !divides(2 * cp, in.get("sequence"))) {
     report.add("PLAN006", d, in.find("sequence")->span,
                fmt::format("sequence {} is no multiple of {}, which context parallel {} needs", in.get("sequence"), 2 * cp, cp));

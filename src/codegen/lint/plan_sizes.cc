@@ -23,7 +23,7 @@ Sizes from_tree(const Document& d, std::string format, const std::vector<Alias>&
 }
 
 Sizes from_megatron(const Document& d, const Stage& run) {
-  static constexpr std::array<Alias, 14> kAliases = {{{"tp", "tensor_model_parallel_size"},
+  static constexpr std::array<Alias, 16> kAliases = {{{"tp", "tensor_model_parallel_size"},
                                                       {"pp", "pipeline_model_parallel_size"},
                                                       {"cp", "context_parallel_size"},
                                                       {"ep", "expert_model_parallel_size"},
@@ -36,6 +36,8 @@ Sizes from_megatron(const Document& d, const Stage& run) {
                                                       {"experts", "num_experts"},
                                                       {"hidden", "hidden_size"},
                                                       {"save_every", "save_interval"},
+                                                      {"chunk_layers", "num_layers_per_virtual_pipeline_stage"},
+                                                      {"chunks", "num_virtual_stages_per_pipeline_rank"},
                                                       {"steps", "train_iters"}}};
   Sizes out(d, "megatron");
   for (const Alias& one : kAliases) {

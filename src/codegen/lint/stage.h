@@ -16,7 +16,7 @@ struct Option {
   std::string value;    // variables of known value replaced; "" when it stands alone
   bool has_value = false;
   std::vector<std::string> more;  // of a script's option: the words behind its value ("--betas 0.9 0.95")
-  Span span;  // of flag and value
+  Span span;                      // of flag and value
 };
 
 enum class Program { kSrun, kTorchrun, kDeepspeed, kAccelerate, kMpirun, kScript, kOther };
