@@ -158,7 +158,7 @@ Command convert_command() {
                       "distsetup convert --to deepspeed accelerate.yaml --json"};
   command.notes =
       "Reads DeepSpeed JSON, accelerate YAML, TrainingArguments, a config.yaml in sections (of fine-tuning, of stages), torchtitan "
-      "TOML, Megatron and OpenRLHF arguments, #SBATCH lines, torchrun and accelerate launch lines. What could not be carried over is "
+      "TOML, Megatron and OpenRLHF arguments, #SBATCH lines, launch lines, Kubernetes manifests. What could not be carried over is "
       "listed on standard error. --to run writes a run file.";
   command.flags = {{"to", {"target"}, FlagKind::kValue, "TARGET", "what to write: a target of `emit`, or run", 0},
                    {"as", {}, FlagKind::kValue, "TARGET", "what the files are, where their keys do not say it", 0},

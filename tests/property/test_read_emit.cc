@@ -335,3 +335,43 @@ TEST_CASE("read and emit: what a target writes of a plan reads back as that plan
   // The others write files for settings of a job alone.
   CHECK(num_with_files >= 18);
 }
+
+TEST_CASE("read and emit: nodes and GPUs of a launcher's file read back") {
+  const TemplateSet templates = embedded_templates();
+  PlanMaker maker(test_seed());
+  const std::map<std::string, std::string> files = {{"slurm", "job.sbatch"},
+                                                    {"torchrun", "launch.sh"},
+                                                    {"kubernetes", "job.yaml"},
+                                                    {"kubernetes-jobset", "jobset.yaml"},
+                                                    {"kubernetes-pytorchjob", "pytorchjob.yaml"},
+                                                    {"kubernetes-trainjob", "trainjob.yaml"}};
+  for (const auto& [target, file] : files) {
+    int num_read = 0;
+    for (int i = 0; i < 20; ++i) {
+      Plan plan = maker.make();
+      plan.hardware.gpus_per_node = i % 2 == 0 ? 8 : 4;
+      EmitOptions options;
+      options.templates = templates;
+      options.job.program = {"train.py", "--rate", "1e-4"};
+      if (target.compare(0, 10, "kubernetes") == 0) options.job.image = "registry/name:1";
+      const Result<Artifacts> artifacts = emit(plan, target, options);
+      INFO(target << messages(artifacts.diagnostics));
+      REQUIRE(artifacts.ok());
+      for (const Artifact& artifact : *artifacts) {
+        if (artifact.path != file) continue;
+        const Result<std::vector<Reading>> readings = read_config(templates, artifact.text, artifact.path);
+        INFO(artifact.text << messages(readings.diagnostics));
+        REQUIRE(readings.ok());
+        const Result<ReadFields> fields = merge_readings(*readings);
+        REQUIRE(fields.ok());
+        REQUIRE(fields->count("hardware.nodes") == 1);
+        REQUIRE(fields->count("hardware.gpus_per_node") == 1);
+        CHECK(fields->find("hardware.nodes")->second.value == plan.hardware.nodes);
+        CHECK(fields->find("hardware.gpus_per_node")->second.value == plan.hardware.gpus_per_node);
+        ++num_read;
+      }
+    }
+    CAPTURE(target);
+    CHECK(num_read == 20);
+  }
+}

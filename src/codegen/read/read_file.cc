@@ -11,6 +11,7 @@
 #include "base/tree_builder.h"
 #include "base/value_toml.h"
 #include "codegen/lint/stage.h"
+#include "codegen/read/manifest.h"
 #include "codegen/read/match.h"
 #include "codegen/read/names.h"
 #include "codegen/read/read.h"
@@ -19,7 +20,7 @@
 namespace distsetup {
 namespace {
 
-constexpr std::string_view kDirectives = "slurm/directives.yaml";
+constexpr std::string_view kDirectives = "slurm/directives.yaml", kManifest = "launchers/kubernetes.yaml";
 
 enum class TextForm { kJsonText, kYamlText, kTomlText, kScriptText, kArgumentText };
 
@@ -230,6 +231,19 @@ class ScriptReading {
     return {std::move(readings_), std::move(diagnostics_)};
   }
 
+  // A manifest and the commands in it; places of both are in its text.
+  Result<std::vector<Reading>> run_manifest(const lint::Document& manifest) {
+    if (has_error(manifest.broken)) return manifest.broken;
+    add(reading_by(templates_, std::string(kManifest), {nullptr, keys_of_manifest(manifest), nullptr}, file_));
+    for (const lint::ScriptPart& part : manifest.parts) {
+      for (const lint::Line& line : part.lines) {
+        for (const lint::Stage& stage : line.stages) read_stage(stage);
+      }
+    }
+    if (has_error(diagnostics_)) return diagnostics_;
+    return {std::move(readings_), std::move(diagnostics_)};
+  }
+
  private:
   Found found(const std::string& key, const std::string& value, bool has_value, const lint::Span& span) const {
     Found one;
@@ -332,6 +346,12 @@ Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::stri
   if (!table.empty() && path.empty()) {
     return error(code::kUnknownTarget, {"command line", 0, 0}, fmt::format("no target '{}' to read '{}' as", table, file),
                  suggest(table, target_names(templates)));
+  }
+  if (form == TextForm::kYamlText && path.empty() && is_manifest(text)) {
+    const std::unique_ptr<lint::Document> manifest = lint::read_document({file, std::string(text)}, FileKind::kKubernetes);
+    Result<std::vector<Reading>> read = ScriptReading(templates, text, file).run_manifest(*manifest);
+    if (read.ok() && read->empty()) return nothing_known(file);
+    return read;
   }
   if (form == TextForm::kScriptText) {
     Result<std::vector<Reading>> script = ScriptReading(templates, text, file).run();
