@@ -1,0 +1,167 @@
+// Mistakes of generators, by number, held against every target there is, so that a new one is held against them too: 2 a flag that the
+// started program does not take (lint knows the flags of every launcher), 9 more processes than GPUs, 10 a node's number that is the
+// same on two nodes, 28 a log folder that nobody makes, 49 rank 0 on a host that nobody chose.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <regex>
+
+#include "codegen/lint/lint.h"
+#include "support/emitted.h"
+
+using namespace distsetup;
+
+namespace {
+
+constexpr int kGpus = 8;
+
+bool ends_in(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// What a target writes of a plan that it takes; the first that does: nodes, method, recomputation, precision differ between targets.
+struct Emitted {
+  std::string target;
+  int nodes = 0;
+  Artifacts files;
+};
+
+std::vector<Emitted> all_targets(int nodes) {
+  std::vector<Emitted> out;
+  for (const std::string& target : target_names(embedded_templates())) {
+    bool is_written = false;
+    for (const char* method : {"pretrain", "sft", "dpo"}) {
+      for (const int gpus : {kGpus, 1}) {
+        if (is_written || (nodes > 1 && gpus == 1)) continue;
+        Plan plan = cluster_plan();
+        plan.model.family = "llama";
+        plan.model.hub_id = "meta-llama/Meta-Llama-3-8B";
+        plan.hardware.nodes = nodes;
+        plan.hardware.gpus_per_node = gpus;
+        plan.mesh.dp_shard = nodes * gpus;
+        plan.train.global_batch = 2 * 4 * nodes * gpus;
+        plan.train.method = method;
+        plan.train.grad_clip = target == "lightning" ? 0 : 1;
+        plan.recompute.policy = Recompute::kFull;
+        if (gpus == 1) plan.strategy.sharding = Sharding::kDdp;
+        EmitOptions options;
+        options.job.image = "registry.example/image:1";
+        options.job.hosts = nodes == 1 ? std::vector<std::string>{} : std::vector<std::string>{"n0", "n1", "n2", "n3"};
+        Result<Artifacts> written = emit(plan, target, options);
+        if (!written.ok()) continue;
+        is_written = true;
+        out.push_back({target, nodes, std::move(*written)});
+      }
+    }
+  }
+  return out;
+}
+
+bool is_plan(const Artifact& file) { return file.path == "plan.json"; }
+
+// The largest number behind `pattern` (one group); 0: it is not there. "$gpus_per_node" and the like count as a node's GPUs.
+int number(const std::string& text, const std::string& pattern) {
+  int most = 0;
+  const std::regex wanted(pattern);
+  for (std::sregex_iterator it(text.begin(), text.end(), wanted), end; it != end; ++it) {
+    const std::string found = (*it)[1];
+    most = std::max(most, found.find_first_not_of("0123456789") == std::string::npos ? std::stoi(found) : kGpus);
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("regressions per target: every target is held against them") {
+  size_t several = all_targets(4).size(), one = all_targets(1).size();
+  CAPTURE(several, one, target_names(embedded_templates()).size());
+  CHECK(several >= 28);
+  CHECK(one >= 34);
+}
+
+TEST_CASE("regression 2 per target: no launcher is given a flag that it does not take") {
+  for (const int nodes : {1, 4}) {
+    for (const Emitted& one : all_targets(nodes)) {
+      std::vector<LintFile> files;
+      for (const Artifact& file : one.files) {
+        // A unit file is no kind of lint's, and a request is completed by start.sh.
+        if (!is_plan(file) && !ends_in(file.path, ".service") && file.path != "request.json") files.push_back({file.path, file.text});
+      }
+      const LintReport report = lint_files(files, {});
+      for (const LintFinding& finding : report.findings) {
+        CAPTURE(one.target, finding.diagnostic.code, finding.diagnostic.message, finding.diagnostic.location.line);
+        const bool is_error = finding.diagnostic.severity == Severity::kError;
+        CHECK_FALSE((is_error && (finding.bites == "parse" || finding.bites == "start")));
+      }
+    }
+  }
+}
+
+TEST_CASE("regression 9 per target: as many processes as GPUs") {
+  const std::string count = "[= ]\"?([0-9]+|\\$[A-Za-z_{}]+)";
+  for (const int nodes : {1, 4}) {
+    for (const Emitted& one : all_targets(nodes)) {
+      for (const Artifact& file : one.files) {
+        if (is_plan(file) || ends_in(file.path, ".json")) continue;
+        const int tasks = std::max(1, number(file.text, "--(?:ntasks-per-node|ppn|tasks_per_host)" + count));
+        const int started = std::max(1, number(file.text, "--nproc[-_]per[-_]node" + count));
+        CAPTURE(one.target, file.path, tasks, started);
+        CHECK(tasks * started <= kGpus);
+      }
+    }
+  }
+}
+
+TEST_CASE("regression 10 per target: a node's number comes from outside") {
+  const std::regex fixed("(node[-_]rank|machine[-_]rank|NODE_RANK)[=: ]+\"?[0-9]");
+  for (const Emitted& one : all_targets(4)) {
+    for (const Artifact& file : one.files) {
+      if (is_plan(file)) continue;
+      std::smatch found;
+      std::string text = std::regex_replace(file.text, std::regex("(^|\n)\\s*#[^\n]*"), "$1");  // an example in a comment is none
+      if (ends_in(file.path, "accelerate.yaml")) {
+        // accelerate wants the key; what starts it says the number over it.
+        const bool is_overridden = std::any_of(one.files.begin(), one.files.end(), [](const Artifact& other) {
+          return other.text.find("--machine_rank \"$NODE_RANK\"") != std::string::npos;
+        });
+        CAPTURE(one.target);
+        CHECK(is_overridden);
+        continue;
+      }
+      const bool is_fixed = std::regex_search(text, found, fixed);
+      CAPTURE(one.target, file.path, is_fixed ? found.str() : "");
+      CHECK_FALSE(is_fixed);
+      // A number of the task that is expanded before the task exists is the same on every node.
+      CHECK_FALSE(std::regex_search(file.text, std::regex("--node[-_]rank=\"?\\$SLURM_(PROCID|NODEID)")));
+    }
+  }
+}
+
+TEST_CASE("regression 28 per target: a folder for logs is made or is not needed") {
+  const std::regex log("#(?:SBATCH --(?:output|error)=|PBS -[oe] |BSUB -[oe] )(\\S+)");
+  for (const Emitted& one : all_targets(4)) {
+    for (const Artifact& file : one.files) {
+      for (std::sregex_iterator it(file.text.begin(), file.text.end(), log), end; it != end; ++it) {
+        CAPTURE(one.target, file.path, (*it)[1].str());
+        CHECK((*it)[1].str().find('/') == std::string::npos);  // the scheduler writes before any line of the script runs
+      }
+    }
+  }
+}
+
+TEST_CASE("regression 49 per target: rank 0 is on the host that the plan's files name") {
+  // A rendezvous that elects (c10d, etcd) may give rank 0 to any host, and its files are then there.
+  const std::regex elected("--rdzv[-_](?:backend|endpoint|id)");
+  int with_address = 0;
+  for (const Emitted& one : all_targets(4)) {
+    for (const Artifact& file : one.files) {
+      if (is_plan(file)) continue;
+      CAPTURE(one.target, file.path);
+      CHECK_FALSE(std::regex_search(file.text, elected));
+      const bool starts_torchrun = file.text.find("torchrun --nnodes=") != std::string::npos;
+      const bool has_address = std::regex_search(file.text, std::regex("--master[-_]addr|MASTER_ADDR|main_process_ip"));
+      with_address += has_address ? 1 : 0;
+      if (starts_torchrun && file.text.find("--standalone") == std::string::npos) CHECK(has_address);
+    }
+  }
+  CHECK(with_address >= 15);
+}
