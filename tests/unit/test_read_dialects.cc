@@ -168,7 +168,7 @@ torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \
   CHECK(got.field("offload.optimizer") == "host");
   CHECK(got.field("offload.parameters") == "host");
   CHECK(got.field("recompute.policy") == "full");
-  CHECK(got.field("model.name") == "meta-llama/Meta-Llama-3-8B");
+  CHECK(got.field("model.hub_id") == "meta-llama/Meta-Llama-3-8B");
   CHECK(contains(got.reason("zero_stage"), "deepspeed only"));
   CHECK(contains(got.reason("use_hf_tp_plan"), "family"));
   CHECK(contains(got.reason("packing_samples"), "full sequences"));
