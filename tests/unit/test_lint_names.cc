@@ -97,6 +97,17 @@ TEST_CASE("lint names: an underscore where the scheduler wants a dash", "[lint]"
   CHECK(messages("j", "#SBATCH --ntasks=4\nsrun --ntasks_per_node=4 hostname\n", "SL021").size() == 1);
 }
 
+TEST_CASE("lint names: an option of sbatch that is near to none may be a plugin's", "[lint]") {
+  for (const auto& [option, severity] :
+       {std::pair{"--ntask-per-nod=4", Severity::kError}, std::pair{"--zzqq=4", Severity::kWarning}}) {
+    const LintReport report = lint_files({{"j", std::string("#SBATCH ") + option + "\nhostname\n"}}, {});
+    const auto found = std::find_if(report.findings.begin(), report.findings.end(),
+                                    [](const LintFinding& one) { return one.diagnostic.code == "SL023"; });
+    REQUIRE(found != report.findings.end());
+    CHECK(found->diagnostic.severity == severity);
+  }
+}
+
 TEST_CASE("lint names: kinds are told by what is in the file", "[lint]") {
   CHECK(kind_of("x", "#!/bin/bash\n#PBS -l select=1\nhostname\n") == "pbs");
   CHECK(kind_of("x", "#!/bin/bash\n#BSUB -n 4\nhostname\n") == "lsf");

@@ -86,12 +86,22 @@ void options_of_line(const Document& d, const Line& line, Report& report) {
   }
 }
 
+// A site's plugins (SPANK) may add options, so one that is near to none is a warning.
 void sbatch_options(const Document& d, const ScriptPart& part, Report& report) {
   const NameTable& table = name_table("slurm");
   const std::vector<NameEntry>& known = *table.type("sbatch");
   for (const Directive& one : part.script.directives) {
     if (one.is_late || takes_option(known, one.spelled, table.takes_prefixes)) continue;
-    report_option(d, table, known, {one.span.begin, one.span.begin + one.spelled.size()}, one.spelled, report);
+    const std::string near = nearest_option(known, one.spelled);
+    const bool may_be_a_plugins = near.empty();
+    report.add(table.code, d, {one.span.begin, one.span.begin + one.spelled.size()},
+               may_be_a_plugins
+                   ? fmt::format("sbatch has no option '{}': it refuses the job unless a plugin of the site takes it", one.spelled)
+                   : says_unknown(table, one.spelled),
+               {may_be_a_plugins ? "" : fmt::format("did you mean '{}'", near),
+                table.unknown,
+                {},
+                may_be_a_plugins ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
 }
 
