@@ -125,7 +125,7 @@ void check_foreign(const Arguments& arguments, const TemplateSet& templates, con
 }
 
 // A run file says version 1 and a key of a run; a site file says version 1 alone.
-bool is_run_file(const Value& root) {
+bool says_a_run(const Value& root) {
   return std::any_of(root.entries.begin(), root.entries.end(), [](const Value::Entry& entry) {
     const std::string& key = entry.first;
     return key == "use" || key == "stages" || std::any_of(spec_keys().begin(), spec_keys().end(), [&key](const SpecKey& one) {
@@ -145,7 +145,7 @@ bool check_own(const Arguments& arguments, const std::string& text, Checked& che
   }
   const Value* version = root->find("version");
   if (is_json || version == nullptr || version->text != "1") return false;
-  if (is_run_file(*root)) {
+  if (says_a_run(*root)) {
     check_run(arguments, checked);
   } else {
     check_site(*root, text, checked);
