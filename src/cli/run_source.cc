@@ -279,7 +279,8 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
                    fmt::format("'{}' and '--plan {}' given, expected one: a plan is complete", other, path),
                    fmt::format("leave '{}' away, or plan again without --plan", other));
     }
-    if (Diagnostics idle = refuse_idle(arguments, {"from", "use", "distributed", "stage", "set"}, "without --plan: a plan is complete");
+    if (Diagnostics idle =
+            refuse_idle(arguments, {"from", "use", "distributed", "stage", "set"}, "without --plan: a plan is complete");
         !idle.empty())
       return idle;
     Result<Plan> plan = read_plan(path);
@@ -341,27 +342,28 @@ std::string machines_line(const Plan& plan) {
 Flag plan_flag() { return {"plan", {}, FlagKind::kValue, "PLAN.JSON", "a plan made before, instead of keys of a run", 0}; }
 Flag config_flag() { return {"config", {"run"}, FlagKind::kValue, "RUN.YAML", "the run file, as without a flag", 0}; }
 std::vector<Flag> layer_flags() {
-  return {{"from",
-           {},
-           FlagKind::kList,
-           "FILE",
-           "a file of another tool (DeepSpeed, accelerate, a job script …), below the run file; may be repeated",
-           0},
-          {"use", {"recipe"}, FlagKind::kList, "NAME", "a named preset (presets/recipes), below the run file; may be repeated", 0},
-          {"distributed",
-           {"distributed-preset", "fsdp-config"},
-           FlagKind::kValue,
-           "NAME",
-           "named machines and sharding, over the file: single_node_fsdp, multi_node_fsdp, large_scale_fsdp, multi_node_ddp, or one of "
-           "the file's own (distributed_examples)",
-           0},
-          {"stage", {}, FlagKind::kValue, "NAME", "one of the file's stages, over the rest of it", 0},
-          {"set",
-           {"override", "pin"},
-           FlagKind::kList,
-           "KEY=VALUE",
-           "a key by its path, such as train.steps=50, or one of the file's own; may be repeated",
-           0}};
+  return {
+      {"from",
+       {},
+       FlagKind::kList,
+       "FILE",
+       "a file of another tool (DeepSpeed, accelerate, a job script …), below the run file; may be repeated",
+       0},
+      {"use", {"recipe"}, FlagKind::kList, "NAME", "a named preset (presets/recipes), below the run file; may be repeated", 0},
+      {"distributed",
+       {"distributed-preset", "fsdp-config"},
+       FlagKind::kValue,
+       "NAME",
+       "named machines and sharding, over the file: single_node_fsdp, multi_node_fsdp, large_scale_fsdp, multi_node_ddp, or one of "
+       "the file's own (distributed_examples)",
+       0},
+      {"stage", {}, FlagKind::kValue, "NAME", "one of the file's stages, over the rest of it", 0},
+      {"set",
+       {"override", "pin"},
+       FlagKind::kList,
+       "KEY=VALUE",
+       "a key by its path, such as train.steps=50, or one of the file's own; may be repeated",
+       0}};
 }
 Flag goal_flag() {
   return {"goal", {}, FlagKind::kValue, "GOAL", "what is best: throughput, min-gpus, max-context, min-cost or min-memory", 0};

@@ -172,8 +172,8 @@ int run_smoke(const Arguments& arguments, const Terminal& terminal, LaunchOption
   if (!made.ok()) return end(fail(arguments, terminal, diagnostics));
   move_data_root(*made, ".", folder);
   std::ofstream(folder + "/plan.json", std::ios::binary) << dump_json(to_json(*made));
-  mention(terminal, fmt::format("smoke: {} steps of a stand-in of {}: {} layers of width {}, {} {}, {}, recompute {}, {}{}\n",
-                                kSteps, plan.model.name, made->model.num_layers, made->model.hidden, made->mesh.world(),
+  mention(terminal, fmt::format("smoke: {} steps of a stand-in of {}: {} layers of width {}, {} {}, {}, recompute {}, {}{}\n", kSteps,
+                                plan.model.name, made->model.num_layers, made->model.hidden, made->mesh.world(),
                                 made->hardware.accelerator == Accelerator::kCpu ? "CPU ranks" : "GPUs", name(made->strategy.sharding),
                                 name(made->recompute.policy), name(made->precision.compute),
                                 small->left_out.empty() ? "" : "; without " + join(small->left_out)));

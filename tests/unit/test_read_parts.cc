@@ -50,7 +50,7 @@ TEST_CASE("parts: the default stage with defaults of all stages below it") {
   CHECK(read.table == "training-stages/keys.yaml");
   CHECK(read.stage == "stage1");
   CHECK(read.setup.empty());
-  CHECK(value(read, "micro_batch") == "8");          // over the default
+  CHECK(value(read, "micro_batch") == "8");           // over the default
   CHECK(value(read, "precision.compute") == "bf16");  // the default
   CHECK(value(read, "train.learning_rate") == "1e-06");
   CHECK(value(read, "hardware.nodes") == "1");
@@ -113,7 +113,8 @@ providers:
 }
 
 TEST_CASE("parts: an unknown key is told with the nearest of its section and a wrong value with the right ones") {
-  const std::string text = "training: {micro_batch_sze: 2, mixed_precision: fp17}\ndistributed: {use_deepspeed: true, zero_stage: 2}\n";
+  const std::string text =
+      "training: {micro_batch_sze: 2, mixed_precision: fp17}\ndistributed: {use_deepspeed: true, zero_stage: 2}\n";
   const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, "config.yaml", "fine-tuning");
   REQUIRE(read.ok());
   bool is_unknown = false, is_wrong = false;
