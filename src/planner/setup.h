@@ -66,11 +66,18 @@ struct Software {
   bool gradient_as_bucket_view = false;  // DDP
   bool kv_heads_repeated = false;        // before flash attention too (Transformers' Mistral before 4.48)
   bool low_precision_logits_kept =
-      false;            // Transformers before 4.45: the head's output lives on beside its fp32 copy until the loss is done
+      false;                       // Transformers before 4.45: the head's output lives on beside its fp32 copy until the loss is done
   bool fp8_weights_saved = false;  // torchao without force_recompute_fp8_weight_in_bwd: the cast weight waits for backward
-  bool traced = false;  // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
-  // Of a traced graph: it runs PyTorch's own kernels, unless a compiler made them; Python steps through it, unless CUDA graphs replay it;
-  // no pass buckets its transfers or moves them ahead of their use.
+  bool fp8_abs_saved = false;      // torchtitan 2024-11-26 to 2025-02-06: aten.abs is on the list of op-selective recompute
+  bool attention_recomputed = false;   // torchtitan before 2025-12 where SDPA takes cuDNN's kernel: not on that list
+  bool compiled_loss_gathers = false;  // torchtitan of 2024 under tensor parallelism: a compiled loss takes whole logits
+  bool online_softmax = false;         // PyTorch 2.8: a compiled loss needs no fp32 copy of the logits
+  bool eager_kernels = false;          // a traced graph runs the kernels of the eager program, under SimpleFSDP the loss too
+  bool keeps_every_matmul = false;     // op-selective recompute of graph_trainer
+  bool casts_once = false;             // graph_trainer: 16-bit shards stay from forward to backward
+  bool traced = false;                 // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
+  // Of a traced graph: it runs PyTorch's own kernels, unless a compiler made them; Python steps through it, unless CUDA graphs replay
+  // it; no pass buckets its transfers or moves them ahead of their use.
   bool interpreted = false, inductor_kernels = false, cuda_graphs = false, unbucketed = false;
   bool cast_kernels = false;   // hand-written fp8 casts in an eager program (torchao's float8nocompile)
   bool own_container = false;  // NVIDIA's container, whose libraries are newer than those of PyTorch's builds; Megatron always
@@ -117,7 +124,7 @@ struct Setup {
   int64_t sequence_length = 4096;
   int64_t micro_batch = 1;  // sequences per data-parallel rank per forward
   int64_t gradient_accumulation = 1;
-  SampleLengths sample_lengths;   // replay: reserved bytes depend on the order of lengths
+  SampleLengths sample_lengths;       // replay: reserved bytes depend on the order of lengths
   double mean_sequence_fraction = 1;  // of padded or packed data: mean document length over sequence_length, for attention FLOPs
 
   std::string program = "torchtitan_eager";                 // presets/programs/<id>.yaml

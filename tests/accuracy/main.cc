@@ -62,7 +62,8 @@ Result<Loaded> load(const std::vector<std::string>& files) {
 
 // Rows whose tokens/s say little about the trainer: data loading, padding or a handful of tokens set the pace.
 bool teaches_time(const Scored& s) {
-  for (const std::string_view why : {"low-occupancy", "bubble-bound", "not comparable", "start-up of the loop", "unpadded"}) {
+  for (const std::string_view why :
+       {"low-occupancy", "bubble-bound", "not comparable", "start-up of the loop", "unpadded", "seq not stated"}) {
     if (s.row.says("notes", why)) return false;
   }
   return std::any_of(s.measured.begin(), s.measured.end(), [](const Measurement& m) { return m.metric == Metric::kTokensPerSecond; });

@@ -68,11 +68,23 @@ void titan_software(Setup& s, const Row& row, int date) {
   s.software.wrapping = apart ? UnitWrapping::kAllApart : UnitWrapping::kRoot;
   s.software.last_block_stays_gathered = !apart;
   s.software.gradients_freed_after_step = false;  // zero_grad() opens the step
+  // 88247277c takes aten.abs off the list; b39377f9f puts cuDNN's attention on it, which SDPA takes on Blackwell.
+  s.software.fp8_abs_saved = date >= 20241126 && date <= 20250206 && !contains(notes, "bug fixed");
+  s.software.attention_recomputed = date < 20251201 && row.says("gpu", "B200");
+  s.software.compiled_loss_gathers = date < 20250101;
+  s.software.online_softmax = date >= 20250701 && s.gpu.vendor == "nvidia";  // torch 2.8
   s.software.traced = row.says("strategy", "SimpleFSDP");
   const bool fused = date >= 20250224 || (contains(notes, "fused AdamW") && !contains(notes, "non-fused"));
   s.optimizer_implementation = fused ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
   // graph_trainer under SimpleFSDP traces the model, and the loss runs outside of the graph.
   const bool outside = s.software.traced && row.says("compile", "aot_fx_trace");
+  // Its graph runs PyTorch's own kernels, but for what a whole-graph compiler makes, and its policy saves every matmul
+  // (memory_policy.py).
+  if (row.says("framework", "graph_trainer") && s.compiled) {
+    s.software.eager_kernels = !row.says("compile", "full inductor");
+    s.software.keeps_every_matmul = true;
+    s.software.casts_once = date >= 20260702;  // 0ea4b78c7 splits gathers from casts
+  }
   const bool compiles_loss = s.compiled && !outside && ((date >= 20241022 && date < 20241218) || date >= 20250401);
   // Since then the head runs inside of the chunks too (786e26f8e): no logits of the whole batch.
   const bool head_in_chunks = date >= 20260427 && !row.says("framework", "graph_trainer");
@@ -126,6 +138,7 @@ void set_titan_batch(Setup& s, const Row& row) {
     }
     if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
   }
+  if (s.sequence_length == 0 && row.says("framework", "graph_trainer")) s.sequence_length = 4096;  // qwen3_14b's configuration
   if (s.sequence_length == 0) {
     if (const auto sibling = number_after(notes, "seq not stated (")) s.sequence_length = static_cast<int64_t>(*sibling);
   }
@@ -207,7 +220,8 @@ Result<Setup> tune_row(const Row& row, Setup s) {
     s.gradient_accumulation = 1;
   }
   if (s.sequence_length == 0) s.sequence_length = 512;
-  // The LoRA recipes read alpaca_cleaned: 177.9 +- 126.4 tokens, at least 26 (ms-swift, docs/source_en/LLM/Supported-models-datasets.md).
+  // The LoRA recipes read alpaca_cleaned: 177.9 +- 126.4 tokens, at least 26 (ms-swift,
+  // docs/source_en/LLM/Supported-models-datasets.md).
   if (contains(notes, "variable length") && s.finetune != Finetune::kFull) s.sample_lengths = {177.9, 126.4, 26, true};
   return s;
 }

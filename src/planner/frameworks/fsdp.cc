@@ -234,6 +234,7 @@ MemoryEstimate simulate_stage(const Setup& setup, Blocks blocks, replay::Stage s
 MemoryEstimate replay_order(const Setup& setup, replay::Stage stage, int order) {
   replay::AllocatorRules rules;
   rules.expandable_segments = setup.software.expandable_segments;
+  rules.one_pool = setup.software.traced;
   const int64_t outside = (setup.gpu.vendor == "cpu" ? 0 : setup.gpu.context_bytes) + communicator_bytes(setup);
   if (setup.gpu.usable_memory_bytes > outside) rules.capacity_bytes = setup.gpu.usable_memory_bytes - outside;
   replay::Allocator allocator(rules);

@@ -1,6 +1,8 @@
 // The events of fsdp_engine.h. FSDP2 is the base; FSDP1 and unsharded training differ where they say so.
 #include "planner/frameworks/fsdp_engine.h"
 
+#include <utility>
+
 namespace distsetup::replay {
 namespace {
 
@@ -25,11 +27,15 @@ Engine::Engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& 
 // Copy-in stream: the shard in the compute dtype, then the output of the all-gather.
 void Engine::unshard(Unit& unit) {
   if (unit.gathered || unit.gather_output) return;
-  Handle shard;
-  if (options_.cast || options_.shard_from_host)
+  Handle shard = std::exchange(unit.cast_shard, {});
+  if (!shard && (options_.cast || options_.shard_from_host))
     shard = ledger_.allocate(unit.kind->gathered_bytes / unit.kind->shards, MemoryClass::kCommunication, Stream::kGather);
   unit.gather_output = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, Stream::kGather);
-  ledger_.free(shard);
+  if (options_.cast_once && !backward_) {
+    unit.cast_shard = shard;
+  } else {
+    ledger_.free(shard);
+  }
 }
 
 // Copy-out into one buffer per parameter. Forward keeps the gather's output until the next unit has been waited for.
@@ -66,7 +72,10 @@ void Engine::after_forward(Unit& unit) {
   if (unit.reshard_after_forward) reshard(unit);
 }
 
-void Engine::end_forward() { ledger_.free(previous_gather_); }
+void Engine::end_forward() {
+  ledger_.free(previous_gather_);
+  backward_ = true;
+}
 
 void Engine::before_backward(Unit& unit) {
   unshard(unit);
@@ -144,9 +153,11 @@ void Engine::end_backward() {
     } else {
       reshard(unit);
     }
+    ledger_.free(unit.cast_shard);
     ledger_.free(unit.gather_output);
   }
   ledger_.free(reduce_input_);
+  backward_ = false;
   order_.clear();
 }
 

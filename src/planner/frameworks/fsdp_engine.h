@@ -34,7 +34,7 @@ struct Unit {
   int64_t count = 1;     // identical units this one stands for (simulate)
   bool gathered = false;
   bool reshard_after_forward = true;
-  Handle gather_output, flat, sharded_gradient;
+  Handle gather_output, flat, sharded_gradient, cast_shard;
   int position = -1;  // in forward order
 };
 
@@ -47,6 +47,7 @@ struct EngineOptions {
   bool gradient_leaves = false;       // a reduced gradient is applied in backward, or copied to the host, and freed at once
   bool gradients_in_buckets = false;  // DDP with gradient_as_bucket_view: autograd's own buffer is a temporary
   bool prefetch_in_backward = true;
+  bool cast_once = false;   // a traced graph casts a shard in forward and gathers it again from there in backward
   int frees_in_flight = 0;  // FSDP1: resharded units whose memory the limiter's events still hold
 };
 
@@ -82,6 +83,7 @@ class Engine {
   std::vector<Handle> parameters_, gradients_;  // by unit and weight
   std::vector<Unit*> order_;                    // as forward ran
   Handle previous_gather_, reduce_input_;
+  bool backward_ = false;
 };
 
 std::unique_ptr<Engine> make_fsdp2_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);

@@ -67,7 +67,8 @@ void Walk::make_kind(const Section& section, uint64_t facts, UnitKind& kind, std
 }
 
 void Walk::make_block(BlockKind& kind) {
-  make_kind(m_.program->block, kind.facts, kind.unit, kind.places, experts_apart() && &kind == &m_.blocks[1] ? &kind.experts : nullptr);
+  make_kind(m_.program->block, kind.facts, kind.unit, kind.places,
+            experts_apart() && &kind == &m_.blocks[1] ? &kind.experts : nullptr);
 }
 
 void Walk::trace_block(BlockKind& kind, const TraceOptions& keep) {
@@ -79,17 +80,20 @@ void Walk::trace_block(BlockKind& kind, const TraceOptions& keep) {
   TraceOptions again = keep;
   again.mode = s_.recompute == ActivationRecompute::kOpSelective ? TraceMode::kOpSelective : TraceMode::kFull;
   again.reentrant = s_.reentrant_checkpoint;
+  again.keeps_matmuls = s_.software.keeps_every_matmul;
   again.retains_input = retains_;
   kind.recomputed = trace_section(block, kind.facts, m_.symbols, is_trained, again);
 }
 
 void Walk::prepare() {
-  m_.program = s_.own_program ? s_.own_program.get() : find_program(s_.program);
+  const bool eager = s_.software.eager_kernels && s_.program == "torchtitan_compiled";
+  m_.program = s_.own_program ? s_.own_program.get() : find_program(eager ? "torchtitan_eager" : s_.program);
+  loss_ = s_.software.traced && s_.software.eager_kernels && s_.loss == LossHead::kCompiled ? LossHead::kEager : s_.loss;
   CHECK(m_.program != nullptr, "unknown program '{}'", s_.program);
   fill_symbols(s_, m_.symbols);
   m_.facts = facts_of(s_);
-  const Section& head = m_.program->heads[static_cast<size_t>(s_.loss)];
-  CHECK(!head.ops.empty(), "program '{}' has no loss '{}'", m_.program->id, loss_name(s_.loss));
+  const Section& head = m_.program->heads[static_cast<size_t>(loss_)];
+  CHECK(!head.ops.empty(), "program '{}' has no loss '{}'", m_.program->id, loss_name(loss_));
 
   m_.head_apart = s_.software.wrapping != UnitWrapping::kRoot && !unsharded();
   m_.embedding_apart = s_.software.wrapping == UnitWrapping::kAllApart && !unsharded();
@@ -112,7 +116,7 @@ void Walk::prepare() {
 
 // The sections' events, for the symbols as they are.
 void Walk::trace() {
-  const Section& head = m_.program->heads[static_cast<size_t>(s_.loss)];
+  const Section& head = m_.program->heads[static_cast<size_t>(loss_)];
   const int64_t* v = m_.symbols;
   residual_bytes_ =
       v[static_cast<size_t>(Symbol::kResidualBytes)] * s_.model.hidden * num_tokens_ / v[static_cast<size_t>(Symbol::kSequenceShards)];
@@ -183,6 +187,7 @@ void Walk::make_units(Blocks blocks) {
   options.shard_from_host = s_.offload.parameters != OffloadPlace::kNone;
   options.gradient_leaves = options.shard_from_host || s_.optimizer_implementation == OptimizerImplementation::kInBackward;
   options.gradients_in_buckets = has_buckets() && s_.software.gradient_as_bucket_view;
+  options.cast_once = s_.software.casts_once;
   options.reduce_scatter_pool = s_.software.reduce_scatter_pool;
   // Forward under a reentrant checkpoint runs without gradients and registers no hook on its outputs; the hook of the second forward
   // finds the order of the first one spent (torch/distributed/fsdp/_exec_order_utils.py).

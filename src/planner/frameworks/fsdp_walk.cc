@@ -215,7 +215,7 @@ void Walk::end_in_flight() {
 // (torch/distributed/checkpoint), and unsharded training writes what it has. Leaves out: full state dicts, which gather unit by unit.
 void Walk::evaluate_and_save() {
   end_in_flight();
-  const Section& head = m_.program->heads[static_cast<size_t>(s_.loss)];
+  const Section& head = m_.program->heads[static_cast<size_t>(loss_)];
   const TraceOptions options{TraceMode::kNoGradient, false, residual_bytes_};
   const auto traced = [&](const Section& section, uint64_t facts) {
     return trace_section(section, facts, m_.symbols, std::vector<bool>(section.weights.size(), false), options);

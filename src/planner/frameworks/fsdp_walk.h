@@ -127,6 +127,7 @@ class Walk {
 
   const Setup& s_;
   Stage stage_;
+  LossHead loss_ = LossHead::kEager;
   Ledger ledger_;
   StateBytes state_;
   Model m_;
@@ -142,7 +143,7 @@ class Walk {
   std::vector<Handle> in_flight_;  // saved by micro-batches of a pipeline that started before
   Handle activation_, gradient_, tokens_, labels_;
   int64_t residual_bytes_ = 0;
-  int64_t num_tokens_ = 0;  // of the micro-batch that runs, on this rank
+  int64_t num_tokens_ = 0;      // of the micro-batch that runs, on this rank
   bool retains_ = false;        // inputs of recomputed blocks and their gradients, until backward is over
   bool gathers_ahead_ = false;  // by name: the next block, with its experts
   bool steady_ = false, backward_workspace_ = false, moments_made_ = false;

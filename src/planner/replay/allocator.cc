@@ -91,7 +91,10 @@ Block* Allocator::new_block() {
 
 void Allocator::recycle(Block* block) { recycled_.push_back(block); }
 
-Pool& Allocator::pool_of(Stream stream, bool small) { return pools_[2 * static_cast<size_t>(stream) + (small ? 1 : 0)]; }
+Pool& Allocator::pool_of(Stream stream, bool small) {
+  if (rules_.one_pool) stream = Stream::kCompute;
+  return pools_[2 * static_cast<size_t>(stream) + (small ? 1 : 0)];
+}
 
 void Allocator::reserve(const Pool& pool, int64_t bytes) {
   reserved_bytes_ += bytes;

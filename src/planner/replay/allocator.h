@@ -50,6 +50,7 @@ struct Pool {
 struct AllocatorRules {
   int64_t capacity_bytes = std::numeric_limits<int64_t>::max();  // what the driver can hand out
   bool expandable_segments = false;
+  bool one_pool = false;  // a traced graph's collectives write into tensors of the stream that computes
 };
 
 class Allocator {

@@ -62,6 +62,11 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "query_latent",
                                                                                                   "fp8_linears",
                                                                                                   "fp8_weights_saved",
+                                                                                                  "fp8_abs_saved",
+                                                                                                  "fp8_rowwise_abs_saved",
+                                                                                                  "attention_recomputed",
+                                                                                                  "loss_gathers",
+                                                                                                  "online_softmax",
                                                                                                   "many_samples"};
 constexpr std::array<std::string_view, 10> kKernelKinds = {"gemm", "attention", "norm",       "elementwise",    "embedding",
                                                            "loss", "copy",      "all_gather", "reduce_scatter", "all_to_all"};
@@ -658,6 +663,11 @@ uint64_t facts_of(const Setup& s) {
   const bool fp8_linears = s.fp8 == Fp8Recipe::kTensorwise || s.fp8 == Fp8Recipe::kRowwise;
   say(Condition::kFp8Linears, fp8_linears);
   say(Condition::kFp8WeightsSaved, fp8_linears && s.software.fp8_weights_saved);
+  say(Condition::kFp8AbsSaved, fp8_linears && s.software.fp8_abs_saved);
+  say(Condition::kFp8RowwiseAbsSaved, s.fp8 == Fp8Recipe::kRowwise && s.software.fp8_abs_saved);
+  say(Condition::kAttentionRecomputed, s.software.attention_recomputed);
+  say(Condition::kLossGathers, s.tp > 1 && s.software.compiled_loss_gathers);
+  say(Condition::kOnlineSoftmax, s.software.online_softmax);
   say(Condition::kManySamples, s.micro_batch > 1);
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);

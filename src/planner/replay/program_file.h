@@ -63,11 +63,16 @@ enum class Condition : uint8_t {
   kSharedExpertGate,
   kRouterScoreBias,
   kExpertParallel,
-  kLatent,       // latent attention
-  kQueryLatent,  // with a latent for the query too
-  kFp8Linears,        // torchao's: of the blocks
-  kFp8WeightsSaved,  // and their cast weights are saved for backward
-  kManySamples,  // more than one per micro-batch: a slice of the sequence is no longer contiguous
+  kLatent,               // latent attention
+  kQueryLatent,          // with a latent for the query too
+  kFp8Linears,           // torchao's: of the blocks
+  kFp8WeightsSaved,      // and their cast weights are saved for backward
+  kFp8AbsSaved,          // op-selective recompute keeps what fp8 scales are made of: the absolute values of inputs and weights
+  kFp8RowwiseAbsSaved,   // the same, compiled: only of the MLP's weights, with a scale per row
+  kAttentionRecomputed,  // op-selective recompute does not keep attention's output
+  kLossGathers,          // tensor parallelism, and a compiled loss that takes whole logits
+  kOnlineSoftmax,        // a compiled loss keeps the logits as they are
+  kManySamples,          // more than one per micro-batch: a slice of the sequence is no longer contiguous
   kCount
 };
 struct When {

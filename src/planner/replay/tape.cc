@@ -195,6 +195,21 @@ class Tracer {
     return std::any_of(op.in.begin(), op.in.end(), logits) || std::any_of(op.out.begin(), op.out.end(), logits);
   }
 
+  // A policy that keeps every product saves what backward or the recomputed ops read: not what is reduced at once, nor what comes
+  // last.
+  bool is_kept(const ProgramOp& op) const {
+    if (!options_.keeps_matmuls) return op.keep;
+    const auto at = static_cast<int>(&op - section_.ops.data());
+    if (at >= last_saving_) return false;
+    if (op.kernel->kind != "gemm") return op.keep;
+    for (size_t i = static_cast<size_t>(at) + 1; i < section_.ops.size(); ++i) {
+      const ProgramOp& next = section_.ops[i];
+      if (next.kind != ProgramOp::Kind::kKernel || !next.when.holds(facts_)) continue;
+      if (std::find(next.in.begin(), next.in.end(), op.out.front()) != next.in.end()) return next.kernel->kind != "reduce_scatter";
+    }
+    return true;
+  }
+
   void call(const ProgramOp& op) {
     const Kernel& kernel = recomputing_ && op.recomputed != nullptr ? *op.recomputed : *op.kernel;
     TapeNode node;
@@ -215,7 +230,7 @@ class Tracer {
       set_local(node, kernel.first_read() + static_cast<int>(i), tensor);
     }
     const int first_write = kernel.first_write(), end_write = first_write + kernel.num_writes;
-    const bool kept = op.keep && cache_ != Cache::kOff;
+    const bool kept = cache_ != Cache::kOff && is_kept(op);
     if (kept && cache_ == Cache::kLoad) {
       for (int i = first_write; i < end_write; ++i) set_local(node, i, cached_[next_cached_++]);
     } else {

@@ -49,6 +49,7 @@ struct TraceOptions {
   TraceMode mode = TraceMode::kKeepAll;
   bool reentrant = false;
   int64_t input_bytes = 0;     // of x, and of the gradient of the output
+  bool keeps_matmuls = false;  // kOpSelective: the outputs of every matrix multiplication beside those of flagged ops
   bool retains_input = false;  // x and the gradient of the output outlive backward: whoever plays the trace frees them
 };
 

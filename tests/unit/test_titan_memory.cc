@@ -1,0 +1,49 @@
+// torchtitan runs whose logs print memory: what op-selective recompute keeps of eager fp8, and what a traced graph holds.
+#include <catch2/catch.hpp>
+
+#include "model/presets.h"
+#include "planner/frameworks/frameworks.h"
+
+using namespace distsetup;
+
+namespace {
+
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
+Setup llama3_8b(int ranks, int64_t sequence) {
+  static const Presets presets = *load_presets();
+  Setup s;
+  s.model = *find_model(presets, "llama3_8b");
+  s.gpu = find_gpu(presets, "h100_hbm2e_96")->gpu;
+  s.dp_shard = ranks;
+  s.sequence_length = sequence;
+  s.software.expandable_segments = true;
+  s.software.gradients_freed_after_step = false;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("eager fp8 with aten.abs on the list of op-selective recompute") {  // TT-071, and TT-068 in bf16
+  Setup s = llama3_8b(8, 8192);
+  s.recompute = ActivationRecompute::kOpSelective;
+  s.software.last_block_stays_gathered = true;
+  s.optimizer_implementation = OptimizerImplementation::kForeach;
+  CHECK(static_cast<double>(replay_memory(s).reserved_bytes) / kGib == Approx(49.59).epsilon(0.02));
+  s.fp8 = Fp8Recipe::kTensorwise;
+  s.software.fp8_abs_saved = true;
+  CHECK(static_cast<double>(replay_memory(s).reserved_bytes) / kGib == Approx(81.77).epsilon(0.02));
+}
+
+TEST_CASE("a traced graph with full recomputation keeps the shards it gathers from") {  // TT-135
+  Setup s = llama3_8b(4, 2048);
+  s.micro_batch = 2;
+  s.program = "torchtitan_compiled";
+  s.compiled = true;
+  s.recompute = ActivationRecompute::kFull;
+  s.software.wrapping = UnitWrapping::kAllApart;
+  s.software.traced = s.software.eager_kernels = s.software.casts_once = true;
+  CHECK(static_cast<double>(replay_memory(s).allocated_bytes) / kGib == Approx(34.22).epsilon(0.02));
+  s.software.casts_once = false;
+  CHECK(static_cast<double>(replay_memory(s).allocated_bytes) / kGib < 33.6);
+}
