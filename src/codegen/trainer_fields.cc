@@ -69,6 +69,7 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   set("derived.persistence_elements", 10 * model.hidden);
   const int64_t largest = model.hidden * std::max(model.vocabulary, model.feed_forward);
   set("derived.largest_partition", (largest + mesh.data_parallel() - 1) / mesh.data_parallel());
+  set("derived.group_ranks", mesh.dp_shard);
   set("derived.nvme", plan.offload.optimizer == OffloadPlace::kNvme || plan.offload.parameters == OffloadPlace::kNvme);
   set("derived.several_axes", is_hybrid(plan) || mesh.tp > 1 || mesh.cp > 1);
   set("derived.shard_is_node", mesh.dp_shard == plan.hardware.gpus_per_node);

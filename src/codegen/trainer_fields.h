@@ -6,10 +6,11 @@
 
 namespace distsetup {
 
-inline constexpr std::array<const char*, 21> kTrainerFields = {"derived.prefetch_elements",
+inline constexpr std::array<const char*, 22> kTrainerFields = {"derived.prefetch_elements",
                                                                "derived.persistence_elements",
                                                                "derived.largest_partition",
                                                                "derived.nvme",
+                                                               "derived.group_ranks",
                                                                "derived.several_axes",
                                                                "derived.shard_is_node",
                                                                "derived.layer_import",

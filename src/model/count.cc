@@ -128,7 +128,8 @@ std::optional<Diagnostic> label_note(const Geometry& g) {
   const int64_t total = count_parameters(g).total;
   const double off = static_cast<double>(total) / spoken - 1;
   if (std::abs(off) <= 0.05) return std::nullopt;
-  return warning(code::kLabelOff, {}, fmt::format("'{}' has {} parameters ({:+.1f} %)", g.label, format_count(total), 100 * off));
+  return note(code::kLabelOff, {},
+              fmt::format("'{}' is called {} but has {} parameters ({:+.0f} %)", g.name, g.label, format_count(total), 100 * off));
 }
 
 }  // namespace distsetup

@@ -87,7 +87,7 @@ inline constexpr char kFlopsConvention[] = "6 per matmul parameter and causal at
 // Checks what no run can do without: positive sizes, a divisible by k, d even for RoPE, h = a·d unless head_size is stated, ...
 Diagnostics validate(const Geometry& geometry, const Location& at);
 
-// kLabelOff (a warning) when the label is more than 5 % off: "'1B' has 1,235,814,400 parameters (+23.6 %)".
+// kLabelOff (a note) when the label is more than 5 % off: "'llama3.2_1b' is called 1B but has 1,235,814,400 parameters (+24 %)".
 std::optional<Diagnostic> label_note(const Geometry& geometry);
 
 // From a parsed Hugging Face config.json. Unknown model_type: kUnsupportedArchitecture with the list.

@@ -55,6 +55,7 @@ struct StrategyPlan {
   bool reshard_after_forward = true;
   int prefetch = 1;                // gathers in flight ahead of the unit that computes
   int virtual_stages = 1;          // of one pipeline rank
+  int hpz = 1;                     // ranks that share a second 16-bit copy of the parameters (ZeRO++); 1: there is none
   bool sequence_parallel = false;  // with tp: norms and residuals are split over the sequence
   std::string cp_method = "ring";
   bool operator==(const StrategyPlan&) const = default;

@@ -99,6 +99,7 @@ void visit(V& v, StrategyPlan& s) {
   v("reshard_after_forward", s.reshard_after_forward);
   v("prefetch", s.prefetch);
   v("virtual_stages", s.virtual_stages);
+  v("hpz", s.hpz);
   v("sequence_parallel", s.sequence_parallel);
   v("cp_method", s.cp_method);
 }

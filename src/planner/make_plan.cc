@@ -108,6 +108,7 @@ std::string summary(const Plan& plan) {
     TrainerChoice choice;
     choice.tp = plan.mesh.tp, choice.pp = plan.mesh.pp, choice.cp = plan.mesh.cp, choice.ep = plan.mesh.ep;
     choice.virtual_stages = plan.strategy.virtual_stages;
+    choice.hpz = plan.strategy.hpz;
     choice.cp_method = plan.strategy.cp_method == "ring"      ? CpMethod::kRing
                        : plan.strategy.cp_method == "ulysses" ? CpMethod::kUlysses
                                                               : CpMethod::kAllGather;

@@ -121,6 +121,7 @@ class Preview {
     if (plan_.strategy.virtual_stages > 1) how += fmt::format(" × {} interleaved", plan_.strategy.virtual_stages);
     if (m.cp > 1) how += fmt::format(" · cp {} ({})", m.cp, plan_.strategy.cp_method);
     if (m.ep > 1) how += fmt::format(" · ep {}", m.ep);
+    if (plan_.strategy.hpz > 1) how += fmt::format(" · hpZ {}", plan_.strategy.hpz);
     if (plan_.strategy.trainer != "native" && plan_.strategy.trainer != name(plan_.strategy.sharding))
       how = plan_.strategy.trainer + ": " + how;
     std::string recompute(name(plan_.recompute.policy));

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
@@ -24,7 +22,6 @@ namespace {
 
 constexpr int64_t kAssumedBatchTokens = 1 << 20;
 // A label such as "7B" further than this from the true count is said.
-constexpr double kLabelTolerance = 0.05;
 
 class Resolver {
  public:
@@ -79,7 +76,8 @@ class Resolver {
     append(diagnostics_, validate(plan().model, model_at()));
     if (native_)
       for (Diagnostic& d : pinned_at(check_native(plan().model), model_at())) diagnostics_.push_back(d);
-    if (!has_error(diagnostics_)) check_label();
+    if (has_error(diagnostics_)) return;
+    if (std::optional<Diagnostic> off = label_note(plan().model); off.has_value()) append(diagnostics_, pinned_at({*off}, model_at()));
   }
 
   Location model_at() const { return spec_.model.has_value() ? spec_.model->location : spec_.at("model"); }
@@ -90,21 +88,6 @@ class Resolver {
   void take(Result<Geometry> geometry) {
     append(diagnostics_, geometry.diagnostics);
     if (geometry.ok()) plan().model = std::move(*geometry);
-  }
-
-  void check_label() {
-    const std::string& label = plan().model.label;
-    double spoken = 0;
-    const auto [end, failure] = std::from_chars(label.data(), label.data() + label.size(), spoken);
-    if (failure != std::errc() || end == label.data() + label.size()) return;
-    const double unit = *end == 'B' ? 1e9 : *end == 'M' ? 1e6 : 0;
-    if (unit == 0 || spoken <= 0) return;
-    const int64_t count = count_parameters(plan().model).total;
-    const double off = static_cast<double>(count) / (spoken * unit) - 1;
-    if (std::abs(off) <= kLabelTolerance) return;
-    diagnostics_.push_back(note(
-        code::kLabelOff, model_at(),
-        fmt::format("'{}' is called {} but has {} parameters ({:+.0f} %)", plan().model.name, label, format_count(count), off * 100)));
   }
 
   // --- training

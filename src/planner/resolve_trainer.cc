@@ -3,14 +3,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "planner/program_share.h"
 #include "planner/replay/program_file.h"
 #include "planner/trainer_problem.h"
 
 namespace distsetup {
 namespace {
+
+// A program whose weights differ by more from the model's parameters is another architecture's.
+constexpr double kMostParametersOff = 0.02;
 
 constexpr std::string_view kLoraTargets[] = {"query", "key", "value", "output", "gate", "up", "down"};
 
@@ -49,8 +54,20 @@ class TrainerResolver {
     if (trainer_.facts.has(feature)) return true;
     const std::vector<std::string> others = trainers_with(presets_, feature);
     fail(code::kUnsupportedFeature, path, fmt::format("{} does not run {}", trainer_.facts.label, what),
-         others.empty() ? "" : fmt::format("--trainer {}", others.front()));
+         others.empty() ? "" : fmt::format("--trainer {}", nearest(others)));
     return false;
+  }
+
+  // Of the trainers that have a feature, one that splits as far as this one does.
+  std::string nearest(const std::vector<std::string>& others) const {
+    const auto splits = [](const TrainerFacts& facts) {
+      return std::find(facts.shardings.begin(), facts.shardings.end(), Sharding::kZero3) != facts.shardings.end();
+    };
+    for (const std::string& other : others) {
+      const Result<TrainerFacts> facts = find_trainer(presets_, other);
+      if (facts.ok() && splits(*facts) == splits(trainer_.facts)) return other;
+    }
+    return others.front();
   }
 
   void axis(std::string_view path, std::string_view feature, std::string_view what, int& out) {
@@ -85,6 +102,7 @@ class TrainerResolver {
     axis("parallel.pp", "pipeline_parallel", "pipeline parallelism", trainer_.pp);
     axis("parallel.cp", "context_parallel", "context parallelism", trainer_.cp);
     axis("parallel.ep", "expert_parallel", "expert parallelism", trainer_.ep);
+    axis("parallel.hpz", "hpz", "a second copy of the parameters (hpZ)", trainer_.hpz);
     axis("parallel.virtual_stages", "virtual_stages", "interleaved pipeline stages", trainer_.virtual_stages);
     if (problem_.base.model.num_experts == 0) {
       if (trainer_.ep > 1)
@@ -102,7 +120,8 @@ class TrainerResolver {
       const auto given = spec_.text("parallel.cp_method");
       if (given.has_value() && *given == text && !has)
         fail(code::kUnsupportedFeature, "parallel.cp_method",
-             fmt::format("{} has no '{}', expected one of: {}", trainer_.facts.label, text, fmt::join(known, ", ")));
+             fmt::format("{} has no '{}', expected one of: {}", trainer_.facts.label, text, fmt::join(known, ", ")),
+             known.empty() ? "--cp 1" : fmt::format("--cp-method {}", known.front()));
       if (has && given.value_or(text) == text) trainer_.cp_methods.push_back(method);
     }
   }
@@ -158,6 +177,20 @@ class TrainerResolver {
       }
     }
     const replay::BlockProgram* blocks = s.own_program ? s.own_program.get() : replay::find_program(s.program);
+    const bool takes_lifetimes = s.framework == Framework::kMegatron;
+    if (blocks == nullptr && !takes_lifetimes && !has_error(said_) && s.framework != Framework::kDeepspeed) {
+      fail(code::kUnsupportedFeature, "trainer.program",
+           fmt::format("program '{}' lists the layers of a pipeline stage, which {} does not have", s.program, facts.label),
+           fmt::format("--program {}", facts.programs.begin()->second));
+      return;
+    }
+    if (blocks != nullptr && takes_lifetimes) {
+      fail(code::kUnsupportedFeature, "trainer.program",
+           fmt::format("program '{}' lists PyTorch's operations; {} runs layers of its own", s.program, facts.label),
+           fmt::format("--program {}", facts.programs.begin()->second));
+      return;
+    }
+    listed(blocks);
     if (const std::string lacks = blocks == nullptr ? "" : replay::lacks_for(*blocks, problem_.base.model); !lacks.empty())
       fail(code::kUnsupportedFeature, "model",
            fmt::format("'{}' has {}, which program '{}' does not list", problem_.base.model.name, lacks, s.program));
@@ -175,6 +208,28 @@ class TrainerResolver {
     plan.program = s.program;
     plan.loss_head = head;
     plan.compile = s.compiled;
+  }
+
+  // torchtitan has gated layers with grouped attention alone: other models run under FSDP2 as Transformers writes them.
+  void listed(const replay::BlockProgram*& blocks) {
+    Setup& s = trainer_.base;
+    const Geometry& g = problem_.base.model;
+    if (blocks == nullptr || !replay::lacks_for(*blocks, g).empty()) return;
+    const double share = share_listed(*blocks, g);
+    if (std::abs(share - 1) <= kMostParametersOff) return;
+    const replay::BlockProgram* other = replay::find_program("hf_eager");
+    const bool other_fits = replay::lacks_for(*other, g).empty() && std::abs(share_listed(*other, g) - 1) <= kMostParametersOff;
+    const bool given = spec_.text("trainer.program").has_value() || s.compiled;
+    if (given || !other_fits) {
+      fail(code::kUnsupportedFeature, given ? "trainer.program" : "model",
+           fmt::format("program '{}' is of another architecture: its weights are {:.0f} % of the parameters of '{}'", s.program,
+                       100 * share, g.name),
+           other_fits ? "--program hf_eager" : "");
+      return;
+    }
+    problem_.base.assumptions.push_back(fmt::format("program hf_eager: '{}' lists no layers like those of '{}'", s.program, g.name));
+    s.program = other->id;
+    blocks = other;
   }
 
   void finetune() {
@@ -273,7 +328,8 @@ class TrainerResolver {
       std::vector<std::string_view> known;
       for (const auto& [policy, unused] : facts.recomputes) known.push_back(name(policy));
       fail(code::kUnsupportedFeature, "parallel.recompute",
-           fmt::format("{} has no recompute '{}', expected one of: {}", facts.label, name(wanted.front()), fmt::join(known, ", ")));
+           fmt::format("{} has no recompute '{}', expected one of: {}", facts.label, name(wanted.front()), fmt::join(known, ", ")),
+           fmt::format("--recompute {}", known.back()));
     }
     if (problem_.hybrid) require("hybrid", "parallel.sharding", "hybrid sharding");
     if (facts.has("hybrid")) return;
@@ -332,11 +388,11 @@ Diagnostics refuse_not_native(const Spec& spec) {
     }
   }
   for (const std::string_view path : {"trainer.program", "trainer.loss_head", "trainer.compile", "train.lora_rank",
-                                      "train.lora_targets", "parallel.virtual_stages"}) {
+                                      "train.lora_targets", "parallel.virtual_stages", "parallel.hpz"}) {
     if (const Setting* setting = spec.find(path);
         setting != nullptr && !setting->is_auto() && setting->text != "1" && setting->text != "false")
-      said.push_back(
-          error(code::kUnsupportedFeature, setting->at, fmt::format("{} is a choice of other trainers", path), "--trainer fsdp2"));
+      said.push_back(error(code::kUnsupportedFeature, setting->at, fmt::format("{} is a choice of other trainers", path),
+                           path == "parallel.hpz" ? "--trainer deepspeed" : "--trainer fsdp2"));
   }
   return said;
 }

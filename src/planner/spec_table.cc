@@ -67,11 +67,11 @@ const std::vector<AmbiguousChoice> kShardingAmbiguous = {
     {"shard", "it does not say what is split: write zero1, zero2 or zero3"},
     {"sharded", "it does not say what is split: write zero1, zero2 or zero3"},
     {"zpg",
-     "in ZeRO++ it is a second copy of the parameters inside a node, elsewhere all states stay inside a node: write zero3 or "
-     "hybrid_shard"},
+     "in ZeRO++ it is a second copy of the parameters inside a node, elsewhere all states stay inside a node: write zero3 with "
+     "hpz: <GPUs of a node>, or hybrid_shard"},
     {"hpz",
-     "in ZeRO++ it is a second copy of the parameters inside a node, elsewhere all states stay inside a node: write zero3 or "
-     "hybrid_shard"},
+     "in ZeRO++ it is a second copy of the parameters inside a node, elsewhere all states stay inside a node: write zero3 with "
+     "hpz: <GPUs of a node>, or hybrid_shard"},
 };
 
 const std::vector<SettingChoice> kRecompute = {
@@ -245,6 +245,8 @@ std::vector<SpecKey> make_keys() {
                       "", "stages", {1, 1e6}, "pipeline parallel")),
       searched(number(Type::kInt, "parallel.virtual_stages", {{"virtual-stages", ""}}, "", "stages", {1, 1000},
                       "pipeline stages of one rank, interleaved")),
+      searched(number(Type::kInt, "parallel.hpz", {{"hpz", ""}, {"zero-hpz-partition-size", ""}, {"hpz-partition-size", ""}}, "",
+                      "ranks", {1, 1e6}, "DeepSpeed: ranks that share a second copy of the parameters (ZeRO++ hpZ); 1: none")),
       searched(number(Type::kInt, "parallel.ep",
                       {{"ep", ""}, {"expert-parallel", ""}, {"expert-parallel-size", ""}, {"expert-model-parallel-size", ""}}, "",
                       "ranks", {1, 1e6}, "expert parallel")),

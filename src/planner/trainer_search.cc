@@ -22,11 +22,11 @@ constexpr double kUsableHostShare = 0.9;
 // What else must hold the same for a larger micro-batch to need no less memory.
 auto memory_family(const TrainerChoice& c) {
   return std::tuple(c.tp, c.pp, c.virtual_stages, c.cp, static_cast<int>(c.cp_method), c.ep, static_cast<int>(c.rest.sharding),
-                    c.rest.reshard_after_forward, c.rest.dp_shard, static_cast<int>(c.rest.recompute));
+                    c.rest.reshard_after_forward, c.rest.dp_shard, c.hpz, static_cast<int>(c.rest.recompute));
 }
 
 int num_axes(const TrainerChoice& x) {
-  return (x.tp > 1) + (x.pp > 1) + (x.cp > 1) + (x.ep > 1) + (x.virtual_stages > 1) +
+  return (x.tp > 1) + (x.pp > 1) + (x.cp > 1) + (x.ep > 1) + (x.virtual_stages > 1) + (x.hpz > 1) +
          (x.rest.sharding != Sharding::kDdp && x.rest.dp_replicate > 1);
 }
 
@@ -74,8 +74,7 @@ class TrainerSelection {
     counts_.legal = static_cast<int64_t>(choices.size());
     const int64_t context = p_.base.hardware.context_bytes;
     Setup setup = base_setup(p_, nodes_);
-    const TimeConstants constants = time_constants(setup, embedded_calibration());
-    const double price = p_.base.hardware.price_usd_per_gpu_hour;
+    std::map<Sharding, TimeConstants> constants;  // what else they depend on is no choice
     for (const TrainerChoice& choice : choices) {
       apply(p_, choice, setup);
       const int64_t bound = bound_bytes(setup) + context;
@@ -91,8 +90,10 @@ class TrainerSelection {
       TrainerCandidate c;
       c.choice = choice;
       c.device_bytes = bound;
-      c.time = estimate_time(setup, constants);
-      c.cost_per_token = price / 3600 / std::max(c.time.tokens_per_s_per_gpu, 1e-9);
+      auto of_sharding = constants.find(choice.rest.sharding);
+      if (of_sharding == constants.end())
+        of_sharding = constants.emplace(choice.rest.sharding, time_constants(setup, embedded_calibration())).first;
+      c.time = estimate_time(setup, of_sharding->second);
       ++counts_.timed;
       candidates_.push_back(std::move(c));
     }
@@ -293,7 +294,6 @@ std::string states_reason(const Setup& s) {
 std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why) {
   constexpr int kShown = 5;
   std::optional<std::pair<int, TrainerSearchResult>> kept;
-  double least_cost = 0;
   int tried_less = 0;
   for (const int nodes : problem.node_counts) {
     if (nodes != problem.node_counts.front() && more_ranks_than_sequences(problem, nodes)) break;
@@ -303,11 +303,6 @@ std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why) {
       continue;
     }
     const bool fits = !found.best.empty() && found.best.front().verdict == Verdict::kFits;
-    if (problem.goal == Goal::kMinCost && fits) {
-      const double cost = found.best.front().cost_per_token;
-      if (least_cost == 0 || cost < least_cost * (1 - 1e-9)) kept = {nodes, std::move(found)}, least_cost = cost;
-      continue;
-    }
     if (!kept.has_value() || fits || kept->second.best.empty()) kept = {nodes, std::move(found)};
     if (fits) break;
     tried_less = nodes;

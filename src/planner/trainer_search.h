@@ -18,6 +18,7 @@ inline constexpr double kStructureTie = 0.1;
 
 struct TrainerChoice {
   int tp = 1, pp = 1, virtual_stages = 1, cp = 1, ep = 1;
+  int hpz = 1;
   CpMethod cp_method = CpMethod::kRing;
   Choice rest;  // sharding, mesh, batch, recompute
   bool operator==(const TrainerChoice&) const = default;
@@ -28,7 +29,6 @@ struct TrainerCandidate {
   TimeEstimate time;
   MemoryEstimate memory;
   int64_t device_bytes = 0;  // a lower bound until simulated
-  double cost_per_token = 0;
   Verdict verdict = Verdict::kDoesNotFit;
   bool simulated = false, replayed = false;
 };

@@ -90,12 +90,15 @@ class Space {
         continue;  // nothing to split with
       for (const int shard : shard_sizes(sharding, dp)) {
         for (const int reshard : reshards(sharding)) {
-          for (const int64_t micro : divisors(per_rank)) {
-            if (!batch(c, micro, per_rank)) continue;
-            for (const Recompute recompute : p_.recomputes) {
-              if (!t_.facts.recomputes.contains(recompute)) continue;
-              c.rest = {sharding, reshard != 0, dp / shard, shard, micro, per_rank / micro, recompute};
-              out_.push_back(c);
+          for (const int hpz : second_copies(sharding, shard * c.cp)) {
+            c.hpz = hpz;
+            for (const int64_t micro : divisors(per_rank)) {
+              if (!batch(c, micro, per_rank)) continue;
+              for (const Recompute recompute : p_.recomputes) {
+                if (!t_.facts.recomputes.contains(recompute)) continue;
+                c.rest = {sharding, reshard != 0, dp / shard, shard, micro, per_rank / micro, recompute};
+                out_.push_back(c);
+              }
             }
           }
         }
@@ -112,6 +115,18 @@ class Space {
     // A pipeline fills with one micro-batch per stage; interleaving deals them out in rounds of pp.
     if (c.pp > 1 && p_.gradient_accumulation == 0 && accumulation < c.pp) return false;
     return c.virtual_stages == 1 || accumulation % c.pp == 0;
+  }
+
+  // ZeRO++'s second copy of the parameters (arXiv 2306.10209, section 3.2): of a node, where the first is on several.
+  std::vector<int> second_copies(Sharding sharding, int shards) const {
+    const bool can = sharding == Sharding::kZero3 && t_.facts.has("hpz");
+    if (t_.hpz > 0) {
+      const bool fits = t_.hpz == 1 || (can && t_.hpz <= shards && shards % t_.hpz == 0);
+      return fits ? std::vector<int>{t_.hpz} : std::vector<int>{};
+    }
+    const int per_node = p_.base.hardware.gpus_per_node;
+    const bool over_nodes = can && per_node > 1 && shards > per_node && shards % per_node == 0;
+    return over_nodes ? std::vector<int>{1, per_node} : std::vector<int>{1};
   }
 
   std::vector<int> reshards(Sharding sharding) const {
@@ -195,8 +210,9 @@ std::vector<TrainerChoice> legal_trainer_choices(const Problem& p, int nodes, Di
   if (why->empty())
     why->push_back(
         error(code::kMeshInvalid, p.parallel_at,
-              fmt::format("no mesh of {} GPUs and no batch fits what is pinned (tp {}, pp {}, cp {}, ep {}, micro-batch {}; 0 = free)",
-                          sizes.world, t.tp, t.pp, t.cp, t.ep, p.micro_batch),
+              fmt::format("no mesh of {} GPUs and no batch fits what is pinned (tp {}, pp {}, cp {}, ep {}, hpz {}, micro-batch {}; "
+                          "0 = free)",
+                          sizes.world, t.tp, t.pp, t.cp, t.ep, t.hpz, p.micro_batch),
               "leave one of them out"));
   return choices;
 }
@@ -220,6 +236,7 @@ Setup base_setup(const Problem& p, int nodes) {
 void apply(const Problem& p, const TrainerChoice& c, Setup& s) {
   s.tp = c.tp, s.pp = c.pp, s.cp = c.cp, s.ep = c.ep;
   s.virtual_stages = c.virtual_stages;
+  s.hpz = c.hpz;
   s.cp_method = c.cp_method;
   s.sharding = c.rest.sharding;
   s.reshard_after_forward = c.rest.reshard_after_forward;
@@ -245,6 +262,7 @@ std::string summary(const TrainerChoice& c, int every_k) {
   if (c.pp > 1) text += c.virtual_stages > 1 ? fmt::format(" · pp {} × {}", c.pp, c.virtual_stages) : fmt::format(" · pp {}", c.pp);
   if (c.cp > 1) text += fmt::format(" · cp {} {}", c.cp, method_name(c.cp_method));
   if (c.ep > 1) text += fmt::format(" · ep {}", c.ep);
+  if (c.hpz > 1) text += fmt::format(" · hpZ {}", c.hpz);
   text += fmt::format(" · micro-batch {} · recompute {}", c.rest.micro_batch, name(c.rest.recompute));
   if (c.rest.recompute == Recompute::kEveryK) text += fmt::format(":{}", every_k);
   return text;
@@ -261,6 +279,7 @@ Plan plan_of(const Problem& p, int nodes, const TrainerCandidate& candidate) {
   plan.strategy.sharding = c.rest.sharding;
   plan.strategy.reshard_after_forward = c.rest.sharding != Sharding::kZero3 || c.rest.reshard_after_forward;
   plan.strategy.virtual_stages = c.virtual_stages;
+  plan.strategy.hpz = c.hpz;
   plan.strategy.sequence_parallel = c.tp > 1 && p.trainer->sequence_parallel;
   plan.strategy.cp_method = method_name(c.cp_method);
   plan.micro_batch = c.rest.micro_batch;

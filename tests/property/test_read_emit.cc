@@ -138,6 +138,7 @@ class PlanMaker {
                                                                  : 1;
     mesh.dp_shard = left / mesh.dp_replicate;
     const bool whole = plan.strategy.sharding == Sharding::kZero3 && mesh.dp_replicate == 1 && mesh.dp_shard % 2 == 0;
+    if (whole && one_in(4)) plan.strategy.hpz = mesh.dp_shard / 2;
   }
 
   void offload(Plan& plan) {

@@ -61,7 +61,7 @@ Fields fields_to_write(const ReadFields& read) {
   assume("hardware.accelerator", "cuda");
   assume("recompute.policy", "none");
   for (const char* name : {"offload.optimizer", "offload.parameters", "offload.activations"}) assume(name, "none");
-  for (const char* axis : {"mesh.pp", "mesh.cp", "mesh.tp", "mesh.ep", "strategy.virtual_stages"}) assume(axis, 1);
+  for (const char* axis : {"mesh.pp", "mesh.cp", "mesh.tp", "mesh.ep", "strategy.virtual_stages", "strategy.hpz"}) assume(axis, 1);
   assume("strategy.cp_method", "ring");
   assume("strategy.trainer", "native");
   if (known("strategy.sharding")) assume("strategy.reshard_after_forward", text("strategy.sharding") == "zero3");

@@ -6,8 +6,10 @@
 //   whole buckets  two reduce buckets in backward (stage 3: one, for the whole run), gather bucket at the end of the step step
 //   gradients of the share in fp32 beside the states
 // Offload moves master and moments (and the fp32 gradient) to pinned host memory, or parameters too; NVMe keeps only swap buffers
-// there. Layers, heads and pipelines come from lifetimes (stages.h), so that 3D parallelism with Megatron's layers is the same
-// arithmetic. Leaves out: sparse gradients, ZenFlow, ZeRO++ quantised buffers, MoE of DeepSpeed itself, tiling.
+// there. hpZ (ZeRO++, arXiv 2306.10209) keeps a second 16-bit copy of the parameters, shared by fewer ranks, from which backward
+// gathers; MiCS (arXiv 2205.00119) shares all states in smaller groups: dp_shard with dp_replicate. Layers, heads and pipelines come
+// from lifetimes (stages.h), so that 3D parallelism with Megatron's layers is the same arithmetic. Leaves out: sparse gradients,
+// ZenFlow, ZeRO++ quantised buffers, MoE of DeepSpeed itself, tiling.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -70,11 +72,11 @@ double or_default(int64_t given, double otherwise) { return given > 0 ? static_c
 
 // Bytes of one rank, by what they are; `backward` lives while gradients are made, `step` while the optimizer runs.
 struct ZeroBytes {
-  double parameter = 0, optimizer = 0;
-  double gradient_before = 0, gradient = 0;      // in the forward of a later micro-batch; at the end of backward
-  double live_loss = 0, live_layer = 0;          // gathered parameters at the end of forward; while a layer runs
-  double bucket = 0, bucket_always = 0;          // in backward; for the whole run
-  double step_gradient = 0, step_temporary = 0;  // gradients that are still there in the step; fp32 copies
+  double parameter = 0, second_copy = 0, optimizer = 0;  // second_copy: from the first forward on
+  double gradient_before = 0, gradient = 0;              // in the forward of a later micro-batch; at the end of backward
+  double live_loss = 0, live_layer = 0;                  // gathered parameters at the end of forward; while a layer runs
+  double bucket = 0, bucket_always = 0;                  // in backward; for the whole run
+  double step_gradient = 0, step_temporary = 0;          // gradients that are still there in the step; fp32 copies
   double load = 0, host = 0, checkpoint = 0;
 };
 
@@ -117,6 +119,10 @@ void add_parameters(const Setup& s, const ZeroElements& n, const StateBytes& sta
   out.parameter = sharded ? whole / n.share + states.parameter * n.small * (1 - 1 / n.share) : whole;
   out.load = sharded ? out.parameter : 2 * whole;  // flattened beside the originals
   if (!sharded) return;
+  // partition_parameters.py, _partition_param_sec: made when a parameter is given back in forward, kept, on the device of the first.
+  const double second = s.hpz > 1 ? whole / s.hpz : 0;
+  (s.offload.parameters == OffloadPlace::kNone ? out.second_copy : out.host) +=
+      s.offload.parameters == OffloadPlace::kNone ? second : s.gpus_per_node * second;
   if (s.offload.parameters == OffloadPlace::kHost) {
     out.host += s.gpus_per_node * static_cast<double>(pinned_bytes(static_cast<int64_t>(out.parameter)));
     out.parameter = states.parameter * n.small;
@@ -166,8 +172,8 @@ struct ZeroPeak {
 
 void consider(ZeroPeak& best, const ZeroPeak& candidate, const ZeroBytes& bytes) {
   ZeroPeak with = candidate;
-  with.allocated = bytes.parameter + bytes.optimizer + candidate.activation + candidate.logits + candidate.gathered +
-                   candidate.gradient + candidate.communication + candidate.workspace;
+  with.allocated = bytes.parameter + bytes.second_copy + bytes.optimizer + candidate.activation + candidate.logits +
+                   candidate.gathered + candidate.gradient + candidate.communication + candidate.workspace;
   if (with.allocated > best.allocated) best = with;
 }
 
@@ -218,7 +224,7 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   consider(forward, {0, static_cast<double>(a.kept), 0, b.live_loss, b.gradient_before, always, workspace, "forward"}, b);
   out.forward = forward.allocated;
   if (forward.allocated > best.allocated) best = forward;
-  const double fixed = b.parameter + b.optimizer + b.bucket_always + workspace;
+  const double fixed = b.parameter + b.second_copy + b.optimizer + b.bucket_always + workspace;
   out.evaluate = fixed + b.live_layer + static_cast<double>(a.evaluate_peak);
   out.peak = best;
   return out;
@@ -233,6 +239,7 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   const ZeroBytes& b = rank.bytes;
   const double master = s.master_copy ? 4.0 / std::max(1.0, state_bytes(s).optimizer) * b.optimizer : 0;
   out.from_start = {rounded(b.parameter), rounded(master), rounded(b.bucket_always), rounded(rank.peak.workspace), rounded(rank.pipe)};
+  if (b.second_copy > 0) out.from_start.push_back(rounded(b.second_copy));
   if (s.sharding == Sharding::kDdp || s.sharding == Sharding::kZero1) {
     out.from_backward = weight_sizes(parts, symbols, stage, rounded(b.gradient));
   } else {
@@ -259,6 +266,7 @@ MemoryEstimate estimate_of(const RankReport& rank) {
   };
   const ZeroBytes& b = rank.bytes;
   add("parameter shard", b.parameter, b.parameter, "load");
+  add("second copy (hpZ)", b.second_copy, b.second_copy, "forward");
   add("gathered parameter", peak.gathered, std::max(b.live_loss, b.live_layer), "loss");
   add("gradient", peak.gradient, std::max(b.gradient, b.step_gradient + b.step_temporary), "optimizer");
   add("optimizer state", b.optimizer, b.optimizer, "optimizer");
@@ -272,7 +280,7 @@ MemoryEstimate estimate_of(const RankReport& rank) {
                   {"backward", rounded(rank.backward)},
                   {"optimizer", rounded(rank.step)},
                   {"evaluate", rounded(rank.evaluate)},
-                  {"save", rounded(b.parameter + b.optimizer + b.bucket_always)}};
+                  {"save", rounded(b.parameter + b.second_copy + b.optimizer + b.bucket_always)}};
   std::erase_if(out.by_phase, [](const PhaseMemory& phase) { return phase.allocated_bytes == 0; });
   for (PhaseMemory& phase : out.by_phase) {  // terms are rounded one by one
     if (phase.phase == out.peak_phase) phase.allocated_bytes = out.allocated_bytes;

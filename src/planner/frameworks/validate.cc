@@ -68,6 +68,9 @@ struct SetupRules {
       unsupported(fmt::format("{} is planned without expert parallelism, found ep = {}", name, s.ep), "set ep to 1");
     // torchtitan/distributed/parallel_dims.py: experts borrow all context and tensor ranks before data-parallel ones.
     if (s.ep > 1 && fsdp2) divides("ep", s.ep, "cp x tp", int64_t{s.cp} * s.tp);
+    if (s.hpz > 1 && (!deepspeed || s.sharding != Sharding::kZero3))
+      unsupported(fmt::format("a second copy of the parameters (hpZ) is DeepSpeed's stage 3, found hpz = {}", s.hpz), "set hpz to 1");
+    if (s.hpz > 1) divides("dp_shard x cp", int64_t{s.dp_shard} * s.cp, "hpz", s.hpz);
     if (s.virtual_stages > 1 && deepspeed) unsupported("DeepSpeed's pipelines do not interleave", "set virtual_stages to 1");
     if (deepspeed && s.pp > 1 && (s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3)) {
       unsupported("DeepSpeed's pipelines take stage 0 or 1, found a stage that splits gradients", "set sharding to zero1, or pp to 1");
