@@ -16,9 +16,7 @@ Result<Artifacts> emit(const Plan& plan, std::string_view target, const EmitOpti
   set_field(fields, "options.fsdp_version", options.fsdp_version);
   set_field(fields, "options.checkpoint", "sharded");
   if (!options.nvme_path.empty()) set_field(fields, "options.nvme_path", options.nvme_path);
-  JobOptions job = options.job;
-  job.cpu_only = plan.hardware.accelerator == Accelerator::kCpu;
-  Result<Fields> all = job_fields(job, std::move(fields), &plan);
+  Result<Fields> all = job_fields(options.job, std::move(fields), &plan);
   if (!all.ok()) return all.diagnostics;
   return emit_target(options.templates, std::string(target), Source{std::move(*all), &plan, options.command, {"command line", 0, 0}});
 }

@@ -207,7 +207,7 @@ struct JobChecker {
   }
 
   void size(const JobOptions& options, const Plan* plan) {
-    const JobOptions defaults;
+    static const JobOptions defaults;  // made once: with it comes a set of templates
     const auto agree = [this](const char* flag, int given, int by_default, int planned) {
       if (given == planned || given == by_default) return;
       fail(code::kConflict, fmt::format("{} {}, but the plan has {}", flag, given, planned),
