@@ -14,6 +14,8 @@ namespace {
 
 constexpr Goal kGoals[] = {Goal::kThroughput, Goal::kMinGpus, Goal::kMaxContext, Goal::kMinCost, Goal::kMinMemory};
 constexpr int64_t kContextStep = 1024;  // tokens; lengths that are tried are its multiples
+constexpr int kCountStep = 8, kMostGrowth = 4;
+constexpr double kHopeless = 3;  // times the best cost so far: memory alone does not make up for it
 constexpr int64_t kLongestContext = int64_t{16} << 20;
 
 std::optional<Plan> answer(const Problem& problem) {
@@ -84,6 +86,8 @@ double usd_per_token(const Plan& plan) {
   return plan.hardware.price_usd_per_gpu_hour / 3600 / std::max(plan.time.tokens_per_s_per_gpu, 1e-12);
 }
 
+// The cheapest machine and number of nodes. More GPUs than the fewest leave more memory to each: less is recomputed, gathers serve more
+// tokens. What that gains comes in steps, so counts that differ by less than an eighth are not told apart.
 Result<Plan> least_cost(const Problem& problem) {
   std::vector<HardwarePlan> machines = {problem.base.hardware};
   if (problem.hardware_assumed) machines.insert(machines.end(), problem.other_hardware.begin(), problem.other_hardware.end());
@@ -98,13 +102,18 @@ Result<Plan> least_cost(const Problem& problem) {
     p.base.hardware = hardware;
     if (p.hybrid) p.dp_shard = hardware.gpus_per_node;
     std::optional<Plan> here;
+    int tried = 0;
     for (const int nodes : problem.node_counts) {
       if (nodes != problem.node_counts.front() && more_ranks_than_sequences(p, nodes)) break;
+      if (here.has_value() && nodes < tried + tried / kCountStep) continue;
       Problem one = p;
       one.node_counts = {nodes};
       std::optional<Plan> plan = answer(one);
+      if (plan.has_value()) tried = nodes;
       if (plan.has_value() && (!here.has_value() || usd_per_token(*plan) < usd_per_token(*here) * (1 - 1e-9))) here = std::move(plan);
-      if (here.has_value() && nodes >= 4 * here->hardware.nodes) break;  // more GPUs only add communication
+      if (!here.has_value()) continue;
+      if (nodes >= kMostGrowth * here->hardware.nodes) break;  // more GPUs only add communication
+      if (best.has_value() && usd_per_token(*here) > kHopeless * usd_per_token(*best)) break;
     }
     if (!here.has_value()) continue;
     compared.push_back(fmt::format("{} × {} {}: {:.2f} USD per million tokens ({})", here->hardware.nodes,
