@@ -15,6 +15,7 @@
 #include "base/quantity.h"
 #include "base/value.h"
 #include "plan/schedule.h"
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/report.h"
 
@@ -69,12 +70,13 @@ TrainingPlan read_training_plan(const std::string& plan_path, const std::string&
 
 TrainingPlan asked_training_plan(const std::string& text, const std::string& output) {
   TrainingPlan training = training_plan(text, "the planner's answer");
+  training.is_asked = true;
   training.checkpoint_directory = training.plan.checkpoint.directory;
   training.output = output.empty() ? training.checkpoint_directory : output;
   return training;
 }
 
-Diagnostics keep_plan(const TrainingPlan& training) {
+static Diagnostics keep_plan(const TrainingPlan& training) {
   std::error_code failure;
   fs::create_directories(training.output, failure);
   Plan plan = training.plan;
@@ -90,7 +92,7 @@ Diagnostics keep_plan(const TrainingPlan& training) {
       .diagnostics;
 }
 
-Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes) {
+static Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes) {
   std::error_code failure;
   fs::create_directories(directory, failure);
   if (failure || ::access(directory.c_str(), W_OK | X_OK) != 0) {
@@ -104,6 +106,21 @@ Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_b
       code::kUnwritableFile, {directory},
       fmt::format("'{}' has {} free, one checkpoint takes {}", directory, format_bytes(free_bytes), format_bytes(checkpoint_bytes)),
       "make room, or name another --output")};
+}
+
+Diagnostics prepare_run(const TrainingPlan& training) {
+  Diagnostics found = prepare_directory(training.checkpoint_directory, training.plan.memory.checkpoint_bytes);
+  if (!has_error(found) && training.is_asked) append(found, keep_plan(training));
+  return found;
+}
+
+std::optional<CheckpointMetadata> newest_checkpoint(const std::string& directory, std::vector<std::string>& refused) {
+  for (int64_t step : list_checkpoints(directory)) {
+    const Result<CheckpointMetadata> metadata = verify_checkpoint(directory, step);
+    if (metadata.ok()) return *metadata;
+    refused.push_back(fmt::format("checkpoint_{} is refused: {}", step, metadata.diagnostics.front().message));
+  }
+  return std::nullopt;
 }
 
 void check_resume(const CheckpointMetadata& metadata, const std::string& path, const Corpus& corpus, const Plan& plan) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plan/plan.h"
 #include "runtime/checkpoint/manifest.h"
@@ -15,6 +16,7 @@ struct TrainingPlan {
   std::string directory;  // of plan.json, "" = the working directory; what plan.data.root is relative to
   std::string output;     // metrics.jsonl, report.json
   std::string checkpoint_directory;
+  bool is_asked = false;  // made here from flags
 };
 
 // Throws Failure (kExitBadPlan): unreadable, corrupt, of another version, for another trainer, does not fit, no steps, or this trainer
@@ -25,11 +27,12 @@ TrainingPlan read_training_plan(const std::string& plan_path, const std::string&
 // `output` empty: the directory of checkpoints.
 TrainingPlan asked_training_plan(const std::string& text, const std::string& output);
 
-// plan.json in the output directory, of the same run seen from there. Errors (kUnwritableFile).
-Diagnostics keep_plan(const TrainingPlan& training);
+// Makes the directory of checkpoints; a plan that was made from flags is written into the output directory, as seen from there. Errors
+// (kUnwritableFile): it cannot be made or written to, or has no room for one checkpoint.
+Diagnostics prepare_run(const TrainingPlan& training);
 
-// Makes the directory. Errors (kUnwritableFile): it cannot be made or written to, or has no room for one checkpoint.
-Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes);
+// The newest valid checkpoint; why newer ones are none.
+std::optional<CheckpointMetadata> newest_checkpoint(const std::string& directory, std::vector<std::string>& refused);
 
 // Throws Failure when the checkpoint at `path` belongs to another run: other data, sequence length or seed.
 void check_resume(const CheckpointMetadata& metadata, const std::string& path, const Corpus& corpus, const Plan& plan);

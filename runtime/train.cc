@@ -71,7 +71,7 @@ class Run {
     agree(*communicator_, corpus.diagnostics, kExitBadEnvironment);
     corpus_ = std::move(*corpus);
     phase_ = "checkpoint";
-    agree(*communicator_, first() ? prepare() : Diagnostics{}, kExitBadEnvironment);
+    agree(*communicator_, first() ? prepare_run(training_) : Diagnostics{}, kExitBadEnvironment);
     const FoundCheckpoint found = find_checkpoint(*communicator_, place_.directory);
     for (const auto& refused : found.refused) say("checkpoint_{} is refused: {}", refused.first, refused.second);
     place_.refused = found.refused_steps;
@@ -104,28 +104,15 @@ class Run {
     place_ = {training_.checkpoint_directory, plan_.checkpoint.keep, plan_.mesh, training_.digest, {}};
   }
 
-  // A plan that came from flags is kept where its run is.
-  Diagnostics prepare() {
-    Diagnostics found = prepare_directory(place_.directory, plan_.memory.checkpoint_bytes);
-    if (!has_error(found) && !options_.flags.empty()) append(found, keep_plan(training_));
-    return found;
-  }
-
   int dry_run() {
     phase_ = "data";
     Result<Corpus> corpus = read_corpus(plan_, training_.directory);
     throw_on_error(corpus.diagnostics, kExitBadEnvironment);
     corpus_ = std::move(*corpus);
     phase_ = "checkpoint";
-    std::optional<CheckpointMetadata> newest;
-    for (int64_t step : list_checkpoints(place_.directory)) {
-      const Result<CheckpointMetadata> metadata = verify_checkpoint(place_.directory, step);
-      if (metadata.ok()) {
-        newest = *metadata;
-        break;
-      }
-      if (first()) say("checkpoint_{} is refused: {}", step, metadata.diagnostics.front().message);
-    }
+    std::vector<std::string> refused;
+    const std::optional<CheckpointMetadata> newest = newest_checkpoint(place_.directory, refused);
+    for (const std::string& why : first() ? refused : std::vector<std::string>{}) say("{}", why);
     if (newest) check_resume(*newest, checkpoint_path(place_.directory, newest->step), corpus_, plan_);
     if (!first()) return kExitDone;
     print_start(newest);
