@@ -278,7 +278,7 @@ TEST_CASE("codegen: what a target has no form for in a plan is refused, with a w
   plan = cluster_plan();
   plan.mesh.dp_replicate = 4;
   plan.mesh.dp_shard = 8;
-  CHECK(contains(refused(plan, "deepspeed-hf"), "MiCS_Init"));
+  CHECK(contains(refused(plan, "deepspeed-hf"), "removed MiCS"));
   plan.strategy.sharding = Sharding::kZero1;
   CHECK(contains(refused(plan, "deepspeed"), "4 replicas of 8 shards"));
   plan = cluster_plan();
