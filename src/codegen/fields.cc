@@ -31,11 +31,12 @@ int zero_stage(Sharding sharding) {
 }
 
 // Not in plan.json. options.*: what a command asks beyond any plan; job.*: job_field_names(), checked and brought to one spelling.
-constexpr const char* kOtherFields[] = {"derived.source",  "derived.world",        "derived.data_parallel",  "derived.model_parallel",
-                                        "derived.hybrid",  "derived.zero_stage",   "derived.hidden_squared", "derived.single_node",
-                                        "derived.offload", "options.fsdp_version", "options.checkpoint",     "options.layer_classes",
-                                        "options.auto",    "options.nvme_path",    "derived.epochs",         "derived.epoch_micro_batches",
-                                        "derived.data_paths"};
+constexpr const char* kOtherFields[] = {
+    "derived.source",    "derived.world",        "derived.data_parallel",  "derived.model_parallel",
+    "derived.hybrid",    "derived.zero_stage",   "derived.hidden_squared", "derived.single_node",
+    "derived.offload",   "options.fsdp_version", "options.checkpoint",     "options.layer_classes",
+    "options.auto",      "options.nvme_path",    "derived.epochs",         "derived.epoch_micro_batches",
+    "derived.data_paths"};
 
 // What was trained on, as a user names it: the folders of the files, without those inside others; of one file itself.
 Json data_paths(const DataPlan& data) {

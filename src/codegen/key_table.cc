@@ -203,8 +203,7 @@ struct Reader {
     const Value *where = reader.child("where"), *keys = reader.child("keys");
     if (where != nullptr && where->entries.size() == 1)
       part.where = {where->entries.front().first, where->entries.front().second.text};
-    for (const auto& [from, to] : keys == nullptr ? std::vector<Value::Entry>{} : keys->entries)
-      part.keys.emplace_back(from, to.text);
+    for (const auto& [from, to] : keys == nullptr ? std::vector<Value::Entry>{} : keys->entries) part.keys.emplace_back(from, to.text);
     reader.finish();
     if (!part.choose.empty() && part.choose != "stage" && part.choose != "distributed")
       fail(value.location, fmt::format("unknown choice '{}'", part.choose), "known: stage, distributed");

@@ -67,12 +67,12 @@ struct KeyCheck {
 
 // A section of a file whose lines belong elsewhere: one of several named ones, one entry of a list, or defaults.
 struct ReadPart {
-  std::string section;                              // "training_stages"
-  std::string into;                                 // "distributed": where its lines go; "" = the top
-  std::string choose;                               // "stage" or "distributed": the user says which entry (ReadChoices)
-  std::string by;                                   // or this key of the file names it
-  std::string fallback;                             // `default`: the entry when nobody says; without one the first (stage) or none
-  std::pair<std::string, std::string> where;        // of a list of maps: the entry that has this text at this key
+  std::string section;                        // "training_stages"
+  std::string into;                           // "distributed": where its lines go; "" = the top
+  std::string choose;                         // "stage" or "distributed": the user says which entry (ReadChoices)
+  std::string by;                             // or this key of the file names it
+  std::string fallback;                       // `default`: the entry when nobody says; without one the first (stage) or none
+  std::pair<std::string, std::string> where;  // of a list of maps: the entry that has this text at this key
   std::vector<std::pair<std::string, std::string>> keys;  // defaults of the file: a key of the section -> the key it is a default of
 };
 
@@ -91,9 +91,9 @@ struct KeyTable {
   std::vector<std::pair<std::string, std::string>> unknown_key;  // section -> how the tool takes a key that it does not know there
   std::vector<std::pair<std::string, std::string>> read_as;      // how a key begins -> how the rows call it
   std::vector<ReadPart> parts;
-  std::vector<std::string> marks;                                // flags of which one makes a command line this tool's
+  std::vector<std::string> marks;  // flags of which one makes a command line this tool's
   std::vector<KeyCheck> checks;
-  std::vector<std::string> words;                                // keys whose text is several words, each read by itself
+  std::vector<std::string> words;  // keys whose text is several words, each read by itself
   std::vector<AcceptedNames> accepts;  // every name the tool takes, read off it: what no row is about is told as that
   std::set<std::string> accepted;      // of these, '-' as '_' (a reader fills it)
 };
