@@ -86,8 +86,8 @@ double usd_per_token(const Plan& plan) {
   return plan.hardware.price_usd_per_gpu_hour / 3600 / std::max(plan.time.tokens_per_s_per_gpu, 1e-12);
 }
 
-// The cheapest machine and number of nodes. More GPUs than the fewest leave more memory to each: less is recomputed, gathers serve more
-// tokens. What that gains comes in steps, so counts that differ by less than an eighth are not told apart.
+// The cheapest machine and number of nodes. More GPUs than the fewest leave more memory to each: less is recomputed, gathers serve
+// more tokens. What that gains comes in steps, so counts that differ by less than an eighth are not told apart.
 Result<Plan> least_cost(const Problem& problem) {
   std::vector<HardwarePlan> machines = {problem.base.hardware};
   if (problem.hardware_assumed) machines.insert(machines.end(), problem.other_hardware.begin(), problem.other_hardware.end());
