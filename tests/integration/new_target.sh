@@ -8,6 +8,7 @@ readme=$DISTSETUP_SOURCE/templates/README.md
 
 # The five steps. Steps 1 and 4 are commands; their words are the README's.
 grep -qF "1. Copy \`_example\` to \`DIR/mytool\`" "$readme" || fail "step 1 is another in templates/README.md"
+# shellcheck disable=SC2016 # backquotes of Markdown
 command=$(sed -nE 's/^4\. `(distsetup emit [^`]*)`$/\1/p' "$readme")
 is "step 4 is a command" "${command%% --model*}" "distsetup emit --target mytool --templates DIR"
 mkdir DIR
