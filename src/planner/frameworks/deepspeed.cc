@@ -7,9 +7,9 @@
 //   gradients of the share in fp32 beside the states
 // Offload moves master and moments (and the fp32 gradient) to pinned host memory, or parameters too; NVMe keeps only swap buffers
 // there. hpZ (ZeRO++, arXiv 2306.10209) keeps a second 16-bit copy of the parameters, shared by fewer ranks, from which backward
-// gathers; MiCS (arXiv 2205.00119) shared all states in smaller groups until 0.19.8: dp_shard with dp_replicate. Layers, heads and pipelines come
-// from lifetimes (stages.h), so that 3D parallelism with Megatron's layers is the same arithmetic. Leaves out: sparse gradients,
-// ZenFlow, ZeRO++ quantised buffers, MoE of DeepSpeed itself, tiling.
+// gathers; MiCS (arXiv 2205.00119) shared all states in smaller groups until 0.19.8: dp_shard with dp_replicate. Layers, heads and
+// pipelines come from lifetimes (stages.h), so that 3D parallelism with Megatron's layers is the same arithmetic. Leaves out: sparse
+// gradients, ZenFlow, ZeRO++ quantised buffers, MoE of DeepSpeed itself, tiling.
 #include <algorithm>
 #include <cmath>
 #include <vector>
