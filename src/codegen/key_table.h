@@ -93,7 +93,7 @@ struct KeyTable {
   std::vector<ReadPart> parts;
   std::vector<std::string> marks;  // flags of which one makes a command line this tool's
   std::vector<KeyCheck> checks;
-  std::vector<std::string> words;  // keys whose text is several words, each read by itself
+  std::vector<std::string> words;      // keys whose text is several words, each read by itself
   std::vector<AcceptedNames> accepts;  // every name the tool takes, read off it: what no row is about is told as that
   std::set<std::string> accepted;      // of these, '-' as '_' (a reader fills it)
 };

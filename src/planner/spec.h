@@ -26,7 +26,7 @@ struct SettingChoice {
   std::string_view value;
   std::vector<std::string_view> aliases;
   std::string_view help;
-  std::string_view refused;  // not empty: known by name and refused, with this reason
+  std::string_view refused;          // not empty: known by name and refused, with this reason
   std::string_view not_native = "";  // not empty: other trainers have it; why the bundled one does not
 };
 

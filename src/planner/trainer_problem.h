@@ -13,11 +13,11 @@ namespace distsetup {
 struct TrainerProblem {
   TrainerFacts facts;
   Setup base;
-  std::map<std::string, Gpu> gpus;                         // by preset id: smallest-that-fits tries others
+  std::map<std::string, Gpu> gpus;                                  // by preset id: smallest-that-fits tries others
   int tp = 0, pp = 0, cp = 0, ep = 0, virtual_stages = 0, hpz = 0;  // 0 = searched
-  std::vector<CpMethod> cp_methods;                        // to try where cp > 1
-  bool sequence_parallel = true;                           // with tp
-  std::string chosen_for;                                  // the target whose trainer it is; empty: the user named the trainer
+  std::vector<CpMethod> cp_methods;                                 // to try where cp > 1
+  bool sequence_parallel = true;                                    // with tp
+  std::string chosen_for;  // the target whose trainer it is; empty: the user named the trainer
 };
 
 // Reads the settings of another trainer; refuses by name what its facts do not have. `problem` is resolved in everything else.

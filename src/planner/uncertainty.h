@@ -13,7 +13,8 @@ namespace distsetup {
 enum class Predicted { kAllocated, kReserved, kDevice, kTokensPerSecond };
 std::string_view name(Predicted quantity);  // allocated, reserved, device, tokens_per_s_per_gpu
 
-// From the narrowest class to the widest: {"fsdp2.torchtitan_compiled.full.tensor", "fsdp2.torchtitan_compiled.full", "fsdp2.any.full", "all"}. The first that has residuals counts.
+// From the narrowest class to the widest: {"fsdp2.torchtitan_compiled.full.tensor", "fsdp2.torchtitan_compiled.full",
+// "fsdp2.any.full", "all"}. The first that has residuals counts.
 std::vector<std::string> residual_classes(const Setup& setup);
 
 // Where the truth is with probability `level` (0.9, 0.99), given the prediction (bytes, or tokens/s per GPU). Without residuals of any
