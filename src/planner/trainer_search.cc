@@ -122,7 +122,7 @@ class TrainerSelection {
       c.replayed = true;
       ++counts_.replayed;
       c.device_bytes = std::max(c.device_bytes, c.memory.device_bytes);
-      c.verdict = verdict_of(setup, c.memory);
+      c.verdict = replayed_verdict_of(setup, c.memory);
       const int64_t host = p_.base.hardware.host_memory_bytes;
       if (host > 0 && static_cast<double>(c.memory.host_bytes_per_node) > kUsableHostShare * static_cast<double>(host))
         c.verdict = Verdict::kDoesNotFit;

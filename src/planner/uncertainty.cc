@@ -111,4 +111,20 @@ Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calib
 
 Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory) { return verdict_of(setup, memory, embedded_calibration()); }
 
+Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
+  const Verdict verdict = verdict_of(setup, memory, residuals);
+  if (verdict != Verdict::kTight || memory.ran_out || memory.allocated_bytes <= 0 || setup.finetune == Finetune::kQlora)
+    return verdict;
+  const auto asked = static_cast<double>(memory.allocated_bytes);
+  const Interval of_allocated = interval_of(setup, Predicted::kAllocated, asked, 0.99, residuals);
+  Setup scarce = setup;
+  scarce.gpu.usable_memory_bytes =
+      static_cast<int64_t>(static_cast<double>(setup.gpu.usable_memory_bytes) * std::min(1.0, asked / of_allocated.high));
+  return replay_memory(scarce).ran_out ? Verdict::kTight : Verdict::kFits;
+}
+
+Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory) {
+  return replayed_verdict_of(setup, memory, embedded_calibration());
+}
+
 }  // namespace distsetup

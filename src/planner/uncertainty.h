@@ -26,4 +26,11 @@ Interval interval_of(const Setup& setup, Predicted quantity, double predicted, d
 Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals);
 Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory);
 
+// The same for the estimate of a replay. Near the capacity the allocator returns cached blocks and goes on, so that what decides is
+// what is allocated and how it lies: a run that is tight by its interval is replayed once more on a GPU smaller by the upper 99 % end
+// of allocated bytes, and fits when it comes through. Not with 4-bit weights: bitsandbytes' copies lie otherwise than the replay has
+// them (FMSA-070: the driver reports 10 % more than predicted).
+Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals);
+Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory);
+
 }  // namespace distsetup

@@ -179,7 +179,7 @@ void decide_verdicts(std::vector<Scored>& rows, const Calibration& residual_cons
     memory.reserved_bytes = static_cast<int64_t>(s.prediction.reserved_gib * kGib);
     memory.device_bytes = static_cast<int64_t>(s.prediction.device_gib * kGib);
     memory.ran_out = s.prediction.ran_out;
-    s.verdict = verdict_of(s.setup, memory, residual_constants);
+    s.verdict = replayed_verdict_of(s.setup, memory, residual_constants);
   }
 }
 

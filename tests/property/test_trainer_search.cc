@@ -57,7 +57,7 @@ std::vector<TrainerCandidate> all_candidates(const Problem& p, int nodes) {
     const int64_t simulated = simulate_memory(setup).allocated_bytes + p.base.hardware.context_bytes;
     c.memory = replay_memory(setup);
     c.device_bytes = std::max(c.memory.device_bytes, simulated);
-    c.verdict = simulated > p.base.hardware.memory_bytes ? Verdict::kDoesNotFit : verdict_of(setup, c.memory);
+    c.verdict = simulated > p.base.hardware.memory_bytes ? Verdict::kDoesNotFit : replayed_verdict_of(setup, c.memory);
     all.push_back(std::move(c));
   }
   return all;

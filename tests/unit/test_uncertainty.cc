@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "model/presets.h"
 #include "planner/uncertainty.h"
 
 namespace distsetup {
@@ -81,6 +82,32 @@ TEST_CASE("uncertainty: the built-in residuals are ordered") {
     CHECK(value < embedded_calibration().at(stem + ".high"));
     CHECK(embedded_calibration().at(stem + ".n") >= 6);
   }
+}
+
+TEST_CASE("uncertainty: what is tight by its interval fits when its replay survives a smaller GPU") {
+  static const Presets presets = *load_presets();
+  Setup s;
+  s.model = *find_model(presets, "llama3_8b");
+  s.gpu = find_gpu(presets, "h100_sxm")->gpu;
+  s.dp_shard = 8;
+  s.sequence_length = 4096;
+  s.gpu.usable_memory_bytes = 1000 * kGib;
+  const MemoryEstimate free = replay_memory(s);
+  REQUIRE(free.reserved_bytes > free.allocated_bytes * 103 / 100);  // cached blocks that can go back
+  const auto verdict = [&](int64_t usable, double allocated_error) {
+    Calibration c = residuals_of("all", -0.3, 0.3);
+    c.constants["residual.allocated.all.low"] = -allocated_error;
+    c.constants["residual.allocated.all.high"] = allocated_error;
+    s.gpu.usable_memory_bytes = usable;
+    const MemoryEstimate memory = replay_memory(s);
+    REQUIRE(verdict_of(s, memory, c) == Verdict::kTight);
+    return replayed_verdict_of(s, memory, c);
+  };
+  CHECK(verdict(free.device_bytes, 0.005) == Verdict::kFits);
+  CHECK(verdict(free.device_bytes, 0.3) == Verdict::kTight);
+  CHECK(verdict(free.device_bytes - free.reserved_bytes + free.allocated_bytes, 0.005) == Verdict::kTight);
+  s.finetune = Finetune::kQlora;
+  CHECK(verdict(free.device_bytes, 0.005) == Verdict::kTight);
 }
 
 }  // namespace distsetup
