@@ -56,6 +56,38 @@ TrainingPlan training_plan(const std::string& text, const std::string& name) {
   return training;
 }
 
+Diagnostics keep_plan(const TrainingPlan& training) {
+  std::error_code failure;
+  fs::create_directories(training.output, failure);
+  Plan plan = training.plan;
+  const fs::path from = fs::weakly_canonical(training.output, failure);
+  const auto seen_from_there = [&from](const std::string& path) {
+    std::error_code ignored;
+    const fs::path here = fs::weakly_canonical(path.empty() ? "." : path, ignored);
+    return fs::path(path).is_absolute() ? path : here.lexically_relative(from).string();
+  };
+  if (!plan.data.files.empty()) plan.data.root = seen_from_there(plan.data.root);
+  plan.checkpoint.directory = seen_from_there(plan.checkpoint.directory);
+  return write_file_atomic((fs::path(training.output) / "plan.json").string(), dump_json(to_json(plan)), Overwrite::kForce)
+      .diagnostics;
+}
+
+Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes) {
+  std::error_code failure;
+  fs::create_directories(directory, failure);
+  if (failure || ::access(directory.c_str(), W_OK | X_OK) != 0) {
+    const int number = failure ? failure.value() : errno;
+    return {error(code::kUnwritableFile, {directory}, fmt::format("cannot write into '{}', {}", directory, errno_text(number)))};
+  }
+  const fs::space_info space = fs::space(directory, failure);
+  const int64_t free_bytes = static_cast<int64_t>(space.available);
+  if (failure || free_bytes >= checkpoint_bytes) return {};
+  return {error(
+      code::kUnwritableFile, {directory},
+      fmt::format("'{}' has {} free, one checkpoint takes {}", directory, format_bytes(free_bytes), format_bytes(checkpoint_bytes)),
+      "make room, or name another --output")};
+}
+
 }  // namespace
 
 TrainingPlan read_training_plan(const std::string& plan_path, const std::string& output) {
@@ -74,38 +106,6 @@ TrainingPlan asked_training_plan(const std::string& text, const std::string& out
   training.checkpoint_directory = training.plan.checkpoint.directory;
   training.output = output.empty() ? training.checkpoint_directory : output;
   return training;
-}
-
-static Diagnostics keep_plan(const TrainingPlan& training) {
-  std::error_code failure;
-  fs::create_directories(training.output, failure);
-  Plan plan = training.plan;
-  const fs::path from = fs::weakly_canonical(training.output, failure);
-  const auto seen_from_there = [&from](const std::string& path) {
-    std::error_code ignored;
-    const fs::path here = fs::weakly_canonical(path.empty() ? "." : path, ignored);
-    return fs::path(path).is_absolute() ? path : here.lexically_relative(from).string();
-  };
-  if (!plan.data.files.empty()) plan.data.root = seen_from_there(plan.data.root);
-  plan.checkpoint.directory = seen_from_there(plan.checkpoint.directory);
-  return write_file_atomic((fs::path(training.output) / "plan.json").string(), dump_json(to_json(plan)), Overwrite::kForce)
-      .diagnostics;
-}
-
-static Diagnostics prepare_directory(const std::string& directory, int64_t checkpoint_bytes) {
-  std::error_code failure;
-  fs::create_directories(directory, failure);
-  if (failure || ::access(directory.c_str(), W_OK | X_OK) != 0) {
-    const int number = failure ? failure.value() : errno;
-    return {error(code::kUnwritableFile, {directory}, fmt::format("cannot write into '{}', {}", directory, errno_text(number)))};
-  }
-  const fs::space_info space = fs::space(directory, failure);
-  const int64_t free_bytes = static_cast<int64_t>(space.available);
-  if (failure || free_bytes >= checkpoint_bytes) return {};
-  return {error(
-      code::kUnwritableFile, {directory},
-      fmt::format("'{}' has {} free, one checkpoint takes {}", directory, format_bytes(free_bytes), format_bytes(checkpoint_bytes)),
-      "make room, or name another --output")};
 }
 
 Diagnostics prepare_run(const TrainingPlan& training) {

@@ -32,7 +32,7 @@ NAMES = [word for word in sys.argv[2:] if "=" not in word]
 DATE = os.environ["LINT_KEYS_DATE"]
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "support"))
-from stand_ins import stand_in_for  # noqa: E402
+from stand_ins import import_llama_stack, import_megatron_bridge, stand_in_for  # noqa: E402
 
 
 def version(package):
@@ -249,10 +249,7 @@ def torchtitan():
 
 
 def llama_stack():
-    bare = types.ModuleType("llama_stack")  # without what the package's own __init__ imports: the server
-    bare.__path__ = [importlib.machinery.PathFinder.find_spec("llama_stack").submodule_search_locations[0]]
-    sys.modules["llama_stack"] = bare
-    stand_in_for("fastapi", "starlette", "uvicorn", "opentelemetry", "aiohttp", "fire", "llama_stack_client", "openai", "pandas", "tiktoken", "httpx", "jsonschema")
+    import_llama_stack("jsonschema")
     from llama_stack.apis.post_training import post_training
     from llama_stack.distribution.datatypes import StackRunConfig
 
@@ -278,17 +275,7 @@ def llama_stack():
 
 
 def megatron_bridge():
-    import torch
-
-    torch.compile(lambda x: x)
-    stand_in_for("triton", "datasets", "apex", "flash_attn", "modelopt", "wandb", "sentencepiece", "tiktoken", "mlflow", "tensorstore", "zarr", "hydra")
-    import megatron.core
-    import megatron.core.extensions.transformer_engine
-
-    stand_in_for("transformer_engine")  # after the core, which has a way without it
-    package = types.ModuleType("megatron.bridge")  # without its __init__, which imports every model
-    package.__path__ = [os.path.join(one, "bridge") for one in megatron.__path__]
-    sys.modules["megatron.bridge"] = package
+    import_megatron_bridge()
     from megatron.bridge.models.gpt_provider import GPTModelProvider
     from megatron.bridge.models.mamba.mamba_provider import MambaModelProvider
     from megatron.bridge.models.t5_provider import T5ModelProvider

@@ -208,6 +208,14 @@ Result<double> as_double(const Value& value) {
   return out;
 }
 
+Value scalar_value(std::string text, const Location& at) {
+  Value value;
+  value.kind = Value::Kind::kScalar;
+  value.text = std::move(text);
+  value.location = at;
+  return value;
+}
+
 Result<std::string> as_text(const Value& value) {
   constexpr std::string_view kWhat = "text";
   if (value.kind != Value::Kind::kScalar) {

@@ -33,6 +33,8 @@ struct Value::Entry {
   Value second;
 };
 
+Value scalar_value(std::string text, const Location& at = {});
+
 Result<Value> parse_yaml(std::string_view text, std::string_view file_name);
 Result<Value> parse_json(std::string_view text, std::string_view file_name);  // duplicate keys are errors here too, compared exactly
 Result<std::string> read_file(const std::string& path);

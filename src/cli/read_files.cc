@@ -13,13 +13,7 @@ namespace {
 
 std::string place(const Location& at) { return at.line > 0 ? fmt::format("{}:{}", at.file, at.line) : at.file; }
 
-Value scalar_at(const ReadSetting& setting) {
-  Value value;
-  value.kind = Value::Kind::kScalar;
-  value.text = setting.text;
-  value.location = setting.at;
-  return value;
-}
+Value scalar_at(const ReadSetting& setting) { return scalar_value(setting.text, setting.at); }
 
 // model.hidden and its like: an inline geometry, whose keys keep their places.
 void add_geometry(std::optional<Value>& model, const ReadSetting& setting) {

@@ -49,13 +49,7 @@ std::string run_file_help(const std::string& path) {
 bool is_foreign(const Value& value, std::string_view text, const std::string& path, const TemplateSet& templates) {
   const Value* version = value.find("version");
   if (version != nullptr && version->text == "1") return false;
-  const auto is_ours = [](const Value::Entry& entry) {
-    const std::string& key = entry.first;
-    return key == "use" || key == "stages" || std::any_of(spec_keys().begin(), spec_keys().end(), [&key](const SpecKey& one) {
-             return same_name(one.path.substr(0, one.path.find('.')), key);
-           });
-  };
-  if (std::all_of(value.entries.begin(), value.entries.end(), is_ours)) return false;
+  if (std::all_of(value.entries.begin(), value.entries.end(), is_of_run_file)) return false;
   const Result<std::vector<Reading>> read = read_config(templates, text, path);
   return !read.ok() || std::any_of(read->begin(), read->end(), [](const Reading& one) { return one.fields.size() > 1; });
 }
@@ -148,8 +142,6 @@ Result<Spec> read_assignments(const Arguments& arguments, ReadChoices* foreign) 
   return {std::move(spec), std::move(diagnostics)};
 }
 
-void merge_into(Spec& spec, const Spec& stronger) { spec = merge(spec, stronger); }
-
 std::string directory_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   return parent.empty() ? "." : parent.string();
@@ -216,6 +208,13 @@ Result<Spec> read_spec(const Arguments& arguments) {
   }
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(spec), std::move(diagnostics)};
+}
+
+bool is_of_run_file(const Value::Entry& entry) {
+  const std::string& key = entry.first;
+  return key == "use" || key == "stages" || std::any_of(spec_keys().begin(), spec_keys().end(), [&key](const SpecKey& one) {
+           return same_name(one.path.substr(0, one.path.find('.')), key);
+         });
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -22,6 +22,9 @@ Result<TemplateSet> read_templates(const Arguments& arguments);
 // Values of a flag that may be given several times (FlagKind::kList).
 std::vector<std::string> lines_of(const std::string& text);
 
+// A top-level key that only a run file has.
+bool is_of_run_file(const Value::Entry& entry);
+
 // Everything up to what is to be solved.
 Result<Problem> read_problem(const Arguments& arguments, const Spec& spec);
 

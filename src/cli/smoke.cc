@@ -5,6 +5,7 @@
 #include "cli/smoke.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <fstream>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "cli/output.h"
 #include "cli/preflight.h"
@@ -30,20 +32,13 @@ struct StandIn {
   std::vector<std::string> left_out;
 };
 
-Value scalar(std::string text) {
-  Value value;
-  value.kind = Value::Kind::kScalar;
-  value.text = std::move(text);
-  return value;
-}
-
 Value small_model(const Geometry& model) {
   const int64_t ratio = std::max<int64_t>(1, model.num_heads / std::max<int64_t>(1, model.num_kv_heads));
   const int64_t kv_heads = ratio == 1 ? kHeads : model.num_kv_heads == 1 ? 1 : kHeads / 2;
   Value map;
   map.kind = Value::Kind::kMap;
   const auto add = [&map](const char* key, std::string text) {
-    map.entries.push_back({key, scalar(std::move(text))});
+    map.entries.push_back({key, scalar_value(std::move(text))});
     map.key_locations.emplace_back();
   };
   add("family", model.family);
@@ -61,7 +56,7 @@ Value small_model(const Geometry& model) {
 }
 
 // Files of the plan that are trained on, at most three; none: the plan's own text.
-std::string small_data(const Plan& plan, const std::string& folder) {
+Result<std::string> small_data(const Plan& plan, const std::string& folder) {
   std::string paths;
   int num = 0;
   for (const DataFile& file : plan.data.files) {
@@ -69,7 +64,8 @@ std::string small_data(const Plan& plan, const std::string& folder) {
     paths += (num++ > 0 ? "," : "") + (plan.data.root.empty() ? file.path : plan.data.root + "/" + file.path);
   }
   if (num > 0) return paths;
-  std::ofstream(folder + "/text.json", std::ios::binary) << dump_json(to_json(plan));
+  const Result<Written> written = write_file_atomic(folder + "/text.json", dump_json(to_json(plan)), Overwrite::kForce);
+  if (!written.ok()) return written.diagnostics;
   return folder + "/text.json";
 }
 
@@ -105,7 +101,9 @@ Result<StandIn> stand_in(const Plan& plan, const std::string& folder) {
   put("train.learning_rate", fmt::format("{}", std::max(plan.train.learning_rate, 1e-3)));
   put("train.grad_clip", fmt::format("{}", plan.train.grad_clip));
   put("train.seed", std::to_string(plan.train.seed));
-  put("data.paths", small_data(plan, folder));
+  const Result<std::string> data = small_data(plan, folder);
+  if (!data.ok()) return data.diagnostics;
+  put("data.paths", *data);
   put("data.held_out", "0");
   put("checkpoint.directory", folder + "/checkpoints");
   put("checkpoint.every_steps", std::to_string(kSteps / 2));
@@ -134,12 +132,6 @@ std::string losses(const std::string& metrics) {
     if (first.empty()) first = last;
   }
   return first.empty() ? "" : fmt::format(", loss {} to {}", first, last);
-}
-
-std::string join(const std::vector<std::string>& parts) {
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
-  return out;
 }
 
 }  // namespace
@@ -171,12 +163,13 @@ int run_smoke(const Arguments& arguments, const Terminal& terminal, LaunchOption
   append(diagnostics, made.diagnostics);
   if (!made.ok()) return end(fail(arguments, terminal, diagnostics));
   move_data_root(*made, ".", folder);
-  std::ofstream(folder + "/plan.json", std::ios::binary) << dump_json(to_json(*made));
+  const Result<Written> written = write_file_atomic(folder + "/plan.json", dump_json(to_json(*made)), Overwrite::kForce);
+  if (!written.ok()) return end(fail(arguments, terminal, written.diagnostics));
   mention(terminal, fmt::format("smoke: {} steps of a stand-in of {}: {} layers of width {}, {} {}, {}, recompute {}, {}{}\n", kSteps,
                                 plan.model.name, made->model.num_layers, made->model.hidden, made->mesh.world(),
                                 made->hardware.accelerator == Accelerator::kCpu ? "CPU ranks" : "GPUs", name(made->strategy.sharding),
                                 name(made->recompute.policy), name(made->precision.compute),
-                                small->left_out.empty() ? "" : "; without " + join(small->left_out)));
+                                small->left_out.empty() ? "" : fmt::format("; without {}", fmt::join(small->left_out, ", "))));
   if (plan.data.files.empty()) mention(terminal, "smoke: the plan has no data, its own text is trained on\n");
   options.plan_path = folder + "/plan.json";
   options.output_dir = folder;

@@ -40,10 +40,6 @@ void narrow_axes(Problem& problem, const std::optional<std::vector<std::string>>
   problem.trainer = std::make_shared<const TrainerProblem>(std::move(trainer));
 }
 
-}  // namespace
-
-namespace {
-
 // Who runs what the target writes, the usual one first; empty: the bundled trainer, or no such target.
 std::vector<std::string> trainers_of(std::string_view target, const TemplateSet& templates) {
   const std::vector<std::string> targets = target_names(templates);

@@ -124,16 +124,6 @@ void check_foreign(const Arguments& arguments, const TemplateSet& templates, con
   checked.says += planned.says;
 }
 
-// A run file says version 1 and a key of a run; a site file says version 1 alone.
-bool says_a_run(const Value& root) {
-  return std::any_of(root.entries.begin(), root.entries.end(), [](const Value::Entry& entry) {
-    const std::string& key = entry.first;
-    return key == "use" || key == "stages" || std::any_of(spec_keys().begin(), spec_keys().end(), [&key](const SpecKey& one) {
-             return same_name(one.path.substr(0, one.path.find('.')), key);
-           });
-  });
-}
-
 // True when the file is one of ours, which then is checked.
 bool check_own(const Arguments& arguments, const std::string& text, Checked& checked) {
   const bool is_json = text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{';
@@ -145,7 +135,8 @@ bool check_own(const Arguments& arguments, const std::string& text, Checked& che
   }
   const Value* version = root->find("version");
   if (is_json || version == nullptr || version->text != "1") return false;
-  if (says_a_run(*root)) {
+  // A run file says version 1 and a key of a run; a site file says version 1 alone.
+  if (std::any_of(root->entries.begin(), root->entries.end(), is_of_run_file)) {
     check_run(arguments, checked);
   } else {
     check_site(*root, text, checked);

@@ -34,7 +34,8 @@ struct TemplateSet {
   std::shared_ptr<ReadTables> read_tables = nullptr;       // key tables read so far: many targets share one; null: read each time
 };
 TemplateSet embedded_templates();
-Result<TemplateSet> load_templates(const std::string& directory);  // --templates DIR, over the embedded ones
+const std::string* find_file(const TemplateSet& templates, std::string_view path);  // "native/target.yaml"; nullptr: not there
+Result<TemplateSet> load_templates(const std::string& directory);                   // --templates DIR, over the embedded ones
 
 // Names of targets that `emit` knows: every folder with a target.yaml, without those that start with '_'.
 std::vector<std::string> target_names(const TemplateSet& templates);

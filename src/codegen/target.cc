@@ -16,13 +16,6 @@
 namespace distsetup {
 namespace {
 
-// "keys.yaml" is of the target's own folder, "native/launch.sh.mustache" of templates/.
-const std::string* find_file(const TemplateSet& templates, const std::string& path) {
-  const auto found =
-      std::find_if(templates.files.begin(), templates.files.end(), [&path](const auto& file) { return file.first == path; });
-  return found == templates.files.end() ? nullptr : &found->second;
-}
-
 Result<std::string> text_of(const TemplateSet& templates, const std::string& path, const Location& at) {
   const std::string* text = find_file(templates, path);
   if (text != nullptr) return *text;

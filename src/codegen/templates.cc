@@ -15,13 +15,22 @@
 namespace distsetup {
 
 TemplateSet embedded_templates() {
-  static constexpr std::string_view kFolder = "templates/";
-  TemplateSet set;
-  set.read_tables = std::make_shared<ReadTables>();
-  for (const EmbeddedFile& file : embedded_files()) {
-    if (file.path.substr(0, kFolder.size()) == kFolder) set.files.emplace_back(file.path.substr(kFolder.size()), file.text);
-  }
-  return set;
+  static const TemplateSet embedded = [] {  // one: a command asks several times, and tables that were read stay read
+    static constexpr std::string_view kFolder = "templates/";
+    TemplateSet set;
+    set.read_tables = std::make_shared<ReadTables>();
+    for (const EmbeddedFile& file : embedded_files()) {
+      if (file.path.substr(0, kFolder.size()) == kFolder) set.files.emplace_back(file.path.substr(kFolder.size()), file.text);
+    }
+    return set;
+  }();
+  return embedded;
+}
+
+const std::string* find_file(const TemplateSet& templates, std::string_view path) {
+  const auto found =
+      std::find_if(templates.files.begin(), templates.files.end(), [&path](const auto& file) { return file.first == path; });
+  return found == templates.files.end() ? nullptr : &found->second;
 }
 
 Result<TemplateSet> load_templates(const std::string& directory) {

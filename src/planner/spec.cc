@@ -72,14 +72,6 @@ void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnosti
   }
 }
 
-Value scalar(std::string_view text, const Location& at) {
-  Value value;
-  value.kind = Value::Kind::kScalar;
-  value.text = text;
-  value.location = at;
-  return value;
-}
-
 // Flags that mean two things whatever their value is.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kAmbiguousFlags = {{
     {"cpu-offload",
@@ -174,7 +166,7 @@ Diagnostics set(Spec& spec, std::string_view path, std::string_view text, const 
       return problems;
     }
   }
-  Result<Setting> setting = parse_scalar(*key, scalar(text, at));
+  Result<Setting> setting = parse_scalar(*key, scalar_value(std::string(text), at));
   if (!setting.ok()) return setting.diagnostics;
   if (key->type == SettingType::kList && at.file == kCommandLine) {
     if (const Setting* before = spec.find(key->path); before != nullptr && before->at.file == kCommandLine) {

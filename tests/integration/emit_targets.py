@@ -18,7 +18,7 @@ import types
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from parser_checks import accept, changed, expect, fail, refuse, report
-from stand_ins import stand_in_for
+from stand_ins import import_llama_stack, import_megatron_bridge, stand_in_for
 
 logging.disable(logging.WARNING)
 OUTPUT = tempfile.mkdtemp()
@@ -608,15 +608,7 @@ def megatron_bridge():
     """The overlay merged into a ConfigContainer as Megatron-Bridge's own examples do it, and validated for the plan's ranks."""
     import torch
 
-    torch.compile(lambda x: x)
-    stand_in_for("triton", "datasets", "apex", "flash_attn", "modelopt", "wandb", "sentencepiece", "tiktoken", "mlflow", "tensorstore", "zarr", "hydra")
-    import megatron.core
-    import megatron.core.extensions.transformer_engine
-
-    stand_in_for("transformer_engine")  # after the core, which has a way without it
-    package = types.ModuleType("megatron.bridge")  # without its __init__, which imports every model
-    package.__path__ = [os.path.join(one, "bridge") for one in megatron.__path__]
-    sys.modules["megatron.bridge"] = package
+    import_megatron_bridge()
     from megatron.bridge.models.gpt_provider import GPTModelProvider
     from megatron.bridge.training import config as tool
     from megatron.bridge.training.mixed_precision import get_mixed_precision_config
@@ -694,12 +686,7 @@ def megatron_bridge():
 
 def llama_stack():
     """run.yaml by the server's own StackRunConfig, the request by the post-training API's models. The provider is in no registry."""
-    import importlib.machinery
-
-    package = types.ModuleType("llama_stack")  # without its __init__, which imports the server
-    package.__path__ = list(importlib.machinery.PathFinder.find_spec("llama_stack").submodule_search_locations)
-    sys.modules["llama_stack"] = package
-    stand_in_for("fastapi", "starlette", "uvicorn", "opentelemetry", "aiohttp", "fire", "llama_stack_client", "openai", "pandas", "tiktoken", "httpx")
+    import_llama_stack()
     from llama_stack.apis.post_training import DPOAlignmentConfig, TrainingConfig
     from llama_stack.distribution.datatypes import StackRunConfig
 

@@ -6,19 +6,11 @@
 need_trainer
 python=${DISTSETUP_ORACLE_PYTHON:-$("$DISTSETUP_SOURCE/scripts/oracle_env" 2>/dev/null)} || { echo "not run: no Python with torch"; exit 77; }
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NODE_RANK
-mkdir "$work/bin"
-printf '#!/bin/bash\nexec %q -m torch.distributed.run "$@"\n' "$python" >"$work/bin/torchrun"
-chmod +x "$work/bin/torchrun"
-export PATH="$work/bin:$DISTSETUP_BIN:$PATH" OMP_NUM_THREADS=1
-free_port() { "$python" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
+put_torchrun "$python"
+export OMP_NUM_THREADS=1
 
 make_data
-mkdir "$work/tiny model"
-cat >"$work/tiny model/config.json" <<'JSON'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
- "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 256, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
- "hidden_act": "silu", "tie_word_embeddings": false}
-JSON
+make_config_json "$work/tiny model"
 cd "$work"
 emitted() { # NAME NODES RANKS-PER-NODE MICRO-BATCH [FLAGS]: the scripts, and the run of their plan
   mkdir -p "$1" "$1 plan"

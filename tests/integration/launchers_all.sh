@@ -9,18 +9,9 @@ python=${DISTSETUP_ORACLE_PYTHON:-$("$DISTSETUP_SOURCE/scripts/oracle_env" 2>/de
 for tool in mpirun ssh; do command -v $tool >/dev/null || { echo "not run: no $tool"; exit 77; }; done
 sshd=$(PATH=$PATH:/usr/sbin command -v sshd) || { echo "not run: no sshd"; exit 77; }
 
-mkdir "$work/bin"
-printf '#!/bin/bash\nexec %q -m torch.distributed.run "$@"\n' "$python" >"$work/bin/torchrun"
-chmod +x "$work/bin/torchrun"
-export PATH="$work/bin:$DISTSETUP_BIN:$PATH" OMP_NUM_THREADS=1
+put_torchrun "$python"
+export OMP_NUM_THREADS=1
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NODE_RANK HOSTS
-
-# Below the ports that Linux hands out by itself: those go to connections.
-free_port() {
-  local port
-  while port=$((RANDOM % 20000 + 10000)); (: </dev/tcp/127.0.0.1/$port) 2>/dev/null; do :; done
-  echo "$port"
-}
 
 make_job one 1
 run "one rank" 0 launch one

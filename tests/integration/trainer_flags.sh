@@ -9,12 +9,7 @@ unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
 export OMP_NUM_THREADS=1 DISTSETUP=$distsetup
 trainer=$DISTSETUP_BIN/distsetup-train
 make_data
-mkdir "$work/tiny"
-cat >"$work/tiny/config.json" <<'JSON'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
- "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 256, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
- "hidden_act": "silu", "tie_word_embeddings": false}
-JSON
+make_config_json "$work/tiny"
 cd "$work"
 
 # --- a plan of the run's own settings, made in its folder

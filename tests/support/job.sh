@@ -70,3 +70,28 @@ losses_agree() {
 
 # digests of a checkpoint's tensors
 tensors() { (cd "$1" && sha256sum rank_*.safetensors); }
+
+# A port nobody listens on. Below those that Linux hands out by itself: these go to connections.
+free_port() {
+  local port
+  while port=$((RANDOM % 20000 + 10000)); (: </dev/tcp/127.0.0.1/$port) 2>/dev/null; do :; done
+  echo "$port"
+}
+
+# put_torchrun PYTHON: `torchrun` of that Python, first on PATH
+put_torchrun() {
+  mkdir -p "$work/bin"
+  printf '#!/bin/bash\nexec %q -m torch.distributed.run "$@"\n' "$1" >"$work/bin/torchrun"
+  chmod +x "$work/bin/torchrun"
+  export PATH="$work/bin:$DISTSETUP_BIN:$PATH"
+}
+
+# make_config_json FOLDER: a model folder as Transformers writes it, without weights; make_job's model
+make_config_json() {
+  mkdir -p "$1"
+  cat >"$1/config.json" <<'JSON'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 256, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+ "hidden_act": "silu", "tie_word_embeddings": false}
+JSON
+}

@@ -35,10 +35,9 @@ std::string accepted_form(std::string name) {
 void add_accepted_names(const TemplateSet& templates, KeyTable& table) {
   for (const AcceptedNames& one : table.accepts) {
     const std::string path = "_lint/names/" + one.file + ".yaml";
-    const auto file =
-        std::find_if(templates.files.begin(), templates.files.end(), [&path](const auto& entry) { return entry.first == path; });
-    if (file == templates.files.end()) continue;
-    const Result<Value> root = parse_yaml(file->second, "templates/" + path);
+    const std::string* text = find_file(templates, path);
+    if (text == nullptr) continue;
+    const Result<Value> root = parse_yaml(*text, "templates/" + path);
     const Value* types = root.ok() ? root->find("types") : nullptr;
     if (types != nullptr) add_type(*types, one.type, one.section.empty() ? "" : one.section + ".", {}, table.accepted);
   }

@@ -67,15 +67,14 @@ class PartTaker {
     for (const Key& key : keys_) {
       if (!is_in(section, key.found.key)) continue;
       const std::string rest = key.found.key.substr(section.size() + 1);
-      const std::string name = rest.substr(0, entry_size(section, rest));
+      const std::string name = rest.substr(0, entry_size(rest));
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
     return names;
   }
 
   // "model_config_1.7B.decoder_config.hidden_size": a dot may be in the name. A number follows it there, and no key is one.
-  static size_t entry_size(const std::string& section, const std::string& rest) {
-    (void)section;
+  static size_t entry_size(const std::string& rest) {
     size_t dot = rest.find('.');
     while (dot != std::string::npos && dot + 1 < rest.size() && rest[dot + 1] >= '0' && rest[dot + 1] <= '9')
       dot = rest.find('.', dot + 1);

@@ -90,12 +90,7 @@ Result<KeyTable> load_read_table(const TemplateSet& templates, const std::string
 
 // A table with what the target's reads.yaml adds to it, and those that it includes.
 Result<KeyTable> parse_read_table(const TemplateSet& templates, const std::string& path, const std::string& file) {
-  const auto text_at = [&templates](const std::string& name) {
-    const auto found =
-        std::find_if(templates.files.begin(), templates.files.end(), [&name](const auto& one) { return one.first == name; });
-    return found == templates.files.end() ? nullptr : &found->second;
-  };
-  const std::string* text = text_at(path);
+  const std::string* text = find_file(templates, path);
   if (text == nullptr) return error(code::kTemplate, {file, 0, 0}, fmt::format("no template '{}'", path));
   Result<KeyTable> parsed = parse_key_table(*text, "templates/" + path);
   if (!parsed.ok()) return parsed;
@@ -120,7 +115,7 @@ Result<KeyTable> parse_read_table(const TemplateSet& templates, const std::strin
   }
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   const std::string more_path = folder + "reads.yaml";
-  const std::string* more_text = path == more_path ? nullptr : text_at(more_path);
+  const std::string* more_text = path == more_path ? nullptr : find_file(templates, more_path);
   if (more_text == nullptr) {
     add_accepted_names(templates, table);
     return table;
