@@ -1,0 +1,139 @@
+// What a set-up answers to a program: which of its conditions hold, and the values of its symbols.
+#include <algorithm>
+
+#include "planner/replay/program_file.h"
+
+namespace distsetup::replay {
+
+std::string lacks_for(const BlockProgram& program, const Geometry& model) {
+  const auto lacks = [&](Condition condition, bool wanted) {
+    const uint64_t bit = uint64_t{1} << static_cast<int>(condition);
+    return wanted && std::none_of(program.block.weights.begin(), program.block.weights.end(),
+                                  [bit](const Weight& weight) { return (weight.when.all & bit) != 0; });
+  };
+  if (lacks(Condition::kLatent, model.attention == Attention::kLatent)) return "latent attention";
+  if (model.num_experts == 0) return "";
+  if (lacks(Condition::kExperts, true)) return "experts";
+  if (lacks(Condition::kSharedExperts, model.shared_feed_forward > 0)) return "shared experts";
+  if (lacks(Condition::kSharedExpertGate, model.shared_expert_gate)) return "a gate of its shared experts";
+  if (lacks(Condition::kRouterScoreBias, model.router_score_bias)) return "a bias of its router's scores";
+  if (model.mlp_bias) return "biases in its experts";
+  if (!model.gated_mlp) return "experts without a gate";
+  return "";
+}
+
+uint64_t facts_of(const Setup& s) {
+  uint64_t facts = 0;
+  const auto say = [&](Condition condition, bool holds) {
+    if (holds) facts |= uint64_t{1} << static_cast<int>(condition);
+  };
+  const Geometry& m = s.model;
+  say(Condition::kTensorParallel, s.tp > 1);
+  say(Condition::kGroupedHeads, m.num_kv_heads < m.num_heads);
+  say(Condition::kFusedNorm, s.fused_norm);
+  say(Condition::kFusedRope, s.fused_rope);
+  say(Condition::kFlash, s.flash_attention);
+  say(Condition::kGated, m.gated_mlp);
+  say(Condition::kLayerNorm, m.norm == Norm::kLayer);
+  say(Condition::kQkvBias, m.qkv_bias);
+  say(Condition::kOutputBias, m.output_bias);
+  say(Condition::kMlpBias, m.mlp_bias);
+  say(Condition::kHeadBias, m.head_bias);
+  say(Condition::kQkNorm, m.qk_norm_present());
+  say(Condition::kParallelBlock, m.parallel_block);
+  say(Condition::kTwoNorms, m.norms_per_layer >= 2);
+  say(Condition::kFourNorms, m.norms_per_layer >= 4);
+  say(Condition::kTied, m.tied_embeddings);
+  say(Condition::kLogitsKept, s.software.logits_kept);
+  say(Condition::kFusedLinearLoss, s.loss == LossHead::kLiger || s.loss == LossHead::kCutCrossEntropy);
+  say(Condition::kLearnedPositions, m.learned_positions > 0);
+  const bool adapters = s.finetune != Finetune::kFull;
+  say(Condition::kAdapterQuery, adapters && s.lora.query);
+  say(Condition::kAdapterKey, adapters && s.lora.key);
+  say(Condition::kAdapterValue, adapters && s.lora.value);
+  say(Condition::kAdapterOutput, adapters && s.lora.output);
+  say(Condition::kAdapterGate, adapters && s.lora.gate);
+  say(Condition::kAdapterUp, adapters && s.lora.up);
+  say(Condition::kAdapterDown, adapters && s.lora.down);
+  say(Condition::kAdapterDropout, adapters && s.lora.dropout > 0);
+  say(Condition::kAdapterCast, adapters && s.lora.dtype == StorageDtype::kF32 && s.compute != Compute::kF32);
+  say(Condition::kQuantized, s.finetune == Finetune::kQlora);
+  say(Condition::kAttentionCopied, s.software.attention_output_copied);
+  say(Condition::kAdapters, adapters);
+  say(Condition::kKvHeadsRepeated, s.software.kv_heads_repeated && m.num_kv_heads < m.num_heads);
+  say(Condition::kLogitsStayLow,
+      m.family.starts_with("gpt") || m.family == "qwen");  // qwen: the first one, whose model file came with it
+  say(Condition::kExperts, m.num_experts > 0);
+  say(Condition::kSharedExperts, m.num_experts > 0 && m.shared_feed_forward > 0);
+  say(Condition::kSharedExpertGate, m.num_experts > 0 && m.shared_expert_gate);
+  say(Condition::kRouterScoreBias, m.num_experts > 0 && m.router_score_bias);
+  say(Condition::kExpertParallel, m.num_experts > 0 && s.ep > 1);
+  say(Condition::kLatent, m.attention == Attention::kLatent);
+  say(Condition::kQueryLatent, m.attention == Attention::kLatent && m.q_lora_rank > 0);
+  const bool fp8_linears = s.fp8 == Fp8Recipe::kTensorwise || s.fp8 == Fp8Recipe::kRowwise;
+  say(Condition::kFp8Linears, fp8_linears);
+  say(Condition::kFp8WeightsSaved, fp8_linears && s.software.fp8_weights_saved);
+  say(Condition::kFp8AbsSaved, fp8_linears && s.software.fp8_abs_saved);
+  say(Condition::kFp8RowwiseAbsSaved, s.fp8 == Fp8Recipe::kRowwise && s.software.fp8_abs_saved);
+  say(Condition::kAttentionRecomputed, s.software.attention_recomputed);
+  say(Condition::kLossGathers, s.tp > 1 && s.software.compiled_loss_gathers);
+  say(Condition::kOnlineSoftmax, s.software.online_softmax);
+  say(Condition::kManySamples, s.micro_batch > 1);
+  say(Condition::kAutocast, s.autocast);
+  say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
+  say(Condition::kResidualInFp32, s.software.residual_in_fp32);
+  say(Condition::kEmbeddingScaled, m.family.starts_with("granite") || m.family.starts_with("gemma"));
+  return facts;
+}
+
+uint64_t facts_of_layer(uint64_t facts, bool experts) {
+  if (experts) return facts;
+  for (const Condition only : {Condition::kExperts, Condition::kSharedExperts, Condition::kSharedExpertGate,
+                               Condition::kRouterScoreBias, Condition::kExpertParallel})
+    facts &= ~(uint64_t{1} << static_cast<int>(only));
+  return facts;
+}
+
+void fill_symbols(const Setup& s, int64_t* values) {
+  const auto put = [&](Symbol symbol, int64_t value) { values[static_cast<size_t>(symbol)] = value; };
+  const Geometry& m = s.model;
+  const int64_t tokens = s.tokens();
+  put(Symbol::kTokens, tokens);
+  put(Symbol::kSequence, s.sequence_length / s.cp);
+  put(Symbol::kHidden, m.hidden);
+  put(Symbol::kHeads, m.num_heads);
+  put(Symbol::kKvHeads, m.num_kv_heads);
+  put(Symbol::kHeadSize, m.head_size);
+  put(Symbol::kFeedForward, m.feed_forward);
+  put(Symbol::kVocabulary, m.vocabulary);
+  put(Symbol::kExperts, m.num_experts);
+  put(Symbol::kExpertsPerToken, m.experts_per_token);
+  put(Symbol::kExpertFeedForward, m.expert_feed_forward);
+  put(Symbol::kSharedFeedForward, m.shared_feed_forward);
+  // Without expert parallelism every rank of the tensor-parallel group holds a part of all experts and sees all rows; with it whole
+  // experts, and the group's ranks route a part of the tokens each (torchtitan's expert_tensor_parallel_degree 1).
+  const int64_t rows = m.experts_per_token * tokens / (s.ep > 1 ? s.tp : 1);
+  put(Symbol::kLocalExperts, m.num_experts / s.ep);
+  put(Symbol::kExpertTensorParallel, s.ep > 1 ? 1 : s.tp);
+  put(Symbol::kRoutedRows, s.ep > 1 ? static_cast<int64_t>(static_cast<double>(rows) * s.expert_imbalance) : rows);
+  put(Symbol::kQueryLatent, m.q_lora_rank);
+  put(Symbol::kKvLatent, m.kv_lora_rank);
+  put(Symbol::kNopeHeadSize, m.qk_nope_head_size);
+  put(Symbol::kRopeHeadSize, m.qk_rope_head_size);
+  put(Symbol::kValueHeadSize, m.v_head_size);
+  put(Symbol::kTensorParallel, s.tp);
+  put(Symbol::kSequenceShards, s.sequence_parallel ? s.tp : 1);
+  put(Symbol::kComputeBytes, s.compute == Compute::kF32 ? 4 : 2);
+  put(Symbol::kGroup, s.loss_chunks);
+  // Liger's fused linear cross entropy: as many chunks as make one about as large as the hidden states, rounded up to a power of two
+  // (liger_kernel/ops/fused_linear_cross_entropy.py).
+  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  int64_t chunks = 1;
+  while (chunks < ceil_div(tokens, ceil_div(std::max<int64_t>(m.vocabulary, 1), std::max<int64_t>(m.hidden, 1)))) chunks *= 2;
+  put(Symbol::kLossRows, ceil_div(tokens, chunks));
+  put(Symbol::kAdapterRank, s.lora.rank);
+  put(Symbol::kAdapterBytes, s.lora.dtype == StorageDtype::kF32 ? 4 : 2);
+  put(Symbol::kResidualBytes, s.software.residual_in_fp32 ? 4 : values[static_cast<size_t>(Symbol::kComputeBytes)]);
+}
+
+}  // namespace distsetup::replay
