@@ -6,19 +6,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "planner/replay/tape_tensors.h"
 
 namespace distsetup::replay {
 namespace {
-
-struct TapeTensor {
-  int64_t bytes = 0;
-  int32_t references = 1;
-  int32_t gradient = -1;  // tensor
-  int32_t below = -1;     // the one before under the same name of its kernel (loops)
-  int32_t rebuilt = -1;   // what a compiled backward made of it
-  int16_t rebuild_users = 0;
-  int16_t slot = -1;  // -1: takes no memory
-};
 
 struct TapeNode {
   const Kernel* kernel = nullptr;
@@ -39,7 +30,8 @@ class Tracer {
   Tracer(const Section& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained, const TraceOptions& options)
       : section_(section), facts_(facts), trained_(trained), options_(options) {
     std::copy(symbols, symbols + kFirstLocal, values_);
-    tensors_.reserve(256);
+    tensors_.tensors.reserve(256);
+    tensors_.num_slots = &trace_.num_slots;
     tape_.reserve(64);
     trace_.forward.reserve(192);
     trace_.backward.reserve(320);
@@ -47,28 +39,28 @@ class Tracer {
   }
 
   Trace run() {
-    events_ = &trace_.forward;
-    const int32_t x = external(Trace::kInput, options_.input_bytes);
+    tensors_.events = &trace_.forward;
+    const int32_t x = tensors_.external(Trace::kInput, options_.input_bytes);
     const bool keeps_all = options_.mode == TraceMode::kKeepAll;
     saving_ = keeps_all;
     cache_ = options_.mode == TraceMode::kOpSelective ? Cache::kStore : Cache::kOff;
     const int32_t out = run_ops(x);
     if (out >= 0) {
-      CHECK(tensors_[static_cast<size_t>(out)].references == 1, "the output of a block is saved by it");
-      trace_.output = tensors_[static_cast<size_t>(out)].slot;
+      CHECK(tensors_.at(out).references == 1, "the output of a block is saved by it");
+      trace_.output = tensors_.at(out).slot;
     }
     const bool no_gradient = options_.mode == TraceMode::kNoGradient;
-    if (!keeps_all && !no_gradient) reference(x);
-    if (options_.retains_input) reference(x);
+    if (!keeps_all && !no_gradient) tensors_.reference(x);
+    if (options_.retains_input) tensors_.reference(x);
     // The training loop drops x after the block, at run time and not by an event of the trace; a head drops x itself.
-    if (names_[0] == x) trace_.input_freed_forward = --tensors_[static_cast<size_t>(x)].references == 0;
+    if (names_[0] == x) trace_.input_freed_forward = --tensors_.at(x).references == 0;
     if (no_gradient) return std::move(trace_);
 
-    events_ = &trace_.backward;
-    const int32_t gradient = external(Trace::kGradient, options_.input_bytes);
-    if (options_.retains_input) reference(gradient);
+    tensors_.events = &trace_.backward;
+    const int32_t gradient = tensors_.external(Trace::kGradient, options_.input_bytes);
+    if (options_.retains_input) tensors_.reference(gradient);
     if (keeps_all) {
-      if (out >= 0) tensors_[static_cast<size_t>(out)].gradient = gradient;
+      if (out >= 0) tensors_.at(out).gradient = gradient;
       run_backward();
     } else {
       saving_ = true;
@@ -76,49 +68,20 @@ class Tracer {
       recomputing_ = true;
       const int32_t again = run_ops(x);
       cache_ = Cache::kOff;
-      if (options_.reentrant) reference(gradient);
-      tensors_[static_cast<size_t>(again)].gradient = gradient;
+      if (options_.reentrant) tensors_.reference(gradient);
+      tensors_.at(again).gradient = gradient;
       run_backward();
-      for (; next_cached_ < cached_.size(); ++next_cached_) unreference(cached_[next_cached_]);
-      unreference(again);
-      unreference(x);
-      if (options_.reentrant) unreference(gradient);
+      for (; next_cached_ < cached_.size(); ++next_cached_) tensors_.unreference(cached_[next_cached_]);
+      tensors_.unreference(again);
+      tensors_.unreference(x);
+      if (options_.reentrant) tensors_.unreference(gradient);
     }
-    const int32_t of_input = tensors_[static_cast<size_t>(x)].gradient;
-    if (of_input >= 0) trace_.input_gradient = tensors_[static_cast<size_t>(of_input)].slot;
+    const int32_t of_input = tensors_.at(x).gradient;
+    if (of_input >= 0) trace_.input_gradient = tensors_.at(of_input).slot;
     return std::move(trace_);
   }
 
  private:
-  int32_t external(int16_t slot, int64_t bytes) {
-    TapeTensor tensor;
-    tensor.slot = slot;
-    tensor.bytes = bytes;
-    tensors_.push_back(tensor);
-    return static_cast<int32_t>(tensors_.size() - 1);
-  }
-
-  int32_t create(int64_t bytes, MemoryClass memory_class) {
-    TapeTensor tensor;
-    tensor.bytes = bytes;
-    if (!phantom_) {
-      tensor.slot = trace_.num_slots++;
-      events_->push_back({Event::Kind::kAllocate, memory_class, tensor.slot, bytes});
-    }
-    tensors_.push_back(tensor);
-    return static_cast<int32_t>(tensors_.size() - 1);
-  }
-
-  void reference(int32_t tensor) { ++tensors_[static_cast<size_t>(tensor)].references; }
-
-  void unreference(int32_t index) {
-    if (index < 0) return;
-    TapeTensor& tensor = tensors_[static_cast<size_t>(index)];
-    if (--tensor.references == 0 && tensor.slot >= 0) {
-      events_->push_back({Event::Kind::kFree, MemoryClass::kActivation, tensor.slot, tensor.bytes});
-    }
-  }
-
   int last_saving_op() const {
     int last = -1;
     for (size_t i = 0; i < section_.ops.size(); ++i) {
@@ -139,11 +102,11 @@ class Tracer {
     const bool reads_input = !section_.names.empty() && section_.names[0] == "x";
     if (!reads_input) names_[0] = -1;
     const bool stops_early = recomputing_ && !options_.reentrant;
-    phantom_ = false;
+    tensors_.phantom = false;
     for (size_t i = 0; i < section_.ops.size(); ++i) {
       const ProgramOp& op = section_.ops[i];
       if (!op.when.holds(facts_)) continue;
-      if (stops_early && static_cast<int>(i) >= last_saving_) phantom_ = true;
+      if (stops_early && static_cast<int>(i) >= last_saving_) tensors_.phantom = true;
       switch (op.kind) {
         case ProgramOp::Kind::kKernel: call(op); break;
         case ProgramOp::Kind::kDrop:
@@ -159,7 +122,7 @@ class Tracer {
         case ProgramOp::Kind::kHold:
           for (const int16_t name : op.in) {
             const int32_t tensor = std::exchange(names_[static_cast<size_t>(name)], -1);
-            if (tensor >= 0) trace_.held.push_back(tensors_[static_cast<size_t>(tensor)].slot);
+            if (tensor >= 0) trace_.held.push_back(tensors_.at(tensor).slot);
           }
           break;
         case ProgramOp::Kind::kGathered:
@@ -173,7 +136,7 @@ class Tracer {
         }
       }
     }
-    phantom_ = false;
+    tensors_.phantom = false;
     int32_t out = -1;
     for (size_t name = reads_input ? 1 : 0; name < names_.size(); ++name) {
       if (section_.names[name] == "out") {
@@ -185,8 +148,8 @@ class Tracer {
     return out;
   }
 
-  void drop(int16_t name) { unreference(std::exchange(names_[static_cast<size_t>(name)], -1)); }
-  void bind(int16_t name, int32_t tensor) { unreference(std::exchange(names_[static_cast<size_t>(name)], tensor)); }
+  void drop(int16_t name) { tensors_.unreference(std::exchange(names_[static_cast<size_t>(name)], -1)); }
+  void bind(int16_t name, int32_t tensor) { tensors_.unreference(std::exchange(names_[static_cast<size_t>(name)], tensor)); }
 
   bool is_logits(const ProgramOp& op) const {
     const auto logits = [this](int16_t name) {
@@ -238,21 +201,21 @@ class Tracer {
       run_steps(kernel.forward, node, -1, [&] { return op.bytes[sizes++].evaluate(values_); });
       if (kept) {
         for (int i = first_write; i < end_write; ++i) {
-          reference(node.locals[static_cast<size_t>(i)]);
+          tensors_.reference(node.locals[static_cast<size_t>(i)]);
           cached_.push_back(node.locals[static_cast<size_t>(i)]);
         }
       }
     }
     if (kernel.num_writes > 0) node.output = node.locals[static_cast<size_t>(first_write)];
     if (saving_) {
-      for_saved(node, [this](int32_t tensor) { reference(tensor); });
+      for_saved(node, [this](int32_t tensor) { tensors_.reference(tensor); });
       for (const Step& step : kernel.backward) {
-        if (step.kind == Step::Kind::kRebuild) ++tensors_[static_cast<size_t>(node.locals[1])].rebuild_users;
+        if (step.kind == Step::Kind::kRebuild) ++tensors_.at(node.locals[1]).rebuild_users;
       }
       tape_.push_back(node);
     }
     for (size_t i = static_cast<size_t>(end_write); i < kernel.locals.size(); ++i) {  // temporaries that forward left
-      for (int32_t tensor = node.locals[i]; tensor >= 0; tensor = tensors_[static_cast<size_t>(tensor)].below) unreference(tensor);
+      for (int32_t tensor = node.locals[i]; tensor >= 0; tensor = tensors_.at(tensor).below) tensors_.unreference(tensor);
     }
     for (size_t i = 0; i < op.out.size(); ++i) bind(op.out[i], node.locals[static_cast<size_t>(first_write) + i]);
   }
@@ -265,7 +228,7 @@ class Tracer {
         const bool temporary = local >= node.kernel->first_write() + node.kernel->num_writes;
         while (tensor >= 0) {
           visit(tensor);
-          tensor = temporary ? tensors_[static_cast<size_t>(tensor)].below : -1;
+          tensor = temporary ? tensors_.at(tensor).below : -1;
         }
       }
     };
@@ -275,7 +238,7 @@ class Tracer {
 
   void set_local(TapeNode& node, int local, int32_t tensor) {
     node.locals[static_cast<size_t>(local)] = tensor;
-    values_[kFirstLocal + local] = tensor >= 0 ? tensors_[static_cast<size_t>(tensor)].bytes : 0;
+    values_[kFirstLocal + local] = tensor >= 0 ? tensors_.at(tensor).bytes : 0;
   }
 
   template <class CallSize>
@@ -288,46 +251,46 @@ class Tracer {
       switch (step.kind) {
         case Step::Kind::kNew: {
           const int64_t bytes = step.size.empty() ? call_size() : step.size.evaluate(values_);
-          const int32_t tensor = create(bytes, node.memory_class);
-          tensors_[static_cast<size_t>(tensor)].below = node.locals[static_cast<size_t>(step.name)];
+          const int32_t tensor = tensors_.create(bytes, node.memory_class);
+          tensors_.at(tensor).below = node.locals[static_cast<size_t>(step.name)];
           set_local(node, step.name, tensor);
           break;
         }
         case Step::Kind::kFree: {
           const int32_t tensor = node.locals[static_cast<size_t>(step.name)];
-          const int32_t below = tensors_[static_cast<size_t>(tensor)].below;
-          unreference(tensor);
+          const int32_t below = tensors_.at(tensor).below;
+          tensors_.unreference(tensor);
           node.locals[static_cast<size_t>(step.name)] = below;
           break;
         }
         case Step::Kind::kGradient:
-          accumulate(node.locals[static_cast<size_t>(step.name)], node.locals[static_cast<size_t>(step.other)]);
+          tensors_.accumulate(node.locals[static_cast<size_t>(step.name)], node.locals[static_cast<size_t>(step.other)]);
           node.locals[static_cast<size_t>(step.other)] = -1;
           break;
         case Step::Kind::kSharedGradient: {
           const int32_t given = step.other == 0 ? gradient : node.locals[static_cast<size_t>(step.other)];
           if (given < 0) break;
-          reference(given);
-          accumulate(node.locals[static_cast<size_t>(step.name)], given);
+          tensors_.reference(given);
+          tensors_.accumulate(node.locals[static_cast<size_t>(step.name)], given);
           break;
         }
         case Step::Kind::kWeight:
-          if (node.trained) events_->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.weight, 0});
+          if (node.trained) tensors_.events->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.weight, 0});
           break;
         case Step::Kind::kSecondWeight:
-          if (node.trained) events_->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.second_weight, 0});
+          if (node.trained) tensors_.events->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.second_weight, 0});
           break;
         case Step::Kind::kRebuild: {
           const int32_t source = node.locals[1];
-          if (tensors_[static_cast<size_t>(source)].rebuilt < 0) {
-            const int32_t made = create(tensors_[static_cast<size_t>(source)].bytes, node.memory_class);
-            tensors_[static_cast<size_t>(source)].rebuilt = made;
+          if (tensors_.at(source).rebuilt < 0) {
+            const int32_t made = tensors_.create(tensors_.at(source).bytes, node.memory_class);
+            tensors_.at(source).rebuilt = made;
           }
           break;
         }
         case Step::Kind::kRebuilt: {
-          TapeTensor& source = tensors_[static_cast<size_t>(node.locals[1])];
-          if (--source.rebuild_users == 0) unreference(std::exchange(source.rebuilt, -1));
+          TapeTensor& source = tensors_.at(node.locals[1]);
+          if (--source.rebuild_users == 0) tensors_.unreference(std::exchange(source.rebuilt, -1));
           break;
         }
         case Step::Kind::kRepeat:
@@ -349,44 +312,26 @@ class Tracer {
     }
   }
 
-  // Ownership of `gradient` passes in.
-  void accumulate(int32_t tensor, int32_t gradient) {
-    const int32_t held = tensors_[static_cast<size_t>(tensor)].gradient;
-    if (held < 0) {
-      tensors_[static_cast<size_t>(tensor)].gradient = gradient;
-    } else if (tensors_[static_cast<size_t>(held)].references == 1) {
-      unreference(gradient);
-    } else if (tensors_[static_cast<size_t>(gradient)].references == 1) {
-      unreference(held);
-      tensors_[static_cast<size_t>(tensor)].gradient = gradient;
-    } else {
-      const int32_t sum = create(tensors_[static_cast<size_t>(gradient)].bytes, MemoryClass::kActivation);
-      unreference(held);
-      unreference(gradient);
-      tensors_[static_cast<size_t>(tensor)].gradient = sum;
-    }
-  }
-
   void run_backward() {
     while (!tape_.empty()) {
       TapeNode node = tape_.back();
       tape_.pop_back();
       if (node.gathered) {
-        events_->push_back({node.experts ? Event::Kind::kExperts : Event::Kind::kGathered, MemoryClass::kGathered, 0, 0});
+        tensors_.events->push_back({node.experts ? Event::Kind::kExperts : Event::Kind::kGathered, MemoryClass::kGathered, 0, 0});
         continue;
       }
-      const int32_t gradient = node.output >= 0 ? std::exchange(tensors_[static_cast<size_t>(node.output)].gradient, -1) : -1;
+      const int32_t gradient = node.output >= 0 ? std::exchange(tensors_.at(node.output).gradient, -1) : -1;
       const TapeNode saved = node;
       for (size_t i = 1; i < node.kernel->locals.size(); ++i) {
-        values_[kFirstLocal + i] = node.locals[i] >= 0 ? tensors_[static_cast<size_t>(node.locals[i])].bytes : 0;
+        values_[kFirstLocal + i] = node.locals[i] >= 0 ? tensors_.at(node.locals[i]).bytes : 0;
       }
       values_[static_cast<size_t>(Symbol::kWeightElements)] = node.weight_elements;
       node.locals[0] = gradient;
-      values_[kFirstLocal] = node.output >= 0 ? tensors_[static_cast<size_t>(node.output)].bytes : 0;
+      values_[kFirstLocal] = node.output >= 0 ? tensors_.at(node.output).bytes : 0;
       const bool reached = node.output < 0 || gradient >= 0;  // an output that nobody used gets no gradient, and no backward
       if (reached) run_steps(node.kernel->backward, node, gradient, [] { return int64_t{0}; });
       release_saved(saved, node);
-      unreference(gradient);
+      tensors_.unreference(gradient);
     }
   }
 
@@ -397,8 +342,8 @@ class Tracer {
         const bool temporary = local >= before.kernel->first_write() + before.kernel->num_writes;
         int32_t tensor = (temporary ? after : before).locals[static_cast<size_t>(local)];
         while (tensor >= 0) {
-          const int32_t below = tensors_[static_cast<size_t>(tensor)].below;
-          unreference(tensor);
+          const int32_t below = tensors_.at(tensor).below;
+          tensors_.unreference(tensor);
           tensor = temporary ? below : -1;
         }
       }
@@ -412,16 +357,15 @@ class Tracer {
   const std::vector<bool>& trained_;
   TraceOptions options_;
   SymbolValues values_{};
-  std::vector<TapeTensor> tensors_;
+  TensorTable tensors_;
   std::vector<TapeNode> tape_;
   std::vector<int32_t> names_;
   std::vector<int32_t> cached_;
   size_t next_cached_ = 0;
   Trace trace_;
-  std::vector<Event>* events_ = nullptr;
   int last_saving_ = -1;
   Cache cache_ = Cache::kOff;
-  bool saving_ = true, recomputing_ = false, phantom_ = false;
+  bool saving_ = true, recomputing_ = false;
 };
 
 }  // namespace
