@@ -1,27 +1,20 @@
 // Options of a job into fields: checked, one spelling each, nothing of a site's own unless it was given.
-// The warning before the time limit: twice (one step and one checkpoint), since the signal may come in the middle of either.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "codegen/job_check.h"
 #include "codegen/job_logs.h"
 #include "codegen/quote.h"
 #include "codegen/secrets.h"
-#include "codegen/target.h"
 
 namespace distsetup {
 namespace {
 
 constexpr int kDefaultCpusPerTask = 8;
-constexpr int64_t kDefaultTimeLimit_s = 24 * 3600;
-constexpr int kShortestLead_s = 120, kLongestLead_s = 65535;  // the longest is sbatch's own
-// Of one node to shared storage when the site says nothing; deliberately low (a single NFS stream on 10 Gb/s Ethernet).
-constexpr double kAssumedCheckpointRate_bytes_per_s = 1e9;
-
 constexpr const char* kFieldNames[] = {"job.name",
                                        "job.dns_name",
                                        "job.plain_names",
@@ -88,12 +81,6 @@ constexpr const char* kFieldNames[] = {"job.name",
                                        "job.memory_node_iec",
                                        "job.lead_wanted"};
 
-bool is_name_of(std::string_view text, std::string_view also) {
-  return std::all_of(text.begin(), text.end(), [also](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || also.find(c) != std::string_view::npos;
-  });
-}
-
 // A name of Kubernetes (RFC 1123 label) as near to `name` as can be; empty when there is none. 63 characters less "-NNNNN".
 std::string dns_name(std::string name) {
   name = lower(name);
@@ -103,60 +90,7 @@ std::string dns_name(std::string name) {
   return ends_well && is_name_of(name, "-") ? name : "";
 }
 
-struct JobChecker {
-  Fields fields;
-  Diagnostics diagnostics;
-  const Location at{"command line", 0, 0};
-
-  void fail(const char* code, std::string message, std::string help = "") {
-    diagnostics.push_back(error(code, at, std::move(message), std::move(help)));
-  }
-  void set(const char* field, Json value) { set_field(fields, field, std::move(value)); }
-
-  bool one_line(const char* flag, const std::string& value) {
-    if (!has_control_characters(value)) return true;
-    fail(code::kOutOfRange, fmt::format("{} has control characters, expected one line of text", flag));
-    return false;
-  }
-
-  void text(const char* field, const char* flag, const std::string& value) {
-    if (!value.empty() && one_line(flag, value)) set(field, value);
-  }
-
-  // Names that end up where no quoting exists: a host on a command line, a device, a resource.
-  void plain(const char* field, const char* flag, const std::string& value, std::string_view also) {
-    if (value.empty()) return;
-    if (value.front() == '-' || !is_name_of(value, also)) {
-      return fail(code::kOutOfRange,
-                  fmt::format("{} '{}', expected letters, digits and '{}'", flag, comment_text(value), std::string(also)));
-    }
-    set(field, value);
-  }
-
-  int64_t duration(const std::string& value) {
-    Result<int64_t> seconds = parse_duration_s(value, at);
-    append(diagnostics, seconds.diagnostics);
-    return seconds.ok() ? *seconds : 0;
-  }
-
-  int64_t time(const JobOptions& options) {
-    const int64_t longest_s = options.longest_job.empty() ? 0 : duration(options.longest_job);
-    int64_t limit_s = longest_s > 0 ? std::min(longest_s, kDefaultTimeLimit_s) : kDefaultTimeLimit_s;
-    if (!options.time_limit.empty()) {
-      limit_s = duration(options.time_limit);
-      if (longest_s > 0 && limit_s > longest_s) {
-        fail(code::kOutOfRange,
-             fmt::format("a time limit of {}, the site's longest job is {}", format_slurm_time(limit_s), format_slurm_time(longest_s)),
-             fmt::format("--time-limit {}, and --requeue to go on in the next job", format_slurm_time(longest_s)));
-      }
-      set("job.time_limit_s", limit_s);
-    }
-    set("job.time_limit", format_slurm_time(limit_s));
-    const int64_t minutes = (limit_s + 59) / 60;
-    set("job.time_limit_hm", fmt::format("{}:{:02}", minutes / 60, minutes % 60));
-    return limit_s;
-  }
-
+struct JobChecker : JobCheck {
   // SLURM's K, M, G, T are powers of 1024.
   void memory(const char* field, const std::string& value) {
     if (value.empty()) return;
@@ -252,54 +186,6 @@ struct JobChecker {
       set("job.gpus_per_node", fmt::format("{}{}", kind, per_node));
   }
 
-  // Absent: twice one step and one checkpoint of a node's share, by the plan's own prediction.
-  int lead(const JobOptions& options, const Plan* plan, int64_t limit_s) {
-    if (options.signal_lead_s) return *options.signal_lead_s;
-    double rate = kAssumedCheckpointRate_bytes_per_s;
-    if (!options.checkpoint_rate.empty()) {
-      const Result<double> given = parse_bytes_per_s(options.checkpoint_rate, at);
-      append(diagnostics, given.diagnostics);
-      if (!given.ok() || !(*given > 0)) return kShortestLead_s;
-      rate = *given;
-    }
-    if (plan == nullptr || plan->time.step_s <= 0) return kShortestLead_s;
-    const double share_bytes = static_cast<double>(plan->memory.checkpoint_bytes) / plan->hardware.nodes;
-    const double save_s = share_bytes / rate;
-    const int64_t seconds = static_cast<int64_t>(std::ceil(2 * (plan->time.step_s + save_s) / 10)) * 10;
-    set("job.lead_text",
-        Json::array({fmt::format("2 × (a step of {} + {} of checkpoint per node at {:.3g} GB/s{}: {}), at least {} s",
-                                 format_duration(plan->time.step_s), format_bytes(static_cast<int64_t>(share_bytes)), rate / 1e9,
-                                 options.checkpoint_rate.empty() ? ", assumed" : "", format_duration(save_s), kShortestLead_s)}));
-    const int64_t longest = std::min<int64_t>(kLongestLead_s, limit_s / 2);
-    if (seconds > longest) set("job.lead_wanted", seconds);
-    return static_cast<int>(std::min(std::max<int64_t>(seconds, kShortestLead_s), std::max<int64_t>(longest, 1)));
-  }
-
-  // A step warned by SLURM itself gets USR1 in every process. With requeue the batch shell has to know as well, so it is warned
-  // (B:) and passes the signal on.
-  void ending(const JobOptions& options, const Plan* plan, int64_t limit_s) {
-    const int lead_s = lead(options, plan, limit_s);
-    if (lead_s < 0 || lead_s > kLongestLead_s) {
-      return fail(code::kOutOfRange, fmt::format("--signal-lead {}, expected 0 to {} seconds", lead_s, kLongestLead_s));
-    }
-    if (lead_s >= limit_s && limit_s > 0) {
-      fail(code::kConflict, fmt::format("the warning to save comes {} s before the end of a job of {} s", lead_s, limit_s),
-           "a longer --time-limit, or a shorter --signal-lead");
-    }
-    if (lead_s > 0) set("job.signal", fmt::format("{}USR1@{}", options.requeue ? "B:" : "", lead_s));
-    if (options.requeue && lead_s == 0) {
-      fail(code::kConflict, "--requeue without a warning before the time limit would lose the work since the last checkpoint",
-           "give --signal-lead 120");
-    }
-    set("job.max_restarts", options.max_restarts);
-    set("job.max_failures", options.max_failures);
-    if (!options.requeue) return;
-    if (options.max_restarts < 1) fail(code::kOutOfRange, fmt::format("--max-restarts {}, expected at least 1", options.max_restarts));
-    if (options.max_failures < 1) fail(code::kOutOfRange, fmt::format("--max-failures {}, expected at least 1", options.max_failures));
-    set("job.requeue", true);
-    set("job.open_mode", "append");
-  }
-
   void container(const JobOptions& options) {
     text("job.image", "--image", options.image);
     const bool has_container = !options.container.empty() && options.container != "none";
@@ -383,7 +269,7 @@ struct JobChecker {
 std::span<const char* const> job_field_names() { return kFieldNames; }
 
 Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* plan) {
-  JobChecker check{std::move(fields), {}};
+  JobChecker check{{std::move(fields), {}}};
   check.size(options, plan);
   check.text("job.name", "--job-name", options.job_name);
   if (const std::string name = dns_name(options.job_name); !name.empty()) check.set("job.dns_name", name);
@@ -404,7 +290,7 @@ Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* 
   check.plain("job.service_account", "--service-account", options.service_account, ".-");
   check.plain("job.volume_claim", "--volume-claim", options.volume_claim, ".-");
   check.plain("job.rdma_resource", "--rdma-resource", options.rdma_resource, "_./-");
-  const int64_t limit_s = check.time(options);
+  const int64_t limit_s = put_time_limit(check, options);
   check.memory("job.memory_gpu", options.memory_per_gpu);
   check.memory("job.memory_node", options.memory_per_node);
   const std::string per_node = field_text(check.fields.find("job.memory_node")->second);
@@ -415,7 +301,7 @@ Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* 
   check.array(options);
   check.exports(options);
   check.logs(options);
-  check.ending(options, plan, limit_s);
+  put_ending(check, options, plan, limit_s);
   check.container(options);
   check.hosts(options);
   check.secrets(options);
