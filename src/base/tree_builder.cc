@@ -151,11 +151,12 @@ void TreeBuilder::key(std::string name, Location at, int length) {
   Open& parent = open_.back();
   std::string folded = name;
   if (key_rule_ == KeyRule::kFolded) std::replace(folded.begin(), folded.end(), '-', '_');
-  const auto [first, is_new] = parent.seen.try_emplace(std::move(folded), at);
+  const auto [first, is_new] = parent.seen.try_emplace(std::move(folded), parent.value.entries.size());
   if (!is_new) {
+    const Location& before = parent.value.key_locations[first->second];
     Diagnostic d =
         error(code::kDuplicateKey, at, fmt::format("key '{}' is given twice, expected once", name.substr(0, kMaxMessageText)),
-              fmt::format("remove this one or the first, at line {} column {}", first->second.line, first->second.column));
+              fmt::format("remove this one or the first, at line {} column {}", before.line, before.column));
     d.length = length;
     diagnostics_.push_back(std::move(d));
   }

@@ -62,7 +62,7 @@ class TreeBuilder {
     Value value;
     size_t anchor = 0;
     bool has_key = false;
-    std::map<std::string, Location> seen;
+    std::map<std::string, size_t> seen;  // key -> which of value.entries
   };
   void add(Value value);
   void count(size_t num_values, const Location& at);

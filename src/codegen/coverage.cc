@@ -51,6 +51,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& derivations(
       {"derived.save_interval", {"checkpoint.every_steps", "train.steps"}},
       {"derived.grouped_queries", {"model.num_heads", "model.num_kv_heads"}},
       {"derived.offloaded_layers", {"model.num_layers"}},
+      {"derived.recomputed_layers", {"recompute.every_k", "strategy.virtual_stages", "mesh.pp", "model.num_layers"}},
       {"derived.positive_seed", {"train.seed"}},
       {"derived.betas", {"train.beta1", "train.beta2"}},
       {"derived.timeout_minutes", {"launch.collective_timeout_s"}},
@@ -128,9 +129,10 @@ class Coverer {
   }
 
   void read_table(const std::string& path) {
-    const Result<KeyTable> table = load_key_table(templates_, path.find('/') == std::string::npos ? target_ + "/" + path : path, {});
-    append(diagnostics_, table.diagnostics);
-    if (!table.ok()) return;
+    const auto loaded = load_key_table(templates_, path.find('/') == std::string::npos ? target_ + "/" + path : path, {});
+    append(diagnostics_, loaded.diagnostics);
+    if (!loaded.ok()) return;
+    const std::shared_ptr<const KeyTable>& table = *loaded;
     for (const KeyRow& row : table->rows) {
       if (!row.field.empty()) add(written_, row.field);
       add(written_, row.when);

@@ -56,21 +56,22 @@ Json data_paths(const DataPlan& data) {
 
 }  // namespace
 
-Fields no_fields() {
-  Fields fields;
-  flatten(to_json(Plan{}), "", fields);
-  for (const char* name : kOtherFields) fields[name] = nullptr;
-  for (const char* name : kTrainerFields) fields[name] = nullptr;
-  for (const char* name : job_field_names()) fields[name] = nullptr;
-  for (auto& entry : fields) entry.second = nullptr;
-  return fields;
+const Fields& no_fields() {
+  static const Fields kNone = [] {
+    Fields fields;
+    flatten(to_json(Plan{}), "", fields);
+    for (const char* name : kOtherFields) fields[name] = nullptr;
+    for (const char* name : kTrainerFields) fields[name] = nullptr;
+    for (const char* name : job_field_names()) fields[name] = nullptr;
+    for (auto& entry : fields) entry.second = nullptr;
+    return fields;
+  }();
+  return kNone;
 }
 
 Fields fields_of(const Plan& plan) {
   Fields fields = no_fields();
-  Fields known;
-  flatten(to_json(plan), "", known);
-  for (auto& [name, value] : known) fields[name] = std::move(value);
+  flatten(to_json(plan), "", fields);
   const Mesh& mesh = plan.mesh;
   set_field(fields, "derived.source", "plan");
   set_field(fields, "derived.world", mesh.world());

@@ -17,7 +17,7 @@ namespace distsetup {
 using Fields = std::map<std::string, Json, std::less<>>;
 
 // Every name, all null.
-Fields no_fields();
+const Fields& no_fields();
 // derived.source = "plan".
 Fields fields_of(const Plan& plan);
 // Names of the fields of a job, job.* (codegen/job_fields.cc).

@@ -28,15 +28,9 @@ constexpr std::array<std::pair<std::string_view, TableFormat>, 5> kFormats = {{{
                                                                                {"arguments", TableFormat::kArguments}}};
 constexpr std::array<std::string_view, 4> kUnknownKey = {"parse error", "init error", "warning", "silent"};
 
-// Always the same, and asked for by every table.
-const Fields& field_names() {
-  static const Fields kNames = no_fields();
-  return kNames;
-}
-
 struct Reader {
   KeyTable table;
-  const Fields& names = field_names();
+  const Fields& names = no_fields();
   Diagnostics diagnostics;
 
   void fail(const Location& at, std::string message, std::string help = "") {

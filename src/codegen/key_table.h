@@ -3,6 +3,7 @@
 // key, since when a key exists, which keys nobody reads), so that these become further walks over the same rows.
 #pragma once
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -100,7 +101,7 @@ struct KeyTable {
 
 // Of a TemplateSet: path -> the text that was read, and what it says. Not for several threads.
 struct ReadTables {
-  std::map<std::string, std::pair<std::string, KeyTable>> tables;
+  std::map<std::string, std::pair<std::string, std::shared_ptr<const KeyTable>>> tables;
   std::map<std::string, KeyTable> with_reads;  // with what a reader adds to them (codegen/read)
 };
 

@@ -38,10 +38,10 @@ struct Walk {
   std::string resolve(const std::string& path) const { return path.find('/') == std::string::npos ? target + "/" + path : path; }
 
   Result<Entries> entries(const std::string& path, const Location& at, TableFormat& format) {
-    const Result<KeyTable> table = load_key_table(templates, path, at);
+    const auto table = load_key_table(templates, path, at);
     if (!table.ok()) return table.diagnostics;
-    format = table->format;
-    return walk_keys(*table, source.fields, source.at);
+    format = (*table)->format;
+    return walk_keys(**table, source.fields, source.at);
   }
 
   const Json* field(const std::string& name, const Location& at) {
@@ -239,24 +239,28 @@ Result<KeyTable> read_table(const TemplateSet& templates, const std::string& pat
       continue;
     }
     if (row.table == path) return error(code::kTemplate, row.location, fmt::format("table '{}' includes itself", path));
-    const Result<KeyTable> inner = load_key_table(templates, row.table, row.location);
+    const auto inner = load_key_table(templates, row.table, row.location);
     if (!inner.ok()) return inner.diagnostics;
-    include_table(*inner, row.key, row.when, *read);
+    include_table(**inner, row.key, row.when, *read);
   }
   return read;
 }
 
 }  // namespace
 
-Result<KeyTable> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at) {
+Result<std::shared_ptr<const KeyTable>> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at) {
   const Result<std::string> text = text_of(templates, path, at);
   if (!text.ok()) return text.diagnostics;
-  if (templates.read_tables == nullptr) return read_table(templates, path, *text);
-  const auto known = templates.read_tables->tables.find(path);
-  if (known != templates.read_tables->tables.end() && known->second.first == *text) return known->second.second;
+  ReadTables* known = templates.read_tables.get();
+  if (known != nullptr) {
+    const auto found = known->tables.find(path);
+    if (found != known->tables.end() && found->second.first == *text) return found->second.second;
+  }
   Result<KeyTable> read = read_table(templates, path, *text);
-  if (read.ok()) templates.read_tables->tables.insert_or_assign(path, std::pair{*text, *read});
-  return read;
+  if (!read.ok()) return read.diagnostics;
+  auto table = std::make_shared<const KeyTable>(std::move(*read));
+  if (known != nullptr) known->tables.insert_or_assign(path, std::pair{*text, table});
+  return {std::move(table), std::move(read.diagnostics)};
 }
 
 Result<Artifact> emit_table(const TemplateSet& templates, const std::string& table, const Source& source, const std::string& path) {
@@ -355,13 +359,12 @@ Result<TargetSearch> target_search(const TemplateSet& templates, std::string_vie
   return std::move(described->search);
 }
 
-Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, const Source& source) {
+Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, Source source) {
   const Result<Description> described = describe(templates, target, source.at);
   if (!described.ok()) return described.diagnostics;
   Diagnostics diagnostics = described.diagnostics;
-  Source settled = source;
-  settled.fields = with_settings(*described, std::move(settled.fields), diagnostics);
-  Walk walk{templates, target, settled, {}, std::move(diagnostics)};
+  source.fields = with_settings(*described, std::move(source.fields), diagnostics);
+  Walk walk{templates, target, source, {}, std::move(diagnostics)};
   if (!described->rules.empty()) {
     TableFormat format = TableFormat::kYaml;
     append(walk.diagnostics, walk.entries(walk.resolve(described->rules), described->root.location, format).diagnostics);

@@ -1,5 +1,6 @@
 // A target: a folder of templates with a target.yaml that lists the files it writes and where their values come from.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,10 +20,10 @@ struct Source {
   bool configs_only = false;  // only files that a key table writes
 };
 
-Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, const Source& source);
+Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, Source source);
 
-// A table with those that it includes.
-Result<KeyTable> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at);
+// A table with those that it includes; read once for a set of templates.
+Result<std::shared_ptr<const KeyTable>> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at);
 
 // One configuration file from one key table ("deepspeed/keys.yaml"). YAML files begin with the header as a comment.
 Result<Artifact> emit_table(const TemplateSet& templates, const std::string& table, const Source& source, const std::string& path);

@@ -253,15 +253,15 @@ std::set<std::string> fields_written(const TemplateSet& templates, const Artifac
   std::set<std::string> out;
   for (const auto& [file, path] : written.tables) {
     const bool is_there = std::any_of(artifacts.begin(), artifacts.end(), [&f = file](const Artifact& one) { return one.path == f; });
-    const Result<KeyTable> table = load_key_table(templates, path, {});
+    const auto table = load_key_table(templates, path, {});
     if (!is_there || !table.ok()) continue;
-    const Result<Entries> entries = walk_keys(*table, fields, {});
+    const Result<Entries> entries = walk_keys(**table, fields, {});
     for (const auto& entry : entries.ok() ? *entries : Entries{}) {
       if (is_script(file) && entry.second == false) continue;  // a switch that is not there
-      const auto row = std::find_if(table->rows.begin(), table->rows.end(), [&](const KeyRow& one) {
+      const auto row = std::find_if((*table)->rows.begin(), (*table)->rows.end(), [&](const KeyRow& one) {
         return one.key == entry.first && holds(one.when, fields) && (one.unless.empty() || !holds(one.unless, fields));
       });
-      if (row != table->rows.end() && !row->field.empty() && !fields.find(row->field)->second.is_null()) out.insert(row->field);
+      if (row != (*table)->rows.end() && !row->field.empty() && !fields.find(row->field)->second.is_null()) out.insert(row->field);
     }
   }
   return out;

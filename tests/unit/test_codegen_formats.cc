@@ -73,32 +73,32 @@ TEST_CASE("codegen: arguments are quoted words and booleans are flags") {
 
 TEST_CASE("codegen: an included table writes under its section and brings its rules") {
   const TemplateSet set = two_tables("  - {key: s, table: inner/keys.yaml, when: {strategy.sharding: zero3}}\n");
-  const Result<KeyTable> table = load_key_table(set, "outer/keys.yaml", {});
+  const auto table = load_key_table(set, "outer/keys.yaml", {});
   INFO(messages(table.diagnostics));
   REQUIRE(table.ok());
-  const Result<Entries> with = walk_keys(*table, plan_fields("zero3", 1), {});
+  const Result<Entries> with = walk_keys(**table, plan_fields("zero3", 1), {});
   REQUIRE(with.ok());
   CHECK(*with == Entries{{"b", 2}, {"s.a", 1}});
-  const Result<Entries> without = walk_keys(*table, plan_fields("ddp", 2), {});
+  const Result<Entries> without = walk_keys(**table, plan_fields("ddp", 2), {});
   REQUIRE(without.ok());
   CHECK(*without == Entries{{"b", 2}});
-  const Result<Entries> refused = walk_keys(*table, plan_fields("zero3", 2), {});
+  const Result<Entries> refused = walk_keys(**table, plan_fields("zero3", 2), {});
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.diagnostics[0].code == code::kNoForm);
   CHECK(contains(messages(refused.diagnostics), "inner has no pp"));
 }
 
 TEST_CASE("codegen: an included table without a section stands beside the others") {
-  const Result<KeyTable> table = load_key_table(two_tables("  - {table: inner/keys.yaml}\n"), "outer/keys.yaml", {});
+  const auto table = load_key_table(two_tables("  - {table: inner/keys.yaml}\n"), "outer/keys.yaml", {});
   REQUIRE(table.ok());
-  CHECK(*walk_keys(*table, plan_fields("ddp", 1), {}) == Entries{{"b", 2}, {"a", 1}});
+  CHECK(*walk_keys(**table, plan_fields("ddp", 1), {}) == Entries{{"b", 2}, {"a", 1}});
 }
 
 TEST_CASE("codegen: an included table that is not there or is the table itself is an error") {
-  const Result<KeyTable> missing = load_key_table(two_tables("  - {table: iner/keys.yaml}\n"), "outer/keys.yaml", {});
+  const auto missing = load_key_table(two_tables("  - {table: iner/keys.yaml}\n"), "outer/keys.yaml", {});
   REQUIRE_FALSE(missing.ok());
   CHECK(contains(messages(missing.diagnostics), "did you mean 'inner/keys.yaml'"));
-  const Result<KeyTable> itself = load_key_table(two_tables("  - {table: outer/keys.yaml}\n"), "outer/keys.yaml", {});
+  const auto itself = load_key_table(two_tables("  - {table: outer/keys.yaml}\n"), "outer/keys.yaml", {});
   REQUIRE_FALSE(itself.ok());
   CHECK(contains(messages(itself.diagnostics), "includes itself"));
 }
