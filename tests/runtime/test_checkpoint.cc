@@ -14,21 +14,12 @@
 #include "base/file.h"
 #include "base/value.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "support/temporary_directory.h"
 
 using namespace distsetup;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("distsetup_checkpoint_" + std::to_string(::getpid()));
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string at(const std::string& name) const { return (path / name).string(); }
-};
 
 Geometry geometry_of(int64_t hidden, int64_t layers) {
   Geometry geometry;
@@ -120,8 +111,6 @@ void load_all(const std::string& directory, int64_t step, Ranks& ranks) {
   }
 }
 
-std::string bytes_of(const std::string& path) { return *read_file(path); }
-
 std::string why_refused(const std::string& directory, int64_t step) {
   const Result<CheckpointMetadata> metadata = verify_checkpoint(directory, step);
   REQUIRE_FALSE(metadata.ok());
@@ -131,21 +120,21 @@ std::string why_refused(const std::string& directory, int64_t step) {
 }  // namespace
 
 TEST_CASE("a safetensors file reads back as written, whatever its shapes") {
-  Folder folder;
+  const TemporaryDirectory folder;
   const std::vector<float> data = {1, 2, 3, 4, 5, 6, 7};
   const Result<FileDigest> digest = write_safetensors(
-      folder.at("a"), {{"w", {2, 3}, data.data()}, {"b", {1}, data.data() + 6}, {"empty", {0, 4}, nullptr}}, {{"format", "pt"}});
+      folder.path("a"), {{"w", {2, 3}, data.data()}, {"b", {1}, data.data() + 6}, {"empty", {0, 4}, nullptr}}, {{"format", "pt"}});
   REQUIRE(digest.ok());
-  CHECK(digest->sha256 == sha256(bytes_of(folder.at("a"))));
-  CHECK(digest->bytes == static_cast<int64_t>(fs::file_size(folder.at("a"))));
-  const Result<SafetensorsHeader> header = read_safetensors_header(folder.at("a"));
+  CHECK(digest->sha256 == sha256(bytes_of_file(folder.path("a"))));
+  CHECK(digest->bytes == static_cast<int64_t>(fs::file_size(folder.path("a"))));
+  const Result<SafetensorsHeader> header = read_safetensors_header(folder.path("a"));
   REQUIRE(header.ok());
   CHECK(header->metadata.at("format") == "pt");
   REQUIRE(header->tensors.size() == 3);
   const TensorEntry& w = header->tensors.at("w");
   CHECK(w.shape == std::vector<int64_t>{2, 3});
   CHECK(w.begin % 8 == 0);
-  const std::string bytes = bytes_of(folder.at("a"));
+  const std::string bytes = bytes_of_file(folder.path("a"));
   CHECK(std::memcmp(bytes.data() + w.begin, data.data(), 24) == 0);
 }
 
@@ -183,10 +172,10 @@ TEST_CASE("malformed safetensors headers are refused with what is wrong") {
 }
 
 TEST_CASE("random mutations of a header never crash, and what is accepted stays inside the file") {
-  Folder folder;
+  const TemporaryDirectory folder;
   const std::vector<float> data(64, 1.0f);
-  REQUIRE(write_safetensors(folder.at("a"), {{"w", {4, 8}, data.data()}, {"b", {32}, data.data()}}, {{"format", "pt"}}).ok());
-  const std::string good = bytes_of(folder.at("a"));
+  REQUIRE(write_safetensors(folder.path("a"), {{"w", {4, 8}, data.data()}, {"b", {32}, data.data()}}, {{"format", "pt"}}).ok());
+  const std::string good = bytes_of_file(folder.path("a"));
   std::mt19937_64 random(12345);
   int num_refused = 0;
   for (int round = 0; round < 20000; ++round) {
@@ -219,12 +208,12 @@ TEST_CASE("random mutations of a header never crash, and what is accepted stays 
 
 TEST_CASE("manifests round-trip, and random mutations of them never crash") {
   Ranks ranks(geometry_of(16, 1), 1, 2);
-  Folder folder;
+  const TemporaryDirectory folder;
   ranks.fill();
-  REQUIRE(save(folder.path, ranks, 3).empty());
-  const std::string path = checkpoint_path(folder.path, 3);
-  const std::string index = bytes_of(path + "/index.json"), metadata = bytes_of(path + "/metadata.json"),
-                    commit = bytes_of(path + "/COMMIT");
+  REQUIRE(save(folder.path(), ranks, 3).empty());
+  const std::string path = checkpoint_path(folder.path(), 3);
+  const std::string index = bytes_of_file(path + "/index.json"), metadata = bytes_of_file(path + "/metadata.json"),
+                    commit = bytes_of_file(path + "/COMMIT");
   REQUIRE(index_from_json(index, "i").ok());
   CHECK(dump_json(to_json(*index_from_json(index, "i"))) == index);
   CHECK(*metadata_from_json(metadata, "m") == metadata_of(3));
@@ -262,16 +251,16 @@ TEST_CASE("regression 22: any mesh loads what any other wrote, bit for bit, padd
   const MeshCase cases[] = {{1, 1, false}, {1, 2, false}, {1, 3, false}, {1, 4, false}, {2, 2, false}, {1, 7, false}, {4, 1, true}};
   for (const Geometry& geometry : {geometry_of(16, 2), geometry_of(12, 1)}) {
     for (const MeshCase& from : cases) {
-      Folder folder;
+      const TemporaryDirectory folder;
       Ranks written(geometry, from.replicate, from.shard, from.ddp);
       written.fill(from.shard);
-      REQUIRE(save(folder.path, written, 40).empty());
-      CHECK(verify_checkpoint(folder.path, 40).ok());
+      REQUIRE(save(folder.path(), written, 40).empty());
+      CHECK(verify_checkpoint(folder.path(), 40).ok());
       for (const MeshCase& to : cases) {
         Ranks read(geometry, to.replicate, to.shard, to.ddp);
         for (auto& rank : read.values)
           for (auto& state : rank) std::fill(state.begin(), state.end(), 7.5f);
-        load_all(folder.path, 40, read);
+        load_all(folder.path(), 40, read);
         CHECK(read.num_wrong(from.shard) == 0);
         Ranks expected(geometry, to.replicate, to.shard, to.ddp);
         expected.fill(from.shard);
@@ -282,11 +271,11 @@ TEST_CASE("regression 22: any mesh loads what any other wrote, bit for bit, padd
 }
 
 TEST_CASE("a single rank's file holds the whole model under its published names") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Ranks ranks(geometry_of(16, 2), 1, 1);
   ranks.fill();
-  REQUIRE(save(folder.path, ranks, 1).empty());
-  const Result<SafetensorsHeader> header = read_safetensors_header(checkpoint_path(folder.path, 1) + "/rank_0.safetensors");
+  REQUIRE(save(folder.path(), ranks, 1).empty());
+  const Result<SafetensorsHeader> header = read_safetensors_header(checkpoint_path(folder.path(), 1) + "/rank_0.safetensors");
   REQUIRE(header.ok());
   CHECK(header->tensors.at("model.layers.1.self_attn.q_proj.weight").shape == std::vector<int64_t>{16, 16});
   CHECK(header->tensors.contains("model.embed_tokens.weight.exp_avg_sq"));
@@ -294,143 +283,143 @@ TEST_CASE("a single rank's file holds the whole model under its published names"
 }
 
 TEST_CASE("regression 17: loaded parameters equal the file, and another model is refused") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Ranks ranks(geometry_of(16, 2), 1, 2);
   ranks.fill(5);
-  REQUIRE(save(folder.path, ranks, 9).empty());
+  REQUIRE(save(folder.path(), ranks, 9).empty());
   Ranks again(geometry_of(16, 2), 1, 2);
-  load_all(folder.path, 9, again);
-  REQUIRE(save(folder.at("second"), again, 9).empty());
+  load_all(folder.path(), 9, again);
+  REQUIRE(save(folder.path("second"), again, 9).empty());
   for (const char* file : {"rank_0.safetensors", "rank_1.safetensors"}) {
-    CHECK(sha256(bytes_of(checkpoint_path(folder.path, 9) + "/" + file)) ==
-          sha256(bytes_of(checkpoint_path(folder.at("second"), 9) + "/" + file)));
+    CHECK(sha256(bytes_of_file(checkpoint_path(folder.path(), 9) + "/" + file)) ==
+          sha256(bytes_of_file(checkpoint_path(folder.path("second"), 9) + "/" + file)));
   }
   for (const Geometry& other : {geometry_of(16, 3), geometry_of(16, 1), geometry_of(32, 2)}) {
     Ranks wrong(other, 1, 1);
-    const Diagnostics found = load_shard(folder.path, 9, wrong.state(0));
+    const Diagnostics found = load_shard(folder.path(), 9, wrong.state(0));
     REQUIRE(found.size() == 1);
     CHECK_THAT(found.front().message, Catch::Contains("another model"));
   }
 }
 
 TEST_CASE("a truncated, changed, missing or uncommitted file makes a checkpoint invalid") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Ranks ranks(geometry_of(16, 1), 1, 2);
   ranks.fill();
   const auto fresh = [&] {
-    fs::remove_all(folder.at("checkpoint_5"));
-    REQUIRE(save(folder.path, ranks, 5).empty());
-    REQUIRE(verify_checkpoint(folder.path, 5).ok());
+    fs::remove_all(folder.path("checkpoint_5"));
+    REQUIRE(save(folder.path(), ranks, 5).empty());
+    REQUIRE(verify_checkpoint(folder.path(), 5).ok());
   };
-  const std::string path = checkpoint_path(folder.path, 5);
+  const std::string path = checkpoint_path(folder.path(), 5);
   for (const char* file : {"rank_0.safetensors", "rank_1.safetensors", "index.json", "metadata.json"}) {
     fresh();
-    const std::string bytes = bytes_of(path + "/" + file);
+    const std::string bytes = bytes_of_file(path + "/" + file);
     std::ofstream(path + "/" + file, std::ios::binary) << bytes.substr(0, bytes.size() - 1);
-    CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("bytes, expected"));
+    CHECK_THAT(why_refused(folder.path(), 5), Catch::Contains("bytes, expected"));
     std::string changed = bytes;
     changed[changed.size() / 2] = static_cast<char>(changed[changed.size() / 2] ^ 1);
     std::ofstream(path + "/" + file, std::ios::binary) << changed;
-    CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("digest"));
+    CHECK_THAT(why_refused(folder.path(), 5), Catch::Contains("digest"));
     fs::remove(path + "/" + file);
-    CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("missing"));
+    CHECK_THAT(why_refused(folder.path(), 5), Catch::Contains("missing"));
   }
   fresh();
   fs::remove(path + "/COMMIT");
-  CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("no COMMIT"));
+  CHECK_THAT(why_refused(folder.path(), 5), Catch::Contains("no COMMIT"));
   std::ofstream(path + "/COMMIT") << "{}";
-  CHECK_THAT(why_refused(folder.path, 5), Catch::Contains("'format' is missing"));
+  CHECK_THAT(why_refused(folder.path(), 5), Catch::Contains("'format' is missing"));
   fresh();
-  fs::rename(path, checkpoint_path(folder.path, 6));
-  CHECK_THAT(why_refused(folder.path, 6), Catch::Contains("says step 5, expected 6"));
+  fs::rename(path, checkpoint_path(folder.path(), 6));
+  CHECK_THAT(why_refused(folder.path(), 6), Catch::Contains("says step 5, expected 6"));
 }
 
 TEST_CASE("digests are shared among ranks: a broken file is found by exactly one part") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Ranks ranks(geometry_of(16, 1), 1, 4);
   ranks.fill();
-  REQUIRE(save(folder.path, ranks, 5).empty());
-  const std::string file = checkpoint_path(folder.path, 5) + "/rank_2.safetensors";
-  std::string bytes = bytes_of(file);
+  REQUIRE(save(folder.path(), ranks, 5).empty());
+  const std::string file = checkpoint_path(folder.path(), 5) + "/rank_2.safetensors";
+  std::string bytes = bytes_of_file(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   std::ofstream(file, std::ios::binary) << bytes;
   int num_found = 0;
-  for (int part = 0; part < 4; ++part) num_found += verify_checkpoint(folder.path, 5, part, 4).ok() ? 0 : 1;
+  for (int part = 0; part < 4; ++part) num_found += verify_checkpoint(folder.path(), 5, part, 4).ok() ? 0 : 1;
   CHECK(num_found == 1);
 }
 
 TEST_CASE("what a killed save leaves is never taken for a checkpoint, and does not hinder the next save") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Ranks four(geometry_of(16, 1), 1, 4), two(geometry_of(16, 1), 1, 2);
   four.fill(4);
   two.fill(2);
-  REQUIRE(begin_checkpoint(folder.path, 8).empty());  // killed after one file of four
-  REQUIRE(write_rank_file(folder.path, 8, 3, four.state(3)).ok());
-  CHECK(list_checkpoints(folder.path).empty());
-  REQUIRE(save(folder.path, two, 8).empty());  // on another mesh: the left-over rank_3 is gone
-  CHECK(verify_checkpoint(folder.path, 8).ok());
-  CHECK_FALSE(fs::exists(checkpoint_path(folder.path, 8) + "/rank_3.safetensors"));
-  fs::remove(checkpoint_path(folder.path, 8) + "/COMMIT");  // killed between rename and COMMIT
-  REQUIRE(save(folder.path, four, 8).empty());
+  REQUIRE(begin_checkpoint(folder.path(), 8).empty());  // killed after one file of four
+  REQUIRE(write_rank_file(folder.path(), 8, 3, four.state(3)).ok());
+  CHECK(list_checkpoints(folder.path()).empty());
+  REQUIRE(save(folder.path(), two, 8).empty());  // on another mesh: the left-over rank_3 is gone
+  CHECK(verify_checkpoint(folder.path(), 8).ok());
+  CHECK_FALSE(fs::exists(checkpoint_path(folder.path(), 8) + "/rank_3.safetensors"));
+  fs::remove(checkpoint_path(folder.path(), 8) + "/COMMIT");  // killed between rename and COMMIT
+  REQUIRE(save(folder.path(), four, 8).empty());
   Ranks read(geometry_of(16, 1), 1, 1);
-  load_all(folder.path, 8, read);
+  load_all(folder.path(), 8, read);
   CHECK(read.num_wrong(4) == 0);
 }
 
 TEST_CASE("regression 37: retention keeps the newest, and deletes only committed checkpoints of exactly our names") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Ranks ranks(geometry_of(16, 1), 1, 1);
   ranks.fill();
-  for (int64_t step : {10, 20, 30, 40}) REQUIRE(save(folder.path, ranks, step).empty());
+  for (int64_t step : {10, 20, 30, 40}) REQUIRE(save(folder.path(), ranks, step).empty());
   const std::vector<std::string> foreign = {"checkpoint_7", "checkpoint_007", "checkpoint_12.old", "my_checkpoint_5",
                                             "checkpoint_",  "checkpoint_9x",  "checkpoint_-3",     "data"};
   for (const std::string& name : foreign) {
-    fs::create_directories(folder.path / name);
-    std::ofstream(folder.path / name / "precious") << "mine";
+    fs::create_directories(folder.path(name));
+    std::ofstream(folder.path(name + "/precious")) << "mine";
   }
-  fs::create_directories(folder.path / "elsewhere");
-  fs::create_directory_symlink(folder.path / "elsewhere", folder.path / "checkpoint_3");
-  std::ofstream(folder.path / "checkpoint_10" / "notes.txt") << "mine";
-  REQUIRE(retire_checkpoints(folder.path, 40, 0).empty());
-  CHECK(fs::exists(folder.path / "checkpoint_20"));
-  const std::vector<std::string> complaints = retire_checkpoints(folder.path, 40, 2);
+  fs::create_directories(folder.path("elsewhere"));
+  fs::create_directory_symlink(folder.path("elsewhere"), folder.path("checkpoint_3"));
+  std::ofstream(folder.path("checkpoint_10/notes.txt")) << "mine";
+  REQUIRE(retire_checkpoints(folder.path(), 40, 0).empty());
+  CHECK(fs::exists(folder.path("checkpoint_20")));
+  const std::vector<std::string> complaints = retire_checkpoints(folder.path(), 40, 2);
   CHECK(complaints.size() == 1);  // checkpoint_10 holds a file that is not ours
-  CHECK(fs::exists(folder.path / "checkpoint_10" / "notes.txt"));
-  CHECK_FALSE(fs::exists(folder.path / "checkpoint_20"));
-  CHECK(verify_checkpoint(folder.path, 30).ok());
-  CHECK(verify_checkpoint(folder.path, 40).ok());
-  for (const std::string& name : foreign) CHECK(fs::exists(folder.path / name / "precious"));
-  CHECK(fs::is_symlink(folder.path / "checkpoint_3"));
+  CHECK(fs::exists(folder.path("checkpoint_10/notes.txt")));
+  CHECK_FALSE(fs::exists(folder.path("checkpoint_20")));
+  CHECK(verify_checkpoint(folder.path(), 30).ok());
+  CHECK(verify_checkpoint(folder.path(), 40).ok());
+  for (const std::string& name : foreign) CHECK(fs::exists(folder.path(name + "/precious")));
+  CHECK(fs::is_symlink(folder.path("checkpoint_3")));
 }
 
 TEST_CASE("regression 37: refused and newer steps neither count nor disappear") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Ranks ranks(geometry_of(16, 1), 1, 1);
   ranks.fill();
-  for (int64_t step : {10, 20, 30}) REQUIRE(save(folder.path, ranks, step).empty());
-  retire_checkpoints(folder.path, 20, 1, {20});  // 30 is newer than what was just saved, 20 was refused: 10 is the one that counts
-  CHECK(list_checkpoints(folder.path) == std::vector<int64_t>{30, 20, 10});
-  retire_checkpoints(folder.path, 30, 1, {20});
-  CHECK(list_checkpoints(folder.path) == std::vector<int64_t>{30, 20});
+  for (int64_t step : {10, 20, 30}) REQUIRE(save(folder.path(), ranks, step).empty());
+  retire_checkpoints(folder.path(), 20, 1, {20});  // 30 is newer than what was just saved, 20 was refused: 10 is the one that counts
+  CHECK(list_checkpoints(folder.path()) == std::vector<int64_t>{30, 20, 10});
+  retire_checkpoints(folder.path(), 30, 1, {20});
+  CHECK(list_checkpoints(folder.path()) == std::vector<int64_t>{30, 20});
 }
 
 TEST_CASE("a disk that is full fails the save with a message, and the checkpoint before stays valid") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Ranks ranks(geometry_of(32, 2), 1, 1);
   ranks.fill();
-  REQUIRE(save(folder.path, ranks, 1).empty());
+  REQUIRE(save(folder.path(), ranks, 1).empty());
   rlimit old = {};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
   const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
   const rlimit small = {4096, old.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
-  const Diagnostics found = save(folder.path, ranks, 2);
+  const Diagnostics found = save(folder.path(), ranks, 2);
   ::setrlimit(RLIMIT_FSIZE, &old);
   ::signal(SIGXFSZ, old_handler);
   REQUIRE(found.size() == 1);
   CHECK_THAT(found.front().message, Catch::Contains("cannot write") && Catch::Contains("rank_0.safetensors"));
-  discard_partial(folder.path, 2);
-  CHECK(list_checkpoints(folder.path) == std::vector<int64_t>{1});
-  CHECK_FALSE(fs::exists(folder.path / "checkpoint_2.partial"));
-  CHECK(verify_checkpoint(folder.path, 1).ok());
+  discard_partial(folder.path(), 2);
+  CHECK(list_checkpoints(folder.path()) == std::vector<int64_t>{1});
+  CHECK_FALSE(fs::exists(folder.path("checkpoint_2.partial")));
+  CHECK(verify_checkpoint(folder.path(), 1).ok());
 }

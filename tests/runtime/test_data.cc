@@ -1,6 +1,4 @@
 // Corpus and sampler: what a token, a sequence, a global batch is, and that no mesh changes it.
-#include <unistd.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -12,23 +10,15 @@
 #include "base/digest.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampler.h"
+#include "support/temporary_directory.h"
 
 using namespace distsetup;
 namespace fs = std::filesystem;
 
 namespace {
 
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("distsetup_data_" + std::to_string(::getpid()));
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-};
-
-void add_file(const Folder& folder, Plan& plan, const std::string& name, const std::string& text, bool held_out = false) {
-  std::ofstream(folder.path / name, std::ios::binary) << text;
+void add_file(const TemporaryDirectory& folder, Plan& plan, const std::string& name, const std::string& text, bool held_out = false) {
+  folder.write(name, text);
   plan.data.files.push_back({name, static_cast<int64_t>(text.size()), sha256(text), held_out});
 }
 
@@ -61,7 +51,7 @@ Plan with_mesh(Plan plan, int dp_replicate, int dp_shard, int64_t micro_batch, i
 }  // namespace
 
 TEST_CASE("windows cover every target of a document once and never cross documents") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Plan plan = tiny_plan();
   add_file(folder, plan, "a", text_of(17, 1));  // 16 targets: two whole windows
   add_file(folder, plan, "b", text_of(20, 2));  // 19 targets: 8, 8, 3
@@ -69,7 +59,7 @@ TEST_CASE("windows cover every target of a document once and never cross documen
   add_file(folder, plan, "d", "");
   add_file(folder, plan, "e", text_of(2, 3));  // one target
   add_file(folder, plan, "h", text_of(12, 4), true);
-  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
   REQUIRE(corpus.ok());
   CHECK(corpus->training.size() == 6);
   CHECK(corpus->training_tokens == 16 + 19 + 1);
@@ -108,10 +98,10 @@ TEST_CASE("an epoch's permutation depends on seed and epoch only and has every w
 }
 
 TEST_CASE("the global batch does not depend on the mesh, and each sequence is computed once") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Plan plan = tiny_plan();
   for (int i = 0; i < 7; ++i) add_file(folder, plan, "f" + std::to_string(i), text_of(20 + 13 * i, i));
-  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
   REQUIRE(corpus.ok());
   Sampler one(*corpus, with_mesh(plan, 1, 1, 8, 1), 0);
   const Plan meshes[] = {with_mesh(plan, 1, 1, 1, 8), with_mesh(plan, 1, 2, 2, 2), with_mesh(plan, 2, 2, 1, 2),
@@ -148,10 +138,10 @@ TEST_CASE("the global batch does not depend on the mesh, and each sequence is co
 }
 
 TEST_CASE("regression 3: every data-parallel rank has data, and tensor-parallel ranks the same") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Plan plan = tiny_plan();
   for (int i = 0; i < 4; ++i) add_file(folder, plan, "f" + std::to_string(i), text_of(60, i));
-  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
   REQUIRE(corpus.ok());
   plan.mesh.tp = 2;
   std::vector<Batch> batches;
@@ -166,10 +156,10 @@ TEST_CASE("regression 3: every data-parallel rank has data, and tensor-parallel 
 }
 
 TEST_CASE("regression 24: a batch that begins in one epoch ends in the next, and nothing is left over") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Plan plan = with_mesh(tiny_plan(), 1, 1, 4, 2);
   add_file(folder, plan, "a", text_of(8 * 5 + 1, 1));  // 5 windows, 8 sequences a batch
-  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
   REQUIRE(corpus.ok());
   REQUIRE(corpus->training.size() == 5);
   Sampler sampler(*corpus, plan, 0);
@@ -188,10 +178,10 @@ TEST_CASE("regression 24: a batch that begins in one epoch ends in the next, and
 }
 
 TEST_CASE("regression 22: a sampler set to a saved cursor goes on exactly there, on any mesh") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Plan plan = tiny_plan();
   for (int i = 0; i < 5; ++i) add_file(folder, plan, "f" + std::to_string(i), text_of(31 + 9 * i, i));
-  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
   REQUIRE(corpus.ok());
   Sampler straight(*corpus, with_mesh(plan, 1, 1, 8, 1), 0);
   for (int stop = 0; stop < 9; ++stop) {
@@ -205,11 +195,11 @@ TEST_CASE("regression 22: a sampler set to a saved cursor goes on exactly there,
 }
 
 TEST_CASE("the held-out set is dealt out whole, filled up with sequences without targets") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Plan plan = tiny_plan();
   add_file(folder, plan, "a", text_of(40, 1));
   add_file(folder, plan, "h", text_of(8 * 5 + 4, 2), true);  // 6 windows: 5 whole, 3 tokens
-  const Result<Corpus> corpus = read_corpus(plan, folder.path);
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
   REQUIRE(corpus.ok());
   const Batch first = held_out_batch(*corpus, plan, 0), second = held_out_batch(*corpus, plan, 1);
   CHECK(first.ids.size() == second.ids.size());
@@ -222,22 +212,22 @@ TEST_CASE("the held-out set is dealt out whole, filled up with sequences without
 }
 
 TEST_CASE("regression 50: missing, changed or absent data is an error, never replaced") {
-  Folder folder;
+  const TemporaryDirectory folder;
   Plan plan = tiny_plan();
   const auto message = [&folder](const Plan& p) {
-    const Result<Corpus> corpus = read_corpus(p, folder.path);
+    const Result<Corpus> corpus = read_corpus(p, folder.path());
     REQUIRE_FALSE(corpus.ok());
     CHECK(corpus.diagnostics.front().code == code::kData);
     return corpus.diagnostics.front().message;
   };
   CHECK_THAT(message(plan), Catch::Contains("names no data files"));
   add_file(folder, plan, "a", text_of(100, 1));
-  REQUIRE(read_corpus(plan, folder.path).ok());
-  fs::rename(folder.path / "a", folder.path / "b");
+  REQUIRE(read_corpus(plan, folder.path()).ok());
+  fs::rename(folder.path("a"), folder.path("b"));
   CHECK_THAT(message(plan), Catch::Contains("/a'") && Catch::Contains("no such file"));
-  std::ofstream(folder.path / "a", std::ios::binary) << text_of(99, 1);
+  folder.write("a", text_of(99, 1));
   CHECK_THAT(message(plan), Catch::Contains("has 99 bytes, expected 100"));
-  std::ofstream(folder.path / "a", std::ios::binary) << text_of(100, 2);
+  folder.write("a", text_of(100, 2));
   CHECK_THAT(message(plan), Catch::Contains("has the digest"));
   Plan empty = tiny_plan();
   add_file(folder, empty, "e", "");

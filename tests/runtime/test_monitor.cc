@@ -1,6 +1,4 @@
 // Environment, agreement on failures, checkpoints saved together, drift of replicas, metrics.jsonl, predicted beside measured.
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -16,21 +14,13 @@
 #include "runtime/monitor/metrics.h"
 #include "runtime/monitor/replicas.h"
 #include "runtime/monitor/report.h"
+#include "support/temporary_directory.h"
 #include "thread_communicator.h"
 
 using namespace distsetup;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("distsetup_monitor_" + std::to_string(::getpid()));
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-};
 
 Getenv from(std::map<std::string, std::string> variables) {
   return [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
@@ -166,45 +156,45 @@ TEST_CASE("a failure of one rank ends all, and only that rank says why") {
 }
 
 TEST_CASE("regression 4: a save is the same collective calls on every rank, writers or not") {
-  Folder folder;
+  const TemporaryDirectory folder;
   const Saver saver;
   std::array<int64_t, 4> num_operations = {};
   const auto failures = run_ranks(4, [&](ThreadCommunicator& communicator) {
-    saver.save(communicator, folder.path, 3);
+    saver.save(communicator, folder.path(), 3);
     num_operations[static_cast<size_t>(communicator.rank())] = communicator.num_operations;
   });
   for (const auto& failure : failures) CHECK(outcome_of(failure).what.empty());
   CHECK(num_operations[0] > 0);
   for (int64_t n : num_operations) CHECK(n == num_operations[0]);
-  CHECK(verify_checkpoint(folder.path, 3).ok());
-  CHECK(fs::exists(folder.path / "checkpoint_3" / "rank_0.safetensors"));
-  CHECK(fs::exists(folder.path / "checkpoint_3" / "rank_1.safetensors"));
-  CHECK_FALSE(fs::exists(folder.path / "checkpoint_3" / "rank_2.safetensors"));  // replica 1 writes nothing
+  CHECK(verify_checkpoint(folder.path(), 3).ok());
+  CHECK(fs::exists(folder.path("checkpoint_3/rank_0.safetensors")));
+  CHECK(fs::exists(folder.path("checkpoint_3/rank_1.safetensors")));
+  CHECK_FALSE(fs::exists(folder.path("checkpoint_3/rank_2.safetensors")));  // replica 1 writes nothing
 }
 
 TEST_CASE("a rank that cannot write fails the save on all ranks, and nothing half-written is left") {
-  Folder folder;
+  const TemporaryDirectory folder;
   const Saver saver;
-  run_ranks(4, [&](ThreadCommunicator& communicator) { saver.save(communicator, folder.path, 1); });
+  run_ranks(4, [&](ThreadCommunicator& communicator) { saver.save(communicator, folder.path(), 1); });
   const auto failures = run_ranks(4, [&](ThreadCommunicator& communicator) {
-    saver.save(communicator, communicator.rank() == 1 ? folder.path / "nowhere" : folder.path, 2);
+    saver.save(communicator, communicator.rank() == 1 ? folder.path("nowhere") : folder.path(), 2);
   });
   CHECK_THAT(outcome_of(failures[1]).what, Catch::Contains("cannot write") && Catch::Contains("rank_1.safetensors"));
   for (int rank : {0, 2, 3}) CHECK(outcome_of(failures[static_cast<size_t>(rank)]).exit_code == kExitPeer);
-  CHECK(list_checkpoints(folder.path) == std::vector<int64_t>{1});
-  CHECK_FALSE(fs::exists(folder.path / "checkpoint_2.partial"));
+  CHECK(list_checkpoints(folder.path()) == std::vector<int64_t>{1});
+  CHECK_FALSE(fs::exists(folder.path("checkpoint_2.partial")));
 }
 
 TEST_CASE("regression 21: all ranks go on from the same step, whoever finds the newest checkpoint broken") {
-  Folder folder;
+  const TemporaryDirectory folder;
   const Saver saver;
-  for (int64_t step : {5, 6}) run_ranks(4, [&](ThreadCommunicator& communicator) { saver.save(communicator, folder.path, step); });
+  for (int64_t step : {5, 6}) run_ranks(4, [&](ThreadCommunicator& communicator) { saver.save(communicator, folder.path(), step); });
   const auto start_steps = [&](int world) {
     std::mutex mutex;
     std::vector<int64_t> steps;
     std::atomic<size_t> num_lines = 0, num_refused = 0;
     const auto failures = run_ranks(world, [&](ThreadCommunicator& communicator) {
-      const FoundCheckpoint found = find_checkpoint(communicator, folder.path);
+      const FoundCheckpoint found = find_checkpoint(communicator, folder.path());
       num_lines += found.refused.size();
       num_refused = found.refused_steps.size();
       const std::lock_guard lock(mutex);
@@ -218,7 +208,7 @@ TEST_CASE("regression 21: all ranks go on from the same step, whoever finds the 
   };
   CHECK(start_steps(4) == std::vector<int64_t>{6, 6, 6, 6});
   for (const char* file : {"index.json", "rank_0.safetensors", "rank_1.safetensors"}) {
-    const std::string path = (folder.path / "checkpoint_6" / file).string();
+    const std::string path = folder.path(std::string("checkpoint_6/") + file);
     const std::string bytes = *read_file(path);
     std::string broken = bytes;
     broken.back() = static_cast<char>(broken.back() ^ 1);
@@ -228,9 +218,9 @@ TEST_CASE("regression 21: all ranks go on from the same step, whoever finds the 
     std::ofstream(path, std::ios::binary) << bytes;
   }
   CHECK(start_steps(2) == std::vector<int64_t>{6, 6});
-  for (int64_t step : {5, 6}) fs::resize_file(folder.path / ("checkpoint_" + std::to_string(step)) / "index.json", 3);
+  for (int64_t step : {5, 6}) fs::resize_file(folder.path("checkpoint_" + std::to_string(step) + "/index.json"), 3);
   CHECK(start_steps(2) == std::vector<int64_t>{-100, -100});  // refused, all of them: starting over would hide it
-  for (int64_t step : {5, 6}) fs::remove(folder.path / ("checkpoint_" + std::to_string(step)) / "COMMIT");
+  for (int64_t step : {5, 6}) fs::remove(folder.path("checkpoint_" + std::to_string(step) + "/COMMIT"));
   CHECK(start_steps(2) == std::vector<int64_t>{-1, -1});  // never finished: from the beginning
 }
 
@@ -251,8 +241,8 @@ TEST_CASE("regression 30: replicas whose bits differ stop the run on every rank"
 }
 
 TEST_CASE("regression 25: metrics after a resume have every step once, and a line that was cut short is gone") {
-  Folder folder;
-  const std::string path = (folder.path / "metrics.jsonl").string();
+  const TemporaryDirectory folder;
+  const std::string path = folder.path("metrics.jsonl");
   {
     MetricsFile metrics;
     REQUIRE(metrics.open(path, -1).ok());

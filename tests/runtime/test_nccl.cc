@@ -300,29 +300,14 @@ TEST_CASE("nccl: a rank that never connects is given up after the time limit", "
 RunResult train_nccl(const Plan& plan, int64_t steps, EngineOptions options = {}) {
   RunResult result;
   run_nccl_ranks(plan.mesh, fake_options(), [&](Communicator& communicator, StreamDevice& device) {
-    Engine engine(plan, device, communicator, options);
-    engine.initialize_parameters();
-    engine.load();
-    const int index = data_index(plan.mesh, communicator.rank());
-    for (int64_t s = 0; s < steps; ++s) {
-      const Batch batch = rank_batch(plan, global_batch(plan, s), index);
-      const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s)});
-      if (communicator.rank() != 0) continue;
-      result.losses.push_back(stats.loss);
-      result.norms.push_back(stats.gradient_norm);
+    train_rank(plan, steps, options, communicator, device, result, [](const StepStats& stats) {
       // Every instruction was timed on its stream, which takes one second in the test's device.
       int64_t count = 0;
       double seconds = 0;
       for (const auto& [op, total] : stats.by_instruction) count += total.count, seconds += total.seconds;
       if (seconds < double(count) || seconds > double(count) + 5)
         throw std::logic_error("instructions were not timed on their streams");
-    }
-    const Batch batch = rank_batch(plan, global_batch(plan, 1000), index);
-    const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid});
-    if (communicator.rank() == 0) result.held_out = held_out;
-    if (!engine.writes_checkpoint()) return;
-    collect(engine, engine.master(), result.parameters);
-    collect(engine, engine.gradient(), result.gradients);
+    });
   });
   return result;
 }

@@ -1,16 +1,13 @@
 // Engine and checkpoint together: an engine whose parameters come from a file.
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
-#include <filesystem>
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/oracle.h"
 #include "runtime/ranks.h"
 #include "runtime/tiny.h"
+#include "support/temporary_directory.h"
 
 using namespace distsetup;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -32,8 +29,8 @@ void save(Engine& engine, const Plan& plan, const std::string& directory, int64_
 // Rotary tables are no parameters: an engine that is filled from a file must have made them as well as one that initialised itself.
 TEST_CASE("regression 16: an engine filled from a checkpoint computes what a plain model does, and goes on as the first one would",
           "[engine]") {
-  const fs::path directory = fs::temp_directory_path() / ("distsetup_resume_" + std::to_string(::getpid()));
-  fs::remove_all(directory);
+  const TemporaryDirectory folder;
+  const std::string directory = folder.path();
   const Plan plan = tiny::tiny_plan({});
   const tiny::Batch held_out = tiny::global_batch(plan, 1000), next = tiny::global_batch(plan, 3);
   const std::unique_ptr<Communicator> self = make_self_communicator(plan.mesh);
@@ -81,5 +78,4 @@ TEST_CASE("regression 16: an engine filled from a checkpoint computes what a pla
     CHECK(stats.loss == Approx(straight.loss).epsilon(1e-6));
     CHECK(stats.gradient_norm == Approx(straight.gradient_norm).epsilon(1e-5));
   }
-  fs::remove_all(directory);
 }

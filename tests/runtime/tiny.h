@@ -1,5 +1,6 @@
 // Tiny models, plans and batches for tests of the executor, and a run of several ranks that returns what they agree on.
 #pragma once
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -121,27 +122,34 @@ inline void collect(Engine& engine, std::span<const float> shard, std::vector<st
   }
 }
 
+// One rank of train(): `steps` steps, and the loss of a batch they have not seen. Rank 0 calls `seen` after each step.
+inline void train_rank(const Plan& plan, int64_t steps, EngineOptions options, Communicator& communicator, Device& device,
+                       RunResult& result, const std::function<void(const StepStats&)>& seen = {}) {
+  Engine engine(plan, device, communicator, options);
+  engine.initialize_parameters();
+  engine.load();
+  const int index = data_index(plan.mesh, communicator.rank());
+  for (int64_t s = 0; s < steps; ++s) {
+    const Batch batch = rank_batch(plan, global_batch(plan, s), index);
+    const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s)});
+    if (communicator.rank() != 0) continue;
+    result.losses.push_back(stats.loss);
+    result.norms.push_back(stats.gradient_norm);
+    if (seen) seen(stats);
+  }
+  const Batch batch = rank_batch(plan, global_batch(plan, 1000), index);
+  const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid});
+  if (communicator.rank() == 0) result.held_out = held_out;
+  if (!engine.writes_checkpoint()) return;
+  collect(engine, engine.master(), result.parameters);
+  collect(engine, engine.gradient(), result.gradients);
+}
+
 inline RunResult train(const Plan& plan, int64_t steps, EngineOptions options = {}) {
   RunResult result;
   run_ranks(plan.mesh, [&](Communicator& communicator) {
     const auto device = make_cpu_device();
-    Engine engine(plan, *device, communicator, options);
-    engine.initialize_parameters();
-    engine.load();
-    const int index = data_index(plan.mesh, communicator.rank());
-    for (int64_t s = 0; s < steps; ++s) {
-      const Batch batch = rank_batch(plan, global_batch(plan, s), index);
-      const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s)});
-      if (communicator.rank() != 0) continue;
-      result.losses.push_back(stats.loss);
-      result.norms.push_back(stats.gradient_norm);
-    }
-    const Batch batch = rank_batch(plan, global_batch(plan, 1000), index);
-    const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid});
-    if (communicator.rank() == 0) result.held_out = held_out;
-    if (!engine.writes_checkpoint()) return;
-    collect(engine, engine.master(), result.parameters);
-    collect(engine, engine.gradient(), result.gradients);
+    train_rank(plan, steps, options, communicator, *device, result);
   });
   return result;
 }

@@ -26,6 +26,7 @@ class TemporaryDirectory {
   std::string path(const std::string& name = "") const { return name.empty() ? path_ : path_ + "/" + name; }
 
   std::string write(const std::string& name, const std::string& bytes) const {
+    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
     std::ofstream(path(name), std::ios::binary) << bytes;
     return path(name);
   }

@@ -1,13 +1,10 @@
 // SHA-256 against published vectors, and independence of how the bytes arrive.
 #include "base/digest.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
 
 #include "base/diagnostic_codes.h"
+#include "support/temporary_directory.h"
 
 using namespace distsetup;
 
@@ -36,11 +33,9 @@ TEST_CASE("the digest does not depend on how the bytes are cut", "[digest]") {
 }
 
 TEST_CASE("a file has the digest of its bytes", "[digest]") {
-  const std::string path = (std::filesystem::temp_directory_path() / ("distsetup_digest_" + std::to_string(::getpid()))).string();
+  const TemporaryDirectory folder;
   const std::string bytes((size_t{1} << 20) + 12345, '\x5a');  // more than one chunk
-  std::ofstream(path, std::ios::binary) << bytes;
-  const Result<std::string> digest = sha256_of_file(path);
-  std::filesystem::remove(path);
+  const Result<std::string> digest = sha256_of_file(folder.write("a", bytes));
   REQUIRE(digest.ok());
   CHECK(*digest == sha256(bytes));
 }

@@ -3,16 +3,15 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <filesystem>
 #include <fstream>
 
 #include "base/diagnostic_codes.h"
 #include "model/presets.h"
 #include "planner/data_scan.h"
 #include "planner/planner.h"
+#include "support/temporary_directory.h"
 
 using namespace distsetup;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -39,20 +38,6 @@ bool says(const Diagnostics& diagnostics, std::string_view text) {
   return std::any_of(diagnostics.begin(), diagnostics.end(),
                      [&](const Diagnostic& d) { return (d.message + d.help).find(text) != std::string::npos; });
 }
-
-struct TemporaryDirectory {
-  fs::path path;
-  TemporaryDirectory() {
-    std::string name = (fs::temp_directory_path() / "planner_XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~TemporaryDirectory() { fs::remove_all(path); }
-  void write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path / name).parent_path());
-    std::ofstream(path / name, std::ios::binary) << text;
-  }
-};
 
 }  // namespace
 
@@ -177,7 +162,7 @@ TEST_CASE("data files: sorted, digested, named once, some held out") {
   dir.write("docs/image.png", std::string("\x89PNG\0\0", 6));
   dir.write("docs/.hidden", "no");
   dir.write("docs/empty.txt", "");
-  const Result<DataPlan> data = scan_data({"docs", "docs/03.txt"}, dir.path.string(), 4);
+  const Result<DataPlan> data = scan_data({"docs", "docs/03.txt"}, dir.path(), 4);
   REQUIRE(data.ok());
   REQUIRE(data->files.size() == 12);
   CHECK(std::is_sorted(data->files.begin(), data->files.end(), [](const DataFile& a, const DataFile& b) { return a.path < b.path; }));
@@ -186,10 +171,10 @@ TEST_CASE("data files: sorted, digested, named once, some held out") {
   CHECK(data->files[3].path == "docs/03.txt");
   CHECK(data->files[3].sha256.size() == 64);
   CHECK(says(data.diagnostics, "image.png"));
-  CHECK_FALSE(scan_data({"docs/image.png"}, dir.path.string(), 0).ok());
-  CHECK_FALSE(scan_data({"nothing"}, dir.path.string(), 0).ok());
-  CHECK_FALSE(scan_data({"docs/empty.txt"}, dir.path.string(), 0).ok());
-  const Result<DataPlan> none_held = scan_data({"docs"}, dir.path.string(), 0);
+  CHECK_FALSE(scan_data({"docs/image.png"}, dir.path(), 0).ok());
+  CHECK_FALSE(scan_data({"nothing"}, dir.path(), 0).ok());
+  CHECK_FALSE(scan_data({"docs/empty.txt"}, dir.path(), 0).ok());
+  const Result<DataPlan> none_held = scan_data({"docs"}, dir.path(), 0);
   CHECK(held_out_bytes(*none_held) == 0);
 }
 
@@ -198,7 +183,7 @@ TEST_CASE("regression 50: text shorter than one step is refused, not filled up")
   dir.write("a.txt", std::string(1000, 'x'));
   dir.write("b.txt", std::string(1000, 'y'));
   Inputs inputs;
-  inputs.data = *scan_data({"a.txt", "b.txt"}, dir.path.string(), 0);
+  inputs.data = *scan_data({"a.txt", "b.txt"}, dir.path(), 0);
   const Flags small = {{"model", "8B"}, {"gpu", "cpu"}, {"gpus", "1"}, {"seq", "64"}};
   Flags fits = small, too_long = small;
   fits.push_back({"global-batch", "31"});

@@ -1,37 +1,23 @@
 // Every preset file reads strictly, every name finds one thing, and the user's own files replace ours.
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "model/presets.h"
+#include "support/temporary_directory.h"
 
 namespace distsetup {
 namespace {
 
-namespace fs = std::filesystem;
 
 const Presets& presets() {
   static const Result<Presets> loaded = load_presets();
   REQUIRE(loaded.ok());
   return *loaded;
 }
-
-struct TemporaryDirectory {
-  fs::path path = fs::temp_directory_path() / ("distsetup_presets_" + std::to_string(::getpid()));
-  TemporaryDirectory() { fs::create_directories(path); }
-  ~TemporaryDirectory() { fs::remove_all(path); }
-  std::string write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path / name).parent_path());
-    std::ofstream(path / name) << text;
-    return (path / name).string();
-  }
-};
 
 std::string model_id(const std::string& name) {
   const Result<Geometry> model = find_model(presets(), name);
@@ -223,7 +209,7 @@ TEST_CASE("presets: a directory adds files and replaces those of the same id") {
   directory.write("models/mine.yaml", "{label: \"9B\", num_layers: 2, hidden: 32, num_heads: 4, feed_forward: 96, vocabulary: 256}");
   directory.write("models/llama3_8b.yaml", "{num_layers: 3, hidden: 32, num_heads: 4, feed_forward: 96, vocabulary: 256}");
   directory.write("models/broken.yaml", "{num_layers: 2, hiden: 32}");
-  const Result<Presets> extended = load_presets({directory.path.string()});
+  const Result<Presets> extended = load_presets({directory.path()});
   REQUIRE(extended.ok());
   CHECK(extended->files.size() == presets().files.size() + 2);
   CHECK(find_model(*extended, "mine")->hidden == 32);
@@ -232,8 +218,8 @@ TEST_CASE("presets: a directory adds files and replaces those of the same id") {
   CHECK(find_model(*extended, "llama2_7b")->num_layers == 32);
   const Result<Geometry> broken = find_model(*extended, "broken");
   REQUIRE_FALSE(broken.ok());
-  CHECK(broken.diagnostics[0].location.file == (directory.path / "models/broken.yaml").string());
-  const Result<Presets> missing = load_presets({(directory.path / "none").string()});
+  CHECK(broken.diagnostics[0].location.file == directory.path("models/broken.yaml"));
+  const Result<Presets> missing = load_presets({directory.path("none")});
   REQUIRE_FALSE(missing.ok());
   CHECK(missing.diagnostics[0].code == code::kUnreadableFile);
 }
@@ -243,16 +229,16 @@ TEST_CASE("presets: a model directory, and one without config.json") {
   const std::string config =
       directory.write("my_model/config.json", R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2,
     "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 256})");
-  for (const std::string& name : {config, (directory.path / "my_model").string(), (directory.path / "my_model/").string()}) {
+  for (const std::string& name : {config, directory.path("my_model"), directory.path("my_model/")}) {
     INFO(name);
     const Result<Geometry> model = resolve_model(presets(), name);
     REQUIRE(model.ok());
     CHECK(model->name == "my_model");
     CHECK(model->hidden == 32);
   }
-  const Result<Geometry> empty = resolve_model(presets(), directory.path.string());
+  const Result<Geometry> empty = resolve_model(presets(), directory.path());
   REQUIRE_FALSE(empty.ok());
-  CHECK(empty.diagnostics[0].message == "no config.json in '" + directory.path.string() + "'");
+  CHECK(empty.diagnostics[0].message == "no config.json in '" + directory.path() + "'");
   const Result<Geometry> none = resolve_model(presets(), "/nowhere/model");
   REQUIRE_FALSE(none.ok());
   CHECK(none.diagnostics[0].code == code::kUnreadableFile);
@@ -287,7 +273,7 @@ host_memory: 16GiB
   REQUIRE(machine->inline_gpu);
   CHECK(machine->inline_gpu->peak_fp32_flops_per_s == 90e9);
   CHECK(resolve_machine(presets(), "dgx_h100")->gpu == "h100_sxm");
-  CHECK_FALSE(resolve_machine(presets(), (directory.path / "none.yaml").string()).ok());
+  CHECK_FALSE(resolve_machine(presets(), directory.path("none.yaml")).ok());
 }
 
 TEST_CASE("presets: a lookup takes milliseconds") {
