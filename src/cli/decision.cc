@@ -60,10 +60,22 @@ bool better(const Trial& a, const Trial& b) {
   return a.plan->time.tokens_per_s_per_gpu > b.plan->time.tokens_per_s_per_gpu;
 }
 
-std::string size_rule_text(const Arguments& arguments, const Spec& spec, const Plan& plan) {
-  const int64_t parameters = count_parameters(plan.model).total;
-  const SizeRule rule = size_rule(parameters);
-  std::string text = fmt::format("\nby size alone: {} parameters, {}\n", format_count(parameters), rule.fired);
+// The rule by size alone that fires for a model, and the fewest GPUs of this kind that FSDP fits on.
+struct RuleCheck {
+  int64_t parameters = 0;
+  SizeRule rule;
+  std::optional<Plan> least;
+  bool agrees() const {
+    if (!least.has_value()) return false;
+    const int gpus = least->mesh.world();
+    return gpus >= rule.fewest_gpus && (rule.most_gpus == 0 || gpus <= rule.most_gpus);
+  }
+};
+
+RuleCheck check_size_rule(const Arguments& arguments, const Spec& spec, const Plan& plan) {
+  RuleCheck check;
+  check.parameters = count_parameters(plan.model).total;
+  check.rule = size_rule(check.parameters);
   Spec fewest = spec;
   fewest.settings.erase("hardware.nodes");
   fewest.settings.erase("hardware.total_gpus");
@@ -71,17 +83,34 @@ std::string size_rule_text(const Arguments& arguments, const Spec& spec, const P
   Diagnostics ignored = set(fewest, "hardware.nodes", "auto", command_line());
   append(ignored, set(fewest, "trainer.name", "fsdp2", command_line()));
   Result<Problem> problem = read_problem(arguments, fewest);
-  if (!problem.ok()) return text;
+  if (!problem.ok()) {  // what torchtitan does not run, the Trainer may
+    append(ignored, set(fewest, "trainer.name", "fsdp1", command_line()));
+    problem = read_problem(arguments, fewest);
+  }
+  if (!problem.ok()) return check;
   problem->goal = Goal::kMinGpus;
-  const Result<Plan> least = make_plan_for_goal(*problem);
-  if (!least.value || least->verdict != Verdict::kFits) return text + "by memory: nothing of this GPU fits\n";
-  const int gpus = least->mesh.world();
-  const bool agrees = gpus >= rule.fewest_gpus ? rule.most_gpus == 0 || gpus <= rule.most_gpus : false;
-  return text + fmt::format("by memory: {} {} with FSDP ({}), {}\n", gpus, gpus == 1 ? "GPU" : "GPUs", summary(*least),
-                            agrees ? "which agrees"
-                            : gpus < rule.fewest_gpus
+  Result<Plan> least = make_plan_for_goal(*problem);
+  if (least.value && least->verdict == Verdict::kFits) check.least = std::move(*least.value);
+  return check;
+}
+
+std::string text_of(const RuleCheck& check) {
+  std::string text = fmt::format("\nby size alone: {} parameters, {}\n", format_count(check.parameters), check.rule.fired);
+  if (!check.least.has_value()) return text + "by memory: nothing of this GPU fits\n";
+  const int gpus = check.least->mesh.world();
+  return text + fmt::format("by memory: {} {} with FSDP ({}), {}\n", gpus, gpus == 1 ? "GPU" : "GPUs", summary(*check.least),
+                            check.agrees() ? "which agrees"
+                            : gpus < check.rule.fewest_gpus
                                 ? "fewer than the rule asks for"
                                 : "more than the rule says: its table counts weights, not gradients and optimizer state");
+}
+
+Json json_of(const RuleCheck& check) {
+  Json json = {{"parameters", check.parameters}, {"fired", check.rule.fired}, {"fewest_gpus", check.rule.fewest_gpus}};
+  json["most_gpus"] = check.rule.most_gpus > 0 ? Json(check.rule.most_gpus) : Json(nullptr);
+  json["gpus_by_memory"] = check.least.has_value() ? Json(check.least->mesh.world()) : Json(nullptr);
+  json["agrees"] = check.agrees();
+  return json;
 }
 
 }  // namespace
@@ -178,7 +207,13 @@ int explain_decision(const Arguments& arguments, const Terminal& terminal, std::
   of_run.positionals.clear();
   Result<Spec> spec = read_spec(of_run);
   if (!spec.ok()) return fail(arguments, terminal, spec.diagnostics);
-  const Trial base = try_value(arguments, *spec, {}, "");
+  Trial base = try_value(arguments, *spec, {}, "");
+  // Strategies are other trainers': the bundled one need not run the model.
+  for (const char* trainer : {"fsdp2", "fsdp1", "megatron"}) {
+    if (decision.name != "strategy" || base.plan.has_value()) break;
+    Trial other = try_value(arguments, *spec, {{"trainer.name", trainer}}, "");
+    if (other.plan.has_value()) base = std::move(other);
+  }
   if (!base.plan.has_value()) {
     const Result<Problem> problem = read_problem(arguments, *spec);
     if (!problem.ok()) return fail(arguments, terminal, problem.diagnostics);
@@ -191,15 +226,21 @@ int explain_decision(const Arguments& arguments, const Terminal& terminal, std::
   }
   std::vector<Trial> trials;
   std::string chosen, note;
+  std::optional<RuleCheck> rule;
   if (decision.name == "strategy") {
     for (const Strategy& s : kStrategies) {
-      trials.push_back(try_value(arguments, *spec,
-                                 {{"trainer.name", std::string(s.trainer)}, {"parallel.sharding", std::string(s.sharding)}},
-                                 std::string(s.label)));
+      const auto with = [&](const char* trainer) {
+        return try_value(arguments, *spec, {{"trainer.name", trainer}, {"parallel.sharding", std::string(s.sharding)}},
+                         std::string(s.label));
+      };
+      trials.push_back(with(std::string(s.trainer).c_str()));
+      if (s.label != "FSDP" || trials.back().plan.has_value()) continue;
+      if (Trial other = with("fsdp1"); other.plan.has_value()) trials.back() = std::move(other);  // adapters, fp16
     }
     std::stable_sort(trials.begin(), trials.end(), better);
     if (trials.front().plan.has_value() && trials.front().plan->verdict == Verdict::kFits) chosen = trials.front().value;
-    note = size_rule_text(arguments, *spec, *base.plan);
+    rule = check_size_rule(arguments, *spec, *base.plan);
+    note = text_of(*rule);
   } else {
     std::vector<std::string> values(decision.values.begin(), decision.values.end());
     for (int64_t v = 1; values.empty() || (decision.values.empty() && v <= decision.largest); v *= 2)
@@ -221,9 +262,11 @@ int explain_decision(const Arguments& arguments, const Terminal& terminal, std::
                                               : std::to_string(p.hardware.nodes);
     note = fmt::format("\n* the plan: {}. Each line pins {} and searches the rest.\n", summary(p), decision.path);
   }
-  if (arguments.has("json"))
-    return print_result(
-        terminal, dump_json({{"schema_version", 1}, {"decision", decision.name}, {"chosen", chosen}, {"rows", trials_json(trials)}}));
+  if (arguments.has("json")) {
+    Json json = {{"schema_version", 1}, {"decision", decision.name}, {"chosen", chosen}, {"rows", trials_json(trials)}};
+    if (rule.has_value()) json["size_rule"] = json_of(*rule);
+    return print_result(terminal, dump_json(json));
+  }
   return print_result(terminal, trials_text(std::string(decision.name), trials, chosen, terminal.out) + note);
 }
 

@@ -127,13 +127,15 @@ Diagnostics set_by_path(Spec& spec, const std::string& assignment, const Locatio
   if (equals == std::string::npos || equals == 0 || equals + 1 == assignment.size())
     return {error(code::kMissingArgument, at, fmt::format("'--set {}': expected key.path=value", assignment),
                   "write --set train.steps=50")};
-  const std::string path = assignment.substr(0, equals);
-  if (find_spec_key(path) == nullptr) {
+  const std::string name = assignment.substr(0, equals);
+  const SpecKey* key = find_spec_key(name);
+  if (key == nullptr) key = find_spec_flag(name);
+  if (key == nullptr) {
     std::vector<std::string> known;
     for (const SpecKey& key : spec_keys()) known.emplace_back(key.path);
-    return {error(code::kUnknownKey, at, fmt::format("'--set {}': no key '{}'", assignment, path), suggest(path, known))};
+    return {error(code::kUnknownKey, at, fmt::format("'--set {}': no key '{}'", assignment, name), suggest(name, known))};
   }
-  return set(spec, path, assignment.substr(equals + 1), at);
+  return set(spec, key->path, assignment.substr(equals + 1), at);
 }
 
 }  // namespace distsetup

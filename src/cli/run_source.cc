@@ -361,7 +361,7 @@ std::vector<Flag> layer_flags() {
        {"override", "pin"},
        FlagKind::kList,
        "KEY=VALUE",
-       "a key by its path, such as train.steps=50, or one of the file's own; may be repeated",
+       "a key by its path or flag, such as train.steps=50 or tp=2, or one of the file's own; may be repeated",
        0}};
 }
 Flag goal_flag() {

@@ -6,7 +6,7 @@
 
 namespace distsetup {
 
-inline constexpr std::array<const char*, 22> kTrainerFields = {"derived.prefetch_elements",
+inline constexpr std::array<const char*, 23> kTrainerFields = {"derived.prefetch_elements",
                                                                "derived.persistence_elements",
                                                                "derived.largest_partition",
                                                                "derived.nvme",
@@ -27,7 +27,8 @@ inline constexpr std::array<const char*, 22> kTrainerFields = {"derived.prefetch
                                                                "derived.grouped_queries",
                                                                "derived.positive_seed",
                                                                "derived.timeout_minutes",
-                                                               "derived.offloaded_layers"};
+                                                               "derived.offloaded_layers",
+                                                               "derived.recomputed_layers"};
 
 void set_trainer_fields(Fields& fields, const Plan& plan);
 

@@ -14,7 +14,7 @@
 namespace distsetup {
 
 enum class Attention { kGrouped, kLatent };  // MHA and MQA are kGrouped with k = a, k = 1; kLatent is DeepSeek's MLA
-enum class Norm { kRms, kLayer };
+enum class Norm { kRms, kLayer, kLayerNoBias };  // kLayerNoBias: MPT
 
 struct Geometry {
   std::string name;          // preset id or directory name
@@ -43,7 +43,7 @@ struct Geometry {
   Norm norm = Norm::kRms;
   double norm_epsilon = 1e-5;
   double rope_base = 10000;
-  double rotary_fraction = 1;       // of d; Phi-2 0.4
+  double rotary_fraction = 1;       // of d; Phi-2 0.4; 0: no rotation (ALiBi)
   std::string activation = "silu";  // silu, gelu, gelu_tanh, or as the config names it
   bool rope_scaled = false;         // the model states a rope_scaling that the trainer must refuse
   int64_t learned_positions = 0;    // GPT-2: 1024

@@ -75,7 +75,8 @@ void read_fields(MapReader& reader, const Value& value, Geometry& g, Diagnostics
   reader.get("gated_mlp", g.gated_mlp);
   reader.get("parallel_block", g.parallel_block);
   reader.get("norms_per_layer", g.norms_per_layer);
-  if (read_choice(reader, value, "norm", {"rms", "layer"}, diagnostics) == 1) g.norm = Norm::kLayer;
+  const auto norm = read_choice(reader, value, "norm", {"rms", "layer", "layer_no_bias"}, diagnostics);
+  g.norm = norm == 1 ? Norm::kLayer : norm == 2 ? Norm::kLayerNoBias : Norm::kRms;
   reader.get("norm_epsilon", g.norm_epsilon);
   reader.get("rope_base", g.rope_base);
   reader.get("rope_scaled", g.rope_scaled);

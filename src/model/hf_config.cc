@@ -94,13 +94,16 @@ void read_rope(ConfigReader& in, const Family& family, Geometry& g) {
 }
 
 void read_shared(ConfigReader& in, const Family& family, Geometry& g) {
-  g.hidden = in.required({"hidden_size", "n_embd"});
-  g.num_layers = in.required({"num_hidden_layers", "n_layer"});
-  g.num_heads = in.required({"num_attention_heads", "n_head"});
-  g.vocabulary = in.required({"vocab_size"});
-  g.num_kv_heads = in.integer({"num_key_value_heads"}, g.num_heads);
-  g.feed_forward = in.integer({"intermediate_size", "n_inner", "ffn_hidden_size"}, 0);
-  g.max_positions = in.integer({"max_position_embeddings", "n_positions"}, 0);
+  // The text part of a Gemma 3 with pictures states only what differs from its class (configuration_gemma3.py).
+  const bool gemma3 = g.family == "gemma3_text";
+  const auto needed = [&](Keys keys, int64_t of_class) { return gemma3 ? in.integer(keys, of_class) : in.required(keys); };
+  g.hidden = needed({"hidden_size", "n_embd", "d_model"}, 2304);
+  g.num_layers = needed({"num_hidden_layers", "n_layer", "n_layers"}, 26);
+  g.num_heads = needed({"num_attention_heads", "n_head", "n_heads"}, 8);
+  g.vocabulary = needed({"vocab_size"}, 262'208);
+  g.num_kv_heads = in.integer({"num_key_value_heads"}, gemma3 ? 4 : g.num_heads);
+  g.feed_forward = in.integer({"intermediate_size", "n_inner", "ffn_hidden_size"}, gemma3 ? 9216 : 0);
+  g.max_positions = in.integer({"max_position_embeddings", "n_positions", "max_seq_len"}, gemma3 ? 131'072 : 0);
   g.tied_embeddings = in.flag({"tie_word_embeddings"}, family.tied_embeddings);
   g.norm = family.norm;
   g.norm_epsilon = in.number({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}, family.norm_epsilon);
@@ -160,8 +163,9 @@ void read_falcon(ConfigReader& in, Geometry& g) {
 
 void read_gpt(ConfigReader& in, Geometry& g) {
   g.qkv_bias = g.output_bias = g.mlp_bias = true;
-  if (g.family == "gpt2") {
+  if (g.family == "gpt2" || g.family == "gpt_bigcode") {
     g.learned_positions = g.max_positions = in.integer({"n_positions", "max_position_embeddings"}, 1024);
+    if (g.family == "gpt_bigcode" && in.flag({"multi_query"}, true)) g.num_kv_heads = 1;
     in.refuse_if(in.flag({"add_cross_attention"}, false), "add_cross_attention", g.family);
   } else if (g.family == "gpt_neox") {
     g.qkv_bias = g.output_bias = in.flag({"attention_bias"}, true);
@@ -173,6 +177,25 @@ void read_gpt(ConfigReader& in, Geometry& g) {
     in.refuse_if(in.flag({"qk_layernorm"}, false), "qk_layernorm", g.family);
     if (in.find({"partial_rotary_factor", "rope_parameters"}) == nullptr) g.rotary_fraction = 0.5;
   }
+}
+
+// Transformers' own class has ALiBi always, llm-foundry's where attn_config says so and else learned positions.
+void read_mpt(ConfigReader& in, Geometry& g) {
+  g.feed_forward = in.integer({"expansion_ratio"}, 4) * std::clamp<int64_t>(g.hidden, 0, 10'000'000);
+  if (!in.flag({"no_bias"}, true)) {
+    g.qkv_bias = g.output_bias = g.mlp_bias = true;
+    g.norm = Norm::kLayer;
+  }
+  static const Value kNone;
+  const Value* attention = in.find({"attn_config"});
+  ConfigReader inner{attention == nullptr ? kNone : *attention, in.diagnostics};
+  const std::string type = inner.text({"attn_type"}, "multihead_attention");
+  if (type == "multiquery_attention") g.num_kv_heads = 1;
+  if (type == "grouped_query_attention") g.num_kv_heads = inner.required({"kv_n_heads"});
+  in.refuse_if(inner.flag({"qk_ln"}, false), "attn_config", g.family);
+  const bool alibi = inner.flag({"alibi"}, true);
+  if (alibi) g.rotary_fraction = 0;
+  if (!alibi && in.flag({"learned_pos_emb"}, true)) g.learned_positions = g.max_positions;
 }
 
 void read_deepseek(ConfigReader& in, Geometry& g) {
@@ -239,6 +262,8 @@ void read_family(ConfigReader& in, Geometry& g) {
     read_window(in, g, 0, 0);
   } else if (g.family == "falcon") {
     read_falcon(in, g);
+  } else if (g.family == "mpt") {
+    read_mpt(in, g);
   } else if (g.family.starts_with("deepseek")) {
     read_deepseek(in, g);
   } else {
@@ -248,7 +273,7 @@ void read_family(ConfigReader& in, Geometry& g) {
 
 // What follows from other keys: f = 4h, d = h/a, shared experts of the routed experts' width.
 void fill_derived(ConfigReader& in, Geometry& g) {
-  if (g.feed_forward == 0 && (g.family == "gpt2" || g.family == "falcon"))
+  if (g.feed_forward == 0 && (g.family == "gpt2" || g.family == "gpt_bigcode" || g.family == "falcon"))
     g.feed_forward = 4 * std::min<int64_t>(g.hidden, 10'000'000);
   if (g.feed_forward == 0 && g.num_experts == 0) in.required({"intermediate_size"});
   if (g.num_shared_experts > 0 && __builtin_mul_overflow(g.num_shared_experts, g.expert_feed_forward, &g.shared_feed_forward)) {
@@ -276,6 +301,13 @@ Result<Geometry> geometry_from_hf_config(const Value& config, const std::string&
   g.name = name;
   g.family = in.text({"model_type"}, "");
   const Family* family = find_family(g.family);
+  if (const Value* text = config.find("text_config"); family == nullptr && text != nullptr) {  // a model with pictures or sound
+    Result<Geometry> part = geometry_from_hf_config(*text, name);
+    if (part.value)
+      part.diagnostics.push_back(note(code::kUnsupportedArchitecture, text->location,
+                                      fmt::format("of '{}' the text model alone is planned ('text_config')", g.family)));
+    return part;
+  }
   if (family == nullptr) {
     const Value* type = config.find("model_type");
     const std::vector<std::string> known = family_names();

@@ -103,8 +103,8 @@ Diagnostics validate(const Geometry& g, const Location& at) {
     check.fail(fmt::format("norm_epsilon is {}, expected a small positive number such as 1e-5", g.norm_epsilon));
   }
   if (!(g.rope_base > 1)) check.fail(fmt::format("rope_base is {}, expected more than 1, such as 10000", g.rope_base));
-  if (!(g.rotary_fraction > 0 && g.rotary_fraction <= 1)) {
-    check.fail(fmt::format("rotary_fraction is {}, expected more than 0 and at most 1", g.rotary_fraction));
+  if (!(g.rotary_fraction >= 0 && g.rotary_fraction <= 1)) {
+    check.fail(fmt::format("rotary_fraction is {}, expected 0 (no rotation) to 1", g.rotary_fraction));
   }
   check.at_least_zero("max_positions", g.max_positions, 1'000'000'000'000);
   check.at_least_zero("learned_positions", g.learned_positions, 1'000'000'000);

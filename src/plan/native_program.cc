@@ -176,7 +176,8 @@ Diagnostics check_native(const Geometry& g) {
   refuse(g.qk_norm_wide, "a qk-norm over all heads");
   refuse(g.output_bias || g.mlp_bias || g.head_bias, "biases outside q, k and v");
   refuse(g.learned_positions > 0, "learned positions; it runs RoPE");
-  refuse(g.learned_positions == 0 && g.rotary_fraction != 1, fmt::format("rotary positions on {} of a head", g.rotary_fraction));
+  refuse(g.learned_positions == 0 && g.rotary_fraction != 1,
+         g.rotary_fraction == 0 ? "positions by ALiBi" : fmt::format("rotary positions on {} of a head", g.rotary_fraction));
   refuse(g.activation != "silu", fmt::format("activation '{}'; it runs silu", g.activation));
   refuse(g.family.starts_with("gemma"), "Gemma's scaled embedding, GeGLU and (1 + w) norms");
   return out;

@@ -307,7 +307,7 @@ DISTSETUP_SPELLINGS(Precision, {Precision::kF32, "fp32"}, {Precision::kBf16, "bf
 DISTSETUP_SPELLINGS(OffloadPlace, {OffloadPlace::kNone, "none"}, {OffloadPlace::kHost, "host"}, {OffloadPlace::kNvme, "nvme"})
 DISTSETUP_SPELLINGS(Accelerator, {Accelerator::kCuda, "cuda"}, {Accelerator::kCpu, "cpu"})
 DISTSETUP_SPELLINGS(Attention, {Attention::kGrouped, "grouped"}, {Attention::kLatent, "latent"})
-DISTSETUP_SPELLINGS(Norm, {Norm::kRms, "rms"}, {Norm::kLayer, "layer"})
+DISTSETUP_SPELLINGS(Norm, {Norm::kRms, "rms"}, {Norm::kLayer, "layer"}, {Norm::kLayerNoBias, "layer_no_bias"})
 DISTSETUP_SPELLINGS(Severity, {Severity::kError, "error"}, {Severity::kWarning, "warning"}, {Severity::kNote, "note"})
 #undef DISTSETUP_SPELLINGS
 

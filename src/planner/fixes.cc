@@ -7,6 +7,7 @@
 
 #include "base/quantity.h"
 #include "planner/search.h"
+#include "planner/trainer_problem.h"
 
 namespace distsetup {
 namespace {
@@ -23,6 +24,8 @@ class Fixer {
     more_gpus();
     shorter_sequences();
     other_gpus();
+    host_memory();
+    adapters();
     std::stable_sort(fixes_.begin(), fixes_.end(),
                      [](const Fix& a, const Fix& b) { return a.seconds_per_token < b.seconds_per_token; });
     return std::move(fixes_);
@@ -143,7 +146,7 @@ class Fixer {
   }
 
   void shorter_sequences() {
-    if (plan_.train.method == "dpo") return;  // its bound has no activations
+    if (plan_.train.method == "dpo" && problem_.trainer == nullptr) return;  // its bound has no activations
     for (int64_t length = plan_.train.sequence_length / 2; length >= 512; length /= 2) {
       const auto plan = attempt([&](Problem& p) { p.base.train.sequence_length = length; });
       if (!plan.has_value()) continue;
@@ -162,6 +165,47 @@ class Fixer {
       });
       if (!plan.has_value()) continue;
       propose(fmt::format("--gpu {}", hardware.gpu), *plan);
+      return;
+    }
+  }
+
+  // The same problem for a trainer with other settings of its own.
+  static void change_trainer(Problem& p, const std::function<void(Setup&)>& change) {
+    auto trainer = std::make_shared<TrainerProblem>(*p.trainer);
+    change(trainer->base);
+    p.base.offload = trainer->base.offload;
+    p.trainer = std::move(trainer);
+  }
+
+  void host_memory() {
+    if (problem_.trainer == nullptr || problem_.base.offload.parameters != OffloadPlace::kNone) return;
+    const TrainerFacts& facts = problem_.trainer->facts;
+    const bool together = facts.has("offload_together"), optimizer_moved = problem_.base.offload.optimizer != OffloadPlace::kNone;
+    for (const bool parameters : {false, true}) {
+      if (!facts.has(parameters ? "offload_parameters" : "offload_optimizer") || (!parameters && (together || optimizer_moved))) continue;
+      const auto plan = attempt([&](Problem& p) {
+        change_trainer(p, [&](Setup& s) {
+          if (!optimizer_moved) s.offload.optimizer = OffloadPlace::kHost;
+          if (parameters) s.offload.parameters = OffloadPlace::kHost;
+        });
+      });
+      if (!plan.has_value()) continue;
+      propose(std::string(parameters || together ? "--offload-parameters host" : "") +
+                  (together || optimizer_moved ? "" : parameters ? " --offload-optimizer host" : "--offload-optimizer host"),
+              *plan);
+      return;
+    }
+  }
+
+  void adapters() {
+    if (problem_.trainer == nullptr || problem_.base.train.method == "pretrain" || problem_.base.train.finetune != "full") return;
+    for (const char* kind : {"lora", "qlora"}) {
+      if (!problem_.trainer->facts.has(kind)) continue;
+      const auto plan = attempt([&](Problem& p) {
+        change_trainer(p, [&](Setup& s) { set_adapters(s, kind); });
+      });
+      if (!plan.has_value()) continue;
+      propose(fmt::format("--finetune {}", kind), *plan);
       return;
     }
   }

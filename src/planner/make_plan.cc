@@ -138,10 +138,10 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
   // One line per sharding and mesh kind, and one per recompute policy of the winner's: the rest differ in nothing new.
   std::map<std::tuple<int, bool, int>, const Candidate*> shown;
   for (const auto& [key, c] : leaders) {
-    if (!c->simulated && sharding_name(c->choice) == sharding_name(best.choice)) continue;
+    if (problem.base.train.method == "dpo" && sharding_name(c->choice) == sharding_name(best.choice)) continue;  // states do not differ
     const bool same_sharding =
         std::get<0>(key) == std::get<0>(family(best.choice)) && std::get<1>(key) == std::get<1>(family(best.choice));
-    const auto group = same_sharding && c->simulated ? key : std::tuple(std::get<0>(key), std::get<1>(key), -1);
+    const auto group = same_sharding ? key : std::tuple(std::get<0>(key), std::get<1>(key), -1);
     const auto [it, fresh] = shown.try_emplace(group, c);
     if (!fresh && better_in_family(*c, *it->second)) it->second = c;
   }
@@ -151,7 +151,8 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
   std::vector<Alternative> out;
   for (const Candidate* c : order) {
     Alternative a;
-    a.summary = c->simulated || c->finished ? choice_name(c->choice, problem.recompute_every_k) : sharding_name(c->choice);
+    const bool whole = c->simulated || c->finished || sharding_name(c->choice) == sharding_name(best.choice);
+    a.summary = whole ? choice_name(c->choice, problem.recompute_every_k) : sharding_name(c->choice);
     a.verdict = c->verdict;
     a.device_bytes = c->device_bytes;
     a.step_s = c->time.step_s;
@@ -177,7 +178,8 @@ bool more_ranks_than_sequences(const Problem& p, int nodes) {
 }
 
 bool is_answer(const Plan& plan) {
-  return plan.verdict == Verdict::kFits || (plan.train.method == "dpo" && plan.verdict == Verdict::kTight);
+  const bool bound = plan.train.method == "dpo" && plan.strategy.trainer == "native";  // of states alone: it proves no fit
+  return plan.verdict == Verdict::kFits || (bound && plan.verdict == Verdict::kTight);
 }
 
 std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
@@ -234,7 +236,7 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
 namespace {
 
 // GPU-hours and money of the whole run, and how often to save.
-void account(Plan& plan, int64_t save_time_s) {
+void account(Plan& plan, const Problem& problem) {
   TimePlan& t = plan.time;
   if (t.step_s <= 0) return;
   const auto steps = static_cast<double>(plan.train.steps);
@@ -242,8 +244,10 @@ void account(Plan& plan, int64_t save_time_s) {
   const RunCost cost = run_cost(tokens, t.tokens_per_s_per_gpu, plan.mesh.world(), plan.hardware.price_usd_per_gpu_hour, 1);
   t.gpu_hours = cost.gpu_hours;
   t.cost_usd = cost.usd;
-  if (save_time_s > 0)
-    t.checkpoint_every_s = checkpoint_interval_s(static_cast<double>(save_time_s), failures_per_s(plan.mesh.world()));
+  if (problem.save_time_s > 0) {
+    const double hours = problem.gpu_hours_per_failure > 0 ? problem.gpu_hours_per_failure : kGpuHoursPerFailure;
+    t.checkpoint_every_s = checkpoint_interval_s(static_cast<double>(problem.save_time_s), failures_per_s(plan.mesh.world(), hours));
+  }
   if (t.step_low_s == 0) t.step_low_s = t.step_high_s = t.step_s;
   MemoryPlan& m = plan.memory;
   if (m.device_low_bytes == 0) m.device_low_bytes = m.device_high_bytes = m.device_bytes;
@@ -262,6 +266,15 @@ Result<Plan> make_plan(const Problem& problem) {
     const bool dpo = plan->train.method == "dpo" && problem.trainer == nullptr;
     for (const Fix& fix : fixes)
       plan->reasons.push_back(fmt::format("{} with {}: {}", dpo ? "the states fit" : "fits", fix.flags, fix.effect));
+    if (m.device_bytes <= m.capacity_bytes && m.host_bytes_per_node > 0) {
+      plan->diagnostics.push_back(
+          error(code::kNothingFits, {},
+                fmt::format("nothing fits: the host needs {} per node and has {}, of which {:.0f} % are for training",
+                            format_bytes(m.host_bytes_per_node), format_bytes(plan->hardware.host_memory_bytes), 100 * kUsableHostShare),
+                fixes.empty() ? "" : fixes.front().flags));
+      account(*plan, problem);
+      return std::move(*plan);
+    }
     plan->diagnostics.push_back(
         error(code::kNothingFits, {},
               fmt::format("nothing fits: {} {} per {}, {} has {}: {} too much", dpo ? "states alone need" : "the smallest plan needs",
@@ -269,7 +282,7 @@ Result<Plan> make_plan(const Problem& problem) {
                           format_bytes(m.capacity_bytes), format_bytes(m.device_bytes - m.capacity_bytes)),
               fixes.empty() ? "" : fixes.front().flags));
   }
-  account(*plan, problem.save_time_s);
+  account(*plan, problem);
   return std::move(*plan);
 }
 

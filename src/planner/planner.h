@@ -59,6 +59,7 @@ struct Problem {
   Goal goal = Goal::kThroughput;
   bool gpus_per_node_given = false;
   int64_t save_time_s = 0;                        // of one checkpoint; 0 = not known
+  double gpu_hours_per_failure = 0;               // 0: the default (time/economics.h)
   std::shared_ptr<const TrainerProblem> trainer;  // nullptr: the bundled one
 };
 Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs);

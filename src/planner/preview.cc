@@ -23,7 +23,7 @@ class Preview {
       : plan_(plan),
         options_(options),
         width_(std::clamp(options.width, kNarrowest, kWidest)),
-        states_only_(plan.train.method == "dpo") {}
+        states_only_(plan.train.method == "dpo" && plan.strategy.trainer == "native") {}
 
   bool is_cpu() const { return plan_.hardware.accelerator == Accelerator::kCpu; }
 
@@ -269,8 +269,8 @@ class Preview {
                       format_count(std::llround(t.cost_usd)), plan_.hardware.price_usd_per_gpu_hour, plan_.hardware.price_source));
     if (t.checkpoint_every_s > 0)
       paragraph("  save", 12,
-                fmt::format("every {}: {} GPUs fail that often, and a save costs what you said", format_duration(t.checkpoint_every_s),
-                            format_count(plan_.mesh.world())));
+                fmt::format("every {}: less often loses more to failures of {} GPUs, more often more to saving",
+                            format_duration(t.checkpoint_every_s), format_count(plan_.mesh.world())));
     const double peak = plan_.hardware.peak_flops_per_s;
     paragraph("  MFU", 12,
               fmt::format("model FLOPs, causal attention counted half, over {}",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
@@ -15,6 +16,7 @@
 #include "planner/planner.h"
 #include "planner/resolve_hardware.h"
 #include "planner/search.h"
+#include "planner/time/economics.h"
 #include "planner/trainer_problem.h"
 
 namespace distsetup {
@@ -323,6 +325,9 @@ class Resolver {
     c.every_steps = spec_.integer("checkpoint.every_steps").value_or(c.every_steps);
     c.keep = spec_.integer("checkpoint.keep").value_or(c.keep);
     problem_.save_time_s = spec_.integer("checkpoint.save_time").value_or(0);
+    problem_.gpu_hours_per_failure = spec_.number("checkpoint.failure_hours").value_or(0);
+    if (problem_.save_time_s > 0 && problem_.gpu_hours_per_failure == 0)
+      assume(fmt::format("a failure every {} GPU-hours (Llama 3, arXiv 2407.21783)", format_count(std::llround(kGpuHoursPerFailure))));
     LaunchPlan& l = plan().launch;
     l.target = spec_.text("launch.target").value_or(l.target);
     l.site = spec_.text("launch.site").value_or(l.site);

@@ -120,8 +120,9 @@ class TrainerResolver {
       const auto given = spec_.text("parallel.cp_method");
       if (given.has_value() && *given == text && !has)
         fail(code::kUnsupportedFeature, "parallel.cp_method",
-             fmt::format("{} has no '{}', expected one of: {}", trainer_.facts.label, text, fmt::join(known, ", ")),
-             known.empty() ? "--cp 1" : fmt::format("--cp-method {}", known.front()));
+             known.empty() ? fmt::format("{} has no context parallelism, so no '{}'", trainer_.facts.label, text)
+                           : fmt::format("{} has no '{}', expected one of: {}", trainer_.facts.label, text, fmt::join(known, ", ")),
+             known.empty() ? "leave cp_method out" : fmt::format("--cp-method {}", known.front()));
       if (has && given.value_or(text) == text) trainer_.cp_methods.push_back(method);
     }
   }
@@ -242,26 +243,12 @@ class TrainerResolver {
       return;
     }
     require(plan.finetune, "train.finetune", plan.finetune);
-    s.finetune = plan.finetune == "lora" ? Finetune::kLora : Finetune::kQlora;
-    s.frozen_dtype = s.finetune == Finetune::kLora ? StorageDtype::kBf16 : StorageDtype::kNf4Double;
-    if (problem_.base.model.attention == Attention::kLatent && !trainer_.facts.has("expert_adapters"))
-      fail(code::kUnsupportedFeature, "train.finetune",
-           fmt::format("'{}' has latent attention, whose matrices get no adapters in a plan for {}", problem_.base.model.name,
-                       trainer_.facts.label),
-           "--trainer megatron, or --finetune full");
-    if (problem_.base.model.num_experts > 0 && !trainer_.facts.has("expert_adapters")) {
-      const std::optional<std::vector<std::string>> given = spec_.list("train.lora_targets");
-      const bool attention_only = given.has_value() && std::none_of(given->begin(), given->end(), [](const std::string& target) {
-                                    return target == "gate" || target == "up" || target == "down";
-                                  });
-      if (!attention_only)
-        fail(code::kUnsupportedFeature, spec_.find("train.lora_targets") ? "train.lora_targets" : "train.finetune",
-             fmt::format("'{}' has experts, whose matrices get no adapters in a plan", problem_.base.model.name),
-             "--lora-targets query,key,value,output");
-    }
-    s.lora.rank = plan.lora_rank = spec_.integer("train.lora_rank").value_or(16);
+    set_adapters(s, plan.finetune);
+    expert_adapters();
+    s.lora.rank = plan.lora_rank = spec_.integer("train.lora_rank").value_or(s.lora.rank);
     plan.lora_targets =
         spec_.list("train.lora_targets").value_or(std::vector<std::string>(std::begin(kLoraTargets), std::end(kLoraTargets)));
+    s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = false;
     bool* flags[] = {&s.lora.query, &s.lora.key, &s.lora.value, &s.lora.output, &s.lora.gate, &s.lora.up, &s.lora.down};
     for (const std::string& target : plan.lora_targets) {
       const auto at = std::find(std::begin(kLoraTargets), std::end(kLoraTargets), target);
@@ -272,7 +259,27 @@ class TrainerResolver {
       }
       *flags[at - std::begin(kLoraTargets)] = true;
     }
-    if (!spec_.find("train.lora_rank")) problem_.base.assumptions.push_back("adapters of rank 16");
+    if (!spec_.find("train.lora_rank")) problem_.base.assumptions.push_back(fmt::format("adapters of rank {}", s.lora.rank));
+  }
+
+  // PEFT's all-linear names linear layers; Transformers 5 keeps the experts of a layer as one parameter, which is none.
+  void expert_adapters() {
+    const Geometry& g = problem_.base.model;
+    if (g.num_experts == 0 || trainer_.facts.has("expert_adapters")) return;
+    const bool all = std::find(g.expert_layer.begin(), g.expert_layer.end(), false) == g.expert_layer.end();
+    const bool other_mlps = !all || g.shared_feed_forward > 0;
+    const std::optional<std::vector<std::string>> given = spec_.list("train.lora_targets");
+    const bool mlp = given.has_value() && std::any_of(given->begin(), given->end(), [](const std::string& target) {
+                       return target == "gate" || target == "up" || target == "down";
+                     });
+    if (mlp && !other_mlps)
+      fail(code::kUnsupportedFeature, "train.lora_targets",
+           fmt::format("every MLP of '{}' is a stack of experts, one parameter and no linear layer: {} puts no adapters on it", g.name,
+                       trainer_.facts.label),
+           "--lora-targets query,key,value,output, or --trainer megatron");
+    else if (mlp || !given.has_value())
+      problem_.base.assumptions.push_back(fmt::format("adapters on attention{}, none on stacks of experts",
+                                                      other_mlps ? " and on MLPs that are linear layers" : " alone"));
   }
 
   void optimizer() {
@@ -305,7 +312,22 @@ class TrainerResolver {
     read("optimizer", o.optimizer);
     read("parameters", o.parameters);
     read("activations", o.activations);
+    together(o);
     trainer_.base.offload = o;
+  }
+
+  // FSDP's CPU offload (CPUOffload, CPUOffloadPolicy) is one switch: the optimizer runs where the shards are.
+  void together(OffloadPlan& o) {
+    if (!trainer_.facts.has("offload_together") || o.optimizer == o.parameters) return;
+    if (o.optimizer == OffloadPlace::kNvme || o.parameters == OffloadPlace::kNvme) return;  // refused by itself
+    if (o.parameters == OffloadPlace::kNone || spec_.find("parallel.offload.optimizer") != nullptr) {
+      fail(code::kUnsupportedFeature, "parallel.offload.optimizer",
+           fmt::format("{} moves parameters, gradients and optimizer state to the host together, not one alone", trainer_.facts.label),
+           "--offload-parameters host --offload-optimizer host");
+      return;
+    }
+    o.optimizer = o.parameters;
+    problem_.base.assumptions.push_back("optimizer state on the host: FSDP moves it with the parameters");
   }
 
   // What the trainer has no form for leaves the search; a pinned value is refused.
@@ -364,6 +386,24 @@ Diagnostics resolve_trainer(const Spec& spec, const Presets& presets, const std:
   return TrainerResolver(spec, presets, gpus, problem).run(*spec.text("trainer.name"));
 }
 
+void set_adapters(Setup& s, std::string_view kind) {
+  constexpr int64_t kRank = 16;
+  s.finetune = kind == "lora" ? Finetune::kLora : Finetune::kQlora;
+  s.frozen_dtype = s.finetune == Finetune::kLora ? StorageDtype::kBf16 : StorageDtype::kNf4Double;
+  s.lora.rank = kRank;
+  s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = true;
+}
+
+namespace {
+
+// A trainer that has a value the bundled one has not.
+std::string_view trainer_with(std::string_view value) {
+  if (value == "fp8" || value == "muon") return "fsdp2";
+  return "fsdp1";  // fp16, lora, qlora, and the Trainer's optimizers
+}
+
+}  // namespace
+
 Diagnostics refuse_not_native(const Spec& spec) {
   Diagnostics said;
   for (const SpecKey& key : spec_keys()) {
@@ -382,7 +422,7 @@ Diagnostics refuse_not_native(const Spec& spec) {
       if (c.value != *value || c.not_native.empty()) continue;
       Diagnostic d = error(code::kUnsupportedFeature, setting->at,
                            fmt::format("{} '{}' is not supported: {}", key.path, setting->text, c.not_native),
-                           fmt::format("use one of {}, or plan for another trainer: --trainer fsdp2", expected));
+                           fmt::format("use one of {}, or plan for another trainer: --trainer {}", expected, trainer_with(c.value)));
       d.length = std::max<int>(1, static_cast<int>(setting->text.size()));
       said.push_back(std::move(d));
     }

@@ -64,6 +64,9 @@ SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, S
 // nullopt: no legal combination on any number of nodes (`why`), or, with kSkip, none that fits or is tight.
 std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall);
 bool more_ranks_than_sequences(const Problem& problem, int nodes);
+// Of a node's memory; the rest is the operating system's, data loaders' and page cache's.
+inline constexpr double kUsableHostShare = 0.9;
+
 // What counts as an answer: fits; for dpo, whose bound proves no fit, tight.
 bool is_answer(const Plan& plan);
 

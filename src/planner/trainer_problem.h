@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/planner.h"
+#include "planner/search.h"
 #include "planner/trainers.h"
 
 namespace distsetup {
@@ -22,6 +23,9 @@ struct TrainerProblem {
 
 // Reads the settings of another trainer; refuses by name what its facts do not have. `problem` is resolved in everything else.
 Diagnostics resolve_trainer(const Spec& spec, const Presets& presets, const std::map<std::string, Gpu>& gpus, Problem& problem);
+
+// Adapters of the default rank on every matrix that gets one; `kind`: lora or qlora.
+void set_adapters(Setup& setup, std::string_view kind);
 
 // For the bundled trainer: settings that only others have, refused with the reason.
 Diagnostics refuse_not_native(const Spec& spec);

@@ -10,14 +10,12 @@
 #include "base/quantity.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/hardware_facts.h"
+#include "planner/search.h"
 #include "planner/time/constants.h"
 #include "planner/uncertainty.h"
 
 namespace distsetup {
 namespace {
-
-// The rest is the operating system's, data loaders' and page cache's.
-constexpr double kUsableHostShare = 0.9;
 
 // What else must hold the same for a larger micro-batch to need no less memory.
 auto memory_family(const TrainerChoice& c) {

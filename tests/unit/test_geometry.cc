@@ -89,7 +89,7 @@ TEST_CASE("geometry: unknown keys and values are named with the nearest known on
   CHECK(key.diagnostics[0].code == code::kUnknownKey);
   CHECK(key.diagnostics[0].help.find("num_layers") != std::string::npos);
   check_error(from_yaml(std::string(kTiny) + ", norm: rmsnorm}"), code::kUnknownValue,
-              "norm is 'rmsnorm', expected one of rms, layer");
+              "norm is 'rmsnorm', expected one of rms, layer, layer_no_bias");
   check_error(from_yaml(std::string(kTiny) + ", family: lama}"), code::kUnsupportedArchitecture,
               "family 'lama' of model 'mine' is not known");
   const Result<Geometry> missing = from_yaml("{num_layers: 2, hidden: 32, num_heads: 4, feed_forward: 96}");
@@ -190,6 +190,41 @@ TEST_CASE("geometry: multi-token-prediction layers are noted, not counted") {
   CHECK(count_parameters(*with).total == count_parameters(*without).total);
   REQUIRE(with.diagnostics.size() == 1);
   CHECK(with.diagnostics[0].severity == Severity::kNote);
+}
+
+// Totals of mosaicml/mpt-7b, bigcode/starcoder and the text model of google/gemma-3-4b-pt, whose config states what differs from its
+// class alone.
+TEST_CASE("geometry: MPT with ALiBi and without biases and GPT BigCode and Gemma 3 with pictures") {
+  const std::string mpt = R"({"model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32, "expansion_ratio": 4,)"
+                          R"( "max_seq_len": 2048, "vocab_size": 50432, "no_bias": )";
+  const Result<Geometry> alibi = from_json(mpt + R"(true, "attn_config": {"alibi": true, "attn_impl": "torch", "qk_ln": false}})");
+  INFO(format_diagnostics(alibi.diagnostics));
+  REQUIRE(alibi.ok());
+  CHECK(count_parameters(*alibi).total == 6'649'286'656);
+  CHECK(alibi->rotary_fraction == 0);
+  CHECK(alibi->tied_embeddings);
+  const Result<Geometry> learned = from_json(mpt + R"(false, "attn_config": {"alibi": false}})");
+  REQUIRE(learned.ok());
+  CHECK(learned->learned_positions == 2048);
+  CHECK(learned->qkv_bias);
+  const int64_t biases = 32 * (3 * 4096 + 4096 + 16384 + 4096 + 2 * 4096) + 4096;
+  CHECK(count_parameters(*learned).total == count_parameters(*alibi).total + 2048 * 4096 + biases);
+
+  const Result<Geometry> starcoder = from_json(
+      R"({"model_type": "gpt_bigcode", "n_embd": 6144, "n_head": 48, "n_layer": 40, "n_inner": 24576, "n_positions": 8192,)"
+      R"( "vocab_size": 49152, "multi_query": true})");
+  REQUIRE(starcoder.ok());
+  CHECK(starcoder->num_kv_heads == 1);
+  CHECK(count_parameters(*starcoder).total == 15'517'456'384);
+
+  const Result<Geometry> gemma = from_json(
+      R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",)"
+      R"( "num_hidden_layers": 34, "sliding_window": 1024}, "vision_config": {"hidden_size": 1152}})");
+  REQUIRE(gemma.ok());
+  CHECK(count_parameters(*gemma).total == 3'880'263'168);
+  CHECK(gemma->global_layer_every == 6);
+  REQUIRE(gemma.diagnostics.size() == 1);
+  CHECK(gemma.diagnostics[0].message == "of 'gemma3' the text model alone is planned ('text_config')");
 }
 
 }  // namespace distsetup

@@ -28,11 +28,17 @@ constexpr double kReduceBucket = 5e8, kPrefetchBucket = 5e7, kMaxLive = 1e9, kSu
 struct ZeroElements {
   double all = 0;      // of the rank's pipeline stage, on this tensor-parallel rank
   double trained = 0;  // all, or the adapters
+  double quantized = 0;
   double layer = 0, largest = 0, small = 0;
   double share = 1;  // ranks that share the states
 };
 
-double hf_adapter_elements(const Setup& s, const StageLayers& stage) {
+double hf_adapter_elements(const Setup& s, const StageParts& parts, const StageLayers& stage) {
+  if (parts.traced) {
+    const auto& blocks = parts.traced->blocks;
+    return static_cast<double>((stage.num_layers - stage.num_expert_layers) * blocks[0].adapter_elements +
+                               stage.num_expert_layers * blocks[1].adapter_elements);
+  }
   const Geometry& g = s.model;
   const Lora& l = s.lora;
   const int64_t q = g.num_heads * g.head_size, kv = g.num_kv_heads * g.head_size, h = g.hidden, f = g.feed_forward;
@@ -46,12 +52,15 @@ ZeroElements zero_elements(const Setup& s, const StageParts& parts, const LayerS
   const StageElements elements = stage_elements(s, parts, symbols, stage);
   ZeroElements out;
   out.all = static_cast<double>(elements.dense + elements.expert);
-  out.trained = s.finetune == Finetune::kFull ? out.all : hf_adapter_elements(s, stage);
+  out.trained = s.finetune == Finetune::kFull ? out.all : hf_adapter_elements(s, parts, stage);
   const double head = static_cast<double>(head_elements(parts, symbols));
   const double outside =
       (stage.has_embedding ? head : 0) + (stage.has_head && !(s.model.tied_embeddings && stage.has_embedding) ? head : 0);
   out.layer = (out.all - outside) / static_cast<double>(std::max<int64_t>(1, stage.num_layers));
   out.largest = std::max(stage.has_head || stage.has_embedding ? head : 0, out.layer / 2);
+  if (s.finetune == Finetune::kQlora && parts.traced)  // bitsandbytes replaces linear layers of the blocks
+    out.quantized = static_cast<double>((stage.num_layers - stage.num_expert_layers) * parts.traced->blocks[0].linear_elements +
+                                        stage.num_expert_layers * parts.traced->blocks[1].linear_elements);
   if (parts.traced && s.model.num_experts > 0) {  // layers differ, and a stack of experts is one parameter
     out.layer = 0;
     for (const TracedBlock& block : parts.traced->blocks) {
@@ -85,16 +94,21 @@ double bytes_per_gradient(const Setup& s) { return bytes_of(s.gradient_dtype); }
 void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& states, ZeroBytes& out) {
   const double share = s.sharding == Sharding::kDdp ? 1 : n.share;
   const double state_bytes_here = n.trained * states.optimizer / share;
+  const double paged = n.trained * (stored_state_bytes(s).optimizer - states.optimizer) / share;
   const double fp32_gradient = s.master_copy || s.sharding != Sharding::kDdp ? 4 * n.trained / share : 0;
   const double ranks = s.gpus_per_node;
   if (s.offload.optimizer == OffloadPlace::kNone) {
     out.optimizer = state_bytes_here;
+    out.host += ranks * paged;
     // Stage 3 goes sub-group by sub-group (zero/stage3.py, _prepare_sub_group), stages 1 and 2 convert the whole share; stage 0 has
     // fp32 copies of all gradients and then a flat one (runtime/fp16/fused_optimizer.py).
     const double converted = s.sharding == Sharding::kZero3 ? std::min(fp32_gradient, 4 * kSubGroup)
                              : s.sharding == Sharding::kDdp ? 2 * fp32_gradient
                                                             : fp32_gradient;
     out.step_temporary = converted;
+    // An fp32 update, and one more of it while it is scaled (transformers/optimization.py, Adafactor.step).
+    if (s.optimizer == OptimizerKind::kAdafactor)
+      out.step_temporary += 2 * std::min(4 * n.trained / share, s.sharding == Sharding::kZero3 ? 4 * kSubGroup : 4 * n.trained);
     if (s.optimizer_implementation == OptimizerImplementation::kForeach) {
       out.step_temporary += std::min(4 * n.trained / share, s.sharding == Sharding::kZero3 ? 4 * kSubGroup : 4 * n.trained);
     }
@@ -113,11 +127,12 @@ void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& stat
 
 void add_parameters(const Setup& s, const ZeroElements& n, const StateBytes& states, ZeroBytes& out) {
   const bool sharded = s.sharding == Sharding::kZero3;
-  const double held = s.finetune == Finetune::kFull ? states.parameter : std::max(bytes_of(s.frozen_dtype), 0.5);
-  const double copies = s.frozen_reference ? 2 : 1;
-  const double whole = copies * n.all * held + (s.finetune == Finetune::kFull ? 0 : n.trained * states.parameter);
+  const bool full = s.finetune == Finetune::kFull;
+  const double copies = holds_reference(s) ? 2 : 1, held = full ? states.parameter : std::max(2.0, bytes_of(s.frozen_dtype));
+  const double adapters = full ? 0 : n.trained * states.parameter;
+  const double whole = copies * ((n.all - n.quantized) * held + n.quantized * bytes_of(s.frozen_dtype)) + adapters;
   out.parameter = sharded ? whole / n.share + states.parameter * n.small * (1 - 1 / n.share) : whole;
-  out.load = sharded ? out.parameter : 2 * whole;  // flattened beside the originals
+  out.load = sharded ? out.parameter : whole + (full ? whole : adapters);  // trained ones are flattened beside the originals
   if (!sharded) return;
   // partition_parameters.py, _partition_param_sec: made when a parameter is given back in forward, kept, on the device of the first.
   const double second = s.hpz > 1 ? whole / s.hpz : 0;
@@ -192,7 +207,8 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   add_parameters(s, n, states, b);
   add_gradients(s, n, b);
   add_optimizer(s, n, states, b);
-  b.checkpoint = s.sharding == Sharding::kZero3 ? n.trained * std::max(4.0, states.optimizer) : n.trained * (2 + states.optimizer);
+  const double stored = stored_state_bytes(s).optimizer;
+  b.checkpoint = s.sharding == Sharding::kZero3 ? n.trained * std::max(4.0, stored) : n.trained * (2 + stored);
   const StageActivations a = stage_activations(s, parts, symbols, stage);
   // runtime/pipe/engine.py: each micro-batch in flight keeps a clone of what the stage received and what it sent; one gradient each
   // way.

@@ -22,12 +22,17 @@ constexpr int kReplayedSteps = 2;
 
 // Buffers that the optimizer keeps for one parameter of n elements.
 template <class Visit>
-void for_optimizer_buffers(const Setup& s, const StateBytes& state, int64_t n, Visit visit) {
+void for_optimizer_buffers(const Setup& s, const StateBytes& state, int64_t n, bool in_block_matrix, Visit visit) {
   constexpr int64_t kSmallest8bit = 4096;  // bitsandbytes keeps smaller ones in fp32
   if (s.paged_optimizer || n == 0) return;
   if (s.optimizer == OptimizerKind::kAdamW8bit && n < kSmallest8bit) {
     visit(4 * n);
     visit(4 * n);
+    return;
+  }
+  if (s.optimizer == OptimizerKind::kMuon && !in_block_matrix) {  // AdamW's
+    visit(as_bytes(adam_state_bytes(s).optimizer / 2, n));
+    visit(as_bytes(adam_state_bytes(s).optimizer / 2, n));
     return;
   }
   switch (s.optimizer) {
@@ -39,8 +44,10 @@ void for_optimizer_buffers(const Setup& s, const StateBytes& state, int64_t n, V
       break;
     case OptimizerKind::kLion:
     case OptimizerKind::kSgdMomentum:
-    case OptimizerKind::kMuon: visit(as_bytes(state.optimizer, n)); break;
+    case OptimizerKind::kMuon:
     case OptimizerKind::kAdafactor:
+      if (state.optimizer > 0) visit(as_bytes(state.optimizer, n));
+      break;
     case OptimizerKind::kSgd: break;
   }
 }
@@ -62,13 +69,13 @@ void Walk::run(int steps) {
 }
 
 // What is stored between steps, in the order it is made: per parameter (FSDP2, unsharded) or per unit (FSDP1), the embedding first and
-// the head last. visit(elements of the shard, bytes per element, trained, times).
+// the head last. visit(elements of the shard, bytes per element, trained, times, a matrix in a block).
 template <class Visit>
 void Walk::for_stored(Visit visit) const {
   const auto weights = [&](const Unit& unit, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const UnitWeight& weight = unit.kind->weights[i];
-      visit(weight.padded / unit.kind->shards, weight.stored_bytes, weight.trained, unit.count);
+      visit(weight.padded / unit.kind->shards, weight.stored_bytes, weight.trained, unit.count, weight.in_block_matrix);
     }
   };
   if (s_.framework == Framework::kFsdp1 && !unsharded()) {
@@ -81,7 +88,7 @@ void Walk::for_stored(Visit visit) const {
           elements += weight.padded;
           bytes += weight.stored_bytes * static_cast<double>(weight.padded);
         }
-        if (elements > 0) visit(elements / unit.kind->shards, bytes / static_cast<double>(elements), is_trained, unit.count);
+        if (elements > 0) visit(elements / unit.kind->shards, bytes / static_cast<double>(elements), is_trained, unit.count, true);
       }
     }
     return;
@@ -112,9 +119,9 @@ int64_t Walk::saved_bytes(const Trace& trace) const {
 void Walk::load() {
   ledger_.enter(Phase::kLoad);
   const bool on_device = s_.offload.parameters == OffloadPlace::kNone;
-  for_stored([&](int64_t elements, double bytes, bool is_trained, int64_t count) {
+  for_stored([&](int64_t elements, double bytes, bool is_trained, int64_t count, bool) {
     if (on_device) book(as_bytes(bytes, elements), MemoryClass::kParameter, count);
-    if (on_device && s_.frozen_reference) book(as_bytes(std::min(2.0, bytes), elements), MemoryClass::kParameter, count);
+    if (on_device && holds_reference(s_)) book(as_bytes(std::min(2.0, bytes), elements), MemoryClass::kParameter, count);
     if (has_buckets() && is_trained) book(as_bytes(bytes_of(s_.gradient_dtype), elements), MemoryClass::kCommunication, count);
   });
   for (const Unit& unit : units_) {
@@ -145,14 +152,16 @@ void Walk::optimizer_step() {
   if (s_.offload.optimizer != OffloadPlace::kNone || s_.offload.parameters != OffloadPlace::kNone) return;  // on the CPU
   if (!moments_made_) {
     moments_made_ = true;
-    for_stored([&](int64_t elements, double, bool is_trained, int64_t count) {
+    for_stored([&](int64_t elements, double, bool is_trained, int64_t count, bool in_block_matrix) {
       if (!is_trained) return;
-      for_optimizer_buffers(s_, state_, elements, [&](int64_t bytes) { book(bytes, MemoryClass::kOptimizer, count); });
+      for_optimizer_buffers(s_, state_, elements, in_block_matrix,
+                            [&](int64_t bytes) { book(bytes, MemoryClass::kOptimizer, count); });
     });
   }
+  if (s_.optimizer == OptimizerKind::kAdafactor) return update_with_adafactor();
   if (s_.optimizer_implementation != OptimizerImplementation::kForeach) return;
   std::vector<std::pair<Handle, int64_t>> temporaries;
-  for_stored([&](int64_t elements, double, bool is_trained, int64_t count) {
+  for_stored([&](int64_t elements, double, bool is_trained, int64_t count, bool) {
     if (!is_trained) return;
     const int64_t bytes = as_bytes(bytes_of(s_.state_dtype), elements);
     temporaries.emplace_back(book(bytes, MemoryClass::kOptimizer, count), count > 1 ? (count - 1) * rounded_size(bytes) : 0);
@@ -166,21 +175,33 @@ void Walk::optimizer_step() {
   }
 }
 
+// transformers/optimization.py, Adafactor.step: parameter by parameter, an fp32 update and one more of it while it is scaled.
+void Walk::update_with_adafactor() {
+  int64_t largest = 0;
+  for_stored([&](int64_t elements, double, bool is_trained, int64_t, bool) { largest = is_trained ? std::max(largest, elements) : largest; });
+  Handle update = ledger_.allocate(4 * largest, MemoryClass::kWorkspace), scaled = ledger_.allocate(4 * largest, MemoryClass::kWorkspace);
+  ledger_.free(scaled);
+  ledger_.free(update);
+}
+
 // Checkpoint: what is trained, with its optimizer's state. Host: what is offloaded, of all ranks of a node (gradients come along, the
-// optimizer reads them there).
+// optimizer reads them there; so does DPO's reference), and pages of a paged optimizer.
 void Walk::count_host_and_disk(MemoryEstimate& estimate) const {
-  double trained_bytes = 0, moments = 0, parameters = 0;
-  for_stored([&](int64_t elements, double bytes, bool is_trained, int64_t count) {
-    parameters += bytes * static_cast<double>(elements * count);
+  double trained_bytes = 0, moments = 0, parameters = 0, reference = 0;
+  const double block_moments = stored_state_bytes(s_).optimizer, other_moments = adam_state_bytes(s_).optimizer;
+  for_stored([&](int64_t elements, double bytes, bool is_trained, int64_t count, bool in_block_matrix) {
+    const auto all = static_cast<double>(elements * count);
+    parameters += bytes * all;
+    if (holds_reference(s_)) reference += std::min(2.0, bytes) * all;
     if (!is_trained) return;
-    trained_bytes += bytes * static_cast<double>(elements * count);
-    moments += state_.optimizer * static_cast<double>(elements * count);
+    trained_bytes += bytes * all;
+    moments += (in_block_matrix ? block_moments : other_moments) * all;
   });
   const double ranks = unsharded() ? 1 : shards();
   estimate.checkpoint_bytes = static_cast<int64_t>((trained_bytes + moments) * ranks * s_.tp);
   double host = 0;
-  if (s_.offload.parameters != OffloadPlace::kNone) host += parameters + trained_bytes;
-  if (s_.offload.optimizer != OffloadPlace::kNone || s_.offload.parameters != OffloadPlace::kNone) host += moments;
+  if (s_.offload.parameters != OffloadPlace::kNone) host += parameters + trained_bytes + reference;
+  if (s_.offload.optimizer != OffloadPlace::kNone || s_.offload.parameters != OffloadPlace::kNone || s_.paged_optimizer) host += moments;
   if (offloads_activations()) host += static_cast<double>(residual_bytes_ * s_.model.num_layers);
   estimate.host_bytes_per_node = static_cast<int64_t>(host * s_.gpus_per_node);
 }
@@ -277,17 +298,17 @@ MemoryEstimate of_stages(const Setup& setup, Predict predict) {
   const bool mixed = setup.model.num_experts > 0 && !setup.model.expert_layer.empty();
   MemoryEstimate fullest;
   bool ran_out = false;
-  int64_t checkpoint = 0;
   for (const replay::Stage stage : {replay::Stage::kFirst, replay::Stage::kSecond, replay::Stage::kLast}) {
     if (stage == replay::Stage::kSecond && (!mixed || setup.pp < 3)) continue;
     MemoryEstimate here = predict(stage);
     ran_out = ran_out || here.ran_out;
-    checkpoint = std::max(checkpoint, setup.pp * here.checkpoint_bytes);
     if (std::max(here.reserved_bytes, here.allocated_bytes) > std::max(fullest.reserved_bytes, fullest.allocated_bytes))
       fullest = std::move(here);
   }
   fullest.ran_out = ran_out;
-  fullest.checkpoint_bytes = checkpoint;
+  const StateBytes stored = stored_state_bytes(setup);  // stages differ: of the whole model
+  fullest.checkpoint_bytes =
+      static_cast<int64_t>(static_cast<double>(count_parameters(setup.model).total) * (stored.parameter + stored.optimizer));
   return fullest;
 }
 

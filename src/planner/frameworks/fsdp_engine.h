@@ -17,6 +17,7 @@ struct UnitWeight {
   double gathered_bytes = 0;         // per element, whole
   double scale_bytes = 0;            // per element of a quantised weight: scales beside it, which are not sharded
   bool trained = true, quantized = false;
+  bool in_block_matrix = false;  // what Muon takes; it leaves embedding, head and vectors to AdamW
 };
 
 // The weights of a kind of unit; all blocks share one.

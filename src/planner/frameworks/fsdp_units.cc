@@ -56,7 +56,8 @@ void Walk::make_kind(const Section& section, uint64_t facts, UnitKind& kind, std
     const bool apart = experts != nullptr && weight.expert;
     UnitKind& to = apart ? *experts : kind;
     const bool any_dimension = apart && int64_t{to.shards} * s_.ep > s_.model.num_experts;
-    const UnitWeight made = make_weight(weight, is_trained[i], to.shards, any_dimension);
+    UnitWeight made = make_weight(weight, is_trained[i], to.shards, any_dimension);
+    made.in_block_matrix = weight.matrix && &section == &m_.program->block;
     const int place = static_cast<int>(to.weights.size());
     places[i] = apart ? kExpertPlace - place : place;
     to.weights.push_back(made);

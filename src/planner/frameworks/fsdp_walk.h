@@ -100,6 +100,7 @@ class Walk {
   void forward_block(size_t i);
   void backward_block(size_t i);
   void optimizer_step();
+  void update_with_adafactor();
   void end_in_flight();
   template <class RunBlock>
   void for_blocks_forward(RunBlock run_block);

@@ -25,7 +25,7 @@ struct RankBytes {
   int64_t parameter = 0, gathered = 0, gradient = 0, optimizer = 0, activation = 0, logits = 0, communication = 0, workspace = 0;
   int64_t loss_activation = 0, layer_activation = 0, evaluate_activation = 0;
   bool forward_peaks = false;
-  int64_t offloaded = 0, offloaded_activations = 0, checkpoint = 0, dummy = 0, step_temporary = 0;
+  int64_t offloaded = 0, offloaded_activations = 0, checkpoint = 0 /* of the stage */, dummy = 0, step_temporary = 0;
   std::vector<int64_t> dummies;
   int64_t states() const { return parameter + gradient + optimizer; }
   int64_t fixed() const { return states() + gathered + communication + workspace; }
@@ -86,26 +86,33 @@ void add_states(const Setup& s, const StageElements& elements, const StageLayers
   const bool shards_gradient = s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3;
   const bool shards_parameter = s.sharding == Sharding::kZero3;
   const ElementBytes bytes = element_bytes(s);
-  const auto add = [&](double n, double sharing, double held, bool trained) {
+  // `apart`: ranks of the stage that hold other elements of the same kind.
+  const auto add = [&](double n, double sharing, double held, bool trained, int64_t apart) {
     rank.parameter += share(n * held, shards_parameter ? sharing : 1);
     if (!trained) return;
     rank.gradient += share(n * bytes.gradient, shards_gradient ? sharing : 1);
     rank.optimizer += share(n * bytes.optimizer, sharing);
-    rank.checkpoint += share(n * (2 + bytes.optimizer), sharing);
+    rank.checkpoint += apart * share(n * (2 + bytes.optimizer), 1);
     // A 16-bit gradient buffer is copied to fp32 for the share's step (optimizer/distrib_optimizer.py,
     // _copy_model_grads_to_main_grads).
     if (bytes.gradient < 4 && s.state_dtype == StorageDtype::kF32) rank.step_temporary += share(4 * n, sharing);
   };
   const bool full = s.finetune == Finetune::kFull;
   const double held = full ? bytes.parameter : s.finetune == Finetune::kQlora ? bytes_of(s.frozen_dtype) : 2;
-  add(static_cast<double>(elements.dense), ranks.dense, held, full);
-  add(static_cast<double>(elements.expert), ranks.expert, held, full);
+  add(static_cast<double>(elements.dense), ranks.dense, held, full, s.tp);
+  add(static_cast<double>(elements.expert), ranks.expert, held, full, int64_t{s.ep} * s.expert_tp);
   if (full && bytes.vocabulary > 0) {
     const double over = (bytes.vocabulary - bytes.parameter) * static_cast<double>(elements.vocabulary);
     rank.parameter += static_cast<int64_t>(over / (shards_parameter ? ranks.dense : 1));
   }
-  if (!full) add(static_cast<double>(fused_adapter_elements(s, stage)), ranks.dense, bytes.parameter, true);
-  if (s.frozen_reference) rank.parameter += share(2.0 * static_cast<double>(elements.dense + elements.expert), 1);
+  // Muon takes the matrices of blocks; embedding and head are AdamW's (megatron/core/optimizer/__init__.py).
+  if (full && s.optimizer == OptimizerKind::kMuon) {
+    const double more = (adam_state_bytes(s).optimizer - bytes.optimizer) * static_cast<double>(elements.vocabulary);
+    rank.optimizer += share(more, ranks.dense);
+    rank.checkpoint += s.tp * share(more, 1);
+  }
+  if (!full) add(static_cast<double>(fused_adapter_elements(s, stage)), ranks.dense, bytes.parameter, true, s.tp);
+  if (holds_reference(s)) rank.parameter += share(2.0 * static_cast<double>(elements.dense + elements.expert), 1);
   if (shards_parameter || shards_gradient) {
     const double unit =
         static_cast<double>(elements.dense + elements.expert) / static_cast<double>(std::max<int64_t>(1, stage.num_layers));
@@ -216,8 +223,7 @@ MemoryEstimate megatron_memory(const Setup& s, Depth depth) {
     // --optimizer-cpu-offload: master and moments pinned, with the gradient's copy (megatron/core/optimizer/cpu_offloading).
     host_bytes = std::max(host_bytes,
                           pinned_bytes(rank.offloaded) + pinned_bytes(rank.offloaded / 3) + pinned_bytes(rank.offloaded_activations));
-    // Every rank of the stage writes its share once; replicas of the whole group write nothing.
-    checkpoint_bytes += rank.checkpoint * s.tp * s.dp_shard * s.cp;
+    checkpoint_bytes += rank.checkpoint;
     if (rank.peak() > fullest.peak()) {
       fullest = rank;
       fullest_stage = stage;

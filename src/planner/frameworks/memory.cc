@@ -1,6 +1,8 @@
 // Which model answers for which framework, and the bound that none of them goes below.
 // State bytes: Adam keeps two moments, a master copy where parameters are 16-bit (ZeRO, arXiv 1910.02054 section 3.1); 8-bit and 4-bit
-// AdamW keep two quantised moments with one fp32 scale per block of 256 and 128 (bitsandbytes, torchao).
+// AdamW keep two quantised moments with one fp32 scale per block of 256 and 128 (bitsandbytes, torchao). Adafactor keeps a row and a
+// column of second moments per matrix, and all of them where its parameters are flat vectors (transformers/optimization.py,
+// Adafactor._get_options): shards of FSDP1 and DeepSpeed's partitions.
 #include <algorithm>
 
 #include "base/check.h"
@@ -23,21 +25,38 @@ double bytes_of(StorageDtype dtype) {
   return 0;
 }
 
-StateBytes state_bytes(const Setup& s) {
-  const double moment = bytes_of(s.state_dtype), master = s.master_copy ? 4 : 0;
-  StateBytes bytes{bytes_of(s.parameter_dtype), bytes_of(s.gradient_dtype), master};
-  switch (s.optimizer) {
-    case OptimizerKind::kAdamW: bytes.optimizer += 2 * moment; break;
-    case OptimizerKind::kAdamW8bit: bytes.optimizer += 2 * (1 + 4.0 / 256); break;
-    case OptimizerKind::kAdamW4bit: bytes.optimizer += 2 * (0.5 + 4.0 / 128); break;
+namespace {
+
+double moments_bytes(const Setup& s, OptimizerKind kind) {
+  const double moment = bytes_of(s.state_dtype);
+  const bool flat = s.framework == Framework::kDeepspeed || (s.framework == Framework::kFsdp1 && s.sharding != Sharding::kDdp);
+  switch (kind) {
+    case OptimizerKind::kAdamW: return 2 * moment;
+    case OptimizerKind::kAdamW8bit: return 2 * (1 + 4.0 / 256);
+    case OptimizerKind::kAdamW4bit: return 2 * (0.5 + 4.0 / 128);
     case OptimizerKind::kLion:
     case OptimizerKind::kSgdMomentum:
-    case OptimizerKind::kMuon: bytes.optimizer += moment; break;  // Muon: matrices; the rest by the framework's own count
-    case OptimizerKind::kAdafactor:
-    case OptimizerKind::kSgd: break;
+    case OptimizerKind::kMuon: return moment;  // Muon: of matrices in blocks
+    case OptimizerKind::kAdafactor: return flat ? 4 : 0;
+    case OptimizerKind::kSgd: return 0;
   }
-  if (s.paged_optimizer) bytes.optimizer = 0;  // pages in host memory when the device is full: not counted on it
-  return bytes;
+  return 0;
+}
+
+StateBytes states_with(const Setup& s, double moments) {
+  return {bytes_of(s.parameter_dtype), bytes_of(s.gradient_dtype), (s.master_copy ? 4 : 0) + moments};
+}
+
+}  // namespace
+
+StateBytes state_bytes(const Setup& s) {
+  return states_with(s, s.paged_optimizer ? 0 : moments_bytes(s, s.optimizer));  // pages are in host memory when the device is full
+}
+
+StateBytes stored_state_bytes(const Setup& s) { return states_with(s, moments_bytes(s, s.optimizer)); }
+
+StateBytes adam_state_bytes(const Setup& s) {
+  return states_with(s, moments_bytes(s, s.optimizer == OptimizerKind::kMuon ? OptimizerKind::kAdamW : s.optimizer));
 }
 
 int64_t bound_bytes(const Setup& s) {

@@ -108,6 +108,9 @@ std::unique_ptr<const TracedLayers> traced_layers(const Setup& s) {
     for (const replay::Weight& weight : section.weights) {
       const bool made = weight.when.holds(here) && (full || weight.adapter);
       block.gradients.push_back(made ? weight.out.evaluate(symbols) * weight.in.evaluate(symbols) : 0);
+      if (weight.adapter) block.adapter_elements += block.gradients.back();
+      if (weight.when.holds(here) && weight.matrix && !weight.target.empty())
+        block.linear_elements += weight.out.evaluate(symbols) * weight.in.evaluate(symbols);
     }
     block.kept = replay::trace_section(section, here, symbols, trained(section), keep);
     block.kept_bytes = bytes_of_trace(block.kept, out->input_bytes, true);

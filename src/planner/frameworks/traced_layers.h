@@ -15,6 +15,7 @@ struct TracedBlock {
   PartBytes kept_bytes, again_bytes;
   std::vector<int64_t> weights;    // elements, frozen and trained alike, adapters left out
   std::vector<int64_t> gradients;  // elements by index in the program; 0: not trained
+  int64_t adapter_elements = 0, linear_elements = 0;  // linear: matrices that adapters can be named after
 };
 
 struct TracedLayers {

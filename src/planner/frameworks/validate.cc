@@ -83,6 +83,10 @@ struct SetupRules {
       else
         unsupported(fmt::format("{} does not offload parameters", name), "set offload.parameters to none");
     }
+    if (deepspeed && s.offload.optimizer != OffloadPlace::kNone && s.sharding == Sharding::kDdp)
+      unsupported("DeepSpeed offloads the optimizer from stage 1 on, found stage 0", "set sharding to zero1, zero2 or zero3");
+    if (deepspeed && s.offload.optimizer == OffloadPlace::kNvme && s.sharding != Sharding::kZero3)
+      unsupported("DeepSpeed sends optimizer state to NVMe in stage 3 alone", "set sharding to zero3, or offload.optimizer to host");
     if (s.recompute == ActivationRecompute::kOpSelective && (megatron || deepspeed)) {
       unsupported(fmt::format("{} does not recompute by operation", name), "set recompute to none or full");
     }

@@ -34,7 +34,7 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kFusedRope, s.fused_rope);
   say(Condition::kFlash, s.flash_attention);
   say(Condition::kGated, m.gated_mlp);
-  say(Condition::kLayerNorm, m.norm == Norm::kLayer);
+  say(Condition::kLayerNorm, m.norm != Norm::kRms);
   say(Condition::kQkvBias, m.qkv_bias);
   say(Condition::kOutputBias, m.output_bias);
   say(Condition::kMlpBias, m.mlp_bias);

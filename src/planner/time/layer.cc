@@ -24,7 +24,7 @@ double norm_traffic(const Setup& s, ProgramClass program) {
   // PyTorch's own RMSNorm is one kernel from 2.9 on (nightlies of August 2025); Hugging Face's modules spell it out.
   const bool one_kernel =
       s.program.starts_with("torchtitan") && (s.software.released == 0 || s.software.released >= kFusedRmsNormSince);
-  return program == ProgramClass::kFused || s.fused_norm || one_kernel || s.model.norm == Norm::kLayer ? 4 : 34;
+  return program == ProgramClass::kFused || s.fused_norm || one_kernel || s.model.norm != Norm::kRms ? 4 : 34;
 }
 
 double split_n(const LayerGemm& g, double tp) { return g.column && !g.replicated ? g.n / tp : g.n; }
@@ -39,11 +39,11 @@ void add_attention(LayerWork& w, const Setup& s, bool one_qkv) {
     const auto rq = static_cast<double>(g.q_lora_rank), rk = static_cast<double>(g.kv_lora_rank),
                dr = static_cast<double>(g.qk_rope_head_size), dn = static_cast<double>(g.qk_nope_head_size),
                dv = static_cast<double>(g.v_head_size);
-    if (rq > 0) add(w, {rq, h, true, true});
-    add(w, {a * (dn + dr), rq > 0 ? rq : h});
-    add(w, {rk + dr, h, true, true});
-    add(w, {a * (dn + dv), rk});
-    add(w, {h, a * dv, false});
+    if (rq > 0) add(w, {rq, h, true, true, false, 0, 1, rank(s.lora.query)});
+    add(w, {a * (dn + dr), rq > 0 ? rq : h, true, false, false, 0, 1, rank(s.lora.query)});
+    add(w, {rk + dr, h, true, true, false, 0, 1, rank(s.lora.key)});
+    add(w, {a * (dn + dv), rk, true, false, false, 0, 1, rank(s.lora.value)});
+    add(w, {h, a * dv, false, false, false, 0, 1, rank(s.lora.output)});
     w.qk_size = dn + dr;
     w.v_size = dv;
     return;

@@ -1,0 +1,196 @@
+// Choices of a run whose bytes follow by hand: optimizers, DPO's reference, offload, adapters, what a checkpoint holds and how often to
+// write one. Each under the trainers that have it, and refused by name elsewhere.
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <numeric>
+
+#include "model/presets.h"
+#include "planner/frameworks/frameworks.h"
+#include "planner/planner.h"
+#include "planner/search.h"
+#include "planner/time/economics.h"
+#include "planner/trainer_problem.h"
+
+using namespace distsetup;
+
+namespace {
+
+const Presets& presets() {
+  static const Presets all = *load_presets();
+  return all;
+}
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+Result<Problem> resolved(const Flags& flags) {
+  Spec spec;
+  for (const auto& [flag, value] : flags) REQUIRE_FALSE(has_error(set_flag(spec, flag, std::string_view(value), {"test", 0, 0})));
+  return resolve(spec, presets(), {});
+}
+
+std::string said(const Flags& flags) { return format_diagnostics(resolved(flags).diagnostics); }
+
+Setup setup_of(const Flags& flags) {
+  const Result<Problem> problem = resolved(flags);
+  INFO(format_diagnostics(problem.diagnostics));
+  REQUIRE(problem.ok());
+  REQUIRE(problem->trainer != nullptr);
+  Setup s = problem->trainer->base;
+  s.gpu = find_gpu(presets(), "h100_sxm")->gpu;
+  s.dp_shard = s.gpus_per_node = 8;
+  s.sequence_length = 1024;
+  return s;
+}
+
+// As bytes by hand; rounding of shards and of the allocator is below one in a thousand.
+void check_bytes(int64_t found, double expected) { CHECK(static_cast<double>(found) == Approx(expected).epsilon(0.001)); }
+
+int64_t term(const MemoryEstimate& m, const char* name) {
+  const auto it = std::find_if(m.terms.begin(), m.terms.end(), [&](const MemoryTerm& t) { return t.buffer_class == name; });
+  return it == m.terms.end() ? 0 : it->bytes_max;
+}
+
+double parameters(const Setup& s) { return static_cast<double>(count_parameters(s.model).total); }
+
+}  // namespace
+
+TEST_CASE("choices: Muon takes the matrices of blocks and leaves the rest to AdamW") {
+  for (const char* trainer : {"fsdp2", "megatron"}) {
+    INFO(trainer);
+    Setup s = setup_of({{"model", "llama3_8b"}, {"trainer", trainer}, {"optimizer", "muon"}});
+    if (s.framework == Framework::kMegatron) s.sharding = Sharding::kZero1;
+    const double master = s.master_copy ? 4 : 0, vocabulary = 2.0 * 128256 * 4096;
+    check_bytes(term(simulate_memory(s), "optimizer state"), ((4 + master) * parameters(s) + 4 * vocabulary) / 8);
+  }
+}
+
+TEST_CASE("choices: Adafactor keeps all second moments of flat vectors and next to none of matrices") {
+  Setup ddp = setup_of({{"model", "llama3.2_1b"}, {"trainer", "ddp"}, {"optimizer", "adafactor"}});
+  ddp.sharding = Sharding::kDdp;
+  CHECK(term(simulate_memory(ddp), "optimizer state") == 0);
+  const Setup fsdp1 = setup_of({{"model", "llama3.2_1b"}, {"trainer", "fsdp1"}, {"optimizer", "adafactor"}});
+  check_bytes(term(simulate_memory(fsdp1), "optimizer state"), 4 * parameters(fsdp1) / 8);
+  Setup zero2 = setup_of({{"model", "llama3.2_1b"}, {"trainer", "deepspeed"}, {"optimizer", "adafactor"}});
+  zero2.sharding = Sharding::kZero2;
+  check_bytes(term(simulate_memory(zero2), "optimizer state"), (4 + 4) * parameters(zero2) / 8);
+}
+
+TEST_CASE("choices: pages of a paged optimizer are on the host and in the checkpoint") {
+  const Setup paged = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp1"}, {"optimizer", "paged_adamw_8bit"}});
+  const Setup held = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp1"}, {"optimizer", "adamw_8bit"}});
+  const MemoryEstimate of_paged = simulate_memory(paged), of_held = simulate_memory(held);
+  CHECK(of_paged.checkpoint_bytes == of_held.checkpoint_bytes);
+  CHECK(of_held.host_bytes_per_node == 0);
+  check_bytes(of_paged.host_bytes_per_node, parameters(paged) * 2 * (1 + 4.0 / 256));
+  CHECK(term(of_paged, "optimizer state") == 0);
+}
+
+TEST_CASE("choices: DPO with adapters has no second copy of the model") {
+  for (const char* trainer : {"ddp", "fsdp1", "deepspeed", "megatron"}) {
+    INFO(trainer);
+    const auto weights = [&](const char* method, const char* finetune) {
+      Setup s = setup_of({{"model", "llama3.2_1b"}, {"trainer", trainer}, {"method", method}, {"finetune", finetune}});
+      if (s.framework != Framework::kFsdp1) s.sharding = Sharding::kDdp;
+      return term(simulate_memory(s), "parameter shard");
+    };
+    CHECK(weights("dpo", "lora") == weights("sft", "lora"));
+    CHECK(weights("dpo", "full") > 1.4 * static_cast<double>(weights("sft", "full")));
+  }
+}
+
+TEST_CASE("choices: FSDP offloads parameters and optimizer state together and the reference with them") {
+  for (const char* trainer : {"fsdp1", "fsdp2"}) {
+    INFO(trainer);
+    const Setup s = setup_of({{"model", "13B"}, {"trainer", trainer}, {"method", "dpo"}, {"offload-parameters", "host"}});
+    CHECK(s.offload.optimizer == OffloadPlace::kHost);
+    check_bytes(simulate_memory(s).host_bytes_per_node, (16 + 2) * parameters(s));  // 208 GB of states and 26 of the reference
+    CHECK(estimate_time(s).offload_exposed_s > 0);
+    CHECK(said({{"model", "13B"}, {"trainer", trainer}, {"offload-optimizer", "host"}}).find("to the host together, not one alone") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("choices: DeepSpeed sends the optimizer to NVMe in stage 3 alone") {
+  Setup s = setup_of({{"model", "8B"}, {"trainer", "deepspeed"}, {"offload-optimizer", "nvme"}});
+  for (const Sharding sharding : {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
+    s.sharding = sharding;
+    CHECK(has_error(validate(s)) == (sharding != Sharding::kZero3));
+  }
+}
+
+TEST_CASE("choices: a checkpoint is as large on every mesh") {
+  const auto checkpoint = [](Setup s, int dp, int tp, int pp, int cp, int ep, Sharding sharding) {
+    s.sharding = sharding;
+    (sharding == Sharding::kDdp ? s.dp_replicate : s.dp_shard) = dp;
+    (sharding == Sharding::kDdp ? s.dp_shard : s.dp_replicate) = 1;
+    s.tp = tp, s.pp = pp, s.cp = cp, s.ep = ep;
+    s.gradient_accumulation = 8;
+    return simulate_memory(s).checkpoint_bytes;
+  };
+  const Setup megatron = setup_of({{"model", "llama3_8b"}, {"trainer", "megatron"}});
+  const double dense = 14 * parameters(megatron);
+  check_bytes(checkpoint(megatron, 8, 1, 1, 1, 1, Sharding::kZero1), dense);
+  check_bytes(checkpoint(megatron, 4, 1, 1, 2, 1, Sharding::kDdp), dense);
+  check_bytes(checkpoint(megatron, 2, 2, 2, 1, 1, Sharding::kZero1), dense);
+  const Setup experts = setup_of({{"model", "mixtral_8x7b"}, {"trainer", "megatron"}});
+  check_bytes(checkpoint(experts, 8, 1, 1, 1, 8, Sharding::kDdp), 14 * parameters(experts));
+  check_bytes(checkpoint(experts, 8, 1, 1, 1, 4, Sharding::kZero1), 14 * parameters(experts));
+  const Setup fsdp2 = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp2"}});
+  check_bytes(checkpoint(fsdp2, 8, 1, 1, 1, 1, Sharding::kZero3), 12 * parameters(fsdp2));
+  check_bytes(checkpoint(fsdp2, 2, 1, 4, 1, 1, Sharding::kZero3), 12 * parameters(fsdp2));
+}
+
+// DeepSeek-V2-Lite by hand: q 2048 -> 3072, kv_a 2048 -> 576, kv_b 512 -> 4096, o 2048 -> 2048 in 27 layers; gate, up and down of the
+// one dense layer (10944) and of the shared experts (2816) in the other 26. The stacks of experts get none.
+TEST_CASE("choices: adapters on latent attention and beside stacks of experts") {
+  const double attention = 5120 + 2624 + 4608 + 4096, dense = 3 * (2048 + 10944), shared = 3 * (2048 + 2816);
+  const double adapters = 16 * (27 * attention + dense + 26 * shared);
+  for (const char* trainer : {"ddp", "fsdp1", "deepspeed"}) {
+    INFO(trainer);
+    Setup s = setup_of({{"model", "deepseek_v2_lite"}, {"trainer", trainer}, {"finetune", "lora"}});
+    if (s.framework == Framework::kDdp) s.sharding = Sharding::kDdp;
+    check_bytes(simulate_memory(s).checkpoint_bytes, (s.framework == Framework::kDeepspeed ? 12 : 4 + 8) * adapters);
+    CHECK(estimate_time(s).step_s > 0);
+  }
+  const Result<Problem> assumed = resolved({{"model", "mixtral_8x7b"}, {"trainer", "fsdp1"}, {"finetune", "lora"}});
+  REQUIRE(assumed.ok());
+  const auto& told = assumed->base.assumptions;
+  CHECK(std::any_of(told.begin(), told.end(), [](const std::string& a) { return a == "adapters on attention alone, none on stacks of experts"; }));
+  CHECK(said({{"model", "mixtral_8x7b"}, {"trainer", "fsdp1"}, {"finetune", "lora"}, {"lora-targets", "gate,up"}})
+            .find("every MLP of 'mixtral_8x7b' is a stack of experts") != std::string::npos);
+}
+
+TEST_CASE("choices: QLoRA under DeepSpeed keeps what is no linear layer of a block in 16 bits") {
+  Setup s = setup_of({{"model", "llama3_8b"}, {"trainer", "deepspeed"}, {"finetune", "qlora"}});
+  s.sharding = Sharding::kZero2;
+  const double other = 2.0 * 128256 * 4096 + 65 * 4096, linear = parameters(s) - other;
+  const double adapters = 16 * 32 * (2 * 8192 + 2 * 5120 + 3 * (4096 + 14336));
+  check_bytes(term(simulate_memory(s), "parameter shard"), 2 * (other + adapters) + bytes_of(StorageDtype::kNf4Double) * linear);
+}
+
+TEST_CASE("choices: where 24 GB cards do not hold a model the host or adapters are offered") {
+  const Flags recipe = {{"model", "7B"},  {"gpu", "rtx_4090"}, {"gpus", "2"},           {"nodes", "1"},         {"trainer", "fsdp1"},
+                        {"method", "dpo"}, {"sharding", "zero3"}, {"sequence-length", "4096"}, {"micro-batch", "1"}, {"recompute", "full"}};
+  const Result<Problem> problem = resolved(recipe);
+  REQUIRE(problem.ok());
+  Diagnostics why;
+  const std::optional<Plan> plan = solve(*problem, why, Shortfall::kFind);
+  REQUIRE(plan.has_value());
+  REQUIRE(plan->verdict == Verdict::kDoesNotFit);
+  const std::vector<Fix> fixes = find_fixes(*problem, *plan);
+  for (const char* flags : {"--offload-parameters host", "--finetune lora"}) {
+    INFO(flags);
+    CHECK(std::any_of(fixes.begin(), fixes.end(), [&](const Fix& fix) { return fix.flags == flags; }));
+  }
+}
+
+TEST_CASE("choices: how often to save follows the rate of failures that is given") {
+  const auto interval = [](const char* hours) {
+    const Result<Problem> problem = resolved({{"model", "8B"}, {"trainer", "fsdp2"}, {"gpu", "h100_sxm"}, {"nodes", "2"},
+                                              {"checkpoint-save-time", "2m"}, {"gpu-hours-per-failure", hours}});
+    REQUIRE(problem.ok());
+    return make_plan(*problem)->time.checkpoint_every_s;
+  };
+  CHECK(interval("1600") == Approx(checkpoint_interval_s(120, 16 / (1600 * 3600.0))));
+  CHECK(interval("160000") > 9 * interval("1600"));
+}
