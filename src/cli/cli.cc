@@ -32,8 +32,12 @@ Diagnostic unknown_command(const std::vector<std::string>& words) {
   std::vector<std::string> known;
   for (const Command& command : commands()) known.push_back(command.name);
   if (first[0] == '-') {
+    const std::vector<std::string> own = {"--help", "--version", "-h", "-V"};
+    const std::string meant = nearest_name(first, own);
     return error(code::kUnknownCommand, command_line(), fmt::format("'{}' stands where a command is expected", first),
-                 fmt::format("put the command first: distsetup plan {}", join_command(words)));
+                 !meant.empty()     ? fmt::format("did you mean '{}'", meant)
+                 : words.size() < 2 ? "distsetup --help lists the commands"
+                                    : fmt::format("put the command first: distsetup plan {}", join_command(words)));
   }
   std::string help = suggest(first, known);
   for (const std::string& name : known) {  // "config" alone
@@ -53,10 +57,10 @@ ColourChoice colour_choice(const std::vector<std::string>& words) {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands = {
-      plan_command(),    emit_command(),     convert_command(), fsdp_command(),    deepspeed_command(),
-      slurm_command(),   launcher_command(), launch_command(),  probe_command(),   config_show_command(),
-      diff_command(),    init_command(),     schema_command(),  lint_command(),    validate_command(),
-      explain_command(), sweep_command(),    help_command(),    version_command(),
+      plan_command(),        emit_command(),   convert_command(),  fsdp_command(),        deepspeed_command(), slurm_command(),
+      launcher_command(),    launch_command(), probe_command(),    config_show_command(), diff_command(),      init_command(),
+      schema_command(),      lint_command(),   validate_command(), explain_command(),     sweep_command(),     help_command(),
+      completions_command(), man_command(),    version_command(),
   };
   return kCommands;
 }

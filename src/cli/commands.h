@@ -25,6 +25,8 @@ Command explain_command();
 Command sweep_command();
 Command version_command();
 Command help_command();
+Command completions_command();
+Command man_command();
 
 const std::vector<Command>& commands();
 // "plan", "config show"; '-' and '_' the same, case ignored. nullptr: none.

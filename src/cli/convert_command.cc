@@ -157,11 +157,23 @@ Command convert_command() {
                       "distsetup convert --to run ds_config.json job.sbatch",
                       "distsetup convert --to deepspeed accelerate.yaml --json"};
   command.notes =
+std::vector<std::string> known_outputs() {
+  std::vector<std::string> names = target_names(embedded_templates());
+  names.insert(names.begin(), kRunFile);
+  return names;
+}
+
       "Reads DeepSpeed JSON, accelerate YAML, TrainingArguments, a config.yaml in sections (of fine-tuning, of stages), torchtitan "
       "TOML, Megatron and OpenRLHF arguments, #SBATCH lines, launch lines, Kubernetes manifests. What could not be carried over is "
       "listed on standard error. --to run writes a run file.";
-  command.flags = {{"to", {"target"}, FlagKind::kValue, "TARGET", "what to write: a target of `emit`, or run", 0},
-                   {"as", {}, FlagKind::kValue, "TARGET", "what the files are, where their keys do not say it", 0},
+  command.flags = {{"to", {"target"}, FlagKind::kValue, "TARGET", "what to write: a target of `emit`, or run", 0, known_outputs()},
+                   {"as",
+                    {},
+                    FlagKind::kValue,
+                    "TARGET",
+                    "what the files are, where their keys do not say it",
+                    0,
+                    target_names(embedded_templates())},
                    {"stage", {}, FlagKind::kValue, "NAME", "one of the stages of a config.yaml of stages", 0},
                    {"distributed", {"fsdp-config"}, FlagKind::kValue, "NAME", "one of its named setups, over the stage's own", 0},
                    {"set", {"override"}, FlagKind::kList, "KEY=VALUE", "a key of the files with another value; may be repeated", 0},

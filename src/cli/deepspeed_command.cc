@@ -53,7 +53,7 @@ Command deepspeed_command() {
   command.notes =
       "Without --output the file goes to standard output. `distsetup emit --target deepspeed` writes one that fits a plan.";
   command.flags = {
-      {"zero-stage", {"stage"}, FlagKind::kValue, "N", "0, 1, 2 or 3 (2)", 0},
+      {"zero-stage", {"stage"}, FlagKind::kValue, "N", "0, 1, 2 or 3 (2)", 0, {"0", "1", "2", "3"}},
       {"offload-optimizer", {}, FlagKind::kSwitch, "", "optimizer state in host memory", 0},
       {"offload-param", {"offload-params", "offload-parameters"}, FlagKind::kSwitch, "", "parameters in host memory (stage 3)", 0},
       {"bf16", {}, FlagKind::kSwitch, "", "bf16 compute", 0},

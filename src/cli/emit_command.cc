@@ -115,12 +115,18 @@ Command emit_command() {
                       "distsetup emit --target deepspeed run.yaml --output run"};
   command.notes = "Targets: " + known_targets() + ". Files with the same content are left alone.";
   command.flags = {
-      {"target", {}, FlagKind::kValue, "WHICH", "what the files are for, or a folder of --templates", 0},
+      {"target",
+       {},
+       FlagKind::kValue,
+       "WHICH",
+       "what the files are for, or a folder of --templates",
+       0,
+       target_names(embedded_templates())},
       output_flag("the folder the files go to"),
       force_flag(),
       dry_run_flag(),
       {"coverage", {}, FlagKind::kSwitch, "", "instead: which plan fields each target writes, refuses or has no use for", 0},
-      {"fsdp-version", {}, FlagKind::kValue, "N", "target fsdp: 1 or 2 (2)", 0},
+      {"fsdp-version", {}, FlagKind::kValue, "N", "target fsdp: 1 or 2 (2)", 0, {"1", "2"}},
       {"nvme-path", {}, FlagKind::kValue, "DIR", "node-local folder that NVMe offload goes to", 0},
       plan_flag(),
       config_flag(),

@@ -90,6 +90,14 @@ Json rule_json(const LintRule& rule) {
           {"right", example_text(rule.good)}};
 }
 
+std::vector<std::string> names_to_explain() {
+  std::vector<std::string> names;
+  for (const Explanation& e : explanations()) names.emplace_back(e.code);
+  for (const LintRule& rule : lint_rules()) names.push_back(rule.code);
+  for (const SpecKey& one : spec_keys()) names.emplace_back(one.path);
+  return names;
+}
+
 int run_explain(const Arguments& arguments, const Terminal& terminal) {
   if (!arguments.run_flags.empty() || arguments.has("config")) {
     if (arguments.positionals.size() == 1 && is_decision(arguments.positionals[0]))
@@ -124,11 +132,7 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
     const Json json = {{"schema_version", 1}, {"key", key->path}, {"text", key_help(*key)}};
     return print_result(terminal, as_json ? dump_json(json) : key_help(*key));
   }
-  std::vector<std::string> known;
-  for (const Explanation& e : explanations()) known.emplace_back(e.code);
-  for (const LintRule& rule : lint_rules()) known.push_back(rule.code);
-  for (const SpecKey& one : spec_keys()) known.emplace_back(one.path);
-  const std::string nearest = nearest_name(wanted, known);
+  const std::string nearest = nearest_name(wanted, names_to_explain());
   return fail(arguments, terminal,
               {error(code::kUnknownValue, command_line(),
                      fmt::format("nothing is called '{}', expected a code such as DS0101 or a key", wanted),
@@ -143,6 +147,7 @@ Command explain_command() {
   command.name = "explain";
   command.summary = "what a message or a key means, with a wrong and a right example";
   command.positional = "[CODE|KEY]";
+  command.positional_values = names_to_explain;
   command.max_positionals = 1;
   command.examples = {"distsetup explain DS0101", "distsetup explain parallel.sharding", "distsetup explain sequence-length"};
   command.flags.push_back(config_flag());

@@ -36,7 +36,7 @@ const std::vector<Flag>& common_flags() {
       {"help", {}, FlagKind::kSwitch, "", "this text; anywhere on the line", 'h'},
       {"json", {}, FlagKind::kSwitch, "", "the result as JSON on standard output, also when something fails", 0},
       {"quiet", {}, FlagKind::kSwitch, "", "warnings and errors only on standard error", 'q'},
-      {"color", {"colour"}, FlagKind::kValue, "WHEN", "auto, always or never; auto: on a terminal", 0},
+      {"color", {"colour"}, FlagKind::kValue, "WHEN", "auto, always or never; auto: on a terminal", 0, {"auto", "always", "never"}},
   };
   return kFlags;
 }

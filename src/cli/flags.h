@@ -23,6 +23,7 @@ struct Flag {
   std::string placeholder = "VALUE";  // in the help
   std::string help;                   // one line
   char letter = 0;                    // -q
+  std::vector<std::string> values{};  // what a shell offers for it; empty: by the placeholder (files for PATH, folders for DIR)
 };
 
 // What a spelling is: a command's own flag, or a flag of a key of the run (then `key`, and `bare` says that it may stand alone).
@@ -40,8 +41,9 @@ enum class AfterDashes { kPositionals, kPassedOn, kTrainerFlags };  // what word
 
 struct Command {
   std::string name;
-  std::string summary;     // one line of the list of commands
-  std::string positional;  // "[run.yaml]"; empty: takes none
+  std::string summary;                                        // one line of the list of commands
+  std::string positional;                                     // "[run.yaml]"; empty: takes none
+  std::vector<std::string> (*positional_values)() = nullptr;  // what a shell offers for it; none: files, where it names them
   int min_positionals = 0, max_positionals = 0;
   AfterDashes after_dashes = AfterDashes::kPositionals;
   std::vector<std::string> examples;  // pasteable lines

@@ -49,7 +49,9 @@ std::string choices_text(const SpecKey& key) {
   return text;
 }
 
-std::string placeholder(const SpecKey& key) {
+}  // namespace
+
+std::string key_placeholder(const SpecKey& key) {
   switch (key.type) {
     case SettingType::kBool: return "";
     case SettingType::kInt: return "N";
@@ -63,8 +65,10 @@ std::string placeholder(const SpecKey& key) {
   return "VALUE";
 }
 
+namespace {
+
 std::string run_flag_line(const SpecKey& key, const TextStream& stream) {
-  const std::string value = placeholder(key);
+  const std::string value = key_placeholder(key);
   const std::string left = fmt::format("--{}{}{}", key.flags.front().name, value.empty() ? "" : " ", value);
   const std::string choices = choices_text(key);
   std::string text(key.help);
@@ -187,17 +191,24 @@ std::string keys_help(const TextStream& stream) {
   return text + "\ndistsetup explain KEY: flags, variable, values and their other spellings\n";
 }
 
+const std::vector<std::pair<int, std::string>>& exit_code_meanings() {
+  static const std::vector<std::pair<int, std::string>> kMeanings = {
+      {kDone, "done; plan: it fits, or it is tight (--strict makes tight 4)"},
+      {kFailed, "failed: a file could not be written"},
+      {kUsage, "usage: unknown command or flag, bad value of a flag"},
+      {kConfigInvalid, "config invalid: run file, model, plan.json"},
+      {kNothingFits, "a plan was made, and nothing fits"},
+      {kEnvironmentUnusable, "this environment cannot do it: a program is missing, a port is taken"},
+      {kJobFailed, "the job failed"},
+      {kDiffers, "differs"},
+      {kInterrupted, "interrupted"}};
+  return kMeanings;
+}
+
 std::string exit_codes_help() {
-  return "exit code\n"
-         "    0  done; plan: it fits, or it is tight (--strict makes tight 4)\n"
-         "    1  failed: a file could not be written\n"
-         "    2  usage: unknown command or flag, bad value of a flag\n"
-         "    3  config invalid: run file, model, plan.json\n"
-         "    4  a plan was made, and nothing fits\n"
-         "    5  this environment cannot do it: a program is missing, a port is taken\n"
-         "    6  the job failed\n"
-         "    7  differs\n"
-         "  130  interrupted\n";
+  std::string text = "exit code\n";
+  for (const auto& [code, means] : exit_code_meanings()) text += fmt::format("  {:>3}  {}\n", code, means);
+  return text;
 }
 
 }  // namespace distsetup

@@ -12,6 +12,12 @@
 namespace distsetup {
 namespace {
 
+std::vector<std::string> help_topics() {
+  std::vector<std::string> names = {"exit-codes", "keys"};
+  for (const Command& command : commands()) names.push_back(command.name);
+  return names;
+}
+
 int run_help(const Arguments& arguments, const Terminal& terminal) {
   if (arguments.positionals.empty()) return print_result(terminal, long_help(terminal.out));
   std::string topic = arguments.positionals[0];
@@ -19,10 +25,8 @@ int run_help(const Arguments& arguments, const Terminal& terminal) {
   if (same_name(topic, "exit-codes")) return print_result(terminal, exit_codes_help());
   if (same_name(topic, "keys")) return print_result(terminal, keys_help(terminal.out));
   if (const Command* command = find_command(topic)) return print_result(terminal, command_help(*command, terminal.out));
-  std::vector<std::string> known = {"exit-codes", "keys"};
-  for (const Command& command : commands()) known.push_back(command.name);
   return fail(arguments, terminal,
-              {error(code::kUnknownCommand, command_line(), fmt::format("no help about '{}'", topic), suggest(topic, known))});
+              {error(code::kUnknownCommand, command_line(), fmt::format("no help about '{}'", topic), suggest(topic, help_topics()))});
 }
 
 int run_version(const Arguments& arguments, const Terminal& terminal) {
@@ -38,6 +42,7 @@ Command help_command() {
   command.name = "help";
   command.summary = "help about a command, 'keys' or 'exit-codes'";
   command.positional = "[COMMAND|keys|exit-codes]";
+  command.positional_values = help_topics;
   command.max_positionals = 2;
   command.examples = {"distsetup help keys", "distsetup help exit-codes"};
   command.run = run_help;

@@ -26,6 +26,7 @@ std::vector<Flag> flags_where(bool is_launcher) {
     for (const std::string_view alias : setting.aliases) flag.aliases.emplace_back(alias);
     if (setting.type == JobSettingType::kSwitch) flag.kind = FlagKind::kSwitch;
     flags.push_back(std::move(flag));
+    flag.values.assign(setting.choices.begin(), setting.choices.end());
   }
   return flags;
 }

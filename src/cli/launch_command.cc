@@ -220,7 +220,13 @@ Command launch_command() {
       "named.";
   command.flags = {
       {"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan to run", 0},
-      {"target", {}, FlagKind::kValue, "WHICH", "native: the ranks start here (the default); slurm: submit a job", 0},
+      {"target",
+       {},
+       FlagKind::kValue,
+       "WHICH",
+       "native: the ranks start here (the default); slurm: submit a job",
+       0,
+       {"native", "slurm"}},
       {"check", {}, FlagKind::kSwitch, "", "only look whether this node, or the cluster, has what the plan needs", 0},
       {"smoke", {}, FlagKind::kSwitch, "", "train a few steps of a small stand-in here, of a plan, a run file or a config.yaml", 0},
       {"yes", {}, FlagKind::kSwitch, "", "submit without asking", 'y'},

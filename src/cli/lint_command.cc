@@ -17,6 +17,8 @@
 namespace distsetup {
 namespace {
 
+const std::vector<std::string> kConsumers = {"deepspeed", "hf", "accelerate", "lightning"};
+
 bool is_folder(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored);
@@ -43,7 +45,7 @@ Result<LintContext> lint_context(const Arguments& arguments) {
   LintContext context;
   Diagnostics diagnostics;
   const Result<int64_t> nodes = int_flag(arguments, "nodes", 0, 1, 1 << 20), gpus = int_flag(arguments, "gpus", 0, 1, 1 << 10);
-  const Result<std::string> consumer = choice_flag(arguments, "consumer", "", {"deepspeed", "hf", "accelerate", "lightning"});
+  const Result<std::string> consumer = choice_flag(arguments, "consumer", "", kConsumers);
   append(diagnostics, nodes.diagnostics);
   append(diagnostics, gpus.diagnostics);
   append(diagnostics, consumer.diagnostics);
@@ -196,8 +198,14 @@ Command lint_command() {
   command.flags = {
       {"strict", {}, FlagKind::kSwitch, "", "warnings fail too (exit code 3)", 0},
       {"fix", {}, FlagKind::kSwitch, "", "make the fixes that change nothing else, in the files", 0},
-      {"as", {"kind"}, FlagKind::kValue, "KIND", "what the files are, when they do not say: deepspeed, accelerate, sbatch, …", 0},
-      {"consumer", {}, FlagKind::kValue, "WHO", "who reads the DeepSpeed JSON: deepspeed, hf, accelerate or lightning", 0},
+      {"as",
+       {"kind"},
+       FlagKind::kValue,
+       "KIND",
+       "what the files are, when they do not say: deepspeed, accelerate, sbatch, …",
+       0,
+       kind_names()},
+      {"consumer", {}, FlagKind::kValue, "WHO", "who reads the DeepSpeed JSON: deepspeed, hf, accelerate or lightning", 0, kConsumers},
       {"nodes", {}, FlagKind::kValue, "N", "nodes of the job, when no file says it", 0},
       {"gpus", {"gpus-per-node"}, FlagKind::kValue, "N", "GPUs per node, when no file says it", 0},
       {"gpu", {}, FlagKind::kValue, "NAME", "the GPU, for rules about memory and bf16", 0},

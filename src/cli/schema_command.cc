@@ -27,6 +27,7 @@ Command schema_command() {
   command.name = "schema";
   command.summary = "JSON Schema of a run file or a site file, for editors and checkers";
   command.positional = "[run|site]";
+  command.positional_values = [] { return std::vector<std::string>{"run", "site"}; };
   command.max_positionals = 1;
   command.examples = {"distsetup schema", "distsetup schema run --output run.schema.json", "distsetup schema site"};
   command.notes = "Draft-07, from the table that the reader uses. `distsetup init` writes the line that points an editor to it.";
