@@ -1,11 +1,14 @@
 // Mistakes of generators, by number, held against every target there is, so that a new one is held against them too: 2 a flag that the
-// started program does not take (lint knows the flags of every launcher), 9 more processes than GPUs, 10 a node's number that is the
-// same on two nodes, 28 a log folder that nobody makes, 49 rank 0 on a host that nobody chose.
+// started program does not take (lint knows the flags of every launcher), 8 the devices that a scheduler shows renumbered, 9 more
+// processes than GPUs, 10 a node's number that is the same on two nodes, 11 another configuration than the one beside the script, 15
+// one stream for everything under FSDP, 28 a log folder that nobody makes, 48 a secret in a file, 49 rank 0 on a host that nobody
+// chose.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <regex>
 
 #include "codegen/lint/lint.h"
+#include "codegen/secrets.h"
 #include "support/emitted.h"
 
 using namespace distsetup;
@@ -164,4 +167,82 @@ TEST_CASE("regression 49 per target: rank 0 is on the host that the plan's files
     }
   }
   CHECK(with_address >= 15);
+}
+
+TEST_CASE("regression 8 per target: which devices a rank sees is the scheduler's word") {
+  const std::regex renumbered("(^|[\\s\"'])(export +)?(CUDA|HIP|ROCR)_VISIBLE_DEVICES[=:](?!\\$\\{[A-Z]+_VISIBLE_DEVICES:-)");
+  for (const int nodes : {1, 4}) {
+    for (const Emitted& one : all_targets(nodes)) {
+      for (const Artifact& file : one.files) {
+        CAPTURE(one.target, file.path);
+        CHECK_FALSE(std::regex_search(file.text, renumbered));
+      }
+    }
+  }
+}
+
+TEST_CASE("regression 11 per target: a script starts with the files beside it") {
+  int with_files = 0;
+  for (const int nodes : {1, 4}) {
+    for (const Emitted& one : all_targets(nodes)) {
+      std::string scripts;
+      for (const Artifact& file : one.files) {
+        if (file.executable || ends_in(file.path, ".service")) scripts += file.text + "\n";
+      }
+      const bool is_in_its_folder = std::regex_search(scripts, std::regex("\ncd (-- )?\"\\$(here|\\()"));
+      const std::string commands = std::regex_replace(scripts, std::regex("(^|[ \n])#[^\n]*"), "$1");
+      if (scripts.empty()) continue;  // a manifest or a job script that holds everything itself
+      for (const Artifact& file : one.files) {
+        if (file.executable || is_plan(file) || ends_in(file.path, ".service") || file.path.find('/') != std::string::npos) continue;
+        CAPTURE(one.target, file.path);
+        const std::string module = file.path.substr(0, file.path.rfind('.'));  // torchtitan names a Python module
+        bool is_named = scripts.find(file.path) != std::string::npos || scripts.find(module) != std::string::npos;
+        is_named = is_named || file.text.find("--config " + file.path) != std::string::npos;  // says itself what reads it, by hand
+        for (const Artifact& other : one.files)
+          is_named = is_named || (&other != &file && !is_plan(other) && other.text.find(file.path) != std::string::npos);
+        CHECK(is_named);
+        // Never by a path from wherever the user happens to be.
+        const std::string bare = std::regex_replace(file.path, std::regex("\\."), "\\.");
+        if (!is_in_its_folder) CHECK_FALSE(std::regex_search(commands, std::regex("[ =]\"?" + bare + "\"?( |\n)")));
+        ++with_files;
+      }
+    }
+  }
+  CHECK(with_files >= 30);
+}
+
+TEST_CASE("regression 15 per target: CUDA_DEVICE_MAX_CONNECTIONS is written for Megatron alone") {
+  for (const int nodes : {1, 4}) {
+    for (const Emitted& one : all_targets(nodes)) {
+      for (const Artifact& file : one.files) {
+        CAPTURE(one.target, file.path);
+        if (one.target.compare(0, 8, "megatron") != 0) CHECK(file.text.find("CUDA_DEVICE_MAX_CONNECTIONS") == std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("regression 48 per target: no secret is written") {
+  const std::string token = "hf_abcdefghijklmnop1234";
+  for (const Emitted& one : all_targets(4)) {
+    for (const Artifact& file : one.files) {
+      CAPTURE(one.target, file.path);
+      CHECK(secret_in(file.text).empty());
+    }
+    // Not by a flag either: words of the program, lines before it, variables, the command line in the header.
+    const Plan plan = cluster_plan();
+    EmitOptions options;
+    options.job.image = "registry.example/image:1";
+    options.job.hosts = {"n0", "n1", "n2", "n3"};
+    for (auto& place : {&JobOptions::program, &JobOptions::setup, &JobOptions::exports}) {
+      EmitOptions secret = options;
+      (secret.job.*place) = {place == &JobOptions::exports ? "HF_TOKEN=" + token : "echo " + token};
+      const Result<Artifacts> written = emit(plan, one.target, secret);
+      CAPTURE(one.target, messages(written.diagnostics));
+      CHECK_FALSE(written.ok());
+    }
+    EmitOptions secret = options;
+    secret.command = secret.job.command = "distsetup emit --hf-token=" + token;
+    CHECK_FALSE(emit(plan, one.target, secret).ok());
+  }
 }

@@ -122,7 +122,7 @@ void dl_command(const Document& d, const Stage& run, Report& report) {
   if (is_chosen) {
     for (const EnvironmentSetting& one : d.environment) {
       if (one.name == "CUDA_VISIBLE_DEVICES")
-        report.add("DL002", d, one.span, "CUDA_VISIBLE_DEVICES is ignored once GPUs are chosen on deepspeed's command line");
+        report.add("DL002", d, one.span, "CUDA_VISIBLE_DEVICES is silently ignored once GPUs are chosen on deepspeed's command line");
     }
   }
   if (run.value("launcher") == "slurm")
