@@ -59,6 +59,7 @@ void read_fields(MapReader& reader, const Value& value, Geometry& g, Diagnostics
   reader.get("label", g.label);
   reader.get("hub", g.hub_id);
   for (const char* key : {"num_layers", "hidden", "num_heads", "vocabulary"}) reader.require(key);
+  if (value.find("num_experts") == nullptr) reader.require("feed_forward");
   reader.get("num_layers", g.num_layers);
   reader.get("hidden", g.hidden);
   reader.get("num_heads", g.num_heads);

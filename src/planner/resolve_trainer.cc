@@ -365,6 +365,8 @@ class TrainerResolver {
     s.sequence_length = p.train.sequence_length;
     s.frozen_reference = p.train.method == "dpo";
     s.host_memory_bytes = p.hardware.host_memory_bytes;
+    if (const auto gpu = trainer_.gpus.find(p.hardware.gpu); gpu != trainer_.gpus.end()) s.gpu = gpu->second;
+    set_software(trainer_, s);
     problem_.base.strategy.trainer = trainer_.facts.name;
     problem_.base.assumptions.push_back(fmt::format("{}, program {}", trainer_.base.software.name, s.program));
     if (s.model.num_experts > 0 && trainer_.facts.defaults.framework != Framework::kMegatron)
@@ -389,7 +391,10 @@ Diagnostics resolve_trainer(const Spec& spec, const Presets& presets, const std:
 void set_adapters(Setup& s, std::string_view kind) {
   constexpr int64_t kRank = 16;
   s.finetune = kind == "lora" ? Finetune::kLora : Finetune::kQlora;
-  s.frozen_dtype = s.finetune == Finetune::kLora ? StorageDtype::kBf16 : StorageDtype::kNf4Double;
+  // torchtitan freezes its parameters as they are; PEFT's are loaded in 16 bits.
+  s.frozen_dtype = s.finetune != Finetune::kLora                  ? StorageDtype::kNf4Double
+                   : s.framework == Framework::kFsdp2 ? s.parameter_dtype
+                                                      : StorageDtype::kBf16;
   s.lora.rank = kRank;
   s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = true;
 }

@@ -145,7 +145,7 @@ TEST_CASE("choices: a checkpoint is as large on every mesh") {
 TEST_CASE("choices: adapters on latent attention and beside stacks of experts") {
   const double attention = 5120 + 2624 + 4608 + 4096, dense = 3 * (2048 + 10944), shared = 3 * (2048 + 2816);
   const double adapters = 16 * (27 * attention + dense + 26 * shared);
-  for (const char* trainer : {"ddp", "fsdp1", "deepspeed"}) {
+  for (const char* trainer : {"ddp", "fsdp1", "fsdp2", "deepspeed"}) {
     INFO(trainer);
     Setup s = setup_of({{"model", "deepseek_v2_lite"}, {"trainer", trainer}, {"finetune", "lora"}});
     if (s.framework == Framework::kDdp) s.sharding = Sharding::kDdp;
@@ -158,6 +158,18 @@ TEST_CASE("choices: adapters on latent attention and beside stacks of experts") 
   CHECK(std::any_of(told.begin(), told.end(), [](const std::string& a) { return a == "adapters on attention alone, none on stacks of experts"; }));
   CHECK(said({{"model", "mixtral_8x7b"}, {"trainer", "fsdp1"}, {"finetune", "lora"}, {"lora-targets", "gate,up"}})
             .find("every MLP of 'mixtral_8x7b' is a stack of experts") != std::string::npos);
+}
+
+// torchtitan's converter freezes fp32 shards; Transformers loads the base in 16 bits.
+TEST_CASE("choices: the frozen weights of LoRA by trainer") {
+  const auto shard = [](const char* trainer) {
+    return term(simulate_memory(setup_of({{"model", "llama3_8b"}, {"trainer", trainer}, {"finetune", "lora"}})), "parameter shard");
+  };
+  const Setup s = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp2"}, {"finetune", "lora"}});
+  const double adapters = 16 * 32 * (2 * 8192 + 2 * 5120 + 3 * (4096 + 14336));
+  check_bytes(shard("fsdp2"), (4 * parameters(s) + 4 * adapters) / 8);
+  check_bytes(shard("fsdp1"), (2 * parameters(s) + 4 * adapters) / 8);
+  CHECK(said({{"model", "llama3_8b"}, {"trainer", "fsdp2"}, {"finetune", "qlora"}}).find("does not run qlora") != std::string::npos);
 }
 
 TEST_CASE("choices: QLoRA under DeepSpeed keeps what is no linear layer of a block in 16 bits") {
@@ -182,6 +194,23 @@ TEST_CASE("choices: where 24 GB cards do not hold a model the host or adapters a
     INFO(flags);
     CHECK(std::any_of(fixes.begin(), fixes.end(), [&](const Fix& fix) { return fix.flags == flags; }));
   }
+}
+
+// 70B with full sharding, offload and DPO's reference: 18 bytes per parameter in the host memory of one node, 1,270 GB.
+TEST_CASE("choices: where the host is too small that is what is said") {
+  const auto plan = [](const char* machine) {
+    const Result<Problem> problem =
+        resolved({{"model", "70B"}, {"machine", machine}, {"nodes", "1"}, {"trainer", "fsdp1"}, {"method", "dpo"}, {"recompute", "full"},
+                  {"sharding", "zero3"}, {"sequence-length", "2048"}, {"micro-batch", "1"}, {"offload-parameters", "host"}});
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    return *make_plan(*problem);
+  };
+  CHECK(plan("dgx_a100").verdict == Verdict::kFits);  // 2 TiB
+  const Plan small = plan("aws_p4de_24xlarge");       // 1,152 GiB
+  CHECK(small.verdict == Verdict::kDoesNotFit);
+  CHECK(std::any_of(small.diagnostics.begin(), small.diagnostics.end(),
+                    [](const Diagnostic& d) { return d.message.starts_with("nothing fits: the host needs 1.2 TiB per node and has 1.1 TiB"); }));
 }
 
 TEST_CASE("choices: how often to save follows the rate of failures that is given") {

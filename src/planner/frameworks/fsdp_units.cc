@@ -37,8 +37,8 @@ UnitWeight Walk::make_weight(const Weight& weight, bool is_trained, int shard, b
     made.scale_bytes = made.stored_bytes - packed;
     made.stored_bytes = packed;
   }
-  made.gathered_bytes =
-      s_.finetune == Finetune::kFull || weight.adapter ? m_.symbols[static_cast<size_t>(Symbol::kComputeBytes)] : made.stored_bytes;
+  const auto computed = static_cast<double>(m_.symbols[static_cast<size_t>(Symbol::kComputeBytes)]);
+  made.gathered_bytes = s_.finetune == Finetune::kFull || weight.adapter ? computed : std::min(made.stored_bytes, computed);
   if (s_.fp8_all_gather && weight.matrix && !weight.target.empty()) made.gathered_bytes = 1;
   return made;
 }

@@ -206,8 +206,9 @@ struct SectionReader {
     b.name = matrix.name + ".lora_b";
     b.out = matrix.out;
     a.matrix = b.matrix = a.adapter = b.adapter = true;
-    a.when = matrix.when;
-    a.when.all |= adapted;
+    a.when = matrix.when;  // and the op's: a matrix may be used by one of two
+    a.when.all |= plain.when.all | adapted;
+    a.when.none |= plain.when.none;
     b.when = a.when;
     section.weights.push_back(std::move(a));
     section.weights.push_back(std::move(b));

@@ -32,7 +32,7 @@ namespace {
 
 constexpr double kTensorsPerLayer = 9;  // q, k, v, o, gate, up, down, two norms
 
-double frozen_or_compute_bytes(const Setup& s) { return s.finetune == Finetune::kFull ? 2 : bytes_of(s.frozen_dtype); }
+double frozen_or_compute_bytes(const Setup& s) { return s.finetune == Finetune::kFull ? 2 : std::min(2.0, bytes_of(s.frozen_dtype)); }
 
 }  // namespace
 
