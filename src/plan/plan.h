@@ -22,6 +22,33 @@ enum class Precision { kF32, kBf16, kF16, kF8 };  // the bundled trainer compute
 enum class OffloadPlace { kNone, kHost, kNvme };
 enum class Accelerator { kCuda, kCpu };
 
+// Which shapes of output tiles a GPU's matrix products choose from: of one multiprocessor, of two together, or without tensor cores.
+enum class GemmTiles { kOneSm, kTwoSm, kNoTensorCores };
+
+// What the bundled trainer's operations reach on a GPU at the plan's compute type: from measured runs and the data sheet (the
+// planner's calibration and presets), settled when the plan is made, so that its seconds follow from the plan alone. Formulas:
+// planner/time. All 0 on CPU, where an operation takes the longer of its FLOPs and its bytes at fixed shares of the peaks, and in
+// plans of others.
+struct RatesPlan {
+  int64_t num_sm = 0;
+  GemmTiles gemm_tiles = GemmTiles::kOneSm;
+  double gemm_flops_per_s = 0;       // of large products
+  double gemm_burst = 0;             // more of it for short ones: (1 + burst / (1 + FLOPs / 2e11))
+  double gemm_k_half = 0;            // prologue and epilogue of a tile, as if k were longer by this
+  double gemm_misaligned_share = 0;  // of the rate, where rows are no multiples of 16 bytes
+  double gemm_bytes_per_s = 0;       // operands and results of products
+  double kernel_s = 0;               // one operation takes at least
+  double attention_forward_flops_per_s = 0, attention_backward_flops_per_s = 0;  // causal FLOPs, the half that is needed
+  double attention_half_positions = 0;                                           // rate of a sequence S: S / (S + half_positions)
+  double attention_small_head = 0;                                               // share of the rate at head size 64 and less
+  double elementwise_bytes_per_s = 0;                                            // norms, rotary, SwiGLU, embedding
+  double loss_bytes_per_logit = 0;
+  double optimizer_bytes_per_s = 0;  // of passes over flat buffers: AdamW, casts, sums
+  double contention = 0;             // compute slows by this while a transfer runs beside it
+  double straggler = 0;              // a step takes (1 + straggler · log2(GPUs)) times as long
+  bool operator==(const RatesPlan&) const = default;
+};
+
 struct HardwarePlan {
   std::string gpu;       // preset id
   std::string gpu_name;  // as printed: "H100 80 GB SXM"
@@ -32,8 +59,9 @@ struct HardwarePlan {
   int64_t context_bytes = 0;      // CUDA context, libraries
   int64_t host_memory_bytes = 0;  // per node; 0 = not known
   double peak_flops_per_s = 0;    // at the compute dtype, dense
-  double gemm_efficiency = 0;     // sustained share of the peak in large GEMMs
+  double gemm_efficiency = 0;     // sustained share of the peak in large GEMMs, as the preset says; CPU plans are timed with it
   double attention_efficiency = 0;
+  RatesPlan rates;
   double memory_bytes_per_s = 0;
   double link_bytes_per_s = 0;     // per GPU, one direction, inside a node
   double network_bytes_per_s = 0;  // per GPU, one direction, between nodes

@@ -58,6 +58,26 @@ void visit(V& v, Geometry& g) {
   v("source", g.source);
 }
 template <class V>
+void visit(V& v, RatesPlan& r) {
+  v("num_sm", r.num_sm);
+  v("gemm_tiles", r.gemm_tiles);
+  v("gemm_flops_per_s", r.gemm_flops_per_s);
+  v("gemm_burst", r.gemm_burst);
+  v("gemm_k_half", r.gemm_k_half);
+  v("gemm_misaligned_share", r.gemm_misaligned_share);
+  v("gemm_bytes_per_s", r.gemm_bytes_per_s);
+  v("kernel_s", r.kernel_s);
+  v("attention_forward_flops_per_s", r.attention_forward_flops_per_s);
+  v("attention_backward_flops_per_s", r.attention_backward_flops_per_s);
+  v("attention_half_positions", r.attention_half_positions);
+  v("attention_small_head", r.attention_small_head);
+  v("elementwise_bytes_per_s", r.elementwise_bytes_per_s);
+  v("loss_bytes_per_logit", r.loss_bytes_per_logit);
+  v("optimizer_bytes_per_s", r.optimizer_bytes_per_s);
+  v("contention", r.contention);
+  v("straggler", r.straggler);
+}
+template <class V>
 void visit(V& v, HardwarePlan& h) {
   v("gpu", h.gpu);
   v("gpu_name", h.gpu_name);
@@ -70,6 +90,7 @@ void visit(V& v, HardwarePlan& h) {
   v("peak_flops_per_s", h.peak_flops_per_s);
   v("gemm_efficiency", h.gemm_efficiency);
   v("attention_efficiency", h.attention_efficiency);
+  v("rates", h.rates);
   v("memory_bytes_per_s", h.memory_bytes_per_s);
   v("link_bytes_per_s", h.link_bytes_per_s);
   v("network_bytes_per_s", h.network_bytes_per_s);
@@ -306,6 +327,8 @@ DISTSETUP_SPELLINGS(Precision, {Precision::kF32, "fp32"}, {Precision::kBf16, "bf
                     {Precision::kF8, "fp8"})
 DISTSETUP_SPELLINGS(OffloadPlace, {OffloadPlace::kNone, "none"}, {OffloadPlace::kHost, "host"}, {OffloadPlace::kNvme, "nvme"})
 DISTSETUP_SPELLINGS(Accelerator, {Accelerator::kCuda, "cuda"}, {Accelerator::kCpu, "cpu"})
+DISTSETUP_SPELLINGS(GemmTiles, {GemmTiles::kOneSm, "one_sm"}, {GemmTiles::kTwoSm, "two_sm"},
+                    {GemmTiles::kNoTensorCores, "no_tensor_cores"})
 DISTSETUP_SPELLINGS(Attention, {Attention::kGrouped, "grouped"}, {Attention::kLatent, "latent"})
 DISTSETUP_SPELLINGS(Norm, {Norm::kRms, "rms"}, {Norm::kLayer, "layer"}, {Norm::kLayerNoBias, "layer_no_bias"})
 DISTSETUP_SPELLINGS(Severity, {Severity::kError, "error"}, {Severity::kWarning, "warning"}, {Severity::kNote, "note"})

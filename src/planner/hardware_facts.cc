@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/quantity.h"
+#include "planner/time/constants.h"
 
 namespace distsetup {
 namespace {
@@ -43,6 +44,8 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
   h.gemm_efficiency = gpu.gemm_efficiency;
   // Backward of attention is 2.5 times forward's FLOPs: one figure for both, weighted by time.
   h.attention_efficiency = 3.5 / (1 / gpu.attention_forward_efficiency + 2.5 / gpu.attention_backward_efficiency);
+  const bool trains = compute == Precision::kF32 || compute == Precision::kBf16;
+  if (!cpu && trains) h.rates = native_rates(gpu, compute == Precision::kF32 ? Compute::kF32 : Compute::kBf16, embedded_calibration());
   h.memory_bytes_per_s = gpu.memory_bytes_per_s;
   h.link_bytes_per_s = gpu.link.bytes_per_s * link_efficiency(gpu);
   h.link_latency_s = link_latency_s(gpu);

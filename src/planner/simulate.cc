@@ -1,4 +1,4 @@
-// Bytes: the unit-level walk of plan/live for candidates; for the chosen plan the expanded list, whose every buffer has a name, a
+// Bytes: a walk over units for candidates; for the chosen plan the expanded list, whose every buffer has a name, a
 // class, steps it lives in and a place in the arena.
 #include "planner/simulate.h"
 
@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "plan/workspace.h"
 #include "planner/hardware_facts.h"
-#include "planner/step_time.h"
 
 namespace distsetup {
 namespace {
@@ -176,34 +175,115 @@ void fill_phases(MemoryPlan& m, const Schedule& step, int64_t evaluate_bytes, Ac
 // fp32 master and two moments; file headers, some hundred bytes per tensor, are left out.
 int64_t checkpoint_bytes(int64_t parameters) { return 12 * parameters; }
 
-std::vector<ProgramTime> times_of(const Plan& plan, const Schedule& s) {
+TimePlan time_of(const Plan& plan, const Schedule& s) {
+  const StepList list = step_list(plan, s);
   std::vector<ProgramTime> times;
-  for (int v = 0; v < static_cast<int>(s.variants.size()); ++v) times.push_back(program_time(plan, s, v));
-  return times;
+  for (const UnitProgram& unit : list.programs) times.push_back(program_time(plan, unit, s.symbols, s.compute));
+  return step_time(plan, list, times);
+}
+
+using CachedUnit = SimulationCache::Unit;
+
+constexpr double kLeastOptimizerBytesPerParameter = kOptimizerBytesPerParameter + 4;  // the norm of the gradients reads them
+
+CachedUnit make_unit(const Plan& plan, const StepList& list, size_t program) {
+  const UnitProgram& unit = list.programs[program];
+  const Symbols symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
+  const VariantProfile p = profile(*unit.variant, symbols, list.compute, 0);
+  CachedUnit out;
+  out.time = program_time(plan, unit, symbols, list.compute);
+  out.forward_entry = p.forward.entry_bytes, out.forward_exit = p.forward.exit_bytes, out.forward_peak = p.forward.peak_bytes;
+  out.backward_entry = p.backward.entry_bytes, out.backward_exit = p.backward.exit_bytes;
+  for (size_t op = 0; op < p.backward.live_bytes.size(); ++op) {
+    int64_t& peak = static_cast<int>(op) < list.first_gradient_op[program] ? out.backward_peak : out.backward_peak_late;
+    peak = std::max(peak, p.backward.live_bytes[op]);
+  }
+  return out;
+}
+
+const CachedUnit& cached_unit(const Plan& plan, const StepList& list, size_t program, SimulationCache& cache) {
+  static const CachedUnit kUnused;
+  if (list.programs[program].num_units == 0) return kUnused;  // every_k:1 has no block without recomputation
+  const int64_t tokens = plan.micro_batch * plan.train.sequence_length;
+  const auto [it, fresh] = cache.by_variant.try_emplace({list.programs[program].variant->name, tokens});
+  if (fresh) it->second = make_unit(plan, list, program);
+  return it->second;
+}
+
+// Live bytes as plan/live.cc walks them, on plain numbers. Middle micro-batches are all like the first of them.
+int64_t live_peak(const StepList& list, const std::vector<const CachedUnit*>& units) {
+  int64_t buffers = 0, tensors = 0, peak = 0;
+  for (const StepList::Item& i : list.items) {
+    buffers += i.allocated_bytes;
+    if (i.program < 0) {
+      peak = std::max(peak, buffers + tensors);
+    } else {
+      const CachedUnit& unit = *units[static_cast<size_t>(i.program)];
+      const bool forward = i.op == InstructionOp::kForward;
+      const int64_t around = tensors - (forward ? unit.forward_entry : unit.backward_entry);
+      peak = std::max(peak, buffers + around + (forward ? unit.forward_peak : unit.backward_peak));
+      if (!forward && unit.backward_peak_late > 0) peak = std::max(peak, buffers + around + unit.backward_peak_late + i.born_bytes);
+      tensors = around + (forward ? unit.forward_exit : unit.backward_exit);
+    }
+    buffers += i.born_bytes - i.freed_bytes;
+  }
+  return peak;
+}
+
+SimulationCache::Compute compute_of(const Plan& plan, SimulationCache& cache) {
+  std::shared_ptr<const StepList>& known = cache.by_policy[{static_cast<int>(plan.recompute.policy), plan.recompute.every_k}];
+  if (known == nullptr) known = std::make_shared<const StepList>(step_list(plan, compile_schedule(plan, Phase::kStep)));
+  SimulationCache::Compute c;
+  for (size_t program = 0; program < known->programs.size(); ++program) {
+    const CachedUnit& unit = cached_unit(plan, *known, program, cache);
+    const int64_t count = known->programs[program].num_units;
+    c.kept_bytes += count * (unit.forward_exit - unit.forward_entry);
+    c.seconds += static_cast<double>(count) * (unit.time.forward_s + unit.time.backward_s);
+  }
+  return c;
+}
+
+SimulationCache::StepKey step_key(const Plan& p) {
+  return {static_cast<int>(p.strategy.sharding),
+          p.strategy.reshard_after_forward,
+          p.strategy.prefetch,
+          p.mesh.dp_replicate,
+          p.mesh.dp_shard,
+          static_cast<int>(p.recompute.policy),
+          p.recompute.every_k,
+          std::min<int64_t>(p.gradient_accumulation, 3)};
 }
 
 }  // namespace
 
+StepBound bound(const Plan& plan, SimulationCache& cache) {
+  const int64_t tokens = plan.micro_batch * plan.train.sequence_length;
+  const auto [it, fresh] = cache.by_compute.try_emplace({static_cast<int>(plan.recompute.policy), plan.recompute.every_k, tokens});
+  if (fresh) it->second = compute_of(plan, cache);
+  const SimulationCache::Compute& c = it->second;
+  const auto parameters = static_cast<double>(count_parameters(plan.model).total);
+  const double shard = parameters / plan.mesh.dp_shard;
+  const double compute =
+      static_cast<double>(plan.gradient_accumulation) * c.seconds + stream_s(plan.hardware, shard * kLeastOptimizerBytesPerParameter);
+  // Sums in another order than the simulation's: what rounding may add is taken off.
+  return {states_bound_bytes(plan) + c.kept_bytes, compute * straggling(plan) * (1 - 1e-9)};
+}
+
 Simulation simulate(const Plan& candidate, SimulationCache& cache) {
-  const Schedule s = compile_schedule(candidate, Phase::kStep);
-  std::vector<VariantProfile> profiles;
+  std::shared_ptr<const StepList>& known = cache.by_step[step_key(candidate)];
+  if (known == nullptr) known = std::make_shared<const StepList>(step_list(candidate, compile_schedule(candidate, Phase::kStep)));
+  const StepList& list = *known;
+  const int64_t tokens = candidate.micro_batch * candidate.train.sequence_length;
+  std::vector<const CachedUnit*> units;
   std::vector<ProgramTime> times;
-  for (int v = 0; v < static_cast<int>(s.variants.size()); ++v) {
-    const auto [it, fresh] = cache.by_variant.try_emplace({s.variants[v]->name, s.symbols.at("T")});
-    if (fresh) it->second = {profile(*s.variants[v], s.symbols, s.compute, 0), program_time(candidate, s, v)};
-    profiles.push_back(it->second.profile);
-    times.push_back(it->second.time);
+  for (size_t program = 0; program < list.programs.size(); ++program) {
+    units.push_back(&cached_unit(candidate, list, program, cache));
+    times.push_back(units.back()->time);
   }
   Simulation out;
-  out.run_bytes = run_bytes(s);
-  const std::vector<InstructionLive> live = walk_live(s, profiles);
-  for (int i = 0; i < static_cast<int>(live.size()); ++i) {
-    if (live[i].peak_bytes <= out.live_peak_bytes) continue;
-    out.live_peak_bytes = live[i].peak_bytes;
-    out.peak_instruction = i;
-    out.peak_op = live[i].peak_op;
-  }
-  out.time = step_time(candidate, s, times);
+  out.run_bytes = list.run_bytes + list.run_bytes_per_token * tokens;
+  out.live_peak_bytes = live_peak(list, units);
+  out.time = step_time(candidate, list, times);
   return out;
 }
 
@@ -266,7 +346,7 @@ void finish(Plan& plan) {
   // Saving copies the shards of all ranks of a node to the host; on CPU they are there already.
   m.host_bytes_per_node = cpu ? 0 : 12 * step.layout.shard_numel * plan.hardware.gpus_per_node;
   plan.memory = std::move(m);
-  plan.time = step_time(plan, step, times_of(plan, step));
+  plan.time = time_of(plan, step);
   plan.verdict = verdict_of(plan.memory.device_bytes, plan.memory.capacity_bytes, accelerator);
 }
 

@@ -3,39 +3,54 @@
 //   simulate never says more bytes than finish (live bytes against packed arena and workspace): search prunes with it.
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "plan/live.h"
 #include "plan/plan.h"
 #include "plan/schedule.h"
+#include "planner/step_time.h"
 
 namespace distsetup {
 
-// Seconds of one unit's passes on given hardware.
-struct ProgramTime {
-  double forward_s = 0, backward_s = 0;
-};
-
-// What candidates of one search share: model, sequence length, precision and hardware are the same for all of them.
+// What candidates of one search share: model, sequence length, precision and hardware (but for the number of nodes) are the same for
+// all of them. A step is compiled once for all micro-batches of a mesh and strategy, a unit's program once for each micro-batch.
 struct SimulationCache {
-  struct Entry {
-    VariantProfile profile;
+  struct Unit {
     ProgramTime time;
+    int64_t forward_entry = 0, forward_exit = 0, forward_peak = 0;
+    // Of backward: until its own gradient is born, and from then on, without it.
+    int64_t backward_entry = 0, backward_exit = 0, backward_peak = 0, backward_peak_late = 0;
   };
-  std::map<std::pair<std::string, int64_t>, Entry> by_variant;  // variant name, tokens of a micro-batch
+  using StepKey = std::tuple<int, bool, int, int, int, int, int, int64_t>;  // what a list depends on
+  std::map<std::pair<std::string, int64_t>, Unit> by_variant;               // variant name, tokens of a micro-batch
+  std::map<StepKey, std::shared_ptr<const StepList>> by_step;
+  struct Compute {
+    int64_t kept_bytes = 0;  // by a forward, until the head has run
+    double seconds = 0;      // of a micro-batch, forward and backward
+  };
+  std::map<std::tuple<int, int, int64_t>, Compute> by_compute;               // recompute policy, every_k, tokens of a micro-batch
+  std::map<std::pair<int, int>, std::shared_ptr<const StepList>> by_policy;  // any list with these recomputations: for its programs
 };
 
 struct Simulation {
   int64_t run_bytes = 0;        // buffers that live all the run
   int64_t live_peak_bytes = 0;  // span buffers live at once
-  int peak_instruction = -1, peak_op = 0;
   int64_t allocated_bytes() const { return run_bytes + live_peak_bytes; }
   TimePlan time;
 };
 Simulation simulate(const Plan& candidate, SimulationCache& cache);
 Simulation simulate(const Plan& candidate);
+
+// What no simulation goes below: states and what a forward keeps; compute and the optimizer without a transfer. <= 100 ns once the
+// cache knows the programs.
+struct StepBound {
+  int64_t allocated_bytes = 0;
+  double step_s = 0;
+};
+StepBound bound(const Plan& candidate, SimulationCache& cache);
 
 // Bytes on the device for `allocated` in run buffers, one arena and workspace: allocator rounding, context, communicators.
 int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, int64_t arena_bytes, int64_t workspace_bytes);

@@ -272,6 +272,7 @@ Plan plan_of(const Problem& p, int nodes, const TrainerCandidate& candidate) {
   const TrainerChoice& c = candidate.choice;
   Plan plan = p.base;
   plan.hardware.nodes = nodes;
+  plan.hardware.rates = {};  // of the bundled trainer
   plan.mesh = {};
   plan.mesh.pp = c.pp, plan.mesh.cp = c.cp, plan.mesh.tp = c.tp, plan.mesh.ep = c.ep;
   plan.mesh.dp_replicate = c.rest.dp_replicate;

@@ -1,5 +1,6 @@
 // search against brute force, simulate against the expanded schedule, and what more memory or another order may not change.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <random>
 
 #include "base/digest.h"
@@ -12,6 +13,24 @@
 using namespace distsetup;
 
 namespace {
+
+RatesPlan rates_at(double flops_per_s, double bytes_per_s) {
+  RatesPlan r;
+  r.num_sm = 20;
+  r.gemm_flops_per_s = 0.7 * flops_per_s;
+  r.gemm_k_half = 64;
+  r.gemm_misaligned_share = 0.2;
+  r.kernel_s = 4e-6;
+  r.attention_forward_flops_per_s = 0.4 * flops_per_s;
+  r.attention_backward_flops_per_s = 0.3 * flops_per_s;
+  r.attention_half_positions = 100;
+  r.attention_small_head = 0.9;
+  r.gemm_bytes_per_s = r.elementwise_bytes_per_s = r.optimizer_bytes_per_s = 0.8 * bytes_per_s;
+  r.loss_bytes_per_logit = 12;
+  r.contention = 0.1;
+  r.straggler = 0.005;
+  return r;
+}
 
 // A problem on a made-up GPU whose memory is near what the plans need.
 Problem random_problem(std::mt19937_64& random) {
@@ -30,6 +49,7 @@ Problem random_problem(std::mt19937_64& random) {
   h.gemm_efficiency = 0.6;
   h.attention_efficiency = 0.3;
   h.memory_bytes_per_s = 1e11;
+  if (h.accelerator == Accelerator::kCuda) h.rates = rates_at(1e12, 1e11);
   h.link_bytes_per_s = 1e9 * static_cast<double>(pick(1, 100));
   h.network_bytes_per_s = 1e8 * static_cast<double>(pick(1, 100));
   h.link_latency_s = 3e-6;
@@ -116,6 +136,66 @@ TEST_CASE("simulate's live peak is the expanded schedule's, to the byte") {
     REQUIRE(s.allocated_bytes() >= states_bound_bytes(plan));
     REQUIRE(s.time.step_s > 0);
     REQUIRE(s.time.step_s == finished.time.step_s);
+  }
+}
+
+TEST_CASE("bounds of bytes and seconds are never above the simulation on 10000 plans of all shardings") {
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 3);
+  int plans = 0;
+  while (plans < 10'000) {
+    Plan plan = make_test_plan(random_geometry(random), random_choice(random), 1 + static_cast<int64_t>(random() % 40));
+    if (has_error(validate(plan))) continue;
+    ++plans;
+    plan.hardware.link_bytes_per_s = plan.hardware.network_bytes_per_s = 1e10;
+    if (random() % 2 == 0) {
+      plan.hardware.accelerator = Accelerator::kCuda;
+      plan.hardware.rates = rates_at(1e12, 1e11);
+    }
+    plan.hardware.peak_flops_per_s = plan.hardware.memory_bytes_per_s = 1e11;
+    plan.hardware.gemm_efficiency = plan.hardware.attention_efficiency = 0.5;
+    SimulationCache cache;
+    const Simulation s = simulate(plan, cache);
+    const StepBound least = bound(plan, cache);
+    INFO("plan " << plans << ": " << summary(plan));
+    REQUIRE(states_bound_bytes(plan) <= least.allocated_bytes);
+    REQUIRE(least.allocated_bytes <= s.allocated_bytes());
+    REQUIRE(least.step_s > 0);
+    REQUIRE(least.step_s <= s.time.step_s);
+    REQUIRE(std::isfinite(s.time.step_s));
+    REQUIRE(s.time.step_s > 0);
+  }
+}
+
+TEST_CASE("what a search has simulated before changes nothing in a simulation") {
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 4);
+  for (int i = 0; i < 20; ++i) {
+    const Geometry g = random_geometry(random);
+    const Precision compute = random() % 2 == 0 ? Precision::kBf16 : Precision::kF32;
+    SimulationCache cache;
+    for (int j = 0; j < 20; ++j) {
+      PlanChoice choice = random_choice(random);
+      choice.compute = compute;
+      Plan plan = make_test_plan(g, choice, 24);
+      if (has_error(validate(plan))) continue;
+      plan.hardware.accelerator = Accelerator::kCuda;
+      plan.hardware.gpus_per_node = 2;
+      plan.hardware.rates = rates_at(1e12, 1e11);
+      plan.hardware.peak_flops_per_s = plan.hardware.memory_bytes_per_s = plan.hardware.link_bytes_per_s =
+          plan.hardware.network_bytes_per_s = 1e11;
+      plan.mesh.dp_replicate = 2 * plan.mesh.dp_replicate;
+      plan.hardware.nodes = plan.mesh.world() / 2;
+      plan.train.global_batch *= 2;
+      INFO("plan " << i << ", " << j << ": " << summary(plan));
+      const StepBound least = bound(plan, cache);
+      const Simulation cached = simulate(plan, cache), fresh = simulate(plan);
+      REQUIRE(cached.run_bytes == fresh.run_bytes);
+      REQUIRE(cached.live_peak_bytes == fresh.live_peak_bytes);
+      REQUIRE(cached.time == fresh.time);
+      REQUIRE(least.allocated_bytes <= cached.allocated_bytes());
+      REQUIRE(least.step_s <= cached.time.step_s);
+    }
   }
 }
 

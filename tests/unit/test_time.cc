@@ -87,7 +87,7 @@ std::vector<Setup> sample() {
 }  // namespace
 
 TEST_CASE("gemm time: one tile more than the multiprocessors hold takes another wave") {
-  GemmRate rate{1e15, 0, 0, 1e13, 0, 132, 1, GpuGeneration::kHopper};
+  GemmRate rate{1e15, 0, 0, 1e13, 0, 132, 1, GemmTiles::kOneSm};
   const double k = 8192, one_wave = gemm_s(rate, 128 * 132, 256, k, 2, 2), more = gemm_s(rate, 128 * 133, 256, k, 2, 2);
   CHECK(one_wave == Approx(2.0 * 128 * 132 * 256 * k / 1e15));
   CHECK(more / one_wave == Approx(5.0 / 4 / 0.8));  // five waves of half tiles at 0.8 beat two of whole ones
@@ -95,7 +95,7 @@ TEST_CASE("gemm time: one tile more than the multiprocessors hold takes another 
 }
 
 TEST_CASE("gemm time: a thin product is bound by memory and rows off 16 bytes run at the misaligned rate") {
-  GemmRate rate{1e15, 0, 0, 2e12, 4e-6, 132, 0.25, GpuGeneration::kHopper};
+  GemmRate rate{1e15, 0, 0, 2e12, 4e-6, 132, 0.25, GemmTiles::kOneSm};
   CHECK(gemm_s(rate, 16, 4096, 4096, 2, 2) == Approx(4e-6 + ((16.0 + 4096) * 4096 * 2 + 16.0 * 4096 * 2) / 2e12));
   CHECK(gemm_s(rate, 8192, 4096, 4100, 2, 2) > 3 * gemm_s(rate, 8192, 4096, 4096, 2, 2));
 }

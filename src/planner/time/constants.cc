@@ -109,16 +109,18 @@ double matrix_peak(const Setup& s) {
 void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
   const double gain = 1 + look.of_gpu("gemm", "library_gain", 0) * library_maturity(s) +
                       look.of_gpu("gemm", "library_gain_12_9", 0) * (!in_container(s) && year_of(s) > 2025.5 ? 1 : 0);
-  c.gemm.generation = gpu_generation(s.gpu);
   const double share =
       s.compute == Compute::kF32 ? look.at("gemm.fp32_efficiency") : look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
   c.gemm.flops_per_s = matrix_peak(s) * share * look.clock_share();
   c.gemm.burst = look.of_gpu("gemm", "burst", 0);
-  c.gemm.tensor_cores = s.compute != Compute::kF32;
+  const bool tensor_cores = s.compute != Compute::kF32;
+  c.gemm.tiles = !tensor_cores                                        ? GemmTiles::kNoTensorCores
+                 : gpu_generation(s.gpu) == GpuGeneration::kBlackwell ? GemmTiles::kTwoSm
+                                                                      : GemmTiles::kOneSm;
   // A tile's prologue takes the same time, and less of the longer product.
   c.gemm.k_half =
       look.of_gpu("gemm", "k_half", 128) *
-      (c.gemm.tensor_cores ? 1 : s.gpu.peak_fp32_flops_per_s / std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s));
+      (tensor_cores ? 1 : s.gpu.peak_fp32_flops_per_s / std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s));
   c.gemm.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("gemm.memory_share");
   c.gemm.kernel_s = look.at("gemm.kernel_s");
   c.gemm.misaligned_share = look.at("gemm.misaligned_share");
@@ -227,6 +229,7 @@ ProgramClass program_class(const Setup& s) {
 // 2.5.1); what trained before the end of 2023 had FlashAttention 1 (Triton's or the CUDA one).
 AttentionKernel attention_kernel(const Setup& s) {
   if (!s.flash_attention) return AttentionKernel::kUnfused;
+  if (s.program == kNativeProgram) return AttentionKernel::kFlash2;  // called by its name, not through SDPA
   const GpuGeneration generation = gpu_generation(s.gpu);
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
   const bool transformer_engine = s.framework == Framework::kMegatron || s.program.starts_with("megatron_te");

@@ -17,6 +17,7 @@ std::string_view name(GpuGeneration generation);
 // (Transformer Engine, Apex, Liger).
 enum class ProgramClass { kEager, kCompiled, kFused };
 ProgramClass program_class(const Setup& setup);
+inline constexpr std::string_view kNativeProgram = "native";  // Setup::program of the bundled trainer
 
 enum class AttentionKernel { kUnfused, kFlash1, kFlash2, kFlash3, kCudnn };
 AttentionKernel attention_kernel(const Setup& setup);
@@ -30,8 +31,7 @@ struct GemmRate {
   double kernel_s = 0;
   double num_sm = 1;
   double misaligned_share = 1;  // of the rate, when rows are no multiples of 16 bytes
-  GpuGeneration generation = GpuGeneration::kOther;
-  bool tensor_cores = true;  // false: fp32 without TF32
+  GemmTiles tiles = GemmTiles::kOneSm;
 };
 
 struct AttentionRate {
@@ -71,6 +71,10 @@ struct TimeConstants {
   double dequantise_bytes_per_s = 0;
 };
 TimeConstants time_constants(const Setup& setup, const Calibration& calibration);
+
+// Of the bundled trainer, whose plans carry what they are timed with: settled, and read back. (plan_rates.cc)
+RatesPlan native_rates(const Gpu& gpu, Compute compute, const Calibration& calibration);
+TimeConstants time_constants(const RatesPlan& rates);
 
 TimeEstimate estimate_time(const Setup& setup, const TimeConstants& constants);
 

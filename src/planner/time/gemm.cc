@@ -34,9 +34,9 @@ constexpr int64_t kAlignment = 16;
 }  // namespace
 
 double gemm_s(const GemmRate& r, double m, double n, double k, double element_bytes, double output_bytes) {
-  const std::span<const Tile> tiles = !r.tensor_cores                             ? std::span<const Tile>(kScalarTiles)
-                                      : r.generation == GpuGeneration::kBlackwell ? std::span<const Tile>(kPairedTiles)
-                                                                                  : kTiles;
+  const std::span<const Tile> tiles = r.tiles == GemmTiles::kNoTensorCores ? std::span<const Tile>(kScalarTiles)
+                                      : r.tiles == GemmTiles::kTwoSm       ? std::span<const Tile>(kPairedTiles)
+                                                                           : kTiles;
   double padded = 1e300;  // outputs computed, those of a wave's idle multiprocessors included
   for (const Tile& t : tiles) {
     const double count = whole(m / t.m) * whole(n / t.n), waves = count / r.num_sm;

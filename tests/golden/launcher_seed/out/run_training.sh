@@ -3,7 +3,7 @@
 # command: distsetup launcher --model llama3.2_1b --sharding zero3 --num_nodes 4 --num_gpus_per_node 8 --master_addr 192.168.1.100 --master_port 29500
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 4 nodes × 8 GPUs = 32 ranks
-# global batch 256 = micro-batch 4 × accumulation 2 × data-parallel 32
+# global batch 256 = micro-batch 8 × accumulation 1 × data-parallel 32
 #
 # Start it on every node. NODE_RANK (0, 1, ...) and MASTER_ADDR (host of node 0) in the environment win over what was given when this
 # file was made.

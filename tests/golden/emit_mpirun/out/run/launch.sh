@@ -3,7 +3,7 @@
 # command: distsetup emit --target mpirun --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 --hosts node0,node1 '--mpi-options=--mca btl_tcp_if_include ib0'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
-# global batch 256 = micro-batch 4 × accumulation 4 × data-parallel 16
+# global batch 256 = micro-batch 8 × accumulation 2 × data-parallel 16
 #
 # One rank per GPU, started by Open MPI's mpirun. Arguments are passed on to what it runs.
 # Hosts: HOSTS='node0 node1' in the environment; inside an allocation of SLURM, PBS or LSF mpirun finds them by itself, and

@@ -3,7 +3,7 @@
 # command: distsetup emit --target ssh --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 '--ssh-options=-p 2222' --export 'A=b c'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
-# global batch 256 = micro-batch 4 × accumulation 4 × data-parallel 16
+# global batch 256 = micro-batch 8 × accumulation 2 × data-parallel 16
 #
 # Starts every node by ssh and waits for all of them; this folder lies at the same path on each. The first host is node 0.
 #   HOSTS='node0 node1' launch.sh [arguments for what runs]

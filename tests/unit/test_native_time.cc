@@ -1,0 +1,107 @@
+// Seconds of the bundled trainer's plans: the same model of products and attention as other trainers', from what the plan carries.
+#include <catch2/catch.hpp>
+
+#include "model/presets.h"
+#include "planner/planner.h"
+#include "planner/simulate.h"
+#include "planner/time/constants.h"
+
+using namespace distsetup;
+
+namespace {
+
+const Presets& presets() {
+  static const Presets all = *load_presets();
+  return all;
+}
+
+Result<Problem> resolved(const std::vector<std::pair<std::string, std::string>>& flags) {
+  Spec spec;
+  for (const auto& [flag, text] : flags) REQUIRE(set_flag(spec, flag, std::string_view(text), {"command line", 0, 0}).empty());
+  return resolve(spec, presets(), {});
+}
+
+Plan plan_for(const std::vector<std::pair<std::string, std::string>>& flags) {
+  const Result<Problem> problem = resolved(flags);
+  INFO(format_diagnostics(problem.diagnostics));
+  REQUIRE(problem.ok());
+  const Result<Plan> plan = make_plan(*problem);
+  REQUIRE(plan.ok());
+  return *plan;
+}
+
+}  // namespace
+
+TEST_CASE("native time: a plan's rates are those of other trainers with PyTorch's current libraries") {
+  for (const char* gpu : {"h100_sxm", "a100_sxm_80", "b200", "mi300x", "l40s"}) {
+    INFO(gpu);
+    Setup s;
+    s.gpu = find_gpu(presets(), gpu)->gpu;
+    s.program = "torchtitan_compiled";
+    s.compiled = true;
+    const TimeConstants other = time_constants(s, embedded_calibration());
+    const TimeConstants own = time_constants(native_rates(s.gpu, Compute::kBf16, embedded_calibration()));
+    CHECK(own.gemm.flops_per_s == other.gemm.flops_per_s);
+    CHECK(own.gemm.k_half == other.gemm.k_half);
+    CHECK(own.gemm.num_sm == other.gemm.num_sm);
+    CHECK(own.gemm.tiles == other.gemm.tiles);
+    CHECK(own.gemm.misaligned_share == other.gemm.misaligned_share);
+    CHECK(own.memory_bytes_per_s == other.memory_bytes_per_s);
+    CHECK(own.contention == other.contention);
+    CHECK(own.straggler == other.straggler);
+  }
+  Setup flash = {};
+  flash.gpu = find_gpu(presets(), "a100_sxm_80")->gpu;
+  flash.compiled = true;
+  const TimeConstants other = time_constants(flash, embedded_calibration());
+  REQUIRE(other.attention_kernel == AttentionKernel::kFlash2);
+  const RatesPlan rates = native_rates(flash.gpu, Compute::kBf16, embedded_calibration());
+  CHECK(rates.attention_forward_flops_per_s == other.attention.forward_flops_per_s);
+  CHECK(rates.attention_backward_flops_per_s == other.attention.backward_flops_per_s);
+}
+
+TEST_CASE("native time: a simulation is a function of the plan alone") {
+  const Plan plan = plan_for({{"model", "8B"}, {"gpus", "8"}, {"nodes", "1"}});
+  CHECK(plan.hardware.rates.gemm_flops_per_s > 0);
+  const Result<Plan> read = plan_from_json(dump_json(to_json(plan)), "plan.json");
+  REQUIRE(read.ok());
+  CHECK(read->hardware.rates == plan.hardware.rates);
+  CHECK(simulate(*read).time.step_s == simulate(plan).time.step_s);
+  CHECK(simulate(plan).time.step_s == plan.time.step_s);
+}
+
+TEST_CASE("native time: products cost whole waves of tiles") {
+  // 132 multiprocessors, output tiles of at least 128 x 64: a few rows more than a multiple of 128 cost another row of tiles.
+  Plan plan = plan_for({{"model", "8B"}, {"gpus", "8"}, {"nodes", "1"}});
+  const auto step_s = [&](int64_t length) {
+    plan.train.sequence_length = length;
+    plan.micro_batch = 1;
+    plan.gradient_accumulation = 1;
+    plan.train.global_batch = plan.mesh.data_parallel();
+    return simulate(plan).time.by_instruction;
+  };
+  const auto forward = [&](int64_t length) {
+    for (const InstructionTime& t : step_s(length))
+      if (t.op == "Forward") return t.seconds;
+    return 0.0;
+  };
+  // Between 1024 and 1032 tokens lie eight rows; between 1016 and 1024 too, but no new tile.
+  CHECK(forward(1032) - forward(1024) > 4 * (forward(1024) - forward(1016)));
+}
+
+TEST_CASE("native time: near what FSDP2 compiled predicts and inside of what the hardware does") {
+  for (const char* gpu : {"h100_sxm", "a100_sxm_80"}) {
+    INFO(gpu);
+    const Plan own = plan_for({{"model", "8B"}, {"gpu", gpu}, {"gpus", "8"}, {"nodes", "1"}});
+    const Plan other =
+        plan_for({{"model", "8B"}, {"gpu", gpu}, {"gpus", "8"}, {"nodes", "1"}, {"trainer", "fsdp2"}, {"compile", "true"}});
+    CHECK(own.time.tokens_per_s_per_gpu > 0.8 * other.time.tokens_per_s_per_gpu);
+    CHECK(own.time.tokens_per_s_per_gpu < 1.25 * other.time.tokens_per_s_per_gpu);
+    CHECK(own.time.mfu < own.hardware.rates.gemm_flops_per_s / own.hardware.peak_flops_per_s);
+  }
+}
+
+TEST_CASE("native time: plans for CPU and for other trainers carry no rates") {
+  CHECK(plan_for({{"model", "tiny"}, {"gpu", "cpu"}, {"gpus", "2"}, {"nodes", "1"}}).hardware.rates == RatesPlan{});
+  CHECK(plan_for({{"model", "8B"}, {"gpus", "8"}, {"nodes", "1"}, {"trainer", "fsdp2"}}).hardware.rates == RatesPlan{});
+}
