@@ -366,7 +366,6 @@ class TrainerResolver {
     s.frozen_reference = p.train.method == "dpo";
     s.host_memory_bytes = p.hardware.host_memory_bytes;
     if (const auto gpu = trainer_.gpus.find(p.hardware.gpu); gpu != trainer_.gpus.end()) s.gpu = gpu->second;
-    set_software(trainer_, s);
     problem_.base.strategy.trainer = trainer_.facts.name;
     problem_.base.assumptions.push_back(fmt::format("{}, program {}", trainer_.base.software.name, s.program));
     if (s.model.num_experts > 0 && trainer_.facts.defaults.framework != Framework::kMegatron)
