@@ -65,34 +65,45 @@ class Packer {
   const std::vector<Item>& items() const { return items_; }
 
  private:
+  struct Placed {
+    int64_t offset, end;
+    int first, last;
+  };
+  using PlacedList = std::vector<Placed>;  // by offset
+
+  static void insert(PlacedList& list, const Placed& item) {
+    list.insert(std::upper_bound(list.begin(), list.end(), item, [](const Placed& a, const Placed& b) { return a.offset < b.offset; }),
+                item);
+  }
+
+  // The lowest hole beside what lives at the same time, in two lists by offset.
+  static int64_t lowest_hole(const Item& item, const PlacedList& one, const PlacedList& other) {
+    int64_t at = 0;
+    size_t i = 0, j = 0;
+    while (i < one.size() || j < other.size()) {
+      const bool from_one = j == other.size() || (i < one.size() && one[i].offset <= other[j].offset);
+      const Placed& next = from_one ? one[i++] : other[j++];
+      if (next.first > item.last || item.first > next.last) continue;
+      if (next.offset - at >= item.bytes) break;
+      at = std::max(at, next.end);
+    }
+    return at;
+  }
+
   int64_t place(const std::vector<int>& order) {
     int64_t top = 0;
-    std::map<int, std::vector<int>> placed;  // by group
-    std::vector<std::pair<int64_t, int64_t>> taken;
+    const PlacedList none;
+    PlacedList all;
+    std::map<int, PlacedList> placed;  // by group
+    PlacedList& crossing = placed[-1];
     for (const int index : order) {
       Item& item = items_[index];
-      taken.clear();
-      const auto collect = [&](const std::vector<int>& others) {
-        for (const int o : others) {
-          const Item& other = items_[o];
-          if (other.first <= item.last && item.first <= other.last) taken.push_back({other.offset, other.offset + other.bytes});
-        }
-      };
-      if (item.group < 0) {
-        for (const auto& entry : placed) collect(entry.second);
-      } else {
-        collect(placed[-1]);
-        collect(placed[item.group]);
-      }
-      std::sort(taken.begin(), taken.end());
-      int64_t at = 0;
-      for (const auto& hole_end : taken) {
-        if (hole_end.first - at >= item.bytes) break;
-        at = std::max(at, hole_end.second);
-      }
-      item.offset = at;
-      top = std::max(top, at + item.bytes);
-      placed[item.group].push_back(index);
+      PlacedList& group = placed[item.group];
+      item.offset = item.group < 0 ? lowest_hole(item, all, none) : lowest_hole(item, crossing, group);
+      const Placed now{item.offset, item.offset + item.bytes, item.first, item.last};
+      top = std::max(top, now.end);
+      insert(all, now);
+      insert(group, now);
     }
     return top;
   }

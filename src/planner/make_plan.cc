@@ -183,7 +183,7 @@ bool is_answer(const Plan& plan) {
 }
 
 std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
-  if (problem.trainer != nullptr) return solve_trainer(problem, why);
+  if (problem.trainer != nullptr) return solve_trainer(problem, why, shortfall);
   SimulationCache cache;
   const bool dpo = problem.base.train.method == "dpo";
   struct Found {
@@ -195,7 +195,7 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   int legal_before = 0;  // the largest legal number of nodes that was not enough
   for (const int nodes : problem.node_counts) {
     if (nodes != problem.node_counts.front() && more_ranks_than_sequences(problem, nodes)) break;
-    Found found{nodes, search(problem, nodes, cache, Shortfall::kSkip)};
+    Found found{nodes, search(problem, nodes, cache, SearchEffort::kAnswer)};
     if (found.result.candidates.empty()) {
       if (why.empty()) why = std::move(found.result.why);
       continue;
@@ -206,12 +206,14 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
     if (answer) break;
     legal_before = nodes;
   }
-  const auto smallest_shortfall = [&](int nodes) { return Found{nodes, search(problem, nodes, cache, Shortfall::kFind)}; };
+  const auto search_all = [&](int nodes) { return Found{nodes, search(problem, nodes, cache, SearchEffort::kAll)}; };
   if (!kept.has_value()) {
     if (legal_before == 0) return std::nullopt;
     why.clear();
     if (shortfall == Shortfall::kSkip) return std::nullopt;
-    kept = smallest_shortfall(legal_before);
+    kept = search_all(legal_before);
+  } else if (shortfall == Shortfall::kFind && !dpo) {
+    kept = search_all(kept->nodes);  // the same best plan, and its runners-up
   }
   why.clear();
   Plan plan = plan_of(problem, kept->nodes, kept->best().choice, Weight::kFull);
@@ -227,7 +229,7 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   if (shortfall == Shortfall::kSkip) return plan;
   plan.alternatives = runners_up(problem, kept->nodes, kept->result);
   std::optional<std::pair<int, int64_t>> too_few;
-  if (legal_before > 0 && legal_before < kept->nodes) too_few = {legal_before, smallest_shortfall(legal_before).best().device_bytes};
+  if (legal_before > 0 && legal_before < kept->nodes) too_few = {legal_before, search_all(legal_before).best().device_bytes};
   explain(plan, problem, too_few);
   if (dpo) explain_dpo(plan);
   return plan;

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <queue>
 #include <tuple>
 
 #include "base/check.h"
@@ -75,11 +79,14 @@ auto tie_key(const Candidate& c) {
                     c.live_bytes, c.choice.micro_batch, c.choice.dp_shard);
 }
 
-// The cheapest lower bound: states, context, communicators.
-void bound(const Problem& problem, int nodes, Candidate& c) {
-  const Plan plan = plan_of(problem, nodes, c.choice, Weight::kLight);
-  c.device_bytes = states_bound_bytes(plan) + plan.hardware.context_bytes + communicator_bytes(plan);
-  c.verdict = verdict_of(c.device_bytes, plan.hardware.memory_bytes, plan.hardware.accelerator);
+// The cheapest lower bound: states, what forward keeps, context, communicators; compute alone.
+void bound_candidate(const Plan& plan, Candidate& c, SimulationCache& cache) {
+  const HardwarePlan& h = plan.hardware;
+  const bool dpo = plan.train.method == "dpo";
+  const StepBound least = dpo ? StepBound{states_bound_bytes(plan), 0} : bound(plan, cache);
+  c.device_bytes = least.allocated_bytes + h.context_bytes + communicator_bytes(plan);
+  c.least_s_per_token = least.step_s / static_cast<double>(plan.train.global_batch * plan.train.sequence_length) * plan.mesh.world();
+  c.verdict = verdict_of(c.device_bytes, h.memory_bytes, h.accelerator);
 }
 
 void simulate_candidate(const Problem& problem, int nodes, Candidate& c, SimulationCache& cache) {
@@ -113,19 +120,23 @@ bool at_least(Verdict v, Verdict wanted) { return static_cast<int>(v) <= static_
 
 class Selection {
  public:
-  Selection(const Problem& problem, int nodes, SimulationCache& cache, Shortfall shortfall, std::vector<Candidate>& candidates)
-      : problem_(problem), nodes_(nodes), cache_(cache), shortfall_(shortfall), candidates_(candidates) {}
+  Selection(const Problem& problem, int nodes, SimulationCache& cache, SearchEffort effort, std::vector<Candidate>& candidates)
+      : problem_(problem), nodes_(nodes), cache_(cache), effort_(effort), candidates_(candidates) {}
 
   int run() {
-    for (Candidate& c : candidates_) bound(problem_, nodes_, c);
+    Plan plan = plan_of(problem_, nodes_, candidates_.front().choice, Weight::kLight);
+    for (Candidate& c : candidates_) {
+      apply(problem_, c.choice, plan);
+      bound_candidate(plan, c, cache_);
+    }
     if (problem_.base.train.method == "dpo") return least_memory();
-    simulate_all();
+    if (effort_ == SearchEffort::kAll) simulate_all();
     if (problem_.goal == Goal::kMinMemory) {
       if (const int best = smallest_shortfall(); best >= 0 && candidates_[best].verdict != Verdict::kDoesNotFit) return best;
     }
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight})
       if (const int best = fastest(wanted); best >= 0) return best;
-    return shortfall_ == Shortfall::kFind ? smallest_shortfall() : -1;
+    return effort_ == SearchEffort::kAll ? smallest_shortfall() : -1;
   }
 
  private:
@@ -157,23 +168,42 @@ class Selection {
     return at_least(c.verdict, wanted);
   }
 
-  int first(const std::vector<int>& order, Verdict wanted, Proof proof) {
-    for (const int i : order)
-      if (reaches(i, wanted, proof)) return i;
-    return -1;
+  // Seconds per token and GPU: known, or at least.
+  double seconds(int i) const {
+    const Candidate& c = candidates_[i];
+    return c.simulated ? 1 / c.time.tokens_per_s_per_gpu : c.least_s_per_token;
   }
 
+  // Best first: of what may still be fastest, that with the least seconds is simulated, until the least is a plan that reaches
+  // `wanted`. Then all that may tie with it.
   int fastest(Verdict wanted) {
-    std::vector<int> order;
+    using Entry = std::pair<double, int>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
     for (int i = 0; i < size(); ++i)
-      if (candidates_[i].simulated && at_least(candidates_[i].verdict, wanted)) order.push_back(i);
-    const auto seconds = [&](int i) { return 1 / candidates_[i].time.tokens_per_s_per_gpu; };
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return seconds(a) < seconds(b); });
-    const int leader = first(order, wanted, Proof::kAmple);
-    if (leader < 0) return -1;
-    std::erase_if(order, [&](int i) { return seconds(i) > seconds(leader) * (1 + kTimeTie); });
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return preferred_among_ties(candidates_[a], candidates_[b]); });
-    return first(order, wanted, Proof::kExact);
+      if (at_least(candidates_[i].verdict, wanted)) open.emplace(seconds(i), i);
+    std::vector<int> ties;
+    double limit = std::numeric_limits<double>::infinity();
+    for (; !open.empty() && open.top().first <= limit;) {
+      const int i = open.top().second;
+      open.pop();
+      Candidate& c = candidates_[i];
+      if (!c.simulated) {
+        simulate_candidate(problem_, nodes_, c, cache_);
+        if (at_least(c.verdict, wanted)) open.emplace(seconds(i), i);
+        continue;
+      }
+      if (std::isinf(limit)) {
+        if (!reaches(i, wanted, Proof::kAmple)) continue;
+        limit = seconds(i) * (1 + kTimeTie);
+      }
+      ties.push_back(i);
+    }
+    std::sort(ties.begin(), ties.end());
+    std::stable_sort(ties.begin(), ties.end(), [&](int a, int b) { return preferred_among_ties(candidates_[a], candidates_[b]); });
+    const Proof proof = effort_ == SearchEffort::kEstimate ? Proof::kAmple : Proof::kExact;
+    for (const int i : ties)
+      if (reaches(i, wanted, proof)) return i;
+    return -1;
   }
 
   int least_memory() {
@@ -205,7 +235,7 @@ class Selection {
   const Problem& problem_;
   const int nodes_;
   SimulationCache& cache_;
-  const Shortfall shortfall_;
+  const SearchEffort effort_;
   std::vector<Candidate>& candidates_;
 };
 
@@ -262,6 +292,11 @@ Plan plan_of(const Problem& problem, int nodes, const Choice& c, Weight weight) 
     plan.train = problem.base.train;
   }
   plan.hardware.nodes = nodes;
+  apply(problem, c, plan);
+  return plan;
+}
+
+void apply(const Problem& problem, const Choice& c, Plan& plan) {
   plan.mesh = {};
   plan.mesh.dp_replicate = c.dp_replicate;
   plan.mesh.dp_shard = c.dp_shard;
@@ -270,21 +305,35 @@ Plan plan_of(const Problem& problem, int nodes, const Choice& c, Weight weight) 
   plan.micro_batch = c.micro_batch;
   plan.gradient_accumulation = c.gradient_accumulation;
   plan.train.global_batch = c.micro_batch * c.gradient_accumulation * c.dp_replicate * c.dp_shard;
+  if (plan.recompute.policy != c.recompute) plan.recompute.dropped = dropped_tensors(plan.model, c.recompute);
   plan.recompute.policy = c.recompute;
   plan.recompute.every_k = c.recompute == Recompute::kEveryK ? problem.recompute_every_k : 0;
-  plan.recompute.dropped = dropped_tensors(plan.model, c.recompute);
-  return plan;
 }
 
-SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, Shortfall shortfall) {
+SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, SearchEffort effort) {
   SearchResult result;
+  cache.by_step.clear();  // of other meshes
   for (const Choice& choice : legal_choices(problem, nodes, &result.why)) {
     Candidate candidate;
     candidate.choice = choice;
     result.candidates.push_back(std::move(candidate));
   }
-  if (!result.candidates.empty()) result.best = Selection(problem, nodes, cache, shortfall, result.candidates).run();
+  if (!result.candidates.empty()) result.best = Selection(problem, nodes, cache, effort, result.candidates).run();
   return result;
+}
+
+double least_s_per_token(const Problem& problem, int nodes, SimulationCache& cache) {
+  const std::vector<Choice> choices = legal_choices(problem, nodes);
+  double least = std::numeric_limits<double>::infinity();
+  if (choices.empty()) return least;
+  Plan plan = plan_of(problem, nodes, choices.front(), Weight::kLight);
+  Candidate c;
+  for (const Choice& choice : choices) {
+    apply(problem, choice, plan);
+    bound_candidate(plan, c, cache);
+    if (c.verdict != Verdict::kDoesNotFit) least = std::min(least, c.least_s_per_token);
+  }
+  return least;
 }
 
 }  // namespace distsetup

@@ -1,5 +1,5 @@
-// search: every legal combination of sharding, mesh, micro-batch, recompute and resharding on a given number of nodes. Exhaustive, and
-// cheap because states alone rule most of it out before anything is simulated.
+// search: every legal combination of sharding, mesh, micro-batch, recompute and resharding on a given number of nodes. Exact, and
+// cheap because closed bounds of bytes and seconds rule most of it out before anything is simulated.
 #pragma once
 #include <memory>
 #include <optional>
@@ -34,12 +34,14 @@ std::vector<Choice> legal_choices(const Problem& problem, int nodes, Diagnostics
 // The plan of a choice, memory and time not filled in yet. With kLight the list of data files is left out (search makes many).
 enum class Weight { kLight, kFull };
 Plan plan_of(const Problem& problem, int nodes, const Choice& choice, Weight weight);
+void apply(const Problem& problem, const Choice& choice, Plan& plan);  // to a plan of the same problem
 
 // A choice with what was found out about it: states alone, then simulated, then finished.
 struct Candidate {
   Choice choice;
-  int64_t device_bytes = 0;  // a lower bound until `finished`
-  int64_t live_bytes = 0;    // of the arena and the run buffers, simulated
+  int64_t device_bytes = 0;      // a lower bound until `finished`
+  double least_s_per_token = 0;  // on one GPU; a lower bound
+  int64_t live_bytes = 0;        // of the arena and the run buffers, simulated
   TimePlan time;
   Verdict verdict = Verdict::kDoesNotFit;  // an upper bound until `finished`
   bool simulated = false, finished = false;
@@ -54,11 +56,16 @@ bool preferred_among_ties(const Candidate& a, const Candidate& b);
 
 struct SearchResult {
   std::vector<Candidate> candidates;  // in legal_choices' order
-  int best = -1;                      // that fits, else that is tight, else (kFind) with the smallest shortfall; -1: none
+  int best = -1;                      // that fits, else that is tight, else (kAll) with the smallest shortfall; -1: none
   Diagnostics why;                    // when nothing is legal
 };
+// kAll: whatever may fit is simulated, for the runners-up, and where nothing fits the best is what misses by least. The other two find
+// the same best plan and simulate only what may be it; kEstimate does not finish it where it fits with ample room.
+enum class SearchEffort { kEstimate, kAnswer, kAll };
+SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, SearchEffort effort = SearchEffort::kAll);
+// No plan that may fit takes less, on one GPU; infinite when none may fit.
+double least_s_per_token(const Problem& problem, int nodes, SimulationCache& cache);
 enum class Shortfall { kSkip, kFind };
-SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, Shortfall shortfall = Shortfall::kFind);
 
 // Nodes from problem.node_counts in turn until the best plan fits; then finished, with reasons and runners-up. No fixes.
 // nullopt: no legal combination on any number of nodes (`why`), or, with kSkip, none that fits or is tight.

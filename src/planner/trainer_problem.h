@@ -27,10 +27,13 @@ Diagnostics resolve_trainer(const Spec& spec, const Presets& presets, const std:
 // Adapters of the default rank on every matrix that gets one; `kind`: lora or qlora.
 void set_adapters(Setup& setup, std::string_view kind);
 
+// What the trainer's release does on the setup's GPU.
+void set_software(const TrainerProblem& trainer, Setup& setup);
+
 // For the bundled trainer: settings that only others have, refused with the reason.
 Diagnostics refuse_not_native(const Spec& spec);
 
 // The answer for another trainer: as solve() (search.h), by bound, time and simulated or replayed memory of a Setup.
-std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why);
+std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why, Shortfall shortfall);
 
 }  // namespace distsetup

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <memory>
+#include <queue>
 #include <tuple>
 
 #include "base/check.h"
@@ -23,30 +26,36 @@ auto memory_family(const TrainerChoice& c) {
                     c.rest.reshard_after_forward, c.rest.dp_shard, c.hpz, static_cast<int>(c.rest.recompute));
 }
 
+using MemoryFamily = decltype(memory_family(TrainerChoice{}));
+
 int num_axes(const TrainerChoice& x) {
   return (x.tp > 1) + (x.pp > 1) + (x.cp > 1) + (x.ep > 1) + (x.virtual_stages > 1) + (x.hpz > 1) +
          (x.rest.sharding != Sharding::kDdp && x.rest.dp_replicate > 1);
 }
 
 // What the choice costs the reader: fewer axes first, then less sharding, less recomputation, less memory.
-auto simplicity(const TrainerCandidate& c) {
+std::tuple<int, int, int, int64_t, int64_t> simplicity(const TrainerCandidate& c) {
   const TrainerChoice& x = c.choice;
-  return std::tuple(num_axes(x), static_cast<int>(x.rest.sharding),
-                    x.rest.recompute == Recompute::kFull ? 9 : static_cast<int>(x.rest.recompute), c.device_bytes, x.rest.micro_batch);
+  return {num_axes(x), static_cast<int>(x.rest.sharding),
+          x.rest.recompute == Recompute::kFull ? 9 : static_cast<int>(x.rest.recompute), c.device_bytes, x.rest.micro_batch};
 }
 
 class TrainerSelection {
  public:
-  TrainerSelection(const Problem& problem, int nodes, SearchDepth depth) : p_(problem), nodes_(nodes), depth_(depth) {}
+  TrainerSelection(const Problem& problem, int nodes, const SearchWish& wish)
+      : p_(problem), nodes_(nodes), wish_(wish), setup_(base_setup(problem, nodes)) {}
 
-  TrainerSearchResult run(int wanted) {
+  TrainerSearchResult run() {
     enumerate();
     if (candidates_.empty() && counts_.legal == 0) return finish();
+    result_.too_slow = !candidates_.empty() && speed(candidates_.front()) < wish_.least_speed;
+    if (result_.too_slow) return finish();
     for (const Verdict verdict : {Verdict::kFits, Verdict::kTight}) {
-      collect(wanted, verdict);
+      if (static_cast<int>(verdict) > static_cast<int>(wish_.worst)) return finish();
+      collect(verdict);
       if (!result_.best.empty()) return finish();
     }
-    smallest();
+    if (wish_.nearest) smallest();
     return finish();
   }
 
@@ -55,9 +64,9 @@ class TrainerSelection {
     std::vector<TrainerCandidate> front;
     int64_t least = INT64_MAX;
     for (TrainerCandidate& c : candidates_) {
-      if (c.device_bytes >= least || too_large(c)) continue;
-      check(c);
-      if (c.verdict == Verdict::kDoesNotFit || c.device_bytes >= least) continue;
+      if (c.device_bytes >= least || (!c.simulated && too_large(c, Verdict::kTight))) continue;
+      simulate(c);
+      if (c.device_bytes >= least || !reaches(c, Verdict::kTight) || c.device_bytes >= least) continue;
       least = c.device_bytes;
       front.push_back(c);
     }
@@ -65,24 +74,27 @@ class TrainerSelection {
   }
 
  private:
+  // What choices with one key share.
+  struct Known {
+    std::shared_ptr<const MemoryEstimate> simulated, replayed;
+    int64_t most_bytes = 0;  // that a run may allocate which fits
+    Verdict verdict = Verdict::kDoesNotFit;
+  };
+
   int64_t capacity() const { return p_.base.hardware.memory_bytes; }
+  static double speed(const TrainerCandidate& c) { return c.time.tokens_per_s_per_gpu; }
 
   void enumerate() {
     std::vector<TrainerChoice> choices = legal_trainer_choices(p_, nodes_, &result_.why);
     counts_.legal = static_cast<int64_t>(choices.size());
     const int64_t context = p_.base.hardware.context_bytes;
-    Setup setup = base_setup(p_, nodes_);
     std::map<Sharding, TimeConstants> constants;  // what else they depend on is no choice
     for (const TrainerChoice& choice : choices) {
-      apply(p_, choice, setup);
-      const int64_t bound = bound_bytes(setup) + context;
+      apply(p_, choice, setup_);
+      const int64_t bound = bound_bytes(setup_) + context;
       if (bound > capacity()) {
         ++counts_.bounded_out;
-        if (!least_bound_.has_value() || bound < least_bound_->device_bytes) {
-          least_bound_ = TrainerCandidate{};
-          least_bound_->choice = choice;
-          least_bound_->device_bytes = bound;
-        }
+        ruled_out_.emplace_back(bound, choice);
         continue;
       }
       TrainerCandidate c;
@@ -90,65 +102,91 @@ class TrainerSelection {
       c.device_bytes = bound;
       auto of_sharding = constants.find(choice.rest.sharding);
       if (of_sharding == constants.end())
-        of_sharding = constants.emplace(choice.rest.sharding, time_constants(setup, embedded_calibration())).first;
-      c.time = estimate_time(setup, of_sharding->second);
+        of_sharding = constants.emplace(choice.rest.sharding, time_constants(setup_, embedded_calibration())).first;
+      c.time = estimate_time(setup_, of_sharding->second);
       ++counts_.timed;
       candidates_.push_back(std::move(c));
     }
-    const auto speed = [](const TrainerCandidate& c) { return c.time.tokens_per_s_per_gpu; };
     std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [&](const TrainerCandidate& a, const TrainerCandidate& b) { return speed(a) > speed(b); });
+                     [](const TrainerCandidate& a, const TrainerCandidate& b) { return speed(a) > speed(b); });
   }
 
-  bool too_large(const TrainerCandidate& c) const {
-    const auto it = failed_.find(memory_family(c.choice));
-    return it != failed_.end() && c.choice.rest.micro_batch >= it->second;
+  // What a smaller micro-batch did not reach, a larger one does not.
+  bool too_large(const TrainerCandidate& c, Verdict wanted) const {
+    const auto& failed = wanted == Verdict::kFits ? not_fitting_ : failed_;
+    const auto it = failed.find(memory_family(c.choice));
+    return it != failed.end() && c.choice.rest.micro_batch >= it->second;
   }
 
-  // Fills memory and verdict: simulated bytes first; replayed where they would fit.
-  void check(TrainerCandidate& c) {
-    const Setup setup = setup_of(p_, nodes_, c.choice);
-    if (!c.simulated) {
-      c.memory = simulate_memory(setup);
-      c.simulated = true;
+  void note(const TrainerCandidate& c, std::map<MemoryFamily, int64_t>& smallest_failed) {
+    const auto [it, fresh] = smallest_failed.try_emplace(memory_family(c.choice), c.choice.rest.micro_batch);
+    if (!fresh) it->second = std::min(it->second, c.choice.rest.micro_batch);
+  }
+
+  // Simulated bytes, and the best verdict that they leave.
+  void simulate(TrainerCandidate& c) {
+    if (c.simulated) return;
+    Known& known = known_[memory_key(p_, c.choice)];
+    if (known.simulated == nullptr) {
+      apply(p_, c.choice, setup_);
+      known.simulated = std::make_shared<const MemoryEstimate>(simulate_memory(setup_));
+      known.most_bytes = wish_.depth == SearchDepth::kReplay ? most_that_fits(setup_) : INT64_MAX;
       ++counts_.simulated;
-      c.device_bytes = std::max(c.device_bytes, c.memory.allocated_bytes + p_.base.hardware.context_bytes);
-      c.verdict = c.device_bytes > capacity() ? Verdict::kDoesNotFit : Verdict::kFits;  // the replay says more
     }
-    if (depth_ == SearchDepth::kReplay && !c.replayed && c.verdict != Verdict::kDoesNotFit) {
-      c.memory = replay_memory(setup);
-      c.replayed = true;
-      ++counts_.replayed;
-      c.device_bytes = std::max(c.device_bytes, c.memory.device_bytes);
-      c.verdict = replayed_verdict_of(setup, c.memory);
+    const int64_t allocated = known.simulated->allocated_bytes;
+    c.simulated = true;
+    c.device_bytes = std::max(c.device_bytes, allocated + p_.base.hardware.context_bytes);
+    c.verdict = c.device_bytes > capacity()    ? Verdict::kDoesNotFit
+                : allocated > known.most_bytes ? Verdict::kTight
+                                               : Verdict::kFits;  // the replay says more
+    if (c.verdict != Verdict::kFits) note(c, not_fitting_);
+    if (c.verdict == Verdict::kDoesNotFit) note(c, failed_);
+  }
+
+  void replay(TrainerCandidate& c) {
+    if (wish_.depth != SearchDepth::kReplay || c.replayed || c.verdict == Verdict::kDoesNotFit) return;
+    Known& known = known_[memory_key(p_, c.choice)];
+    if (known.replayed == nullptr) {
+      apply(p_, c.choice, setup_);
+      known.replayed = std::make_shared<const MemoryEstimate>(replay_memory(setup_));
+      known.verdict = replayed_verdict_of(setup_, *known.replayed);
       const int64_t host = p_.base.hardware.host_memory_bytes;
-      if (host > 0 && static_cast<double>(c.memory.host_bytes_per_node) > kUsableHostShare * static_cast<double>(host))
-        c.verdict = Verdict::kDoesNotFit;
+      if (host > 0 && static_cast<double>(known.replayed->host_bytes_per_node) > kUsableHostShare * static_cast<double>(host))
+        known.verdict = Verdict::kDoesNotFit;
+      ++counts_.replayed;
     }
+    c.replayed = true;
+    c.device_bytes = std::max(c.device_bytes, known.replayed->device_bytes);
+    c.verdict = known.verdict;
     if (c.verdict == Verdict::kDoesNotFit) {
-      const auto [it, fresh] = failed_.try_emplace(memory_family(c.choice), c.choice.rest.micro_batch);
-      if (!fresh) it->second = std::min(it->second, c.choice.rest.micro_batch);
+      note(c, failed_);
+      note(c, not_fitting_);
     }
   }
 
-  void collect(int wanted, Verdict verdict) {
+  bool reaches(TrainerCandidate& c, Verdict wanted) {
+    if (!c.simulated && too_large(c, wanted)) return false;
+    simulate(c);
+    if (static_cast<int>(c.verdict) > static_cast<int>(wanted)) return false;
+    replay(c);
+    return static_cast<int>(c.verdict) <= static_cast<int>(wanted);
+  }
+
+  void collect(Verdict verdict) {
     if (p_.goal == Goal::kMinMemory) {
-      least_memory(wanted, verdict);
+      least_memory(verdict);
       return;
     }
     std::vector<TrainerCandidate> found;
     double fastest = 0;
     for (TrainerCandidate& c : candidates_) {
-      const double speed = c.time.tokens_per_s_per_gpu;
       // Ties with the fastest are all looked at, so that the simplest of them wins.
-      if (static_cast<int>(found.size()) >= wanted && speed < fastest * (1 - kTimeTie)) break;
-      if (!c.simulated && too_large(c)) continue;
-      check(c);
-      if (static_cast<int>(c.verdict) > static_cast<int>(verdict)) {
-        if (found.empty()) nearly(c);
+      if (static_cast<int>(found.size()) >= wish_.wanted && speed(c) < fastest * (1 - kTimeTie)) break;
+      if (!reaches(c, verdict)) {
+        if (found.empty() && c.simulated) nearly(c);
         continue;
       }
-      fastest = std::max(fastest, speed);
+      fastest = std::max(fastest, speed(c));
       found.push_back(c);
       if (found.size() > 64) break;
     }
@@ -156,15 +194,15 @@ class TrainerSelection {
     simpler(found, fastest, verdict);
     const int axes = num_axes(found.front().choice);
     const auto ties = std::find_if(found.begin(), found.end(), [&](const TrainerCandidate& c) {
-      return c.time.tokens_per_s_per_gpu < fastest * (1 - kTimeTie) || num_axes(c.choice) > axes;
+      return speed(c) < fastest * (1 - kTimeTie) || num_axes(c.choice) > axes;
     });
     std::stable_sort(found.begin(), ties,
                      [](const TrainerCandidate& a, const TrainerCandidate& b) { return simplicity(a) < simplicity(b); });
-    keep_best(std::move(found), wanted);
+    keep_best(std::move(found));
   }
 
-  void keep_best(std::vector<TrainerCandidate> found, int wanted) {
-    if (static_cast<int>(found.size()) > wanted) found.resize(static_cast<size_t>(wanted));
+  void keep_best(std::vector<TrainerCandidate> found) {
+    if (static_cast<int>(found.size()) > wish_.wanted) found.resize(static_cast<size_t>(wish_.wanted));
     result_.best = std::move(found);
   }
 
@@ -178,12 +216,9 @@ class TrainerSelection {
       std::vector<TrainerCandidate> simple;
       double best = 0;
       for (TrainerCandidate& c : candidates_) {
-        const double speed = c.time.tokens_per_s_per_gpu;
-        if (speed < fastest * (1 - kStructureTie) || (best > 0 && speed < best * (1 - kTimeTie))) break;
-        if (num_axes(c.choice) != axes || (!c.simulated && too_large(c))) continue;
-        check(c);
-        if (static_cast<int>(c.verdict) > static_cast<int>(verdict)) continue;
-        best = std::max(best, speed);
+        if (speed(c) < fastest * (1 - kStructureTie) || (best > 0 && speed(c) < best * (1 - kTimeTie))) break;
+        if (num_axes(c.choice) != axes || !reaches(c, verdict)) continue;
+        best = std::max(best, speed(c));
         simple.push_back(c);
       }
       if (simple.empty()) continue;
@@ -200,8 +235,9 @@ class TrainerSelection {
   // Of what is faster and does not fit, the three that miss by least, one per kind of plan.
   void nearly(const TrainerCandidate& c) {
     std::vector<TrainerCandidate>& misses = result_.faster;
-    const auto same = std::find_if(misses.begin(), misses.end(),
-                                   [&](const TrainerCandidate& m) { return memory_family(m.choice) == memory_family(c.choice); });
+    const auto same = std::find_if(misses.begin(), misses.end(), [&](const TrainerCandidate& m) {
+      return memory_key(p_, m.choice) == memory_key(p_, c.choice) || memory_family(m.choice) == memory_family(c.choice);
+    });
     if (same != misses.end()) {
       if (c.device_bytes < same->device_bytes) *same = c;
     } else {
@@ -212,64 +248,128 @@ class TrainerSelection {
     if (misses.size() > 3) misses.pop_back();
   }
 
-  void least_memory(int wanted, Verdict verdict) {
-    std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const TrainerCandidate& a, const TrainerCandidate& b) { return a.device_bytes < b.device_bytes; });
+  // Bytes that a candidate needs at least, smallest first; of equals the faster one.
+  using Open = std::priority_queue<std::pair<int64_t, size_t>, std::vector<std::pair<int64_t, size_t>>, std::greater<>>;
+
+  // Best first: a bound, then simulated bytes, then replayed ones.
+  void least_memory(Verdict verdict) {
+    Open open;
+    for (size_t i = 0; i < candidates_.size(); ++i) open.emplace(candidates_[i].device_bytes, i);
     std::vector<TrainerCandidate> found;
-    int64_t least = INT64_MAX;
-    for (TrainerCandidate& c : candidates_) {
-      if (c.device_bytes > least) break;  // bounds ascend
-      if (!c.simulated && too_large(c)) continue;
-      check(c);
-      if (static_cast<int>(c.verdict) > static_cast<int>(verdict)) continue;
-      found.push_back(c);
-      if (static_cast<int>(found.size()) >= wanted) least = std::min(least, c.device_bytes);
+    while (!open.empty() && static_cast<int>(found.size()) < wish_.wanted) {
+      const size_t i = open.top().second;
+      open.pop();
+      TrainerCandidate& c = candidates_[i];
+      if (c.simulated && (c.replayed || wish_.depth != SearchDepth::kReplay)) {
+        found.push_back(c);
+        continue;
+      }
+      if (!c.simulated && too_large(c, verdict)) continue;
+      c.simulated ? replay(c) : simulate(c);
+      if (static_cast<int>(c.verdict) <= static_cast<int>(verdict)) open.emplace(c.device_bytes, i);
     }
-    std::stable_sort(found.begin(), found.end(),
-                     [](const TrainerCandidate& a, const TrainerCandidate& b) { return a.device_bytes < b.device_bytes; });
-    keep_best(std::move(found), wanted);
+    keep_best(std::move(found));
   }
 
+  // Nothing fits: best first over everything legal, what states rule out included, since it may miss by less.
   void smallest() {
     result_.faster.clear();
-    for (TrainerCandidate& c : candidates_) {
-      if (result_.smallest.has_value() && c.device_bytes >= result_.smallest->device_bytes) continue;
-      if (!c.simulated) check(c);
-      if (!result_.smallest.has_value() || c.device_bytes < result_.smallest->device_bytes) result_.smallest = c;
+    for (const auto& [bound, choice] : ruled_out_) {
+      TrainerCandidate c;
+      c.choice = choice;
+      c.device_bytes = bound;
+      candidates_.push_back(std::move(c));
     }
-    if (result_.smallest.has_value()) return;
-    CHECK(least_bound_.has_value(), "something was legal");
-    TrainerCandidate c = *least_bound_;
-    const Setup setup = setup_of(p_, nodes_, c.choice);
-    c.memory = simulate_memory(setup);
-    c.time = estimate_time(setup);
-    c.device_bytes = std::max(c.device_bytes, c.memory.allocated_bytes + p_.base.hardware.context_bytes);
-    result_.smallest = std::move(c);
+    Open open;
+    for (size_t i = 0; i < candidates_.size(); ++i) open.emplace(candidates_[i].device_bytes, i);
+    while (!open.empty()) {
+      const size_t i = open.top().second;
+      open.pop();
+      TrainerCandidate& c = candidates_[i];
+      const bool known = c.simulated && (c.replayed || c.verdict == Verdict::kDoesNotFit || wish_.depth != SearchDepth::kReplay);
+      if (known) {
+        result_.smallest = c;
+        break;
+      }
+      c.simulated ? replay(c) : simulate(c);
+      open.emplace(c.device_bytes, i);
+    }
+    CHECK(result_.smallest.has_value(), "something was legal");
+    if (result_.smallest->time.step_s == 0) result_.smallest->time = estimate_time(setup_of(p_, nodes_, result_.smallest->choice));
+  }
+
+  void complete(TrainerCandidate& c) {
+    if (c.verdict != Verdict::kDoesNotFit) replay(c);
+    const Known& known = known_[memory_key(p_, c.choice)];
+    c.memory = c.replayed ? *known.replayed : *known.simulated;
   }
 
   TrainerSearchResult finish() {
+    for (TrainerCandidate& c : result_.best) complete(c);
+    for (TrainerCandidate& c : result_.faster) complete(c);
+    if (result_.smallest.has_value()) complete(*result_.smallest);
     result_.counts = counts_;
     return std::move(result_);
   }
 
   const Problem& p_;
   const int nodes_;
-  const SearchDepth depth_;
+  const SearchWish wish_;
+  Setup setup_;  // the problem's; a choice is applied to it when it is looked at
   std::vector<TrainerCandidate> candidates_;
-  std::optional<TrainerCandidate> least_bound_;
-  std::map<decltype(memory_family(TrainerChoice{})), int64_t> failed_;  // the smallest micro-batch that did not fit
+  std::vector<std::pair<int64_t, TrainerChoice>> ruled_out_;  // by their states: bound and choice
+  std::map<MemoryKey, Known> known_;
+  std::map<MemoryFamily, int64_t> failed_, not_fitting_;  // the smallest micro-batch that does not fit, and that is tight at best
   SearchCounts counts_;
   TrainerSearchResult result_;
 };
 
 }  // namespace
 
-TrainerSearchResult search_trainer(const Problem& problem, int nodes, int wanted, SearchDepth depth) {
-  return TrainerSelection(problem, nodes, depth).run(wanted);
+TrainerSearchResult search_trainer(const Problem& problem, int nodes, const SearchWish& wish) {
+  return TrainerSelection(problem, nodes, wish).run();
 }
 
-std::vector<TrainerCandidate> pareto_front(const Problem& problem, int nodes) {
-  return TrainerSelection(problem, nodes, SearchDepth::kReplay).front();
+std::vector<TrainerCandidate> pareto_front(const Problem& problem, int nodes) { return TrainerSelection(problem, nodes, {}).front(); }
+
+// What the memory models do not read stands at one value: FSDP's pipelines (torchtitan) keep as many micro-batches for any number of
+// chunks, and no model but Megatron's tells methods of context parallelism apart.
+MemoryKey memory_key(const Problem& p, const TrainerChoice& c) {
+  const TrainerProblem& t = *p.trainer;
+  const Framework framework = t.base.framework;
+  const bool fsdp = framework != Framework::kMegatron && framework != Framework::kDeepspeed;
+  const bool lengths = t.base.sample_lengths.mean > 0;
+  // FSDP: whether there is a second micro-batch, and how many a pipeline has in flight.
+  const int64_t accumulation = fsdp && !lengths && c.rest.gradient_accumulation > 1
+                                   ? std::max<int64_t>(2, std::min<int64_t>(c.pp, c.rest.gradient_accumulation))
+                                   : c.rest.gradient_accumulation;
+  return {c.tp,
+          c.pp,
+          c.cp,
+          c.ep,
+          c.hpz,
+          fsdp ? 1 : c.virtual_stages,
+          fsdp ? 0 : static_cast<int>(c.cp_method),
+          static_cast<int>(c.rest.sharding),
+          c.rest.reshard_after_forward,
+          c.rest.dp_replicate,
+          c.rest.dp_shard,
+          c.rest.micro_batch,
+          accumulation,
+          static_cast<int>(c.rest.recompute)};
+}
+
+int64_t most_that_fits(const Setup& s) {
+  constexpr double kProbe = 1024.0 * 1024 * 1024, kLevel = 0.99;
+  const auto usable = static_cast<double>(s.gpu.usable_memory_bytes), context = static_cast<double>(s.gpu.context_bytes);
+  // Device bytes, never less than what is allocated and the context, at their upper end.
+  const double offset = interval_of(s, Predicted::kDevice, 0, kLevel).high;
+  const double slope = (interval_of(s, Predicted::kDevice, kProbe, kLevel).high - offset) / kProbe;
+  double most = std::min(usable, (usable - offset) / slope) - context;
+  // Or what comes through on a GPU that is smaller by the upper end of what is allocated.
+  if (s.finetune != Finetune::kQlora)
+    most = std::max(most, usable * std::min(1.0, kProbe / interval_of(s, Predicted::kAllocated, kProbe, kLevel).high) - context);
+  return static_cast<int64_t>(most);
 }
 
 namespace {
@@ -289,25 +389,61 @@ std::string states_reason(const Setup& s) {
 
 }  // namespace
 
-std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why) {
+namespace {
+
+// The clause that decided against a plan that fits as well, by the rule of choice: speed, axes, sharding, recomputation, memory.
+std::string why_not(const TrainerCandidate& c, const TrainerCandidate& best, Goal goal) {
+  if (goal == Goal::kMinMemory) return fmt::format("{} more memory", format_bytes(c.device_bytes - best.device_bytes));
+  const double ratio = c.time.tokens_per_s_per_gpu / best.time.tokens_per_s_per_gpu;
+  if (ratio < 1 - kTimeTie) return fmt::format("{:.2f}× tokens/s", ratio);
+  const auto [axes, sharding, recompute, bytes, micro] = simplicity(c);
+  const auto [best_axes, best_sharding, best_recompute, best_bytes, best_micro] = simplicity(best);
+  const std::string clause = axes != best_axes             ? "more axes"
+                             : sharding != best_sharding   ? "more sharding"
+                             : recompute != best_recompute ? "more recompute"
+                             : bytes != best_bytes         ? format_bytes(bytes - best_bytes) + " more memory"
+                                                           : "a larger micro-batch";
+  return fmt::format("{:.2f}×, {}", ratio, clause);
+}
+
+struct FoundTrainerPlan {
+  int nodes = 0;
+  TrainerSearchResult result;
+  int most_too_few = 0;  // the largest number of nodes on which nothing fits
+};
+
+// The fewest nodes on which something fits. Nothing fits on any: the first on which something is tight, else the last.
+std::optional<FoundTrainerPlan> fewest_nodes(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
   constexpr int kShown = 5;
-  std::optional<std::pair<int, TrainerSearchResult>> kept;
-  int tried_less = 0;
+  std::vector<int> legal;
   for (const int nodes : problem.node_counts) {
     if (nodes != problem.node_counts.front() && more_ranks_than_sequences(problem, nodes)) break;
-    TrainerSearchResult found = search_trainer(problem, nodes, kShown);
+    TrainerSearchResult found =
+        search_trainer(problem, nodes, {.wanted = shortfall == Shortfall::kSkip ? 1 : kShown, .worst = Verdict::kFits});
     if (found.counts.legal == 0) {
       if (why.empty()) why = std::move(found.why);
       continue;
     }
-    const bool fits = !found.best.empty() && found.best.front().verdict == Verdict::kFits;
-    if (!kept.has_value() || fits || kept->second.best.empty()) kept = {nodes, std::move(found)};
-    if (fits) break;
-    tried_less = nodes;
+    if (!found.best.empty()) return FoundTrainerPlan{nodes, std::move(found), legal.empty() ? 0 : legal.back()};
+    legal.push_back(nodes);
   }
+  if (legal.empty() || shortfall == Shortfall::kSkip) return std::nullopt;
+  FoundTrainerPlan tight;
+  for (const int nodes : legal) {
+    tight = {nodes, search_trainer(problem, nodes, {.wanted = kShown, .nearest = nodes == legal.back()}), legal.back()};
+    if (!tight.result.best.empty()) break;
+  }
+  return tight;
+}
+
+}  // namespace
+
+std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
+  const std::optional<FoundTrainerPlan> kept = fewest_nodes(problem, why, shortfall);
   if (!kept.has_value()) return std::nullopt;
   why.clear();
-  const auto& [nodes, result] = *kept;
+  const int nodes = kept->nodes;
+  const TrainerSearchResult& result = kept->result;
   const bool found = !result.best.empty();
   Plan plan = plan_of(problem, nodes, found ? result.best.front() : *result.smallest);
   const int64_t capacity = plan.memory.capacity_bytes;
@@ -320,20 +456,18 @@ std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why) {
   }
   for (size_t i = 1; i < result.best.size(); ++i) {
     const TrainerCandidate& c = result.best[i];
-    const double ratio = c.time.tokens_per_s_per_gpu / result.best.front().time.tokens_per_s_per_gpu;
-    const std::string clause = problem.goal == Goal::kMinMemory
-                                   ? fmt::format("{} more memory", format_bytes(c.device_bytes - result.best.front().device_bytes))
-                               : ratio < 1 - kTimeTie ? fmt::format("{:.2f}× tokens/s", ratio)
-                                                      : fmt::format("{:.2f}×, less simple or more memory", ratio);
-    plan.alternatives.push_back({summary(c.choice, every_k), c.verdict, c.device_bytes, c.time.step_s, clause});
+    plan.alternatives.push_back(
+        {summary(c.choice, every_k), c.verdict, c.device_bytes, c.time.step_s, why_not(c, result.best.front(), problem.goal)});
   }
   plan.reasons.push_back(states_reason(setup_of(problem, nodes, found ? result.best.front().choice : result.smallest->choice)));
   const SearchCounts& n = result.counts;
   plan.reasons.push_back(fmt::format("searched {} combinations: {} ruled out by their states, {} timed, {} simulated, {} replayed",
                                      format_count(n.legal), format_count(n.bounded_out), format_count(n.timed),
                                      format_count(n.simulated), format_count(n.replayed)));
-  if (tried_less > 0 && tried_less < nodes)
-    plan.reasons.push_back(fmt::format("{} node{} too few", tried_less, tried_less == 1 ? " is" : "s are"));
+  if (kept->most_too_few > 0 && kept->most_too_few < nodes)
+    plan.reasons.push_back(fmt::format("{} node{} too few", kept->most_too_few, kept->most_too_few == 1 ? " is" : "s are"));
+  if (!found)
+    plan.reasons.push_back(fmt::format("nothing fits: of all {} combinations this one misses by least", format_count(n.legal)));
   const std::string& target = problem.trainer->chosen_for;
   plan.diagnostics.push_back(
       note("DS0604", {},

@@ -1,8 +1,10 @@
 // Search for trainers other than the bundled one: the whole legal space of axes, sharding, micro-batch and recomputation. Exact: every
-// combination is bounded by its states, what may fit is timed, and the best are simulated in order of the goal until enough fit.
-// What is left out of the space, and why: tensor parallelism across nodes (its collectives wait for the network in every layer);
-// context parallelism that leaves a rank fewer than kFewestContextTokens (unless pinned).
+// combination is bounded by its states, what may fit is timed, and the best are simulated, and replayed where they may fit, in order
+// of the goal until enough do. Combinations that differ in nothing that memory depends on are simulated and replayed once. What is
+// left out of the space, and why: tensor parallelism across nodes (its collectives wait for the network in every layer); context
+// parallelism that leaves a rank fewer than kFewestContextTokens (unless pinned).
 #pragma once
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -37,19 +39,35 @@ struct SearchCounts {
   int64_t legal = 0, bounded_out = 0, timed = 0, simulated = 0, replayed = 0;
 };
 
+enum class SearchDepth { kSimulate, kReplay };  // what the candidates returned are checked with
+struct SearchWish {
+  int wanted = 1;
+  SearchDepth depth = SearchDepth::kReplay;
+  Verdict worst = Verdict::kTight;  // kFits: what is no more than tight is no answer
+  double least_speed = 0;           // tokens/s per GPU: slower ones are no answer
+  bool nearest = true;              // where there is none, what misses by least
+};
+
 struct TrainerSearchResult {
   std::vector<TrainerCandidate> best;        // that fit (or are tight, when none fits), best first by the goal; at most `wanted`
   std::vector<TrainerCandidate> faster;      // better by the goal than best[0], and do not fit; at most three
   std::optional<TrainerCandidate> smallest;  // when nothing fits: the least shortfall
   SearchCounts counts;
-  Diagnostics why;  // when nothing is legal
+  bool too_slow = false;  // nothing that may fit reaches the least speed
+  Diagnostics why;        // when nothing is legal
 };
-
-enum class SearchDepth { kSimulate, kReplay };  // what the candidates returned are checked with
-TrainerSearchResult search_trainer(const Problem& problem, int nodes, int wanted, SearchDepth depth = SearchDepth::kReplay);
+TrainerSearchResult search_trainer(const Problem& problem, int nodes, const SearchWish& wish);
 
 // All that no other plan beats in both memory and tokens per second, fastest first.
 std::vector<TrainerCandidate> pareto_front(const Problem& problem, int nodes);
+
+// Choices of one problem with the same key need the same memory.
+using MemoryKey = std::array<int64_t, 14>;
+MemoryKey memory_key(const Problem& problem, const TrainerChoice& choice);
+
+// A run that fits allocates no more than this: what the intervals of its class leave of the GPU, also where it is replayed on a
+// smaller one (uncertainty.h).
+int64_t most_that_fits(const Setup& setup);
 
 std::vector<TrainerChoice> legal_trainer_choices(const Problem& problem, int nodes, Diagnostics* why = nullptr);
 Setup setup_of(const Problem& problem, int nodes, const TrainerChoice& choice);

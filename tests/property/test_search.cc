@@ -213,6 +213,16 @@ TEST_CASE("search finds what brute force finds") {
     const int best = brute_force(p, all);
     REQUIRE(all.size() == found.candidates.size());
     REQUIRE(found.best >= 0);
+    for (const SearchEffort effort : {SearchEffort::kAnswer, SearchEffort::kEstimate}) {
+      SimulationCache other;
+      const SearchResult quick = search(p, p.node_counts.front(), other, effort);
+      CHECK((best < 0 ? -1 : found.best) == quick.best);
+    }
+    if (best >= 0) {
+      SimulationCache other;
+      const double seconds = 1 / all[static_cast<size_t>(best)].time.tokens_per_s_per_gpu;
+      CHECK(least_s_per_token(p, p.node_counts.front(), other) <= seconds);
+    }
     if (best < 0) {
       CHECK(found.candidates[found.best].verdict == Verdict::kDoesNotFit);
       continue;

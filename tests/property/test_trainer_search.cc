@@ -1,6 +1,8 @@
 // search of other trainers' plans against brute force on every problem it is given, and what more memory, more GPUs or a shorter
 // sequence may not change.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <random>
 
 #include "model/presets.h"
@@ -69,7 +71,7 @@ TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to
   std::mt19937_64 random(test_seed());
   INFO("DISTSETUP_SEED=" << test_seed());
   constexpr size_t kMostReplays = 1200;  // some seconds
-  int compared = 0;
+  int compared = 0, nothing_fitted = 0;
   size_t replays = 0;
   for (int round = 0; round < 200 && replays < kMostReplays; ++round) {
     const Flags flags = random_flags(random);
@@ -83,6 +85,23 @@ TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to
     replays += legal;
     const std::vector<TrainerCandidate> all = all_candidates(p, nodes);
     if (all.empty()) continue;
+    // One key, one memory; and what fits allocates no more than its class leaves.
+    std::map<MemoryKey, const TrainerCandidate*> by_key;
+    for (const TrainerCandidate& c : all) {
+      INFO(summary(c.choice, 0));
+      const TrainerCandidate& first = *by_key.try_emplace(memory_key(p, c.choice), &c).first->second;
+      CHECK(first.device_bytes == c.device_bytes);
+      CHECK(first.memory.allocated_bytes == c.memory.allocated_bytes);
+      CHECK(first.verdict == c.verdict);
+      const Setup setup = setup_of(p, nodes, c.choice);
+      if (c.verdict == Verdict::kFits) CHECK(simulate_memory(setup).allocated_bytes <= most_that_fits(setup));
+    }
+    if (std::all_of(all.begin(), all.end(), [](const TrainerCandidate& c) { return c.verdict == Verdict::kDoesNotFit; })) {
+      const TrainerSearchResult found = search_trainer(p, nodes, {});
+      REQUIRE(found.smallest.has_value());
+      for (const TrainerCandidate& c : all) CHECK(found.smallest->device_bytes <= c.device_bytes);
+      ++nothing_fitted;
+    }
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
       double fastest = 0;
       int64_t least = INT64_MAX;
@@ -93,12 +112,12 @@ TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to
       }
       if (fastest == 0) continue;
       p.goal = Goal::kThroughput;
-      const TrainerSearchResult found = search_trainer(p, nodes, 1);
+      const TrainerSearchResult found = search_trainer(p, nodes, {});
       REQUIRE_FALSE(found.best.empty());
       CHECK(found.best.front().time.tokens_per_s_per_gpu >= fastest * (1 - kStructureTie) * (1 - kTimeTie));
       CHECK(static_cast<int>(found.best.front().verdict) <= static_cast<int>(wanted));
       p.goal = Goal::kMinMemory;
-      const TrainerSearchResult smallest = search_trainer(p, nodes, 1);
+      const TrainerSearchResult smallest = search_trainer(p, nodes, {});
       REQUIRE_FALSE(smallest.best.empty());
       CHECK(smallest.best.front().device_bytes == least);
       ++compared;
@@ -106,6 +125,7 @@ TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to
     }
   }
   CHECK(compared > 0);
+  CHECK(nothing_fitted > 0);
 }
 
 TEST_CASE("trainer search: the states are a lower bound of what is simulated, and that of what is replayed") {
@@ -138,7 +158,7 @@ TEST_CASE("trainer search: more memory, more GPUs, shorter sequences never make 
       Flags flags = base;
       flags.insert(flags.end(), more.begin(), more.end());
       const Problem p = problem_of(flags);
-      const TrainerSearchResult found = search_trainer(p, p.node_counts.front(), 1);
+      const TrainerSearchResult found = search_trainer(p, p.node_counts.front(), {});
       return found.best.empty() ? Verdict::kDoesNotFit : found.best.front().verdict;
     };
     INFO(trainer << " " << model);

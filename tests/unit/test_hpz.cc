@@ -98,7 +98,7 @@ TEST_CASE("hpZ: chosen where the network is slow and memory is there") {
     INFO(format_diagnostics(problem.diagnostics));
     REQUIRE(problem.ok());
     problem->base.hardware.nic_bytes_per_s = nic_bytes_per_s;
-    const TrainerSearchResult found = search_trainer(*problem, 2, 1);
+    const TrainerSearchResult found = search_trainer(*problem, 2, {});
     REQUIRE_FALSE(found.best.empty());
     return found.best.front().choice;
   };

@@ -49,7 +49,7 @@ TEST_CASE("trainer rules: DeepSpeed offloads parameters under zero3 alone") {
   CHECK(why.front().severity == Severity::kError);
   CHECK(why.front().message == "DeepSpeed offloads parameters under zero3 alone");
   Diagnostics said;
-  CHECK_FALSE(solve_trainer(pinned, said).has_value());
+  CHECK_FALSE(solve_trainer(pinned, said, Shortfall::kFind).has_value());
   CHECK(said == why);
 }
 

@@ -222,6 +222,7 @@ Block* Allocator::expand(Pool& pool, int64_t size) {
     all->mapped = false;
     next_address_ += 2 * kEndless;
     pool.unmapped = all;
+    pool.base = all->address;
   }
   for (int attempt = 0; attempt < 2; ++attempt) {
     Block* first = nullptr;
@@ -264,8 +265,7 @@ Block* Allocator::expand(Pool& pool, int64_t size) {
 // Gives the whole pages inside a free block back to the driver: the block becomes up to three, the middle one without memory.
 void Allocator::unmap_free_pages(Pool& pool, Block* block) {
   const int64_t page = pool.small ? kSmallSegment : kLargeSegment;
-  int64_t base = block->address;
-  for (const Block* left = block->previous; left != nullptr; left = left->previous) base = left->address;
+  const int64_t base = pool.base;
   const int64_t begin = base + round_up(block->address - base, page);
   const int64_t end = base + (block->address + block->size - base) / page * page;
   if (end <= begin) return;

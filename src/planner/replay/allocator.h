@@ -41,6 +41,7 @@ struct Pool {
   std::array<uint64_t, kBins / 64> used{};
   std::array<Block*, kBins> bins{};
   Block* unmapped = nullptr;  // expandable segments: by address; the last is endless
+  int64_t base = 0;           // where the expandable segment begins
 
   void insert(Block* block);
   void remove(Block* block);
