@@ -60,6 +60,61 @@ TEST_CASE("lint shell: assignments arrays and their use", "[lint]") {
   CHECK(s.assignment("C")->value.text == "5");
 }
 
+TEST_CASE("lint shell: variables of variables and of defaults", "[lint]") {
+  const ShellScript s = shell(
+      "SIZE=${SIZE:-4}\nTRAINER=${TRAINER:-${OTHER:-train.py}}\nDATA=${DATA:-}\nBOTH=$SIZE/"
+      "$TRAINER\nNODES=$SLURM_NNODES\nLITERAL='$SIZE'\n"
+      "A=${B:-1}\nB=${A:-2}\nDIR='a b'\nMORE=(--seed 1)\nWORDS=(--batch \"$SIZE\" \"${MORE[@]}\" --to \"$DIR\" $DIR)\nrun "
+      "\"${WORDS[@]}\"\n");
+  CHECK(literal(s, "$SIZE|$TRAINER|$DATA|$BOTH") == "4|train.py||4/train.py");
+  CHECK(literal(s, "$NODES|$LITERAL") == "$NODES|$LITERAL");
+  CHECK_NOTHROW(literal(s, "${A}"));                    // each is the other's default
+  CHECK(literal(s, "${SIZE:-${X}") == "${SIZE:-${X}");  // does not close
+  std::string expanded;
+  for (const ShellWord& word : expand_words(s, s.commands.back().words)) expanded += literal(s, word.text) + "|";
+  CHECK(expanded == "run|--batch|4|--seed|1|--to|a b|a|b|");
+}
+
+TEST_CASE("lint shell: branches that a script's own settings take", "[lint]") {
+  const auto run = [](const std::string& condition, const std::string& settings = "A=yes\nE=\n") {
+    const ShellScript s = taken_branches(shell(settings + "if " + condition + "; then one; else two; fi\nthree\n"));
+    std::string out;
+    for (const ShellCommand& command : s.commands) {
+      const std::string name = command.words.empty() ? "" : command.words[0].text;
+      if (name == "one" || name == "two" || name == "three") out += name + " ";
+    }
+    return out;
+  };
+  CHECK(run("[[ $A == yes ]]") == "one three ");
+  CHECK(run("[[ $A == no ]]") == "two three ");
+  CHECK(run("[ \"$A\" = yes ]") == "one three ");
+  CHECK(run("[ \"$A\" != yes ]") == "two three ");
+  CHECK(run("[[ $A == y* ]]") == "one three ");
+  CHECK(run("[[ $A == \"y*\" ]]") == "two three ");
+  CHECK(run("[[ -n $E ]]") == "two three ");
+  CHECK(run("[[ -z $E ]]") == "one three ");
+  // What only the running script knows, or more than one test: every branch counts.
+  CHECK(run("[[ $UNKNOWN == yes ]]") == "one two three ");
+  CHECK(run("[[ $A == no && $B == 1 ]]") == "one two three ");
+  CHECK(run("! [[ $A == yes ]]") == "one two three ");
+  CHECK(run("grep -q yes file") == "one two three ");
+  const auto words_of = [](const std::string& text) {
+    std::string out;
+    for (const ShellCommand& command : taken_branches(shell(text)).commands) out += words(command) + ";";
+    return out;
+  };
+  CHECK(words_of("A=2\nif [[ $A == 1 ]]; then a; elif [[ $A == 2 ]]; then b; elif [[ $A == 2 ]]; then c; else d; fi\n").find("b;") !=
+        std::string::npos);
+  const std::string chain = words_of("A=2\nif [[ $A == 1 ]]; then a; elif [[ $A == 2 ]]; then b; else d; fi\n");
+  CHECK(chain.find("a;") == std::string::npos);
+  CHECK(chain.find("d;") == std::string::npos);
+  const std::string nested = words_of("A=1\nif [[ $A == 2 ]]; then if [[ $A == 1 ]]; then a; fi; else b; fi\n");
+  CHECK(nested.find("a;") == std::string::npos);
+  CHECK(nested.find("b;") != std::string::npos);
+  for (const char* broken : {"fi", "then", "else", "elif x", "if", "if x; then", "fi; fi; if"})
+    CHECK_NOTHROW(taken_branches(shell(broken)));
+}
+
 TEST_CASE("lint shell: commands inside bash -c and substitutions keep their places", "[lint]") {
   const std::string text = "srun bash -lc 'cd /x && torchrun --nnodes=2 t.py'\nH=$(scontrol show hostnames \"$L\" | head -n 1)\n";
   const ShellScript s = shell(text);

@@ -120,9 +120,24 @@ void env_connections(const Setup& setup, const Document& d, const EnvironmentSet
   if (uses_fsdp) report.add("ENV003", d, one.span, "CUDA_DEVICE_MAX_CONNECTIONS=1 serialises FSDP's communication with its compute");
 }
 
+// export RANK=0: one number for all processes of a node, and for Lightning a sign that something else starts them.
+void env_ranks(const Document& d, Report& report) {
+  for (const ScriptPart& part : d.parts) {
+    for (const ShellCommand& command : part.script.commands) {
+      if (command.words.empty() || command.words[0].text != "export" || command.depth > 0) continue;
+      for (const Assignment& one : command.assignments) {
+        const bool is_literal = one.value.text.find_first_not_of("0123456789") == std::string::npos;
+        if ((one.name != "RANK" && one.name != "LOCAL_RANK") || !is_literal) continue;
+        report.add("ENV007", d, one.span, fmt::format("{} is set by hand, the same for every process of the node", one.name));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void check_environment(const Setup& setup, const Document& d, Report& report) {
+  env_ranks(d, report);
   for (const EnvironmentSetting& one : d.environment) {
     env_names(d, one, report);
     env_connections(setup, d, one, report);

@@ -278,13 +278,22 @@ Result<FileKind> recognise(std::string_view path, std::string_view text) {
   const bool is_structured = looks_structured(text) || ends_with(path, ".json") || ends_with(path, ".yaml") || ends_with(path, ".yml");
   if (is_structured) {
     const std::set<std::string, std::less<>> keys = top_keys(text);
-    const bool is_sectioned = keys.count("fine_tuning") != 0 || keys.count("training_stages") != 0 ||
-                              (keys.count("training") != 0 && keys.count("distributed") != 0);
-    if (is_sectioned)
+    const auto is_section = [](const std::string& key) {
+      return key == "model" || key == "training" || key == "distributed" || key == "optimizer" || key == "scheduler" ||
+             key == "data" || key == "fsdp" || key == "wandb" || key == "logging" || key == "dataset" || key == "output" ||
+             key == "evaluation";
+    };
+    const auto has = [&keys](const char* key) { return keys.count(key) != 0; };
+    const bool is_sectioned =
+        has("fine_tuning") || has("training_stages") || has("distributed_examples") || (has("training") && has("distributed"));
+    const bool is_part = (has("training") || has("distributed") || has("fsdp") || has("wandb") || has("logging")) &&
+                         std::all_of(keys.begin(), keys.end(), is_section);
+    const Marks* best = is_sectioned ? nullptr : best_marks(keys);
+    if (best != nullptr) return best->kind == FileKind::kTrainer && is_of_trl(keys) ? FileKind::kTrl : best->kind;
+    if (is_sectioned || is_part)
       return error(code::kUnknownValue, {std::string(path), 1, 1},
                    "the file is a config.yaml in sections (training, distributed), which lint has no rules for",
                    fmt::format("distsetup convert --to run {}   # says of every key what it does", path));
-    if (const Marks* best = best_marks(keys)) return best->kind == FileKind::kTrainer && is_of_trl(keys) ? FileKind::kTrl : best->kind;
   } else if (const LineCounts n = count_lines(text); n.lines > 0) {
     if (n.packages == n.lines || base.rfind("requirements", 0) == 0) return FileKind::kRequirements;
     if (n.settings == n.lines || base == ".deepspeed_env" || base.rfind(".env", 0) == 0) return FileKind::kEnvironment;

@@ -155,6 +155,8 @@ class ShellReader {
                                                                  "!",     "in",   "function", "[[",   "]]"};
     const bool is_bare = one.parts.size() == 1 && one.parts[0].quote == Quote::kNone;
     if (command_.words.empty() && command_.assignments.empty() && is_bare && kReserved.count(one.text) > 0) {
+      static const std::set<std::string, std::less<>> kBranches = {"if", "then", "elif", "else", "fi", "!"};
+      if (kBranches.count(one.text) > 0) script.keywords.push_back({one.text, script.commands.size()});
       if (one.text == "if" || one.text == "while" || one.text == "until" || one.text == "elif" || one.text == "!")
         command_.in_control = true;
       if (one.text == "for" || one.text == "case" || one.text == "function") command_.words.push_back(std::move(one));

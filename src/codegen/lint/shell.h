@@ -54,6 +54,12 @@ struct ShellCommand {
   bool in_control = false;  // begins behind if, while, until, !
 };
 
+// if, then, elif, else, fi and !, outside of $( ) and bash -c.
+struct Keyword {
+  std::string word;
+  size_t command = 0;  // index of the first command behind it
+};
+
 enum class Scheduler { kSlurm, kPbs, kLsf };
 
 struct Directive {
@@ -67,12 +73,13 @@ struct Directive {
 struct ShellScript {
   std::string_view text;  // of the whole document
   std::vector<ShellCommand> commands;
+  std::vector<Keyword> keywords;
   std::vector<Directive> directives;  // of SLURM
   std::vector<Directive> pbs, lsf;
   std::string shebang;
 
   const Directive* directive(std::string_view name) const;  // the last one that counts
-  // Literal values of NAME=…; nullptr when it is not assigned.
+  // The first NAME=…; nullptr when it is not assigned.
   const Assignment* assignment(std::string_view name) const;
 };
 
@@ -81,8 +88,11 @@ ShellScript parse_shell(std::string_view text, Span range);
 
 // The words of a command with variables of known value spliced in: $ARGS, ${ARGS[@]}; places are those of the assignment.
 std::vector<ShellWord> expand_words(const ShellScript& script, const std::vector<ShellWord>& words);
-// The text with $NAME and ${NAME} replaced where NAME has a literal value; ${NAME:-x} is x when it has none.
+// The text with $NAME and ${NAME} replaced where NAME has a literal value, or one of such variables; ${NAME:-x} is x when it has none.
 std::string literal(const ShellScript& script, std::string_view text);
+// Without the commands of branches that cannot be taken with the script's own settings: if [[ $A == b ]] (also =, !=, -n, -z, of [ ]
+// too) where A has a known value. What else a condition asks leaves all its branches in.
+ShellScript taken_branches(const ShellScript& script);
 // The options of a directive's line, `options` being what follows the mark (#SBATCH).
 std::vector<Directive> read_directives(std::string_view text, Span options, Scheduler scheduler);
 // Names that the text expands, with where; single-quoted parts are left out.
