@@ -251,7 +251,7 @@ def torchtitan():
 def llama_stack():
     import_llama_stack("jsonschema")
     from llama_stack.apis.post_training import post_training
-    from llama_stack.distribution.datatypes import StackRunConfig
+    from llama_stack.distribution.datatypes import BuildConfig, StackRunConfig
 
     tables = pydantic_tables(StackRunConfig)
     keep, kept = {}, [""]
@@ -271,6 +271,9 @@ def llama_stack():
     training = pydantic_tables(post_training.TrainingConfig)
     keep["training_config"] = training.pop("")
     keep.update(training)
+    build = pydantic_tables(BuildConfig)
+    keep["build"] = [entry if entry.startswith("distribution_spec:") else entry.split(":")[0] for entry in build[""]]
+    keep["distribution_spec"] = build["distribution_spec"]
     write("llama-stack", f"Llama Stack {version('llama-stack')}", f"llama-stack {version('llama-stack')} (llama_stack/distribution/datatypes.py, apis/post_training)", "silent", "LLS005", keep)
 
 
@@ -409,6 +412,16 @@ def openrlhf():
         parser = caught_parser(lambda: runpy.run_module(f"openrlhf.cli.{module}", run_name="__main__"))
         tables[module] = argument_entries(parser)
     write("openrlhf", f"OpenRLHF {version('openrlhf')}", f"openrlhf {version('openrlhf')} (openrlhf/cli)", "parse", "ORL004", tables, takes_prefixes=parser.allow_abbrev)
+
+
+def openrlhf_fsdp2():
+    """openrlhf-fsdp2=FOLDER: a checkout of OpenRLHF's pull request 1178, which is in no release."""
+    sys.path.insert(0, FOLDERS["openrlhf-fsdp2"])
+    stand_in_for("flash_attn", "ring_flash_attn", "ray", "torchdata", "bitsandbytes", "optree", "datasets")
+    sys.argv = ["openrlhf"]
+    parser = caught_parser(lambda: runpy.run_module("openrlhf.cli.train_sft", run_name="__main__"))
+    made = os.environ.get("OPENRLHF_VERSION") or commit(FOLDERS["openrlhf-fsdp2"])
+    write("openrlhf-fsdp2", "OpenRLHF with FSDP2", f"OpenRLHF, pull request 1178, {made} (openrlhf/cli/train_sft.py)", "parse", "ORL004", {"": argument_entries(parser)}, takes_prefixes=parser.allow_abbrev)
 
 
 def commit(folder):

@@ -10,6 +10,7 @@
 #include "cli/job_flags.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
+#include "cli/trainer_flags.h"
 
 namespace distsetup {
 namespace {
@@ -97,7 +98,12 @@ std::string show_text(const std::vector<Row>& rows, bool with_origin) {
   return text;
 }
 
-int run_config_show(const Arguments& arguments, const Terminal& terminal) {
+int run_config_show(const Arguments& given, const Terminal& terminal) {
+  const Result<TemplateSet> templates = read_templates(given);
+  if (!templates.ok()) return fail(given, terminal, templates.diagnostics);
+  const Result<Arguments> whole = with_trainer_flags(given, *templates);
+  if (!whole.ok()) return fail(given, terminal, whole.diagnostics);
+  const Arguments& arguments = *whole;
   const Result<Spec> spec = read_spec(arguments);
   if (!spec.ok()) return fail(arguments, terminal, spec.diagnostics);
   const Result<std::vector<Row>> of_site = site_rows(arguments, spec->text("launch.site").value_or(""));
@@ -119,11 +125,11 @@ Command config_show_command() {
   command.max_positionals = 1;
   command.examples = {"distsetup config show run.yaml --origin",
                       "DISTSETUP_STEPS=50 distsetup config show run.yaml --origin --nodes 2",
-                      "distsetup config show --site site.yaml --origin --partition gpu"};
+                      "distsetup config show --site site.yaml --origin --partition gpu",
+                      "distsetup config show config.yaml --origin -- --stage stage1 --fsdp-config multi_node_fsdp --mode production"};
   command.notes =
       "Flags win over DISTSETUP_ variables, these over the run file, this over what is built in. With --site FILE what the site says "
-      "of "
-      "jobs follows as site.KEY, flags of a job over it.";
+      "of jobs follows as site.KEY, flags of a job over it. Words behind -- are flags of a training script, as of plan.";
   command.flags = {
       {"origin", {}, FlagKind::kSwitch, "", "where each value comes from: command line, variable, file:line:column, built-in", 0},
       config_flag()};
@@ -136,6 +142,7 @@ Command config_show_command() {
   }
   for (Flag& flag : layer_flags()) command.flags.push_back(std::move(flag));
   command.run_keys = kAllRunKeys;
+  command.after_dashes = AfterDashes::kTrainerFlags;
   command.run = run_config_show;
   return command;
 }

@@ -61,6 +61,15 @@ Result<Artifacts> as_target(const TemplateSet& templates, const std::string& tar
     if (field.is_assumed || is_target || of == coverage->end() || of->how != Coverage::kNotApplicable) continue;
     lost.push_back({field.key, field_text(field.value), fmt::format("{}: {}", target, of->reason), field.at});
   }
+  // A part of steps that nobody counted has a form in some targets only.
+  if (const auto ratio = fields.find("derived.warmup_ratio"); ratio != fields.end() && !ratio->second.is_assumed) {
+    ReadFields without = fields;
+    without.erase("derived.warmup_ratio");
+    const Result<Artifacts> same = emit_target(templates, target, {fields_to_write(without), nullptr, command, command_line(), true});
+    if (same.ok() && *same == *written)
+      lost.push_back({ratio->second.key, field_text(ratio->second.value), "it is a part of the steps, and nothing says how many",
+                      ratio->second.at});
+  }
   return written;
 }
 
@@ -136,12 +145,23 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
   append(diagnostics, add_hardware(arguments, *fields));
   settle_derived(*fields);
   std::vector<LostKey> lost;
-  for (const Reading& one : *readings) lost.insert(lost.end(), one.lost.begin(), one.lost.end());
+  for (const Reading& one : *readings) {
+    lost.insert(lost.end(), one.lost.begin(), one.lost.end());
+    if (!one.chosen.setup.empty() && !has_setup)
+      lost.push_back(
+          {"fsdp_config", one.chosen.setup, "no file has this setup; distsetup plan takes those of presets/recipes too", {one.file}});
+  }
   const Result<Artifacts> written =
       target == kRunFile ? as_run_file(*fields, lost) : as_target(templates, target, *fields, emitted_command(arguments), lost);
   append(diagnostics, written.diagnostics);
   if (!written.ok() || has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   return finish(arguments, terminal, *written, *readings, lost, diagnostics);
+}
+
+std::vector<std::string> known_outputs() {
+  std::vector<std::string> names = target_names(embedded_templates());
+  names.insert(names.begin(), kRunFile);
+  return names;
 }
 
 }  // namespace
@@ -157,12 +177,6 @@ Command convert_command() {
                       "distsetup convert --to run ds_config.json job.sbatch",
                       "distsetup convert --to deepspeed accelerate.yaml --json"};
   command.notes =
-std::vector<std::string> known_outputs() {
-  std::vector<std::string> names = target_names(embedded_templates());
-  names.insert(names.begin(), kRunFile);
-  return names;
-}
-
       "Reads DeepSpeed JSON, accelerate YAML, TrainingArguments, a config.yaml in sections (of fine-tuning, of stages), torchtitan "
       "TOML, Megatron and OpenRLHF arguments, #SBATCH lines, launch lines, Kubernetes manifests. What could not be carried over is "
       "listed on standard error. --to run writes a run file.";

@@ -13,6 +13,9 @@ namespace distsetup {
 Result<std::vector<Reading>> read_foreign_files(const TemplateSet& templates, const std::vector<std::string>& paths,
                                                 const std::string& as, const ReadChoices& choices = {});
 
+// A key or a value that the table does not know, as an error at its place.
+Diagnostic mistake_of(const LostKey& lost);
+
 // What was read as what, and what could not be carried over, a line each.
 std::string lost_text(const std::vector<LostKey>& lost);
 std::string readings_text(const std::vector<Reading>& readings);
@@ -32,8 +35,12 @@ struct ForeignFiles {
   ReadChoices choices;
   std::string templates;
 };
+// What a tool assumes gives way to what the user says: a warm-up within the run, an end of the cosine below its peak, a mesh of the
+// sharding's own.
+void give_way(Spec& assumed, const Spec& said);
+
 // `stronger` over what the files say over what their tools assume; a note names every key that was not carried over. A setup that no
-// file has is left to the caller: `has_setup`.
-Result<Spec> spec_over_files(const ForeignFiles& files, const Spec& stronger, bool& has_setup);
+// file has is left to the caller: `has_setup`. A command line among the files can choose a setup too: then it is in `files`.
+Result<Spec> spec_over_files(ForeignFiles& files, const Spec& stronger, bool& has_setup);
 
 }  // namespace distsetup

@@ -51,6 +51,7 @@ bool is_foreign(const Value& value, std::string_view text, const std::string& pa
   if (version != nullptr && version->text == "1") return false;
   if (std::all_of(value.entries.begin(), value.entries.end(), is_of_run_file)) return false;
   const Result<std::vector<Reading>> read = read_config(templates, text, path);
+  if (std::none_of(value.entries.begin(), value.entries.end(), is_of_run_file)) return true;
   return !read.ok() || std::any_of(read->begin(), read->end(), [](const Reading& one) { return one.fields.size() > 1; });
 }
 
@@ -202,7 +203,7 @@ Result<Spec> read_spec(const Arguments& arguments) {
   }
   spec = merge(file, above);
   if (arguments.command != nullptr && arguments.command->after_dashes == AfterDashes::kTrainerFlags && !arguments.passed_on.empty()) {
-    Result<Spec> whole = spec_over_trainer_flags(arguments, *templates, spec);
+    Result<Spec> whole = spec_over_trainer_flags(arguments, *templates, above, file);
     append(diagnostics, std::move(whole.diagnostics));
     if (whole.value) spec = std::move(*whole.value);
   }

@@ -79,7 +79,8 @@ Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, con
 Diagnostics narrow_to_target(Problem& problem, std::string_view target, const TemplateSet& templates) {
   const std::vector<std::string> targets = target_names(templates);
   if (std::find(targets.begin(), targets.end(), target) == targets.end()) return {};  // emit says so
-  const Result<TargetSearch> search = target_search(templates, target);
+  const Result<TargetSearch> search =
+      target_search(templates, target, problem.trainer == nullptr ? "native" : problem.trainer->facts.name);
   if (!search.ok()) return search.diagnostics;
   std::vector<std::string> left_out;
   keep(problem.recomputes, search->recomputes, "recompute ", left_out);

@@ -61,21 +61,15 @@ bool has_no_weights(const std::string& path) {
   return true;
 }
 
-// What a script assumes gives way to what the user says: a warm-up within the run, an end of the cosine below its peak.
-void give_way(Spec& assumed, const Spec& said) {
-  const auto drop_if = [&assumed](bool is_wrong, const char* path) {
-    if (is_wrong) assumed.settings.erase(path);
-  };
-  const Spec all = merge(assumed, said);
-  const auto warmup = all.integer("train.warmup_steps"), steps = all.integer("train.steps");
-  drop_if(warmup && steps && *warmup > *steps, "train.warmup_steps");
-  const auto least = all.number("train.min_learning_rate"), peak = all.number("train.learning_rate");
-  drop_if(least && peak && *least > *peak, "train.min_learning_rate");
-}
-
 }  // namespace
 
 Result<Arguments> with_trainer_flags(const Arguments& arguments, const TemplateSet& templates) {
+  for (const std::string& word : arguments.passed_on) {
+    if (word == "..." || word == "…")
+      return error(code::kUnknownFlag, command_line(),
+                   fmt::format("'{}' stands for further arguments in a document, and is none itself", word),
+                   "leave it out, or write the arguments");
+  }
   const Result<FlagList> list = read_flag_list(templates, arguments.passed_on);
   if (!list.ok()) return list.diagnostics;
   if (Diagnostics unknown = unknown_flags(*arguments.command, *list); !unknown.empty()) return unknown;
@@ -84,6 +78,13 @@ Result<Arguments> with_trainer_flags(const Arguments& arguments, const TemplateS
   Result<Arguments> own = parse(command, list->rest);
   if (!own.ok()) return own.diagnostics;
   Arguments merged = arguments;
+  const ReadChoices& chosen = list->reading.chosen;
+  if (!chosen.stage.empty()) own->values.emplace("stage", chosen.stage);
+  if (!chosen.setup.empty()) own->values.emplace("distributed", chosen.setup);
+  for (const auto& [key, text] : chosen.assignments) {
+    std::string& set = own->values["set"];
+    set += (set.empty() ? "" : "\n") + key + "=" + text;
+  }
   merged.run_flags.insert(merged.run_flags.end(), own->run_flags.begin(), own->run_flags.end());
   merged.positionals.insert(merged.positionals.end(), own->positionals.begin(), own->positionals.end());
   for (const auto& [name, value] : own->values) {
@@ -93,10 +94,11 @@ Result<Arguments> with_trainer_flags(const Arguments& arguments, const TemplateS
   return {std::move(merged), std::move(own.diagnostics)};
 }
 
-Result<Spec> spec_over_trainer_flags(const Arguments& arguments, const TemplateSet& templates, const Spec& stronger) {
+Result<Spec> spec_over_trainer_flags(const Arguments& arguments, const TemplateSet& templates, const Spec& stronger,
+                                     const Spec& file) {
   Result<FlagList> list = read_flag_list(templates, arguments.passed_on);
   if (!list.ok()) return list.diagnostics;
-  if (list->table.empty()) return stronger;
+  if (list->table.empty()) return merge(file, stronger);
   Diagnostics complaints;
   for (const Complaint& one : list->reading.complaints) {
     if (one.trainer.empty()) complaints.push_back(one.diagnostic);
@@ -113,8 +115,9 @@ Result<Spec> spec_over_trainer_flags(const Arguments& arguments, const TemplateS
   append(diagnostics, std::move(read.diagnostics));
   read->lost.insert(read->lost.end(), list->reading.lost.begin(), list->reading.lost.end());
   for (const LostKey& one : read->lost) diagnostics.push_back(about(one));
-  give_way(read->assumed, merge(read->given, stronger));
-  Spec spec = merge(merge(read->assumed, read->given), stronger);
+  const Spec said = merge(merge(file, read->given), stronger);
+  give_way(read->assumed, said);
+  Spec spec = merge(read->assumed, said);
   const std::string trainer = spec.text("trainer.name").value_or("native");
   for (const Complaint& one : list->reading.complaints) {
     if (one.trainer == trainer && (one.weights.empty() || !has_no_weights(one.weights))) diagnostics.push_back(one.diagnostic);

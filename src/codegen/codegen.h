@@ -49,7 +49,8 @@ struct TargetSearch {
   bool keeps_parameters = true;                    // reshard_after_forward: false
   std::optional<std::vector<std::string>> axes;    // of pp, tp, cp, ep; absent: all
 };
-Result<TargetSearch> target_search(const TemplateSet& templates, std::string_view target);
+// `trainer`: who is planned for, where the target has less of one of them (`of: {fsdp2: ...}`); "" = not known yet.
+Result<TargetSearch> target_search(const TemplateSet& templates, std::string_view target, std::string_view trainer = "");
 
 // What the header of every emitted script says beside the plan's arithmetic. `command` is the command line without --output and
 // --force (so that the same plan gives the same bytes in every folder), shell-quoted where needed: join_command({"distsetup", ...}).

@@ -144,7 +144,7 @@ struct Reader {
   void read_row(const Value& value) {
     ReadRow row;
     row.location = value.location;
-    std::string type = "text";
+    std::string type;
     std::vector<std::string> keys;  // several that are read alike
     MapReader reader(value, "a row of reads", diagnostics);
     reader.get("keys", keys);
@@ -157,21 +157,26 @@ struct Reader {
     }
     reader.get("field", row.field);
     reader.get("drop", row.drop);
+    reader.get("file", row.is_file);
     reader.get("type", type);
     row.when = condition(reader.child("when"));
     row.unless = condition(reader.child("unless"));
     row.given = given(reader.child("given"));
+    row.has_type = !type.empty();
+    if (type.empty()) type = "text";
     const auto known = std::find_if(kTypes.begin(), kTypes.end(), [&type](const auto& entry) { return entry.first == type; });
     if (known == kTypes.end()) fail(value.location, fmt::format("unknown type '{}' of key '{}'", type, keys.front()));
     if (known != kTypes.end()) row.type = known->second;
     if (!row.field.empty()) check_field(row.field, value.location);
+    reader.get("choice", row.choice);
     if (const Value* absent = reader.child("absent")) {
       row.has_absent = true;
       row.absent = absent->text;
     }
     if (const Value* of = reader.child("of")) {
+      if (of->kind == Value::Kind::kNull) row.of.emplace_back();
       if (of->kind == Value::Kind::kScalar) row.of.emplace_back(of->text);
-      for (const Value& item : of->items) row.of.emplace_back(item.text);
+      for (const Value& item : of->items) row.of.push_back(item.kind == Value::Kind::kNull ? Json() : Json(item.text));
     }
     if (const Value* map = reader.child("values")) {
       for (const auto& [from, to] : map->entries) row.values.emplace_back(from, to.text);

@@ -45,15 +45,20 @@ struct Rule {
 // What a reader makes of a key that no row above writes so (src/codegen/read/read.h; `reads` in templates/README.md).
 struct ReadRow {
   std::string key;       // "aio.*": every key below
-  std::vector<Json> of;  // only these values; empty: any
+  std::vector<Json> of;  // only these values; empty: any; null: the file says null
   Condition when, unless;
   std::string field;  // takes the value, in `type`, through `values` (the tool's text -> the field's)
   KeyType type = KeyType::kText;
+  bool has_type = false;                             // stated: another value is none that the key takes, also where it is dropped
   std::vector<std::pair<std::string, Json>> values;  // as KeyRow::value_map: the field's text -> the tool's
   std::string drop;                                  // the tool takes the key, no plan field holds it: why
+  std::string choice;    // of a part of another file: "stage", "distributed", or the key of that file that it sets
+  bool is_file = false;  // `file: true`: its text is a path, relative to the file's folder or to where one is
   bool has_absent = false;
   std::string absent;  // what the tool takes when the key is not there ...
-  Condition given;     // ... and other keys of the file have these texts ("null": are not there; "*": are)
+  // Other keys of the file have these texts ("null": are not there; "*": are): then this is assumed, or without `absent` the row
+  // holds.
+  Condition given;
   Location location;
 };
 

@@ -282,10 +282,11 @@ struct Description {
   const Value *files = nullptr, *set = nullptr;
   std::string rules;  // a key table without keys: what the target refuses
   TargetSearch search;
+  const Value* search_of = nullptr;  // trainer -> what it has less
 };
 
 // search: {strategy.sharding: [ddp, zero3], ...}: what of the plan's choices the target has a form for.
-void read_search(const Value& map, TargetSearch& search, Diagnostics& diagnostics) {
+void read_search(const Value& map, TargetSearch& search, Diagnostics& diagnostics, const Value** of = nullptr) {
   MapReader reader(map, "search", diagnostics);
   reader.get("trainer", search.trainers);
   reader.get("sharding", search.shardings);
@@ -294,6 +295,7 @@ void read_search(const Value& map, TargetSearch& search, Diagnostics& diagnostic
   reader.get("keeps_parameters", search.keeps_parameters);
   std::vector<std::string> axes;
   if (reader.get("axes", axes)) search.axes = axes;
+  if (of != nullptr) *of = reader.child("of");
   reader.finish();
 }
 
@@ -320,7 +322,7 @@ Result<Description> describe(const TemplateSet& templates, const std::string& ta
   out.set = reader.child("set");
   (void)reader.child("not_applicable");  // reasons for codegen/coverage.h
   reader.get("rules", out.rules);
-  if (const Value* search = reader.child("search")) read_search(*search, out.search, diagnostics);
+  if (const Value* search = reader.child("search")) read_search(*search, out.search, diagnostics, &out.search_of);
   reader.finish();
   const auto fail = [&](std::string message, std::string help = "") {
     diagnostics.push_back(error(code::kTemplate, out.root.location, std::move(message), std::move(help)));
@@ -353,9 +355,14 @@ Fields with_settings(const Description& described, Fields fields, Diagnostics& d
 
 }  // namespace
 
-Result<TargetSearch> target_search(const TemplateSet& templates, std::string_view target) {
+Result<TargetSearch> target_search(const TemplateSet& templates, std::string_view target, std::string_view trainer) {
   Result<Description> described = describe(templates, std::string(target), {"command line", 0, 0});
   if (!described.ok()) return described.diagnostics;
+  const Value* of = described->search_of == nullptr ? nullptr : described->search_of->find(trainer);
+  if (of == nullptr) return std::move(described->search);
+  Diagnostics diagnostics;
+  read_search(*of, described->search, diagnostics);
+  if (has_error(diagnostics)) return diagnostics;
   return std::move(described->search);
 }
 

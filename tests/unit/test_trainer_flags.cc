@@ -120,6 +120,65 @@ TEST_CASE("trainer flags: what the script assumes gives way to what a run says")
   CHECK(spec->integer("train.sequence_length") == 2048);
 }
 
+TEST_CASE("trainer flags: they are over the files and below all else") {
+  Spec file, stronger;
+  REQUIRE(set(file, "parallel.micro_batch", "16", {"run.yaml"}).empty());
+  REQUIRE(set(file, "train.sequence_length", "512", {"run.yaml"}).empty());
+  REQUIRE(set(stronger, "train.steps", "40", {"DISTSETUP_STEPS"}).empty());
+  const Result<Spec> spec = spec_over_trainer_flags(plan_arguments({"--from-scratch", "--batch-size", "2", "--max-steps", "7"}),
+                                                    embedded_templates(), stronger, file);
+  REQUIRE(spec.ok());
+  CHECK(spec->integer("parallel.micro_batch") == 2);            // typed, over the file
+  CHECK(spec->integer("train.sequence_length") == 512);         // the file, over what the script assumes
+  CHECK(spec->integer("train.steps") == 40);                    // over what is typed
+  CHECK(spec->integer("parallel.gradient_accumulation") == 1);  // assumed
+}
+
+TEST_CASE("trainer flags: a script shards over all ranks and has no other axis") {
+  const TypedFlags scratch({"--from-scratch"});
+  for (const char* axis : {"mesh.dp_replicate", "mesh.pp", "mesh.cp", "mesh.tp"}) CHECK(scratch.field(axis) == "1");
+  const TypedFlags fsdp({"--backend", "fsdp2", "--ring_attn_size", "2", "--packing_samples"});
+  CHECK(fsdp.field("mesh.cp") == "2");
+  for (const char* axis : {"mesh.dp_replicate", "mesh.pp", "mesh.tp"}) CHECK(fsdp.field(axis) == "1");
+  CHECK(fsdp.field("strategy.reshard_after_forward") == "true");
+  CHECK(TypedFlags({"--backend", "deepspeed", "--ds_tensor_parallel_size", "4"}).field("mesh.tp") == "4");
+  CHECK(TypedFlags({"--backend", "deepspeed", "--zero_stage", "3", "--zpg", "8"}).field("strategy.hpz") == "8");
+  CHECK(contains(TypedFlags({"--backend", "fsdp2", "--zpg", "8"}).reason("zpg"), "deepspeed only"));
+  // ... unless the run says otherwise: then the mesh is that of its sharding.
+  for (const char* sharding : {"ddp", "hybrid_shard"}) {
+    Spec stronger;
+    REQUIRE(set(stronger, "parallel.sharding", sharding, {"command line"}).empty());
+    const Result<Spec> spec = spec_of({"--from-scratch"}, stronger);
+    REQUIRE(spec.ok());
+    CHECK(spec->find("parallel.dp_replicate") == nullptr);
+  }
+}
+
+TEST_CASE("trainer flags: the end of the cosine that nobody typed lies below its peak") {
+  CHECK(TypedFlags({"--from-scratch", "--max-lr", "2e-5"}).field("train.min_learning_rate").empty());
+  CHECK(TypedFlags({"--from-scratch", "--max-lr", "2e-4"}).field("train.min_learning_rate") == "3e-05");
+  CHECK(TypedFlags({"--from-scratch", "--max-lr", "2e-5", "--min-lr", "3e-5"}).field("train.min_learning_rate") == "3e-05");
+}
+
+TEST_CASE("trainer flags: stage, setup and model of a config.yaml are for that file") {
+  const TypedFlags got({"--mode", "production", "--stage", "stage2", "--fsdp-config", "multi_node_fsdp", "--model_config",
+                        "model_config_1.7B", "--devices", "8", "--precision", "16-mixed"});
+  CHECK(got.list.table == "training-stages-flags/keys.yaml");
+  CHECK(got.list.reading.chosen.stage == "stage2");
+  CHECK(got.list.reading.chosen.setup == "multi_node_fsdp");
+  CHECK(got.list.reading.chosen.assignments ==
+        std::vector<std::pair<std::string, std::string>>{{"model.model_config_key", "model_config_1.7B"}});
+  CHECK(got.field("hardware.gpus_per_node") == "8");
+  CHECK(got.field("precision.compute") == "fp16");
+  CHECK(contains(got.reason("mode"), "nothing is made up"));
+  const Result<Arguments> with =
+      with_trainer_flags(plan_arguments({"--mode", "production", "--stage", "stage2", "--model_config", "m"}), embedded_templates());
+  REQUIRE(with.ok());
+  CHECK(with->text("stage") == "stage2");
+  CHECK(with->text("set") == "model.model_config_key=m");
+  CHECK_FALSE(with_trainer_flags(plan_arguments({"--backend", "fsdp2", "..."}), embedded_templates()).ok());
+}
+
 TEST_CASE("trainer flags: a vocabulary of one's own on a size of the table") {
   const Result<Spec> spec = spec_of({"--from-scratch", "--model-size", "1B", "--vocab-size", "50257"});
   REQUIRE(spec.ok());
@@ -166,7 +225,7 @@ TEST_CASE("trainer flags: an engine by name and its own flags") {
   CHECK(fsdp.field("strategy.sequence_parallel") == "false");
   CHECK(fsdp.field("train.steps") == "46");
   CHECK(contains(fsdp.reason("zero_stage"), "--backend deepspeed only"));
-  CHECK(contains(TypedFlags({"--backend", "fsdp2", "--lr_warmup_ratio", "0.1"}).reason("lr_warmup_ratio"), "how many"));
+  CHECK(TypedFlags({"--backend", "fsdp2", "--lr_warmup_ratio", "0.1"}).field("derived.warmup_ratio") == "0.1");
 }
 
 TEST_CASE("trainer flags: what does not go together is told with its values") {

@@ -15,9 +15,26 @@ bool is_below(const std::string& pattern, const std::string& key) {
          is_same_key(std::string_view(key).substr(0, pattern.size() - 1), std::string_view(pattern).substr(0, pattern.size() - 1));
 }
 
+std::string named(const KeyTable& table, const std::string& key) {
+  for (const auto& [from, to] : table.read_as) {
+    if (key.size() >= from.size() && is_same_key(std::string_view(key).substr(0, from.size()), from)) return to + key.substr(from.size());
+  }
+  return key;
+}
+
+bool given_holds(const Condition& given, const std::vector<Found>& found) {
+  return std::all_of(given.begin(), given.end(), [&found](const auto& wanted) {
+    const auto other =
+        std::find_if(found.begin(), found.end(), [&key = wanted.first](const Found& one) { return is_below(key, one.key); });
+    const std::string text = other == found.end() ? "null" : other->text;
+    return std::any_of(wanted.second.begin(), wanted.second.end(),
+                       [&text](const std::string& one) { return one == "*" ? text != "null" : same_name(one, text); });
+  });
+}
+
 Explainer::Explainer(const KeyTable& table, const std::vector<Found>& found) : table_(table), variables_(read_variables(table)) {
   for (size_t i = 0; i < variables_.size(); ++i) index_.emplace(variables_[i].field, i);
-  for (const Found& one : found) keys_.push_back(key_of(one));
+  for (const Found& one : found) keys_.push_back(key_of(one, found));
   chosen_.assign(variables_.size(), "");
   for (const Rule& rule : table.rules) {
     std::vector<size_t> asked;
@@ -39,7 +56,7 @@ int Explainer::num_refusals(const std::vector<size_t>& among) const {
   }));
 }
 
-FileKey Explainer::key_of(const Found& found) const {
+FileKey Explainer::key_of(const Found& found, const std::vector<Found>& all) const {
   FileKey key;
   key.found = &found;
   std::set<size_t> variables;
@@ -55,7 +72,7 @@ FileKey Explainer::key_of(const Found& found) const {
     ask(row.when, row.unless, row.field);
   }
   for (const ReadRow& row : table_.reads) {
-    if (!is_below(row.key, found.key)) continue;
+    if (!is_below(row.key, found.key) || (!row.has_absent && !given_holds(row.given, all))) continue;
     key.reads.push_back(&row);
     ask(row.when, row.unless, row.field);
   }
@@ -133,8 +150,10 @@ Explanation Explainer::explain_by_reads(const FileKey& key) const {
     const ReadRow& row = *of_key;
     if (!row.of.empty() && std::none_of(row.of.begin(), row.of.end(), [&found](const Json& one) { return is_same(found, one); }))
       continue;
-    if (!applies(row.when, row.unless)) continue;
-    if (!row.drop.empty()) return {Explanation::How::kDropped, "", {}, row.drop};
+    if (!row.choice.empty() || !applies(row.when, row.unless)) continue;
+    const bool is_typed = row.has_type && row.field.empty() && row.of.empty() && found.unknown.empty();
+    if (is_typed && !is_of_type(found, row.type)) continue;
+    if (!row.drop.empty()) return {Explanation::How::kDropped, "", {}, row.drop, row.is_file};
     if (!found.unknown.empty()) continue;
     if (row.field.empty()) {
       if (!row.of.empty() || !row.has_absent) return {Explanation::How::kConstant, "", {}, ""};

@@ -18,10 +18,17 @@ struct Explanation {
   std::string field;
   Json value;
   std::string reason;  // kDropped
+  bool is_file = false;
 };
 
 // A pattern of a table ("aio.*") or a key, '-' and '_' the same.
 bool is_below(const std::string& pattern, const std::string& key);
+
+// A key of a file under the name that the rows of a table have for it (`read_as`).
+std::string named(const KeyTable& table, const std::string& key);
+
+// Of `found`: keys by name, or below a pattern, have one of these texts ("null": is not there; "*": is there).
+bool given_holds(const Condition& given, const std::vector<Found>& found);
 
 // A key of the file with the rows that know it and the variables these ask about.
 struct FileKey {
@@ -54,7 +61,7 @@ class Explainer {
   const KeyTable& table() const { return table_; }
 
  private:
-  FileKey key_of(const Found& found) const;
+  FileKey key_of(const Found& found, const std::vector<Found>& all) const;
   bool holds_now(const Condition& condition) const;
   bool agrees(const std::string& field, const Json& value) const;
   Explanation explain_by_reads(const FileKey& key) const;

@@ -16,7 +16,7 @@ std::string text_of_value(const Value& value) {
 
 void collect_leaves(const Value& value, const std::string& key, const Location& at, const std::vector<std::string>& lists,
                     std::vector<Found>& out) {
-  if (value.kind == Value::Kind::kNull) return;
+  if (value.kind == Value::Kind::kNull && key.empty()) return;
   if (value.kind == Value::Kind::kList && std::find(lists.begin(), lists.end(), key) != lists.end()) {
     for (size_t i = 0; i < value.items.size(); ++i)
       collect_leaves(value.items[i], key + "." + std::to_string(i), value.items[i].location, lists, out);
@@ -33,7 +33,8 @@ void collect_leaves(const Value& value, const std::string& key, const Location& 
   Found leaf;
   leaf.key = key;
   leaf.at = at;
-  leaf.text = value.text;
+  leaf.is_null = value.kind == Value::Kind::kNull;
+  leaf.text = leaf.is_null ? "null" : value.text;
   leaf.is_list = value.kind == Value::Kind::kList;
   if (leaf.is_list) {
     for (const Value& item : value.items) {

@@ -16,13 +16,14 @@ struct Found {
   std::vector<std::string> items;  // of a list; of a flag with several words, all of them
   bool is_list = false;
   bool stands_alone = false;  // a flag without a value
+  bool is_null = false;       // the file says null
   bool is_assumed = false;    // not in the file: what the tool takes for it (`absent` of a table)
   std::string unknown;        // why the value is not known before the job runs ("$GPUS is not set in this file"); empty = it is known
   Location at;
 };
 
-// Leaves of a tree, in file order. Null and {} are left out: every tool takes them for "not given". A list of maps is one leaf, but
-// one of those at `lists`, whose entries are sections "0", "1", ...
+// Leaves of a tree, in file order. {} is left out: every tool takes it for "not given", and null too, unless a table has a row
+// `of: null` (take_parts). A list of maps is one leaf, but one of those at `lists`, whose entries are sections "0", "1", ...
 std::vector<Found> found_in(const Value& root, const std::vector<std::string>& lists = {});
 
 }  // namespace distsetup

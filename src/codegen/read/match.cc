@@ -53,6 +53,7 @@ bool is_same_key(std::string_view one, std::string_view other) {
 }
 
 bool is_same(const Found& found, const Json& constant) {
+  if (found.is_null || constant.is_null()) return found.is_null && constant.is_null();
   if (constant.is_boolean()) return truth_of(found) == constant.get<bool>();
   if (constant.is_number()) return !found.is_list && number_of(found.text) == constant.get<double>();
   if (constant.is_array()) {
@@ -64,6 +65,12 @@ bool is_same(const Found& found, const Json& constant) {
     return true;
   }
   return constant.is_string() && same_name(found.text, constant.get<std::string>());
+}
+
+bool is_of_type(const Found& found, KeyType type) {
+  KeyRow row;
+  row.type = type;
+  return read_backwards(row, found).has_value() || (type == KeyType::kText && same_name(found.text, "auto"));
 }
 
 Json value_of_text(const std::string& text) {
@@ -88,7 +95,7 @@ static std::optional<Json> list_backwards(const KeyRow& row, const Found& found)
 }
 
 std::optional<Json> read_backwards(const KeyRow& row, const Found& found) {
-  if (!found.unknown.empty()) return std::nullopt;
+  if (!found.unknown.empty() || found.is_null) return std::nullopt;
   const bool is_list = row.type == KeyType::kTextList || row.type == KeyType::kCommaList;
   if (!row.value_map.empty() && is_list) return list_backwards(row, found);
   if (!row.value_map.empty()) {

@@ -17,6 +17,9 @@ Json value_of_text(const std::string& text);
 // What the row's field was when the row wrote this; nothing when the row cannot have written it.
 std::optional<Json> read_backwards(const KeyRow& row, const Found& found);
 
+// A value of this kind, whatever it says.
+bool is_of_type(const Found& found, KeyType type);
+
 // '-' and '_' the same: flags are written both ways.
 bool is_same_key(std::string_view one, std::string_view other);
 

@@ -45,12 +45,20 @@ class PartTaker {
       const bool is_weaker = std::any_of(keys_.begin(), keys_.end(), [&key](const Key& other) {
         return other.strength > key.strength && is_same_key(other.found.key, key.found.key);
       });
-      if (!is_weaker) out_.found.push_back(key.found);
+      if (!is_weaker && (!key.found.is_null || takes_null(key.found.key))) out_.found.push_back(key.found);
     }
     return std::move(out_);
   }
 
  private:
+  // A row says what null of this key means.
+  bool takes_null(const std::string& key) const {
+    const std::string name = named(table_, key);
+    return std::any_of(table_.reads.begin(), table_.reads.end(), [&name](const ReadRow& row) {
+      return is_below(row.key, name) && std::any_of(row.of.begin(), row.of.end(), [](const Json& one) { return one.is_null(); });
+    });
+  }
+
   struct Key {
     Found found;
     int strength = kFile;
@@ -118,6 +126,7 @@ class PartTaker {
   void take(const ReadPart& part) {
     const std::vector<std::string> names = entries(part.section);
     if (names.empty()) return;
+    ++out_.num_sections;
     const std::string name = chosen(part, names);
     if (part.choose == "stage") out_.stage = name;
     if (part.choose == "distributed") out_.setup = name;

@@ -37,6 +37,8 @@ struct LostKey {
   std::string key, text, reason;
   Location at;
   Why why = Why::kNotSupported;
+  std::string help{};    // what to write instead; empty: nothing is known
+  bool is_file = false;  // `text` names a file of settings
 };
 
 // What the user says beside a file: which of its named parts, and values over its own.
@@ -63,6 +65,7 @@ struct Reading {
   std::vector<Complaint> complaints;
   int num_missing = 0;                // constants that the table would write and the file does not have
   std::string stage, setup;           // the parts that were taken
+  ReadChoices chosen;                 // a command line names parts of another file (`choice` of a row)
   std::vector<std::string> assigned;  // keys of ReadChoices::assignments that it knows
 };
 
@@ -72,6 +75,7 @@ struct TakenParts {
   std::vector<LostKey> lost;
   std::string stage, setup;
   std::vector<std::string> assigned;
+  size_t num_sections = 0;  // sections of the table's that the file has
   Diagnostics diagnostics;  // no such stage
 };
 TakenParts take_parts(const KeyTable& table, const Value& root, const ReadChoices& choices);

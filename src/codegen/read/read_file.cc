@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
+#include <utility>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/tree_builder.h"
 #include "base/value_toml.h"
 #include "codegen/lint/stage.h"
+#include "codegen/read/explain.h"
 #include "codegen/read/manifest.h"
 #include "codegen/read/match.h"
 #include "codegen/read/names.h"
@@ -167,21 +170,35 @@ Reading reading_of(const KeyTable& table, TakenParts parts, const std::string& p
   return reading;
 }
 
-// The table that knows most of the keys, of these the one that leaves fewest unread, of these the one that would add least.
+// Of a file without a key that the table has a row of its own for: sections it takes one entry of, keys below a "wandb.*" of it.
+size_t num_half_known(const KeyTable& table, const FileSource& source, const TakenParts& parts) {
+  if (source.root == nullptr) return 0;
+  const auto is_known = [&table](const Found& one) {
+    return std::any_of(table.reads.begin(), table.reads.end(), [&one](const ReadRow& row) { return is_below(row.key, one.key); });
+  };
+  return parts.num_sections + static_cast<size_t>(std::count_if(parts.found.begin(), parts.found.end(), is_known));
+}
+
+// The table that knows most of the keys, of these the one that leaves fewest unread, of these the one that would add least, of these
+// the one that assumes least.
 Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std::string>& tables, const FileSource& source,
                              const std::string& file) {
   Reading best;
-  size_t most = 0;
+  std::pair<size_t, size_t> most;
   Diagnostics diagnostics;
   for (const std::string& path : tables) {
     const Result<KeyTable> table = load_read_table(templates, path, file);
     if (!table.ok()) return table.diagnostics;
     TakenParts parts = parts_of(*table, source);
-    const size_t known = num_known(*table, parts.found);
-    if (known == 0 || known < most) continue;
+    std::pair<size_t, size_t> known = {num_known(*table, parts.found), 0};
+    if (known.first == 0) known.second = num_half_known(*table, source, parts);
+    if (known == std::pair<size_t, size_t>() || known < most) continue;
     Diagnostics said = std::move(parts.diagnostics);
     Reading reading = reading_of(*table, std::move(parts), path, file);
-    const auto rest = [](const Reading& one) { return std::pair(one.lost.size(), one.num_missing); };
+    const auto rest = [](const Reading& one) {
+      const auto is_assumed = [](const auto& field) { return field.second.is_assumed; };
+      return std::tuple(one.lost.size(), one.num_missing, std::count_if(one.fields.begin(), one.fields.end(), is_assumed));
+    };
     if (known == most && rest(reading) >= rest(best)) continue;
     most = known;
     best = std::move(reading);
@@ -215,7 +232,10 @@ std::string table_of(lint::Program program) {
 class ScriptReading {
  public:
   ScriptReading(const TemplateSet& templates, std::string_view text, const std::string& file)
-      : templates_(templates), file_(file), source_(text, file), script_(lint::parse_shell(text, {0, text.size()})) {}
+      : templates_(templates),
+        file_(file),
+        source_(text, file),
+        script_(lint::taken_branches(lint::parse_shell(text, {0, text.size()}))) {}
 
   Result<std::vector<Reading>> run() {
     directives();

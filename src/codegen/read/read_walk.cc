@@ -1,6 +1,7 @@
 // The walk over one table: keys under the names of the table, what the tool assumes for absent ones, the search for values that
 // account for them, and for every key what became of it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -23,7 +24,7 @@ bool is_hidden(const std::string& field) {
                                                  "derived.mesh_2d",         "derived.positive_seed",
                                                  "derived.timeout_minutes", "derived.min_learning_rate_factor",
                                                  "derived.epochs",          "derived.epoch_micro_batches",
-                                                 "derived.samples"};
+                                                 "derived.samples",         "derived.data_paths"};
   return field.compare(0, 8, "derived.") == 0 && kCarried.count(field) == 0;
 }
 
@@ -44,7 +45,6 @@ class TableReading {
       if (!is_hidden(field)) put(field, value_of_text(explainer.chosen()[one.variable]), *one.evidence, one.is_guess);
     }
     for (const FileKey& key : explainer.keys()) take(explainer, key);
-    tell_shares_of_nothing();
     reading_.complaints = complaints_about(table_, found_);
     reading_.num_missing = explainer.num_missing();
     return std::move(reading_);
@@ -53,26 +53,29 @@ class TableReading {
  private:
   using How = Explanation::How;
 
-  // A part of the steps where nothing says how many there are.
-  void tell_shares_of_nothing() {
-    const auto share = reading_.fields.find("derived.warmup_ratio");
-    if (share == reading_.fields.end() || reading_.fields.count("train.steps") != 0 || reading_.fields.count("derived.samples") != 0)
-      return;
-    if (!share->second.is_assumed) {
-      const std::string reason = "it is a part of the steps, and nothing says how many: --warmup-steps";
-      reading_.lost.push_back({share->second.key, field_text(share->second.value), reason, share->second.at});
+  // A flag that names a part of another file: kept for that file.
+  bool is_choice(const Found& found) {
+    for (const ReadRow& row : table_.reads) {
+      if (row.choice.empty() || !is_same_key(row.key, found.key) || !found.unknown.empty()) continue;
+      const bool is_file = found.text.find(".json") != std::string::npos || found.text.find(".yaml") != std::string::npos;
+      if (row.choice == "distributed" && is_file) return false;  // the Trainer's --fsdp_config
+      ReadChoices& chosen = reading_.chosen;
+      if (row.choice == "stage") {
+        chosen.stage = found.text;
+      } else if (row.choice == "distributed") {
+        chosen.setup = found.text;
+      } else {
+        chosen.assignments.emplace_back(row.choice, found.text);
+      }
+      return true;
     }
-    reading_.fields.erase(share);
+    return false;
   }
 
   // The key under the name that the table has for it (`read_as`), and words that stand for themselves ("full_shard auto_wrap") apart.
   void add(Found found) {
-    for (const auto& [from, to] : table_.read_as) {
-      if (found.key.size() >= from.size() && is_same_key(std::string_view(found.key).substr(0, from.size()), from)) {
-        found.key = to + found.key.substr(from.size());
-        break;
-      }
-    }
+    found.key = named(table_, found.key);
+    if (is_choice(found)) return;
     const bool has_words = std::find(table_.words.begin(), table_.words.end(), found.key) != table_.words.end();
     if (!has_words || (!found.is_list && found.text.find_first_of(" ,") == std::string::npos)) {
       found_.push_back(std::move(found));
@@ -101,13 +104,7 @@ class TableReading {
     std::vector<Found> assumed;
     for (const ReadRow& row : table_.reads) {
       if (!row.has_absent || find(row.key) != nullptr) continue;
-      const bool applies = std::all_of(row.given.begin(), row.given.end(), [this](const auto& wanted) {
-        const Found* other = find(wanted.first);
-        const std::string text = other == nullptr ? "null" : other->text;
-        return std::any_of(wanted.second.begin(), wanted.second.end(),
-                           [&text](const std::string& one) { return one == "*" ? text != "null" : same_name(one, text); });
-      });
-      if (!applies) continue;
+      if (!given_holds(row.given, found_)) continue;
       Found one;
       one.key = row.key;
       one.text = row.absent;
@@ -130,7 +127,13 @@ class TableReading {
   }
 
   void lose(const Found& found, std::string reason, LostKey::Why why = LostKey::Why::kNotSupported) {
-    reading_.lost.push_back({found.key, found.text, std::move(reason), found.at, why});
+    LostKey lost;
+    lost.key = found.key;
+    lost.text = found.text;
+    lost.reason = std::move(reason);
+    lost.at = found.at;
+    lost.why = why;
+    reading_.lost.push_back(std::move(lost));
   }
 
   // Under other values of the variables a constant row would have written the same: this one is a guess.
@@ -154,18 +157,20 @@ class TableReading {
         return put(how.field, how.value, found, may_be_constant(key));
       case How::kDropped:
         if (!found.is_assumed) lose(found, !found.unknown.empty() && has_field(key) ? found.unknown : how.reason);
+        if (!found.is_assumed && found.unknown.empty()) reading_.lost.back().is_file = how.is_file;
         return;
       case How::kAutomatic: return lose(found, "'auto' is filled in by the program that reads the file");
       case How::kNone: break;
     }
     if (found.is_assumed) return;
     LostKey::Why why = LostKey::Why::kNotSupported;
-    std::string reason = why_not(explainer, found, why);
+    std::string help, reason = why_not(explainer, found, why, help);
     lose(found, std::move(reason), why);
+    reading_.lost.back().help = std::move(help);
   }
 
-  // What the table's rows say the key can be; "" when it takes more than a few words, or this one.
-  std::string values_of(const Found& found) const {
+  // What the table's rows say the key can be; empty when it takes more than a few words, or this one.
+  std::vector<std::string> values_of(const Found& found) const {
     const std::string& key = found.key;
     std::vector<std::string> values;
     const auto add = [&values](const Json& value) {
@@ -182,10 +187,8 @@ class TableReading {
       for (const Json& one : row.of) add(one);
       for (const auto& [from, to] : row.values) add(to);
     }
-    std::string out;
-    for (const std::string& one : values) out += (out.empty() ? "" : ", ") + one;
     const bool is_one = std::any_of(values.begin(), values.end(), [&found](const std::string& v) { return same_name(v, found.text); });
-    return is_one || values.size() > 12 ? "" : out;
+    return is_one || values.size() > 12 ? std::vector<std::string>{} : values;
   }
 
   // The tool's own list of names has it, or a section that holds it.
@@ -216,7 +219,28 @@ class TableReading {
     return near.empty() ? nearest_name(key, all) : section + near;
   }
 
-  std::string why_not(const Explainer& explainer, const Found& found, LostKey::Why& why) const {
+  // The key is known, its value none that it takes here.
+  std::string why_not_this_value(const Found& found, std::string& help) const {
+    const auto takes = [&](KeyType type) {
+      const auto of_type = [&](const auto& row) { return is_same_key(row.key, found.key) && row.type == type; };
+      return (std::any_of(table_.rows.begin(), table_.rows.end(), of_type) ||
+              std::any_of(table_.reads.begin(), table_.reads.end(), of_type)) &&
+             !is_of_type(found, type);
+    };
+    const std::vector<std::string> values = values_of(found);
+    if (takes(KeyType::kBool)) return "expected true or false";
+    if (values.empty()) {
+      if (takes(KeyType::kInt)) return "expected a whole number";
+      if (takes(KeyType::kNumber)) return "expected a number";
+      if (takes(KeyType::kIntList)) return "expected a list of whole numbers";
+    }
+    const std::string near = nearest_name(found.text, values);
+    if (!near.empty()) help = fmt::format("did you mean '{}': ", near);
+    if (!values.empty()) help += fmt::format("the key takes {}", fmt::join(values, ", "));
+    return "no plan has this value together with the rest of the file";
+  }
+
+  std::string why_not(const Explainer& explainer, const Found& found, LostKey::Why& why, std::string& help) const {
     if (!found.unknown.empty()) return found.unknown;
     const KeyRow* constant = nullptr;
     bool is_known = false, has_field = false;
@@ -231,12 +255,9 @@ class TableReading {
       return fmt::format("a plan has no setting for it; it is written as {}", field_text(constant->value));
     if (!is_known && is_accepted(found.key)) return fmt::format("{} takes it, and no plan holds it", table_.tool);
     why = is_known ? LostKey::Why::kValue : LostKey::Why::kUnknownKey;
-    if (is_known) {
-      const std::string values = values_of(found);
-      return "no plan has this value together with the rest of the file" + (values.empty() ? "" : "; the key takes " + values);
-    }
+    if (is_known) return why_not_this_value(found, help);
     const std::string near = nearest_key(found.key);
-    const std::string meant = near.empty() ? "" : fmt::format("; did you mean '{}'", near);
+    if (!near.empty()) help = fmt::format("did you mean '{}'", near);
     // The longest section that the table names.
     std::string_view how;
     size_t longest = 0;
@@ -248,9 +269,9 @@ class TableReading {
       }
     }
     if (how == "silent")
-      return fmt::format("not a key that {} is known to have: it ignores unknown keys here without a word{}", table_.tool, meant);
-    if (how.empty() || how == "warning") return fmt::format("not a key that {} is known to have{}", table_.tool, meant);
-    return fmt::format("not a key that {} is known to have: it stops at unknown keys here{}", table_.tool, meant);
+      return fmt::format("not a key that {} is known to have: it ignores unknown keys here without a word", table_.tool);
+    if (how.empty() || how == "warning") return fmt::format("not a key that {} is known to have", table_.tool);
+    return fmt::format("not a key that {} is known to have: it stops at unknown keys here", table_.tool);
   }
 
   const KeyTable& table_;

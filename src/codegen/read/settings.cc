@@ -19,7 +19,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 48> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 50> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
                                                {"strategy.virtual_stages", "parallel.virtual_stages"},
@@ -38,6 +38,7 @@ constexpr std::array<FieldPath, 48> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"train.learning_rate", "train.learning_rate"},
                                                {"train.min_learning_rate", "train.min_learning_rate"},
                                                {"train.warmup_steps", "train.warmup_steps"},
+                                               {"derived.warmup_ratio", "train.warmup_ratio"},
                                                {"train.weight_decay", "train.weight_decay"},
                                                {"train.beta1", "train.beta1"},
                                                {"train.beta2", "train.beta2"},
@@ -66,6 +67,7 @@ constexpr std::array<FieldPath, 48> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"checkpoint.every_steps", "checkpoint.every_steps"},
                                                {"checkpoint.keep", "checkpoint.keep"},
                                                {"job.time_limit", "launch.time_limit"},
+                                               {"derived.data_paths", "data.paths"},
                                                {"derived.world", "hardware.total_gpus"}}};
 // In seconds.
 constexpr std::array<FieldPath, 3> kSeconds = {{{"launch.time_limit_s", "launch.time_limit"},
@@ -174,7 +176,11 @@ void settle_derived(ReadFields& fields) {
   if (const auto minutes = whole(fields, "derived.timeout_minutes"))
     derive(fields, "derived.timeout_minutes", "launch.collective_timeout_s", *minutes * 60);
   scale(fields, "derived.min_learning_rate_factor", "train.learning_rate", "train.min_learning_rate");
-  scale(fields, "derived.warmup_ratio", "train.steps", "train.warmup_steps");
+  // Without a number of steps it stays a part of them.
+  if (whole(fields, "train.steps") && fields.count("derived.warmup_ratio") != 0) {
+    scale(fields, "derived.warmup_ratio", "train.steps", "train.warmup_steps");
+    fields.erase("derived.warmup_ratio");
+  }
   if (const auto it = fields.find("derived.mesh_2d");
       it != fields.end() && it->second.value.is_array() && it->second.value.size() == 2) {
     const Json sizes = it->second.value;
@@ -195,11 +201,17 @@ void settle_derived(ReadFields& fields) {
     if (const auto steps = whole(fields, "train.steps"); steps && whole(fields, "train.warmup_steps").value_or(0) > *steps)
       fields.erase(it);
   }
+  // Nor does an end of the cosine that nobody asked for lie above its peak.
+  if (const auto it = fields.find("train.min_learning_rate"); it != fields.end() && it->second.is_assumed) {
+    const auto peak = fields.find("train.learning_rate");
+    const bool are_known = peak != fields.end() && peak->second.value.is_number() && it->second.value.is_number();
+    if (are_known && it->second.value.get<double>() > peak->second.value.get<double>()) fields.erase(it);
+  }
   // Read into others, or how a target starts ranks and not how many there are.
-  for (const char* name : {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval",
-                           "derived.positive_seed", "derived.timeout_minutes", "derived.min_learning_rate_factor",
-                           "derived.warmup_ratio", "derived.mesh_2d", "derived.betas", "derived.epochs", "derived.epoch_micro_batches",
-                           "derived.samples", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
+  for (const char* name :
+       {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
+        "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.mesh_2d", "derived.betas", "derived.epochs",
+        "derived.epoch_micro_batches", "derived.samples", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
     const auto it = fields.find(name);
     if (it != fields.end()) fields.erase(it);
   }
@@ -239,6 +251,8 @@ ReadSettings settings_of(const ReadFields& fields) {
       add(std::string(seconds->path), field_text(read.value) + "s");
     } else if (field == "hardware.accelerator") {
       if (read.value == "cpu") add("hardware.gpu", "cpu");
+    } else if (field == "model.name" && fields.count("model.hub_id") != 0) {
+      // The name of what comes out of a run may stand beside the model it begins with.
     } else if (field == "model.name" || field == "model.hub_id") {
       add("model", field_text(read.value));
     } else if (field.compare(0, 6, "model.") == 0) {
@@ -259,17 +273,25 @@ ReadSettings settings_of(const ReadFields& fields) {
 }
 
 static Diagnostic contradiction(const std::string& name, const ReadField& first, const ReadField& field) {
-  Diagnostic conflict = error(code::kConflict, field.at,
-                              fmt::format("'{}' says {} is {}, '{}' in {}:{} says {}", field.key, name, field_text(field.value),
-                                          first.key, first.at.file, first.at.line, field_text(first.value)),
-                              first.at.file == field.at.file ? "make them agree, or leave one of them away"
-                                                             : "make them agree, or leave one of the files away");
+  Diagnostic conflict =
+      error(code::kConflict, field.at,
+            fmt::format("'{}' says {} is {}, '{}' in {}:{} says {}", field.key, name, field_text(field.value), first.key,
+                        first.at.file, first.at.line, field_text(first.value)),
+            first.at.file == field.at.file && first.key == field.key ? "the file starts several runs: keep one of them in it"
+            : first.at.file == field.at.file                         ? "make them agree, or leave one of them away"
+                                                                     : "make them agree, or leave one of the files away");
   conflict.length = static_cast<int>(field.key.size() - std::min(field.key.size(), field.key.rfind('.') + 1));
   return conflict;
 }
 
+static bool chooses_parts(const Reading& reading) {
+  const ReadChoices& chosen = reading.chosen;
+  return !chosen.stage.empty() || !chosen.setup.empty() || !chosen.assignments.empty();
+}
+
 Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
   ReadFields merged;
+  std::map<std::string, const Reading*, std::less<>> from;
   Diagnostics diagnostics;
   for (const Reading& reading : readings) {
     ReadFields fields = reading.fields;
@@ -280,7 +302,19 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
     settle_derived(fields);
     for (auto& [name, field] : fields) {
       const auto [it, is_new] = merged.try_emplace(name, field);
-      if (is_new || it->second.value == field.value) continue;
+      if (is_new || it->second.value == field.value) {
+        if (is_new) from.emplace(name, &reading);
+        continue;
+      }
+      // A command line that names parts of a file is over that file.
+      const Reading*& other = from[name];
+      if (chooses_parts(reading) != (other != nullptr && chooses_parts(*other)) && !field.is_assumed && !it->second.is_assumed) {
+        if (chooses_parts(reading)) {
+          it->second = field;
+          other = &reading;
+        }
+        continue;
+      }
       const auto is_weak = [](const ReadField& one) { return one.is_assumed || one.is_guess; };
       if (is_weak(it->second) || is_weak(field)) {
         if (!is_weak(field) || it->second.is_assumed) it->second = field;
