@@ -125,7 +125,7 @@ touch train_llm.py
 export NODE_RANK=0
 run "launch_multi_node.sh without an address" 2 env PATH="$work/bin:/usr/bin:/bin" ./launch_multi_node.sh
 has "launch_multi_node.sh without an address" "$said" "set NODE_RANK (0 to 3) and MASTER_ADDR (host of node 0)"
-export NODE_RANK=1  # Change for each node
+export NODE_RANK=1 # Change for each node
 run "launch_multi_node.sh" 0 env PATH="$work/bin:/usr/bin:/bin" MASTER_ADDR=192.168.1.100 ./launch_multi_node.sh
 has "launch_multi_node.sh" "$said" "--nnodes=4 --nproc_per_node=8 --node_rank=1 --master_addr=192.168.1.100 --master_port=29500 train_llm.py"
 unset NODE_RANK

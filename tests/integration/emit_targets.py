@@ -493,11 +493,12 @@ def torchtitan():
         refuse(path + " with an unknown section", lambda: parse(text + "\n[paralelism]\nx = 1\n"))
 
 
-def openrlhf():
+def parser_of_modules():
+    """Runs a module with arguments as far as its parser: what that made of them."""
     import argparse
     import runpy
 
-    stand_in_for("vllm", "flash_attn", "ray", "pylatexenc", "transformers_stream_generator", "torchdata", "bitsandbytes", "loralib", "optree", "datasets", "aiohttp", "jsonlines")
+    stand_in_for("vllm", "flash_attn", "ring_flash_attn", "ray", "pylatexenc", "transformers_stream_generator", "torchdata", "bitsandbytes", "loralib", "optree", "datasets", "aiohttp", "jsonlines")
     original = argparse.ArgumentParser.parse_args
 
     class Done(Exception):
@@ -516,6 +517,11 @@ def openrlhf():
             return vars(done.args[0])
         raise ValueError("the module did not parse its arguments")
 
+    return parse
+
+
+def openrlhf():
+    parse = parser_of_modules()
     for name, folder, plan in plans("openrlhf"):
         path = f"{folder}/launch.sh"
         words = launch_words(folder, "--data.dataset", "x")
@@ -535,6 +541,209 @@ def openrlhf():
         expect(path + " LoRA", found["ds.lora.rank"], train["lora_rank"])
         refuse(path + " with an unknown flag", lambda: parse(module, [*words, "--zero_stage", "3"]))
         refuse(path + " with a text for a number", lambda: parse(module, [*words, "--ds.zero_stage", "three"]))
+
+
+def parser_of_names(name, exact=True):
+    """A parser by the table that scripts/lint_keys took from the tool's own, for a tool that no package has."""
+    import argparse
+
+    table = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "templates", "_lint", "names", f"{name}.yaml")
+    class Parser(argparse.ArgumentParser):
+        parse_args = argparse.ArgumentParser.parse_args  # as it is now: parser_of_modules() replaces it
+
+    parser = Parser(allow_abbrev=not exact)
+    for entry in yaml_of(table)["types"][""].split():
+        name, _, takes = entry.partition(":")
+        if name in ("-h", "--help"):
+            continue
+        bare = takes.rstrip("?*")
+        if bare == "flag":
+            parser.add_argument(name, action="store_true")
+        else:
+            choices = bare.split("|") if "|" in bare else None
+            many = {"?": "?", "*": "+"}.get(takes[-1])
+            parser.add_argument(name, type={"int": int, "number": float}.get(bare, str), choices=choices, nargs=many)
+    return lambda words: vars(parser.parse_args(words))
+
+
+def openrlhf_flags():
+    """Names without dots: with DeepSpeed by the last release that has them, with FSDP2 by the table of the pull request."""
+    in_folder("openrlhf-0.9")
+    branch, release = parser_of_names("openrlhf-fsdp2", exact=False), parser_of_modules()
+    for name, folder, plan in plans("openrlhf-flags"):
+        path = f"{folder}/launch.sh"
+        words = launch_words(folder, "--dataset", "x", "--input_key", "question")
+        module = words[words.index("-m") + 1]
+        words = words[words.index("-m") + 2 :]
+        fsdp2 = plan["strategy"]["trainer"] == "fsdp2"
+
+        def parse(words):
+            return branch(words) if fsdp2 else release(module, words)
+
+        found = accept(path, lambda: parse(words))
+        if found is None:
+            continue
+        train, mesh = plan["train"], plan["mesh"]
+        tp = found["fsdp_tensor_parallel_size" if fsdp2 else "ds_tensor_parallel_size"] or 1
+        ring = found["ring_attn_size"] or 1
+        expect(path + " batch", (found["train_batch_size"], found["micro_train_batch_size"], found["max_len"]), (train["global_batch"], plan["micro_batch"], train["sequence_length"]))
+        expect(path + " accumulation", found["train_batch_size"] * ring * tp // found["micro_train_batch_size"] // world(plan), plan["gradient_accumulation"])
+        expect(path + " axes", (tp, ring), (mesh["tp"], mesh["cp"]))
+        expect(path + " packing", found["packing_samples"], mesh["cp"] > 1)
+        expect(path + " offload", found["adam_offload"], plan["offload"]["optimizer"] == "host")
+        expect(path + " recompute", found["gradient_checkpointing"], plan["recompute"]["policy"] == "full")
+        expect(path + " LoRA", found["lora_rank"] or 0, train["lora_rank"])
+        expect(path + " steps", found["max_samples"], train["steps"] * train["global_batch"])
+        expect(path + " schedule", (found["learning_rate"], found["l2"], list(found["adam_betas"])), (train["learning_rate"], train["weight_decay"], [train["beta1"], train["beta2"]]))
+        expect(path + " checkpoints", (found["ckpt_path"], found["max_ckpt_num"]), (plan["checkpoint"]["directory"], plan["checkpoint"]["keep"]))
+        if fsdp2:
+            expect(path + " backend", found["backend"], "fsdp2")
+            expect(path + " sequence parallel", found["sequence_parallel"], mesh["tp"] > 1 and plan["strategy"]["sequence_parallel"])
+        else:
+            expect(path + " stage", found["zero_stage"], stage(plan))
+            expect(path + " second copy", found["zpg"], plan["strategy"]["hpz"])
+        refuse(path + " with an unknown flag", lambda: parse([*words, "--ds.zero_stage", "3"]))
+        refuse(path + " with a text for a number", lambda: parse([*words, "--micro_train_batch_size", "two"]))
+        refuse(path + " with an unknown dtype", lambda: parse([*words, "--param_dtype", "fp8"]))
+
+
+def fine_tuning():
+    """The sections of config.yaml make the objects that their names are from: TrainingArguments, LoraConfig, BitsAndBytesConfig."""
+    from peft import LoraConfig
+    from transformers import BitsAndBytesConfig, HfArgumentParser, TrainingArguments
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+    renamed = {"micro_batch_size": "per_device_train_batch_size", "optimizer": "optim"}
+
+    def parse(written, folder):
+        training, output = dict(written["training"]), dict(written["output"])
+        precision, length = training.pop("mixed_precision"), training.pop("max_seq_length")
+        value = {renamed.get(key, key): one for key, one in {**training, **output}.items()}
+        value.update(output_dir=OUTPUT, use_cpu=True, bf16=precision == "bf16", report_to="none")
+        arguments = HfArgumentParser(TrainingArguments).parse_dict(value)[0]
+        tuning, model = written["fine_tuning"], written["model"]
+        lora = None
+        if tuning["method"] != "full":
+            words = dict(tuning["lora"])
+            lora = LoraConfig(lora_alpha=words.pop("alpha"), lora_dropout=words.pop("dropout"), **words)
+        if tuning["method"] == "qlora":
+            words = dict(tuning["quantization"])
+            if words.pop("bits") != 4 or not model["load_in_4bit"]:
+                raise ValueError("4 bits in one place only")
+            BitsAndBytesConfig(load_in_4bit=True, **words)
+        config = None
+        if written["distributed"]["use_deepspeed"]:
+            filled = HfTrainerDeepSpeedConfig(json_of(f"{folder}/{written['distributed']['deepspeed_config']}"))
+            filled.trainer_config_process(arguments)
+            if filled.mismatches:
+                raise ValueError(filled.mismatches)
+            config = filled.config
+        return arguments, lora, config, length
+
+    for name, folder, plan in plans("fine-tuning"):
+        path = f"{folder}/config.yaml"
+        written = yaml_of(path)
+        result = accept(path, lambda: parse(written, folder))
+        if result is None:
+            continue
+        arguments, lora, config, length = result
+        train, distributed = plan["train"], written["distributed"]
+        expect(path + " batch", (arguments.per_device_train_batch_size, arguments.gradient_accumulation_steps, length), (plan["micro_batch"], plan["gradient_accumulation"], train["sequence_length"]))
+        expect(path + " accumulation twice", distributed["gradient_accumulation_steps"], plan["gradient_accumulation"])
+        expect(path + " steps", (arguments.max_steps, arguments.warmup_steps, arguments.save_total_limit), (train["steps"], train["warmup_steps"], plan["checkpoint"]["keep"]))
+        expect(path + " optimizer", (arguments.learning_rate, arguments.weight_decay, arguments.max_grad_norm), (train["learning_rate"], train["weight_decay"], train["grad_clip"]))
+        expect(path + " precision", arguments.bf16, plan["precision"]["compute"] == "bf16")
+        expect(path + " recompute", arguments.gradient_checkpointing, plan["recompute"]["policy"] == "full")
+        expect(path + " ranks", distributed["num_nodes"] * distributed["num_gpus_per_node"], world(plan))
+        expect(path + " adapters", lora.r if lora else 0, train["lora_rank"])
+        if config is not None:
+            check_deepspeed(path, config, plan)
+            expect(path + " stage", distributed["zero_stage"], stage(plan))
+        refuse(path + " with an unknown key", lambda: parse(changed(written, "training.micro_batch", 2), folder))
+        refuse(path + " with an unknown optimizer", lambda: parse(changed(written, "training.optimizer", "adamw_torc"), folder))
+        refuse(path + " with an unknown schedule", lambda: parse(changed(written, "training.lr_scheduler_type", "cosin"), folder))
+        if lora:
+            refuse(path + " with an unknown key of lora", lambda: parse(changed(written, "fine_tuning.lora.rank", 2), folder))
+
+
+def training_stages():
+    """The sections of a stage make what their names are of: Lightning's Trainer, strategy and checkpoints, torch's optimizer and schedule."""
+    import inspect
+
+    import lightning.pytorch as tool
+    import torch
+    from lightning.pytorch.callbacks import ModelCheckpoint
+    from lightning.pytorch.cli import LightningArgumentParser
+    from lightning.pytorch.strategies import FSDPStrategy
+    from lightning.pytorch.utilities.types import LRSchedulerConfig
+    from omegaconf import OmegaConf
+    from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+    parser = LightningArgumentParser()
+    parser.add_lightning_class_args(tool.Trainer, "trainer")
+    of_fsdp = set(inspect.signature(FullyShardedDataParallel.__init__).parameters)
+
+    def parse(written):
+        whole = OmegaConf.to_container(OmegaConf.create(written), resolve=True)
+        one = whole["training_stages"]["stage1"]
+        training, distributed = one["training"], one["distributed"]
+        optimizer, schedule = dict(one["optimizer"]), dict(one["scheduler"])
+        trainer = {
+            "num_nodes": distributed["num_nodes"],
+            "devices": distributed["devices"],
+            "strategy": distributed["strategy"],
+            "sync_batchnorm": distributed["sync_batchnorm"],
+            "accumulate_grad_batches": training["gradient_accumulation_steps"],
+            "gradient_clip_val": training["max_grad_norm"],
+            "max_steps": schedule["T_max"],
+            "precision": {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}[training["mixed_precision"]],
+        }
+        config = parser.parse_object({"trainer": trainer}).trainer
+        fsdp, strategy = dict(distributed["fsdp"]), None
+        if fsdp.pop("enabled"):
+            recompute = fsdp.pop("activation_checkpointing")
+            fsdp["backward_prefetch"] = BackwardPrefetch[fsdp["backward_prefetch"]]
+            if set(fsdp) - of_fsdp:
+                raise ValueError(f"FullyShardedDataParallel has no {set(fsdp) - of_fsdp}")
+            strategy = FSDPStrategy(activation_checkpointing_policy={LlamaDecoderLayer} if recompute else None, **fsdp)
+        rate = training["learning_rate"]
+        made = getattr(torch.optim, optimizer.pop("type"))([torch.nn.Parameter(torch.zeros(1))], lr=rate, **optimizer)
+        schedule.pop("warmup_steps")
+        words = {key: schedule.pop(key) for key in ("interval", "frequency")}
+        cosine = getattr(torch.optim.lr_scheduler, schedule.pop("type"))(made, **schedule)
+        LRSchedulerConfig(cosine, **words)
+        keep = dict(training["checkpointing"])
+        saves = ModelCheckpoint(dirpath=one["checkpoint_dir"], every_n_train_steps=keep.pop("save_every_n_steps"), **keep)
+        return config, strategy, made, cosine, saves
+
+    for name, folder, plan in plans("training-stages"):
+        path = f"{folder}/config.yaml"
+        written = yaml_of(path)
+        result = accept(path, lambda: parse(written))
+        if result is None:
+            continue
+        config, strategy, made, cosine, saves = result
+        train, group = plan["train"], made.param_groups[0]
+        expect(path + " ranks", config.num_nodes * config.devices, world(plan))
+        expect(path + " accumulation", config.accumulate_grad_batches, plan["gradient_accumulation"])
+        expect(path + " rates", (group["lr"], cosine.eta_min, cosine.T_max), (train["learning_rate"], train["min_learning_rate"], train["steps"]))
+        expect(path + " optimizer", (list(group["betas"]), group["eps"], group["weight_decay"]), ([train["beta1"], train["beta2"]], train["epsilon"], train["weight_decay"]))
+        expect(path + " precision", config.precision, {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}[plan["precision"]["compute"]])
+        expect(path + " checkpoints kept", (saves.save_top_k, saves.monitor, saves.mode), (plan["checkpoint"]["keep"], "step", "max"))
+        sharding = plan["strategy"]["sharding"]
+        expect(path + " strategy", strategy.sharding_strategy.name if strategy else "ddp", {"zero3": "FULL_SHARD", "zero2": "SHARD_GRAD_OP", "ddp": "ddp"}[sharding])
+        if strategy:
+            expect(path + " offload", strategy.cpu_offload.offload_params, plan["offload"]["parameters"] == "host")
+            expect(path + " recompute", bool(strategy._activation_checkpointing_kwargs), plan["recompute"]["policy"] == "full")
+        inside = "training_stages.stage1."
+        refuse(path + " with an unknown optimizer", lambda: parse(changed(written, inside + "optimizer.type", "AdamX")))
+        refuse(path + " with an unknown key of the schedule", lambda: parse(changed(written, inside + "scheduler.period", 5)))
+        refuse(path + " with a text for a number", lambda: parse(changed(written, inside + "distributed.num_nodes", "two")))
+        refuse(path + " that keeps the best of nothing", lambda: parse(changed(written, inside + "training.checkpointing.monitor", None)))
+        if strategy:
+            refuse(path + " with an unknown sharding", lambda: parse(changed(written, inside + "distributed.fsdp.sharding_strategy", "FULL")))
+            refuse(path + " with an unknown key of FSDP", lambda: parse(changed(written, inside + "distributed.fsdp.prefetch", True)))
 
 
 def automodel():
@@ -685,38 +894,69 @@ def megatron_bridge():
 
 
 def llama_stack():
-    """run.yaml by the server's own StackRunConfig, the request by the post-training API's models. The provider is in no registry."""
-    import_llama_stack()
+    """run.yaml by the server's own StackRunConfig, the build manifest and the provider's spec by what `llama stack build` reads them
+    with, the request by the post-training API's models. The provider's package is in no registry."""
+    import_llama_stack("jsonschema", "termcolor", "jinja2", "huggingface_hub", "dotenv")
     from llama_stack.apis.post_training import DPOAlignmentConfig, TrainingConfig
-    from llama_stack.distribution.datatypes import StackRunConfig
+    from llama_stack.distribution.build import get_provider_dependencies
+    from llama_stack.distribution.datatypes import BuildConfig, StackRunConfig
 
-    for name, folder, plan in plans("llama-stack"):
-        path = f"{folder}/run.yaml"
-        written = yaml_of(path)
-        config = accept(path, lambda: StackRunConfig(**copy.deepcopy(written)))
-        if config is None:
-            continue
-        expect(path + " keys unknown to Llama Stack", set(written) - set(StackRunConfig.model_fields), set())
-        provider = config.providers["post_training"][0]
-        expect(path + " provider", (provider.provider_type, provider.config["max_seq_length"]), ("remote::trl_fsdp", plan["train"]["sequence_length"]))
-        ranks = provider.config["torch_run_config"]
-        expect(path + " ranks", ranks["nnodes"] * ranks["nproc_per_node"], world(plan))
-        ignored = accept(path + " with an unknown key", lambda: StackRunConfig(**{**written, "extrnal_providers_dir": "x"}))
-        expect(path + " takes over an unknown key", hasattr(ignored, "extrnal_providers_dir"), False)
-        refuse(path + " without providers", lambda: StackRunConfig(**{key: value for key, value in written.items() if key != "providers"}))
-        refuse(path + " with a text for a port", lambda: StackRunConfig(**changed(written, "server.port", "many")))
-        refuse(path + " with a provider that has no type", lambda: StackRunConfig(**changed(written, "providers", {"post_training": [{"provider_id": "x"}]})))
-        path = f"{folder}/request.json"
-        request = json_of(path)
-        training = changed(request["training_config"], "data_config.dataset_id", "x")
-        config = accept(path, lambda: TrainingConfig(**copy.deepcopy(training)))
-        if config is None:
-            continue
-        expect(path + " keys unknown to Llama Stack", set(training) - set(TrainingConfig.model_fields), set())
-        expect(path + " accumulation", config.gradient_accumulation_steps, plan["gradient_accumulation"])
-        accept(path + " algorithm", lambda: DPOAlignmentConfig(**request["algorithm_config"]))
-        refuse(path + " without epochs", lambda: TrainingConfig(**{key: value for key, value in training.items() if key != "n_epochs"}))
-        refuse(path + " with a text for a number", lambda: TrainingConfig(**changed(training, "optimizer_config.lr", "high")))
+    logging.disable(logging.CRITICAL)  # it sets its own up when it is imported
+
+    def build(folder, manifest):
+        """The manifest, and the packages of its providers; they are found from the folder of the user."""
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            config = BuildConfig(**copy.deepcopy(manifest))
+            return config, get_provider_dependencies(config)[0]
+        finally:
+            os.chdir(before)
+
+    for target in ("llama-stack", "llama-stack-inline"):
+        suffix, provider_type = ("_fsdp", "remote::trl_fsdp") if target == "llama-stack" else ("", "inline::trl")
+        for name, folder, plan in plans(target):
+            path = f"{folder}/run{suffix}.yaml"
+            written = yaml_of(path)
+            config = accept(path, lambda: StackRunConfig(**copy.deepcopy(written)))
+            if config is None:
+                continue
+            expect(path + " keys unknown to Llama Stack", set(written) - set(StackRunConfig.model_fields), set())
+            provider = config.providers["post_training"][0]
+            expect(path + " provider", (provider.provider_type, provider.config["max_seq_length"]), (provider_type, plan["train"]["sequence_length"]))
+            if target == "llama-stack":
+                ranks = provider.config["torch_run_config"]
+                expect(path + " ranks", ranks["nnodes"] * ranks["nproc_per_node"], world(plan))
+            ignored = accept(path + " with an unknown key", lambda: StackRunConfig(**{**written, "extrnal_providers_dir": "x"}))
+            expect(path + " takes over an unknown key", hasattr(ignored, "extrnal_providers_dir"), False)
+            refuse(path + " without providers", lambda: StackRunConfig(**{key: value for key, value in written.items() if key != "providers"}))
+            refuse(path + " with a text for a port", lambda: StackRunConfig(**changed(written, "server.port", "many")))
+            refuse(path + " with a provider that has no type", lambda: StackRunConfig(**changed(written, "providers", {"post_training": [{"provider_id": "x"}]})))
+
+            path = f"{folder}/build{suffix}.yaml"
+            manifest = yaml_of(path)
+            built = accept(path, lambda: build(folder, manifest))
+            if built is None:
+                continue
+            expect(path + " keys unknown to Llama Stack", set(manifest) - set(BuildConfig.model_fields), set())
+            expect(path + " image", (built[0].image_type, built[0].image_name), ("venv", written["image_name"]))
+            expect(path + " provider", built[0].distribution_spec.providers["post_training"], [provider_type])
+            expect(path + " packages of the provider", {"torch", "trl==0.18.1"} <= set(built[1]), True)
+            refuse(path + " without providers.d", lambda: build(folder, changed(manifest, "external_providers_dir", "./nowhere")))
+            refuse(path + " with an unknown provider", lambda: build(folder, changed(manifest, "distribution_spec.providers.post_training", ["remote::other"])))
+            refuse(path + " with a number for providers", lambda: build(folder, changed(manifest, "distribution_spec.providers", 2)))
+
+            path = f"{folder}/request.json"
+            request = json_of(path)
+            training = changed(request["training_config"], "data_config.dataset_id", "x")
+            config = accept(path, lambda: TrainingConfig(**copy.deepcopy(training)))
+            if config is None:
+                continue
+            expect(path + " keys unknown to Llama Stack", set(training) - set(TrainingConfig.model_fields), set())
+            expect(path + " accumulation", config.gradient_accumulation_steps, plan["gradient_accumulation"])
+            accept(path + " algorithm", lambda: DPOAlignmentConfig(**request["algorithm_config"]))
+            refuse(path + " without epochs", lambda: TrainingConfig(**{key: value for key, value in training.items() if key != "n_epochs"}))
+            refuse(path + " with a text for a number", lambda: TrainingConfig(**changed(training, "optimizer_config.lr", "high")))
 
 
 def skypilot():
@@ -739,26 +979,8 @@ def skypilot():
 
 
 def megatron_lm():
-    """No package has the parser of pretrain_gpt.py: the arguments are read by the table that scripts/lint_keys took from that parser."""
-    import argparse
-
-    table = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "templates", "_lint", "names", "megatron-lm.yaml")
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    for entry in yaml_of(table)["types"][""].split():
-        name, _, takes = entry.partition(":")
-        if name in ("-h", "--help"):
-            continue
-        bare = takes.rstrip("?*")
-        if bare == "flag":
-            parser.add_argument(name, action="store_true")
-        else:
-            choices = bare.split("|") if "|" in bare else None
-            many = {"?": "?", "*": "+"}.get(takes[-1])
-            parser.add_argument(name, type={"int": int, "number": float}.get(bare, str), choices=choices, nargs=many)
-
-    def parse(words):
-        return vars(parser.parse_args(words))
-
+    """No package has the parser of pretrain_gpt.py."""
+    parse = parser_of_names("megatron-lm")
     script = tempfile.mkdtemp()
     open(f"{script}/pretrain_gpt.py", "w").close()
     for name, folder, plan in plans("megatron-lm"):

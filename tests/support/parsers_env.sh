@@ -6,8 +6,8 @@ oracle=$("$root/scripts/oracle_env" 2>/dev/null) || { echo "the environment of s
 environment=$root/.deps/parsers
 packages=$root/tests/integration/emit_parsers_packages.txt
 # Tools that cannot stand beside the others have a folder of their own in it, with a list of their own.
-own=(torchtitan-0.3 skypilot)
-stamp="$oracle $(cat "$packages" "${packages%packages.txt}torchtitan-0.3.txt" "${packages%packages.txt}skypilot.txt" | sha256sum)"
+own=(torchtitan-0.3 skypilot openrlhf-0.9)
+stamp="$oracle $(cat "$packages" "${packages%packages.txt}torchtitan-0.3.txt" "${packages%packages.txt}skypilot.txt" "${packages%packages.txt}openrlhf-0.9.txt" | sha256sum)"
 exec 8>"$root/.deps/parsers_lock"
 flock 8
 if [[ $(cat "$environment/stamp" 2>/dev/null) != "$stamp" ]]; then
