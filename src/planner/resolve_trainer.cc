@@ -9,6 +9,7 @@
 #include "base/names.h"
 #include "planner/program_share.h"
 #include "planner/replay/program_file.h"
+#include "planner/titan_software.h"
 #include "planner/trainer_problem.h"
 
 namespace distsetup {
@@ -31,6 +32,7 @@ class TrainerResolver {
     if (!facts.ok()) return facts.diagnostics;
     trainer_.facts = std::move(*facts);
     trainer_.base = trainer_.facts.defaults;
+    release();
     model();
     axes();
     precision();
@@ -53,7 +55,7 @@ class TrainerResolver {
   bool require(std::string_view feature, std::string_view path, std::string_view what) {
     if (trainer_.facts.has(feature)) return true;
     const std::vector<std::string> others = trainers_with(presets_, feature);
-    fail(code::kUnsupportedFeature, path, fmt::format("{} does not run {}", trainer_.facts.label, what),
+    fail(code::kUnsupportedFeature, path, fmt::format("{} is planned without {}", trainer_.facts.label, what),
          others.empty() ? "" : fmt::format("--trainer {}", nearest(others)));
     return false;
   }
@@ -76,6 +78,14 @@ class TrainerResolver {
       if (out > 1) require(feature, path, what);
       out = 1;
     }
+  }
+
+  // The release that the target writes for.
+  void release() {
+    const auto older = trainer_.facts.older_titans.find(spec_.text("launch.target").value_or(""));
+    if (older == trainer_.facts.older_titans.end()) return;
+    trainer_.base.software.name = older->second.first;
+    trainer_.facts.titan_date = older->second.second;
   }
 
   void model() {
@@ -118,7 +128,8 @@ class TrainerResolver {
       const auto& known = trainer_.facts.cp_methods;
       const bool has = std::find(known.begin(), known.end(), text) != known.end();
       const auto given = spec_.text("parallel.cp_method");
-      if (given.has_value() && *given == text && !has)
+      const bool refused = known.empty() && spec_.integer("parallel.cp").value_or(1) > 1;  // cp itself is
+      if (given.has_value() && *given == text && !has && !refused)
         fail(code::kUnsupportedFeature, "parallel.cp_method",
              known.empty() ? fmt::format("{} has no context parallelism, so no '{}'", trainer_.facts.label, text)
                            : fmt::format("{} has no '{}', expected one of: {}", trainer_.facts.label, text, fmt::join(known, ", ")),
@@ -163,6 +174,8 @@ class TrainerResolver {
     const TrainerFacts& facts = trainer_.facts;
     s.compiled = spec_.boolean("trainer.compile").value_or(false);
     if (s.compiled) require("compile", "trainer.compile", "torch.compile");
+    if (s.compute == Compute::kF8 && !s.compiled && facts.has("compile"))
+      problem_.base.assumptions.push_back("fp8 casts in kernels of their own, slower than bf16: --compile fuses them");
     const auto it = facts.programs.find(s.compiled ? "compiled" : "eager");
     s.program = it != facts.programs.end() ? it->second : facts.programs.begin()->second;
     if (const auto given = spec_.text("trainer.program"); given.has_value()) {
@@ -195,7 +208,7 @@ class TrainerResolver {
     if (const std::string lacks = blocks == nullptr ? "" : replay::lacks_for(*blocks, problem_.base.model); !lacks.empty())
       fail(code::kUnsupportedFeature, "model",
            fmt::format("'{}' has {}, which program '{}' does not list", problem_.base.model.name, lacks, s.program));
-    const std::string head = spec_.text("trainer.loss_head").value_or(facts.default_loss_head);
+    const std::string head = spec_.text("trainer.loss_head").value_or(default_loss_head());
     const auto found = facts.loss_heads.find(head);
     if (found == facts.loss_heads.end()) {
       std::string known;
@@ -205,10 +218,21 @@ class TrainerResolver {
            fmt::format("--loss-head {}", facts.default_loss_head));
       return;
     }
-    s.loss = found->second;
+    const bool in_chunks = facts.titan_date >= kTitanHeadInChunks && found->second == LossHead::kChunked;
+    s.loss = in_chunks ? titan_loss(facts.titan_date, s.compiled) : found->second;
     plan.program = s.program;
     plan.loss_head = head;
     plan.compile = s.compiled;
+  }
+
+  // torchtitan's own configurations; what else runs FSDP2 takes the model's loss.
+  std::string default_loss_head() const {
+    const TrainerFacts& facts = trainer_.facts;
+    const std::string target = spec_.text("launch.target").value_or("");
+    if (facts.titan_date == 0 || !(target.empty() || target == "native" || target.starts_with("torchtitan")))
+      return facts.default_loss_head;
+    const LossHead head = titan_loss(facts.titan_date, trainer_.base.compiled);
+    return head == LossHead::kEager ? facts.default_loss_head : head == LossHead::kCompiled ? "compiled" : "chunked";
   }
 
   // torchtitan has gated layers with grouped attention alone: other models run under FSDP2 as Transformers writes them.
@@ -333,6 +357,7 @@ class TrainerResolver {
   // What the trainer has no form for leaves the search; a pinned value is refused.
   void narrow() {
     const TrainerFacts& facts = trainer_.facts;
+    if (problem_.hybrid && !require("hybrid", "parallel.sharding", "copies of a shard group (hybrid sharding)")) return;
     const bool pinned = problem_.shardings.size() == 1;
     std::erase_if(problem_.shardings,
                   [&](Sharding s) { return std::find(facts.shardings.begin(), facts.shardings.end(), s) == facts.shardings.end(); });
@@ -353,7 +378,6 @@ class TrainerResolver {
            fmt::format("{} has no recompute '{}', expected one of: {}", facts.label, name(wanted.front()), fmt::join(known, ", ")),
            fmt::format("--recompute {}", known.back()));
     }
-    if (problem_.hybrid) require("hybrid", "parallel.sharding", "hybrid sharding");
     if (facts.has("hybrid")) return;
     if (problem_.dp_replicate > 1 && problem_.dp_shard > 1) require("hybrid", "parallel.dp_replicate", "copies of the shard group");
   }
@@ -366,6 +390,7 @@ class TrainerResolver {
     s.frozen_reference = p.train.method == "dpo";
     s.host_memory_bytes = p.hardware.host_memory_bytes;
     if (const auto gpu = trainer_.gpus.find(p.hardware.gpu); gpu != trainer_.gpus.end()) s.gpu = gpu->second;
+    set_software(trainer_, s);
     problem_.base.strategy.trainer = trainer_.facts.name;
     problem_.base.assumptions.push_back(fmt::format("{}, program {}", trainer_.base.software.name, s.program));
     if (s.model.num_experts > 0 && trainer_.facts.defaults.framework != Framework::kMegatron)

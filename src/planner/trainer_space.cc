@@ -5,6 +5,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
+#include "planner/titan_software.h"
 #include "planner/trainer_search.h"
 #include "planner/uncertainty.h"
 
@@ -230,7 +231,15 @@ Setup base_setup(const Problem& p, int nodes) {
   s.nic_bytes_per_s = h.nic_bytes_per_s;
   s.sequence_length = p.base.train.sequence_length;
   s.sequence_parallel = t.sequence_parallel;
+  set_software(t, s);
   return s;
+}
+
+void set_software(const TrainerProblem& t, Setup& s) {
+  if (t.facts.titan_date == 0) return;
+  const LossHead chosen = s.loss;
+  set_titan_software(s, t.facts.titan_date);
+  s.loss = chosen;
 }
 
 void apply(const Problem& p, const TrainerChoice& c, Setup& s) {

@@ -120,7 +120,19 @@ class TrainerReader {
     if (reader.get("released", released)) s.released = static_cast<int>(released);
     reader.get("expandable_segments", s.expandable_segments);
     enumeration(reader.child("wrapping"), std::span(kWrappings), s.wrapping);
+    const auto date = [this](MapReader& from, int& out) {
+      int64_t yyyymmdd = 0;
+      if (from.get("torchtitan", yyyymmdd)) out = static_cast<int>(yyyymmdd);
+    };
+    date(reader, facts_.titan_date);
     reader.finish();
+    each("older", [&](const std::string& target, const Value& value) {
+      MapReader older(value, "older." + target, said_);
+      auto& [name, since] = facts_.older_titans[target];
+      older.get("name", name);
+      date(older, since);
+      older.finish();
+    });
   }
 
   TrainerFacts& facts_;

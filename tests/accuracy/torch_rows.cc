@@ -1,15 +1,10 @@
-// torchtitan, torchao and torchtune (and two trainers built of the same parts). What a torchtitan version does follows from its
-// commit: the dates below are those of the repository's history, the switches those of its files at that date:
-//   2024-06-12  logits are deleted before backward (before: kept)            e29b6b4d4
-//   mid-2024    reduce-scatter inputs come from the default stream's pool    PyTorch, fully_shard
-//   2024-10-22  run_train.sh sets expandable_segments; logits become fp32 in the loss, not in the model   a5e57e4a9, e10cb9494
-//   2024-10-22 to 2024-12-18, and from 2025-04: --compile compiles the loss too
-//   2025-02-24  AdamW is fused (before: foreach)                             6e4988550
-//   2026-04-27  cross-entropy in chunks, head included (not in graph_trainer) 786e26f8e, 858a4ac99
-//   2025-07-28  embedding, blocks, and norm with head are units of their own (before: one root unit, last block not resharded)
-//   83e694105
+// torchtitan, torchao and torchtune (and two trainers built of the same parts). What a torchtitan version does follows from the day of
+// its commit (planner/titan_software.h); the dates below are those of the repository's history.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "planner/titan_software.h"
 #include "row_setup.h"
 
 namespace distsetup::accuracy {
@@ -46,11 +41,12 @@ int titan_date(const Row& row) {
     if (contains(section, entry.commit)) return entry.date;
   }
   if (contains(section, "issue 773")) return 20250105;
-  if (contains(section, "history 2024-04")) return 20240615;
+  if (contains(section, "history 2024-04")) return row.says("model", "405B") ? 20240823 : 20240615;  // 3faaa1a0d
   if (contains(section, "202412")) return 20241223;  // torch nightly of that day
   if (row.says("framework", "torchao")) {
-    // torchao's float8 tables on H100 are of 2025-02; those on Blackwell and MI300X came with the later training guide.
-    return row.says("gpu", "H100") ? 20250215 : 20250901;
+    // torchao's tables: float8nocompile of d99785c0f, H100 of pull request 1793, MI300X and B200 of 853f87d1b and d8bb51f63.
+    if (contains(section, "float8nocompile")) return 20250211;
+    return row.says("gpu", "H100") ? 20250228 : 20250811;
   }
   const int month = date_in(section);
   return month > 0 ? month * 100 + 15 : 20260101;
@@ -58,24 +54,17 @@ int titan_date(const Row& row) {
 
 void titan_software(Setup& s, const Row& row, int date) {
   const std::string& notes = row.text("notes");
-  s.software.released = date / 100;
-  s.software.logits_kept = date < 20240612;
-  s.software.reduce_scatter_pool = date < 20240701;
+  set_titan_software(s, date);
   // The tables under benchmarks/ were made with a launcher of their own.
-  s.software.expandable_segments =
-      (date >= 20241022 && !row.says("source_path_or_section", "benchmarks/")) || contains(notes, "expandable_segments");
-  const bool apart = date >= 20250728 || contains(notes, "wrapping PR");
-  s.software.wrapping = apart ? UnitWrapping::kAllApart : UnitWrapping::kRoot;
-  s.software.last_block_stays_gathered = !apart;
-  s.software.gradients_freed_after_step = false;  // zero_grad() opens the step
-  // 88247277c takes aten.abs off the list; b39377f9f puts cuDNN's attention on it, which SDPA takes on Blackwell.
-  s.software.fp8_abs_saved = date >= 20241126 && date <= 20250206 && !contains(notes, "bug fixed");
-  s.software.attention_recomputed = date < 20251201 && row.says("gpu", "B200");
-  s.software.compiled_loss_gathers = date < 20250101;
-  s.software.online_softmax = date >= 20250701 && s.gpu.vendor == "nvidia";  // torch 2.8
+  s.software.expandable_segments = (s.software.expandable_segments && !row.says("source_path_or_section", "benchmarks/")) ||
+                                   contains(notes, "expandable_segments");
+  if (contains(notes, "wrapping PR")) {
+    s.software.wrapping = UnitWrapping::kAllApart;
+    s.software.last_block_stays_gathered = false;
+  }
+  if (contains(notes, "bug fixed")) s.software.fp8_abs_saved = false;
   s.software.traced = row.says("strategy", "SimpleFSDP");
-  const bool fused = date >= 20250224 || (contains(notes, "fused AdamW") && !contains(notes, "non-fused"));
-  s.optimizer_implementation = fused ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
+  if (contains(notes, "fused AdamW") && !contains(notes, "non-fused")) s.optimizer_implementation = OptimizerImplementation::kFused;
   // graph_trainer under SimpleFSDP traces the model, and the loss runs outside of the graph.
   const bool outside = s.software.traced && row.says("compile", "aot_fx_trace");
   // Its graph runs PyTorch's own kernels, but for what a whole-graph compiler makes, and its policy saves every matmul
@@ -85,25 +74,22 @@ void titan_software(Setup& s, const Row& row, int date) {
     s.software.keeps_every_matmul = true;
     s.software.casts_once = date >= 20260702;  // 0ea4b78c7 splits gathers from casts
   }
-  const bool compiles_loss = s.compiled && !outside && ((date >= 20241022 && date < 20241218) || date >= 20250401);
   // Since then the head runs inside of the chunks too (786e26f8e): no logits of the whole batch.
-  const bool head_in_chunks = date >= 20260427 && !row.says("framework", "graph_trainer");
-  if (head_in_chunks) {
-    s.loss = LossHead::kLiger;
-  } else if (contains(notes, "chunked cross-entropy")) {
+  const bool graph = row.says("framework", "graph_trainer");
+  if (date >= kTitanHeadInChunks && !graph) return;
+  if (contains(notes, "chunked cross-entropy")) {
     s.loss = LossHead::kChunked;
   } else if (contains(notes, "compile inferred from memory")) {
     s.loss = LossHead::kCompiled;  // what says that the run was compiled is one fp32 copy of the logits less
-  } else if (date < 20241022) {
-    s.loss = LossHead::kFloatInModel;
   } else {
-    s.loss = compiles_loss ? LossHead::kCompiled : LossHead::kEager;
+    s.loss = titan_loss(std::min(date, kTitanHeadInChunks - 1), s.compiled && !outside);
   }
 }
 
 bool is_compiled(const Row& row) {
   const std::string& cell = row.text("compile");
   if (row.says("notes", "compile inferred from memory")) return true;
+  if (cell.empty() && row.says("framework", "torchtitan") && row.says("model", "405B")) return true;  // its llama3_405b.toml says so
   return cell.starts_with("yes") && !contains(cell, "aot_eager");
 }
 
@@ -157,8 +143,6 @@ Setup titan_row(const Row& row, Setup s) {
   s.fp8_all_gather = row.says("precision", "fp8 all-gather");
   s.cp_method = CpMethod::kRing;
   if (s.pp > 1 && row.says("notes", "interleaved")) s.virtual_stages = 2;
-  // torchtitan's mixed precision is FSDP's: a pipeline without it computes in fp32 (autocast is not supported there).
-  if (s.pp > 1 && s.dp_shard * s.cp == 1) s.compute = Compute::kF32;
   set_recompute(s, row);
   set_titan_batch(s, row);
   titan_software(s, row, date);
@@ -167,6 +151,7 @@ Setup titan_row(const Row& row, Setup s) {
     s.software.last_block_stays_gathered = false;
   }
   s.software.cast_kernels = row.says("precision", "nocompile");
+  s.software.complex_rotary = !s.model.qk_norm_present();  // its Llama; its Qwen3 has sines and cosines
   if (row.says("framework", "graph_trainer")) {
     // Passes and CUDA graphs are its defaults since 94c523fe4; one commit after that measured without CUDA graphs.
     constexpr int kPassesByDefault = 20260421;
@@ -222,7 +207,7 @@ Result<Setup> tune_row(const Row& row, Setup s) {
   if (s.sequence_length == 0) s.sequence_length = 512;
   // The LoRA recipes read alpaca_cleaned: 177.9 +- 126.4 tokens, at least 26 (ms-swift,
   // docs/source_en/LLM/Supported-models-datasets.md).
-  if (contains(notes, "variable length") && s.finetune != Finetune::kFull) s.sample_lengths = {177.9, 126.4, 26, true};
+  if (contains(notes, "variable length")) s.sample_lengths = {177.9, 126.4, 26, true};
   return s;
 }
 
@@ -250,6 +235,11 @@ Result<Setup> torch_row(const Row& row) {
   if (!common) return common;
   if (row.says("framework", "benchmark script")) return torchao_script_row(row, *common);
   if (row.says("framework", "torchtune")) return tune_row(row, *common);
+  if (common->pp > 1 && common->dp_shard * common->cp == 1 && row.text("micro_batch_per_gpu").empty()) {
+    // Issue 773: with that version's defaults (even stages, as many micro-batches as stages, fp32) the rank with the head would need
+    // 20.8 GiB for its states alone, of 17.97 printed, and compute 20 TFLOP/s, of 19.5 that the GPU has.
+    return unmapped(row, "precision, layers of the stages and micro-batches of a pipeline alone are not stated");
+  }
   Setup s = titan_row(row, *common);
   if (row.says("framework", "Automodel")) {
     s.software.own_container = true;

@@ -1,0 +1,56 @@
+// A plan for torchtitan has the switches of the release that its target writes for: those that a measured run of that day gets.
+#include <catch2/catch.hpp>
+
+#include "model/presets.h"
+#include "planner/titan_software.h"
+#include "planner/trainer_search.h"
+
+using namespace distsetup;
+
+namespace {
+
+const Presets& presets() {
+  static const Presets all = *load_presets();
+  return all;
+}
+
+Result<Problem> resolved(const std::vector<std::pair<std::string, std::string>>& flags) {
+  Spec spec;
+  for (const auto& [flag, text] : flags) REQUIRE(set_flag(spec, flag, std::string_view(text), {"command line", 0, 0}).empty());
+  return resolve(spec, presets(), {});
+}
+
+}  // namespace
+
+TEST_CASE("torchtitan: a plan is predicted as the release that its target writes for") {
+  const auto setup = [&](const std::vector<std::pair<std::string, std::string>>& more) {
+    std::vector<std::pair<std::string, std::string>> flags = {
+        {"model", "8B"}, {"gpus", "8"}, {"nodes", "1"}, {"trainer", "fsdp2"}, {"compile", "true"}};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Result<Problem> problem = resolved(flags);
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    return base_setup(*problem, 1);
+  };
+  const Setup newest = setup({}), older = setup({{"launch-target", "torchtitan-0.2"}}),
+              other = setup({{"launch-target", "accelerate-fsdp2"}});
+  CHECK(newest.software.name == "torchtitan 0.3.0");
+  CHECK(newest.software.released == 202608);
+  CHECK(newest.software.online_softmax);
+  CHECK(newest.software.expandable_segments);
+  CHECK(newest.software.wrapping == UnitWrapping::kAllApart);
+  CHECK_FALSE(newest.software.last_block_stays_gathered);
+  CHECK(newest.loss == titan_loss(20260819, true));
+  CHECK(older.software.name == "torchtitan 0.2.2");
+  CHECK(older.software.released == 202602);
+  CHECK(older.loss == LossHead::kCompiled);
+  CHECK(older.software.online_softmax);
+  CHECK(other.loss == LossHead::kEager);
+  // The same switches as a measured run of that day gets.
+  Setup row = older;
+  row.software = {};
+  set_titan_software(row, 20260220);
+  row.software.name = older.software.name;
+  CHECK(row.software == older.software);
+  CHECK(row.loss == older.loss);
+}
