@@ -86,9 +86,10 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   set("derived.positive_seed", train.seed + 1);  // Megatron refuses 0
   set("derived.timeout_minutes", (plan.launch.collective_timeout_s + 59) / 60);
   set("derived.offloaded_layers", model.num_layers - 1);  // Megatron keeps the last layer
-  // Megatron's block method: the first layers of every chunk of a stage, as many as one in k are.
-  if (plan.recompute.policy == Recompute::kEveryK)
-    set("derived.recomputed_layers", model.num_layers / (int64_t{mesh.pp} * plan.strategy.virtual_stages) / plan.recompute.every_k);
+  // Megatron's block method: the first layers of every chunk of a stage, as many as one in k are. A file that was read may not say k.
+  const int64_t chunks = int64_t{mesh.pp} * plan.strategy.virtual_stages;
+  if (plan.recompute.policy == Recompute::kEveryK && plan.recompute.every_k > 0 && chunks > 0)
+    set("derived.recomputed_layers", model.num_layers / chunks / plan.recompute.every_k);
   if (const std::string path = layer_import(model); !path.empty()) set("derived.layer_import", path);
 }
 
