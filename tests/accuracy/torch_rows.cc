@@ -151,7 +151,6 @@ Setup titan_row(const Row& row, Setup s) {
     s.software.last_block_stays_gathered = false;
   }
   s.software.cast_kernels = row.says("precision", "nocompile");
-  s.software.complex_rotary = !s.model.qk_norm_present();  // its Llama; its Qwen3 has sines and cosines
   if (row.says("framework", "graph_trainer")) {
     // Passes and CUDA graphs are its defaults since 94c523fe4; one commit after that measured without CUDA graphs.
     constexpr int kPassesByDefault = 20260421;
