@@ -79,8 +79,9 @@ struct Software {
   // Of a traced graph: it runs PyTorch's own kernels, unless a compiler made them; Python steps through it, unless CUDA graphs replay
   // it; no pass buckets its transfers or moves them ahead of their use.
   bool interpreted = false, inductor_kernels = false, cuda_graphs = false, unbucketed = false;
-  bool cast_kernels = false;   // hand-written fp8 casts in an eager program (torchao's float8nocompile)
-  bool own_container = false;  // NVIDIA's container, whose libraries are newer than those of PyTorch's builds; Megatron always
+  bool cast_kernels = false;    // hand-written fp8 casts in an eager program (torchao's float8nocompile)
+  bool own_container = false;   // NVIDIA's container, whose libraries are newer than those of PyTorch's builds; Megatron always
+  bool complex_rotary = false;  // rotary positions as complex numbers, for which Inductor generates no kernels (torchtitan's Llama)
   bool operator==(const Software&) const = default;
 };
 

@@ -30,6 +30,7 @@ void set_titan_software(Setup& s, int date) {
   w.attention_recomputed = date < 20251201 && gpu_generation(s.gpu) == GpuGeneration::kBlackwell;
   w.compiled_loss_gathers = date < 20250101;
   w.online_softmax = date >= 20250701 && s.gpu.vendor == "nvidia";
+  w.complex_rotary = s.program.starts_with("torchtitan") && !s.model.qk_norm_present();  // its Llama; its Qwen3 has sines and cosines
   s.optimizer_implementation = date >= 20250224 ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
   s.loss = titan_loss(date, s.compiled);
 }

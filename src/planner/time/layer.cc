@@ -6,7 +6,8 @@
 //   eager rotary       24 (q + kv)   in fp32 or with cat and negation
 //   SwiGLU             10 f eager (silu, product), 6 f fused; GELU 4 f
 //   dropout             + 1 mask byte and two passes where the era trained with it (unfused attention stands for it)
-// Backward moves 1.5 times that. Compiled: a norm and the residual add before it are one kernel, rotary another.
+// Backward moves 1.5 times that. Compiled: a norm and the residual add before it are one kernel, rotary another (complex numbers stay
+// PyTorch's kernels: Inductor generates no code for them).
 // Leaves out: layout copies of particular attention back ends, dropout probabilities of newer models.
 #include "planner/time/layer.h"
 
@@ -121,7 +122,8 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
               (g.gated_mlp ? 10 : 4) * activated;
       break;
     case ProgramClass::kCompiled:
-      bytes = norms * 8 * h / norm_split + (rotary ? 8 * (q + kv) : 0) + 4 * q + (g.gated_mlp ? 6 : 4) * activated;
+      bytes = norms * 8 * h / norm_split + (rotary ? (s.software.complex_rotary ? 24 : 8) * (q + kv) : 0) + 4 * q +
+              (g.gated_mlp ? 6 : 4) * activated;
       break;
     case ProgramClass::kFused:
       bytes = (norms * 4 + 12) * h / norm_split + (rotary ? 4 * (q + kv) : 0) + (g.gated_mlp ? 6 : 4) * activated;

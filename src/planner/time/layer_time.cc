@@ -145,7 +145,11 @@ PassTime StepModel::backward_pass(const LayerWork& w) const {
 PassTime StepModel::recompute_pass(const LayerWork& w) const {
   switch (s_.recompute) {
     case ActivationRecompute::kNone: return {};
-    case ActivationRecompute::kOpSelective: return forward_pass(w, true);
+    case ActivationRecompute::kOpSelective: {
+      PassTime p = forward_pass(w, true);
+      if (s_.software.attention_recomputed) p += attention_pass(w, true);
+      return p;
+    }
     case ActivationRecompute::kAttentionOnly: return attention_pass(w, true);
     case ActivationRecompute::kEveryK: return forward_pass(w, false).scaled(1.0 / std::max(s_.recompute_every_k, 1));
     case ActivationRecompute::kFull: return forward_pass(w, false);

@@ -16,16 +16,20 @@
 
 namespace distsetup {
 
-// Head and loss forward and backward, the embedding's gradient; of one micro-batch. The head stays in 16 bits with fp8 layers.
+// Head and loss forward and backward, of one micro-batch. The head stays in 16 bits with fp8 layers.
 double StepModel::head_s(double& flops) const {
   const double vocabulary = static_cast<double>(s_.model.vocabulary) / s_.tp, products = full_ ? 3 : 2;
   flops = 2 * tokens_ * vocabulary * hidden_ * products;
   double seconds = gemm_s(c_.gemm, tokens_, vocabulary, hidden_, 2, 2) + gemm_s(c_.gemm, tokens_, hidden_, vocabulary, 2, 2);
   if (full_) seconds += gemm_s(c_.gemm, vocabulary, hidden_, tokens_, 2, 2);
   if (s_.loss == LossHead::kCutCrossEntropy) seconds += gemm_s(c_.gemm, tokens_, vocabulary, hidden_, 2, 2);  // logits again
-  seconds += tokens_ * vocabulary * c_.loss_bytes_per_logit / c_.memory_bytes_per_s;
-  seconds += (8 * tokens_ * hidden_ + (full_ ? 8 * vocabulary * hidden_ : 0)) / c_.memory_bytes_per_s;
-  return seconds;
+  return seconds + tokens_ * vocabulary * c_.loss_bytes_per_logit / c_.memory_bytes_per_s;
+}
+
+// The embedding: rows looked up, its gradient made and added up. In a pipeline the first stage's.
+double StepModel::embedding_s() const {
+  const double vocabulary = static_cast<double>(s_.model.vocabulary) / s_.tp;
+  return (8 * tokens_ * hidden_ + (full_ ? 8 * vocabulary * hidden_ : 0)) / c_.memory_bytes_per_s;
 }
 
 namespace {
@@ -131,17 +135,18 @@ TimeEstimate StepModel::run() {
 
   // The slowest stage. Layers that do not divide leave their places to the embedding and the head.
   double head_flops = 0;
-  const double head = head_s(head_flops), forward_s = layer.forward.total(),
+  const double head = head_s(head_flops), embedding = embedding_s(), forward_s = layer.forward.total(),
                backward_s = layer.backward.total() + layer.recompute.total();
   const double forwards = s_.frozen_reference ? 2 : 1;  // DPO: the reference runs forward too
-  double own = layers, head_share = 1, mean_stage = layers * (forward_s + backward_s) + head;
+  double own = layers, head_share = 1, ends = head + embedding, mean_stage = layers * (forward_s + backward_s) + ends;
   if (s_.pp > 1) {
     const bool even = g.num_layers % s_.pp == 0 && s_.framework == Framework::kMegatron;  // torchtitan counts both as a layer
-    const double places = (layers + 2) / stages;
+    const double places = (layers + 2) / stages, first_end = even ? embedding : 0;
     const double usual = even ? layers / stages : std::ceil(places), last = even ? usual : std::max(0.0, std::floor(places) - 1);
-    const double with_head = last * (forward_s + backward_s) + head, without = usual * (forward_s + backward_s);
+    const double with_head = last * (forward_s + backward_s) + head, without = usual * (forward_s + backward_s) + first_end;
     own = with_head >= without ? last : usual;
     head_share = with_head >= without ? 1 : 0;
+    ends = with_head >= without ? head : first_end;
     mean_stage /= stages;
   }
 
@@ -174,7 +179,7 @@ TimeEstimate StepModel::run() {
     t.offload_exposed_s += m * own * (std::max(0.0, moved - forward_s) + std::max(0.0, moved - backward_s));
   }
 
-  const double loss = head_share * head * (2 + forwards) / 3;
+  const double loss = ends * (2 + forwards) / 3;
   const double gpu_micro = own * (forwards * forward_s + backward_s + copies) + loss + contended;
   const double again = s_.recompute == ActivationRecompute::kNone ? 0 : s_.recompute == ActivationRecompute::kFull ? 1 : 0.5;
   const double passes = forwards + 1.5 + again;
@@ -192,7 +197,7 @@ TimeEstimate StepModel::run() {
     const double v = std::max(s_.virtual_stages, 1), send = stage_send_s();
     t.bubble_s = (stages - 1) / v * (mean_stage + contended / 1.0) + 2 * (stages - 1) * send;
     t.communication_exposed_s +=
-        2 * m * v * send *
+        (2 * v - head_share) * m * send *
         (v > 1 && s_.framework == Framework::kMegatron ? 0.2 : 1);  // Megatron posts the receives of interleaved stages ahead
   }
 

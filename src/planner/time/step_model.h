@@ -73,6 +73,7 @@ class StepModel {
   double gathers_again_s() const;
   void add_expert_parallel(const LayerWork& w, PassTime& p) const;
   double head_s(double& flops) const;
+  double embedding_s() const;
   double gather_s(double parameters) const;
   double scatter_s(double parameters) const;
   double gather_layer_s(const LayerTime& layer) const;
