@@ -117,7 +117,7 @@ class Resolver {
     t.optimizer = value_or<std::string>(spec_.text("train.optimizer"), "adamw", "AdamW");
     t.learning_rate = spec_.number("train.learning_rate").value_or(3e-4);
     t.min_learning_rate = spec_.number("train.min_learning_rate").value_or(std::stod(fmt::format("{:.12g}", t.learning_rate / 10)));
-    t.warmup_steps = spec_.integer("train.warmup_steps").value_or(std::min<int64_t>(100, t.steps / 10));
+    warmup(t);
     t.weight_decay = spec_.number("train.weight_decay").value_or(0.1);
     t.beta1 = spec_.number("train.beta1").value_or(0.9);
     t.beta2 = spec_.number("train.beta2").value_or(0.95);
@@ -134,6 +134,17 @@ class Resolver {
     if (!spec_.find("train.steps") || !spec_.find("train.learning_rate"))
       assume(fmt::format("{} steps, learning rate {} to {}, {} warm-up steps", format_count(t.steps), t.learning_rate,
                          t.min_learning_rate, t.warmup_steps));
+  }
+
+  void warmup(TrainPlan& t) {
+    const auto steps = spec_.integer("train.warmup_steps");
+    const auto ratio = spec_.number("train.warmup_ratio");
+    const int64_t part = ratio ? std::llround(*ratio * static_cast<double>(t.steps)) : std::min<int64_t>(100, t.steps / 10);
+    t.warmup_steps = steps.value_or(part);
+    if (steps && ratio && *steps != part)
+      fail(code::kConflict, "train.warmup_ratio",
+           fmt::format("{} of {} steps are {} warm-up steps, not {}", *ratio, t.steps, part, *steps),
+           "give warmup_steps or warmup_ratio, not both");
   }
 
   void precision() {

@@ -18,7 +18,8 @@ namespace {
 constexpr std::string_view kCommandLine = "command line";
 
 // Settings of which only one can hold; the stronger layer's removes the other.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kExclusive = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kExclusive = {{
+    {"train.warmup_steps", "train.warmup_ratio"},
     {"train.global_batch", "train.global_batch_tokens"},
     {"hardware.nodes", "hardware.total_gpus"},
 }};

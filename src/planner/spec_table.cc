@@ -206,6 +206,8 @@ std::vector<SpecKey> make_keys() {
              "where the cosine ends"),
       number(Type::kInt, "train.warmup_steps", {{"warmup-steps", ""}, {"warmup", ""}, {"lr-warmup-steps", ""}},
              "100, at most a tenth of the steps", "steps", {0, 1e12}, "linear warm-up"),
+      number(Type::kDouble, "train.warmup_ratio", {{"warmup-ratio", ""}}, "none", "", {0, 1},
+             "linear warm-up as a part of the steps, in place of warmup_steps"),
       number(Type::kDouble, "train.weight_decay", {{"weight-decay", ""}}, "0.1", "", {0, 10}, "on matrices, not on norms and biases"),
       number(Type::kDouble, "train.beta1", {{"beta1", ""}, {"adam-beta1", ""}}, "0.9", "", {0, 0.9999999}, "AdamW's first decay rate"),
       number(Type::kDouble, "train.beta2", {{"beta2", ""}, {"adam-beta2", ""}}, "0.95", "", {0, 0.9999999},
