@@ -126,7 +126,8 @@ void check_names(const Setup&, const Document& d, Report& report) {
     case FileKind::kSkypilot: NameWalk{name_table("skypilot"), d, report}.walk(d.root, "", ""); break;
     case FileKind::kLlamaStack: {
       const bool is_request = has(d.root, "training_config") || has(d.root, "job_uuid") || has(d.root, "algorithm_config");
-      NameWalk{name_table("llama-stack"), d, report, nullptr, true}.walk(d.root, is_request ? "request" : "", "");
+      const bool is_build = has(d.root, "distribution_spec");
+      NameWalk{name_table("llama-stack"), d, report, nullptr, true}.walk(d.root, is_request ? "request" : is_build ? "build" : "", "");
       break;
     }
     case FileKind::kKubernetes:
