@@ -64,13 +64,24 @@ class Events : public json::json_sax_t {
     }
     // Inside a string the bad byte is the place, else the token.
     const bool in_string = what.find("invalid string") != std::string::npos && what.find("closing quote") == std::string::npos;
-    builder_.fail(error(code::kSyntax, source_.at(in_string ? stop : start_), fmt::format("found invalid JSON: {}", what)));
+    builder_.fail(error(code::kSyntax, source_.at(in_string ? stop : start_), fmt::format("found invalid JSON: {}", what),
+                        is_part() ? "it is a part of an object: put { in front of it and } behind it" : ""));
     return false;
   }
 
   Result<Value> finish() { return builder_.finish(); }
 
  private:
+  // "key": … without the braces around it, as documents quote it.
+  bool is_part() const {
+    const std::string_view text = source_.text();
+    const size_t open = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    const size_t close = open < text.size() && text[open] == '"' ? text.find('"', open + 1) : std::string_view::npos;
+    if (close == std::string_view::npos) return false;
+    const size_t next = text.find_first_not_of(" \t\r\n", close + 1);
+    return next != std::string_view::npos && text[next] == ':';
+  }
+
   // Moves `start_` to the next token.
   void go_to_token() {
     const std::string_view text = source_.text();

@@ -6,8 +6,11 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "base/names.h"
 #include "base/quantity.h"
 #include "cli/output.h"
+#include "cli/run_source.h"
+#include "codegen/read/read.h"
 
 namespace distsetup {
 namespace {
@@ -24,9 +27,9 @@ std::vector<Flag> flags_where(bool is_launcher) {
     Flag flag{std::string(setting.flag),           {}, FlagKind::kValue, std::string(setting.placeholder),
               "job: " + std::string(setting.help), 0};
     for (const std::string_view alias : setting.aliases) flag.aliases.emplace_back(alias);
+    flag.values.assign(setting.choices.begin(), setting.choices.end());
     if (setting.type == JobSettingType::kSwitch) flag.kind = FlagKind::kSwitch;
     flags.push_back(std::move(flag));
-    flag.values.assign(setting.choices.begin(), setting.choices.end());
   }
   return flags;
 }
@@ -109,6 +112,54 @@ std::string emitted_command(const Arguments& arguments) {
   std::vector<std::string> words = {"distsetup"};
   for (const std::string& word : command_words(arguments.words)) words.push_back(word);
   return join_command(words);
+}
+
+bool name_script(Arguments& arguments, const TemplateSet& templates, Diagnostics& diagnostics) {
+  if (!arguments.passed_on.empty()) return true;
+  if (arguments.has("plan") || same_name(run_flag(arguments, "trainer.name"), "native")) return false;
+  const std::string path = arguments.positionals.empty() ? arguments.text("config") : arguments.positionals[0];
+  const Result<std::string> text = path.empty() ? Result<std::string>(Diagnostics{}) : read_file(path);
+  if (!text.ok()) return false;
+  const Result<std::vector<Reading>> readings = read_config(templates, *text, path);
+  const auto is_fine_tuning = [](const Reading& one) { return one.table == "fine-tuning/keys.yaml"; };
+  if (!readings.ok() || std::none_of(readings->begin(), readings->end(), is_fine_tuning)) return false;
+  arguments.passed_on = {"src/train.py", "--config", path};
+  diagnostics.push_back(note(code::kMissingArgument, command_line(),
+                             fmt::format("no script is named: '{}' is started", join_command(arguments.passed_on)),
+                             fmt::format("name your own behind --: -- train.py --config {}", path)));
+  return true;
+}
+
+void choose_engine(Arguments& arguments, const std::string& use) {
+  if (arguments.has("plan") || !run_flag(arguments, "trainer.name").empty()) return;
+  const Result<Spec> spec = read_spec(arguments);
+  if (!spec.ok()) return;  // told when the plan is made
+  const std::string trainer = spec->text("trainer.name").value_or(use);
+  if (trainer.compare(0, use.size(), use) == 0) return;  // fsdp: fsdp1, fsdp2
+  arguments.run_flags.push_back({"trainer", use == "deepspeed" ? use : "fsdp2"});
+}
+
+Diagnostic bundled_instead(const std::string& use) {
+  return note(code::kMissingArgument, command_line(),
+              fmt::format("no script is named: the bundled trainer runs, which shards by itself; no file for {} is written",
+                          use == "deepspeed" ? "DeepSpeed" : "FSDP"),
+              fmt::format("name a script of your own behind --: --use-{} -- train.py", use));
+}
+
+Diagnostics check_script(const Arguments& arguments) {
+  if (arguments.passed_on.empty()) return {};
+  const std::string& script = arguments.passed_on[0];
+  if (script.size() < 3 || script.compare(script.size() - 3, 3, ".py") != 0) return {};
+  const Result<std::string> text = read_file(script);
+  if (!text.ok()) return {};  // it may be another machine's
+  // argparse; the Trainer's arguments; DeepSpeed's own helper; arguments that are taken as they come
+  for (const char* sign :
+       {"--deepspeed", "TrainingArguments", "SFTConfig", "DPOConfig", "add_config_arguments", "parse_known_args", "sys.argv"}) {
+    if (text->find(sign) != std::string::npos) return {};
+  }
+  return {warning(code::kConflict, command_line(),
+                  fmt::format("'{}' is started with --deepspeed FILE, and its text has no such argument: it may stop at it", script),
+                  "parser.add_argument('--deepspeed'), or Hugging Face's TrainingArguments")};
 }
 
 Diagnostics needs_program(const Arguments& arguments, const Plan& plan) {

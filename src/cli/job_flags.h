@@ -26,6 +26,16 @@ Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet&
 // The command line as scripts quote it.
 std::string emitted_command(const Arguments& arguments);
 
+// A script of the user's is started, and none is named behind `--`: the one that goes with the configuration file, when it is a
+// fine-tuning config.yaml (src/train.py, which takes --config); said in a note. True when there is a script then.
+bool name_script(Arguments& arguments, const TemplateSet& templates, Diagnostics& diagnostics);
+// --use-deepspeed and --use-fsdp win over the engine that the file names, or has without naming one.
+void choose_engine(Arguments& arguments, const std::string& use);
+// --use-deepspeed and --use-fsdp without any script: what the bundled trainer does then.
+Diagnostic bundled_instead(const std::string& use);
+// A script that is started with --deepspeed FILE and has no such argument stops at once: a warning where its text shows none.
+Diagnostics check_script(const Arguments& arguments);
+
 // A plan for another trainer runs a script of the user's: an error where none is named behind `--`.
 Diagnostics needs_program(const Arguments& arguments, const Plan& plan);
 

@@ -20,13 +20,6 @@ Diagnostics check_words(const Arguments& arguments) {
     found.push_back(error(code::kConflict, command_line(), "--use-deepspeed and --use-fsdp are both given, expected one of them",
                           "keep one of them"));
   }
-  if ((is_deepspeed || is_fsdp) && arguments.passed_on.empty()) {
-    found.push_back(
-        error(code::kMissingArgument, command_line(),
-              fmt::format("--use-{} is about a script of your own, and none is named", is_deepspeed ? "deepspeed" : "fsdp"),
-              fmt::format("name it behind --: -- train.py --config {}; the bundled trainer shards by itself",
-                          arguments.has("config") ? arguments.text("config") : "config.yaml")));
-  }
   if (arguments.positionals.empty() && !arguments.has("config") && !arguments.has("plan") && arguments.run_flags.empty()) {
     found.push_back(
         error(code::kMissingArgument, command_line(), "no --config, expected the run file of the training", "add --config run.yaml"));
@@ -34,7 +27,8 @@ Diagnostics check_words(const Arguments& arguments) {
   return found;
 }
 
-int run_launcher(const Arguments& arguments, const Terminal& terminal) {
+int run_launcher(const Arguments& typed, const Terminal& terminal) {
+  Arguments arguments = typed;
   Diagnostics diagnostics = check_words(arguments);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   EmitOptions options;
@@ -42,6 +36,12 @@ int run_launcher(const Arguments& arguments, const Terminal& terminal) {
   append(diagnostics, templates.diagnostics);
   if (templates.value) options.templates = std::move(*templates);
   std::string use = arguments.has("use-deepspeed") ? "deepspeed" : arguments.has("use-fsdp") ? "fsdp" : "none";
+  if (!name_script(arguments, options.templates, diagnostics) && use != "none") {
+    diagnostics.push_back(bundled_instead(use));
+    use = "none";
+  }
+  if (use != "none") choose_engine(arguments, use);
+  if (use == "deepspeed") append(diagnostics, check_script(arguments));
   Result<PlanSource> source = read_or_make_plan(arguments, use == "none" ? "native" : use);
   append(diagnostics, said_of(source));
   if (!source.ok() || has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
@@ -89,7 +89,8 @@ Command launcher_command() {
   command.notes =
       "Words behind -- are a Python script of your own and its arguments; with --use-deepspeed it gets `--deepspeed FILE` behind "
       "them, "
-      "with --use-fsdp accelerate starts it. On several nodes NODE_RANK comes from the environment unless --node-rank bakes it in.";
+      "with --use-fsdp accelerate starts it. Without words it is the bundled trainer, with a fine-tuning config.yaml `src/train.py "
+      "--config FILE`. On several nodes NODE_RANK comes from the environment unless --node-rank bakes it in.";
   command.flags = {output_flag("the script (scripts/run_training.sh); plan.json and the configuration file go beside it"),
                    force_flag(),
                    dry_run_flag(),

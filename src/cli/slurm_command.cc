@@ -36,16 +36,22 @@ int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifac
   return code;
 }
 
-int with_plan(const Arguments& arguments, const Terminal& terminal, TemplateSet templates) {
-  const bool is_deepspeed = arguments.has("use-deepspeed");
-  Result<PlanSource> source = read_or_make_plan(arguments, is_deepspeed ? "deepspeed" : "slurm");
-  Diagnostics diagnostics = said_of(source);
-  if (source.ok() && !arguments.has("output")) {
-    diagnostics.push_back(error(code::kMissingArgument, command_line(),
-                                "with a model two files are written, plan.json and the script, and no --output says where",
-                                fmt::format("add --output {}", kScript)));
+// Two files are written with a model: standard output would take one.
+constexpr char kScriptWithPlan[] = "scripts/slurm_job.sh";
+
+int with_plan(Arguments arguments, const Terminal& terminal, TemplateSet templates) {
+  Diagnostics diagnostics;
+  if (!arguments.has("output")) arguments.values["output"] = kScriptWithPlan;
+  bool is_deepspeed = arguments.has("use-deepspeed");
+  if (!name_script(arguments, templates, diagnostics) && is_deepspeed) {
+    diagnostics.push_back(bundled_instead("deepspeed"));
+    is_deepspeed = false;
   }
-  if (!source.ok() || !arguments.has("output")) return fail(arguments, terminal, diagnostics);
+  if (is_deepspeed) choose_engine(arguments, "deepspeed");
+  if (is_deepspeed) append(diagnostics, check_script(arguments));
+  Result<PlanSource> source = read_or_make_plan(arguments, is_deepspeed ? "deepspeed" : "slurm");
+  append(diagnostics, said_of(source));
+  if (!source.ok()) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;
   append(diagnostics, needs_program(arguments, plan));
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
@@ -75,12 +81,6 @@ int run_slurm(const Arguments& arguments, const Terminal& terminal) {
   append(diagnostics, templates.diagnostics);
   const Result<Spec> spec = read_spec(arguments);
   append(diagnostics, spec.diagnostics);
-  if (arguments.has("use-deepspeed") && arguments.passed_on.empty()) {
-    diagnostics.push_back(error(code::kMissingArgument, command_line(),
-                                "--use-deepspeed is about a script of your own, and none is named",
-                                fmt::format("name it behind --: -- train.py --config {}; the bundled trainer shards by itself",
-                                            arguments.has("config") ? arguments.text("config") : "config.yaml")));
-  }
   if (arguments.has("use-deepspeed") && !has_error(diagnostics) && !wants_plan(arguments, *spec)) {
     diagnostics.push_back(error(code::kMissingArgument, command_line(),
                                 "--use-deepspeed writes ds_config.json from a run, and none is given",

@@ -71,20 +71,6 @@ void check_plan(const std::string& text, Checked& checked) {
   checked.says += fmt::format(" of {}: {}", plan->model.name, name(plan->verdict));
 }
 
-Diagnostic wrong_key(const LostKey& lost) {
-  Diagnostic one = lost.why == LostKey::Why::kUnknownKey
-                       ? error(code::kUnknownKey, lost.at, fmt::format("'{}' is {}", lost.key, lost.reason))
-                       : error(code::kUnknownValue, lost.at, fmt::format("'{}' is '{}': {}", lost.key, lost.text, lost.reason));
-  for (const char* hint : {"; did you mean", "; the key takes"}) {  // what to do about it
-    const size_t at = one.message.find(hint);
-    if (at == std::string::npos) continue;
-    one.help = one.message.substr(at + 2);
-    one.message.resize(at);
-  }
-  one.length = static_cast<int>(lost.key.size() - std::min(lost.key.size(), lost.key.rfind('.') + 1));
-  return one;
-}
-
 ReadChoices choices_of(const Arguments& arguments) { return {arguments.text("stage"), arguments.text("distributed"), {}}; }
 
 void check_foreign(const Arguments& arguments, const TemplateSet& templates, const std::string& text, Checked& checked) {
@@ -98,7 +84,7 @@ void check_foreign(const Arguments& arguments, const TemplateSet& templates, con
       if (lost.why == LostKey::Why::kNotSupported) {
         checked.not_supported.push_back(lost);
       } else {
-        checked.diagnostics.push_back(wrong_key(lost));
+        checked.diagnostics.push_back(mistake_of(lost));
       }
     }
     for (const Complaint& complaint : reading.complaints) checked.diagnostics.push_back(complaint.diagnostic);

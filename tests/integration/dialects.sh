@@ -70,11 +70,11 @@ has "wrong stage: nearest" "$said" "did you mean 'stage2'"
 run "the file is read, not written" 0 "$distsetup" plan stages.yaml --model 1B --distributed multi_node_fsdp
 has "keys that are not supported are named" "$said" "not supported here: "
 
-# Launchers of a config.yaml: its script gets --deepspeed; without a script there is nothing that could run it.
+# Launchers of a config.yaml: its script gets --deepspeed; without one it is the script that such a file goes with.
 run "launcher" 0 "$distsetup" launcher --config config.yaml --num_nodes 4 --num_gpus_per_node 8 --master_addr 192.168.1.100 \
   --master_port 29500 --use_deepspeed --output manual/ -- train.py --config config.yaml
 has "launcher: the file beside it" "$(cat manual/run_training.sh)" '--deepspeed "$here/ds_config.json"'
-run "launcher without a script" 2 "$distsetup" launcher --config config.yaml --num_gpus_per_node 4
+run "launcher without a script" 0 "$distsetup" launcher --config config.yaml --num_gpus_per_node 4 --output unnamed/
 has "launcher without a script: what to do" "$said" "-- train.py --config config.yaml"
 
 # What is written for them.
@@ -115,7 +115,7 @@ run "staged without a node's number" 2 env PATH="$work/bin:$PATH" staged/launch.
 touch train.py
 run "staged" 0 env PATH="$work/bin:$PATH" NODE_RANK=1 MASTER_ADDR=node0 LOCAL_RANK=3 RANK=9 staged/launch.sh train.py --mode production
 has "staged: node" "$said" "--node_rank=1"
-has "staged: config" "$said" "--config config.yaml --mode production"
+has "staged: config" "$said" "/staged/config.yaml --mode production"
 has_not "staged: no rank" "$said" "RANK=9"
 
 # Written and read again: the same settings.
@@ -123,7 +123,7 @@ run "fine-tuning read back" 0 "$distsetup" convert --to run tuning/config.yaml t
 has "read back: sharding" "$said" "sharding: $(sed -n 's/^ *"sharding": "\(.*\)",/\1/p' tuning/plan.json)"
 run "stages read back" 0 "$distsetup" convert --to run staged/config.yaml
 has "read back: nodes" "$said" "nodes: 2"
-run "provider read back" 0 "$distsetup" convert --to run remote/run.yaml remote/request.json
+run "provider read back" 0 "$distsetup" convert --to run remote/run_fsdp.yaml remote/request.json
 has "read back: zero3" "$said" "sharding: zero3"
 run "inline read back" 0 "$distsetup" convert --to run inline/run.yaml
 has "read back: one device" "$said" "gpus_per_node: 1"

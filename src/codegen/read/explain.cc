@@ -17,7 +17,8 @@ bool is_below(const std::string& pattern, const std::string& key) {
 
 std::string named(const KeyTable& table, const std::string& key) {
   for (const auto& [from, to] : table.read_as) {
-    if (key.size() >= from.size() && is_same_key(std::string_view(key).substr(0, from.size()), from)) return to + key.substr(from.size());
+    if (key.size() >= from.size() && is_same_key(std::string_view(key).substr(0, from.size()), from))
+      return to + key.substr(from.size());
   }
   return key;
 }
