@@ -45,7 +45,8 @@ enum class LossHead {
   kChunked,
   kCutCrossEntropy,
   kLowPrecision,
-  kVocabularyParallel
+  kVocabularyParallel,
+  kChunkedHead  // head and loss in chunks, each made and differentiated before the next (torchtitan since 2026-04)
 };
 // How FSDP groups what is outside the blocks: all in the root unit; final norm and head apart; embedding, and norm with head, apart.
 enum class UnitWrapping { kRoot, kHeadApart, kAllApart };
@@ -74,6 +75,7 @@ struct Software {
   bool online_softmax = false;         // PyTorch 2.8: a compiled loss needs no fp32 copy of the logits
   bool eager_kernels = false;          // a traced graph runs the kernels of the eager program, under SimpleFSDP the loss too
   bool keeps_every_matmul = false;     // op-selective recompute of graph_trainer
+  bool accumulates_whole = false;      // FSDP1: micro-batches but the last run under no_sync (Lightning Fabric's no_backward_sync)
   bool casts_once = false;             // graph_trainer: 16-bit shards stay from forward to backward
   bool traced = false;                 // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
   // Of a traced graph: it runs PyTorch's own kernels, unless a compiler made them; Python steps through it, unless CUDA graphs replay

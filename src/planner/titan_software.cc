@@ -36,7 +36,7 @@ void set_titan_software(Setup& s, int date) {
 }
 
 LossHead titan_loss(int date, bool compiled) {
-  if (date >= kTitanHeadInChunks) return LossHead::kLiger;
+  if (date >= kTitanHeadInChunks) return LossHead::kChunkedHead;
   if (date < 20241022) return LossHead::kFloatInModel;
   return compiled && (date < 20241218 || date >= 20250401) ? LossHead::kCompiled : LossHead::kEager;
 }

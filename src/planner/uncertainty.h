@@ -13,9 +13,17 @@ namespace distsetup {
 enum class Predicted { kAllocated, kReserved, kDevice, kTokensPerSecond };
 std::string_view name(Predicted quantity);  // allocated, reserved, device, tokens_per_s_per_gpu
 
-// From the narrowest class to the widest: {"fsdp2.torchtitan_compiled.full.tensor", "fsdp2.torchtitan_compiled.full",
-// "fsdp2.any.full", "all"}. The first that has residuals counts.
-std::vector<std::string> residual_classes(const Setup& setup);
+// From the narrowest class to the widest; the first that has residuals counts. Of memory, a class is what makes the error physically
+// different: {"fsdp2.torchtitan_compiled.full.data.expandable.plain.blackwell", ".. .plain", ".. .expandable", the same program under
+// any framework, any program, "all"}. Of time: {"fsdp2.torchtitan_compiled.full.tensor", "fsdp2.torchtitan_compiled.full", ..}.
+std::vector<std::string> residual_classes(const Setup& setup, Predicted quantity);
+
+// The share of predicted bytes that can be wrong: all but parameters and optimizer states, which are counted exactly (bound_bytes). An
+// error is one of activations, caches and buffers, so that it weighs less where states are most of the memory. 1 of tokens/s.
+double uncertain_share(const Setup& setup, Predicted quantity, double predicted);
+
+// What runs of other programs show says less about this one: intervals of memory from such a class are half again as wide.
+double widening(std::string_view residual_class);
 
 // Where the truth is with probability `level` (0.9, 0.99), given the prediction (bytes, or tokens/s per GPU). Without residuals of any
 // class: +-10 % memory, +-20 % tokens/s at 0.9.
@@ -28,8 +36,7 @@ Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory);
 
 // The same for the estimate of a replay. Near the capacity the allocator returns cached blocks and goes on, so that what decides is
 // what is allocated and how it lies: a run that is tight by its interval is replayed once more on a GPU smaller by the upper 99 % end
-// of allocated bytes, and fits when it comes through. Not with 4-bit weights: bitsandbytes' copies lie otherwise than the replay has
-// them (FMSA-070: the driver reports 10 % more than predicted).
+// of allocated bytes, and fits when it comes through. Not with sharded 4-bit weights.
 Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals);
 Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory);
 

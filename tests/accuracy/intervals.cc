@@ -13,7 +13,7 @@ namespace {
 
 struct Residual {
   const Scored* row = nullptr;
-  double measured = 0, predicted = 0;
+  double measured = 0, predicted = 0, share = 1;  // share of the prediction that can be wrong
 };
 
 // 5th and 95th percentile of what a further row of the class would show: order statistics at k / (n + 1), continued beyond the
@@ -48,7 +48,7 @@ Ends ends(const std::vector<Residual>& members, bool is_device) {
     e.offset = std::max(0.0, median(values));
   }
   values.clear();
-  for (const Residual& r : members) values.push_back(std::log(r.measured / (r.predicted + e.offset)));
+  for (const Residual& r : members) values.push_back(std::log(r.measured / (r.predicted + e.offset)) / r.share);
   std::sort(values.begin(), values.end());
   constexpr double kNarrowest = 0.002;  // sources print three or four digits
   const double low = tail(values, 0.05), high = tail(values, 0.95);
@@ -58,11 +58,21 @@ Ends ends(const std::vector<Residual>& members, bool is_device) {
   return e;
 }
 
+Ends widened(const Ends& e, double by) {
+  const double middle = (e.low + e.high) / 2, half = (e.high - e.low) / 2 * by;
+  return {middle - half, middle + half, e.offset};
+}
+
 // Near the GPU's capacity the allocator returns cached blocks to go on: what is measured there is the capacity, not the need.
 bool censored(const Scored& row, const Measurement& m) {
   constexpr double kGib = 1024.0 * 1024 * 1024, kNear = 3;
   return (m.metric == Metric::kReserved || m.metric == Metric::kDevice) &&
          m.value > static_cast<double>(row.setup.gpu.usable_memory_bytes) / kGib - kNear;
+}
+
+double share_of(const Scored& row, Predicted quantity, double predicted) {
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  return uncertain_share(row.setup, quantity, quantity == Predicted::kTokensPerSecond ? predicted : predicted * kGib);
 }
 
 using Classes = std::map<std::string, std::vector<Residual>>;  // by "<quantity>.<class>"
@@ -73,12 +83,19 @@ Classes classes_of(const std::vector<Scored>& rows) {
     for (const Measurement& m : row.measured) {
       const double predicted = predicted_value(row, m.metric, Column::kHeldOutBlock);
       if (predicted <= 0 || censored(row, m)) continue;
-      for (const std::string& one : residual_classes(row.setup)) {
-        all[fmt::format("{}.{}", name(quantity(m.metric)), one)].push_back({&row, m.value, predicted});
+      const double share = share_of(row, quantity(m.metric), predicted);
+      for (const std::string& one : residual_classes(row.setup, quantity(m.metric))) {
+        all[fmt::format("{}.{}", name(quantity(m.metric)), one)].push_back({&row, m.value, predicted, share});
       }
     }
   }
   return all;
+}
+
+// Whether the class around it (its name without the last part) has the same rows: what is asked next gives the same answer.
+bool says_nothing_new(const std::string& name, const Classes& classes) {
+  const auto around = classes.find(name.substr(0, name.rfind('.')));
+  return around != classes.end() && around->second.size() == classes.at(name).size();
 }
 
 }  // namespace
@@ -96,8 +113,9 @@ Predicted quantity(Metric metric) {
 
 Calibration residuals(const std::vector<Scored>& rows) {
   Calibration all;
-  for (const auto& [name, members] : classes_of(rows)) {
-    if (static_cast<int>(members.size()) < kFewest) continue;
+  const Classes classes = classes_of(rows);
+  for (const auto& [name, members] : classes) {
+    if (static_cast<int>(members.size()) < kFewest || says_nothing_new(name, classes)) continue;
     const bool is_device = name.starts_with("device.");
     const Ends e = ends(members, is_device);
     if (is_device) all.constants["residual." + name + ".offset_gib"] = e.offset;
@@ -118,17 +136,19 @@ std::vector<IntervalScore> interval_scores(const std::vector<Scored>& rows) {
       for (const Measurement& m : row.measured) {
         const double predicted = predicted_value(row, metric, Column::kHeldOutBlock);
         if (m.metric != metric || predicted <= 0 || censored(row, m)) continue;
-        for (const std::string& one : residual_classes(row.setup)) {
+        for (const std::string& one : residual_classes(row.setup, quantity(metric))) {
           std::vector<Residual> others;
           for (const Residual& r : classes.at(fmt::format("{}.{}", name(quantity(metric)), one))) {
             if (r.row != &row) others.push_back(r);
           }
           if (static_cast<int>(others.size()) < kFewest) continue;
-          const Ends e = ends(others, metric == Metric::kDevice);
-          const double truth = std::log(m.value / (predicted + e.offset));
+          Ends e = ends(others, metric == Metric::kDevice);
+          if (metric != Metric::kTokensPerSecond) e = widened(e, widening(one));
+          const double share = share_of(row, quantity(metric), predicted);
+          const double truth = std::log(m.value / (predicted + e.offset)) / share;
           ++score.n;
           score.coverage += truth >= e.low && truth <= e.high ? 1 : 0;
-          half_widths.push_back(100 * (std::exp(e.high) - std::exp(e.low)) / 2);
+          half_widths.push_back(100 * (std::exp(e.high * share) - std::exp(e.low * share)) / 2);
           break;
         }
       }

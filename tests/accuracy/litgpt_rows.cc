@@ -98,7 +98,9 @@ Result<Setup> litgpt_row(const Row& row) {
   Result<Setup> common = common_setup(stated);
   if (!common) return common;
   Setup s = *common;
+  s.model.tied_embeddings = false;  // litgpt copies a tied embedding into lm_head.weight
   if (row.says("framework", "benchmark")) return thunder_row(row, s);
+  s.software.accumulates_whole = true;  // finetune/*.py: fabric.no_backward_sync
   set_storage(s, row);
   s.software.released = 202402;
   s.software.own_container = true;

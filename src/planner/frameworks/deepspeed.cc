@@ -226,7 +226,8 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   if (loss > 0) {
     ZeroPeak at_loss;
     // The head's own gradient is there before a bucket takes it.
-    const bool own = s.loss == LossHead::kLiger || s.loss == LossHead::kCutCrossEntropy;  // the head makes it itself, in forward
+    const bool own = s.loss == LossHead::kLiger || s.loss == LossHead::kCutCrossEntropy ||
+                     s.loss == LossHead::kChunkedHead;  // the head makes it itself, in forward
     const double head_gradient = s.finetune == Finetune::kFull && !own ? 2.0 * static_cast<double>(head_elements(parts, symbols)) : 0;
     consider(at_loss, {0, loss - logits, logits, b.live_loss, b.gradient_before + head_gradient, always, workspace, "loss"}, b);
     out.loss = at_loss.allocated;

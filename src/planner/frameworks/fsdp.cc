@@ -59,6 +59,7 @@ void Walk::run(int steps) {
   for (int step = 0; step < steps; ++step) {
     const int micro_batches = s_.gradient_accumulation > 1 ? 2 : 1;
     for (int i = 0; i < micro_batches && !ledger_.ran_out(); ++i) {
+      engine_->set_reduces(!s_.software.accumulates_whole || i + 1 == micro_batches);
       forward();
       backward();
     }

@@ -187,6 +187,14 @@ class Fsdp1Engine : public Engine {
     Handle flat = ledger_.allocate(options_.gradient_bytes * elements, MemoryClass::kGradient);
     free_gradients(unit);
     reshard(unit);
+    if (unit.whole_gradient) {  // added to what the micro-batches before left
+      ledger_.free(flat);
+      flat = std::exchange(unit.whole_gradient, {});
+    }
+    if (!reduces_) {
+      unit.whole_gradient = flat;
+      return;
+    }
     if (options_.reduce_bytes != static_cast<double>(options_.gradient_bytes)) {
       Handle cast = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication, Stream::kReduce);
       ledger_.free(flat);

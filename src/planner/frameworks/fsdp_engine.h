@@ -36,7 +36,8 @@ struct Unit {
   bool gathered = false;
   bool reshard_after_forward = true;
   Handle gather_output, flat, sharded_gradient, cast_shard;
-  int position = -1;  // in forward order
+  Handle whole_gradient;  // FSDP1 under no_sync: of the micro-batches before
+  int position = -1;      // in forward order
 };
 
 struct EngineOptions {
@@ -66,6 +67,8 @@ class Engine {
   virtual void prefetch(Unit& unit) { unshard(unit); }
   void weight_gradient(Unit& unit, int weight);
   virtual void zero_gradients();
+  // FSDP1's no_sync: until it is over, gradients add up whole on every rank.
+  void set_reduces(bool reduces) { reduces_ = reduces; }
 
  protected:
   virtual void unshard(Unit& unit);
@@ -84,7 +87,7 @@ class Engine {
   std::vector<Handle> parameters_, gradients_;  // by unit and weight
   std::vector<Unit*> order_;                    // as forward ran
   Handle previous_gather_, reduce_input_;
-  bool backward_ = false;
+  bool backward_ = false, reduces_ = true;
 };
 
 std::unique_ptr<Engine> make_fsdp2_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);

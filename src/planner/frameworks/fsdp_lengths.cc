@@ -59,6 +59,7 @@ void Walk::run_lengths(int order) {
     m_.symbols[static_cast<size_t>(Symbol::kTokens)] = num_tokens_;
     m_.symbols[static_cast<size_t>(Symbol::kSequence)] = longest / s_.cp;
     trace();
+    engine_->set_reduces(!s_.software.accumulates_whole || i % accumulated == accumulated - 1);
     forward();
     backward();
     if (i % accumulated != accumulated - 1) continue;

@@ -1,5 +1,5 @@
-// Reads presets/programs/: the ops of a block and of its loss heads over the kernels. Every name must be bound before it is read, every
-// size and condition known: a mistake is a diagnostic at its place in the file.
+// Reads presets/programs/: the ops of a block and of its loss heads over the kernels. Every name must be bound before it is read,
+// every size and condition known: a mistake is a diagnostic at its place in the file.
 #include "planner/replay/program_file.h"
 
 #include <fmt/format.h>
@@ -291,9 +291,9 @@ struct SectionReader {
 }  // namespace
 
 const char* loss_name(LossHead loss) {
-  static constexpr std::array<const char*, 10> kNames = {
-      "eager", "float_in_model", "hf_shift",          "compiled",      "fused_kernel",
-      "liger", "chunked",        "cut_cross_entropy", "low_precision", "vocabulary_parallel"};
+  static constexpr std::array<const char*, 11> kNames = {
+      "eager",         "float_in_model",      "hf_shift",    "compiled", "fused_kernel", "liger", "chunked", "cut_cross_entropy",
+      "low_precision", "vocabulary_parallel", "chunked_head"};
   return kNames[static_cast<size_t>(loss)];
 }
 

@@ -156,7 +156,7 @@ struct BlockProgram {
   std::shared_ptr<const KernelFile> kernels;
   Section embedding;              // leaves "out"
   Section block;                  // "x" in, "out" out
-  std::array<Section, 10> heads;  // by LossHead: "x" in; an empty one: this program has no such loss
+  std::array<Section, 11> heads;  // by LossHead: "x" in; an empty one: this program has no such loss
 };
 
 Result<KernelFile> kernels_from_value(const Value& value);

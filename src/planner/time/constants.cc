@@ -81,7 +81,8 @@ std::string_view head_name(LossHead head) {
     case LossHead::kHfShift: return "hf_shift";
     case LossHead::kCompiled: return "compiled";
     case LossHead::kFusedKernel: return "fused_kernel";
-    case LossHead::kLiger: return "liger";
+    case LossHead::kLiger:
+    case LossHead::kChunkedHead: return "liger";
     case LossHead::kChunked: return "chunked";
     case LossHead::kCutCrossEntropy: return "cut_cross_entropy";
     case LossHead::kLowPrecision: return "low_precision";

@@ -1,0 +1,68 @@
+// What FSDP1 holds between micro-batches under no_sync, and what a loss in chunks holds with its head inside.
+#include <catch2/catch.hpp>
+
+#include "model/presets.h"
+#include "planner/setup.h"
+
+namespace distsetup {
+namespace {
+
+Setup llama_8b() {
+  static const Presets presets = *load_presets();
+  Setup s;
+  s.model = *find_model(presets, "llama3_8b");
+  s.gpu = find_gpu(presets, "h100_sxm")->gpu;
+  s.dp_shard = 8;
+  s.sequence_length = 2048;
+  s.recompute = ActivationRecompute::kFull;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  return s;
+}
+
+int64_t phase_bytes(const MemoryEstimate& memory, const std::string& phase) {
+  for (const PhaseMemory& one : memory.by_phase)
+    if (one.phase == phase) return one.allocated_bytes;
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("whole gradients: FSDP1 under no_sync holds a gradient per parameter from one micro-batch to the next") {
+  Setup s = llama_8b();
+  s.framework = Framework::kFsdp1;
+  s.gradient_accumulation = 4;
+  const auto parameters = static_cast<double>(count_parameters(s.model).total);
+  const double reduced = static_cast<double>(simulate_memory(s).allocated_bytes);
+  s.software.accumulates_whole = true;
+  const double whole = static_cast<double>(simulate_memory(s).allocated_bytes);
+  CHECK(whole - reduced > 1.6 * parameters);  // 2 bytes each, less what the last micro-batch has reduced already
+  CHECK(whole - reduced < 2 * parameters);
+  // The walk over all blocks and the replay of two steps say the same.
+  s.gpu.usable_memory_bytes = int64_t{1} << 40;
+  CHECK(static_cast<double>(replay_memory(s).allocated_bytes) == Approx(whole).epsilon(0.01));
+  // One micro-batch has nothing to add up.
+  s.gradient_accumulation = 1;
+  const int64_t one = simulate_memory(s).allocated_bytes;
+  s.software.accumulates_whole = false;
+  CHECK(simulate_memory(s).allocated_bytes == one);
+}
+
+TEST_CASE("chunked head: a chunk of logits is made and differentiated at a time") {
+  Setup s = llama_8b();
+  s.micro_batch = 32;
+  s.loss_chunks = 8;
+  s.loss = LossHead::kEager;
+  const int64_t eager = phase_bytes(simulate_memory(s), "loss");
+  s.loss = LossHead::kLiger;
+  const int64_t liger = phase_bytes(simulate_memory(s), "loss");
+  s.loss = LossHead::kChunkedHead;
+  const int64_t chunked = phase_bytes(simulate_memory(s), "loss");
+  const int64_t logits = s.tokens() * s.model.vocabulary;
+  CHECK(chunked < eager);
+  CHECK(chunked - liger > 8 * logits / s.loss_chunks);  // fp32: log-softmax, its gradient and the one before it, beside 16-bit logits
+  CHECK(chunked - liger < 16 * logits / s.loss_chunks);
+  s.loss_chunks = 16;
+  CHECK(phase_bytes(simulate_memory(s), "loss") < chunked - 4 * logits / 16);
+}
+
+}  // namespace distsetup
