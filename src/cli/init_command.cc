@@ -33,7 +33,7 @@ std::string sample(const SpecKey& key) {
   switch (key.type) {
     case SettingType::kBool: return "true";
     case SettingType::kInt: return "8";
-    case SettingType::kDouble: return "0.1";
+    case SettingType::kDouble: return key.minimum > 0.1 ? fmt::format("{}", key.minimum) : "0.1";
     case SettingType::kBytes: return "80GB";
     case SettingType::kDuration: return "4h";
     case SettingType::kList: return "[text]";

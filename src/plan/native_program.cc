@@ -165,7 +165,7 @@ Diagnostics check_native(const Geometry& g) {
   const auto refuse = [&](bool condition, std::string_view what) {
     if (!condition) return;
     out.push_back(error(code::kUnsupportedFeature, {}, fmt::format("the native trainer cannot run model '{}' yet: {}", g.name, what),
-                        "plan it for another trainer, or choose a model of the Llama family (Llama, Mistral, Qwen 2/3)"));
+                        "--trainer fsdp2, or choose a model of the Llama family (Llama, Mistral, Qwen 2/3)"));
   };
   refuse(g.num_experts > 0, fmt::format("{} experts; it runs dense blocks", g.num_experts));
   refuse(g.attention != Attention::kGrouped, "latent attention (MLA)");

@@ -72,7 +72,7 @@ Result<Plan> longest_context(const Problem& problem) {
   Result<Plan> plan = make_plan(with_length(problem, fits));
   if (plan.value) {
     plan->reasons.insert(plan->reasons.begin(),
-                         fmt::format("longest sequence that fits: {} tokens (tried in steps of {}); {} do not fit", format_count(fits),
+                         fmt::format("longest sequence that fits: {} tokens (tried in steps of {}); {} are tight or do not fit", format_count(fits),
                                      format_count(kContextStep), format_count(fits + kContextStep)));
     const int64_t stated = plan->model.max_positions;
     if (stated > 0 && fits > stated)

@@ -235,7 +235,7 @@ TEST_CASE("experts: what is planned and what is refused by name") {
     const Result<Problem> parallel = resolved({{"trainer", trainer}, {"model", "mixtral_8x7b"}, {"ep", "2"}});
     CHECK(parallel.ok() == (trainer == std::string("fsdp2")));
     if (!parallel.ok()) {
-      CHECK(format_diagnostics(parallel.diagnostics).find("does not run expert parallelism") != std::string::npos);
+      CHECK(format_diagnostics(parallel.diagnostics).find("is planned without expert parallelism") != std::string::npos);
       CHECK(format_diagnostics(parallel.diagnostics).find("--trainer ") != std::string::npos);
     }
   }
