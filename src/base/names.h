@@ -13,6 +13,9 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 std::string suggest(std::string_view name, std::span<const std::string> candidates);
 // Case-insensitive, '-' and '_' the same.
 bool same_name(std::string_view a, std::string_view b);
+// Bytes of the UTF-8 character at the start of `text`, 0 when it is not one (overlong, surrogate, cut off); `text` is not empty.
+size_t utf8_length(std::string_view text);
+bool is_utf8(std::string_view text);
 std::string lower(std::string_view text);
 
 }  // namespace distsetup

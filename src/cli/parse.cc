@@ -18,7 +18,7 @@
 namespace distsetup {
 namespace {
 
-constexpr std::string_view kAlone = "\x01";  // between the two steps: the flag had no value
+constexpr std::string_view kAlone("\0", 1);  // between the two steps: the flag had no value; no word of a command line has it
 
 bool is_flag(std::string_view word) {
   if (word.size() < 2 || word[0] != '-') return false;
@@ -203,6 +203,9 @@ void collect(const Binding& binding, Arguments& arguments, Diagnostics& diagnost
     const size_t at = seen[option]++;
     const CLI::results_t& results = option->results();
     if (match.key != nullptr) {
+      if (!is_utf8(results[at]))  // plan.json could not hold it
+        diagnostics.push_back(error(code::kWrongType, command_line(),
+                                    fmt::format("'--{}' has bytes that are no UTF-8 text, expected text", match.name)));
       arguments.run_flags.push_back({match.name, results[at] == kAlone ? std::nullopt : std::optional(results[at])});
       continue;
     }

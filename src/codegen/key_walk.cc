@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
+#include "base/names.h"
 #include "codegen/key_table.h"
 #include "codegen/quote.h"
 
@@ -185,6 +186,13 @@ Result<Entries> walk_keys(const KeyTable& table, const Fields& fields, const Loc
     Result<Json> value = value_of(row, fields, table.name);
     append(diagnostics, value.diagnostics);
     if (!value.ok() || value->is_null()) continue;
+    // JSON, YAML and TOML are UTF-8; a shell takes any bytes.
+    const bool is_text_file = table.format != TableFormat::kArguments && table.format != TableFormat::kDirectives;
+    if (is_text_file && !is_utf8(field_text(*value))) {
+      diagnostics.push_back(error(code::kWrongType, at,
+                                  fmt::format("'{}' would hold bytes that are no UTF-8 text, expected text", row.key),
+                                  "rename what has them"));
+    }
     written.insert(row.key);
     entries.emplace_back(row.key, std::move(*value));
     if (!row.not_read.empty()) {

@@ -13,11 +13,11 @@ std::string quote_shell(std::string_view text);
 // `text` holds no control characters (refused before it comes here).
 std::string quote_directive(std::string_view text);
 
-// The inside of a comment: control characters become '?', so that a comment can never end early.
+// The inside of a comment: control characters and what YAML may take for the end of a line become '?', so that none ends early.
 std::string comment_text(std::string_view text);
 
 // A YAML scalar that every YAML 1.1 and 1.2 reader takes for this very text: bare for plain words, else '...' , or "..." with JSON's
-// escapes when it has control characters.
+// escapes when it has control characters or others that such a reader stops at.
 std::string quote_yaml(std::string_view text);
 
 // A TOML basic string.

@@ -379,6 +379,14 @@ Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& t
   if (has_error(walk.diagnostics)) return walk.diagnostics;
   for (const Value& file : described->files->items) walk.file(file);
   if (has_error(walk.diagnostics)) return walk.diagnostics;
+  for (const Artifact& artifact : walk.artifacts) {  // a shell takes any bytes
+    const bool is_script = artifact.executable || artifact.text.compare(0, 2, "#!") == 0;
+    if (is_script || is_utf8(artifact.text)) continue;
+    walk.diagnostics.push_back(error(code::kWrongType, source.at,
+                                     fmt::format("'{}' would hold bytes that are no UTF-8 text, expected text", artifact.path),
+                                     "rename what has them"));
+  }
+  if (has_error(walk.diagnostics)) return walk.diagnostics;
   return {std::move(walk.artifacts), std::move(walk.diagnostics)};
 }
 

@@ -1,7 +1,9 @@
 // TOML, argument lists and tables that include tables: what the walk writes of them.
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "base/diagnostic_codes.h"
+#include "base/value.h"
 #include "codegen/key_table.h"
 #include "codegen/quote.h"
 #include "codegen/target.h"
@@ -69,6 +71,43 @@ TEST_CASE("codegen: arguments are quoted words and booleans are flags") {
                 "  - {key: path, type: text, value: \"it's $x\"}\n"
                 "  - {key: list, type: text_list, value: [a, 'b c']}\n") ==
         "  --ds.stage 3\n  --fast\n  --path 'it'\\''s $x'\n  --list a 'b c'\n");
+}
+
+TEST_CASE("codegen: text that YAML readers stop at or break lines at is escaped and a comment stays one line") {
+  const std::string awkward[] = {"a\x7f",
+                                 "a\u0085"
+                                 "b",
+                                 "a\u2028key: value",
+                                 "\u2029",
+                                 "\ufeff"
+                                 "bom",
+                                 "a\nb\u2028",
+                                 "\u009f'\"\\"};
+  for (const std::string& text : awkward) {
+    const std::string quoted = quote_yaml(text);
+    CAPTURE(text, quoted);
+    for (const char* raw : {"\x7f", "\u0085", "\u2028", "\u2029", "\ufeff", "\u009f", "\n"}) {
+      CHECK(quoted.find(raw) == std::string::npos);
+      CHECK(comment_text(text).find(raw) == std::string::npos);
+    }
+    const Result<Value> read = parse_yaml("key: " + quoted + "\n", "t.yaml");
+    REQUIRE(read.ok());
+    CHECK(read->find("key")->text == text);
+  }
+  CHECK(quote_yaml("日本 🙂") == "'日本 🙂'");  // the rest stays readable
+  CHECK(comment_text("日本 🙂") == "日本 🙂");
+}
+
+TEST_CASE("codegen: a file of text refuses bytes that are no UTF-8 and a script takes them") {
+  Plan plan = cluster_plan();
+  plan.checkpoint.directory = "a\xff";
+  for (const auto& [target, is_taken] :
+       std::map<std::string, bool>{{"megatron-bridge", false}, {"torchtitan-0.2", false}, {"ssh", true}}) {
+    const Result<Artifacts> written = emit(plan, target);
+    CAPTURE(target, messages(written.diagnostics));
+    CHECK(written.ok() == is_taken);
+    if (!is_taken) CHECK(contains(messages(written.diagnostics), "no UTF-8 text"));
+  }
 }
 
 TEST_CASE("codegen: an included table writes under its section and brings its rules") {
