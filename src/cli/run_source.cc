@@ -366,7 +366,8 @@ std::vector<Flag> layer_flags() {
        0}};
 }
 Flag goal_flag() {
-  return {"goal", {}, FlagKind::kValue, "GOAL", "what is best: throughput, min-gpus, max-context, min-cost or min-memory", 0, goal_names()};
+  return {"goal", {},          FlagKind::kValue, "GOAL", "what is best: throughput, min-gpus, max-context, min-cost or min-memory",
+          0,      goal_names()};
 }
 Flag presets_flag() {
   return {"presets", {}, FlagKind::kValue, "DIR", "GPUs, machines and models of your own, over the built-in ones", 0};

@@ -13,7 +13,7 @@
 
 namespace distsetup {
 
-enum class Attention { kGrouped, kLatent };  // MHA and MQA are kGrouped with k = a, k = 1; kLatent is DeepSeek's MLA
+enum class Attention { kGrouped, kLatent };      // MHA and MQA are kGrouped with k = a, k = 1; kLatent is DeepSeek's MLA
 enum class Norm { kRms, kLayer, kLayerNoBias };  // kLayerNoBias: MPT
 
 struct Geometry {

@@ -182,7 +182,8 @@ class Fixer {
     const TrainerFacts& facts = problem_.trainer->facts;
     const bool together = facts.has("offload_together"), optimizer_moved = problem_.base.offload.optimizer != OffloadPlace::kNone;
     for (const bool parameters : {false, true}) {
-      if (!facts.has(parameters ? "offload_parameters" : "offload_optimizer") || (!parameters && (together || optimizer_moved))) continue;
+      if (!facts.has(parameters ? "offload_parameters" : "offload_optimizer") || (!parameters && (together || optimizer_moved)))
+        continue;
       const auto plan = attempt([&](Problem& p) {
         change_trainer(p, [&](Setup& s) {
           if (!optimizer_moved) s.offload.optimizer = OffloadPlace::kHost;
@@ -190,8 +191,9 @@ class Fixer {
         });
       });
       if (!plan.has_value()) continue;
-      propose(std::string(parameters || together ? "--offload-parameters host" : "") +
-                  (together || optimizer_moved ? "" : parameters ? " --offload-optimizer host" : "--offload-optimizer host"),
+      propose(std::string(parameters || together ? "--offload-parameters host" : "") + (together || optimizer_moved ? ""
+                                                                                        : parameters ? " --offload-optimizer host"
+                                                                                                     : "--offload-optimizer host"),
               *plan);
       return;
     }
@@ -201,9 +203,7 @@ class Fixer {
     if (problem_.trainer == nullptr || problem_.base.train.method == "pretrain" || problem_.base.train.finetune != "full") return;
     for (const char* kind : {"lora", "qlora"}) {
       if (!problem_.trainer->facts.has(kind)) continue;
-      const auto plan = attempt([&](Problem& p) {
-        change_trainer(p, [&](Setup& s) { set_adapters(s, kind); });
-      });
+      const auto plan = attempt([&](Problem& p) { change_trainer(p, [&](Setup& s) { set_adapters(s, kind); }); });
       if (!plan.has_value()) continue;
       propose(fmt::format("--finetune {}", kind), *plan);
       return;

@@ -135,7 +135,7 @@ class HardwareResolver {
     if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
     if (h.peak_flops_per_s <= 0) {
       fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(compute_)),
-           compute_ == Precision::kF8      ? "--precision bf16"
+           compute_ == Precision::kF8       ? "--precision bf16"
            : gpu->peak_fp16_flops_per_s > 0 ? "--precision fp16, or fp32"
                                             : "--precision fp32");
       return;

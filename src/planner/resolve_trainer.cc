@@ -18,8 +18,6 @@ namespace {
 // A program whose weights differ by more from the model's parameters is another architecture's.
 constexpr double kMostParametersOff = 0.02;
 
-constexpr std::string_view kLoraTargets[] = {"query", "key", "value", "output", "gate", "up", "down"};
-
 class TrainerResolver {
  public:
   TrainerResolver(const Spec& spec, const Presets& presets, const std::map<std::string, Gpu>& gpus, Problem& problem)
@@ -258,7 +256,6 @@ class TrainerResolver {
   }
 
   void finetune() {
-    Setup& s = trainer_.base;
     TrainPlan& plan = problem_.base.train;
     plan.finetune = spec_.text("train.finetune").value_or("full");
     if (plan.finetune == "full") {
@@ -267,43 +264,7 @@ class TrainerResolver {
       return;
     }
     require(plan.finetune, "train.finetune", plan.finetune);
-    set_adapters(s, plan.finetune);
-    expert_adapters();
-    s.lora.rank = plan.lora_rank = spec_.integer("train.lora_rank").value_or(s.lora.rank);
-    plan.lora_targets =
-        spec_.list("train.lora_targets").value_or(std::vector<std::string>(std::begin(kLoraTargets), std::end(kLoraTargets)));
-    s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = false;
-    bool* flags[] = {&s.lora.query, &s.lora.key, &s.lora.value, &s.lora.output, &s.lora.gate, &s.lora.up, &s.lora.down};
-    for (const std::string& target : plan.lora_targets) {
-      const auto at = std::find(std::begin(kLoraTargets), std::end(kLoraTargets), target);
-      if (at == std::end(kLoraTargets)) {
-        fail(code::kUnknownValue, "train.lora_targets",
-             fmt::format("'{}' is no matrix of a block, expected of: {}", target, fmt::join(kLoraTargets, ", ")));
-        continue;
-      }
-      *flags[at - std::begin(kLoraTargets)] = true;
-    }
-    if (!spec_.find("train.lora_rank")) problem_.base.assumptions.push_back(fmt::format("adapters of rank {}", s.lora.rank));
-  }
-
-  // PEFT's all-linear names linear layers; Transformers 5 keeps the experts of a layer as one parameter, which is none.
-  void expert_adapters() {
-    const Geometry& g = problem_.base.model;
-    if (g.num_experts == 0 || trainer_.facts.has("expert_adapters")) return;
-    const bool all = std::find(g.expert_layer.begin(), g.expert_layer.end(), false) == g.expert_layer.end();
-    const bool other_mlps = !all || g.shared_feed_forward > 0;
-    const std::optional<std::vector<std::string>> given = spec_.list("train.lora_targets");
-    const bool mlp = given.has_value() && std::any_of(given->begin(), given->end(), [](const std::string& target) {
-                       return target == "gate" || target == "up" || target == "down";
-                     });
-    if (mlp && !other_mlps)
-      fail(code::kUnsupportedFeature, "train.lora_targets",
-           fmt::format("every MLP of '{}' is a stack of experts, one parameter and no linear layer: {} puts no adapters on it", g.name,
-                       trainer_.facts.label),
-           "--lora-targets query,key,value,output, or --trainer megatron");
-    else if (mlp || !given.has_value())
-      problem_.base.assumptions.push_back(fmt::format("adapters on attention{}, none on stacks of experts",
-                                                      other_mlps ? " and on MLPs that are linear layers" : " alone"));
+    append(said_, resolve_adapters(spec_, problem_, trainer_));
   }
 
   void optimizer() {
@@ -410,60 +371,6 @@ class TrainerResolver {
 
 Diagnostics resolve_trainer(const Spec& spec, const Presets& presets, const std::map<std::string, Gpu>& gpus, Problem& problem) {
   return TrainerResolver(spec, presets, gpus, problem).run(*spec.text("trainer.name"));
-}
-
-void set_adapters(Setup& s, std::string_view kind) {
-  constexpr int64_t kRank = 16;
-  s.finetune = kind == "lora" ? Finetune::kLora : Finetune::kQlora;
-  // torchtitan freezes its parameters as they are; PEFT's are loaded in 16 bits.
-  s.frozen_dtype = s.finetune != Finetune::kLora                  ? StorageDtype::kNf4Double
-                   : s.framework == Framework::kFsdp2 ? s.parameter_dtype
-                                                      : StorageDtype::kBf16;
-  s.lora.rank = kRank;
-  s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = true;
-}
-
-namespace {
-
-// A trainer that has a value the bundled one has not.
-std::string_view trainer_with(std::string_view value) {
-  if (value == "fp8" || value == "muon") return "fsdp2";
-  return "fsdp1";  // fp16, lora, qlora, and the Trainer's optimizers
-}
-
-}  // namespace
-
-Diagnostics refuse_not_native(const Spec& spec) {
-  Diagnostics said;
-  for (const SpecKey& key : spec_keys()) {
-    const auto value = spec.text(key.path);
-    if (!value.has_value()) continue;
-    const Setting* setting = spec.find(key.path);
-    const bool known =
-        std::any_of(key.choices.begin(), key.choices.end(), [](const SettingChoice& c) { return !c.not_native.empty(); });
-    if (!known) continue;
-    std::string expected;
-    for (const SettingChoice& c : key.choices) {
-      if (!c.refused.empty() || !c.not_native.empty()) continue;
-      expected += (expected.empty() ? "" : ", ") + std::string(c.value);
-    }
-    for (const SettingChoice& c : key.choices) {
-      if (c.value != *value || c.not_native.empty()) continue;
-      Diagnostic d = error(code::kUnsupportedFeature, setting->at,
-                           fmt::format("{} '{}' is not supported: {}", key.path, setting->text, c.not_native),
-                           fmt::format("use one of {}, or plan for another trainer: --trainer {}", expected, trainer_with(c.value)));
-      d.length = std::max<int>(1, static_cast<int>(setting->text.size()));
-      said.push_back(std::move(d));
-    }
-  }
-  for (const std::string_view path : {"trainer.program", "trainer.loss_head", "trainer.compile", "train.lora_rank",
-                                      "train.lora_targets", "parallel.virtual_stages", "parallel.hpz"}) {
-    if (const Setting* setting = spec.find(path);
-        setting != nullptr && !setting->is_auto() && setting->text != "1" && setting->text != "false")
-      said.push_back(error(code::kUnsupportedFeature, setting->at, fmt::format("{} is a choice of other trainers", path),
-                           path == "parallel.hpz" ? "--trainer deepspeed" : "--trainer fsdp2"));
-  }
-  return said;
 }
 
 }  // namespace distsetup

@@ -309,8 +309,8 @@ std::vector<SpecKey> make_keys() {
 
       number(Type::kDuration, "checkpoint.save_time", {{"checkpoint-save-time", ""}}, "not known", "", {1},
              "how long a save stops training; with it the preview says how often to save"),
-      number(Type::kDouble, "checkpoint.failure_hours", {{"gpu-hours-per-failure", ""}}, "50,700, Llama 3's", "GPU-hours",
-             {1, 1e12}, "how long GPUs run, all together, until one stops the job"),
+      number(Type::kDouble, "checkpoint.failure_hours", {{"gpu-hours-per-failure", ""}}, "50,700, Llama 3's", "GPU-hours", {1, 1e12},
+             "how long GPUs run, all together, until one stops the job"),
 
       text_key("launch.target", {{"launch-target", ""}}, "native", "what the plan is written for"),
       text_key("launch.site", {{"site", ""}}, "none", "a site file (distsetup init --site): partition, account, modules"),

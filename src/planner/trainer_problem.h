@@ -24,6 +24,8 @@ struct TrainerProblem {
 // Reads the settings of another trainer; refuses by name what its facts do not have. `problem` is resolved in everything else.
 Diagnostics resolve_trainer(const Spec& spec, const Presets& presets, const std::map<std::string, Gpu>& gpus, Problem& problem);
 
+// Adapters as the settings say, where a plan has some; refuses targets that are none by name.
+Diagnostics resolve_adapters(const Spec& spec, Problem& problem, TrainerProblem& trainer);
 // Adapters of the default rank on every matrix that gets one; `kind`: lora or qlora.
 void set_adapters(Setup& setup, std::string_view kind);
 

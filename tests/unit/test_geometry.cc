@@ -210,9 +210,9 @@ TEST_CASE("geometry: MPT with ALiBi and without biases and GPT BigCode and Gemma
   const int64_t biases = 32 * (3 * 4096 + 4096 + 16384 + 4096 + 2 * 4096) + 4096;
   CHECK(count_parameters(*learned).total == count_parameters(*alibi).total + 2048 * 4096 + biases);
 
-  const Result<Geometry> starcoder = from_json(
-      R"({"model_type": "gpt_bigcode", "n_embd": 6144, "n_head": 48, "n_layer": 40, "n_inner": 24576, "n_positions": 8192,)"
-      R"( "vocab_size": 49152, "multi_query": true})");
+  const Result<Geometry> starcoder =
+      from_json(R"({"model_type": "gpt_bigcode", "n_embd": 6144, "n_head": 48, "n_layer": 40, "n_inner": 24576, "n_positions": 8192,)"
+                R"( "vocab_size": 49152, "multi_query": true})");
   REQUIRE(starcoder.ok());
   CHECK(starcoder->num_kv_heads == 1);
   CHECK(count_parameters(*starcoder).total == 15'517'456'384);

@@ -1,7 +1,7 @@
-// Choices of a run whose bytes follow by hand: optimizers, DPO's reference, offload, adapters, what a checkpoint holds and how often to
-// write one. Each under the trainers that have it, and refused by name elsewhere.
-#include <catch2/catch.hpp>
+// Choices of a run whose bytes follow by hand: optimizers, DPO's reference, offload, adapters, what a checkpoint holds and how often
+// to write one. Each under the trainers that have it, and refused by name elsewhere.
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <numeric>
 
 #include "model/presets.h"
@@ -155,7 +155,8 @@ TEST_CASE("choices: adapters on latent attention and beside stacks of experts") 
   const Result<Problem> assumed = resolved({{"model", "mixtral_8x7b"}, {"trainer", "fsdp1"}, {"finetune", "lora"}});
   REQUIRE(assumed.ok());
   const auto& told = assumed->base.assumptions;
-  CHECK(std::any_of(told.begin(), told.end(), [](const std::string& a) { return a == "adapters on attention alone, none on stacks of experts"; }));
+  CHECK(std::any_of(told.begin(), told.end(),
+                    [](const std::string& a) { return a == "adapters on attention alone, none on stacks of experts"; }));
   CHECK(said({{"model", "mixtral_8x7b"}, {"trainer", "fsdp1"}, {"finetune", "lora"}, {"lora-targets", "gate,up"}})
             .find("every MLP of 'mixtral_8x7b' is a stack of experts") != std::string::npos);
 }
@@ -169,7 +170,8 @@ TEST_CASE("choices: the frozen weights of LoRA by trainer") {
   const double adapters = 16 * 32 * (2 * 8192 + 2 * 5120 + 3 * (4096 + 14336));
   check_bytes(shard("fsdp2"), (4 * parameters(s) + 4 * adapters) / 8);
   check_bytes(shard("fsdp1"), (2 * parameters(s) + 4 * adapters) / 8);
-  CHECK(said({{"model", "llama3_8b"}, {"trainer", "fsdp2"}, {"finetune", "qlora"}}).find("is planned without qlora") != std::string::npos);
+  CHECK(said({{"model", "llama3_8b"}, {"trainer", "fsdp2"}, {"finetune", "qlora"}}).find("is planned without qlora") !=
+        std::string::npos);
 }
 
 TEST_CASE("choices: QLoRA under DeepSpeed keeps what is no linear layer of a block in 16 bits") {
@@ -181,8 +183,9 @@ TEST_CASE("choices: QLoRA under DeepSpeed keeps what is no linear layer of a blo
 }
 
 TEST_CASE("choices: where 24 GB cards do not hold a model the host or adapters are offered") {
-  const Flags recipe = {{"model", "7B"},  {"gpu", "rtx_4090"}, {"gpus", "2"},           {"nodes", "1"},         {"trainer", "fsdp1"},
-                        {"method", "dpo"}, {"sharding", "zero3"}, {"sequence-length", "4096"}, {"micro-batch", "1"}, {"recompute", "full"}};
+  const Flags recipe = {{"model", "7B"},      {"gpu", "rtx_4090"},  {"gpus", "2"},         {"nodes", "1"},
+                        {"trainer", "fsdp1"}, {"method", "dpo"},    {"sharding", "zero3"}, {"sequence-length", "4096"},
+                        {"micro-batch", "1"}, {"recompute", "full"}};
   const Result<Problem> problem = resolved(recipe);
   REQUIRE(problem.ok());
   Diagnostics why;
@@ -199,9 +202,16 @@ TEST_CASE("choices: where 24 GB cards do not hold a model the host or adapters a
 // 70B with full sharding, offload and DPO's reference: 18 bytes per parameter in the host memory of one node, 1,270 GB.
 TEST_CASE("choices: where the host is too small that is what is said") {
   const auto plan = [](const char* machine) {
-    const Result<Problem> problem =
-        resolved({{"model", "70B"}, {"machine", machine}, {"nodes", "1"}, {"trainer", "fsdp1"}, {"method", "dpo"}, {"recompute", "full"},
-                  {"sharding", "zero3"}, {"sequence-length", "2048"}, {"micro-batch", "1"}, {"offload-parameters", "host"}});
+    const Result<Problem> problem = resolved({{"model", "70B"},
+                                              {"machine", machine},
+                                              {"nodes", "1"},
+                                              {"trainer", "fsdp1"},
+                                              {"method", "dpo"},
+                                              {"recompute", "full"},
+                                              {"sharding", "zero3"},
+                                              {"sequence-length", "2048"},
+                                              {"micro-batch", "1"},
+                                              {"offload-parameters", "host"}});
     INFO(format_diagnostics(problem.diagnostics));
     REQUIRE(problem.ok());
     return *make_plan(*problem);
@@ -209,14 +219,19 @@ TEST_CASE("choices: where the host is too small that is what is said") {
   CHECK(plan("dgx_a100").verdict == Verdict::kFits);  // 2 TiB
   const Plan small = plan("aws_p4de_24xlarge");       // 1,152 GiB
   CHECK(small.verdict == Verdict::kDoesNotFit);
-  CHECK(std::any_of(small.diagnostics.begin(), small.diagnostics.end(),
-                    [](const Diagnostic& d) { return d.message.starts_with("nothing fits: the host needs 1.2 TiB per node and has 1.1 TiB"); }));
+  CHECK(std::any_of(small.diagnostics.begin(), small.diagnostics.end(), [](const Diagnostic& d) {
+    return d.message.starts_with("nothing fits: the host needs 1.2 TiB per node and has 1.1 TiB");
+  }));
 }
 
 TEST_CASE("choices: how often to save follows the rate of failures that is given") {
   const auto interval = [](const char* hours) {
-    const Result<Problem> problem = resolved({{"model", "8B"}, {"trainer", "fsdp2"}, {"gpu", "h100_sxm"}, {"nodes", "2"},
-                                              {"checkpoint-save-time", "2m"}, {"gpu-hours-per-failure", hours}});
+    const Result<Problem> problem = resolved({{"model", "8B"},
+                                              {"trainer", "fsdp2"},
+                                              {"gpu", "h100_sxm"},
+                                              {"nodes", "2"},
+                                              {"checkpoint-save-time", "2m"},
+                                              {"gpu-hours-per-failure", hours}});
     REQUIRE(problem.ok());
     return make_plan(*problem)->time.checkpoint_every_s;
   };

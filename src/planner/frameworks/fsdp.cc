@@ -117,6 +117,14 @@ int64_t Walk::saved_bytes(const Trace& trace) const {
   return bytes;
 }
 
+// What the 4-bit matrices of a block read: both norms' outputs (one, where attention and MLP share it), the attention's, the MLP's
+// product.
+int64_t Walk::quantized_input_bytes() const {
+  const int64_t norms = (s_.model.parallel_block ? 1 : 2) * s_.model.hidden;
+  const int64_t compute_bytes = s_.compute == Compute::kF32 ? 4 : 2;
+  return compute_bytes * num_tokens_ * (norms + s_.model.num_heads * s_.model.head_size + s_.model.feed_forward);
+}
+
 void Walk::load() {
   ledger_.enter(Phase::kLoad);
   const bool on_device = s_.offload.parameters == OffloadPlace::kNone;
@@ -141,6 +149,8 @@ void Walk::load() {
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (int64_t other = 1; other < started; ++other)
       in_flight_.push_back(book(saved_bytes(block_trace(i)), MemoryClass::kActivation, block_unit(i).count));
+    if (s_.software.graph_outlives_backward)
+      in_flight_.push_back(book(quantized_input_bytes(), MemoryClass::kActivation, block_unit(i).count));
   }
   if (!steady_) return;
   ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
@@ -179,8 +189,10 @@ void Walk::optimizer_step() {
 // transformers/optimization.py, Adafactor.step: parameter by parameter, an fp32 update and one more of it while it is scaled.
 void Walk::update_with_adafactor() {
   int64_t largest = 0;
-  for_stored([&](int64_t elements, double, bool is_trained, int64_t, bool) { largest = is_trained ? std::max(largest, elements) : largest; });
-  Handle update = ledger_.allocate(4 * largest, MemoryClass::kWorkspace), scaled = ledger_.allocate(4 * largest, MemoryClass::kWorkspace);
+  for_stored(
+      [&](int64_t elements, double, bool is_trained, int64_t, bool) { largest = is_trained ? std::max(largest, elements) : largest; });
+  Handle update = ledger_.allocate(4 * largest, MemoryClass::kWorkspace),
+         scaled = ledger_.allocate(4 * largest, MemoryClass::kWorkspace);
   ledger_.free(scaled);
   ledger_.free(update);
 }
@@ -202,7 +214,8 @@ void Walk::count_host_and_disk(MemoryEstimate& estimate) const {
   estimate.checkpoint_bytes = static_cast<int64_t>((trained_bytes + moments) * ranks * s_.tp);
   double host = 0;
   if (s_.offload.parameters != OffloadPlace::kNone) host += parameters + trained_bytes + reference;
-  if (s_.offload.optimizer != OffloadPlace::kNone || s_.offload.parameters != OffloadPlace::kNone || s_.paged_optimizer) host += moments;
+  if (s_.offload.optimizer != OffloadPlace::kNone || s_.offload.parameters != OffloadPlace::kNone || s_.paged_optimizer)
+    host += moments;
   if (offloads_activations()) host += static_cast<double>(residual_bytes_ * s_.model.num_layers);
   estimate.host_bytes_per_node = static_cast<int64_t>(host * s_.gpus_per_node);
 }

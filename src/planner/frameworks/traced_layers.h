@@ -13,8 +13,8 @@ namespace distsetup {
 struct TracedBlock {
   replay::Trace kept, again;  // keeps all; runs again in backward
   PartBytes kept_bytes, again_bytes;
-  std::vector<int64_t> weights;    // elements, frozen and trained alike, adapters left out
-  std::vector<int64_t> gradients;  // elements by index in the program; 0: not trained
+  std::vector<int64_t> weights;                       // elements, frozen and trained alike, adapters left out
+  std::vector<int64_t> gradients;                     // elements by index in the program; 0: not trained
   int64_t adapter_elements = 0, linear_elements = 0;  // linear: matrices that adapters can be named after
 };
 
