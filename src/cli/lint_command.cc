@@ -109,44 +109,67 @@ Counts count(const Diagnostics& diagnostics) {
 
 std::string counted(size_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
-// Makes the safe fixes of every file, each file whole or not at all; `files` are then as they are on disk.
-Diagnostics fix(const Terminal& terminal, const LintContext& context, std::vector<LintFile>& files) {
+// The safe fixes of every file, in `files`: the files that changed, whole.
+Artifacts fix(const Terminal& terminal, const LintContext& context, std::string_view done, std::vector<LintFile>& files) {
   const LintReport report = lint_files(files, context);
-  Diagnostics diagnostics;
+  Artifacts changed;
   for (size_t i = 0; i < report.files.size(); ++i) {
     const auto file = std::find_if(files.begin(), files.end(), [&](const LintFile& one) { return one.path == report.files[i].path; });
     std::vector<const LintFinding*> applied;
     std::string text = apply_fixes(report, i, file->text, applied);
     if (applied.empty()) continue;
-    const Result<Written> written = write_file_atomic(file->path, text, Overwrite::kForce);
-    append(diagnostics, written.diagnostics);
-    if (!written.ok()) continue;
     file->text = std::move(text);
+    changed.push_back({file->path, file->text, false});
     for (const LintFinding* one : applied) {
-      mention(terminal, fmt::format("fixed {}:{}: {} {}\n", file->path, one->diagnostic.location.line, one->diagnostic.code,
+      mention(terminal, fmt::format("{} {}:{}: {} {}\n", done, file->path, one->diagnostic.location.line, one->diagnostic.code,
                                     one->diagnostic.help));
     }
   }
+  return changed;
+}
+
+Diagnostics write_back(const Artifacts& changed) {
+  Diagnostics diagnostics;
+  for (const Artifact& one : changed) append(diagnostics, write_file_atomic(one.path, one.text, Overwrite::kForce).diagnostics);
   return diagnostics;
+}
+
+constexpr char kStandardInput[] = "standard input";
+
+// `-` is standard input.
+Result<std::vector<LintFile>> read_files_to_lint(const Arguments& arguments) {
+  std::vector<LintFile> files;
+  Diagnostics diagnostics;
+  for (const std::string& path : arguments.positionals) {
+    const bool is_input = path == "-";
+    if (is_input && arguments.has("fix"))
+      diagnostics.push_back(error(code::kConflict, command_line(), "'--fix' writes files, and '-' is standard input", "name a file"));
+    const std::string name = is_input ? kStandardInput : path;
+    if (std::any_of(files.begin(), files.end(), [&name](const LintFile& one) { return one.path == name; })) continue;
+    Result<std::string> text = read_file(is_input ? "/dev/stdin" : path);
+    append(diagnostics, text.diagnostics);
+    if (!text.ok() && is_folder(path)) diagnostics.back().help = fmt::format("name its files: distsetup lint {}/*", path);
+    if (text.ok()) files.push_back({name, std::move(*text)});
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  return files;
 }
 
 int run_lint(const Arguments& arguments, const Terminal& terminal) {
   const Result<LintContext> context = lint_context(arguments);
   if (!context.ok()) return fail(arguments, terminal, context.diagnostics);
-  std::vector<LintFile> files;
-  Diagnostics diagnostics;
-  for (const std::string& path : arguments.positionals) {
-    Result<std::string> text = read_file(path);
-    append(diagnostics, text.diagnostics);
-    const bool is_new = std::none_of(files.begin(), files.end(), [&path](const LintFile& one) { return one.path == path; });
-    if (text.ok() && is_new) files.push_back({path, std::move(*text)});
-  }
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  Result<std::vector<LintFile>> files = read_files_to_lint(arguments);
+  if (!files.ok()) return fail(arguments, terminal, files.diagnostics);
   if (arguments.has("fix")) {
-    if (const Diagnostics failed = fix(terminal, *context, files); has_error(failed)) return fail(arguments, terminal, failed);
+    const bool is_trial = arguments.has("dry-run");
+    const Artifacts changed = fix(terminal, *context, is_trial ? "would fix" : "fixed", *files);
+    if (is_trial) return deliver_all(arguments, terminal, changed, ".", {});
+    if (const Diagnostics failed = write_back(changed); has_error(failed)) return fail(arguments, terminal, failed);
+  } else if (const Diagnostics idle = refuse_idle(arguments, {"dry-run"}, "with --fix"); !idle.empty()) {
+    return fail(arguments, terminal, idle);
   }
 
-  const LintReport report = lint_files(files, *context);
+  const LintReport report = lint_files(*files, *context);
   Diagnostics said;
   Json findings = Json::array(), kinds = Json::array();
   size_t num_fixable = 0;
@@ -186,18 +209,21 @@ Command lint_command() {
   command.min_positionals = 1;
   command.max_positionals = 1000;
   command.examples = {"distsetup lint ds_config.json job.sbatch", "distsetup lint accelerate.yaml --nodes 2 --gpus 8",
-                      "distsetup lint job.sbatch --fix", "distsetup explain SL003"};
+                      "distsetup lint job.sbatch --fix --dry-run", "distsetup slurm --nodes 4 | distsetup lint -",
+                      "distsetup explain SL003"};
   command.notes =
       "Takes DeepSpeed JSON, accelerate YAML, TrainingArguments, torchtitan TOML, Axolotl, LLaMA-Factory, Lightning and Automodel "
       "YAML, "
       "Megatron arguments, job scripts, shell scripts and command lines, hostfiles, Kubernetes manifests, SkyPilot tasks and "
       "plan.json, and "
-      "tells them apart by what they say. Files named together are one set-up. Each finding says when it bites: at parse, at start, "
+      "tells them apart by what they say; - is standard input. Files named together are one set-up. Each finding says when it bites: "
+      "at parse, at start, "
       "while it "
       "runs, or silently. Exit code 3: there are errors, with --strict also warnings.";
   command.flags = {
       {"strict", {}, FlagKind::kSwitch, "", "warnings fail too (exit code 3)", 0},
       {"fix", {}, FlagKind::kSwitch, "", "make the fixes that change nothing else, in the files", 0},
+      dry_run_flag(),
       {"as",
        {"kind"},
        FlagKind::kValue,
