@@ -75,6 +75,9 @@ struct Software {
   bool online_softmax = false;         // PyTorch 2.8: a compiled loss needs no fp32 copy of the logits
   bool eager_kernels = false;          // a traced graph runs the kernels of the eager program, under SimpleFSDP the loss too
   bool keeps_every_matmul = false;     // op-selective recompute of graph_trainer
+  // bitsandbytes before 0.43.2 keeps the input of every 4-bit matrix beside autograd's saved tensors, and the training loop holds the
+  // loss, and with it the graph, until the next one is made: the inputs of two micro-batches live at once.
+  bool graph_outlives_backward = false;
   bool accumulates_whole = false;      // FSDP1: micro-batches but the last run under no_sync (Lightning Fabric's no_backward_sync)
   bool casts_once = false;             // graph_trainer: 16-bit shards stay from forward to backward
   bool traced = false;                 // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter

@@ -101,6 +101,8 @@ Result<Setup> litgpt_row(const Row& row) {
   s.model.tied_embeddings = false;  // litgpt copies a tied embedding into lm_head.weight
   if (row.says("framework", "benchmark")) return thunder_row(row, s);
   s.software.accumulates_whole = true;  // finetune/*.py: fabric.no_backward_sync
+  // The tables of 2024 cut samples at 512 tokens, so that long ones follow each other; those of 2023 pad to the one longest sample.
+  s.software.graph_outlives_backward = s.finetune == Finetune::kQlora && row.says("source_path_or_section", "config_hub");
   set_storage(s, row);
   s.software.released = 202402;
   s.software.own_container = true;

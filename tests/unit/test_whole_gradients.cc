@@ -47,6 +47,29 @@ TEST_CASE("whole gradients: FSDP1 under no_sync holds a gradient per parameter f
   CHECK(simulate_memory(s).allocated_bytes == one);
 }
 
+TEST_CASE("4-bit matrices: a graph that outlives backward holds the inputs of two micro-batches") {
+  Setup s = llama_8b();
+  s.framework = Framework::kDdp;
+  s.sharding = Sharding::kDdp;
+  s.dp_shard = 1;
+  s.program = "litgpt_eager";
+  s.loss = LossHead::kChunked;
+  s.recompute = ActivationRecompute::kNone;
+  s.finetune = Finetune::kQlora;
+  s.frozen_dtype = StorageDtype::kNf4;
+  s.lora.rank = 8;
+  s.lora.query = s.lora.value = true;
+  s.lora.dtype = StorageDtype::kBf16;
+  const int64_t freed = simulate_memory(s).allocated_bytes;
+  s.software.graph_outlives_backward = true;
+  // Per layer and token: two norms' outputs, attention's output, the MLP's product, in 16 bits.
+  const int64_t inputs = 2 * 2048 * (3 * s.model.hidden + s.model.feed_forward) * s.model.num_layers;
+  CHECK(static_cast<double>(simulate_memory(s).allocated_bytes - freed) == Approx(static_cast<double>(inputs)).epsilon(0.001));
+  s.gpu.usable_memory_bytes = int64_t{1} << 40;
+  CHECK(static_cast<double>(replay_memory(s).allocated_bytes) ==
+        Approx(static_cast<double>(simulate_memory(s).allocated_bytes)).epsilon(0.01));
+}
+
 TEST_CASE("chunked head: a chunk of logits is made and differentiated at a time") {
   Setup s = llama_8b();
   s.micro_batch = 32;

@@ -117,6 +117,14 @@ int64_t Walk::saved_bytes(const Trace& trace) const {
   return bytes;
 }
 
+// What the 4-bit matrices of a block read: both norms' outputs (one, where attention and MLP share it), the attention's, the MLP's
+// product.
+int64_t Walk::quantized_input_bytes() const {
+  const int64_t norms = (s_.model.norms_per_layer == 1 ? 1 : 2) * s_.model.hidden;
+  const int64_t compute_bytes = s_.compute == Compute::kF32 ? 4 : 2;
+  return compute_bytes * num_tokens_ * (norms + s_.model.num_heads * s_.model.head_size + s_.model.feed_forward);
+}
+
 void Walk::load() {
   ledger_.enter(Phase::kLoad);
   const bool on_device = s_.offload.parameters == OffloadPlace::kNone;
@@ -141,6 +149,8 @@ void Walk::load() {
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (int64_t other = 1; other < started; ++other)
       in_flight_.push_back(book(saved_bytes(block_trace(i)), MemoryClass::kActivation, block_unit(i).count));
+    if (s_.software.graph_outlives_backward)
+      in_flight_.push_back(book(quantized_input_bytes(), MemoryClass::kActivation, block_unit(i).count));
   }
   if (!steady_) return;
   ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);

@@ -101,6 +101,7 @@ class Walk {
   void backward_block(size_t i);
   void optimizer_step();
   void update_with_adafactor();
+  int64_t quantized_input_bytes() const;
   void end_in_flight();
   template <class RunBlock>
   void for_blocks_forward(RunBlock run_block);
