@@ -144,6 +144,7 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
   if (!fields.ok()) return fail(arguments, terminal, diagnostics);
   append(diagnostics, add_hardware(arguments, *fields));
   settle_derived(*fields);
+  settle_by_model(*fields);
   std::vector<LostKey> lost;
   for (const Reading& one : *readings) {
     lost.insert(lost.end(), one.lost.begin(), one.lost.end());

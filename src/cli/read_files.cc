@@ -241,7 +241,27 @@ Json readings_json(const std::vector<Reading>& readings, const std::vector<LostK
   return {{"read", std::move(read)}, {"not_carried", std::move(not_carried)}};
 }
 
-Result<ForeignSpec> spec_of_fields(const ReadFields& fields, const Spec& stronger) {
+void settle_by_model(ReadFields& fields, const Spec& stronger) {
+  if (fields.count("derived.layers_per_virtual_stage") == 0 || fields.count("model.num_layers") != 0) return;
+  std::string name = stronger.text("model").value_or("");
+  for (const char* field : {"model.name", "model.hub_id"}) {
+    const auto it = fields.find(field);
+    if (name.empty() && it != fields.end()) name = field_text(it->second.value);
+  }
+  const Result<Presets> presets = load_presets();
+  if (name.empty() || !presets.ok()) return;
+  const Result<Geometry> model = find_model(*presets, name);
+  if (!model.ok()) return;
+  ReadField layers = fields.find("derived.layers_per_virtual_stage")->second;
+  layers.value = model->num_layers;
+  fields.emplace("model.num_layers", std::move(layers));
+  settle_derived(fields);
+  fields.erase("model.num_layers");
+}
+
+Result<ForeignSpec> spec_of_fields(const ReadFields& read_fields, const Spec& stronger) {
+  ReadFields fields = read_fields;
+  settle_by_model(fields, stronger);
   ForeignSpec out;
   Diagnostics diagnostics;
   ReadSettings read = settings_of(fields);

@@ -21,6 +21,9 @@ std::string lost_text(const std::vector<LostKey>& lost);
 std::string readings_text(const std::vector<Reading>& readings);
 Json readings_json(const std::vector<Reading>& readings, const std::vector<LostKey>& lost);
 
+// What follows from the layers of a model that is named: how many chunks a pipeline's stage has.
+void settle_by_model(ReadFields& fields, const Spec& stronger = {});
+
 // The settings that the files say, each with its place as origin. A setting that `stronger` has too need not be one that a run can
 // take; every other one that a run refuses is an error at its place. Values that a tool merely assumes are settings of `assumed`.
 struct ForeignSpec {

@@ -259,6 +259,28 @@ TEST_CASE("read: a launch script with its settings at the top") {
   CHECK(DialectFile(other, "launch_slurm.sh").field("model.name") == "scratch_70b_wide");
 }
 
+TEST_CASE("read: chunks of a pipeline's stages by the layers of one") {
+  const char* line =
+      "#!/bin/bash\ntorchrun --nproc_per_node=8 pretrain_gpt.py --pipeline-model-parallel-size 4 --num-layers 32 "
+      "--num-layers-per-virtual-pipeline-stage ";
+  CHECK(DialectFile(std::string(line) + "4\n", "run.sh").field("strategy.virtual_stages") == "2");
+  const DialectFile odd(std::string(line) + "5\n", "run.sh");  // 32 layers do not divide so
+  CHECK(odd.field("strategy.virtual_stages") != "2");
+}
+
+TEST_CASE("read: a file that shards over all ranks has no copies") {
+  const auto copies = [](const std::string& strategy) {
+    return DialectFile("distributed_type: FSDP\nfsdp_config: {fsdp_version: 1, fsdp_sharding_strategy: " + strategy +
+                           "}\nnum_machines: 4\nnum_processes: 32\n",
+                       "accelerate.yaml")
+        .field("mesh.dp_replicate");
+  };
+  CHECK(copies("FULL_SHARD") == "1");
+  CHECK(copies("SHARD_GRAD_OP") == "1");
+  CHECK(copies("HYBRID_SHARD") != "1");
+  CHECK(copies("NO_SHARD") != "1");
+}
+
 TEST_CASE("read: sections of a config.yaml alone") {
   const DialectFile setups("distributed_examples:\n  near: {strategy: fsdp, num_nodes: 1, devices: 8}\n", "config.yaml");
   REQUIRE(setups.readings.size() == 1);

@@ -154,6 +154,49 @@ TEST_CASE("trainer flags: a script shards over all ranks and has no other axis")
   }
 }
 
+TEST_CASE("trainer flags: every argument of the branch with FSDP2 is taken or refused by name") {
+  const TemplateSet templates = embedded_templates();
+  const std::string* names = find_file(templates, "_lint/names/openrlhf-fsdp2.yaml");
+  REQUIRE(names != nullptr);
+  size_t num_names = 0;
+  for (size_t at = names->find("--"); at != std::string::npos; at = names->find("--", at + 2)) {
+    const std::string entry = names->substr(at, names->find_first_of(" \n", at) - at);
+    const size_t colon = entry.find(':');
+    REQUIRE(colon != std::string::npos);
+    const std::string flag = entry.substr(0, colon), takes = entry.substr(colon + 1);
+    if (flag == "--help") continue;
+    ++num_names;
+    std::vector<std::string> words = {"--micro_train_batch_size", "2", flag};
+    const size_t bar = takes.find('|');
+    if (bar != std::string::npos) words.push_back(takes.substr(0, bar));
+    if (takes == "int") words.emplace_back("2");
+    if (takes.compare(0, 6, "number") == 0) words.emplace_back("0.5");
+    if (takes.back() == '*') words.emplace_back("0.5");
+    if (takes.compare(0, 4, "text") == 0) words.emplace_back(flag == "--grad_accum_dtype" ? "fp32" : "User: {}");
+    INFO(entry);
+    const TypedFlags got(words);
+    CHECK(got.list.table == "openrlhf-flags/keys.yaml");
+    CHECK(got.list.rest.empty());
+    for (const LostKey& lost : got.list.reading.lost) CHECK(lost.why == LostKey::Why::kNotSupported);
+  }
+  CHECK(num_names > 65);
+}
+
+TEST_CASE("trainer flags: names of the later branch mean FSDP2 without saying so") {
+  const TypedFlags got({"--model_name_or_path", "llama3_8b", "--fsdp2_cp_size", "2", "--packing_samples", "--ckpt_save_path", "out",
+                        "--max_checkpoints_to_keep", "5", "--fsdp2_cpu_offload"});
+  CHECK(got.field("strategy.trainer") == "fsdp2");
+  CHECK(got.field("strategy.sharding") == "zero3");
+  CHECK(got.field("mesh.cp") == "2");
+  CHECK(got.field("mesh.tp") == "1");
+  CHECK(got.field("model.hub_id") == "llama3_8b");
+  CHECK(got.field("checkpoint.directory") == "out");
+  CHECK(got.field("checkpoint.keep") == "5");
+  CHECK(got.field("offload.parameters") == "host");
+  CHECK(TypedFlags({"--fsdp2_tp_size", "4"}).field("mesh.tp") == "4");
+  CHECK(contains(TypedFlags({"--model_name_or_path", "x", "--zero_stage", "1"}).reason("zero_stage"), "deepspeed only"));
+}
+
 TEST_CASE("trainer flags: the end of the cosine that nobody typed lies below its peak") {
   CHECK(TypedFlags({"--from-scratch", "--max-lr", "2e-5"}).field("train.min_learning_rate").empty());
   CHECK(TypedFlags({"--from-scratch", "--max-lr", "2e-4"}).field("train.min_learning_rate") == "3e-05");

@@ -17,14 +17,23 @@ namespace {
 
 // Fields that say how a file is written, not what is trained: tried out, and not carried.
 bool is_hidden(const std::string& field) {
-  static const std::set<std::string> kCarried = {"derived.zero_stage",      "derived.offload",
-                                                 "derived.hybrid",          "derived.world",
-                                                 "derived.pipeline_batch",  "derived.save_interval",
-                                                 "derived.warmup_ratio",    "derived.betas",
-                                                 "derived.mesh_2d",         "derived.positive_seed",
-                                                 "derived.timeout_minutes", "derived.min_learning_rate_factor",
-                                                 "derived.epochs",          "derived.epoch_micro_batches",
-                                                 "derived.samples",         "derived.data_paths"};
+  static const std::set<std::string> kCarried = {"derived.zero_stage",
+                                                 "derived.offload",
+                                                 "derived.hybrid",
+                                                 "derived.world",
+                                                 "derived.pipeline_batch",
+                                                 "derived.save_interval",
+                                                 "derived.warmup_ratio",
+                                                 "derived.betas",
+                                                 "derived.mesh_2d",
+                                                 "derived.positive_seed",
+                                                 "derived.timeout_minutes",
+                                                 "derived.min_learning_rate_factor",
+                                                 "derived.epochs",
+                                                 "derived.epoch_micro_batches",
+                                                 "derived.samples",
+                                                 "derived.data_paths",
+                                                 "derived.layers_per_virtual_stage"};
   return field.compare(0, 8, "derived.") == 0 && kCarried.count(field) == 0;
 }
 

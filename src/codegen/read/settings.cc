@@ -19,11 +19,12 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 50> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 51> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
                                                {"strategy.virtual_stages", "parallel.virtual_stages"},
                                                {"strategy.hpz", "parallel.hpz"},
+                                               {"strategy.loss_head", "trainer.loss_head"},
                                                {"train.finetune", "train.finetune"},
                                                {"train.lora_rank", "train.lora_rank"},
                                                {"train.lora_targets", "train.lora_targets"},
@@ -169,6 +170,14 @@ void settle_derived(ReadFields& fields) {
     }
   }
   end_with_samples(fields);
+  // Chunks of a pipeline's stages, by how many layers one has. Layers of models by name are known where presets are.
+  const auto layers = whole(fields, "model.num_layers"), of_chunk = whole(fields, "derived.layers_per_virtual_stage");
+  if (const auto stages = whole(fields, "mesh.pp"); layers && of_chunk && stages && *of_chunk > 0 && *stages > 0) {
+    if (*layers % (*of_chunk * *stages) == 0) {
+      derive(fields, "derived.layers_per_virtual_stage", "strategy.virtual_stages", *layers / (*of_chunk * *stages));
+      fields.erase(fields.find("derived.layers_per_virtual_stage"));
+    }
+  }
   if (const auto interval = whole(fields, "derived.save_interval"))
     derive(fields, "derived.save_interval", "checkpoint.every_steps", *interval);
   if (const auto seed = whole(fields, "derived.positive_seed"); seed && *seed > 0)
@@ -219,6 +228,15 @@ void settle_derived(ReadFields& fields) {
   if (const auto it = fields.find("strategy.reshard_after_forward");
       it != fields.end() && text_of(fields, "strategy.sharding") != "zero3")
     fields.erase(it);
+  // A file that says there are no copies of the shard group.
+  if (const auto it = fields.find("derived.hybrid"); it != fields.end() && text_of(fields, "derived.hybrid") == "false") {
+    const std::string sharding = text_of(fields, "strategy.sharding");
+    const bool shards = sharding == "zero1" || sharding == "zero2" || sharding == "zero3";
+    ReadField one = it->second;
+    one.value = 1;
+    one.is_assumed = true;  // so that another sharding may be asked for beside the file
+    if (shards && !one.is_guess && !whole(fields, "mesh.dp_shard")) fields.try_emplace("mesh.dp_replicate", std::move(one));
+  }
   // Every copies-times-shards mesh is hybrid; one that says so by name has a node for a shard group.
   if (text_of(fields, "derived.hybrid") == "false" || whole(fields, "mesh.dp_shard").has_value()) {
     if (const auto it = fields.find("derived.hybrid"); it != fields.end()) fields.erase(it);
@@ -259,7 +277,9 @@ ReadSettings settings_of(const ReadFields& fields) {
       add(field, field_text(read.value));
     } else if (field != "derived.hybrid" && field != "recompute.every_k") {
       out.lost.push_back({read.key, field_text(read.value),
-                          field.compare(0, 4, "job.") == 0       ? "it belongs to the job script, not to a run"
+                          field == "derived.layers_per_virtual_stage"
+                              ? "how many chunks a stage has follows from the model's layers: --virtual-stages"
+                          : field.compare(0, 4, "job.") == 0     ? "it belongs to the job script, not to a run"
                           : field.compare(0, 8, "options.") == 0 ? "it is a matter of the file's own form, not of a run"
                                                                  : fmt::format("the plan settles it by itself ({})", field),
                           read.at});
@@ -273,13 +293,15 @@ ReadSettings settings_of(const ReadFields& fields) {
 }
 
 static Diagnostic contradiction(const std::string& name, const ReadField& first, const ReadField& field) {
-  Diagnostic conflict =
-      error(code::kConflict, field.at,
-            fmt::format("'{}' says {} is {}, '{}' in {}:{} says {}", field.key, name, field_text(field.value), first.key,
-                        first.at.file, first.at.line, field_text(first.value)),
-            first.at.file == field.at.file && first.key == field.key ? "the file starts several runs: keep one of them in it"
-            : first.at.file == field.at.file                         ? "make them agree, or leave one of them away"
-                                                                     : "make them agree, or leave one of the files away");
+  const bool is_typed = first.at.line == 0, is_one_key = first.at.file == field.at.file && first.key == field.key;
+  const std::string place = is_typed ? first.at.file : fmt::format("{}:{}", first.at.file, first.at.line);
+  Diagnostic conflict = error(code::kConflict, field.at,
+                              fmt::format("'{}' says {} is {}, '{}' in {} says {}", field.key, name, field_text(field.value),
+                                          first.key, place, field_text(first.value)));
+  conflict.help = is_typed                         ? "keep one of them"
+                  : is_one_key                     ? "the file starts several runs: keep one of them in it"
+                  : first.at.file == field.at.file ? "make them agree, or leave one of them away"
+                                                   : "make them agree, or leave one of the files away";
   conflict.length = static_cast<int>(field.key.size() - std::min(field.key.size(), field.key.rfind('.') + 1));
   return conflict;
 }
