@@ -78,9 +78,9 @@ struct Software {
   // bitsandbytes before 0.43.2 keeps the input of every 4-bit matrix beside autograd's saved tensors, and the training loop holds the
   // loss, and with it the graph, until the next one is made: the inputs of two micro-batches live at once.
   bool graph_outlives_backward = false;
-  bool accumulates_whole = false;      // FSDP1: micro-batches but the last run under no_sync (Lightning Fabric's no_backward_sync)
-  bool casts_once = false;             // graph_trainer: 16-bit shards stay from forward to backward
-  bool traced = false;                 // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
+  bool accumulates_whole = false;  // FSDP1: micro-batches but the last run under no_sync (Lightning Fabric's no_backward_sync)
+  bool casts_once = false;         // graph_trainer: 16-bit shards stay from forward to backward
+  bool traced = false;             // SimpleFSDP: gathers and reductions are operations of the traced graph, parameter by parameter
   // Of a traced graph: it runs PyTorch's own kernels, unless a compiler made them; Python steps through it, unless CUDA graphs replay
   // it; no pass buckets its transfers or moves them ahead of their use.
   bool interpreted = false, inductor_kernels = false, cuda_graphs = false, unbucketed = false;
