@@ -275,3 +275,57 @@ TEST_CASE("step time: sliding windows and documents shorter than the sequence sp
   CHECK(documents.attention_s < 0.4 * whole.attention_s);
   CHECK(documents.gemm_s == whole.gemm_s);
 }
+
+TEST_CASE("step time: a pipeline's last stage holds the head and not the embedding and sends half as often") {
+  Setup s = setup_of("llama3.1_70b", "h100_sxm", 16);
+  s.framework = Framework::kMegatron;
+  s.program = "megatron_te";
+  s.sharding = Sharding::kZero1;
+  s.sequence_parallel = true;
+  s.loss = LossHead::kVocabularyParallel;
+  s.tp = 8;
+  s.dp_shard = 2;
+  s.gradient_accumulation = 16;
+  TimeConstants c = time_constants(s, embedded_calibration());
+  c.straggler = 0;
+  const double whole = estimate_time(s, c).loss_s;
+  s.dp_shard = 1;
+  s.pp = 2;
+  const TimeEstimate piped = estimate_time(s, c);
+  const double tokens = 4096, hidden = 8192, vocabulary = 128256.0 / s.tp;
+  CHECK(whole - piped.loss_s == Approx(16 * (8 * tokens * hidden + 8 * vocabulary * hidden) / c.memory_bytes_per_s));
+  TimeConstants slow = c;  // the network between the two nodes carries the sends alone
+  slow.fabric.nic_bytes_per_s = c.fabric.nic_bytes_per_s / 10;
+  const TimeEstimate late = estimate_time(s, slow);
+  const double send = 2 * tokens * hidden / s.tp * (1 / slow.fabric.nic_bytes_per_s - 1 / c.fabric.nic_bytes_per_s);
+  CHECK(late.communication_exposed_s - piped.communication_exposed_s == Approx(16 * send));
+  CHECK(late.bubble_s - piped.bubble_s == Approx(2 * send));
+}
+
+TEST_CASE("step time: what an op-selective list lacks is computed again and complex rotary positions keep their kernels") {
+  Setup s = setup_of("llama3.1_8b", "b200", 8);
+  s.compiled = true;
+  s.program = "torchtitan_compiled";
+  s.recompute = ActivationRecompute::kOpSelective;
+  const TimeConstants c = time_constants(s, embedded_calibration());
+  const TimeEstimate kept = estimate_time(s, c);
+  s.software.attention_recomputed = true;
+  const double layers = 32;
+  const TimeEstimate again = estimate_time(s, c);
+  CHECK(again.recompute_s - kept.recompute_s == Approx(layers * attention_forward_s(c, {4096, 2048, 4096, 32, 128, 128})));
+  s.software.complex_rotary = true;
+  const double moved = 16 * (32 + 8) * 128 * 4096 * layers;  // q and k, read and written more often; backward 1.5 times as much
+  CHECK(estimate_time(s, c).elementwise_s - again.elementwise_s == Approx(2.5 * moved / c.memory_bytes_per_s));
+}
+
+TEST_CASE("step time: casts of block recipes cost what their kernels take, torchao's more than Transformer Engine's") {
+  Setup s = setup_of("llama3.1_8b", "b200", 8);
+  s.compiled = true;
+  for (const Fp8Recipe recipe : {Fp8Recipe::kMxfp8, Fp8Recipe::kNvfp4}) {
+    s.fp8 = recipe;
+    s.framework = Framework::kFsdp2;
+    const double torchao = time_constants(s, embedded_calibration()).cast_bytes;
+    s.framework = Framework::kMegatron;
+    CHECK(torchao > 1.5 * time_constants(s, embedded_calibration()).cast_bytes);
+  }
+}
