@@ -92,18 +92,24 @@ class Packer {
 
   int64_t place(const std::vector<int>& order) {
     int64_t top = 0;
-    const PlacedList none;
-    PlacedList all;
     std::map<int, PlacedList> placed;  // by group
     PlacedList& crossing = placed[-1];
+    PlacedList beside;  // what lives at the same time as one that crosses, of any group
     for (const int index : order) {
       Item& item = items_[index];
-      PlacedList& group = placed[item.group];
-      item.offset = item.group < 0 ? lowest_hole(item, all, none) : lowest_hole(item, crossing, group);
+      if (item.group < 0) {
+        beside.clear();
+        for (const auto& [group, list] : placed)
+          for (const Placed& other : list)
+            if (other.first <= item.last && item.first <= other.last) beside.push_back(other);
+        std::sort(beside.begin(), beside.end(), [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+        item.offset = lowest_hole(item, beside, {});
+      } else {
+        item.offset = lowest_hole(item, crossing, placed[item.group]);
+      }
       const Placed now{item.offset, item.offset + item.bytes, item.first, item.last};
       top = std::max(top, now.end);
-      insert(all, now);
-      insert(group, now);
+      insert(placed[item.group], now);
     }
     return top;
   }

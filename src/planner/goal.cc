@@ -119,8 +119,10 @@ CheapestOf cheapest_native(const Problem& p) {
   return cheapest(p, [&](int nodes, double best) -> std::optional<double> {
     const double least_s = least_s_per_token(p, nodes, cache);
     if (std::isinf(least_s)) return std::nullopt;
-    if (best < kTooMuch && usd_per_token(p.base.hardware, 1 / least_s) >= best) return kTooMuch;
-    const SearchResult found = search(p, nodes, cache, SearchEffort::kEstimate);
+    const double most_s = best / (p.base.hardware.price_usd_per_gpu_hour / 3600);  // what costs less than the best takes less
+    if (least_s >= most_s) return kTooMuch;
+    const SearchResult found = search(p, nodes, cache, SearchEffort::kEstimate, most_s);
+    if (found.best < 0 && best < kTooMuch) return kTooMuch;  // more memory than where something fits: it is slower
     if (found.best < 0 || found.candidates[static_cast<size_t>(found.best)].verdict != Verdict::kFits) return std::nullopt;
     return usd_per_token(p.base.hardware, found.candidates[static_cast<size_t>(found.best)].time.tokens_per_s_per_gpu);
   });

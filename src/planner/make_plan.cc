@@ -35,8 +35,12 @@ std::string choice_name(const Choice& c, int every_k) {
 }
 
 // The clause that decided against a plan that fits as well.
-std::string why_slower(const Candidate& c, const Candidate& best) {
+std::string why_slower(const Candidate& c, const Candidate& best, Goal goal) {
   const double ratio = c.time.tokens_per_s_per_gpu / best.time.tokens_per_s_per_gpu;
+  if (goal == Goal::kMinMemory) {
+    const int64_t more = c.device_bytes - best.device_bytes;
+    return fmt::format("{:.2f}× tokens/s, {} memory", ratio, more > 0 ? format_bytes(more) + " more" : "as much");
+  }
   if (ratio < 1 - kTimeTie || !preferred_among_ties(best, c)) return fmt::format("{:.2f}× tokens/s", ratio);
   const bool shards_more =
       c.choice.sharding != best.choice.sharding || c.choice.reshard_after_forward != best.choice.reshard_after_forward;
@@ -52,10 +56,10 @@ std::tuple<int, bool, int> family(const Choice& c) {
   return {static_cast<int>(c.sharding), c.sharding != Sharding::kDdp && c.dp_replicate > 1, static_cast<int>(c.recompute)};
 }
 
-bool better_in_family(const Candidate& a, const Candidate& b) {
+bool better_in_family(const Candidate& a, const Candidate& b, Goal goal) {
   const bool fits_a = a.verdict != Verdict::kDoesNotFit, fits_b = b.verdict != Verdict::kDoesNotFit;
   if (fits_a != fits_b) return fits_a;
-  if (!fits_a) return a.device_bytes < b.device_bytes;
+  if (!fits_a || goal == Goal::kMinMemory) return a.device_bytes < b.device_bytes;
   if (a.verdict != b.verdict) return a.verdict == Verdict::kFits;
   return a.time.tokens_per_s_per_gpu > b.time.tokens_per_s_per_gpu;
 }
@@ -80,6 +84,18 @@ void explain(Plan& plan, const Problem& problem, const std::optional<std::pair<i
   plan.assumptions.push_back(fmt::format("{} tokens per step = {} sequences: the nearest to {} that {} {}s divide",
                                          format_count(tokens), plan.train.global_batch, format_count(problem.global_batch_tokens),
                                          plan.mesh.data_parallel(), rank_word(plan.hardware)));
+}
+
+void explain_search(Plan& plan, const std::vector<Candidate>& candidates) {
+  const auto count = [&](bool Candidate::*done) {
+    return format_count(std::count_if(candidates.begin(), candidates.end(), [done](const Candidate& c) { return c.*done; }));
+  };
+  const auto num = static_cast<int64_t>(candidates.size());
+  const auto simulated = std::count_if(candidates.begin(), candidates.end(), [](const Candidate& c) { return c.simulated; });
+  plan.reasons.push_back(fmt::format("searched {} combinations: {} ruled out by bounds, {} simulated, {} packed to the byte",
+                                     format_count(num), format_count(num - simulated), count(&Candidate::simulated),
+                                     count(&Candidate::finished)));
+  if (plan.verdict == Verdict::kDoesNotFit) plan.reasons.push_back("nothing fits: of all of them this one misses by least");
 }
 
 void explain_dpo(Plan& plan) {
@@ -133,21 +149,23 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
     const auto key = family(c.choice);
     if (key == family(best.choice)) continue;
     const auto [it, fresh] = leaders.try_emplace(key, &c);
-    if (!fresh && better_in_family(c, *it->second)) it->second = &c;
+    if (!fresh && better_in_family(c, *it->second, problem.goal)) it->second = &c;
   }
   // One line per sharding and mesh kind, and one per recompute policy of the winner's: the rest differ in nothing new.
   std::map<std::tuple<int, bool, int>, const Candidate*> shown;
   for (const auto& [key, c] : leaders) {
-    if (problem.base.train.method == "dpo" && sharding_name(c->choice) == sharding_name(best.choice)) continue;  // states do not differ
+    if (problem.base.train.method == "dpo" && sharding_name(c->choice) == sharding_name(best.choice))
+      continue;  // states do not differ
     const bool same_sharding =
         std::get<0>(key) == std::get<0>(family(best.choice)) && std::get<1>(key) == std::get<1>(family(best.choice));
     const auto group = same_sharding ? key : std::tuple(std::get<0>(key), std::get<1>(key), -1);
     const auto [it, fresh] = shown.try_emplace(group, c);
-    if (!fresh && better_in_family(*c, *it->second)) it->second = c;
+    if (!fresh && better_in_family(*c, *it->second, problem.goal)) it->second = c;
   }
   std::vector<const Candidate*> order;
   for (const auto& [key, c] : shown) order.push_back(c);
-  std::stable_sort(order.begin(), order.end(), [](const Candidate* a, const Candidate* b) { return better_in_family(*a, *b); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const Candidate* a, const Candidate* b) { return better_in_family(*a, *b, problem.goal); });
   std::vector<Alternative> out;
   for (const Candidate* c : order) {
     Alternative a;
@@ -165,7 +183,7 @@ std::vector<Alternative> runners_up(const Problem& problem, int nodes, const Sea
     else if (best.verdict == Verdict::kDoesNotFit)
       a.why_not = "";
     else
-      a.why_not = why_slower(*c, best);
+      a.why_not = why_slower(*c, best, problem.goal);
     out.push_back(std::move(a));
   }
   return out;
@@ -231,6 +249,7 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   std::optional<std::pair<int, int64_t>> too_few;
   if (legal_before > 0 && legal_before < kept->nodes) too_few = {legal_before, search_all(legal_before).best().device_bytes};
   explain(plan, problem, too_few);
+  if (!dpo) explain_search(plan, kept->result.candidates);
   if (dpo) explain_dpo(plan);
   return plan;
 }
@@ -269,11 +288,11 @@ Result<Plan> make_plan(const Problem& problem) {
     for (const Fix& fix : fixes)
       plan->reasons.push_back(fmt::format("{} with {}: {}", dpo ? "the states fit" : "fits", fix.flags, fix.effect));
     if (m.device_bytes <= m.capacity_bytes && m.host_bytes_per_node > 0) {
-      plan->diagnostics.push_back(
-          error(code::kNothingFits, {},
-                fmt::format("nothing fits: the host needs {} per node and has {}, of which {:.0f} % are for training",
-                            format_bytes(m.host_bytes_per_node), format_bytes(plan->hardware.host_memory_bytes), 100 * kUsableHostShare),
-                fixes.empty() ? "" : fixes.front().flags));
+      plan->diagnostics.push_back(error(
+          code::kNothingFits, {},
+          fmt::format("nothing fits: the host needs {} per node and has {}, of which {:.0f} % are for training",
+                      format_bytes(m.host_bytes_per_node), format_bytes(plan->hardware.host_memory_bytes), 100 * kUsableHostShare),
+          fixes.empty() ? "" : fixes.front().flags));
       account(*plan, problem);
       return std::move(*plan);
     }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -120,8 +119,9 @@ bool at_least(Verdict v, Verdict wanted) { return static_cast<int>(v) <= static_
 
 class Selection {
  public:
-  Selection(const Problem& problem, int nodes, SimulationCache& cache, SearchEffort effort, std::vector<Candidate>& candidates)
-      : problem_(problem), nodes_(nodes), cache_(cache), effort_(effort), candidates_(candidates) {}
+  Selection(const Problem& problem, int nodes, SimulationCache& cache, SearchEffort effort, double most_s_per_token,
+            std::vector<Candidate>& candidates)
+      : problem_(problem), nodes_(nodes), cache_(cache), effort_(effort), most_s_(most_s_per_token), candidates_(candidates) {}
 
   int run() {
     Plan plan = plan_of(problem_, nodes_, candidates_.front().choice, Weight::kLight);
@@ -182,7 +182,8 @@ class Selection {
     for (int i = 0; i < size(); ++i)
       if (at_least(candidates_[i].verdict, wanted)) open.emplace(seconds(i), i);
     std::vector<int> ties;
-    double limit = std::numeric_limits<double>::infinity();
+    double limit = effort_ == SearchEffort::kAll ? kAnySpeed : most_s_;
+    bool found = false;
     for (; !open.empty() && open.top().first <= limit;) {
       const int i = open.top().second;
       open.pop();
@@ -192,8 +193,9 @@ class Selection {
         if (at_least(c.verdict, wanted)) open.emplace(seconds(i), i);
         continue;
       }
-      if (std::isinf(limit)) {
+      if (!found) {
         if (!reaches(i, wanted, Proof::kAmple)) continue;
+        found = true;
         limit = seconds(i) * (1 + kTimeTie);
       }
       ties.push_back(i);
@@ -236,6 +238,7 @@ class Selection {
   const int nodes_;
   SimulationCache& cache_;
   const SearchEffort effort_;
+  const double most_s_;
   std::vector<Candidate>& candidates_;
 };
 
@@ -310,7 +313,7 @@ void apply(const Problem& problem, const Choice& c, Plan& plan) {
   plan.recompute.every_k = c.recompute == Recompute::kEveryK ? problem.recompute_every_k : 0;
 }
 
-SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, SearchEffort effort) {
+SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, SearchEffort effort, double most_s_per_token) {
   SearchResult result;
   cache.by_step.clear();  // of other meshes
   for (const Choice& choice : legal_choices(problem, nodes, &result.why)) {
@@ -318,7 +321,7 @@ SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, S
     candidate.choice = choice;
     result.candidates.push_back(std::move(candidate));
   }
-  if (!result.candidates.empty()) result.best = Selection(problem, nodes, cache, effort, result.candidates).run();
+  if (!result.candidates.empty()) result.best = Selection(problem, nodes, cache, effort, most_s_per_token, result.candidates).run();
   return result;
 }
 

@@ -1,6 +1,7 @@
 // search: every legal combination of sharding, mesh, micro-batch, recompute and resharding on a given number of nodes. Exact, and
 // cheap because closed bounds of bytes and seconds rule most of it out before anything is simulated.
 #pragma once
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,7 +63,10 @@ struct SearchResult {
 // kAll: whatever may fit is simulated, for the runners-up, and where nothing fits the best is what misses by least. The other two find
 // the same best plan and simulate only what may be it; kEstimate does not finish it where it fits with ample room.
 enum class SearchEffort { kEstimate, kAnswer, kAll };
-SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, SearchEffort effort = SearchEffort::kAll);
+inline constexpr double kAnySpeed = std::numeric_limits<double>::infinity();
+// most_s_per_token: on one GPU; when the fastest takes more, there is no best plan (not with kAll).
+SearchResult search(const Problem& problem, int nodes, SimulationCache& cache, SearchEffort effort = SearchEffort::kAll,
+                    double most_s_per_token = kAnySpeed);
 // No plan that may fit takes less, on one GPU; infinite when none may fit.
 double least_s_per_token(const Problem& problem, int nodes, SimulationCache& cache);
 enum class Shortfall { kSkip, kFind };

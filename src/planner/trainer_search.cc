@@ -393,8 +393,9 @@ namespace {
 
 // The clause that decided against a plan that fits as well, by the rule of choice: speed, axes, sharding, recomputation, memory.
 std::string why_not(const TrainerCandidate& c, const TrainerCandidate& best, Goal goal) {
-  if (goal == Goal::kMinMemory) return fmt::format("{} more memory", format_bytes(c.device_bytes - best.device_bytes));
   const double ratio = c.time.tokens_per_s_per_gpu / best.time.tokens_per_s_per_gpu;
+  if (goal == Goal::kMinMemory && c.device_bytes == best.device_bytes) return fmt::format("as little memory, {:.2f}× tokens/s", ratio);
+  if (goal == Goal::kMinMemory) return fmt::format("{} more memory", format_bytes(c.device_bytes - best.device_bytes));
   if (ratio < 1 - kTimeTie) return fmt::format("{:.2f}× tokens/s", ratio);
   const auto [axes, sharding, recompute, bytes, micro] = simplicity(c);
   const auto [best_axes, best_sharding, best_recompute, best_bytes, best_micro] = simplicity(best);
@@ -467,7 +468,7 @@ std::optional<Plan> solve_trainer(const Problem& problem, Diagnostics& why, Shor
   if (kept->most_too_few > 0 && kept->most_too_few < nodes)
     plan.reasons.push_back(fmt::format("{} node{} too few", kept->most_too_few, kept->most_too_few == 1 ? " is" : "s are"));
   if (!found)
-    plan.reasons.push_back(fmt::format("nothing fits: of all {} combinations this one misses by least", format_count(n.legal)));
+    plan.reasons.push_back("nothing fits: of all of them this one misses by least");
   const std::string& target = problem.trainer->chosen_for;
   plan.diagnostics.push_back(
       note("DS0604", {},

@@ -86,9 +86,7 @@ class Space {
     for (const Sharding sharding : p_.shardings) {
       if (std::find(t_.facts.shardings.begin(), t_.facts.shardings.end(), sharding) == t_.facts.shardings.end()) continue;
       const bool ddp = sharding == Sharding::kDdp;
-      if (!ddp && int64_t{dp} * c.cp == 1 && p_.shardings.size() > 1 &&
-          std::find(p_.shardings.begin(), p_.shardings.end(), Sharding::kDdp) != p_.shardings.end())
-        continue;  // nothing to split with
+      if (int64_t{dp} * c.cp == 1 && p_.shardings.size() > 1 && sharding != first_sharding()) continue;  // nothing to split with
       for (const int shard : shard_sizes(sharding, dp)) {
         for (const int reshard : reshards(sharding)) {
           for (const int hpz : second_copies(sharding, shard * c.cp)) {
@@ -105,6 +103,13 @@ class Space {
         }
       }
     }
+  }
+
+  // Of those that the trainer has.
+  Sharding first_sharding() const {
+    const std::vector<Sharding>& known = t_.facts.shardings;
+    return *std::find_if(p_.shardings.begin(), p_.shardings.end(),
+                         [&](Sharding s) { return std::find(known.begin(), known.end(), s) != known.end(); });
   }
 
   bool batch(const TrainerChoice& c, int64_t micro, int64_t per_rank) const {

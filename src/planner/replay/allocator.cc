@@ -325,15 +325,22 @@ void Allocator::unmap_free_pages(Pool& pool, Block* block) {
 void Allocator::release_cached() {
   ++num_releases_;
   for (Pool& pool : pools_) {
-    for (Block* head : pool.bins) {
-      for (Block *block = head, *next = nullptr; block != nullptr; block = next) {
-        next = block->bin_next;
-        if (rules_.expandable_segments) {
-          unmap_free_pages(pool, block);
-        } else if (block->previous == nullptr && block->next == nullptr) {
-          pool.remove(block);
-          reserve(pool, -block->size);
-          recycle(block);
+    // What gives a page or a segment back is at least as large as one: bins from there on that are not empty.
+    const int64_t least = pool.small ? kSmallSegment : rules_.expandable_segments ? kLargeSegment : kOwnSegment;
+    const auto first = static_cast<size_t>(bin_of(least));
+    for (size_t word = first / 64; word < pool.used.size(); ++word) {
+      uint64_t bits = word == first / 64 ? pool.used[word] & (~uint64_t{0} << (first % 64)) : pool.used[word];
+      for (; bits != 0; bits &= bits - 1) {
+        Block* next = nullptr;
+        for (Block* block = pool.bins[word * 64 + static_cast<size_t>(std::countr_zero(bits))]; block != nullptr; block = next) {
+          next = block->bin_next;
+          if (rules_.expandable_segments) {
+            unmap_free_pages(pool, block);
+          } else if (block->previous == nullptr && block->next == nullptr) {
+            pool.remove(block);
+            reserve(pool, -block->size);
+            recycle(block);
+          }
         }
       }
     }
