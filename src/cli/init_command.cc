@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
+#include "base/value.h"
 #include "cli/commands.h"
 #include "cli/init_site.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
+#include "codegen/quote.h"
 #include "planner/spec_schema.h"
 
 namespace distsetup {
@@ -43,10 +45,18 @@ std::string sample(const SpecKey& key) {
   return key.path == "hardware.gpu" ? "h100_sxm" : "name";
 }
 
+// Bare where that reads as the same text: 8B needs no quotes, "a: b" does.
+std::string as_value(const std::string& text) {
+  const Result<Value> bare = parse_yaml("key: " + text, "");
+  const Value* value = bare.ok() ? bare->find("key") : nullptr;
+  const bool is_same = value != nullptr && value->kind == Value::Kind::kScalar && !value->quoted && value->text == text;
+  return is_same ? text : quote_yaml(text);
+}
+
 std::string run_file(const std::string& model) {
   std::string text = fmt::format("# yaml-language-server: $schema=./{}\n", kSchemaFile);
   text += "# What to train, on which machines. What is not given is searched, or assumed and said: distsetup plan run.yaml\n";
-  text += fmt::format("version: 1\nmodel: {}\n", model);
+  text += fmt::format("version: 1\nmodel: {}\n", as_value(model));
   std::string section;
   for (const SpecKey& key : spec_keys()) {
     const size_t dot = key.path.find('.');
