@@ -64,6 +64,21 @@ TEST_CASE("choices: Muon takes the matrices of blocks and leaves the rest to Ada
   }
 }
 
+// Newton-Schulz by hand: 5 (4 m m n + 2 m m m) FLOPs for each m x n matrix of Llama 3 8B's 32 layers, over 8 ranks at the peak.
+TEST_CASE("choices: Muon's orthogonalisation takes time and every rank does its share of it") {
+  const auto seconds = [](const char* optimizer, int ranks) {
+    Setup s = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp2"}, {"optimizer", optimizer}});
+    s.dp_shard = ranks;
+    return estimate_time(s).optimizer_s;
+  };
+  const auto steps = [](double m, double n) { return 5 * (4 * m * m * n + 2 * m * m * m); };
+  const double flops = 32 * (2 * steps(4096, 4096) + 2 * steps(1024, 4096) + 3 * steps(4096, 14336));
+  const double least = flops / 8 / 989e12, more = seconds("muon", 8) - seconds("sgd", 8);
+  CHECK(more > least);
+  CHECK(more < 3 * least);
+  CHECK(seconds("muon", 4) - seconds("sgd", 4) == Approx(2 * more).epsilon(0.1));
+}
+
 TEST_CASE("choices: Adafactor keeps all second moments of flat vectors and next to none of matrices") {
   Setup ddp = setup_of({{"model", "llama3.2_1b"}, {"trainer", "ddp"}, {"optimizer", "adafactor"}});
   ddp.sharding = Sharding::kDdp;

@@ -157,13 +157,29 @@ PassTime StepModel::recompute_pass(const LayerWork& w) const {
   return {};
 }
 
+// Muon: five Newton-Schulz steps on each whole matrix, X X', its square, and their sum times X, in 16 bits (arXiv 2502.16982, 2.1).
+double StepModel::orthogonalise_s(const LayerWork& w) const {
+  if (s_.optimizer != OptimizerKind::kMuon || !full_) return 0;
+  constexpr double kSteps = 5;
+  double seconds = 0;
+  for (int i = 0; i < w.num_gemms; ++i) {
+    const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
+    const double small = std::min(m.n, m.k), large = std::max(m.n, m.k), matrices = m.experts > 0 ? m.experts * s_.ep : 1;
+    const double once = gemm_s(c_.gemm, small, small, large, 2, 2) + gemm_s(c_.gemm, small, small, small, 2, 2) +
+                        gemm_s(c_.gemm, small, large, small, 2, 2);
+    seconds += matrices * kSteps * once;
+  }
+  return seconds;
+}
+
 LayerTime StepModel::layer_time(const LayerWork& w) const {
   double flops = 2 * mean_attended(static_cast<double>(s_.sequence_length), w.window, 1) * w.heads * s_.tp * (w.qk_size + w.v_size);
   for (int i = 0; i < w.num_gemms; ++i) {
     const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
     flops += 2 * m.n * m.k * m.rows_per_token * (m.experts > 0 ? w.expert_ranks : 1);
   }
-  return {forward_pass(w, false), backward_pass(w), recompute_pass(w), w.parameters, w.expert_parameters, w.lora_parameters, flops};
+  return {forward_pass(w, false), backward_pass(w), recompute_pass(w), w.parameters, w.expert_parameters, w.lora_parameters, flops,
+          orthogonalise_s(w)};
 }
 
 // Layers differ by experts or none, window or none: one of each kind is timed, and the mean over the model taken.
@@ -189,6 +205,7 @@ LayerTime StepModel::mean_layer() const {
     mean.expert_parameters += t.expert_parameters * share;
     mean.token_flops += t.token_flops * share;
     mean.lora_parameters += t.lora_parameters * share;
+    mean.orthogonalise_s += t.orthogonalise_s * share;
   }
   return mean;
 }

@@ -226,6 +226,7 @@ TimeEstimate StepModel::run() {
   const double split = s_.sharding == Sharding::kDdp ? 1 : shards_;
   const double of_experts = experts_apart_ ? own * layer.expert_parameters : 0;
   t.optimizer_s = optimizer_s((stage_parameters - of_experts) / split + of_experts / expert_shards_, t) + c_.step_s;
+  t.optimizer_s += own * layer.orthogonalise_s / split;  // each rank takes whole matrices, as many as the others
 
   const double work = t.gemm_s + t.attention_s + t.elementwise_s + t.recompute_s + t.loss_s + t.launch_s + t.bubble_s + t.optimizer_s +
                       t.offload_exposed_s + t.communication_exposed_s;

@@ -31,6 +31,7 @@ struct LayerTime {
   double parameters = 0, expert_parameters = 0,
          lora_parameters = 0;  // on one rank before data sharding; experts are part of the first
   double token_flops = 0;      // of the model, forward, not of the hardware
+  double orthogonalise_s = 0;  // Muon, of all its matrices
 };
 
 inline double wire_bytes(StorageDtype dtype) { return dtype == StorageDtype::kF32 ? 4 : 2; }
@@ -65,6 +66,7 @@ class StepModel {
   PassTime backward_pass(const LayerWork& w) const;
   PassTime attention_pass(const LayerWork& w, bool forward) const;
   PassTime recompute_pass(const LayerWork& w) const;
+  double orthogonalise_s(const LayerWork& w) const;
   LayerTime layer_time(const LayerWork& w) const;
   LayerTime mean_layer() const;
   double tensor_parallel_s(bool forward) const;
