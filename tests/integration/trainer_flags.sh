@@ -114,3 +114,28 @@ run "fine-tuning" 3 "$trainer" "${sft[@]/#--pretrain_mode/--packing_samples}" --
 has "fine-tuning" "$said" "the plan says method sft"
 if ranks tensor 2 torchrun_words "${sft[@]}" --backend fsdp2 --fsdp_tensor_parallel_size 2; then fail "tensor parallelism was accepted"; fi
 has "tensor parallelism" "$said" "tp"
+
+# --- stages of a config.yaml, chosen by the command line of their own trainer
+cat >stages.yaml <<'YAML'
+model_configs:
+  tiny: {decoder_config: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 88,
+    vocab_size: 256, max_position_embeddings: 64, hidden_act: silu, RMSNorm_eps: 1e-5}}
+training_stages:
+  stage1:
+    training: {batch_size: 2, sequence_length: 32, learning_rate: 3e-3, gradient_accumulation_steps: 2, max_grad_norm: 1.0,
+      mixed_precision: bf16, checkpointing: {save_every_n_steps: 7}}
+    optimizer: {type: AdamW, weight_decay: 0.1, betas: [0.9, 0.95], eps: 1e-8}
+    scheduler: {type: CosineAnnealingLR, warmup_steps: 3, T_max: 40, eta_min: 3e-4}
+    distributed: {strategy: ddp, num_nodes: 1, devices: 1}
+    checkpoint_dir: staged
+distributed_examples:
+  sharded: {strategy: fsdp, devices: 2, fsdp: {sharding_strategy: FULL_SHARD, activation_checkpointing: true}}
+YAML
+planned setup 2 2 2 --sharding zero3 --recompute full --dp-replicate 1
+run "two ranks of the setup's plan" 0 launch setup
+ranks staged 2 torchrun_words --config stages.yaml --mode production --stage stage1 --model-config tiny --fsdp-config sharded \
+  --precision 32 --seed 1 --data data || fail "stages" "$said"
+has "stages" "$said" "'--mode production' is not supported here"
+losses_agree "stages of a config.yaml" staged/metrics.jsonl setup/metrics.jsonl 1e-9
+if ranks wrong_setup 2 torchrun_words --config stages.yaml --fsdp-config shraded --model-config tiny --data data; then fail "an unknown setup was accepted"; fi
+has "an unknown setup" "$said" "no recipe 'shraded'"
