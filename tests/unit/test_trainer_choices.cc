@@ -153,6 +153,8 @@ TEST_CASE("choices: a checkpoint is as large on every mesh") {
   const Setup fsdp2 = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp2"}});
   check_bytes(checkpoint(fsdp2, 8, 1, 1, 1, 1, Sharding::kZero3), 12 * parameters(fsdp2));
   check_bytes(checkpoint(fsdp2, 2, 1, 4, 1, 1, Sharding::kZero3), 12 * parameters(fsdp2));
+  const Setup lora = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp2"}, {"finetune", "lora"}});
+  CHECK(checkpoint(lora, 2, 1, 4, 1, 1, Sharding::kZero3) == checkpoint(lora, 8, 1, 1, 1, 1, Sharding::kZero3));
 }
 
 // DeepSeek-V2-Lite by hand: q 2048 -> 3072, kv_a 2048 -> 576, kv_b 512 -> 4096, o 2048 -> 2048 in 27 layers; gate, up and down of the

@@ -320,6 +320,10 @@ MemoryEstimate of_stages(const Setup& setup, Predict predict) {
       fullest = std::move(here);
   }
   fullest.ran_out = ran_out;
+  if (setup.finetune != Finetune::kFull) {
+    fullest.checkpoint_bytes *= setup.pp;  // adapters are in every layer
+    return fullest;
+  }
   const StateBytes stored = stored_state_bytes(setup);  // stages differ: of the whole model
   fullest.checkpoint_bytes =
       static_cast<int64_t>(static_cast<double>(count_parameters(setup.model).total) * (stored.parameter + stored.optimizer));
