@@ -537,6 +537,7 @@ def openrlhf():
         expect(path + " accumulation", found["train.batch_size"] * found["ds.ring_attn_size"] * found["ds.tensor_parallel_size"] // found["train.micro_batch_size"] // world(plan), plan["gradient_accumulation"])
         expect(path + " axes", (found["ds.tensor_parallel_size"], found["ds.ring_attn_size"]), (mesh["tp"], mesh["cp"]))
         expect(path + " offload", found["ds.adam_offload"], plan["offload"]["optimizer"] == "host")
+        expect(path + " second copy", found["ds.zpg"], plan["strategy"]["hpz"])
         expect(path + " recompute", found["model.gradient_checkpointing_enable"], plan["recompute"]["policy"] == "full")
         expect(path + " LoRA", found["ds.lora.rank"], train["lora_rank"])
         refuse(path + " with an unknown flag", lambda: parse(module, [*words, "--zero_stage", "3"]))

@@ -32,6 +32,7 @@ orl() { by_program openrlhf-flags "$1" --method sft --gpus 8 "${@:2}"; }
 mkdir "$work/openrlhf-flags"
 for sharding in ddp zero1 zero2 zero3; do orl "deepspeed_$sharding" --trainer deepspeed --nodes 2 --sharding $sharding; done
 orl deepspeed_hpz --trainer deepspeed --nodes 2 --sharding zero3 --hpz 8
+by_program openrlhf hpz --method sft --trainer deepspeed --gpus 8 --nodes 2 --sharding zero3 --hpz 8
 orl deepspeed_offload --trainer deepspeed --nodes 1 --sharding zero2 --offload-optimizer host
 orl deepspeed_lora --trainer deepspeed --nodes 1 --sharding zero2 --finetune lora --lora-rank 16
 orl fsdp2 --trainer fsdp2 --nodes 2 --recompute full
