@@ -149,8 +149,15 @@ run "launch_slurm.sh: lint" 0 "$distsetup" lint "$script"
 sed -i 's|^USE_HF_MODEL=.*|USE_HF_MODEL=false|; s|^MODEL_SIZE=.*|MODEL_SIZE=70B|' "$script"
 run "the other branch of the script" 0 "$distsetup" convert --to run "$script"
 has "the other branch of the script" "$said" 'model: "scratch_70b_wide"'
+# The search stays with what the flags have a form for; what is pinned beyond it is refused.
+emit 2 "searched" --model llama2_7b --trainer fsdp2 --method pretrain
+is "searched" "$(field searched/plan.json sharding) $(field searched/plan.json dp_replicate)" "zero3 1"
+run "copies of shards" 3 "$distsetup" emit --target launch-scripts --output none --model llama2_7b --trainer fsdp2 --nodes 2 --gpus 8 --dp-replicate 2
+has "copies of shards" "$said" "it has no form for 2 copies of 8 shards"
+run "another engine" 3 "$distsetup" emit --target launch-scripts --output none --model llama2_7b --trainer deepspeed --nodes 2 --gpus 8
+has "another engine" "$said" "the plan is for deepspeed"
 # Every script of this target says what its plan says.
-for folder in "one node" "four nodes"; do
+for folder in "one node" "four nodes" searched; do
   for script in "$folder"/launch_*.sh; do
     run "$script is read" 0 "$distsetup" convert --to run "$script"
     for name in micro_batch gradient_accumulation sequence_length steps nodes gpus_per_node; do
