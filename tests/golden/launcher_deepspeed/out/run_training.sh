@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs af8dd5b60883c00ad67a6fcdb49ffc74ea8eca7f7cc2e57c555af150037b0ff1
+# distsetup 0.1.0, inputs 689ab0bf1d9dfa4c876760f14786d3fcacdd0488632762ac060f05cedaa1bfc7
 # command: distsetup launcher --model llama3.2_1b --zero-stage 2 --recompute none --micro-batch 2 --num_nodes 1 --num_gpus_per_node 8 --use_deepspeed -- train.py --text 'a b'
 # plan: llama3.2_1b, zero2, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks

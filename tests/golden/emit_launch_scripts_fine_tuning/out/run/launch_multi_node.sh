@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs ebbfdb33517b19a5d596f267f928e58528ac64fc39d0a8b4a4b1d754cafca3e7
+# distsetup 0.1.0, inputs d1a43bee25116ac84e15b05d264eb216690bbce59675a262836945e4c09093b5
 # command: distsetup emit --target launch-scripts --use finetune_llama2_70b --gpu h100_sxm
 # plan: llama2_70b, zero3, recompute full, bf16: fits
 # 4 nodes × 8 GPUs = 32 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 7dfb56f016ab0a41984eae55c1f23fa349d2c818ffbe6d17f85e9b9fa34fd237
+# distsetup 0.1.0, inputs 0dca2cb5c0378c71e011ce697e33ed53ebcbc083558569db7304d3d14dc54ccd
 # command: distsetup emit --target mpirun --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 --hosts node0,node1 '--mpi-options=--mca btl_tcp_if_include ib0'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs c557ff5515057df72ea6e1519c17957e0621cb6c99be092951bb951686de1a42
+# distsetup 0.1.0, inputs a7a5d2c09a2a4cf61749777435f38bcad9be9db565aa086ae480f85539a0675c
 # command: distsetup emit --target torchrun --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 -- train.py --text 'it'\''s $HOME'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
