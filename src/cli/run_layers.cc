@@ -132,7 +132,8 @@ Diagnostics set_by_path(Spec& spec, const std::string& assignment, const Locatio
   if (key == nullptr) key = find_spec_flag(name);
   if (key == nullptr) {
     std::vector<std::string> known;
-    for (const SpecKey& key : spec_keys()) known.emplace_back(key.path);
+    for (const SpecKey& one : spec_keys()) known.emplace_back(one.path);
+    for (const std::string& flag : spec_flag_names()) known.push_back(flag.substr(2));
     return {error(code::kUnknownKey, at, fmt::format("'--set {}': no key '{}'", assignment, name), suggest(name, known))};
   }
   return set(spec, key->path, assignment.substr(equals + 1), at);
