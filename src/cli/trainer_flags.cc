@@ -64,6 +64,7 @@ bool has_no_weights(const std::string& path) {
 }  // namespace
 
 Result<Arguments> with_trainer_flags(const Arguments& arguments, const TemplateSet& templates) {
+  if (arguments.passed_on.empty()) return arguments;
   for (const std::string& word : arguments.passed_on) {
     if (word == "..." || word == "…")
       return error(code::kUnknownFlag, command_line(),

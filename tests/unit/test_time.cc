@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/embedded.h"
 #include "model/presets.h"
 #include "planner/time/attention.h"
 #include "planner/time/collective.h"
@@ -327,5 +328,27 @@ TEST_CASE("step time: casts of block recipes cost what their kernels take, torch
     const double torchao = time_constants(s, embedded_calibration()).cast_bytes;
     s.framework = Framework::kMegatron;
     CHECK(torchao > 1.5 * time_constants(s, embedded_calibration()).cast_bytes);
+  }
+}
+
+TEST_CASE("calibration: read by lines as by YAML and other forms are left to YAML") {
+  int files = 0;
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (!file.path.starts_with("presets/calibration/")) continue;
+    INFO(file.path);
+    const Result<Value> value = parse_yaml(file.text, file.path);
+    REQUIRE(value.ok());
+    const Result<Calibration> slow = calibration_from_value(*value);
+    REQUIRE(slow.ok());
+    const std::optional<Calibration> quick = calibration_from_lines(file.text);
+    REQUIRE(quick.has_value());
+    CHECK(quick->constants == slow->constants);
+    ++files;
+  }
+  CHECK(files == 2);
+  for (const char* other : {"gemm: {a100: 1}\n", "gemm:\n   a100: 1\n", "gemm: one\n", "gemm:\n  a100: 1\n  a100: 2\n",
+                            "\"gemm\": 1\n", "gemm: 1 # half\n", "- gemm\n"}) {
+    INFO(other);
+    CHECK_FALSE(calibration_from_lines(other).has_value());
   }
 }
