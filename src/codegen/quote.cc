@@ -68,18 +68,18 @@ bool all_of(std::string_view text, std::string_view also) {
 // follows is not read as part of the escape.
 std::string quote_ansi_c(std::string_view text) {
   std::string out = "$'";
-  for (char c : text) {
-    if (c == '\n') {
+  while (!text.empty()) {
+    const std::string_view character = text.substr(0, std::max<size_t>(utf8_length(text), 1));
+    text.remove_prefix(character.size());
+    if (character == "\n") {
       out += "\\n";
-    } else if (c == '\t') {
+    } else if (character == "\t") {
       out += "\\t";
-    } else if (c == '\\' || c == '\'') {
-      out += '\\';
-      out += c;
-    } else if (is_control(c)) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else if (is_special(character)) {
+      for (const char c : character) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     } else {
-      out += c;
+      if (character == "\\" || character == "'") out += '\\';
+      out += character;
     }
   }
   return out + "'";
@@ -93,7 +93,7 @@ std::string quote_shell(std::string_view text) {
   CHECK(text.find('\0') == std::string_view::npos, "a shell word cannot hold a NUL byte");
   if (text.empty()) return "''";
   if (all_of(text, "_@%+=:,./-")) return std::string(text);
-  if (has_control_characters(text)) return quote_ansi_c(text);
+  if (has_special(text)) return quote_ansi_c(text);  // also what YAML breaks lines at: scripts stand in manifests
   std::string out = "'";
   for (char c : text) {
     if (c == '\'') {
@@ -135,6 +135,8 @@ std::string quote_yaml(std::string_view text) {
   }
   return out + "'";
 }
+
+std::string json_in_yaml(std::string_view line) { return replace_special(line, escaped); }
 
 std::string quote_toml(std::string_view text) {
   std::string out = Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);  // its escapes are TOML's too

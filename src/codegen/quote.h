@@ -5,7 +5,8 @@
 
 namespace distsetup {
 
-// One word of bash, on one line: bare when every character is harmless, else '...' , or $'...' when it has control characters.
+// One word of bash, on one line: bare when every character is harmless, else '...' , or $'...' when it has control characters or what a
+// reader of YAML may take for the end of a line.
 // `text` holds no NUL byte (no shell word can).
 std::string quote_shell(std::string_view text);
 
@@ -19,6 +20,9 @@ std::string comment_text(std::string_view text);
 // A YAML scalar that every YAML 1.1 and 1.2 reader takes for this very text: bare for plain words, else '...' , or "..." with JSON's
 // escapes when it has control characters or others that such a reader stops at.
 std::string quote_yaml(std::string_view text);
+
+// A line of JSON inside a block of YAML: what YAML may take for the end of a line is escaped, which in JSON stands in texts only.
+std::string json_in_yaml(std::string_view line);
 
 // A TOML basic string.
 std::string quote_toml(std::string_view text);

@@ -109,7 +109,7 @@ struct Walk {
       if (c != '\n') {
         line += c;
       } else {
-        value.items.push_back(std::move(line));
+        value.items.push_back(json_in_yaml(line));
         line.clear();
       }
     }

@@ -19,7 +19,7 @@ std::vector<std::string> texts(uint64_t seed, int number) {
   static const std::vector<std::string> kPieces = {
       " ",   "'", "\"", "$", "`", "\\", "\n",   "\t",   "\r",   "!",        "*",    "?",    "~",    "#",     "&",     ";",    "|",
       "<",   ">", "(",  ")", "{", "}",  "[",    "]",    "=",    "%",        "^",    "-",    "--",   "$HOME", "$(id)", "${x}", "`id`",
-      "\\n", "a", "Z",  "0", "f", "é",  "日本", "🙂", "\x01", "\x1b[31m", "\x7f", "\xff", "\xc3", "$'",    "!!",    "{{x}}"};
+      "\\n", "a", "Z",  "0", "f", "é",  "日本", "🙂", "\x01", "\x1b[31m", "\x7f", "\xff", "\xc3", "\u0085", "\u2028", "\ufeff", "$'",    "!!",    "{{x}}"};
   std::vector<std::string> out = kPieces;  // each alone, too
   out.emplace_back("");
   out.emplace_back(

@@ -198,8 +198,13 @@ int measure() {
     }
     best_ms = std::min(best_ms, 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   }
-  fmt::print("{} targets, 1024 GPUs: {:.1f} ms of processor time, {} bytes\n", targets.size(), best_ms, bytes);
-  return best_ms <= 50 ? 0 : 1;
+#ifdef NDEBUG
+  constexpr double kMostMs = 50;
+#else
+  constexpr double kMostMs = 2500;  // not optimised, with sanitizers: says only that nothing has gone wild
+#endif
+  fmt::print("{} targets, 1024 GPUs: {:.1f} ms of processor time, at most {:.0f}; {} bytes\n", targets.size(), best_ms, kMostMs, bytes);
+  return best_ms <= kMostMs ? 0 : 1;
 }
 
 }  // namespace
