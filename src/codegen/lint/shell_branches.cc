@@ -9,7 +9,7 @@
 namespace distsetup::lint {
 namespace {
 
-std::optional<std::string> known(const ShellScript& script, const ShellWord& word) {
+std::optional<std::string> known_word(const ShellScript& script, const ShellWord& word) {
   std::string text = literal(script, word.text);
   if (text.find_first_of("$`") != std::string::npos) return std::nullopt;
   return text;
@@ -26,12 +26,12 @@ std::optional<bool> truth(const ShellScript& script, const ShellCommand& command
     words.erase(words.begin());
   }
   if (words.size() == 2 && (words[0].text == "-n" || words[0].text == "-z")) {
-    const auto text = known(script, words[1]);
+    const auto text = known_word(script, words[1]);
     if (!text) return std::nullopt;
     return text->empty() == (words[0].text == "-z");
   }
   if (words.size() != 3) return std::nullopt;
-  const auto left = known(script, words[0]), right = known(script, words[2]);
+  const auto left = known_word(script, words[0]), right = known_word(script, words[2]);
   const std::string& relation = words[1].text;
   const bool is_equal = relation == "==" || relation == "=";
   if (!left || !right || (!is_equal && relation != "!=")) return std::nullopt;

@@ -32,7 +32,7 @@ std::vector<std::pair<std::string, size_t>> expansions(std::string_view text, Sp
 
 namespace {
 
-using Names = std::vector<std::string_view>;
+using VariableNames = std::vector<std::string_view>;
 
 // The `}` of the `${` whose name begins at `begin`; npos: it does not close.
 size_t closing_brace(std::string_view text, size_t begin) {
@@ -44,25 +44,25 @@ size_t closing_brace(std::string_view text, size_t begin) {
   return std::string_view::npos;
 }
 
-std::string known_text(const ShellScript& script, std::string_view text, const Names& inside);
+std::string known_text(const ShellScript& script, std::string_view text, const VariableNames& inside);
 
 // What a variable holds; nothing when only the running script knows it. `inside`: the variables this one is part of, so that the
 // default of NAME=${NAME:-x} counts.
-std::optional<std::string> value_of(const ShellScript& script, std::string_view name, const Names& inside) {
+std::optional<std::string> value_of_variable(const ShellScript& script, std::string_view name, const VariableNames& inside) {
   const bool is_inside = std::find(inside.begin(), inside.end(), name) != inside.end();
   const Assignment* known = is_inside ? nullptr : script.assignment(name);
   if (known == nullptr || known->is_array) return std::nullopt;
   for (const WordPart& part : known->value.parts) {
     if (part.quote == Quote::kSingle && part.text.find('$') != std::string::npos) return std::nullopt;
   }
-  Names deeper = inside;
+  VariableNames deeper = inside;
   deeper.push_back(name);
   std::string value = known_text(script, known->value.text, deeper);
   if (value.find_first_of("$`") != std::string::npos) return std::nullopt;
   return value;
 }
 
-std::string known_text(const ShellScript& script, std::string_view text, const Names& inside) {
+std::string known_text(const ShellScript& script, std::string_view text, const VariableNames& inside) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
     if (text[i] != '$' || i + 1 >= text.size()) {
@@ -75,7 +75,7 @@ std::string known_text(const ShellScript& script, std::string_view text, const N
     while (end < text.size() && continues_name(text[end])) ++end;
     size_t after = end;
     std::optional<std::string> value;
-    if (end > begin) value = value_of(script, text.substr(begin, end - begin), inside);
+    if (end > begin) value = value_of_variable(script, text.substr(begin, end - begin), inside);
     if (is_braced) {
       const size_t close = closing_brace(text, begin);
       if (close == std::string_view::npos) return out + std::string(text.substr(i));
