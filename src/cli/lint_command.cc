@@ -209,8 +209,7 @@ Command lint_command() {
   command.min_positionals = 1;
   command.max_positionals = 1000;
   command.examples = {"distsetup lint ds_config.json job.sbatch", "distsetup lint accelerate.yaml --nodes 2 --gpus 8",
-                      "distsetup lint job.sbatch --fix --dry-run", "distsetup slurm --nodes 4 | distsetup lint -",
-                      "distsetup explain SL003"};
+                      "distsetup lint job.sbatch --fix --dry-run", "distsetup explain SL003"};
   command.notes =
       "Takes DeepSpeed JSON, accelerate YAML, TrainingArguments, torchtitan TOML, Axolotl, LLaMA-Factory, Lightning and Automodel "
       "YAML, "
