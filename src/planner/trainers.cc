@@ -120,7 +120,7 @@ class TrainerReader {
     if (reader.get("released", released)) s.released = static_cast<int>(released);
     reader.get("expandable_segments", s.expandable_segments);
     enumeration(reader.child("wrapping"), std::span(kWrappings), s.wrapping);
-    const auto date = [this](MapReader& from, int& out) {
+    const auto date = [](MapReader& from, int& out) {
       int64_t yyyymmdd = 0;
       if (from.get("torchtitan", yyyymmdd)) out = static_cast<int>(yyyymmdd);
     };
