@@ -48,7 +48,7 @@ void options_of_megatron(const Document& d, const Stage& run, Report& report) {
   }
 }
 
-// OpenRLHF since 0.11: dotted flags. Flat ones are ORL001's and ORL003's.
+// OpenRLHF since 0.10.2: dotted flags. Flat ones are ORL001's and ORL003's.
 void options_of_openrlhf(const Document& d, const Stage& run, Report& report) {
   const bool is_dotted =
       std::any_of(run.options.begin(), run.options.end(), [](const Option& one) { return one.name.find('.') != std::string::npos; });

@@ -123,16 +123,16 @@ void openrlhf(const Setup& setup, const Document& d, const Stage& run, Report& r
     if (is_flat && flat == nullptr) flat = &option;
     if (option.name.find('.') != std::string::npos && dotted == nullptr) dotted = &option;
   }
-  const bool is_new = !version.empty() && compare_versions(version, "0.11") >= 0;
-  const bool is_old = !version.empty() && compare_versions(version, "0.11") < 0;
+  const bool is_new = !version.empty() && compare_versions(version, "0.10.2") >= 0;
+  const bool is_old = !version.empty() && compare_versions(version, "0.10.2") < 0;
   if (flat != nullptr && (is_new || (version.empty() && dotted != nullptr))) {
     report.add("ORL001", d, flat->span,
-               fmt::format("'{}' is the flag style of OpenRLHF before 0.11{}", flat->spelled,
+               fmt::format("'{}' is the flag style of OpenRLHF before 0.10.2{}", flat->spelled,
                            version.empty() ? ", beside dotted flags" : ""));
   }
   if (dotted != nullptr && is_old)
     report.add("ORL001", d, dotted->span,
-               fmt::format("'{}' is the flag style of OpenRLHF since 0.11, and {} is used", dotted->spelled, version));
+               fmt::format("'{}' is the flag style of OpenRLHF since 0.10.2, and {} is used", dotted->spelled, version));
   for (const char* name : {"ds.ring_attn_size", "ring_attn_size"}) {
     const Option* ring = run.find(name);
     if (ring == nullptr || number(ring->value).value_or(1) <= 1 || run.has("ds.packing_samples") || run.has("packing_samples"))
