@@ -13,18 +13,24 @@ namespace {
 constexpr size_t kHelpColumn = 30;   // where the explanation of a flag begins
 constexpr int kWidestColumns = 110;  // longer lines are hard to read
 
+// Between words, and behind a '|' of a list that is wider than the room.
 std::string wrapped(std::string_view text, size_t indent, size_t width) {
   std::string out, line;
   const size_t room = std::max<size_t>(width > indent ? width - indent : 0, 20);
+  bool is_glued = false;  // the word goes on
   while (!text.empty()) {
-    const size_t space = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, space);
-    if (!line.empty() && line.size() + 1 + word.size() > room) {
+    std::string_view word = text.substr(0, std::min(text.find(' '), text.size()));
+    const size_t bar = word.size() > room ? word.rfind('|', room - 1) : std::string_view::npos;
+    if (bar != std::string_view::npos) word = word.substr(0, bar + 1);
+    const std::string_view gap = line.empty() || is_glued ? "" : " ";
+    if (!line.empty() && line.size() + gap.size() + word.size() > room) {
       out += line + "\n" + std::string(indent, ' ');
-      line.clear();
+      line = word;
+    } else {
+      line += std::string(gap) + std::string(word);
     }
-    line += (line.empty() ? "" : " ") + std::string(word);
-    text.remove_prefix(std::min(space + 1, text.size()));
+    is_glued = bar != std::string_view::npos;
+    text.remove_prefix(std::min(word.size() + (is_glued ? 0 : 1), text.size()));
   }
   return out + line;
 }
@@ -136,15 +142,15 @@ std::string long_help(const TextStream& stream) {
 }
 
 std::string command_help(const Command& command, const TextStream& stream) {
-  std::string text = fmt::format("{}\n\n", command.summary);
+  const size_t width = static_cast<size_t>(std::min(stream.width_columns, kWidestColumns));
+  std::string text = wrapped(command.summary, 0, width) + "\n\n";
   if (!command.examples.empty()) {
     text += heading("Examples", stream) + "\n";
     for (const std::string& example : command.examples) text += "  " + example + "\n";
     text += "\n";
   }
   text += fmt::format("Usage: distsetup {}{}{} [flags]\n", command.name, command.positional.empty() ? "" : " ", command.positional);
-  if (!command.notes.empty())
-    text += "\n" + wrapped(command.notes, 0, static_cast<size_t>(std::min(stream.width_columns, kWidestColumns))) + "\n";
+  if (!command.notes.empty()) text += "\n" + wrapped(command.notes, 0, width) + "\n";
   if (!command.flags.empty()) text += "\n" + heading("Flags", stream) + "\n" + own_flags(command.flags, stream);
   text += run_flags(command, stream);
   text += "\n" + heading("Flags of every command", stream) + "\n" + own_flags(common_flags(), stream);

@@ -134,6 +134,29 @@ TEST_CASE("flags: within a command a spelling names one flag, and the help lists
   }
 }
 
+TEST_CASE("help: fits a narrow terminal and says the same") {
+  for (const Command& command : commands()) {
+    TextStream narrow, wide;
+    narrow.width_columns = 60;
+    wide.width_columns = 110;
+    const std::string text = command_help(command, narrow);
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      const std::string line = text.substr(begin, end - begin);
+      begin = end + 1;
+      const bool is_to_paste = line.find("distsetup ") != std::string::npos;
+      CAPTURE(command.name, line);
+      CHECK(
+          (is_to_paste || line.size() <= 60 || line.find("\xc2\xb7") != std::string::npos || line.find("\xe2") != std::string::npos));
+    }
+    const auto words = [](std::string one) {
+      std::erase_if(one, [](char c) { return c == ' ' || c == '\n'; });
+      return one;
+    };
+    CHECK(words(text) == words(command_help(command, wide)));
+  }
+}
+
 TEST_CASE("help: examples are lines that parse") {
   for (const Command& command : commands()) {
     for (const std::string& example : command.examples) {
