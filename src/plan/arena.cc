@@ -49,7 +49,8 @@ class Packer {
       for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
       std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(items_[a]) > key(items_[b]); });
       for (int round = 0; round < rounds && best != live_peak_; ++round) {
-        const int64_t arena = place(order);
+        const bool last = round + 1 == rounds;  // nothing is learnt from where it ends when it is not the best
+        const int64_t arena = place(order, last && best >= 0 ? best : INT64_MAX);
         if (best < 0 || arena < best) {
           best = arena;
           for (size_t i = 0; i < items_.size(); ++i) offsets[i] = items_[i].offset;
@@ -90,7 +91,8 @@ class Packer {
     return at;
   }
 
-  int64_t place(const std::vector<int>& order) {
+  // Gives up where the arena is no smaller than `enough`.
+  int64_t place(const std::vector<int>& order, int64_t enough) {
     int64_t top = 0;
     std::map<int, PlacedList> placed;  // by group
     PlacedList& crossing = placed[-1];
@@ -109,6 +111,7 @@ class Packer {
       }
       const Placed now{item.offset, item.offset + item.bytes, item.first, item.last};
       top = std::max(top, now.end);
+      if (top >= enough) return top;
       insert(placed[item.group], now);
     }
     return top;

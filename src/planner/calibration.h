@@ -20,8 +20,8 @@ struct Calibration {
 };
 
 Result<Calibration> calibration_from_value(const Value& value);
-// The form that calibration_text() writes: two spaces a level, `name:` or `name: number` on a line. The same as reading it as YAML, a
-// hundred times as fast: every command that plans reads all constants first. nullopt: another form.
+// The form that calibration_text() writes: two spaces a level, `name:` or `name: number` on a line. The same as reading it as YAML, in
+// less than a tenth of the time: every command that plans reads all constants first. nullopt: another form.
 std::optional<Calibration> calibration_from_lines(std::string_view text);
 const Calibration& embedded_calibration();
 // Text of a calibration file: constants in groups, sorted, with the given comment lines on top.

@@ -5,8 +5,8 @@
 
 namespace distsetup {
 
-// `date`: yyyymmdd. Reads s.gpu and s.compiled; sets software (but for its name and what a row's graph compiler decides), the optimizer's
-// implementation and the loss.
+// `date`: yyyymmdd. Reads s.gpu and s.compiled; sets software (but for its name and what a row's graph compiler decides), the
+// optimizer's implementation and the loss.
 void set_titan_software(Setup& s, int date);
 // The loss of its default configurations.
 LossHead titan_loss(int date, bool compiled);

@@ -6,6 +6,7 @@
 #pragma once
 #include <array>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "planner/search.h"
@@ -34,6 +35,9 @@ struct TrainerCandidate {
   Verdict verdict = Verdict::kDoesNotFit;
   bool simulated = false, replayed = false;
 };
+
+// What a choice costs the reader: fewer axes first, then less sharding, less recomputation, less memory, a smaller micro-batch.
+std::tuple<int, int, int, int64_t, int64_t> simplicity(const TrainerCandidate& candidate);
 
 struct SearchCounts {
   int64_t legal = 0, bounded_out = 0, timed = 0, simulated = 0, replayed = 0;

@@ -85,7 +85,6 @@ class Space {
     const int64_t per_rank = sequences / dp;
     for (const Sharding sharding : p_.shardings) {
       if (std::find(t_.facts.shardings.begin(), t_.facts.shardings.end(), sharding) == t_.facts.shardings.end()) continue;
-      const bool ddp = sharding == Sharding::kDdp;
       if (int64_t{dp} * c.cp == 1 && p_.shardings.size() > 1 && sharding != first_sharding()) continue;  // nothing to split with
       for (const int shard : shard_sizes(sharding, dp)) {
         for (const int reshard : reshards(sharding)) {

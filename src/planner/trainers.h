@@ -13,9 +13,10 @@ namespace distsetup {
 
 struct TrainerFacts {
   std::string name, label;
-  Setup defaults;                                            // framework, states, optimizer implementation, software
-  int titan_date = 0;                                        // yyyymmdd of the torchtitan that runs it; 0: another stack
-  std::map<std::string, std::pair<std::string, int>, std::less<>> older_titans;  // target that writes for an older one -> name and date
+  Setup defaults;      // framework, states, optimizer implementation, software
+  int titan_date = 0;  // yyyymmdd of the torchtitan that runs it; 0: another stack
+  std::map<std::string, std::pair<std::string, int>, std::less<>>
+      older_titans;                                          // target that writes for an older one -> name and date
   std::map<std::string, std::string, std::less<>> programs;  // eager, compiled -> presets/programs
   std::map<std::string, LossHead, std::less<>> loss_heads;   // our name -> what it is here; the first listed is the default
   std::string default_loss_head;

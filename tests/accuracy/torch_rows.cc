@@ -42,7 +42,7 @@ int titan_date(const Row& row) {
   }
   if (contains(section, "issue 773")) return 20250105;
   if (contains(section, "history 2024-04")) return row.says("model", "405B") ? 20240823 : 20240615;  // 3faaa1a0d
-  if (contains(section, "202412")) return 20241223;  // torch nightly of that day
+  if (contains(section, "202412")) return 20241223;                                                  // torch nightly of that day
   if (row.says("framework", "torchao")) {
     // torchao's tables: float8nocompile of d99785c0f, H100 of pull request 1793, MI300X and B200 of 853f87d1b and d8bb51f63.
     if (contains(section, "float8nocompile")) return 20250211;
@@ -56,8 +56,8 @@ void titan_software(Setup& s, const Row& row, int date) {
   const std::string& notes = row.text("notes");
   set_titan_software(s, date);
   // The tables under benchmarks/ were made with a launcher of their own.
-  s.software.expandable_segments = (s.software.expandable_segments && !row.says("source_path_or_section", "benchmarks/")) ||
-                                   contains(notes, "expandable_segments");
+  s.software.expandable_segments =
+      (s.software.expandable_segments && !row.says("source_path_or_section", "benchmarks/")) || contains(notes, "expandable_segments");
   if (contains(notes, "wrapping PR")) {
     s.software.wrapping = UnitWrapping::kAllApart;
     s.software.last_block_stays_gathered = false;
