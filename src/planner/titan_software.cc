@@ -9,6 +9,7 @@
 //   2025-07-28  embedding, blocks, and norm with head are units of their own (before: one root unit, last block not resharded)
 //   83e694105
 //   2025-12     cuDNN's attention, which SDPA takes on Blackwell, is on that list                         b39377f9f
+//   2026-06-24  q, k and v come from one matrix                              3396a4b37
 //   2026-04-27  cross-entropy in chunks, head included (not in graph_trainer) 786e26f8e, 858a4ac99
 #include "planner/titan_software.h"
 
@@ -28,6 +29,7 @@ void set_titan_software(Setup& s, int date) {
   w.gradients_freed_after_step = false;  // zero_grad() opens the step
   w.fp8_abs_saved = date >= 20241126 && date <= 20250206;
   w.attention_recomputed = date < 20251201 && gpu_generation(s.gpu) == GpuGeneration::kBlackwell;
+  w.fused_qkv = date >= 20260624;
   w.compiled_loss_gathers = date < 20250101;
   w.online_softmax = date >= 20250701 && s.gpu.vendor == "nvidia";
   w.complex_rotary = s.program.starts_with("torchtitan") && !s.model.qk_norm_present();  // its Llama; its Qwen3 has sines and cosines

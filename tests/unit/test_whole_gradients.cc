@@ -70,6 +70,20 @@ TEST_CASE("4-bit matrices: a graph that outlives backward holds the inputs of tw
         Approx(static_cast<double>(simulate_memory(s).allocated_bytes)).epsilon(0.01));
 }
 
+TEST_CASE("fused q k v: op-selective recomputation keeps k with them") {
+  Setup s = llama_8b();
+  s.recompute = ActivationRecompute::kOpSelective;
+  for (const char* program : {"torchtitan_eager", "torchtitan_compiled"}) {
+    s.program = program;
+    s.compiled = s.program == "torchtitan_compiled";
+    s.software.fused_qkv = false;
+    const int64_t apart = simulate_memory(s).allocated_bytes;
+    s.software.fused_qkv = true;
+    const int64_t keys = 2 * s.tokens() * s.model.num_kv_heads * s.model.head_size * s.model.num_layers;
+    CHECK(static_cast<double>(simulate_memory(s).allocated_bytes - apart) == Approx(static_cast<double>(keys)).epsilon(0.05));
+  }
+}
+
 TEST_CASE("chunked head: a chunk of logits is made and differentiated at a time") {
   Setup s = llama_8b();
   s.micro_batch = 32;

@@ -79,6 +79,7 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kAttentionRecomputed, s.software.attention_recomputed);
   say(Condition::kLossGathers, s.tp > 1 && s.software.compiled_loss_gathers);
   say(Condition::kOnlineSoftmax, s.software.online_softmax);
+  say(Condition::kFusedQkv, s.software.fused_qkv);
   say(Condition::kManySamples, s.micro_batch > 1);
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);

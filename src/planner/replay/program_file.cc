@@ -64,6 +64,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "attention_recomputed",
                                                                                                   "loss_gathers",
                                                                                                   "online_softmax",
+                                                                                                  "fused_qkv",
                                                                                                   "many_samples"};
 
 When when_of(const Value* value, Diagnostics& said) {

@@ -72,6 +72,7 @@ enum class Condition : uint8_t {
   kAttentionRecomputed,  // op-selective recompute does not keep attention's output
   kLossGathers,          // tensor parallelism, and a compiled loss that takes whole logits
   kOnlineSoftmax,        // a compiled loss keeps the logits as they are
+  kFusedQkv,             // one matrix makes q, k and v
   kManySamples,          // more than one per micro-batch: a slice of the sequence is no longer contiguous
   kCount
 };
