@@ -40,17 +40,17 @@ provider=$(echo "$work"/provider/*.whl)
   fail "emit" "$(cat emit.log)"
 prepare="a service/scripts/prepare-env.sh"
 run "without the provider" 5 "$prepare"
-has "without the provider: what to do" "$said" "PROVIDER="
-run "with the provider" 0 env PROVIDER="$provider" "$prepare"
-has "with the provider: what next" "$said" "ready: source"
+has "without the provider: a line to paste" "$said" "PROVIDER=git+"
+has "without the provider: a path to paste" "$said" "a\ service/scripts/prepare-env.sh"
+run "with the provider, from where one is" 0 env PROVIDER="provider/$(basename "$provider")" "$prepare"
+has "with the provider: what next" "$said" "ready: source $(printf %q "$work/a service/.venv/bin/activate")"
 is "every release is the one that was asked for" "$("a service/.venv/bin/python" -m pip list --format=freeze | grep -cE '^(llama-stack==0.2.12|trl==0.18.1|transformers==4.52.4)$')" 3
-run "again" 0 env PROVIDER="$provider" PIP_FIND_LINKS=/nowhere "$prepare"
+run "again" 0 env PROVIDER="$provider" VENV="a service/.venv" PIP_FIND_LINKS=/nowhere "$prepare"
 has "again: nothing to do" "$said" "has all of it already"
 "a service/.venv/bin/python" -m pip uninstall --yes trl >/dev/null 2>&1
 run "what was taken away comes back" 0 env PROVIDER="$provider" "$prepare"
 has "what was taken away comes back" "$said" "Installing collected packages: trl"
-printf 'import importlib.util, sys\nreal = importlib.util.find_spec\nimportlib.util.find_spec = lambda name, *a: None if name == "datasets" else real(name, *a)\n' \
-  >"$("a service/.venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/sitecustomize.py"
+rm -r "$("a service/.venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/datasets"
 run "what pip has and Python does not find" 5 env PROVIDER="$provider" "$prepare"
 has "what pip has and Python does not find: by name" "$said" "still missing in $work/a service/.venv: datasets"
 rm index/torch-*
