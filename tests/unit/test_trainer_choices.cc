@@ -153,6 +153,12 @@ TEST_CASE("choices: a checkpoint is as large on every mesh") {
   const Setup fsdp2 = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp2"}});
   check_bytes(checkpoint(fsdp2, 8, 1, 1, 1, 1, Sharding::kZero3), 12 * parameters(fsdp2));
   check_bytes(checkpoint(fsdp2, 2, 1, 4, 1, 1, Sharding::kZero3), 12 * parameters(fsdp2));
+  // Muon: one moment of matrices in blocks, two of embedding, head and norms.
+  Setup muon = fsdp2;
+  muon.optimizer = OptimizerKind::kMuon;
+  const double outside = 2.0 * 128256 * 4096 + 65 * 4096;
+  check_bytes(checkpoint(muon, 8, 1, 1, 1, 1, Sharding::kZero3), 8 * parameters(muon) + 4 * outside);
+  check_bytes(checkpoint(muon, 2, 1, 4, 1, 1, Sharding::kZero3), 8 * parameters(muon) + 4 * outside);
   const Setup lora = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp2"}, {"finetune", "lora"}});
   CHECK(checkpoint(lora, 2, 1, 4, 1, 1, Sharding::kZero3) == checkpoint(lora, 8, 1, 1, 1, 1, Sharding::kZero3));
 }

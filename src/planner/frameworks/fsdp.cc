@@ -325,8 +325,10 @@ MemoryEstimate of_stages(const Setup& setup, Predict predict) {
     return fullest;
   }
   const StateBytes stored = stored_state_bytes(setup);  // stages differ: of the whole model
-  fullest.checkpoint_bytes =
-      static_cast<int64_t>(static_cast<double>(count_parameters(setup.model).total) * (stored.parameter + stored.optimizer));
+  const ParameterCount count = count_parameters(setup.model);
+  const auto outside = static_cast<double>(count.embedding + count.head + count.final_norm);  // of blocks; norms in them are left out
+  fullest.checkpoint_bytes = static_cast<int64_t>(static_cast<double>(count.total) * (stored.parameter + stored.optimizer) +
+                                                  outside * (adam_state_bytes(setup).optimizer - stored.optimizer));
   return fullest;
 }
 

@@ -195,7 +195,7 @@ TimeEstimate StepModel::run() {
 
   if (s_.pp > 1) {
     const double v = std::max(s_.virtual_stages, 1), send = stage_send_s();
-    t.bubble_s = (stages - 1) / v * (mean_stage + contended / 1.0) + 2 * (stages - 1) * send;
+    t.bubble_s = (stages - 1) / v * (mean_stage + contended) + 2 * (stages - 1) * send;
     t.communication_exposed_s +=
         (2 * v - head_share) * m * send *
         (v > 1 && s_.framework == Framework::kMegatron ? 0.2 : 1);  // Megatron posts the receives of interleaved stages ahead
