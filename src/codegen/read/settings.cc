@@ -142,9 +142,8 @@ std::string duration_text(const std::string& text) {
   return colons == 1 ? text + ":00" : text;
 }
 
-}  // namespace
-
-void settle_derived(ReadFields& fields) {
+// Stages, offload, GPUs of a node and the batch of a pipeline, as tools say them.
+void settle_parts(ReadFields& fields) {
   if (const auto stage = whole(fields, "derived.zero_stage"); stage && *stage >= 0 && *stage <= 3) {
     static constexpr std::array<const char*, 4> kSharding = {"ddp", "zero1", "zero2", "zero3"};
     derive(fields, "derived.zero_stage", "strategy.sharding", kSharding[static_cast<size_t>(*stage)]);
@@ -169,8 +168,10 @@ void settle_derived(ReadFields& fields) {
       derive(fields, "derived.pipeline_batch", "gradient_accumulation", *batch / *micro);
     }
   }
-  end_with_samples(fields);
-  // Chunks of a pipeline's stages, by how many layers one has. Layers of models by name are known where presets are.
+}
+
+// Chunks of a pipeline's stages, by how many layers one has. Layers of models by name are known where presets are.
+void settle_chunks(ReadFields& fields) {
   const auto layers = whole(fields, "model.num_layers"), of_chunk = whole(fields, "derived.layers_per_virtual_stage");
   if (const auto stages = whole(fields, "mesh.pp"); layers && of_chunk && stages && *of_chunk > 0 && *stages > 0) {
     if (*layers % (*of_chunk * *stages) == 0) {
@@ -178,6 +179,10 @@ void settle_derived(ReadFields& fields) {
       fields.erase(fields.find("derived.layers_per_virtual_stage"));
     }
   }
+}
+
+// Steps, seeds, rates and pairs of numbers that tools hold in other units or together.
+void settle_training(ReadFields& fields) {
   if (const auto interval = whole(fields, "derived.save_interval"))
     derive(fields, "derived.save_interval", "checkpoint.every_steps", *interval);
   if (const auto seed = whole(fields, "derived.positive_seed"); seed && *seed > 0)
@@ -204,7 +209,10 @@ void settle_derived(ReadFields& fields) {
       derive(fields, "derived.betas", i == 0 ? "train.beta1" : "train.beta2", std::strtod(text.c_str(), nullptr));
     }
   }
-  end_with_epochs(fields);
+}
+
+// What nobody asked for gives way to what somebody did.
+void drop_assumed(ReadFields& fields) {
   // A warm-up that nobody asked for does not outlast the run.
   if (const auto it = fields.find("train.warmup_steps"); it != fields.end() && it->second.is_assumed) {
     if (const auto steps = whole(fields, "train.steps"); steps && whole(fields, "train.warmup_steps").value_or(0) > *steps)
@@ -216,14 +224,10 @@ void settle_derived(ReadFields& fields) {
     const bool are_known = peak != fields.end() && peak->second.value.is_number() && it->second.value.is_number();
     if (are_known && it->second.value.get<double>() > peak->second.value.get<double>()) fields.erase(it);
   }
-  // Read into others, or how a target starts ranks and not how many there are.
-  for (const char* name :
-       {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
-        "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.mesh_2d", "derived.betas", "derived.epochs",
-        "derived.epoch_micro_batches", "derived.samples", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
-    const auto it = fields.find(name);
-    if (it != fields.end()) fields.erase(it);
-  }
+}
+
+// Copies and shards of the data-parallel ranks.
+void settle_groups(ReadFields& fields) {
   // Whether a unit is freed after its forward is a choice of zero3 alone.
   if (const auto it = fields.find("strategy.reshard_after_forward");
       it != fields.end() && text_of(fields, "strategy.sharding") != "zero3")
@@ -241,12 +245,37 @@ void settle_derived(ReadFields& fields) {
   if (text_of(fields, "derived.hybrid") == "false" || whole(fields, "mesh.dp_shard").has_value()) {
     if (const auto it = fields.find("derived.hybrid"); it != fields.end()) fields.erase(it);
   }
+}
+
+// Ranks in all are nodes times GPUs.
+void settle_world(ReadFields& fields) {
   const auto world = whole(fields, "derived.world"), nodes = whole(fields, "hardware.nodes");
   const auto per_node = whole(fields, "hardware.gpus_per_node");
   if (world && nodes && !per_node && *nodes > 0 && *world % *nodes == 0)
     derive(fields, "derived.world", "hardware.gpus_per_node", *world / *nodes);
   if (nodes && whole(fields, "hardware.gpus_per_node") && world == *nodes * *whole(fields, "hardware.gpus_per_node"))
     fields.erase(fields.find("derived.world"));
+}
+
+}  // namespace
+
+void settle_derived(ReadFields& fields) {
+  settle_parts(fields);
+  end_with_samples(fields);
+  settle_chunks(fields);
+  settle_training(fields);
+  end_with_epochs(fields);
+  drop_assumed(fields);
+  // Read into others, or how a target starts ranks and not how many there are.
+  for (const char* name :
+       {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
+        "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.mesh_2d", "derived.betas", "derived.epochs",
+        "derived.epoch_micro_batches", "derived.samples", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
+    const auto it = fields.find(name);
+    if (it != fields.end()) fields.erase(it);
+  }
+  settle_groups(fields);
+  settle_world(fields);
 }
 
 ReadSettings settings_of(const ReadFields& fields) {
