@@ -23,6 +23,12 @@ void set_adapters(Setup& s, std::string_view kind) {
   s.frozen_dtype = s.finetune != Finetune::kLora      ? StorageDtype::kNf4Double
                    : s.framework == Framework::kFsdp2 ? s.parameter_dtype
                                                       : StorageDtype::kBf16;
+  // What an adapter computes in: FSDP gathers it in the compute type and DeepSpeed holds it so; the Trainer's DDP runs under autocast,
+  // for which PEFT makes an fp32 copy of each adapter's input (peft/tuners/lora/layer.py, _cast_input_dtype).
+  if (s.compute != Compute::kF32) {
+    s.autocast = s.framework == Framework::kDdp;
+    s.lora.dtype = s.autocast ? StorageDtype::kF32 : StorageDtype::kBf16;
+  }
   s.lora.rank = kRank;
   s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = true;
 }

@@ -163,6 +163,23 @@ TEST_CASE("choices: a checkpoint is as large on every mesh") {
   CHECK(checkpoint(lora, 2, 1, 4, 1, 1, Sharding::kZero3) == checkpoint(lora, 8, 1, 1, 1, 1, Sharding::kZero3));
 }
 
+// Beside frozen matrices autograd keeps an adapter's input and its r columns, no more of the input than a trained matrix would keep.
+TEST_CASE("choices: adapters compute in the type that their weights are gathered in") {
+  for (const char* trainer : {"fsdp2", "fsdp1", "deepspeed"}) {
+    INFO(trainer);
+    const auto activations = [&](const char* finetune) {
+      Setup s = setup_of({{"model", "llama3_8b"}, {"trainer", trainer}, {"method", "sft"}, {"finetune", finetune}});
+      s.sharding = Sharding::kZero3;
+      s.dp_shard = 8;
+      s.dp_replicate = 1;
+      s.recompute = ActivationRecompute::kNone;
+      return term(simulate_memory(s), "activation");
+    };
+    CHECK(activations("lora") < activations("full"));
+    CHECK(activations("lora") > activations("full") * 3 / 4);
+  }
+}
+
 // DeepSeek-V2-Lite by hand: q 2048 -> 3072, kv_a 2048 -> 576, kv_b 512 -> 4096, o 2048 -> 2048 in 27 layers; gate, up and down of the
 // one dense layer (10944) and of the shared experts (2816) in the other 26. The stacks of experts get none.
 TEST_CASE("choices: adapters on latent attention and beside stacks of experts") {

@@ -28,7 +28,8 @@ UnitWeight Walk::make_weight(const Weight& weight, bool is_trained, int shard, b
     made.padded = (made.elements + shard - 1) / shard * shard;
   made.trained = is_trained;
   made.quantized = s_.finetune == Finetune::kQlora && weight.matrix && !weight.target.empty();
-  made.stored_bytes = weight.adapter                   ? bytes_of(s_.lora.dtype)
+  // An adapter is stored as wide as what is trained; lora.dtype is what it computes in.
+  made.stored_bytes = weight.adapter                   ? std::max(bytes_of(s_.lora.dtype), bytes_of(s_.parameter_dtype))
                       : s_.finetune == Finetune::kFull ? state_.parameter
                       : made.quantized                 ? bytes_of(s_.frozen_dtype)
                                                        : std::max(2.0, bytes_of(s_.frozen_dtype));
