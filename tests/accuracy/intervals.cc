@@ -16,8 +16,8 @@ struct Residual {
   double measured = 0, predicted = 0, share = 1;  // share of the prediction that can be wrong
 };
 
-// Quantile p of what a further row of the class would show: order statistics at k / (n + 1), continued beyond the outermost ones by the
-// spread of the middle.
+// Quantile p of what a further row of the class would show: order statistics at k / (n + 1), continued beyond the outermost ones by
+// the spread of the middle.
 double tail(const std::vector<double>& sorted, double p) {
   const auto n = static_cast<double>(sorted.size());
   const double at = p * (n + 1) - 1;
