@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tools' own parsers take what emit_targets writes for every trainer's target and every strategy, understand by it what the plan
-# says, and refuse mutated files (emit_targets.py). On CPU, without training.
+# says, and refuse mutated files (emit_targets.py, a module per family). On CPU, without training.
 set -euo pipefail
 root=${DISTSETUP_SOURCE:?}
 emit_targets=${DISTSETUP_BIN:?}/emit_targets
@@ -10,6 +10,8 @@ distsetup=$DISTSETUP_BIN/distsetup
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+mkdir "$work/temporary"
+export TMPDIR=$work/temporary # what the checks write goes with it
 "$emit_targets" "$work" --files
 # Launchers are no part of it, and every plan of it has several ranks: SkyPilot's tasks and training on one device by the program.
 by_program() {
