@@ -10,6 +10,7 @@
 #include "base/quantity.h"
 #include "cli/output.h"
 #include "cli/run_source.h"
+#include "codegen/quote.h"
 #include "codegen/read/read.h"
 
 namespace distsetup {
@@ -126,7 +127,7 @@ bool name_script(Arguments& arguments, const TemplateSet& templates, Diagnostics
   arguments.passed_on = {"src/train.py", "--config", path};
   diagnostics.push_back(note(code::kMissingArgument, command_line(),
                              fmt::format("no script is named: '{}' is started", join_command(arguments.passed_on)),
-                             fmt::format("name your own behind --: -- train.py --config {}", path)));
+                             fmt::format("name your own behind --: -- train.py --config {}", quote_shell(path))));
   return true;
 }
 
@@ -168,7 +169,7 @@ Diagnostics needs_program(const Arguments& arguments, const Plan& plan) {
       code::kMissingArgument, command_line(),
       fmt::format("the run is planned for trainer {}, which runs a script of your own, and none is named", plan.strategy.trainer),
       fmt::format("name it behind --: -- train.py --config {}; or --trainer native for the bundled trainer",
-                  arguments.has("config") ? arguments.text("config") : "config.yaml"))};
+                  arguments.has("config") ? quote_shell(arguments.text("config")) : "config.yaml"))};
 }
 
 }  // namespace distsetup

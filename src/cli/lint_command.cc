@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/run_source.h"
 #include "codegen/lint/lint.h"
+#include "codegen/quote.h"
 #include "plan/plan.h"
 
 namespace distsetup {
@@ -148,7 +149,7 @@ Result<std::vector<LintFile>> read_files_to_lint(const Arguments& arguments) {
     if (std::any_of(files.begin(), files.end(), [&name](const LintFile& one) { return one.path == name; })) continue;
     Result<std::string> text = read_file(is_input ? "/dev/stdin" : path);
     append(diagnostics, text.diagnostics);
-    if (!text.ok() && is_folder(path)) diagnostics.back().help = fmt::format("name its files: distsetup lint {}/*", path);
+    if (!text.ok() && is_folder(path)) diagnostics.back().help = fmt::format("name its files: distsetup lint {}/*", quote_shell(path));
     if (text.ok()) files.push_back({name, std::move(*text)});
   }
   if (has_error(diagnostics)) return diagnostics;

@@ -14,6 +14,7 @@
 #include "base/names.h"
 #include "base/value.h"
 #include "base/value_toml.h"
+#include "codegen/quote.h"
 
 namespace distsetup {
 namespace {
@@ -293,7 +294,7 @@ Result<FileKind> recognise(std::string_view path, std::string_view text) {
     if (is_sectioned || is_part)
       return error(code::kUnknownValue, {std::string(path), 1, 1},
                    "the file is a config.yaml in sections (training, distributed), which lint has no rules for",
-                   fmt::format("distsetup convert --to run {}   # says of every key what it does", path));
+                   fmt::format("distsetup convert --to run {}   # says of every key what it does", quote_shell(path)));
   } else if (const LineCounts n = count_lines(text); n.lines > 0) {
     if (n.packages == n.lines || base.rfind("requirements", 0) == 0) return FileKind::kRequirements;
     if (n.settings == n.lines || base == ".deepspeed_env" || base.rfind(".env", 0) == 0) return FileKind::kEnvironment;
