@@ -88,7 +88,7 @@ has_not "the launch line: nothing is unknown" "$said" "not a key"
 "$distsetup" emit --target llama-stack-inline --output inline --model 1B --gpus 1 --nodes 1 --method dpo >emit.log 2>&1 || fail "emit" "$(cat emit.log)"
 for script in service/start.sh service/scripts/prepare-env.sh service/scripts/run-remote-fsdp-server.sh service/job.sbatch inline/start.sh inline/scripts/prepare-env.sh; do
   [[ -x $script ]] || fail "$script is there" "$(ls -R .)"
-  bash -n "$script" # shellcheck: emit_lint_all.sh
+  bash -n "$script" # its style: emit_lint_all.sh
 done
 run "lint" 0 "$distsetup" lint service/build_fsdp.yaml inline/build.yaml service/job.sbatch
 has_not "lint has nothing to say of a manifest" "$said" "LLS005"
