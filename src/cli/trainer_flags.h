@@ -11,7 +11,8 @@ namespace distsetup {
 Result<Arguments> with_trainer_flags(const Arguments& arguments, const TemplateSet& templates);
 
 // `stronger` (flags of the command, variables) over what the script's flags say over `file` over what the script assumes. Every flag
-// acts, or a warning says by name that it is not supported here. Errors: values that the script refuses, flags that do not go together.
+// acts, or a warning says by name that it is not supported here. Errors: values that the script refuses, flags that do not go
+// together.
 Result<Spec> spec_over_trainer_flags(const Arguments& arguments, const TemplateSet& templates, const Spec& stronger,
                                      const Spec& file = {});
 

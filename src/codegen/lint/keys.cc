@@ -119,7 +119,8 @@ std::string mismatch(const std::string& type, const Value& v) {
     }
     return "one of " + type;
   }
-  const std::optional<double> n = v.quoted && type.find("strict") != std::string::npos ? std::nullopt : real_of(v);
+  std::optional<double> n;
+  if (!v.quoted || type.find("strict") == std::string::npos) n = real_of(v);
   const bool is_int = type.rfind("int", 0) == 0 || type.rfind("strict_int", 0) == 0;
   std::string wanted = is_int ? "a whole number" : "a number";
   if (!n || (is_int && (*n != std::floor(*n) || (v.quoted && v.text.find_first_not_of("-0123456789") != std::string::npos))))

@@ -106,7 +106,8 @@ std::optional<Json> read_backwards(const KeyRow& row, const Found& found) {
   }
   // "gpu:8" and "h100:8" of SLURM are 8.
   const std::string text = row.type == KeyType::kInt ? found.text.substr(found.text.rfind(':') + 1) : found.text;
-  const std::optional<double> number = found.is_list ? std::nullopt : number_of(text);
+  std::optional<double> number;
+  if (!found.is_list) number = number_of(text);
   switch (row.type) {
     case KeyType::kBool: {
       const std::optional<bool> truth = truth_of(found);
