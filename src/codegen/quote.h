@@ -5,8 +5,8 @@
 
 namespace distsetup {
 
-// One word of bash, on one line: bare when every character is harmless, else '...' , or $'...' when it has control characters or what a
-// reader of YAML may take for the end of a line.
+// One word of bash, on one line: bare when every character is harmless, else '...' , or $'...' when it has control characters or what
+// a reader of YAML may take for the end of a line.
 // `text` holds no NUL byte (no shell word can).
 std::string quote_shell(std::string_view text);
 
