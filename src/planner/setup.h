@@ -94,7 +94,7 @@ struct Software {
 struct Lora {
   int64_t rank = 0;
   bool query = false, key = false, value = false, output = false, gate = false, up = false, down = false;
-  StorageDtype dtype = StorageDtype::kF32;
+  StorageDtype dtype = StorageDtype::kF32;  // what adapters compute in; they are stored in the wider of this and the parameters' type
   double dropout = 0;
   bool operator==(const Lora&) const = default;
 };

@@ -9,8 +9,8 @@
 //   2025-07-28  embedding, blocks, and norm with head are units of their own (before: one root unit, last block not resharded)
 //   83e694105
 //   2025-12     cuDNN's attention, which SDPA takes on Blackwell, is on that list                         b39377f9f
-//   2026-06-24  q, k and v come from one matrix                              3396a4b37
 //   2026-04-27  cross-entropy in chunks, head included (not in graph_trainer) 786e26f8e, 858a4ac99
+//   2026-06-24  q, k and v come from one matrix                              3396a4b37
 #include "planner/titan_software.h"
 
 #include "planner/time/constants.h"
