@@ -12,7 +12,6 @@
 namespace distsetup {
 namespace {
 
-
 const Presets& presets() {
   static const Result<Presets> loaded = load_presets();
   REQUIRE(loaded.ok());

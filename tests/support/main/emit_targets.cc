@@ -203,7 +203,8 @@ int measure() {
 #else
   constexpr double kMostMs = 2500;  // not optimised, with sanitizers: says only that nothing has gone wild
 #endif
-  fmt::print("{} targets, 1024 GPUs: {:.1f} ms of processor time, at most {:.0f}; {} bytes\n", targets.size(), best_ms, kMostMs, bytes);
+  fmt::print("{} targets, 1024 GPUs: {:.1f} ms of processor time, at most {:.0f}; {} bytes\n", targets.size(), best_ms, kMostMs,
+             bytes);
   return best_ms <= kMostMs ? 0 : 1;
 }
 
