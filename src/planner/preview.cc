@@ -189,6 +189,9 @@ class Preview {
     if (m.device_high_bytes > m.device_low_bytes)
       line(fmt::format("  {}{} to {} in 9 runs of 10", pad_right("", kLabel), format_gib(m.device_low_bytes),
                        format_gib(m.device_high_bytes)));
+    // A verdict near the end rests on a replay on a smaller GPU (uncertainty.h): what is cached is not what is needed.
+    if (plan_.verdict == Verdict::kFits && m.device_high_bytes > m.capacity_bytes)
+      paragraph("", 2 + kLabel, "near the end PyTorch gives cached blocks back: replayed with less memory, it still runs");
     if (m.host_bytes_per_node > 0) {
       const int64_t host = plan_.hardware.host_memory_bytes;
       line(fmt::format("  {}{}{}", pad_right("host memory per node", kLabel), pad_left(format_bytes(m.host_bytes_per_node), kNumber),

@@ -196,6 +196,18 @@ TEST_CASE("the preview: every line fits the width, ASCII stays ASCII, numbers ha
   for (const char c : format_preview(plan, {.utf8 = false, .smallest_fits = table})) CHECK(static_cast<unsigned char>(c) < 0x80);
 }
 
+TEST_CASE("the preview says why a plan fits whose interval ends above the GPU's") {
+  Plan plan = plan_for({{"model", "1B"}});
+  const auto says_why = [&plan] { return format_preview(plan, {.width = 100}).find("gives cached blocks back") != std::string::npos; };
+  plan.memory.device_low_bytes = plan.memory.device_bytes;
+  plan.memory.device_high_bytes = plan.memory.capacity_bytes;
+  CHECK_FALSE(says_why());
+  plan.memory.device_high_bytes = plan.memory.capacity_bytes + 1;
+  CHECK(says_why());
+  plan.verdict = Verdict::kTight;
+  CHECK_FALSE(says_why());
+}
+
 TEST_CASE("more tokens per step than the batch divides are rounded and said") {
   const Plan plan = plan_for({{"model", "1B"}, {"gpus", "8"}, {"nodes", "3"}});
   CHECK(plan.train.global_batch % 24 == 0);
