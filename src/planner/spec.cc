@@ -82,6 +82,15 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kAmbiguou
     {"num-gpus", "it counts a node's GPUs in one tool and all GPUs in another: write --gpus (per node) or --total-gpus"},
 }};
 
+// What a flag's value was called by its key is called by the flag that was typed.
+Diagnostics in_words_of(std::string_view flag, std::string_view path, Diagnostics problems) {
+  for (Diagnostic& d : problems) {
+    if (const size_t at = d.message.find(path); d.location.file == kCommandLine && at != std::string::npos)
+      d.message.replace(at, path.size(), fmt::format("--{}", flag));
+  }
+  return problems;
+}
+
 std::string_view without_dashes(std::string_view flag) {
   while (!flag.empty() && flag.front() == '-') flag.remove_prefix(1);
   return flag;
@@ -205,7 +214,7 @@ Diagnostics set_flag(Spec& spec, std::string_view flag, std::optional<std::strin
     if (same_name(*text, "false")) return {};
     return {error(code::kWrongType, at, fmt::format("'--{}': found '{}', expected true or false", spelling, *text))};
   }
-  return set(spec, key->path, *text, at);
+  return in_words_of(spelling, key->path, set(spec, key->path, *text, at));
 }
 
 Spec merge(const Spec& base, const Spec& over) {

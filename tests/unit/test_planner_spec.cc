@@ -62,6 +62,16 @@ TEST_CASE("each spelling of a choice has one meaning") {
   }
 }
 
+TEST_CASE("a wrong value is told by the flag that was typed, and by its key where a file or the environment says it") {
+  const auto said = [](const char* flag, const char* text, const char* file) {
+    Spec spec;
+    return set_flag(spec, flag, std::string_view(text), {file, 0, 0}).front().message;
+  };
+  CHECK(said("--nodes", "two", "command line") == "--nodes: found 'two', expected a whole number");
+  CHECK(said("--num-nodes", "0", "command line") == "found '0' for --num-nodes, expected from 1 to 100000");
+  CHECK(said("nodes", "two", "DISTSETUP_NODES") == "hardware.nodes: found 'two', expected a whole number");
+}
+
 TEST_CASE("sharding: every dialect's spelling") {
   const auto sharding = [](const std::string& text) {
     return from_flags({{"--sharding-strategy", text}}).text("parallel.sharding").value();
