@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <span>
 
 #include "base/diagnostic_codes.h"
@@ -16,6 +17,12 @@ std::string_view name(Recompute v) { return spelling_of(v); }
 std::string_view name(Precision v) { return spelling_of(v); }
 std::string_view name(OffloadPlace v) { return spelling_of(v); }
 std::string_view name(Accelerator v) { return spelling_of(v); }
+
+int64_t warmup_steps_of(double ratio, int64_t steps) {
+  constexpr double kRounding = 1e-9;  // 0.1 × 30 is a little more than 3
+  const double part = ratio * static_cast<double>(steps);
+  return static_cast<int64_t>(std::ceil(part * (1 - kRounding)));
+}
 
 Diagnostics validate(const Plan& p) {
   Diagnostics out;

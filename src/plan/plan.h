@@ -126,6 +126,9 @@ struct TrainPlan {
   bool operator==(const TrainPlan&) const = default;
 };
 
+// Steps of a warm-up that is a part of the run, rounded up as Transformers and OpenRLHF do.
+int64_t warmup_steps_of(double ratio, int64_t steps);
+
 struct DataFile {
   std::string path;  // relative to plan.data.root
   int64_t bytes = 0;

@@ -139,7 +139,7 @@ class Resolver {
   void warmup(TrainPlan& t) {
     const auto steps = spec_.integer("train.warmup_steps");
     const auto ratio = spec_.number("train.warmup_ratio");
-    const int64_t part = ratio ? std::llround(*ratio * static_cast<double>(t.steps)) : std::min<int64_t>(100, t.steps / 10);
+    const int64_t part = ratio ? warmup_steps_of(*ratio, t.steps) : std::min<int64_t>(100, t.steps / 10);
     t.warmup_steps = steps.value_or(part);
     if (steps && ratio && *steps != part)
       fail(code::kConflict, "train.warmup_ratio",

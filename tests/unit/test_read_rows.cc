@@ -108,6 +108,8 @@ TEST_CASE("rows: a warm-up that is a part of the steps") {
   const ReadText counted = tuning("training: {warmup_ratio: 0.03, max_steps: 1000, epochs: 3}\n");
   CHECK(counted.field("train.warmup_steps") == "30");
   CHECK(counted.field("derived.warmup_ratio").empty());
+  CHECK(tuning("training: {warmup_ratio: 0.03, max_steps: 1001}\n").field("train.warmup_steps") == "31");  // rounded up
+  CHECK(tuning("training: {warmup_ratio: 0.1, max_steps: 30}\n").field("train.warmup_steps") == "3");
   const ReadText open = tuning("training: {warmup_ratio: 0.03, epochs: 3}\n");
   const ReadSettings settings = settings_of(open.fields);
   const auto is_ratio = [](const ReadSetting& one) { return one.path == "train.warmup_ratio" && one.text == "0.03"; };

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdlib>
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "codegen/read/match.h"
 #include "codegen/read/read.h"
+#include "plan/plan.h"
 
 namespace distsetup {
 namespace {
@@ -96,16 +96,22 @@ void derive(ReadFields& fields, std::string_view from, const std::string& to, Js
     fields[to] = std::move(field);
 }
 
-// A share of another field: `to` = share × whole.
+// A number that a tool holds as a share of another: `to` = share × whole.
 void scale(ReadFields& fields, std::string_view share, std::string_view whole_field, const std::string& to) {
   const auto part = fields.find(share), all = fields.find(whole_field);
   if (part == fields.end() || all == fields.end() || !part->second.value.is_number() || !all->second.value.is_number()) return;
   const double product = part->second.value.get<double>() * all->second.value.get<double>();
-  if (all->second.value.is_number_integer()) {
-    derive(fields, share, to, static_cast<int64_t>(std::llround(product)));
-  } else {
-    derive(fields, share, to, std::stod(fmt::format("{:.12g}", product)));
-  }
+  derive(fields, share, to, std::stod(fmt::format("{:.12g}", product)));
+}
+
+// A warm-up that is a part of the run. Without a number of steps it stays a part of them.
+void settle_warmup(ReadFields& fields) {
+  const auto steps = whole(fields, "train.steps");
+  const auto part = fields.find("derived.warmup_ratio");
+  if (!steps || part == fields.end()) return;
+  if (part->second.value.is_number())
+    derive(fields, "derived.warmup_ratio", "train.warmup_steps", warmup_steps_of(part->second.value.get<double>(), *steps));
+  fields.erase("derived.warmup_ratio");
 }
 
 // A run that counts samples of its data, in epochs: the last step may be short, and is not counted.
@@ -190,11 +196,6 @@ void settle_training(ReadFields& fields) {
   if (const auto minutes = whole(fields, "derived.timeout_minutes"))
     derive(fields, "derived.timeout_minutes", "launch.collective_timeout_s", *minutes * 60);
   scale(fields, "derived.min_learning_rate_factor", "train.learning_rate", "train.min_learning_rate");
-  // Without a number of steps it stays a part of them.
-  if (whole(fields, "train.steps") && fields.count("derived.warmup_ratio") != 0) {
-    scale(fields, "derived.warmup_ratio", "train.steps", "train.warmup_steps");
-    fields.erase("derived.warmup_ratio");
-  }
   if (const auto it = fields.find("derived.mesh_2d");
       it != fields.end() && it->second.value.is_array() && it->second.value.size() == 2) {
     const Json sizes = it->second.value;
@@ -265,6 +266,7 @@ void settle_derived(ReadFields& fields) {
   settle_chunks(fields);
   settle_training(fields);
   end_with_epochs(fields);
+  settle_warmup(fields);
   drop_assumed(fields);
   // Read into others, or how a target starts ranks and not how many there are.
   for (const char* name :
