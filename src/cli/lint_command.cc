@@ -60,7 +60,7 @@ Result<LintContext> lint_context(const Arguments& arguments) {
     append(diagnostics, gpu.diagnostics);
     if (gpu.ok()) {
       context.gpu = gpu->gpu.label;
-      context.gpu_memory_bytes = gpu->gpu.memory_bytes;
+      context.gpu_memory_bytes = gpu->gpu.usable_memory_bytes;
       context.gpu_has_bf16 = gpu->gpu.peak_bf16_flops_per_s > 0;
     }
   }

@@ -176,14 +176,20 @@ void ds_communication(const DeepspeedFile& in) {
   const Value& root = in.root;
   const bool overlaps =
       is_true(root, "zero_optimization.overlap_comm") || (in.stage == 3 && !has(root, "zero_optimization.overlap_comm"));
-  const double bucket = real(root, "zero_optimization.reduce_bucket_size").value_or(5e8);
+  const auto bucket = [&root](const char* key) {  // elements; absent or "auto": 5e8
+    return real(root, std::string("zero_optimization.") + key).value_or(5e8);
+  };
+  const double reduce = bucket("reduce_bucket_size"), gather = bucket("allgather_bucket_size");
+  const double buffers_bytes = 4.5 * 2 * (reduce + gather);
   const bool is_auto = text(root, "zero_optimization.reduce_bucket_size") == "auto";
-  const int64_t gpu_bytes = in.setup.context.gpu_memory_bytes;
-  const double gib = 1 << 30;
-  if (overlaps && in.stage >= 1 && bucket >= 5e8 && !is_auto && gpu_bytes > 0 && static_cast<double>(gpu_bytes) < 48 * gib) {
-    in.report.add("DSJ022", in.d, in.key("zero_optimization"),
-                  fmt::format("communication buffers take about {:.1f} GB of {:.0f} GiB: overlap_comm with buckets of {:.0e} elements",
-                              4.5 * bucket * 2 / 1e9, static_cast<double>(gpu_bytes) / gib, bucket));
+  const auto gpu_bytes = static_cast<double>(in.setup.context.gpu_memory_bytes);
+  constexpr double kLargePart = 0.15;
+  if (overlaps && in.stage >= 1 && !is_auto && gpu_bytes > 0 && buffers_bytes > kLargePart * gpu_bytes) {
+    in.report.add(
+        "DSJ022", in.d, in.key("zero_optimization"),
+        fmt::format(
+            "communication buffers take about {:.1f} GB of {:.0f} GiB: overlap_comm with buckets of {:.3g} and {:.3g} elements",
+            buffers_bytes / 1e9, gpu_bytes / (1 << 30), reduce, gather));
   }
   const std::string version = in.setup.version("deepspeed");
   const bool compiles = is_true(root, "compile.deepcompile") || is_true(root, "compile.enabled");
