@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "base/diagnostic_codes.h"
 #include "base/value.h"
@@ -119,6 +120,13 @@ int replace_file(const fs::path& target, std::string_view bytes, Overwrite overw
   return sync_directory(directory);
 }
 
+// Of a path, the innermost first.
+std::vector<fs::path> missing_folders(fs::path path) {
+  std::vector<fs::path> missing;
+  for (std::error_code ignored; !path.empty() && !fs::exists(path, ignored); path = path.parent_path()) missing.push_back(path);
+  return missing;
+}
+
 }  // namespace
 
 std::string errno_text(int number) {
@@ -163,6 +171,11 @@ Result<Written> write_file_atomic(const std::string& path, std::string_view byte
   if (exists && S_ISDIR(info.st_mode)) return unwritable(path, "it is a directory, expected the path of a file");
   if (target.filename().empty()) return unwritable(path, "expected the path of a file");
   mode_t keep_mode = 0;
+  std::vector<fs::path> made;
+  const auto remove_made = [&made] {  // what could not be written leaves no empty folder
+    std::error_code ignored;
+    for (const fs::path& folder : made) fs::remove(folder, ignored);
+  };
   if (exists) {
     keep_mode = (info.st_mode & 0777) | (executable ? (info.st_mode & 0444) >> 2 : 0);  // who may read may run
     const Result<std::string> present = read_file(target.string());
@@ -177,13 +190,16 @@ Result<Written> write_file_atomic(const std::string& path, std::string_view byte
     }
   } else if (target.has_parent_path()) {
     std::error_code failure;
+    made = missing_folders(target.parent_path());
     fs::create_directories(target.parent_path(), failure);
     if (failure) {
+      remove_made();
       return unwritable(
           path, fmt::format("its directory '{}' cannot be made: {}", target.parent_path().string(), errno_text(failure.value())));
     }
   }
   const int number = replace_file(target, bytes, overwrite, executable, keep_mode);
+  if (number != 0) remove_made();
   if (number == EEXIST) {
     return error(code::kFileExists, {path}, fmt::format("'{}' was made by someone else meanwhile, expected a new file", path),
                  "add --force to replace it, or name another path");

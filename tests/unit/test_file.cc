@@ -184,6 +184,19 @@ TEST_CASE("a write that fails half way leaves the old file and no temporary", "[
   CHECK(num_files_in(directory.path()) == 1);
 }
 
+TEST_CASE("a write that fails leaves no folder that it made, and every one that was there", "[file]") {
+  const TemporaryDirectory directory;
+  const std::string bytes(4096, 'x');
+  {
+    const FileSizeLimit limit(1000);
+    CHECK_FALSE(write_file_atomic(directory.path("made/for it/a"), bytes, Overwrite::kRefuse).ok());
+  }
+  CHECK(num_files_in(directory.path()) == 0);
+  directory.write("was there/b", "b");
+  CHECK_FALSE(write_file_atomic(directory.path("was there/b/c/d"), bytes, Overwrite::kRefuse).ok());
+  CHECK(bytes_of_file(directory.path("was there/b")) == "b");
+}
+
 TEST_CASE("a device is written in place, a full one is an error", "[file]") {
   REQUIRE(write_file_atomic("/dev/null", "x", Overwrite::kRefuse).ok());
   CHECK(fs::is_character_file("/dev/null"));
