@@ -120,13 +120,6 @@ int replace_file(const fs::path& target, std::string_view bytes, Overwrite overw
   return sync_directory(directory);
 }
 
-// Of a path, the innermost first.
-std::vector<fs::path> missing_folders(fs::path path) {
-  std::vector<fs::path> missing;
-  for (std::error_code ignored; !path.empty() && !fs::exists(path, ignored); path = path.parent_path()) missing.push_back(path);
-  return missing;
-}
-
 }  // namespace
 
 std::string errno_text(int number) {
@@ -134,6 +127,15 @@ std::string errno_text(int number) {
   const bool is_word = text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0;  // keep "RPC …" as it is
   if (is_word) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
   return text;
+}
+
+std::vector<std::string> missing_folders(const std::string& file_path) {
+  std::vector<std::string> missing;
+  std::error_code ignored;
+  for (fs::path folder = fs::path(file_path).parent_path(); !folder.empty() && !fs::exists(folder, ignored);
+       folder = folder.parent_path())
+    missing.push_back(folder.string());
+  return missing;
 }
 
 Result<std::string> read_file(const std::string& path) {
@@ -171,10 +173,10 @@ Result<Written> write_file_atomic(const std::string& path, std::string_view byte
   if (exists && S_ISDIR(info.st_mode)) return unwritable(path, "it is a directory, expected the path of a file");
   if (target.filename().empty()) return unwritable(path, "expected the path of a file");
   mode_t keep_mode = 0;
-  std::vector<fs::path> made;
+  std::vector<std::string> made;
   const auto remove_made = [&made] {  // what could not be written leaves no empty folder
     std::error_code ignored;
-    for (const fs::path& folder : made) fs::remove(folder, ignored);
+    for (const std::string& folder : made) fs::remove(folder, ignored);
   };
   if (exists) {
     keep_mode = (info.st_mode & 0777) | (executable ? (info.st_mode & 0444) >> 2 : 0);  // who may read may run
@@ -190,7 +192,7 @@ Result<Written> write_file_atomic(const std::string& path, std::string_view byte
     }
   } else if (target.has_parent_path()) {
     std::error_code failure;
-    made = missing_folders(target.parent_path());
+    made = missing_folders(target.string());
     fs::create_directories(target.parent_path(), failure);
     if (failure) {
       remove_made();

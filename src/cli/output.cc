@@ -109,14 +109,18 @@ Result<std::vector<WrittenFile>> write_artifacts(const Arguments& arguments, con
   }
   if (!conflicts.empty()) return conflicts;
   std::vector<WrittenFile> written;
+  std::vector<std::string> made;
   for (const Artifact& artifact : artifacts) {
     const std::string path = joined(directory, artifact.path);
+    const std::vector<std::string> missing = missing_folders(path);
+    made.insert(made.begin(), missing.begin(), missing.end());  // before the folders that hold them
     const Result<Written> one = write_file_atomic(path, artifact.text, overwrite, artifact.executable);
     if (!one.ok()) {
       std::error_code ignored;
       for (const WrittenFile& file : written) {
         if (file.how == Written::kCreated) fs::remove(file.path, ignored);  // half a set is worse than none
       }
+      for (const std::string& folder : made) fs::remove(folder, ignored);
       return one.diagnostics;
     }
     written.push_back({path, *one});
