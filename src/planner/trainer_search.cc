@@ -364,7 +364,7 @@ int64_t most_that_fits(const Setup& s) {
   const double slope = (interval_of(s, Predicted::kDevice, kProbe, kLevel).high - offset) / kProbe;
   double most = std::min(usable, (usable - offset) / slope) - context;
   // Or what comes through on a GPU that is smaller by the upper end of what is allocated.
-  if (s.finetune != Finetune::kQlora)
+  if (is_replayed_when_tight(s))
     most = std::max(most, usable * std::min(1.0, kProbe / interval_of(s, Predicted::kAllocated, kProbe, kLevel).high) - context);
   return static_cast<int64_t>(most);
 }

@@ -207,17 +207,13 @@ Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calib
 
 Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory) { return verdict_of(setup, memory, embedded_calibration()); }
 
-namespace {
-
 // Sharded 4-bit weights leave block inputs and their gradients between gathers, and how they lie decides: under FSDP1 FMSA-072 ran out
 // where the replay comes through, FMSA-070 took 10 % more than replayed. No row shows another framework to be better.
-bool keeps_its_interval(const Setup& s) { return s.finetune == Finetune::kQlora && s.framework != Framework::kDdp; }
-
-}  // namespace
+bool is_replayed_when_tight(const Setup& s) { return s.finetune != Finetune::kQlora || s.framework == Framework::kDdp; }
 
 Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
   const Verdict verdict = verdict_of(setup, memory, residuals);
-  if (verdict != Verdict::kTight || memory.ran_out || memory.allocated_bytes <= 0 || keeps_its_interval(setup)) return verdict;
+  if (verdict != Verdict::kTight || memory.ran_out || memory.allocated_bytes <= 0 || !is_replayed_when_tight(setup)) return verdict;
   const auto asked = static_cast<double>(memory.allocated_bytes);
   const Interval of_allocated = interval_of(setup, Predicted::kAllocated, asked, 0.99, residuals);
   Setup scarce = setup;

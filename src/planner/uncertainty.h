@@ -37,6 +37,7 @@ Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory);
 // The same for the estimate of a replay. Near the capacity the allocator returns cached blocks and goes on, so that what decides is
 // what is allocated and how it lies: a run that is tight by its interval is replayed once more on a GPU smaller by the upper 99 % end
 // of allocated bytes, and fits when it comes through. Not with sharded 4-bit weights.
+bool is_replayed_when_tight(const Setup& setup);
 Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals);
 Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory);
 
