@@ -33,7 +33,7 @@ struct TemplateSet {
   std::vector<std::pair<std::string, std::string>> files;  // sorted by path, each once
   std::shared_ptr<ReadTables> read_tables = nullptr;       // key tables read so far: many targets share one; null: read each time
 };
-TemplateSet embedded_templates();
+const TemplateSet& embedded_templates();
 const std::string* find_file(const TemplateSet& templates, std::string_view path);  // "native/target.yaml"; nullptr: not there
 Result<TemplateSet> load_templates(const std::string& directory);                   // --templates DIR, over the embedded ones
 

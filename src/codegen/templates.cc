@@ -14,7 +14,7 @@
 
 namespace distsetup {
 
-TemplateSet embedded_templates() {
+const TemplateSet& embedded_templates() {
   static const TemplateSet embedded = [] {  // one: a command asks several times, and tables that were read stay read
     static constexpr std::string_view kFolder = "templates/";
     TemplateSet set;
