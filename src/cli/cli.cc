@@ -39,11 +39,7 @@ Diagnostic unknown_command(const std::vector<std::string>& words) {
                  : words.size() < 2 ? "distsetup --help lists the commands"
                                     : fmt::format("put the command first: distsetup plan {}", join_command(words)));
   }
-  std::string help = suggest(first, known);
-  for (const std::string& name : known) {  // "config" alone
-    if (name.compare(0, first.size() + 1, first + " ") == 0) help = fmt::format("did you mean '{}'", name);
-  }
-  return error(code::kUnknownCommand, command_line(), fmt::format("unknown command '{}'", first), help);
+  return error(code::kUnknownCommand, command_line(), fmt::format("unknown command '{}'", first), suggest_command(first, known));
 }
 
 ColourChoice colour_choice(const std::vector<std::string>& words) {
@@ -54,6 +50,13 @@ ColourChoice colour_choice(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::string suggest_command(const std::string& typed, const std::vector<std::string>& known) {
+  for (const std::string& name : known) {  // "config" alone
+    if (name.compare(0, typed.size() + 1, typed + " ") == 0) return fmt::format("did you mean '{}'", name);
+  }
+  return suggest(typed, known);
+}
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands = {

@@ -29,6 +29,8 @@ Command completions_command();
 Command man_command();
 
 const std::vector<Command>& commands();
+// What `typed` may have meant of these names of commands or topics, as help of a message.
+std::string suggest_command(const std::string& typed, const std::vector<std::string>& known);
 // "plan", "config show"; '-' and '_' the same, case ignored. nullptr: none.
 const Command* find_command(std::string_view name);
 

@@ -25,11 +25,9 @@ int run_help(const Arguments& arguments, const Terminal& terminal) {
   if (same_name(topic, "exit-codes")) return print_result(terminal, exit_codes_help());
   if (same_name(topic, "keys")) return print_result(terminal, keys_help(terminal.out));
   if (const Command* command = find_command(topic)) return print_result(terminal, command_help(*command, terminal.out));
-  std::string help = suggest(topic, help_topics());
-  for (const std::string& name : help_topics()) {  // "config" alone
-    if (name.compare(0, topic.size() + 1, topic + " ") == 0) help = fmt::format("did you mean '{}'", name);
-  }
-  return fail(arguments, terminal, {error(code::kUnknownCommand, command_line(), fmt::format("no help about '{}'", topic), help)});
+  return fail(
+      arguments, terminal,
+      {error(code::kUnknownCommand, command_line(), fmt::format("no help about '{}'", topic), suggest_command(topic, help_topics()))});
 }
 
 int run_version(const Arguments& arguments, const Terminal& terminal) {
