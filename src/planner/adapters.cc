@@ -45,15 +45,15 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem, TrainerProblem&
   if (!spec.find("train.lora_rank")) problem.base.assumptions.push_back(fmt::format("adapters of rank {}", s.lora.rank));
   const std::optional<std::vector<std::string>> given = spec.list("train.lora_targets");
   plan.lora_targets = given.value_or(std::vector<std::string>(std::begin(kLoraTargets), std::end(kLoraTargets)));
-  s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = false;
+  const auto wanted = [&plan](std::string_view target) {
+    return std::find(plan.lora_targets.begin(), plan.lora_targets.end(), target) != plan.lora_targets.end();
+  };
   bool* flags[] = {&s.lora.query, &s.lora.key, &s.lora.value, &s.lora.output, &s.lora.gate, &s.lora.up, &s.lora.down};
+  for (size_t i = 0; i < std::size(kLoraTargets); ++i) *flags[i] = wanted(kLoraTargets[i]);
   for (const std::string& target : plan.lora_targets) {
-    const auto at = std::find(std::begin(kLoraTargets), std::end(kLoraTargets), target);
-    if (at == std::end(kLoraTargets))
+    if (std::find(std::begin(kLoraTargets), std::end(kLoraTargets), target) == std::end(kLoraTargets))
       fail(code::kUnknownValue, fmt::format("'{}' is no matrix of a block, expected of: {}", target, fmt::join(kLoraTargets, ", ")),
            "");
-    else
-      *flags[at - std::begin(kLoraTargets)] = true;
   }
   // PEFT's all-linear names linear layers; Transformers 5 keeps the experts of a layer as one parameter, which is none, and
   // torchtitan's converter takes linear layers alone.

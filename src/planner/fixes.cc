@@ -1,6 +1,7 @@
 // What to change when nothing fits. Each proposal is the same problem with one pin loosened or one fact changed, solved again: what is
 // printed is known to fit.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -191,10 +192,10 @@ class Fixer {
         });
       });
       if (!plan.has_value()) continue;
-      propose(std::string(parameters || together ? "--offload-parameters host" : "") + (together || optimizer_moved ? ""
-                                                                                        : parameters ? " --offload-optimizer host"
-                                                                                                     : "--offload-optimizer host"),
-              *plan);
+      std::vector<std::string> flags;
+      if (parameters) flags.emplace_back("--offload-parameters host");
+      if (!together && !optimizer_moved) flags.emplace_back("--offload-optimizer host");
+      propose(fmt::format("{}", fmt::join(flags, " ")), *plan);
       return;
     }
   }

@@ -88,13 +88,12 @@ void explain(Plan& plan, const Problem& problem, const std::optional<std::pair<i
 
 void explain_search(Plan& plan, const std::vector<Candidate>& candidates) {
   const auto count = [&](bool Candidate::*done) {
-    return format_count(std::count_if(candidates.begin(), candidates.end(), [done](const Candidate& c) { return c.*done; }));
+    return std::count_if(candidates.begin(), candidates.end(), [done](const Candidate& c) { return c.*done; });
   };
-  const auto num = static_cast<int64_t>(candidates.size());
-  const auto simulated = std::count_if(candidates.begin(), candidates.end(), [](const Candidate& c) { return c.simulated; });
+  const auto num = static_cast<int64_t>(candidates.size()), simulated = count(&Candidate::simulated);
   plan.reasons.push_back(fmt::format("searched {} combinations: {} ruled out by bounds, {} simulated, {} packed to the byte",
-                                     format_count(num), format_count(num - simulated), count(&Candidate::simulated),
-                                     count(&Candidate::finished)));
+                                     format_count(num), format_count(num - simulated), format_count(simulated),
+                                     format_count(count(&Candidate::finished))));
   if (plan.verdict == Verdict::kDoesNotFit) plan.reasons.push_back("nothing fits: of all of them this one misses by least");
 }
 
@@ -249,8 +248,10 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   std::optional<std::pair<int, int64_t>> too_few;
   if (legal_before > 0 && legal_before < kept->nodes) too_few = {legal_before, search_all(legal_before).best().device_bytes};
   explain(plan, problem, too_few);
-  if (!dpo) explain_search(plan, kept->result.candidates);
-  if (dpo) explain_dpo(plan);
+  if (dpo)
+    explain_dpo(plan);
+  else
+    explain_search(plan, kept->result.candidates);
   return plan;
 }
 

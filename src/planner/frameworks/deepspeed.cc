@@ -33,12 +33,14 @@ struct ZeroElements {
   double share = 1;  // ranks that share the states
 };
 
+// Over the layers of a stage, dense ones and those with experts.
+double over_layers(const TracedLayers& traced, const StageLayers& stage, int64_t TracedBlock::*elements) {
+  return static_cast<double>((stage.num_layers - stage.num_expert_layers) * (traced.blocks[0].*elements) +
+                             stage.num_expert_layers * (traced.blocks[1].*elements));
+}
+
 double hf_adapter_elements(const Setup& s, const StageParts& parts, const StageLayers& stage) {
-  if (parts.traced) {
-    const auto& blocks = parts.traced->blocks;
-    return static_cast<double>((stage.num_layers - stage.num_expert_layers) * blocks[0].adapter_elements +
-                               stage.num_expert_layers * blocks[1].adapter_elements);
-  }
+  if (parts.traced) return over_layers(*parts.traced, stage, &TracedBlock::adapter_elements);
   const Geometry& g = s.model;
   const Lora& l = s.lora;
   const int64_t q = g.num_heads * g.head_size, kv = g.num_kv_heads * g.head_size, h = g.hidden, f = g.feed_forward;
@@ -59,8 +61,7 @@ ZeroElements zero_elements(const Setup& s, const StageParts& parts, const LayerS
   out.layer = (out.all - outside) / static_cast<double>(std::max<int64_t>(1, stage.num_layers));
   out.largest = std::max(stage.has_head || stage.has_embedding ? head : 0, out.layer / 2);
   if (s.finetune == Finetune::kQlora && parts.traced)  // bitsandbytes replaces linear layers of the blocks
-    out.quantized = static_cast<double>((stage.num_layers - stage.num_expert_layers) * parts.traced->blocks[0].linear_elements +
-                                        stage.num_expert_layers * parts.traced->blocks[1].linear_elements);
+    out.quantized = over_layers(*parts.traced, stage, &TracedBlock::linear_elements);
   if (parts.traced && s.model.num_experts > 0) {  // layers differ, and a stack of experts is one parameter
     out.layer = 0;
     for (const TracedBlock& block : parts.traced->blocks) {
