@@ -1,18 +1,13 @@
 // ZeRO++'s second copy of the parameters (hpZ) and MiCS: bytes, seconds, search, DeepSpeed's keys.
 #include <catch2/catch.hpp>
 
-#include "model/presets.h"
 #include "planner/planner.h"
 #include "planner/trainer_search.h"
+#include "support/problems.h"
 
 using namespace distsetup;
 
 namespace {
-
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
 
 Setup two_nodes(int hpz) {
   Setup s;
@@ -33,12 +28,6 @@ int64_t term(const MemoryEstimate& estimate, std::string_view name) {
   for (const MemoryTerm& one : estimate.terms)
     if (one.buffer_class == name) return one.bytes_max;
   return 0;
-}
-
-Result<Problem> resolved(std::vector<std::pair<std::string, std::string>> flags) {
-  Spec spec;
-  for (const auto& [flag, value] : flags) REQUIRE_FALSE(has_error(set_flag(spec, flag, std::string_view(value), {"test", 0, 0})));
-  return resolve(spec, presets(), {});
 }
 
 }  // namespace

@@ -1,27 +1,16 @@
 // Seconds of the bundled trainer's plans: the same model of products and attention as other trainers', from what the plan carries.
 #include <catch2/catch.hpp>
 
-#include "model/presets.h"
 #include "planner/planner.h"
 #include "planner/simulate.h"
 #include "planner/time/constants.h"
+#include "support/problems.h"
 
 using namespace distsetup;
 
 namespace {
 
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
-
-Result<Problem> resolved(const std::vector<std::pair<std::string, std::string>>& flags) {
-  Spec spec;
-  for (const auto& [flag, text] : flags) REQUIRE(set_flag(spec, flag, std::string_view(text), {"command line", 0, 0}).empty());
-  return resolve(spec, presets(), {});
-}
-
-Plan plan_for(const std::vector<std::pair<std::string, std::string>>& flags) {
+Plan plan_for(const Flags& flags) {
   const Result<Problem> problem = resolved(flags);
   INFO(format_diagnostics(problem.diagnostics));
   REQUIRE(problem.ok());

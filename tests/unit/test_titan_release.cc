@@ -1,31 +1,15 @@
 // A plan for torchtitan has the switches of the release that its target writes for: those that a measured run of that day gets.
 #include <catch2/catch.hpp>
 
-#include "model/presets.h"
 #include "planner/titan_software.h"
 #include "planner/trainer_search.h"
+#include "support/problems.h"
 
 using namespace distsetup;
 
-namespace {
-
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
-
-Result<Problem> resolved(const std::vector<std::pair<std::string, std::string>>& flags) {
-  Spec spec;
-  for (const auto& [flag, text] : flags) REQUIRE(set_flag(spec, flag, std::string_view(text), {"command line", 0, 0}).empty());
-  return resolve(spec, presets(), {});
-}
-
-}  // namespace
-
 TEST_CASE("torchtitan: a plan is predicted as the release that its target writes for") {
-  const auto setup = [&](const std::vector<std::pair<std::string, std::string>>& more) {
-    std::vector<std::pair<std::string, std::string>> flags = {
-        {"model", "8B"}, {"gpus", "8"}, {"nodes", "1"}, {"trainer", "fsdp2"}, {"compile", "true"}};
+  const auto setup = [&](const Flags& more) {
+    Flags flags = {{"model", "8B"}, {"gpus", "8"}, {"nodes", "1"}, {"trainer", "fsdp2"}, {"compile", "true"}};
     flags.insert(flags.end(), more.begin(), more.end());
     const Result<Problem> problem = resolved(flags);
     INFO(format_diagnostics(problem.diagnostics));

@@ -4,29 +4,16 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
-#include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/planner.h"
 #include "planner/search.h"
 #include "planner/time/economics.h"
 #include "planner/trainer_problem.h"
+#include "support/problems.h"
 
 using namespace distsetup;
 
 namespace {
-
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
-
-using Flags = std::vector<std::pair<std::string, std::string>>;
-
-Result<Problem> resolved(const Flags& flags) {
-  Spec spec;
-  for (const auto& [flag, value] : flags) REQUIRE_FALSE(has_error(set_flag(spec, flag, std::string_view(value), {"test", 0, 0})));
-  return resolve(spec, presets(), {});
-}
 
 std::string said(const Flags& flags) { return format_diagnostics(resolved(flags).diagnostics); }
 

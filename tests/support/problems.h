@@ -1,0 +1,28 @@
+// Problems as a command line states them, over the built-in presets. For tests of the planner.
+#pragma once
+#include <catch2/catch.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/presets.h"
+#include "planner/planner.h"
+
+namespace distsetup {
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+inline const Presets& presets() {
+  static const Result<Presets> loaded = load_presets();
+  REQUIRE(loaded.ok());
+  return *loaded;
+}
+
+// Every flag is one that is taken without a word.
+inline Result<Problem> resolved(const Flags& flags) {
+  Spec spec;
+  for (const auto& [flag, text] : flags) REQUIRE(set_flag(spec, flag, std::string_view(text), {"command line", 0, 0}).empty());
+  return resolve(spec, presets(), {});
+}
+
+}  // namespace distsetup
