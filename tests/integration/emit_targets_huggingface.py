@@ -11,31 +11,10 @@ from stand_ins import stand_in_for
 
 # --- accelerate
 def accelerate():
-    from accelerate.commands.config.config_args import load_config_from_file
-    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-    from accelerate.parallelism_config import ParallelismConfig
-    from accelerate.utils import FullyShardedDataParallelPlugin
-    from accelerate.utils.launch import prepare_multi_gpu_env
+    from accelerate.commands.launch import launch_command_parser
+    from accelerate_worker import worker
 
     known = set(vars(launch_command_parser().parse_args(["train.py"])))
-
-    def worker(path, more):
-        load_config_from_file(path)
-        words = ["--config_file", path, *more, "train.py"]
-        arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
-        environment = prepare_multi_gpu_env(arguments)
-        for key in ("FSDP_SYNC_MODULE_STATES", "FSDP_CPU_RAM_EFFICIENT_LOADING"):  # version 1 asks for a GPU then
-            if arguments.use_fsdp and arguments.fsdp_version == 1:
-                environment[key] = "false"
-        before = dict(os.environ)
-        os.environ.update({k: v for k, v in environment.items() if k.startswith(("FSDP_", "ACCELERATE_", "PARALLELISM_CONFIG_"))})
-        try:
-            plugin = FullyShardedDataParallelPlugin() if arguments.use_fsdp else None
-            mesh = ParallelismConfig() if arguments.use_parallelism_config else None
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
-        return arguments, plugin, mesh
 
     def mutated(path, key, new):
         import yaml
@@ -53,7 +32,7 @@ def accelerate():
             mesh, sharding = plan["mesh"], plan["strategy"]["sharding"]
             with_deepspeed = target == "accelerate-deepspeed"
             more = ["--deepspeed_config_file", f"{folder}/ds_config.json"] if with_deepspeed else []
-            result = accept(path, lambda: worker(path, more))
+            result = accept(path, lambda: worker(path, *more))
             if result is None:
                 continue
             arguments, plugin, axes = result
@@ -82,8 +61,8 @@ def accelerate():
             if several and target != "accelerate-fsdp1" and not with_deepspeed:
                 found = (axes.dp_replicate_size, axes.dp_shard_size, axes.tp_size, axes.cp_size)
                 expect(path + " mesh", found, (mesh["dp_replicate"], mesh["dp_shard"], mesh["tp"], mesh["cp"]))
-            refuse(path + " with an unknown key", lambda: worker(mutated(path, "numprocesses", 2), more))
-            refuse(path + " with an unknown type", lambda: worker(mutated(path, "distributed_type", "FSDP9"), more))
+            refuse(path + " with an unknown key", lambda: worker(mutated(path, "numprocesses", 2), *more))
+            refuse(path + " with an unknown type", lambda: worker(mutated(path, "distributed_type", "FSDP9"), *more))
 
 
 def check_trainer(name, arguments, plan):
