@@ -6,10 +6,10 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
-#include "cli/commands.h"
-#include "cli/help.h"
-#include "cli/output.h"
-#include "cli/parse.h"
+#include "cli/commands/commands.h"
+#include "cli/line/help.h"
+#include "cli/line/output.h"
+#include "cli/line/parse.h"
 
 namespace distsetup {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/diagnostic.h"
 #include "model/hardware.h"
 #include "plan/plan.h"
-#include "planner/spec.h"
+#include "planner/spec/spec.h"
 
 namespace distsetup {
 

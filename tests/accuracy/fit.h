@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/calibration.h"
-#include "planner/setup.h"
+#include "planner/frameworks/setup.h"
+#include "planner/time/calibration.h"
 
 namespace distsetup::accuracy {
 

@@ -1,6 +1,6 @@
 // Residuals of the held-out predictions by class, as planner/uncertainty reads them, and how often the intervals hold.
 #pragma once
-#include "planner/uncertainty.h"
+#include "planner/report/uncertainty.h"
 #include "score.h"
 
 namespace distsetup::accuracy {

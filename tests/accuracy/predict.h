@@ -1,7 +1,7 @@
 // The planner's own predictors, asked for one row's Setup. Nothing here corrects what they say.
 #pragma once
-#include "planner/calibration.h"
-#include "planner/setup.h"
+#include "planner/frameworks/setup.h"
+#include "planner/time/calibration.h"
 #include "row.h"
 
 namespace distsetup::accuracy {

@@ -1,7 +1,7 @@
 // A measured row as a Setup: what the source states, and the documented defaults of the tool and version it names. Decided by the text
 // columns, never by the row's id. A row that states too little is refused with the reason; nothing is guessed to make it fit.
 #pragma once
-#include "planner/setup.h"
+#include "planner/frameworks/setup.h"
 #include "row.h"
 
 namespace distsetup::accuracy {

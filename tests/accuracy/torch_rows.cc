@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "planner/titan_software.h"
+#include "planner/resolve/titan_software.h"
 #include "row_setup.h"
 
 namespace distsetup::accuracy {

@@ -3,8 +3,8 @@
 #include <benchmark/benchmark.h>
 
 #include "model/presets.h"
-#include "planner/hardware_facts.h"
-#include "planner/simulate.h"
+#include "planner/native/simulate.h"
+#include "planner/resolve/hardware_facts.h"
 
 using namespace distsetup;
 

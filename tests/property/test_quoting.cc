@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/quote.h"
+#include "codegen/shell/quote.h"
 #include "support/seed.h"
 #include "support/temporary_directory.h"
 

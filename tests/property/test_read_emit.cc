@@ -12,9 +12,9 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/value.h"
-#include "codegen/coverage.h"
 #include "codegen/read/read.h"
-#include "codegen/target.h"
+#include "codegen/tables/coverage.h"
+#include "codegen/tables/target.h"
 #include "model/presets.h"
 #include "support/emitted.h"
 #include "support/seed.h"

@@ -6,7 +6,7 @@
 #include "base/digest.h"
 #include "model/presets.h"
 #include "planner/planner.h"
-#include "planner/search.h"
+#include "planner/search/search.h"
 #include "support/random_plan.h"
 #include "support/seed.h"
 

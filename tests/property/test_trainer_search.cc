@@ -6,8 +6,8 @@
 #include <random>
 
 #include "model/presets.h"
-#include "planner/trainer_search.h"
-#include "planner/uncertainty.h"
+#include "planner/report/uncertainty.h"
+#include "planner/search/trainer_search.h"
 #include "support/seed.h"
 
 using namespace distsetup;

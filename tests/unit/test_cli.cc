@@ -8,12 +8,12 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/value.h"
-#include "cli/commands.h"
-#include "cli/explain_text.h"
-#include "cli/help.h"
-#include "cli/output.h"
-#include "cli/parse.h"
-#include "cli/run_source.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/explain_text.h"
+#include "cli/line/help.h"
+#include "cli/line/output.h"
+#include "cli/line/parse.h"
+#include "cli/settings/run_source.h"
 
 using namespace distsetup;
 

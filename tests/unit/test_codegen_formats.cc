@@ -4,9 +4,9 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/value.h"
-#include "codegen/key_table.h"
-#include "codegen/quote.h"
-#include "codegen/target.h"
+#include "codegen/shell/quote.h"
+#include "codegen/tables/key_table.h"
+#include "codegen/tables/target.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/diagnostic_codes.h"
-#include "codegen/quote.h"
+#include "codegen/shell/quote.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "base/diagnostic_codes.h"
-#include "codegen/key_table.h"
-#include "codegen/script.h"
+#include "codegen/job/script.h"
+#include "codegen/tables/key_table.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

@@ -1,8 +1,8 @@
 // Every plan field × every target is emitted, refused, or not applicable with a reason.
 #include <catch2/catch.hpp>
 
-#include "codegen/coverage.h"
-#include "codegen/fields.h"
+#include "codegen/tables/coverage.h"
+#include "codegen/tables/fields.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

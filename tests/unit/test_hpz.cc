@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "planner/planner.h"
-#include "planner/trainer_search.h"
+#include "planner/search/trainer_search.h"
 #include "support/problems.h"
 
 using namespace distsetup;

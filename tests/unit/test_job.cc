@@ -3,9 +3,9 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
-#include "codegen/secrets.h"
-#include "codegen/site.h"
-#include "codegen/target.h"
+#include "codegen/job/secrets.h"
+#include "codegen/job/site.h"
+#include "codegen/tables/target.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

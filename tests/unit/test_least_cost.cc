@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "model/presets.h"
-#include "planner/goal.h"
 #include "planner/planner.h"
+#include "planner/search/goal.h"
 
 using namespace distsetup;
 

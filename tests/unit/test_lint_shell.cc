@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "codegen/lint/kind.h"
-#include "codegen/lint/shell.h"
 #include "codegen/lint/stage.h"
+#include "codegen/shell/shell.h"
 
 using namespace distsetup;
 using namespace distsetup::lint;

@@ -5,8 +5,8 @@
 #include "base/diagnostic_codes.h"
 #include "model/presets.h"
 #include "planner/planner.h"
-#include "planner/search.h"
-#include "planner/text_layout.h"
+#include "planner/report/text_layout.h"
+#include "planner/search/search.h"
 
 using namespace distsetup;
 

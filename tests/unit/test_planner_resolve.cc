@@ -7,8 +7,8 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/presets.h"
-#include "planner/data_scan.h"
 #include "planner/planner.h"
+#include "planner/resolve/data_scan.h"
 #include "support/temporary_directory.h"
 
 using namespace distsetup;

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/diagnostic_codes.h"
-#include "planner/spec.h"
-#include "planner/trainer_problem.h"
+#include "planner/resolve/trainer_problem.h"
+#include "planner/spec/spec.h"
 
 using namespace distsetup;
 

@@ -4,8 +4,8 @@
 
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
-#include "planner/goal.h"
 #include "planner/planner.h"
+#include "planner/search/goal.h"
 
 using namespace distsetup;
 

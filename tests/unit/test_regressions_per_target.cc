@@ -7,8 +7,8 @@
 #include <catch2/catch.hpp>
 #include <regex>
 
+#include "codegen/job/secrets.h"
 #include "codegen/lint/lint.h"
-#include "codegen/secrets.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

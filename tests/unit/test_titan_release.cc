@@ -1,8 +1,8 @@
 // A plan for torchtitan has the switches of the release that its target writes for: those that a measured run of that day gets.
 #include <catch2/catch.hpp>
 
-#include "planner/titan_software.h"
-#include "planner/trainer_search.h"
+#include "planner/resolve/titan_software.h"
+#include "planner/search/trainer_search.h"
 #include "support/problems.h"
 
 using namespace distsetup;

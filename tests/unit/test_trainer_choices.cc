@@ -6,9 +6,9 @@
 
 #include "planner/frameworks/frameworks.h"
 #include "planner/planner.h"
-#include "planner/search.h"
+#include "planner/resolve/trainer_problem.h"
+#include "planner/search/search.h"
 #include "planner/time/economics.h"
-#include "planner/trainer_problem.h"
 #include "support/problems.h"
 
 using namespace distsetup;

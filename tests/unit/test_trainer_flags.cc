@@ -1,9 +1,9 @@
 // Flags of training scripts as settings: whose they are, what each becomes, which do not go together.
 #include <catch2/catch.hpp>
 
-#include "cli/commands.h"
-#include "cli/parse.h"
-#include "cli/trainer_flags.h"
+#include "cli/commands/commands.h"
+#include "cli/line/parse.h"
+#include "cli/line/trainer_flags.h"
 #include "codegen/read/flag_list.h"
 #include "model/presets.h"
 #include "support/emitted.h"

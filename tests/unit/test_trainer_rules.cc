@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "model/presets.h"
-#include "planner/search.h"
-#include "planner/trainer_search.h"
+#include "planner/search/search.h"
+#include "planner/search/trainer_search.h"
 
 using namespace distsetup;
 

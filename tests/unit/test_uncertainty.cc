@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "model/presets.h"
-#include "planner/uncertainty.h"
+#include "planner/report/uncertainty.h"
 
 namespace distsetup {
 namespace {

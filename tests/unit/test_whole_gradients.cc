@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "model/presets.h"
-#include "planner/setup.h"
+#include "planner/frameworks/setup.h"
 
 namespace distsetup {
 namespace {

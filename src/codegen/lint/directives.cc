@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "codegen/lint/shell.h"
+#include "codegen/shell/shell.h"
 
 namespace distsetup::lint {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/value.h"
 #include "codegen/lint/lint.h"
-#include "codegen/lint/shell.h"
 #include "codegen/lint/stage.h"
+#include "codegen/shell/shell.h"
 
 namespace distsetup::lint {
 

@@ -5,9 +5,9 @@
 #include <array>
 
 #include "base/names.h"
+#include "codegen/job/secrets.h"
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/report.h"
-#include "codegen/secrets.h"
 
 namespace distsetup::lint {
 namespace {

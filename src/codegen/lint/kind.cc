@@ -14,7 +14,7 @@
 #include "base/names.h"
 #include "base/value.h"
 #include "base/value_toml.h"
-#include "codegen/quote.h"
+#include "codegen/shell/quote.h"
 
 namespace distsetup {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "codegen/lint/shell.h"
+#include "codegen/shell/shell.h"
 
 namespace distsetup::lint {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/key_table.h"
+#include "codegen/tables/key_table.h"
 
 namespace distsetup {
 

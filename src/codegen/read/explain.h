@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "codegen/key_table.h"
 #include "codegen/read/domains.h"
 #include "codegen/read/found.h"
+#include "codegen/tables/key_table.h"
 
 namespace distsetup {
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "codegen/key_table.h"
 #include "codegen/read/found.h"
+#include "codegen/tables/key_table.h"
 
 namespace distsetup {
 

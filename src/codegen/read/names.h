@@ -2,7 +2,7 @@
 // mistake when the tool has it.
 #pragma once
 #include "codegen/codegen.h"
-#include "codegen/key_table.h"
+#include "codegen/tables/key_table.h"
 
 namespace distsetup {
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "codegen/codegen.h"
-#include "codegen/fields.h"
-#include "codegen/key_table.h"
 #include "codegen/read/found.h"
+#include "codegen/tables/fields.h"
+#include "codegen/tables/key_table.h"
 
 namespace distsetup {
 

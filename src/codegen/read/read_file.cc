@@ -18,7 +18,7 @@
 #include "codegen/read/match.h"
 #include "codegen/read/names.h"
 #include "codegen/read/read.h"
-#include "codegen/target.h"
+#include "codegen/tables/target.h"
 
 namespace distsetup {
 namespace {

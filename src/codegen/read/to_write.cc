@@ -2,9 +2,9 @@
 // whose sources are known.
 #include <algorithm>
 
-#include "codegen/coverage.h"
 #include "codegen/read/match.h"
 #include "codegen/read/read.h"
+#include "codegen/tables/coverage.h"
 #include "plan/plan_fields.h"
 
 namespace distsetup {

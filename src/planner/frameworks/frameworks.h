@@ -1,7 +1,7 @@
 // One memory model per framework, behind simulate_memory() and replay_memory() of setup.h. Each says what its framework keeps alive,
 // in which pool, and when; formulas and events name the framework's source they follow.
 #pragma once
-#include "planner/setup.h"
+#include "planner/frameworks/setup.h"
 
 namespace distsetup {
 

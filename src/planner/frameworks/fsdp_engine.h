@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "planner/frameworks/setup.h"
 #include "planner/replay/ledger.h"
-#include "planner/setup.h"
 
 namespace distsetup::replay {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "planner/setup.h"
+#include "planner/frameworks/setup.h"
 
 namespace distsetup {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/frameworks/setup.h"
 #include "planner/replay/size_expression.h"
-#include "planner/setup.h"
 
 namespace distsetup {
 

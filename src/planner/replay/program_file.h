@@ -14,8 +14,8 @@
 #include "base/diagnostic.h"
 #include "base/value.h"
 #include "model/presets.h"
+#include "planner/frameworks/setup.h"
 #include "planner/replay/size_expression.h"
-#include "planner/setup.h"
 
 namespace distsetup::replay {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "planner/calibration.h"
-#include "planner/setup.h"
+#include "planner/frameworks/setup.h"
+#include "planner/time/calibration.h"
 
 namespace distsetup {
 

@@ -13,7 +13,7 @@
 #include <map>
 
 #include "codegen/codegen.h"
-#include "codegen/key_table.h"
+#include "codegen/tables/key_table.h"
 #include "model/presets.h"
 #include "plan/native_program.h"
 

@@ -1,0 +1,40 @@
+// Every command, in the order of the help. One file each: its own flags, its help texts and its function.
+#pragma once
+#include <vector>
+
+#include "cli/line/flags.h"
+
+namespace distsetup {
+
+Command plan_command();
+Command emit_command();
+Command convert_command();
+Command fsdp_command();
+Command deepspeed_command();
+Command slurm_command();
+Command launcher_command();
+Command launch_command();
+Command probe_command();
+Command config_show_command();
+Command diff_command();
+Command init_command();
+Command schema_command();
+Command lint_command();
+Command validate_command();
+Command explain_command();
+Command sweep_command();
+Command version_command();
+Command help_command();
+Command completions_command();
+Command man_command();
+
+const std::vector<Command>& commands();
+// What `typed` may have meant of these names of commands or topics, as help of a message.
+std::string suggest_command(const std::string& typed, const std::vector<std::string>& known);
+// "plan", "config show"; '-' and '_' the same, case ignored. nullptr: none.
+const Command* find_command(std::string_view name);
+
+// The whole program: `words` are argv without the program's name.
+int run_cli(const std::vector<std::string>& words);
+
+}  // namespace distsetup

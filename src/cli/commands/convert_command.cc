@@ -1,0 +1,204 @@
+// `distsetup convert`: configuration that exists, as another tool's. No plan is made: what the files say is written in the other form,
+// and what has no place there is said.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "cli/commands/commands.h"
+#include "cli/line/output.h"
+#include "cli/settings/job_flags.h"
+#include "cli/settings/read_files.h"
+#include "cli/settings/run_source.h"
+#include "codegen/tables/coverage.h"
+#include "codegen/tables/target.h"
+
+namespace distsetup {
+namespace {
+
+constexpr char kRunFile[] = "run";
+
+// --nodes, --gpus …: what no configuration file says and a form may need.
+Diagnostics add_hardware(const Arguments& arguments, ReadFields& fields) {
+  Spec spec;
+  Diagnostics diagnostics;
+  for (const Arguments::RunFlag& flag : arguments.run_flags) {
+    const std::optional<std::string_view> text = flag.value ? std::optional<std::string_view>(*flag.value) : std::nullopt;
+    append(diagnostics, set_flag(spec, flag.spelling, text, command_line()));
+  }
+  for (const auto& [path, field] : {std::pair{"hardware.nodes", "hardware.nodes"},
+                                    {"hardware.gpus_per_node", "hardware.gpus_per_node"},
+                                    {"hardware.total_gpus", "derived.world"}}) {
+    if (const std::optional<int64_t> number = spec.integer(path)) fields[field] = {*number, path, command_line(), false, false};
+  }
+  return diagnostics;
+}
+
+Result<Artifacts> as_run_file(const ReadFields& fields, std::vector<LostKey>& lost) {
+  Result<ForeignSpec> read = spec_of_fields(fields, {});
+  if (!read.ok()) return read.diagnostics;
+  lost.insert(lost.end(), read->lost.begin(), read->lost.end());
+  return Artifacts{{"run.yaml", to_yaml(merge(read->assumed, read->given)), false}};
+}
+
+Result<Artifacts> as_target(const TemplateSet& templates, const std::string& target, const ReadFields& fields,
+                            const std::string& command, std::vector<LostKey>& lost) {
+  Result<Artifacts> written = emit_target(templates, target, {fields_to_write(fields), nullptr, command, command_line(), true});
+  if (!written.ok()) return written;
+  if (written->empty()) {
+    return error(
+        code::kNoForm, command_line(),
+        fmt::format("target '{}' has no configuration file that could be written without a plan", target),
+        fmt::format("make one from the same files: distsetup emit --target {} --from FILE --model NAME --output run", target));
+  }
+  const Result<std::vector<FieldCoverage>> coverage = target_coverage(templates, target);
+  if (!coverage.ok()) return coverage.diagnostics;
+  for (const auto& [name, field] : fields) {
+    const auto of =
+        std::find_if(coverage->begin(), coverage->end(), [&key = name](const FieldCoverage& one) { return one.field == key; });
+    const bool is_target = name == "strategy.trainer" || name == "hardware.accelerator";
+    if (field.is_assumed || is_target || of == coverage->end() || of->how != Coverage::kNotApplicable) continue;
+    lost.push_back({field.key, field_text(field.value), fmt::format("{}: {}", target, of->reason), field.at});
+  }
+  // A part of steps that nobody counted has a form in some targets only.
+  if (const auto ratio = fields.find("derived.warmup_ratio"); ratio != fields.end() && !ratio->second.is_assumed) {
+    ReadFields without = fields;
+    without.erase("derived.warmup_ratio");
+    const Result<Artifacts> same = emit_target(templates, target, {fields_to_write(without), nullptr, command, command_line(), true});
+    if (same.ok() && *same == *written)
+      lost.push_back({ratio->second.key, field_text(ratio->second.value), "it is a part of the steps, and nothing says how many",
+                      ratio->second.at});
+  }
+  return written;
+}
+
+std::string target_of(const Arguments& arguments, const TemplateSet& templates, Diagnostics& diagnostics) {
+  const std::string wanted = arguments.text("to");
+  std::vector<std::string> known = target_names(templates);
+  known.emplace_back(kRunFile);
+  if (wanted.empty()) {
+    diagnostics.push_back(error(code::kMissingArgument, command_line(), "no --to, expected a target to write",
+                                "add --to accelerate-fsdp2, or --to run"));
+    return "";
+  }
+  for (const std::string& one : known) {
+    if (same_name(one, wanted)) return one;
+  }
+  diagnostics.push_back(
+      error(code::kUnknownTarget, command_line(), fmt::format("unknown target '{}'", wanted), suggest(wanted, known)));
+  return "";
+}
+
+int finish(const Arguments& arguments, const Terminal& terminal, const Artifacts& artifacts, const std::vector<Reading>& readings,
+           const std::vector<LostKey>& lost, const Diagnostics& diagnostics) {
+  mention(terminal, readings_text(readings));
+  say(lost_text(lost));
+  if (arguments.has("json")) {
+    Json envelope = readings_json(readings, lost);
+    envelope["schema_version"] = 1;
+    envelope["diagnostics"] = to_json(diagnostics);
+    Json files = Json::array();
+    for (const Artifact& one : artifacts) files.push_back({{"path", one.path}, {"text", one.text}});
+    envelope["files"] = std::move(files);
+    say_diagnostics(terminal, diagnostics);
+    return print_result(terminal, dump_json(envelope));
+  }
+  if (artifacts.size() == 1) return deliver(arguments, terminal, artifacts.front(), diagnostics);
+  if (arguments.has("output") || arguments.has("dry-run"))
+    return deliver_all(arguments, terminal, artifacts, arguments.text("output", "."), diagnostics);
+  return fail(arguments, terminal,
+              {error(code::kMissingArgument, command_line(),
+                     fmt::format("{} files are written, and no --output says where", artifacts.size()), "add --output FOLDER")});
+}
+
+ReadChoices foreign_choices(const Arguments& arguments) {
+  ReadChoices choices{arguments.text("stage"), arguments.text("distributed"), {}};
+  for (const std::string& one : lines_of(arguments.text("set"))) {
+    const size_t equals = std::min(one.find('='), one.size());
+    choices.assignments.emplace_back(one.substr(0, equals), equals < one.size() ? one.substr(equals + 1) : "");
+  }
+  return choices;
+}
+
+int run_convert(const Arguments& arguments, const Terminal& terminal) {
+  Diagnostics diagnostics;
+  Result<TemplateSet> read = read_templates(arguments);
+  append(diagnostics, read.diagnostics);
+  const TemplateSet templates = read.value ? std::move(*read) : embedded_templates();
+  const std::string target = target_of(arguments, templates, diagnostics);
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  const Result<std::vector<Reading>> readings =
+      read_foreign_files(templates, arguments.positionals, arguments.text("as"), foreign_choices(arguments));
+  append(diagnostics, readings.diagnostics);
+  if (!readings.ok()) return fail(arguments, terminal, diagnostics);
+  const bool has_setup = std::any_of(readings->begin(), readings->end(), [](const Reading& one) { return !one.setup.empty(); });
+  if (arguments.has("distributed") && !has_setup) {
+    diagnostics.push_back(error(code::kUnknownValue, command_line(),
+                                fmt::format("no setup '{}' in the files", arguments.text("distributed")),
+                                "distsetup plan and emit take those of presets/recipes too"));
+    return fail(arguments, terminal, diagnostics);
+  }
+  Result<ReadFields> fields = merge_readings(*readings);
+  append(diagnostics, fields.diagnostics);
+  if (!fields.ok()) return fail(arguments, terminal, diagnostics);
+  append(diagnostics, add_hardware(arguments, *fields));
+  settle_derived(*fields);
+  settle_by_model(*fields);
+  std::vector<LostKey> lost;
+  for (const Reading& one : *readings) {
+    lost.insert(lost.end(), one.lost.begin(), one.lost.end());
+    if (!one.chosen.setup.empty() && !has_setup)
+      lost.push_back(
+          {"fsdp_config", one.chosen.setup, "no file has this setup; distsetup plan takes those of presets/recipes too", {one.file}});
+  }
+  const Result<Artifacts> written =
+      target == kRunFile ? as_run_file(*fields, lost) : as_target(templates, target, *fields, emitted_command(arguments), lost);
+  append(diagnostics, written.diagnostics);
+  if (!written.ok() || has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  return finish(arguments, terminal, *written, *readings, lost, diagnostics);
+}
+
+std::vector<std::string> known_outputs() {
+  std::vector<std::string> names = target_names(embedded_templates());
+  names.insert(names.begin(), kRunFile);
+  return names;
+}
+
+}  // namespace
+
+Command convert_command() {
+  Command command;
+  command.name = "convert";
+  command.summary = "configuration files that exist, as another tool's";
+  command.positional = "FILE...";
+  command.min_positionals = 1;
+  command.max_positionals = 16;
+  command.examples = {"distsetup convert --to accelerate-fsdp2 accelerate_fsdp1.yaml --output accelerate.yaml",
+                      "distsetup convert --to run ds_config.json job.sbatch",
+                      "distsetup convert --to deepspeed accelerate.yaml --json"};
+  command.notes =
+      "Reads DeepSpeed JSON, accelerate YAML, TrainingArguments, a config.yaml in sections (of fine-tuning, of stages), torchtitan "
+      "TOML, Megatron and OpenRLHF arguments, #SBATCH lines, launch lines, Kubernetes manifests. What could not be carried over is "
+      "listed on standard error. --to run writes a run file.";
+  command.flags = {{"to", {"target"}, FlagKind::kValue, "TARGET", "what to write: a target of `emit`, or run", 0, known_outputs()},
+                   {"as",
+                    {},
+                    FlagKind::kValue,
+                    "TARGET",
+                    "what the files are, where their keys do not say it",
+                    0,
+                    target_names(embedded_templates())},
+                   {"stage", {}, FlagKind::kValue, "NAME", "one of the stages of a config.yaml of stages", 0},
+                   {"distributed", {"fsdp-config"}, FlagKind::kValue, "NAME", "one of its named setups, over the stage's own", 0},
+                   {"set", {"override"}, FlagKind::kList, "KEY=VALUE", "a key of the files with another value; may be repeated", 0},
+                   output_flag("write the file there (several files: the folder)"),
+                   force_flag(),
+                   dry_run_flag(),
+                   templates_flag()};
+  command.run_keys = {"hardware"};
+  command.run = run_convert;
+  return command;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,121 @@
+// Sources: sinfo (partitions, generic resources, time limits), LOADEDMODULES (Environment Modules and Lmod set it), /proc/net/route
+// (the interface of the default route), TMPDIR.
+// Leaves out: the account, which nothing here knows reliably; InfiniBand adapters, which NCCL finds by itself.
+#include "cli/commands/init_site.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "base/quantity.h"
+#include "cli/launch/subprocess.h"
+#include "cli/line/output.h"
+#include "codegen/job/site.h"
+
+namespace distsetup {
+namespace {
+
+using SiteValues = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+std::vector<std::string> cells_of(const std::string& line, char separator) {
+  std::vector<std::string> cells;
+  std::istringstream in(line);
+  for (std::string cell; std::getline(in, cell, separator);) cells.push_back(cell);
+  return cells;
+}
+
+// The default partition, or the only one, or the first with GPUs.
+void detect_slurm(SiteValues& values) {
+  const Said said = run_program({"sinfo", "--noheader", "--format=%P|%G|%l"}, 10);
+  if (!said.started || said.code != 0) return;
+  std::string partition, gres, limit;
+  std::istringstream in(said.text);
+  for (std::string line; std::getline(in, line);) {
+    std::vector<std::string> cells = cells_of(line, '|');
+    if (cells.size() != 3) continue;
+    const bool is_default = !cells[0].empty() && cells[0].back() == '*';
+    if (is_default) cells[0].pop_back();
+    const bool has_gpus = cells[1].find("gpu") != std::string::npos;
+    const bool is_better = partition.empty() || (has_gpus && gres.find("gpu") == std::string::npos);
+    if (is_better || (is_default && has_gpus)) std::tie(partition, gres, limit) = std::tuple(cells[0], cells[1], cells[2]);
+  }
+  if (partition.empty()) return;
+  values.push_back({"partition", {partition}});
+  if (parse_duration_s(limit).ok()) values.push_back({"longest_job", {limit}});
+  const size_t gpu = gres.find("gpu");
+  if (gpu == std::string::npos) {
+    values.push_back({"gpus.request", {"none"}});
+    return;
+  }
+  values.push_back({"gpus.request", {"gpus-per-node"}});
+  std::string one = gres.substr(gpu);
+  one = one.substr(0, one.find_first_of(",("));
+  const std::vector<std::string> parts = cells_of(one, ':');
+  if (parts.size() == 3) values.push_back({"gpus.type", {parts[1]}});
+}
+
+void detect_interface(SiteValues& values) {
+  std::ifstream routes("/proc/net/route");
+  std::string line, name, destination;
+  std::getline(routes, line);
+  while (routes >> name >> destination) {
+    std::getline(routes, line);
+    if (destination != "00000000") continue;
+    values.push_back({"network.interface", {name}});
+    return;
+  }
+}
+
+void ask(SiteValues& values, const std::string& key, const std::string& what) {
+  const auto found = std::find_if(values.begin(), values.end(), [&key](const auto& value) { return value.first == key; });
+  const std::string seen = found == values.end() ? "" : found->second.front();
+  say(fmt::format("{}{}: ", what, seen.empty() ? " (none)" : " (" + seen + ")"));
+  std::string answer;
+  if (!std::getline(std::cin, answer) || answer.empty()) return;
+  if (found == values.end()) {
+    values.push_back({key, {answer}});
+  } else {
+    found->second = {answer};
+  }
+}
+
+}  // namespace
+
+SiteValues detect_site() {
+  SiteValues values;
+  detect_slurm(values);
+  if (const char* loaded = std::getenv("LOADEDMODULES"); loaded != nullptr && *loaded != '\0')
+    values.push_back({"modules", cells_of(loaded, ':')});
+  detect_interface(values);
+  if (const char* scratch = std::getenv("TMPDIR"); scratch != nullptr && *scratch != '\0') values.push_back({"scratch", {scratch}});
+  return values;
+}
+
+int run_init_site(const Arguments& arguments, const Terminal& terminal) {
+  SiteValues values = detect_site();
+  if (::isatty(0) != 0 && ::isatty(2) != 0 && !arguments.has("no-input")) {
+    ask(values, "partition", "partition");
+    ask(values, "account", "account");
+  }
+  const OutputPath at = output_path(arguments.text("output", "site.yaml"), "site.yaml");
+  const std::string text = "# Facts of this site, for `distsetup ... --site " + at.file +
+                           "` or launch.site in a run file. `distsetup schema site` has all keys.\n" + site_yaml(values);
+  // What is written must read back.
+  JobOptions options;
+  Diagnostics mistakes;
+  const Result<Value> value = parse_yaml(text, at.file);
+  append(mistakes, value.diagnostics);
+  if (value.ok()) append(mistakes, apply_site(options, *value, text, at.file));
+  if (has_error(mistakes)) return fail(arguments, terminal, mistakes);
+  const int code = deliver_all(arguments, terminal, {Artifact{at.file, text, false}}, at.directory, {});
+  if (code == kDone) suggest_next(terminal, "distsetup launch --plan plan.json --target slurm --site " + at.file + " --check");
+  return code;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,254 @@
+// `distsetup launch`: flags to LaunchOptions, or with --target slurm a job that is checked, confirmed and submitted.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "base/diagnostic_codes.h"
+#include "cli/commands/commands.h"
+#include "cli/launch/launch.h"
+#include "cli/launch/preflight.h"
+#include "cli/launch/smoke.h"
+#include "cli/launch/subprocess.h"
+#include "cli/line/output.h"
+#include "cli/settings/job_flags.h"
+#include "cli/settings/run_source.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kMaxPort = 65535;
+
+// Switches and values that the trainer reads.
+std::vector<std::string> trainer_arguments(const Arguments& arguments) {
+  std::vector<std::string> out;
+  for (const char* name : {"dry-run", "poison"}) {
+    if (arguments.has(name)) out.push_back(std::string("--") + name);
+  }
+  for (const char* name : {"stop-after", "trace", "threads"}) {
+    if (arguments.has(name)) out.insert(out.end(), {std::string("--") + name, arguments.text(name)});
+  }
+  out.insert(out.end(), arguments.passed_on.begin(), arguments.passed_on.end());
+  return out;
+}
+
+// Flags of the trainer say nothing to a job that starts it later.
+const std::vector<std::string> kLocalFlags = {"node-rank",  "master-addr", "master-port", "grace",  "trainer-program",
+                                              "stop-after", "poison",      "trace",       "threads"};
+
+// Standard input and error on a terminal: yes or no. Elsewhere --yes has to have said it.
+Result<bool> confirm(const Arguments& arguments, const std::string& question) {
+  if (arguments.has("yes")) return true;
+  if (::isatty(0) == 0 || ::isatty(2) == 0) {
+    return error(code::kMissingArgument, command_line(), "submitting asks first, and this is no terminal to ask on", "add --yes");
+  }
+  say(question + " [y/N] ");
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+// A folder for the script that sbatch is asked about, away from the user's files.
+struct Scratch {
+  std::string path;
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "distsetup-check-XXXXXX").string();
+    if (::mkdtemp(name.data()) != nullptr) path = name;
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove_all(path, ignored);
+  }
+};
+
+Diagnostics ask_slurm(const Terminal& terminal, const JobOptions& options, const Plan& plan, const Artifacts& artifacts) {
+  const Scratch scratch;
+  const std::string script = scratch.path + "/job.sbatch";
+  for (const Artifact& artifact : artifacts) {
+    if (artifact.path != "job.sbatch") continue;
+    std::ofstream(script, std::ios::binary) << artifact.text;
+  }
+  return report_findings(terminal, check_slurm(options, plan, script));
+}
+
+// Writes the job, looks whether the cluster can give what it asks for, asks, submits.
+int launch_on_slurm(const Arguments& arguments, const Terminal& terminal, const std::string& plan_path) {
+  Diagnostics diagnostics = refuse_idle(arguments, kLocalFlags, "when the ranks start here");
+  if (!arguments.passed_on.empty()) {
+    diagnostics.push_back(error(code::kConflict, command_line(), "words behind -- go to a trainer that starts here, not to a job",
+                                "leave them out; a command of one's own: distsetup emit --target slurm -- COMMAND"));
+  }
+  Result<Plan> plan = read_plan(plan_path);
+  append(diagnostics, plan.diagnostics);
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  EmitOptions options;
+  Result<JobOptions> job = job_options(arguments, site_path(arguments, plan->launch.site));
+  append(diagnostics, job.diagnostics);
+  if (!job.ok()) return fail(arguments, terminal, diagnostics);
+  options.job = std::move(*job);
+  options.job.time_limit = time_limit(arguments, plan->launch.time_limit_s);
+  options.command = emitted_command(arguments);
+  const std::string from = std::filesystem::path(plan_path).parent_path().string();
+  const std::string folder = arguments.text("output", from.empty() ? "." : from);
+  move_data_root(*plan, from.empty() ? "." : from, folder);
+  const Result<Artifacts> artifacts = emit(*plan, "slurm", options);
+  append(diagnostics, artifacts.diagnostics);
+  if (plan->verdict == Verdict::kDoesNotFit) {
+    diagnostics.push_back(error(code::kLaunchRefused, {plan_path}, "this plan is marked 'does_not_fit'",
+                                "run `distsetup plan` with one of the fixes it prints, and launch that plan"));
+  }
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  mention(terminal, machines_line(*plan));
+  if (arguments.has("dry-run")) return deliver_all(arguments, terminal, *artifacts, folder, diagnostics);
+  append(diagnostics, ask_slurm(terminal, options.job, *plan, *artifacts));
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  say_diagnostics(terminal, diagnostics);
+  if (arguments.has("check")) return kDone;
+  const Result<bool> is_wanted = confirm(
+      arguments, fmt::format("submit {}/job.sbatch, {} × {} GPUs?", folder, plan->hardware.nodes, plan->hardware.gpus_per_node));
+  if (!is_wanted.ok()) return fail(arguments, terminal, is_wanted.diagnostics);
+  if (!*is_wanted) return kInterrupted;
+  const Result<std::vector<WrittenFile>> written = write_artifacts(arguments, *artifacts, folder);
+  if (!written.ok()) return fail(arguments, terminal, written.diagnostics);
+  mention_written(terminal, *written);
+  const Said said = run_program({"sbatch", "--parsable", "job.sbatch"}, 60, folder);
+  if (!said.started || said.code != 0) {
+    return fail(arguments, terminal,
+                {error(code::kEnvironment, {}, "sbatch refused the job: " + said.text.substr(0, said.text.find('\n')))});
+  }
+  const std::string number = said.text.substr(0, said.text.find_first_not_of("0123456789"));
+  suggest_next(terminal, "squeue --jobs " + number);
+  return print_result(terminal, number + "\n");
+}
+
+// A plan, or what one is made of: a run file, a config.yaml.
+Result<Plan> plan_or_run_file(const Arguments& arguments, const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.diagnostics;
+  if (text->find("\"schema_version\"") != std::string::npos) {
+    Result<Plan> plan = read_plan(path);
+    if (plan.ok()) move_data_root(*plan, std::filesystem::path(path).parent_path().string(), ".");
+    return plan;
+  }
+  Arguments one = arguments;
+  one.positionals = {path};
+  one.values.erase("plan");
+  Result<PlanSource> source = read_or_make_plan(one, "");
+  if (!source.ok()) return source.diagnostics;
+  return {std::move(source->plan), std::move(source.diagnostics)};
+}
+
+// What only a job has.
+Diagnostics refuse_job_flags(const Arguments& arguments) {
+  std::vector<std::string> names = {"yes", "force"};
+  for (const Flag& flag : job_flags()) names.push_back(flag.name);
+  Diagnostics refused = refuse_idle(arguments, names, "with --target slurm");
+  for (const Arguments::RunFlag& flag : arguments.run_flags) {
+    refused.push_back(error(code::kConflict, command_line(), fmt::format("--{} acts only with --target slurm", flag.spelling),
+                            "leave it out, or add --target slurm"));
+  }
+  return refused;
+}
+
+int run_launch_command(const Arguments& arguments, const Terminal& terminal) {
+  LaunchOptions options;
+  Diagnostics diagnostics;
+  options.plan_path = arguments.text("plan", arguments.positionals.empty() ? "" : arguments.positionals[0]);
+  if (options.plan_path.empty()) {
+    diagnostics.push_back(
+        error(code::kMissingArgument, command_line(), "no plan, expected the plan.json to run", "add --plan plan.json"));
+  }
+  const Result<int64_t> node_rank = int_flag(arguments, "node-rank", 0, 0, 1 << 20);
+  const Result<int64_t> port = int_flag(arguments, "master-port", 0, 1, kMaxPort);
+  const Result<double> grace_s = double_flag(arguments, "grace", options.grace_s);
+  append(diagnostics, node_rank.diagnostics);
+  append(diagnostics, port.diagnostics);
+  append(diagnostics, grace_s.diagnostics);
+  if (arguments.has("json")) {
+    diagnostics.push_back(error(code::kConflict, command_line(), "launch passes the job's own output on and has no JSON form",
+                                "leave out --json; the run's numbers are in report.json and metrics.jsonl"));
+  }
+  const Result<std::string> target = choice_flag(arguments, "target", "native", {"native", "slurm"});
+  append(diagnostics, target.diagnostics);
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  if (arguments.has("smoke")) {
+    append(diagnostics, refuse_job_flags(arguments));
+    append(diagnostics, refuse_idle(arguments, {"check", "node-rank", "master-addr", "master-port"}, "without --smoke"));
+    if (*target == "slurm") append(diagnostics, refuse_idle(arguments, {"target"}, "without --smoke, which runs here"));
+    const Result<Plan> plan = has_error(diagnostics) ? Result<Plan>(diagnostics) : plan_or_run_file(arguments, options.plan_path);
+    if (!plan.ok()) return fail(arguments, terminal, plan.diagnostics);
+    say_diagnostics(terminal, plan.diagnostics);
+    options.grace_s = *grace_s;
+    options.output_dir = arguments.text("output");
+    options.trainer_path = arguments.text("trainer-program");
+    options.trainer_arguments = trainer_arguments(arguments);
+    return run_smoke(arguments, terminal, options, *plan);
+  }
+  if (*target == "slurm") return launch_on_slurm(arguments, terminal, options.plan_path);
+  append(diagnostics, refuse_job_flags(arguments));
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  options.node_rank = static_cast<int>(*node_rank);
+  options.master_port = static_cast<int>(*port);
+  options.grace_s = *grace_s;
+  options.master_addr = arguments.text("master-addr");
+  options.output_dir = arguments.text("output");
+  options.trainer_path = arguments.text("trainer-program");
+  options.trainer_arguments = trainer_arguments(arguments);
+  if (!arguments.has("check")) return run_launch(options);
+  const Result<Plan> plan = read_plan(options.plan_path);
+  if (!plan.ok()) return fail(arguments, terminal, plan.diagnostics);
+  const Diagnostics found = report_findings(terminal, check_node(options, *plan));
+  return has_error(found) ? fail(arguments, terminal, found) : kDone;
+}
+
+}  // namespace
+
+Command launch_command() {
+  Command command;
+  command.name = "launch";
+  command.summary = "start the trainer on this node, one process per GPU, or as a job";
+  command.examples = {"distsetup launch --plan run/plan.json",
+                      "distsetup launch --plan run/plan.json --node-rank 1 --master-addr node0 --master-port 29500",
+                      "distsetup launch --plan run/plan.json --dry-run", "distsetup launch run.yaml --smoke",
+                      "distsetup launch --plan run/plan.json --target slurm --partition gpu --check"};
+  command.notes =
+      "Words behind -- go to the trainer as they are. The exit code of a failed rank is kept as 6, and the first rank that failed is "
+      "named.";
+  command.flags = {
+      {"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan to run", 0},
+      {"target",
+       {},
+       FlagKind::kValue,
+       "WHICH",
+       "native: the ranks start here (the default); slurm: submit a job",
+       0,
+       {"native", "slurm"}},
+      {"check", {}, FlagKind::kSwitch, "", "only look whether this node, or the cluster, has what the plan needs", 0},
+      {"smoke", {}, FlagKind::kSwitch, "", "train a few steps of a small stand-in here, of a plan, a run file or a config.yaml", 0},
+      {"yes", {}, FlagKind::kSwitch, "", "submit without asking", 'y'},
+      {"node-rank", {}, FlagKind::kValue, "K", "which node this is, from 0 (0)", 0},
+      {"master-addr", {"master-address"}, FlagKind::kValue, "HOST", "first node; needed on several nodes", 0},
+      {"master-port", {}, FlagKind::kValue, "PORT", "port on the first node; on one node a free one is found", 0},
+      {"output", {"output-dir"}, FlagKind::kValue, "DIR", "where metrics and reports go (the plan's folder)", 'o'},
+      {"grace", {}, FlagKind::kValue, "SECONDS", "between asking ranks to stop and killing them (10)", 0},
+      {"trainer-program", {"trainer"}, FlagKind::kValue, "PATH", "distsetup-train (the one beside this program)", 0},
+      {"dry-run", {}, FlagKind::kSwitch, "", "trainer: check plan, data and memory, train nothing", 'n'},
+      {"stop-after", {}, FlagKind::kValue, "N", "trainer: stop after N steps", 0},
+      {"poison", {}, FlagKind::kSwitch, "", "trainer: fill freed memory with NaN", 0},
+      {"trace", {}, FlagKind::kValue, "PATH", "trainer: write what was executed", 0},
+      {"threads", {}, FlagKind::kValue, "N", "trainer: CPU threads per rank", 0}};
+  command.flags.push_back(force_flag());
+  for (const Flag& flag : job_flags()) command.flags.push_back(flag);
+  command.run_keys = {"launch.site", "launch.time_limit"};
+  command.positional = "[plan.json]";
+  command.max_positionals = 1;
+  command.after_dashes = AfterDashes::kPassedOn;
+  command.run = run_launch_command;
+  return command;
+}
+
+}  // namespace distsetup

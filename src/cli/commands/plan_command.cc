@@ -1,0 +1,185 @@
+// `distsetup plan`: the preview, plan.json, or a schedule as a listing.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "base/quantity.h"
+#include "cli/commands/commands.h"
+#include "cli/line/output.h"
+#include "cli/line/trainer_flags.h"
+#include "cli/settings/run_source.h"
+#include "plan/schedule.h"
+#include "planner/report/text_layout.h"
+#include "planner/search/goal.h"
+
+namespace distsetup {
+namespace {
+
+int verdict_code(const Plan& plan, bool is_strict) {
+  if (plan.verdict == Verdict::kDoesNotFit) return ExitCode::kNothingFits;
+  return plan.verdict == Verdict::kTight && is_strict ? ExitCode::kNothingFits : kDone;
+}
+
+Result<Phase> phase_flag(const Arguments& arguments) {
+  const Result<std::string> text = choice_flag(arguments, "phase", "step", {"load", "step", "evaluate", "save"});
+  if (!text.ok()) return text.diagnostics;
+  for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate, Phase::kSave}) {
+    if (name(phase) == *text) return phase;
+  }
+  return Phase::kStep;
+}
+
+int print_schedule(const Arguments& arguments, const Terminal& terminal, const Plan& plan, int code) {
+  const Result<Phase> phase = phase_flag(arguments);
+  const Result<int64_t> rank = int_flag(arguments, "rank", 0, 0, plan.mesh.world() - 1);
+  Diagnostics diagnostics = phase.diagnostics;
+  append(diagnostics, rank.diagnostics);
+  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  if (plan.strategy.trainer != "native")
+    return fail(arguments, terminal,
+                {error(code::kUnsupportedFeature, command_line(),
+                       fmt::format("a schedule is what the bundled trainer executes, this plan is for {}", plan.strategy.trainer),
+                       "leave --trainer away, or --print-schedule")});
+  const Schedule schedule = compile_expanded(plan, *phase);
+  if (arguments.has("rank")) {
+    mention(terminal, fmt::format("rank {} of {}: every rank of this plan runs the same list\n", *rank, plan.mesh.world()));
+  }
+  return print_result(terminal, format_schedule(schedule), code);
+}
+
+// plan.json to --output: "wrote plan.json".
+Diagnostics write_plan(const Arguments& arguments, const Terminal& terminal, Plan& plan) {
+  if (!arguments.has("output")) return {};
+  const OutputPath at = output_path(arguments.text("output"), "plan.json");
+  move_data_root(plan, ".", at.directory);
+  const Result<std::vector<WrittenFile>> written =
+      write_artifacts(arguments, {{at.file, dump_json(to_json(plan)), false}}, at.directory);
+  if (!written.ok()) return written.diagnostics;
+  mention_written(terminal, *written);
+  return {};
+}
+
+std::string next_command(const Arguments& arguments, const Plan& plan) {
+  std::string flags;
+  for (size_t i = 1; i < arguments.words.size(); ++i) flags += " " + join_command({arguments.words[i]});
+  if (plan.verdict == Verdict::kDoesNotFit) return "distsetup explain DS0501";
+  if (arguments.has("output")) {
+    return fmt::format("distsetup emit --target native --plan {} --output run", join_command({arguments.text("output")}));
+  }
+  return fmt::format("distsetup emit --target native{} --output run", flags);
+}
+
+std::string pareto_text(const std::vector<ParetoPoint>& points, const TextStream& stream) {
+  std::string text = "  " + pad_left("per GPU", 10) + pad_left("step", 12) + pad_left("tokens/s/GPU", 14) + "  plan\n";
+  for (const ParetoPoint& p : points) {
+    text += cut("  " + pad_left(format_gib(p.device_bytes), 10) + pad_left(format_duration(p.step_s), 12) +
+                    pad_left(format_count(std::llround(p.tokens_per_s_per_gpu)), 14) + "  " + p.summary +
+                    (p.verdict == Verdict::kTight ? " (tight)" : ""),
+                stream.width_columns) +
+            "\n";
+  }
+  return text;
+}
+
+// Every plan that no other beats in memory and speed.
+int print_pareto(const Arguments& arguments, const Terminal& terminal, const PlanSource& source) {
+  if (!source.problem)
+    return fail(arguments, terminal,
+                {error(code::kConflict, command_line(), "a plan that is made has no others beside it", "leave --plan away")});
+  const std::vector<ParetoPoint> points = pareto_points(*source.problem, source.plan.hardware.nodes);
+  if (!arguments.has("json")) return print_result(terminal, pareto_text(points, terminal.out));
+  Json rows = Json::array();
+  for (const ParetoPoint& p : points) {
+    rows.push_back({{"summary", p.summary},
+                    {"verdict", name(p.verdict)},
+                    {"device_bytes", p.device_bytes},
+                    {"step_s", p.step_s},
+                    {"tokens_per_s_per_gpu", p.tokens_per_s_per_gpu}});
+  }
+  return print_result(terminal, dump_json({{"schema_version", 1}, {"rows", rows}}));
+}
+
+Diagnostics idle_flags(const Arguments& arguments) {
+  if (!arguments.has("print-schedule")) return refuse_idle(arguments, {"rank", "phase"}, "with --print-schedule");
+  return refuse_idle(arguments, {"json"}, "without --print-schedule, which has no JSON form");
+}
+
+int run_plan(const Arguments& given, const Terminal& terminal) {
+  const Result<TemplateSet> templates = read_templates(given);
+  if (!templates.ok()) return fail(given, terminal, templates.diagnostics);
+  const Result<Arguments> whole = with_trainer_flags(given, *templates);
+  if (!whole.ok()) return fail(given, terminal, whole.diagnostics);
+  const Arguments& arguments = *whole;
+  if (const Diagnostics idle = idle_flags(arguments); !idle.empty()) return fail(arguments, terminal, idle);
+  Result<PlanSource> source = read_or_make_plan(arguments);
+  if (!source.ok()) return fail(arguments, terminal, source.diagnostics);
+  Plan& plan = source->plan;
+  mention(terminal, machines_line(plan));
+  if (arguments.has("pareto")) return print_pareto(arguments, terminal, *source);
+  if (const Diagnostics failed = write_plan(arguments, terminal, plan); !failed.empty()) return fail(arguments, terminal, failed);
+  Diagnostics said = said_of(source);
+  if (plan.verdict == Verdict::kTight && arguments.has("strict")) {
+    said.push_back(error(code::kNothingFits, command_line(), "the plan is tight, and with '--strict' tight does not fit",
+                         "leave --strict away, or pin a smaller plan, such as --micro-batch 1"));
+  }
+  const int code = verdict_code(plan, arguments.has("strict"));
+  if (arguments.has("print-schedule") || arguments.has("json")) {
+    say_diagnostics(terminal, said);
+    if (arguments.has("json")) return print_result(terminal, dump_json(to_json(plan)), code);
+    return print_schedule(arguments, terminal, plan, code);
+  }
+
+  PreviewOptions options;
+  options.width = terminal.out.width_columns;
+  options.colour = terminal.out.colour;
+  options.utf8 = is_utf8_locale();
+  const bool show_others = source->problem && source->problem->hardware_assumed;
+  if (show_others) options.smallest_fits = smallest_that_fits(*source->problem);
+  const int printed = print_result(terminal, format_preview(plan, options), code);
+  say_diagnostics(terminal, said);
+  suggest_next(terminal, next_command(arguments, plan));
+  return printed;
+}
+
+}  // namespace
+
+Command plan_command() {
+  Command command;
+  command.name = "plan";
+  command.summary = "a plan that fits, with its memory and time before anything runs";
+  command.positional = "[run.yaml]";
+  command.max_positionals = 1;
+  command.examples = {"distsetup plan --model 70B", "distsetup plan --model llama3_8b --nodes 1 --gpus 8xA100-80GB --global-batch 256",
+                      "distsetup plan run.yaml --output plan.json", "distsetup plan run.yaml --print-schedule | less",
+                      "distsetup plan --nodes 1 -- --from-scratch --model-size 7B --batch-size 4"};
+  command.notes =
+      "Settings come from flags, over DISTSETUP_ variables, over the run file. What is not given is searched, or assumed and "
+      "said. Words behind -- are flags of a training script, which distsetup-train takes too. Exit code 4: nothing fits.";
+  command.flags = {
+      output_flag("write plan.json there; the preview is still printed"),
+      force_flag(),
+      {"strict", {}, FlagKind::kSwitch, "", "tight counts as does not fit (exit code 4)", 0},
+      {"print-schedule", {"schedule"}, FlagKind::kSwitch, "", "the step as a list of instructions, in place of the preview", 0},
+      {"rank", {}, FlagKind::kValue, "R", "with --print-schedule: whose list", 0},
+      {"phase",
+       {},
+       FlagKind::kValue,
+       "WHICH",
+       "with --print-schedule: load, step, evaluate or save",
+       0,
+       {"load", "step", "evaluate", "save"}},
+      goal_flag(),
+      {"pareto", {}, FlagKind::kSwitch, "", "all plans that no other beats in both memory and speed, as a table", 0},
+      plan_flag(),
+      config_flag(),
+      presets_flag()};
+  for (Flag& flag : layer_flags()) command.flags.push_back(std::move(flag));
+  command.run_keys = kAllRunKeys;
+  command.after_dashes = AfterDashes::kTrainerFlags;
+  command.run = run_plan;
+  return command;
+}
+
+}  // namespace distsetup

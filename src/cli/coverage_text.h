@@ -1,9 +1,0 @@
-// `distsetup emit --coverage`: every plan field × every target: emitted, refused, or not applicable and why.
-#pragma once
-#include "cli/flags.h"
-
-namespace distsetup {
-
-int show_coverage(const Arguments& arguments, const Terminal& terminal);
-
-}  // namespace distsetup

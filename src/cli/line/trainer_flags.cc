@@ -1,0 +1,130 @@
+#include "cli/line/trainer_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "cli/line/parse.h"
+#include "cli/settings/read_files.h"
+#include "codegen/read/flag_list.h"
+
+namespace distsetup {
+namespace {
+
+// What may stand behind `--` of the command's own: where settings come from. What becomes of the plan is said in front of it.
+bool is_about_settings(const Flag& flag) {
+  for (const char* name : {"config", "from", "use", "distributed", "stage", "set", "goal", "presets", "templates"}) {
+    if (flag.name == name) return true;
+  }
+  return false;
+}
+
+Diagnostics unknown_flags(const Command& command, const FlagList& list) {
+  std::vector<std::string> known = flag_spellings(command);
+  known.insert(known.end(), list.known.begin(), list.known.end());
+  Diagnostics out;
+  for (const std::string& word : list.rest) {
+    const std::string flag = word.substr(0, word.find('='));
+    if (flag.size() < 3 || flag.compare(0, 2, "--") != 0 || find_flag(command, std::string_view(flag).substr(2))) continue;
+    const std::string near = nearest_name(flag, known);
+    out.push_back(error(code::kUnknownFlag, command_line(),
+                        list.tool.empty() ? fmt::format("unknown flag '{}'", flag)
+                                          : fmt::format("unknown flag '{}' of {}, or of a run", flag, list.tool),
+                        near.empty() ? "distsetup help plan lists the flags of a run" : fmt::format("did you mean '{}'", near)));
+  }
+  return out;
+}
+
+std::string spelled(const LostKey& lost) {
+  const std::string value = lost.text == "true" ? "" : " " + (lost.text.size() > 48 ? lost.text.substr(0, 45) + "..." : lost.text);
+  return "--" + lost.key + value;
+}
+
+Diagnostic about(const LostKey& lost) {
+  if (lost.why == LostKey::Why::kValue)
+    return error(code::kUnknownValue, lost.at, fmt::format("'--{}' is '{}', {}", lost.key, lost.text, lost.reason));
+  return warning(code::kKeyNotRead, lost.at, fmt::format("'{}' is not supported here: {}", spelled(lost), lost.reason));
+}
+
+// A folder with a config.json and nothing to load: then training starts from random weights everywhere.
+bool has_no_weights(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored)) return false;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".safetensors" || extension == ".bin" || extension == ".pt" || extension == ".pth") return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Arguments> with_trainer_flags(const Arguments& arguments, const TemplateSet& templates) {
+  if (arguments.passed_on.empty()) return arguments;
+  for (const std::string& word : arguments.passed_on) {
+    if (word == "..." || word == "…")
+      return error(code::kUnknownFlag, command_line(),
+                   fmt::format("'{}' stands for further arguments in a document, and is none itself", word),
+                   "leave it out, or write the arguments");
+  }
+  const Result<FlagList> list = read_flag_list(templates, arguments.passed_on);
+  if (!list.ok()) return list.diagnostics;
+  if (Diagnostics unknown = unknown_flags(*arguments.command, *list); !unknown.empty()) return unknown;
+  Command command = *arguments.command;
+  std::erase_if(command.flags, [](const Flag& flag) { return !is_about_settings(flag); });
+  Result<Arguments> own = parse(command, list->rest);
+  if (!own.ok()) return own.diagnostics;
+  Arguments merged = arguments;
+  const ReadChoices& chosen = list->reading.chosen;
+  if (!chosen.stage.empty()) own->values.emplace("stage", chosen.stage);
+  if (!chosen.setup.empty()) own->values.emplace("distributed", chosen.setup);
+  for (const auto& [key, text] : chosen.assignments) {
+    std::string& set = own->values["set"];
+    set += (set.empty() ? "" : "\n") + key + "=" + text;
+  }
+  merged.run_flags.insert(merged.run_flags.end(), own->run_flags.begin(), own->run_flags.end());
+  merged.positionals.insert(merged.positionals.end(), own->positionals.begin(), own->positionals.end());
+  for (const auto& [name, value] : own->values) {
+    const auto [it, is_new] = merged.values.emplace(name, value);
+    if (!is_new && it->second != value) it->second += "\n" + value;
+  }
+  return {std::move(merged), std::move(own.diagnostics)};
+}
+
+Result<Spec> spec_over_trainer_flags(const Arguments& arguments, const TemplateSet& templates, const Spec& stronger,
+                                     const Spec& file) {
+  Result<FlagList> list = read_flag_list(templates, arguments.passed_on);
+  if (!list.ok()) return list.diagnostics;
+  if (list->table.empty()) return merge(file, stronger);
+  Diagnostics complaints;
+  for (const Complaint& one : list->reading.complaints) {
+    if (one.trainer.empty()) complaints.push_back(one.diagnostic);
+  }
+  for (const LostKey& one : list->reading.lost) {
+    if (one.why == LostKey::Why::kValue) complaints.push_back(about(one));
+  }
+  if (has_error(complaints)) return complaints;
+  Result<ReadFields> fields = merge_readings({list->reading});
+  if (!fields.ok()) return fields.diagnostics;
+  Result<ForeignSpec> read = spec_of_fields(*fields, stronger);
+  if (!read.ok()) return read.diagnostics;
+  Diagnostics diagnostics = std::move(complaints);
+  append(diagnostics, std::move(read.diagnostics));
+  read->lost.insert(read->lost.end(), list->reading.lost.begin(), list->reading.lost.end());
+  for (const LostKey& one : read->lost) diagnostics.push_back(about(one));
+  const Spec said = merge(merge(file, read->given), stronger);
+  give_way(read->assumed, said);
+  Spec spec = merge(read->assumed, said);
+  const std::string trainer = spec.text("trainer.name").value_or("native");
+  for (const Complaint& one : list->reading.complaints) {
+    if (one.trainer == trainer && (one.weights.empty() || !has_no_weights(one.weights))) diagnostics.push_back(one.diagnostic);
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  return {std::move(spec), std::move(diagnostics)};
+}
+
+}  // namespace distsetup

@@ -1,0 +1,175 @@
+// Texts go to codegen as they were typed; it checks them.
+#include "cli/settings/job_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "base/quantity.h"
+#include "cli/line/output.h"
+#include "cli/settings/run_source.h"
+#include "codegen/read/read.h"
+#include "codegen/shell/quote.h"
+
+namespace distsetup {
+namespace {
+
+// They mean something else to `distsetup launch`, which has them as flags of its own.
+bool is_launcher_flag(const JobSetting& setting) {
+  return setting.flag == "master-addr" || setting.flag == "master-port" || setting.flag == "node-rank";
+}
+
+std::vector<Flag> flags_where(bool is_launcher) {
+  std::vector<Flag> flags;
+  for (const JobSetting& setting : job_settings()) {
+    if (setting.flag.empty() || is_launcher_flag(setting) != is_launcher) continue;
+    Flag flag{std::string(setting.flag),           {}, FlagKind::kValue, std::string(setting.placeholder),
+              "job: " + std::string(setting.help), 0};
+    for (const std::string_view alias : setting.aliases) flag.aliases.emplace_back(alias);
+    flag.values.assign(setting.choices.begin(), setting.choices.end());
+    if (setting.type == JobSettingType::kSwitch) flag.kind = FlagKind::kSwitch;
+    flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+std::string run_flag(const Arguments& arguments, std::string_view path) {
+  for (const Arguments::RunFlag& flag : arguments.run_flags) {
+    const SpecKey* key = find_spec_flag(flag.spelling);
+    if (key != nullptr && key->path == path && flag.value) return *flag.value;
+  }
+  return "";
+}
+
+std::string targets_that_use(const TemplateSet& templates, const JobSetting& setting) {
+  std::string names;
+  for (const std::string& target : target_names(templates)) {
+    if (target_uses(templates, target, setting)) names += (names.empty() ? "" : ", ") + target;
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<Flag> job_flags() { return flags_where(false); }
+std::vector<Flag> launcher_flags() { return flags_where(true); }
+
+Result<JobOptions> job_options(const Arguments& arguments, const std::string& site) {
+  JobOptions options;
+  Diagnostics diagnostics;
+  if (!site.empty()) {
+    const Result<std::string> text = read_file(site);
+    append(diagnostics, text.diagnostics);
+    if (!text.ok()) {
+      diagnostics.back().help = "make one: distsetup init --site --output " + site;
+      return diagnostics;
+    }
+    const Result<Value> value = parse_yaml(*text, site);
+    append(diagnostics, value.diagnostics);
+    if (value.ok()) append(diagnostics, apply_site(options, *value, *text, site));
+  }
+  for (const JobSetting& setting : job_settings()) {
+    const std::optional<std::string> text = setting.flag.empty() ? std::nullopt : arguments.find(setting.flag);
+    if (text) append(diagnostics, set_job_option(options, setting, *text, command_line()));
+  }
+  options.program = arguments.passed_on;
+  options.command = emitted_command(arguments);
+  if (has_error(diagnostics)) return diagnostics;
+  return {std::move(options), std::move(diagnostics)};
+}
+
+std::string site_path(const Arguments& arguments, const std::string& planned) {
+  const std::string given = run_flag(arguments, "launch.site");
+  return given.empty() ? planned : given;
+}
+
+std::string time_limit(const Arguments& arguments, int64_t planned_s) {
+  const std::string given = run_flag(arguments, "launch.time_limit");
+  return !given.empty() ? given : planned_s > 0 ? format_slurm_time(planned_s) : "";
+}
+
+Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target) {
+  Diagnostics refused;
+  for (const JobSetting& setting : job_settings()) {
+    if (setting.flag.empty() || !arguments.has(setting.flag) || target_uses(templates, target, setting)) continue;
+    const std::string others = targets_that_use(templates, setting);
+    refused.push_back(error(code::kConflict, command_line(), fmt::format("--{} does nothing for target '{}'", setting.flag, target),
+                            others.empty() ? "leave it out" : fmt::format("leave it out, or --target {}", others)));
+  }
+  JobSetting program;
+  program.fields = {"job.program"};
+  if (!arguments.passed_on.empty() && !target_uses(templates, target, program)) {
+    refused.push_back(
+        error(code::kConflict, command_line(),
+              fmt::format("target '{}' starts no command of one's own, found '{}' behind --", target, arguments.passed_on[0]),
+              fmt::format("leave it out, or --target {}", targets_that_use(templates, program))));
+  }
+  return refused;
+}
+
+std::string emitted_command(const Arguments& arguments) {
+  std::vector<std::string> words = {"distsetup"};
+  for (const std::string& word : command_words(arguments.words)) words.push_back(word);
+  return join_command(words);
+}
+
+bool name_script(Arguments& arguments, const TemplateSet& templates, Diagnostics& diagnostics) {
+  if (!arguments.passed_on.empty()) return true;
+  if (arguments.has("plan") || same_name(run_flag(arguments, "trainer.name"), "native")) return false;
+  const std::string path = arguments.positionals.empty() ? arguments.text("config") : arguments.positionals[0];
+  const Result<std::string> text = path.empty() ? Result<std::string>(Diagnostics{}) : read_file(path);
+  if (!text.ok()) return false;
+  const Result<std::vector<Reading>> readings = read_config(templates, *text, path);
+  const auto is_fine_tuning = [](const Reading& one) { return one.table == "fine-tuning/keys.yaml"; };
+  if (!readings.ok() || std::none_of(readings->begin(), readings->end(), is_fine_tuning)) return false;
+  arguments.passed_on = {"src/train.py", "--config", path};
+  diagnostics.push_back(note(code::kMissingArgument, command_line(),
+                             fmt::format("no script is named: '{}' is started", join_command(arguments.passed_on)),
+                             fmt::format("name your own behind --: -- train.py --config {}", quote_shell(path))));
+  return true;
+}
+
+void choose_engine(Arguments& arguments, const std::string& use) {
+  if (arguments.has("plan") || !run_flag(arguments, "trainer.name").empty()) return;
+  const Result<Spec> spec = read_spec(arguments);
+  if (!spec.ok()) return;  // told when the plan is made
+  const std::string trainer = spec->text("trainer.name").value_or(use);
+  if (trainer.compare(0, use.size(), use) == 0) return;  // fsdp: fsdp1, fsdp2
+  arguments.run_flags.push_back({"trainer", use == "deepspeed" ? use : "fsdp2"});
+}
+
+Diagnostic bundled_instead(const std::string& use) {
+  return note(code::kMissingArgument, command_line(),
+              fmt::format("no script is named: the bundled trainer runs, which shards by itself; no file for {} is written",
+                          use == "deepspeed" ? "DeepSpeed" : "FSDP"),
+              fmt::format("name a script of your own behind --: --use-{} -- train.py", use));
+}
+
+Diagnostics check_script(const Arguments& arguments) {
+  if (arguments.passed_on.empty()) return {};
+  const std::string& script = arguments.passed_on[0];
+  if (script.size() < 3 || script.compare(script.size() - 3, 3, ".py") != 0) return {};
+  const Result<std::string> text = read_file(script);
+  if (!text.ok()) return {};  // it may be another machine's
+  // argparse; the Trainer's arguments; DeepSpeed's own helper; arguments that are taken as they come
+  for (const char* sign :
+       {"--deepspeed", "TrainingArguments", "SFTConfig", "DPOConfig", "add_config_arguments", "parse_known_args", "sys.argv"}) {
+    if (text->find(sign) != std::string::npos) return {};
+  }
+  return {warning(code::kConflict, command_line(),
+                  fmt::format("'{}' is started with --deepspeed FILE, and its text has no such argument: it may stop at it", script),
+                  "parser.add_argument('--deepspeed'), or Hugging Face's TrainingArguments")};
+}
+
+Diagnostics needs_program(const Arguments& arguments, const Plan& plan) {
+  if (plan.strategy.trainer == "native" || !arguments.passed_on.empty()) return {};
+  return {error(
+      code::kMissingArgument, command_line(),
+      fmt::format("the run is planned for trainer {}, which runs a script of your own, and none is named", plan.strategy.trainer),
+      fmt::format("name it behind --: -- train.py --config {}; or --trainer native for the bundled trainer",
+                  arguments.has("config") ? quote_shell(arguments.text("config")) : "config.yaml"))};
+}
+
+}  // namespace distsetup

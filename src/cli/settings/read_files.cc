@@ -1,0 +1,353 @@
+#include "cli/settings/read_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "cli/settings/run_source.h"
+
+namespace distsetup {
+namespace {
+
+std::string place(const Location& at) { return at.line > 0 ? fmt::format("{}:{}", at.file, at.line) : at.file; }
+
+Value scalar_at(const ReadSetting& setting) { return scalar_value(setting.text, setting.at); }
+
+// model.hidden and its like: an inline geometry, whose keys keep their places.
+void add_geometry(std::optional<Value>& model, const ReadSetting& setting) {
+  if (!model.has_value()) {
+    model.emplace();
+    model->kind = Value::Kind::kMap;
+    model->location = setting.at;
+  }
+  model->entries.push_back({setting.path.substr(6), scalar_at(setting)});
+  model->key_locations.push_back(setting.at);
+}
+
+// A model by name with a vocabulary of the file's own: {base: NAME, vocabulary: N}.
+void put_vocabulary(const std::vector<ReadSetting>& settings, Spec& given, Spec& assumed) {
+  const ReadSetting *model = nullptr, *vocabulary = nullptr;
+  for (const ReadSetting& one : settings) {
+    if (one.path == "model") model = &one;
+    if (one.path == "model.vocabulary") vocabulary = &one;
+  }
+  if (model == nullptr || vocabulary == nullptr) return;
+  Value map;
+  map.kind = Value::Kind::kMap;
+  map.location = model->at;
+  map.entries = {{"base", scalar_at(*model)}, {"vocabulary", scalar_at(*vocabulary)}};
+  map.key_locations = {model->at, vocabulary->at};
+  for (Spec* spec : {&given, &assumed}) spec->settings.erase("model");
+  given.model = std::move(map);
+}
+
+// A file that another one names is read with it, when it is there: seen from the folder one is in, as a trainer sees it, or from the
+// naming file's own.
+bool add_named_file(const LostKey& lost, const std::string& from, std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (const fs::path& folder : {fs::path(), fs::path(from).parent_path()}) {
+    const fs::path path = folder / lost.text;
+    if (!fs::is_regular_file(path, ignored)) continue;
+    const bool is_known =
+        std::any_of(paths.begin(), paths.end(), [&](const std::string& one) { return fs::equivalent(one, path, ignored); });
+    if (!is_known) paths.push_back(path.string());
+    return true;
+  }
+  return false;
+}
+
+// Files and folders with commas between them.
+bool are_here(const std::string& paths) {
+  for (size_t at = 0; at <= paths.size();) {
+    const size_t end = std::min(paths.find(',', at), paths.size());
+    std::error_code ignored;
+    if (!std::filesystem::exists(paths.substr(at, end - at), ignored)) return false;
+    at = end + 1;
+  }
+  return true;
+}
+
+// What command lines among the files say of the others, below what the user says; nothing new: false.
+bool add_choices(const std::vector<Reading>& readings, ReadChoices& choices) {
+  bool is_new = false;
+  for (const Reading& one : readings) {
+    const auto take = [&is_new](std::string& into, const std::string& from) {
+      is_new = is_new || (into.empty() && !from.empty());
+      if (into.empty()) into = from;
+    };
+    take(choices.stage, one.chosen.stage);
+    take(choices.setup, one.chosen.setup);
+    for (const auto& [key, text] : one.chosen.assignments) {
+      const bool is_said = std::any_of(choices.assignments.begin(), choices.assignments.end(),
+                                       [&wanted = key](const auto& said) { return said.first == wanted; });
+      if (is_said) continue;
+      choices.assignments.emplace_back(key, text);
+      is_new = true;
+    }
+  }
+  return is_new;
+}
+
+// What a command line chose and no file has.
+void tell_choices(std::vector<Reading>& readings) {
+  const auto none = [&readings](auto has) { return std::none_of(readings.begin(), readings.end(), has); };
+  for (Reading& one : readings) {
+    const auto lose = [&one](std::string key, const std::string& text) {
+      one.lost.push_back(
+          {std::move(key), text, "it names a part of a config.yaml, which is not given: give it beside this file", {one.file}});
+    };
+    if (!one.chosen.stage.empty() && none([](const Reading& other) { return !other.stage.empty(); })) lose("stage", one.chosen.stage);
+    for (const auto& [key, text] : one.chosen.assignments) {
+      const auto takes = [&wanted = key](const Reading& other) {
+        return std::find(other.assigned.begin(), other.assigned.end(), wanted) != other.assigned.end();
+      };
+      if (none(takes)) lose(key.substr(key.rfind('.') + 1), text);
+    }
+  }
+}
+
+}  // namespace
+
+// `said`: what of the choices the user said, who is told when no file has it.
+static Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const std::vector<std::string>& paths,
+                                                    const std::string& as, const ReadChoices& choices, const ReadChoices& said) {
+  std::vector<Reading> readings;
+  Diagnostics diagnostics;
+  std::vector<std::string> all = paths;
+  for (size_t i = 0; i < all.size(); ++i) {  // files that files name come behind them
+    const std::string path = all[i];
+    const Result<std::string> text = read_file(path);
+    if (!text.ok()) {
+      append(diagnostics, text.diagnostics);
+      continue;
+    }
+    Result<std::vector<Reading>> read = read_config(templates, *text, path, i < paths.size() ? as : "", choices);
+    append(diagnostics, read.diagnostics);
+    if (!read.value) continue;
+    for (Reading& one : *read) {
+      for (const Complaint& complaint : one.complaints) {
+        if (complaint.trainer.empty()) diagnostics.push_back(complaint.diagnostic);
+      }
+      std::erase_if(one.lost, [&](const LostKey& lost) { return lost.is_file && add_named_file(lost, path, all); });
+      readings.push_back(std::move(one));
+    }
+  }
+  const auto none = [&readings](auto has) { return std::none_of(readings.begin(), readings.end(), has); };
+  if (!said.stage.empty() && none([](const Reading& one) { return !one.stage.empty(); }) && !has_error(diagnostics)) {
+    diagnostics.push_back(error(code::kUnknownValue, command_line(),
+                                fmt::format("'--stage {}' is given, and no file has stages", said.stage), "leave --stage out"));
+  }
+  for (const auto& [key, value] : said.assignments) {
+    const auto is_known = [&wanted = key](const Reading& one) {
+      return std::find(one.assigned.begin(), one.assigned.end(), wanted) != one.assigned.end();
+    };
+    if (none(is_known) && !has_error(diagnostics)) {
+      std::vector<std::string> known;
+      for (const SpecKey& one : spec_keys()) known.emplace_back(one.path);
+      for (const Reading& one : readings) {
+        for (const auto& [name, field] : one.fields) known.push_back(field.key);
+      }
+      diagnostics.push_back(error(code::kUnknownKey, command_line(),
+                                  fmt::format("'--set {}={}': neither a run nor the files have a key '{}'", key, value, key),
+                                  suggest(key, known)));
+    }
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  return {std::move(readings), std::move(diagnostics)};
+}
+
+Result<std::vector<Reading>> read_foreign_files(const TemplateSet& templates, const std::vector<std::string>& paths,
+                                                const std::string& as, const ReadChoices& choices) {
+  ReadChoices all = choices;
+  Result<std::vector<Reading>> readings = read_files_once(templates, paths, as, all, choices);
+  if (readings.ok() && add_choices(*readings, all)) readings = read_files_once(templates, paths, as, all, choices);
+  if (readings.ok()) tell_choices(*readings);
+  return readings;
+}
+
+Diagnostic mistake_of(const LostKey& lost) {
+  Diagnostic one = lost.why == LostKey::Why::kUnknownKey
+                       ? error(code::kUnknownKey, lost.at, fmt::format("'{}' is {}", lost.key, lost.reason))
+                       : error(code::kUnknownValue, lost.at, fmt::format("'{}' is '{}': {}", lost.key, lost.text, lost.reason));
+  one.help = lost.help;
+  one.length = static_cast<int>(lost.key.size() - std::min(lost.key.size(), lost.key.rfind('.') + 1));
+  return one;
+}
+
+std::string readings_text(const std::vector<Reading>& readings) {
+  std::string out;
+  for (const Reading& reading : readings) {
+    const auto given =
+        std::count_if(reading.fields.begin(), reading.fields.end(), [](const auto& one) { return !one.second.is_assumed; });
+    out += fmt::format("{}: read as {}, {} setting{}\n", reading.file, reading.tool, given, given == 1 ? "" : "s");
+  }
+  return out;
+}
+
+std::string lost_text(const std::vector<LostKey>& lost) {
+  if (lost.empty()) return "";
+  std::string out = "could not be carried over:\n";
+  size_t width = 0;
+  for (const LostKey& one : lost) width = std::max(width, place(one.at).size());
+  width = std::min<size_t>(width, 32);
+  for (const LostKey& one : lost) {
+    const std::string text = one.text.size() > 48 ? one.text.substr(0, 45) + "..." : one.text;
+    out += fmt::format("  {:<{}}  {}{}: {}{}\n", place(one.at), width, one.key, text.empty() ? "" : " = " + text, one.reason,
+                       one.help.empty() ? "" : "; " + one.help);
+  }
+  return out;
+}
+
+// Every key by name; those of a section that is lost as a whole for one reason, as the section.
+std::string lost_names(const std::vector<LostKey>& lost) {
+  std::string out;
+  for (size_t i = 0; i < lost.size();) {
+    const std::string section = lost[i].key.substr(0, lost[i].key.find('.'));
+    size_t end = i + 1;
+    while (end < lost.size() && lost[end].reason == lost[i].reason && lost[end].key.substr(0, lost[end].key.find('.')) == section)
+      ++end;
+    if (end - i > 3) {
+      out += (out.empty() ? "" : ", ") + fmt::format("{}.* ({} keys)", section, end - i);
+      i = end;
+    }
+    for (; i < end; ++i) out += (out.empty() ? "" : ", ") + lost[i].key;
+  }
+  return out;
+}
+
+Json readings_json(const std::vector<Reading>& readings, const std::vector<LostKey>& lost) {
+  Json read = Json::array();
+  for (const Reading& reading : readings) {
+    Json fields = Json::array();
+    for (const auto& [name, field] : reading.fields) {
+      fields.push_back(
+          {{"field", name}, {"value", field.value}, {"key", field.key}, {"line", field.at.line}, {"assumed", field.is_assumed}});
+    }
+    read.push_back({{"file", reading.file}, {"as", reading.tool}, {"fields", std::move(fields)}});
+  }
+  Json not_carried = Json::array();
+  for (const LostKey& one : lost) {
+    not_carried.push_back({{"key", one.key},
+                           {"value", one.text},
+                           {"file", one.at.file},
+                           {"line", one.at.line},
+                           {"reason", one.reason},
+                           {"help", one.help}});
+  }
+  return {{"read", std::move(read)}, {"not_carried", std::move(not_carried)}};
+}
+
+void settle_by_model(ReadFields& fields, const Spec& stronger) {
+  if (fields.count("derived.layers_per_virtual_stage") == 0 || fields.count("model.num_layers") != 0) return;
+  std::string name = stronger.text("model").value_or("");
+  for (const char* field : {"model.name", "model.hub_id"}) {
+    const auto it = fields.find(field);
+    if (name.empty() && it != fields.end()) name = field_text(it->second.value);
+  }
+  const Result<Presets> presets = load_presets();
+  if (name.empty() || !presets.ok()) return;
+  const Result<Geometry> model = find_model(*presets, name);
+  if (!model.ok()) return;
+  ReadField layers = fields.find("derived.layers_per_virtual_stage")->second;
+  layers.value = model->num_layers;
+  fields.emplace("model.num_layers", std::move(layers));
+  settle_derived(fields);
+  fields.erase("model.num_layers");
+}
+
+Result<ForeignSpec> spec_of_fields(const ReadFields& read_fields, const Spec& stronger) {
+  ReadFields fields = read_fields;
+  settle_by_model(fields, stronger);
+  ForeignSpec out;
+  Diagnostics diagnostics;
+  ReadSettings read = settings_of(fields);
+  out.lost = std::move(read.lost);
+  const bool names_model =
+      std::any_of(read.settings.begin(), read.settings.end(), [](const ReadSetting& one) { return one.path == "model"; }) ||
+      stronger.find("model") != nullptr || stronger.model.has_value();
+  for (const ReadSetting& setting : read.settings) {
+    if (setting.path.compare(0, 6, "model.") == 0) {
+      if (!names_model) add_geometry(out.given.model, setting);
+      continue;
+    }
+    if (stronger.find(setting.path) != nullptr) continue;
+    if (find_spec_key(setting.path) == nullptr) {
+      out.lost.push_back({setting.key, setting.text, "a run has no such setting", setting.at});
+      continue;
+    }
+    if (setting.path == "data.paths" && !are_here(setting.text)) {
+      out.lost.push_back({setting.key, setting.text, "there is no such file or folder here: --data", setting.at});
+      continue;
+    }
+    Diagnostics problems = set(setting.is_assumed ? out.assumed : out.given, setting.path, setting.text, setting.at);
+    for (Diagnostic& one : problems) {
+      one.message = fmt::format("'{}': {}", setting.key, one.message);
+      one.length = 1;
+    }
+    append(diagnostics, std::move(problems));
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  if (stronger.find("model") == nullptr && !stronger.model.has_value()) put_vocabulary(read.settings, out.given, out.assumed);
+  return {std::move(out), std::move(diagnostics)};
+}
+
+void give_way(Spec& assumed, const Spec& said) {
+  const auto drop_if = [&assumed](bool is_wrong, const char* path) {
+    if (is_wrong) assumed.settings.erase(path);
+  };
+  const Spec all = merge(assumed, said);
+  const auto warmup = all.integer("train.warmup_steps"), steps = all.integer("train.steps");
+  drop_if(warmup && steps && *warmup > *steps, "train.warmup_steps");
+  const auto least = all.number("train.min_learning_rate"), peak = all.number("train.learning_rate");
+  drop_if(least && peak && *least > *peak, "train.min_learning_rate");
+  const std::string sharding = all.text("parallel.sharding").value_or("");
+  drop_if(sharding != "zero3", "parallel.reshard_after_forward");
+  const bool shards = sharding == "zero1" || sharding == "zero2" || sharding == "zero3";
+  drop_if(!shards || said.find("parallel.dp_shard") != nullptr, "parallel.dp_replicate");
+}
+
+Result<Spec> spec_over_files(ForeignFiles& files, const Spec& stronger, bool& has_setup) {
+  Result<TemplateSet> set = files.templates.empty() ? Result<TemplateSet>(embedded_templates()) : load_templates(files.templates);
+  if (!set.ok()) return set.diagnostics;
+  const Result<std::vector<Reading>> readings = read_foreign_files(*set, files.paths, "", files.choices);
+  if (!readings.ok()) return readings.diagnostics;
+  for (const Reading& one : *readings) {
+    if (files.choices.setup.empty() && !one.chosen.setup.empty()) {
+      files.choices.setup = one.chosen.setup;
+      has_setup = false;
+    }
+  }
+  for (const Reading& one : *readings) has_setup = has_setup || !one.setup.empty();
+  Result<ReadFields> fields = merge_readings(*readings);
+  if (!fields.ok()) return fields.diagnostics;
+  Result<ForeignSpec> read = spec_of_fields(*fields, stronger);
+  if (!read.ok()) return read.diagnostics;
+  Diagnostics diagnostics = readings.diagnostics;
+  append(diagnostics, read.diagnostics);
+  for (const Reading& one : *readings) read->lost.insert(read->lost.end(), one.lost.begin(), one.lost.end());
+  // A value that is none is told in full: whoever runs the file may take it for another one. It is no error here, as the tool may know
+  // more than the table.
+  for (const LostKey& one : read->lost) {
+    if (one.why != LostKey::Why::kValue) continue;
+    diagnostics.push_back(mistake_of(one));
+    diagnostics.back().severity = Severity::kWarning;
+  }
+  std::erase_if(read->lost, [](const LostKey& one) { return one.why == LostKey::Why::kValue; });
+  if (!read->lost.empty()) {
+    std::vector<std::string> words = {"distsetup", "convert", "--to", "run"};
+    words.insert(words.end(), files.paths.begin(), files.paths.end());
+    diagnostics.push_back(note(code::kKeyNotRead, {},
+                               fmt::format("{} key{} of {} {} not supported here: {}", read->lost.size(),
+                                           read->lost.size() == 1 ? "" : "s", files.paths.size() == 1 ? files.paths[0] : "the files",
+                                           read->lost.size() == 1 ? "is" : "are", lost_names(read->lost)),
+                               join_command(words) + " lists them with the reasons"));
+  }
+  give_way(read->assumed, merge(read->given, stronger));
+  return {merge(merge(read->assumed, read->given), stronger), std::move(diagnostics)};
+}
+
+}  // namespace distsetup

@@ -1,0 +1,59 @@
+// Prefixes: as the services document their tokens (Hugging Face hf_, GitHub ghp_ gho_ github_pat_, OpenAI and others sk-, AWS AKIA,
+// Slack xoxb-). Names: words between underscores, so that TOKENIZERS_PARALLELISM is no token.
+#include "codegen/job/secrets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace distsetup {
+namespace {
+
+constexpr std::array<std::string_view, 9> kPrefixes = {"hf_",  "ghp_",  "gho_",   "github_pat_", "sk-",
+                                                       "AKIA", "xoxb-", "glpat-", "nvapi-"};
+constexpr std::array<std::string_view, 7> kWords = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "CREDENTIALS"};
+constexpr std::array<std::string_view, 4> kEnds = {"API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "SECRET_KEY"};
+constexpr size_t kShortestToken = 16;  // behind the prefix
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+bool is_secret_name(std::string_view name) {
+  std::string upper;
+  for (const char c : name) upper += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  for (size_t begin = 0; begin <= upper.size();) {
+    const size_t end = std::min(upper.find('_', begin), upper.size());
+    if (std::find(kWords.begin(), kWords.end(), upper.substr(begin, end - begin)) != kWords.end()) return true;
+    begin = end + 1;
+  }
+  return std::any_of(kEnds.begin(), kEnds.end(), [&upper](std::string_view end) {
+    return upper.size() >= end.size() && upper.compare(upper.size() - end.size(), end.size(), end) == 0;
+  });
+}
+
+}  // namespace
+
+std::string secret_in(std::string_view text) {
+  for (size_t at = text.find('='); at != std::string_view::npos; at = text.find('=', at + 1)) {
+    size_t begin = at;
+    while (begin > 0 && (is_word(text[begin - 1]) || text[begin - 1] == '-')) --begin;
+    size_t value = at + 1;
+    while (value < text.size() && (text[value] == '"' || text[value] == '\'')) ++value;
+    const bool is_read = value >= text.size() || text[value] == '$' || text[value] == '`' || text[value] == ' ';
+    if (!is_read && is_secret_name(text.substr(begin, at - begin))) return std::string(text.substr(begin, at - begin));
+  }
+  for (const std::string_view prefix : kPrefixes) {
+    for (size_t at = text.find(prefix); at != std::string_view::npos; at = text.find(prefix, at + 1)) {
+      if (at > 0 && is_word(text[at - 1])) continue;
+      size_t end = at + prefix.size();
+      while (end < text.size() && (is_word(text[end]) || text[end] == '-')) ++end;
+      const bool has_digit = std::any_of(text.begin() + static_cast<std::ptrdiff_t>(at + prefix.size()),
+                                         text.begin() + static_cast<std::ptrdiff_t>(end), [](char c) { return c >= '0' && c <= '9'; });
+      if (end - at >= prefix.size() + kShortestToken && has_digit) return fmt::format("a token that begins with {}", prefix);
+    }
+  }
+  return "";
+}
+
+}  // namespace distsetup

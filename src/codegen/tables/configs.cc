@@ -1,0 +1,201 @@
+// `distsetup fsdp` and `distsetup deepspeed`: flags into the same fields a plan has, then the same tables. The spellings of the seed
+// dialect, of accelerate and our own are accepted; an unknown one is an error with the list, never a silent default.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "codegen/tables/target.h"
+
+namespace distsetup {
+namespace {
+
+const Location kCommandLine{"command line", 0, 0};
+
+struct Spelling {
+  std::string_view text, means;
+};
+
+constexpr std::array<Spelling, 13> kShardings = {{{"FULL_SHARD", "zero3"},
+                                                  {"SHARD_GRAD_OP", "zero2"},
+                                                  {"NO_SHARD", "ddp"},
+                                                  {"HYBRID_SHARD", "zero3 hybrid"},
+                                                  {"HYBRID_SHARD_ZERO2", "zero2 hybrid"},
+                                                  {"zero3", "zero3"},
+                                                  {"zero2", "zero2"},
+                                                  {"zero1", "zero1"},
+                                                  {"zero0", "ddp"},
+                                                  {"ddp", "ddp"},
+                                                  {"fsdp", "zero3"},
+                                                  {"_HYBRID_SHARD_ZERO2", "zero2 hybrid"},
+                                                  {"hybrid", "zero3 hybrid"}}};
+constexpr std::array<Spelling, 12> kPrecisions = {{{"BFLOAT16", "bf16"},
+                                                   {"bf16", "bf16"},
+                                                   {"bf16-mixed", "bf16"},
+                                                   {"FP16", "fp16"},
+                                                   {"FLOAT16", "fp16"},
+                                                   {"16-mixed", "fp16"},
+                                                   {"FULL", "fp32"},
+                                                   {"fp32", "fp32"},
+                                                   {"float32", "fp32"},
+                                                   {"no", "fp32"},
+                                                   {"none", "fp32"},
+                                                   {"32-true", "fp32"}}};
+constexpr std::array<Spelling, 9> kCheckpoints = {{{"FULL_CHECKPOINT", "full"},
+                                                   {"SHARDED_CHECKPOINT", "sharded"},
+                                                   {"LOCAL_CHECKPOINT", "local"},
+                                                   {"FULL_STATE_DICT", "full"},
+                                                   {"SHARDED_STATE_DICT", "sharded"},
+                                                   {"LOCAL_STATE_DICT", "local"},
+                                                   {"full", "full"},
+                                                   {"sharded", "sharded"},
+                                                   {"local", "local"}}};
+
+template <size_t N>
+Result<std::string> read(const std::array<Spelling, N>& table, const char* flag, const std::string& text) {
+  std::vector<std::string> known;
+  for (const Spelling& spelling : table) {
+    if (same_name(spelling.text, text)) return std::string(spelling.means);
+    known.emplace_back(spelling.text);
+  }
+  return error(code::kUnknownValue, kCommandLine, fmt::format("{} '{}' is not known", flag, text), suggest(text, known));
+}
+
+template <class T>
+T take(Result<T> result, Diagnostics& diagnostics) {
+  append(diagnostics, result.diagnostics);
+  return result.ok() ? std::move(*result) : T{};
+}
+
+void set_offload(Fields& fields, bool optimizer, bool parameters) {
+  set_field(fields, "offload.optimizer", optimizer ? "host" : "none");
+  set_field(fields, "offload.parameters", parameters ? "host" : "none");
+  set_field(fields, "derived.offload",
+            parameters && optimizer ? "both"
+            : parameters            ? "parameters"
+            : optimizer             ? "optimizer"
+                                    : "none");
+}
+
+void set_sharding(Fields& fields, const std::string& meaning) {
+  const std::string sharding = meaning.substr(0, meaning.find(' '));
+  set_field(fields, "strategy.sharding", sharding);
+  set_field(fields, "strategy.reshard_after_forward", sharding == "zero3");
+  set_field(fields, "derived.hybrid", sharding != meaning);
+  set_field(fields, "derived.several_axes", sharding != meaning);
+  set_field(fields, "derived.zero_stage", sharding == "ddp" ? 0 : sharding.back() - '0');
+  set_field(fields, "derived.source", "options");
+  set_field(fields, "derived.model_parallel", false);
+  set_field(fields, "hardware.accelerator", "cuda");
+}
+
+void set_size(Fields& fields, const FsdpOptions& options, Diagnostics& diagnostics) {
+  if (options.nodes && *options.nodes < 1)
+    diagnostics.push_back(error(code::kOutOfRange, kCommandLine, fmt::format("--nodes {}, expected at least 1", *options.nodes)));
+  if (options.gpus_per_node && *options.gpus_per_node < 1) {
+    diagnostics.push_back(
+        error(code::kOutOfRange, kCommandLine, fmt::format("--gpus {}, expected at least 1", *options.gpus_per_node)));
+  }
+  const int nodes = options.nodes.value_or(1);
+  set_field(fields, "derived.single_node", nodes == 1);
+  if (options.nodes) set_field(fields, "hardware.nodes", nodes);
+  if (!options.gpus_per_node) return;
+  set_field(fields, "hardware.nodes", nodes);
+  set_field(fields, "hardware.gpus_per_node", *options.gpus_per_node);
+  set_field(fields, "derived.world", nodes * *options.gpus_per_node);
+  if (field_text(fields.find("derived.hybrid")->second) == "true") {
+    set_field(fields, "mesh.dp_replicate", nodes);
+    set_field(fields, "mesh.dp_shard", *options.gpus_per_node);
+  }
+}
+
+std::string table_of(FsdpDialect dialect) {
+  switch (dialect) {
+    case FsdpDialect::kClassic: return "fsdp_classic/keys.yaml";
+    case FsdpDialect::kAccelerate: return "fsdp_accelerate/keys.yaml";
+    case FsdpDialect::kTrainer: return "fsdp_trainer/keys.yaml";
+  }
+  return "";
+}
+
+std::string usual_name(FsdpDialect dialect) {
+  switch (dialect) {
+    case FsdpDialect::kClassic: return "fsdp_config.json";
+    case FsdpDialect::kAccelerate: return "accelerate.yaml";
+    case FsdpDialect::kTrainer: return "training_arguments.json";
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<FsdpDialect> fsdp_dialect(std::string_view dialect, std::string_view output_path) {
+  if (dialect.empty()) {
+    const auto ends_with = [output_path](std::string_view end) {
+      return output_path.size() > end.size() && output_path.substr(output_path.size() - end.size()) == end;
+    };
+    return ends_with(".yaml") || ends_with(".yml") ? FsdpDialect::kAccelerate : FsdpDialect::kClassic;
+  }
+  if (same_name(dialect, "classic")) return FsdpDialect::kClassic;
+  if (same_name(dialect, "accelerate")) return FsdpDialect::kAccelerate;
+  if (same_name(dialect, "trainer")) return FsdpDialect::kTrainer;
+  const std::array<std::string, 3> known = {"classic", "accelerate", "trainer"};
+  return error(code::kUnknownValue, kCommandLine, fmt::format("--dialect '{}' is not known", dialect), suggest(dialect, known));
+}
+
+Result<Artifact> fsdp_config(const FsdpOptions& options) {
+  Diagnostics diagnostics;
+  Fields fields = no_fields();
+  const std::string sharding = take(read(kShardings, "--sharding", options.sharding_strategy), diagnostics);
+  const std::string precision = take(read(kPrecisions, "--mixed-precision", options.mixed_precision), diagnostics);
+  const std::string checkpoint = take(read(kCheckpoints, "--checkpoint-strategy", options.checkpoint_strategy), diagnostics);
+  if (options.version != 1 && options.version != 2) {
+    diagnostics.push_back(error(code::kOutOfRange, kCommandLine, fmt::format("FSDP version {}, expected 1 or 2", options.version)));
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  set_sharding(fields, sharding);
+  set_field(fields, "precision.compute", precision);
+  set_field(fields, "options.checkpoint", checkpoint);
+  set_field(fields, "options.fsdp_version", options.version);
+  if (!options.layer_classes.empty()) set_field(fields, "options.layer_classes", Json(options.layer_classes));
+  set_field(fields, "recompute.policy", options.activation_checkpointing ? "full" : "none");
+  set_offload(fields, options.cpu_offload, options.cpu_offload);  // FSDP moves both together
+  set_size(fields, options, diagnostics);
+  if (has_error(diagnostics)) return diagnostics;
+  const std::string path = options.output_path.empty() ? usual_name(options.dialect) : options.output_path;
+  return emit_table(options.templates, table_of(options.dialect), Source{std::move(fields), nullptr, options.command, kCommandLine},
+                    path);
+}
+
+Result<Artifact> deepspeed_config(const DeepspeedOptions& options) {
+  Diagnostics diagnostics;
+  const auto fail = [&diagnostics](const char* code, std::string message, std::string help = "") {
+    diagnostics.push_back(error(code, kCommandLine, std::move(message), std::move(help)));
+  };
+  if (options.zero_stage < 0 || options.zero_stage > 3)
+    fail(code::kOutOfRange, fmt::format("--zero-stage {}, expected 0, 1, 2 or 3", options.zero_stage));
+  if (options.fp16 && options.bf16)
+    fail(code::kConflict, "--fp16 and --bf16 are both given, expected one of them", "keep --bf16 on Ampere and newer GPUs");
+  if (options.gradient_accumulation_steps < 1) {
+    fail(code::kOutOfRange, fmt::format("--gradient-accumulation-steps {}, expected at least 1", options.gradient_accumulation_steps));
+  }
+  if (!(options.gradient_clipping >= 0))
+    fail(code::kOutOfRange, fmt::format("--gradient-clipping {}, expected 0 (off) or more", options.gradient_clipping));
+  if (options.micro_batch && *options.micro_batch < 1)
+    fail(code::kOutOfRange, fmt::format("--micro-batch {}, expected at least 1", *options.micro_batch));
+  if (has_error(diagnostics)) return diagnostics;
+  static constexpr std::array<const char*, 4> kSharding = {"ddp", "zero1", "zero2", "zero3"};
+  Fields fields = no_fields();
+  set_sharding(fields, kSharding[static_cast<size_t>(options.zero_stage)]);
+  set_offload(fields, options.offload_optimizer, options.offload_param);
+  set_field(fields, "precision.compute", options.fp16 ? "fp16" : options.bf16 ? "bf16" : "fp32");
+  set_field(fields, "gradient_accumulation", options.gradient_accumulation_steps);
+  set_field(fields, "train.grad_clip", options.gradient_clipping);
+  set_field(fields, "recompute.policy", "none");
+  if (options.micro_batch) set_field(fields, "micro_batch", *options.micro_batch);
+  return emit_table(options.templates, "deepspeed/keys.yaml", Source{std::move(fields), nullptr, "", kCommandLine},
+                    options.output_path.empty() ? "ds_config.json" : options.output_path);
+}
+
+}  // namespace distsetup

@@ -1,0 +1,129 @@
+// A key table: everything we know about one configuration format, as data (templates/<target>/*.yaml; templates/README.md has the
+// grammar). The walk that writes a file is here; a table also states what a reader or a lint needs (how the tool takes an unknown
+// key, since when a key exists, which keys nobody reads), so that these become further walks over the same rows.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/json.h"
+#include "codegen/tables/fields.h"
+
+namespace distsetup {
+
+// name -> texts of which the field's text must be one; "null" matches what is not known. All must hold.
+using Condition = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+enum class KeyType { kBool, kInt, kNumber, kText, kTextList, kIntList, kCommaList };
+enum class TableFormat { kJson, kYaml, kToml, kDirectives, kArguments };
+
+// The first row of a key whose conditions hold and that has a value writes the key; the others of that key are passed over.
+struct KeyRow {
+  std::string key;  // path, '.' between levels
+  KeyType type = KeyType::kText;
+  std::string field;                                    // empty: `value`
+  Json value;                                           // a constant
+  Json fallback;                                        // `default`: when the field is null; null: the key is left out
+  std::vector<std::pair<std::string, Json>> value_map;  // text of the field -> what the tool calls it; empty = as it is
+  Condition when, unless;
+  std::string not_read;  // why no current tool reads this key; empty = it is read
+  std::string table;     // instead of all that: the rows and rules of another table, under `key` (load_key_table)
+  Location location;
+};
+
+struct Rule {
+  Severity severity = Severity::kError;
+  Condition when, unless;
+  std::string message, help;  // {name} is the field's text
+};
+
+// What a reader makes of a key that no row above writes so (src/codegen/read/read.h; `reads` in templates/README.md).
+struct ReadRow {
+  std::string key;       // "aio.*": every key below
+  std::vector<Json> of;  // only these values; empty: any; null: the file says null
+  Condition when, unless;
+  std::string field;  // takes the value, in `type`, through `values` (the tool's text -> the field's)
+  KeyType type = KeyType::kText;
+  bool has_type = false;                             // stated: another value is none that the key takes, also where it is dropped
+  std::vector<std::pair<std::string, Json>> values;  // as KeyRow::value_map: the field's text -> the tool's
+  std::string drop;                                  // the tool takes the key, no plan field holds it: why
+  std::string choice;    // of a part of another file: "stage", "distributed", or the key of that file that it sets
+  bool is_file = false;  // `file: true`: its text is a path, relative to the file's folder or to where one is
+  bool has_absent = false;
+  std::string absent;  // what the tool takes when the key is not there ...
+  // Other keys of the file have these texts ("null": are not there; "*": are): then this is assumed, or without `absent` the row
+  // holds.
+  Condition given;
+  Location location;
+};
+
+// Keys that do not go together, or that the bundled trainer cannot do what they say.
+struct KeyCheck {
+  Condition given;  // as of a ReadRow, and ">1" a number above 1, "~{}" a text that has "{}", "!{}" one that has it not; all must hold
+  std::string trainer;  // only when this trainer runs it; empty: whoever does
+  std::string weights;  // only where the folder that this key names has weights, or is none of this machine
+  Severity severity = Severity::kError;
+  std::string message, help;  // {key} is the key's text
+};
+
+// A section of a file whose lines belong elsewhere: one of several named ones, one entry of a list, or defaults.
+struct ReadPart {
+  std::string section;                        // "training_stages"
+  std::string into;                           // "distributed": where its lines go; "" = the top
+  std::string choose;                         // "stage" or "distributed": the user says which entry (ReadChoices)
+  std::string by;                             // or this key of the file names it
+  std::string fallback;                       // `default`: the entry when nobody says; without one the first (stage) or none
+  std::pair<std::string, std::string> where;  // of a list of maps: the entry that has this text at this key
+  std::vector<std::pair<std::string, std::string>> keys;  // defaults of the file: a key of the section -> the key it is a default of
+};
+
+// Names of templates/_lint/names/<file>.yaml that a tool takes below `section`.
+struct AcceptedNames {
+  std::string file, type, section;
+};
+
+struct KeyTable {
+  std::string name;  // file, for messages
+  std::string tool;  // "DeepSpeed 0.19.8"
+  TableFormat format = TableFormat::kJson;
+  std::vector<KeyRow> rows;
+  std::vector<Rule> rules;
+  std::vector<ReadRow> reads;
+  std::vector<std::pair<std::string, std::string>> unknown_key;  // section -> how the tool takes a key that it does not know there
+  std::vector<std::pair<std::string, std::string>> read_as;      // how a key begins -> how the rows call it
+  std::vector<ReadPart> parts;
+  std::vector<std::string> marks;  // flags of which one makes a command line this tool's
+  std::vector<KeyCheck> checks;
+  std::vector<std::string> words;      // keys whose text is several words, each read by itself
+  std::vector<AcceptedNames> accepts;  // every name the tool takes, read off it: what no row is about is told as that
+  std::set<std::string> accepted;      // of these, '-' as '_' (a reader fills it)
+};
+
+// Of a TemplateSet: path -> the text that was read, and what it says. Not for several threads.
+struct ReadTables {
+  std::map<std::string, std::pair<std::string, std::shared_ptr<const KeyTable>>> tables;
+  std::map<std::string, KeyTable> with_reads;  // with what a reader adds to them (codegen/read)
+};
+
+bool holds(const Condition& condition, const Fields& fields);
+
+// Rows of `table` become rows of `into`: under `section` (empty: beside the others), and only while `when` holds; likewise its rules.
+void include_table(const KeyTable& table, const std::string& section, const Condition& when, KeyTable& into);
+
+// Reads and checks a table: unknown keys, types, field names that do not exist (kTemplate, with the place in the file).
+Result<KeyTable> parse_key_table(std::string_view text, const std::string& file_name);
+
+// The written keys in table order. Errors: rules that fire, values without a mapping. Warnings: rules, and kKeyNotRead.
+using Entries = std::vector<std::pair<std::string, Json>>;
+Result<Entries> walk_keys(const KeyTable& table, const Fields& fields, const Location& at);
+
+// The entries as the text of the format. Directives: "#SBATCH --key=value" lines, a true value "#SBATCH --key", false nothing.
+// Arguments: a line "  --key value" each, words of bash for the inside of an array; a list is several words, booleans as above.
+std::string write_entries(const Entries& entries, TableFormat format);
+
+}  // namespace distsetup

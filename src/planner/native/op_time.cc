@@ -1,0 +1,130 @@
+// On a GPU an operation takes what the same operation takes in other trainers (planner/time): matrix products by waves of tiles,
+// attention by its kernel's rate, the rest its bytes. On CPU the longer of its FLOPs at a sustained share of the peak and its bytes at
+// 0.8 of the memory bandwidth. Leaves out: the residual that a product adds to, ops that run beside each other.
+#include "planner/native/op_time.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "planner/time/attention.h"
+#include "planner/time/gemm.h"
+
+namespace distsetup {
+namespace {
+
+constexpr double kCpuMemoryEfficiency = 0.8;
+constexpr double kCpuOpOverhead = 2e-6;  // seconds an op takes at least
+
+class OpTimes {
+ public:
+  OpTimes(const Plan& plan, const UnitProgram& unit, const Symbols& symbols, Dtype compute)
+      : h_(plan.hardware),
+        unit_(unit),
+        v_(*unit.variant),
+        symbols_(symbols),
+        compute_(compute),
+        gpu_(h_.accelerator == Accelerator::kCuda),
+        constants_(time_constants(h_.rates)) {
+    CHECK(!gpu_ || h_.rates.gemm_flops_per_s > 0, "a plan for GPUs without their rates");
+  }
+
+  double seconds(const OpInstance& op, bool backward) const { return gpu_ ? on_gpu(op, backward) : on_cpu(op); }
+
+ private:
+  double symbol(const char* name) const { return static_cast<double>(symbols_.at(name)); }
+  double element_bytes() const { return static_cast<double>(size_bytes(compute_)); }
+  double columns(const Operand& o) const {
+    return static_cast<double>(shape_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_).back());
+  }
+
+  // Every byte an op reads and writes: a lookup reads T rows of its table, counted as what it writes.
+  double bytes(const OpInstance& op) const {
+    double bytes = 0;
+    const auto count = [&](const Operand& o) {
+      const auto index = static_cast<size_t>(o.index);
+      if (o.kind == Operand::Kind::kTensor) bytes += static_cast<double>(bytes_of(*v_.tensors[index].decl, symbols_, compute_));
+      const bool rows_only = op.op->kind == OpKind::kEmbedding && o.kind == Operand::Kind::kParameter;
+      if ((o.kind == Operand::Kind::kParameter && !rows_only) || o.kind == Operand::Kind::kGradient)
+        bytes += unit_.slot_elements[index] * element_bytes();
+    };
+    for (const Operand& o : op.reads) count(o);
+    for (const Operand& o : op.writes) count(o);
+    return bytes;
+  }
+
+  // What a product reads first is T x k, or T x m beside T x n where it sums over the tokens (a weight gradient).
+  double product_s(const OpInstance& op) const {
+    const double tokens = symbol("T"), first = columns(op.reads.front()), element = element_bytes();
+    const Operand& result = op.writes.front();
+    if (result.kind == Operand::Kind::kGradient) return gemm_s(constants_.gemm, first, columns(op.reads[1]), tokens, element, element);
+    return gemm_s(constants_.gemm, tokens, columns(result), first, element, element);
+  }
+
+  double on_gpu(const OpInstance& op, bool backward) const {
+    const TimeConstants& c = constants_;
+    switch (op.op->kind) {
+      case OpKind::kGemm: return product_s(op);
+      case OpKind::kAttention: {
+        const double length = symbol("S"), head = symbol("d");
+        const AttentionShape shape{symbol("T"), mean_attended(length, 0, 1), length, symbol("a"), head, head};
+        return backward && !op.recomputed ? attention_backward_s(c, shape) : attention_forward_s(c, shape);
+      }
+      case OpKind::kLoss: return c.gemm.kernel_s + symbol("T") * symbol("V") * c.loss_bytes_per_logit / c.memory_bytes_per_s;
+      default: return c.gemm.kernel_s + bytes(op) / c.memory_bytes_per_s;
+    }
+  }
+
+  double on_cpu(const OpInstance& op) const {
+    const double flops = op.op->flops.empty() ? 0 : static_cast<double>(evaluate(op.op->flops, symbols_));
+    const double efficiency = op.op->kind == OpKind::kAttention ? h_.attention_efficiency : h_.gemm_efficiency;
+    return kCpuOpOverhead + std::max(flops / (efficiency * h_.peak_flops_per_s), stream_s(h_, bytes(op)));
+  }
+
+  const HardwarePlan& h_;
+  const UnitProgram& unit_;
+  const ProgramVariant& v_;
+  const Symbols& symbols_;
+  const Dtype compute_;
+  const bool gpu_;
+  const TimeConstants constants_;
+};
+
+double elements_of(const Schedule& s, int unit, const ProgramVariant& v, int index) {
+  const int own = static_cast<int>(v.slots.size() - v.program->borrowed_slots.size());
+  for (const Slot& slot : s.layout.units[static_cast<size_t>(index < own ? unit : 0)].slots) {
+    if (slot.name != v.slots[static_cast<size_t>(index)]) continue;
+    double n = 1;
+    for (const int64_t dim : slot.shape) n *= static_cast<double>(dim);
+    return n;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<UnitProgram> unit_programs(const Schedule& s) {
+  std::vector<UnitProgram> out;
+  for (int v = 0; v < static_cast<int>(s.variants.size()); ++v) {
+    UnitProgram unit{s.programs, s.variants[static_cast<size_t>(v)], {}, std::count(s.unit_variant.begin(), s.unit_variant.end(), v)};
+    const auto first = std::find(s.unit_variant.begin(), s.unit_variant.end(), v);
+    for (int slot = 0; first != s.unit_variant.end() && slot < static_cast<int>(unit.variant->slots.size()); ++slot)
+      unit.slot_elements.push_back(elements_of(s, static_cast<int>(first - s.unit_variant.begin()), *unit.variant, slot));
+    out.push_back(std::move(unit));
+  }
+  return out;
+}
+
+ProgramTime program_time(const Plan& plan, const UnitProgram& unit, const Symbols& symbols, Dtype compute) {
+  if (unit.slot_elements.empty()) return {};  // no unit runs it
+  const OpTimes times(plan, unit, symbols, compute);
+  ProgramTime sum;
+  for (const OpInstance& op : unit.variant->forward) sum.forward_s += times.seconds(op, false);
+  for (const OpInstance& op : unit.variant->backward) sum.backward_s += times.seconds(op, true);
+  return sum;
+}
+
+double stream_s(const HardwarePlan& h, double bytes) {
+  return bytes / (h.accelerator == Accelerator::kCuda ? h.rates.optimizer_bytes_per_s : kCpuMemoryEfficiency * h.memory_bytes_per_s);
+}
+
+}  // namespace distsetup

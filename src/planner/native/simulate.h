@@ -1,0 +1,74 @@
+// simulate: bytes and seconds of one candidate, from its schedule at the unit level. finish: the exact memory of a chosen plan, from
+// the expanded schedule (arena, workspace), in the terms that the preview and the trainer's table print.
+//   simulate never says more bytes than finish (live bytes against packed arena and workspace): search prunes with it.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "plan/plan.h"
+#include "plan/schedule.h"
+#include "planner/native/step_time.h"
+
+namespace distsetup {
+
+// What candidates of one search share: model, sequence length, precision and hardware (but for the number of nodes) are the same for
+// all of them. A step is compiled once for all micro-batches of a mesh and strategy, a unit's program once for each micro-batch.
+struct SimulationCache {
+  struct Unit {
+    ProgramTime time;
+    int64_t forward_entry = 0, forward_exit = 0, forward_peak = 0;
+    // Of backward: until its own gradient is born, and from then on, without it.
+    int64_t backward_entry = 0, backward_exit = 0, backward_peak = 0, backward_peak_late = 0;
+  };
+  using StepKey = std::tuple<int, bool, int, int, int, int, int, int64_t>;  // what a list depends on
+  std::map<std::pair<std::string, int64_t>, Unit> by_variant;               // variant name, tokens of a micro-batch
+  std::map<StepKey, std::shared_ptr<const StepList>> by_step;
+  struct Compute {
+    int64_t kept_bytes = 0;  // by a forward, until the head has run
+    double seconds = 0;      // of a micro-batch, forward and backward
+  };
+  std::map<std::tuple<int, int, int64_t>, Compute> by_compute;               // recompute policy, every_k, tokens of a micro-batch
+  std::map<std::pair<int, int>, std::shared_ptr<const StepList>> by_policy;  // any list with these recomputations: for its programs
+};
+
+struct Simulation {
+  int64_t run_bytes = 0;        // buffers that live all the run
+  int64_t live_peak_bytes = 0;  // span buffers live at once
+  int64_t allocated_bytes() const { return run_bytes + live_peak_bytes; }
+  TimePlan time;
+};
+Simulation simulate(const Plan& candidate, SimulationCache& cache);
+Simulation simulate(const Plan& candidate);
+
+// What no simulation goes below: states and what a forward keeps; compute and the optimizer without a transfer. <= 100 ns once the
+// cache knows the programs.
+struct StepBound {
+  int64_t allocated_bytes = 0;
+  double step_s = 0;
+};
+StepBound bound(const Plan& candidate, SimulationCache& cache);
+
+// Bytes on the device for `allocated` in run buffers, one arena and workspace: allocator rounding, context, communicators.
+int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, int64_t arena_bytes, int64_t workspace_bytes);
+
+// States alone: what no plan of this sharding can do without, in bytes per rank. fp32 master, gradient and two moments (16 B per
+// parameter, split over dp_shard) and, where parameters are kept whole beside the master, their compute copy.
+// Source: ZeRO (arXiv 1910.02054), section 3.1. `dpo` adds the frozen reference in the compute dtype.
+int64_t states_bound_bytes(const Plan& plan);
+
+// A prediction of memory is a fit when this much more would fit too. 1.04 on a GPU: the allocator's and the libraries' share is
+// modelled, not fitted yet, and published structural models of it leave a few percent (reserved / active 1.04 in Megatron-LM runs).
+// 1 on CPU: the arena is exact and nothing else is counted.
+double fit_margin(Accelerator accelerator);
+Verdict verdict_of(int64_t device_bytes, int64_t capacity_bytes, Accelerator accelerator);
+
+// Fills memory, time and verdict. Mesh, strategy, batch and recompute must be decided; CHECKs that validate(plan) has no errors.
+void finish(Plan& plan);
+// The same for a method that the native schedule does not describe (dpo): states alone, and the verdict says at most `tight`.
+void finish_by_bound(Plan& plan);
+
+}  // namespace distsetup

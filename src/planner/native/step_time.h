@@ -1,0 +1,42 @@
+// Seconds of one step: a cost per operation and per collective, and streams that wait for each other as the schedule says.
+#pragma once
+#include "plan/schedule.h"
+#include "planner/native/op_time.h"
+
+namespace distsetup {
+
+// A step's schedule as plain numbers, in the order of its instructions: what simulate walks for seconds and bytes. Lists of plans that
+// differ in the micro-batch alone are the same; `programs` then costs another number of tokens (program_time, profile).
+struct StepList {
+  struct Item {
+    InstructionOp op = InstructionOp::kForward;
+    uint8_t stream = 0;
+    int16_t program = -1;  // of kForward and kBackward
+    int first_wait = 0, num_waits = 0, signals = -1;
+    double seconds = 0;           // of all others
+    int64_t allocated_bytes = 0;  // span buffers, before it runs
+    int64_t born_bytes = 0;       // of kBackward: its unit's gradient buffer, from the first write on
+    int64_t freed_bytes = 0;
+  };
+  std::vector<Item> items;
+  std::vector<int> waits;
+  std::vector<Segment> segments;
+  int num_events = 0;
+  std::vector<UnitProgram> programs;
+  std::vector<int> first_gradient_op;  // of each program's backward
+  Dtype compute = Dtype::kF32;
+  int64_t run_bytes = 0, run_bytes_per_token = 0;  // buffers that live all the run: these, and for each token of a micro-batch
+  double flops_per_token = 0;
+};
+StepList step_list(const Plan& plan, const Schedule& schedule);
+
+inline constexpr double kOptimizerBytesPerParameter = 28;  // AdamW fused: read and write master and moments, read the gradient
+double straggling(const Plan& plan);                       // the slowest of many ranks sets the pace: a factor of a step's seconds
+
+// One collective over `group` that moves `bytes` (the full message of a gather or reduction).
+double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t bytes);
+
+// times: per program of the list. Micro-batches between the first and the last are one segment, done as often as the plan says.
+TimePlan step_time(const Plan& plan, const StepList& list, const std::vector<ProgramTime>& times);
+
+}  // namespace distsetup

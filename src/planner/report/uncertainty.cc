@@ -1,0 +1,229 @@
+// Device bytes also have an offset: what libraries load into the device beside context and communicators, in GiB.
+// A class stores two numbers per quantity: percentiles, over its held-out rows, of log(measured / predicted) divided by the share of
+// the prediction that can be wrong; of memory the 4th and the 96th, of tokens/s the 5th and the 95th. Other levels scale both as a
+// normal distribution's tails do.
+#include "planner/report/uncertainty.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "planner/time/constants.h"
+
+namespace distsetup {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
+std::string_view framework_name(Framework framework) {
+  switch (framework) {
+    case Framework::kDdp: return "ddp";
+    case Framework::kFsdp1: return "fsdp1";
+    case Framework::kFsdp2: return "fsdp2";
+    case Framework::kDeepspeed: return "deepspeed";
+    case Framework::kMegatron: return "megatron";
+  }
+  CHECK(false, "framework", static_cast<int>(framework));
+  return "";
+}
+
+// z of a two-sided interval: 0.9 -> 1.645. Between the tabulated levels linear in the level.
+double two_sided_z(double level) {
+  constexpr double kLevels[] = {0.5, 0.68, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999};
+  constexpr double kZ[] = {0.674, 0.994, 1.282, 1.645, 1.960, 2.326, 2.576, 2.807, 3.291};
+  if (level <= kLevels[0]) return kZ[0] * level / kLevels[0];
+  for (size_t i = 1; i < std::size(kLevels); ++i) {
+    if (level <= kLevels[i]) return kZ[i - 1] + (kZ[i] - kZ[i - 1]) * (level - kLevels[i - 1]) / (kLevels[i] - kLevels[i - 1]);
+  }
+  return kZ[std::size(kZ) - 1];
+}
+
+}  // namespace
+
+std::string_view name(Predicted quantity) {
+  switch (quantity) {
+    case Predicted::kAllocated: return "allocated";
+    case Predicted::kReserved: return "reserved";
+    case Predicted::kDevice: return "device";
+    case Predicted::kTokensPerSecond: return "tokens_per_s_per_gpu";
+  }
+  CHECK(false, "quantity", static_cast<int>(quantity));
+  return "";
+}
+
+namespace {
+
+// What a prediction has to get right beside the program: runs that differ in it differ in how well they are predicted.
+std::string_view mesh_name(const Setup& s) {
+  if (s.software.traced) return "traced";
+  if (s.pp > 1) return "pipeline";
+  if (s.tp > 1) return "tensor";
+  if (s.cp > 1) return "context";
+  return s.offload == OffloadPlan{} ? "data" : "offload";
+}
+
+// PyTorch before 2.4 frees what tensor parallelism gathered when the CPU finds that other streams are done with it.
+bool frees_through_record_stream(const Setup& s) {
+  return s.tp > 1 && s.framework == Framework::kFsdp2 && s.software.released > 0 && s.software.released < 202407;
+}
+
+// What an allocator can do with freed blocks: sizes that change from batch to batch, blocks that come back later, segments that grow,
+// segments of a fixed size.
+std::string_view allocation_name(const Setup& s) {
+  if (s.sample_lengths.mean > 0) return "unlike_lengths";
+  if (frees_through_record_stream(s)) return "record_stream";
+  return s.software.expandable_segments ? "expandable" : "segments";
+}
+
+// Whose kernels multiply, and with what copies: the library of 4-bit and 8-bit weights, the recipe of low-precision training.
+std::string_view number_name(const Setup& s) {
+  if (s.finetune == Finetune::kQlora) {
+    const bool whole = s.frozen_dtype == StorageDtype::kInt4 || s.frozen_dtype == StorageDtype::kInt8;  // GPTQ's integers
+    return whole ? "integer" : "four_bit";
+  }
+  if (s.fp8 == Fp8Recipe::kDelayed) return "delayed_scales";  // Transformer Engine
+  return s.fp8 == Fp8Recipe::kNvfp4 ? "four_bit" : "plain";
+}
+
+// Kernels of attention and of multiplication differ by architecture, and with them what they keep.
+std::string_view architecture_name(const Gpu& gpu) {
+  if (gpu.vendor == "amd") return "amd";
+  return gpu_generation(gpu) == GpuGeneration::kBlackwell ? "blackwell" : "cuda";
+}
+
+}  // namespace
+
+std::vector<std::string> residual_classes(const Setup& s, Predicted quantity) {
+  const std::string_view framework = framework_name(s.framework);
+  const std::string_view finetune = s.finetune == Finetune::kFull ? "full" : "adapter";
+  if (quantity == Predicted::kTokensPerSecond) {
+    const std::string_view mesh = mesh_name(s) == "data" && s.compute == Compute::kF8 ? "low_precision" : mesh_name(s);
+    const std::string program = fmt::format("{}.{}.{}", framework, s.program, finetune);
+    return {fmt::format("{}.{}", program, mesh), program, fmt::format("{}.any.{}", framework, finetune), "all"};
+  }
+  const std::string kind = fmt::format("{}.{}", mesh_name(s), allocation_name(s));
+  const std::string_view number = number_name(s);
+  const std::string own = fmt::format("{}.{}.{}.", framework, s.program, finetune);
+  const std::string program = fmt::format("any.{}.{}.", s.program, finetune);
+  return {fmt::format("{}{}.{}.{}", own, kind, number, architecture_name(s.gpu)),
+          fmt::format("{}{}.{}", own, kind, number),
+          own + kind,
+          fmt::format("{}{}", own, mesh_name(s)),
+          fmt::format("{}{}.{}", program, kind, number),
+          program + kind,
+          fmt::format("{}{}", program, mesh_name(s)),
+          fmt::format("{}.{}.{}", framework, s.program, finetune),
+          fmt::format("any.any.{}.{}", finetune, kind),
+          fmt::format("any.any.any.{}", kind),
+          fmt::format("any.any.any.{}", mesh_name(s)),
+          "all"};
+}
+
+namespace {
+
+// Few sources print all kinds of memory: a class that lacks one borrows from the nearest kind before a wider class is asked. What is
+// allocated does not depend on what the allocator makes of it: there the same program in other classes comes first, and what other
+// programs print last.
+struct Asked {
+  std::string_view residual_class;
+  Predicted quantity = Predicted::kDevice;
+};
+std::vector<Asked> asked(const std::vector<std::string>& classes, Predicted quantity) {
+  std::vector<Asked> all;
+  if (quantity == Predicted::kTokensPerSecond) {
+    for (const std::string& one : classes) all.push_back({one, quantity});
+    return all;
+  }
+  std::vector<Predicted> quantities = {quantity};
+  for (const Predicted nearest :
+       {Predicted::kReserved, quantity == Predicted::kReserved ? Predicted::kDevice : Predicted::kAllocated, Predicted::kDevice})
+    if (std::find(quantities.begin(), quantities.end(), nearest) == quantities.end()) quantities.push_back(nearest);
+  if (quantity != Predicted::kAllocated) {
+    for (const std::string& one : classes)
+      for (const Predicted of : quantities) all.push_back({one, of});
+    return all;
+  }
+  const auto far = std::find_if(classes.begin(), classes.end(), [](const std::string& one) { return one.starts_with("any.any."); });
+  const auto add = [&](auto begin, auto end) {
+    for (const Predicted of : quantities)
+      for (auto one = begin; one != end; ++one) all.push_back({*one, of});
+  };
+  add(classes.begin(), far);
+  add(far, classes.end());
+  return all;
+}
+
+}  // namespace
+
+double widening(std::string_view residual_class) {
+  constexpr double kOfOtherPrograms = 1.5;
+  return residual_class.starts_with("any.any.") || residual_class == "all" ? kOfOtherPrograms : 1;
+}
+
+double uncertain_share(const Setup& setup, Predicted quantity, double predicted) {
+  constexpr double kLeast = 0.1;
+  if (quantity == Predicted::kTokensPerSecond || predicted <= 0) return 1;
+  return std::max(kLeast, 1 - static_cast<double>(bound_bytes(setup)) / predicted);
+}
+
+Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
+  double low = quantity == Predicted::kTokensPerSecond ? -0.2 : -0.1, high = -low, wider = 1;
+  const double scale = uncertain_share(setup, quantity, predicted);
+  const std::vector<std::string> classes = residual_classes(setup, quantity);
+  for (const Asked& one : asked(classes, quantity)) {
+    const std::string name_of_class = fmt::format("residual.{}.{}", name(one.quantity), one.residual_class);
+    const auto found = residuals.constants.find(name_of_class + ".low");
+    if (found == residuals.constants.end()) continue;
+    low = found->second;
+    high = residuals.at(name_of_class + ".high");
+    if (quantity != Predicted::kTokensPerSecond) wider = widening(one.residual_class);
+    if (quantity == Predicted::kDevice) predicted += residuals.get(name_of_class + ".offset_gib", 0) * kGib;
+    break;
+  }
+  const double middle = scale * (low + high) / 2;
+  const double half = scale * wider * (high - low) / 2 * two_sided_z(level) / two_sided_z(0.9);
+  return {predicted * std::exp(middle - half), predicted * std::exp(middle + half)};
+}
+
+Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level) {
+  return interval_of(setup, quantity, predicted, level, embedded_calibration());
+}
+
+Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
+  const auto usable = static_cast<double>(setup.gpu.usable_memory_bytes);
+  // A replay that failed stops before its peak: what the run would have asked for is the simulation's.
+  const int64_t asked_bytes =
+      memory.ran_out ? std::max(memory.allocated_bytes, simulate_memory(setup).allocated_bytes) : memory.allocated_bytes;
+  const auto allocated = static_cast<double>(asked_bytes + setup.gpu.context_bytes);
+  const double device = memory.device_bytes > 0 ? static_cast<double>(memory.device_bytes) : allocated;
+  const Interval of_device = interval_of(setup, Predicted::kDevice, device, 0.99, residuals);
+  if (!memory.ran_out && std::max(of_device.high, allocated) <= usable) return Verdict::kFits;
+  // Cached blocks are returned when memory runs out: what cannot fit is what is allocated, not what is reserved.
+  const Interval of_allocated = interval_of(setup, Predicted::kAllocated, static_cast<double>(asked_bytes), 0.99, residuals);
+  return of_allocated.low + static_cast<double>(setup.gpu.context_bytes) > usable ? Verdict::kDoesNotFit : Verdict::kTight;
+}
+
+Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory) { return verdict_of(setup, memory, embedded_calibration()); }
+
+// Sharded 4-bit weights leave block inputs and their gradients between gathers, and how they lie decides: under FSDP1 FMSA-072 ran out
+// where the replay comes through, FMSA-070 took 10 % more than replayed. No row shows another framework to be better.
+bool is_replayed_when_tight(const Setup& s) { return s.finetune != Finetune::kQlora || s.framework == Framework::kDdp; }
+
+Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
+  const Verdict verdict = verdict_of(setup, memory, residuals);
+  if (verdict != Verdict::kTight || memory.ran_out || memory.allocated_bytes <= 0 || !is_replayed_when_tight(setup)) return verdict;
+  const auto asked = static_cast<double>(memory.allocated_bytes);
+  const Interval of_allocated = interval_of(setup, Predicted::kAllocated, asked, 0.99, residuals);
+  Setup scarce = setup;
+  scarce.gpu.usable_memory_bytes =
+      static_cast<int64_t>(static_cast<double>(setup.gpu.usable_memory_bytes) * std::min(1.0, asked / of_allocated.high));
+  return replay_memory(scarce).ran_out ? Verdict::kTight : Verdict::kFits;
+}
+
+Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory) {
+  return replayed_verdict_of(setup, memory, embedded_calibration());
+}
+
+}  // namespace distsetup

@@ -1,0 +1,207 @@
+#include "planner/resolve/data_scan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "base/diagnostic_codes.h"
+#include "base/digest.h"
+#include "base/quantity.h"
+#include "planner/planner.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class FileKind { kText, kBinary, kUnreadable };
+
+// Text has no zero byte in its first 64 KiB: the rule of git and grep.
+FileKind kind_of(const fs::path& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (file == nullptr) return FileKind::kUnreadable;
+  std::vector<char> head(64 << 10);
+  const size_t n = std::fread(head.data(), 1, head.size(), file.get());
+  if (std::ferror(file.get()) != 0) return FileKind::kUnreadable;
+  return std::find(head.begin(), head.begin() + static_cast<ptrdiff_t>(n), '\0') == head.begin() + static_cast<ptrdiff_t>(n)
+             ? FileKind::kText
+             : FileKind::kBinary;
+}
+
+struct Found {
+  fs::path path;
+  bool named = false;  // by the user, not found in a directory
+};
+
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+// Everything below `directory`, links to directories not followed.
+Diagnostics list(const fs::path& directory, std::vector<Found>& found) {
+  std::error_code failure;
+  fs::recursive_directory_iterator it(directory, failure), end;
+  for (; !failure && it != end; it.increment(failure)) {
+    if (is_hidden(it->path())) {
+      it.disable_recursion_pending();
+      continue;
+    }
+    std::error_code ignored;
+    if (it->is_regular_file(ignored)) found.push_back({it->path(), false});
+  }
+  if (!failure) return {};
+  return {error(code::kData, {directory.string(), 0, 0}, fmt::format("cannot list '{}': {}", directory.string(), failure.message()))};
+}
+
+void hold_out(std::vector<DataFile>& files, int64_t every) {
+  if (every <= 0 || files.size() < 2) return;
+  std::vector<size_t> order(files.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return files[a].sha256 != files[b].sha256 ? files[a].sha256 < files[b].sha256 : files[a].path < files[b].path;
+  });
+  const size_t step = std::min(static_cast<size_t>(every), files.size());
+  for (size_t i = step - 1; i < order.size(); i += step) files[order[i]].held_out = true;
+}
+
+}  // namespace
+
+int64_t train_bytes(const DataPlan& data) {
+  int64_t sum = 0;
+  for (const DataFile& f : data.files) sum += f.held_out ? 0 : f.bytes;
+  return sum;
+}
+
+int64_t held_out_bytes(const DataPlan& data) {
+  int64_t sum = 0;
+  for (const DataFile& f : data.files) sum += f.held_out ? f.bytes : 0;
+  return sum;
+}
+
+Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::string& root, int64_t held_out_every) {
+  Diagnostics diagnostics;
+  std::vector<Found> found;
+  std::error_code failure;
+  const fs::path base = fs::absolute(root, failure).lexically_normal();
+  for (const std::string& text : paths) {
+    const fs::path path = fs::path(text).is_absolute() ? fs::path(text).lexically_normal() : (base / text).lexically_normal();
+    if (fs::is_directory(path, failure)) {
+      append(diagnostics, list(path, found));
+    } else if (fs::is_regular_file(path, failure)) {
+      found.push_back({path, true});
+    } else {
+      diagnostics.push_back(error(code::kData, {}, fmt::format("no file or directory '{}', expected text to train on", path.string()),
+                                  "check the path; in a run file it is relative to that file, in a flag to this folder"));
+    }
+  }
+  if (has_error(diagnostics)) return diagnostics;
+
+  std::map<std::string, DataFile> files;  // by path: a file that two paths reach is named once
+  for (const Found& f : found) {
+    const fs::path relative = f.path.lexically_relative(base);
+    const bool inside = !relative.empty() && *relative.begin() != "..";
+    const std::string shown = inside ? relative.string() : f.path.string();
+    if (files.contains(shown)) continue;
+    const FileKind kind = kind_of(f.path);
+    const auto size = static_cast<int64_t>(fs::file_size(f.path, failure));
+    if (kind == FileKind::kUnreadable || failure) {
+      diagnostics.push_back(error(code::kData, {}, fmt::format("cannot read '{}'", shown), "check its permissions, or leave it out"));
+    } else if (kind == FileKind::kBinary) {
+      if (f.named) {
+        diagnostics.push_back(error(code::kData, {}, fmt::format("'{}' is binary (it has a zero byte), expected text", shown),
+                                    "leave it out of data.paths"));
+      } else {
+        diagnostics.push_back(note(code::kData, {}, fmt::format("'{}' is binary and not trained on", shown)));
+      }
+    } else if (size == 0) {
+      if (f.named)
+        diagnostics.push_back(
+            error(code::kData, {}, fmt::format("'{}' is empty, expected text", shown), "leave it out of data.paths"));
+    } else {
+      const Result<std::string> digest = sha256_of_file(f.path.string());
+      append(diagnostics, digest.diagnostics);
+      if (digest.ok()) files[shown] = {shown, size, *digest, false};
+    }
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  DataPlan data;
+  data.root = base.has_filename() || base == base.root_path() ? base.string() : base.parent_path().string();
+  for (auto& [path, file] : files) data.files.push_back(std::move(file));
+  if (data.files.empty()) {
+    diagnostics.push_back(
+        error(code::kData, {},
+              fmt::format("no text in {} path{}, expected at least one text file", paths.size(), paths.size() == 1 ? "" : "s")));
+    return diagnostics;
+  }
+  hold_out(data.files, held_out_every);
+  return {std::move(data), std::move(diagnostics)};
+}
+
+namespace {
+
+// What a relative path in a setting starts from: the folder of the file that says it, or `root` for flags and variables.
+fs::path base_of(const Spec& spec, std::string_view setting, const std::string& root) {
+  const Location at = spec.at(setting);
+  return at.line > 0 ? fs::path(root) / fs::path(at.file).parent_path() : fs::path(root);
+}
+
+}  // namespace
+
+Result<Inputs> read_inputs(const Spec& spec, const std::string& root) {
+  Inputs inputs;
+  Diagnostics diagnostics;
+  if (const auto model = spec.text("model"); model.has_value()) {
+    std::error_code failure;
+    const fs::path path = (base_of(spec, "model", root) / *model).lexically_normal();
+    const fs::path config = fs::is_directory(path, failure) ? path / "config.json" : path;
+    if (config.filename() == "config.json" && fs::is_regular_file(config, failure)) {
+      Result<std::string> text = read_file(config.string());
+      append(diagnostics, text.diagnostics);
+      if (text.ok()) {
+        inputs.model_text = *text;
+        const Result<Value> value = parse_json(*text, config.string());
+        append(diagnostics, value.diagnostics);
+        if (value.ok()) {
+          Result<Geometry> geometry =
+              geometry_from_hf_config(*value, fs::absolute(config, failure).lexically_normal().parent_path().filename().string());
+          append(diagnostics, geometry.diagnostics);
+          if (geometry.ok()) inputs.model = std::move(*geometry);
+        }
+      }
+    } else if (fs::path(*model).is_absolute() || model->starts_with(".") || fs::is_directory(path, failure)) {
+      diagnostics.push_back(error(code::kUnreadableFile, spec.at("model"), fmt::format("no config.json in '{}'", *model),
+                                  "give a directory that has one, or a preset's name"));
+    }
+  }
+  if (const auto machine = spec.text("hardware.machine"); machine.has_value() && fs::path(*machine).extension() == ".yaml") {
+    const std::string path = (base_of(spec, "hardware.machine", root) / *machine).lexically_normal().string();
+    Result<std::string> text = read_file(path);
+    append(diagnostics, text.diagnostics);
+    if (text.ok()) {
+      inputs.machine_text = *text;
+      const Result<Value> value = parse_yaml(*text, path);
+      append(diagnostics, value.diagnostics);
+      if (value.ok()) {
+        Result<Machine> read = machine_from_value(*value, fs::path(path).stem().string());
+        append(diagnostics, read.diagnostics);
+        if (read.ok()) inputs.machine = std::move(*read);
+      }
+    }
+  }
+  if (const auto paths = spec.list("data.paths"); paths.has_value() && !paths->empty()) {
+    const SpecKey* key = find_spec_key("data.held_out");
+    Result<DataPlan> data = scan_data(*paths, base_of(spec, "data.paths", root).string(),
+                                      spec.integer("data.held_out").value_or(std::stoll(std::string(key->fallback))));
+    for (Diagnostic& d : data.diagnostics)
+      if (d.location.file.empty()) d.location = spec.at("data.paths");
+    append(diagnostics, data.diagnostics);
+    if (data.ok()) inputs.data = std::move(*data.value);
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  for (const Diagnostic& d : diagnostics) inputs.notes.push_back(d);
+  return {std::move(inputs), std::move(diagnostics)};
+}
+
+}  // namespace distsetup

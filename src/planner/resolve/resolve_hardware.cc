@@ -1,0 +1,238 @@
+#include "planner/resolve/resolve_hardware.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "base/quantity.h"
+#include "model/presets.h"
+#include "planner/resolve/hardware_facts.h"
+
+namespace distsetup {
+namespace {
+
+constexpr std::string_view kAssumedGpu = "h100_sxm";
+constexpr int kAssumedGpusPerNode = 8;
+constexpr std::string_view kTableGpus[] = {"a100_sxm_80", "h200_sxm", "b200", "mi300x", "l40s", "rtx_4090"};
+
+class HardwareResolver {
+ public:
+  HardwareResolver(const Spec& spec, const Presets& presets, const Inputs& inputs, Precision compute)
+      : spec_(spec), presets_(presets), inputs_(inputs), compute_(compute) {}
+
+  ResolvedHardware run() {
+    hardware();
+    return std::move(out_);
+  }
+
+ private:
+  void fail(const char* code, std::string_view path, std::string message, std::string help = "") {
+    const Setting* setting = spec_.find(path);
+    Diagnostic d = error(code, spec_.at(path), std::move(message), std::move(help));
+    if (setting != nullptr) d.length = std::max<int>(1, static_cast<int>(setting->text.size()));
+    out_.diagnostics.push_back(std::move(d));
+  }
+  void assume(std::string text) { out_.assumptions.push_back(std::move(text)); }
+  void used(std::string_view folder, std::string_view id) { out_.used_texts += preset_text(presets_, folder, id); }
+
+  std::optional<Gpu> load_gpu(std::string_view name, int64_t* count) {
+    Result<GpuChoice> choice = find_gpu(presets_, name, spec_.at("hardware.gpu"));
+    append(out_.diagnostics, choice.diagnostics);
+    if (!choice.ok()) return std::nullopt;
+    if (count != nullptr) *count = choice->count;
+    used("gpus", choice->gpu.name);
+    return choice->gpu;
+  }
+
+  const std::vector<Machine>& machines_with(const std::string& gpu) {
+    const auto [it, fresh] = machines_.try_emplace(gpu);
+    if (!fresh) return it->second;
+    for (const std::string& id : preset_ids(presets_, "machines")) {
+      const PresetFile* file = find_preset(presets_, "machines", id);
+      if (file->is_embedded && file->text.find("gpu: " + gpu + "\n") == std::string_view::npos) continue;
+      const Result<Value> value = read_preset(*file);
+      if (!value.ok()) continue;
+      const Result<Machine> machine = machine_from_value(*value, id);
+      if (machine.ok() && machine->gpu == gpu) it->second.push_back(*machine);
+    }
+    return it->second;
+  }
+
+  // The machine whose network and host memory stand for a GPU when none is named: its vendor's reference system first.
+  std::optional<Machine> typical_machine(const std::string& gpu) {
+    std::optional<Machine> best;
+    int best_rank = 0;
+    for (const Machine& machine : machines_with(gpu)) {
+      const std::string& id = machine.name;
+      const int rank = id.starts_with("dgx_") ? 3 : id.starts_with("pcie_") || id.starts_with("local_") ? 2 : 1;
+      if (rank <= best_rank) continue;
+      best_rank = rank;
+      best = machine;
+    }
+    if (best.has_value()) used("machines", best->name);
+    return best;
+  }
+
+  // A reference system has no price: then that of the cheapest machine with this GPU that is for rent.
+  HardwarePlan hardware_plan(const Gpu& gpu, const std::optional<Machine>& machine, int gpus_per_node) {
+    HardwarePlan h = make_hardware_plan(gpu, machine.has_value() ? &*machine : nullptr, gpus_per_node, compute_);
+    if (h.price_usd_per_gpu_hour > 0 || spec_.find("hardware.machine") != nullptr) return h;
+    for (const Machine& other : machines_with(gpu.name)) {
+      const double price = other.price_usd_per_hour / static_cast<double>(std::max<int64_t>(other.gpus_per_node, 1));
+      if (price <= 0 || (h.price_usd_per_gpu_hour > 0 && price >= h.price_usd_per_gpu_hour)) continue;
+      h.price_usd_per_gpu_hour = price;
+      h.price_source = other.label + ", " + other.price_date;
+      priced_by_ = other.name;
+    }
+    if (!priced_by_.empty()) used("machines", priced_by_);
+    return h;
+  }
+
+  void hardware() {
+    std::optional<Machine> machine;
+    if (const auto name = spec_.text("hardware.machine"); name.has_value()) {
+      const bool is_file = inputs_.machine.has_value();
+      Result<Machine> found =
+          is_file ? Result<Machine>(*inputs_.machine) : find_machine(presets_, *name, spec_.at("hardware.machine"));
+      append(out_.diagnostics, found.diagnostics);
+      if (!found.ok()) return;
+      machine = *found;
+      if (is_file) out_.used_texts += inputs_.machine_text;
+      if (!is_file) used("machines", machine->name);
+    }
+    const auto gpu_name = spec_.text("hardware.gpu");
+    const auto given_per_node = spec_.integer("hardware.gpus_per_node");
+    int64_t count = 0;
+    const std::string wanted = gpu_name.value_or(machine.has_value() ? machine->gpu : std::string(kAssumedGpu));
+    const bool is_inline = !gpu_name.has_value() && machine.has_value() && machine->inline_gpu.has_value();
+    const std::optional<Gpu> gpu = is_inline ? machine->inline_gpu : load_gpu(wanted, &count);
+    if (!gpu.has_value()) return;
+    if (!gpu_name.has_value() && !machine.has_value()) assume(fmt::format("GPU {}", gpu->label));
+    if (count > 0 && given_per_node.has_value() && count != *given_per_node)
+      fail(code::kConflict, "hardware.gpus_per_node",
+           fmt::format("{} GPUs per node, but '{}' says {}", *given_per_node, *gpu_name, count), fmt::format("--gpus {}", count));
+    const bool named_machine = machine.has_value();
+    if (!named_machine) machine = typical_machine(gpu->name);
+    int64_t per_node = given_per_node.value_or(count);
+    if (per_node == 0) per_node = machine.has_value() ? machine->gpus_per_node : kAssumedGpusPerNode;
+    out_.assumed = !gpu_name.has_value() && !named_machine && !given_per_node.has_value() &&
+                   !spec_.integer("hardware.nodes").has_value() && !spec_.integer("hardware.total_gpus").has_value();
+    const bool per_node_assumed = !given_per_node.has_value() && count == 0 && !named_machine;
+    out_.gpus_per_node_given = given_per_node.has_value() || count > 0;
+    if (!nodes(per_node, per_node_assumed, given_per_node.has_value() || count > 0)) return;
+    if (per_node_assumed && per_node_ == per_node) assume(fmt::format("{} GPUs per node", per_node_));
+    if (per_node_ <= 0) return;
+
+    HardwarePlan& h = out_.plan;
+    h = hardware_plan(*gpu, machine, per_node_);
+    out_.gpus[gpu->name] = *gpu;
+    if (const auto price = spec_.number("hardware.price"); price.has_value()) {
+      h.price_usd_per_gpu_hour = *price;
+      h.price_source = spec_.at("hardware.price").file.empty() ? "given" : "given, " + spec_.at("hardware.price").file;
+    }
+    if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
+    if (h.peak_flops_per_s <= 0) {
+      fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(compute_)),
+           compute_ == Precision::kF8       ? "--precision bf16"
+           : gpu->peak_fp16_flops_per_s > 0 ? "--precision fp16, or fp32"
+                                            : "--precision fp32");
+      return;
+    }
+    if (gpu_name.has_value() && named_machine && machine->gpu != gpu->name)
+      assume(fmt::format("{} in place of the GPUs of {}", gpu->label, machine->label));
+    const bool many_nodes = out_.node_counts.size() > 1 || out_.node_counts.front() > 1;
+    if (!named_machine && many_nodes) {
+      assume(machine.has_value()
+                 ? fmt::format("network of {:.0f} Gb/s per GPU, as in {}", h.network_bytes_per_s * 8e-9, machine->label)
+                 : fmt::format("network of {:.1f} Gb/s per GPU", h.network_bytes_per_s * 8e-9));
+    }
+    if (h.accelerator == Accelerator::kCpu && !spec_.find("hardware.memory"))
+      assume(fmt::format("{} of memory per rank (--gpu-memory states another)", format_gib(h.memory_bytes)));
+    other_hardware();
+  }
+
+  // GPUs to compare with when none was given, and those with more memory, which a fix may name.
+  void other_hardware() {
+    const HardwarePlan& h = out_.plan;
+    for (const std::string_view other : kTableGpus) {
+      const std::optional<Gpu> g = load_gpu(other, nullptr);
+      if (!g.has_value() || g->name == h.gpu) continue;
+      const std::optional<Machine> m = typical_machine(g->name);
+      HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
+      if (o.peak_flops_per_s <= 0) continue;
+      out_.gpus[g->name] = *g;
+      if (o.memory_bytes > h.memory_bytes && h.accelerator == Accelerator::kCuda) out_.larger.push_back(o);
+      if (out_.assumed) out_.other.push_back(std::move(o));
+    }
+    std::stable_sort(out_.larger.begin(), out_.larger.end(),
+                     [](const HardwarePlan& a, const HardwarePlan& b) { return a.memory_bytes < b.memory_bytes; });
+  }
+
+  // Node counts to try, and GPUs per node (a total below an assumed node is one smaller node).
+  bool nodes(int64_t per_node, bool per_node_assumed, bool per_node_given) {
+    const auto given = spec_.integer("hardware.nodes");
+    const auto total = spec_.integer("hardware.total_gpus");
+    per_node_ = static_cast<int>(per_node);
+    if (total.has_value()) {
+      if (per_node_assumed && *total < per_node) per_node_ = static_cast<int>(*total);
+      if (*total % per_node_ != 0) {
+        fail(code::kMeshInvalid, "hardware.total_gpus", fmt::format("{} GPUs are not whole nodes of {}", *total, per_node_),
+             fmt::format("--total-gpus {}", (*total / per_node_ + 1) * per_node_));
+        return false;
+      }
+      if (given.has_value() && *given * per_node_ != *total) {
+        fail(code::kMeshInvalid, "hardware.total_gpus",
+             fmt::format("{} nodes × {} GPUs = {}, not {}", *given, per_node_, *given * per_node_, *total),
+             fmt::format("--total-gpus {}", *given * per_node_));
+        return false;
+      }
+      out_.node_counts = {static_cast<int>(*total / per_node_)};
+      return true;
+    }
+    if (given.has_value()) {
+      out_.node_counts = {static_cast<int>(*given)};
+      return true;
+    }
+    const Setting* setting = spec_.find("hardware.nodes");
+    const bool asked = setting != nullptr && setting->is_auto();
+    const bool one_node = per_node_given || same_name(spec_.text("hardware.gpu").value_or(""), "cpu");
+    if (one_node && !asked) {
+      assume("1 node");
+      out_.node_counts = {1};
+      return true;
+    }
+    for (int n = 1; n <= kMaxNodes; n += n < 16 ? 1 : n < 64 ? 4 : 16) out_.node_counts.push_back(n);
+    if (!asked) assume("the fewest nodes that fit");
+    return true;
+  }
+
+  const Spec& spec_;
+  const Presets& presets_;
+  const Inputs& inputs_;
+  const Precision compute_;
+  std::map<std::string, std::vector<Machine>> machines_;  // by GPU
+  std::string priced_by_;
+  ResolvedHardware out_;
+  int per_node_ = 0;
+};
+
+}  // namespace
+
+std::string preset_text(const Presets& presets, std::string_view folder, std::string_view id) {
+  const PresetFile* file = find_preset(presets, folder, id);
+  if (file == nullptr) return "";
+  std::string text(file->text);
+  if (!file->is_embedded) {
+    const Result<std::string> read = read_file(file->path);
+    if (read.ok()) text = *read;
+  }
+  return fmt::format("{}/{}\n{}\n", folder, id, text);
+}
+
+ResolvedHardware resolve_hardware(const Spec& spec, const Presets& presets, const Inputs& inputs, Precision compute) {
+  return HardwareResolver(spec, presets, inputs, compute).run();
+}
+
+}  // namespace distsetup

@@ -1,0 +1,170 @@
+#include "planner/resolve/trainers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+
+namespace distsetup {
+namespace {
+
+template <class E>
+struct Named {
+  std::string_view text;
+  E value;
+};
+
+constexpr Named<Framework> kFrameworks[] = {{"ddp", Framework::kDdp},
+                                            {"fsdp1", Framework::kFsdp1},
+                                            {"fsdp2", Framework::kFsdp2},
+                                            {"deepspeed", Framework::kDeepspeed},
+                                            {"megatron", Framework::kMegatron}};
+constexpr Named<LossHead> kHeads[] = {{"eager", LossHead::kEager},
+                                      {"compiled", LossHead::kCompiled},
+                                      {"fused_kernel", LossHead::kFusedKernel},
+                                      {"liger", LossHead::kLiger},
+                                      {"chunked", LossHead::kChunked},
+                                      {"cut_cross_entropy", LossHead::kCutCrossEntropy},
+                                      {"low_precision", LossHead::kLowPrecision},
+                                      {"vocabulary_parallel", LossHead::kVocabularyParallel}};
+constexpr Named<Sharding> kShardings[] = {
+    {"ddp", Sharding::kDdp}, {"zero1", Sharding::kZero1}, {"zero2", Sharding::kZero2}, {"zero3", Sharding::kZero3}};
+constexpr Named<Recompute> kPolicies[] = {
+    {"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"every_k", Recompute::kEveryK}, {"full", Recompute::kFull}};
+constexpr Named<ActivationRecompute> kActivations[] = {{"none", ActivationRecompute::kNone},
+                                                       {"op_selective", ActivationRecompute::kOpSelective},
+                                                       {"attention_only", ActivationRecompute::kAttentionOnly},
+                                                       {"every_k", ActivationRecompute::kEveryK},
+                                                       {"full", ActivationRecompute::kFull}};
+constexpr Named<StorageDtype> kDtypes[] = {{"fp32", StorageDtype::kF32}, {"bf16", StorageDtype::kBf16}, {"fp16", StorageDtype::kF16}};
+constexpr Named<OptimizerImplementation> kImplementations[] = {{"foreach", OptimizerImplementation::kForeach},
+                                                               {"fused", OptimizerImplementation::kFused},
+                                                               {"for_loop", OptimizerImplementation::kForLoop},
+                                                               {"in_backward", OptimizerImplementation::kInBackward}};
+constexpr Named<UnitWrapping> kWrappings[] = {
+    {"root", UnitWrapping::kRoot}, {"head_apart", UnitWrapping::kHeadApart}, {"all_apart", UnitWrapping::kAllApart}};
+
+class TrainerReader {
+ public:
+  TrainerReader(const Value& map, TrainerFacts& facts, Diagnostics& said) : facts_(facts), said_(said), top_(map, "", said) {}
+
+  void run() {
+    std::string text;
+    top_.get("label", facts_.label);
+    for (const char* key : {"framework", "programs", "loss_heads", "shardings", "recompute", "states", "software", "source", "date"})
+      top_.require(key);
+    enumeration(top_.child("framework"), std::span(kFrameworks), facts_.defaults.framework);
+    each("programs", [&](const std::string& key, const Value& value) { facts_.programs[key] = value.text; });
+    each("loss_heads", [&](const std::string& key, const Value& value) {
+      if (facts_.loss_heads.empty()) facts_.default_loss_head = key;
+      enumeration(&value, std::span(kHeads), facts_.loss_heads[key]);
+    });
+    if (const Value* list = top_.child("shardings")) {
+      for (const Value& item : list->items) enumeration(&item, std::span(kShardings), facts_.shardings.emplace_back());
+    }
+    each("recompute", [&](const std::string& key, const Value& value) {
+      for (const auto& policy : kPolicies)
+        if (policy.text == key) return enumeration(&value, std::span(kActivations), facts_.recomputes[policy.value]);
+      said_.push_back(error(code::kUnknownKey, value.location, fmt::format("recompute: unknown policy '{}'", key)));
+    });
+    each("features", [&](const std::string& key, const Value& value) { facts_.features[key] = value.text; });
+    top_.get("cp_methods", facts_.cp_methods);
+    top_.get("optimizers", facts_.optimizers);
+    enumeration(top_.child("optimizer_implementation"), std::span(kImplementations), facts_.defaults.optimizer_implementation);
+    states();
+    software();
+    top_.get("source", text);
+    top_.get("date", text);
+    top_.finish();
+  }
+
+ private:
+  template <class E, size_t n>
+  void enumeration(const Value* value, std::span<const Named<E>, n> names, E& out) {
+    if (value == nullptr) return;
+    for (const auto& one : names) {
+      if (one.text != value->text) continue;
+      out = one.value;
+      return;
+    }
+    said_.push_back(error(code::kUnknownValue, value->location, fmt::format("unknown value '{}'", value->text)));
+  }
+  template <class F>
+  void each(const char* key, F use) {
+    const Value* map = top_.child(key);
+    if (map == nullptr) return;
+    for (const Value::Entry& entry : map->entries) use(entry.first, entry.second);
+  }
+  void states() {
+    const Value* map = top_.child("states");
+    if (map == nullptr) return;
+    MapReader reader(*map, "states", said_);
+    Setup& d = facts_.defaults;
+    enumeration(reader.child("parameters"), std::span(kDtypes), d.parameter_dtype);
+    enumeration(reader.child("gradients"), std::span(kDtypes), d.gradient_dtype);
+    enumeration(reader.child("reduce"), std::span(kDtypes), d.reduce_dtype);
+    enumeration(reader.child("moments"), std::span(kDtypes), d.state_dtype);
+    reader.get("master_copy", d.master_copy);
+    reader.finish();
+  }
+  void software() {
+    const Value* map = top_.child("software");
+    if (map == nullptr) return;
+    MapReader reader(*map, "software", said_);
+    Software& s = facts_.defaults.software;
+    int64_t released = 0;
+    reader.get("name", s.name);
+    if (reader.get("released", released)) s.released = static_cast<int>(released);
+    reader.get("expandable_segments", s.expandable_segments);
+    enumeration(reader.child("wrapping"), std::span(kWrappings), s.wrapping);
+    const auto date = [](MapReader& from, int& out) {
+      int64_t yyyymmdd = 0;
+      if (from.get("torchtitan", yyyymmdd)) out = static_cast<int>(yyyymmdd);
+    };
+    date(reader, facts_.titan_date);
+    reader.finish();
+    each("older", [&](const std::string& target, const Value& value) {
+      MapReader older(value, "older." + target, said_);
+      auto& [name, since] = facts_.older_titans[target];
+      older.get("name", name);
+      date(older, since);
+      older.finish();
+    });
+  }
+
+  TrainerFacts& facts_;
+  Diagnostics& said_;
+  MapReader top_;
+};
+
+}  // namespace
+
+Result<TrainerFacts> find_trainer(const Presets& presets, std::string_view name, const Location& at) {
+  const PresetFile* file = find_preset(presets, "trainers", name);
+  if (file == nullptr) {
+    return error(code::kUnknownValue, at, fmt::format("no trainer is called '{}'", name),
+                 suggest(name, preset_ids(presets, "trainers")));
+  }
+  const Result<Value> value = read_preset(*file);
+  if (!value.ok()) return value.diagnostics;
+  TrainerFacts facts;
+  facts.name = file->id;
+  Diagnostics said;
+  TrainerReader(*value, facts, said).run();
+  if (has_error(said)) return said;
+  return {std::move(facts), std::move(said)};
+}
+
+std::vector<std::string> trainers_with(const Presets& presets, std::string_view feature) {
+  std::vector<std::string> names;
+  for (const std::string& id : preset_ids(presets, "trainers")) {
+    const Result<TrainerFacts> facts = find_trainer(presets, id);
+    if (facts.ok() && facts->has(feature)) names.push_back(id);
+  }
+  return names;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,34 @@
+// What a trainer can run (presets/trainers/<name>.yaml): which axes, shardings and options it has and since which release, and how it
+// keeps its states. Search stays inside it, and a setting that is outside is refused by name.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/presets.h"
+#include "planner/frameworks/setup.h"
+
+namespace distsetup {
+
+struct TrainerFacts {
+  std::string name, label;
+  Setup defaults;      // framework, states, optimizer implementation, software
+  int titan_date = 0;  // yyyymmdd of the torchtitan that runs it; 0: another stack
+  std::map<std::string, std::pair<std::string, int>, std::less<>>
+      older_titans;                                          // target that writes for an older one -> name and date
+  std::map<std::string, std::string, std::less<>> programs;  // eager, compiled -> presets/programs
+  std::map<std::string, LossHead, std::less<>> loss_heads;   // our name -> what it is here; the first listed is the default
+  std::string default_loss_head;
+  std::vector<Sharding> shardings;
+  std::map<Recompute, ActivationRecompute> recomputes;
+  std::map<std::string, std::string, std::less<>> features;  // name -> first release
+  std::vector<std::string> cp_methods, optimizers;
+  bool has(std::string_view feature) const { return features.find(feature) != features.end(); }
+};
+
+Result<TrainerFacts> find_trainer(const Presets& presets, std::string_view name, const Location& at = {});
+// Names of the trainers that have a feature, for "which can".
+std::vector<std::string> trainers_with(const Presets& presets, std::string_view feature);
+
+}  // namespace distsetup

@@ -1,0 +1,223 @@
+// What to change when nothing fits. Each proposal is the same problem with one pin loosened or one fact changed, solved again: what is
+// printed is known to fit.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/quantity.h"
+#include "planner/resolve/trainer_problem.h"
+#include "planner/search/search.h"
+
+namespace distsetup {
+namespace {
+
+class Fixer {
+ public:
+  Fixer(const Problem& problem, const Plan& plan) : problem_(problem), plan_(plan) {}
+
+  std::vector<Fix> run() {
+    micro_batch();
+    recompute();
+    sharding();
+    everything_searched();
+    more_gpus();
+    shorter_sequences();
+    other_gpus();
+    host_memory();
+    adapters();
+    std::stable_sort(fixes_.begin(), fixes_.end(),
+                     [](const Fix& a, const Fix& b) { return a.seconds_per_token < b.seconds_per_token; });
+    return std::move(fixes_);
+  }
+
+ private:
+  // Solves on the plan's own number of nodes unless the change says otherwise.
+  std::optional<Plan> attempt(const std::function<void(Problem&)>& change) {
+    Problem p = problem_;
+    p.node_counts = {plan_.hardware.nodes};
+    p.base.data = {};
+    change(p);
+    Diagnostics why;
+    std::optional<Plan> plan = solve(p, why, Shortfall::kSkip);
+    if (!plan.has_value() || !is_answer(*plan)) return std::nullopt;
+    return plan;
+  }
+
+  void propose(std::string flags, const Plan& plan) {
+    const auto per_token = [](const Plan& p) {
+      return p.time.step_s / static_cast<double>(p.train.global_batch * p.train.sequence_length);
+    };
+    Fix fix;
+    fix.flags = std::move(flags);
+    fix.effect = fmt::format("{} per {}", format_bytes(plan.memory.device_bytes), rank_word(plan.hardware));
+    if (plan.time.step_s > 0) {
+      fix.seconds_per_token = per_token(plan);
+      fix.effect += plan_.time.step_s > 0 ? fmt::format(", {:.2f}× the step time per token", per_token(plan) / per_token(plan_)) : "";
+    }
+    fixes_.push_back(std::move(fix));
+  }
+
+  // What the search chose beyond the one setting that was changed, so that the flags alone bring the same plan.
+  void micro_batch() {
+    if (problem_.micro_batch <= 1) return;
+    for (int64_t micro = problem_.micro_batch - 1; micro >= 1; --micro) {
+      if (problem_.micro_batch % micro != 0) continue;
+      const auto plan = attempt([&](Problem& p) {
+        p.micro_batch = micro;
+        if (p.gradient_accumulation > 0) p.gradient_accumulation *= problem_.micro_batch / micro;
+      });
+      if (!plan.has_value()) continue;
+      propose(problem_.gradient_accumulation > 0 ? fmt::format("--micro-batch {} --gradient-accumulation {}", micro,
+                                                               problem_.gradient_accumulation * problem_.micro_batch / micro)
+                                                 : fmt::format("--micro-batch {}", micro),
+              *plan);
+      return;
+    }
+  }
+
+  void recompute() {
+    if (problem_.recomputes.size() != 1) return;
+    for (const Recompute policy : {Recompute::kSelective, Recompute::kFull}) {
+      if (problem_.recomputes.front() == policy || problem_.recomputes.front() == Recompute::kFull) continue;
+      const auto plan = attempt([&](Problem& p) { p.recomputes = {policy}; });
+      if (!plan.has_value()) continue;
+      propose(fmt::format("--recompute {}", name(policy)), *plan);
+      return;
+    }
+  }
+
+  void sharding() {
+    if (problem_.shardings.size() != 1 && problem_.dp_shard == 0) return;
+    for (const Sharding wanted : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
+      if (problem_.shardings.size() == 1 && static_cast<int>(wanted) < static_cast<int>(problem_.shardings.front())) continue;
+      const auto plan = attempt([&](Problem& p) {
+        p.shardings = {wanted};
+        p.reshard_after_forward = {1, 0};
+        p.dp_shard = p.dp_replicate = 0;
+        p.hybrid = false;
+      });
+      if (!plan.has_value()) continue;
+      const bool whole = plan->mesh.dp_replicate == 1;
+      propose(fmt::format("--sharding {}{}", name(wanted), whole ? "" : fmt::format(" --dp-shard {}", plan->mesh.dp_shard)), *plan);
+      return;
+    }
+  }
+
+  // Several pins at once: only when no single one was enough.
+  void everything_searched() {
+    if (!fixes_.empty()) return;
+    const bool pinned =
+        problem_.shardings.size() == 1 || problem_.recomputes.size() == 1 || problem_.micro_batch > 0 || problem_.dp_shard > 0;
+    if (!pinned) return;
+    const auto plan = attempt([](Problem& p) {
+      p.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
+      p.reshard_after_forward = {1, 0};
+      p.recomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+      p.dp_shard = p.dp_replicate = 0;
+      p.hybrid = false;
+      p.micro_batch = p.gradient_accumulation = 0;
+    });
+    if (plan.has_value())
+      propose("--sharding auto --recompute auto --micro-batch auto --gradient-accumulation auto --dp-shard auto", *plan);
+  }
+
+  void more_gpus() {
+    const int per_node = plan_.hardware.gpus_per_node;
+    if (plan_.hardware.nodes == 1 && per_node < 8) {
+      for (int gpus = per_node + 1; gpus <= 8; ++gpus) {
+        const auto plan = attempt([&](Problem& p) {
+          p.base.hardware.gpus_per_node = gpus;
+          p.base.hardware.network_bytes_per_s *= static_cast<double>(per_node) / gpus;
+          if (p.hybrid || p.dp_shard == per_node) p.dp_shard = 0;
+          p.hybrid = false;
+        });
+        if (!plan.has_value()) continue;
+        propose(fmt::format("--gpus {}", gpus), *plan);
+        return;
+      }
+    }
+    const auto plan = attempt([&](Problem& p) {
+      p.node_counts.clear();
+      for (int n = plan_.hardware.nodes + 1; n <= kMaxNodes; n += n < 16 ? 1 : n < 64 ? 4 : 16) p.node_counts.push_back(n);
+      if (!p.hybrid && p.dp_shard == plan_.mesh.world()) p.dp_shard = 0;
+    });
+    if (plan.has_value()) propose(fmt::format("--nodes {}", plan->hardware.nodes), *plan);
+  }
+
+  void shorter_sequences() {
+    if (plan_.train.method == "dpo" && problem_.trainer == nullptr) return;  // its bound has no activations
+    for (int64_t length = plan_.train.sequence_length / 2; length >= 512; length /= 2) {
+      const auto plan = attempt([&](Problem& p) { p.base.train.sequence_length = length; });
+      if (!plan.has_value()) continue;
+      propose(fmt::format("--sequence-length {}", length), *plan);
+      return;
+    }
+  }
+
+  void other_gpus() {
+    for (const HardwarePlan& hardware : problem_.larger_hardware) {
+      const auto plan = attempt([&](Problem& p) {
+        const int per_node = p.base.hardware.gpus_per_node;
+        p.base.hardware = hardware;
+        p.base.hardware.network_bytes_per_s *= static_cast<double>(hardware.gpus_per_node) / per_node;
+        p.base.hardware.gpus_per_node = per_node;
+      });
+      if (!plan.has_value()) continue;
+      propose(fmt::format("--gpu {}", hardware.gpu), *plan);
+      return;
+    }
+  }
+
+  // The same problem for a trainer with other settings of its own.
+  static void change_trainer(Problem& p, const std::function<void(Setup&)>& change) {
+    auto trainer = std::make_shared<TrainerProblem>(*p.trainer);
+    change(trainer->base);
+    p.base.offload = trainer->base.offload;
+    p.trainer = std::move(trainer);
+  }
+
+  void host_memory() {
+    if (problem_.trainer == nullptr || problem_.base.offload.parameters != OffloadPlace::kNone) return;
+    const TrainerFacts& facts = problem_.trainer->facts;
+    const bool together = facts.has("offload_together"), optimizer_moved = problem_.base.offload.optimizer != OffloadPlace::kNone;
+    for (const bool parameters : {false, true}) {
+      if (!facts.has(parameters ? "offload_parameters" : "offload_optimizer") || (!parameters && (together || optimizer_moved)))
+        continue;
+      const auto plan = attempt([&](Problem& p) {
+        change_trainer(p, [&](Setup& s) {
+          if (!optimizer_moved) s.offload.optimizer = OffloadPlace::kHost;
+          if (parameters) s.offload.parameters = OffloadPlace::kHost;
+        });
+      });
+      if (!plan.has_value()) continue;
+      std::vector<std::string> flags;
+      if (parameters) flags.emplace_back("--offload-parameters host");
+      if (!together && !optimizer_moved) flags.emplace_back("--offload-optimizer host");
+      propose(fmt::format("{}", fmt::join(flags, " ")), *plan);
+      return;
+    }
+  }
+
+  void adapters() {
+    if (problem_.trainer == nullptr || problem_.base.train.method == "pretrain" || problem_.base.train.finetune != "full") return;
+    for (const char* kind : {"lora", "qlora"}) {
+      if (!problem_.trainer->facts.has(kind)) continue;
+      const auto plan = attempt([&](Problem& p) { change_trainer(p, [&](Setup& s) { set_adapters(s, kind); }); });
+      if (!plan.has_value()) continue;
+      propose(fmt::format("--finetune {}", kind), *plan);
+      return;
+    }
+  }
+
+  const Problem& problem_;
+  const Plan& plan_;
+  std::vector<Fix> fixes_;
+};
+
+}  // namespace
+
+std::vector<Fix> find_fixes(const Problem& problem, const Plan& plan) { return Fixer(problem, plan).run(); }
+
+}  // namespace distsetup

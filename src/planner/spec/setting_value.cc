@@ -1,0 +1,183 @@
+// One parser per type of setting, so that a spelling means the same in a file, a flag and the environment.
+#include "planner/spec/setting_value.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "base/quantity.h"
+
+namespace distsetup {
+namespace {
+
+Diagnostic mistake(const char* code, const Value& value, std::string message, std::string help = "") {
+  Diagnostic d = error(code, value.location, std::move(message), std::move(help));
+  d.length = std::max<int>(1, static_cast<int>(value.text.size()) + (value.quoted ? 2 : 0));
+  return d;
+}
+
+std::string known_values(const SpecKey& key) {
+  std::vector<std::string> known;
+  for (const SettingChoice& c : key.choices) {
+    if (!c.refused.empty()) continue;
+    known.push_back(c.value == "every_k" ? "every_k:<k>" : std::string(c.value));
+  }
+  if (key.can_be_auto) known.push_back("auto");
+  return fmt::format("{}", fmt::join(known, ", "));
+}
+
+Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
+  const std::string& text = value.text;
+  for (const AmbiguousChoice& a : key.ambiguous) {
+    if (same_name(a.spelling, text))
+      return mistake(code::kAmbiguousSpelling, value, fmt::format("'{}' means two things for {}", text, key.path), std::string(a.why));
+  }
+  for (const SettingChoice& c : key.choices) {
+    const bool named = same_name(c.value, text) ||
+                       std::any_of(c.aliases.begin(), c.aliases.end(), [&](std::string_view a) { return same_name(a, text); });
+    if (!named) continue;
+    if (c.value == "every_k")
+      return mistake(code::kUnknownValue, value, fmt::format("found '{}' for {}, expected every_k:<k> with a number", text, key.path),
+                     "write every_k:2");
+    if (!c.refused.empty())
+      return mistake(code::kUnsupportedFeature, value, fmt::format("{} '{}' is not supported: {}", key.path, text, c.refused),
+                     fmt::format("use one of {}", known_values(key)));
+    return std::string(c.value);
+  }
+  const std::string low = lower(text);
+  const bool has_every_k =
+      std::any_of(key.choices.begin(), key.choices.end(), [](const SettingChoice& c) { return c.value == "every_k"; });
+  if (has_every_k && (low.starts_with("every_k:") || low.starts_with("every-k:"))) {
+    int64_t k = 0;
+    const char* end = low.data() + low.size();
+    const auto [stop, failure] = std::from_chars(low.data() + 8, end, k);
+    if (failure == std::errc() && stop == end && k >= 1) return fmt::format("every_k:{}", k);
+    return mistake(code::kOutOfRange, value, fmt::format("found '{}' for {}, expected every_k:<k> with k at least 1", text, key.path),
+                   "write every_k:2");
+  }
+  std::vector<std::string> spellings;
+  for (const SettingChoice& c : key.choices) {
+    spellings.emplace_back(c.value);
+    spellings.insert(spellings.end(), c.aliases.begin(), c.aliases.end());
+  }
+  const std::string near = nearest_name(text, spellings);
+  return mistake(code::kUnknownValue, value, fmt::format("found '{}' for {}, expected one of {}", text, key.path, known_values(key)),
+                 near.empty() ? "" : fmt::format("did you mean '{}'", near));
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> items;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) items.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return items;
+}
+
+template <class T>
+Diagnostics check_range(const SpecKey& key, const Value& value, T number) {
+  if (static_cast<double>(number) >= key.minimum && static_cast<double>(number) <= key.maximum) return {};
+  const bool has_maximum = key.maximum < 1e18;
+  return {mistake(code::kOutOfRange, value,
+                  has_maximum
+                      ? fmt::format("found '{}' for {}, expected from {} to {}", value.text, key.path, key.minimum, key.maximum)
+                      : fmt::format("found '{}' for {}, expected at least {}", value.text, key.path, key.minimum))};
+}
+
+}  // namespace
+
+Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
+  Setting setting;
+  setting.text = value.text;
+  setting.at = value.location;
+  if (key.can_be_auto && same_name(value.text, "auto")) return setting;
+  const auto take = [&](auto result) -> Diagnostics {
+    if (!result.ok()) {
+      for (Diagnostic& d : result.diagnostics) d.message = fmt::format("{}: {}", key.path, d.message);
+      return result.diagnostics;
+    }
+    setting.value = *result;
+    return {};
+  };
+  Diagnostics problems;
+  switch (key.type) {
+    case SettingType::kBool: problems = take(as_bool(value)); break;
+    case SettingType::kInt:
+      problems = take(as_int(value));
+      if (problems.empty()) problems = check_range(key, value, std::get<int64_t>(setting.value));
+      break;
+    case SettingType::kDouble:
+      problems = take(as_double(value));
+      if (problems.empty()) problems = check_range(key, value, std::get<double>(setting.value));
+      break;
+    case SettingType::kBytes:
+      problems = take(parse_bytes(value.text, value.location));
+      if (problems.empty()) problems = check_range(key, value, std::get<int64_t>(setting.value));
+      break;
+    case SettingType::kDuration:
+      problems = take(parse_duration_s(value.text, value.location));
+      if (problems.empty()) problems = check_range(key, value, std::get<int64_t>(setting.value));
+      break;
+    case SettingType::kText:
+      if (value.text.empty()) {
+        problems = {mistake(code::kWrongType, value, fmt::format("{}: found nothing, expected text", key.path))};
+      } else {
+        setting.value = value.text;
+      }
+      break;
+    case SettingType::kEnum: {
+      const Result<std::string> chosen = parse_choice(key, value);
+      if (!chosen.ok()) return chosen.diagnostics;
+      setting.value = *chosen;
+      break;
+    }
+    case SettingType::kList: setting.value = split_list(value.text); break;
+  }
+  if (has_error(problems)) return problems;
+  return setting;
+}
+
+Result<Setting> parse_value(const SpecKey& key, const Value& value) {
+  if (key.type == SettingType::kList && value.kind == Value::Kind::kList) {
+    Setting setting;
+    setting.at = value.location;
+    std::vector<std::string> items;
+    Diagnostics problems;
+    for (const Value& item : value.items) {
+      Result<std::string> text = as_text(item);
+      append(problems, text.diagnostics);
+      if (text.ok()) items.push_back(*text);
+    }
+    if (has_error(problems)) return problems;
+    setting.text = fmt::format("{}", fmt::join(items, ","));
+    setting.value = std::move(items);
+    return setting;
+  }
+  if (value.kind != Value::Kind::kScalar) {
+    const std::string found = value.kind == Value::Kind::kMap ? "a map" : value.kind == Value::Kind::kList ? "a list" : "nothing";
+    return error(code::kWrongType, value.location, fmt::format("{}: found {}, expected {}", key.path, found, name(key.type)),
+                 value.kind == Value::Kind::kNull ? "leave the key out to use the default" : "");
+  }
+  const bool is_text = key.type == SettingType::kText || key.type == SettingType::kList;
+  const std::string low = lower(value.text);
+  const bool is_switch_word = low == "no" || low == "yes" || low == "on" || low == "off" || low == "y" || low == "n";
+  if (is_text || (key.type == SettingType::kEnum && is_switch_word && !value.quoted)) {
+    const Result<std::string> text = as_text(value);
+    if (!text.ok()) {
+      Diagnostics problems = text.diagnostics;
+      for (Diagnostic& d : problems) {
+        d.message = fmt::format("{}: {}", key.path, d.message);
+        if (key.type == SettingType::kEnum) d.help = fmt::format("write one of {}", known_values(key));
+      }
+      return problems;
+    }
+  }
+  return parse_scalar(key, value);
+}
+
+}  // namespace distsetup

@@ -1,0 +1,378 @@
+// The table of settings: path, type, flags, values and their aliases, default, help. A table, not code: adding a setting is a row here
+// and a line in resolve.
+#include <algorithm>
+#include <cctype>
+
+#include "base/names.h"
+#include "planner/spec/spec.h"
+
+namespace distsetup {
+namespace {
+
+using Type = SettingType;
+
+SpecKey text_key(std::string_view path, std::vector<SettingFlag> flags, std::string_view fallback, std::string_view help) {
+  SpecKey key;
+  key.path = path;
+  key.flags = std::move(flags);
+  key.fallback = fallback;
+  key.help = help;
+  return key;
+}
+
+SpecKey typed(Type type, SpecKey key) {
+  key.type = type;
+  return key;
+}
+
+struct Range {
+  double minimum, maximum = 1e18;
+};
+
+SpecKey number(Type type, std::string_view path, std::vector<SettingFlag> flags, std::string_view fallback, std::string_view unit,
+               Range range, std::string_view help) {
+  SpecKey key = typed(type, text_key(path, std::move(flags), fallback, help));
+  key.unit = unit;
+  key.minimum = range.minimum;
+  key.maximum = range.maximum;
+  return key;
+}
+
+SpecKey searched(SpecKey key) {
+  key.can_be_auto = true;
+  key.fallback = "auto";
+  return key;
+}
+
+SpecKey choice(std::string_view path, std::vector<SettingFlag> flags, std::vector<SettingChoice> choices, std::string_view fallback,
+               std::string_view help, std::vector<AmbiguousChoice> ambiguous = {}) {
+  SpecKey key = typed(Type::kEnum, text_key(path, std::move(flags), fallback, help));
+  key.choices = std::move(choices);
+  key.ambiguous = std::move(ambiguous);
+  return key;
+}
+
+const std::vector<SettingChoice> kSharding = {
+    {"ddp", {"no_shard", "zero0", "0", "stage0", "data_parallel"}, "every rank keeps everything", ""},
+    {"zero1", {"1", "stage1"}, "optimizer state is split", ""},
+    {"zero2", {"2", "stage2", "shard_grad_op"}, "and gradients", ""},
+    {"zero3", {"3", "stage3", "full_shard", "fsdp", "fsdp1", "fsdp2", "fully_shard"}, "and parameters", ""},
+    {"hybrid_shard", {"hsdp", "hybrid"}, "zero3 inside a node, copies across nodes", ""},
+    {"hybrid_shard_zero2", {"_hybrid_shard_zero2"}, "zero2 inside a node, copies across nodes", ""},
+};
+const std::vector<AmbiguousChoice> kShardingAmbiguous = {
+    {"zero", "ZeRO has stages: write zero1, zero2 or zero3"},
+    {"deepspeed", "it names a library, not what is split: write zero1, zero2 or zero3"},
+    {"megatron", "it names a library, not what is split: write zero1 for its distributed optimizer"},
+    {"shard", "it does not say what is split: write zero1, zero2 or zero3"},
+    {"sharded", "it does not say what is split: write zero1, zero2 or zero3"},
+    {"zpg",
+     "in ZeRO++ it is a second copy of the parameters inside a node, elsewhere all states stay inside a node: write zero3 with "
+     "hpz: <GPUs of a node>, or hybrid_shard"},
+    {"hpz",
+     "in ZeRO++ it is a second copy of the parameters inside a node, elsewhere all states stay inside a node: write zero3 with "
+     "hpz: <GPUs of a node>, or hybrid_shard"},
+};
+
+const std::vector<SettingChoice> kRecompute = {
+    {"none", {"no", "off", "false"}, "keep all that backward reads", ""},
+    {"selective", {"sac"}, "drop what is cheap to compute again: norms, activation functions, products", ""},
+    {"full", {"true", "yes", "on"}, "keep only each block's input", ""},
+    {"every_k", {}, "every_k:<k>: one block in k in full", ""},
+};
+
+const std::vector<SettingChoice> kOffload = {
+    {"none", {"no", "false", "off"}, "on the device", ""},
+    {"host", {"cpu", "true", "yes", "on"}, "in host memory", ""},
+    {"nvme", {"disk"}, "on a local disk", ""},
+};
+
+const std::vector<SettingChoice> kCompute = {
+    {"bf16", {"bfloat16", "bf16_mixed", "true", "mixed", "torch.bfloat16"}, "bf16 with fp32 master weights", ""},
+    {"fp32", {"f32", "float32", "float", "32", "32_true", "full", "no", "false", "torch.float32"}, "fp32 throughout", ""},
+    {"fp16",
+     {"float16", "16_mixed", "fp16_mixed", "torch.float16"},
+     "fp16 with a loss scaler",
+     "",
+     "the trainer has no loss scaler yet, and fp16 without one loses small gradients; bf16 needs none"},
+    {"fp8", {"float8", "transformer_engine"}, "fp8 matrix products, the rest bf16", "", "the trainer has no fp8 operations yet"},
+    {"bf16_true",
+     {"pure_bf16"},
+     "",
+     "without an fp32 master, updates below 2^-9 of a weight are lost; bf16 here keeps the fp32 master"},
+};
+const std::vector<AmbiguousChoice> kComputeAmbiguous = {
+    {"16", "it is fp16 in one tool and bf16 in another: write bf16 or fp16"},
+    {"half", "it is fp16 in PyTorch and any 16-bit type elsewhere: write bf16 or fp16"},
+    {"16_true", "it is fp16 in one tool and bf16 in another: write bf16 or fp16"},
+};
+
+const std::vector<SettingChoice> kStored = {
+    {"fp32", {"f32", "float32", "torch.float32"}, "", ""},
+    {"bf16", {"bfloat16", "torch.bfloat16"}, "", "", "the trainer keeps this in fp32: in bf16 updates below 2^-9 of a value are lost"},
+};
+
+const std::vector<SettingChoice> kTrainers = {
+    {"native", {"distsetup", "distsetup_train"}, "the bundled trainer", ""},
+    {"fsdp2", {"torchtitan"}, "PyTorch FSDP2 as in torchtitan", ""},
+    {"fsdp1", {"accelerate", "hf", "transformers"}, "PyTorch FSDP1 under the Hugging Face Trainer", ""},
+    {"deepspeed", {"zero"}, "DeepSpeed under the Hugging Face Trainer", ""},
+    {"megatron", {"megatron_lm", "nemo", "megatron_bridge"}, "Megatron-Core with Transformer Engine", ""},
+    {"ddp", {"torch_ddp"}, "PyTorch DistributedDataParallel", ""},
+};
+
+const std::vector<SettingChoice> kLossHeads = {
+    {"eager", {}, "logits in fp32, each step of the loss a kernel of its own", ""},
+    {"compiled", {}, "the loss in one compiled graph", ""},
+    {"fused", {"fused_kernel", "vocabulary_parallel"}, "one kernel, in place", ""},
+    {"liger", {"fused_linear_cross_entropy"}, "head and loss together, in chunks of tokens", ""},
+    {"chunked", {}, "the loss in chunks of the sequence", ""},
+    {"cut", {"cut_cross_entropy", "cce"}, "no logits in memory at all", ""},
+};
+
+const std::vector<SettingChoice> kFinetune = {
+    {"full", {"none"}, "all parameters", ""},
+    {"lora", {}, "low-rank adapters on a frozen 16-bit model", "", "the trainer trains all parameters; adapters it has none yet"},
+    {"qlora", {}, "low-rank adapters on a frozen 4-bit model", "", "the trainer trains all parameters; adapters it has none yet"},
+};
+
+std::vector<SpecKey> make_keys() {
+  std::vector<SpecKey> keys = {
+      text_key("model", {{"model", ""}, {"hf-model", ""}, {"base-model", ""}, {"model-name", ""}, {"model-name-or-path", ""}},
+               "required", "a size (70B), a preset (llama3_8b), or a directory with config.json"),
+
+      text_key("hardware.gpu", {{"gpu", ""}, {"gpu-type", ""}}, "assumed: H100 SXM 80 GB",
+               "kind of GPU: h100_sxm, H100-80GB, rtx_4090, cpu"),
+      number(Type::kInt, "hardware.gpus_per_node",
+             {{"gpus", ""}, {"gpus-per-node", ""}, {"num-gpus-per-node", ""}, {"nproc-per-node", ""}, {"devices", ""}}, "assumed: 8",
+             "GPUs", {1, 1024}, "GPUs in one node; with a kind: 8xH100-80GB"),
+      searched(number(Type::kInt, "hardware.nodes", {{"nodes", ""}, {"num-nodes", ""}, {"nnodes", ""}}, "", "nodes", {1, 100000},
+                      "number of nodes; auto: the fewest that fit")),
+      number(Type::kInt, "hardware.total_gpus", {{"total-gpus", ""}, {"world-size", ""}}, "nodes × gpus per node", "GPUs",
+             {1, 10000000}, "GPUs of all nodes together"),
+      text_key("hardware.machine", {{"machine", ""}}, "none",
+               "a machine preset (dgx_h100): GPU, GPUs per node and network in one name"),
+      number(Type::kBytes, "hardware.memory", {{"gpu-memory", ""}}, "the GPU's", "", {1 << 20},
+             "usable memory of one GPU, in place of the preset's"),
+
+      number(Type::kDouble, "hardware.price", {{"price", ""}}, "the machine's, with its date", "USD", {0, 1e6},
+             "price of one GPU for one hour"),
+
+      choice("trainer.name", {{"trainer", ""}}, kTrainers, "native", "who runs the plan: its memory and time are planned"),
+      text_key("trainer.program", {{"program", ""}}, "the trainer's",
+               "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, te)"),
+      choice("trainer.loss_head", {{"loss-head", ""}}, kLossHeads, "the trainer's", "how logits become a loss"),
+      typed(Type::kBool, text_key("trainer.compile", {{"compile", "true"}, {"torch-compile", "true"}}, "false",
+                                  "blocks compiled by torch.compile")),
+
+      choice("train.method", {{"method", ""}},
+             {{"pretrain", {"pretraining", "from_scratch"}, "next token on all tokens", ""},
+              {"sft", {"finetune", "fine_tune", "supervised"}, "next token on answers", ""},
+              {"dpo", {}, "preference pairs against a frozen reference", ""}},
+             "pretrain", "what the training does"),
+      choice("train.finetune", {{"finetune", ""}}, kFinetune, "full", "which parameters are trained"),
+      number(Type::kInt, "train.lora_rank", {{"lora-rank", ""}, {"lora-r", ""}}, "16 with lora", "", {1, 65536},
+             "rank of the adapters"),
+      typed(Type::kList, text_key("train.lora_targets", {{"lora-targets", ""}, {"lora-target-modules", ""}}, "all linear",
+                                  "matrices with adapters: query, key, value, output, gate, up, down")),
+      number(Type::kInt, "train.sequence_length",
+             {{"sequence-length", ""},
+              {"seq", ""},
+              {"seq-len", ""},
+              {"seq-length", ""},
+              {"max-seq-length", ""},
+              {"max-len", ""},
+              {"block-size", ""}},
+             "4096", "tokens", {1, 1e7}, "tokens of one sequence"),
+      number(Type::kInt, "train.global_batch", {{"global-batch", ""}, {"global-batch-size", ""}, {"train-batch-size", ""}},
+             "from global_batch_tokens", "sequences", {1, 1e9}, "sequences per optimizer step, over all GPUs"),
+      number(Type::kInt, "train.global_batch_tokens", {{"global-batch-tokens", ""}, {"tokens-per-step", ""}}, "1048576", "tokens",
+             {1, 1e12}, "tokens per optimizer step, over all GPUs"),
+      number(Type::kInt, "train.steps", {{"steps", ""}, {"max-steps", ""}, {"train-steps", ""}}, "1000", "steps", {1, 1e12},
+             "optimizer steps"),
+      choice("train.optimizer", {{"optimizer", ""}, {"optim", ""}},
+             {{"adamw", {"adamw_torch", "adamw_torch_fused", "fused_adamw"}, "", ""},
+              {"adam", {}, "", "the trainer has AdamW; Adam is AdamW with weight_decay 0"},
+              {"adamw_8bit", {"adamw_bnb_8bit"}, "8-bit moments", "", "the trainer has no 8-bit optimizer state yet"},
+              {"paged_adamw_8bit", {}, "8-bit moments in pages of host memory", "", "the trainer has no 8-bit optimizer state yet"},
+              {"adafactor", {}, "factored second moments", "", "the trainer has no Adafactor yet"},
+              {"lion", {}, "one moment", "", "the trainer has no Lion yet"},
+              {"muon", {}, "orthogonalised momentum on matrices", "", "the trainer has no Muon yet"},
+              {"sgd", {}, "no moments", "", "the trainer has no SGD yet"}},
+             "adamw", "optimizer"),
+      number(Type::kDouble, "train.learning_rate", {{"learning-rate", ""}, {"lr", ""}, {"max-lr", ""}}, "3e-4", "", {0, 10},
+             "peak learning rate"),
+      number(Type::kDouble, "train.min_learning_rate", {{"min-learning-rate", ""}, {"min-lr", ""}}, "a tenth of the peak", "", {0, 10},
+             "where the cosine ends"),
+      number(Type::kInt, "train.warmup_steps", {{"warmup-steps", ""}, {"warmup", ""}, {"lr-warmup-steps", ""}},
+             "100, at most a tenth of the steps", "steps", {0, 1e12}, "linear warm-up"),
+      number(Type::kDouble, "train.warmup_ratio", {{"warmup-ratio", ""}}, "none", "", {0, 1},
+             "linear warm-up as a part of the steps, in place of warmup_steps"),
+      number(Type::kDouble, "train.weight_decay", {{"weight-decay", ""}}, "0.1", "", {0, 10}, "on matrices, not on norms and biases"),
+      number(Type::kDouble, "train.beta1", {{"beta1", ""}, {"adam-beta1", ""}}, "0.9", "", {0, 0.9999999}, "AdamW's first decay rate"),
+      number(Type::kDouble, "train.beta2", {{"beta2", ""}, {"adam-beta2", ""}}, "0.95", "", {0, 0.9999999},
+             "AdamW's second decay rate"),
+      number(Type::kDouble, "train.epsilon", {{"epsilon", ""}, {"adam-epsilon", ""}}, "1e-8", "", {0, 1}, "AdamW's epsilon"),
+      number(Type::kDouble, "train.grad_clip",
+             {{"grad-clip", ""}, {"gradient-clipping", ""}, {"max-grad-norm", ""}, {"max-norm", ""}, {"clip", ""}}, "1.0", "",
+             {0, 1e9}, "largest gradient norm; 0: no clipping"),
+      number(Type::kInt, "train.seed", {{"seed", ""}}, "0", "", {0, 9e15}, "seed of initial weights and data order"),
+
+      searched(
+          choice("parallel.sharding",
+                 {{"sharding", ""}, {"sharding-strategy", ""}, {"fsdp-sharding-strategy", ""}, {"zero-stage", ""}, {"strategy", ""}},
+                 kSharding, "", "what the data-parallel ranks split", kShardingAmbiguous)),
+      searched(typed(Type::kBool, text_key("parallel.reshard_after_forward",
+                                           {{"reshard-after-forward", "true"}, {"fsdp-reshard-after-forward", "true"}}, "",
+                                           "zero3: free a unit's parameters after its forward"))),
+      searched(number(Type::kInt, "parallel.dp_replicate", {{"dp-replicate", ""}, {"dp-replicate-size", ""}}, "", "ranks", {1, 1e7},
+                      "copies of the shard group")),
+      searched(number(Type::kInt, "parallel.dp_shard", {{"dp-shard", ""}, {"dp-shard-size", ""}}, "", "ranks", {1, 1e7},
+                      "ranks that split the states")),
+      searched(number(Type::kInt, "parallel.cp",
+                      {{"cp", ""}, {"context-parallel", ""}, {"context-parallel-size", ""}, {"ring-size", ""}, {"ring-attn-size", ""}},
+                      "", "ranks", {1, 1e6}, "context parallel")),
+      searched(choice("parallel.cp_method", {{"cp-method", ""}},
+                      {{"ring", {}, "", ""}, {"ulysses", {}, "", ""}, {"allgather", {}, "", ""}}, "",
+                      "how context-parallel ranks exchange keys and values")),
+      searched(number(
+          Type::kInt,
+          "parallel.tp",
+          {{"tp", ""}, {"tensor-parallel", ""}, {"tensor-parallel-size", ""}, {"tensor-model-parallel-size", ""}, {"tp-size", ""}}, "",
+          "ranks", {1, 1e6}, "tensor parallel")),
+      searched(typed(Type::kBool, text_key("parallel.sequence_parallel", {{"sequence-parallel", "true"}}, "",
+                                           "with tp: split norms and residuals over the sequence"))),
+      searched(number(Type::kInt, "parallel.pp",
+                      {{"pp", ""}, {"pipeline-parallel", ""}, {"pipeline-parallel-size", ""}, {"pipeline-model-parallel-size", ""}},
+                      "", "stages", {1, 1e6}, "pipeline parallel")),
+      searched(number(Type::kInt, "parallel.virtual_stages", {{"virtual-stages", ""}}, "", "stages", {1, 1000},
+                      "pipeline stages of one rank, interleaved")),
+      searched(number(Type::kInt, "parallel.hpz", {{"hpz", ""}, {"zero-hpz-partition-size", ""}, {"hpz-partition-size", ""}}, "",
+                      "ranks", {1, 1e6}, "DeepSpeed: ranks that share a second copy of the parameters (ZeRO++ hpZ); 1: none")),
+      searched(number(Type::kInt, "parallel.ep",
+                      {{"ep", ""}, {"expert-parallel", ""}, {"expert-parallel-size", ""}, {"expert-model-parallel-size", ""}}, "",
+                      "ranks", {1, 1e6}, "expert parallel")),
+      searched(number(Type::kInt, "parallel.micro_batch",
+                      {{"micro-batch", ""},
+                       {"micro-batch-size", ""},
+                       {"batch-size", ""},
+                       {"per-device-train-batch-size", ""},
+                       {"micro-train-batch-size", ""},
+                       {"train-micro-batch-size-per-gpu", ""},
+                       {"mbs", ""}},
+                      "", "sequences", {1, 1e9}, "sequences per GPU per forward")),
+      searched(number(Type::kInt, "parallel.gradient_accumulation",
+                      {{"gradient-accumulation", ""},
+                       {"gradient-accumulation-steps", ""},
+                       {"grad-accum-steps", ""},
+                       {"accumulation", ""},
+                       {"accumulate-grad-batches", ""}},
+                      "", "micro-batches", {1, 1e9}, "micro-batches per optimizer step")),
+      searched(choice("parallel.recompute",
+                      {{"recompute", ""},
+                       {"gradient-checkpointing", "full"},
+                       {"activation-checkpointing", "full"},
+                       {"fsdp-activation-checkpointing", "full"}},
+                      kRecompute, "", "what backward computes again")),
+      choice("parallel.offload.optimizer", {{"offload-optimizer", "host"}, {"adam-offload", "host"}}, kOffload, "none",
+             "where optimizer state lives"),
+      choice("parallel.offload.parameters", {{"offload-parameters", "host"}, {"offload-param", "host"}, {"offload-params", "host"}},
+             kOffload, "none", "where parameter shards live"),
+      choice("parallel.offload.activations", {{"offload-activations", "host"}}, kOffload, "none", "where saved activations wait"),
+
+      choice("precision.compute",
+             {{"precision", ""},
+              {"compute", ""},
+              {"mixed-precision", "bf16"},
+              {"dtype", ""},
+              {"compute-dtype", ""},
+              {"bf16", "bf16"},
+              {"fp16", "fp16"}},
+             kCompute, "bf16", "type of activations and matrix products", kComputeAmbiguous),
+      choice("precision.reduce", {{"reduce-dtype", ""}}, kStored, "fp32", "type in which gradients are summed"),
+      choice("precision.master", {{"master-dtype", ""}}, kStored, "fp32", "type of the master weights"),
+      choice("precision.optimizer_state", {{"optimizer-state-dtype", ""}}, kStored, "fp32", "type of the moments"),
+
+      typed(Type::kList, text_key("data.paths", {{"data", ""}, {"data-path", ""}, {"data-paths", ""}, {"train-data", ""}}, "none",
+                                  "text files or directories, comma-separated")),
+      choice("data.tokenizer", {{"tokenizer", ""}}, {{"bytes", {"byte", "byte_level"}, "a token is a byte", ""}}, "bytes",
+             "how text becomes tokens"),
+      number(Type::kInt, "data.held_out", {{"held-out", ""}}, "20", "files", {0, 1e9},
+             "one file in so many is held out for evaluation, chosen by digest; 0: none"),
+
+      text_key("checkpoint.directory", {{"checkpoint-directory", ""}, {"checkpoint-dir", ""}}, "checkpoints", "where checkpoints go"),
+      number(Type::kInt, "checkpoint.every_steps",
+             {{"checkpoint-every", ""}, {"checkpoint-interval", ""}, {"save-interval", ""}, {"save-steps", ""}}, "0", "steps",
+             {0, 1e12}, "steps between checkpoints; 0: at the end only"),
+      number(Type::kInt, "checkpoint.keep", {{"keep-checkpoints", ""}, {"save-total-limit", ""}}, "3", "checkpoints", {1, 1e6},
+             "how many are kept"),
+
+      number(Type::kDuration, "checkpoint.save_time", {{"checkpoint-save-time", ""}}, "not known", "", {1},
+             "how long a save stops training; with it the preview says how often to save"),
+      number(Type::kDouble, "checkpoint.failure_hours", {{"gpu-hours-per-failure", ""}}, "50,700, Llama 3's", "GPU-hours", {1, 1e12},
+             "how long GPUs run, all together, until one stops the job"),
+
+      text_key("launch.target", {{"launch-target", ""}}, "native", "what the plan is written for"),
+      text_key("launch.site", {{"site", ""}}, "none", "a site file (distsetup init --site): partition, account, modules"),
+      number(Type::kDuration, "launch.time_limit", {{"time-limit", ""}, {"time", ""}}, "none", "", {1}, "longest run: 4h, 48:00:00"),
+      number(Type::kDuration, "launch.init_timeout", {{"init-timeout", ""}}, "5m", "", {1},
+             "how long ranks wait for each other at the start"),
+      number(Type::kDuration, "launch.collective_timeout", {{"collective-timeout", ""}, {"timeout", ""}}, "10m", "", {1},
+             "how long a collective may take before the run is given up"),
+  };
+  for (SpecKey& key : keys) {
+    key.env = "DISTSETUP_";
+    for (char c : key.flags.front().name) key.env += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return keys;
+}
+
+const std::vector<SpecKey>& all_keys() {
+  static const std::vector<SpecKey> keys = make_keys();
+  return keys;
+}
+
+}  // namespace
+
+std::string_view name(SettingType type) {
+  switch (type) {
+    case SettingType::kBool: return "true or false";
+    case SettingType::kInt: return "integer";
+    case SettingType::kDouble: return "number";
+    case SettingType::kBytes: return "size";
+    case SettingType::kDuration: return "duration";
+    case SettingType::kText: return "text";
+    case SettingType::kEnum: return "one of";
+    case SettingType::kList: return "list";
+  }
+  return "";
+}
+
+std::span<const SpecKey> spec_keys() { return all_keys(); }
+
+const SpecKey* find_spec_key(std::string_view path) {
+  for (const SpecKey& key : all_keys()) {
+    if (same_name(key.path, path)) return &key;
+  }
+  return nullptr;
+}
+
+const SpecKey* find_spec_flag(std::string_view flag) {
+  while (!flag.empty() && flag.front() == '-') flag.remove_prefix(1);
+  for (const SpecKey& key : all_keys()) {
+    for (const SettingFlag& spelling : key.flags) {
+      if (same_name(spelling.name, flag)) return &key;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string> spec_flag_names() {
+  std::vector<std::string> names;
+  for (const SpecKey& key : all_keys()) {
+    for (const SettingFlag& flag : key.flags) names.push_back("--" + std::string(flag.name));
+  }
+  return names;
+}
+
+}  // namespace distsetup
