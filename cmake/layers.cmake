@@ -12,7 +12,10 @@ target_precompile_headers(distsetup_src_pch PRIVATE <algorithm> <cstdint> <funct
 # distsetup_layer(name folder library...). A folder without sources yet becomes an interface library, so links stay valid.
 # HOT: -O2. The others run for milliseconds: -O1 there saves a fifth of the compile time.
 function(distsetup_layer name folder)
-  cmake_parse_arguments(PARSE_ARGV 2 layer HOT "" "")
+  cmake_parse_arguments(PARSE_ARGV 2 layer HOT BATCH "")
+  if(NOT layer_BATCH)
+    set(layer_BATCH 12)
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cc" "${PROJECT_SOURCE_DIR}/${folder}/*/*.cc")
   set(target distsetup_${name})
   if(sources)
@@ -21,13 +24,9 @@ function(distsetup_layer name folder)
     if(NOT layer_HOT)
       target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
-    # g++ spends most of its time reading headers: several sources at once save half of it. Names that two of them have keep apart.
-    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
-      foreach(alone value_yaml.cc value.cc slurm.cc measure.cc)
-        set_source_files_properties("${PROJECT_SOURCE_DIR}/${folder}/${alone}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-      endforeach()
-    endif()
+    # Several sources at once: most of the time of a source alone goes into headers and templates that its neighbours need too. Off
+    # where single files are changed and built again (preset dev).
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ${DISTSETUP_UNITY} UNITY_BUILD_BATCH_SIZE ${layer_BATCH})
     set(visibility PUBLIC)
   else()
     add_library(${target} INTERFACE)

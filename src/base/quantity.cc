@@ -25,8 +25,6 @@ constexpr std::string_view kPrefixes = "KMGTPE";
 constexpr Wide kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxFractionDigits = 12;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 std::string_view trim(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return {};

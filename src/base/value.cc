@@ -17,8 +17,6 @@ namespace {
 
 constexpr size_t kMaxShownText = 60;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), text) != words.end();
 }

@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSizesId = "sizes";
 
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_separator(char c) { return c == '-' || c == '_' || c == '.' || c == ' '; }
 
 // Lower case; separators stay, as '_', only between digits: "Llama-3.1-8B" -> "llama3_1_8b", but "1.3B" is not "13B".

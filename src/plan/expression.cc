@@ -11,9 +11,9 @@
 namespace distsetup {
 namespace {
 
-class Reader {
+class ExpressionReader {
  public:
-  Reader(std::string_view text, const Symbols& symbols) : text_(text), symbols_(symbols) {}
+  ExpressionReader(std::string_view text, const Symbols& symbols) : text_(text), symbols_(symbols) {}
 
   int64_t whole() {
     const int64_t value = sum();
@@ -95,6 +95,6 @@ class Reader {
 
 }  // namespace
 
-int64_t evaluate(std::string_view expression, const Symbols& symbols) { return Reader(expression, symbols).whole(); }
+int64_t evaluate(std::string_view expression, const Symbols& symbols) { return ExpressionReader(expression, symbols).whole(); }
 
 }  // namespace distsetup

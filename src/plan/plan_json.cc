@@ -19,7 +19,7 @@ struct is_vector : std::false_type {};
 template <class T>
 struct is_vector<std::vector<T>> : std::true_type {};
 
-struct Writer {
+struct PlanWriter {
   Json json = Json::object();
   template <class T>
   void operator()(const char* key, T& value) {
@@ -41,16 +41,16 @@ struct Writer {
       for (auto& item : value) list.push_back(encode(item));
       return list;
     } else {
-      Writer inner;
+      PlanWriter inner;
       visit(inner, value);
       return std::move(inner.json);
     }
   }
 };
 
-class Reader {
+class PlanReader {
  public:
-  Reader(const Value& map, std::string path, Diagnostics& out) : map_(map), path_(std::move(path)), out_(out) {
+  PlanReader(const Value& map, std::string path, Diagnostics& out) : map_(map), path_(std::move(path)), out_(out) {
     if (map.kind != Value::Kind::kMap) corrupt(map.location, fmt::format("'{}' is not an object", path_));
   }
 
@@ -125,7 +125,7 @@ class Reader {
         value.push_back(std::move(item));
       }
     } else {
-      Reader inner(found, path, out_);
+      PlanReader inner(found, path, out_);
       visit(inner, value);
       inner.finish();
     }
@@ -141,14 +141,14 @@ class Reader {
 
 Json to_json(const Plan& plan) {
   Plan copy = plan;
-  Json json = Writer::encode(copy);
+  Json json = PlanWriter::encode(copy);
   json["schema_version"] = kPlanSchemaVersion;
   return json;
 }
 
 Json to_json(const Diagnostics& diagnostics) {
   Diagnostics copy = diagnostics;
-  return Writer::encode(copy);
+  return PlanWriter::encode(copy);
 }
 
 Json failed_plan_json(const Diagnostics& diagnostics) {
@@ -174,7 +174,7 @@ Result<Plan> plan_from_json(std::string_view text, std::string_view file_name) {
   const Value* verdict = tree->find("verdict");
   if (verdict != nullptr && verdict->kind == Value::Kind::kNull)
     return error(code::kPlanCorrupt, verdict->location, "this plan failed (verdict null), there is nothing to run", help);
-  Reader reader(*tree, "", out);
+  PlanReader reader(*tree, "", out);
   visit(reader, plan);
   reader.known("schema_version");
   reader.finish();

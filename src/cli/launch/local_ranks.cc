@@ -22,6 +22,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "cli/launch/subprocess.h"
 
 extern char** environ;
 
@@ -46,8 +47,6 @@ constexpr std::array<std::pair<int, const char*>, 16> kSignalNames = {{{SIGHUP, 
                                                                        {SIGALRM, "SIGALRM"},
                                                                        {SIGTERM, "SIGTERM"},
                                                                        {SIGXCPU, "SIGXCPU"}}};
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct LineStream {
   int fd = -1;  // read end; -1 = closed

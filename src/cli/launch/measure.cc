@@ -27,11 +27,10 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/launch/subprocess.h"
 
 namespace distsetup {
 namespace {
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // stdout of a program, or nothing when it cannot be run, fails, or is not done in time.
 std::optional<std::string> output_of(const std::vector<std::string>& arguments, double limit_s) {

@@ -15,8 +15,6 @@ namespace {
 
 constexpr int kNotStarted = 127;
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 [[noreturn]] void become_program(const std::vector<std::string>& words, const std::string& directory, int output) {
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing >= 0) ::dup2(nothing, 0);
@@ -32,6 +30,8 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 
 }  // namespace
 
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
 Said run_program(const std::vector<std::string>& words, double limit_s, const std::string& directory) {
   Said said;
   int ends[2];
@@ -39,11 +39,11 @@ Said run_program(const std::vector<std::string>& words, double limit_s, const st
   const pid_t pid = ::fork();
   if (pid == 0) become_program(words, directory, ends[1]);
   ::close(ends[1]);
-  const double until = seconds() + limit_s;
+  const double until = now_s() + limit_s;
   char buffer[4096];
   while (pid > 0) {
     pollfd ready = {ends[0], POLLIN, 0};
-    const int wait_ms = static_cast<int>(std::max(0.0, until - seconds()) * 1000);
+    const int wait_ms = static_cast<int>(std::max(0.0, until - now_s()) * 1000);
     if (::poll(&ready, 1, wait_ms) == 0) {
       ::kill(pid, SIGKILL);
       break;

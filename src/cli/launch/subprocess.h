@@ -14,4 +14,7 @@ struct Said {
 // Looks the program up on PATH; standard input is /dev/null. `directory` "" = here. Killed after `limit_s`.
 Said run_program(const std::vector<std::string>& words, double limit_s = 30, const std::string& directory = "");
 
+// Of a clock that never goes back.
+double now_s();
+
 }  // namespace distsetup
