@@ -5,8 +5,6 @@
 
 namespace distsetup {
 
-enum class Depth { kSimulate, kReplay };
-
 MemoryEstimate fsdp_memory(const Setup& setup, Depth depth);       // FSDP1, FSDP2, DDP and one GPU (frameworks/fsdp*.cc)
 MemoryEstimate deepspeed_memory(const Setup& setup, Depth depth);  // ZeRO stages 0-3
 MemoryEstimate megatron_memory(const Setup& setup, Depth depth);   // distributed optimizer, TP, SP, PP, CP, EP

@@ -79,7 +79,7 @@ void Walk::for_stored(Visit visit) const {
       visit(weight.padded / unit.kind->shards, weight.stored_bytes, weight.trained, unit.count, weight.in_block_matrix);
     }
   };
-  if (s_.framework == Framework::kFsdp1 && !unsharded()) {
+  if (s_.traits().flat_parameters && !unsharded()) {
     for (const Unit& unit : units_) {
       for (const bool is_trained : {false, true}) {  // a flat parameter is one or the other; adapters are units of their own
         int64_t elements = 0;

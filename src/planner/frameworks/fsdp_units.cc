@@ -24,7 +24,7 @@ UnitWeight Walk::make_weight(const Weight& weight, bool is_trained, int shard, b
   made.elements = rows * columns;
   made.padded = columns * ((rows + shard - 1) / shard * shard);
   // FSDP2 splits rows (a stack of experts: whole ones), FSDP1 the elements of a flat parameter.
-  if (any_dimension || (s_.framework == Framework::kFsdp1 && s_.finetune == Finetune::kFull && rows < shard))
+  if (any_dimension || (s_.traits().flat_parameters && s_.finetune == Finetune::kFull && rows < shard))
     made.padded = (made.elements + shard - 1) / shard * shard;
   made.trained = is_trained;
   made.quantized = s_.finetune == Finetune::kQlora && weight.matrix && !weight.target.empty();
@@ -125,7 +125,7 @@ void Walk::trace() {
   TraceOptions keep{TraceMode::kKeepAll, false, residual_bytes_};
   m_.embedding = trace_section(m_.program->embedding, m_.facts, v, trained(m_.program->embedding), keep);
   m_.head = trace_section(head, m_.facts, v, trained(head), keep);
-  retains_ = s_.framework == Framework::kFsdp1 && !unsharded() && s_.finetune != Finetune::kFull && s_.reentrant_checkpoint &&
+  retains_ = s_.traits().flat_parameters && !unsharded() && s_.finetune != Finetune::kFull && s_.reentrant_checkpoint &&
              s_.recompute == ActivationRecompute::kFull;
   for (BlockKind& kind : m_.blocks) {
     if (kind.present) trace_block(kind, keep);
@@ -193,13 +193,13 @@ void Walk::make_units(Blocks blocks) {
   options.reduce_scatter_pool = s_.software.reduce_scatter_pool;
   // Forward under a reentrant checkpoint runs without gradients and registers no hook on its outputs; the hook of the second forward
   // finds the order of the first one spent (torch/distributed/fsdp/_exec_order_utils.py).
-  options.prefetch_in_backward = !(s_.framework == Framework::kFsdp1 && s_.reentrant_checkpoint);
+  options.prefetch_in_backward = !(s_.traits().flat_parameters && s_.reentrant_checkpoint);
   // torch/distributed/fsdp/_limiter_utils.py: two all-gathers; without the limiter as many as the CPU runs ahead.
   constexpr int kLimited = 2, kUnlimited = 14;
   options.frees_in_flight = ledger_.counts_only() ? 0 : s_.software.limit_all_gathers ? kLimited : kUnlimited;
-  engine_ = unsharded()                         ? make_unsharded_engine(ledger_, options, units_)
-            : s_.framework == Framework::kFsdp1 ? make_fsdp1_engine(ledger_, options, units_)
-                                                : make_fsdp2_engine(ledger_, options, units_);
+  engine_ = unsharded()                   ? make_unsharded_engine(ledger_, options, units_)
+            : s_.traits().flat_parameters ? make_fsdp1_engine(ledger_, options, units_)
+                                          : make_fsdp2_engine(ledger_, options, units_);
   slots_per_block_ = static_cast<size_t>(std::max({m_.blocks[0].kept.num_slots, m_.blocks[0].recomputed.num_slots,
                                                    m_.blocks[1].kept.num_slots, m_.blocks[1].recomputed.num_slots}));
   block_slots_.resize(slots_per_block_ * layers_.size());

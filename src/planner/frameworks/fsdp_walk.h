@@ -76,12 +76,12 @@ class Walk {
   bool has_embedding() const { return stage_ == Stage::kWhole || stage_ == Stage::kFirst; }
   bool has_head() const { return stage_ == Stage::kWhole || stage_ == Stage::kLast; }
   int shards() const { return s_.sharding == Sharding::kDdp ? 1 : s_.dp_shard * s_.cp; }
-  bool unsharded() const { return s_.framework == Framework::kDdp || shards() == 1; }
+  bool unsharded() const { return s_.traits().never_shards || shards() == 1; }
   // torchtitan's dp_shard_mod_ep: what is left of the ranks that share a stage once experts have taken theirs.
   int expert_shards() const { return std::max(1, s_.dp_shard * s_.cp * s_.tp / s_.ep); }
-  bool experts_apart() const { return s_.ep > 1 && s_.framework == Framework::kFsdp2 && !unsharded(); }
+  bool experts_apart() const { return s_.ep > 1 && s_.traits().experts_borrow_tensor_ranks && !unsharded(); }
 
-  bool has_buckets() const { return s_.framework == Framework::kDdp && s_.dp_replicate > 1; }
+  bool has_buckets() const { return s_.traits().never_shards && s_.dp_replicate > 1; }
   bool offloads_activations() const { return s_.offload.activations != OffloadPlace::kNone; }
 
   void prepare();

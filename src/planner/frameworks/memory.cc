@@ -29,7 +29,7 @@ namespace {
 
 double moments_bytes(const Setup& s, OptimizerKind kind) {
   const double moment = bytes_of(s.state_dtype);
-  const bool flat = s.framework == Framework::kDeepspeed || (s.framework == Framework::kFsdp1 && s.sharding != Sharding::kDdp);
+  const bool flat = s.traits().flat_optimizer_states || (s.traits().flat_parameters && s.sharding != Sharding::kDdp);
   switch (kind) {
     case OptimizerKind::kAdamW: return 2 * moment;
     case OptimizerKind::kAdamW8bit: return 2 * (1 + 4.0 / 256);
@@ -60,7 +60,7 @@ StateBytes adam_state_bytes(const Setup& s) {
 }
 
 int64_t bound_bytes(const Setup& s) {
-  const bool fsdp = s.framework == Framework::kFsdp1 || s.framework == Framework::kFsdp2;  // zero2 has parameters in shards too
+  const bool fsdp = s.traits().zero2_shards_parameters;
   // FSDP2's experts are on as many ranks as the rest, by expert parallelism or by shards.
   const double all = static_cast<double>(count_parameters(s.model).total) / (s.tp * s.pp * (fsdp ? 1 : s.ep));
   const double shards = static_cast<double>(s.dp_shard) * s.cp;
@@ -80,22 +80,7 @@ int64_t bound_bytes(const Setup& s) {
   return 0;
 }
 
-namespace {
-
-MemoryEstimate memory_of(const Setup& setup, Depth depth) {
-  switch (setup.framework) {
-    case Framework::kDdp:
-    case Framework::kFsdp1:
-    case Framework::kFsdp2: return fsdp_memory(setup, depth);
-    case Framework::kDeepspeed: return deepspeed_memory(setup, depth);
-    case Framework::kMegatron: return megatron_memory(setup, depth);
-  }
-  return {};
-}
-
-}  // namespace
-
-MemoryEstimate simulate_memory(const Setup& setup) { return memory_of(setup, Depth::kSimulate); }
-MemoryEstimate replay_memory(const Setup& setup) { return memory_of(setup, Depth::kReplay); }
+MemoryEstimate simulate_memory(const Setup& setup) { return setup.traits().memory(setup, Depth::kSimulate); }
+MemoryEstimate replay_memory(const Setup& setup) { return setup.traits().memory(setup, Depth::kReplay); }
 
 }  // namespace distsetup

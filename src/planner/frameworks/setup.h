@@ -15,6 +15,7 @@
 #include "model/geometry.h"
 #include "model/hardware.h"
 #include "plan/plan.h"
+#include "planner/frameworks/traits.h"
 
 namespace distsetup {
 
@@ -22,7 +23,6 @@ namespace replay {
 struct BlockProgram;  // replay/program_file.h
 }
 
-enum class Framework { kDdp, kFsdp1, kFsdp2, kDeepspeed, kMegatron };                // one GPU without any of them: kDdp with one rank
 enum class StorageDtype { kF32, kBf16, kF16, kF8, kInt8, kInt4, kNf4, kNf4Double };  // what holds a value between steps
 enum class Compute { kF32, kBf16, kF16, kF8 };                                       // of the matrix multiplications
 enum class Fp8Recipe { kNone, kTensorwise, kRowwise, kDelayed, kMxfp8, kBlockwise, kNvfp4 };
@@ -168,6 +168,7 @@ struct Setup {
   int64_t reduce_bucket_elements = 0, prefetch_bucket_elements = 0, max_live_parameters = 0;  // DeepSpeed; 0 = its defaults
   Software software;
 
+  const FrameworkTraits& traits() const { return traits_of(framework); }
   int world() const { return dp_replicate * dp_shard * cp * tp * pp; }
   int64_t tokens() const { return micro_batch * sequence_length / cp; }  // T: of a micro-batch on one rank
   double tokens_per_step() const {

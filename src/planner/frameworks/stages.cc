@@ -104,7 +104,7 @@ std::vector<StageLayers> pipeline_stages(const Setup& s) {
 
 StageParts stage_parts(const Setup& s, const LifetimeProgram& program) {
   StageParts parts;
-  if (s.framework == Framework::kDeepspeed && lifetime_program(s.program) == nullptr) {
+  if (s.traits().block_programs && lifetime_program(s.program) == nullptr) {
     parts.traced = traced_layers(s);
     CHECK(parts.traced != nullptr, "unknown program '{}'", s.program);
     return parts;

@@ -11,17 +11,6 @@
 namespace distsetup {
 namespace {
 
-const char* framework_label(Framework framework) {
-  switch (framework) {
-    case Framework::kDdp: return "DDP";
-    case Framework::kFsdp1: return "FSDP1";
-    case Framework::kFsdp2: return "FSDP2";
-    case Framework::kDeepspeed: return "DeepSpeed";
-    case Framework::kMegatron: return "Megatron";
-  }
-  return "";
-}
-
 struct SetupRules {
   const Setup& s;
   Diagnostics said = {};
@@ -57,45 +46,51 @@ struct SetupRules {
   }
 
   void framework() {
-    const char* name = framework_label(s.framework);
-    const bool megatron = s.framework == Framework::kMegatron, deepspeed = s.framework == Framework::kDeepspeed;
-    const bool fsdp2 = s.framework == Framework::kFsdp2;
-    if (s.pp > 1 && !megatron && !deepspeed && !fsdp2)
-      unsupported(fmt::format("{} has no pipelines, found pp = {}", name, s.pp), "set pp to 1");
-    if (s.tp > 1 && s.framework == Framework::kDdp)
-      unsupported(fmt::format("DDP has no tensor parallelism, found tp = {}", s.tp), "set tp to 1");
-    if (s.ep > 1 && !megatron && !fsdp2)
+    const FrameworkTraits& t = s.traits();
+    const std::string_view name = t.label;
+    if (s.pp > 1 && !t.pipelines) unsupported(fmt::format("{} has no pipelines, found pp = {}", name, s.pp), "set pp to 1");
+    if (s.tp > 1 && !t.tensor_parallel)
+      unsupported(fmt::format("{} has no tensor parallelism, found tp = {}", name, s.tp), "set tp to 1");
+    if (s.ep > 1 && !t.expert_parallel)
       unsupported(fmt::format("{} is planned without expert parallelism, found ep = {}", name, s.ep), "set ep to 1");
-    // torchtitan/distributed/parallel_dims.py: experts borrow all context and tensor ranks before data-parallel ones.
-    if (s.ep > 1 && fsdp2) divides("ep", s.ep, "cp x tp", int64_t{s.cp} * s.tp);
-    if (s.hpz > 1 && (!deepspeed || s.sharding != Sharding::kZero3))
+    if (s.ep > 1 && t.experts_borrow_tensor_ranks) divides("ep", s.ep, "cp x tp", int64_t{s.cp} * s.tp);
+    if (s.hpz > 1 && (!t.second_copies || s.sharding != Sharding::kZero3))
       unsupported(fmt::format("a second copy of the parameters (hpZ) is DeepSpeed's stage 3, found hpz = {}", s.hpz), "set hpz to 1");
     if (s.hpz > 1) divides("dp_shard x cp", int64_t{s.dp_shard} * s.cp, "hpz", s.hpz);
-    if (s.virtual_stages > 1 && deepspeed) unsupported("DeepSpeed's pipelines do not interleave", "set virtual_stages to 1");
-    if (deepspeed && s.pp > 1 && (s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3)) {
-      unsupported("DeepSpeed's pipelines take stage 0 or 1, found a stage that splits gradients", "set sharding to zero1, or pp to 1");
+    if (s.virtual_stages > 1 && t.pipelines && !t.interleaved_pipelines)
+      unsupported(fmt::format("{}'s pipelines do not interleave", name), "set virtual_stages to 1");
+    if (!t.pipelines_split_gradients && s.pp > 1 && (s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3)) {
+      unsupported(fmt::format("{}'s pipelines take stage 0 or 1, found a stage that splits gradients", name),
+                  "set sharding to zero1, or pp to 1");
     }
-    if (megatron && s.virtual_stages > 1 && s.gradient_accumulation % s.pp != 0)
+    if (t.accumulation_fills_pipeline && s.virtual_stages > 1 && s.gradient_accumulation % s.pp != 0)
       divides("accumulation", s.gradient_accumulation, "pp", s.pp);
-    if (s.offload.parameters != OffloadPlace::kNone && (megatron || (deepspeed && s.sharding != Sharding::kZero3))) {
-      if (deepspeed)
-        unsupported("DeepSpeed offloads parameters under zero3 alone", "set sharding to zero3, or offload.parameters to none");
-      else
-        unsupported(fmt::format("{} does not offload parameters", name), "set offload.parameters to none");
-    }
-    if (deepspeed && s.offload.optimizer != OffloadPlace::kNone && s.sharding == Sharding::kDdp)
-      unsupported("DeepSpeed offloads the optimizer from stage 1 on, found stage 0", "set sharding to zero1, zero2 or zero3");
-    if (deepspeed && s.offload.optimizer == OffloadPlace::kNvme && s.sharding != Sharding::kZero3)
-      unsupported("DeepSpeed sends optimizer state to NVMe in stage 3 alone", "set sharding to zero3, or offload.optimizer to host");
-    if (s.recompute == ActivationRecompute::kOpSelective && (megatron || deepspeed)) {
+    if (s.offload.parameters != OffloadPlace::kNone && !t.offloads_parameters)
+      unsupported(fmt::format("{} does not offload parameters", name), "set offload.parameters to none");
+    if (t.zero_stages_of_offload) stages_of_offload(name);
+    if (s.recompute == ActivationRecompute::kOpSelective && !t.recomputes_operations) {
       unsupported(fmt::format("{} does not recompute by operation", name), "set recompute to none or full");
     }
     for (const std::string& module : s.recompute_modules) {
-      if (!megatron) unsupported(fmt::format("{} has no recompute modules, found '{}'", name, module), "set recompute instead");
-      if (megatron && recompute_module(module) == 0) {
+      if (!t.recompute_modules)
+        unsupported(fmt::format("{} has no recompute modules, found '{}'", name, module), "set recompute instead");
+      if (t.recompute_modules && recompute_module(module) == 0) {
         unsupported(fmt::format("unknown recompute module '{}'", module),
                     "expected core_attn, layernorm, mla_up_proj, mlp, moe, moe_act or shared_experts");
       }
+    }
+  }
+
+  void stages_of_offload(std::string_view name) {
+    if (s.offload.parameters != OffloadPlace::kNone && s.sharding != Sharding::kZero3)
+      unsupported(fmt::format("{} offloads parameters under zero3 alone", name),
+                  "set sharding to zero3, or offload.parameters to none");
+    if (s.offload.optimizer != OffloadPlace::kNone && s.sharding == Sharding::kDdp)
+      unsupported(fmt::format("{} offloads the optimizer from stage 1 on, found stage 0", name),
+                  "set sharding to zero1, zero2 or zero3");
+    if (s.offload.optimizer == OffloadPlace::kNvme && s.sharding != Sharding::kZero3) {
+      unsupported(fmt::format("{} sends optimizer state to NVMe in stage 3 alone", name),
+                  "set sharding to zero3, or offload.optimizer to host");
     }
   }
 

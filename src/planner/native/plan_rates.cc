@@ -8,7 +8,6 @@ namespace distsetup {
 RatesPlan native_rates(const Gpu& gpu, Compute compute, const Calibration& calibration) {
   Setup s;
   s.gpu = gpu;
-  s.framework = Framework::kDdp;
   s.program = kNativeProgram;
   s.compiled = true;
   s.compute = compute;

@@ -17,18 +17,6 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
-std::string_view framework_name(Framework framework) {
-  switch (framework) {
-    case Framework::kDdp: return "ddp";
-    case Framework::kFsdp1: return "fsdp1";
-    case Framework::kFsdp2: return "fsdp2";
-    case Framework::kDeepspeed: return "deepspeed";
-    case Framework::kMegatron: return "megatron";
-  }
-  CHECK(false, "framework", static_cast<int>(framework));
-  return "";
-}
-
 // z of a two-sided interval: 0.9 -> 1.645. Between the tabulated levels linear in the level.
 double two_sided_z(double level) {
   constexpr double kLevels[] = {0.5, 0.68, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999};
@@ -64,9 +52,9 @@ std::string_view mesh_name(const Setup& s) {
   return s.offload == OffloadPlan{} ? "data" : "offload";
 }
 
-// PyTorch before 2.4 frees what tensor parallelism gathered when the CPU finds that other streams are done with it.
+// What tensor parallelism gathered is freed when the CPU finds that other streams are done with it.
 bool frees_through_record_stream(const Setup& s) {
-  return s.tp > 1 && s.framework == Framework::kFsdp2 && s.software.released > 0 && s.software.released < 202407;
+  return s.tp > 1 && s.software.released > 0 && s.software.released < s.traits().record_stream_until;
 }
 
 // What an allocator can do with freed blocks: sizes that change from batch to batch, blocks that come back later, segments that grow,
@@ -96,7 +84,7 @@ std::string_view architecture_name(const Gpu& gpu) {
 }  // namespace
 
 std::vector<std::string> residual_classes(const Setup& s, Predicted quantity) {
-  const std::string_view framework = framework_name(s.framework);
+  const std::string_view framework = s.traits().id;
   const std::string_view finetune = s.finetune == Finetune::kFull ? "full" : "adapter";
   if (quantity == Predicted::kTokensPerSecond) {
     const std::string_view mesh = mesh_name(s) == "data" && s.compute == Compute::kF8 ? "low_precision" : mesh_name(s);
@@ -209,7 +197,7 @@ Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory) { return ve
 
 // Sharded 4-bit weights leave block inputs and their gradients between gathers, and how they lie decides: under FSDP1 FMSA-072 ran out
 // where the replay comes through, FMSA-070 took 10 % more than replayed. No row shows another framework to be better.
-bool is_replayed_when_tight(const Setup& s) { return s.finetune != Finetune::kQlora || s.framework == Framework::kDdp; }
+bool is_replayed_when_tight(const Setup& s) { return s.finetune != Finetune::kQlora || s.traits().never_shards; }
 
 Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
   const Verdict verdict = verdict_of(setup, memory, residuals);

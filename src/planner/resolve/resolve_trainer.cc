@@ -189,14 +189,14 @@ class TrainerResolver {
       }
     }
     const replay::BlockProgram* blocks = s.own_program ? s.own_program.get() : replay::find_program(s.program);
-    const bool takes_lifetimes = s.framework == Framework::kMegatron;
-    if (blocks == nullptr && !takes_lifetimes && !has_error(said_) && s.framework != Framework::kDeepspeed) {
+    const FrameworkTraits& traits = s.traits();
+    if (blocks == nullptr && !traits.lifetime_programs && !has_error(said_)) {
       fail(code::kUnsupportedFeature, "trainer.program",
            fmt::format("program '{}' lists the layers of a pipeline stage, which {} does not have", s.program, facts.label),
            fmt::format("--program {}", facts.programs.begin()->second));
       return;
     }
-    if (blocks != nullptr && takes_lifetimes) {
+    if (blocks != nullptr && !traits.block_programs) {
       fail(code::kUnsupportedFeature, "trainer.program",
            fmt::format("program '{}' lists PyTorch's operations; {} runs layers of its own", s.program, facts.label),
            fmt::format("--program {}", facts.programs.begin()->second));
@@ -354,7 +354,7 @@ class TrainerResolver {
     set_software(trainer_, s);
     problem_.base.strategy.trainer = trainer_.facts.name;
     problem_.base.assumptions.push_back(fmt::format("{}, program {}", trainer_.base.software.name, s.program));
-    if (s.model.num_experts > 0 && trainer_.facts.defaults.framework != Framework::kMegatron)
+    if (s.model.num_experts > 0 && !trainer_.facts.defaults.traits().measured_experts)
       problem_.base.assumptions.push_back(
           "every expert gets as many tokens as the others; no measured run of this trainer with experts");
     problem_.trainer = std::make_shared<const TrainerProblem>(std::move(trainer_));

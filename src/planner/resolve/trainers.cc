@@ -17,11 +17,6 @@ struct Named {
   E value;
 };
 
-constexpr Named<Framework> kFrameworks[] = {{"ddp", Framework::kDdp},
-                                            {"fsdp1", Framework::kFsdp1},
-                                            {"fsdp2", Framework::kFsdp2},
-                                            {"deepspeed", Framework::kDeepspeed},
-                                            {"megatron", Framework::kMegatron}};
 constexpr Named<LossHead> kHeads[] = {{"eager", LossHead::kEager},
                                       {"compiled", LossHead::kCompiled},
                                       {"fused_kernel", LossHead::kFusedKernel},
@@ -56,7 +51,13 @@ class TrainerReader {
     top_.get("label", facts_.label);
     for (const char* key : {"framework", "programs", "loss_heads", "shardings", "recompute", "states", "software", "source", "date"})
       top_.require(key);
-    enumeration(top_.child("framework"), std::span(kFrameworks), facts_.defaults.framework);
+    if (const Value* framework = top_.child("framework")) {
+      const std::optional<Framework> found = find_framework(framework->text);
+      if (found.has_value())
+        facts_.defaults.framework = *found;
+      else
+        said_.push_back(error(code::kUnknownValue, framework->location, fmt::format("unknown value '{}'", framework->text)));
+    }
     each("programs", [&](const std::string& key, const Value& value) { facts_.programs[key] = value.text; });
     each("loss_heads", [&](const std::string& key, const Value& value) {
       if (facts_.loss_heads.empty()) facts_.default_loss_head = key;

@@ -333,8 +333,7 @@ std::vector<TrainerCandidate> pareto_front(const Problem& problem, int nodes) { 
 // chunks, and no model but Megatron's tells methods of context parallelism apart.
 MemoryKey memory_key(const Problem& p, const TrainerChoice& c) {
   const TrainerProblem& t = *p.trainer;
-  const Framework framework = t.base.framework;
-  const bool fsdp = framework != Framework::kMegatron && framework != Framework::kDeepspeed;
+  const bool fsdp = !t.base.traits().memory_reads_schedule;
   const bool lengths = t.base.sample_lengths.mean > 0;
   // FSDP: whether there is a second micro-batch, and how many a pipeline has in flight.
   const int64_t accumulation = fsdp && !lengths && c.rest.gradient_accumulation > 1

@@ -61,8 +61,8 @@ class Space {
   }
 
   void experts(TrainerChoice c, int dp) {
-    // torchtitan's experts borrow the context and tensor ranks first, all of them; validate() checks the shards of each choice.
-    const int64_t borrowed = t_.base.framework == Framework::kFsdp2 ? int64_t{c.cp} * c.tp : 1;
+    // Experts may borrow the context and tensor ranks first, all of them; validate() checks the shards of each choice.
+    const int64_t borrowed = t_.base.traits().experts_borrow_tensor_ranks ? int64_t{c.cp} * c.tp : 1;
     const int64_t ranks = int64_t{dp} * c.cp * (borrowed > 1 ? c.tp : 1);
     for (const int64_t ep : divisors(ranks)) {
       if (!wanted(ep, t_.ep) || (ep > 1 && (g_.num_experts % ep != 0 || ep % borrowed != 0))) continue;
@@ -135,7 +135,7 @@ class Space {
   }
 
   std::vector<int> reshards(Sharding sharding) const {
-    if (sharding != Sharding::kZero3) return {sharding == Sharding::kZero2 && t_.base.framework == Framework::kFsdp2 ? 0 : 1};
+    if (sharding != Sharding::kZero3) return {sharding == Sharding::kZero2 && t_.base.traits().zero2_is_unresharded_zero3 ? 0 : 1};
     // FSDP2 without resharding is its zero2.
     const bool has_zero2 =
         std::find(t_.facts.shardings.begin(), t_.facts.shardings.end(), Sharding::kZero2) != t_.facts.shardings.end();

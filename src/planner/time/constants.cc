@@ -41,6 +41,9 @@ class Lookup {
   std::array<std::string, 3> names_;
 };
 
+// A release that is not stated is a current one.
+bool runs_since(const Setup& s, int month) { return month != kNever && (s.software.released == 0 || s.software.released >= month); }
+
 double year_of(const Setup& s) {
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
   return released / 100 + (released % 100 - 1) / 12.0;
@@ -48,7 +51,7 @@ double year_of(const Setup& s) {
 
 // NVIDIA's containers, where Megatron, NeMo and Lightning Thunder's benchmarks run, have libraries that PyTorch's own builds get
 // later.
-bool in_container(const Setup& s) { return s.framework == Framework::kMegatron || s.software.own_container; }
+bool in_container(const Setup& s) { return s.traits().own_container || s.software.own_container; }
 
 // 0 with the libraries of 2023 (cuBLAS 11 and 12.1), 1 with those tuned for Hopper (from 12.4 on): in containers in the middle of
 // 2024; PyTorch's own builds kept 12.1 until 2.4 (July 2024).
@@ -139,11 +142,11 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
     // block scales they are kernels of its own.
     const std::string recipe = fmt::format("fp8.{}.", recipe_name(s.fp8));
     c.cast_bytes = look.get(recipe + "cast_bytes", 6);
-    if (s.framework != Framework::kMegatron) c.cast_bytes = look.get(recipe + "torchao_cast_bytes", c.cast_bytes);
+    if (!s.traits().transformer_engine) c.cast_bytes = look.get(recipe + "torchao_cast_bytes", c.cast_bytes);
     if (c.program == ProgramClass::kEager && s.fp8 != Fp8Recipe::kDelayed && !s.software.cast_kernels)
       c.cast_bytes *= look.at("fp8.eager_cost");
   }
-  c.accumulate_cost = s.framework == Framework::kMegatron ? look.at("gemm.accumulate_cost") : 0;
+  c.accumulate_cost = s.traits().sums_into_main_gradients ? look.at("gemm.accumulate_cost") : 0;
   c.grouped_share = look.of_gpu("gemm", "grouped_share", 0.6);
 }
 
@@ -219,8 +222,8 @@ std::string_view name(AttentionKernel kernel) {
 
 // Megatron's kernels are fused from 2022 on; a trainer that fuses norms and rotary alone still runs PyTorch's kernels between them.
 ProgramClass program_class(const Setup& s) {
-  const bool current_megatron = s.framework == Framework::kMegatron && (s.software.released == 0 || s.software.released >= 202203);
-  if (current_megatron || s.program.starts_with("megatron_te") || s.program.starts_with("transformer_engine"))
+  if (runs_since(s, s.traits().fused_kernels_since) || s.program.starts_with("megatron_te") ||
+      s.program.starts_with("transformer_engine"))
     return ProgramClass::kFused;
   const bool own_kernels = s.software.interpreted && !s.software.inductor_kernels;
   return s.compiled && !own_kernels ? ProgramClass::kCompiled : ProgramClass::kEager;
@@ -234,7 +237,7 @@ AttentionKernel attention_kernel(const Setup& s) {
   if (s.program == kNativeProgram) return AttentionKernel::kFlash2;  // called by its name, not through SDPA
   const GpuGeneration generation = gpu_generation(s.gpu);
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
-  const bool transformer_engine = s.framework == Framework::kMegatron || s.program.starts_with("megatron_te");
+  const bool transformer_engine = s.traits().transformer_engine || s.program.starts_with("megatron_te");
   const bool titan = s.program.starts_with("torchtitan") && released >= kTitanPrefersCudnnSince;
   const bool cudnn_default = titan || (released >= 202408 && released <= 202410);
   if (generation == GpuGeneration::kBlackwell) return AttentionKernel::kCudnn;
@@ -255,21 +258,20 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.softmax_bytes_per_score = look.at("attention.unfused.bytes_per_score");
   c.loss_bytes_per_logit = look.get(fmt::format("loss.{}.bytes_per_logit", head_name(s.loss)), 28);
   c.contention = look.of_gpu("overlap", "contention", 0.1);
-  c.tp_hidden = s.overlap_tp ? look.at(s.framework == Framework::kMegatron ? "overlap.tensor_parallel.megatron"
-                                                                           : "overlap.tensor_parallel.torch")
-                             : 0;
-  const bool beside_weights = s.framework == Framework::kMegatron && (s.software.released == 0 || s.software.released >= 202201);
+  const FrameworkTraits& traits = s.traits();
+  c.tp_hidden = s.overlap_tp ? look.at(fmt::format("overlap.tensor_parallel.{}", traits.overlap)) : 0;
+  const bool beside_weights = runs_since(s, traits.reduces_beside_weights_since);
   c.tp_backward_hidden = beside_weights ? std::min(1.0, look.at("overlap.tensor_parallel.backward")) : 0;
   c.cp_hidden = look.at("overlap.context_parallel");
-  c.dp_hidden = look.at(s.framework == Framework::kMegatron ? "overlap.data_parallel.megatron" : "overlap.data_parallel.torch");
+  c.dp_hidden = look.at(fmt::format("overlap.data_parallel.{}", traits.overlap));
   const double age = std::clamp((2025 - year_of(s)) / 2, 0.0, 1.0);  // hosts and PyTorch's dispatch got faster until 2025
   c.launch_layer_s = look.get(fmt::format("software.launch_s.{}", program), 1e-3) * (1 + look.at("software.launch_2023") * age);
   // A traced graph that Python interprets op by op pays its dispatch for each of them.
   if (s.software.interpreted && !s.software.cuda_graphs) c.launch_layer_s = look.at("software.launch_s.interpreted_graph");
   if (s.model.qk_norm_present()) c.launch_layer_s *= 1 + 2.0 / kKernelsPerLayer;
   // ZeRO's hooks run in Python for every module (stage 3: fetch, release) or gradient (stage 2).
-  if (s.framework == Framework::kDeepspeed && s.sharding == Sharding::kZero3) c.launch_layer_s += look.at("software.launch_s.zero3");
-  if (s.framework == Framework::kDeepspeed && s.sharding == Sharding::kZero2) c.launch_layer_s += look.at("software.launch_s.zero2");
+  if (traits.python_hooks && s.sharding == Sharding::kZero3) c.launch_layer_s += look.at("software.launch_s.zero3");
+  if (traits.python_hooks && s.sharding == Sharding::kZero2) c.launch_layer_s += look.at("software.launch_s.zero2");
   c.step_s = look.at("software.step_s");
   c.straggler = look.at("straggler.per_doubling");
   c.optimizer_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("optimizer.bandwidth_share");

@@ -79,7 +79,8 @@ void add_mlp(LayerWork& w, const Setup& s, double f, bool one_gate_up) {
 LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   const Geometry& g = s.model;
   const double h = static_cast<double>(g.hidden), tp = s.tp, norm_split = s.tp > 1 && s.sequence_parallel ? tp : 1;
-  const bool joined = s.framework == Framework::kMegatron || !g.gated_mlp;
+  const FrameworkTraits& traits = s.traits();
+  const bool joined = traits.joined_matrices || !g.gated_mlp;
   LayerWork w;
   w.heads = static_cast<double>(g.num_heads) / tp;
   w.experts = g.num_experts > 0 && is_expert_layer(g, layer);
@@ -91,9 +92,9 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
     const double e = static_cast<double>(g.num_experts), f = static_cast<double>(g.expert_feed_forward),
                  top = static_cast<double>(g.experts_per_token), local = e / s.ep;
     // torchtitan: tensor-parallel ranks split the experts' matrices, or with expert parallelism the rows they route.
-    const bool titan = s.framework != Framework::kMegatron, splits_rows = titan && s.ep > 1;
-    const double etp = !titan ? s.expert_tp : splits_rows ? 1 : tp, rows = splits_rows ? top / tp : top;
-    w.expert_ranks = titan ? tp : etp;
+    const bool borrows = !traits.expert_tensor_axis, splits_rows = borrows && s.ep > 1;
+    const double etp = !borrows ? s.expert_tp : splits_rows ? 1 : tp, rows = splits_rows ? top / tp : top;
+    w.expert_ranks = borrows ? tp : etp;
     add(w, {e, h, true, true});
     add(w, {(g.gated_mlp ? 2 : 1) * f / etp, h, true, true, false, local, rows});
     add(w, {h, f / etp, false, true, false, local, rows});
@@ -133,8 +134,7 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   if (dropout) bytes += (c.program == ProgramClass::kFused ? 2 : 2 * 3) * h / norm_split;  // fused: the mask alone
   if (g.qk_norm_present()) bytes += norm_traffic(s, c.program) * (q + kv);
   // permute, unpermute, weighted sum
-  if (w.experts)
-    bytes += static_cast<double>(g.experts_per_token) * 16 * h / (s.framework != Framework::kMegatron && s.ep > 1 ? tp : 1);
+  if (w.experts) bytes += static_cast<double>(g.experts_per_token) * 16 * h / (!traits.expert_tensor_axis && s.ep > 1 ? tp : 1);
   w.traffic_per_token = bytes;
   return w;
 }

@@ -35,7 +35,7 @@ PassTime StepModel::gemm_pass(const LayerGemm& m, bool forward) const {
   }
   // Operands are cast (and for transposed use cast again in backward): activations or gradients, and the weight, which Transformer
   // Engine casts once a step.
-  const double weight_casts = s_.framework == Framework::kMegatron ? 1.0 / static_cast<double>(s_.gradient_accumulation) : 1;
+  const double weight_casts = traits_.transformer_engine ? 1.0 / static_cast<double>(s_.gradient_accumulation) : 1;
   if (low_) {
     const bool sharded = gathers_in_8_bits() && !m.replicated && forward == m.column;
     const double values = rows * (forward ? k : n) / (sharded ? s_.tp : 1);
@@ -92,12 +92,12 @@ double StepModel::tensor_parallel_s(bool forward) const {
 
 // torchao's tensorwise linears under torchtitan's tensor parallelism cast their shard of the sequence, then gather it.
 bool StepModel::gathers_in_8_bits() const {
-  return s_.fp8 == Fp8Recipe::kTensorwise && s_.framework != Framework::kMegatron && s_.sequence_parallel && s_.tp > 1;
+  return s_.fp8 == Fp8Recipe::kTensorwise && traits_.functional_collectives && s_.sequence_parallel && s_.tp > 1;
 }
 
 // torchtitan's list of what is saved has reduce-scatters and no gathers: those of the inputs are repeated.
 double StepModel::gathers_again_s() const {
-  if (s_.tp == 1 || !s_.sequence_parallel || s_.framework == Framework::kMegatron) return 0;
+  if (s_.tp == 1 || !s_.sequence_parallel || !traits_.functional_collectives) return 0;
   const double bytes = 2 * tokens_ * hidden_ / (gathers_in_8_bits() ? 2 : 1);
   return 2 * all_gather_s(c_.fabric, tp_group_, bytes) * (1 - c_.tp_hidden);
 }
@@ -105,14 +105,14 @@ double StepModel::gathers_again_s() const {
 // PyTorch's functional collectives gather and scatter along dimension 0; sequences are dimension 1, so each of the four a layer and
 // direction also copies its tensor (all_gather_tensor and reduce_scatter_tensor, chunk and cat). Async TP fuses them into the product.
 double StepModel::sequence_copies_s() const {
-  if (s_.tp == 1 || !s_.sequence_parallel || s_.framework == Framework::kMegatron) return 0;
+  if (s_.tp == 1 || !s_.sequence_parallel || !traits_.functional_collectives) return 0;
   return 4 * 4 * tokens_ * hidden_ / c_.memory_bytes_per_s * (s_.overlap_tp ? 0.5 : 1);
 }
 
 // Rows to their experts and back.
 void StepModel::add_expert_parallel(const LayerWork& w, PassTime& p) const {
   if (!w.experts || s_.ep == 1) return;
-  const double rows = static_cast<double>(s_.model.experts_per_token) / (s_.framework == Framework::kFsdp2 ? s_.tp : 1);
+  const double rows = static_cast<double>(s_.model.experts_per_token) / (traits_.experts_borrow_tensor_ranks ? s_.tp : 1);
   const double bytes = 2 * tokens_ * hidden_ * rows;
   const double both = 2 * all_to_all_s(c_.fabric, expert_group_, bytes);
   p.exposed += both;

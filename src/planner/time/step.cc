@@ -41,7 +41,7 @@ double frozen_or_compute_bytes(const Setup& s) { return s.finetune == Finetune::
 }  // namespace
 
 double StepModel::gathered_bytes(double parameters) const {
-  const bool gathered_in_8_bits = s_.fp8 == Fp8Recipe::kTensorwise && s_.framework == Framework::kFsdp2;
+  const bool gathered_in_8_bits = s_.fp8 == Fp8Recipe::kTensorwise && traits_.gathers_fp8_parameters;
   return parameters * (gathered_in_8_bits ? 1 : frozen_or_compute_bytes(s_));
 }
 
@@ -78,12 +78,12 @@ double StepModel::copies_s(double parameters, double trained) const {
   const double wire = wire_bytes(s_.reduce_dtype), gathers = s_.sharding == Sharding::kZero3 && s_.reshard_after_forward ? 2 : 1;
   const bool old_megatron = s_.software.released > 0 && s_.software.released < 202203;
   double bytes = 0;
-  switch (s_.framework) {
-    case Framework::kFsdp2: bytes = shards_ > 1 ? 4 * gathers * parameters + (2 + wire) * trained : 0; break;
-    case Framework::kFsdp1: bytes = shards_ > 1 && wire > 2 ? (2 + wire) * trained : 0; break;
-    case Framework::kDeepspeed: bytes = 4 * trained + (s_.sharding == Sharding::kZero3 ? 4 * gathers * parameters : 0); break;
-    case Framework::kMegatron: bytes = old_megatron ? (s_.gradient_dtype == StorageDtype::kF32 ? 10 : 6) * trained : 0; break;
-    case Framework::kDdp: break;
+  switch (traits_.copies) {
+    case BufferCopies::kFlatBuffers: bytes = shards_ > 1 ? 4 * gathers * parameters + (2 + wire) * trained : 0; break;
+    case BufferCopies::kGradientCast: bytes = shards_ > 1 && wire > 2 ? (2 + wire) * trained : 0; break;
+    case BufferCopies::kGradientBucket: bytes = 4 * trained + (s_.sharding == Sharding::kZero3 ? 4 * gathers * parameters : 0); break;
+    case BufferCopies::kMainGradients: bytes = old_megatron ? (s_.gradient_dtype == StorageDtype::kF32 ? 10 : 6) * trained : 0; break;
+    case BufferCopies::kNone: break;
   }
   return bytes / c_.optimizer_bytes_per_s;
 }
@@ -96,7 +96,7 @@ double StepModel::activation_transfer_s() const {
   double saved = 12 * hidden_ + 2 * width * f;
   if (s_.recompute == ActivationRecompute::kFull) saved = 2 * hidden_;
   if (s_.recompute == ActivationRecompute::kOpSelective) saved = 8 * hidden_ + 2 * f;
-  return tokens_ * saved / c_.pcie_bytes_per_s * (s_.framework == Framework::kMegatron ? 0.5 : 1);
+  return tokens_ * saved / c_.pcie_bytes_per_s * traits_.offloaded_layers;
 }
 
 double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
@@ -106,7 +106,7 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
     const bool fused = s_.optimizer_implementation == OptimizerImplementation::kFused;
     // A list of DTensors is unwrapped tensor by tensor in each of foreach's operations: FSDP2 has one per parameter.
     const auto tensors = static_cast<double>(s_.model.num_layers) * kTensorsPerLayer / s_.pp;
-    const double dispatch = !fused && s_.framework == Framework::kFsdp2 && full_ ? tensors * c_.foreach_tensor_s : 0;
+    const double dispatch = !fused && traits_.wraps_each_parameter && full_ ? tensors * c_.foreach_tensor_s : 0;
     return parameters * traffic * (fused ? 1 : c_.foreach_cost) / c_.optimizer_bytes_per_s + dispatch;
   }
   // Gradients down, Adam on the host (its memory is the node's), parameters up. NVMe: states read and written.
@@ -122,7 +122,7 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
 double StepModel::stage_send_s() const {
   const double bytes = 2 * tokens_ * hidden_;
   if (s_.sequence_parallel || s_.tp == 1) return send_s(c_.fabric, pipe_group_, bytes / s_.tp);
-  if (s_.framework != Framework::kMegatron) return send_s(c_.fabric, pipe_group_, bytes);
+  if (!traits_.stages_split_messages) return send_s(c_.fabric, pipe_group_, bytes);
   return send_s(c_.fabric, pipe_group_, bytes / s_.tp) + all_gather_s(c_.fabric, tp_group_, bytes);
 }
 
@@ -130,7 +130,8 @@ TimeEstimate StepModel::run() {
   const Geometry& g = s_.model;
   TimeEstimate t;
   const LayerTime layer = mean_layer();
-  const bool sharded = s_.sharding == Sharding::kZero3, fsdp = s_.framework == Framework::kFsdp1 || s_.framework == Framework::kFsdp2;
+  const bool sharded = s_.sharding == Sharding::kZero3,
+             shards_zero2 = traits_.zero2_shards_parameters && s_.sharding == Sharding::kZero2;
   const double m = static_cast<double>(s_.gradient_accumulation), layers = static_cast<double>(g.num_layers), stages = s_.pp;
 
   // The slowest stage. Layers that do not divide leave their places to the embedding and the head.
@@ -140,7 +141,7 @@ TimeEstimate StepModel::run() {
   const double forwards = s_.frozen_reference ? 2 : 1;  // DPO: the reference runs forward too
   double own = layers, head_share = 1, ends = head + embedding, mean_stage = layers * (forward_s + backward_s) + ends;
   if (s_.pp > 1) {
-    const bool even = g.num_layers % s_.pp == 0 && s_.framework == Framework::kMegatron;  // torchtitan counts both as a layer
+    const bool even = g.num_layers % s_.pp == 0 && traits_.even_stages;  // torchtitan counts both as a layer
     const double places = (layers + 2) / stages, first_end = even ? embedding : 0;
     const double usual = even ? layers / stages : std::ceil(places), last = even ? usual : std::max(0.0, std::floor(places) - 1);
     const double with_head = last * (forward_s + backward_s) + head, without = usual * (forward_s + backward_s) + first_end;
@@ -153,7 +154,7 @@ TimeEstimate StepModel::run() {
   // Sharded parameters: gathers and reductions beside the layers of every micro-batch.
   const double trained = full_ ? layer.parameters : layer.lora_parameters, copies = copies_s(layer.parameters, trained);
   double exposed = own * (forwards * layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed), contended = 0;
-  if (shards_ > 1 && (sharded || (fsdp && s_.sharding == Sharding::kZero2))) {
+  if (shards_ > 1 && (sharded || shards_zero2)) {
     const double gather = gather_layer_s(layer);
     // hpZ: backward gathers from the copy that fewer ranks share.
     const double gather_again =
@@ -198,13 +199,13 @@ TimeEstimate StepModel::run() {
     t.bubble_s = (stages - 1) / v * (mean_stage + contended) + 2 * (stages - 1) * send;
     t.communication_exposed_s +=
         (2 * v - head_share) * m * send *
-        (v > 1 && s_.framework == Framework::kMegatron ? 0.2 : 1);  // Megatron posts the receives of interleaved stages ahead
+        (v > 1 && traits_.receives_ahead ? 0.2 : 1);  // Megatron posts the receives of interleaved stages ahead
   }
 
   // Gradients that are not sharded: one reduction a step (ZeRO-2 outside FSDP: one a micro-batch), beside backward.
   const double embeddings = (s_.pp > 1 ? 1 : g.tied_embeddings ? 1 : 2) * static_cast<double>(g.vocabulary) * hidden_ / s_.tp;
   const double stage_parameters = full_ ? own * layer.parameters + embeddings : own * layer.lora_parameters;
-  if (!sharded && !(fsdp && s_.sharding == Sharding::kZero2)) {
+  if (!sharded && !shards_zero2) {
     const double bytes = stage_parameters * wire_bytes(s_.reduce_dtype), replicas = shards_ * s_.dp_replicate;
     if (replicas > 1) {
       const GroupSpan all = group_span(c_.fabric, static_cast<int>(replicas), s_.tp);
@@ -217,7 +218,7 @@ TimeEstimate StepModel::run() {
         const double reduce =
             reduce_scatter_s(c_.fabric, shard_group_, bytes) + all_reduce_s(c_.fabric, replicate_group_, bytes / shards_);
         const double gather = all_gather_s(c_.fabric, shard_group_, stage_parameters * 2);
-        const double hidden = s_.framework == Framework::kMegatron ? c_.dp_hidden * own * forward_s / s_.virtual_stages : 0;
+        const double hidden = traits_.gathers_beside_forward ? c_.dp_hidden * own * forward_s / s_.virtual_stages : 0;
         t.communication_exposed_s += times * std::max(reduce - window, reduce * 0.02) + std::max(gather - hidden, gather * 0.02);
       }
     }

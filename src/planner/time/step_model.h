@@ -41,6 +41,7 @@ class StepModel {
   StepModel(const Setup& s, const TimeConstants& c)
       : s_(s),
         c_(c),
+        traits_(s.traits()),
         tokens_(static_cast<double>(s.tokens())),
         hidden_(static_cast<double>(s.model.hidden)),
         shards_(s.dp_shard * s.cp),
@@ -51,7 +52,7 @@ class StepModel {
     shard_group_ = group_span(c.fabric, shards_, s.tp);
     replicate_group_ = group_span(c.fabric, s.dp_replicate, s.tp * shards_);
     // torchtitan's experts borrow the tensor ranks first; what is left of the shard group shares each expert.
-    experts_apart_ = s.framework == Framework::kFsdp2 && s.ep > 1;
+    experts_apart_ = traits_.experts_borrow_tensor_ranks && s.ep > 1;
     expert_group_ = group_span(c.fabric, s.ep, experts_apart_ ? 1 : s.tp);
     expert_shards_ = experts_apart_ ? std::max(1, shards_ * s.tp / s.ep) : shards_;
     expert_shard_group_ = group_span(c.fabric, expert_shards_, s.ep);
@@ -88,6 +89,7 @@ class StepModel {
 
   const Setup& s_;
   const TimeConstants& c_;
+  const FrameworkTraits& traits_;
   double tokens_, hidden_;
   int shards_, expert_shards_ = 1;
   bool low_, full_, experts_apart_ = false;
