@@ -224,7 +224,7 @@ TEST_CASE("regression 39: unset flags never override, flags over variables over 
     if ((layers & 2) != 0) variable.emplace("DISTSETUP_STEPS", "22");
     const Result<Arguments> arguments = parsed("config show", words);
     REQUIRE(arguments.ok());
-    const Result<Spec> spec = read_spec(*arguments);
+    const Result<Spec> spec = read_spec(*arguments, *open_session(*arguments));
     REQUIRE(spec.ok());
     const std::optional<int64_t> expected = (layers & 4) != 0   ? std::optional<int64_t>(33)
                                             : (layers & 2) != 0 ? std::optional<int64_t>(22)

@@ -52,8 +52,14 @@ Arguments plan_arguments(std::vector<std::string> behind_dashes) {
   return arguments;
 }
 
+Session session_of(const std::vector<std::string>& behind_dashes) { return *open_session(plan_arguments(behind_dashes)); }
+
+Result<Arguments> merged_line(const std::vector<std::string>& behind_dashes) {
+  return with_trainer_flags(plan_arguments(behind_dashes), session_of(behind_dashes));
+}
+
 Result<Spec> spec_of(const std::vector<std::string>& words, const Spec& stronger = {}) {
-  return spec_over_trainer_flags(plan_arguments(words), embedded_templates(), stronger);
+  return spec_over_trainer_flags(session_of(words), stronger);
 }
 
 }  // namespace
@@ -125,8 +131,8 @@ TEST_CASE("trainer flags: they are over the files and below all else") {
   REQUIRE(set(file, "parallel.micro_batch", "16", {"run.yaml"}).empty());
   REQUIRE(set(file, "train.sequence_length", "512", {"run.yaml"}).empty());
   REQUIRE(set(stronger, "train.steps", "40", {"DISTSETUP_STEPS"}).empty());
-  const Result<Spec> spec = spec_over_trainer_flags(plan_arguments({"--from-scratch", "--batch-size", "2", "--max-steps", "7"}),
-                                                    embedded_templates(), stronger, file);
+  const Result<Spec> spec =
+      spec_over_trainer_flags(session_of({"--from-scratch", "--batch-size", "2", "--max-steps", "7"}), stronger, file);
   REQUIRE(spec.ok());
   CHECK(spec->integer("parallel.micro_batch") == 2);            // typed, over the file
   CHECK(spec->integer("train.sequence_length") == 512);         // the file, over what the script assumes
@@ -214,12 +220,11 @@ TEST_CASE("trainer flags: stage, setup and model of a config.yaml are for that f
   CHECK(got.field("hardware.gpus_per_node") == "8");
   CHECK(got.field("precision.compute") == "fp16");
   CHECK(contains(got.reason("mode"), "nothing is made up"));
-  const Result<Arguments> with =
-      with_trainer_flags(plan_arguments({"--mode", "production", "--stage", "stage2", "--model_config", "m"}), embedded_templates());
+  const Result<Arguments> with = merged_line({"--mode", "production", "--stage", "stage2", "--model_config", "m"});
   REQUIRE(with.ok());
   CHECK(with->text("stage") == "stage2");
   CHECK(with->text("set") == "model.model_config_key=m");
-  CHECK_FALSE(with_trainer_flags(plan_arguments({"--backend", "fsdp2", "..."}), embedded_templates()).ok());
+  CHECK_FALSE(merged_line({"--backend", "fsdp2", "..."}).ok());
 }
 
 TEST_CASE("trainer flags: a vocabulary of one's own on a size of the table") {
@@ -300,7 +305,7 @@ TEST_CASE("trainer flags: those of a run are none of a script's") {
   const TypedFlags got({"run.yaml", "--steps", "5", "--gpu", "cpu"});
   CHECK(got.list.table.empty());
   CHECK(got.list.rest == std::vector<std::string>{"run.yaml", "--steps", "5", "--gpu", "cpu"});
-  const Result<Arguments> merged = with_trainer_flags(plan_arguments({"run.yaml", "--steps", "5"}), embedded_templates());
+  const Result<Arguments> merged = merged_line({"run.yaml", "--steps", "5"});
   REQUIRE(merged.ok());
   CHECK(merged->positionals == std::vector<std::string>{"run.yaml"});
   REQUIRE(merged->run_flags.size() == 1);
@@ -308,12 +313,12 @@ TEST_CASE("trainer flags: those of a run are none of a script's") {
 }
 
 TEST_CASE("trainer flags: unknown ones and values that are none are errors") {
-  const Result<Arguments> merged = with_trainer_flags(plan_arguments({"--from-scratch", "--bach-size", "4"}), embedded_templates());
+  const Result<Arguments> merged = merged_line({"--from-scratch", "--bach-size", "4"});
   REQUIRE_FALSE(merged.ok());
   CHECK(contains(merged.diagnostics[0].message, "unknown flag '--bach-size'"));
   CHECK(merged.diagnostics[0].help == "did you mean '--batch-size'");
   // What becomes of the plan is said in front of the dashes.
-  CHECK_FALSE(with_trainer_flags(plan_arguments({"--from-scratch", "--output", "x"}), embedded_templates()).ok());
+  CHECK_FALSE(merged_line({"--from-scratch", "--output", "x"}).ok());
   const Result<Spec> value = spec_of({"--from-scratch", "--mixed-precision", "maybe"});
   REQUIRE_FALSE(value.ok());
   CHECK(contains(messages(value.diagnostics), "'--mixed-precision' is 'maybe', expected one of true, false, bf16, fp16, no"));

@@ -99,12 +99,12 @@ std::string show_text(const std::vector<Row>& rows, bool with_origin) {
 }
 
 int run_config_show(const Arguments& given, const Terminal& terminal) {
-  const Result<TemplateSet> templates = read_templates(given);
-  if (!templates.ok()) return fail(given, terminal, templates.diagnostics);
-  const Result<Arguments> whole = with_trainer_flags(given, *templates);
+  const Result<Session> session = open_session(given);
+  if (!session.ok()) return fail(given, terminal, session.diagnostics);
+  const Result<Arguments> whole = with_trainer_flags(given, *session);
   if (!whole.ok()) return fail(given, terminal, whole.diagnostics);
   const Arguments& arguments = *whole;
-  const Result<Spec> spec = read_spec(arguments);
+  const Result<Spec> spec = read_spec(arguments, *session);
   if (!spec.ok()) return fail(arguments, terminal, spec.diagnostics);
   const Result<std::vector<Row>> of_site = site_rows(arguments, spec->text("launch.site").value_or(""));
   if (!of_site.ok()) return fail(arguments, terminal, of_site.diagnostics);

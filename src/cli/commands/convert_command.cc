@@ -35,8 +35,8 @@ Diagnostics add_hardware(const Arguments& arguments, ReadFields& fields) {
   return diagnostics;
 }
 
-Result<Artifacts> as_run_file(const ReadFields& fields, std::vector<LostKey>& lost) {
-  Result<ForeignSpec> read = spec_of_fields(fields, {});
+Result<Artifacts> as_run_file(const ReadFields& fields, const Presets& presets, std::vector<LostKey>& lost) {
+  Result<ForeignSpec> read = spec_of_fields(fields, presets, {});
   if (!read.ok()) return read.diagnostics;
   lost.insert(lost.end(), read->lost.begin(), read->lost.end());
   return Artifacts{{"run.yaml", to_yaml(merge(read->assumed, read->given)), false}};
@@ -122,10 +122,10 @@ ReadChoices foreign_choices(const Arguments& arguments) {
 }
 
 int run_convert(const Arguments& arguments, const Terminal& terminal) {
+  const Result<Session> session = open_session(arguments);
+  if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
+  const TemplateSet& templates = session->templates;
   Diagnostics diagnostics;
-  Result<TemplateSet> read = read_templates(arguments);
-  append(diagnostics, read.diagnostics);
-  const TemplateSet templates = read.value ? std::move(*read) : embedded_templates();
   const std::string target = target_of(arguments, templates, diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   const Result<std::vector<Reading>> readings =
@@ -144,7 +144,7 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
   if (!fields.ok()) return fail(arguments, terminal, diagnostics);
   append(diagnostics, add_hardware(arguments, *fields));
   settle_derived(*fields);
-  settle_by_model(*fields);
+  settle_by_model(*fields, session->presets);
   std::vector<LostKey> lost;
   for (const Reading& one : *readings) {
     lost.insert(lost.end(), one.lost.begin(), one.lost.end());
@@ -152,8 +152,8 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
       lost.push_back(
           {"fsdp_config", one.chosen.setup, "no file has this setup; distsetup plan takes those of presets/recipes too", {one.file}});
   }
-  const Result<Artifacts> written =
-      target == kRunFile ? as_run_file(*fields, lost) : as_target(templates, target, *fields, emitted_command(arguments), lost);
+  const Result<Artifacts> written = target == kRunFile ? as_run_file(*fields, session->presets, lost)
+                                                       : as_target(templates, target, *fields, emitted_command(arguments), lost);
   append(diagnostics, written.diagnostics);
   if (!written.ok() || has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   return finish(arguments, terminal, *written, *readings, lost, diagnostics);

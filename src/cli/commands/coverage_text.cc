@@ -84,9 +84,9 @@ std::string all_targets(const Columns& columns) {
 
 int show_coverage(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics diagnostics;
-  Result<TemplateSet> read = read_templates(arguments);
-  append(diagnostics, read.diagnostics);
-  const TemplateSet templates = read.value ? std::move(*read) : embedded_templates();
+  const Result<Session> session = open_session(arguments);
+  if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
+  const TemplateSet& templates = session->templates;
   std::vector<std::string> targets = target_names(templates);
   if (arguments.has("target")) targets = {arguments.text("target")};
   Columns columns;

@@ -16,9 +16,9 @@ Result<DeepspeedOptions> deepspeed_options(const Arguments& arguments) {
   const Result<double> clipping = double_flag(arguments, "gradient-clipping", options.gradient_clipping);
   for (const Result<int64_t>* number : {&stage, &accumulation, &micro_batch}) append(diagnostics, number->diagnostics);
   append(diagnostics, clipping.diagnostics);
-  Result<TemplateSet> templates = read_templates(arguments);
-  append(diagnostics, templates.diagnostics);
-  if (templates.value) options.templates = std::move(*templates);
+  Result<Session> session = open_session(arguments);
+  append(diagnostics, session.diagnostics);
+  if (session.value) options.templates = std::move(session->templates);
   if (has_error(diagnostics)) return diagnostics;
   options.zero_stage = static_cast<int>(*stage);
   options.gradient_accumulation_steps = static_cast<int>(*accumulation);

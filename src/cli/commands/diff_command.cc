@@ -31,14 +31,14 @@ bool is_said_only(const std::string& path) {
   return false;
 }
 
-Result<Plan> effective_plan(const Arguments& arguments, const std::string& path) {
+Result<Plan> effective_plan(const Arguments& arguments, const Session& session, const std::string& path) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.diagnostics;
   const size_t first = text->find_first_not_of(" \t\r\n");
   if (first != std::string::npos && (*text)[first] == '{') return plan_from_json(*text, path);
   Arguments one = arguments;
   one.positionals = {path};
-  Result<PlanSource> source = read_or_make_plan(one);
+  Result<PlanSource> source = read_or_make_plan(one, session);
   if (!source.ok()) return source.diagnostics;
   return source->plan;
 }
@@ -49,10 +49,12 @@ std::string shown(const Json* value) {
 }
 
 int run_diff(const Arguments& arguments, const Terminal& terminal) {
+  const Result<Session> session = open_session(arguments);
+  if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
   Diagnostics diagnostics;
   std::vector<Leaves> sides;
   for (const std::string& path : arguments.positionals) {
-    const Result<Plan> plan = effective_plan(arguments, path);
+    const Result<Plan> plan = effective_plan(arguments, *session, path);
     append(diagnostics, plan.diagnostics);
     if (!plan.ok()) continue;
     Leaves leaves;

@@ -60,9 +60,9 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
 
   EmitOptions options;
   Diagnostics diagnostics;
-  Result<TemplateSet> templates = read_templates(arguments);
-  append(diagnostics, templates.diagnostics);
-  if (templates.value) options.templates = std::move(*templates);
+  const Result<Session> session = open_session(arguments);
+  append(diagnostics, session.diagnostics);
+  if (session.value) options.templates = session->templates;
   const Result<int64_t> version = int_flag(arguments, "fsdp-version", options.fsdp_version, 1, 2);
   append(diagnostics, version.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
@@ -70,7 +70,7 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   options.nvme_path = arguments.text("nvme-path");
   options.command = emitted_command(arguments);
 
-  Result<PlanSource> source = read_or_make_plan(arguments, arguments.text("target"));
+  Result<PlanSource> source = read_or_make_plan(arguments, *session, arguments.text("target"));
   append(diagnostics, said_of(source));
   if (!source.ok()) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;

@@ -100,8 +100,11 @@ std::vector<std::string> names_to_explain() {
 
 int run_explain(const Arguments& arguments, const Terminal& terminal) {
   if (!arguments.run_flags.empty() || arguments.has("config")) {
-    if (arguments.positionals.size() == 1 && is_decision(arguments.positionals[0]))
-      return explain_decision(arguments, terminal, arguments.positionals[0]);
+    if (arguments.positionals.size() == 1 && is_decision(arguments.positionals[0])) {
+      const Result<Session> session = open_session(arguments);
+      if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
+      return explain_decision(arguments, *session, terminal, arguments.positionals[0]);
+    }
     return fail(arguments, terminal,
                 {error(code::kUnknownValue, command_line(), "settings of a run, and no decision of it to explain",
                        fmt::format("one of: {}", fmt::join(decision_names(), ", ")))});

@@ -8,9 +8,9 @@ namespace distsetup {
 namespace {
 
 // What the run flags say: --model names the class to wrap, --nodes and --gpus the processes.
-Diagnostics add_run(const Arguments& arguments, const Terminal& terminal, FsdpOptions& options) {
+Diagnostics add_run(const Arguments& arguments, const Session& session, const Terminal& terminal, FsdpOptions& options) {
   if (arguments.run_flags.empty()) return {};
-  const Result<Spec> spec = read_spec(arguments);
+  const Result<Spec> spec = read_spec(arguments, session);
   if (!spec.ok()) return spec.diagnostics;
   Diagnostics diagnostics = spec.diagnostics;
   const std::optional<int64_t> nodes = spec->integer("hardware.nodes"), gpus = spec->integer("hardware.gpus_per_node");
@@ -20,10 +20,7 @@ Diagnostics add_run(const Arguments& arguments, const Terminal& terminal, FsdpOp
   const std::optional<std::string> model = spec->text("model");
   if (!model) return diagnostics;
   // The class alone: whether the bundled trainer runs the model does not matter here.
-  const Result<Presets> presets = read_presets(arguments);
-  append(diagnostics, presets.diagnostics);
-  if (!presets.ok()) return diagnostics;
-  const Result<Geometry> geometry = resolve_model(*presets, *model, command_line());
+  const Result<Geometry> geometry = resolve_model(session.presets, *model, command_line());
   append(diagnostics, geometry.diagnostics);
   if (geometry.ok()) options.layer_classes = {geometry->layer_class};
   return diagnostics;
@@ -36,10 +33,12 @@ Result<FsdpOptions> fsdp_options(const Arguments& arguments, const Terminal& ter
   const Result<int64_t> version = int_flag(arguments, "fsdp-version", options.version, 1, 2);
   append(diagnostics, dialect.diagnostics);
   append(diagnostics, version.diagnostics);
-  Result<TemplateSet> templates = read_templates(arguments);
-  append(diagnostics, templates.diagnostics);
-  if (templates.value) options.templates = std::move(*templates);
-  append(diagnostics, add_run(arguments, terminal, options));
+  const Result<Session> session = open_session(arguments);
+  append(diagnostics, session.diagnostics);
+  if (session.ok()) {
+    options.templates = session->templates;
+    append(diagnostics, add_run(arguments, *session, terminal, options));
+  }
   if (has_error(diagnostics)) return diagnostics;
   options.dialect = *dialect;
   options.version = static_cast<int>(*version);

@@ -126,7 +126,7 @@ int launch_on_slurm(const Arguments& arguments, const Terminal& terminal, const 
 }
 
 // A plan, or what one is made of: a run file, a config.yaml.
-Result<Plan> plan_or_run_file(const Arguments& arguments, const std::string& path) {
+Result<Plan> plan_or_run_file(const Arguments& arguments, const Session& session, const std::string& path) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.diagnostics;
   if (text->find("\"schema_version\"") != std::string::npos) {
@@ -137,7 +137,7 @@ Result<Plan> plan_or_run_file(const Arguments& arguments, const std::string& pat
   Arguments one = arguments;
   one.positionals = {path};
   one.values.erase("plan");
-  Result<PlanSource> source = read_or_make_plan(one, "");
+  Result<PlanSource> source = read_or_make_plan(one, session);
   if (!source.ok()) return source.diagnostics;
   return {std::move(source->plan), std::move(source.diagnostics)};
 }
@@ -179,14 +179,17 @@ int run_launch_command(const Arguments& arguments, const Terminal& terminal) {
     append(diagnostics, refuse_job_flags(arguments));
     append(diagnostics, refuse_idle(arguments, {"check", "node-rank", "master-addr", "master-port"}, "without --smoke"));
     if (*target == "slurm") append(diagnostics, refuse_idle(arguments, {"target"}, "without --smoke, which runs here"));
-    const Result<Plan> plan = has_error(diagnostics) ? Result<Plan>(diagnostics) : plan_or_run_file(arguments, options.plan_path);
+    const Result<Session> session = open_session(arguments);
+    append(diagnostics, session.diagnostics);
+    const Result<Plan> plan =
+        has_error(diagnostics) ? Result<Plan>(diagnostics) : plan_or_run_file(arguments, *session, options.plan_path);
     if (!plan.ok()) return fail(arguments, terminal, plan.diagnostics);
     say_diagnostics(terminal, plan.diagnostics);
     options.grace_s = *grace_s;
     options.output_dir = arguments.text("output");
     options.trainer_path = arguments.text("trainer-program");
     options.trainer_arguments = trainer_arguments(arguments);
-    return run_smoke(arguments, terminal, options, *plan);
+    return run_smoke(arguments, *session, terminal, options, *plan);
   }
   if (*target == "slurm") return launch_on_slurm(arguments, terminal, options.plan_path);
   append(diagnostics, refuse_job_flags(arguments));

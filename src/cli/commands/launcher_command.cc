@@ -32,17 +32,17 @@ int run_launcher(const Arguments& typed, const Terminal& terminal) {
   Diagnostics diagnostics = check_words(arguments);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   EmitOptions options;
-  Result<TemplateSet> templates = read_templates(arguments);
-  append(diagnostics, templates.diagnostics);
-  if (templates.value) options.templates = std::move(*templates);
+  const Result<Session> session = open_session(arguments);
+  if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
+  options.templates = session->templates;
   std::string use = arguments.has("use-deepspeed") ? "deepspeed" : arguments.has("use-fsdp") ? "fsdp" : "none";
   if (!name_script(arguments, options.templates, diagnostics) && use != "none") {
     diagnostics.push_back(bundled_instead(use));
     use = "none";
   }
-  if (use != "none") choose_engine(arguments, use);
+  if (use != "none") choose_engine(arguments, *session, use);
   if (use == "deepspeed") append(diagnostics, check_script(arguments));
-  Result<PlanSource> source = read_or_make_plan(arguments, use == "none" ? "native" : use);
+  Result<PlanSource> source = read_or_make_plan(arguments, *session, use == "none" ? "native" : use);
   append(diagnostics, said_of(source));
   if (!source.ok() || has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;

@@ -53,10 +53,10 @@ Result<LintContext> lint_context(const Arguments& arguments) {
   append(diagnostics, read_tools(arguments.text("tools"), context.tools));
   context.as = arguments.text("as");
   if (!context.as.empty()) append(diagnostics, kind_of_name(context.as).diagnostics);
-  const Result<Presets> presets = read_presets(arguments);
-  append(diagnostics, presets.diagnostics);
-  if (presets.ok() && arguments.has("gpu")) {
-    const Result<GpuChoice> gpu = find_gpu(*presets, arguments.text("gpu"), command_line());
+  const Result<Session> session = open_session(arguments);
+  append(diagnostics, session.diagnostics);
+  if (session.ok() && arguments.has("gpu")) {
+    const Result<GpuChoice> gpu = find_gpu(session->presets, arguments.text("gpu"), command_line());
     append(diagnostics, gpu.diagnostics);
     if (gpu.ok()) {
       context.gpu = gpu->gpu.label;
@@ -64,8 +64,8 @@ Result<LintContext> lint_context(const Arguments& arguments) {
       context.gpu_has_bf16 = gpu->gpu.peak_bf16_flops_per_s > 0;
     }
   }
-  if (presets.ok() && arguments.has("model")) {
-    const Result<Geometry> model = resolve_model(*presets, arguments.text("model"), command_line());
+  if (session.ok() && arguments.has("model")) {
+    const Result<Geometry> model = resolve_model(session->presets, arguments.text("model"), command_line());
     append(diagnostics, model.diagnostics);
     if (model.ok()) {
       context.layer_class = model->layer_class;

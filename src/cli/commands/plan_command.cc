@@ -107,13 +107,13 @@ Diagnostics idle_flags(const Arguments& arguments) {
 }
 
 int run_plan(const Arguments& given, const Terminal& terminal) {
-  const Result<TemplateSet> templates = read_templates(given);
-  if (!templates.ok()) return fail(given, terminal, templates.diagnostics);
-  const Result<Arguments> whole = with_trainer_flags(given, *templates);
+  const Result<Session> session = open_session(given);
+  if (!session.ok()) return fail(given, terminal, session.diagnostics);
+  const Result<Arguments> whole = with_trainer_flags(given, *session);
   if (!whole.ok()) return fail(given, terminal, whole.diagnostics);
   const Arguments& arguments = *whole;
   if (const Diagnostics idle = idle_flags(arguments); !idle.empty()) return fail(arguments, terminal, idle);
-  Result<PlanSource> source = read_or_make_plan(arguments);
+  Result<PlanSource> source = read_or_make_plan(arguments, *session);
   if (!source.ok()) return fail(arguments, terminal, source.diagnostics);
   Plan& plan = source->plan;
   mention(terminal, machines_line(plan));

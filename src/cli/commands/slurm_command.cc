@@ -39,17 +39,17 @@ int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifac
 // Two files are written with a model: standard output would take one.
 constexpr char kScriptWithPlan[] = "scripts/slurm_job.sh";
 
-int with_plan(Arguments arguments, const Terminal& terminal, TemplateSet templates) {
+int with_plan(Arguments arguments, const Terminal& terminal, const Session& session) {
   Diagnostics diagnostics;
   if (!arguments.has("output")) arguments.values["output"] = kScriptWithPlan;
   bool is_deepspeed = arguments.has("use-deepspeed");
-  if (!name_script(arguments, templates, diagnostics) && is_deepspeed) {
+  if (!name_script(arguments, session.templates, diagnostics) && is_deepspeed) {
     diagnostics.push_back(bundled_instead("deepspeed"));
     is_deepspeed = false;
   }
-  if (is_deepspeed) choose_engine(arguments, "deepspeed");
+  if (is_deepspeed) choose_engine(arguments, session, "deepspeed");
   if (is_deepspeed) append(diagnostics, check_script(arguments));
-  Result<PlanSource> source = read_or_make_plan(arguments, is_deepspeed ? "deepspeed" : "slurm");
+  Result<PlanSource> source = read_or_make_plan(arguments, session, is_deepspeed ? "deepspeed" : "slurm");
   append(diagnostics, said_of(source));
   if (!source.ok()) return fail(arguments, terminal, diagnostics);
   Plan& plan = source->plan;
@@ -59,7 +59,7 @@ int with_plan(Arguments arguments, const Terminal& terminal, TemplateSet templat
   Result<JobOptions> job = job_options(arguments, site_path(arguments, plan.launch.site));
   append(diagnostics, job.diagnostics);
   if (!job.ok()) return fail(arguments, terminal, diagnostics);
-  job->templates = std::move(templates);
+  job->templates = session.templates;
   JobOptions options = std::move(*job);
   if (is_deepspeed) options.use = "deepspeed";
   if (is_deepspeed && options.shape.empty()) options.shape = "torchrun";
@@ -76,10 +76,10 @@ int with_plan(Arguments arguments, const Terminal& terminal, TemplateSet templat
 }
 
 int run_slurm(const Arguments& arguments, const Terminal& terminal) {
+  const Result<Session> session = open_session(arguments);
+  if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
   Diagnostics diagnostics;
-  Result<TemplateSet> templates = read_templates(arguments);
-  append(diagnostics, templates.diagnostics);
-  const Result<Spec> spec = read_spec(arguments);
+  const Result<Spec> spec = read_spec(arguments, *session);
   append(diagnostics, spec.diagnostics);
   if (arguments.has("use-deepspeed") && !has_error(diagnostics) && !wants_plan(arguments, *spec)) {
     diagnostics.push_back(error(code::kMissingArgument, command_line(),
@@ -87,12 +87,12 @@ int run_slurm(const Arguments& arguments, const Terminal& terminal) {
                                 "add --config run.yaml, or --model 8B"));
   }
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  if (wants_plan(arguments, *spec)) return with_plan(arguments, terminal, std::move(*templates));
+  if (wants_plan(arguments, *spec)) return with_plan(arguments, terminal, *session);
 
   Result<JobOptions> options = job_options(arguments, spec->text("launch.site").value_or(""));
   append(diagnostics, options.diagnostics);
   if (!options.ok()) return fail(arguments, terminal, diagnostics);
-  options->templates = std::move(*templates);
+  options->templates = session->templates;
   options->nodes = static_cast<int>(spec->integer("hardware.nodes").value_or(options->nodes));
   options->gpus_per_node = static_cast<int>(spec->integer("hardware.gpus_per_node").value_or(options->gpus_per_node));
   if (const std::optional<int64_t> limit_s = spec->integer("launch.time_limit")) options->time_limit = format_slurm_time(*limit_s);

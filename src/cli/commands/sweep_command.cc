@@ -53,16 +53,18 @@ int run_sweep(const Arguments& arguments, const Terminal& terminal) {
     return fail(
         arguments, terminal,
         {error(code::kOutOfRange, command_line(), fmt::format("{} settings to sweep over, expected one or two", axes.size()))});
-  Result<Spec> spec = read_spec(arguments);
+  const Result<Session> session = open_session(arguments);
+  if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
+  Result<Spec> spec = read_spec(arguments, *session);
   if (!spec.ok()) return fail(arguments, terminal, spec.diagnostics);
   std::vector<Trial> trials;
   for (const std::string& first : axes[0].values) {
     if (axes.size() == 1) {
-      trials.push_back(try_value(arguments, *spec, {{axes[0].path, first}}, first));
+      trials.push_back(try_value(arguments, *session, *spec, {{axes[0].path, first}}, first));
       continue;
     }
     for (const std::string& second : axes[1].values)
-      trials.push_back(try_value(arguments, *spec, {{axes[0].path, first}, {axes[1].path, second}}, first + " × " + second));
+      trials.push_back(try_value(arguments, *session, *spec, {{axes[0].path, first}, {axes[1].path, second}}, first + " × " + second));
   }
   const std::string heading = axes.size() == 1 ? axes[0].name : axes[0].name + " × " + axes[1].name;
   if (arguments.has("json")) {

@@ -30,8 +30,8 @@ struct Checked {
 
 std::string plural(size_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
-void plan_it(const Arguments& arguments, const Spec& spec, Checked& checked) {
-  const Result<Problem> problem = read_problem(arguments, spec);
+void plan_it(const Arguments& arguments, const Session& session, const Spec& spec, Checked& checked) {
+  const Result<Problem> problem = read_problem(arguments, session, spec);
   append(checked.diagnostics, problem.diagnostics);
   if (!problem.ok()) return;
   const Result<Plan> plan = make_plan_for_goal(*problem);
@@ -42,16 +42,16 @@ void plan_it(const Arguments& arguments, const Spec& spec, Checked& checked) {
                               name(plan->verdict));
 }
 
-void check_run(const Arguments& arguments, Checked& checked) {
+void check_run(const Arguments& arguments, const Session& session, Checked& checked) {
   Arguments one = arguments;
   one.positionals = {checked.path};
-  const Result<Spec> spec = read_spec(one);
+  const Result<Spec> spec = read_spec(one, session);
   append(checked.diagnostics, spec.diagnostics);
   checked.kind = "run";
   checked.says = "run file";
   if (!spec.ok()) return;
   checked.says += ", " + plural(spec->settings.size() + (spec->model.has_value() ? 1 : 0), "setting");
-  plan_it(arguments, *spec, checked);
+  plan_it(arguments, session, *spec, checked);
 }
 
 void check_site(const Value& root, const std::string& text, Checked& checked) {
@@ -73,8 +73,8 @@ void check_plan(const std::string& text, Checked& checked) {
 
 ReadChoices choices_of(const Arguments& arguments) { return {arguments.text("stage"), arguments.text("distributed"), {}}; }
 
-void check_foreign(const Arguments& arguments, const TemplateSet& templates, const std::string& text, Checked& checked) {
-  const Result<std::vector<Reading>> readings = read_config(templates, text, checked.path, "", choices_of(arguments));
+void check_foreign(const Arguments& arguments, const Session& session, const std::string& text, Checked& checked) {
+  const Result<std::vector<Reading>> readings = read_config(session.templates, text, checked.path, "", choices_of(arguments));
   append(checked.diagnostics, readings.diagnostics);
   if (!readings.ok()) return;
   for (const Reading& reading : *readings) {
@@ -92,7 +92,7 @@ void check_foreign(const Arguments& arguments, const TemplateSet& templates, con
   const Result<ReadFields> fields = merge_readings(*readings);
   append(checked.diagnostics, fields.diagnostics);
   if (!fields.ok()) return;
-  const Result<ForeignSpec> read = spec_of_fields(*fields, {});
+  const Result<ForeignSpec> read = spec_of_fields(*fields, session.presets, {});
   append(checked.diagnostics, read.diagnostics);
   if (!read.ok()) return;
   checked.says += ", " + plural(read->given.settings.size(), "setting");
@@ -101,7 +101,7 @@ void check_foreign(const Arguments& arguments, const TemplateSet& templates, con
   const Spec spec = merge(read->assumed, read->given);
   if (has_error(checked.diagnostics) || (spec.find("model") == nullptr && !spec.model.has_value())) return;
   Checked planned;
-  plan_it(arguments, spec, planned);
+  plan_it(arguments, session, spec, planned);
   for (Diagnostic& one : planned.diagnostics) {  // a model that only the user's machine has is no mistake of the file
     if (one.code == code::kUnknownModel) one.severity = Severity::kNote;
     checked.diagnostics.push_back(std::move(one));
@@ -111,7 +111,7 @@ void check_foreign(const Arguments& arguments, const TemplateSet& templates, con
 }
 
 // True when the file is one of ours, which then is checked.
-bool check_own(const Arguments& arguments, const std::string& text, Checked& checked) {
+bool check_own(const Arguments& arguments, const Session& session, const std::string& text, Checked& checked) {
   const bool is_json = text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{';
   const Result<Value> root = is_json ? parse_json(text, checked.path) : parse_yaml(text, checked.path);
   if (!root.ok() || root->kind != Value::Kind::kMap) return false;
@@ -123,7 +123,7 @@ bool check_own(const Arguments& arguments, const std::string& text, Checked& che
   if (is_json || version == nullptr || version->text != "1") return false;
   // A run file says version 1 and a key of a run; a site file says version 1 alone.
   if (std::any_of(root->entries.begin(), root->entries.end(), is_of_run_file)) {
-    check_run(arguments, checked);
+    check_run(arguments, session, checked);
   } else {
     check_site(*root, text, checked);
   }
@@ -145,7 +145,7 @@ bool reads_by_table(const Arguments& arguments, const TemplateSet& templates, co
   return std::any_of(readings->begin(), readings->end(), [](const Reading& one) { return is_checked_by_table(one.table); });
 }
 
-void check_together(const Arguments& arguments, const TemplateSet& templates, const std::vector<LintFile>& files,
+void check_together(const Arguments& arguments, const Session& session, const std::vector<LintFile>& files,
                     std::vector<Checked>& all) {
   LintContext context;
   const LintReport report = lint_files(files, context);
@@ -154,8 +154,8 @@ void check_together(const Arguments& arguments, const TemplateSet& templates, co
     checked.path = file.path;
     const auto known =
         std::find_if(report.files.begin(), report.files.end(), [&file](const auto& one) { return one.path == file.path; });
-    const bool by_table = known == report.files.end() || reads_by_table(arguments, templates, file);
-    if (by_table) check_foreign(arguments, templates, file.text, checked);
+    const bool by_table = known == report.files.end() || reads_by_table(arguments, session.templates, file);
+    if (by_table) check_foreign(arguments, session, file.text, checked);
     if (known != report.files.end() && (!by_table || known->kind == "llama-stack")) {
       if (!by_table) checked.kind = known->kind;
       if (!by_table) checked.says = known->says;
@@ -175,8 +175,8 @@ Json checked_json(const Checked& one) {
 }
 
 int run_validate(const Arguments& arguments, const Terminal& terminal) {
-  const Result<TemplateSet> templates = read_templates(arguments);
-  if (!templates.ok()) return fail(arguments, terminal, templates.diagnostics);
+  const Result<Session> session = open_session(arguments);
+  if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
   std::vector<Checked> all;
   std::vector<LintFile> others;
   for (const std::string& path : arguments.positionals) {
@@ -184,14 +184,14 @@ int run_validate(const Arguments& arguments, const Terminal& terminal) {
     checked.path = path;
     const Result<std::string> text = read_file(path);
     append(checked.diagnostics, text.diagnostics);
-    const bool is_done = !text.ok() || check_own(arguments, *text, checked);
+    const bool is_done = !text.ok() || check_own(arguments, *session, *text, checked);
     if (is_done) {
       all.push_back(std::move(checked));
     } else {
       others.push_back({path, *text});
     }
   }
-  check_together(arguments, *templates, others, all);
+  check_together(arguments, *session, others, all);
   const auto place = [&arguments](const Checked& one) {
     return std::find(arguments.positionals.begin(), arguments.positionals.end(), one.path);
   };

@@ -136,7 +136,7 @@ std::string losses(const std::string& metrics) {
 
 }  // namespace
 
-int run_smoke(const Arguments& arguments, const Terminal& terminal, LaunchOptions options, const Plan& plan) {
+int run_smoke(const Arguments& arguments, const Session& session, const Terminal& terminal, LaunchOptions options, const Plan& plan) {
   std::error_code failure;
   const bool is_kept = !options.output_dir.empty();
   std::string folder = options.output_dir;
@@ -156,7 +156,7 @@ int run_smoke(const Arguments& arguments, const Terminal& terminal, LaunchOption
     return code;
   };
   if (!small.ok()) return end(fail(arguments, terminal, diagnostics));
-  const Result<Problem> problem = read_problem(arguments, small->spec);
+  const Result<Problem> problem = read_problem(arguments, session, small->spec);
   append(diagnostics, problem.diagnostics);
   if (!problem.ok()) return end(fail(arguments, terminal, diagnostics));
   Result<Plan> made = make_plan_for_goal(*problem);

@@ -63,7 +63,7 @@ bool has_no_weights(const std::string& path) {
 
 }  // namespace
 
-Result<Arguments> with_trainer_flags(const Arguments& arguments, const TemplateSet& templates) {
+Result<Arguments> with_trainer_flags(const Arguments& arguments, const Session& session) {
   if (arguments.passed_on.empty()) return arguments;
   for (const std::string& word : arguments.passed_on) {
     if (word == "..." || word == "…")
@@ -71,15 +71,14 @@ Result<Arguments> with_trainer_flags(const Arguments& arguments, const TemplateS
                    fmt::format("'{}' stands for further arguments in a document, and is none itself", word),
                    "leave it out, or write the arguments");
   }
-  const Result<FlagList> list = read_flag_list(templates, arguments.passed_on);
-  if (!list.ok()) return list.diagnostics;
-  if (Diagnostics unknown = unknown_flags(*arguments.command, *list); !unknown.empty()) return unknown;
+  const FlagList& list = session.script_flags;
+  if (Diagnostics unknown = unknown_flags(*arguments.command, list); !unknown.empty()) return unknown;
   Command command = *arguments.command;
   std::erase_if(command.flags, [](const Flag& flag) { return !is_about_settings(flag); });
-  Result<Arguments> own = parse(command, list->rest);
+  Result<Arguments> own = parse(command, list.rest);
   if (!own.ok()) return own.diagnostics;
   Arguments merged = arguments;
-  const ReadChoices& chosen = list->reading.chosen;
+  const ReadChoices& chosen = list.reading.chosen;
   if (!chosen.stage.empty()) own->values.emplace("stage", chosen.stage);
   if (!chosen.setup.empty()) own->values.emplace("distributed", chosen.setup);
   for (const auto& [key, text] : chosen.assignments) {
@@ -95,32 +94,30 @@ Result<Arguments> with_trainer_flags(const Arguments& arguments, const TemplateS
   return {std::move(merged), std::move(own.diagnostics)};
 }
 
-Result<Spec> spec_over_trainer_flags(const Arguments& arguments, const TemplateSet& templates, const Spec& stronger,
-                                     const Spec& file) {
-  Result<FlagList> list = read_flag_list(templates, arguments.passed_on);
-  if (!list.ok()) return list.diagnostics;
-  if (list->table.empty()) return merge(file, stronger);
+Result<Spec> spec_over_trainer_flags(const Session& session, const Spec& stronger, const Spec& file) {
+  const FlagList& list = session.script_flags;
+  if (list.table.empty()) return merge(file, stronger);
   Diagnostics complaints;
-  for (const Complaint& one : list->reading.complaints) {
+  for (const Complaint& one : list.reading.complaints) {
     if (one.trainer.empty()) complaints.push_back(one.diagnostic);
   }
-  for (const LostKey& one : list->reading.lost) {
+  for (const LostKey& one : list.reading.lost) {
     if (one.why == LostKey::Why::kValue) complaints.push_back(about(one));
   }
   if (has_error(complaints)) return complaints;
-  Result<ReadFields> fields = merge_readings({list->reading});
+  Result<ReadFields> fields = merge_readings({list.reading});
   if (!fields.ok()) return fields.diagnostics;
-  Result<ForeignSpec> read = spec_of_fields(*fields, stronger);
+  Result<ForeignSpec> read = spec_of_fields(*fields, session.presets, stronger);
   if (!read.ok()) return read.diagnostics;
   Diagnostics diagnostics = std::move(complaints);
   append(diagnostics, std::move(read.diagnostics));
-  read->lost.insert(read->lost.end(), list->reading.lost.begin(), list->reading.lost.end());
+  read->lost.insert(read->lost.end(), list.reading.lost.begin(), list.reading.lost.end());
   for (const LostKey& one : read->lost) diagnostics.push_back(about(one));
   const Spec said = merge(merge(file, read->given), stronger);
   give_way(read->assumed, said);
   Spec spec = merge(read->assumed, said);
   const std::string trainer = spec.text("trainer.name").value_or("native");
-  for (const Complaint& one : list->reading.complaints) {
+  for (const Complaint& one : list.reading.complaints) {
     if (one.trainer == trainer && (one.weights.empty() || !has_no_weights(one.weights))) diagnostics.push_back(one.diagnostic);
   }
   if (has_error(diagnostics)) return diagnostics;

@@ -72,7 +72,7 @@ struct RuleCheck {
   }
 };
 
-RuleCheck check_size_rule(const Arguments& arguments, const Spec& spec, const Plan& plan) {
+RuleCheck check_size_rule(const Arguments& arguments, const Session& session, const Spec& spec, const Plan& plan) {
   RuleCheck check;
   check.parameters = count_parameters(plan.model).total;
   check.rule = size_rule(check.parameters);
@@ -82,10 +82,10 @@ RuleCheck check_size_rule(const Arguments& arguments, const Spec& spec, const Pl
   fewest.settings.erase("hardware.gpus_per_node");
   Diagnostics ignored = set(fewest, "hardware.nodes", "auto", command_line());
   append(ignored, set(fewest, "trainer.name", "fsdp2", command_line()));
-  Result<Problem> problem = read_problem(arguments, fewest);
+  Result<Problem> problem = read_problem(arguments, session, fewest);
   if (!problem.ok()) {  // what torchtitan does not run, the Trainer may
     append(ignored, set(fewest, "trainer.name", "fsdp1", command_line()));
-    problem = read_problem(arguments, fewest);
+    problem = read_problem(arguments, session, fewest);
   }
   if (!problem.ok()) return check;
   problem->goal = Goal::kMinGpus;
@@ -115,8 +115,8 @@ Json json_of(const RuleCheck& check) {
 
 }  // namespace
 
-Trial try_value(const Arguments& arguments, Spec spec, const std::vector<std::pair<std::string, std::string>>& settings,
-                std::string label) {
+Trial try_value(const Arguments& arguments, const Session& session, Spec spec,
+                const std::vector<std::pair<std::string, std::string>>& settings, std::string label) {
   Trial trial;
   trial.value = std::move(label);
   Diagnostics said;
@@ -133,7 +133,7 @@ Trial try_value(const Arguments& arguments, Spec spec, const std::vector<std::pa
     refuse(said);
     return trial;
   }
-  Result<Problem> problem = read_problem(arguments, spec);
+  Result<Problem> problem = read_problem(arguments, session, spec);
   if (!problem.ok()) {
     refuse(problem.diagnostics);
     return trial;
@@ -201,21 +201,21 @@ std::vector<std::string> decision_names() {
   return names;
 }
 
-int explain_decision(const Arguments& arguments, const Terminal& terminal, std::string_view word) {
+int explain_decision(const Arguments& arguments, const Session& session, const Terminal& terminal, std::string_view word) {
   const Decision& decision = *find_decision(word);
   Arguments of_run = arguments;  // the word is no run file
   of_run.positionals.clear();
-  Result<Spec> spec = read_spec(of_run);
+  Result<Spec> spec = read_spec(of_run, session);
   if (!spec.ok()) return fail(arguments, terminal, spec.diagnostics);
-  Trial base = try_value(arguments, *spec, {}, "");
+  Trial base = try_value(arguments, session, *spec, {}, "");
   // Strategies are other trainers': the bundled one need not run the model.
   for (const char* trainer : {"fsdp2", "fsdp1", "megatron"}) {
     if (decision.name != "strategy" || base.plan.has_value()) break;
-    Trial other = try_value(arguments, *spec, {{"trainer.name", trainer}}, "");
+    Trial other = try_value(arguments, session, *spec, {{"trainer.name", trainer}}, "");
     if (other.plan.has_value()) base = std::move(other);
   }
   if (!base.plan.has_value()) {
-    const Result<Problem> problem = read_problem(arguments, *spec);
+    const Result<Problem> problem = read_problem(arguments, session, *spec);
     if (!problem.ok()) return fail(arguments, terminal, problem.diagnostics);
     return fail(arguments, terminal, {error(code::kNothingFits, command_line(), base.refused)});
   }
@@ -230,7 +230,7 @@ int explain_decision(const Arguments& arguments, const Terminal& terminal, std::
   if (decision.name == "strategy") {
     for (const Strategy& s : kStrategies) {
       const auto with = [&](const char* trainer) {
-        return try_value(arguments, *spec, {{"trainer.name", trainer}, {"parallel.sharding", std::string(s.sharding)}},
+        return try_value(arguments, session, *spec, {{"trainer.name", trainer}, {"parallel.sharding", std::string(s.sharding)}},
                          std::string(s.label));
       };
       trials.push_back(with(std::string(s.trainer).c_str()));
@@ -239,14 +239,14 @@ int explain_decision(const Arguments& arguments, const Terminal& terminal, std::
     }
     std::stable_sort(trials.begin(), trials.end(), better);
     if (trials.front().plan.has_value() && trials.front().plan->verdict == Verdict::kFits) chosen = trials.front().value;
-    rule = check_size_rule(arguments, *spec, *base.plan);
+    rule = check_size_rule(arguments, session, *spec, *base.plan);
     note = text_of(*rule);
   } else {
     std::vector<std::string> values(decision.values.begin(), decision.values.end());
     for (int64_t v = 1; values.empty() || (decision.values.empty() && v <= decision.largest); v *= 2)
       values.push_back(std::to_string(v));
     for (const std::string& value : values) {
-      Trial trial = try_value(arguments, *spec, {{std::string(decision.path), value}}, value);
+      Trial trial = try_value(arguments, session, *spec, {{std::string(decision.path), value}}, value);
       const bool done = !trial.plan.has_value() && decision.values.empty() && !trials.empty() && !trials.back().plan.has_value();
       if (done) break;  // two refusals in a row: larger ones are refused too
       trials.push_back(std::move(trial));

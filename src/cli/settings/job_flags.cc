@@ -131,9 +131,9 @@ bool name_script(Arguments& arguments, const TemplateSet& templates, Diagnostics
   return true;
 }
 
-void choose_engine(Arguments& arguments, const std::string& use) {
+void choose_engine(Arguments& arguments, const Session& session, const std::string& use) {
   if (arguments.has("plan") || !run_flag(arguments, "trainer.name").empty()) return;
-  const Result<Spec> spec = read_spec(arguments);
+  const Result<Spec> spec = read_spec(arguments, session);
   if (!spec.ok()) return;  // told when the plan is made
   const std::string trainer = spec->text("trainer.name").value_or(use);
   if (trainer.compare(0, use.size(), use) == 0) return;  // fsdp: fsdp1, fsdp2

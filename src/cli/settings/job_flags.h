@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/line/flags.h"
-#include "codegen/codegen.h"
+#include "cli/settings/session.h"
 #include "codegen/job/site.h"
 
 namespace distsetup {
@@ -30,7 +30,7 @@ std::string emitted_command(const Arguments& arguments);
 // fine-tuning config.yaml (src/train.py, which takes --config); said in a note. True when there is a script then.
 bool name_script(Arguments& arguments, const TemplateSet& templates, Diagnostics& diagnostics);
 // --use-deepspeed and --use-fsdp win over the engine that the file names, or has without naming one.
-void choose_engine(Arguments& arguments, const std::string& use);
+void choose_engine(Arguments& arguments, const Session& session, const std::string& use);
 // --use-deepspeed and --use-fsdp without any script: what the bundled trainer does then.
 Diagnostic bundled_instead(const std::string& use);
 // A script that is started with --deepspeed FILE and has no such argument stops at once: a warning where its text shows none.

@@ -241,16 +241,15 @@ Json readings_json(const std::vector<Reading>& readings, const std::vector<LostK
   return {{"read", std::move(read)}, {"not_carried", std::move(not_carried)}};
 }
 
-void settle_by_model(ReadFields& fields, const Spec& stronger) {
+void settle_by_model(ReadFields& fields, const Presets& presets, const Spec& stronger) {
   if (fields.count("derived.layers_per_virtual_stage") == 0 || fields.count("model.num_layers") != 0) return;
   std::string name = stronger.text("model").value_or("");
   for (const char* field : {"model.name", "model.hub_id"}) {
     const auto it = fields.find(field);
     if (name.empty() && it != fields.end()) name = field_text(it->second.value);
   }
-  const Result<Presets> presets = load_presets();
-  if (name.empty() || !presets.ok()) return;
-  const Result<Geometry> model = find_model(*presets, name);
+  if (name.empty()) return;
+  const Result<Geometry> model = find_model(presets, name);
   if (!model.ok()) return;
   ReadField layers = fields.find("derived.layers_per_virtual_stage")->second;
   layers.value = model->num_layers;
@@ -259,9 +258,9 @@ void settle_by_model(ReadFields& fields, const Spec& stronger) {
   fields.erase("model.num_layers");
 }
 
-Result<ForeignSpec> spec_of_fields(const ReadFields& read_fields, const Spec& stronger) {
+Result<ForeignSpec> spec_of_fields(const ReadFields& read_fields, const Presets& presets, const Spec& stronger) {
   ReadFields fields = read_fields;
-  settle_by_model(fields, stronger);
+  settle_by_model(fields, presets, stronger);
   ForeignSpec out;
   Diagnostics diagnostics;
   ReadSettings read = settings_of(fields);
@@ -310,10 +309,8 @@ void give_way(Spec& assumed, const Spec& said) {
   drop_if(!shards || said.find("parallel.dp_shard") != nullptr, "parallel.dp_replicate");
 }
 
-Result<Spec> spec_over_files(ForeignFiles& files, const Spec& stronger, bool& has_setup) {
-  Result<TemplateSet> set = files.templates.empty() ? Result<TemplateSet>(embedded_templates()) : load_templates(files.templates);
-  if (!set.ok()) return set.diagnostics;
-  const Result<std::vector<Reading>> readings = read_foreign_files(*set, files.paths, "", files.choices);
+Result<Spec> spec_over_files(ForeignFiles& files, const Session& session, const Spec& stronger, bool& has_setup) {
+  const Result<std::vector<Reading>> readings = read_foreign_files(session.templates, files.paths, "", files.choices);
   if (!readings.ok()) return readings.diagnostics;
   for (const Reading& one : *readings) {
     if (files.choices.setup.empty() && !one.chosen.setup.empty()) {
@@ -324,7 +321,7 @@ Result<Spec> spec_over_files(ForeignFiles& files, const Spec& stronger, bool& ha
   for (const Reading& one : *readings) has_setup = has_setup || !one.setup.empty();
   Result<ReadFields> fields = merge_readings(*readings);
   if (!fields.ok()) return fields.diagnostics;
-  Result<ForeignSpec> read = spec_of_fields(*fields, stronger);
+  Result<ForeignSpec> read = spec_of_fields(*fields, session.presets, stronger);
   if (!read.ok()) return read.diagnostics;
   Diagnostics diagnostics = readings.diagnostics;
   append(diagnostics, read.diagnostics);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/line/flags.h"
+#include "cli/settings/session.h"
 #include "codegen/read/read.h"
 #include "planner/spec/spec.h"
 
@@ -22,7 +23,7 @@ std::string readings_text(const std::vector<Reading>& readings);
 Json readings_json(const std::vector<Reading>& readings, const std::vector<LostKey>& lost);
 
 // What follows from the layers of a model that is named: how many chunks a pipeline's stage has.
-void settle_by_model(ReadFields& fields, const Spec& stronger = {});
+void settle_by_model(ReadFields& fields, const Presets& presets, const Spec& stronger = {});
 
 // The settings that the files say, each with its place as origin. A setting that `stronger` has too need not be one that a run can
 // take; every other one that a run refuses is an error at its place. Values that a tool merely assumes are settings of `assumed`.
@@ -30,13 +31,12 @@ struct ForeignSpec {
   Spec given, assumed;
   std::vector<LostKey> lost;
 };
-Result<ForeignSpec> spec_of_fields(const ReadFields& fields, const Spec& stronger);
+Result<ForeignSpec> spec_of_fields(const ReadFields& fields, const Presets& presets, const Spec& stronger);
 
-// Files below a run: which, and what the user says about their parts. `templates` "" = embedded.
+// Files below a run: which, and what the user says about their parts.
 struct ForeignFiles {
   std::vector<std::string> paths;
   ReadChoices choices;
-  std::string templates;
 };
 // What a tool assumes gives way to what the user says: a warm-up within the run, an end of the cosine below its peak, a mesh of the
 // sharding's own.
@@ -44,6 +44,6 @@ void give_way(Spec& assumed, const Spec& said);
 
 // `stronger` over what the files say over what their tools assume; a note names every key that was not carried over. A setup that no
 // file has is left to the caller: `has_setup`. A command line among the files can choose a setup too: then it is in `files`.
-Result<Spec> spec_over_files(ForeignFiles& files, const Spec& stronger, bool& has_setup);
+Result<Spec> spec_over_files(ForeignFiles& files, const Session& session, const Spec& stronger, bool& has_setup);
 
 }  // namespace distsetup

@@ -56,7 +56,7 @@ bool is_foreign(const Value& value, std::string_view text, const std::string& pa
 }
 
 Result<Spec> read_run_file(const std::string& path, const std::vector<std::string>& uses, const std::string& stage,
-                           const Presets& presets, const TemplateSet& templates, bool& foreign) {
+                           const Session& session, bool& foreign) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) {
     Diagnostics failed = text.diagnostics;
@@ -71,11 +71,11 @@ Result<Spec> read_run_file(const std::string& path, const std::vector<std::strin
     return error(code::kUnknownVersion, {path}, fmt::format("'{}' is a plan, expected a run file", path),
                  fmt::format("distsetup launch --plan {}", path));
   }
-  if (value->kind == Value::Kind::kMap && is_foreign(*value, *text, path, templates)) {
+  if (value->kind == Value::Kind::kMap && is_foreign(*value, *text, path, session.templates)) {
     foreign = true;
-    return spec_of_recipes(uses, presets, command_line());
+    return spec_of_recipes(uses, session.presets, command_line());
   }
-  return spec_of_layers(*value, uses, stage, presets);
+  return spec_of_layers(*value, uses, stage, session.presets);
 }
 
 Result<Spec> read_variables() {
@@ -150,7 +150,7 @@ std::string directory_of(const std::string& path) {
 
 }  // namespace
 
-Result<Spec> read_spec(const Arguments& arguments) {
+Result<Spec> read_spec(const Arguments& arguments, const Session& session) {
   Spec spec;
   Diagnostics diagnostics;
   std::string path = arguments.text("config");
@@ -162,18 +162,14 @@ Result<Spec> read_spec(const Arguments& arguments) {
     }
     path = arguments.positionals[0];
   }
-  const Result<Presets> presets = read_presets(arguments);
-  if (!presets.ok()) return presets.diagnostics;
-  const Result<TemplateSet> templates = read_templates(arguments);
-  if (!templates.ok()) return templates.diagnostics;
   const std::vector<std::string> uses = lines_of(arguments.text("use"));
-  ForeignFiles files{lines_of(arguments.text("from")), {"", arguments.text("distributed"), {}}, arguments.text("templates")};
+  ForeignFiles files{lines_of(arguments.text("from")), {"", arguments.text("distributed"), {}}};
   std::vector<Result<Spec>> layers;
   bool is_foreign_file = false;
   if (path.empty()) {
-    if (!uses.empty()) layers.push_back(spec_of_recipes(uses, *presets, command_line()));
+    if (!uses.empty()) layers.push_back(spec_of_recipes(uses, session.presets, command_line()));
   } else {
-    layers.push_back(read_run_file(path, uses, arguments.text("stage"), *presets, *templates, is_foreign_file));
+    layers.push_back(read_run_file(path, uses, arguments.text("stage"), session, is_foreign_file));
     if (is_foreign_file) files.paths.insert(files.paths.begin(), path);
   }
   if (is_foreign_file || (path.empty() && !files.paths.empty())) files.choices.stage = arguments.text("stage");
@@ -192,18 +188,18 @@ Result<Spec> read_spec(const Arguments& arguments) {
   bool has_setup = files.choices.setup.empty();
   const Spec above = spec;
   if (!files.paths.empty()) {
-    Result<Spec> whole = spec_over_files(files, merge(file, above), has_setup);
+    Result<Spec> whole = spec_over_files(files, session, merge(file, above), has_setup);
     append(diagnostics, std::move(whole.diagnostics));
     if (whole.value) file = std::move(*whole.value);
   }
   if (!has_setup) {  // one of ours, over the file
-    const Result<Spec> setup = spec_of_recipes({files.choices.setup}, *presets, command_line());
+    const Result<Spec> setup = spec_of_recipes({files.choices.setup}, session.presets, command_line());
     append(diagnostics, setup.diagnostics);
     if (setup.value) file = merge(file, *setup.value);
   }
   spec = merge(file, above);
-  if (arguments.command != nullptr && arguments.command->after_dashes == AfterDashes::kTrainerFlags && !arguments.passed_on.empty()) {
-    Result<Spec> whole = spec_over_trainer_flags(arguments, *templates, above, file);
+  if (!session.script_flags.table.empty()) {
+    Result<Spec> whole = spec_over_trainer_flags(session, above, file);
     append(diagnostics, std::move(whole.diagnostics));
     if (whole.value) spec = std::move(*whole.value);
   }
@@ -228,27 +224,13 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-Result<Presets> read_presets(const Arguments& arguments) {
-  if (!arguments.has("presets")) return load_presets();
-  return load_presets({arguments.text("presets")});
-}
-
-Result<TemplateSet> read_templates(const Arguments& arguments) {
-  return arguments.has("templates") ? load_templates(arguments.text("templates")) : embedded_templates();
-}
-
-Result<Problem> read_problem(const Arguments& arguments, const Spec& spec) {
+Result<Problem> read_problem(const Arguments& arguments, const Session& session, const Spec& spec) {
   Diagnostics diagnostics;
-  Result<Presets> presets = read_presets(arguments);
-  append(diagnostics, std::move(presets.diagnostics));
-  if (has_error(diagnostics)) return diagnostics;
   Result<Inputs> inputs = read_inputs(spec);
   append(diagnostics, std::move(inputs.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
-  Result<TemplateSet> templates = read_templates(arguments);
-  append(diagnostics, std::move(templates.diagnostics));
-  if (has_error(diagnostics)) return diagnostics;
-  Result<Problem> problem = resolve_for_target(spec, *presets, *inputs, *templates, arguments.text("fsdp-version") == "1");
+  Result<Problem> problem =
+      resolve_for_target(spec, session.presets, *inputs, session.templates, arguments.text("fsdp-version") == "1");
   append(diagnostics, std::move(problem.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(*problem), std::move(diagnostics)};
@@ -266,7 +248,7 @@ Result<Plan> read_plan(const std::string& path) {
   return plan_from_json(*text, path);
 }
 
-Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::string& target) {
+Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& session, const std::string& target) {
   Diagnostics diagnostics;
   if (arguments.has("plan")) {
     const std::string path = arguments.text("plan");
@@ -288,16 +270,14 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::stri
     move_data_root(*plan, directory_of(path), ".");
     return {PlanSource{std::move(*plan), std::nullopt}, std::move(plan.diagnostics)};
   }
-  Result<Spec> spec = read_spec(arguments);
+  Result<Spec> spec = read_spec(arguments, session);
   append(diagnostics, spec.diagnostics);
   if (spec.value && !target.empty()) append(diagnostics, set(*spec, "launch.target", target, command_line()));
   if (has_error(diagnostics)) return diagnostics;
-  Result<Problem> problem = read_problem(arguments, *spec);
+  Result<Problem> problem = read_problem(arguments, session, *spec);
   append(diagnostics, std::move(problem.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
-  Result<TemplateSet> templates = read_templates(arguments);
-  append(diagnostics, templates.diagnostics);
-  if (templates.value) append(diagnostics, narrow_to_target(*problem, problem->base.launch.target, *templates));
+  append(diagnostics, narrow_to_target(*problem, problem->base.launch.target, session.templates));
   if (has_error(diagnostics)) return diagnostics;
   const Result<std::string> goal = choice_flag(arguments, "goal", "throughput", goal_names());
   if (!goal.ok()) return goal.diagnostics;

@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "cli/line/flags.h"
-#include "codegen/codegen.h"
-#include "model/presets.h"
+#include "cli/settings/session.h"
 #include "planner/planner.h"
 
 namespace distsetup {
@@ -13,12 +12,8 @@ namespace distsetup {
 // Flags over --set over variables over the stage over the run file (the positional or --config) over named presets over files of other
 // tools (--from). An absent flag overrides nothing.
 // Warnings: DISTSETUP_ variables that no key reads.
-Result<Spec> read_spec(const Arguments& arguments);
+Result<Spec> read_spec(const Arguments& arguments, const Session& session);
 
-// The built-in presets with those of --presets DIR over them.
-Result<Presets> read_presets(const Arguments& arguments);
-// The built-in templates with those of --templates DIR over them.
-Result<TemplateSet> read_templates(const Arguments& arguments);
 // Values of a flag that may be given several times (FlagKind::kList).
 std::vector<std::string> lines_of(const std::string& text);
 
@@ -26,14 +21,14 @@ std::vector<std::string> lines_of(const std::string& text);
 bool is_of_run_file(const Value::Entry& entry);
 
 // Everything up to what is to be solved.
-Result<Problem> read_problem(const Arguments& arguments, const Spec& spec);
+Result<Problem> read_problem(const Arguments& arguments, const Session& session, const Spec& spec);
 
 // A plan from --plan FILE, or made from the spec for `target` ("" = launch.target). `problem` is there only when it was made now.
 struct PlanSource {
   Plan plan;
   std::optional<Problem> problem;
 };
-Result<PlanSource> read_or_make_plan(const Arguments& arguments, const std::string& target = "");
+Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& session, const std::string& target = "");
 
 // What was said on the way and what the plan itself says, each once.
 Diagnostics said_of(const Result<PlanSource>& source);
