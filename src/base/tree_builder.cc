@@ -56,6 +56,18 @@ size_t SourceText::offset(int line, int byte_column) const {
   return std::min(line_starts_[line] + static_cast<size_t>(std::max(byte_column, 0)), text_.size());
 }
 
+size_t SourceText::offset(const Location& at) const {
+  const size_t begin = offset(at.line - 1, 0);
+  const bool goes_on =
+      last_offset_ >= begin && line_start(last_offset_) == begin && last_num_characters_ < static_cast<size_t>(at.column);
+  if (!goes_on) last_offset_ = begin, last_num_characters_ = 0;
+  for (; last_num_characters_ + 1 < static_cast<size_t>(at.column) && last_offset_ < text_.size(); ++last_num_characters_) {
+    do ++last_offset_;
+    while (last_offset_ < text_.size() && is_continuation(text_[last_offset_]));
+  }
+  return last_offset_;
+}
+
 Diagnostics check_characters(const SourceText& source) {
   const std::string_view text = source.text();
   for (size_t i = 0; i < text.size();) {

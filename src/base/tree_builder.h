@@ -1,4 +1,4 @@
-// What the YAML and the JSON reader share: places in a text, and building a `Value` from a stream of events while watching for
+// What the readers of YAML, JSON and TOML share: places in a text, and building a `Value` from a stream of events while watching for
 // duplicate keys, too deep nesting and too many values (an alias can stand for a million). Internal to base.
 #pragma once
 #include <map>
@@ -19,6 +19,8 @@ class SourceText {
   Location at(size_t offset) const;
   // From a 0-based line and a 0-based byte in it; places past the end become the last place.
   size_t offset(int line, int byte_column) const;
+  // From a place as at() makes it.
+  size_t offset(const Location& at) const;
   // Where the line that holds `offset` starts.
   size_t line_start(size_t offset) const;
   const std::string& file_name() const { return file_name_; }
