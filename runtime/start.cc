@@ -13,7 +13,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/quantity.h"
-#include "base/value.h"
 #include "plan/schedule.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/monitor/failure.h"

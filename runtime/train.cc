@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/quantity.h"
 #include "runtime/ask_plan.h"
 #include "runtime/checkpoint/collective.h"

@@ -16,7 +16,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
 #include "base/file.h"
-#include "base/value.h"
+#include "base/json.h"
 
 namespace distsetup {
 namespace {

@@ -13,7 +13,6 @@
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
 #include "base/file.h"
-#include "base/value.h"
 #include "runtime/checkpoint/checkpoint.h"
 
 namespace distsetup {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 
 namespace distsetup {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "plan/mesh.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/data/sampler.h"

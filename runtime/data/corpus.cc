@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
-#include "base/value.h"
+#include "base/file.h"
 
 namespace distsetup {
 namespace {

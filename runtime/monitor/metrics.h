@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/diagnostic.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace distsetup {
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json.h"
 #include "base/quantity.h"
+#include "model/count.h"
 #include "model/geometry.h"
 #include "plan/schedule.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "plan/plan.h"
 #include "runtime/engine/engine.h"
 

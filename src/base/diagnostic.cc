@@ -12,6 +12,8 @@
 #include <map>
 #include <tuple>
 
+template class std::vector<distsetup::Diagnostic>;
+
 namespace distsetup {
 namespace {
 
@@ -157,6 +159,13 @@ std::string format_one(const Diagnostic& d, SourceLines& sources, Paint paint) {
 }
 
 }  // namespace
+
+Diagnostic::Diagnostic() = default;
+Diagnostic::Diagnostic(const Diagnostic&) = default;
+Diagnostic::Diagnostic(Diagnostic&&) noexcept = default;
+Diagnostic& Diagnostic::operator=(const Diagnostic&) = default;
+Diagnostic& Diagnostic::operator=(Diagnostic&&) noexcept = default;
+Diagnostic::~Diagnostic() = default;
 
 Diagnostic error(std::string_view code, Location location, std::string message, std::string help) {
   return make(Severity::kError, code, std::move(location), std::move(message), std::move(help));

@@ -30,9 +30,23 @@ struct Diagnostic {
   std::string help;         // an action to paste; empty = none
   std::string replacement;  // text that would be right at `location`; empty = none
   bool operator==(const Diagnostic&) const = default;
+
+  // Compiled once, in diagnostic.cc: every function that returns a Result copies and destroys diagnostics.
+  Diagnostic();
+  Diagnostic(const Diagnostic&);
+  Diagnostic(Diagnostic&&) noexcept;
+  Diagnostic& operator=(const Diagnostic&);
+  Diagnostic& operator=(Diagnostic&&) noexcept;
+  ~Diagnostic();
 };
 
 using Diagnostics = std::vector<Diagnostic>;
+
+}  // namespace distsetup
+
+extern template class std::vector<distsetup::Diagnostic>;  // compiled once, in diagnostic.cc
+
+namespace distsetup {
 
 Diagnostic error(std::string_view code, Location location, std::string message, std::string help = "");
 Diagnostic warning(std::string_view code, Location location, std::string message, std::string help = "");

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/diagnostic_codes.h"
-#include "base/value.h"
 
 namespace distsetup {
 namespace {

@@ -1,4 +1,4 @@
-// Writing files so that nothing is lost: a temporary name in the same directory, fsync, rename.
+// Reading a file whole, and writing one so that nothing is lost: a temporary name in the same directory, fsync, rename.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,6 +13,8 @@ enum class Written { kCreated, kUnchanged, kReplaced };
 
 // errno's text as our messages write it: "no such file or directory".
 std::string errno_text(int number);
+
+Result<std::string> read_file(const std::string& path);
 
 // Folders of a file's path that are not there, the innermost first.
 std::vector<std::string> missing_folders(const std::string& file_path);

@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 
+template class nlohmann::basic_json<>;
+
 namespace distsetup {
 namespace {
 

@@ -3,9 +3,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace distsetup {
+#include "base/json_fwd.h"
 
-using Json = nlohmann::json;  // std::map inside: keys sorted
+extern template class nlohmann::basic_json<>;  // compiled once, in json.cc
+
+namespace distsetup {
 
 std::string dump_json(const Json& json);  // indented, ends in '\n'
 

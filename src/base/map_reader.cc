@@ -1,12 +1,13 @@
 // Reading a map by the keys one knows and complaining about the others. Messages start with the full name of the key
 // ("train.steps: …"), because JSON output and editors show them without the source line.
+#include "base/map_reader.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
-#include "base/value.h"
 
 namespace distsetup {
 namespace {

@@ -57,7 +57,7 @@ constexpr Kind kDuration = {"a duration with its unit", "4h, 30m, 90s, 2d, 1h30m
 constexpr Kind kRate = {"a data rate with its unit", "400Gb/s (bits), 50GB/s (bytes), 3.35TB/s"};
 constexpr Kind kFlops = {"a computing rate with its unit", "989TFLOP/s, 1.98PFLOP/s"};
 
-struct Reader {
+struct UnitReader {
   std::string_view text;
   const Location& at;
   const Kind& kind;
@@ -164,7 +164,7 @@ std::string grouped(std::string digits) {
 }  // namespace
 
 Result<int64_t> parse_bytes(std::string_view text, const Location& at, BareSuffix suffix) {
-  const Reader reader{text, at, kSize};
+  const UnitReader reader{text, at, kSize};
   const auto [number, unit] = split(text);
   if (number.empty()) return reader.no_number();
   if (unit.empty()) return reader.no_unit();
@@ -188,7 +188,7 @@ Result<int64_t> parse_bytes(std::string_view text, const Location& at, BareSuffi
 }
 
 Result<int64_t> parse_duration_s(std::string_view text, const Location& at) {
-  const Reader reader{text, at, kDuration};
+  const UnitReader reader{text, at, kDuration};
   std::string_view rest = trim(text);
   if (rest.empty() || !is_digit(rest[0])) return reader.no_number();
   if (rest.find(':') != std::string_view::npos || rest.find('-') != std::string_view::npos) {
@@ -219,7 +219,7 @@ Result<int64_t> parse_duration_s(std::string_view text, const Location& at) {
 }
 
 Result<double> parse_bytes_per_s(std::string_view text, const Location& at) {
-  const Reader reader{text, at, kRate};
+  const UnitReader reader{text, at, kRate};
   const auto [number, unit] = split(text);
   if (number.empty()) return reader.no_number();
   if (unit.empty()) return reader.no_unit();
@@ -247,7 +247,7 @@ Result<double> parse_bytes_per_s(std::string_view text, const Location& at) {
 }
 
 Result<double> parse_flops_per_s(std::string_view text, const Location& at) {
-  const Reader reader{text, at, kFlops};
+  const UnitReader reader{text, at, kFlops};
   const auto [number, unit] = split(text);
   if (number.empty()) return reader.no_number();
   if (unit.empty()) return reader.no_unit();

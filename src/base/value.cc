@@ -159,12 +159,6 @@ const Value* Value::find(std::string_view key) const {
   return nullptr;
 }
 
-Result<Value> read_yaml_file(const std::string& path) {
-  const Result<std::string> text = read_file(path);
-  if (!text.ok()) return text.diagnostics;
-  return parse_yaml(*text, path);
-}
-
 Result<bool> as_bool(const Value& value) {
   if (value.kind != Value::Kind::kScalar) return expected(value, "true or false");
   const std::optional<bool> answer = core_bool(value.text);

@@ -1,5 +1,7 @@
 // JSON text to a Value, through nlohmann's event parser. Its events carry no positions, but between two of them a valid text holds
 // only blanks, ',' and ':', so a cursor that follows the events knows where each token starts. Numbers stay as written.
+#include "base/value_json.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +18,9 @@ using nlohmann::json;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 // nlohmann's method names.
-class Events : public json::json_sax_t {
+class JsonEvents : public json::json_sax_t {
  public:
-  explicit Events(const SourceText& source) : source_(source), builder_(KeyRule::kExact) {}
+  explicit JsonEvents(const SourceText& source) : source_(source), builder_(KeyRule::kExact) {}
 
   bool null() override { return leaf(Value::Kind::kNull, literal()); }
   bool boolean(bool) override { return leaf(Value::Kind::kScalar, literal()); }
@@ -145,7 +147,7 @@ class Events : public json::json_sax_t {
 Result<Value> parse_json(std::string_view text, std::string_view file_name) {
   if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) text.remove_prefix(kByteOrderMark.size());
   const SourceText source(text, file_name);
-  Events events(source);
+  JsonEvents events(source);
   json::sax_parse(text.begin(), text.end(), &events);
   return events.finish();
 }

@@ -1,6 +1,8 @@
 // YAML text to a Value, through yaml-cpp's events rather than its nodes: nodes drop duplicate keys and whether a scalar was quoted.
 // Strict: one document, keys are text, no tags but !!str, no merge keys, and what yaml-cpp 0.7 lets pass (a quote never closed,
 // text after the document) is found here. Scalars stay text; as_int() and its like decide what they mean.
+#include "base/value_yaml.h"
+
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
 #include "base/tree_builder.h"
 
 namespace distsetup {
@@ -43,9 +46,9 @@ size_t content_begin(std::string_view text, size_t begin) {
   return begin;
 }
 
-class Events : public YAML::EventHandler {
+class YamlEvents : public YAML::EventHandler {
  public:
-  explicit Events(const SourceText& source) : source_(source), builder_(KeyRule::kFolded) {}
+  explicit YamlEvents(const SourceText& source) : source_(source), builder_(KeyRule::kFolded) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (num_documents_++ == 0) return;
@@ -253,7 +256,7 @@ Result<Value> parse_yaml(std::string_view text, std::string_view file_name) {
   if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) text.remove_prefix(kByteOrderMark.size());
   const SourceText source(text, file_name);
   if (Diagnostics mistakes = check_characters(source); !mistakes.empty()) return mistakes;
-  Events events(source);
+  YamlEvents events(source);
   try {
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);
@@ -265,6 +268,12 @@ Result<Value> parse_yaml(std::string_view text, std::string_view file_name) {
   Result<Value> result = events.finish();
   if (result.ok() && result->location.line == 0) result->location = source.at(0);  // an empty file
   return result;
+}
+
+Result<Value> read_yaml_file(const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.diagnostics;
+  return parse_yaml(*text, path);
 }
 
 }  // namespace distsetup

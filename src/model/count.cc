@@ -2,6 +2,8 @@
 // tensor) of the published checkpoints, so the totals equal theirs to the integer.
 // Source: the model classes in Hugging Face Transformers, src/transformers/models/<family>/modeling_<family>.py.
 // Leaves out: buffers that are not trained, multi-token-prediction layers, vision towers.
+#include "model/count.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
-#include "model/layer_parameters.h"
 
 namespace distsetup {
 namespace {

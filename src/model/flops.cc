@@ -2,7 +2,9 @@
 // the positions a token sees on average. Backward is twice forward.
 // Source: PaLM appendix B (arXiv 2204.02311), with causal attention counted half and latent attention by its own head sizes.
 // Leaves out: the embedding lookup, norms, activations, softmax, recomputation.
-#include "model/layer_parameters.h"
+#include "model/flops.h"
+
+#include "model/count.h"
 
 namespace distsetup {
 namespace {

@@ -1,15 +1,10 @@
 // A transformer as numbers. Exact: counts are integers and equal the published totals (tests/unit/test_counts.cc).
 // Symbols used all over the code: L layers, h hidden, a heads, k kv heads, d head size, f feed-forward, V vocabulary,
-// E experts, t top-k, T tokens per rank.
-// Field mapping from a Hugging Face config.json: Transformers' per-family configuration classes.
+// E experts, t top-k, T tokens per rank. Where it comes from: geometry_value.h (our own keys), hf_config.h (a config.json).
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
-
-#include "base/diagnostic.h"
-#include "base/value.h"
 
 namespace distsetup {
 
@@ -60,39 +55,14 @@ struct Geometry {
   int64_t global_layer_every = 0;  // with a window: each n-th layer sees everything (Gemma 2: 2, Gemma 3: 6); 0 = no layer does
   std::string source;              // URL or text, with date
   bool operator==(const Geometry&) const = default;
+
+  // Compiled once, in geometry.cc: a geometry is copied with every plan.
+  Geometry();
+  Geometry(const Geometry&);
+  Geometry(Geometry&&) noexcept;
+  Geometry& operator=(const Geometry&);
+  Geometry& operator=(Geometry&&) noexcept;
+  ~Geometry();
 };
-
-struct ParameterCount {
-  int64_t total = 0;
-  int64_t active = 0;     // per token
-  int64_t per_layer = 0;  // of the first layer
-  int64_t embedding = 0;  // V·h (+ learned positions)
-  int64_t head = 0;       // 0 when tied
-  int64_t final_norm = 0;
-};
-ParameterCount count_parameters(const Geometry& geometry);
-
-// Whether layer `layer` has experts instead of the dense MLP.
-bool is_expert_layer(const Geometry& geometry, int64_t layer);
-
-// FLOPs of one token, forward and backward, at sequence length S. `model_flops` counts 6 per matmul parameter plus causal attention
-// (half of S); kFlopsConvention says so. Source: PaLM appendix B (arXiv 2204.02311), with causal halving.
-struct TokenFlops {
-  double forward = 0;
-  double train = 0;  // 3 × forward
-};
-TokenFlops token_flops(const Geometry& geometry, int64_t sequence_length);
-inline constexpr char kFlopsConvention[] = "6 per matmul parameter and causal attention (half of the sequence), no recomputation";
-
-// Checks what no run can do without: positive sizes, a divisible by k, d even for RoPE, h = a·d unless head_size is stated, ...
-Diagnostics validate(const Geometry& geometry, const Location& at);
-
-// kLabelOff (a note) when the label is more than 5 % off: "'llama3.2_1b' is called 1B but has 1,235,814,400 parameters (+24 %)".
-std::optional<Diagnostic> label_note(const Geometry& geometry);
-
-// From a parsed Hugging Face config.json. Unknown model_type: kUnsupportedArchitecture with the list.
-Result<Geometry> geometry_from_hf_config(const Value& config, const std::string& name);
-// Inline keys or a preset file (our own names, one-to-one with the fields above).
-Result<Geometry> geometry_from_value(const Value& value, const std::string& name);
 
 }  // namespace distsetup

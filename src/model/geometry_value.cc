@@ -1,15 +1,18 @@
 // Geometry from our own keys: a preset file or the inline form of `model:`. Key names are the field names.
 // The idea: read strictly, fill what follows from other keys (head_size = hidden / num_heads, num_kv_heads = num_heads), validate.
 // Beyond the fields: `hub`, `date` (appended to the source), `dense_layers: n` (the first n layers of an expert model are dense).
+#include "model/geometry_value.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "base/map_reader.h"
 #include "base/names.h"
 #include "model/families.h"
-#include "model/geometry.h"
+#include "model/validate.h"
 
 namespace distsetup {
 namespace {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
+#include "base/map_reader.h"
 #include "base/quantity.h"
 
 namespace distsetup {

@@ -3,6 +3,8 @@
 // we do not know is refused by name.
 // Source: Hugging Face Transformers, src/transformers/models/<family>/configuration_<family>.py.
 // Leaves out: dropout, initialisation, token ids, quantisation; multi-token-prediction layers are noted and not counted.
+#include "model/hf_config.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +14,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "model/families.h"
-#include "model/geometry.h"
+#include "model/validate.h"
 
 namespace distsetup {
 namespace {

@@ -12,7 +12,12 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
+#include "base/file.h"
 #include "base/names.h"
+#include "base/value_json.h"
+#include "base/value_yaml.h"
+#include "model/geometry_value.h"
+#include "model/hf_config.h"
 
 namespace distsetup {
 namespace {
@@ -106,18 +111,18 @@ std::string nearest(const Presets& presets, std::string_view folder, std::string
   return nearest_name(name, all).empty() ? suggest(name, ids) : suggest(name, all);
 }
 
-struct Lookup {
+struct PresetMatch {
   const PresetFile* file = nullptr;  // nullptr: not found, or `diagnostics` say why
   Diagnostics diagnostics;
 };
 
-Lookup look_up(const Presets& presets, std::string_view folder, std::string_view name, const char* unknown_code, const char* what,
-               const Location& at) {
+PresetMatch look_up(const Presets& presets, std::string_view folder, std::string_view name, const char* unknown_code, const char* what,
+                    const Location& at) {
   const std::string normal = normal_name(name);
   for (const PresetFile& file : presets.files) {
     if (file.folder == folder && file.id != kSizesId && normal_name(file.id) == normal) return {&file, {}};
   }
-  Lookup result;
+  PresetMatch result;
   std::vector<std::string> found;
   for (const PresetFile& file : presets.files) {
     if (normal.empty() || file.folder != folder || file.id == kSizesId || !may_state(file, normal)) continue;
@@ -223,7 +228,7 @@ namespace {
 Result<const PresetFile*> model_file(const Presets& presets, std::string_view name, const Location& at) {
   Result<std::string> id = id_of_size(presets, name);
   if (!id.ok()) return id.diagnostics;
-  const Lookup found = look_up(presets, "models", id->empty() ? name : *id, code::kUnknownModel, "model", at);
+  const PresetMatch found = look_up(presets, "models", id->empty() ? name : *id, code::kUnknownModel, "model", at);
   if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
   return found.file;
 }
@@ -285,7 +290,7 @@ Result<Geometry> resolve_model(const Presets& presets, const std::string& name, 
 Result<GpuChoice> find_gpu(const Presets& presets, std::string_view name, const Location& at) {
   std::string_view rest;
   GpuChoice choice = split_count(name, rest);
-  const Lookup found = look_up(presets, "gpus", rest, code::kUnknownGpu, "GPU", at);
+  const PresetMatch found = look_up(presets, "gpus", rest, code::kUnknownGpu, "GPU", at);
   if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
   const Result<Value> value = read_preset(*found.file);
   if (!value.ok()) return value.diagnostics;
@@ -296,7 +301,7 @@ Result<GpuChoice> find_gpu(const Presets& presets, std::string_view name, const 
 }
 
 Result<Machine> find_machine(const Presets& presets, std::string_view name, const Location& at) {
-  const Lookup found = look_up(presets, "machines", name, code::kUnknownMachine, "machine", at);
+  const PresetMatch found = look_up(presets, "machines", name, code::kUnknownMachine, "machine", at);
   if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
   const Result<Value> value = read_preset(*found.file);
   if (!value.ok()) return value.diagnostics;

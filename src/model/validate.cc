@@ -1,17 +1,18 @@
 // What no run can do without: sizes that exist, heads that divide. Every message carries the numbers.
 // Leaves out: what depends on how the model is split (parallel_rules.cc) and what a trainer can run (capabilities).
+#include "model/validate.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
-#include "model/geometry.h"
 
 namespace distsetup {
 namespace {
 
-struct Checker {
+struct GeometryCheck {
   const Location& at;
   Diagnostics diagnostics;
 
@@ -38,7 +39,7 @@ std::string divisors(int64_t n) {
   return list;
 }
 
-void check_attention(const Geometry& g, Checker& check) {
+void check_attention(const Geometry& g, GeometryCheck& check) {
   check.positive("num_heads", g.num_heads, 100'000);
   check.positive("num_kv_heads", g.num_kv_heads, 100'000);
   if (g.num_heads > 0 && g.num_kv_heads > 0 && g.num_heads <= 100'000 && g.num_heads % g.num_kv_heads != 0) {
@@ -65,7 +66,7 @@ void check_attention(const Geometry& g, Checker& check) {
   if (g.qk_norm && g.qk_norm_wide) check.fail("qk_norm and qk_norm_wide are both on, expected at most one");
 }
 
-void check_experts(const Geometry& g, Checker& check) {
+void check_experts(const Geometry& g, GeometryCheck& check) {
   if (g.num_experts < 0) check.fail(fmt::format("num_experts is {}, expected 0 (dense) or more", g.num_experts));
   if (g.num_experts <= 0) {
     if (g.experts_per_token > 0 || g.expert_feed_forward > 0 || g.num_shared_experts > 0 || g.shared_feed_forward > 0) {
@@ -88,7 +89,7 @@ void check_experts(const Geometry& g, Checker& check) {
 }  // namespace
 
 Diagnostics validate(const Geometry& g, const Location& at) {
-  Checker check{at, {}};
+  GeometryCheck check{at, {}};
   check.positive("num_layers", g.num_layers, 100'000);
   check.positive("hidden", g.hidden, 10'000'000);
   check.positive("vocabulary", g.vocabulary, 100'000'000);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "model/geometry.h"
 #include "plan/mesh.h"
 

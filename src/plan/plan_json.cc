@@ -7,8 +7,10 @@
 #include <type_traits>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "base/value.h"
+#include "base/value_json.h"
 #include "plan/plan_fields.h"
 
 namespace distsetup {

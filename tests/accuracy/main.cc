@@ -13,7 +13,9 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 #include "report.h"
 
 namespace distsetup::accuracy {

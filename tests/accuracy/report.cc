@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "base/json.h"
+
 namespace distsetup::accuracy {
 namespace {
 

@@ -1,6 +1,6 @@
 // The scoreboard as a table for people and as JSON, and whether it got worse than a stored one.
 #pragma once
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "intervals.h"
 #include "score.h"
 

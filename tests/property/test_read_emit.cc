@@ -11,7 +11,9 @@
 #include <set>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 #include "codegen/read/read.h"
 #include "codegen/tables/coverage.h"
 #include "codegen/tables/target.h"

@@ -4,6 +4,8 @@
 #include <random>
 
 #include "base/digest.h"
+#include "base/json.h"
+#include "base/value_yaml.h"
 #include "model/presets.h"
 #include "planner/planner.h"
 #include "planner/search/search.h"

@@ -8,6 +8,8 @@
 #include <random>
 
 #include "base/diagnostic.h"
+#include "base/value_json.h"
+#include "base/value_yaml.h"
 #include "support/seed.h"
 
 using namespace distsetup;

@@ -12,7 +12,7 @@
 
 #include "base/digest.h"
 #include "base/file.h"
-#include "base/value.h"
+#include "base/json.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "support/temporary_directory.h"
 

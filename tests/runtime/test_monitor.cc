@@ -7,7 +7,8 @@
 #include <map>
 #include <mutex>
 
-#include "base/value.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "runtime/checkpoint/collective.h"
 #include "runtime/monitor/environment.h"
 #include "runtime/monitor/failure.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/diagnostic_codes.h"
-#include "base/value.h"
+#include "base/file.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/explain_text.h"
 #include "cli/line/help.h"

@@ -4,6 +4,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 #include "codegen/shell/quote.h"
 #include "codegen/tables/key_table.h"
 #include "codegen/tables/target.h"

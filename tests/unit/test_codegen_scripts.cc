@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "codegen/shell/quote.h"
 #include "support/emitted.h"
 

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "base/diagnostic_codes.h"
+#include "model/count.h"
+#include "model/flops.h"
 #include "model/geometry.h"
 #include "model/presets.h"
 

@@ -2,6 +2,7 @@
 // hand-made sum of the tensors its framework's source keeps, and what is not planned is refused by name. No run of these was measured.
 #include <catch2/catch.hpp>
 
+#include "model/count.h"
 #include "model/presets.h"
 #include "planner/frameworks/fsdp_walk.h"
 #include "planner/planner.h"

@@ -11,7 +11,6 @@
 #include <csignal>
 
 #include "base/diagnostic_codes.h"
-#include "base/value.h"
 #include "support/temporary_directory.h"
 
 using namespace distsetup;

@@ -2,7 +2,12 @@
 #include <catch2/catch.hpp>
 
 #include "base/diagnostic_codes.h"
+#include "base/value_json.h"
+#include "base/value_yaml.h"
+#include "model/count.h"
 #include "model/geometry.h"
+#include "model/geometry_value.h"
+#include "model/hf_config.h"
 
 namespace distsetup {
 namespace {

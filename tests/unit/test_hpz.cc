@@ -1,6 +1,7 @@
 // ZeRO++'s second copy of the parameters (hpZ) and MiCS: bytes, seconds, search, DeepSpeed's keys.
 #include <catch2/catch.hpp>
 
+#include "model/count.h"
 #include "planner/planner.h"
 #include "planner/search/trainer_search.h"
 #include "support/problems.h"

@@ -2,7 +2,9 @@
 #include <catch2/catch.hpp>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/quantity.h"
+#include "base/value_yaml.h"
 #include "codegen/job/secrets.h"
 #include "codegen/job/site.h"
 #include "codegen/tables/target.h"

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/embedded.h"
-#include "base/value.h"
 #include "codegen/lint/lint.h"
 #include "codegen/lint/names.h"
 

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "base/json.h"
+#include "base/value_yaml.h"
 #include "codegen/codegen.h"
 #include "codegen/lint/lint.h"
 #include "support/random_plan.h"

@@ -2,7 +2,10 @@
 #include <catch2/catch.hpp>
 
 #include "base/diagnostic_codes.h"
+#include "base/map_reader.h"
 #include "base/value.h"
+#include "base/value_json.h"
+#include "base/value_yaml.h"
 
 using namespace distsetup;
 

@@ -1,6 +1,7 @@
 // Seconds of the bundled trainer's plans: the same model of products and attention as other trainers', from what the plan carries.
 #include <catch2/catch.hpp>
 
+#include "base/json.h"
 #include "planner/native/simulate.h"
 #include "planner/planner.h"
 #include "planner/time/constants.h"

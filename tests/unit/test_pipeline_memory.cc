@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "model/count.h"
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/libraries.h"

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "base/json.h"
+#include "model/count.h"
 #include "plan/layout.h"
 #include "plan/live.h"
 #include "plan/schedule.h"

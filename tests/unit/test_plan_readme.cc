@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "base/file.h"
-#include "base/value.h"
 #include "plan/schedule.h"
 #include "support/random_plan.h"
 

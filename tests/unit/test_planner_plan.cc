@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
+#include "model/count.h"
 #include "model/presets.h"
 #include "planner/planner.h"
 #include "planner/report/text_layout.h"

@@ -6,6 +6,8 @@
 #include <fstream>
 
 #include "base/diagnostic_codes.h"
+#include "base/value_yaml.h"
+#include "model/count.h"
 #include "model/presets.h"
 #include "planner/planner.h"
 #include "planner/resolve/data_scan.h"

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/diagnostic_codes.h"
+#include "base/value_yaml.h"
 #include "planner/resolve/trainer_problem.h"
 #include "planner/spec/spec.h"
 

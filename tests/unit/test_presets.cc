@@ -6,6 +6,8 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
+#include "base/value_yaml.h"
+#include "model/count.h"
 #include "model/presets.h"
 #include "support/temporary_directory.h"
 

@@ -2,6 +2,7 @@
 // arithmetic where they cannot be.
 #include <catch2/catch.hpp>
 
+#include "model/count.h"
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/planner.h"

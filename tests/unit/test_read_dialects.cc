@@ -1,6 +1,7 @@
 // Files that trainers of one project keep their settings in: every key acts or is listed with its reason.
 #include <catch2/catch.hpp>
 
+#include "base/json.h"
 #include "codegen/read/read.h"
 #include "support/emitted.h"
 

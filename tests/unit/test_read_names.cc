@@ -5,6 +5,7 @@
 #include <iostream>
 #include <set>
 
+#include "base/json.h"
 #include "codegen/read/names.h"
 #include "codegen/read/read.h"
 #include "support/emitted.h"

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/diagnostic_codes.h"
+#include "base/value_yaml.h"
 #include "planner/frameworks/fsdp_walk.h"
 #include "planner/replay/program_file.h"
 #include "planner/replay/tape.h"

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "model/presets.h"
 #include "planner/planner.h"
 #include "support/temporary_directory.h"

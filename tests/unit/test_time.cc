@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "base/embedded.h"
+#include "base/value_yaml.h"
+#include "model/flops.h"
 #include "model/presets.h"
 #include "planner/time/attention.h"
 #include "planner/time/collective.h"

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
+#include "model/count.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/planner.h"
 #include "planner/resolve/trainer_problem.h"

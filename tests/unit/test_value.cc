@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "base/diagnostic_codes.h"
+#include "base/value_json.h"
+#include "base/value_yaml.h"
 #include "support/temporary_directory.h"
 
 using namespace distsetup;

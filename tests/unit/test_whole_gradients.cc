@@ -1,6 +1,7 @@
 // What FSDP1 holds between micro-batches under no_sync, and what a loss in chunks holds with its head inside.
 #include <catch2/catch.hpp>
 
+#include "model/count.h"
 #include "model/presets.h"
 #include "planner/frameworks/setup.h"
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/value_yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
 #include "cli/line/trainer_flags.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/json.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
 #include "codegen/tables/coverage.h"

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"

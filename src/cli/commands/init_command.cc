@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/init_site.h"
 #include "cli/line/output.h"

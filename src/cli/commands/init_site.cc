@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "base/quantity.h"
+#include "base/value_yaml.h"
 #include "cli/launch/subprocess.h"
 #include "cli/line/output.h"
 #include "codegen/job/site.h"

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
 #include "cli/commands/commands.h"
 #include "cli/launch/launch.h"
 #include "cli/launch/preflight.h"

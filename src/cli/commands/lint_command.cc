@@ -7,12 +7,13 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
-#include "base/value.h"
+#include "base/json.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
 #include "codegen/lint/lint.h"
 #include "codegen/shell/quote.h"
+#include "model/count.h"
 #include "plan/plan.h"
 
 namespace distsetup {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/quantity.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"

@@ -1,5 +1,6 @@
 // `distsetup schema`: JSON Schema of the files that people write.
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"

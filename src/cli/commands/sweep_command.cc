@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"

@@ -7,8 +7,12 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "base/value_json.h"
+#include "base/value_yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
 #include "cli/settings/read_files.h"

@@ -20,7 +20,6 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/quantity.h"
-#include "base/value.h"
 #include "cli/launch/local_ranks.h"
 #include "cli/launch/preflight.h"
 #include "plan/plan.h"

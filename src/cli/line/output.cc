@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/names.h"
-#include "base/value.h"
 #include "plan/plan.h"
 
 namespace distsetup {

@@ -5,7 +5,7 @@
 
 #include "base/diagnostic.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "cli/line/flags.h"
 #include "codegen/codegen.h"
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "base/quantity.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
+#include "model/count.h"
 #include "planner/report/text_layout.h"
 #include "planner/search/goal.h"
 

@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "base/value_yaml.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
 #include "codegen/read/read.h"

@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "cli/settings/run_source.h"
 

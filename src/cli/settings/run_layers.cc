@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
 #include "base/names.h"
+#include "base/value_yaml.h"
 
 namespace distsetup {
 namespace {

@@ -9,7 +9,9 @@
 #include <map>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
 #include "base/names.h"
+#include "base/value_yaml.h"
 #include "cli/line/trainer_flags.h"
 #include "cli/settings/read_files.h"
 #include "cli/settings/run_layers.h"

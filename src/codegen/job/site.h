@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/value.h"
 #include "codegen/codegen.h"
 

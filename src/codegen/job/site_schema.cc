@@ -1,5 +1,6 @@
 // site.yaml as JSON Schema (draft-07): the table of settings, walked once more. Sizes, rates and durations are texts here; whether
 // one reads is the reader's to say.
+#include "base/json.h"
 #include "codegen/job/site.h"
 
 namespace distsetup {

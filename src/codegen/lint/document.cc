@@ -7,7 +7,9 @@
 #include <charconv>
 
 #include "base/tree_builder.h"
+#include "base/value_json.h"
 #include "base/value_toml.h"
+#include "base/value_yaml.h"
 
 namespace distsetup::lint {
 namespace {

@@ -7,7 +7,9 @@
 
 #include "base/check.h"
 #include "base/embedded.h"
+#include "base/map_reader.h"
 #include "base/names.h"
+#include "base/value_yaml.h"
 #include "codegen/lint/report.h"
 
 namespace distsetup::lint {

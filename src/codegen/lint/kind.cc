@@ -13,7 +13,9 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/value.h"
+#include "base/value_json.h"
 #include "base/value_toml.h"
+#include "base/value_yaml.h"
 #include "codegen/shell/quote.h"
 
 namespace distsetup {

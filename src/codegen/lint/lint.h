@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "base/value.h"
 #include "codegen/lint/kind.h"
 
 namespace distsetup {

@@ -9,8 +9,10 @@
 
 #include "base/check.h"
 #include "base/embedded.h"
+#include "base/map_reader.h"
 #include "base/names.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 
 namespace distsetup::lint {
 namespace {

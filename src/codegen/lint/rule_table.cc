@@ -6,7 +6,9 @@
 
 #include "base/check.h"
 #include "base/embedded.h"
+#include "base/map_reader.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 #include "codegen/lint/lint.h"
 
 namespace distsetup {

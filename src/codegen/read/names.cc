@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/value.h"
+#include "base/value_yaml.h"
 
 namespace distsetup {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 #include "codegen/tables/target.h"
 
 namespace distsetup {

@@ -7,7 +7,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
-#include "base/value.h"
+#include "base/file.h"
 #include "codegen/codegen.h"
 #include "codegen/shell/quote.h"
 #include "codegen/tables/key_table.h"

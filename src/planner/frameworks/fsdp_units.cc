@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "model/count.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/fsdp_walk.h"
 #include "planner/frameworks/libraries.h"

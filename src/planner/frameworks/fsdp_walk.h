@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "model/count.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/fsdp_engine.h"
 #include "planner/replay/allocator.h"

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/embedded.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 
 namespace distsetup {
 namespace {

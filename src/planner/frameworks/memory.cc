@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "model/count.h"
 #include "planner/frameworks/frameworks.h"
 
 namespace distsetup {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "model/count.h"
 
 namespace distsetup {
 namespace {

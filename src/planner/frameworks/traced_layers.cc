@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "model/count.h"
 #include "planner/replay/allocator.h"
 
 namespace distsetup {

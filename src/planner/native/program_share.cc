@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/count.h"
+
 namespace distsetup {
 
 double share_listed(const replay::BlockProgram& program, const Geometry& model) {

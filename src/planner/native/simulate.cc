@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "model/count.h"
 #include "plan/workspace.h"
 #include "planner/resolve/hardware_facts.h"
 

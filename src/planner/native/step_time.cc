@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "model/flops.h"
 #include "planner/time/collective.h"
 
 namespace distsetup {

@@ -2,6 +2,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
+#include "base/value_yaml.h"
 #include "planner/replay/program_file.h"
 
 namespace distsetup::replay {

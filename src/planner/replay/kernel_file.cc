@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/diagnostic_codes.h"
+#include "base/map_reader.h"
 #include "planner/replay/program_file.h"
 #include "planner/replay/program_words.h"
 

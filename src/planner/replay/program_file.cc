@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "base/map_reader.h"
 #include "planner/replay/program_words.h"
 
 namespace distsetup::replay {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/quantity.h"
+#include "model/count.h"
 #include "planner/planner.h"
 #include "planner/report/text_layout.h"
 #include "planner/resolve/data_scan.h"

@@ -10,7 +10,11 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
+#include "base/file.h"
 #include "base/quantity.h"
+#include "base/value_json.h"
+#include "base/value_yaml.h"
+#include "model/hf_config.h"
 #include "planner/planner.h"
 
 namespace distsetup {

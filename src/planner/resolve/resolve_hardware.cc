@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
 #include "base/names.h"
 #include "base/quantity.h"
 #include "model/presets.h"

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/diagnostic_codes.h"
+#include "base/map_reader.h"
 #include "base/names.h"
 
 namespace distsetup {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
+#include "model/count.h"
 #include "plan/schedule.h"
 #include "planner/resolve/hardware_facts.h"
 #include "planner/search/search.h"

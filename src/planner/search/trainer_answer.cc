@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/quantity.h"
+#include "model/count.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/search/trainer_search.h"
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/json.h"
 #include "base/names.h"
 #include "plan/plan_fields.h"
 #include "planner/spec/spec.h"

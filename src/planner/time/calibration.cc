@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
+#include "base/value_yaml.h"
 
 namespace distsetup {
 namespace {

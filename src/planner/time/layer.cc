@@ -11,6 +11,7 @@
 // Leaves out: layout copies of particular attention back ends, dropout probabilities of newer models.
 #include "planner/time/layer.h"
 
+#include "model/count.h"
 #include "model/geometry.h"
 
 namespace distsetup {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "model/count.h"
+#include "model/flops.h"
 #include "planner/time/attention.h"
 #include "planner/time/gemm.h"
 #include "planner/time/step_model.h"

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/flops.h"
 #include "planner/frameworks/frameworks.h"
 #include "planner/time/gemm.h"
 

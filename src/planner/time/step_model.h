@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 
+#include "model/flops.h"
 #include "planner/time/collective.h"
 #include "planner/time/layer.h"
 
