@@ -7,11 +7,13 @@
 #include <string>
 #include <string_view>
 
+#include "plan/expression_reader.h"
+
 namespace distsetup {
 
 using Symbols = std::map<std::string, int64_t, std::less<>>;
 
-// CHECKs on an unknown symbol or bad syntax: programs are ours (files of programs are validated when read).
+// CHECKs on an unknown symbol, bad syntax or a division with a rest: native programs are ours.
 int64_t evaluate(std::string_view expression, const Symbols& symbols);
 
 }  // namespace distsetup
