@@ -11,7 +11,7 @@
 namespace distsetup {
 namespace {
 
-struct Item {
+struct ArenaItem {
   int buffer = 0;
   int first = 0, last = 0;
   int64_t bytes = 0, offset = 0;
@@ -20,9 +20,9 @@ struct Item {
 
 class Packer {
  public:
-  explicit Packer(std::vector<Item> items) : items_(std::move(items)) {
+  explicit Packer(std::vector<ArenaItem> items) : items_(std::move(items)) {
     std::map<int, int64_t> change;
-    for (const Item& i : items_) change[i.first] += i.bytes, change[i.last + 1] -= i.bytes;
+    for (const ArenaItem& i : items_) change[i.first] += i.bytes, change[i.last + 1] -= i.bytes;
     int64_t now = 0;
     for (const auto& [step, delta] : change) {
       now += delta;
@@ -31,15 +31,15 @@ class Packer {
   }
 
   int64_t run() {
-    const auto at_peak = [this](const Item& i) { return i.first <= peak_step_ && peak_step_ <= i.last ? int64_t{1} << 50 : 0; };
-    const auto span = [](const Item& i) { return int64_t{i.last} - i.first + 1; };
+    const auto at_peak = [this](const ArenaItem& i) { return i.first <= peak_step_ && peak_step_ <= i.last ? int64_t{1} << 50 : 0; };
+    const auto span = [](const ArenaItem& i) { return int64_t{i.last} - i.first + 1; };
     // Keys: larger first. Buffers live at the peak first stack to exactly the lower bound there.
-    const std::vector<std::function<int64_t(const Item&)>> keys = {[&](const Item& i) { return at_peak(i) + span(i); },
-                                                                   [&](const Item& i) { return at_peak(i) + i.bytes; },
-                                                                   [&](const Item& i) { return i.bytes; },
-                                                                   [&](const Item& i) { return -int64_t{i.first}; },
-                                                                   [&](const Item& i) { return span(i); },
-                                                                   [&](const Item& i) { return i.bytes / 64 * span(i); }};
+    const std::vector<std::function<int64_t(const ArenaItem&)>> keys = {[&](const ArenaItem& i) { return at_peak(i) + span(i); },
+                                                                        [&](const ArenaItem& i) { return at_peak(i) + i.bytes; },
+                                                                        [&](const ArenaItem& i) { return i.bytes; },
+                                                                        [&](const ArenaItem& i) { return -int64_t{i.first}; },
+                                                                        [&](const ArenaItem& i) { return span(i); },
+                                                                        [&](const ArenaItem& i) { return i.bytes / 64 * span(i); }};
     int64_t best = -1;
     std::vector<int64_t> offsets(items_.size());
     // Small lists: whatever sticks out of the arena is moved to the front and placed again.
@@ -63,7 +63,7 @@ class Packer {
     return std::max<int64_t>(best, 0);
   }
 
-  const std::vector<Item>& items() const { return items_; }
+  const std::vector<ArenaItem>& items() const { return items_; }
 
  private:
   struct Placed {
@@ -78,7 +78,7 @@ class Packer {
   }
 
   // The lowest hole beside what lives at the same time, in two lists by offset.
-  static int64_t lowest_hole(const Item& item, const PlacedList& one, const PlacedList& other) {
+  static int64_t lowest_hole(const ArenaItem& item, const PlacedList& one, const PlacedList& other) {
     int64_t at = 0;
     size_t i = 0, j = 0;
     while (i < one.size() || j < other.size()) {
@@ -98,7 +98,7 @@ class Packer {
     PlacedList& crossing = placed[-1];
     PlacedList beside;  // what lives at the same time as one that crosses, of any group
     for (const int index : order) {
-      Item& item = items_[index];
+      ArenaItem& item = items_[index];
       if (item.group < 0) {
         beside.clear();
         for (const auto& [group, list] : placed)
@@ -117,7 +117,7 @@ class Packer {
     return top;
   }
 
-  std::vector<Item> items_;
+  std::vector<ArenaItem> items_;
   int64_t live_peak_ = 0;
   int peak_step_ = -1;
 };
@@ -137,7 +137,7 @@ int64_t pack_arena(std::vector<Buffer>& buffers) {
       if (micro_batch > b.micro_batch && micro_batch >= 0 && b.last_step >= steps.first) return true;
     return b.micro_batch < 0;
   };
-  std::vector<Item> items;
+  std::vector<ArenaItem> items;
   for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {
     const Buffer& b = buffers[i];
     if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0) continue;
@@ -145,7 +145,7 @@ int64_t pack_arena(std::vector<Buffer>& buffers) {
   }
   Packer packer(std::move(items));
   const int64_t arena = packer.run();
-  for (const Item& item : packer.items()) buffers[item.buffer].offset_bytes = item.offset;
+  for (const ArenaItem& item : packer.items()) buffers[item.buffer].offset_bytes = item.offset;
   for (Buffer& b : buffers) {
     int root = b.overlay_of;
     while (root >= 0 && buffers[root].overlay_of >= 0) root = buffers[root].overlay_of;

@@ -349,7 +349,7 @@ class Compiler : private ScheduleWriter {
     close_segment(1);
   }
 
-  struct Pending {
+  struct PendingReduction {
     int unit = -1, full = -1, received = -1, event = -1;
   };
 
@@ -359,7 +359,7 @@ class Compiler : private ScheduleWriter {
   int master_ = -1, gradient_shard_ = -1, exp_avg_ = -1, exp_avg_sq_ = -1, replica_ = -1, loss_ = -1, sumsq_ = -1;
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
   std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
-  Pending pending_;
+  PendingReduction pending_;
   std::vector<int> replica_events_;
 };
 

@@ -12,9 +12,9 @@
 namespace distsetup {
 namespace {
 
-class Checker {
+class ScheduleChecker {
  public:
-  Checker(const Plan& plan, const Schedule& s) : plan_(plan), s_(s), alive_(s.buffers.size()), allocated_(s.buffers.size()) {
+  ScheduleChecker(const Plan& plan, const Schedule& s) : plan_(plan), s_(s), alive_(s.buffers.size()), allocated_(s.buffers.size()) {
     for (size_t b = 0; b < s.buffers.size(); ++b)
       if (s.buffers[b].lifetime == BufferLifetime::kRun) alive_[b] = s.phase != Phase::kLoad;
   }
@@ -332,7 +332,7 @@ class Checker {
 }  // namespace
 
 std::vector<std::string> check_invariants(const Plan& plan, const Schedule& schedule) {
-  std::vector<std::string> out = Checker(plan, schedule).run();
+  std::vector<std::string> out = ScheduleChecker(plan, schedule).run();
   if (schedule.phase == Phase::kStep && out.empty()) {
     const std::vector<InstructionLive> live = walk_live(schedule);
     if (!live.empty() && live.back().after_bytes != 0)

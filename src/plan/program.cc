@@ -184,20 +184,22 @@ class PassLiveness {
     if (tensor >= 0 && lives_[tensor].used) lives_[tensor].last = kForever;
   }
 
-  PassProfile run(int64_t gradient_bytes) {
+  PassProfile run() {
     overlay();
     PassProfile out;
-    out.live_bytes.assign(ops_.size(), 0);
+    std::vector<int64_t> live_bytes(ops_.size(), 0);
     for (size_t t = 0; t < lives_.size(); ++t) {
       const Life& life = lives_[t];
       if (!life.used || life.root >= 0) continue;
       if (life.first < 0) out.entry_bytes += bytes_[t];
       if (life.last == kForever) out.exit_bytes += bytes_[t];
-      for (int j = std::max(life.first, 0); j < num_ops() && j <= life.last; ++j) out.live_bytes[j] += bytes_[t];
+      for (int j = std::max(life.first, 0); j < num_ops() && j <= life.last; ++j) live_bytes[j] += bytes_[t];
     }
-    for (int j = first_gradient_write(); j < num_ops(); ++j) out.live_bytes[j] += gradient_bytes;
-    for (int j = 0; j < num_ops(); ++j)
-      if (out.live_bytes[j] > out.peak_bytes) out.peak_bytes = out.live_bytes[j], out.peak_op = j;
+    const int born = first_gradient_write();
+    for (int j = 0; j < num_ops(); ++j) {
+      int64_t& peak = j < born ? out.peak_bytes : out.late_peak_bytes;
+      peak = std::max(peak, live_bytes[j]);
+    }
     return out;
   }
 
@@ -297,7 +299,7 @@ int64_t bytes_of(const TensorDecl& decl, const Symbols& symbols, Dtype compute) 
   return n;
 }
 
-VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute, int64_t gradient_bytes) {
+VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute) {
   std::vector<int64_t> bytes;
   for (const TensorInstance& t : variant.tensors) bytes.push_back(aligned(bytes_of(*t.decl, symbols, compute)));
   const auto index = [&](const std::string& name) {
@@ -310,15 +312,13 @@ VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dt
   forward.alive_at_entry(variant.x);
   for (const std::string& n : variant.kept) forward.alive_at_exit(index(n));
   forward.alive_at_exit(variant.y);
-  out.forward = forward.run(0);
-  for (const std::string& n : variant.kept)
-    if (n != "x") out.kept_bytes += bytes[index(n)];
+  out.forward = forward.run();
   if (variant.backward.empty()) return out;
   PassLiveness backward(variant, variant.backward, bytes);
   for (const std::string& n : variant.kept) backward.alive_at_entry(index(n));
   backward.alive_at_entry(variant.dy);
   backward.alive_at_exit(variant.dx);
-  out.backward = backward.run(aligned(gradient_bytes));
+  out.backward = backward.run();
   return out;
 }
 

@@ -107,22 +107,19 @@ enum class Pass { kTrain, kEvaluate };  // kEvaluate: forward only, nothing is k
 ProgramVariant derive(const Program& program, const std::set<std::string>& dropped, Pass pass);
 
 // Liveness of one variant with numbers filled in. All sizes rounded up to kBufferAlignment. Live bytes include x and dy (alive at
-// entry), kept tensors, temporaries, y and dx, and from the first write on the gradient slots' bytes if `gradient_bytes` > 0
-// (a gradient buffer that is born here). Parameters and inputs are not counted.
+// entry), kept tensors, temporaries, y and dx. Parameters, inputs and gradient slots are not counted.
 struct PassProfile {
-  int64_t entry_bytes = 0;          // alive before the first op: forward x; backward x + kept + dy
-  int64_t exit_bytes = 0;           // alive after the last: forward x (if kept) + kept + y; backward dx; without gradient slots
-  std::vector<int64_t> live_bytes;  // during each op
-  int64_t peak_bytes = 0;
-  int peak_op = 0;
+  int64_t entry_bytes = 0;      // alive before the first op: forward x; backward x + kept + dy
+  int64_t exit_bytes = 0;       // alive after the last: forward x (if kept) + kept + y; backward dx
+  int64_t peak_bytes = 0;       // over the ops before the first that writes a gradient of the unit's own slots
+  int64_t late_peak_bytes = 0;  // over that op and those after it
 };
 struct VariantProfile {
   PassProfile forward, backward;
-  int64_t kept_bytes = 0;  // without x
 };
 inline constexpr int64_t kBufferAlignment = 64;
 inline int64_t aligned(int64_t bytes) { return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment; }
-VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute, int64_t gradient_bytes);
+VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute);
 
 // Bytes of one tensor instance.
 std::vector<int64_t> shape_of(const TensorDecl& decl, const Symbols& symbols);

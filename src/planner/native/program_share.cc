@@ -13,9 +13,9 @@ double share_listed(const replay::BlockProgram& program, const Geometry& model) 
   replay::SymbolValues symbols{};
   replay::fill_symbols(s, symbols);
   const uint64_t facts = replay::facts_of(s);
-  const auto elements = [&](const replay::Section& section, bool experts) {
+  const auto elements = [&](const replay::ProgramSection& section, bool experts) {
     int64_t sum = 0;
-    for (const replay::Weight& weight : section.weights)
+    for (const replay::ProgramWeight& weight : section.weights)
       if (weight.when.holds(replay::facts_of_layer(facts, experts))) sum += weight.out.evaluate(symbols) * weight.in.evaluate(symbols);
     return sum;
   };

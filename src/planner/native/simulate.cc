@@ -80,12 +80,12 @@ std::vector<int> holders_at(const Schedule& s, int step) {
 
 // "3/y" and "4/y" are one line, "y × 2": at a peak most bytes are many buffers of one kind.
 std::vector<PeakBuffer> largest_buffers(const Schedule& s, int step) {
-  struct Group {
+  struct BufferGroup {
     int64_t bytes = 0;
     int count = 0;
     std::string single;
   };
-  std::map<std::string, Group> groups;
+  std::map<std::string, BufferGroup> groups;
   const std::vector<int> holders = holders_at(s, step);
   for (int n = 0; n < static_cast<int>(s.buffers.size()); ++n) {
     const Buffer& b = s.buffers[n];
@@ -95,7 +95,7 @@ std::vector<PeakBuffer> largest_buffers(const Schedule& s, int step) {
     const std::string kind = slash != std::string::npos ? shown.substr(slash + 1)
                              : b.unit >= 0              ? shown.substr(0, shown.find_first_of("0123456789"))
                                                         : shown;
-    Group& g = groups[kind];
+    BufferGroup& g = groups[kind];
     g.bytes += aligned(b.bytes);
     g.count += 1;
     g.single = shown;
@@ -183,23 +183,14 @@ TimePlan time_of(const Plan& plan, const Schedule& s) {
   return step_time(plan, list, times);
 }
 
-using CachedUnit = SimulationCache::Unit;
+using CachedUnit = SimulationCache::UnitCost;
 
 constexpr double kLeastOptimizerBytesPerParameter = kOptimizerBytesPerParameter + 4;  // the norm of the gradients reads them
 
 CachedUnit make_unit(const Plan& plan, const StepList& list, size_t program) {
   const UnitProgram& unit = list.programs[program];
   const Symbols symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
-  const VariantProfile p = profile(*unit.variant, symbols, list.compute, 0);
-  CachedUnit out;
-  out.time = program_time(plan, unit, symbols, list.compute);
-  out.forward_entry = p.forward.entry_bytes, out.forward_exit = p.forward.exit_bytes, out.forward_peak = p.forward.peak_bytes;
-  out.backward_entry = p.backward.entry_bytes, out.backward_exit = p.backward.exit_bytes;
-  for (size_t op = 0; op < p.backward.live_bytes.size(); ++op) {
-    int64_t& peak = static_cast<int>(op) < list.first_gradient_op[program] ? out.backward_peak : out.backward_peak_late;
-    peak = std::max(peak, p.backward.live_bytes[op]);
-  }
-  return out;
+  return {program_time(plan, unit, symbols, list.compute), profile(*unit.variant, symbols, list.compute)};
 }
 
 const CachedUnit& cached_unit(const Plan& plan, const StepList& list, size_t program, SimulationCache& cache) {
@@ -211,34 +202,26 @@ const CachedUnit& cached_unit(const Plan& plan, const StepList& list, size_t pro
   return it->second;
 }
 
-// Live bytes as plan/live.cc walks them, on plain numbers. Middle micro-batches are all like the first of them.
+// Middle micro-batches are all like the first of them.
 int64_t live_peak(const StepList& list, const std::vector<const CachedUnit*>& units) {
-  int64_t buffers = 0, tensors = 0, peak = 0;
-  for (const StepList::Item& i : list.items) {
-    buffers += i.allocated_bytes;
-    if (i.program < 0) {
-      peak = std::max(peak, buffers + tensors);
-    } else {
-      const CachedUnit& unit = *units[static_cast<size_t>(i.program)];
-      const bool forward = i.op == InstructionOp::kForward;
-      const int64_t around = tensors - (forward ? unit.forward_entry : unit.backward_entry);
-      peak = std::max(peak, buffers + around + (forward ? unit.forward_peak : unit.backward_peak));
-      if (!forward && unit.backward_peak_late > 0) peak = std::max(peak, buffers + around + unit.backward_peak_late + i.born_bytes);
-      tensors = around + (forward ? unit.forward_exit : unit.backward_exit);
-    }
-    buffers += i.born_bytes - i.freed_bytes;
+  int64_t peak = 0;
+  LiveWalk walk;
+  for (const StepList::TimedItem& i : list.items) {
+    const VariantProfile* unit = i.program < 0 ? nullptr : &units[static_cast<size_t>(i.program)]->live;
+    const PassProfile* pass = unit == nullptr ? nullptr : i.op == InstructionOp::kForward ? &unit->forward : &unit->backward;
+    peak = std::max(peak, walk.run(i.live, pass));
   }
   return peak;
 }
 
-SimulationCache::Compute compute_of(const Plan& plan, SimulationCache& cache) {
+SimulationCache::ComputeCost compute_of(const Plan& plan, SimulationCache& cache) {
   std::shared_ptr<const StepList>& known = cache.by_policy[{static_cast<int>(plan.recompute.policy), plan.recompute.every_k}];
   if (known == nullptr) known = std::make_shared<const StepList>(step_list(plan, compile_schedule(plan, Phase::kStep)));
-  SimulationCache::Compute c;
+  SimulationCache::ComputeCost c;
   for (size_t program = 0; program < known->programs.size(); ++program) {
     const CachedUnit& unit = cached_unit(plan, *known, program, cache);
     const int64_t count = known->programs[program].num_units;
-    c.kept_bytes += count * (unit.forward_exit - unit.forward_entry);
+    c.kept_bytes += count * (unit.live.forward.exit_bytes - unit.live.forward.entry_bytes);
     c.seconds += static_cast<double>(count) * (unit.time.forward_s + unit.time.backward_s);
   }
   return c;
@@ -261,7 +244,7 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
   const int64_t tokens = plan.micro_batch * plan.train.sequence_length;
   const auto [it, fresh] = cache.by_compute.try_emplace({static_cast<int>(plan.recompute.policy), plan.recompute.every_k, tokens});
   if (fresh) it->second = compute_of(plan, cache);
-  const SimulationCache::Compute& c = it->second;
+  const SimulationCache::ComputeCost& c = it->second;
   const auto parameters = static_cast<double>(count_parameters(plan.model).total);
   const double shard = parameters / plan.mesh.dp_shard;
   const double compute =

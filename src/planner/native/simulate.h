@@ -18,20 +18,18 @@ namespace distsetup {
 // What candidates of one search share: model, sequence length, precision and hardware (but for the number of nodes) are the same for
 // all of them. A step is compiled once for all micro-batches of a mesh and strategy, a unit's program once for each micro-batch.
 struct SimulationCache {
-  struct Unit {
+  struct UnitCost {
     ProgramTime time;
-    int64_t forward_entry = 0, forward_exit = 0, forward_peak = 0;
-    // Of backward: until its own gradient is born, and from then on, without it.
-    int64_t backward_entry = 0, backward_exit = 0, backward_peak = 0, backward_peak_late = 0;
+    VariantProfile live;
   };
   using StepKey = std::tuple<int, bool, int, int, int, int, int, int64_t>;  // what a list depends on
-  std::map<std::pair<std::string, int64_t>, Unit> by_variant;               // variant name, tokens of a micro-batch
+  std::map<std::pair<std::string, int64_t>, UnitCost> by_variant;           // variant name, tokens of a micro-batch
   std::map<StepKey, std::shared_ptr<const StepList>> by_step;
-  struct Compute {
+  struct ComputeCost {
     int64_t kept_bytes = 0;  // by a forward, until the head has run
     double seconds = 0;      // of a micro-batch, forward and backward
   };
-  std::map<std::tuple<int, int, int64_t>, Compute> by_compute;               // recompute policy, every_k, tokens of a micro-batch
+  std::map<std::tuple<int, int, int64_t>, ComputeCost> by_compute;           // recompute policy, every_k, tokens of a micro-batch
   std::map<std::pair<int, int>, std::shared_ptr<const StepList>> by_policy;  // any list with these recomputations: for its programs
 };
 

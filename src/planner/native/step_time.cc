@@ -18,11 +18,11 @@ constexpr double kCollectiveBase = 8.4e-6;  // of a transfer between CPU ranks
 bool on_gpu(const Plan& plan) { return plan.hardware.accelerator == Accelerator::kCuda; }
 
 // How many nodes a group spans, and how many of its ranks share one.
-struct Span {
+struct NodeSpan {
   int nodes = 1, per_node = 1;
 };
 
-Span span_of(const Plan& plan, Group group) {
+NodeSpan span_of(const Plan& plan, Group group) {
   const int n = group_size(plan.mesh, group), per_node = plan.hardware.gpus_per_node;
   // dp_shard ranks lie next to each other; dp_replicate ranks are dp_shard apart.
   const int stride = group == Group::kDpReplicate ? plan.mesh.dp_shard : 1;
@@ -47,16 +47,6 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
     case InstructionOp::kOptimizerStep: return stream_s(h, shard(-1) * kOptimizerBytesPerParameter);
     default: return 0;
   }
-}
-
-// The first op of a program's backward that writes a slot of the unit's own gradient.
-int first_gradient_op(const ProgramVariant& v) {
-  const auto own = static_cast<int>(v.slots.size() - v.program->borrowed_slots.size());
-  const auto writes = [own](const OpInstance& op) {
-    return std::any_of(op.writes.begin(), op.writes.end(),
-                       [own](const Operand& w) { return w.kind == Operand::Kind::kGradient && w.index < own; });
-  };
-  return static_cast<int>(std::find_if(v.backward.begin(), v.backward.end(), writes) - v.backward.begin());
 }
 
 class StepClock {
@@ -88,14 +78,14 @@ class StepClock {
  private:
   double now() const { return std::max({clock_[0], clock_[1], clock_[2]}); }
 
-  double duration_of(const StepList::Item& i) const {
+  double duration_of(const StepList::TimedItem& i) const {
     if (i.program < 0) return i.seconds;
     const ProgramTime& time = times_[static_cast<size_t>(i.program)];
     return i.op == InstructionOp::kForward ? time.forward_s : time.backward_s;
   }
 
   // Transfers of one rank start where the program reaches them: their buffers may take bytes that compute before them still uses.
-  void advance(const StepList::Item& i) {
+  void advance(const StepList::TimedItem& i) {
     constexpr auto kCompute = static_cast<size_t>(Stream::kCompute);
     const size_t stream = serial_ ? kCompute : i.stream;  // on CPU one thread computes and talks
     double start = std::max(clock_[stream], clock_[kCompute]);
@@ -134,20 +124,15 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   list.programs = unit_programs(s);
   list.compute = s.compute;
   list.flops_per_token = token_flops(plan.model, plan.train.sequence_length).train;
-  for (const UnitProgram& unit : list.programs) list.first_gradient_op.push_back(first_gradient_op(*unit.variant));
   for (const Buffer& b : s.buffers) {
     if (b.lifetime != BufferLifetime::kRun) continue;
     const bool per_token = b.name == "ids" || b.name == "targets";
     list.run_bytes += per_token ? 0 : b.bytes;
     if (per_token) list.run_bytes_per_token += size_bytes(b.dtype);
   }
-  const auto span_bytes = [&](int b) {
-    const Buffer& buffer = s.buffers[static_cast<size_t>(b)];
-    return buffer.lifetime == BufferLifetime::kRun ? 0 : aligned(buffer.bytes);
-  };
   list.items.reserve(s.instructions.size());
   for (const Instruction& i : s.instructions) {
-    StepList::Item item;
+    StepList::TimedItem item;
     item.op = i.op;
     item.stream = static_cast<uint8_t>(i.stream);
     item.first_wait = static_cast<int>(list.waits.size());
@@ -159,11 +144,7 @@ StepList step_list(const Plan& plan, const Schedule& s) {
       item.program = static_cast<int16_t>(s.unit_variant[static_cast<size_t>(i.unit)]);
     else
       item.seconds = duration(plan, s, i);
-    for (const int b : i.allocates) {
-      const bool own = i.op == InstructionOp::kBackward && s.buffers[static_cast<size_t>(b)].unit == i.unit;
-      (own ? item.born_bytes : item.allocated_bytes) += span_bytes(b);
-    }
-    for (const int b : i.frees) item.freed_bytes += span_bytes(b);
+    item.live = live_change(s, i);
     list.items.push_back(item);
   }
   return list;
@@ -175,7 +156,7 @@ double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t byt
   const HardwarePlan& h = plan.hardware;
   const int n = group_size(plan.mesh, group);
   if (n == 1) return 0;
-  const Span span = span_of(plan, group);
+  const NodeSpan span = span_of(plan, group);
   const auto message = static_cast<double>(bytes);
   if (on_gpu(plan)) {  // NCCL
     Fabric fabric;

@@ -1,5 +1,6 @@
 // Seconds of one step: a cost per operation and per collective, and streams that wait for each other as the schedule says.
 #pragma once
+#include "plan/live.h"
 #include "plan/schedule.h"
 #include "planner/native/op_time.h"
 
@@ -8,22 +9,19 @@ namespace distsetup {
 // A step's schedule as plain numbers, in the order of its instructions: what simulate walks for seconds and bytes. Lists of plans that
 // differ in the micro-batch alone are the same; `programs` then costs another number of tokens (program_time, profile).
 struct StepList {
-  struct Item {
+  struct TimedItem {
     InstructionOp op = InstructionOp::kForward;
     uint8_t stream = 0;
     int16_t program = -1;  // of kForward and kBackward
     int first_wait = 0, num_waits = 0, signals = -1;
-    double seconds = 0;           // of all others
-    int64_t allocated_bytes = 0;  // span buffers, before it runs
-    int64_t born_bytes = 0;       // of kBackward: its unit's gradient buffer, from the first write on
-    int64_t freed_bytes = 0;
+    double seconds = 0;  // of all others
+    LiveChange live;
   };
-  std::vector<Item> items;
+  std::vector<TimedItem> items;
   std::vector<int> waits;
   std::vector<Segment> segments;
   int num_events = 0;
   std::vector<UnitProgram> programs;
-  std::vector<int> first_gradient_op;  // of each program's backward
   Dtype compute = Dtype::kF32;
   int64_t run_bytes = 0, run_bytes_per_token = 0;  // buffers that live all the run: these, and for each token of a micro-batch
   double flops_per_token = 0;
