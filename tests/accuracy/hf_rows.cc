@@ -2,6 +2,7 @@
 // transformers' blocks run eagerly; gradient checkpointing is reentrant; AdamW is torch's foreach implementation (Trainer's default
 // adamw_torch until 2025); zero_grad comes right after the step.
 #include "base/diagnostic_codes.h"
+#include "planner/resolve/releases.h"
 #include "row_setup.h"
 
 namespace distsetup::accuracy {
@@ -32,8 +33,7 @@ void fmsa(Setup& s, const Row& row) {
   s.reduce_dtype = StorageDtype::kBf16;
   // peft's prepare_model_for_kbit_training, where the plugin does not replace it: one GPU.
   s.software.residual_in_fp32 = contains(framework, "baseline-peft-bnb") && s.dp_shard == 1;
-  s.software.kv_heads_repeated = s.model.family == "mistral";           // transformers before 4.48
-  s.software.low_precision_logits_kept = s.software.released < 202409;  // transformers before 4.45
+  set_release(s, built_in_releases("transformers"), s.software.released * 100 + 1);
   s.autocast = contains(row.text("precision"), "autocast");
   s.software.logits_kept = true;  // GPT BigCode's rows show it: 2 bytes per logit, 6 under autocast
   s.software.name = quantised && !contains(framework, "accelerated") ? "transformers baseline bnb" : framework;

@@ -1,10 +1,10 @@
 // torchtitan, torchao and torchtune (and two trainers built of the same parts). What a torchtitan version does follows from the day of
-// its commit (planner/titan_software.h); the dates below are those of the repository's history.
+// its commit (presets/releases); the dates below are those of the repository's history.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "planner/resolve/titan_software.h"
+#include "planner/resolve/releases.h"
 #include "row_setup.h"
 
 namespace distsetup::accuracy {
@@ -54,7 +54,10 @@ int titan_date(const Row& row) {
 
 void titan_software(Setup& s, const Row& row, int date) {
   const std::string& notes = row.text("notes");
-  set_titan_software(s, date);
+  const bool graph = row.says("framework", "graph_trainer");
+  const ReleaseTable& releases = built_in_releases(graph ? "graph_trainer" : "torchtitan");
+  set_release(s, built_in_releases("torchtitan"), date);
+  if (graph) set_release(s, releases, date);
   // The tables under benchmarks/ were made with a launcher of their own.
   s.software.expandable_segments =
       (s.software.expandable_segments && !row.says("source_path_or_section", "benchmarks/")) || contains(notes, "expandable_segments");
@@ -69,20 +72,16 @@ void titan_software(Setup& s, const Row& row, int date) {
   const bool outside = s.software.traced && row.says("compile", "aot_fx_trace");
   // Its graph runs PyTorch's own kernels, but for what a whole-graph compiler makes, and its policy saves every matmul
   // (memory_policy.py).
-  if (row.says("framework", "graph_trainer") && s.compiled) {
-    s.software.eager_kernels = !row.says("compile", "full inductor");
-    s.software.keeps_every_matmul = true;
-    s.software.casts_once = date >= 20260702;  // 0ea4b78c7 splits gathers from casts
-  }
-  // Since then the head runs inside of the chunks too (786e26f8e): no logits of the whole batch.
-  const bool graph = row.says("framework", "graph_trainer");
-  if (date >= kTitanHeadInChunks && !graph) return;
+  if (graph && s.compiled) s.software.eager_kernels = !row.says("compile", "full inductor");
+  if (s.loss == LossHead::kChunkedHead) return;
   if (contains(notes, "chunked cross-entropy")) {
     s.loss = LossHead::kChunked;
   } else if (contains(notes, "compile inferred from memory")) {
     s.loss = LossHead::kCompiled;  // what says that the run was compiled is one fp32 copy of the logits less
   } else {
-    s.loss = titan_loss(std::min(date, kTitanHeadInChunks - 1), s.compiled && !outside);
+    Setup model_alone = s;
+    model_alone.compiled = s.compiled && !outside;
+    s.loss = *loss_of_release(model_alone, releases, date);
   }
 }
 
@@ -152,12 +151,8 @@ Setup titan_row(const Row& row, Setup s) {
   }
   s.software.cast_kernels = row.says("precision", "nocompile");
   if (row.says("framework", "graph_trainer")) {
-    // Passes and CUDA graphs are its defaults since 94c523fe4; one commit after that measured without CUDA graphs.
-    constexpr int kPassesByDefault = 20260421;
-    s.software.interpreted = true;
     s.software.inductor_kernels = row.says("compile", "full inductor");
-    s.software.unbucketed = date < kPassesByDefault;
-    s.software.cuda_graphs = date >= kPassesByDefault && !row.says("source_path_or_section", "28ed62e43");
+    if (row.says("source_path_or_section", "28ed62e43")) s.software.cuda_graphs = false;  // measured without them
   }
   if (row.says("framework", "KempnerForge")) s.software.name = "KempnerForge";
   return s;

@@ -29,11 +29,11 @@ Setup setup_with_experts(const std::string& model, const std::string& program, F
   return s;
 }
 
-int64_t weights_of(const replay::Section& section, const Setup& s, bool experts = true) {
+int64_t weights_of(const replay::ProgramSection& section, const Setup& s, bool experts = true) {
   replay::SymbolValues symbols{};
   replay::fill_symbols(s, symbols);
   int64_t elements = 0;
-  for (const replay::Weight& weight : section.weights) {
+  for (const replay::ProgramWeight& weight : section.weights) {
     if (weight.when.holds(replay::facts_of_layer(replay::facts_of(s), experts)))
       elements += weight.out.evaluate(symbols) * weight.in.evaluate(symbols);
   }
@@ -41,7 +41,7 @@ int64_t weights_of(const replay::Section& section, const Setup& s, bool experts 
 }
 
 int64_t saved_by_block(const Setup& s) {
-  const replay::Section& block = replay::find_program(s.program)->block;
+  const replay::ProgramSection& block = replay::find_program(s.program)->block;
   replay::SymbolValues symbols{};
   replay::fill_symbols(s, symbols);
   const std::vector<bool> trained(block.weights.size(), true);
@@ -87,7 +87,7 @@ TEST_CASE("latent attention: what a block saves per token") {
   Setup s = setup_with_experts("deepseek_v2_lite", "torchtitan_eager", Framework::kFsdp2, 8);
   s.fused_norm = true;
   const auto saved = [&] {
-    const replay::Section& block = replay::find_program(s.program)->block;
+    const replay::ProgramSection& block = replay::find_program(s.program)->block;
     replay::SymbolValues symbols{};
     replay::fill_symbols(s, symbols);
     const replay::TraceOptions options{replay::TraceMode::kKeepAll, false, 2 * s.model.hidden * s.tokens(), false};

@@ -98,7 +98,7 @@ TEST_CASE("replay programs: with adapters frozen matrices save nothing and each 
   const BlockProgram* program = find_program("hf_eager");
   REQUIRE(program != nullptr);
   std::vector<bool> trained;
-  for (const Weight& weight : program->block.weights) trained.push_back(weight.adapter);
+  for (const ProgramWeight& weight : program->block.weights) trained.push_back(weight.adapter);
   SymbolValues symbols{};
   fill_symbols(s, symbols);
   const Trace trace =

@@ -1,7 +1,7 @@
 // A plan for torchtitan has the switches of the release that its target writes for: those that a measured run of that day gets.
 #include <catch2/catch.hpp>
 
-#include "planner/resolve/titan_software.h"
+#include "planner/resolve/releases.h"
 #include "planner/search/trainer_search.h"
 #include "support/problems.h"
 
@@ -24,7 +24,7 @@ TEST_CASE("torchtitan: a plan is predicted as the release that its target writes
   CHECK(newest.software.expandable_segments);
   CHECK(newest.software.wrapping == UnitWrapping::kAllApart);
   CHECK_FALSE(newest.software.last_block_stays_gathered);
-  CHECK(newest.loss == titan_loss(20260819, true));
+  CHECK(newest.loss == loss_of_release(newest, built_in_releases("torchtitan"), 20260819));
   CHECK(older.software.name == "torchtitan 0.2.2");
   CHECK(older.software.released == 202602);
   CHECK(older.loss == LossHead::kCompiled);
@@ -33,7 +33,7 @@ TEST_CASE("torchtitan: a plan is predicted as the release that its target writes
   // The same switches as a measured run of that day gets.
   Setup row = older;
   row.software = {};
-  set_titan_software(row, 20260220);
+  set_release(row, built_in_releases("torchtitan"), 20260220);
   row.software.name = older.software.name;
   CHECK(row.software == older.software);
   CHECK(row.loss == older.loss);

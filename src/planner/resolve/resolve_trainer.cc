@@ -9,7 +9,6 @@
 #include "base/names.h"
 #include "planner/native/program_share.h"
 #include "planner/replay/program_file.h"
-#include "planner/resolve/titan_software.h"
 #include "planner/resolve/trainer_problem.h"
 
 namespace distsetup {
@@ -80,10 +79,10 @@ class TrainerResolver {
 
   // The release that the target writes for.
   void release() {
-    const auto older = trainer_.facts.older_titans.find(spec_.text("launch.target").value_or(""));
-    if (older == trainer_.facts.older_titans.end()) return;
+    const auto older = trainer_.facts.older_releases.find(spec_.text("launch.target").value_or(""));
+    if (older == trainer_.facts.older_releases.end()) return;
     trainer_.base.software.name = older->second.first;
-    trainer_.facts.titan_date = older->second.second;
+    trainer_.facts.release_day = older->second.second;
   }
 
   void model() {
@@ -216,20 +215,26 @@ class TrainerResolver {
            fmt::format("--loss-head {}", facts.default_loss_head));
       return;
     }
-    const bool in_chunks = facts.titan_date >= kTitanHeadInChunks && found->second == LossHead::kChunked;
-    s.loss = in_chunks ? titan_loss(facts.titan_date, s.compiled) : found->second;
+    // Chunks of the logits became chunks of head and loss.
+    const bool in_chunks = found->second == LossHead::kChunked && usual_loss() == LossHead::kChunkedHead;
+    s.loss = in_chunks ? LossHead::kChunkedHead : found->second;
     plan.program = s.program;
     plan.loss_head = head;
     plan.compile = s.compiled;
   }
 
-  // torchtitan's own configurations; what else runs FSDP2 takes the model's loss.
+  std::optional<LossHead> usual_loss() const {
+    const TrainerFacts& facts = trainer_.facts;
+    return facts.releases == nullptr ? std::nullopt : loss_of_release(trainer_.base, *facts.releases, facts.release_day);
+  }
+
+  // The configurations of the stack itself; what else runs under the same trainer takes the model's loss.
   std::string default_loss_head() const {
     const TrainerFacts& facts = trainer_.facts;
     const std::string target = spec_.text("launch.target").value_or("");
-    if (facts.titan_date == 0 || !(target.empty() || target == "native" || target.starts_with("torchtitan")))
+    const std::optional<LossHead> head = usual_loss();
+    if (!head.has_value() || !(target.empty() || target == "native" || target.starts_with(facts.releases->stack)))
       return facts.default_loss_head;
-    const LossHead head = titan_loss(facts.titan_date, trainer_.base.compiled);
     return head == LossHead::kEager ? facts.default_loss_head : head == LossHead::kCompiled ? "compiled" : "chunked";
   }
 

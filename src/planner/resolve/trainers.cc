@@ -8,24 +8,11 @@
 #include "base/diagnostic_codes.h"
 #include "base/map_reader.h"
 #include "base/names.h"
+#include "planner/resolve/setup_words.h"
 
 namespace distsetup {
 namespace {
 
-template <class E>
-struct Named {
-  std::string_view text;
-  E value;
-};
-
-constexpr Named<LossHead> kHeads[] = {{"eager", LossHead::kEager},
-                                      {"compiled", LossHead::kCompiled},
-                                      {"fused_kernel", LossHead::kFusedKernel},
-                                      {"liger", LossHead::kLiger},
-                                      {"chunked", LossHead::kChunked},
-                                      {"cut_cross_entropy", LossHead::kCutCrossEntropy},
-                                      {"low_precision", LossHead::kLowPrecision},
-                                      {"vocabulary_parallel", LossHead::kVocabularyParallel}};
 constexpr Named<Sharding> kShardings[] = {
     {"ddp", Sharding::kDdp}, {"zero1", Sharding::kZero1}, {"zero2", Sharding::kZero2}, {"zero3", Sharding::kZero3}};
 constexpr Named<Recompute> kPolicies[] = {
@@ -36,16 +23,10 @@ constexpr Named<ActivationRecompute> kActivations[] = {{"none", ActivationRecomp
                                                        {"every_k", ActivationRecompute::kEveryK},
                                                        {"full", ActivationRecompute::kFull}};
 constexpr Named<StorageDtype> kDtypes[] = {{"fp32", StorageDtype::kF32}, {"bf16", StorageDtype::kBf16}, {"fp16", StorageDtype::kF16}};
-constexpr Named<OptimizerImplementation> kImplementations[] = {{"foreach", OptimizerImplementation::kForeach},
-                                                               {"fused", OptimizerImplementation::kFused},
-                                                               {"for_loop", OptimizerImplementation::kForLoop},
-                                                               {"in_backward", OptimizerImplementation::kInBackward}};
-constexpr Named<UnitWrapping> kWrappings[] = {
-    {"root", UnitWrapping::kRoot}, {"head_apart", UnitWrapping::kHeadApart}, {"all_apart", UnitWrapping::kAllApart}};
-
 class TrainerReader {
  public:
-  TrainerReader(const Value& map, TrainerFacts& facts, Diagnostics& said) : facts_(facts), said_(said), top_(map, "", said) {}
+  TrainerReader(const Presets& presets, const Value& map, TrainerFacts& facts, Diagnostics& said)
+      : presets_(presets), facts_(facts), said_(said), top_(map, "", said) {}
 
   void run() {
     std::string text;
@@ -62,7 +43,7 @@ class TrainerReader {
     each("programs", [&](const std::string& key, const Value& value) { facts_.programs[key] = value.text; });
     each("loss_heads", [&](const std::string& key, const Value& value) {
       if (facts_.loss_heads.empty()) facts_.default_loss_head = key;
-      enumeration(&value, std::span(kHeads), facts_.loss_heads[key]);
+      enumeration(&value, std::span(kLossHeads), facts_.loss_heads[key]);
     });
     if (const Value* list = top_.child("shardings")) {
       for (const Value& item : list->items) enumeration(&item, std::span(kShardings), facts_.shardings.emplace_back());
@@ -120,23 +101,26 @@ class TrainerReader {
     int64_t released = 0;
     reader.get("name", s.name);
     if (reader.get("released", released)) s.released = static_cast<int>(released);
-    reader.get("expandable_segments", s.expandable_segments);
+    for (const Named<bool Software::*>& flag : kSoftwareFlags) reader.get(flag.text, s.*flag.value);
     enumeration(reader.child("wrapping"), std::span(kWrappings), s.wrapping);
-    const auto date = [](MapReader& from, int& out) {
-      int64_t yyyymmdd = 0;
-      if (from.get("torchtitan", yyyymmdd)) out = static_cast<int>(yyyymmdd);
-    };
-    date(reader, facts_.titan_date);
+    reader.get("day", facts_.release_day);
+    if (const Value* stack = reader.child("stack")) {
+      Result<std::shared_ptr<const ReleaseTable>> releases = find_releases(presets_, stack->text, stack->location);
+      if (releases.ok()) facts_.releases = *releases;
+      append(said_, std::move(releases.diagnostics));
+      reader.require("day");
+    }
     reader.finish();
     each("older", [&](const std::string& target, const Value& value) {
       MapReader older(value, "older." + target, said_);
-      auto& [name, since] = facts_.older_titans[target];
+      auto& [name, day] = facts_.older_releases[target];
       older.get("name", name);
-      date(older, since);
+      older.get("day", day);
       older.finish();
     });
   }
 
+  const Presets& presets_;
   TrainerFacts& facts_;
   Diagnostics& said_;
   MapReader top_;
@@ -155,7 +139,7 @@ Result<TrainerFacts> find_trainer(const Presets& presets, std::string_view name,
   TrainerFacts facts;
   facts.name = file->id;
   Diagnostics said;
-  TrainerReader(*value, facts, said).run();
+  TrainerReader(presets, *value, facts, said).run();
   if (has_error(said)) return said;
   return {std::move(facts), std::move(said)};
 }

@@ -2,21 +2,24 @@
 // keeps its states. Search stays inside it, and a setting that is outside is refused by name.
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/presets.h"
 #include "planner/frameworks/setup.h"
+#include "planner/resolve/releases.h"
 
 namespace distsetup {
 
 struct TrainerFacts {
   std::string name, label;
-  Setup defaults;      // framework, states, optimizer implementation, software
-  int titan_date = 0;  // yyyymmdd of the torchtitan that runs it; 0: another stack
-  std::map<std::string, std::pair<std::string, int>, std::less<>>
-      older_titans;                                          // target that writes for an older one -> name and date
+  Setup defaults;                                // framework, states, optimizer implementation, software
+  std::shared_ptr<const ReleaseTable> releases;  // of the stack that it runs; nullptr: `defaults` say all
+  int64_t release_day = 0;                       // yyyymmdd
+  std::map<std::string, std::pair<std::string, int64_t>, std::less<>>
+      older_releases;                                        // target that writes for an older one -> name and day
   std::map<std::string, std::string, std::less<>> programs;  // eager, compiled -> presets/programs
   std::map<std::string, LossHead, std::less<>> loss_heads;   // our name -> what it is here; the first listed is the default
   std::string default_loss_head;

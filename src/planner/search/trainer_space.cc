@@ -6,7 +6,7 @@
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "planner/report/uncertainty.h"
-#include "planner/resolve/titan_software.h"
+#include "planner/resolve/releases.h"
 #include "planner/search/trainer_search.h"
 
 namespace distsetup {
@@ -240,9 +240,9 @@ Setup base_setup(const Problem& p, int nodes) {
 }
 
 void set_software(const TrainerProblem& t, Setup& s) {
-  if (t.facts.titan_date == 0) return;
+  if (t.facts.releases == nullptr) return;
   const LossHead chosen = s.loss;
-  set_titan_software(s, t.facts.titan_date);
+  set_release(s, *t.facts.releases, t.facts.release_day);
   s.loss = chosen;
 }
 

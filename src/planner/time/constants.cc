@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "planner/replay/program_file.h"
 
 namespace distsetup {
 namespace {
@@ -17,9 +18,9 @@ constexpr int kTitanPrefersCudnnSince = 202510;  // torchtitan 6a3a9da95: sdpa_k
 constexpr double kKernelsPerLayer = 25;          // two norms, seven products, rotary, attention, residuals, SwiGLU
 constexpr int kCurrentSoftware = 202606;         // of a stack whose release is not stated
 
-class Lookup {
+class ConstantLookup {
  public:
-  Lookup(const Setup& setup, const Calibration& calibration) : calibration_(calibration) {
+  ConstantLookup(const Setup& setup, const Calibration& calibration) : calibration_(calibration) {
     const std::string& id = setup.gpu.name;
     names_ = {id, id.substr(0, id.find('_')), std::string(name(gpu_generation(setup.gpu)))};
   }
@@ -77,22 +78,8 @@ std::string_view recipe_name(Fp8Recipe recipe) {
   return "none";
 }
 
-std::string_view head_name(LossHead head) {
-  switch (head) {
-    case LossHead::kEager: return "eager";
-    case LossHead::kFloatInModel: return "float_in_model";
-    case LossHead::kHfShift: return "hf_shift";
-    case LossHead::kCompiled: return "compiled";
-    case LossHead::kFusedKernel: return "fused_kernel";
-    case LossHead::kLiger:
-    case LossHead::kChunkedHead: return "liger";
-    case LossHead::kChunked: return "chunked";
-    case LossHead::kCutCrossEntropy: return "cut_cross_entropy";
-    case LossHead::kLowPrecision: return "low_precision";
-    case LossHead::kVocabularyParallel: return "vocabulary_parallel";
-  }
-  return "eager";
-}
+// Head and loss in chunks move what Liger's kernel moves.
+std::string_view head_name(LossHead head) { return replay::loss_name(head == LossHead::kChunkedHead ? LossHead::kLiger : head); }
 
 std::string_view class_name(ProgramClass program) {
   switch (program) {
@@ -110,7 +97,7 @@ double matrix_peak(const Setup& s) {
   return s.gpu.peak_bf16_flops_per_s;
 }
 
-void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
+void resolve_gemm(TimeConstants& c, const Setup& s, const ConstantLookup& look) {
   const double gain = 1 + look.of_gpu("gemm", "library_gain", 0) * library_maturity(s) +
                       look.of_gpu("gemm", "library_gain_12_9", 0) * (!in_container(s) && year_of(s) > 2025.5 ? 1 : 0);
   const double share =
@@ -150,7 +137,7 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const Lookup& look) {
   c.grouped_share = look.of_gpu("gemm", "grouped_share", 0.6);
 }
 
-void resolve_attention(TimeConstants& c, const Setup& s, const Lookup& look) {
+void resolve_attention(TimeConstants& c, const Setup& s, const ConstantLookup& look) {
   c.attention_kernel = attention_kernel(s);
   const std::string group = fmt::format("attention.{}", name(c.attention_kernel));
   const double peak = matrix_peak(s) * look.clock_share();
@@ -160,7 +147,7 @@ void resolve_attention(TimeConstants& c, const Setup& s, const Lookup& look) {
   c.attention.small_head = look.of_gpu(group, "head_64", 0.9);
 }
 
-void resolve_fabric(TimeConstants& c, const Setup& s, const Lookup& look) {
+void resolve_fabric(TimeConstants& c, const Setup& s, const ConstantLookup& look) {
   Fabric& f = c.fabric;
   const std::string& kind = s.gpu.link.kind;
   const bool nvlink = kind.starts_with("nvlink"), xgmi = kind.starts_with("xgmi");
@@ -246,7 +233,7 @@ AttentionKernel attention_kernel(const Setup& s) {
 }
 
 TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
-  const Lookup look(s, calibration);
+  const ConstantLookup look(s, calibration);
   TimeConstants c;
   c.program = program_class(s);
   const std::string_view program = class_name(c.program);
