@@ -55,7 +55,7 @@ void for_optimizer_buffers(const Setup& s, const StateBytes& state, int64_t n, b
 
 }  // namespace
 
-void Walk::run(int steps) {
+void FsdpWalk::run(int steps) {
   load();
   for (int step = 0; step < steps; ++step) {
     const int micro_batches = s_.gradient_accumulation > 1 ? 2 : 1;
@@ -73,15 +73,15 @@ void Walk::run(int steps) {
 // What is stored between steps, in the order it is made: per parameter (FSDP2, unsharded) or per unit (FSDP1), the embedding first and
 // the head last. visit(elements of the shard, bytes per element, trained, times, a matrix in a block).
 template <class Visit>
-void Walk::for_stored(Visit visit) const {
-  const auto weights = [&](const Unit& unit, size_t begin, size_t end) {
+void FsdpWalk::for_stored(Visit visit) const {
+  const auto weights = [&](const ShardedUnit& unit, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const UnitWeight& weight = unit.kind->weights[i];
       visit(weight.padded / unit.kind->shards, weight.stored_bytes, weight.trained, unit.count, weight.in_block_matrix);
     }
   };
   if (s_.traits().flat_parameters && !unsharded()) {
-    for (const Unit& unit : units_) {
+    for (const ShardedUnit& unit : units_) {
       for (const bool is_trained : {false, true}) {  // a flat parameter is one or the other; adapters are units of their own
         int64_t elements = 0;
         double bytes = 0;
@@ -97,7 +97,7 @@ void Walk::for_stored(Visit visit) const {
   }
   const auto own =
       static_cast<size_t>(std::count_if(m_.embedding_places.begin(), m_.embedding_places.end(), [](int place) { return place >= 0; }));
-  const Unit& first = units_[embedding_unit_];
+  const ShardedUnit& first = units_[embedding_unit_];
   const size_t split = unsharded() ? first.kind->weights.size() : std::min(own, first.kind->weights.size());
   weights(first, 0, split);
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -109,7 +109,7 @@ void Walk::for_stored(Visit visit) const {
 }
 
 // What a block keeps for its backward.
-int64_t Walk::saved_bytes(const Trace& trace) const {
+int64_t FsdpWalk::saved_bytes(const Trace& trace) const {
   int64_t bytes = trace.input_freed_forward ? 0 : residual_bytes_;
   for (const Event& event : trace.forward) {
     if (event.kind == Event::Kind::kAllocate && event.slot != trace.output) bytes += rounded_size(event.bytes);
@@ -120,21 +120,21 @@ int64_t Walk::saved_bytes(const Trace& trace) const {
 
 // What the 4-bit matrices of a block read: both norms' outputs (one, where attention and MLP share it), the attention's, the MLP's
 // product.
-int64_t Walk::quantized_input_bytes() const {
+int64_t FsdpWalk::quantized_input_bytes() const {
   const int64_t norms = (s_.model.norms_per_layer == 1 ? 1 : 2) * s_.model.hidden;
   const int64_t compute_bytes = s_.compute == Compute::kF32 ? 4 : 2;
   return compute_bytes * num_tokens_ * (norms + s_.model.num_heads * s_.model.head_size + s_.model.feed_forward);
 }
 
-void Walk::load() {
-  ledger_.enter(Phase::kLoad);
+void FsdpWalk::load() {
+  ledger_.enter(MemoryPhase::kLoad);
   const bool on_device = s_.offload.parameters == OffloadPlace::kNone;
   for_stored([&](int64_t elements, double bytes, bool is_trained, int64_t count, bool) {
     if (on_device) book(as_bytes(bytes, elements), MemoryClass::kParameter, count);
     if (on_device && holds_reference(s_)) book(as_bytes(std::min(2.0, bytes), elements), MemoryClass::kParameter, count);
     if (has_buckets() && is_trained) book(as_bytes(bytes_of(s_.gradient_dtype), elements), MemoryClass::kCommunication, count);
   });
-  for (const Unit& unit : units_) {
+  for (const ShardedUnit& unit : units_) {
     for (const UnitWeight& weight : unit.kind->weights) {
       if (weight.scale_bytes > 0) book(as_bytes(weight.scale_bytes, weight.elements), MemoryClass::kParameter, unit.count);
     }
@@ -146,7 +146,7 @@ void Walk::load() {
   ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
   // 1F1B: the first stage has started as many micro-batches as there are stages when the first backward arrives.
   const int64_t in_flight = std::min<int64_t>(s_.pp, std::max<int64_t>(s_.gradient_accumulation, 1));
-  const int64_t started = stage_ == Stage::kFirst ? in_flight : stage_ == Stage::kSecond ? in_flight - 1 : 1;
+  const int64_t started = stage_ == PipelinePart::kFirst ? in_flight : stage_ == PipelinePart::kSecond ? in_flight - 1 : 1;
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (int64_t other = 1; other < started; ++other)
       in_flight_.push_back(book(saved_bytes(block_trace(i)), MemoryClass::kActivation, block_unit(i).count));
@@ -159,8 +159,8 @@ void Walk::load() {
   optimizer_step();
 }
 
-void Walk::optimizer_step() {
-  ledger_.enter(Phase::kOptimizer);
+void FsdpWalk::optimizer_step() {
+  ledger_.enter(MemoryPhase::kOptimizer);
   if (s_.offload.optimizer != OffloadPlace::kNone || s_.offload.parameters != OffloadPlace::kNone) return;  // on the CPU
   if (!moments_made_) {
     moments_made_ = true;
@@ -188,7 +188,7 @@ void Walk::optimizer_step() {
 }
 
 // transformers/optimization.py, Adafactor.step: parameter by parameter, an fp32 update and one more of it while it is scaled.
-void Walk::update_with_adafactor() {
+void FsdpWalk::update_with_adafactor() {
   int64_t largest = 0;
   for_stored(
       [&](int64_t elements, double, bool is_trained, int64_t, bool) { largest = is_trained ? std::max(largest, elements) : largest; });
@@ -200,7 +200,7 @@ void Walk::update_with_adafactor() {
 
 // Checkpoint: what is trained, with its optimizer's state. Host: what is offloaded, of all ranks of a node (gradients come along, the
 // optimizer reads them there; so does DPO's reference), and pages of a paged optimizer.
-void Walk::count_host_and_disk(MemoryEstimate& estimate) const {
+void FsdpWalk::count_host_and_disk(MemoryEstimate& estimate) const {
   double trained_bytes = 0, moments = 0, parameters = 0, reference = 0;
   const double block_moments = stored_state_bytes(s_).optimizer, other_moments = adam_state_bytes(s_).optimizer;
   for_stored([&](int64_t elements, double bytes, bool is_trained, int64_t count, bool in_block_matrix) {
@@ -231,14 +231,14 @@ MemoryEstimate estimate_of(const Ledger& ledger) {
       "parameter shard", "gathered parameter", "gradient", "optimizer state", "activation", "logits", "communication", "workspace"};
   MemoryEstimate estimate;
   size_t peak = 0;
-  for (size_t phase = 0; phase < static_cast<size_t>(Phase::kEvaluate); ++phase) {
-    const int64_t bytes = ledger.phase_peak(static_cast<Phase>(phase));
+  for (size_t phase = 0; phase < static_cast<size_t>(MemoryPhase::kEvaluate); ++phase) {
+    const int64_t bytes = ledger.phase_peak(static_cast<MemoryPhase>(phase));
     estimate.by_phase.push_back({kPhases[phase], bytes});
-    if (bytes > ledger.phase_peak(static_cast<Phase>(peak))) peak = phase;
+    if (bytes > ledger.phase_peak(static_cast<MemoryPhase>(peak))) peak = phase;
   }
-  estimate.allocated_bytes = ledger.phase_peak(static_cast<Phase>(peak));
+  estimate.allocated_bytes = ledger.phase_peak(static_cast<MemoryPhase>(peak));
   estimate.peak_phase = kPhases[peak];
-  const ClassBytes& live = ledger.phase_live(static_cast<Phase>(peak));
+  const ClassBytes& live = ledger.phase_live(static_cast<MemoryPhase>(peak));
   for (size_t i = 0; i < kNumClasses; ++i) {
     if (ledger.class_peak(i) == 0) continue;
     estimate.terms.push_back({kClasses[i], live[i], ledger.class_peak(i), kPhases[static_cast<size_t>(ledger.class_peak_phase(i))]});
@@ -246,9 +246,9 @@ MemoryEstimate estimate_of(const Ledger& ledger) {
   return estimate;
 }
 
-void evaluate_and_save(Walk& walk, MemoryEstimate& estimate) {
+void evaluate_and_save(FsdpWalk& walk, MemoryEstimate& estimate) {
   walk.evaluate_and_save();
-  for (const Phase phase : {Phase::kEvaluate, Phase::kSave})
+  for (const MemoryPhase phase : {MemoryPhase::kEvaluate, MemoryPhase::kSave})
     estimate.by_phase.push_back({kPhases[static_cast<size_t>(phase)], walk.ledger().phase_peak(phase)});
 }
 
@@ -257,8 +257,8 @@ void evaluate_and_save(Walk& walk, MemoryEstimate& estimate) {
 
 namespace {
 
-MemoryEstimate simulate_stage(const Setup& setup, Blocks blocks, replay::Stage stage) {
-  replay::Walk walk(setup, nullptr, blocks, stage);
+MemoryEstimate simulate_stage(const Setup& setup, Blocks blocks, replay::PipelinePart stage) {
+  replay::FsdpWalk walk(setup, nullptr, blocks, stage);
   walk.start_steady();
   walk.run(1);
   MemoryEstimate estimate = replay::estimate_of(walk.ledger());
@@ -267,14 +267,14 @@ MemoryEstimate simulate_stage(const Setup& setup, Blocks blocks, replay::Stage s
   return estimate;
 }
 
-MemoryEstimate replay_order(const Setup& setup, replay::Stage stage, int order) {
+MemoryEstimate replay_order(const Setup& setup, replay::PipelinePart stage, int order) {
   replay::AllocatorRules rules;
   rules.expandable_segments = setup.software.expandable_segments;
   rules.one_pool = setup.software.traced;
   const int64_t outside = (setup.gpu.vendor == "cpu" ? 0 : setup.gpu.context_bytes) + communicator_bytes(setup);
   if (setup.gpu.usable_memory_bytes > outside) rules.capacity_bytes = setup.gpu.usable_memory_bytes - outside;
   replay::Allocator allocator(rules);
-  replay::Walk walk(setup, &allocator, Blocks::kAll, stage);
+  replay::FsdpWalk walk(setup, &allocator, Blocks::kAll, stage);
   if (setup.sample_lengths.mean > 0) {
     walk.run_lengths(order);
   } else {
@@ -290,7 +290,7 @@ MemoryEstimate replay_order(const Setup& setup, replay::Stage stage, int order) 
 }
 
 // Samples of different lengths: the mean of what several orders reserve.
-MemoryEstimate replay_stage(const Setup& setup, replay::Stage stage) {
+MemoryEstimate replay_stage(const Setup& setup, replay::PipelinePart stage) {
   MemoryEstimate estimate = replay_order(setup, stage, 0);
   if (setup.sample_lengths.mean == 0) return estimate;
   constexpr int kOrders = 4;
@@ -309,12 +309,12 @@ MemoryEstimate replay_stage(const Setup& setup, replay::Stage stage) {
 // The fullest of a pipeline's first and last rank, and of its second where the first one's layers have no experts.
 template <class Predict>
 MemoryEstimate of_stages(const Setup& setup, Predict predict) {
-  if (setup.pp == 1) return predict(replay::Stage::kWhole);
+  if (setup.pp == 1) return predict(replay::PipelinePart::kWhole);
   const bool mixed = setup.model.num_experts > 0 && !setup.model.expert_layer.empty();
   MemoryEstimate fullest;
   bool ran_out = false;
-  for (const replay::Stage stage : {replay::Stage::kFirst, replay::Stage::kSecond, replay::Stage::kLast}) {
-    if (stage == replay::Stage::kSecond && (!mixed || setup.pp < 3)) continue;
+  for (const replay::PipelinePart stage : {replay::PipelinePart::kFirst, replay::PipelinePart::kSecond, replay::PipelinePart::kLast}) {
+    if (stage == replay::PipelinePart::kSecond && (!mixed || setup.pp < 3)) continue;
     MemoryEstimate here = predict(stage);
     ran_out = ran_out || here.ran_out;
     if (std::max(here.reserved_bytes, here.allocated_bytes) > std::max(fullest.reserved_bytes, fullest.allocated_bytes))
@@ -336,12 +336,12 @@ MemoryEstimate of_stages(const Setup& setup, Predict predict) {
 }  // namespace
 
 MemoryEstimate simulate_fsdp(const Setup& setup, Blocks blocks) {
-  return of_stages(setup, [&](replay::Stage stage) { return simulate_stage(setup, blocks, stage); });
+  return of_stages(setup, [&](replay::PipelinePart stage) { return simulate_stage(setup, blocks, stage); });
 }
 
 MemoryEstimate fsdp_memory(const Setup& setup, Depth depth) {
   if (depth == Depth::kSimulate) return simulate_fsdp(setup, Blocks::kThree);
-  return of_stages(setup, [&](replay::Stage stage) { return replay_stage(setup, stage); });
+  return of_stages(setup, [&](replay::PipelinePart stage) { return replay_stage(setup, stage); });
 }
 
 }  // namespace distsetup

@@ -12,10 +12,10 @@ int64_t scaled(double bytes_per_element, int64_t elements) {
 
 }  // namespace
 
-Engine::Engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units)
+ShardingEngine::ShardingEngine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units)
     : ledger_(ledger), options_(options), units_(units) {
   int weights = 0;
-  for (Unit& unit : units) {
+  for (ShardedUnit& unit : units) {
     unit.first_weight = weights;
     weights += static_cast<int>(unit.kind->weights.size());
   }
@@ -25,12 +25,12 @@ Engine::Engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& 
 }
 
 // Copy-in stream: the shard in the compute dtype, then the output of the all-gather.
-void Engine::unshard(Unit& unit) {
+void ShardingEngine::unshard(ShardedUnit& unit) {
   if (unit.gathered || unit.gather_output) return;
   Handle shard = std::exchange(unit.cast_shard, {});
   if (!shard && (options_.cast || options_.shard_from_host))
-    shard = ledger_.allocate(unit.kind->gathered_bytes / unit.kind->shards, MemoryClass::kCommunication, Stream::kGather);
-  unit.gather_output = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, Stream::kGather);
+    shard = ledger_.allocate(unit.kind->gathered_bytes / unit.kind->shards, MemoryClass::kCommunication, AllocatorStream::kGather);
+  unit.gather_output = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, AllocatorStream::kGather);
   if (options_.cast_once && !backward_) {
     unit.cast_shard = shard;
   } else {
@@ -39,7 +39,7 @@ void Engine::unshard(Unit& unit) {
 }
 
 // Copy-out into one buffer per parameter. Forward keeps the gather's output until the next unit has been waited for.
-void Engine::wait(Unit& unit, bool forward) {
+void ShardingEngine::wait(ShardedUnit& unit, bool forward) {
   if (!unit.gather_output) return;
   if (forward) ledger_.free(previous_gather_);
   for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
@@ -55,36 +55,36 @@ void Engine::wait(Unit& unit, bool forward) {
   }
 }
 
-void Engine::reshard(Unit& unit) {
+void ShardingEngine::reshard(ShardedUnit& unit) {
   if (!unit.gathered) return;
   for (size_t i = 0; i < unit.kind->weights.size(); ++i) ledger_.free(parameter(unit, i));
   unit.gathered = false;
 }
 
-void Engine::before_forward(Unit& unit) {
+void ShardingEngine::before_forward(ShardedUnit& unit) {
   unshard(unit);
   wait(unit, true);
 }
 
-void Engine::after_forward(Unit& unit) {
+void ShardingEngine::after_forward(ShardedUnit& unit) {
   unit.position = static_cast<int>(order_.size());
   order_.push_back(&unit);
   if (unit.reshard_after_forward) reshard(unit);
 }
 
-void Engine::end_forward() {
+void ShardingEngine::end_forward() {
   ledger_.free(previous_gather_);
   backward_ = true;
 }
 
-void Engine::before_backward(Unit& unit) {
+void ShardingEngine::before_backward(ShardedUnit& unit) {
   unshard(unit);
   wait(unit, false);
   if (options_.prefetch_in_backward && unit.position > 0) prefetch(*order_[static_cast<size_t>(unit.position) - 1]);
 }
 
 // A second contribution in one pass (tied weights) is made beside the first, then added to it.
-void Engine::weight_gradient(Unit& unit, int weight) {
+void ShardingEngine::weight_gradient(ShardedUnit& unit, int weight) {
   const auto index = static_cast<size_t>(weight);
   Handle& held = gradient(unit, index);
   const int64_t bytes = options_.gradient_bytes * unit.kind->weights[index].elements;
@@ -96,14 +96,14 @@ void Engine::weight_gradient(Unit& unit, int weight) {
   ledger_.free(second);
 }
 
-bool Engine::has_gradients(const Unit& unit) const {
+bool ShardingEngine::has_gradients(const ShardedUnit& unit) const {
   for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
     if (gradients_[static_cast<size_t>(unit.first_weight) + i]) return true;
   }
   return false;
 }
 
-int64_t Engine::gradient_elements(const Unit& unit) const {
+int64_t ShardingEngine::gradient_elements(const ShardedUnit& unit) const {
   int64_t elements = 0;
   for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
     if (gradients_[static_cast<size_t>(unit.first_weight) + i]) elements += unit.kind->weights[i].padded;
@@ -111,14 +111,14 @@ int64_t Engine::gradient_elements(const Unit& unit) const {
   return elements;
 }
 
-void Engine::free_gradients(Unit& unit) {
+void ShardingEngine::free_gradients(ShardedUnit& unit) {
   for (size_t i = 0; i < unit.kind->weights.size(); ++i) ledger_.free(gradient(unit, i));
 }
 
 // The reduced shard stays as the gradient, or is added to the one of the micro-batch before.
-void Engine::keep(Unit& unit, Handle reduced, int64_t shard) {
+void ShardingEngine::keep(ShardedUnit& unit, Handle reduced, int64_t shard) {
   if (options_.reduce_bytes != options_.parameter_bytes) {
-    Handle cast = ledger_.allocate(scaled(options_.parameter_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
+    Handle cast = ledger_.allocate(scaled(options_.parameter_bytes, shard), MemoryClass::kGradient, AllocatorStream::kReduce);
     ledger_.free(reduced);
     reduced = cast;
   }
@@ -129,16 +129,16 @@ void Engine::keep(Unit& unit, Handle reduced, int64_t shard) {
   }
 }
 
-void Engine::after_backward(Unit& unit) {
+void ShardingEngine::after_backward(ShardedUnit& unit) {
   reshard(unit);
   if (!has_gradients(unit)) return;
   ledger_.free(reduce_input_);
   const int64_t elements = gradient_elements(unit);
   Handle input = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication,
-                                  options_.reduce_scatter_pool ? Stream::kReduce : Stream::kCompute);
+                                  options_.reduce_scatter_pool ? AllocatorStream::kReduce : AllocatorStream::kCompute);
   free_gradients(unit);
   const int64_t shard = elements / unit.kind->shards;
-  keep(unit, ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, Stream::kReduce), shard);
+  keep(unit, ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, AllocatorStream::kReduce), shard);
   if (options_.reduce_scatter_pool) {
     ledger_.free(input);
   } else {
@@ -146,8 +146,8 @@ void Engine::after_backward(Unit& unit) {
   }
 }
 
-void Engine::end_backward() {
-  for (Unit& unit : units_) {
+void ShardingEngine::end_backward() {
+  for (ShardedUnit& unit : units_) {
     if (has_gradients(unit)) {
       after_backward(unit);
     } else {
@@ -161,24 +161,24 @@ void Engine::end_backward() {
   order_.clear();
 }
 
-void Engine::zero_gradients() {
-  for (Unit& unit : units_) ledger_.free(unit.sharded_gradient);
+void ShardingEngine::zero_gradients() {
+  for (ShardedUnit& unit : units_) ledger_.free(unit.sharded_gradient);
 }
 
 namespace {
 
 // One flat parameter per unit. Freed through record_stream: memory comes back when the limiter's event has passed.
-class Fsdp1Engine : public Engine {
+class Fsdp1Engine : public ShardingEngine {
  public:
-  using Engine::Engine;
+  using ShardingEngine::ShardingEngine;
 
-  void before_forward(Unit& unit) override {
+  void before_forward(ShardedUnit& unit) override {
     unshard(unit);
     wait(unit, true);
   }
   void end_forward() override {}
 
-  void after_backward(Unit& unit) override {
+  void after_backward(ShardedUnit& unit) override {
     if (!has_gradients(unit)) {
       reshard(unit);
       return;
@@ -196,18 +196,18 @@ class Fsdp1Engine : public Engine {
       return;
     }
     if (options_.reduce_bytes != static_cast<double>(options_.gradient_bytes)) {
-      Handle cast = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication, Stream::kReduce);
+      Handle cast = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication, AllocatorStream::kReduce);
       ledger_.free(flat);
       flat = cast;
     }
     const int64_t shard = elements / unit.kind->shards;
-    Handle reduced = ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, Stream::kReduce);
+    Handle reduced = ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, AllocatorStream::kReduce);
     ledger_.free(flat);
     keep(unit, reduced, shard);
   }
 
   void end_backward() override {
-    for (Unit& unit : units_) {
+    for (ShardedUnit& unit : units_) {
       if (has_gradients(unit)) {
         after_backward(unit);
       } else {
@@ -222,16 +222,16 @@ class Fsdp1Engine : public Engine {
   }
 
  protected:
-  void unshard(Unit& unit) override {
+  void unshard(ShardedUnit& unit) override {
     if (unit.gathered || unit.flat) return;
     Handle shard;
     if (options_.cast || options_.shard_from_host)
-      shard = ledger_.allocate(unit.kind->gathered_bytes / unit.kind->shards, MemoryClass::kCommunication, Stream::kCast);
-    unit.flat = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, Stream::kGather);
+      shard = ledger_.allocate(unit.kind->gathered_bytes / unit.kind->shards, MemoryClass::kCommunication, AllocatorStream::kCast);
+    unit.flat = ledger_.allocate(unit.kind->gathered_bytes, MemoryClass::kGathered, AllocatorStream::kGather);
     ledger_.free(shard);
   }
-  void wait(Unit& unit, bool /*forward*/) override { unit.gathered = static_cast<bool>(unit.flat); }
-  void reshard(Unit& unit) override {
+  void wait(ShardedUnit& unit, bool /*forward*/) override { unit.gathered = static_cast<bool>(unit.flat); }
+  void reshard(ShardedUnit& unit) override {
     if (!unit.gathered) return;
     ledger_.retire(unit.flat);
     retired_.push_back(unit.flat);
@@ -248,37 +248,38 @@ class Fsdp1Engine : public Engine {
 };
 
 // Whole parameters everywhere; gradients stay where autograd made them.
-class UnshardedEngine : public Engine {
+class UnshardedEngine : public ShardingEngine {
  public:
-  using Engine::Engine;
-  void before_backward(Unit&) override {}
-  void after_backward(Unit& unit) override {
+  using ShardingEngine::ShardingEngine;
+  void before_backward(ShardedUnit&) override {}
+  void after_backward(ShardedUnit& unit) override {
     if (options_.gradient_leaves || options_.gradients_in_buckets) free_gradients(unit);
   }
   void end_backward() override {
-    for (Unit& unit : units_) after_backward(unit);
+    for (ShardedUnit& unit : units_) after_backward(unit);
     order_.clear();
   }
-  void prefetch(Unit&) override {}
+  void prefetch(ShardedUnit&) override {}
   void zero_gradients() override {
-    for (Unit& unit : units_) free_gradients(unit);
+    for (ShardedUnit& unit : units_) free_gradients(unit);
   }
 
  protected:
-  void unshard(Unit&) override {}
-  void wait(Unit&, bool) override {}
-  void reshard(Unit&) override {}
+  void unshard(ShardedUnit&) override {}
+  void wait(ShardedUnit&, bool) override {}
+  void reshard(ShardedUnit&) override {}
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> make_fsdp2_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units) {
-  return std::make_unique<Engine>(ledger, options, units);
+std::unique_ptr<ShardingEngine> make_fsdp2_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units) {
+  return std::make_unique<ShardingEngine>(ledger, options, units);
 }
-std::unique_ptr<Engine> make_fsdp1_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units) {
+std::unique_ptr<ShardingEngine> make_fsdp1_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units) {
   return std::make_unique<Fsdp1Engine>(ledger, options, units);
 }
-std::unique_ptr<Engine> make_unsharded_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units) {
+std::unique_ptr<ShardingEngine> make_unsharded_engine(Ledger& ledger, const ShardingOptions& options,
+                                                      std::vector<ShardedUnit>& units) {
   return std::make_unique<UnshardedEngine>(ledger, options, units);
 }
 

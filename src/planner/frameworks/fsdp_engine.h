@@ -21,7 +21,7 @@ struct UnitWeight {
 };
 
 // The weights of a kind of unit; all blocks share one.
-struct UnitKind {
+struct UnitWeights {
   std::vector<UnitWeight> weights;
   int64_t padded = 0;          // sum
   int64_t trained_padded = 0;  // of trained ones
@@ -29,8 +29,8 @@ struct UnitKind {
   int shards = 1;
 };
 
-struct Unit {
-  const UnitKind* kind = nullptr;
+struct ShardedUnit {
+  const UnitWeights* kind = nullptr;
   int first_weight = 0;  // in the engine's tables
   int64_t count = 1;     // identical units this one stands for (simulate)
   bool gathered = false;
@@ -40,7 +40,7 @@ struct Unit {
   int position = -1;      // in forward order
 };
 
-struct EngineOptions {
+struct ShardingOptions {
   int64_t compute_bytes = 2, gradient_bytes = 2;  // of gathered parameters; of gradients before reduction
   double parameter_bytes = 4, reduce_bytes = 4;
   bool cast = true;  // shards are cast before they are gathered
@@ -53,45 +53,45 @@ struct EngineOptions {
   int frees_in_flight = 0;  // FSDP1: resharded units whose memory the limiter's events still hold
 };
 
-class Engine {
+class ShardingEngine {
  public:
-  Engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);
-  virtual ~Engine() = default;
+  ShardingEngine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units);
+  virtual ~ShardingEngine() = default;
 
-  virtual void before_forward(Unit& unit);
-  virtual void after_forward(Unit& unit);
+  virtual void before_forward(ShardedUnit& unit);
+  virtual void after_forward(ShardedUnit& unit);
   virtual void end_forward();
-  virtual void before_backward(Unit& unit);
-  virtual void after_backward(Unit& unit);
+  virtual void before_backward(ShardedUnit& unit);
+  virtual void after_backward(ShardedUnit& unit);
   virtual void end_backward();
-  virtual void prefetch(Unit& unit) { unshard(unit); }
-  void weight_gradient(Unit& unit, int weight);
+  virtual void prefetch(ShardedUnit& unit) { unshard(unit); }
+  void weight_gradient(ShardedUnit& unit, int weight);
   virtual void zero_gradients();
   // FSDP1's no_sync: until it is over, gradients add up whole on every rank.
   void set_reduces(bool reduces) { reduces_ = reduces; }
 
  protected:
-  virtual void unshard(Unit& unit);
-  virtual void wait(Unit& unit, bool forward);
-  virtual void reshard(Unit& unit);
-  bool has_gradients(const Unit& unit) const;
-  Handle& parameter(const Unit& unit, size_t weight) { return parameters_[static_cast<size_t>(unit.first_weight) + weight]; }
-  Handle& gradient(const Unit& unit, size_t weight) { return gradients_[static_cast<size_t>(unit.first_weight) + weight]; }
-  int64_t gradient_elements(const Unit& unit) const;
-  void free_gradients(Unit& unit);
-  void keep(Unit& unit, Handle reduced, int64_t shard);
+  virtual void unshard(ShardedUnit& unit);
+  virtual void wait(ShardedUnit& unit, bool forward);
+  virtual void reshard(ShardedUnit& unit);
+  bool has_gradients(const ShardedUnit& unit) const;
+  Handle& parameter(const ShardedUnit& unit, size_t weight) { return parameters_[static_cast<size_t>(unit.first_weight) + weight]; }
+  Handle& gradient(const ShardedUnit& unit, size_t weight) { return gradients_[static_cast<size_t>(unit.first_weight) + weight]; }
+  int64_t gradient_elements(const ShardedUnit& unit) const;
+  void free_gradients(ShardedUnit& unit);
+  void keep(ShardedUnit& unit, Handle reduced, int64_t shard);
 
   Ledger& ledger_;
-  EngineOptions options_;
-  std::vector<Unit>& units_;
+  ShardingOptions options_;
+  std::vector<ShardedUnit>& units_;
   std::vector<Handle> parameters_, gradients_;  // by unit and weight
-  std::vector<Unit*> order_;                    // as forward ran
+  std::vector<ShardedUnit*> order_;             // as forward ran
   Handle previous_gather_, reduce_input_;
   bool backward_ = false, reduces_ = true;
 };
 
-std::unique_ptr<Engine> make_fsdp2_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);
-std::unique_ptr<Engine> make_fsdp1_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);
-std::unique_ptr<Engine> make_unsharded_engine(Ledger& ledger, const EngineOptions& options, std::vector<Unit>& units);
+std::unique_ptr<ShardingEngine> make_fsdp2_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units);
+std::unique_ptr<ShardingEngine> make_fsdp1_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units);
+std::unique_ptr<ShardingEngine> make_unsharded_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units);
 
 }  // namespace distsetup::replay

@@ -47,7 +47,7 @@ int64_t length_at(double u, const SampleLengths& lengths, int64_t longest) {
 
 }  // namespace
 
-void Walk::run_lengths(int order) {
+void FsdpWalk::run_lengths(int order) {
   load();
   Draw draw(static_cast<uint64_t>(order));
   const int64_t accumulated = std::clamp<int64_t>(s_.gradient_accumulation, 1, kMicroBatches / 2);

@@ -12,14 +12,14 @@
 
 namespace distsetup::replay {
 
-std::vector<bool> Walk::trained(const Section& section) const {
+std::vector<bool> FsdpWalk::trained(const ProgramSection& section) const {
   std::vector<bool> trained(section.weights.size(), true);
   if (s_.finetune == Finetune::kFull) return trained;
   for (size_t i = 0; i < trained.size(); ++i) trained[i] = section.weights[i].adapter;
   return trained;
 }
 
-UnitWeight Walk::make_weight(const Weight& weight, bool is_trained, int shard, bool any_dimension) const {
+UnitWeight FsdpWalk::make_weight(const ProgramWeight& weight, bool is_trained, int shard, bool any_dimension) const {
   const int64_t rows = weight.out.evaluate(m_.symbols), columns = weight.in.evaluate(m_.symbols);
   UnitWeight made;
   made.elements = rows * columns;
@@ -47,16 +47,17 @@ UnitWeight Walk::make_weight(const Weight& weight, bool is_trained, int shard, b
 
 // `experts`: where the stack of experts goes, if it is a unit of its own. Where its ranks are more than the experts, torchtitan splits
 // the second dimension of the stacks.
-void Walk::make_kind(const Section& section, uint64_t facts, UnitKind& kind, std::vector<int>& places, UnitKind* experts) const {
+void FsdpWalk::make_kind(const ProgramSection& section, uint64_t facts, UnitWeights& kind, std::vector<int>& places,
+                         UnitWeights* experts) const {
   const std::vector<bool> is_trained = trained(section);
   kind.shards = unsharded() ? 1 : shards();
   if (experts != nullptr) experts->shards = expert_shards();
   places.assign(section.weights.size(), -1);
   for (size_t i = 0; i < section.weights.size(); ++i) {
-    const Weight& weight = section.weights[i];
+    const ProgramWeight& weight = section.weights[i];
     if (!weight.when.holds(facts)) continue;
     const bool apart = experts != nullptr && weight.expert;
-    UnitKind& to = apart ? *experts : kind;
+    UnitWeights& to = apart ? *experts : kind;
     const bool any_dimension = apart && int64_t{to.shards} * s_.ep > s_.model.num_experts;
     UnitWeight made = make_weight(weight, is_trained[i], to.shards, any_dimension);
     made.in_block_matrix = weight.matrix && &section == &m_.program->block;
@@ -69,13 +70,13 @@ void Walk::make_kind(const Section& section, uint64_t facts, UnitKind& kind, std
   }
 }
 
-void Walk::make_block(BlockKind& kind) {
+void FsdpWalk::make_block(BlockKind& kind) {
   make_kind(m_.program->block, kind.facts, kind.unit, kind.places,
             experts_apart() && &kind == &m_.blocks[1] ? &kind.experts : nullptr);
 }
 
-void Walk::trace_block(BlockKind& kind, const TraceOptions& keep) {
-  const Section& block = m_.program->block;
+void FsdpWalk::trace_block(BlockKind& kind, const TraceOptions& keep) {
+  const ProgramSection& block = m_.program->block;
   const std::vector<bool> is_trained = trained(block);
   if (s_.recompute == ActivationRecompute::kNone || s_.recompute == ActivationRecompute::kEveryK)
     kind.kept = trace_section(block, kind.facts, m_.symbols, is_trained, keep);
@@ -88,14 +89,14 @@ void Walk::trace_block(BlockKind& kind, const TraceOptions& keep) {
   kind.recomputed = trace_section(block, kind.facts, m_.symbols, is_trained, again);
 }
 
-void Walk::prepare() {
+void FsdpWalk::prepare() {
   const bool eager = s_.software.eager_kernels && s_.program == "torchtitan_compiled";
   m_.program = s_.own_program ? s_.own_program.get() : find_program(eager ? "torchtitan_eager" : s_.program);
   loss_ = s_.software.traced && s_.software.eager_kernels && s_.loss == LossHead::kCompiled ? LossHead::kEager : s_.loss;
   CHECK(m_.program != nullptr, "unknown program '{}'", s_.program);
   fill_symbols(s_, m_.symbols);
   m_.facts = facts_of(s_);
-  const Section& head = m_.program->heads[static_cast<size_t>(loss_)];
+  const ProgramSection& head = m_.program->heads[static_cast<size_t>(loss_)];
   CHECK(!head.ops.empty(), "program '{}' has no loss '{}'", m_.program->id, loss_name(loss_));
 
   m_.head_apart = s_.software.wrapping != UnitWrapping::kRoot && !unsharded();
@@ -118,8 +119,8 @@ void Walk::prepare() {
 }
 
 // The sections' events, for the symbols as they are.
-void Walk::trace() {
-  const Section& head = m_.program->heads[static_cast<size_t>(loss_)];
+void FsdpWalk::trace() {
+  const ProgramSection& head = m_.program->heads[static_cast<size_t>(loss_)];
   const int64_t* v = m_.symbols;
   residual_bytes_ =
       v[static_cast<size_t>(Symbol::kResidualBytes)] * s_.model.hidden * num_tokens_ / v[static_cast<size_t>(Symbol::kSequenceShards)];
@@ -134,9 +135,9 @@ void Walk::trace() {
 }
 
 // Which layers are walked, and for how many more each of them stands: of a run of like ones the first, one, and the last.
-void Walk::choose_layers(Blocks blocks) {
+void FsdpWalk::choose_layers(Blocks blocks) {
   const int64_t all = (s_.model.num_layers + s_.pp - 1) / s_.pp;
-  const int64_t start = stage_ == Stage::kLast ? s_.model.num_layers - all : stage_ == Stage::kSecond ? all : 0;
+  const int64_t start = stage_ == PipelinePart::kLast ? s_.model.num_layers - all : stage_ == PipelinePart::kSecond ? all : 0;
   const int64_t stop = std::min(s_.model.num_layers, start + all);
   const bool shorten = blocks == Blocks::kThree && s_.recompute != ActivationRecompute::kEveryK && !offloads_activations();
   for (int64_t begin = start; begin < stop;) {
@@ -152,9 +153,9 @@ void Walk::choose_layers(Blocks blocks) {
   }
 }
 
-void Walk::make_units(Blocks blocks) {
+void FsdpWalk::make_units(Blocks blocks) {
   choose_layers(blocks);
-  const auto add = [this](const UnitKind& kind) {
+  const auto add = [this](const UnitWeights& kind) {
     units_.emplace_back();
     units_.back().kind = &kind;
     return units_.size() - 1;
@@ -176,12 +177,12 @@ void Walk::make_units(Blocks blocks) {
   head_unit_ = m_.head_apart ? add(m_.head_kind) : embedding_unit_;
 
   const bool never = !s_.reshard_after_forward || s_.sharding == Sharding::kZero2;
-  for (Unit& unit : units_) unit.reshard_after_forward = !never;
+  for (ShardedUnit& unit : units_) unit.reshard_after_forward = !never;
   if (!m_.embedding_apart) units_[embedding_unit_].reshard_after_forward = false;  // the root
   if (m_.head_apart) units_[head_unit_].reshard_after_forward = s_.reshard_root && !never;
   if (s_.software.last_block_stays_gathered && !s_.reshard_root) block_unit(layers_.size() - 1).reshard_after_forward = false;
 
-  EngineOptions options;
+  ShardingOptions options;
   options.compute_bytes = m_.symbols[static_cast<size_t>(Symbol::kComputeBytes)];
   options.gradient_bytes = options.compute_bytes;
   options.parameter_bytes = bytes_of(s_.parameter_dtype);

@@ -12,7 +12,8 @@
 
 namespace distsetup::replay {
 
-void Walk::play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places, Unit* experts) {
+void FsdpWalk::play(const std::vector<Event>& events, Handle* slots, ShardedUnit& unit, const std::vector<int>& places,
+                    ShardedUnit* experts) {
   for (const Event& event : events) {
     switch (event.kind) {
       case Event::Kind::kAllocate: slots[event.slot] = ledger_.allocate(event.bytes, event.memory_class); break;
@@ -42,11 +43,11 @@ void Walk::play(const std::vector<Event>& events, Handle* slots, Unit& unit, con
   }
 }
 
-void Walk::forward_block(size_t i) {
-  Unit& unit = block_unit(i);
+void FsdpWalk::forward_block(size_t i) {
+  ShardedUnit& unit = block_unit(i);
   const Trace& trace = block_trace(i);
   Handle* slots = &block_slots_[i * slots_per_block_];
-  Unit* experts = experts_unit(i);
+  ShardedUnit* experts = experts_unit(i);
   engine_->before_forward(unit);
   if (experts != nullptr) engine_->before_forward(*experts);
   if (gathers_ahead_ && i + 1 < layers_.size()) gather_ahead(i + 1);
@@ -61,13 +62,13 @@ void Walk::forward_block(size_t i) {
 
 // With expert parallelism torchtitan names what is gathered next, in both directions (torchtitan/models/llama4/infra/parallelize.py,
 // set_modules_to_forward_prefetch): the counts of rows that the CPU waits for would hold up FSDP's own order.
-void Walk::gather_ahead(size_t i) {
+void FsdpWalk::gather_ahead(size_t i) {
   engine_->prefetch(block_unit(i));
   if (experts_unit(i) != nullptr) engine_->prefetch(*experts_unit(i));
 }
 
 // What the block before this one saved goes to the host while this one runs: two blocks' worth stays on the device.
-void Walk::offload_block(size_t i) {
+void FsdpWalk::offload_block(size_t i) {
   if (i == 0) return;
   Handle* slots = &block_slots_[(i - 1) * slots_per_block_];
   const int16_t output = block_trace(i - 1).output;
@@ -78,7 +79,7 @@ void Walk::offload_block(size_t i) {
   }
 }
 
-void Walk::restore_block(size_t i) {
+void FsdpWalk::restore_block(size_t i) {
   const Trace& trace = block_trace(i);
   for (size_t slot = 0; slot < slots_per_block_; ++slot) {
     const size_t index = i * slots_per_block_ + slot;
@@ -88,12 +89,12 @@ void Walk::restore_block(size_t i) {
   }
 }
 
-void Walk::backward_block(size_t i) {
-  Unit& unit = block_unit(i);
+void FsdpWalk::backward_block(size_t i) {
+  ShardedUnit& unit = block_unit(i);
   const Trace& trace = block_trace(i);
   Handle* slots = &block_slots_[i * slots_per_block_];
   if (offloads_activations()) restore_block(i);
-  Unit* experts = experts_unit(i);
+  ShardedUnit* experts = experts_unit(i);
   engine_->before_backward(unit);
   if (experts != nullptr) engine_->before_backward(*experts);
   if (gathers_ahead_ && i > 0) gather_ahead(i - 1);
@@ -108,7 +109,7 @@ void Walk::backward_block(size_t i) {
 // FSDP1 reshards a unit without trained parameters through a hook on its inputs, and the hook's handle keeps the input of the
 // recomputed block and its gradient until backward is over (torch/distributed/fsdp/_runtime_utils.py,
 // _register_post_backward_reshard_only_hook).
-void Walk::release_retained() {
+void FsdpWalk::release_retained() {
   for (size_t i = 0; retains_ && i < layers_.size(); ++i) {
     Handle* slots = &block_slots_[i * slots_per_block_];
     ledger_.free(slots[Trace::kInput]);
@@ -122,7 +123,7 @@ void Walk::release_retained() {
 
 // In order; of those left out, one like them stands for all.
 template <class RunBlock>
-void Walk::for_blocks_forward(RunBlock run_block) {
+void FsdpWalk::for_blocks_forward(RunBlock run_block) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     const bool stands_for_more = left_out_[i] > 0;
     const ClassBytes before = ledger_.live();
@@ -136,11 +137,11 @@ void Walk::for_blocks_forward(RunBlock run_block) {
   }
 }
 
-void Walk::forward() {
-  ledger_.enter(Phase::kForward);
+void FsdpWalk::forward() {
+  ledger_.enter(MemoryPhase::kForward);
   tokens_ = ledger_.allocate(8 * num_tokens_, MemoryClass::kWorkspace);
   labels_ = ledger_.allocate(8 * num_tokens_, MemoryClass::kWorkspace);
-  Unit& first = units_[embedding_unit_];
+  ShardedUnit& first = units_[embedding_unit_];
   engine_->before_forward(first);
   if (has_embedding()) {
     play(m_.embedding.forward, embedding_slots_.data(), first, m_.embedding_places);
@@ -150,8 +151,8 @@ void Walk::forward() {
   }
   if (m_.embedding_apart) engine_->after_forward(first);
   for_blocks_forward([this](size_t i) { forward_block(i); });
-  ledger_.enter(Phase::kLoss);
-  Unit& last = units_[head_unit_];
+  ledger_.enter(MemoryPhase::kLoss);
+  ShardedUnit& last = units_[head_unit_];
   if (m_.head_apart) engine_->before_forward(last);
   head_slots_[Trace::kInput] = activation_;
   if (has_head()) {
@@ -164,11 +165,11 @@ void Walk::forward() {
   engine_->end_forward();
 }
 
-void Walk::backward() {
-  ledger_.enter(Phase::kLoss);
+void FsdpWalk::backward() {
+  ledger_.enter(MemoryPhase::kLoss);
   if (!backward_workspace_) ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
   backward_workspace_ = true;
-  Unit& last = units_[head_unit_];
+  ShardedUnit& last = units_[head_unit_];
   if (has_head()) {
     play(m_.head.backward, head_slots_.data(), last, m_.head_places);
     gradient_ = head_slots_[static_cast<size_t>(m_.head.input_gradient)];
@@ -176,7 +177,7 @@ void Walk::backward() {
     gradient_ = ledger_.allocate(residual_bytes_, MemoryClass::kActivation);  // received
   }
   if (m_.head_apart) engine_->after_backward(last);
-  ledger_.enter(Phase::kBackward);
+  ledger_.enter(MemoryPhase::kBackward);
   for (size_t i = layers_.size(); i-- > 0;) {
     const bool stands_for_more = left_out_[i] > 0;
     const ClassBytes before = ledger_.live();
@@ -202,7 +203,7 @@ void Walk::backward() {
   ledger_.free(labels_);
 }
 
-void Walk::end_in_flight() {
+void FsdpWalk::end_in_flight() {
   if (ledger_.counts_only()) {
     if (!in_flight_.empty()) ledger_.forget(MemoryClass::kActivation);
   } else {
@@ -214,25 +215,25 @@ void Walk::end_in_flight() {
 // Evaluation runs the same micro-batch under no_grad: units are gathered as in forward, temporaries and logits come and go. A save
 // holds the states alone: with sharded state dicts, each rank copies its shards to the host and writes them
 // (torch/distributed/checkpoint), and unsharded training writes what it has. Leaves out: full state dicts, which gather unit by unit.
-void Walk::evaluate_and_save() {
+void FsdpWalk::evaluate_and_save() {
   end_in_flight();
-  const Section& head = m_.program->heads[static_cast<size_t>(loss_)];
+  const ProgramSection& head = m_.program->heads[static_cast<size_t>(loss_)];
   const TraceOptions options{TraceMode::kNoGradient, false, residual_bytes_};
-  const auto traced = [&](const Section& section, uint64_t facts) {
+  const auto traced = [&](const ProgramSection& section, uint64_t facts) {
     return trace_section(section, facts, m_.symbols, std::vector<bool>(section.weights.size(), false), options);
   };
-  const auto played = [this](const Trace& trace, std::vector<Handle>& slots, Unit& unit, const std::vector<int>& places) {
+  const auto played = [this](const Trace& trace, std::vector<Handle>& slots, ShardedUnit& unit, const std::vector<int>& places) {
     slots.assign(static_cast<size_t>(trace.num_slots), {});
     slots[Trace::kInput] = activation_;
     play(trace.forward, slots.data(), unit, places);
     if (trace.input_freed_forward) ledger_.free(slots[Trace::kInput]);
     activation_ = trace.output >= 0 ? slots[static_cast<size_t>(trace.output)] : Handle{};
   };
-  ledger_.enter(Phase::kEvaluate);
+  ledger_.enter(MemoryPhase::kEvaluate);
   tokens_ = ledger_.allocate(8 * num_tokens_, MemoryClass::kWorkspace);
   labels_ = ledger_.allocate(8 * num_tokens_, MemoryClass::kWorkspace);
-  Unit& first = units_[embedding_unit_];
-  Unit& last = units_[head_unit_];
+  ShardedUnit& first = units_[embedding_unit_];
+  ShardedUnit& last = units_[head_unit_];
   std::vector<Handle> slots, embedding_slots;
   engine_->before_forward(first);
   const Trace embedding = traced(m_.program->embedding, m_.facts);
@@ -247,7 +248,7 @@ void Walk::evaluate_and_save() {
   }
   if (m_.embedding_apart) engine_->after_forward(first);
   for_blocks_forward([&](size_t i) {
-    Unit* experts = experts_unit(i);
+    ShardedUnit* experts = experts_unit(i);
     engine_->before_forward(block_unit(i));
     if (experts != nullptr) engine_->before_forward(*experts);
     if (gathers_ahead_ && i + 1 < layers_.size()) gather_ahead(i + 1);
@@ -272,7 +273,7 @@ void Walk::evaluate_and_save() {
   if (ledger_.counts_only()) ledger_.forget(MemoryClass::kGathered);
   ledger_.free(tokens_);
   ledger_.free(labels_);
-  ledger_.enter(Phase::kSave);
+  ledger_.enter(MemoryPhase::kSave);
 }
 
 }  // namespace distsetup::replay

@@ -22,7 +22,7 @@ MemoryEstimate simulate_fsdp(const Setup& setup, Blocks blocks);
 namespace replay {
 
 // What a rank of a pipeline holds besides its share of the blocks. kWhole: no pipeline; kSecond: neither embedding nor head.
-enum class Stage { kWhole, kFirst, kSecond, kLast };
+enum class PipelinePart { kWhole, kFirst, kSecond, kLast };
 
 inline int64_t as_bytes(double per_element, int64_t elements) {
   return static_cast<int64_t>(per_element * static_cast<double>(elements));
@@ -32,8 +32,8 @@ inline int64_t as_bytes(double per_element, int64_t elements) {
 struct BlockKind {
   uint64_t facts = 0;
   bool present = false;
-  UnitKind unit, experts;   // experts: a unit of their own under expert parallelism, else empty
-  std::vector<int> places;  // section weight -> index in its unit; -1: not there; from kExpertPlace down: index in `experts`
+  UnitWeights unit, experts;  // experts: a unit of their own under expert parallelism, else empty
+  std::vector<int> places;    // section weight -> index in its unit; -1: not there; from kExpertPlace down: index in `experts`
   Trace kept, recomputed;
 };
 inline constexpr int kExpertPlace = -2;
@@ -42,17 +42,17 @@ struct Model {
   const BlockProgram* program = nullptr;
   SymbolValues symbols{};
   uint64_t facts = 0;
-  UnitKind embedding_kind, head_kind;  // embedding_kind: the root's when the head is in it
-  BlockKind blocks[2];                 // without, with experts
+  UnitWeights embedding_kind, head_kind;  // embedding_kind: the root's when the head is in it
+  BlockKind blocks[2];                    // without, with experts
   bool head_apart = false, embedding_apart = false;
   std::vector<int> embedding_places, head_places;
   Trace embedding, head;
 };
 
 // One setup's steps, event by event, booked in a ledger.
-class Walk {
+class FsdpWalk {
  public:
-  Walk(const Setup& setup, Allocator* allocator, Blocks blocks, Stage stage = Stage::kWhole)
+  FsdpWalk(const Setup& setup, Allocator* allocator, Blocks blocks, PipelinePart stage = PipelinePart::kWhole)
       : s_(setup), stage_(stage), ledger_(allocator), state_(state_bytes(setup)) {
     prepare();
     make_units(blocks);
@@ -74,8 +74,8 @@ class Walk {
       return layer % std::max(s_.recompute_every_k, 1) == std::max(s_.recompute_every_k, 1) - 1;
     return s_.recompute != ActivationRecompute::kNone;
   }
-  bool has_embedding() const { return stage_ == Stage::kWhole || stage_ == Stage::kFirst; }
-  bool has_head() const { return stage_ == Stage::kWhole || stage_ == Stage::kLast; }
+  bool has_embedding() const { return stage_ == PipelinePart::kWhole || stage_ == PipelinePart::kFirst; }
+  bool has_head() const { return stage_ == PipelinePart::kWhole || stage_ == PipelinePart::kLast; }
   int shards() const { return s_.sharding == Sharding::kDdp ? 1 : s_.dp_shard * s_.cp; }
   bool unsharded() const { return s_.traits().never_shards || shards() == 1; }
   // torchtitan's dp_shard_mod_ep: what is left of the ranks that share a stage once experts have taken theirs.
@@ -87,13 +87,14 @@ class Walk {
 
   void prepare();
   void trace();
-  void make_kind(const Section& section, uint64_t facts, UnitKind& kind, std::vector<int>& places, UnitKind* experts = nullptr) const;
-  UnitWeight make_weight(const Weight& weight, bool is_trained, int shard, bool any_dimension) const;
+  void make_kind(const ProgramSection& section, uint64_t facts, UnitWeights& kind, std::vector<int>& places,
+                 UnitWeights* experts = nullptr) const;
+  UnitWeight make_weight(const ProgramWeight& weight, bool is_trained, int shard, bool any_dimension) const;
   void make_block(BlockKind& kind);
   void trace_block(BlockKind& kind, const TraceOptions& keep);
   void choose_layers(Blocks blocks);
   void make_units(Blocks blocks);
-  std::vector<bool> trained(const Section& section) const;
+  std::vector<bool> trained(const ProgramSection& section) const;
   void load();
   int64_t saved_bytes(const Trace& trace) const;
   void forward();
@@ -109,7 +110,8 @@ class Walk {
   void release_retained();
   void offload_block(size_t i);
   void restore_block(size_t i);
-  void play(const std::vector<Event>& events, Handle* slots, Unit& unit, const std::vector<int>& places, Unit* experts = nullptr);
+  void play(const std::vector<Event>& events, Handle* slots, ShardedUnit& unit, const std::vector<int>& places,
+            ShardedUnit* experts = nullptr);
   template <class Visit>
   void for_stored(Visit visit) const;
   // Bytes for `count` identical units.
@@ -122,24 +124,24 @@ class Walk {
     }
     return handle;
   }
-  Unit& block_unit(size_t i) { return units_[first_block_ + i]; }
-  Unit* experts_unit(size_t i) { return expert_units_[i] < 0 ? nullptr : &units_[static_cast<size_t>(expert_units_[i])]; }
+  ShardedUnit& block_unit(size_t i) { return units_[first_block_ + i]; }
+  ShardedUnit* experts_unit(size_t i) { return expert_units_[i] < 0 ? nullptr : &units_[static_cast<size_t>(expert_units_[i])]; }
   const BlockKind& block_kind(size_t i) const { return m_.blocks[is_expert_layer(s_.model, layers_[i]) ? 1 : 0]; }
   const Trace& block_trace(size_t i) const { return is_recomputed(layers_[i]) ? block_kind(i).recomputed : block_kind(i).kept; }
   void gather_ahead(size_t i);
 
   const Setup& s_;
-  Stage stage_;
+  PipelinePart stage_;
   LossHead loss_ = LossHead::kEager;
   Ledger ledger_;
   StateBytes state_;
   Model m_;
-  std::vector<Unit> units_;
+  std::vector<ShardedUnit> units_;
   std::vector<int64_t> layers_;    // that are walked
   std::vector<int64_t> left_out_;  // how many more layers each of them stands for
   std::vector<int> expert_units_;  // of each walked layer; -1: none
   size_t first_block_ = 0, embedding_unit_ = 0, head_unit_ = 0;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<ShardingEngine> engine_;
   std::vector<Handle> block_slots_, embedding_slots_, head_slots_;
   std::vector<bool> offloaded_;  // by block and slot
   size_t slots_per_block_ = 0;

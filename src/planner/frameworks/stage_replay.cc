@@ -98,7 +98,7 @@ class StageWalk {
  private:
   Block* allocate(int64_t bytes) {
     if (bytes <= 0 || ran_out_) return nullptr;
-    Block* block = allocator_.allocate(bytes, replay::Stream::kCompute);
+    Block* block = allocator_.allocate(bytes, replay::AllocatorStream::kCompute);
     ran_out_ = block == nullptr;
     return block;
   }

@@ -73,8 +73,8 @@ PartBytes bytes_of_trace(const Trace& trace, int64_t input_bytes, bool is_block)
 std::unique_ptr<const TracedLayers> traced_layers(const Setup& s) {
   const replay::BlockProgram* program = s.own_program ? s.own_program.get() : replay::find_program(s.program);
   if (program == nullptr) return nullptr;
-  const replay::Section& stated = program->heads[static_cast<size_t>(s.loss)];
-  const replay::Section& head = stated.ops.empty() ? program->heads[static_cast<size_t>(LossHead::kEager)] : stated;
+  const replay::ProgramSection& stated = program->heads[static_cast<size_t>(s.loss)];
+  const replay::ProgramSection& head = stated.ops.empty() ? program->heads[static_cast<size_t>(LossHead::kEager)] : stated;
   auto out = std::make_unique<TracedLayers>();
   replay::SymbolValues symbols{};
   replay::fill_symbols(s, symbols);
@@ -83,13 +83,13 @@ std::unique_ptr<const TracedLayers> traced_layers(const Setup& s) {
   out->input_bytes = at(replay::Symbol::kResidualBytes) * s.model.hidden * s.tokens() / at(replay::Symbol::kSequenceShards);
 
   const bool full = s.finetune == Finetune::kFull;
-  const auto trained = [&](const replay::Section& section) {
+  const auto trained = [&](const replay::ProgramSection& section) {
     std::vector<bool> flags;
-    for (const replay::Weight& weight : section.weights) flags.push_back(full || weight.adapter);
+    for (const replay::ProgramWeight& weight : section.weights) flags.push_back(full || weight.adapter);
     return flags;
   };
-  const auto elements = [&](const replay::Section& section, uint64_t when, std::vector<int64_t>& into) {
-    for (const replay::Weight& weight : section.weights) {
+  const auto elements = [&](const replay::ProgramSection& section, uint64_t when, std::vector<int64_t>& into) {
+    for (const replay::ProgramWeight& weight : section.weights) {
       if (weight.when.holds(when) && !weight.adapter) into.push_back(weight.out.evaluate(symbols) * weight.in.evaluate(symbols));
     }
   };
@@ -97,7 +97,7 @@ std::unique_ptr<const TracedLayers> traced_layers(const Setup& s) {
   elements(head, facts, out->head_weights);
 
   const replay::TraceOptions keep{replay::TraceMode::kKeepAll, false, out->input_bytes, false};
-  const replay::Section& section = program->block;
+  const replay::ProgramSection& section = program->block;
   for (const bool experts : {false, true}) {
     const auto has = [&](int64_t layer) { return is_expert_layer(s.model, layer) == experts; };
     bool present = false;
@@ -106,7 +106,7 @@ std::unique_ptr<const TracedLayers> traced_layers(const Setup& s) {
     TracedBlock& block = out->blocks[experts ? 1 : 0];
     const uint64_t here = replay::facts_of_layer(facts, experts);
     elements(section, here, block.weights);
-    for (const replay::Weight& weight : section.weights) {
+    for (const replay::ProgramWeight& weight : section.weights) {
       const bool made = weight.when.holds(here) && (full || weight.adapter);
       block.gradients.push_back(made ? weight.out.evaluate(symbols) * weight.in.evaluate(symbols) : 0);
       if (weight.adapter) block.adapter_elements += block.gradients.back();

@@ -74,9 +74,9 @@ Block* Pool::best_fit(int64_t size) const {
   return nullptr;
 }
 
-Allocator::Allocator(const AllocatorRules& rules) : rules_(rules), pools_(2 * static_cast<size_t>(Stream::kCount)) {
+Allocator::Allocator(const AllocatorRules& rules) : rules_(rules), pools_(2 * static_cast<size_t>(AllocatorStream::kCount)) {
   for (size_t i = 0; i < pools_.size(); ++i) {
-    pools_[i].stream = static_cast<Stream>(i / 2);
+    pools_[i].stream = static_cast<AllocatorStream>(i / 2);
     pools_[i].small = i % 2 == 1;
   }
 }
@@ -91,8 +91,8 @@ Block* Allocator::new_block() {
 
 void Allocator::recycle(Block* block) { recycled_.push_back(block); }
 
-Pool& Allocator::pool_of(Stream stream, bool small) {
-  if (rules_.one_pool) stream = Stream::kCompute;
+Pool& Allocator::pool_of(AllocatorStream stream, bool small) {
+  if (rules_.one_pool) stream = AllocatorStream::kCompute;
   return pools_[2 * static_cast<size_t>(stream) + (small ? 1 : 0)];
 }
 
@@ -115,7 +115,7 @@ Block* Allocator::new_segment(Pool& pool, int64_t size) {
   return block;
 }
 
-Block* Allocator::allocate(int64_t bytes, Stream stream) {
+Block* Allocator::allocate(int64_t bytes, AllocatorStream stream) {
   if (bytes <= 0) return nullptr;
   const int64_t size = rounded_size(bytes);
   Pool& pool = pool_of(stream, size <= kSmallRequest);

@@ -19,7 +19,7 @@
 
 namespace distsetup::replay {
 
-enum class Stream : uint8_t { kCompute, kGather, kReduce, kCast, kCount };
+enum class AllocatorStream : uint8_t { kCompute, kGather, kReduce, kCast, kCount };
 
 struct Pool;
 struct Block {
@@ -36,7 +36,7 @@ struct Block {
 // Free blocks of one stream and size class.
 struct Pool {
   static constexpr int kBins = 64 * 8;  // three bits below the leading one
-  Stream stream = Stream::kCompute;
+  AllocatorStream stream = AllocatorStream::kCompute;
   bool small = false;
   std::array<uint64_t, kBins / 64> used{};
   std::array<Block*, kBins> bins{};
@@ -58,7 +58,7 @@ class Allocator {
  public:
   explicit Allocator(const AllocatorRules& rules);
   // nullptr: out of memory also after cached segments were returned. bytes <= 0: an empty tensor, which takes nothing; also nullptr.
-  Block* allocate(int64_t bytes, Stream stream);
+  Block* allocate(int64_t bytes, AllocatorStream stream);
   void free(Block* block);  // of nullptr: nothing
   // A free that record_stream delays: the bytes stop counting as allocated now, the block comes back to its pool later.
   void retire(Block* block);
@@ -70,12 +70,12 @@ class Allocator {
   int64_t peak_reserved_bytes() const { return peak_reserved_bytes_; }
   int64_t num_releases() const { return num_releases_; }  // times cached segments went back because the driver had no more
   int64_t num_allocations() const { return num_allocations_; }
-  int64_t stream_reserved_bytes(Stream stream) const { return stream_reserved_bytes_[static_cast<std::size_t>(stream)]; }
+  int64_t stream_reserved_bytes(AllocatorStream stream) const { return stream_reserved_bytes_[static_cast<std::size_t>(stream)]; }
 
  private:
   Block* new_block();
   void recycle(Block* block);
-  Pool& pool_of(Stream stream, bool small);
+  Pool& pool_of(AllocatorStream stream, bool small);
   Block* new_segment(Pool& pool, int64_t size);
   Block* expand(Pool& pool, int64_t size);
   bool map(Pool& pool, Block* block, int64_t size);
@@ -89,7 +89,7 @@ class Allocator {
   std::deque<Block> storage_;
   std::vector<Block*> recycled_;
   std::vector<Pool> pools_;
-  std::array<int64_t, static_cast<std::size_t>(Stream::kCount)> stream_reserved_bytes_{};
+  std::array<int64_t, static_cast<std::size_t>(AllocatorStream::kCount)> stream_reserved_bytes_{};
   int64_t allocated_bytes_ = 0, reserved_bytes_ = 0, peak_allocated_bytes_ = 0, peak_reserved_bytes_ = 0;
   int64_t num_releases_ = 0, num_allocations_ = 0, next_address_ = 0;
 };

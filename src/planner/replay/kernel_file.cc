@@ -92,12 +92,12 @@ struct KernelReader {
   }
 
   // "+x32=2*x +y -x32 weight x<dx x<=g rebuild rebuilt n( +a -a )"
-  void steps(const Value* value, std::vector<Step>& into) {
+  void steps(const Value* value, std::vector<KernelStep>& into) {
     if (value == nullptr) return;
     std::vector<int16_t> open;
     for (const std::string& text : texts_of(value, said)) {
       for (std::string_view word : words_of(text)) {
-        Step step;
+        KernelStep step;
         const auto find = [this](std::string_view name) { return size_index(name); };
         if (word.starts_with('?')) {
           step.when_trained = true;
@@ -105,14 +105,14 @@ struct KernelReader {
         }
         const size_t arrow = word.find('<');
         if (word == "weight") {
-          step.kind = Step::Kind::kWeight;
+          step.kind = KernelStep::Kind::kWeight;
         } else if (word == "weight_b") {
-          step.kind = Step::Kind::kSecondWeight;
+          step.kind = KernelStep::Kind::kSecondWeight;
           kernel.has_second_weight = true;
         } else if (word == "rebuild" || word == "rebuilt") {
-          step.kind = word == "rebuild" ? Step::Kind::kRebuild : Step::Kind::kRebuilt;
+          step.kind = word == "rebuild" ? KernelStep::Kind::kRebuild : KernelStep::Kind::kRebuilt;
         } else if (word == ")") {
-          step.kind = Step::Kind::kEnd;
+          step.kind = KernelStep::Kind::kEnd;
           if (open.empty()) {
             said.push_back(error(code::kSyntax, value->location, "found ')', expected it only after 'count('"));
             continue;
@@ -121,7 +121,7 @@ struct KernelReader {
           into[static_cast<size_t>(open.back())].partner = static_cast<int16_t>(into.size());
           open.pop_back();
         } else if (word.ends_with('(')) {
-          step.kind = Step::Kind::kRepeat;
+          step.kind = KernelStep::Kind::kRepeat;
           word.remove_suffix(1);
           step.size = size_of(word, find, value->location, said);
           open.push_back(static_cast<int16_t>(into.size()));
@@ -130,11 +130,11 @@ struct KernelReader {
           if (equals < word.size()) step.size = size_of(word.substr(equals + 1), find, value->location, said);
           step.name = bind(word.substr(1, equals - 1), value->location);
         } else if (word.starts_with('-')) {
-          step.kind = Step::Kind::kFree;
+          step.kind = KernelStep::Kind::kFree;
           step.name = known(word.substr(1), value->location);
         } else if (arrow != std::string_view::npos) {
           const bool shared = word.substr(arrow).starts_with("<=");
-          step.kind = shared ? Step::Kind::kSharedGradient : Step::Kind::kGradient;
+          step.kind = shared ? KernelStep::Kind::kSharedGradient : KernelStep::Kind::kGradient;
           step.name = known(word.substr(0, arrow), value->location);
           step.other = known(word.substr(arrow + (shared ? 2 : 1)), value->location);
         } else {

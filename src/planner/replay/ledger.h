@@ -10,8 +10,8 @@
 
 namespace distsetup::replay {
 
-enum class Phase : uint8_t { kLoad, kForward, kLoss, kBackward, kOptimizer, kEvaluate, kSave, kCount };
-inline constexpr size_t kNumClasses = static_cast<size_t>(MemoryClass::kCount), kNumPhases = static_cast<size_t>(Phase::kCount);
+enum class MemoryPhase : uint8_t { kLoad, kForward, kLoss, kBackward, kOptimizer, kEvaluate, kSave, kCount };
+inline constexpr size_t kNumClasses = static_cast<size_t>(MemoryClass::kCount), kNumPhases = static_cast<size_t>(MemoryPhase::kCount);
 using ClassBytes = std::array<int64_t, kNumClasses>;
 
 // An allocation: a block of the allocator, or (without one) its rounded size; 0 = nothing. The class rides in the low bits: blocks are
@@ -25,7 +25,7 @@ class Ledger {
  public:
   explicit Ledger(Allocator* allocator) : allocator_(allocator) {}
 
-  Handle allocate(int64_t bytes, MemoryClass memory_class, Stream stream = Stream::kCompute) {
+  Handle allocate(int64_t bytes, MemoryClass memory_class, AllocatorStream stream = AllocatorStream::kCompute) {
     if (bytes <= 0) return {};
     const auto index = static_cast<size_t>(memory_class);
     if (allocator_ == nullptr) {
@@ -64,7 +64,7 @@ class Ledger {
     handle = {};
   }
 
-  void enter(Phase phase) {
+  void enter(MemoryPhase phase) {
     phase_ = static_cast<size_t>(phase);
     note_peak();
   }
@@ -81,10 +81,10 @@ class Ledger {
 
   const ClassBytes& live() const { return live_; }
   int64_t total() const { return total_; }
-  int64_t phase_peak(Phase phase) const { return phase_peak_[static_cast<size_t>(phase)]; }
-  const ClassBytes& phase_live(Phase phase) const { return phase_live_[static_cast<size_t>(phase)]; }
+  int64_t phase_peak(MemoryPhase phase) const { return phase_peak_[static_cast<size_t>(phase)]; }
+  const ClassBytes& phase_live(MemoryPhase phase) const { return phase_live_[static_cast<size_t>(phase)]; }
   int64_t class_peak(size_t memory_class) const { return class_peak_[memory_class]; }
-  Phase class_peak_phase(size_t memory_class) const { return static_cast<Phase>(class_phase_[memory_class]); }
+  MemoryPhase class_peak_phase(size_t memory_class) const { return static_cast<MemoryPhase>(class_phase_[memory_class]); }
   bool counts_only() const { return allocator_ == nullptr; }
   bool ran_out() const { return ran_out_; }
 

@@ -9,7 +9,7 @@ std::string lacks_for(const BlockProgram& program, const Geometry& model) {
   const auto lacks = [&](Condition condition, bool wanted) {
     const uint64_t bit = uint64_t{1} << static_cast<int>(condition);
     return wanted && std::none_of(program.block.weights.begin(), program.block.weights.end(),
-                                  [bit](const Weight& weight) { return (weight.when.all & bit) != 0; });
+                                  [bit](const ProgramWeight& weight) { return (weight.when.all & bit) != 0; });
   };
   if (lacks(Condition::kLatent, model.attention == Attention::kLatent)) return "latent attention";
   if (model.num_experts == 0) return "";

@@ -85,7 +85,7 @@ When when_of(const Value* value, Diagnostics& said) {
 }
 
 struct SectionReader {
-  Section& section;
+  ProgramSection& section;
   const KernelFile& kernels;
   Diagnostics& said;
 
@@ -118,7 +118,7 @@ struct SectionReader {
   void weights(const Value* value) {
     if (value == nullptr) return;
     for (const Value::Entry& entry : value->entries) {
-      Weight weight;
+      ProgramWeight weight;
       weight.name = entry.first;
       MapReader map(entry.second, fmt::format("weight '{}'", entry.first), said);
       std::string out, in = "1";
@@ -191,7 +191,7 @@ struct SectionReader {
     base.when.all |= bit(Condition::kQuantized);
     section.ops.push_back(std::move(base));
 
-    const Weight matrix = section.weights[static_cast<size_t>(plain.weight)];
+    const ProgramWeight matrix = section.weights[static_cast<size_t>(plain.weight)];
     static constexpr std::array<std::string_view, 7> kTargets = {"q", "k", "v", "o", "gate", "up", "down"};
     const auto target = std::find(kTargets.begin(), kTargets.end(), matrix.target);
     if (target == kTargets.end()) {
@@ -201,7 +201,7 @@ struct SectionReader {
     }
     const uint64_t adapted = bit(static_cast<Condition>(static_cast<int>(Condition::kAdapterQuery) + (target - kTargets.begin())));
     const auto find = [](std::string_view name) { return symbol_index(name); };
-    Weight a, b;
+    ProgramWeight a, b;
     a.name = matrix.name + ".lora_a";
     a.out = b.in = size_of("r", find, value.location, said);
     a.in = matrix.in;
@@ -268,8 +268,8 @@ struct SectionReader {
                            fmt::format("kernel '{}' takes {} weight", op.kernel->name, op.kernel->weight ? "a" : "no")));
     }
     int unsized = 0;  // writes whose size the kernel leaves to the call
-    for (const Step& step : op.kernel->forward) {
-      const bool written = step.kind == Step::Kind::kNew && step.name >= op.kernel->first_write() &&
+    for (const KernelStep& step : op.kernel->forward) {
+      const bool written = step.kind == KernelStep::Kind::kNew && step.name >= op.kernel->first_write() &&
                            step.name < op.kernel->first_write() + op.kernel->num_writes;
       if (written && step.size.empty()) ++unsized;
     }
@@ -313,7 +313,7 @@ Result<BlockProgram> program_from_value(const Value& value, const std::string& i
   map.get("date", ignored);
   map.get("compiled", program.compiled);
   map.get("zero_gradients_after_step", program.zero_gradients_after_step);
-  const auto read = [&](const char* key, Section& section, bool has_input) {
+  const auto read = [&](const char* key, ProgramSection& section, bool has_input) {
     const Value* part = map.child(key);
     if (part == nullptr) {
       map.require(key);
@@ -328,7 +328,7 @@ Result<BlockProgram> program_from_value(const Value& value, const std::string& i
   };
   read("embedding", program.embedding, false);
   read("block", program.block, true);
-  Section head;
+  ProgramSection head;
   read("head", head, true);
   const Value* own_losses = map.child("losses");
   for (size_t i = 0; i < program.heads.size(); ++i) {
@@ -336,7 +336,7 @@ Result<BlockProgram> program_from_value(const Value& value, const std::string& i
     const Value* loss = own_losses != nullptr ? own_losses->find(name) : nullptr;
     if (loss == nullptr) loss = kernels->losses.find(name);
     if (loss == nullptr || has_error(said)) continue;
-    Section& section = program.heads[i];
+    ProgramSection& section = program.heads[i];
     section = head;
     const size_t own = section.names.size();
     SectionReader{section, *kernels, said}.ops(loss);

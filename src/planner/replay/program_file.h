@@ -81,7 +81,7 @@ struct When {
   bool holds(uint64_t facts) const { return (facts & all) == all && (facts & none) == 0; }
 };
 
-struct Step {
+struct KernelStep {
   enum class Kind : uint8_t {
     kNew,
     kFree,
@@ -109,12 +109,12 @@ struct Kernel {
   bool weight = false;
   bool has_second_weight = false;
   std::vector<int8_t> saves, saves_for_weight;  // the latter only where the weight is trained
-  std::vector<Step> forward, backward;
+  std::vector<KernelStep> forward, backward;
   int first_read() const { return 1; }
   int first_write() const { return 1 + num_reads; }
 };
 
-struct Weight {
+struct ProgramWeight {
   std::string name;
   SizeExpression out, in;  // elements = out * in; `in` 1 for vectors
   std::string target;      // q, k, v, o, gate, up, down: what adapters are named after; empty = none
@@ -138,9 +138,9 @@ struct ProgramOp {
   When when;
 };
 
-struct Section {
+struct ProgramSection {
   std::vector<std::string> names;
-  std::vector<Weight> weights;
+  std::vector<ProgramWeight> weights;
   std::vector<ProgramOp> ops;
   std::vector<int16_t> first_logits;  // names that hold logits (counted apart)
 };
@@ -155,9 +155,9 @@ struct BlockProgram {
   bool zero_gradients_after_step = false;
   bool compiled = false;
   std::shared_ptr<const KernelFile> kernels;
-  Section embedding;              // leaves "out"
-  Section block;                  // "x" in, "out" out
-  std::array<Section, 11> heads;  // by LossHead: "x" in; an empty one: this program has no such loss
+  ProgramSection embedding;              // leaves "out"
+  ProgramSection block;                  // "x" in, "out" out
+  std::array<ProgramSection, 11> heads;  // by LossHead: "x" in; an empty one: this program has no such loss
 };
 
 Result<KernelFile> kernels_from_value(const Value& value);

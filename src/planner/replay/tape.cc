@@ -27,7 +27,8 @@ enum class Cache { kOff, kStore, kLoad };
 
 class Tracer {
  public:
-  Tracer(const Section& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained, const TraceOptions& options)
+  Tracer(const ProgramSection& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained,
+         const TraceOptions& options)
       : section_(section), facts_(facts), trained_(trained), options_(options) {
     std::copy(symbols, symbols + kFirstLocal, values_);
     tensors_.tensors.reserve(256);
@@ -180,7 +181,7 @@ class Tracer {
     node.weight = op.weight;
     node.second_weight = op.second_weight;
     if (op.weight >= 0) {
-      const Weight& weight = section_.weights[static_cast<size_t>(op.weight)];
+      const ProgramWeight& weight = section_.weights[static_cast<size_t>(op.weight)];
       node.weight_elements = weight.out.evaluate(values_) * weight.in.evaluate(values_);
       values_[static_cast<size_t>(Symbol::kWeightElements)] = node.weight_elements;
     }
@@ -209,8 +210,8 @@ class Tracer {
     if (kernel.num_writes > 0) node.output = node.locals[static_cast<size_t>(first_write)];
     if (saving_) {
       for_saved(node, [this](int32_t tensor) { tensors_.reference(tensor); });
-      for (const Step& step : kernel.backward) {
-        if (step.kind == Step::Kind::kRebuild) ++tensors_.at(node.locals[1]).rebuild_users;
+      for (const KernelStep& step : kernel.backward) {
+        if (step.kind == KernelStep::Kind::kRebuild) ++tensors_.at(node.locals[1]).rebuild_users;
       }
       tape_.push_back(node);
     }
@@ -242,45 +243,45 @@ class Tracer {
   }
 
   template <class CallSize>
-  void run_steps(const std::vector<Step>& steps, TapeNode& node, int32_t gradient, CallSize call_size) {
+  void run_steps(const std::vector<KernelStep>& steps, TapeNode& node, int32_t gradient, CallSize call_size) {
     std::array<int64_t, 4> left{};  // of nested loops
     size_t depth = 0;
     for (size_t at = 0; at < steps.size(); ++at) {
-      const Step& step = steps[at];
+      const KernelStep& step = steps[at];
       if (step.when_trained && !node.trained) continue;
       switch (step.kind) {
-        case Step::Kind::kNew: {
+        case KernelStep::Kind::kNew: {
           const int64_t bytes = step.size.empty() ? call_size() : step.size.evaluate(values_);
           const int32_t tensor = tensors_.create(bytes, node.memory_class);
           tensors_.at(tensor).below = node.locals[static_cast<size_t>(step.name)];
           set_local(node, step.name, tensor);
           break;
         }
-        case Step::Kind::kFree: {
+        case KernelStep::Kind::kFree: {
           const int32_t tensor = node.locals[static_cast<size_t>(step.name)];
           const int32_t below = tensors_.at(tensor).below;
           tensors_.unreference(tensor);
           node.locals[static_cast<size_t>(step.name)] = below;
           break;
         }
-        case Step::Kind::kGradient:
+        case KernelStep::Kind::kGradient:
           tensors_.accumulate(node.locals[static_cast<size_t>(step.name)], node.locals[static_cast<size_t>(step.other)]);
           node.locals[static_cast<size_t>(step.other)] = -1;
           break;
-        case Step::Kind::kSharedGradient: {
+        case KernelStep::Kind::kSharedGradient: {
           const int32_t given = step.other == 0 ? gradient : node.locals[static_cast<size_t>(step.other)];
           if (given < 0) break;
           tensors_.reference(given);
           tensors_.accumulate(node.locals[static_cast<size_t>(step.name)], given);
           break;
         }
-        case Step::Kind::kWeight:
+        case KernelStep::Kind::kWeight:
           if (node.trained) tensors_.events->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.weight, 0});
           break;
-        case Step::Kind::kSecondWeight:
+        case KernelStep::Kind::kSecondWeight:
           if (node.trained) tensors_.events->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.second_weight, 0});
           break;
-        case Step::Kind::kRebuild: {
+        case KernelStep::Kind::kRebuild: {
           const int32_t source = node.locals[1];
           if (tensors_.at(source).rebuilt < 0) {
             const int32_t made = tensors_.create(tensors_.at(source).bytes, node.memory_class);
@@ -288,12 +289,12 @@ class Tracer {
           }
           break;
         }
-        case Step::Kind::kRebuilt: {
+        case KernelStep::Kind::kRebuilt: {
           TapeTensor& source = tensors_.at(node.locals[1]);
           if (--source.rebuild_users == 0) tensors_.unreference(std::exchange(source.rebuilt, -1));
           break;
         }
-        case Step::Kind::kRepeat:
+        case KernelStep::Kind::kRepeat:
           left[depth] = step.size.evaluate(values_);
           if (left[depth] <= 0) {
             at = static_cast<size_t>(step.partner);
@@ -301,7 +302,7 @@ class Tracer {
             ++depth;
           }
           break;
-        case Step::Kind::kEnd:
+        case KernelStep::Kind::kEnd:
           if (--left[depth - 1] > 0) {
             at = static_cast<size_t>(step.partner);
           } else {
@@ -352,7 +353,7 @@ class Tracer {
     if (before.trained) all(before.kernel->saves_for_weight);
   }
 
-  const Section& section_;
+  const ProgramSection& section_;
   uint64_t facts_;
   const std::vector<bool>& trained_;
   TraceOptions options_;
@@ -377,7 +378,7 @@ int64_t Trace::bytes_of_slot(int16_t slot, int64_t input_bytes) const {
   return input_bytes;
 }
 
-Trace trace_section(const Section& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained,
+Trace trace_section(const ProgramSection& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained,
                     const TraceOptions& options) {
   return Tracer(section, facts, symbols, trained, options).run();
 }

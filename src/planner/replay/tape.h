@@ -54,7 +54,7 @@ struct TraceOptions {
 };
 
 // `trained[i]`: whether weight i of the section gets a gradient.
-Trace trace_section(const Section& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained,
+Trace trace_section(const ProgramSection& section, uint64_t facts, const int64_t* symbols, const std::vector<bool>& trained,
                     const TraceOptions& options);
 
 }  // namespace distsetup::replay
