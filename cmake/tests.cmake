@@ -1,5 +1,7 @@
-# ctest entries and the targets distsetup_tests, distsetup_runtime_tests that build them. A label is a suite (tests/README.md): one Catch2 program per folder of C++ tests, one entry per test case; and one
-# entry per script of tests/{golden,integration,docs}. Exit code 77 of a script means "not run", its last line says why.
+# ctest entries and the targets distsetup_tests, distsetup_runtime_tests that build them. A label is a suite (tests/README.md): one Catch2
+# program per folder of C++ tests, one entry per test case; one entry per golden case; and one entry per script of
+# tests/{integration,docs,accuracy}. Exit code 77 of a script means "not run", its last line says why.
+# Labels nightly_* (scripts/test --nightly): the same random tests with far more rounds, and the scripts named *_nightly.sh.
 enable_testing()
 
 if(NOT DISTSETUP_TESTS STREQUAL OFF)
@@ -18,6 +20,8 @@ include(Catch)
 set(test_environment "DISTSETUP_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" "DISTSETUP_SOURCE=${PROJECT_SOURCE_DIR}" OMP_NUM_THREADS=1
   # libtorch is not instrumented: containers that cross its border and what it never frees are no findings of ours.
   "ASAN_OPTIONS=detect_container_overflow=0" "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
+# RC_PARAMS: rapidcheck's properties take their number of cases from it.
+set(nightly_environment DISTSETUP_NIGHTLY=1 RC_PARAMS=max_success=20000)
 add_custom_target(distsetup_tests)          # of the compiler half
 add_custom_target(distsetup_runtime_tests)
 
@@ -32,7 +36,23 @@ if(support_sources)
   target_link_libraries(distsetup_test_support INTERFACE distsetup_test_support_objects)
 endif()
 
-function(distsetup_catch_suite suite all_target)
+set(nightly_seconds 14400)
+
+# ctest reads this file after its list of tests: catch_discover_tests flattens lists, so it cannot set the environment itself.
+function(distsetup_test_environment list)
+  set(file "${PROJECT_BINARY_DIR}/${list}_environment.cmake")
+  set(environment "${ARGN}")
+  file(CONFIGURE OUTPUT "${file}" @ONLY CONTENT
+"foreach(test IN LISTS @list@)
+  set_tests_properties(\"\${test}\" PROPERTIES ENVIRONMENT \"@environment@\")
+endforeach()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+endfunction()
+
+# distsetup_catch_suite(SUITE ALL-TARGET NIGHTLY-SPEC LIBRARY...): NIGHTLY-SPEC selects the cases that --nightly repeats with more
+# rounds (tests/support/seed.h), as Catch2 selects them ("*" all, "[nightly]" those with this tag, "" none).
+function(distsetup_catch_suite suite all_target nightly)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${suite}/*.cc")
   if(NOT sources)
     return()
@@ -48,21 +68,19 @@ function(distsetup_catch_suite suite all_target)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE distsetup_test_main Catch2::Catch2 distsetup_test_support ${ARGN})
   catch_discover_tests(${target} TEST_PREFIX "${suite}." EXTRA_ARGS -w NoTests PROPERTIES LABELS ${suite} TIMEOUT 600)
-  # catch_discover_tests flattens lists: the environment is set by a file of our own, read by ctest after its list of tests.
-  set(environment_file "${PROJECT_BINARY_DIR}/${target}_environment.cmake")
-  file(CONFIGURE OUTPUT "${environment_file}" @ONLY CONTENT
-"foreach(test IN LISTS @target@_TESTS)
-  set_tests_properties(\"\${test}\" PROPERTIES ENVIRONMENT \"@test_environment@\")
-endforeach()
-")
-  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${environment_file}")
+  distsetup_test_environment(${target}_TESTS ${test_environment})
+  if(nightly)
+    catch_discover_tests(${target} TEST_PREFIX "nightly.${suite}." TEST_SPEC "${nightly}" TEST_LIST ${target}_NIGHTLY
+      EXTRA_ARGS -w NoTests PROPERTIES LABELS nightly_${suite} TIMEOUT ${nightly_seconds})
+    distsetup_test_environment(${target}_NIGHTLY ${test_environment} ${nightly_environment})
+  endif()
   add_dependencies(${all_target} ${target})
 endfunction()
 
-distsetup_catch_suite(unit distsetup_tests distsetup_cli distsetup_planner distsetup_codegen)
-distsetup_catch_suite(property distsetup_tests distsetup_planner distsetup_codegen)
+distsetup_catch_suite(unit distsetup_tests "" distsetup_cli distsetup_planner distsetup_codegen)
+distsetup_catch_suite(property distsetup_tests "*" distsetup_planner distsetup_codegen)
 if(DISTSETUP_RUNTIME)
-  distsetup_catch_suite(runtime distsetup_runtime_tests distsetup_runtime distsetup_planner)
+  distsetup_catch_suite(runtime distsetup_runtime_tests "[nightly]" distsetup_runtime distsetup_planner)
   if(TARGET runtime_tests)  # a stand-in of libnccl.so.2 on host memory
     add_library(fake_nccl MODULE "${PROJECT_SOURCE_DIR}/tests/support/fake_nccl/fake_nccl.cc")
     target_include_directories(fake_nccl PRIVATE "${PROJECT_SOURCE_DIR}/tests")
@@ -90,20 +108,34 @@ function(distsetup_script_test suite script)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${script}")
   add_test(NAME "${name}" COMMAND "${script}" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set(labels ${suite})
+  set(seconds 600)
+  set(environment ${test_environment})
   if(script MATCHES "_all\\.sh$")  # needs more than the build: scripts/test --all
     list(APPEND labels all)
+  elseif(script MATCHES "_nightly\\.sh$")
+    set(labels nightly_${suite})
+    set(seconds ${nightly_seconds})
+    list(APPEND environment ${nightly_environment})
   endif()
-  set_tests_properties("${name}" PROPERTIES LABELS "${labels}" TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  set_tests_properties("${name}" PROPERTIES LABELS "${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
   if(suite STREQUAL integration)  # several processes each, with time limits
     set_tests_properties("${name}" PROPERTIES RUN_SERIAL ON)
   endif()
 endfunction()
 
-foreach(suite golden integration docs accuracy)
+foreach(suite integration docs accuracy)
   file(GLOB scripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${suite}/run" "${PROJECT_SOURCE_DIR}/tests/${suite}/*.sh")
   foreach(script IN LISTS scripts)
     distsetup_script_test(${suite} "${script}")
   endforeach()
+endforeach()
+
+file(GLOB golden_commands CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/golden/*/cmd")
+foreach(command IN LISTS golden_commands)
+  cmake_path(GET command PARENT_PATH case)
+  cmake_path(GET case FILENAME case)
+  add_test(NAME "golden.${case}" COMMAND "${PROJECT_SOURCE_DIR}/tests/golden/run" "${case}")
+  set_tests_properties("golden.${case}" PROPERTIES LABELS golden TIMEOUT 60 ENVIRONMENT "${test_environment}")
 endforeach()
 
 add_test(NAME check_layers COMMAND "${PROJECT_SOURCE_DIR}/scripts/check_layers")

@@ -1,4 +1,4 @@
-// The seed of a randomised test: a fresh one each run, which the test prints; DISTSETUP_SEED repeats one.
+// The seed of a randomised test, and how long it goes on. A fresh seed each run, which the test prints; DISTSETUP_SEED repeats one.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -12,6 +12,20 @@ inline uint64_t test_seed() {
     return given != nullptr ? std::strtoull(given, nullptr, 10) : uint64_t{std::random_device{}()};
   }();
   return seed;
+}
+
+// Rounds of a random test: `usual` of them, and fifty times as many in the nightly campaign (scripts/test --nightly).
+inline int num_rounds(int usual) {
+  const char* nightly = std::getenv("DISTSETUP_NIGHTLY");
+  const bool is_nightly = nightly != nullptr && *nightly != '\0' && *nightly != '0';
+  return is_nightly ? 50 * usual : usual;
+}
+
+// A seed that is the same every time, for a test that must not change from run to run; the nightly campaign takes a fresh one.
+// DISTSETUP_SEED has its way in both.
+inline uint64_t fixed_seed(uint64_t seed) {
+  const bool is_fresh = num_rounds(1) > 1 || std::getenv("DISTSETUP_SEED") != nullptr;
+  return is_fresh ? test_seed() : seed;
 }
 
 }  // namespace distsetup

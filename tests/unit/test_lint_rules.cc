@@ -8,7 +8,7 @@
 #include "base/value_yaml.h"
 #include "codegen/codegen.h"
 #include "codegen/lint/lint.h"
-#include "support/random_plan.h"
+#include "support/every_target.h"
 
 using namespace distsetup;
 
@@ -174,27 +174,19 @@ TEST_CASE("lint: no cut-off example stops it", "[lint]") {
 }
 
 TEST_CASE("lint: what we emit has no errors", "[lint]") {
-  PlanChoice choice;
-  choice.dp_shard = 8;
-  choice.compute = Precision::kBf16;
-  Plan plan = make_test_plan(tiny_geometry(), choice);
-  plan.hardware.accelerator = Accelerator::kCuda;
-  plan.hardware.gpu = "h100_sxm";
-  size_t num_targets = 0;
-  for (const std::string& target : target_names(embedded_templates())) {
-    plan.launch.target = target;
-    const Result<Artifacts> files = emit(plan, target, {});
-    if (!files.ok()) continue;  // refused by name: the tests of the targets
-    std::vector<LintFile> to_lint;
-    for (const Artifact& one : *files) to_lint.push_back({one.path, one.text});
-    const LintReport report = lint_files(to_lint, {});
-    for (const LintFinding& one : report.findings) {
-      INFO(target << "\n" << format_diagnostics({one.diagnostic}));
-      CHECK(one.diagnostic.severity != Severity::kError);
+  for (const int nodes : {1, 4}) {
+    for (const EmittedTarget& emitted : emit_every_target(nodes)) {
+      std::vector<LintFile> to_lint;
+      for (const Artifact& one : emitted.files) {
+        if (is_for_lint(one)) to_lint.push_back({one.path, one.text});
+      }
+      const LintReport report = lint_files(to_lint, {});
+      for (const LintFinding& one : report.findings) {
+        INFO(emitted.target << " on " << nodes << " nodes\n" << format_diagnostics({one.diagnostic}));
+        CHECK(one.diagnostic.severity != Severity::kError);
+      }
     }
-    ++num_targets;
   }
-  CHECK(num_targets >= 4);
 }
 
 TEST_CASE("lint: a finding names the place, the key and the nearest name", "[lint]") {
