@@ -1,6 +1,6 @@
 # ctest entries and the targets distsetup_tests, distsetup_runtime_tests that build them. A label is a suite (tests/README.md): one Catch2
-# program per folder of C++ tests, one entry per test case; one entry per golden case; and one entry per script of
-# tests/{integration,docs,accuracy}. Exit code 77 of a script means "not run", its last line says why.
+# program per folder of C++ tests, one entry per test case; one entry per golden case; one per document (README.md and docs/*.md); and one
+# per script of tests/{integration,docs,accuracy}. Exit code 77 of a script means "not run", its last line says why.
 # Labels nightly_* (scripts/test --nightly): the same random tests with far more rounds, and the scripts named *_nightly.sh.
 enable_testing()
 
@@ -136,6 +136,14 @@ foreach(command IN LISTS golden_commands)
   cmake_path(GET case FILENAME case)
   add_test(NAME "golden.${case}" COMMAND "${PROJECT_SOURCE_DIR}/tests/golden/run" "${case}")
   set_tests_properties("golden.${case}" PROPERTIES LABELS golden TIMEOUT 60 ENVIRONMENT "${test_environment}")
+endforeach()
+
+# Every command of these pages is run, in a scratch folder of the page's own.
+file(GLOB documents CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/docs/*.md")
+foreach(document IN LISTS documents)
+  cmake_path(GET document FILENAME page)
+  add_test(NAME "docs/${page}" COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/document.py" "${document}")
+  set_tests_properties("docs/${page}" PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endforeach()
 
 add_test(NAME check_layers COMMAND "${PROJECT_SOURCE_DIR}/scripts/check_layers")
