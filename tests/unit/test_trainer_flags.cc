@@ -3,7 +3,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/line/parse.h"
-#include "cli/line/trainer_flags.h"
+#include "cli/settings/trainer_flags.h"
 #include "codegen/read/flag_list.h"
 #include "model/presets.h"
 #include "support/emitted.h"
@@ -58,9 +58,14 @@ Result<Arguments> merged_line(const std::vector<std::string>& behind_dashes) {
   return with_trainer_flags(plan_arguments(behind_dashes), session_of(behind_dashes));
 }
 
-Result<Spec> spec_of(const std::vector<std::string>& words, const Spec& stronger = {}) {
-  return spec_over_trainer_flags(session_of(words), stronger);
+// The script's flags between what is stronger and a file.
+Result<Spec> spec_of_line(const std::vector<std::string>& words, const Spec& stronger, const Spec& file) {
+  const Session session = session_of(words);
+  const auto says = [](const Spec& spec) { return [spec](const Spec&) { return Result<LayerSpec>(LayerSpec{spec, {}}); }; };
+  return merge_layers({{"stronger", says(stronger)}, script_layer(session), {"file", says(file)}});
 }
+
+Result<Spec> spec_of(const std::vector<std::string>& words, const Spec& stronger = {}) { return spec_of_line(words, stronger, {}); }
 
 }  // namespace
 
@@ -131,8 +136,7 @@ TEST_CASE("trainer flags: they are over the files and below all else") {
   REQUIRE(set(file, "parallel.micro_batch", "16", {"run.yaml"}).empty());
   REQUIRE(set(file, "train.sequence_length", "512", {"run.yaml"}).empty());
   REQUIRE(set(stronger, "train.steps", "40", {"DISTSETUP_STEPS"}).empty());
-  const Result<Spec> spec =
-      spec_over_trainer_flags(session_of({"--from-scratch", "--batch-size", "2", "--max-steps", "7"}), stronger, file);
+  const Result<Spec> spec = spec_of_line({"--from-scratch", "--batch-size", "2", "--max-steps", "7"}, stronger, file);
   REQUIRE(spec.ok());
   CHECK(spec->integer("parallel.micro_batch") == 2);            // typed, over the file
   CHECK(spec->integer("train.sequence_length") == 512);         // the file, over what the script assumes

@@ -10,9 +10,9 @@
 #include "base/value_yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
-#include "cli/line/trainer_flags.h"
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
+#include "cli/settings/trainer_flags.h"
 
 namespace distsetup {
 namespace {

@@ -6,8 +6,8 @@
 #include "base/names.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
-#include "cli/settings/decision.h"
 #include "cli/settings/run_source.h"
+#include "cli/settings/trials.h"
 #include "planner/search/goal.h"
 
 namespace distsetup {

@@ -10,30 +10,39 @@
 #include "base/quantity.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
+#include "cli/settings/trials.h"
 #include "model/count.h"
-#include "planner/report/text_layout.h"
 #include "planner/search/goal.h"
 
 namespace distsetup {
 namespace {
 
 struct Decision {
-  std::string_view name, path;
-  std::vector<std::string_view> values;  // empty: powers of two
-  int64_t largest = 0;                   // of powers of two
+  std::string_view name, path;           // `path` "" = several settings
+  std::vector<std::string_view> values;  // empty: powers of two up to `largest`
+  int64_t largest = 0;
+  std::string (*chosen)(const Plan&) = nullptr;
 };
 
 const std::vector<Decision>& decisions() {
   static const std::vector<Decision> kDecisions = {
-      {"strategy", "", {}, 0},
-      {"sharding", "parallel.sharding", {"ddp", "zero1", "zero2", "zero3"}, 0},
-      {"recompute", "parallel.recompute", {"none", "selective", "full"}, 0},
-      {"micro_batch", "parallel.micro_batch", {}, 64},
-      {"tp", "parallel.tp", {}, 16},
-      {"pp", "parallel.pp", {}, 64},
-      {"cp", "parallel.cp", {}, 64},
-      {"ep", "parallel.ep", {}, 256},
-      {"nodes", "hardware.nodes", {}, 512},
+      {"strategy", "", {}, 0, nullptr},
+      {"sharding",
+       "parallel.sharding",
+       {"ddp", "zero1", "zero2", "zero3"},
+       0,
+       [](const Plan& p) { return std::string(name(p.strategy.sharding)); }},
+      {"recompute",
+       "parallel.recompute",
+       {"none", "selective", "full"},
+       0,
+       [](const Plan& p) { return std::string(name(p.recompute.policy)); }},
+      {"micro_batch", "parallel.micro_batch", {}, 64, [](const Plan& p) { return std::to_string(p.micro_batch); }},
+      {"tp", "parallel.tp", {}, 16, [](const Plan& p) { return std::to_string(p.mesh.tp); }},
+      {"pp", "parallel.pp", {}, 64, [](const Plan& p) { return std::to_string(p.mesh.pp); }},
+      {"cp", "parallel.cp", {}, 64, [](const Plan& p) { return std::to_string(p.mesh.cp); }},
+      {"ep", "parallel.ep", {}, 256, [](const Plan& p) { return std::to_string(p.mesh.ep); }},
+      {"nodes", "hardware.nodes", {}, 512, [](const Plan& p) { return std::to_string(p.hardware.nodes); }},
   };
   return kDecisions;
 }
@@ -115,85 +124,74 @@ Json json_of(const RuleCheck& check) {
   return json;
 }
 
+// Tries values of one run.
+struct Question {
+  const Arguments& arguments;
+  const Session& session;
+  Spec spec;
+
+  Trial ask(const std::vector<std::pair<std::string, std::string>>& settings, const std::string& label = "") const {
+    return try_value(arguments, session, spec, settings, label);
+  }
+};
+
+// The plan that is explained. Strategies are other trainers': the bundled one need not run the model.
+Result<Plan> explained_plan(const Question& question, const Decision& decision) {
+  Trial base = question.ask({});
+  for (const char* trainer : {"fsdp2", "fsdp1", "megatron"}) {
+    if (decision.name != "strategy" || base.plan.has_value()) break;
+    if (Trial other = question.ask({{"trainer.name", trainer}}); other.plan.has_value()) base = std::move(other);
+  }
+  if (base.plan.has_value()) return std::move(*base.plan);
+  const Result<Problem> problem = read_problem(question.arguments, question.session, question.spec);
+  if (!problem.ok()) return problem.diagnostics;
+  return error(code::kNothingFits, command_line(), base.refused);
+}
+
+struct Answer {
+  std::vector<Trial> trials;
+  std::string chosen;  // the value of one of them; "" = none
+  std::string note;
+  std::optional<RuleCheck> rule;
+};
+
+Answer compare_strategies(const Question& question, const Plan& base) {
+  Answer answer;
+  for (const Strategy& s : kStrategies) {
+    const auto with = [&](std::string_view trainer) {
+      return question.ask({{"trainer.name", std::string(trainer)}, {"parallel.sharding", std::string(s.sharding)}},
+                          std::string(s.label));
+    };
+    Trial trial = with(s.trainer);
+    if (s.label == "FSDP" && !trial.plan.has_value()) {  // adapters, fp16
+      if (Trial other = with("fsdp1"); other.plan.has_value()) trial = std::move(other);
+    }
+    answer.trials.push_back(std::move(trial));
+  }
+  std::stable_sort(answer.trials.begin(), answer.trials.end(), better);
+  const Trial& best = answer.trials.front();
+  if (best.plan.has_value() && best.plan->verdict == Verdict::kFits) answer.chosen = best.value;
+  answer.rule = check_size_rule(question.arguments, question.session, question.spec, base);
+  answer.note = text_of(*answer.rule);
+  return answer;
+}
+
+Answer compare_values(const Question& question, const Decision& decision, const Plan& base) {
+  Answer answer;
+  std::vector<std::string> values(decision.values.begin(), decision.values.end());
+  for (int64_t v = 1; v <= decision.largest; v *= 2) values.push_back(std::to_string(v));
+  for (const std::string& value : values) {
+    Trial trial = question.ask({{std::string(decision.path), value}}, value);
+    const bool is_refused_again = !trial.plan.has_value() && !answer.trials.empty() && !answer.trials.back().plan.has_value();
+    if (is_refused_again && decision.values.empty()) break;  // larger ones are refused too
+    answer.trials.push_back(std::move(trial));
+  }
+  answer.chosen = decision.chosen(base);
+  answer.note = fmt::format("\n* the plan: {}. Each line pins {} and searches the rest.\n", summary(base), decision.path);
+  return answer;
+}
+
 }  // namespace
-
-Trial try_value(const Arguments& arguments, const Session& session, Spec spec,
-                const std::vector<std::pair<std::string, std::string>>& settings, std::string label) {
-  Trial trial;
-  trial.value = std::move(label);
-  Diagnostics said;
-  for (const auto& [path, value] : settings) {
-    if (path == "hardware.nodes") spec.settings.erase("hardware.total_gpus");
-    if (path == "train.global_batch") spec.settings.erase("train.global_batch_tokens");
-    append(said, set(spec, path, value, command_line()));
-  }
-  const auto refuse = [&](const Diagnostics& why) {
-    for (const Diagnostic& d : why)
-      if (d.severity == Severity::kError && trial.refused.empty()) trial.refused = d.message;
-  };
-  if (has_error(said)) {
-    refuse(said);
-    return trial;
-  }
-  Result<Problem> problem = read_problem(arguments, session, spec);
-  if (!problem.ok()) {
-    refuse(problem.diagnostics);
-    return trial;
-  }
-  const Result<std::string> goal = choice_flag(arguments, "goal", "throughput", goal_names());
-  if (goal.ok()) problem->goal = *goal_of(*goal);
-  Result<Plan> plan = make_plan_for_goal(*problem);
-  if (!plan.value) {
-    refuse(plan.diagnostics);
-    return trial;
-  }
-  trial.plan = std::move(*plan.value);
-  return trial;
-}
-
-std::string trials_text(const std::string& heading, const std::vector<Trial>& trials, const std::string& chosen,
-                        const TextStream& stream) {
-  int first = display_width(heading);
-  for (const Trial& t : trials) first = std::max(first, display_width(t.value));
-  const std::string head = "  " + pad_right(heading, first) + pad_left("per GPU", 12) + "  " + pad_right("verdict", 12) +
-                           pad_left("step", 10) + pad_left("tokens/s/GPU", 14) + "  plan\n";
-  std::string text = cut(head, stream.width_columns);
-  if (text.empty() || text.back() != '\n') text += '\n';
-  for (const Trial& t : trials) {
-    std::string line = (t.value == chosen ? "* " : "  ") + pad_right(t.value, first);
-    if (t.plan.has_value()) {
-      const Plan& p = *t.plan;
-      line += pad_left(format_gib(p.memory.device_bytes), 12) + "  " + pad_right(std::string(verdict_words(p.verdict)), 12) +
-              pad_left(format_duration(p.time.step_s), 10) +
-              pad_left(format_count(static_cast<int64_t>(p.time.tokens_per_s_per_gpu)), 14) + "  " + summary(p);
-    } else {
-      line += "  " + t.refused;
-    }
-    text += cut(line, stream.width_columns) + "\n";
-  }
-  return text;
-}
-
-Json trials_json(const std::vector<Trial>& trials) {
-  Json rows = Json::array();
-  for (const Trial& t : trials) {
-    Json row = {{"value", t.value}};
-    if (t.plan.has_value()) {
-      row["verdict"] = name(t.plan->verdict);
-      row["device_bytes"] = t.plan->memory.device_bytes;
-      row["capacity_bytes"] = t.plan->memory.capacity_bytes;
-      row["step_s"] = t.plan->time.step_s;
-      row["tokens_per_s_per_gpu"] = t.plan->time.tokens_per_s_per_gpu;
-      row["gpus"] = t.plan->mesh.world();
-      row["summary"] = summary(*t.plan);
-    } else {
-      row["verdict"] = nullptr;
-      row["refused"] = t.refused;
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
 
 bool is_decision(std::string_view word) { return find_decision(word) != nullptr; }
 
@@ -207,69 +205,23 @@ int explain_decision(const Arguments& arguments, const Session& session, const T
   const Decision& decision = *find_decision(word);
   Arguments of_run = arguments;  // the word is no run file
   of_run.positionals.clear();
-  Result<Spec> spec = read_spec(of_run, session);
+  const Result<Spec> spec = read_spec(of_run, session);
   if (!spec.ok()) return fail(arguments, terminal, spec.diagnostics);
-  Trial base = try_value(arguments, session, *spec, {}, "");
-  // Strategies are other trainers': the bundled one need not run the model.
-  for (const char* trainer : {"fsdp2", "fsdp1", "megatron"}) {
-    if (decision.name != "strategy" || base.plan.has_value()) break;
-    Trial other = try_value(arguments, session, *spec, {{"trainer.name", trainer}}, "");
-    if (other.plan.has_value()) base = std::move(other);
-  }
-  if (!base.plan.has_value()) {
-    const Result<Problem> problem = read_problem(arguments, session, *spec);
-    if (!problem.ok()) return fail(arguments, terminal, problem.diagnostics);
-    return fail(arguments, terminal, {error(code::kNothingFits, command_line(), base.refused)});
-  }
+  Question question{arguments, session, *spec};
+  const Result<Plan> base = explained_plan(question, decision);
+  if (!base.ok()) return fail(arguments, terminal, base.diagnostics);
   // Other values are compared on the machine of the answer.
   if (decision.name != "nodes" && !spec->find("hardware.nodes") && !spec->find("hardware.total_gpus")) {
-    const Diagnostics said = set(*spec, "hardware.nodes", std::to_string(base.plan->hardware.nodes), command_line());
+    const Diagnostics said = set(question.spec, "hardware.nodes", std::to_string(base->hardware.nodes), command_line());
     if (has_error(said)) return fail(arguments, terminal, said);
   }
-  std::vector<Trial> trials;
-  std::string chosen, note;
-  std::optional<RuleCheck> rule;
-  if (decision.name == "strategy") {
-    for (const Strategy& s : kStrategies) {
-      const auto with = [&](const char* trainer) {
-        return try_value(arguments, session, *spec, {{"trainer.name", trainer}, {"parallel.sharding", std::string(s.sharding)}},
-                         std::string(s.label));
-      };
-      trials.push_back(with(std::string(s.trainer).c_str()));
-      if (s.label != "FSDP" || trials.back().plan.has_value()) continue;
-      if (Trial other = with("fsdp1"); other.plan.has_value()) trials.back() = std::move(other);  // adapters, fp16
-    }
-    std::stable_sort(trials.begin(), trials.end(), better);
-    if (trials.front().plan.has_value() && trials.front().plan->verdict == Verdict::kFits) chosen = trials.front().value;
-    rule = check_size_rule(arguments, session, *spec, *base.plan);
-    note = text_of(*rule);
-  } else {
-    std::vector<std::string> values(decision.values.begin(), decision.values.end());
-    for (int64_t v = 1; values.empty() || (decision.values.empty() && v <= decision.largest); v *= 2)
-      values.push_back(std::to_string(v));
-    for (const std::string& value : values) {
-      Trial trial = try_value(arguments, session, *spec, {{std::string(decision.path), value}}, value);
-      const bool done = !trial.plan.has_value() && decision.values.empty() && !trials.empty() && !trials.back().plan.has_value();
-      if (done) break;  // two refusals in a row: larger ones are refused too
-      trials.push_back(std::move(trial));
-    }
-    const Plan& p = *base.plan;
-    chosen = decision.name == "sharding"      ? std::string(name(p.strategy.sharding))
-             : decision.name == "recompute"   ? std::string(name(p.recompute.policy))
-             : decision.name == "micro_batch" ? std::to_string(p.micro_batch)
-             : decision.name == "tp"          ? std::to_string(p.mesh.tp)
-             : decision.name == "pp"          ? std::to_string(p.mesh.pp)
-             : decision.name == "cp"          ? std::to_string(p.mesh.cp)
-             : decision.name == "ep"          ? std::to_string(p.mesh.ep)
-                                              : std::to_string(p.hardware.nodes);
-    note = fmt::format("\n* the plan: {}. Each line pins {} and searches the rest.\n", summary(p), decision.path);
-  }
+  const Answer answer = decision.path.empty() ? compare_strategies(question, *base) : compare_values(question, decision, *base);
   if (arguments.has("json")) {
-    Json json = {{"schema_version", 1}, {"decision", decision.name}, {"chosen", chosen}, {"rows", trials_json(trials)}};
-    if (rule.has_value()) json["size_rule"] = json_of(*rule);
+    Json json = {{"schema_version", 1}, {"decision", decision.name}, {"chosen", answer.chosen}, {"rows", trials_json(answer.trials)}};
+    if (answer.rule.has_value()) json["size_rule"] = json_of(*answer.rule);
     return print_result(terminal, dump_json(json));
   }
-  return print_result(terminal, trials_text(std::string(decision.name), trials, chosen, terminal.out) + note);
+  return print_result(terminal, trials_text(std::string(decision.name), answer.trials, answer.chosen, terminal.out) + answer.note);
 }
 
 }  // namespace distsetup

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
-#include "cli/settings/run_source.h"
 
 namespace distsetup {
 namespace {
@@ -112,11 +111,9 @@ void tell_choices(std::vector<Reading>& readings) {
   }
 }
 
-}  // namespace
-
 // `said`: what of the choices the user said, who is told when no file has it.
-static Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const std::vector<std::string>& paths,
-                                                    const std::string& as, const ReadChoices& choices, const ReadChoices& said) {
+Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const std::vector<std::string>& paths,
+                                             const std::string& as, const ReadChoices& choices, const ReadChoices& said) {
   std::vector<Reading> readings;
   Diagnostics diagnostics;
   std::vector<std::string> all = paths;
@@ -161,6 +158,8 @@ static Result<std::vector<Reading>> read_files_once(const TemplateSet& templates
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(readings), std::move(diagnostics)};
 }
+
+}  // namespace
 
 Result<std::vector<Reading>> read_foreign_files(const TemplateSet& templates, const std::vector<std::string>& paths,
                                                 const std::string& as, const ReadChoices& choices) {
@@ -311,23 +310,35 @@ void give_way(Spec& assumed, const Spec& said) {
   drop_if(!shards || said.find("parallel.dp_shard") != nullptr, "parallel.dp_replicate");
 }
 
-Result<Spec> spec_over_files(ForeignFiles& files, const Session& session, const Spec& stronger, bool& has_setup) {
-  const Result<std::vector<Reading>> readings = read_foreign_files(session.templates, files.paths, "", files.choices);
-  if (!readings.ok()) return readings.diagnostics;
-  for (const Reading& one : *readings) {
-    if (files.choices.setup.empty() && !one.chosen.setup.empty()) {
-      files.choices.setup = one.chosen.setup;
-      has_setup = false;
-    }
+Result<ForeignFiles> open_foreign_files(const std::vector<std::string>& paths, const ReadChoices& choices,
+                                        const TemplateSet& templates) {
+  ForeignFiles files;
+  files.paths = paths;
+  std::string setup = choices.setup;
+  Diagnostics diagnostics;
+  if (!paths.empty()) {
+    Result<std::vector<Reading>> readings = read_foreign_files(templates, paths, "", choices);
+    if (!readings.ok()) return readings.diagnostics;
+    diagnostics = std::move(readings.diagnostics);
+    files.readings = std::move(*readings);
   }
-  for (const Reading& one : *readings) has_setup = has_setup || !one.setup.empty();
-  Result<ReadFields> fields = merge_readings(*readings);
+  for (const Reading& one : files.readings) {
+    if (setup.empty()) setup = one.chosen.setup;
+  }
+  const bool is_there =
+      std::any_of(files.readings.begin(), files.readings.end(), [](const Reading& one) { return !one.setup.empty(); });
+  if (!setup.empty() && !is_there) files.other_setups = {setup};
+  return {std::move(files), std::move(diagnostics)};
+}
+
+Result<LayerSpec> read_foreign_layer(const ForeignFiles& files, const Presets& presets, const Spec& stronger) {
+  if (files.paths.empty()) return LayerSpec{};
+  const Result<ReadFields> fields = merge_readings(files.readings);
   if (!fields.ok()) return fields.diagnostics;
-  Result<ForeignSpec> read = spec_of_fields(*fields, session.presets, stronger);
+  Result<ForeignSpec> read = spec_of_fields(*fields, presets, stronger);
   if (!read.ok()) return read.diagnostics;
-  Diagnostics diagnostics = readings.diagnostics;
-  append(diagnostics, read.diagnostics);
-  for (const Reading& one : *readings) read->lost.insert(read->lost.end(), one.lost.begin(), one.lost.end());
+  Diagnostics diagnostics = std::move(read.diagnostics);
+  for (const Reading& one : files.readings) read->lost.insert(read->lost.end(), one.lost.begin(), one.lost.end());
   // A value that is none is told in full: whoever runs the file may take it for another one. It is no error here, as the tool may know
   // more than the table.
   for (const LostKey& one : read->lost) {
@@ -345,8 +356,7 @@ Result<Spec> spec_over_files(ForeignFiles& files, const Session& session, const 
                                            read->lost.size() == 1 ? "is" : "are", lost_names(read->lost)),
                                join_command(words) + " lists them with the reasons"));
   }
-  give_way(read->assumed, merge(read->given, stronger));
-  return {merge(merge(read->assumed, read->given), stronger), std::move(diagnostics)};
+  return {LayerSpec{std::move(read->given), std::move(read->assumed)}, std::move(diagnostics)};
 }
 
 }  // namespace distsetup

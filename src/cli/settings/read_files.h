@@ -3,10 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/line/flags.h"
-#include "cli/settings/session.h"
+#include "cli/settings/layers.h"
 #include "codegen/read/read.h"
-#include "planner/spec/spec.h"
 
 namespace distsetup {
 
@@ -33,17 +31,20 @@ struct ForeignSpec {
 };
 Result<ForeignSpec> spec_of_fields(const ReadFields& fields, const Presets& presets, const Spec& stronger);
 
-// Files below a run: which, and what the user says about their parts.
-struct ForeignFiles {
-  std::vector<std::string> paths;
-  ReadChoices choices;
-};
 // What a tool assumes gives way to what the user says: a warm-up within the run, an end of the cosine below its peak, a mesh of the
 // sharding's own.
 void give_way(Spec& assumed, const Spec& said);
 
-// `stronger` over what the files say over what their tools assume; a note names every key that was not carried over. A setup that no
-// file has is left to the caller: `has_setup`. A command line among the files can choose a setup too: then it is in `files`.
-Result<Spec> spec_over_files(ForeignFiles& files, const Session& session, const Spec& stronger, bool& has_setup);
+// The files below a run, read.
+struct ForeignFiles {
+  std::vector<std::string> paths;
+  std::vector<Reading> readings;
+  std::vector<std::string> other_setups;  // the named set-up that was asked for, where no file has it: one of presets/recipes
+};
+// `choices`: what the user says of the files' parts. A command line among the files can choose a set-up too.
+Result<ForeignFiles> open_foreign_files(const std::vector<std::string>& paths, const ReadChoices& choices,
+                                        const TemplateSet& templates);
+// What the files say, and what their tools assume. A note names every key that was not carried over.
+Result<LayerSpec> read_foreign_layer(const ForeignFiles& files, const Presets& presets, const Spec& stronger);
 
 }  // namespace distsetup

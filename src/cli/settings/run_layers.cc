@@ -49,8 +49,11 @@ Value without(const Value& map, const std::vector<std::string>& keys) {
   return out;
 }
 
-Result<Spec> stage_spec(const Value& run_file, const std::string& stage) {
-  const Value* stages = run_file.find("stages");
+}  // namespace
+
+Result<Spec> spec_of_stage(const Value* run_file, const std::string& stage) {
+  if (run_file == nullptr) return Spec();
+  const Value* stages = run_file->find("stages");
   std::vector<std::string> known;
   Diagnostics diagnostics;
   Spec chosen;
@@ -85,8 +88,6 @@ Result<Spec> stage_spec(const Value& run_file, const std::string& stage) {
   return {std::move(chosen), std::move(diagnostics)};
 }
 
-}  // namespace
-
 Result<Spec> spec_of_recipes(const std::vector<std::string>& uses, const Presets& presets, const Location& at) {
   Spec spec;
   Diagnostics diagnostics;
@@ -99,46 +100,36 @@ Result<Spec> spec_of_recipes(const std::vector<std::string>& uses, const Presets
   return {std::move(spec), std::move(diagnostics)};
 }
 
-Result<Spec> spec_of_layers(const Value& run_file, const std::vector<std::string>& uses, const std::string& stage,
-                            const Presets& presets) {
+Result<Spec> spec_of_uses(const Value* run_file, const std::vector<std::string>& uses, const Presets& presets) {
+  Spec spec;
   Diagnostics diagnostics;
-  std::vector<std::string> names;
-  Location at = run_file.location;
-  if (const Value* use = run_file.find("use")) {
-    at = use->location;
+  if (const Value* use = run_file == nullptr ? nullptr : run_file->find("use")) {
+    std::vector<std::string> names;
     if (use->kind == Value::Kind::kScalar) names.push_back(use->text);
     for (const Value& item : use->items) names.push_back(item.text);
     if (names.empty())
       diagnostics.push_back(error(code::kWrongType, use->location, "use: expected the name of a recipe, or a list of them"));
+    const Result<Spec> own = spec_of_recipes(names, presets, use->location);
+    append(diagnostics, own.diagnostics);
+    if (own.value) spec = *own.value;
   }
-  Spec spec;
-  const auto add = [&](const Result<Spec>& layer) {
-    append(diagnostics, layer.diagnostics);
-    if (layer.value) spec = merge(spec, *layer.value);
-  };
-  add(spec_of_recipes(names, presets, at));
-  add(spec_of_recipes(uses, presets, {"command line", 0, 0}));
-  add(spec_from_value(without(run_file, {"use", "stages"})));
-  add(stage_spec(run_file, stage));
+  const Result<Spec> given = spec_of_recipes(uses, presets, {"command line", 0, 0});
+  append(diagnostics, given.diagnostics);
+  if (given.value) spec = merge(spec, *given.value);
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(spec), std::move(diagnostics)};
 }
 
-Diagnostics set_by_path(Spec& spec, const std::string& assignment, const Location& at) {
-  const size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == assignment.size())
-    return {error(code::kMissingArgument, at, fmt::format("'--set {}': expected key.path=value", assignment),
-                  "write --set train.steps=50")};
-  const std::string name = assignment.substr(0, equals);
-  const SpecKey* key = find_spec_key(name);
-  if (key == nullptr) key = find_spec_flag(name);
-  if (key == nullptr) {
-    std::vector<std::string> known;
-    for (const SpecKey& one : spec_keys()) known.emplace_back(one.path);
-    for (const std::string& flag : spec_flag_names()) known.push_back(flag.substr(2));
-    return {error(code::kUnknownKey, at, fmt::format("'--set {}': no key '{}'", assignment, name), suggest(name, known))};
-  }
-  return set(spec, key->path, assignment.substr(equals + 1), at);
+Result<Spec> spec_of_run_file(const Value* run_file) {
+  if (run_file == nullptr) return Spec();
+  return spec_from_value(without(*run_file, {"use", "stages"}));
+}
+
+bool is_of_run_file(const Value::Entry& entry) {
+  const std::string& key = entry.first;
+  return key == "use" || key == "stages" || std::any_of(spec_keys().begin(), spec_keys().end(), [&key](const SpecKey& one) {
+           return same_name(one.path.substr(0, one.path.find('.')), key);
+         });
 }
 
 }  // namespace distsetup

@@ -12,13 +12,16 @@
 
 namespace distsetup {
 
-// `uses`: presets named beside the file's own (--use). `stage` "" = none.
-Result<Spec> spec_of_layers(const Value& run_file, const std::vector<std::string>& uses, const std::string& stage,
-                            const Presets& presets);
-// Named presets alone.
-Result<Spec> spec_of_recipes(const std::vector<std::string>& uses, const Presets& presets, const Location& at);
+// Of a run file that is not there (nullptr) every layer is empty.
+Result<Spec> spec_of_run_file(const Value* run_file);
+// Every stage is checked, also those that do not run. `stage` "" = none.
+Result<Spec> spec_of_stage(const Value* run_file, const std::string& stage);
+// The presets that the file names, and over them `uses` (--use).
+Result<Spec> spec_of_uses(const Value* run_file, const std::vector<std::string>& uses, const Presets& presets);
+// Named presets alone, the later over the earlier.
+Result<Spec> spec_of_recipes(const std::vector<std::string>& names, const Presets& presets, const Location& at);
 
-// "train.steps=50": a setting by its path, over everything but flags of their own.
-Diagnostics set_by_path(Spec& spec, const std::string& assignment, const Location& at);
+// A top-level key that only a run file has.
+bool is_of_run_file(const Value::Entry& entry);
 
 }  // namespace distsetup

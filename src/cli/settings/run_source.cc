@@ -1,148 +1,24 @@
-// Layers of settings. Each layer is read whole, so that all of its mistakes are told together; then they are merged.
 #include "cli/settings/run_source.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <map>
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
-#include "base/names.h"
-#include "base/value_yaml.h"
-#include "cli/line/trainer_flags.h"
-#include "cli/settings/read_files.h"
-#include "cli/settings/run_layers.h"
 #include "cli/settings/target_limits.h"
 #include "planner/search/goal.h"
-
-extern char** environ;
 
 namespace distsetup {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "DISTSETUP_";
-// Read by scripts and tests of this project, not keys of a run.
-const std::vector<std::string> kOtherVariables = {"DISTSETUP_BIN", "DISTSETUP_SOURCE", "DISTSETUP_PRESETS", "DISTSETUP_TEMPLATES"};
-
-// What may have been meant by a run file that cannot be read: a model, or a file of nearly this name.
-std::string run_file_help(const std::string& path) {
-  std::error_code ignored;
-  const bool is_bare = path.find('.') == std::string::npos && path.find('/') == std::string::npos;
-  const bool exists = fs::exists(path, ignored);
-  if ((is_bare && !exists) || fs::exists(fs::path(path) / "config.json", ignored))
-    return fmt::format("a model is named with --model {}", path);
-  if (exists) return "";
-  const fs::path folder = fs::path(path).parent_path();
-  std::vector<std::string> present;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
-    const std::string extension = entry.path().extension().string();
-    if (extension == ".yaml" || extension == ".yml") present.push_back((folder / entry.path().filename()).string());
-  }
-  const std::string nearest = nearest_name(path, present);
-  return nearest.empty() ? "distsetup help keys lists what a run file holds" : fmt::format("did you mean '{}'", nearest);
-}
-
-// A configuration file of another tool in a run file's place: not `version: 1`, and a table knows its keys.
-bool is_foreign(const Value& value, std::string_view text, const std::string& path, const TemplateSet& templates) {
-  const Value* version = value.find("version");
-  if (version != nullptr && version->text == "1") return false;
-  if (std::all_of(value.entries.begin(), value.entries.end(), is_of_run_file)) return false;
-  const Result<std::vector<Reading>> read = read_config(templates, text, path);
-  if (std::none_of(value.entries.begin(), value.entries.end(), is_of_run_file)) return true;
-  return !read.ok() || std::any_of(read->begin(), read->end(), [](const Reading& one) { return one.fields.size() > 1; });
-}
-
-Result<Spec> read_run_file(const std::string& path, const std::vector<std::string>& uses, const std::string& stage,
-                           const Session& session, bool& foreign) {
-  const Result<std::string> text = read_file(path);
-  if (!text.ok()) {
-    Diagnostics failed = text.diagnostics;
-    for (Diagnostic& d : failed) {
-      if (d.help.empty()) d.help = run_file_help(path);
-    }
-    return failed;
-  }
-  const Result<Value> value = parse_yaml(*text, path);
-  if (!value.ok()) return value.diagnostics;
-  if (value->find("schema_version") != nullptr) {
-    return error(code::kUnknownVersion, {path}, fmt::format("'{}' is a plan, expected a run file", path),
-                 fmt::format("distsetup launch --plan {}", path));
-  }
-  if (value->kind == Value::Kind::kMap && is_foreign(*value, *text, path, session.templates)) {
-    foreign = true;
-    return spec_of_recipes(uses, session.presets, command_line());
-  }
-  return spec_of_layers(*value, uses, stage, session.presets);
-}
-
-Result<Spec> read_variables() {
-  Spec spec;
-  Diagnostics diagnostics;
-  std::vector<std::string> known = kOtherVariables;
-  for (const SpecKey& key : spec_keys()) {
-    known.emplace_back(key.env);
-    const char* text = std::getenv(std::string(key.env).c_str());
-    if (text != nullptr && *text != '\0') append(diagnostics, set(spec, key.path, text, {std::string(key.env)}));
-  }
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view variable(*entry);
-    const std::string name(variable.substr(0, variable.find('=')));
-    if (name.compare(0, kPrefix.size(), kPrefix) != 0) continue;
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    diagnostics.push_back(warning(code::kUnknownKey, {"environment"}, fmt::format("nothing reads the variable '{}'", name),
-                                  nearest_name(name, known).empty() ? "distsetup help keys" : suggest(name, known)));
-  }
-  return {std::move(spec), std::move(diagnostics)};
-}
-
-// One flag may set two things ("--gpus 8xH100"); two flags that set one thing differently are a mistake, whichever came last.
-Result<Spec> read_flags(const Arguments& arguments) {
-  Spec spec;
-  Diagnostics diagnostics;
-  std::map<std::string, std::string> set_by;  // path -> the flag as typed
-  for (const Arguments::RunFlag& flag : arguments.run_flags) {
-    const std::optional<std::string_view> text = flag.value ? std::optional<std::string_view>(*flag.value) : std::nullopt;
-    const std::string shown = fmt::format("--{}{}", flag.spelling, flag.value ? " " + *flag.value : "");
-    Spec alone;
-    Diagnostics mistakes = set_flag(alone, flag.spelling, text, command_line());
-    for (const auto& [path, setting] : alone.settings) {
-      const auto [before, is_new] = set_by.emplace(path, shown);
-      const bool may_repeat = std::holds_alternative<std::vector<std::string>>(setting.value);
-      if (is_new || before->second == shown || may_repeat) continue;
-      mistakes.push_back(error(code::kConflict, command_line(),
-                               fmt::format("'{}' and '{}' both set {}, expected one of them", before->second, shown, path),
-                               "keep one of them"));
-    }
-    if (!has_error(mistakes)) (void)set_flag(spec, flag.spelling, text, command_line());
-    append(diagnostics, std::move(mistakes));
-  }
-  return {std::move(spec), std::move(diagnostics)};
-}
-
 // Where a plan runs and for how long may be said beside it; anything else would be another plan.
 bool is_about_plan(const Arguments::RunFlag& flag) {
   const SpecKey* key = find_spec_flag(flag.spelling);
   return key == nullptr || (key->path != "launch.site" && key->path != "launch.time_limit");
-}
-
-// --set key.path=value, each once or more. With files of other tools a key may be theirs.
-Result<Spec> read_assignments(const Arguments& arguments, ReadChoices* foreign) {
-  Spec spec;
-  Diagnostics diagnostics;
-  for (const std::string& one : lines_of(arguments.text("set"))) {
-    const size_t equals = one.find('=');
-    if (foreign != nullptr && equals != std::string::npos && find_spec_key(one.substr(0, equals)) == nullptr) {
-      foreign->assignments.emplace_back(one.substr(0, equals), one.substr(equals + 1));
-    } else {
-      append(diagnostics, set_by_path(spec, one, command_line()));
-    }
-  }
-  return {std::move(spec), std::move(diagnostics)};
 }
 
 std::string directory_of(const std::string& path) {
@@ -151,80 +27,6 @@ std::string directory_of(const std::string& path) {
 }
 
 }  // namespace
-
-Result<Spec> read_spec(const Arguments& arguments, const Session& session) {
-  Spec spec;
-  Diagnostics diagnostics;
-  std::string path = arguments.text("config");
-  if (!arguments.positionals.empty()) {
-    if (!path.empty()) {
-      return error(code::kConflict, command_line(),
-                   fmt::format("'{}' and '--config {}' both name a run file, expected one", arguments.positionals[0], path),
-                   "keep one of them");
-    }
-    path = arguments.positionals[0];
-  }
-  const std::vector<std::string> uses = lines_of(arguments.text("use"));
-  ForeignFiles files{lines_of(arguments.text("from")), {"", arguments.text("distributed"), {}}};
-  std::vector<Result<Spec>> layers;
-  bool is_foreign_file = false;
-  if (path.empty()) {
-    if (!uses.empty()) layers.push_back(spec_of_recipes(uses, session.presets, command_line()));
-  } else {
-    layers.push_back(read_run_file(path, uses, arguments.text("stage"), session, is_foreign_file));
-    if (is_foreign_file) files.paths.insert(files.paths.begin(), path);
-  }
-  if (is_foreign_file || (path.empty() && !files.paths.empty())) files.choices.stage = arguments.text("stage");
-  if (path.empty() && files.paths.empty() && arguments.has("stage"))
-    append(diagnostics, refuse_idle(arguments, {"stage"}, "with a file that has stages"));
-  const size_t below_variables = layers.size();
-  layers.push_back(read_variables());
-  layers.push_back(read_assignments(arguments, files.paths.empty() ? nullptr : &files.choices));
-  layers.push_back(read_flags(arguments));
-  Spec file;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    Spec& into = i < below_variables ? file : spec;
-    if (layers[i].value) into = merge(into, *layers[i].value);
-    append(diagnostics, std::move(layers[i].diagnostics));
-  }
-  bool has_setup = files.choices.setup.empty();
-  const Spec above = spec;
-  if (!files.paths.empty()) {
-    Result<Spec> whole = spec_over_files(files, session, merge(file, above), has_setup);
-    append(diagnostics, std::move(whole.diagnostics));
-    if (whole.value) file = std::move(*whole.value);
-  }
-  if (!has_setup) {  // one of ours, over the file
-    const Result<Spec> setup = spec_of_recipes({files.choices.setup}, session.presets, command_line());
-    append(diagnostics, setup.diagnostics);
-    if (setup.value) file = merge(file, *setup.value);
-  }
-  spec = merge(file, above);
-  if (!session.script_flags.table.empty()) {
-    Result<Spec> whole = spec_over_trainer_flags(session, above, file);
-    append(diagnostics, std::move(whole.diagnostics));
-    if (whole.value) spec = std::move(*whole.value);
-  }
-  if (has_error(diagnostics)) return diagnostics;
-  return {std::move(spec), std::move(diagnostics)};
-}
-
-bool is_of_run_file(const Value::Entry& entry) {
-  const std::string& key = entry.first;
-  return key == "use" || key == "stages" || std::any_of(spec_keys().begin(), spec_keys().end(), [&key](const SpecKey& one) {
-           return same_name(one.path.substr(0, one.path.find('.')), key);
-         });
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    if (end > at) lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
 
 Result<Problem> read_problem(const Arguments& arguments, const Session& session, const Spec& spec) {
   Diagnostics diagnostics;

@@ -1,24 +1,15 @@
-// Where a run comes from: the run file, DISTSETUP_ variables and flags, strongest last; and from there to a plan.
+// From the settings of a run to its plan, or a plan that was made before.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "cli/line/flags.h"
-#include "cli/settings/session.h"
+#include "cli/settings/layers.h"
+#include "cli/settings/line_layers.h"
+#include "cli/settings/run_layers.h"
 #include "planner/planner.h"
 
 namespace distsetup {
-
-// Flags over --set over variables over the stage over the run file (the positional or --config) over named presets over files of other
-// tools (--from). An absent flag overrides nothing.
-// Warnings: DISTSETUP_ variables that no key reads.
-Result<Spec> read_spec(const Arguments& arguments, const Session& session);
-
-// Values of a flag that may be given several times (FlagKind::kList).
-std::vector<std::string> lines_of(const std::string& text);
-
-// A top-level key that only a run file has.
-bool is_of_run_file(const Value::Entry& entry);
 
 // Everything up to what is to be solved.
 Result<Problem> read_problem(const Arguments& arguments, const Session& session, const Spec& spec);

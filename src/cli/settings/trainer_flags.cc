@@ -1,4 +1,4 @@
-#include "cli/line/trainer_flags.h"
+#include "cli/settings/trainer_flags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,6 @@
 #include "base/names.h"
 #include "cli/line/parse.h"
 #include "cli/settings/read_files.h"
-#include "codegen/read/flag_list.h"
 
 namespace distsetup {
 namespace {
@@ -61,6 +60,37 @@ bool has_no_weights(const std::string& path) {
   return true;
 }
 
+Result<LayerSpec> read_script_flags(const Session& session, const Spec& stronger) {
+  const FlagList& list = session.script_flags;
+  if (list.table.empty()) return LayerSpec{};
+  Diagnostics diagnostics;
+  for (const Complaint& one : list.reading.complaints) {
+    if (one.trainer.empty()) diagnostics.push_back(one.diagnostic);
+  }
+  for (const LostKey& one : list.reading.lost) {
+    if (one.why == LostKey::Why::kValue) diagnostics.push_back(about(one));
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  const Result<ReadFields> fields = merge_readings({list.reading});
+  if (!fields.ok()) return fields.diagnostics;
+  Result<ForeignSpec> read = spec_of_fields(*fields, session.presets, stronger);
+  if (!read.ok()) return read.diagnostics;
+  append(diagnostics, std::move(read.diagnostics));
+  read->lost.insert(read->lost.end(), list.reading.lost.begin(), list.reading.lost.end());
+  for (const LostKey& one : read->lost) diagnostics.push_back(about(one));
+  return {LayerSpec{std::move(read->given), std::move(read->assumed)}, std::move(diagnostics)};
+}
+
+// What is wrong only with the trainer that will run.
+Diagnostics complaints_of_trainer(const FlagList& list, const Spec& whole) {
+  Diagnostics diagnostics;
+  const std::string trainer = whole.text("trainer.name").value_or("native");
+  for (const Complaint& one : list.reading.complaints) {
+    if (one.trainer == trainer && (one.weights.empty() || !has_no_weights(one.weights))) diagnostics.push_back(one.diagnostic);
+  }
+  return diagnostics;
+}
+
 }  // namespace
 
 Result<Arguments> with_trainer_flags(const Arguments& arguments, const Session& session) {
@@ -94,34 +124,9 @@ Result<Arguments> with_trainer_flags(const Arguments& arguments, const Session& 
   return {std::move(merged), std::move(own.diagnostics)};
 }
 
-Result<Spec> spec_over_trainer_flags(const Session& session, const Spec& stronger, const Spec& file) {
-  const FlagList& list = session.script_flags;
-  if (list.table.empty()) return merge(file, stronger);
-  Diagnostics complaints;
-  for (const Complaint& one : list.reading.complaints) {
-    if (one.trainer.empty()) complaints.push_back(one.diagnostic);
-  }
-  for (const LostKey& one : list.reading.lost) {
-    if (one.why == LostKey::Why::kValue) complaints.push_back(about(one));
-  }
-  if (has_error(complaints)) return complaints;
-  Result<ReadFields> fields = merge_readings({list.reading});
-  if (!fields.ok()) return fields.diagnostics;
-  Result<ForeignSpec> read = spec_of_fields(*fields, session.presets, stronger);
-  if (!read.ok()) return read.diagnostics;
-  Diagnostics diagnostics = std::move(complaints);
-  append(diagnostics, std::move(read.diagnostics));
-  read->lost.insert(read->lost.end(), list.reading.lost.begin(), list.reading.lost.end());
-  for (const LostKey& one : read->lost) diagnostics.push_back(about(one));
-  const Spec said = merge(merge(file, read->given), stronger);
-  give_way(read->assumed, said);
-  Spec spec = merge(read->assumed, said);
-  const std::string trainer = spec.text("trainer.name").value_or("native");
-  for (const Complaint& one : list.reading.complaints) {
-    if (one.trainer == trainer && (one.weights.empty() || !has_no_weights(one.weights))) diagnostics.push_back(one.diagnostic);
-  }
-  if (has_error(diagnostics)) return diagnostics;
-  return {std::move(spec), std::move(diagnostics)};
+Layer script_layer(const Session& session) {
+  return {"flags of a script", [&session](const Spec& stronger) { return read_script_flags(session, stronger); },
+          [&session](const Spec& whole) { return complaints_of_trainer(session.script_flags, whole); }};
 }
 
 }  // namespace distsetup

@@ -1,0 +1,32 @@
+// The settings of a run as layers, each over the next: the order of precedence is the list in read_spec(), and is nowhere else. A
+// layer is read when all stronger ones are known, since a file may leave unsaid what they say. Every setting keeps the place that it
+// was written at, which `config show --origin` prints. A site file is no layer of a run: it says how jobs start (job_flags.h).
+#pragma once
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "cli/settings/session.h"
+#include "planner/spec/spec.h"
+
+namespace distsetup {
+
+// `assumed`: what a tool takes where nobody says anything. It is below what every layer gives.
+struct LayerSpec {
+  Spec given, assumed;
+};
+
+struct Layer {
+  std::string_view name;
+  std::function<Result<LayerSpec>(const Spec& stronger)> read;
+  std::function<Diagnostics(const Spec& whole)> check = nullptr;  // what can be said only when all layers are known
+};
+
+// Strongest first; an absent setting overrides nothing. The mistakes of all layers are told together. Of two layers that assume, the
+// weaker is over the stronger: a file's tool over a script that is given flags.
+Result<Spec> merge_layers(const std::vector<Layer>& layers);
+
+// The layers of a command line. Warnings: DISTSETUP_ variables that no key reads.
+Result<Spec> read_spec(const Arguments& arguments, const Session& session);
+
+}  // namespace distsetup
