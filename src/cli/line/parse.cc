@@ -1,7 +1,8 @@
-// Two steps. rewrite() goes over the words once with the flag table in hand: it names unknown flags, folds '_' and '-' and letter
-// case, and joins each flag with its value, so that what is left is unambiguous. CLI11 then binds words to flags and positionals and
-// counts them. CLI11 alone answers `--modle 7B` with "--model is required", knows one exit code for everything, and takes a negative
-// number for a flag.
+// CLI11 parses: it knows the whole flag table, with aliases, letters and lists. Around it stands what it has no rule for (2.1):
+// - '-', '_' and letter case are the same in a flag. Its ignore_underscore() takes '_' away, and leaves '-' where it is.
+// - A flag that may stand alone takes the next word only when its key knows it as a value: joined() then writes both as one word.
+// - It stops at the first mistake and guesses no name. So unknown words are collected, a flag that needs a value may come without one,
+//   and every mistake is told from what came out.
 #include "cli/line/parse.h"
 
 #include <fmt/format.h>
@@ -18,7 +19,7 @@
 namespace distsetup {
 namespace {
 
-constexpr std::string_view kAlone("\0", 1);  // between the two steps: the flag had no value; no word of a command line has it
+constexpr std::string_view kAlone("\0", 1);  // what CLI11 says of a flag without its value; no word of a command line has it
 
 bool is_flag(std::string_view word) {
   if (word.size() < 2 || word[0] != '-') return false;
@@ -60,125 +61,167 @@ std::string value_hint(const FlagMatch& match) {
                                                 : std::string(name(match.key->type));
 }
 
-class Rewriter {
- public:
-  Rewriter(const Command& command, Diagnostics& diagnostics) : command_(command), diagnostics_(diagnostics) {}
+std::string as_in_table(std::string_view name) {
+  std::string folded = lower(name);
+  std::replace(folded.begin(), folded.end(), '_', '-');
+  return folded;
+}
 
-  std::vector<std::string> rewrite(const std::vector<std::string>& words) {
-    for (size_t i = 0; i < words.size(); ++i) {
-      if (words[i] == "--") {
-        out_.insert(out_.end(), words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
-        break;
-      }
-      if (!is_flag(words[i])) {
-        out_.push_back(words[i]);
-      } else if (words[i][1] == '-') {
-        long_flag(words, i);
-      } else {
-        letters(words, i);
-      }
+// One line of one command. What was typed of a flag is kept for messages.
+class LineParser {
+ public:
+  explicit LineParser(const Command& command) : command_(command) {
+    app_.set_help_flag();
+    app_.allow_extras();
+    for (const std::vector<Flag>* flags : {&command.flags, &common_flags()}) {
+      for (const Flag& flag : *flags) add(flag);
     }
-    return out_;
+    for (const SpecKey& key : spec_keys()) {
+      if (!takes_key(command, key)) continue;
+      for (const SettingFlag& flag : key.flags) add(key, flag);
+    }
+    app_.add_option("positionals", positionals_);
+  }
+
+  Result<Arguments> parse(const std::vector<std::string>& words) {
+    std::vector<std::string> line = joined(words);
+    try {
+      std::reverse(line.begin(), line.end());  // CLI11 takes them from the back
+      app_.parse(line);
+    } catch (const CLI::ParseError& failure) {
+      diagnostics_.push_back(error(code::kMissingArgument, command_line(), lower(failure.what()),
+                                   fmt::format("usage: distsetup {} --help", command_.name)));
+      return diagnostics_;
+    }
+    tell_unknown(words);
+    collect();
+    arguments_.command = &command_;
+    arguments_.positionals = std::move(positionals_);
+    return {std::move(arguments_), std::move(diagnostics_)};
   }
 
  private:
-  void long_flag(const std::vector<std::string>& words, size_t& i) {
-    const std::string& word = words[i];
-    const size_t equals = word.find('=');
-    const std::string spelling = word.substr(2, equals == std::string::npos ? std::string::npos : equals - 2);
-    const FlagMatch match = find_flag(command_, spelling);
-    if (!match) {
-      diagnostics_.push_back(unknown_flag(command_, word.substr(0, equals)));
+  void add(const Flag& flag) {
+    std::string names = "--" + flag.name;
+    for (const std::string& alias : flag.aliases) names += ",--" + as_in_table(alias);
+    if (flag.letter != 0) names += fmt::format(",-{}", flag.letter);
+    CLI::Option* option = flag.kind == FlagKind::kSwitch ? app_.add_flag(names) : add_option(names);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    matches_[option] = {&flag, nullptr, flag.name, flag.kind == FlagKind::kSwitch};
+  }
+
+  // Every spelling of a key is an option of its own, since it may say a value by itself.
+  void add(const SpecKey& key, const SettingFlag& flag) {
+    CLI::Option* option = add_option(fmt::format("--{}", flag.name));
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    matches_[option] = {nullptr, &key, std::string(flag.name), !flag.bare.empty()};
+  }
+
+  CLI::Option* add_option(const std::string& names) {
+    CLI::Option* option = app_.add_option(names, [](const CLI::results_t&) { return true; });
+    return option->expected(0, 1)->allow_extra_args(false)->default_str(std::string(kAlone));
+  }
+
+  const FlagMatch* match_of(const std::string& flag) const {
+    const CLI::Option* option = app_.get_option_no_throw(flag);
+    const auto it = option == nullptr ? matches_.end() : matches_.find(option);
+    return it == matches_.end() ? nullptr : &it->second;
+  }
+
+  std::vector<std::string> joined(const std::vector<std::string>& words) {
+    std::vector<std::string> out;
+    for (size_t i = 0; i < words.size(); ++i) {
+      const std::string& word = words[i];
+      if (!is_flag(word) || word[1] != '-') {
+        out.push_back(word);
+        continue;
+      }
+      const size_t equals = std::min(word.find('='), word.size());
+      const std::string flag = as_in_table(word.substr(0, equals)), typed = word.substr(0, equals);
+      const FlagMatch* match = match_of(flag);
+      if (match != nullptr) typed_[match->name] = typed;
+      const bool has_value = equals < word.size();
+      if (match != nullptr && has_value && match->flag != nullptr && match->bare) {
+        diagnostics_.push_back(error(code::kWrongType, command_line(),
+                                     fmt::format("'{}' takes no value, found '{}'", typed, word.substr(equals + 1)),
+                                     fmt::format("write {}", typed)));
+      } else if (match != nullptr && equals + 1 == word.size()) {
+        tell_missing(*match);
+      } else if (match != nullptr && match->bare && match->key != nullptr && !has_value && i + 1 < words.size() &&
+                 is_value_of(*match->key, words[i + 1])) {
+        out.push_back(flag + "=" + words[++i]);
+      } else {
+        out.push_back(flag + word.substr(equals));
+      }
+    }
+    return out;
+  }
+
+  void tell_missing(const FlagMatch& match) {
+    const auto it = typed_.find(match.name);
+    const std::string typed = it != typed_.end() ? it->second : fmt::format("-{}", match.flag->letter);
+    diagnostics_.push_back(error(code::kMissingArgument, command_line(), fmt::format("'{}' has no value, expected one", typed),
+                                 fmt::format("write {} {}", typed, value_hint(match))));
+  }
+
+  // CLI11 gives unknown flags in their order, and takes the word behind one for a positional. Most likely it is the flag's value, and
+  // not a second mistake.
+  void tell_unknown(const std::vector<std::string>& words) {
+    auto from = words.begin();
+    for (const std::string& one : app_.remaining()) {
+      const std::string flag = one.substr(0, one.find('='));
+      const auto at = std::find_if(from, words.end(),
+                                   [&flag](const std::string& word) { return same_name(word.substr(0, word.find('=')), flag); });
+      diagnostics_.push_back(unknown_flag(command_, at == words.end() ? flag : at->substr(0, flag.size())));
+      if (at == words.end()) continue;  // a letter behind others
+      from = at + 1;
       std::error_code ignored;
-      const bool word_follows = equals == std::string::npos && i + 1 < words.size() && !is_flag(words[i + 1]);
-      if (word_follows && !std::filesystem::exists(words[i + 1], ignored)) ++i;  // most likely its value: not a second mistake
-      return;
-    }
-    const bool has_value = equals != std::string::npos;
-    add(match, "--" + spelling, has_value ? std::optional(word.substr(equals + 1)) : std::nullopt, words, i);
-  }
-
-  // -q, -o PATH, -oPATH.
-  void letters(const std::vector<std::string>& words, size_t& i) {
-    const std::string& word = words[i];
-    for (size_t at = 1; at < word.size(); ++at) {
-      const Flag* flag = by_letter(word[at]);
-      if (flag == nullptr) {
-        diagnostics_.push_back(unknown_flag(command_, word));
-        return;
-      }
-      const FlagMatch match{flag, nullptr, flag->name, flag->kind == FlagKind::kSwitch};
-      const bool rest_is_value = !match.bare && at + 1 < word.size();
-      add(match, fmt::format("-{}", word[at]), rest_is_value ? std::optional(word.substr(at + 1)) : std::nullopt, words, i);
-      if (!match.bare) return;
+      if (one != flag || from == words.end() || is_flag(*from) || std::filesystem::exists(*from, ignored)) continue;
+      const auto value = std::find(positionals_.begin(), positionals_.end(), *from);
+      if (value != positionals_.end()) positionals_.erase(value);
     }
   }
 
-  void add(const FlagMatch& match, const std::string& typed, std::optional<std::string> value, const std::vector<std::string>& words,
-           size_t& i) {
-    const bool next_is_word = i + 1 < words.size() && !is_flag(words[i + 1]);
-    if (!value && next_is_word && (!match.bare || (match.key != nullptr && is_value_of(*match.key, words[i + 1])))) value = words[++i];
-    if (match.flag != nullptr && match.bare && value) {
-      diagnostics_.push_back(error(code::kWrongType, command_line(), fmt::format("'{}' takes no value, found '{}'", typed, *value),
-                                   fmt::format("write {}", typed)));
-      return;
-    }
-    if ((!value && !match.bare) || (value && value->empty())) {
-      diagnostics_.push_back(error(code::kMissingArgument, command_line(), fmt::format("'{}' has no value, expected one", typed),
-                                   fmt::format("write {} {}", typed, value_hint(match))));
-      return;
-    }
-    const bool stands_alone = match.key != nullptr && !value;
-    out_.push_back("--" + match.name + (value ? "=" + *value : stands_alone ? "=" + std::string(kAlone) : ""));
-  }
-
-  const Flag* by_letter(char letter) const {
-    for (const std::vector<Flag>* flags : {&command_.flags, &common_flags()}) {
-      for (const Flag& flag : *flags) {
-        if (flag.letter == letter) return &flag;
+  void collect() {
+    std::map<const CLI::Option*, size_t> seen;
+    for (const CLI::Option* option : app_.parse_order()) {
+      const auto it = matches_.find(option);
+      if (it == matches_.end()) continue;
+      const FlagMatch& match = it->second;
+      const std::string& value = option->results().at(seen[option]++);
+      const bool is_alone = value == kAlone;
+      if (value.empty() || (is_alone && !match.bare)) {
+        tell_missing(match);
+      } else if (match.key != nullptr) {
+        if (!is_utf8(value))  // plan.json could not hold it
+          diagnostics_.push_back(error(code::kWrongType, command_line(),
+                                       fmt::format("'--{}' has bytes that are no UTF-8 text, expected text", match.name)));
+        arguments_.run_flags.push_back({match.name, is_alone ? std::nullopt : std::optional(value)});
+      } else {
+        keep(match, match.bare ? "" : value);
       }
     }
-    return nullptr;
+  }
+
+  void keep(const FlagMatch& match, const std::string& value) {
+    const auto [present, is_new] = arguments_.values.emplace(match.name, value);
+    if (!is_new && match.flag->kind == FlagKind::kList) {
+      present->second += "\n" + value;
+    } else if (!is_new && present->second != value) {
+      diagnostics_.push_back(error(
+          code::kConflict, command_line(),
+          fmt::format("'--{}' is given twice, '{}' and '{}', expected once", match.name, present->second, value), "keep one of them"));
+    }
   }
 
   const Command& command_;
-  Diagnostics& diagnostics_;
-  std::vector<std::string> out_;
+  CLI::App app_;
+  std::map<const CLI::Option*, FlagMatch> matches_;
+  std::map<std::string, std::string> typed_;  // canonical name -> as it was typed, with dashes
+  std::vector<std::string> positionals_;
+  Arguments arguments_;
+  Diagnostics diagnostics_;
 };
-
-// Every spelling its own CLI11 option: what was typed is what a message says.
-struct Binding {
-  CLI::App app;
-  std::vector<std::string> positionals;
-  CLI::Option* positional_option = nullptr;
-  std::map<const CLI::Option*, FlagMatch> matches;
-
-  void add(const std::string& name, const FlagMatch& match) {
-    CLI::Option* option = nullptr;
-    if (match.flag != nullptr && match.bare) {
-      option = app.add_flag("--" + name);
-    } else {
-      option = app.add_option("--" + name, [](const CLI::results_t&) { return true; });
-      option->expected(1)->allow_extra_args(false);
-    }
-    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    matches[option] = match;
-  }
-};
-
-void bind(Binding& binding, const Command& command) {
-  binding.app.set_help_flag();
-  for (const std::vector<Flag>* flags : {&command.flags, &common_flags()}) {
-    for (const Flag& flag : *flags) binding.add(flag.name, find_flag(command, flag.name));
-  }
-  for (const SpecKey& key : spec_keys()) {
-    for (const SettingFlag& flag : key.flags) {
-      const FlagMatch match = find_flag(command, flag.name);
-      if (match.key == &key && match.name == flag.name) binding.add(match.name, match);
-    }
-  }
-  binding.positional_option = binding.app.add_option("positionals", binding.positionals);
-}
 
 void check_positionals(const Command& command, const std::vector<std::string>& found, Diagnostics& diagnostics) {
   const int count = static_cast<int>(found.size());
@@ -194,58 +237,19 @@ void check_positionals(const Command& command, const std::vector<std::string>& f
   }
 }
 
-void collect(const Binding& binding, Arguments& arguments, Diagnostics& diagnostics) {
-  std::map<const CLI::Option*, size_t> seen;
-  for (CLI::Option* option : binding.app.parse_order()) {
-    const auto it = binding.matches.find(option);
-    if (it == binding.matches.end()) continue;
-    const FlagMatch& match = it->second;
-    const size_t at = seen[option]++;
-    const CLI::results_t& results = option->results();
-    if (match.key != nullptr) {
-      if (!is_utf8(results[at]))  // plan.json could not hold it
-        diagnostics.push_back(error(code::kWrongType, command_line(),
-                                    fmt::format("'--{}' has bytes that are no UTF-8 text, expected text", match.name)));
-      arguments.run_flags.push_back({match.name, results[at] == kAlone ? std::nullopt : std::optional(results[at])});
-      continue;
-    }
-    const std::string value = match.bare || at >= results.size() ? "" : results[at];
-    const auto [present, is_new] = arguments.values.emplace(match.name, value);
-    if (!is_new && match.flag->kind == FlagKind::kList) {
-      present->second += "\n" + value;
-    } else if (!is_new && present->second != value) {
-      diagnostics.push_back(error(
-          code::kConflict, command_line(),
-          fmt::format("'--{}' is given twice, '{}' and '{}', expected once", match.name, present->second, value), "keep one of them"));
-    }
-  }
-}
-
 }  // namespace
 
 Result<Arguments> parse(const Command& command, const std::vector<std::string>& words) {
-  Diagnostics diagnostics;
-  auto end = words.end();
-  if (command.after_dashes != AfterDashes::kPositionals) end = std::find(words.begin(), words.end(), "--");
-  std::vector<std::string> rewritten = Rewriter(command, diagnostics).rewrite({words.begin(), end});
-  Binding binding;
-  bind(binding, command);
-  Arguments arguments;
-  arguments.command = &command;
-  try {
-    std::reverse(rewritten.begin(), rewritten.end());  // CLI11 takes them from the back
-    binding.app.parse(rewritten);
-  } catch (const CLI::ParseError& failure) {
-    diagnostics.push_back(
-        error(code::kMissingArgument, command_line(), lower(failure.what()), fmt::format("usage: distsetup {} --help", command.name)));
-    return diagnostics;
+  const auto end = std::find(words.begin(), words.end(), "--");
+  Result<Arguments> parsed = LineParser(command).parse({words.begin(), end});
+  if (!parsed.value) return parsed.diagnostics;
+  if (end != words.end()) {
+    std::vector<std::string>& into = command.after_dashes == AfterDashes::kPositionals ? parsed->positionals : parsed->passed_on;
+    into.insert(into.end(), end + 1, words.end());
   }
-  collect(binding, arguments, diagnostics);
-  arguments.positionals = binding.positionals;
-  if (end != words.end()) arguments.passed_on.assign(end + 1, words.end());
-  check_positionals(command, arguments.positionals, diagnostics);
-  if (has_error(diagnostics)) return diagnostics;
-  return {std::move(arguments), std::move(diagnostics)};
+  check_positionals(command, parsed->positionals, parsed.diagnostics);
+  if (has_error(parsed.diagnostics)) return parsed.diagnostics;
+  return parsed;
 }
 
 bool has_word(const std::vector<std::string>& words, std::string_view flag) {
