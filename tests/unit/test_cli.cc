@@ -9,7 +9,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/explain_text.h"
+#include "cli/commands/explanations.h"
 #include "cli/line/help.h"
 #include "cli/line/output.h"
 #include "cli/line/parse.h"
@@ -187,12 +187,15 @@ TEST_CASE("explain: every diagnostic code has a page") {
   std::set<std::string> declared, explained;
   for (size_t at = text->find("\"DS"); at != std::string::npos; at = text->find("\"DS", at + 1))
     declared.insert(text->substr(at + 1, 6));
-  for (const Explanation& e : explanations()) {
-    CAPTURE(e.code);
-    CHECK(explained.insert(std::string(e.code)).second);
-    CHECK_FALSE(e.title.empty());
-    CHECK_FALSE(e.why.empty());
-    CHECK((e.wrong.empty() || e.wrong != e.right));
+  for (const PageGroup& group : explanations()) {
+    for (const Page& page : group.pages) {
+      CAPTURE(page.name);
+      CHECK(find_page(page.name) == &page);
+      CHECK_FALSE(page.title.empty());
+      CHECK_FALSE(page.why.empty());
+      CHECK((page.wrong.empty() || page.wrong != page.right));
+      if (page.name.compare(0, 2, "DS") == 0) explained.insert(page.name);
+    }
   }
   REQUIRE(declared.size() > 30);
   CHECK(declared == explained);
