@@ -10,27 +10,22 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
 
 #include "base/file.h"
+#include "cli/launch/line_stream.h"
 #include "cli/launch/subprocess.h"
-
-extern char** environ;
+#include "cli/line/terminal.h"
 
 namespace distsetup {
 namespace {
 
-constexpr size_t kLongestLine = 1 << 16;  // longer ones are cut into several
-constexpr double kSettle_s = 0.25;        // after a first failure: others that fail by themselves show the cause better
+constexpr double kSettle_s = 0.25;  // after a first failure: others that fail by themselves show the cause better
 constexpr std::array<std::pair<int, const char*>, 16> kSignalNames = {{{SIGHUP, "SIGHUP"},
                                                                        {SIGINT, "SIGINT"},
                                                                        {SIGQUIT, "SIGQUIT"},
@@ -48,135 +43,26 @@ constexpr std::array<std::pair<int, const char*>, 16> kSignalNames = {{{SIGHUP, 
                                                                        {SIGTERM, "SIGTERM"},
                                                                        {SIGXCPU, "SIGXCPU"}}};
 
-struct LineStream {
-  int fd = -1;  // read end; -1 = closed
-  int to = 1;   // our stdout or stderr
-  std::string prefix;
-  std::string pending;
-  std::string last_line;
-};
-
 struct Child {
   pid_t pid = -1;
   bool running = false;
   std::array<LineStream, 2> streams;
 };
 
-// False when the reader of our output has gone.
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) {
-      pollfd ready = {fd, POLLOUT, 0};
-      ::poll(&ready, 1, 1000);
-      continue;
-    }
-    if (n < 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
-
-bool write_lines(LineStream& stream, bool at_end) {
-  std::string out;
-  size_t begin = 0;
-  while (begin < stream.pending.size()) {
-    size_t end = stream.pending.find('\n', begin);
-    if (end == std::string::npos) {
-      if (!at_end && stream.pending.size() - begin < kLongestLine) break;
-      end = std::min(stream.pending.size(), begin + kLongestLine);
-    }
-    const std::string_view line = std::string_view(stream.pending).substr(begin, end - begin);
-    if (!line.empty()) stream.last_line = line;
-    out += stream.prefix;
-    out += line;
-    out += '\n';
-    begin = end < stream.pending.size() && stream.pending[end] == '\n' ? end + 1 : end;
-  }
-  stream.pending.erase(0, begin);
-  return out.empty() || write_all(stream.to, out);
-}
-
-// Everything that can be read now. False when our own output is closed.
-bool drain(LineStream& stream) {
-  bool open = true;
-  char chunk[65536];
-  while (stream.fd >= 0) {
-    const ssize_t n = ::read(stream.fd, chunk, sizeof(chunk));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) break;
-    if (n <= 0) {
-      ::close(stream.fd);
-      stream.fd = -1;
-      open = write_lines(stream, true) && open;
-      break;
-    }
-    stream.pending.append(chunk, static_cast<size_t>(n));
-    open = write_lines(stream, false) && open;
-  }
-  return open;
-}
-
-[[noreturn]] void become(const RankCommand& command, pid_t parent, int out, int err, const sigset_t& mask, int report) {
-  const auto give_up = [report] {
-    const int number = errno;
-    [[maybe_unused]] const ssize_t n = ::write(report, &number, sizeof(number));
-    ::_exit(127);
-  };
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // the launcher died between fork and prctl
-  const int nothing = ::open("/dev/null", O_RDONLY);
-  if (nothing < 0 || ::dup2(nothing, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0) give_up();
-  ::signal(SIGPIPE, SIG_DFL);
-  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const bool replaced = std::any_of(command.variables.begin(), command.variables.end(), [text](const auto& variable) {
-      return text.size() > variable.first.size() && text[variable.first.size()] == '=' &&
-             text.substr(0, variable.first.size()) == variable.first;
-    });
-    if (!replaced) environment.emplace_back(text);
-  }
-  for (const auto& variable : command.variables) environment.push_back(variable.first + "=" + variable.second);
-  std::vector<char*> argv, envp;
-  for (const std::string& argument : command.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  for (const std::string& entry : environment) envp.push_back(const_cast<char*>(entry.c_str()));
-  argv.push_back(nullptr);
-  envp.push_back(nullptr);
-  ::execve(argv[0], argv.data(), envp.data());
-  give_up();
-  ::_exit(127);
-}
-
 // Empty, or why it could not be started.
 std::string start(const RankCommand& command, const sigset_t& mask, Child& child) {
-  int out[2], err[2], report[2];
-  if (::pipe2(out, O_CLOEXEC) != 0) return errno_text(errno);
-  if (::pipe2(err, O_CLOEXEC) != 0) return errno_text(errno);
-  if (::pipe2(report, O_CLOEXEC) != 0) return errno_text(errno);
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid == 0) become(command, parent, out[1], err[1], mask, report[1]);
-  const int fork_error = errno;
-  for (int fd : {out[1], err[1], report[1]}) ::close(fd);
-  int number = 0;
-  const ssize_t told = pid > 0 ? ::read(report[0], &number, sizeof(number)) : 0;  // closed by a successful exec
-  ::close(report[0]);
-  if (pid < 0 || told > 0) {
-    ::close(out[0]);
-    ::close(err[0]);
-    if (pid > 0) ::waitpid(pid, nullptr, 0);
-    return errno_text(pid < 0 ? fork_error : number);
-  }
-  ::setpgid(pid, pid);
-  child.pid = pid;
+  Spawn what;
+  what.words = command.arguments;
+  what.variables = command.variables;
+  what.leads_group = true;
+  what.signals = mask;
+  const Spawned started = spawn(what);
+  if (started.failure != 0) return errno_text(started.failure);
+  child.pid = started.pid;
   child.running = true;
   const std::string prefix = fmt::format("[rank {}] ", command.rank);
-  child.streams[0] = {out[0], 1, prefix, {}, {}};
-  child.streams[1] = {err[0], 2, prefix, {}, {}};
+  child.streams[0] = {started.output, 1, prefix, {}, {}};
+  child.streams[1] = {started.errors, 2, prefix, {}, {}};
   for (const LineStream& stream : child.streams) ::fcntl(stream.fd, F_SETFL, O_NONBLOCK);
   return "";
 }
@@ -227,12 +113,7 @@ class LocalRanks {
   bool any_open() {
     if (num_running() > 0) return true;
     for (Child& child : children_) {
-      for (LineStream& stream : child.streams) {
-        drain(stream);
-        write_lines(stream, true);
-        if (stream.fd >= 0) ::close(stream.fd);
-        stream.fd = -1;
-      }
+      for (LineStream& stream : child.streams) finish(stream);
     }
     return false;
   }

@@ -1,8 +1,6 @@
-// See measure.h. Programs are run without a shell, with a time limit.
 #include "cli/launch/measure.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -33,40 +31,10 @@ namespace distsetup {
 namespace {
 
 // stdout of a program, or nothing when it cannot be run, fails, or is not done in time.
-std::optional<std::string> output_of(const std::vector<std::string>& arguments, double limit_s) {
-  int out[2];
-  if (::pipe2(out, O_CLOEXEC) != 0) return std::nullopt;
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    const int nothing = ::open("/dev/null", O_RDWR);
-    ::dup2(nothing, 0);
-    ::dup2(out[1], 1);
-    ::dup2(nothing, 2);
-    std::vector<char*> argv;
-    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-    argv.push_back(nullptr);
-    ::execvp(argv[0], argv.data());
-    ::_exit(127);
-  }
-  ::close(out[1]);
-  std::string text;
-  const double end_s = now_s() + limit_s;
-  bool done = false;
-  while (pid > 0 && !done && now_s() < end_s) {
-    pollfd fd = {out[0], POLLIN, 0};
-    if (::poll(&fd, 1, static_cast<int>(1000 * std::max(0.0, end_s - now_s())) + 1) <= 0) continue;
-    char chunk[4096];
-    const ssize_t n = ::read(out[0], chunk, sizeof(chunk));
-    if (n > 0) text.append(chunk, static_cast<size_t>(n));
-    done = n == 0;
-  }
-  ::close(out[0]);
-  if (pid <= 0) return std::nullopt;
-  if (!done) ::kill(pid, SIGKILL);
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  if (!done || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
-  return text;
+std::optional<std::string> output_of(const std::vector<std::string>& words, double limit_s) {
+  Said said = run_program(words, limit_s, "", Spawn::Errors::kDropped);
+  if (!said.started || said.code != 0) return std::nullopt;
+  return std::move(said.text);
 }
 
 bool send_all(int fd, const char* data, size_t size) {
@@ -92,13 +60,13 @@ bool receive_all(int fd, char* data, size_t size) {
 constexpr size_t kMessageBytes = 8 << 20;
 
 // The other end: sends every message back as one byte of receipt; a message of one byte is a ping.
-[[noreturn]] void echo_peer(int port) {
+int echo_peer(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<uint16_t>(port));
-  if (fd < 0 || ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) ::_exit(1);
+  if (fd < 0 || ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return 1;
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   std::string buffer(kMessageBytes, '\0');
@@ -107,7 +75,7 @@ constexpr size_t kMessageBytes = 8 << 20;
     if (kind == 'm' && !receive_all(fd, buffer.data(), buffer.size())) break;
     if (!send_all(fd, &kind, 1)) break;
   }
-  ::_exit(0);
+  return 0;
 }
 
 Result<Loopback> measure_as_first(int fd, double budget_s) {
@@ -238,8 +206,7 @@ Result<Loopback> measure_loopback(double budget_s) {
       ::listen(listener, 1) != 0 || ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
     return failed("listening");
   }
-  const pid_t pid = ::fork();
-  if (pid == 0) echo_peer(ntohs(address.sin_port));
+  const pid_t pid = spawn_copy([port = ntohs(address.sin_port)] { return echo_peer(port); });
   if (pid < 0) return failed("starting a second process");
   pollfd ready = {listener, POLLIN, 0};
   const int fd = ::poll(&ready, 1, 5000) == 1 ? ::accept(listener, nullptr, nullptr) : -1;

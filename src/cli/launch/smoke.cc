@@ -69,54 +69,75 @@ Result<std::string> small_data(const Plan& plan, const std::string& folder) {
   return folder + "/text.json";
 }
 
-Result<StandIn> stand_in(const Plan& plan, const std::string& folder) {
-  StandIn out;
-  Diagnostics diagnostics;
-  const Location at = {"the stand-in"};
-  const auto put = [&](const char* path, const std::string& text) { append(diagnostics, set(out.spec, path, text, at)); };
-  const bool is_hybrid = plan.mesh.dp_replicate > 1 && plan.strategy.sharding != Sharding::kDdp;
-  const int gpus = plan.hardware.accelerator == Accelerator::kCuda ? visible_gpus() : 0, wanted = is_hybrid ? 4 : 2;
-  const int ranks = std::min({wanted, plan.mesh.world(), gpus > 0 ? gpus : wanted});
-  out.spec.model = small_model(plan.model);
-  put("hardware.gpu", gpus > 0 ? plan.hardware.gpu : "cpu");
-  put("hardware.nodes", "1");
-  put("hardware.gpus_per_node", std::to_string(ranks));
-  put("trainer.name", "native");
+int ranks_of(const Plan& plan, int gpus) {
+  const int wanted = plan.mesh.dp_replicate > 1 && plan.strategy.sharding != Sharding::kDdp ? 4 : 2;
+  return std::min({wanted, plan.mesh.world(), gpus > 0 ? gpus : wanted});
+}
+
+using PathsAndTexts = std::vector<std::pair<std::string, std::string>>;
+
+PathsAndTexts machine_settings(const Plan& plan, int gpus, int ranks) {
+  return {{"hardware.gpu", gpus > 0 ? plan.hardware.gpu : "cpu"},
+          {"hardware.nodes", "1"},
+          {"hardware.gpus_per_node", std::to_string(ranks)},
+          {"trainer.name", "native"},
+          {"launch.init_timeout", "2m"},
+          {"launch.collective_timeout", "2m"}};
+}
+
+PathsAndTexts parallel_settings(const Plan& plan, int ranks) {
   const int64_t accumulation = std::min<int64_t>(2, plan.gradient_accumulation);
-  put("parallel.micro_batch", "1");
-  put("parallel.gradient_accumulation", std::to_string(accumulation));
-  put("train.global_batch", std::to_string(accumulation * ranks));
-  put("parallel.sharding", std::string(name(plan.strategy.sharding)));
+  const bool is_every_k = plan.recompute.policy == Recompute::kEveryK;
+  PathsAndTexts settings = {{"parallel.micro_batch", "1"},
+                            {"parallel.gradient_accumulation", std::to_string(accumulation)},
+                            {"train.global_batch", std::to_string(accumulation * ranks)},
+                            {"parallel.sharding", std::string(name(plan.strategy.sharding))},
+                            {"parallel.recompute", is_every_k ? "every_k:2" : std::string(name(plan.recompute.policy))},
+                            {"precision.compute", plan.precision.compute == Precision::kF32 ? "fp32" : "bf16"}};
   if (plan.strategy.sharding == Sharding::kZero3)
-    put("parallel.reshard_after_forward", plan.strategy.reshard_after_forward ? "true" : "false");
-  if (is_hybrid && ranks == 4) {
-    put("parallel.dp_replicate", "2");
-    put("parallel.dp_shard", "2");
+    settings.emplace_back("parallel.reshard_after_forward", plan.strategy.reshard_after_forward ? "true" : "false");
+  if (ranks == 4) settings.insert(settings.end(), {{"parallel.dp_replicate", "2"}, {"parallel.dp_shard", "2"}});
+  return settings;
+}
+
+PathsAndTexts training_settings(const Plan& plan, const std::string& data, const std::string& folder) {
+  return {{"train.sequence_length", std::to_string(kSequence)},
+          {"train.steps", std::to_string(kSteps)},
+          {"train.warmup_steps", "1"},
+          {"train.learning_rate", fmt::format("{}", std::max(plan.train.learning_rate, 1e-3))},
+          {"train.grad_clip", fmt::format("{}", plan.train.grad_clip)},
+          {"train.seed", std::to_string(plan.train.seed)},
+          {"data.paths", data},
+          {"data.held_out", "0"},
+          {"checkpoint.directory", folder + "/checkpoints"},
+          {"checkpoint.every_steps", std::to_string(kSteps / 2)},
+          {"checkpoint.keep", "1"}};
+}
+
+std::vector<std::string> left_out_of(const Plan& plan) {
+  std::vector<std::string> out;
+  for (const auto& [axis, size] : {std::pair{"tp", plan.mesh.tp}, {"cp", plan.mesh.cp}, {"pp", plan.mesh.pp}, {"ep", plan.mesh.ep}}) {
+    if (size > 1) out.push_back(fmt::format("{} {}", axis, size));
   }
-  put("parallel.recompute", plan.recompute.policy == Recompute::kEveryK ? "every_k:2" : std::string(name(plan.recompute.policy)));
-  put("precision.compute", plan.precision.compute == Precision::kF32 ? "fp32" : "bf16");
-  put("train.sequence_length", std::to_string(kSequence));
-  put("train.steps", std::to_string(kSteps));
-  put("train.warmup_steps", "1");
-  put("train.learning_rate", fmt::format("{}", std::max(plan.train.learning_rate, 1e-3)));
-  put("train.grad_clip", fmt::format("{}", plan.train.grad_clip));
-  put("train.seed", std::to_string(plan.train.seed));
+  if (plan.offload != OffloadPlan{}) out.emplace_back("offload");
+  if (plan.strategy.trainer != "native") out.push_back("trainer " + plan.strategy.trainer);
+  if (plan.train.finetune != "full") out.push_back(plan.train.finetune);
+  if (plan.train.method == "dpo") out.emplace_back("preference pairs");
+  return out;
+}
+
+Result<StandIn> stand_in(const Plan& plan, const std::string& folder) {
+  const int gpus = plan.hardware.accelerator == Accelerator::kCuda ? visible_gpus() : 0, ranks = ranks_of(plan, gpus);
   const Result<std::string> data = small_data(plan, folder);
   if (!data.ok()) return data.diagnostics;
-  put("data.paths", *data);
-  put("data.held_out", "0");
-  put("checkpoint.directory", folder + "/checkpoints");
-  put("checkpoint.every_steps", std::to_string(kSteps / 2));
-  put("checkpoint.keep", "1");
-  put("launch.init_timeout", "2m");
-  put("launch.collective_timeout", "2m");
-  for (const auto& [axis, size] : {std::pair{"tp", plan.mesh.tp}, {"cp", plan.mesh.cp}, {"pp", plan.mesh.pp}, {"ep", plan.mesh.ep}}) {
-    if (size > 1) out.left_out.push_back(fmt::format("{} {}", axis, size));
+  StandIn out;
+  out.spec.model = small_model(plan.model);
+  out.left_out = left_out_of(plan);
+  Diagnostics diagnostics;
+  for (const PathsAndTexts& settings :
+       {machine_settings(plan, gpus, ranks), parallel_settings(plan, ranks), training_settings(plan, *data, folder)}) {
+    for (const auto& [path, text] : settings) append(diagnostics, set(out.spec, path, text, {"the stand-in"}));
   }
-  if (plan.offload != OffloadPlan{}) out.left_out.emplace_back("offload");
-  if (plan.strategy.trainer != "native") out.left_out.push_back("trainer " + plan.strategy.trainer);
-  if (plan.train.finetune != "full") out.left_out.push_back(plan.train.finetune);
-  if (plan.train.method == "dpo") out.left_out.emplace_back("preference pairs");
   if (has_error(diagnostics)) return diagnostics;
   return out;
 }

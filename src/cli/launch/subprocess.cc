@@ -2,62 +2,140 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <string_view>
+
+extern char** environ;
 
 namespace distsetup {
 namespace {
 
-constexpr int kNotStarted = 127;
+// Both ends are closed in a program that is started.
+struct Pipe {
+  int from = -1, to = -1;
+  bool open() {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return false;
+    from = ends[0];
+    to = ends[1];
+    return true;
+  }
+  void close() {
+    for (int* end : {&from, &to}) {
+      if (*end >= 0) ::close(*end);
+      *end = -1;
+    }
+  }
+  int keep_from() { return std::exchange(from, -1); }
+};
 
-[[noreturn]] void become_program(const std::vector<std::string>& words, const std::string& directory, int output) {
-  const int nothing = ::open("/dev/null", O_RDONLY);
-  if (nothing >= 0) ::dup2(nothing, 0);
-  ::dup2(output, 1);
-  ::dup2(output, 2);
-  if (!directory.empty() && ::chdir(directory.c_str()) != 0) ::_exit(kNotStarted);
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  ::_exit(kNotStarted);
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& variables) {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool is_replaced =
+        std::any_of(variables.begin(), variables.end(), [name](const auto& variable) { return variable.first == name; });
+    if (!is_replaced) environment.emplace_back(text);
+  }
+  for (const auto& [name, value] : variables) environment.push_back(name + "=" + value);
+  return environment;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// In the child. Returns only when it fails, with errno set.
+void become_program(const Spawn& what, int output, int errors) {
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (nothing < 0 || ::dup2(nothing, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(errors >= 0 ? errors : nothing, 2) < 0) return;
+  if (!what.directory.empty() && ::chdir(what.directory.c_str()) != 0) return;
+  ::signal(SIGPIPE, SIG_DFL);
+  if (what.signals.has_value()) ::sigprocmask(SIG_SETMASK, &*what.signals, nullptr);
+  std::vector<std::string> words = what.words, environment = environment_with(what.variables);
+  ::execvpe(words[0].c_str(), pointers_to(words).data(), pointers_to(environment).data());
 }
 
 }  // namespace
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-Said run_program(const std::vector<std::string>& words, double limit_s, const std::string& directory) {
+pid_t spawn_copy(const std::function<int()>& work) {
+  const pid_t parent = ::getpid(), pid = ::fork();
+  if (pid != 0) return pid;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);  // we ended between fork and prctl
+  ::_exit(work());
+}
+
+Spawned spawn(const Spawn& what) {
+  Pipe output, errors, report;  // a start that fails is reported; a start that succeeds closes the pipe
+  const bool is_apart = what.errors == Spawn::Errors::kApart;
+  Spawned child;
+  if (output.open() && (!is_apart || errors.open()) && report.open()) {
+    child.pid = spawn_copy([&] {
+      if (what.leads_group) ::setpgid(0, 0);
+      become_program(what, output.to, what.errors == Spawn::Errors::kWithOutput ? output.to : errors.to);
+      const int failure = errno;
+      [[maybe_unused]] const ssize_t told = ::write(report.to, &failure, sizeof(failure));
+      return 127;
+    });
+  }
+  if (child.pid < 0) child.failure = errno;
+  if (child.pid > 0) {
+    ::close(std::exchange(report.to, -1));
+    ssize_t told = 0;
+    do told = ::read(report.from, &child.failure, sizeof(child.failure));
+    while (told < 0 && errno == EINTR);
+    if (told <= 0) child.failure = 0;
+    if (child.failure != 0) ::waitpid(std::exchange(child.pid, -1), nullptr, 0);
+  }
+  if (child.failure == 0) {
+    if (what.leads_group) ::setpgid(child.pid, child.pid);  // whichever of us comes first
+    child.output = output.keep_from();
+    child.errors = errors.keep_from();
+  }
+  for (Pipe* pipe : {&output, &errors, &report}) pipe->close();
+  return child;
+}
+
+Said run_program(const std::vector<std::string>& words, double limit_s, const std::string& directory, Spawn::Errors errors) {
   Said said;
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return said;
-  const pid_t pid = ::fork();
-  if (pid == 0) become_program(words, directory, ends[1]);
-  ::close(ends[1]);
-  const double until = now_s() + limit_s;
-  char buffer[4096];
-  while (pid > 0) {
-    pollfd ready = {ends[0], POLLIN, 0};
-    const int wait_ms = static_cast<int>(std::max(0.0, until - now_s()) * 1000);
-    if (::poll(&ready, 1, wait_ms) == 0) {
-      ::kill(pid, SIGKILL);
+  Spawn what;
+  what.words = words;
+  what.directory = directory;
+  what.errors = errors;
+  const Spawned child = spawn(what);
+  if (child.failure != 0) return said;
+  said.started = true;
+  const double until_s = now_s() + limit_s;
+  std::array<char, 4096> buffer{};
+  while (true) {
+    pollfd ready = {child.output, POLLIN, 0};
+    if (::poll(&ready, 1, static_cast<int>(std::max(0.0, until_s - now_s()) * 1000)) == 0) {
+      ::kill(child.pid, SIGKILL);
       break;
     }
-    const ssize_t got = ::read(ends[0], buffer, sizeof(buffer));
+    const ssize_t got = ::read(child.output, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
-    said.text.append(buffer, static_cast<size_t>(got));
+    said.text.append(buffer.data(), static_cast<size_t>(got));
   }
-  ::close(ends[0]);
+  ::close(child.output);
   int status = 0;
-  if (pid > 0) ::waitpid(pid, &status, 0);
+  ::waitpid(child.pid, &status, 0);
   said.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  said.started = pid > 0 && !(said.code == kNotStarted && said.text.empty());
   return said;
 }
 

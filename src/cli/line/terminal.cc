@@ -3,6 +3,7 @@
 #include "cli/line/terminal.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -56,17 +57,6 @@ TextStream make_stream(int fd, ColourChoice choice) {
   return stream;
 }
 
-// 0 or errno.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t num_written = ::write(fd, text.data(), text.size());
-    if (num_written < 0 && errno == EINTR) continue;
-    if (num_written < 0) return errno;
-    text.remove_prefix(static_cast<size_t>(num_written));
-  }
-  return 0;
-}
-
 // The few characters beyond ASCII that our messages use.
 std::string folded(std::string_view text) {
   static constexpr std::pair<std::string_view, std::string_view> kPlain[] = {
@@ -109,6 +99,21 @@ Terminal make_terminal(ColourChoice choice, Talk talk) {
   terminal.err = make_stream(2, choice);
   terminal.talk = talk;
   return terminal;
+}
+
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t num_written = ::write(fd, text.data(), text.size());
+    if (num_written < 0 && errno == EINTR) continue;
+    if (num_written < 0 && errno == EAGAIN) {  // somebody else made it so that writing does not wait
+      pollfd ready = {fd, POLLOUT, 0};
+      ::poll(&ready, 1, 1000);
+      continue;
+    }
+    if (num_written < 0) return errno;
+    text.remove_prefix(static_cast<size_t>(num_written));
+  }
+  return 0;
 }
 
 Diagnostics write_result(std::string_view text) {

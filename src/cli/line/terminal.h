@@ -46,6 +46,8 @@ Terminal make_terminal(ColourChoice choice, Talk talk);
 // From LC_ALL, LC_CTYPE, LANG; none of them set counts as UTF-8.
 bool is_utf8_locale();
 
+// All of `text` to a file descriptor: 0, or errno.
+int write_all(int fd, std::string_view text);
 // Writes all of `text`; a full disk or a closed stream is kUnwritableFile.
 Diagnostics write_result(std::string_view text);
 // Talk that --quiet does not silence (warnings, errors) and talk that it does; in ASCII where the locale is not UTF-8.
