@@ -2,6 +2,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/commands.h"
+#include "cli/cli.h"
 
 int main(int argc, char** argv) { return distsetup::run_cli({argv + (argc > 0 ? 1 : 0), argv + argc}); }

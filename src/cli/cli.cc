@@ -1,4 +1,6 @@
 // From argv to a command: which one, does it want help, is the line right, run it.
+#include "cli/cli.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,33 +51,7 @@ ColourChoice colour_choice(const std::vector<std::string>& words) {
   return same_name(text, "never") ? ColourChoice::kNever : ColourChoice::kAuto;
 }
 
-}  // namespace
-
-std::string suggest_command(const std::string& typed, const std::vector<std::string>& known) {
-  for (const std::string& name : known) {  // "config" alone
-    if (name.compare(0, typed.size() + 1, typed + " ") == 0) return fmt::format("did you mean '{}'", name);
-  }
-  return suggest(typed, known);
-}
-
-const std::vector<Command>& commands() {
-  static const std::vector<Command> kCommands = {
-      plan_command(),        emit_command(),   convert_command(),  fsdp_command(),        deepspeed_command(), slurm_command(),
-      launcher_command(),    launch_command(), probe_command(),    config_show_command(), diff_command(),      init_command(),
-      schema_command(),      lint_command(),   validate_command(), explain_command(),     sweep_command(),     help_command(),
-      completions_command(), man_command(),    version_command(),
-  };
-  return kCommands;
-}
-
-const Command* find_command(std::string_view name) {
-  for (const Command& command : commands()) {
-    if (same_name(command.name, name)) return &command;
-  }
-  return nullptr;
-}
-
-static int run_words(const std::vector<std::string>& words) {
+int run_words(const std::vector<std::string>& words) {
   guard_standard_streams();
   const bool is_quiet = has_word(words, "quiet") || std::find(words.begin(), words.end(), "-q") != words.end();
   const Terminal terminal = make_terminal(colour_choice(words), is_quiet ? Talk::kQuiet : Talk::kNormal);
@@ -100,6 +76,8 @@ static int run_words(const std::vector<std::string>& words) {
   if (!colour.ok()) return fail(*arguments, terminal, colour.diagnostics);
   return chosen.command->run(*arguments, terminal);
 }
+
+}  // namespace
 
 int run_cli(const std::vector<std::string>& words) {
   try {

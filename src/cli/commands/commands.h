@@ -34,7 +34,4 @@ std::string suggest_command(const std::string& typed, const std::vector<std::str
 // "plan", "config show"; '-' and '_' the same, case ignored. nullptr: none.
 const Command* find_command(std::string_view name);
 
-// The whole program: `words` are argv without the program's name.
-int run_cli(const std::vector<std::string>& words);
-
 }  // namespace distsetup

@@ -5,6 +5,8 @@
 #include "base/names.h"
 #include "cli/commands/commands.h"
 #include "cli/line/completions.h"
+#include "cli/line/completions_fish.h"
+#include "cli/line/completions_zsh.h"
 #include "cli/line/man_page.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"

@@ -1,12 +1,10 @@
-// Scripts that complete command lines in bash, zsh and fish, generated from the one flag table. They are whole: nothing is asked of
-// the program while a user types.
+// A script that completes command lines in bash (completions_zsh.h, completions_fish.h: in zsh and fish), generated from the one flag
+// table. It is whole: nothing is asked of the program while a user types.
 #pragma once
 #include <string>
 
 namespace distsetup {
 
 std::string bash_completions();
-std::string zsh_completions();
-std::string fish_completions();
 
 }  // namespace distsetup

@@ -1,11 +1,12 @@
 // fish: a line per flag, for all the commands that have it alike.
+#include "cli/line/completions_fish.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "cli/commands/commands.h"
-#include "cli/line/completions.h"
 #include "cli/line/flag_offers.h"
 
 namespace distsetup {

@@ -1,9 +1,10 @@
 // zsh: a spec of _arguments per flag, a case over the commands.
+#include "cli/line/completions_zsh.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cli/commands/commands.h"
-#include "cli/line/completions.h"
 #include "cli/line/flag_offers.h"
 #include "codegen/shell/quote.h"
 

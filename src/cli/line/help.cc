@@ -2,10 +2,12 @@
 #include "cli/line/help.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "cli/commands/commands.h"
+#include "planner/report/text_layout.h"
 
 namespace distsetup {
 namespace {
@@ -13,26 +15,10 @@ namespace {
 constexpr size_t kHelpColumn = 30;   // where the explanation of a flag begins
 constexpr int kWidestColumns = 110;  // longer lines are hard to read
 
-// Between words, and behind a '|' of a list that is wider than the room.
+// As one text: `indent` spaces in front of every line but the first.
 std::string wrapped(std::string_view text, size_t indent, size_t width) {
-  std::string out, line;
   const size_t room = std::max<size_t>(width > indent ? width - indent : 0, 20);
-  bool is_glued = false;  // the word goes on
-  while (!text.empty()) {
-    std::string_view word = text.substr(0, std::min(text.find(' '), text.size()));
-    const size_t bar = word.size() > room ? word.rfind('|', room - 1) : std::string_view::npos;
-    if (bar != std::string_view::npos) word = word.substr(0, bar + 1);
-    const std::string_view gap = line.empty() || is_glued ? "" : " ";
-    if (!line.empty() && line.size() + gap.size() + word.size() > room) {
-      out += line + "\n" + std::string(indent, ' ');
-      line = word;
-    } else {
-      line += std::string(gap) + std::string(word);
-    }
-    is_glued = bar != std::string_view::npos;
-    text.remove_prefix(std::min(word.size() + (is_glued ? 0 : 1), text.size()));
-  }
-  return out + line;
+  return fmt::format("{}", fmt::join(wrap(text, static_cast<int>(room)), "\n" + std::string(indent, ' ')));
 }
 
 std::string flag_line(const std::string& left, const std::string& text, const TextStream& stream) {

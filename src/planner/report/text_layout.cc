@@ -47,16 +47,21 @@ std::string cut(std::string text, int width) {
 std::vector<std::string> wrap(std::string_view text, int width) {
   std::vector<std::string> lines;
   std::string line;
+  bool is_rest = false;  // of a list that is wider than a line
   while (!text.empty()) {
-    const size_t space = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, space);
-    text.remove_prefix(std::min(space + 1, text.size()));
-    if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {
+    std::string_view word = text.substr(0, text.find(' '));
+    const size_t bar = display_width(word) > width ? word.rfind('|', static_cast<size_t>(width) - 1) : std::string_view::npos;
+    if (bar != std::string_view::npos) word = word.substr(0, bar + 1);
+    text.remove_prefix(std::min(word.size() + (bar != std::string_view::npos ? 0 : 1), text.size()));
+    const std::string_view gap = line.empty() || is_rest ? "" : " ";
+    if (!line.empty() && display_width(line) + display_width(gap) + display_width(word) > width) {
       lines.push_back(std::move(line));
-      line.clear();
+      line = word;
+    } else {
+      line += gap;
+      line += word;
     }
-    if (!line.empty()) line += ' ';
-    line += word;
+    is_rest = bar != std::string_view::npos;
   }
   if (!line.empty()) lines.push_back(std::move(line));
   return lines;

@@ -11,7 +11,7 @@ int display_width(std::string_view text);
 std::string pad_right(std::string text, int width);
 std::string pad_left(const std::string& text, int width);
 std::string cut(std::string text, int width);  // "…" where something was cut off
-// Breaks at spaces. A word longer than a line gets a line.
+// Breaks at spaces, and behind a '|' of a list that is wider than a line. Any other word that is gets a line of its own.
 std::vector<std::string> wrap(std::string_view text, int width);
 // "×" -> "x", "·" -> "-", "█" -> "#", ...
 std::string to_ascii(std::string_view text);
