@@ -6,6 +6,9 @@ usage: fsdp2.py [--pairs N] [--sizes small,big] [--precisions fp32,bf16] [--step
 A pair is one run of each, one straight after the other; which goes first changes from pair to pair. A run's time is the median of its
 steps without the first three; a pair's ratio is FSDP2's time over ours; what counts is the median over pairs. Both sides are started
 the same way (torchrun's environment, a thread per rank); resident memory is what the kernel says at the end of each rank (the largest).
+
+A peer that is ended by a signal (PyTorch sometimes aborts while it shuts down, its results already printed) is run again, twice at
+most, and a line says so: results of a run that did not end well count for nothing.
 """
 import argparse
 import json
@@ -52,32 +55,42 @@ def free_port():
         return s.getsockname()[1]
 
 
-def run_ranks(command, log):
-    """Starts the command once per rank; the largest resident memory of a rank in MiB."""
+def start_ranks(command, log):
+    """Starts the command once per rank and waits: exit codes (negative: the signal), largest resident memory of a rank in MiB."""
     port = str(free_port())
-    ranks = []
+    ranks, codes, resident = [], [], []
     with open(log, "w") as out:
         for rank in range(RANKS):
             environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_WORLD_SIZE=str(RANKS), GROUP_RANK="0",
                                MASTER_ADDR="127.0.0.1", MASTER_PORT=port, OMP_NUM_THREADS="1")
             ranks.append(subprocess.Popen([str(c) for c in command], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
-        ended = []
         for rank in ranks:
             _, status, usage = os.wait4(rank.pid, 0)
             rank.returncode = os.waitstatus_to_exitcode(status)  # wait4 has reaped it
-            ended.append(usage.ru_maxrss / 1024)
-    if any(rank.returncode != 0 for rank in ranks):
-        sys.exit(f"{command[0]}: exit codes {[rank.returncode for rank in ranks]}\n{pathlib.Path(log).read_text()}")
-    return max(ended)
+            codes.append(rank.returncode)
+            resident.append(usage.ru_maxrss / 1024)
+    return codes, max(resident)
+
+
+def run_ranks(who, command, log, repeats=0):
+    """The largest resident memory of a rank in MiB. Ends the program where a rank fails; one ended by a signal is run again, `repeats` times."""
+    for again in range(repeats + 1):
+        codes, resident = start_ranks(command, log)
+        if all(code == 0 for code in codes):
+            return resident
+        text = f"{who}: exit codes {codes}"
+        if again == repeats or not any(code < 0 for code in codes):
+            sys.exit(f"{text} in run {again + 1} of at most {repeats + 1}\n{pathlib.Path(log).read_text()}")
+        print(f"{text}: a rank was ended by a signal, so this run is done again ({again + 1} of {repeats})", file=sys.stderr, flush=True)
 
 
 def run_ours(plan, folder):
-    rss = run_ranks([BIN / "distsetup-train", "--plan", plan, "--output", folder, "--threads", "1"], f"{folder}.log")
+    rss = run_ranks("distsetup-train", [BIN / "distsetup-train", "--plan", plan, "--output", folder, "--threads", "1"], f"{folder}.log")
     return files.read_metrics(pathlib.Path(folder) / "metrics.jsonl"), rss
 
 
-def run_peer(plan, folder):
-    rss = run_ranks([sys.executable, SOURCE / "tests/bench/fsdp2_peer.py", plan, f"{folder}.json"], f"{folder}.log")
+def run_peer(plan, folder, peer=SOURCE / "tests/bench/fsdp2_peer.py"):
+    rss = run_ranks(pathlib.Path(peer).name, [sys.executable, peer, plan, f"{folder}.json"], f"{folder}.log", repeats=2)
     return json.loads(pathlib.Path(f"{folder}.json").read_text()), rss
 
 
