@@ -151,11 +151,13 @@ TEST_CASE("lint shell: directives in every spelling", "[lint]") {
 }
 
 TEST_CASE("lint shell: broken text is read to its end", "[lint]") {
-  for (const std::string_view text : {"'", "\"$(", "a <<", "a <<EOF\nx", "${", "$(", "(((", "A=(", "bash -c '", "`", "\\", "a |", "&&",
-                                      "<<<", "bash -c \"bash -c 'x"}) {
+  for (const std::string_view text :
+       {"'",   "\"$(", "a <<", "a <<EOF\nx",           "${",   "$(",     "(((",      "A=(",     "bash -c '", "`", "\\",
+        "a |", "&&",   "<<<",  "bash -c \"bash -c 'x", "a\vb", "a \f b", "A=(b; c)", "A=(< d)", "A=(&"}) {
     INFO(text);
     CHECK_NOTHROW(shell(text));
   }
+  CHECK(words(shell(std::string_view("a \0=4 b", 7)).commands.at(0)) == "a|=4|b");
 }
 
 TEST_CASE("lint stages: who starts whom with which options", "[lint]") {

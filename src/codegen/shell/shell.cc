@@ -38,12 +38,12 @@ class ShellReader {
     const char c = peek();
     if (c == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'))) {
       at_ += peek(1) == '\n' ? 2 : 3;
-    } else if (c == ' ' || c == '\t' || c == '\r') {
-      ++at_;
     } else if (c == '\n') {
       ++at_;
       finish("");
       take_here_documents();
+    } else if (c == '\0' || std::isspace(static_cast<unsigned char>(c)) != 0) {  // bash drops a NUL byte too
+      ++at_;
     } else if (c == '#') {
       comment();
     } else if (c == '|' || c == '&' || c == ';') {
@@ -179,12 +179,12 @@ class ShellReader {
       out.is_array = true;
       ++at_;
       while (at_ < end_ && peek() != ')') {
-        if (std::isspace(static_cast<unsigned char>(peek())) != 0) {
-          ++at_;
-        } else if (peek() == '\\' && peek(1) == '\n') {
+        if (peek() == '\\' && peek(1) == '\n') {
           at_ += 2;
         } else if (peek() == '#') {
           at_ = line_end();
+        } else if (ends_word(peek())) {  // no word begins here: `a=(b; c)` is a mistake of the file, to be read over
+          ++at_;
         } else {
           out.array.push_back(word());
         }
