@@ -1,28 +1,47 @@
-// The families of models that are known by name: what FSDP wraps, and what their configuration classes assume when a key is absent.
-// One row a family. Private to src/model.
-// Source: Hugging Face Transformers, src/transformers/models/<family>/configuration_<family>.py and modeling_<family>.py.
+// Families of models: what FSDP wraps, and how a config.json of theirs is read. One file each, presets/families/<model_type>.yaml
+// (presets/README.md says how to write one). Private to src/model.
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "model/geometry.h"
+#include "base/diagnostic.h"
+#include "model/presets.h"
 
 namespace distsetup {
 
-struct Family {
-  std::string_view model_type;
-  std::string_view layer_class;
-  Norm norm = Norm::kRms;
-  double norm_epsilon = 1e-6;
-  bool tied_embeddings = false;
-  double rope_base = 10000;
-  int64_t norms_per_layer = 2;
-  bool gated_mlp = true;
-  std::string_view activation = "silu";
+// One way to get a value from a config.json.
+struct FamilyRule {
+  Location location;
+  std::vector<std::string> when;  // conditions that must all hold
+  std::vector<std::string> keys;  // of config.json, the first that is there; "a.b" is key b of map a
+  std::string value;              // what it is without keys, or when none of them is there; empty: one of the keys must be there
+  std::string if_null;            // when the key says null; empty: as if it were not there
 };
 
-const Family* find_family(std::string_view model_type);  // nullptr when unknown
-std::vector<std::string> family_names();
+// Which layers have experts, by keys of config.json (empty = there is no such key): the layers from `first_dense` on, each
+// `every`-th of them (the first or the last of so many), without those that `dense` lists.
+struct ExpertLayerKeys {
+  std::string first_dense, every, dense;
+  bool at_last = false;
+};
+
+struct Family {
+  std::string name;                                       // model_type
+  std::string layer_class;                                // "LlamaDecoderLayer"
+  std::map<std::string, FamilyRule> values;               // for conditions and expressions, no fields of a geometry
+  std::map<std::string, std::vector<FamilyRule>> fields;  // of Geometry; the first rule whose conditions hold
+  std::vector<std::string> refused_keys;                  // true there makes another model, which is not known here
+  std::map<std::string, std::string> left_out;            // key with a count -> the name of what is counted and not planned
+  ExpertLayerKeys expert_layers;
+};
+
+// kUnsupportedArchitecture with the nearest name at `at` when there is none.
+Result<Family> find_family(const Presets& presets, std::string_view model_type, const Location& at);
+bool is_family(const Presets& presets, std::string_view model_type);
+std::vector<std::string> family_names(const Presets& presets);
+// Its layer_class alone, without reading what it is based on.
+Result<std::string> family_layer_class(const Presets& presets, std::string_view model_type, const Location& at);
 
 }  // namespace distsetup

@@ -1,4 +1,4 @@
-// Geometry from our own keys: a preset file or the inline form of `model:`. Key names are the field names.
+// Geometry from our own keys: a preset file or the inline form of `model:`. Key names are the field names (geometry_fields.h).
 // The idea: read strictly, fill what follows from other keys (head_size = hidden / num_heads, num_kv_heads = num_heads), validate.
 // Beyond the fields: `hub`, `date` (appended to the source), `dense_layers: n` (the first n layers of an expert model are dense).
 #include "model/geometry_value.h"
@@ -7,28 +7,52 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <type_traits>
+#include <variant>
 
 #include "base/diagnostic_codes.h"
 #include "base/map_reader.h"
 #include "base/names.h"
 #include "model/families.h"
+#include "model/geometry_fields.h"
 #include "model/validate.h"
 
 namespace distsetup {
 namespace {
 
-// Reads `key` as one of `names`; returns its index, or -1 when absent or wrong (then reported).
-int read_choice(MapReader& reader, const Value& map, const char* key, const std::vector<std::string>& names,
-                Diagnostics& diagnostics) {
-  std::string text;
-  if (!reader.get(key, text)) return -1;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (same_name(text, names[i])) return static_cast<int>(i);
+// Reads the fields of the table, each by its type.
+struct FieldReading {
+  MapReader& reader;
+  const Value& map;
+  Diagnostics& diagnostics;
+
+  template <class T>
+  void get(std::string_view key, T& out) {
+    if constexpr (std::is_same_v<T, Norm>) {
+      choice(key, kNormNames, out);
+    } else if constexpr (std::is_same_v<T, Attention>) {
+      choice(key, kAttentionNames, out);
+    } else {
+      reader.get(key, out);
+    }
   }
-  diagnostics.push_back(error(code::kUnknownValue, map.find(key) ? map.find(key)->location : map.location,
-                              fmt::format("{} is '{}', expected one of {}", key, text, fmt::join(names, ", ")), suggest(text, names)));
-  return -1;
-}
+  template <class E, size_t N>
+  void choice(std::string_view key, const std::array<std::string_view, N>& names, E& out) {
+    std::string text;
+    if (!reader.get(key, text)) return;
+    for (size_t i = 0; i < N; ++i) {
+      if (same_name(text, names[i])) {
+        out = static_cast<E>(i);
+        return;
+      }
+    }
+    const Value* value = map.find(key);
+    diagnostics.push_back(error(code::kUnknownValue, value ? value->location : map.location,
+                                fmt::format("{} is '{}', expected one of {}", key, text, fmt::join(names, ", ")),
+                                suggest(text, std::vector<std::string>(names.begin(), names.end()))));
+  }
+};
 
 void read_expert_layers(MapReader& reader, const Value& value, Geometry& g, Diagnostics& diagnostics) {
   int64_t dense_layers = 0;
@@ -45,7 +69,8 @@ void read_expert_layers(MapReader& reader, const Value& value, Geometry& g, Diag
   if (const Value* list = reader.child("expert_layer")) {
     if (list->kind != Value::Kind::kList || dense_layers > 0) {
       diagnostics.push_back(error(code::kWrongType, list->location,
-                                  "expert_layer is a list of true and false, one for each layer, and excludes dense_layers"));
+                                  "expert_layer is a list of true and false, one for each layer, "
+                                  "and excludes dense_layers"));
       return;
     }
     for (const Value& item : list->items) {
@@ -63,53 +88,19 @@ void read_fields(MapReader& reader, const Value& value, Geometry& g, Diagnostics
   reader.get("hub", g.hub_id);
   for (const char* key : {"num_layers", "hidden", "num_heads", "vocabulary"}) reader.require(key);
   if (value.find("num_experts") == nullptr) reader.require("feed_forward");
-  reader.get("num_layers", g.num_layers);
-  reader.get("hidden", g.hidden);
-  reader.get("num_heads", g.num_heads);
-  reader.get("vocabulary", g.vocabulary);
-  if (!reader.get("num_kv_heads", g.num_kv_heads)) g.num_kv_heads = g.num_heads;
-  reader.get("feed_forward", g.feed_forward);
-  reader.get("max_positions", g.max_positions);
-  reader.get("tied_embeddings", g.tied_embeddings);
-  reader.get("qkv_bias", g.qkv_bias);
-  reader.get("output_bias", g.output_bias);
-  reader.get("mlp_bias", g.mlp_bias);
-  reader.get("qk_norm", g.qk_norm);
-  reader.get("qk_norm_wide", g.qk_norm_wide);
-  reader.get("gated_mlp", g.gated_mlp);
-  reader.get("parallel_block", g.parallel_block);
-  reader.get("norms_per_layer", g.norms_per_layer);
-  const auto norm = read_choice(reader, value, "norm", {"rms", "layer", "layer_no_bias"}, diagnostics);
-  g.norm = norm == 1 ? Norm::kLayer : norm == 2 ? Norm::kLayerNoBias : Norm::kRms;
-  reader.get("norm_epsilon", g.norm_epsilon);
-  reader.get("rope_base", g.rope_base);
-  reader.get("rope_scaled", g.rope_scaled);
-  reader.get("rotary_fraction", g.rotary_fraction);
-  reader.get("activation", g.activation);
-  reader.get("learned_positions", g.learned_positions);
-  reader.get("head_bias", g.head_bias);
-  reader.get("num_experts", g.num_experts);
-  reader.get("experts_per_token", g.experts_per_token);
-  reader.get("expert_feed_forward", g.expert_feed_forward);
-  reader.get("num_shared_experts", g.num_shared_experts);
-  if (!reader.get("shared_feed_forward", g.shared_feed_forward) &&
+  FieldReading fields{reader, value, diagnostics};
+  for (const GeometryField& field : geometry_fields()) {
+    std::visit([&](auto member) { fields.get(field.name, g.*member); }, field.member);
+  }
+  if (value.find("num_kv_heads") == nullptr) g.num_kv_heads = g.num_heads;
+  if (value.find("shared_feed_forward") == nullptr &&
       __builtin_mul_overflow(g.num_shared_experts, g.expert_feed_forward, &g.shared_feed_forward)) {
     g.shared_feed_forward = -1;  // validate() refuses it
   }
-  reader.get("shared_expert_gate", g.shared_expert_gate);
-  reader.get("router_score_bias", g.router_score_bias);
-  if (read_choice(reader, value, "attention", {"grouped", "latent"}, diagnostics) == 1) g.attention = Attention::kLatent;
-  reader.get("q_lora_rank", g.q_lora_rank);
-  reader.get("kv_lora_rank", g.kv_lora_rank);
-  reader.get("qk_nope_head_size", g.qk_nope_head_size);
-  reader.get("qk_rope_head_size", g.qk_rope_head_size);
-  reader.get("v_head_size", g.v_head_size);
-  reader.get("sliding_window", g.sliding_window);
-  reader.get("global_layer_every", g.global_layer_every);
 }
 
-void read_head_size(MapReader& reader, const Value& value, Geometry& g, Diagnostics& diagnostics) {
-  if (reader.get("head_size", g.head_size)) return;
+void fill_head_size(const Value& value, Geometry& g, Diagnostics& diagnostics) {
+  if (value.find("head_size") != nullptr) return;
   if (g.attention == Attention::kLatent) {
     if (__builtin_add_overflow(g.qk_nope_head_size, g.qk_rope_head_size, &g.head_size))
       g.head_size = -1;  // validate() refuses the parts
@@ -124,7 +115,7 @@ void read_head_size(MapReader& reader, const Value& value, Geometry& g, Diagnost
 
 }  // namespace
 
-Result<Geometry> geometry_from_value(const Value& value, const std::string& name) {
+Result<Geometry> geometry_from_value(const Presets& presets, const Value& value, const std::string& name) {
   if (value.kind != Value::Kind::kMap) {
     return error(code::kWrongType, value.location, fmt::format("the geometry of model '{}' is not a map of keys", name));
   }
@@ -134,21 +125,22 @@ Result<Geometry> geometry_from_value(const Value& value, const std::string& name
   g.family = "llama";
   MapReader reader(value, fmt::format("model '{}'", name), diagnostics);
   read_fields(reader, value, g, diagnostics);
-  read_head_size(reader, value, g, diagnostics);
+  fill_head_size(value, g, diagnostics);
   read_expert_layers(reader, value, g, diagnostics);
   std::string date;
   reader.get("source", g.source);
   if (reader.get("date", date)) g.source += (g.source.empty() ? "" : ", ") + date;
   reader.finish();
   if (g.layer_class.empty()) {
-    const Family* family = find_family(g.family);
-    if (family == nullptr) {
+    if (!is_family(presets, g.family)) {
       diagnostics.push_back(error(code::kUnsupportedArchitecture, value.location,
                                   fmt::format("family '{}' of model '{}' is not known", g.family, name),
-                                  suggest(g.family, family_names())));
+                                  suggest(g.family, family_names(presets))));
       return diagnostics;
     }
-    g.layer_class = family->layer_class;
+    Result<std::string> layer_class = family_layer_class(presets, g.family, value.location);
+    append(diagnostics, std::move(layer_class.diagnostics));
+    if (layer_class.value) g.layer_class = std::move(*layer_class.value);
   }
   if (has_error(diagnostics)) return diagnostics;
   append(diagnostics, validate(g, value.location));

@@ -4,10 +4,12 @@
 
 #include "base/value.h"
 #include "model/geometry.h"
+#include "model/presets.h"
 
 namespace distsetup {
 
 // The inline keys of `model:` or a preset file; a key is a field of Geometry.
-Result<Geometry> geometry_from_value(const Value& value, const std::string& name);
+// `presets` know the families.
+Result<Geometry> geometry_from_value(const Presets& presets, const Value& value, const std::string& name);
 
 }  // namespace distsetup

@@ -4,10 +4,12 @@
 
 #include "base/value.h"
 #include "model/geometry.h"
+#include "model/presets.h"
 
 namespace distsetup {
 
-// `config` is the parsed file. Unknown model_type: kUnsupportedArchitecture with the list.
-Result<Geometry> geometry_from_hf_config(const Value& config, const std::string& name);
+// `config` is the parsed file; its model_type names a file of presets/families/, which says how to read it. Unknown:
+// kUnsupportedArchitecture with the list. A setting that makes another model than we know is refused by name.
+Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& config, const std::string& name);
 
 }  // namespace distsetup

@@ -240,7 +240,7 @@ Result<Geometry> find_model(const Presets& presets, std::string_view name, const
   if (!file.ok()) return file.diagnostics;
   const Result<Value> value = read_preset(**file);
   if (!value.ok()) return value.diagnostics;
-  return geometry_from_value(*value, (*file)->id);
+  return geometry_from_value(presets, *value, (*file)->id);
 }
 
 Result<Geometry> model_over_base(const Presets& presets, const Value& own) {
@@ -263,7 +263,7 @@ Result<Geometry> model_over_base(const Presets& presets, const Value& own) {
     const std::string& key = value->entries[i].first;
     if (own.find(key) == nullptr && key != "hub") add(*value, i);  // changed, it is no published model any more
   }
-  return geometry_from_value(merged, (*file)->id);
+  return geometry_from_value(presets, merged, (*file)->id);
 }
 
 Result<Geometry> resolve_model(const Presets& presets, const std::string& name, const Location& at) {
@@ -284,7 +284,7 @@ Result<Geometry> resolve_model(const Presets& presets, const std::string& name, 
   const Result<Value> value = parse_json(*text, config.string());
   if (!value.ok()) return value.diagnostics;
   const fs::path directory = fs::absolute(config, failure).lexically_normal().parent_path();
-  return geometry_from_hf_config(*value, directory.filename().string());
+  return geometry_from_hf_config(presets, *value, directory.filename().string());
 }
 
 Result<GpuChoice> find_gpu(const Presets& presets, std::string_view name, const Location& at) {

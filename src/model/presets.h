@@ -14,7 +14,7 @@
 namespace distsetup {
 
 struct PresetFile {
-  std::string folder;     // "models", "gpus", "machines", "programs", "recipes"
+  std::string folder;     // "models", "families", "gpus", "machines", "programs", "recipes"
   std::string id;         // file name without .yaml
   std::string path;       // shown in messages; opened when `is_embedded` is false
   std::string_view text;  // of an embedded file

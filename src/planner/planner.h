@@ -1,7 +1,7 @@
 // The planner's door: Spec -> Problem -> Plan -> preview. Each is a function of its arguments alone; only read_inputs() looks at
 // files.
 //   Spec spec = ...;                                      // spec.h
-//   Result<Inputs> inputs = read_inputs(spec);            // model directory, data files
+//   Result<Inputs> inputs = read_inputs(spec, presets);   // model directory, data files
 //   Result<Problem> problem = resolve(spec, presets, *inputs);
 //   Result<Plan> plan = make_plan(*problem);              // verdict may be kDoesNotFit: exit code 4 is the caller's
 //   std::cout << format_preview(*plan, {.smallest_fits = smallest_that_fits(*problem)});
@@ -32,7 +32,7 @@ struct Inputs {
 // Reads <model>/config.json when `model` is a directory or a config.json, hardware.machine when it is a .yaml file, and scans
 // data.paths. Relative paths start at the folder of the file that says them, those of flags and variables at `root`.
 // plan.data.root becomes the absolute path that data.paths start from.
-Result<Inputs> read_inputs(const Spec& spec, const std::string& root = ".");
+Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::string& root = ".");
 
 // What is best among the plans that fit. kMaxContext and kMinGpus are loops around the search (goal.h).
 enum class Goal { kThroughput, kMinGpus, kMaxContext, kMinCost, kMinMemory };

@@ -1,5 +1,7 @@
 // Geometry as people write it: inline keys and Hugging Face configs, right and wrong.
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 
 #include "base/diagnostic_codes.h"
 #include "base/value_json.h"
@@ -8,24 +10,31 @@
 #include "model/geometry.h"
 #include "model/geometry_value.h"
 #include "model/hf_config.h"
+#include "model/presets.h"
+#include "support/temporary_directory.h"
 
 namespace distsetup {
 namespace {
 
 constexpr char kTiny[] = "{num_layers: 2, hidden: 32, num_heads: 4, num_kv_heads: 2, feed_forward: 96, vocabulary: 256";
 
+const Presets& all_presets() {
+  static const Presets loaded = *load_presets();
+  return loaded;
+}
+
 Result<Geometry> from_yaml(const std::string& text) {
   const Result<Value> value = parse_yaml(text, "run.yaml");
   INFO(format_diagnostics(value.diagnostics));
   REQUIRE(value.ok());
-  return geometry_from_value(*value, "mine");
+  return geometry_from_value(all_presets(), *value, "mine");
 }
 
 Result<Geometry> from_json(const std::string& text) {
   const Result<Value> value = parse_json(text, "config.json");
   INFO(format_diagnostics(value.diagnostics));
   REQUIRE(value.ok());
-  return geometry_from_hf_config(*value, "mine");
+  return geometry_from_hf_config(all_presets(), *value, "mine");
 }
 
 // A Llama config of 2 layers with `more` keys added.
@@ -230,6 +239,75 @@ TEST_CASE("geometry: MPT with ALiBi and without biases and GPT BigCode and Gemma
   CHECK(gemma->global_layer_every == 6);
   REQUIRE(gemma.diagnostics.size() == 1);
   CHECK(gemma.diagnostics[0].message == "of 'gemma3' the text model alone is planned ('text_config')");
+}
+
+TEST_CASE("geometry: a family of known operations is a file in the user's presets") {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directories(directory.path() + "/families");
+  std::ofstream(directory.path() + "/families/novel_moe.yaml")
+      << "layer_class: NovelMoeBlock\nbase: qwen3\nvalues: {narrow: false, shape: {keys: [mlp.shape], default: wide}}\n"
+         "refuse: [vision]\nleft_out: {num_draft_layers: draft layer}\nfields:\n  hidden: [model_width]\n  qk_norm: not narrow\n"
+         "  num_kv_heads:\n    - {when: narrow, value: 1}\n    - {keys: [kv_heads], default: num_heads}\n"
+         "  feed_forward: {when: shape = wide, value: 4 * hidden}\n  num_experts: [mlp.experts]\n  experts_per_token: 2\n"
+         "  expert_feed_forward: feed_forward\nexpert_layers: {every: moe_every, first_dense: dense_first}\n";
+  std::ofstream(directory.path() + "/families/novel_alias.yaml") << "base: novel_moe\n";
+  std::ofstream(directory.path() + "/families/novel_wrong.yaml") << "base: llama\nlayer_class: X\nfields: {hiden: 3}\n";
+  std::ofstream(directory.path() + "/families/novel_loop.yaml") << "base: novel_loop\nlayer_class: X\n";
+  const Result<Presets> presets = load_presets({directory.path()});
+  REQUIRE(presets.ok());
+  const auto read = [&](const std::string& text) {
+    return geometry_from_hf_config(*presets, *parse_json(text, "config.json"), "mine");
+  };
+  const std::string sizes = R"("model_width": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 256)";
+  const Result<Geometry> g = read(R"({"model_type": "novel_moe", )" + sizes +
+                                  R"(, "mlp": {"experts": 8}, "moe_every": 2, "dense_first": 1, "num_draft_layers": 2})");
+  INFO(format_diagnostics(g.diagnostics));
+  REQUIRE(g.ok());
+  CHECK(g->layer_class == "NovelMoeBlock");
+  CHECK(g->family == "novel_moe");
+  CHECK(g->hidden == 64);
+  CHECK(g->head_size == 128);  // of qwen3
+  CHECK(g->qk_norm);
+  CHECK(g->num_kv_heads == 4);
+  CHECK(g->feed_forward == 256);
+  CHECK(g->num_experts == 8);
+  CHECK(g->expert_feed_forward == 256);
+  CHECK(g->expert_layer == std::vector<bool>{false, false, true, false});
+  REQUIRE(g.diagnostics.size() == 1);
+  CHECK(g.diagnostics[0].message == "2 draft layers are left out of the model");
+
+  const Result<Geometry> alias = read(R"({"model_type": "novel_alias", )" + sizes + R"(, "mlp": {"experts": 2}, "narrow": true})");
+  REQUIRE(alias.ok());
+  CHECK(alias->layer_class == "NovelMoeBlock");
+  CHECK(alias->num_kv_heads == 1);
+  CHECK_FALSE(alias->qk_norm);
+  CHECK(alias->expert_layer.empty());
+
+  check_error(read(R"({"model_type": "novel_moe", )" + sizes + "}"), code::kMissingKey, "config.json has no 'mlp.experts'");
+  check_error(read(R"({"model_type": "novel_moe", )" + sizes + R"(, "mlp": {"experts": 2}, "vision": true})"),
+              code::kUnsupportedArchitecture, "'vision' of model_type 'novel_moe' is set to 'true', which is not supported");
+  check_error(read(R"({"model_type": "novel_wrong"})"), code::kUnknownKey, "unknown field 'hiden' in family 'novel_wrong'");
+  check_error(read(R"({"model_type": "novel_loop"})"), code::kUnsupportedArchitecture,
+              "found more than 8 families based on each other, expected fewer");
+  CHECK_FALSE(read(R"({"model_type": "_common"})").ok());
+}
+
+TEST_CASE("geometry: every family of ours is read, and its own words mean something") {
+  for (const std::string& id : preset_ids(all_presets(), "families")) {
+    if (id.starts_with("_")) continue;
+    const std::string config =
+        R"({"model_type": ")" + id +
+        R"(", "hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8, "vocab_size": 1000, "intermediate_size": 2048,
+            "num_experts": 8, "num_local_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256,
+            "shared_expert_intermediate_size": 512, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
+            "v_head_dim": 32, "n_routed_experts": 8})";
+    const Result<Geometry> g = from_json(config);
+    INFO(id << "\n" << format_diagnostics(g.diagnostics));
+    REQUIRE(g.ok());
+    CHECK(g->family == id);
+    CHECK_FALSE(g->layer_class.empty());
+    CHECK(g.diagnostics.empty());
+  }
 }
 
 }  // namespace distsetup

@@ -45,7 +45,7 @@ bool is_about(const Diagnostics& refusal, const SpecKey& key, const std::string&
 
 // The plan as text without what follows from the words of the spec rather than from their meaning.
 Result<std::string> plan_text(const Spec& spec, const std::string& root) {
-  const Result<Inputs> inputs = read_inputs(spec, root);
+  const Result<Inputs> inputs = read_inputs(spec, presets(), root);
   if (!inputs.ok()) return inputs.diagnostics;
   const Result<Problem> problem = resolve(spec, presets(), *inputs);
   if (!problem.ok()) return problem.diagnostics;

@@ -30,7 +30,7 @@ std::string directory_of(const std::string& path) {
 
 Result<Problem> read_problem(const Arguments& arguments, const Session& session, const Spec& spec) {
   Diagnostics diagnostics;
-  Result<Inputs> inputs = read_inputs(spec);
+  Result<Inputs> inputs = read_inputs(spec, session.presets);
   append(diagnostics, std::move(inputs.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
   Result<Problem> problem =

@@ -153,7 +153,7 @@ fs::path base_of(const Spec& spec, std::string_view setting, const std::string& 
 
 }  // namespace
 
-Result<Inputs> read_inputs(const Spec& spec, const std::string& root) {
+Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::string& root) {
   Inputs inputs;
   Diagnostics diagnostics;
   if (const auto model = spec.text("model"); model.has_value()) {
@@ -168,8 +168,8 @@ Result<Inputs> read_inputs(const Spec& spec, const std::string& root) {
         const Result<Value> value = parse_json(*text, config.string());
         append(diagnostics, value.diagnostics);
         if (value.ok()) {
-          Result<Geometry> geometry =
-              geometry_from_hf_config(*value, fs::absolute(config, failure).lexically_normal().parent_path().filename().string());
+          Result<Geometry> geometry = geometry_from_hf_config(
+              presets, *value, fs::absolute(config, failure).lexically_normal().parent_path().filename().string());
           append(diagnostics, geometry.diagnostics);
           if (geometry.ok()) inputs.model = std::move(*geometry);
         }

@@ -66,7 +66,7 @@ class Resolver {
   void model() {
     if (spec_.model.has_value()) {
       const bool has_base = spec_.model->find("base") != nullptr;
-      take(has_base ? model_over_base(presets_, *spec_.model) : geometry_from_value(*spec_.model, "inline"));
+      take(has_base ? model_over_base(presets_, *spec_.model) : geometry_from_value(presets_, *spec_.model, "inline"));
       if (has_base) used_ += preset_text(presets_, "models", plan().model.name);
     } else if (inputs_.model.has_value()) {
       plan().model = *inputs_.model;

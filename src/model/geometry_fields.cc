@@ -1,0 +1,64 @@
+// The table. Left out: what a config.json has no key for and presets read apart (name, family, label, source, expert_layer).
+#include "model/geometry_fields.h"
+
+#include <algorithm>
+
+namespace distsetup {
+namespace {
+
+// clang-format off: a table
+constexpr GeometryField kGeometryFields[] = {
+    {"num_layers", &Geometry::num_layers},
+    {"hidden", &Geometry::hidden},
+    {"num_heads", &Geometry::num_heads},
+    {"num_kv_heads", &Geometry::num_kv_heads},
+    {"vocabulary", &Geometry::vocabulary},
+    {"max_positions", &Geometry::max_positions},
+    {"learned_positions", &Geometry::learned_positions},
+    {"feed_forward", &Geometry::feed_forward},
+    {"num_experts", &Geometry::num_experts},
+    {"experts_per_token", &Geometry::experts_per_token},
+    {"expert_feed_forward", &Geometry::expert_feed_forward},
+    {"num_shared_experts", &Geometry::num_shared_experts},
+    {"shared_feed_forward", &Geometry::shared_feed_forward},
+    {"shared_expert_gate", &Geometry::shared_expert_gate},
+    {"router_score_bias", &Geometry::router_score_bias},
+    {"attention", &Geometry::attention},
+    {"q_lora_rank", &Geometry::q_lora_rank},
+    {"kv_lora_rank", &Geometry::kv_lora_rank},
+    {"qk_nope_head_size", &Geometry::qk_nope_head_size},
+    {"qk_rope_head_size", &Geometry::qk_rope_head_size},
+    {"v_head_size", &Geometry::v_head_size},
+    {"head_size", &Geometry::head_size},
+    {"tied_embeddings", &Geometry::tied_embeddings},
+    {"qkv_bias", &Geometry::qkv_bias},
+    {"output_bias", &Geometry::output_bias},
+    {"mlp_bias", &Geometry::mlp_bias},
+    {"head_bias", &Geometry::head_bias},
+    {"qk_norm", &Geometry::qk_norm},
+    {"qk_norm_wide", &Geometry::qk_norm_wide},
+    {"gated_mlp", &Geometry::gated_mlp},
+    {"activation", &Geometry::activation},
+    {"parallel_block", &Geometry::parallel_block},
+    {"norms_per_layer", &Geometry::norms_per_layer},
+    {"norm", &Geometry::norm},
+    {"norm_epsilon", &Geometry::norm_epsilon},
+    {"rope_base", &Geometry::rope_base},
+    {"rope_scaled", &Geometry::rope_scaled},
+    {"rotary_fraction", &Geometry::rotary_fraction},
+    {"sliding_window", &Geometry::sliding_window},
+    {"global_layer_every", &Geometry::global_layer_every},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const GeometryField> geometry_fields() { return kGeometryFields; }
+
+const GeometryField* find_geometry_field(std::string_view name) {
+  const auto found = std::find_if(std::begin(kGeometryFields), std::end(kGeometryFields),
+                                  [name](const GeometryField& field) { return field.name == name; });
+  return found == std::end(kGeometryFields) ? nullptr : found;
+}
+
+}  // namespace distsetup
