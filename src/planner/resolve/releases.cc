@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
+#include "base/map_reader.h"
 #include "base/names.h"
 #include "planner/resolve/setup_words.h"
 #include "planner/time/constants.h"
