@@ -12,6 +12,7 @@
 #include "cli/line/help.h"
 #include "cli/line/output.h"
 #include "cli/line/parse.h"
+#include "codegen/shell/quote.h"
 
 namespace distsetup {
 namespace {

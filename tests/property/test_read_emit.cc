@@ -14,9 +14,11 @@
 #include "base/json.h"
 #include "base/value.h"
 #include "base/value_yaml.h"
+#include "codegen/emit.h"
 #include "codegen/read/read.h"
 #include "codegen/tables/coverage.h"
-#include "codegen/tables/target.h"
+#include "codegen/tables/emit_target.h"
+#include "codegen/tables/load_table.h"
 #include "model/presets.h"
 #include "support/emitted.h"
 #include "support/seed.h"
@@ -356,8 +358,8 @@ TEST_CASE("read and emit: nodes and GPUs of a launcher's file read back") {
       EmitOptions options;
       options.templates = templates;
       options.job.program = {"train.py", "--rate", "1e-4"};
-      if (target.compare(0, 10, "kubernetes") == 0) options.job.image = "registry/name:1";
-      const Result<Artifacts> artifacts = emit(plan, target, options);
+      if (target.compare(0, 10, "kubernetes") == 0) options.job.settings.set("container.image", "registry/name:1");
+      const Result<Artifacts> artifacts = emit(&plan, target, options);
       INFO(target << messages(artifacts.diagnostics));
       REQUIRE(artifacts.ok());
       for (const Artifact& artifact : *artifacts) {

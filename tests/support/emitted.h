@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "codegen/codegen.h"
+#include "codegen/emit.h"
 #include "support/random_plan.h"
 
 namespace distsetup {
@@ -25,6 +25,17 @@ inline Plan cluster_plan() {
   plan.precision.compute = Precision::kBf16;
   plan.inputs_digest = std::string(64, 'a');
   return plan;
+}
+
+inline Result<Artifacts> emit(const Plan& plan, std::string_view target, const EmitOptions& options = {}) {
+  return emit(&plan, target, options);
+}
+
+// A SLURM job, with a plan or for machines alone.
+inline Result<Artifacts> slurm_job(const JobOptions& options, const Plan* plan = nullptr) {
+  EmitOptions of_job;
+  of_job.job = options;
+  return emit(plan, "slurm", of_job);
 }
 
 inline const std::string& file(const Artifacts& artifacts, std::string_view path) {

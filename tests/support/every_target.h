@@ -55,8 +55,8 @@ inline bool emit_first(const std::string& target, int nodes, std::vector<Emitted
     for (const int gpus : {8, 1}) {
       if (nodes > 1 && gpus == 1) continue;
       EmittedTarget one{target, nodes, plan_for(target, nodes, gpus, method), {}, {}};
-      one.options.job.image = "registry.example/image:1";
-      if (nodes > 1) one.options.job.hosts = {"n0", "n1", "n2", "n3"};
+      one.options.job.settings.set("container.image", "registry.example/image:1");
+      if (nodes > 1) one.options.job.settings.set("hosts", Json::array({"n0", "n1", "n2", "n3"}));
       Result<Artifacts> written = emit(one.plan, target, one.options);
       if (written.ok()) {
         one.files = std::move(*written);

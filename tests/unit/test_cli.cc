@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/explanations.h"
+#include "cli/deliver/deliver.h"
 #include "cli/line/help.h"
 #include "cli/line/output.h"
 #include "cli/line/parse.h"

@@ -3,6 +3,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
+#include "codegen/tables/configs.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

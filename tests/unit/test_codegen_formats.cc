@@ -7,6 +7,7 @@
 #include "base/value_yaml.h"
 #include "codegen/shell/quote.h"
 #include "codegen/tables/key_table.h"
+#include "codegen/tables/load_table.h"
 #include "codegen/tables/target.h"
 #include "support/emitted.h"
 

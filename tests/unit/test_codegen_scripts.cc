@@ -12,15 +12,15 @@ using namespace distsetup;
 namespace {
 
 std::string sbatch(const JobOptions& options) {
-  const Result<Artifacts> written = slurm_script(options);
+  const Result<Artifacts> written = slurm_job(options);
   INFO(messages(written.diagnostics));
   REQUIRE(written.ok());
   REQUIRE(written->size() == 1);
   return written->front().text;
 }
 
-std::string refusal(const JobOptions& options, const std::optional<Plan>& plan = std::nullopt) {
-  const Result<Artifacts> written = slurm_script(options, plan);
+std::string refusal(const JobOptions& options, const Plan* plan = nullptr) {
+  const Result<Artifacts> written = slurm_job(options, plan);
   REQUIRE_FALSE(written.ok());
   return messages(written.diagnostics);
 }
@@ -121,14 +121,14 @@ TEST_CASE("codegen: regression 28: the folder of a SLURM log is made before it i
   CHECK(contains(plain, "#SBATCH --output=slurm-%j.out\n"));
   CHECK(contains(plain, "#SBATCH --error=slurm-%j.err\n"));
   CHECK_FALSE(contains(plain, "mkdir"));
-  options.output_log = "my logs/%x-%j.out";
+  options.settings.set("output_log", "my logs/%x-%j.out");
   const std::string folder = sbatch(options);
   CHECK(contains(folder, "#SBATCH --output=slurm-%j.out\n"));
   CHECK(folder.find("mkdir -p -- 'my logs'") < folder.find("--output='my logs/%x-%j.out'"));
   CHECK(contains(folder, "--error='my logs/%x-%j.err'"));
-  options.output_log = "logs-%j/out";
+  options.settings.set("output_log", "logs-%j/out");
   CHECK(contains(refusal(options), "pattern in its folder"));
-  options.output_log = "logs/";
+  options.settings.set("output_log", "logs/");
   CHECK(contains(refusal(options), "names no file"));
 }
 
@@ -139,14 +139,14 @@ TEST_CASE("codegen: nothing of a site's own is in a SLURM script unless it was g
     CHECK_FALSE(contains(text, never));
   }
   JobOptions options = four_by_eight();
-  options.partition = "gpu";
-  options.account = "my account";
-  options.memory_per_gpu = "32G";
+  options.settings.set("partition", "gpu");
+  options.settings.set("account", "my account");
+  options.settings.set("memory_per_gpu", "32G");
   options.time_limit = "4h";
-  options.exclusive = true;
-  options.modules = {"cuda/12.2"};
-  options.exports = {"A=b c"};
-  options.setup = {"source ~/env/bin/activate"};
+  options.settings.set("exclusive", true);
+  options.settings.set("modules", Json::array({"cuda/12.2"}));
+  options.settings.set("exports", Json::array({"A=b c"}));
+  options.settings.set("setup", Json::array({"source ~/env/bin/activate"}));
   const std::string given = sbatch(options);
   for (const char* line :
        {"#SBATCH --partition=gpu\n", "#SBATCH --account=\"my account\"\n", "#SBATCH --mem-per-gpu=32G\n", "#SBATCH --time=04:00:00\n",
@@ -159,7 +159,7 @@ TEST_CASE("codegen: nothing of a site's own is in a SLURM script unless it was g
 
 TEST_CASE("codegen: every directive comes before the first command") {
   JobOptions options = four_by_eight();
-  options.requeue = true;
+  options.settings.set("requeue", true);
   const std::string text = sbatch(options);
   bool commands = false;
   for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
@@ -177,7 +177,7 @@ TEST_CASE("codegen: time limits, memory and signals of a SLURM script") {
   CHECK(contains(sbatch(options), "#SBATCH --time=48:00:00\n"));
   CHECK(contains(sbatch(options), "#SBATCH --signal=USR1@120\n"));
   CHECK(contains(sbatch(options), "#SBATCH --no-requeue\n"));
-  options.requeue = true;
+  options.settings.set("requeue", true);
   const std::string again = sbatch(options);
   for (const char* part : {"#SBATCH --requeue\n", "#SBATCH --open-mode=append\n", "#SBATCH --signal=B:USR1@120\n", "trap 'warned=yes",
                            "SLURM_RESTART_COUNT"}) {
@@ -185,12 +185,12 @@ TEST_CASE("codegen: time limits, memory and signals of a SLURM script") {
   }
   CHECK_FALSE(contains(again, "exec \"${step"));
   options.time_limit = "fast";
-  CHECK_FALSE(slurm_script(options).ok());
+  CHECK_FALSE(slurm_job(options).ok());
   options = four_by_eight();
-  options.memory_per_gpu = "many";
-  CHECK_FALSE(slurm_script(options).ok());
-  options.memory_per_gpu = "32G";
-  options.memory_per_node = "0";
+  options.settings.set("memory_per_gpu", "many");
+  CHECK_FALSE(slurm_job(options).ok());
+  options.settings.set("memory_per_gpu", "32G");
+  options.settings.set("memory_per_node", "0");
   CHECK(contains(refusal(options), "twice"));
 }
 
@@ -198,14 +198,15 @@ TEST_CASE("codegen: a SLURM script without a plan waits for one, with a plan it 
   const std::string without = sbatch(four_by_eight());
   CHECK(contains(without, "\nPLAN=${PLAN:-plan.json}\n"));
   CHECK(without.find("no plan at") < without.find("srun"));
-  const Result<Artifacts> with = slurm_script(JobOptions{}, cluster_plan());
+  const Plan plan = cluster_plan();
+  const Result<Artifacts> with = slurm_job(JobOptions{}, &plan);
   REQUIRE(with.ok());
   REQUIRE(with->size() == 2);
   CHECK(with->at(0).path == "plan.json");
   CHECK(contains(with->at(1).text, "digest=" + std::string(64, 'a')));
   JobOptions options = four_by_eight();
   options.nodes = 2;
-  CHECK(contains(refusal(options, cluster_plan()), "--nodes 2, but the plan has 4"));
+  CHECK(contains(refusal(options, &plan), "--nodes 2, but the plan has 4"));
 }
 
 TEST_CASE("codegen: a plan on CPU asks SLURM for no GPU") {
@@ -218,15 +219,15 @@ TEST_CASE("codegen: a plan on CPU asks SLURM for no GPU") {
 
 TEST_CASE("codegen: text of the user's cannot leave its place in a script") {
   JobOptions options = four_by_eight();
-  options.job_name = "x\n#SBATCH --wrap=id";
+  options.settings.set("job_name", "x\n#SBATCH --wrap=id");
   CHECK(contains(refusal(options), "control characters"));
   options = four_by_eight();
-  options.job_name = "a \"b\" $(id)";
+  options.settings.set("job_name", "a \"b\" $(id)");
   CHECK(contains(sbatch(options), "#SBATCH --job-name=\"a \\\"b\\\" $(id)\"\n"));
   options = four_by_eight();
-  options.exports = {"A=$(id)`id`'"};
+  options.settings.set("exports", Json::array({"A=$(id)`id`'"}));
   CHECK(contains(sbatch(options), "\nexport 'A=$(id)`id`'\\'''\n"));
-  options.exports = {"A-B=1"};
+  options.settings.set("exports", Json::array({"A-B=1"}));
   CHECK(contains(refusal(options), "expected NAME=VALUE"));
 }
 

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "codegen/tables/coverage.h"
+#include "codegen/tables/field_sources.h"
 #include "codegen/tables/fields.h"
 #include "support/emitted.h"
 

@@ -5,9 +5,10 @@
 #include "base/json.h"
 #include "base/quantity.h"
 #include "base/value_yaml.h"
+#include "codegen/job/job_fields.h"
 #include "codegen/job/secrets.h"
 #include "codegen/job/site.h"
-#include "codegen/tables/target.h"
+#include "codegen/job/site_schema.h"
 #include "support/emitted.h"
 
 using namespace distsetup;
@@ -15,14 +16,14 @@ using namespace distsetup;
 namespace {
 
 std::string job_field(const JobOptions& options, const std::string& name, const Plan* plan = nullptr) {
-  const Result<Fields> fields = job_fields(options, plan != nullptr ? fields_of(*plan) : no_fields(), plan);
+  const Result<Fields> fields = job_fields(options, "", plan != nullptr ? fields_of(*plan) : no_fields(), plan);
   INFO(messages(fields.diagnostics));
   REQUIRE(fields.ok());
   return field_text(fields->find(name)->second);
 }
 
 std::string job_refusal(const JobOptions& options) {
-  const Result<Fields> fields = job_fields(options, no_fields(), nullptr);
+  const Result<Fields> fields = job_fields(options, "", no_fields(), nullptr);
   REQUIRE_FALSE(fields.ok());
   return messages(fields.diagnostics);
 }
@@ -40,14 +41,14 @@ TEST_CASE("job: the warning before the limit is twice a step and a checkpoint") 
   plan.time.step_s = 40;
   plan.memory.checkpoint_bytes = int64_t{4} * 400'000'000'000;  // 400 GB of each node
   JobOptions options;
-  options.checkpoint_rate = "2GB/s";
+  options.settings.set("checkpoint_rate", "2GB/s");
   CHECK(job_field(options, "job.signal", &plan) == "USR1@480");  // 2 × (40 + 200)
-  options.requeue = true;
+  options.settings.set("requeue", true);
   CHECK(job_field(options, "job.signal", &plan) == "B:USR1@480");
-  options.signal_lead_s = 60;
-  CHECK(job_field(options, "job.signal", &plan) == "B:USR1@60");
-  options.signal_lead_s.reset();
-  options.checkpoint_rate = "1GB/s";
+  JobOptions with_lead = options;
+  with_lead.settings.set("signal_lead_s", 60);
+  CHECK(job_field(with_lead, "job.signal", &plan) == "B:USR1@60");
+  options.settings.set("checkpoint_rate", "1GB/s");
   CHECK(job_field(options, "job.signal", &plan) == "B:USR1@880");
   plan.time.step_s = 1;
   plan.memory.checkpoint_bytes = 1000;
@@ -60,46 +61,46 @@ TEST_CASE("job: the warning before the limit is twice a step and a checkpoint") 
 
 TEST_CASE("job: GPUs are asked for as the site wants it, and tasks follow the shape") {
   JobOptions options;
-  options.gpu_type = "h100";
+  options.settings.set("gpus.type", "h100");
   CHECK(job_field(options, "job.gpus_per_node") == "h100:8");
   CHECK(job_field(options, "job.gres") == "null");
-  options.gpu_request = "gres";
+  options.settings.set("gpus.request", "gres");
   CHECK(job_field(options, "job.gres") == "gpu:h100:8");
   CHECK(job_field(options, "job.gpus_per_node") == "null");
-  options.gpu_request = "none";
+  options.settings.set("gpus.request", "none");
   CHECK(job_field(options, "job.gres") == "null");
   CHECK(job_field(options, "job.tasks_per_node") == "8");
   CHECK(job_field(options, "job.cpus_per_task") == "8");
-  options.shape = "torchrun";  // one launcher on each node, never one in each of its GPUs' tasks
+  options.settings.set("shape", "torchrun");  // one launcher on each node, never one in each of its GPUs' tasks
   CHECK(job_field(options, "job.tasks_per_node") == "1");
   CHECK(job_field(options, "job.cpus_per_task") == "64");
 }
 
 TEST_CASE("job: names that become file names, hosts or objects are checked") {
   JobOptions options;
-  options.job_name = "My_Run.7";
+  options.settings.set("job_name", "My_Run.7");
   CHECK(job_field(options, "job.dns_name") == "my-run-7");
-  options.job_name = "../x";
+  options.settings.set("job_name", "../x");
   CHECK(job_field(options, "job.dns_name") == "null");
   CHECK(job_field(options, "job.plain_names") == "false");
-  options.output_log = "logs/%x.out";
+  options.settings.set("output_log", "logs/%x.out");
   CHECK(contains(job_refusal(options), "has a '/' in it"));
   options = {};
   for (const char* host : {"-oProxyCommand=id", "a b", "a;b", "$(id)"}) {
-    options.hosts = {host};
+    options.settings.set("hosts", Json::array({host}));
     CHECK(contains(job_refusal(options), "--hosts"));
   }
-  options.hosts = {"user@node-0.example"};
+  options.settings.set("hosts", Json::array({"user@node-0.example"}));
   CHECK(job_field(options, "job.hosts") == "user@node-0.example");
   options = {};
-  options.interface = "^lo,docker";  // Gloo knows exact names only
+  options.settings.set("network.interface", "^lo,docker");  // Gloo knows exact names only
   CHECK(contains(job_refusal(options), "--interface"));
   options = {};
-  options.array = "0-9";
+  options.settings.set("array", "0-9");
   CHECK(contains(job_refusal(options), "0-9%1"));
-  options.array = "0-9%1";
+  options.settings.set("array", "0-9%1");
   CHECK(job_field(options, "job.array") == "0-9%1");
-  options.array = "0-9";
+  options.settings.set("array", "0-9");
   options.program = {"sweep.py"};
   CHECK(job_field(options, "job.array") == "0-9");
 }
@@ -110,7 +111,7 @@ TEST_CASE("job: regression 48: secrets are refused wherever they would be writte
     INFO(text);
     CHECK_FALSE(secret_in(text).empty());
     JobOptions options;
-    options.setup = {text};
+    options.settings.set("setup", Json::array({text}));
     CHECK(contains(job_refusal(options), "looks like a secret"));
     options = {};
     options.program = {"train.py", text};
@@ -129,11 +130,11 @@ TEST_CASE("site: flags stand over site.yaml, which stands over what a job begins
       "version: 1\npartition: gpu\ncpus_per_task: 12\nmodules: [cuda/12.2, gcc]\nexclusive: true\nlongest_job: 12h\n"
       "gpus: {request: gres}\nexports: [A=1]\n";
   CHECK(read_site(options, text).empty());
-  CHECK(options.partition == "gpu");
-  CHECK(options.cpus_per_task == 12);
-  CHECK(options.modules == std::vector<std::string>{"cuda/12.2", "gcc"});
-  CHECK(options.exclusive);
-  CHECK(options.gpu_request == "gres");
+  CHECK(options.settings.text("partition") == "gpu");
+  CHECK(options.settings.number("cpus_per_task") == 12);
+  CHECK(options.settings.list("modules") == std::vector<std::string>{"cuda/12.2", "gcc"});
+  CHECK(options.settings.is_on("exclusive"));
+  CHECK(options.settings.text("gpus.request") == "gres");
   CHECK(contains(options.site, "site.yaml "));
   CHECK(job_field(options, "job.time_limit") == "12:00:00");
   options.time_limit = "13h";
@@ -141,7 +142,7 @@ TEST_CASE("site: flags stand over site.yaml, which stands over what a job begins
   for (const JobSetting& setting : job_settings()) {
     if (setting.flag == "partition") CHECK(set_job_option(options, setting, "other", {}).empty());
   }
-  CHECK(options.partition == "other");
+  CHECK(options.settings.text("partition") == "other");
 }
 
 TEST_CASE("site: mistakes are told together, with their places") {
@@ -174,10 +175,10 @@ TEST_CASE("site: what is written reads back, key by key") {
   const std::string text = site_yaml(values);
   INFO(text);
   CHECK(messages(read_site(options, text)).empty());
-  CHECK(options.partition == "it's # \"x\"");
-  CHECK(options.setup == std::vector<std::string>{"it's # \"x\""});
-  CHECK(options.cpus_per_task == 3);
-  CHECK(options.health_gate);
+  CHECK(options.settings.text("partition") == "it's # \"x\"");
+  CHECK(options.settings.list("setup") == std::vector<std::string>{"it's # \"x\""});
+  CHECK(options.settings.number("cpus_per_task") == 3);
+  CHECK(options.settings.is_on("health_gate"));
 }
 
 TEST_CASE("site: the schema has every key of the reader and no other") {
@@ -196,9 +197,31 @@ TEST_CASE("site: every setting is used by some target, and has fields that exist
   for (const JobSetting& setting : job_settings()) {
     INFO(setting.flag << " " << setting.site);
     REQUIRE_FALSE(setting.fields.empty());
-    for (const std::string_view field : setting.fields) CHECK(fields.find(field) != fields.end());
+    for (const std::string& field : setting.fields) CHECK(fields.find(field) != fields.end());
     bool is_used = false;
-    for (const std::string& target : target_names(templates)) is_used = is_used || target_uses(templates, target, setting);
+    for (const std::string& target : target_names(templates)) is_used = is_used || target_uses(templates, target, setting.fields);
     CHECK(is_used);
   }
+}
+
+TEST_CASE("settings: a row makes a setting, and mistakes of the table are told at their places") {
+  const std::string row =
+      "  - {key: switches, type: int, least: 1, most: 8, field: job.switches, placeholder: COUNT, help: leaf switches}\n";
+  const Result<std::vector<JobSetting>> one = parse_job_settings("version: 1\nsite:\n" + row, "settings.yaml");
+  INFO(messages(one.diagnostics));
+  REQUIRE(one.ok());
+  REQUIRE(one->size() == 1);
+  CHECK(one->front().site == "switches");
+  CHECK(one->front().flag == "switches");
+  CHECK(one->front().fields == std::vector<std::string>{"job.switches"});
+  const auto said = [](const std::string& rows) {
+    const Result<std::vector<JobSetting>> read = parse_job_settings("version: 1\njob:\n" + rows, "settings.yaml");
+    REQUIRE_FALSE(read.ok());
+    return messages(read.diagnostics);
+  };
+  CHECK(contains(said("  - {key: a, type: txt, field: job.a, help: x}\n"), "did you mean 'text'"));
+  CHECK(contains(said("  - {key: a, type: text, help: x}\n"), "neither field nor acts_on"));
+  CHECK(contains(said("  - {key: a, type: text, field: train.steps, help: x}\n"), "is none of a job"));
+  CHECK(contains(said("  - {key: a, type: choice, field: job.a, help: x}\n"), "choices"));
+  CHECK(contains(said("  - {key: a, type: text, field: job.a, hlep: x}\n"), "hlep"));
 }

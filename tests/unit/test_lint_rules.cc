@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/value_yaml.h"
-#include "codegen/codegen.h"
+#include "codegen/emit.h"
 #include "codegen/lint/lint.h"
 #include "support/every_target.h"
 

@@ -1,7 +1,6 @@
 // What rows of `reads` say beyond a key and its field: null, kinds of values, other keys of the file; and parts of the steps.
 #include <catch2/catch.hpp>
 
-#include "codegen/codegen.h"
 #include "codegen/read/read.h"
 
 using namespace distsetup;

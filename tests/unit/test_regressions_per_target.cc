@@ -196,14 +196,19 @@ TEST_CASE("regression 48 per target: no secret is written") {
       return !written.ok() && std::any_of(written.diagnostics.begin(), written.diagnostics.end(),
                                           [](const Diagnostic& why) { return why.code == code::kSecret; });
     };
-    for (auto& place : {&JobOptions::program, &JobOptions::setup, &JobOptions::exports}) {
+    for (const std::string place : {"program", "setup", "exports"}) {
       EmitOptions secret = one.options;
-      (secret.job.*place) = {place == &JobOptions::exports ? "HF_TOKEN=" + token : "echo " + token};
+      const std::vector<std::string> texts = {place == "exports" ? "HF_TOKEN=" + token : "echo " + token};
+      if (place == "program") {
+        secret.job.program = texts;
+      } else {
+        secret.job.settings.set(place, texts);
+      }
       CAPTURE(one.target);
       CHECK(is_refused_as_secret(secret));
     }
     EmitOptions secret = one.options;
-    secret.command = secret.job.command = "distsetup emit --hf-token=" + token;
+    secret.command = "distsetup emit --hf-token=" + token;
     CAPTURE(one.target);
     CHECK(is_refused_as_secret(secret));
   }

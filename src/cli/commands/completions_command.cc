@@ -4,6 +4,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "cli/commands/commands.h"
+#include "cli/deliver/deliver.h"
 #include "cli/line/completions.h"
 #include "cli/line/completions_fish.h"
 #include "cli/line/completions_zsh.h"
@@ -16,16 +17,17 @@ namespace {
 
 int run_completions(const Arguments& arguments, const Terminal& terminal) {
   const std::string& shell = arguments.positionals[0];
-  if (same_name(shell, "bash")) return deliver(arguments, terminal, {"distsetup", bash_completions(), false}, {});
-  if (same_name(shell, "zsh")) return deliver(arguments, terminal, {"_distsetup", zsh_completions(), false}, {});
-  if (same_name(shell, "fish")) return deliver(arguments, terminal, {"distsetup.fish", fish_completions(), false}, {});
+  if (same_name(shell, "bash")) return deliver(arguments, terminal, one_file(arguments, {"distsetup", bash_completions(), false}));
+  if (same_name(shell, "zsh")) return deliver(arguments, terminal, one_file(arguments, {"_distsetup", zsh_completions(), false}));
+  if (same_name(shell, "fish"))
+    return deliver(arguments, terminal, one_file(arguments, {"distsetup.fish", fish_completions(), false}));
   return fail(arguments, terminal,
               {error(code::kUnknownValue, command_line(), fmt::format("no completions for '{}', expected bash, zsh or fish", shell),
                      "distsetup completions bash")});
 }
 
 int run_man(const Arguments& arguments, const Terminal& terminal) {
-  return deliver(arguments, terminal, {"distsetup.1", man_page(), false}, {});
+  return deliver(arguments, terminal, one_file(arguments, {"distsetup.1", man_page(), false}));
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ Result<std::vector<Row>> site_rows(const Arguments& arguments, const std::string
   }
   std::vector<Row> rows;
   for (const JobSetting* setting : site_keys()) {
-    const std::string key = "site." + std::string(setting->site);
+    const std::string key = "site." + setting->site;
     const std::optional<std::string> flag = setting->flag.empty() ? std::nullopt : arguments.find(setting->flag);
     if (flag.has_value()) {
       rows.push_back({key, setting->type == JobSettingType::kSwitch ? "true" : *flag, place(command_line()), true});

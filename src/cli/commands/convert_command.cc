@@ -8,12 +8,13 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "cli/commands/commands.h"
+#include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
 #include "cli/settings/read_files.h"
 #include "cli/settings/run_source.h"
 #include "codegen/tables/coverage.h"
-#include "codegen/tables/target.h"
+#include "codegen/tables/emit_target.h"
 
 namespace distsetup {
 namespace {
@@ -43,9 +44,14 @@ Result<Artifacts> as_run_file(const ReadFields& fields, const Presets& presets, 
   return Artifacts{{"run.yaml", to_yaml(merge(read->assumed, read->given)), false}};
 }
 
+// Configuration files alone: scripts follow from a plan.
+TargetInput config_input(const ReadFields& fields, const std::string& command) {
+  return {fields_to_write(fields), nullptr, command, command_line(), true};
+}
+
 Result<Artifacts> as_target(const TemplateSet& templates, const std::string& target, const ReadFields& fields,
                             const std::string& command, std::vector<LostKey>& lost) {
-  Result<Artifacts> written = emit_target(templates, target, {fields_to_write(fields), nullptr, command, command_line(), true});
+  Result<Artifacts> written = emit_target(templates, target, config_input(fields, command));
   if (!written.ok()) return written;
   if (written->empty()) {
     return error(
@@ -66,7 +72,7 @@ Result<Artifacts> as_target(const TemplateSet& templates, const std::string& tar
   if (const auto ratio = fields.find("derived.warmup_ratio"); ratio != fields.end() && !ratio->second.is_assumed) {
     ReadFields without = fields;
     without.erase("derived.warmup_ratio");
-    const Result<Artifacts> same = emit_target(templates, target, {fields_to_write(without), nullptr, command, command_line(), true});
+    const Result<Artifacts> same = emit_target(templates, target, config_input(without, command));
     if (same.ok() && *same == *written)
       lost.push_back({ratio->second.key, field_text(ratio->second.value), "it is a part of the steps, and nothing says how many",
                       ratio->second.at});
@@ -91,26 +97,18 @@ std::string target_of(const Arguments& arguments, const TemplateSet& templates, 
   return "";
 }
 
+// The form that was written, what was read as what, and what could not be carried over.
 int finish(const Arguments& arguments, const Terminal& terminal, const Artifacts& artifacts, const std::vector<Reading>& readings,
            const std::vector<LostKey>& lost, const Diagnostics& diagnostics) {
   mention(terminal, readings_text(readings));
   say(lost_text(lost));
-  if (arguments.has("json")) {
-    Json envelope = readings_json(readings, lost);
-    envelope["schema_version"] = 1;
-    envelope["diagnostics"] = to_json(diagnostics);
-    Json files = Json::array();
-    for (const Artifact& one : artifacts) files.push_back({{"path", one.path}, {"text", one.text}});
-    envelope["files"] = std::move(files);
-    say_diagnostics(terminal, diagnostics);
-    return print_result(terminal, dump_json(envelope));
-  }
-  if (artifacts.size() == 1) return deliver(arguments, terminal, artifacts.front(), diagnostics);
-  if (arguments.has("output") || arguments.has("dry-run"))
-    return deliver_all(arguments, terminal, artifacts, arguments.text("output", "."), diagnostics);
-  return fail(arguments, terminal,
-              {error(code::kMissingArgument, command_line(),
-                     fmt::format("{} files are written, and no --output says where", artifacts.size()), "add --output FOLDER")});
+  Delivery delivery;
+  delivery.files = artifacts;
+  delivery.diagnostics = diagnostics;
+  delivery.output = arguments.text("output");
+  if (artifacts.size() == 1) delivery.named_file = artifacts.front().path;
+  delivery.also = readings_json(readings, lost);
+  return deliver(arguments, terminal, std::move(delivery));
 }
 
 ReadChoices foreign_choices(const Arguments& arguments) {

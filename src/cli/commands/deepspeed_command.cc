@@ -1,7 +1,9 @@
 // `distsetup deepspeed`: one DeepSpeed JSON from flags, without a plan.
 #include "cli/commands/commands.h"
+#include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
+#include "codegen/tables/configs.h"
 
 namespace distsetup {
 namespace {
@@ -28,7 +30,6 @@ Result<DeepspeedOptions> deepspeed_options(const Arguments& arguments) {
   options.offload_param = arguments.has("offload-param");
   options.bf16 = arguments.has("bf16");
   options.fp16 = arguments.has("fp16");
-  if (arguments.has("output")) options.output_path = output_path(arguments.text("output"), "").file;
   return {std::move(options), std::move(diagnostics)};
 }
 
@@ -39,7 +40,7 @@ int run_deepspeed(const Arguments& arguments, const Terminal& terminal) {
   const Result<Artifact> artifact = deepspeed_config(*options);
   append(diagnostics, artifact.diagnostics);
   if (!artifact.ok()) return fail(arguments, terminal, diagnostics);
-  return deliver(arguments, terminal, *artifact, diagnostics);
+  return deliver(arguments, terminal, one_file(arguments, *artifact, std::move(diagnostics)));
 }
 
 }  // namespace

@@ -1,45 +1,17 @@
 // `distsetup emit`: plan.json and the files that run it, into a folder.
 #include <fmt/format.h>
-
-#include <map>
+#include <fmt/ranges.h>
 
 #include "base/diagnostic_codes.h"
-#include "base/quantity.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/coverage_text.h"
+#include "cli/deliver/job_files.h"
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
 
 namespace distsetup {
 namespace {
-
-std::string next_command(const std::string& target, const std::string& directory) {
-  const std::string at = directory == "." ? "" : directory + (directory.back() == '/' ? "" : "/");
-  static const std::map<std::string, std::vector<std::string>> kStart = {
-      {"slurm", {"sbatch", "job.sbatch"}},
-      {"pbs", {"qsub", "job.pbs"}},
-      {"lsf", {"bsub", "<", "job.lsf"}},
-      {"kubernetes", {"kubectl", "apply", "-f", "job.yaml"}},
-      {"kubernetes-jobset", {"kubectl", "apply", "-f", "jobset.yaml"}},
-      {"kubernetes-pytorchjob", {"kubectl", "apply", "-f", "pytorchjob.yaml"}},
-      {"kubernetes-trainjob", {"kubectl", "apply", "-f", "trainjob.yaml"}},
-      {"skypilot", {"sky", "launch", "task.yaml"}},
-      {"docker-compose", {"docker", "compose", "--file", "compose.yaml", "up"}}};
-  const auto start = kStart.find(target);
-  if (start != kStart.end()) {
-    std::string words;
-    for (const std::string& word : start->second) {
-      const bool is_file = word.find('.') != std::string::npos;
-      words += (words.empty() ? "" : " ") + (word == "<" ? word : join_command({is_file ? at + word : word}));
-    }
-    return words;
-  }
-  for (const char* name : {"native", "torchrun", "mpirun", "ssh"}) {
-    if (target == name) return join_command({(at.empty() ? "./" : at) + "launch.sh"});
-  }
-  return join_command({"distsetup", "plan", "--plan", at + "plan.json"});
-}
 
 std::string known_targets() { return fmt::format("{}", fmt::join(target_names(embedded_templates()), ", ")); }
 
@@ -58,48 +30,14 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
   }
   if (!missing.empty()) return fail(arguments, terminal, missing);
 
-  EmitOptions options;
-  Diagnostics diagnostics;
   const Result<Session> session = open_session(arguments);
-  append(diagnostics, session.diagnostics);
-  if (session.value) options.templates = session->templates;
-  const Result<int64_t> version = int_flag(arguments, "fsdp-version", options.fsdp_version, 1, 2);
-  append(diagnostics, version.diagnostics);
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  options.fsdp_version = static_cast<int>(*version);
-  options.nvme_path = arguments.text("nvme-path");
-  options.command = emitted_command(arguments);
-
-  Result<PlanSource> source = read_or_make_plan(arguments, *session, arguments.text("target"));
-  append(diagnostics, said_of(source));
-  if (!source.ok()) return fail(arguments, terminal, diagnostics);
-  Plan& plan = source->plan;
-  const std::string directory = arguments.text("output");
-  move_data_root(plan, ".", directory);
-  Result<JobOptions> job = job_options(arguments, site_path(arguments, plan.launch.site));
-  append(diagnostics, job.diagnostics);
-  if (!job.ok()) return fail(arguments, terminal, diagnostics);
-  options.job = std::move(*job);
-  options.job.time_limit = time_limit(arguments, plan.launch.time_limit_s);
-  const std::string target = arguments.text("target", plan.launch.target);  // a run file and a plan name their own
-  Diagnostics idle = refuse_idle_job_flags(arguments, options.templates, target);
-  if (target != "fsdp") append(idle, refuse_idle(arguments, {"fsdp-version"}, "with --target fsdp"));
-  if (plan.offload.optimizer != OffloadPlace::kNvme && plan.offload.parameters != OffloadPlace::kNvme)
-    append(idle, refuse_idle(arguments, {"nvme-path"}, "with a plan that offloads to NVMe"));
-  if (!idle.empty()) return fail(arguments, terminal, idle);
-  const Result<Artifacts> artifacts = emit(plan, target, options);
-  append(diagnostics, artifacts.diagnostics);
-  if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
-
-  mention(terminal, machines_line(plan));
-  int code = kDone;
-  if (plan.verdict == Verdict::kDoesNotFit) {
-    diagnostics.push_back(warning(code::kNothingFits, {}, "the files are written, and launch refuses the plan"));
-    code = ExitCode::kNothingFits;
-  }
-  code = deliver_all(arguments, terminal, *artifacts, directory, diagnostics, code);
-  if (code == kDone && !arguments.has("dry-run")) suggest_next(terminal, next_command(target, directory));
-  return code;
+  if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
+  JobRequest request;
+  request.target = request.planned_for = arguments.text("target");  // a run file and a plan name their own
+  request.output = arguments.text("output");
+  Result<JobFiles> files = job_files(arguments, *session, terminal, request);
+  if (!files.ok()) return fail(arguments, terminal, files.diagnostics);
+  return deliver(arguments, terminal, std::move(files->delivery));
 }
 
 }  // namespace

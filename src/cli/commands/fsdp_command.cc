@@ -1,8 +1,10 @@
 // `distsetup fsdp`: one FSDP configuration file from flags, without a plan.
 #include "cli/commands/commands.h"
+#include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
+#include "codegen/tables/configs.h"
 
 namespace distsetup {
 namespace {
@@ -48,7 +50,6 @@ Result<FsdpOptions> fsdp_options(const Arguments& arguments, const Terminal& ter
   options.command = emitted_command(arguments);
   options.cpu_offload = arguments.has("cpu-offload");
   options.activation_checkpointing = arguments.has("activation-checkpointing");
-  if (arguments.has("output")) options.output_path = output_path(arguments.text("output"), "").file;
   return {std::move(options), std::move(diagnostics)};
 }
 
@@ -59,7 +60,7 @@ int run_fsdp(const Arguments& arguments, const Terminal& terminal) {
   const Result<Artifact> artifact = fsdp_config(*options);
   append(diagnostics, artifact.diagnostics);
   if (!artifact.ok()) return fail(arguments, terminal, diagnostics);
-  return deliver(arguments, terminal, *artifact, diagnostics);
+  return deliver(arguments, terminal, one_file(arguments, *artifact, std::move(diagnostics)));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/value_yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/init_site.h"
+#include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
 #include "codegen/shell/quote.h"
@@ -92,13 +93,13 @@ int run_init(const Arguments& arguments, const Terminal& terminal) {
            set_flag(spec, flag.spelling, flag.value ? std::optional<std::string_view>(*flag.value) : std::nullopt, command_line()));
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   const Artifact file{"run.yaml", run_file(spec.text("model").value_or("8B")), false};
-  if (!arguments.has("output")) return deliver(arguments, terminal, file, {});
-  const OutputPath at = output_path(arguments.text("output"), file.path);
-  const int code =
-      deliver_all(arguments, terminal, {{at.file, file.text, false}, {kSchemaFile, dump_json(run_schema()), false}}, at.directory, {});
-  if (code == kDone)
-    suggest_next(terminal, "distsetup plan " + join_command({at.directory == "." ? at.file : at.directory + "/" + at.file}));
-  return code;
+  Delivery delivery = one_file(arguments, file);
+  if (arguments.has("output")) {
+    const OutputPath at = output_path(arguments.text("output"), file.path);
+    delivery.files.push_back({kSchemaFile, dump_json(run_schema()), false});
+    delivery.next = "distsetup plan " + join_command({at.directory == "." ? at.file : at.directory + "/" + at.file});
+  }
+  return deliver(arguments, terminal, std::move(delivery));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include "base/quantity.h"
 #include "base/value_yaml.h"
+#include "cli/deliver/deliver.h"
 #include "cli/launch/subprocess.h"
 #include "cli/line/output.h"
 #include "codegen/job/site.h"
@@ -114,9 +115,11 @@ int run_init_site(const Arguments& arguments, const Terminal& terminal) {
   append(mistakes, value.diagnostics);
   if (value.ok()) append(mistakes, apply_site(options, *value, text, at.file));
   if (has_error(mistakes)) return fail(arguments, terminal, mistakes);
-  const int code = deliver_all(arguments, terminal, {Artifact{at.file, text, false}}, at.directory, {});
-  if (code == kDone) suggest_next(terminal, "distsetup launch --plan plan.json --target slurm --site " + at.file + " --check");
-  return code;
+  Delivery delivery;
+  delivery.files = {{at.file, text, false}};
+  delivery.output = at.directory;
+  delivery.next = "distsetup launch --plan plan.json --target slurm --site " + at.file + " --check";
+  return deliver(arguments, terminal, std::move(delivery));
 }
 
 }  // namespace distsetup

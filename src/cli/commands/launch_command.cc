@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -9,6 +10,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "cli/commands/commands.h"
+#include "cli/deliver/job_files.h"
 #include "cli/launch/launch.h"
 #include "cli/launch/preflight.h"
 #include "cli/launch/smoke.h"
@@ -21,6 +23,7 @@ namespace distsetup {
 namespace {
 
 constexpr int kMaxPort = 65535;
+constexpr char kJobScript[] = "job.sbatch";
 
 // Switches and values that the trainer reads.
 std::vector<std::string> trainer_arguments(const Arguments& arguments) {
@@ -66,57 +69,17 @@ struct Scratch {
   }
 };
 
-Diagnostics ask_slurm(const Terminal& terminal, const JobOptions& options, const Plan& plan, const Artifacts& artifacts) {
+Diagnostics ask_slurm(const Terminal& terminal, const JobFiles& job) {
   const Scratch scratch;
-  const std::string script = scratch.path + "/job.sbatch";
-  for (const Artifact& artifact : artifacts) {
-    if (artifact.path != "job.sbatch") continue;
-    std::ofstream(script, std::ios::binary) << artifact.text;
+  const std::string script = scratch.path + "/" + kJobScript;
+  for (const Artifact& file : job.delivery.files) {
+    if (file.path == kJobScript) std::ofstream(script, std::ios::binary) << file.text;
   }
-  return report_findings(terminal, check_slurm(options, plan, script));
+  return report_findings(terminal, check_slurm(job.job, *job.plan, script));
 }
 
-// Writes the job, looks whether the cluster can give what it asks for, asks, submits.
-int launch_on_slurm(const Arguments& arguments, const Terminal& terminal, const std::string& plan_path) {
-  Diagnostics diagnostics = refuse_idle(arguments, kLocalFlags, "when the ranks start here");
-  if (!arguments.passed_on.empty()) {
-    diagnostics.push_back(error(code::kConflict, command_line(), "words behind -- go to a trainer that starts here, not to a job",
-                                "leave them out; a command of one's own: distsetup emit --target slurm -- COMMAND"));
-  }
-  Result<Plan> plan = read_plan(plan_path);
-  append(diagnostics, plan.diagnostics);
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  EmitOptions options;
-  Result<JobOptions> job = job_options(arguments, site_path(arguments, plan->launch.site));
-  append(diagnostics, job.diagnostics);
-  if (!job.ok()) return fail(arguments, terminal, diagnostics);
-  options.job = std::move(*job);
-  options.job.time_limit = time_limit(arguments, plan->launch.time_limit_s);
-  options.command = emitted_command(arguments);
-  const std::string from = std::filesystem::path(plan_path).parent_path().string();
-  const std::string folder = arguments.text("output", from.empty() ? "." : from);
-  move_data_root(*plan, from.empty() ? "." : from, folder);
-  const Result<Artifacts> artifacts = emit(*plan, "slurm", options);
-  append(diagnostics, artifacts.diagnostics);
-  if (plan->verdict == Verdict::kDoesNotFit) {
-    diagnostics.push_back(error(code::kLaunchRefused, {plan_path}, "this plan is marked 'does_not_fit'",
-                                "run `distsetup plan` with one of the fixes it prints, and launch that plan"));
-  }
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  mention(terminal, machines_line(*plan));
-  if (arguments.has("dry-run")) return deliver_all(arguments, terminal, *artifacts, folder, diagnostics);
-  append(diagnostics, ask_slurm(terminal, options.job, *plan, *artifacts));
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  say_diagnostics(terminal, diagnostics);
-  if (arguments.has("check")) return kDone;
-  const Result<bool> is_wanted = confirm(
-      arguments, fmt::format("submit {}/job.sbatch, {} × {} GPUs?", folder, plan->hardware.nodes, plan->hardware.gpus_per_node));
-  if (!is_wanted.ok()) return fail(arguments, terminal, is_wanted.diagnostics);
-  if (!*is_wanted) return kInterrupted;
-  const Result<std::vector<WrittenFile>> written = write_artifacts(arguments, *artifacts, folder);
-  if (!written.ok()) return fail(arguments, terminal, written.diagnostics);
-  mention_written(terminal, *written);
-  const Said said = run_program({"sbatch", "--parsable", "job.sbatch"}, 60, folder);
+int submit(const Arguments& arguments, const Terminal& terminal, const std::string& folder) {
+  const Said said = run_program({"sbatch", "--parsable", kJobScript}, 60, folder);
   if (!said.started || said.code != 0) {
     return fail(arguments, terminal,
                 {error(code::kEnvironment, {}, "sbatch refused the job: " + said.text.substr(0, said.text.find('\n')))});
@@ -124,6 +87,50 @@ int launch_on_slurm(const Arguments& arguments, const Terminal& terminal, const 
   const std::string number = said.text.substr(0, said.text.find_first_not_of("0123456789"));
   suggest_next(terminal, "squeue --jobs " + number);
   return print_result(terminal, number + "\n");
+}
+
+// Writes the job, looks whether the cluster can give what it asks for, asks, submits.
+int launch_on_slurm(const Arguments& given, const Terminal& terminal, const std::string& plan_path) {
+  Diagnostics refused = refuse_idle(given, kLocalFlags, "when the ranks start here");
+  if (!given.passed_on.empty()) {
+    refused.push_back(error(code::kConflict, command_line(), "words behind -- go to a trainer that starts here, not to a job",
+                            "leave them out; a command of one's own: distsetup emit --target slurm -- COMMAND"));
+  }
+  if (has_error(refused)) return fail(given, terminal, refused);
+  Arguments arguments = given;
+  arguments.values["plan"] = plan_path;
+  arguments.positionals.clear();
+  const std::string from = std::filesystem::path(plan_path).parent_path().string();
+  const Result<Session> session = open_session(arguments);
+  if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
+  JobRequest request;
+  request.target = "slurm";
+  request.output = arguments.text("output", from.empty() ? "." : from);
+  Result<JobFiles> job = job_files(arguments, *session, terminal, request);
+  if (!job.ok()) return fail(arguments, terminal, job.diagnostics);
+  Delivery& delivery = job->delivery;
+  std::erase_if(delivery.diagnostics, [&said = job->plan->diagnostics](const Diagnostic& one) {  // when the plan was made
+    return std::find(said.begin(), said.end(), one) != said.end();
+  });
+  if (job->plan->verdict == Verdict::kDoesNotFit) {
+    return fail(arguments, terminal,
+                {error(code::kLaunchRefused, {plan_path}, "this plan is marked 'does_not_fit'",
+                       "run `distsetup plan` with one of the fixes it prints, and launch that plan")});
+  }
+  if (arguments.has("dry-run")) return deliver(arguments, terminal, std::move(delivery));
+  append(delivery.diagnostics, ask_slurm(terminal, *job));
+  if (has_error(delivery.diagnostics)) return fail(arguments, terminal, delivery.diagnostics);
+  say_diagnostics(terminal, delivery.diagnostics);  // before the question
+  delivery.diagnostics.clear();
+  if (arguments.has("check")) return kDone;
+  const HardwarePlan& machines = job->plan->hardware;
+  const Result<bool> is_wanted = confirm(
+      arguments, fmt::format("submit {}/{}, {} × {} GPUs?", request.output, kJobScript, machines.nodes, machines.gpus_per_node));
+  if (!is_wanted.ok()) return fail(arguments, terminal, is_wanted.diagnostics);
+  if (!*is_wanted) return kInterrupted;
+  delivery.next = "";
+  const int code = deliver(arguments, terminal, std::move(delivery));
+  return code == kDone ? submit(arguments, terminal, request.output) : code;
 }
 
 // A plan, or what one is made of: a run file, a config.yaml.

@@ -1,9 +1,8 @@
 // `distsetup launcher`: one script that starts a run on every node, with the configuration file its strategy needs, made anew each
 // time so that it cannot be an old one. Without words behind "--" it runs the bundled trainer.
-#include <fmt/format.h>
-
 #include "base/diagnostic_codes.h"
 #include "cli/commands/commands.h"
+#include "cli/deliver/job_files.h"
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
@@ -11,7 +10,7 @@
 namespace distsetup {
 namespace {
 
-constexpr char kLauncherScript[] = "run_training.sh";
+constexpr char kLauncherOutput[] = "scripts/run_training.sh";
 
 Diagnostics check_words(const Arguments& arguments) {
   Diagnostics found;
@@ -27,53 +26,20 @@ Diagnostics check_words(const Arguments& arguments) {
   return found;
 }
 
-int run_launcher(const Arguments& typed, const Terminal& terminal) {
-  Arguments arguments = typed;
-  Diagnostics diagnostics = check_words(arguments);
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  EmitOptions options;
+int run_launcher(const Arguments& arguments, const Terminal& terminal) {
+  const Diagnostics mistakes = check_words(arguments);
+  if (has_error(mistakes)) return fail(arguments, terminal, mistakes);
   const Result<Session> session = open_session(arguments);
   if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
-  options.templates = session->templates;
-  std::string use = arguments.has("use-deepspeed") ? "deepspeed" : arguments.has("use-fsdp") ? "fsdp" : "none";
-  if (!name_script(arguments, options.templates, diagnostics) && use != "none") {
-    diagnostics.push_back(bundled_instead(use));
-    use = "none";
-  }
-  if (use != "none") choose_engine(arguments, *session, use);
-  if (use == "deepspeed") append(diagnostics, check_script(arguments));
-  Result<PlanSource> source = read_or_make_plan(arguments, *session, use == "none" ? "native" : use);
-  append(diagnostics, said_of(source));
-  if (!source.ok() || has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  Plan& plan = source->plan;
-  append(diagnostics, needs_program(arguments, plan));
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  // A script of one's own is started as its file says.
-  const std::string& trainer = plan.strategy.trainer;
-  if (use == "none" && !arguments.passed_on.empty())
-    use = trainer == "deepspeed" ? "deepspeed" : trainer == "fsdp1" || trainer == "fsdp2" ? "fsdp" : "none";
-  const OutputPath at = output_path(arguments.text("output", std::string("scripts/") + kLauncherScript), kLauncherScript);
-  move_data_root(plan, ".", at.directory);
-  Result<JobOptions> job = job_options(arguments, site_path(arguments, plan.launch.site));
-  append(diagnostics, job.diagnostics);
-  append(diagnostics, refuse_idle_job_flags(arguments, options.templates, "launcher"));
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  options.job = std::move(*job);
-  options.job.use = use;
-  options.command = emitted_command(arguments);
-  Result<Artifacts> artifacts = emit(plan, "launcher", options);
-  append(diagnostics, artifacts.diagnostics);
-  if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
-  for (Artifact& artifact : *artifacts) {
-    if (artifact.path == kLauncherScript) artifact.path = at.file;
-  }
-  mention(terminal, machines_line(plan));
-  const bool fits = plan.verdict != Verdict::kDoesNotFit;
-  if (!fits) diagnostics.push_back(warning(code::kNothingFits, {}, "the files are written, and the run will refuse the plan"));
-  const int code = deliver_all(arguments, terminal, *artifacts, at.directory, diagnostics, fits ? kDone : ExitCode::kNothingFits);
-  if (code == kDone && !arguments.has("dry-run"))
-    suggest_next(terminal, join_command({(at.directory == "." ? "./" : at.directory + "/") + at.file}));
-  return code;
+  JobRequest request;
+  request.target = "launcher";
+  request.planned_for = "native";
+  request.names_file = true;
+  request.output = arguments.text("output", kLauncherOutput);
+  request.use = arguments.has("use-deepspeed") ? "deepspeed" : arguments.has("use-fsdp") ? "fsdp" : "";
+  Result<JobFiles> files = job_files(arguments, *session, terminal, request);
+  if (!files.ok()) return fail(arguments, terminal, files.diagnostics);
+  return deliver(arguments, terminal, std::move(files->delivery));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/commands/commands.h"
+#include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
 #include "codegen/lint/lint.h"
@@ -165,7 +166,7 @@ int run_lint(const Arguments& arguments, const Terminal& terminal) {
   if (arguments.has("fix")) {
     const bool is_trial = arguments.has("dry-run");
     const Artifacts changed = fix(terminal, *context, is_trial ? "would fix" : "fixed", *files);
-    if (is_trial) return deliver_all(arguments, terminal, changed, ".", {});
+    if (is_trial) return deliver(arguments, terminal, {.files = changed});
     if (const Diagnostics failed = write_back(changed); has_error(failed)) return fail(arguments, terminal, failed);
   } else if (const Diagnostics idle = refuse_idle(arguments, {"dry-run"}, "with --fix"); !idle.empty()) {
     return fail(arguments, terminal, idle);

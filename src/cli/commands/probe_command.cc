@@ -3,6 +3,7 @@
 #include "cli/launch/probe.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
+#include "codegen/shell/quote.h"
 
 namespace distsetup {
 namespace {

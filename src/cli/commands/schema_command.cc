@@ -2,9 +2,10 @@
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "cli/commands/commands.h"
+#include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
-#include "codegen/job/site.h"
+#include "codegen/job/site_schema.h"
 #include "planner/spec/spec_schema.h"
 
 namespace distsetup {
@@ -12,13 +13,13 @@ namespace {
 
 int run_schema_command(const Arguments& arguments, const Terminal& terminal) {
   const std::string which = arguments.positionals.empty() ? "run" : arguments.positionals[0];
-  if (which == "site") return deliver(arguments, terminal, {"site.schema.json", dump_json(site_schema()), false}, {});
+  if (which == "site") return deliver(arguments, terminal, one_file(arguments, {"site.schema.json", dump_json(site_schema()), false}));
   if (which != "run") {
     return fail(
         arguments, terminal,
         {error(code::kUnknownValue, command_line(), "no schema of '" + which + "', expected run or site", "distsetup schema run")});
   }
-  return deliver(arguments, terminal, {"run.schema.json", dump_json(run_schema()), false}, {});
+  return deliver(arguments, terminal, one_file(arguments, {"run.schema.json", dump_json(run_schema()), false}));
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
 // `distsetup slurm`: a job script. Without a model it runs the plan that is there when the job starts; with one, plan.json goes beside
 // it.
-#include <fmt/format.h>
-
 #include "base/diagnostic_codes.h"
-#include "base/quantity.h"
 #include "cli/commands/commands.h"
+#include "cli/deliver/job_files.h"
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
@@ -12,7 +10,8 @@
 namespace distsetup {
 namespace {
 
-constexpr char kScript[] = "job.sbatch";
+// Two files are written with a model: standard output would take one.
+constexpr char kScriptWithPlan[] = "scripts/slurm_job.sh";
 
 // Machines and launch settings alone make a script; anything else is about a plan.
 bool wants_plan(const Arguments& arguments, const Spec& spec) {
@@ -24,84 +23,27 @@ bool wants_plan(const Arguments& arguments, const Spec& spec) {
   return spec.model.has_value();
 }
 
-int deliver_script(const Arguments& arguments, const Terminal& terminal, Artifacts artifacts, const Diagnostics& diagnostics,
-                   int code) {
-  const OutputPath at = output_path(arguments.text("output"), kScript);
-  for (Artifact& artifact : artifacts) {
-    if (artifact.path == kScript) artifact.path = at.file;
-  }
-  code = deliver_all(arguments, terminal, artifacts, at.directory, diagnostics, code);
-  if (code == kDone && !arguments.has("dry-run"))
-    suggest_next(terminal, fmt::format("sbatch {}", join_command({arguments.text("output")})));
-  return code;
-}
-
-// Two files are written with a model: standard output would take one.
-constexpr char kScriptWithPlan[] = "scripts/slurm_job.sh";
-
-int with_plan(Arguments arguments, const Terminal& terminal, const Session& session) {
-  Diagnostics diagnostics;
-  if (!arguments.has("output")) arguments.values["output"] = kScriptWithPlan;
-  bool is_deepspeed = arguments.has("use-deepspeed");
-  if (!name_script(arguments, session.templates, diagnostics) && is_deepspeed) {
-    diagnostics.push_back(bundled_instead("deepspeed"));
-    is_deepspeed = false;
-  }
-  if (is_deepspeed) choose_engine(arguments, session, "deepspeed");
-  if (is_deepspeed) append(diagnostics, check_script(arguments));
-  Result<PlanSource> source = read_or_make_plan(arguments, session, is_deepspeed ? "deepspeed" : "slurm");
-  append(diagnostics, said_of(source));
-  if (!source.ok()) return fail(arguments, terminal, diagnostics);
-  Plan& plan = source->plan;
-  append(diagnostics, needs_program(arguments, plan));
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  move_data_root(plan, ".", output_path(arguments.text("output"), kScript).directory);
-  Result<JobOptions> job = job_options(arguments, site_path(arguments, plan.launch.site));
-  append(diagnostics, job.diagnostics);
-  if (!job.ok()) return fail(arguments, terminal, diagnostics);
-  job->templates = session.templates;
-  JobOptions options = std::move(*job);
-  if (is_deepspeed) options.use = "deepspeed";
-  if (is_deepspeed && options.shape.empty()) options.shape = "torchrun";
-  options.nodes = plan.hardware.nodes;
-  options.gpus_per_node = plan.hardware.gpus_per_node;
-  options.time_limit = time_limit(arguments, plan.launch.time_limit_s);
-  const Result<Artifacts> artifacts = slurm_script(options, plan);
-  append(diagnostics, artifacts.diagnostics);
-  if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
-  mention(terminal, machines_line(plan));
-  const bool fits = plan.verdict != Verdict::kDoesNotFit;
-  if (!fits) diagnostics.push_back(warning(code::kNothingFits, {}, "the files are written, and the job will refuse the plan"));
-  return deliver_script(arguments, terminal, *artifacts, diagnostics, fits ? kDone : ExitCode::kNothingFits);
-}
-
 int run_slurm(const Arguments& arguments, const Terminal& terminal) {
   const Result<Session> session = open_session(arguments);
   if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
-  Diagnostics diagnostics;
   const Result<Spec> spec = read_spec(arguments, *session);
-  append(diagnostics, spec.diagnostics);
-  if (arguments.has("use-deepspeed") && !has_error(diagnostics) && !wants_plan(arguments, *spec)) {
-    diagnostics.push_back(error(code::kMissingArgument, command_line(),
-                                "--use-deepspeed writes ds_config.json from a run, and none is given",
-                                "add --config run.yaml, or --model 8B"));
+  if (!spec.ok()) return fail(arguments, terminal, spec.diagnostics);
+  const bool is_planned = wants_plan(arguments, *spec);
+  JobRequest request;
+  request.target = request.planned_for = "slurm";
+  request.names_file = true;
+  request.output = arguments.text("output", is_planned ? kScriptWithPlan : "");
+  if (arguments.has("use-deepspeed")) request.use = "deepspeed";
+  if (!is_planned) request.machines = &*spec;
+  if (!is_planned && !request.use.empty()) {
+    return fail(arguments, terminal,
+                {error(code::kMissingArgument, command_line(), "--use-deepspeed writes ds_config.json from a run, and none is given",
+                       "add --config run.yaml, or --model 8B")});
   }
-  if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  if (wants_plan(arguments, *spec)) return with_plan(arguments, terminal, *session);
-
-  Result<JobOptions> options = job_options(arguments, spec->text("launch.site").value_or(""));
-  append(diagnostics, options.diagnostics);
-  if (!options.ok()) return fail(arguments, terminal, diagnostics);
-  options->templates = session->templates;
-  options->nodes = static_cast<int>(spec->integer("hardware.nodes").value_or(options->nodes));
-  options->gpus_per_node = static_cast<int>(spec->integer("hardware.gpus_per_node").value_or(options->gpus_per_node));
-  if (const std::optional<int64_t> limit_s = spec->integer("launch.time_limit")) options->time_limit = format_slurm_time(*limit_s);
-  const Result<Artifacts> artifacts = slurm_script(*options);
-  append(diagnostics, artifacts.diagnostics);
-  if (!artifacts.ok()) return fail(arguments, terminal, diagnostics);
-  mention(terminal, machines_line(options->nodes, options->gpus_per_node, options->cpu_only ? "CPU rank" : "GPU"));
-  if (arguments.has("output") || arguments.has("dry-run")) return deliver_script(arguments, terminal, *artifacts, diagnostics, kDone);
-  return deliver(arguments, terminal, artifacts->front(), diagnostics);
+  Result<JobFiles> files = job_files(arguments, *session, terminal, request);
+  if (!files.ok()) return fail(arguments, terminal, files.diagnostics);
+  if (!is_planned) append(files->delivery.diagnostics, spec.diagnostics);
+  return deliver(arguments, terminal, std::move(files->delivery));
 }
 
 }  // namespace

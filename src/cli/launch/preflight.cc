@@ -75,17 +75,18 @@ Finding bad(std::string check, std::string found, std::string wanted, std::strin
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 void check_partition(const JobOptions& options, const Plan& plan, const std::vector<SinfoRow>& rows, std::vector<Finding>& findings) {
+  const std::string partition_name = options.settings.text("partition");
+  const bool asks_for_gpus = options.settings.text("gpus.request") != "none";
   std::vector<std::string> names;
   std::vector<SinfoRow> mine;
   for (const SinfoRow& row : rows) {
     if (std::find(names.begin(), names.end(), row.partition) == names.end()) names.push_back(row.partition);
-    if (options.partition.empty() ? row.is_default : row.partition == options.partition) mine.push_back(row);
+    if (partition_name.empty() ? row.is_default : row.partition == partition_name) mine.push_back(row);
   }
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-  if (mine.empty() && !options.partition.empty()) {
-    findings.push_back(
-        bad("partition", fmt::format("no '{}'", options.partition), "one of " + known, suggest(options.partition, names)));
+  if (mine.empty() && !partition_name.empty()) {
+    findings.push_back(bad("partition", fmt::format("no '{}'", partition_name), "one of " + known, suggest(partition_name, names)));
     return;
   }
   if (mine.empty()) {
@@ -109,10 +110,10 @@ void check_partition(const JobOptions& options, const Plan& plan, const std::vec
   if (nodes > all) {
     findings.push_back(
         bad("nodes", fmt::format("{} in '{}'", all, name), fmt::format("{}", nodes), fmt::format("plan again with --nodes {}", all)));
-  } else if (gpus > most_gpus && options.gpu_request != "none") {
+  } else if (gpus > most_gpus && asks_for_gpus) {
     findings.push_back(bad("GPUs", fmt::format("{} per node in '{}'", most_gpus, name), fmt::format("{} per node", gpus),
                            most_gpus > 0 ? fmt::format("plan again with --gpus {}", most_gpus) : "another --partition"));
-  } else if (nodes > with_gpus && options.gpu_request != "none") {
+  } else if (nodes > with_gpus && asks_for_gpus) {
     findings.push_back(bad("GPUs", fmt::format("{} nodes of '{}' have {} GPUs", with_gpus, name, gpus), fmt::format("{} nodes", nodes),
                            "fewer --nodes, or another --partition"));
   }

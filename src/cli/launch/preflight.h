@@ -6,7 +6,7 @@
 
 #include "cli/launch/launch.h"
 #include "cli/line/terminal.h"
-#include "codegen/codegen.h"
+#include "codegen/job/options.h"
 #include "plan/plan.h"
 
 namespace distsetup {

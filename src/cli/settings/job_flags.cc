@@ -12,6 +12,7 @@
 #include "base/value_yaml.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
+#include "codegen/job/site.h"
 #include "codegen/read/read.h"
 #include "codegen/shell/quote.h"
 
@@ -27,10 +28,7 @@ std::vector<Flag> flags_where(bool is_launcher) {
   std::vector<Flag> flags;
   for (const JobSetting& setting : job_settings()) {
     if (setting.flag.empty() || is_launcher_flag(setting) != is_launcher) continue;
-    Flag flag{std::string(setting.flag),           {}, FlagKind::kValue, std::string(setting.placeholder),
-              "job: " + std::string(setting.help), 0};
-    for (const std::string_view alias : setting.aliases) flag.aliases.emplace_back(alias);
-    flag.values.assign(setting.choices.begin(), setting.choices.end());
+    Flag flag{setting.flag, setting.aliases, FlagKind::kValue, setting.placeholder, "job: " + setting.help, 0, setting.choices};
     if (setting.type == JobSettingType::kSwitch) flag.kind = FlagKind::kSwitch;
     flags.push_back(std::move(flag));
   }
@@ -45,15 +43,19 @@ std::string run_flag(const Arguments& arguments, std::string_view path) {
   return "";
 }
 
-std::string targets_that_use(const TemplateSet& templates, const JobSetting& setting) {
+std::string targets_that_use(const TemplateSet& templates, const std::vector<std::string>& fields) {
   std::string names;
   for (const std::string& target : target_names(templates)) {
-    if (target_uses(templates, target, setting)) names += (names.empty() ? "" : ", ") + target;
+    if (target_uses(templates, target, fields)) names += (names.empty() ? "" : ", ") + target;
   }
   return names;
 }
 
+const std::vector<std::string> kProgramField = {"job.program"};  // the words behind --, which are no flag
+
 }  // namespace
+
+bool starts_program(const TemplateSet& templates, const std::string& target) { return target_uses(templates, target, kProgramField); }
 
 std::vector<Flag> job_flags() { return flags_where(false); }
 std::vector<Flag> launcher_flags() { return flags_where(true); }
@@ -77,7 +79,6 @@ Result<JobOptions> job_options(const Arguments& arguments, const std::string& si
     if (text) append(diagnostics, set_job_option(options, setting, *text, command_line()));
   }
   options.program = arguments.passed_on;
-  options.command = emitted_command(arguments);
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(options), std::move(diagnostics)};
 }
@@ -95,18 +96,16 @@ std::string time_limit(const Arguments& arguments, int64_t planned_s) {
 Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target) {
   Diagnostics refused;
   for (const JobSetting& setting : job_settings()) {
-    if (setting.flag.empty() || !arguments.has(setting.flag) || target_uses(templates, target, setting)) continue;
-    const std::string others = targets_that_use(templates, setting);
+    if (setting.flag.empty() || !arguments.has(setting.flag) || target_uses(templates, target, setting.fields)) continue;
+    const std::string others = targets_that_use(templates, setting.fields);
     refused.push_back(error(code::kConflict, command_line(), fmt::format("--{} does nothing for target '{}'", setting.flag, target),
                             others.empty() ? "leave it out" : fmt::format("leave it out, or --target {}", others)));
   }
-  JobSetting program;
-  program.fields = {"job.program"};
-  if (!arguments.passed_on.empty() && !target_uses(templates, target, program)) {
+  if (!arguments.passed_on.empty() && !starts_program(templates, target)) {
     refused.push_back(
         error(code::kConflict, command_line(),
               fmt::format("target '{}' starts no command of one's own, found '{}' behind --", target, arguments.passed_on[0]),
-              fmt::format("leave it out, or --target {}", targets_that_use(templates, program))));
+              fmt::format("leave it out, or --target {}", targets_that_use(templates, kProgramField))));
   }
   return refused;
 }
@@ -163,6 +162,11 @@ Diagnostics check_script(const Arguments& arguments) {
   return {warning(code::kConflict, command_line(),
                   fmt::format("'{}' is started with --deepspeed FILE, and its text has no such argument: it may stop at it", script),
                   "parser.add_argument('--deepspeed'), or Hugging Face's TrainingArguments")};
+}
+
+std::string engine_of(const Plan& plan) {
+  const std::string& trainer = plan.strategy.trainer;
+  return trainer == "deepspeed" ? "deepspeed" : trainer == "fsdp1" || trainer == "fsdp2" ? "fsdp" : "";
 }
 
 Diagnostics needs_program(const Arguments& arguments, const Plan& plan) {

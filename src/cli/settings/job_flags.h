@@ -1,17 +1,18 @@
-// Flags of a job, from the one table of codegen/site.h: shared by `distsetup slurm`, `emit`, `launcher` and `launch`.
+// Flags of a job, from the table of settings (codegen/job/settings.h): shared by `distsetup slurm`, `emit`, `launcher` and `launch`.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "cli/line/flags.h"
 #include "cli/settings/session.h"
-#include "codegen/job/site.h"
+#include "codegen/job/options.h"
+#include "codegen/job/settings.h"
+#include "plan/plan.h"
 
 namespace distsetup {
 
-// `command` names what takes them; flags that only some commands have (--master-addr …) are left to these.
 std::vector<Flag> job_flags();
-std::vector<Flag> launcher_flags();  // --master-addr, --master-port, --node-rank
+std::vector<Flag> launcher_flags();  // --master-addr, --master-port, --node-rank: of `launcher` alone
 
 // Defaults, over them the site file (`site` "" = none), over that the flags and the words behind "--".
 Result<JobOptions> job_options(const Arguments& arguments, const std::string& site);
@@ -23,6 +24,9 @@ std::string time_limit(const Arguments& arguments, int64_t planned_s);
 // Flags and words that the target has no use for: an error each, naming the targets that have.
 Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target);
 
+// Whether the target starts the words behind `--`, and without them the bundled trainer.
+bool starts_program(const TemplateSet& templates, const std::string& target);
+
 // The command line as scripts quote it.
 std::string emitted_command(const Arguments& arguments);
 
@@ -33,6 +37,8 @@ bool name_script(Arguments& arguments, const TemplateSet& templates, Diagnostics
 void choose_engine(Arguments& arguments, const Session& session, const std::string& use);
 // --use-deepspeed and --use-fsdp without any script: what the bundled trainer does then.
 Diagnostic bundled_instead(const std::string& use);
+// What a script of one's own is started with for the plan's trainer: "deepspeed", "fsdp", or "".
+std::string engine_of(const Plan& plan);
 // A script that is started with --deepspeed FILE and has no such argument stops at once: a warning where its text shows none.
 Diagnostics check_script(const Arguments& arguments);
 

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "codegen/shell/quote.h"
 
 namespace distsetup {
 namespace {

@@ -2,8 +2,8 @@
 // script behind `--`. Whoever needs a model, a target or a table takes it from here.
 #pragma once
 #include "cli/line/flags.h"
-#include "codegen/codegen.h"
 #include "codegen/read/flag_list.h"
+#include "codegen/tables/templates.h"
 #include "model/presets.h"
 
 namespace distsetup {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "codegen/tables/target.h"
 #include "planner/resolve/trainer_problem.h"
 
 namespace distsetup {

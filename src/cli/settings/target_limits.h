@@ -2,7 +2,7 @@
 #pragma once
 #include <string_view>
 
-#include "codegen/codegen.h"
+#include "codegen/tables/templates.h"
 #include "planner/planner.h"
 
 namespace distsetup {

@@ -1,10 +1,9 @@
-// The comment at the top of every emitted script and YAML file: what it was made from, so that a stale file can be told from a fresh
-// one, and the arithmetic a reader wants to check first. No dates, no host names: same input, same bytes.
+#include "codegen/job/header.h"
+
 #include <fmt/format.h>
 
 #include "base/digest.h"
 #include "codegen/shell/quote.h"
-#include "codegen/tables/target.h"
 
 namespace distsetup {
 namespace {
@@ -23,10 +22,10 @@ std::string ranks(const Fields& fields) {
 }
 
 // Without a plan: of the options themselves.
-std::string digest(const Source& source) {
-  if (source.plan != nullptr && !source.plan->inputs_digest.empty()) return source.plan->inputs_digest;
+std::string digest(const TargetInput& input) {
+  if (input.plan != nullptr && !input.plan->inputs_digest.empty()) return input.plan->inputs_digest;
   Json known = Json::object();
-  for (const auto& [name, value] : source.fields) {
+  for (const auto& [name, value] : input.fields) {
     if (!value.is_null()) known[name] = value;
   }
   return sha256(known.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -34,11 +33,11 @@ std::string digest(const Source& source) {
 
 }  // namespace
 
-std::string header(const Source& source) {
-  const Fields& fields = source.fields;
-  std::string out = "# distsetup " DISTSETUP_VERSION ", inputs " + digest(source);
-  if (!source.command.empty()) out += "\n# command: " + comment_text(source.command);
-  if (source.plan != nullptr) {
+std::string header(const TargetInput& input) {
+  const Fields& fields = input.fields;
+  std::string out = "# distsetup " DISTSETUP_VERSION ", inputs " + digest(input);
+  if (!input.command.empty()) out += "\n# command: " + comment_text(input.command);
+  if (input.plan != nullptr) {
     out += fmt::format("\n# plan: {}, {}, recompute {}, {}: {}", comment_text(text(fields, "model.name")),
                        text(fields, "strategy.sharding"), text(fields, "recompute.policy"), text(fields, "precision.compute"),
                        text(fields, "verdict"));
@@ -46,7 +45,7 @@ std::string header(const Source& source) {
   if (!get(fields, "job.site").is_null()) out += "\n# site: " + comment_text(text(fields, "job.site"));
   const std::string arithmetic = ranks(fields);
   if (!arithmetic.empty()) out += "\n# " + arithmetic;
-  if (source.plan != nullptr) {
+  if (input.plan != nullptr) {
     out += fmt::format("\n# global batch {} = micro-batch {} × accumulation {} × data-parallel {}", text(fields, "train.global_batch"),
                        text(fields, "micro_batch"), text(fields, "gradient_accumulation"), text(fields, "derived.data_parallel"));
   }

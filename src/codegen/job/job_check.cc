@@ -1,4 +1,3 @@
-// Checks of job_check.h.
 #include "codegen/job/job_check.h"
 
 #include <fmt/format.h>
@@ -20,25 +19,18 @@ bool is_name_of(std::string_view text, std::string_view also) {
 void JobCheck::fail(const char* code, std::string message, std::string help) {
   diagnostics.push_back(error(code, at, std::move(message), std::move(help)));
 }
-void JobCheck::set(const char* field, Json value) { set_field(fields, field, std::move(value)); }
+void JobCheck::set(std::string_view field, Json value) { set_field(fields, field, std::move(value)); }
 
-bool JobCheck::one_line(const char* flag, const std::string& value) {
+bool JobCheck::one_line(const std::string& name, const std::string& value) {
   if (!has_control_characters(value)) return true;
-  fail(code::kOutOfRange, fmt::format("{} has control characters, expected one line of text", flag));
+  fail(code::kOutOfRange, fmt::format("{} has control characters, expected one line of text", name));
   return false;
 }
 
-void JobCheck::text(const char* field, const char* flag, const std::string& value) {
-  if (!value.empty() && one_line(flag, value)) set(field, value);
-}
-
-void JobCheck::plain(const char* field, const char* flag, const std::string& value, std::string_view also) {
-  if (value.empty()) return;
-  if (value.front() == '-' || !is_name_of(value, also)) {
-    return fail(code::kOutOfRange,
-                fmt::format("{} '{}', expected letters, digits and '{}'", flag, comment_text(value), std::string(also)));
-  }
-  set(field, value);
+bool JobCheck::plain(const std::string& name, const std::string& value, std::string_view also) {
+  if (value.empty() || (value.front() != '-' && is_name_of(value, also))) return true;
+  fail(code::kOutOfRange, fmt::format("{} '{}', expected letters, digits and '{}'", name, comment_text(value), also));
+  return false;
 }
 
 int64_t JobCheck::duration_s(const std::string& value) {

@@ -4,7 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "codegen/tables/target.h"
+#include "base/diagnostic.h"
+#include "codegen/tables/fields.h"
 
 namespace distsetup {
 
@@ -16,18 +17,13 @@ struct JobCheck {
   const Location at{"command line", 0, 0};
 
   void fail(const char* code, std::string message, std::string help = "");
-  void set(const char* field, Json value);
-  bool one_line(const char* flag, const std::string& value);  // no control characters
-  void text(const char* field, const char* flag, const std::string& value);
+  void set(std::string_view field, Json value);
+  bool one_line(const std::string& name, const std::string& value);  // no control characters; `name`: of the flag
 
   // Names that end up where no quoting exists: a host on a command line, a device, a resource.
-  void plain(const char* field, const char* flag, const std::string& value, std::string_view also);
+  bool plain(const std::string& name, const std::string& value, std::string_view also);
 
   int64_t duration_s(const std::string& value);  // 0 after a complaint
 };
-
-// How a job ends (job_ending.cc).
-int64_t put_time_limit(JobCheck& check, const JobOptions& options);  // seconds
-void put_ending(JobCheck& check, const JobOptions& options, const Plan* plan, int64_t limit_s);
 
 }  // namespace distsetup

@@ -1,5 +1,5 @@
-// How a job ends: its time limit, the warning before it, and whether it goes on in the next job.
-// The warning comes twice (one step and one checkpoint) before the limit, since the signal may come in the middle of either.
+#include "codegen/job/job_ending.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
-#include "codegen/job/job_check.h"
 
 namespace distsetup {
 namespace {
@@ -18,11 +17,12 @@ constexpr int kShortestLead_s = 120, kLongestLead_s = 65535;  // the longest is 
 constexpr double kAssumedCheckpointRate_bytes_per_s = 1e9;
 
 // Absent: twice one step and one checkpoint of a node's share, by the plan's own prediction.
-int lead_of(JobCheck& check, const JobOptions& options, const Plan* plan, int64_t limit_s) {
-  if (options.signal_lead_s) return *options.signal_lead_s;
+int lead_of(JobCheck& check, const JobValues& settings, const Plan* plan, int64_t limit_s) {
+  if (const std::optional<int> given = settings.number("signal_lead_s")) return *given;
+  const std::string checkpoint_rate = settings.text("checkpoint_rate");
   double rate = kAssumedCheckpointRate_bytes_per_s;
-  if (!options.checkpoint_rate.empty()) {
-    const Result<double> given = parse_bytes_per_s(options.checkpoint_rate, check.at);
+  if (!checkpoint_rate.empty()) {
+    const Result<double> given = parse_bytes_per_s(checkpoint_rate, check.at);
     append(check.diagnostics, given.diagnostics);
     if (!given.ok() || !(*given > 0)) return kShortestLead_s;
     rate = *given;
@@ -34,7 +34,7 @@ int lead_of(JobCheck& check, const JobOptions& options, const Plan* plan, int64_
   check.set("job.lead_text",
             Json::array({fmt::format("2 × (a step of {} + {} of checkpoint per node at {:.3g} GB/s{}: {}), at least {} s",
                                      format_duration(plan->time.step_s), format_bytes(static_cast<int64_t>(share_bytes)), rate / 1e9,
-                                     options.checkpoint_rate.empty() ? ", assumed" : "", format_duration(save_s), kShortestLead_s)}));
+                                     checkpoint_rate.empty() ? ", assumed" : "", format_duration(save_s), kShortestLead_s)}));
   const int64_t longest = std::min<int64_t>(kLongestLead_s, limit_s / 2);
   if (seconds > longest) check.set("job.lead_wanted", seconds);
   return static_cast<int>(std::min(std::max<int64_t>(seconds, kShortestLead_s), std::max<int64_t>(longest, 1)));
@@ -43,7 +43,8 @@ int lead_of(JobCheck& check, const JobOptions& options, const Plan* plan, int64_
 }  // namespace
 
 int64_t put_time_limit(JobCheck& check, const JobOptions& options) {
-  const int64_t longest_s = options.longest_job.empty() ? 0 : check.duration_s(options.longest_job);
+  const std::string longest_job = options.settings.text("longest_job");
+  const int64_t longest_s = longest_job.empty() ? 0 : check.duration_s(longest_job);
   int64_t limit_s = longest_s > 0 ? std::min(longest_s, kDefaultTimeLimit_s) : kDefaultTimeLimit_s;
   if (!options.time_limit.empty()) {
     limit_s = check.duration_s(options.time_limit);
@@ -63,8 +64,9 @@ int64_t put_time_limit(JobCheck& check, const JobOptions& options) {
 
 // A step warned by SLURM itself gets USR1 in every process. With requeue the batch shell has to know as well, so it is warned
 // (B:) and passes the signal on.
-void put_ending(JobCheck& check, const JobOptions& options, const Plan* plan, int64_t limit_s) {
-  const int lead_s = lead_of(check, options, plan, limit_s);
+void put_ending(JobCheck& check, const JobValues& settings, const Plan* plan, int64_t limit_s) {
+  const bool requeues = settings.is_on("requeue");
+  const int lead_s = lead_of(check, settings, plan, limit_s);
   if (lead_s < 0 || lead_s > kLongestLead_s) {
     return check.fail(code::kOutOfRange, fmt::format("--signal-lead {}, expected 0 to {} seconds", lead_s, kLongestLead_s));
   }
@@ -72,19 +74,14 @@ void put_ending(JobCheck& check, const JobOptions& options, const Plan* plan, in
     check.fail(code::kConflict, fmt::format("the warning to save comes {} s before the end of a job of {} s", lead_s, limit_s),
                "a longer --time-limit, or a shorter --signal-lead");
   }
-  if (lead_s > 0) check.set("job.signal", fmt::format("{}USR1@{}", options.requeue ? "B:" : "", lead_s));
-  if (options.requeue && lead_s == 0) {
+  if (lead_s > 0) check.set("job.signal", fmt::format("{}USR1@{}", requeues ? "B:" : "", lead_s));
+  if (requeues && lead_s == 0) {
     check.fail(code::kConflict, "--requeue without a warning before the time limit would lose the work since the last checkpoint",
                "give --signal-lead 120");
   }
-  check.set("job.max_restarts", options.max_restarts);
-  check.set("job.max_failures", options.max_failures);
-  if (!options.requeue) return;
-  if (options.max_restarts < 1)
-    check.fail(code::kOutOfRange, fmt::format("--max-restarts {}, expected at least 1", options.max_restarts));
-  if (options.max_failures < 1)
-    check.fail(code::kOutOfRange, fmt::format("--max-failures {}, expected at least 1", options.max_failures));
-  check.set("job.requeue", true);
+  if (!requeues) return;
+  const int restarts = settings.number("max_restarts").value_or(0);
+  if (restarts < 1) check.fail(code::kOutOfRange, fmt::format("--max-restarts {}, expected at least 1", restarts));
   check.set("job.open_mode", "append");
 }
 

@@ -1,4 +1,5 @@
-// Options of a job into fields: checked, one spelling each, nothing of a site's own unless it was given.
+#include "codegen/job/job_fields.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,79 +8,52 @@
 #include "base/names.h"
 #include "base/quantity.h"
 #include "codegen/job/job_check.h"
+#include "codegen/job/job_ending.h"
 #include "codegen/job/job_logs.h"
 #include "codegen/job/secrets.h"
+#include "codegen/job/settings.h"
 #include "codegen/shell/quote.h"
 
 namespace distsetup {
 namespace {
 
-constexpr int kDefaultCpusPerTask = 8;
-constexpr const char* kFieldNames[] = {"job.name",
-                                       "job.dns_name",
-                                       "job.plain_names",
-                                       "job.time_limit",
-                                       "job.time_limit_s",
-                                       "job.time_limit_hm",
-                                       "job.partition",
-                                       "job.account",
-                                       "job.qos",
-                                       "job.constraint",
-                                       "job.reservation",
-                                       "job.exclude",
-                                       "job.dependency",
-                                       "job.array",
-                                       "job.mail_user",
-                                       "job.memory_gpu",
-                                       "job.memory_node",
-                                       "job.cpus_per_task",
-                                       "job.cpus_per_rank",
-                                       "job.cpus_per_node",
-                                       "job.gpus_per_node",
-                                       "job.gpus",
-                                       "job.gres",
-                                       "job.tasks_per_node",
-                                       "job.shape",
-                                       "job.exclusive",
-                                       "job.requeue",
-                                       "job.max_restarts",
-                                       "job.max_failures",
-                                       "job.signal",
-                                       "job.lead_text",
-                                       "job.open_mode",
-                                       "job.output",
-                                       "job.error",
-                                       "job.step_log_folder",
-                                       "job.step_output",
-                                       "job.step_error",
-                                       "job.modules",
-                                       "job.exports",
-                                       "job.setup",
-                                       "job.with_plan",
-                                       "job.plan_digest",
-                                       "job.program",
-                                       "job.container",
-                                       "job.image",
-                                       "job.mounts",
-                                       "job.mounts_text",
-                                       "job.health_gate",
-                                       "job.hosts",
-                                       "job.ssh_options",
-                                       "job.mpi_options",
-                                       "job.master_address",
-                                       "job.master_port",
-                                       "job.node_rank",
-                                       "job.namespace",
-                                       "job.queue",
-                                       "job.service_account",
-                                       "job.volume_claim",
-                                       "job.rdma_resource",
-                                       "job.site",
-                                       "job.last_node",
-                                       "job.use",
-                                       "job.needs_folder",
-                                       "job.memory_node_iec",
-                                       "job.lead_wanted"};
+constexpr int kDefaultCpusPerTask = 8, kDefaultGpusPerNode = 8;
+
+// Beside the fields of the table: what is computed here and in job_ending.cc, from several settings, the plan and the command line.
+constexpr const char* kComputedFields[] = {"job.dns_name",
+                                           "job.plain_names",
+                                           "job.time_limit",
+                                           "job.time_limit_s",
+                                           "job.time_limit_hm",
+                                           "job.memory_node_iec",
+                                           "job.cpus_per_task",
+                                           "job.cpus_per_rank",
+                                           "job.cpus_per_node",
+                                           "job.gpus_per_node",
+                                           "job.gpus",
+                                           "job.gres",
+                                           "job.tasks_per_node",
+                                           "job.array",
+                                           "job.signal",
+                                           "job.lead_text",
+                                           "job.lead_wanted",
+                                           "job.open_mode",
+                                           "job.output",
+                                           "job.error",
+                                           "job.step_log_folder",
+                                           "job.step_output",
+                                           "job.step_error",
+                                           "job.exports",
+                                           "job.with_plan",
+                                           "job.plan_digest",
+                                           "job.program",
+                                           "job.use",
+                                           "job.needs_folder",
+                                           "job.mounts",
+                                           "job.mounts_text",
+                                           "job.node_rank",
+                                           "job.site",
+                                           "job.last_node"};
 
 // A name of Kubernetes (RFC 1123 label) as near to `name` as can be; empty when there is none. 63 characters less "-NNNNN".
 std::string dns_name(std::string name) {
@@ -91,8 +65,12 @@ std::string dns_name(std::string name) {
 }
 
 struct JobChecker : JobCheck {
+  const JobOptions& options;
+  const JobValues& settings;
+  const Plan* plan;
+
   // SLURM's K, M, G, T are powers of 1024.
-  void memory(const char* field, const std::string& value) {
+  void memory(const std::string& field, const std::string& value) {
     if (value.empty()) return;
     if (value == "0") return set(field, "0");
     Result<int64_t> bytes = parse_bytes(value, at, BareSuffix::kBinary);
@@ -103,33 +81,59 @@ struct JobChecker : JobCheck {
     set(field, fmt::format("{}{}", *bytes / (whole_gib ? kGiB : kMiB), whole_gib ? "G" : "M"));
   }
 
-  void exports(const JobOptions& options) {
-    std::vector<std::string> all = options.exports;
+  // A row of the table: its check, and its value into the field that takes it as it is.
+  void row(const JobSetting& setting) {
+    const std::string name = flag_name(setting);
+    if (is_list(setting.type)) {
+      const std::vector<std::string> items = settings.list(setting.key);
+      for (const std::string& item : items) {
+        if (item.find('\0') != std::string::npos)
+          fail(code::kOutOfRange, fmt::format("{} has a NUL byte, which no command line can hold", name));
+        if (setting.type == JobSettingType::kList && !setting.field.empty()) one_line(name, item);
+        if (!setting.letters.empty()) plain(name, item, setting.letters);
+      }
+      if (!items.empty() && !setting.field.empty()) set(setting.field, items);
+      return;
+    }
+    if (setting.type == JobSettingType::kSwitch) {
+      if (settings.is_on(setting.key) && !setting.field.empty()) set(setting.field, true);
+      return;
+    }
+    if (setting.type == JobSettingType::kInt) {
+      const std::optional<int> number = settings.number(setting.key);
+      if (number && !setting.field.empty()) set(setting.field, *number);
+      return;
+    }
+    const std::string value = settings.text(setting.key);
+    const bool is_good = !value.empty() && one_line(name, value) && (setting.letters.empty() || plain(name, value, setting.letters));
+    if (!is_good || setting.field.empty()) return;
+    setting.type == JobSettingType::kBytes ? memory(setting.field, value) : set(setting.field, value);
+  }
+
+  void exports() {
+    std::vector<std::string> all = settings.list("exports");
     for (const std::string& value : all) {
       const size_t equals = value.find('=');
       const std::string name = value.substr(0, equals);
       const bool legal = equals != std::string::npos && !name.empty() && (name[0] < '0' || name[0] > '9') && is_name_of(name, "_");
       if (!legal) fail(code::kOutOfRange, fmt::format("'{}' is not an export, expected NAME=VALUE", comment_text(value)));
     }
-    plain("job.exports", "--interface", options.interface, "_.:-");
-    plain("job.exports", "--ib-hca", options.ib_hca, "_.:,=^-");
-    one_line("--scratch", options.scratch);
     // NCCL takes prefixes, '=' asks for the exact name; Gloo knows exact names only.
-    if (!options.interface.empty()) {
-      all.push_back("NCCL_SOCKET_IFNAME==" + options.interface);
-      all.push_back("GLOO_SOCKET_IFNAME=" + options.interface);
+    const auto add = [&](const char* name, const std::string& value) {
+      if (!value.empty()) all.push_back(name + value);
+    };
+    add("NCCL_SOCKET_IFNAME==", settings.text("network.interface"));
+    add("GLOO_SOCKET_IFNAME=", settings.text("network.interface"));
+    add("NCCL_IB_HCA=", settings.text("network.ib_hca"));
+    add("TMPDIR=", settings.text("scratch"));
+    if (settings.is_on("offline")) {
+      for (const char* name : {"HF_HUB_OFFLINE=", "TRANSFORMERS_OFFLINE=", "HF_DATASETS_OFFLINE="}) add(name, "1");
     }
-    if (!options.ib_hca.empty()) all.push_back("NCCL_IB_HCA=" + options.ib_hca);
-    if (!options.scratch.empty()) all.push_back("TMPDIR=" + options.scratch);
-    if (options.offline) {
-      for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"})
-        all.push_back(std::string(name) + "=1");
-    }
-    set("job.exports", all.empty() ? Json() : Json(all));
+    if (!all.empty()) set("job.exports", all);
   }
 
-  void logs(const JobOptions& options) {
-    const Result<JobLogs> logs = job_logs(options);
+  void logs() {
+    const Result<JobLogs> logs = job_logs(settings);
     append(diagnostics, logs.diagnostics);
     if (!logs.ok()) return;
     set("job.output", logs->output);
@@ -140,181 +144,163 @@ struct JobChecker : JobCheck {
     set("job.step_error", logs->step_error);
   }
 
-  void size(const JobOptions& options, const Plan* plan) {
-    static const JobOptions defaults;  // made once: with it comes a set of templates
-    const auto agree = [this](const char* flag, int given, int by_default, int planned) {
-      if (given == planned || given == by_default) return;
-      fail(code::kConflict, fmt::format("{} {}, but the plan has {}", flag, given, planned),
-           fmt::format("leave {} out, or plan again with {} {}", flag, flag, given));
+  // Nodes and GPUs: the plan's, or those of the options.
+  void machines() {
+    const auto agree = [this](const char* flag, const std::optional<int>& given, int planned) {
+      if (!given || *given == planned) return;
+      fail(code::kConflict, fmt::format("{} {}, but the plan has {}", flag, *given, planned),
+           fmt::format("leave {} out, or plan again with {} {}", flag, flag, *given));
     };
     if (plan != nullptr) {
-      agree("--nodes", options.nodes, defaults.nodes, plan->hardware.nodes);
-      agree("--gpus", options.gpus_per_node, defaults.gpus_per_node, plan->hardware.gpus_per_node);
-    } else {
-      if (options.nodes < 1) fail(code::kOutOfRange, fmt::format("--nodes {}, expected at least 1", options.nodes));
-      if (options.gpus_per_node < 1) fail(code::kOutOfRange, fmt::format("--gpus {}, expected at least 1", options.gpus_per_node));
-      set("hardware.nodes", options.nodes);
-      set("hardware.gpus_per_node", options.gpus_per_node);
-      set("hardware.accelerator", options.cpu_only ? "cpu" : "cuda");
-      set("derived.source", "options");
-      set("derived.single_node", options.nodes == 1);
+      agree("--nodes", options.nodes, plan->hardware.nodes);
+      agree("--gpus", options.gpus_per_node, plan->hardware.gpus_per_node);
+      return;
     }
+    const int nodes = options.nodes.value_or(1), gpus = options.gpus_per_node.value_or(kDefaultGpusPerNode);
+    if (nodes < 1) fail(code::kOutOfRange, fmt::format("--nodes {}, expected at least 1", nodes));
+    if (gpus < 1) fail(code::kOutOfRange, fmt::format("--gpus {}, expected at least 1", gpus));
+    set("hardware.nodes", nodes);
+    set("hardware.gpus_per_node", gpus);
+    set("hardware.accelerator", settings.is_on("cpu_only") ? "cpu" : "cuda");
+    set("derived.source", "options");
+    set("derived.single_node", nodes == 1);
+  }
+
+  // What a node gets: tasks, GPUs, cores.
+  void shares() {
     const bool cpu = field_text(fields.find("hardware.accelerator")->second) == "cpu";
     const int per_node = fields.find("hardware.gpus_per_node")->second.get<int>();
-    set("job.last_node", fields.find("hardware.nodes")->second.get<int>() - 1);
-    const bool is_torchrun = options.shape == "torchrun";
-    set("job.shape", is_torchrun ? "torchrun" : "rank");
+    const int nodes = fields.find("hardware.nodes")->second.get<int>();
+    const bool is_torchrun = settings.text("shape") == "torchrun";
+    set("job.last_node", nodes - 1);
     set("job.tasks_per_node", is_torchrun ? 1 : per_node);
     set("job.gpus", cpu ? 0 : per_node);
-    if (!cpu) gpus(options, per_node);
-    if (options.cpus_per_task && *options.cpus_per_task < 1) {
-      fail(code::kOutOfRange, fmt::format("--cpus-per-task {}, expected at least 1", *options.cpus_per_task));
+    if (!cpu) gpus(per_node);
+    const std::optional<int> cpus = settings.number("cpus_per_task");
+    if (cpus || !cpu) {
+      const int per_rank = cpus.value_or(kDefaultCpusPerTask);
+      set("job.cpus_per_rank", per_rank);
+      set("job.cpus_per_node", per_rank * per_node);
+      set("job.cpus_per_task", is_torchrun ? per_rank * per_node : per_rank);
     }
-    if (!options.cpus_per_task && cpu) return;
-    const int cpus = options.cpus_per_task.value_or(kDefaultCpusPerTask);
-    set("job.cpus_per_rank", cpus);
-    set("job.cpus_per_node", cpus * per_node);
-    set("job.cpus_per_task", is_torchrun ? cpus * per_node : cpus);
+    const std::optional<int> rank = settings.number("node_rank");
+    if (!rank) return;
+    set("job.node_rank", *rank);
+    if (*rank < 0 || *rank >= nodes) {
+      fail(code::kOutOfRange,
+           fmt::format("--node-rank {} of {} {}, expected 0 to {}", *rank, nodes, nodes == 1 ? "node" : "nodes", nodes - 1));
+    }
   }
 
-  void gpus(const JobOptions& options, int per_node) {
-    plain("job.gres", "--gres-type", options.gpu_type, "_.-");
-    const std::string kind = options.gpu_type.empty() ? "" : options.gpu_type + ":";
-    set("job.gres", Json());
-    if (options.gpu_request == "gres") set("job.gres", fmt::format("gpu:{}{}", kind, per_node));
-    if (options.gpu_request.empty() || options.gpu_request == "gpus-per-node")
-      set("job.gpus_per_node", fmt::format("{}{}", kind, per_node));
+  void gpus(int per_node) {
+    const std::string type = settings.text("gpus.type"), request = settings.text("gpus.request");
+    const std::string asked = fmt::format("{}{}{}", type, type.empty() ? "" : ":", per_node);
+    if (request == "gres") set("job.gres", "gpu:" + asked);
+    if (request.empty() || request == "gpus-per-node") set("job.gpus_per_node", asked);
   }
 
-  void container(const JobOptions& options) {
-    text("job.image", "--image", options.image);
-    const bool has_container = !options.container.empty() && options.container != "none";
-    set("job.container", has_container ? options.container : "none");
-    if (has_container && options.image.empty()) {
-      fail(code::kMissingArgument, fmt::format("--container {} without an image", options.container),
+  void container() {
+    const std::string runtime = settings.text("container.runtime");
+    if (runtime != "none" && settings.text("container.image").empty()) {
+      fail(code::kMissingArgument, fmt::format("--container {} without an image", runtime),
            "add --image registry#name:tag, or --image /path/to/image.sif");
     }
+    const std::vector<std::string> mounts = settings.list("container.mounts");
     std::string joined;
-    for (const std::string& mount : options.mounts) {
+    for (const std::string& mount : mounts) {
       const bool legal =
           mount.find(':') != std::string::npos && mount.find(',') == std::string::npos && !has_control_characters(mount);
       if (!legal) fail(code::kOutOfRange, fmt::format("'{}' is not a mount, expected SOURCE:DESTINATION", comment_text(mount)));
       joined += "," + mount;
     }
-    if (!options.mounts.empty()) set("job.mounts", Json(options.mounts));
+    if (!mounts.empty()) set("job.mounts", mounts);
     if (!joined.empty()) set("job.mounts_text", joined);
   }
 
-  void hosts(const JobOptions& options) {
-    for (const std::string& host : options.hosts) plain("job.hosts", "--hosts", host, "_.:@-");
-    if (!options.hosts.empty()) set("job.hosts", Json(options.hosts));
-    for (const auto* words : {&options.ssh_options, &options.mpi_options, &options.program}) {
-      for (const std::string& word : *words) {
-        if (word.find('\0') != std::string::npos)
-          fail(code::kOutOfRange, "an argument has a NUL byte, which no command line can hold");
-      }
+  // A command of one's own, and what it runs with.
+  void program() {
+    const bool has_use = !options.use.empty() && options.use != "none";
+    for (const std::string& word : options.program) {
+      if (word.find('\0') != std::string::npos) fail(code::kOutOfRange, "an argument has a NUL byte, which no command line can hold");
     }
-    if (!options.ssh_options.empty()) set("job.ssh_options", Json(options.ssh_options));
-    if (!options.mpi_options.empty()) set("job.mpi_options", Json(options.mpi_options));
-    if (!options.program.empty()) set("job.program", Json(options.program));
-    plain("job.master_address", "--master-addr", options.master_address, "_.:-");
-    if (options.master_port < 1 || options.master_port > 65535)
-      fail(code::kOutOfRange, fmt::format("--master-port {}, expected 1 to 65535", options.master_port));
-    set("job.needs_folder", options.program.empty() || (!options.use.empty() && options.use != "none"));
-    set("job.use", options.use.empty() ? "none" : options.use);
-    set("job.master_port", options.master_port);
-    const int nodes = fields.find("hardware.nodes")->second.get<int>();
-    if (options.node_rank && (*options.node_rank < 0 || *options.node_rank >= nodes)) {
-      fail(code::kOutOfRange, fmt::format("--node-rank {} of {} {}, expected 0 to {}", *options.node_rank, nodes,
-                                          nodes == 1 ? "node" : "nodes", nodes - 1));
-    }
-    if (options.node_rank) set("job.node_rank", *options.node_rank);
+    if (!options.program.empty()) set("job.program", options.program);
+    set("job.needs_folder", options.program.empty() || has_use);
+    set("job.use", has_use ? options.use : "none");
+    set("job.with_plan", plan != nullptr && options.program.empty());
+    if (plan != nullptr && !plan->inputs_digest.empty()) set("job.plan_digest", plan->inputs_digest);
+    if (!options.site.empty() && one_line("the site file's name", options.site)) set("job.site", options.site);
   }
 
-  void array(const JobOptions& options) {
-    if (options.array.empty()) return;
-    if (!is_name_of(options.array, ",:%-"))
-      return fail(code::kOutOfRange, fmt::format("--array '{}', expected ranges such as 0-9%1", comment_text(options.array)));
-    const bool is_chain = options.array.size() > 2 && options.array.compare(options.array.size() - 2, 2, "%1") == 0;
+  void array() {
+    const std::string array = settings.text("array");
+    if (array.empty()) return;
+    if (!is_name_of(array, ",:%-"))
+      return fail(code::kOutOfRange, fmt::format("--array '{}', expected ranges such as 0-9%1", comment_text(array)));
+    const bool is_chain = array.size() > 2 && array.compare(array.size() - 2, 2, "%1") == 0;
     if (options.program.empty() && !is_chain) {
-      return fail(code::kConflict,
-                  fmt::format("the tasks of array '{}' would run side by side and write the same checkpoints", options.array),
+      return fail(code::kConflict, fmt::format("the tasks of array '{}' would run side by side and write the same checkpoints", array),
                   fmt::format("--array {}%1 runs them one after the other, each going on where the last stopped",
-                              options.array.substr(0, options.array.find('%'))));
+                              array.substr(0, array.find('%'))));
     }
-    set("job.array", options.array);
+    set("job.array", array);
   }
 
-  void secrets(const JobOptions& options) {
+  void names() {
+    const std::string name = settings.text("job_name");
+    if (const std::string dns = dns_name(name); !dns.empty()) set("job.dns_name", dns);
+    set("job.plain_names",
+        is_name_of(name, "_.-") && is_name_of(settings.text("partition"), "_.@-") && is_name_of(settings.text("account"), "_.-"));
+    const std::string per_node = field_text(fields.find("job.memory_node")->second);
+    if (per_node != "null" && per_node != "0") set("job.memory_node_iec", per_node + "i");  // 64G of SLURM is 64Gi of Kubernetes
+    if (settings.has("memory_per_gpu") && settings.has("memory_per_node"))
+      fail(code::kConflict, "--memory-per-gpu and --memory-per-node say the same thing twice", "keep one of them");
+  }
+
+  void secrets(const std::string& command) {
     const auto refuse = [this](const std::string& what, const std::string& where) {
       fail(code::kSecret, fmt::format("{} holds what looks like a secret ({}), and scripts are read by others", where, what),
            "leave it in the environment of whoever submits, which is passed on, or have --setup read a file of mode 0600");
     };
-    const std::vector<std::pair<const char*, const std::vector<std::string>*>> lists = {{"--export", &options.exports},
-                                                                                        {"--setup", &options.setup},
-                                                                                        {"the command", &options.program},
-                                                                                        {"--ssh-options", &options.ssh_options},
-                                                                                        {"--mpi-options", &options.mpi_options}};
-    for (const auto& [where, list] : lists) {
-      for (const std::string& text : *list) {
+    const auto look = [&](const std::vector<std::string>& texts, const std::string& where) {
+      for (const std::string& text : texts) {
         if (const std::string found = secret_in(text); !found.empty()) refuse(found, where);
       }
+    };
+    for (const JobSetting& setting : job_settings()) {
+      if (is_list(setting.type)) look(settings.list(setting.key), flag_name(setting));
     }
-    if (const std::string found = secret_in(options.command); !found.empty() && diagnostics.empty()) refuse(found, "the command line");
+    look(options.program, "the command");
+    if (const std::string found = secret_in(command); !found.empty() && diagnostics.empty()) refuse(found, "the command line");
   }
 };
 
 }  // namespace
 
-std::span<const char* const> job_field_names() { return kFieldNames; }
+const std::vector<std::string>& job_field_names() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names(std::begin(kComputedFields), std::end(kComputedFields));
+    for (const JobSetting& setting : job_settings()) {
+      if (!setting.field.empty()) names.push_back(setting.field);
+    }
+    return names;
+  }();
+  return kNames;
+}
 
-Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* plan) {
-  JobChecker check{{std::move(fields), {}}};
-  check.size(options, plan);
-  check.text("job.name", "--job-name", options.job_name);
-  if (const std::string name = dns_name(options.job_name); !name.empty()) check.set("job.dns_name", name);
-  check.text("job.partition", "--partition", options.partition);
-  check.text("job.account", "--account", options.account);
-  check.text("job.qos", "--qos", options.qos);
-  check.text("job.constraint", "--constraint", options.constraint);
-  check.text("job.reservation", "--reservation", options.reservation);
-  check.text("job.exclude", "--exclude", options.exclude);
-  check.text("job.dependency", "--dependency", options.dependency);
-  check.text("job.mail_user", "--mail-user", options.mail_user);
-  check.text("job.site", "the site file's name", options.site);
-  const bool plain_names =
-      is_name_of(options.job_name, "_.-") && is_name_of(options.partition, "_.@-") && is_name_of(options.account, "_.-");
-  check.set("job.plain_names", plain_names);
-  check.plain("job.namespace", "--namespace", options.name_space, "-");
-  check.plain("job.queue", "--queue", options.queue, "_.-");
-  check.plain("job.service_account", "--service-account", options.service_account, ".-");
-  check.plain("job.volume_claim", "--volume-claim", options.volume_claim, ".-");
-  check.plain("job.rdma_resource", "--rdma-resource", options.rdma_resource, "_./-");
+Result<Fields> job_fields(const JobOptions& options, const std::string& command, Fields fields, const Plan* plan) {
+  JobChecker check{{std::move(fields), {}}, options, options.settings, plan};
+  check.machines();
+  for (const JobSetting& setting : job_settings()) check.row(setting);
+  check.shares();
+  check.names();
   const int64_t limit_s = put_time_limit(check, options);
-  check.memory("job.memory_gpu", options.memory_per_gpu);
-  check.memory("job.memory_node", options.memory_per_node);
-  const std::string per_node = field_text(check.fields.find("job.memory_node")->second);
-  if (per_node != "null" && per_node != "0") check.set("job.memory_node_iec", per_node + "i");  // 64G of SLURM is 64Gi of Kubernetes
-  if (!options.memory_per_gpu.empty() && !options.memory_per_node.empty()) {
-    check.fail(code::kConflict, "--memory-per-gpu and --memory-per-node say the same thing twice", "keep one of them");
-  }
-  check.array(options);
-  check.exports(options);
-  check.logs(options);
-  put_ending(check, options, plan, limit_s);
-  check.container(options);
-  check.hosts(options);
-  check.secrets(options);
-  if (options.exclusive) check.set("job.exclusive", true);
-  if (options.health_gate) check.set("job.health_gate", true);
-  for (const std::string& name : options.modules) {
-    if (has_control_characters(name))
-      check.fail(code::kOutOfRange, fmt::format("module '{}' has control characters", comment_text(name)));
-  }
-  if (!options.modules.empty()) check.set("job.modules", Json(options.modules));
-  if (!options.setup.empty()) check.set("job.setup", Json(options.setup));
-  check.set("job.with_plan", plan != nullptr && options.program.empty());
-  if (plan != nullptr && !plan->inputs_digest.empty()) check.set("job.plan_digest", plan->inputs_digest);
+  check.array();
+  check.exports();
+  check.logs();
+  put_ending(check, options.settings, plan, limit_s);
+  check.container();
+  check.program();
+  check.secrets(command);
   if (has_error(check.diagnostics)) return check.diagnostics;
   return {std::move(check.fields), std::move(check.diagnostics)};
 }

@@ -27,8 +27,9 @@ Diagnostic refuse_log(const char* code, std::string message, std::string help = 
 
 }  // namespace
 
-Result<JobLogs> job_logs(const JobOptions& options) {
-  const std::string &output = options.output_log, &error_log = options.error_log;
+Result<JobLogs> job_logs(const JobValues& settings) {
+  const std::string output = settings.text("output_log"), error_log = settings.text("error_log");
+  const std::string job_name = settings.text("job_name");
   const std::string folder = log_folder(output);
   const std::string shown = comment_text(output), shown_error = comment_text(error_log);
   if (output.empty() || output.back() == '/')
@@ -38,12 +39,10 @@ Result<JobLogs> job_logs(const JobOptions& options) {
                       fmt::format("log '{}' has a pattern in its folder, which nobody could make before the job", shown),
                       "use % patterns in the file name only");
   }
-  if (has_control_characters(output) || has_control_characters(error_log))
-    return refuse_log(code::kOutOfRange, "the log's path has control characters");
-  if ((output + error_log).find("%x") != std::string::npos && options.job_name.find('/') != std::string::npos) {
+  if ((output + error_log).find("%x") != std::string::npos && job_name.find('/') != std::string::npos) {
     return refuse_log(
         code::kOutOfRange,
-        fmt::format("the job's name '{}' becomes part of the log's path (%x) and has a '/' in it", comment_text(options.job_name)),
+        fmt::format("the job's name '{}' becomes part of the log's path (%x) and has a '/' in it", comment_text(job_name)),
         "take %x out of --output-log, or '/' out of --job-name");
   }
   if (folder.empty() && error_log.find('/') != std::string::npos) {

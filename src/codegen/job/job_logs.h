@@ -4,7 +4,8 @@
 #pragma once
 #include <string>
 
-#include "codegen/codegen.h"
+#include "base/diagnostic.h"
+#include "codegen/job/options.h"
 
 namespace distsetup {
 
@@ -12,6 +13,6 @@ struct JobLogs {
   std::string output, error;                         // of the batch shell: names without a folder
   std::string step_folder, step_output, step_error;  // empty: the step logs where the batch shell does
 };
-Result<JobLogs> job_logs(const JobOptions& options);
+Result<JobLogs> job_logs(const JobValues& settings);
 
 }  // namespace distsetup

@@ -26,9 +26,9 @@ struct Tag {
   size_t begin = 0, end = 0;  // in the template; end is past the closing braces
 };
 
-class Checker {
+class TemplateChecker {
  public:
-  Checker(std::string_view text, const std::string& file_name, const ScriptValues& values)
+  TemplateChecker(std::string_view text, const std::string& file_name, const ScriptValues& values)
       : text_(text), file_name_(file_name), values_(values) {}
 
   Diagnostics check() {
@@ -172,7 +172,7 @@ std::string join_standalone(std::string_view text) {
 }  // namespace
 
 Result<std::string> render_script(std::string_view text, const std::string& file_name, const ScriptValues& values) {
-  Diagnostics found = Checker(text, file_name, values).check();
+  Diagnostics found = TemplateChecker(text, file_name, values).check();
   if (has_error(found)) return found;
   mustache::mustache parsed{join_standalone(text)};
   parsed.set_custom_escape([](const std::string& value) { return quote_shell(value); });

@@ -1,5 +1,3 @@
-// Reading and writing values of the table. A value of a flag and one of site.yaml go through the same function, so that a spelling
-// means the same everywhere; what a value means for a job is checked where it becomes a field.
 #include "codegen/job/site.h"
 
 #include <fmt/format.h>
@@ -28,24 +26,14 @@ std::vector<std::string> split(std::string_view text, char separator) {
 
 char separator(JobSettingType type) { return type == JobSettingType::kLines ? '\n' : type == JobSettingType::kWords ? ' ' : ','; }
 
-std::string flag_name(const JobSetting& setting) {
-  return setting.flag.empty() ? std::string(setting.site) : "--" + std::string(setting.flag);
-}
-
 Diagnostics set_int(JobOptions& options, const JobSetting& setting, std::string_view text, const Location& at) {
-  Value value;
-  value.kind = Value::Kind::kScalar;
-  value.text = text;
-  value.location = at;
-  const Result<int64_t> number = as_int(value);
+  const Result<int64_t> number = as_int(scalar_value(std::string(text), at));
   if (!number.ok()) return number.diagnostics;
   if (*number < setting.minimum || *number > setting.maximum) {
     return {error(code::kOutOfRange, at,
                   fmt::format("{} {}, expected {} to {}", flag_name(setting), *number, setting.minimum, setting.maximum))};
   }
-  const int fits = static_cast<int>(*number);
-  if (const auto* member = std::get_if<int JobOptions::*>(&setting.member)) options.*(*member) = fits;
-  if (const auto* member = std::get_if<std::optional<int> JobOptions::*>(&setting.member)) options.*(*member) = fits;
+  options.settings.set(setting.key, *number);
   return {};
 }
 
@@ -54,13 +42,13 @@ Diagnostics check_text(const JobSetting& setting, std::string& text, const Locat
   if (setting.type == JobSettingType::kBytes && text != "0") return parse_bytes(text, at, BareSuffix::kBinary).diagnostics;
   if (setting.type == JobSettingType::kRate) return parse_bytes_per_s(text, at).diagnostics;
   if (setting.type != JobSettingType::kChoice) return {};
-  for (const std::string_view choice : setting.choices) {
+  for (const std::string& choice : setting.choices) {
     if (!same_name(choice, text)) continue;
     text = choice;
     return {};
   }
-  const std::vector<std::string> known(setting.choices.begin(), setting.choices.end());
-  return {error(code::kUnknownValue, at, fmt::format("{} '{}' is not known", flag_name(setting), text), suggest(text, known))};
+  return {
+      error(code::kUnknownValue, at, fmt::format("{} '{}' is not known", flag_name(setting), text), suggest(text, setting.choices))};
 }
 
 // The keys of `map` below `prefix`, in the table's order; what no key begins with is unknown.
@@ -69,26 +57,25 @@ struct SiteReader {
   Diagnostics diagnostics;
 
   void list(const JobSetting& key, const Value& value) {
-    std::vector<std::string>& to = options.*std::get<std::vector<std::string> JobOptions::*>(key.member);
-    to.clear();
     if (value.kind != Value::Kind::kList) return scalar(key, value);
+    std::vector<std::string> items;
     for (const Value& item : value.items) {
       Result<std::string> text = as_text(item);
       append(diagnostics, text.diagnostics);
-      if (text.ok()) to.push_back(*text);
+      if (text.ok()) items.push_back(*text);
     }
+    options.settings.set(key.key, items);
   }
 
   void scalar(const JobSetting& key, const Value& value) {
     if (key.type == JobSettingType::kSwitch) {
       const Result<bool> is_on = as_bool(value);
       append(diagnostics, is_on.diagnostics);
-      if (is_on.ok()) options.*std::get<bool JobOptions::*>(key.member) = *is_on;
+      if (is_on.ok()) options.settings.set(key.key, *is_on);
       return;
     }
-    Value plain = value;
     if (key.type == JobSettingType::kInt) return append(diagnostics, set_job_option(options, key, value.text, value.location));
-    const Result<std::string> text = as_text(plain);
+    const Result<std::string> text = as_text(value);
     append(diagnostics, text.diagnostics);
     if (text.ok()) append(diagnostics, set_job_option(options, key, *text, value.location));
   }
@@ -103,7 +90,7 @@ struct SiteReader {
     std::vector<std::string> known;
     if (prefix.empty()) known = {"version", "name"};
     for (const JobSetting* key : site_keys()) {
-      if (key->site.compare(0, prefix.size(), prefix) == 0) known.emplace_back(key->site.substr(prefix.size()));
+      if (key->site.compare(0, prefix.size(), prefix) == 0) known.push_back(key->site.substr(prefix.size()));
     }
     for (size_t i = 0; i < value.entries.size(); ++i) {
       const auto& [name, child] = value.entries[i];
@@ -112,9 +99,10 @@ struct SiteReader {
       const auto keys = site_keys();
       const auto found = std::find_if(keys.begin(), keys.end(), [&path](const JobSetting* key) { return same_name(key->site, path); });
       const bool is_section = std::any_of(keys.begin(), keys.end(), [&path](const JobSetting* key) {
-        return key->site.size() > path.size() && key->site[path.size()] == '.' && same_name(key->site.substr(0, path.size()), path);
+        return key->site.size() > path.size() && key->site[path.size()] == '.' &&
+               same_name(std::string_view(key->site).substr(0, path.size()), path);
       });
-      if (found != keys.end() && std::holds_alternative<std::vector<std::string> JobOptions::*>((*found)->member)) {
+      if (found != keys.end() && is_list((*found)->type)) {
         list(**found, child);
       } else if (found != keys.end()) {
         scalar(**found, child);
@@ -134,17 +122,17 @@ struct SiteReader {
 
 Diagnostics set_job_option(JobOptions& options, const JobSetting& setting, std::string_view text, const Location& at) {
   if (setting.type == JobSettingType::kInt) return set_int(options, setting, text, at);
-  if (const auto* member = std::get_if<bool JobOptions::*>(&setting.member)) {
-    options.*(*member) = true;
+  if (setting.type == JobSettingType::kSwitch) {
+    options.settings.set(setting.key, true);
     return {};
   }
-  if (const auto* member = std::get_if<std::vector<std::string> JobOptions::*>(&setting.member)) {
-    options.*(*member) = split(text, separator(setting.type));
+  if (is_list(setting.type)) {
+    options.settings.set(setting.key, split(text, separator(setting.type)));
     return {};
   }
   std::string value(text);
   Diagnostics found = check_text(setting, value, at);
-  if (!has_error(found)) options.*std::get<std::string JobOptions::*>(setting.member) = std::move(value);
+  if (!has_error(found)) options.settings.set(setting.key, std::move(value));
   return found;
 }
 
@@ -175,31 +163,16 @@ std::string site_yaml(const std::vector<std::pair<std::string, std::vector<std::
     const auto found = std::find_if(values.begin(), values.end(), [key](const auto& value) { return value.first == key->site; });
     if (found == values.end() || found->second.empty()) continue;
     const size_t dot = key->site.find('.');
-    const std::string in = dot == std::string_view::npos ? "" : std::string(key->site.substr(0, dot));
+    const std::string in = dot == std::string::npos ? "" : key->site.substr(0, dot);
     if (!in.empty() && in != section) out += in + ":\n";
     section = in;
-    const bool is_list = std::holds_alternative<std::vector<std::string> JobOptions::*>(key->member);
     const bool is_bare = key->type == JobSettingType::kSwitch || key->type == JobSettingType::kInt;
     std::string text;
     for (const std::string& item : found->second) text += (text.empty() ? "" : ", ") + (is_bare ? item : quote_yaml(item));
     out += fmt::format("{}{}: {}  # {}\n", in.empty() ? "" : "  ", key->site.substr(in.empty() ? 0 : dot + 1),
-                       is_list ? "[" + text + "]" : text, key->help);
+                       is_list(key->type) ? "[" + text + "]" : text, key->help);
   }
   return out;
-}
-
-bool target_uses(const TemplateSet& templates, std::string_view target, const JobSetting& setting) {
-  const std::string folder = std::string(target) + "/";
-  for (const auto& [path, text] : templates.files) {
-    if (path.compare(0, folder.size(), folder) != 0 || path.find(".yaml") == std::string::npos) continue;
-    for (const std::string_view field : setting.fields) {
-      for (size_t at = text.find(field); at != std::string::npos; at = text.find(field, at + 1)) {
-        const char next = at + field.size() < text.size() ? text[at + field.size()] : ' ';
-        if (next != '_' && (next < 'a' || next > 'z')) return true;
-      }
-    }
-  }
-  return false;
 }
 
 }  // namespace distsetup

@@ -1,13 +1,13 @@
-// site.yaml as JSON Schema (draft-07): the table of settings, walked once more. Sizes, rates and durations are texts here; whether
-// one reads is the reader's to say.
+#include "codegen/job/site_schema.h"
+
 #include "base/json.h"
-#include "codegen/job/site.h"
+#include "codegen/job/settings.h"
 
 namespace distsetup {
 namespace {
 
 Json schema_of(const JobSetting& key) {
-  Json schema = {{"description", std::string(key.help)}};
+  Json schema = {{"description", key.help}};
   switch (key.type) {
     case JobSettingType::kSwitch: schema["type"] = "boolean"; break;
     case JobSettingType::kInt:
@@ -20,7 +20,7 @@ Json schema_of(const JobSetting& key) {
     case JobSettingType::kWords: schema["anyOf"] = {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}; break;
     case JobSettingType::kChoice:
       schema["type"] = "string";
-      schema["enum"] = std::vector<std::string>(key.choices.begin(), key.choices.end());
+      schema["enum"] = key.choices;
       break;
     case JobSettingType::kText:
     case JobSettingType::kDuration:
@@ -41,7 +41,7 @@ Json site_schema() {
   root["properties"]["version"] = {{"const", 1}};
   root["properties"]["name"] = {{"type", "string"}, {"description", "what the site is called"}};
   for (const JobSetting* key : site_keys()) {
-    const std::string path(key->site);
+    const std::string& path = key->site;
     const size_t dot = path.find('.');
     Json& properties = root["properties"];
     if (dot == std::string::npos) {

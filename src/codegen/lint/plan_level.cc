@@ -9,7 +9,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
-#include "codegen/codegen.h"
+#include "codegen/emit.h"
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/plan_sizes.h"
 #include "codegen/lint/report.h"
@@ -181,7 +181,7 @@ void plan_file(const Document& d, Report& report) {
   const std::string target = text(root, "launch.target");
   const Result<Plan> plan = plan_from_json(d.text, d.path);
   if (plan.ok() && !target.empty()) {
-    const Result<Artifacts> files = emit(*plan, target, {});
+    const Result<Artifacts> files = emit(&*plan, target);
     for (const Diagnostic& one : files.diagnostics) {
       if (one.severity != Severity::kError || one.code != code::kNoForm) continue;
       report.add("PLAN012", d, value_span(d, *node(root, "launch.target").value),

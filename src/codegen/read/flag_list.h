@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "codegen/codegen.h"
 #include "codegen/read/read.h"
+#include "codegen/tables/templates.h"
 
 namespace distsetup {
 

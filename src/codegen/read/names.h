@@ -1,8 +1,8 @@
 // Names that a tool takes, read off the tool itself (templates/_lint/names), for a reader: a key that no row of a table is about is no
 // mistake when the tool has it.
 #pragma once
-#include "codegen/codegen.h"
 #include "codegen/tables/key_table.h"
+#include "codegen/tables/templates.h"
 
 namespace distsetup {
 

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/codegen.h"
 #include "codegen/read/found.h"
 #include "codegen/tables/fields.h"
 #include "codegen/tables/key_table.h"
+#include "codegen/tables/templates.h"
 
 namespace distsetup {
 

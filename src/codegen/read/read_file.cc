@@ -20,7 +20,7 @@
 #include "codegen/read/match.h"
 #include "codegen/read/names.h"
 #include "codegen/read/read.h"
-#include "codegen/tables/target.h"
+#include "codegen/tables/load_table.h"
 
 namespace distsetup {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "codegen/read/match.h"
 #include "codegen/read/read.h"
-#include "codegen/tables/coverage.h"
+#include "codegen/tables/field_sources.h"
 #include "plan/plan_fields.h"
 
 namespace distsetup {

@@ -105,6 +105,12 @@ std::string quote_shell(std::string_view text) {
   return out + "'";
 }
 
+std::string join_command(const std::vector<std::string>& arguments) {
+  std::string out;
+  for (const std::string& argument : arguments) out += (out.empty() ? "" : " ") + quote_shell(argument);
+  return out;
+}
+
 std::string quote_directive(std::string_view text) {
   CHECK(!has_control_characters(text), "a directive is one line");
   if (!text.empty() && all_of(text, "_@%+=:,./-[]*&|!")) return std::string(text);

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace distsetup {
 
@@ -9,6 +10,8 @@ namespace distsetup {
 // a reader of YAML may take for the end of a line.
 // `text` holds no NUL byte (no shell word can).
 std::string quote_shell(std::string_view text);
+// Words of a command, each quoted where needed: join_command({"distsetup", ...}).
+std::string join_command(const std::vector<std::string>& arguments);
 
 // The value of an `#SBATCH --name=value` line as sbatch's own reader splits it: bare, or in double quotes with \ before " and \.
 // `text` holds no control characters (refused before it comes here).

@@ -1,61 +1,63 @@
-// `distsetup fsdp` and `distsetup deepspeed`: flags into the same fields a plan has, then the same tables. The spellings of the seed
-// dialect, of accelerate and our own are accepted; an unknown one is an error with the list, never a silent default.
+// Flags become the fields that a plan has, then the same tables write them. The spellings of the seed dialect, of accelerate and our
+// own are accepted; an unknown one is an error with the list, never a silent default.
+#include "codegen/tables/configs.h"
+
 #include <fmt/format.h>
 
 #include <array>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
-#include "codegen/tables/target.h"
+#include "codegen/tables/emit_target.h"
 
 namespace distsetup {
 namespace {
 
 const Location kCommandLine{"command line", 0, 0};
 
-struct Spelling {
+struct FlagSpelling {
   std::string_view text, means;
 };
 
-constexpr std::array<Spelling, 13> kShardings = {{{"FULL_SHARD", "zero3"},
-                                                  {"SHARD_GRAD_OP", "zero2"},
-                                                  {"NO_SHARD", "ddp"},
-                                                  {"HYBRID_SHARD", "zero3 hybrid"},
-                                                  {"HYBRID_SHARD_ZERO2", "zero2 hybrid"},
-                                                  {"zero3", "zero3"},
-                                                  {"zero2", "zero2"},
-                                                  {"zero1", "zero1"},
-                                                  {"zero0", "ddp"},
-                                                  {"ddp", "ddp"},
-                                                  {"fsdp", "zero3"},
-                                                  {"_HYBRID_SHARD_ZERO2", "zero2 hybrid"},
-                                                  {"hybrid", "zero3 hybrid"}}};
-constexpr std::array<Spelling, 12> kPrecisions = {{{"BFLOAT16", "bf16"},
-                                                   {"bf16", "bf16"},
-                                                   {"bf16-mixed", "bf16"},
-                                                   {"FP16", "fp16"},
-                                                   {"FLOAT16", "fp16"},
-                                                   {"16-mixed", "fp16"},
-                                                   {"FULL", "fp32"},
-                                                   {"fp32", "fp32"},
-                                                   {"float32", "fp32"},
-                                                   {"no", "fp32"},
-                                                   {"none", "fp32"},
-                                                   {"32-true", "fp32"}}};
-constexpr std::array<Spelling, 9> kCheckpoints = {{{"FULL_CHECKPOINT", "full"},
-                                                   {"SHARDED_CHECKPOINT", "sharded"},
-                                                   {"LOCAL_CHECKPOINT", "local"},
-                                                   {"FULL_STATE_DICT", "full"},
-                                                   {"SHARDED_STATE_DICT", "sharded"},
-                                                   {"LOCAL_STATE_DICT", "local"},
-                                                   {"full", "full"},
-                                                   {"sharded", "sharded"},
-                                                   {"local", "local"}}};
+constexpr std::array<FlagSpelling, 13> kShardings = {{{"FULL_SHARD", "zero3"},
+                                                      {"SHARD_GRAD_OP", "zero2"},
+                                                      {"NO_SHARD", "ddp"},
+                                                      {"HYBRID_SHARD", "zero3 hybrid"},
+                                                      {"HYBRID_SHARD_ZERO2", "zero2 hybrid"},
+                                                      {"zero3", "zero3"},
+                                                      {"zero2", "zero2"},
+                                                      {"zero1", "zero1"},
+                                                      {"zero0", "ddp"},
+                                                      {"ddp", "ddp"},
+                                                      {"fsdp", "zero3"},
+                                                      {"_HYBRID_SHARD_ZERO2", "zero2 hybrid"},
+                                                      {"hybrid", "zero3 hybrid"}}};
+constexpr std::array<FlagSpelling, 12> kPrecisions = {{{"BFLOAT16", "bf16"},
+                                                       {"bf16", "bf16"},
+                                                       {"bf16-mixed", "bf16"},
+                                                       {"FP16", "fp16"},
+                                                       {"FLOAT16", "fp16"},
+                                                       {"16-mixed", "fp16"},
+                                                       {"FULL", "fp32"},
+                                                       {"fp32", "fp32"},
+                                                       {"float32", "fp32"},
+                                                       {"no", "fp32"},
+                                                       {"none", "fp32"},
+                                                       {"32-true", "fp32"}}};
+constexpr std::array<FlagSpelling, 9> kCheckpoints = {{{"FULL_CHECKPOINT", "full"},
+                                                       {"SHARDED_CHECKPOINT", "sharded"},
+                                                       {"LOCAL_CHECKPOINT", "local"},
+                                                       {"FULL_STATE_DICT", "full"},
+                                                       {"SHARDED_STATE_DICT", "sharded"},
+                                                       {"LOCAL_STATE_DICT", "local"},
+                                                       {"full", "full"},
+                                                       {"sharded", "sharded"},
+                                                       {"local", "local"}}};
 
 template <size_t N>
-Result<std::string> read(const std::array<Spelling, N>& table, const char* flag, const std::string& text) {
+Result<std::string> read(const std::array<FlagSpelling, N>& table, const char* flag, const std::string& text) {
   std::vector<std::string> known;
-  for (const Spelling& spelling : table) {
+  for (const FlagSpelling& spelling : table) {
     if (same_name(spelling.text, text)) return std::string(spelling.means);
     known.emplace_back(spelling.text);
   }
@@ -163,9 +165,8 @@ Result<Artifact> fsdp_config(const FsdpOptions& options) {
   set_offload(fields, options.cpu_offload, options.cpu_offload);  // FSDP moves both together
   set_size(fields, options, diagnostics);
   if (has_error(diagnostics)) return diagnostics;
-  const std::string path = options.output_path.empty() ? usual_name(options.dialect) : options.output_path;
-  return emit_table(options.templates, table_of(options.dialect), Source{std::move(fields), nullptr, options.command, kCommandLine},
-                    path);
+  return emit_table(options.templates, table_of(options.dialect),
+                    TargetInput{std::move(fields), nullptr, options.command, kCommandLine}, usual_name(options.dialect));
 }
 
 Result<Artifact> deepspeed_config(const DeepspeedOptions& options) {
@@ -194,8 +195,8 @@ Result<Artifact> deepspeed_config(const DeepspeedOptions& options) {
   set_field(fields, "train.grad_clip", options.gradient_clipping);
   set_field(fields, "recompute.policy", "none");
   if (options.micro_batch) set_field(fields, "micro_batch", *options.micro_batch);
-  return emit_table(options.templates, "deepspeed/keys.yaml", Source{std::move(fields), nullptr, "", kCommandLine},
-                    options.output_path.empty() ? "ds_config.json" : options.output_path);
+  return emit_table(options.templates, "deepspeed/keys.yaml", TargetInput{std::move(fields), nullptr, "", kCommandLine},
+                    "ds_config.json");
 }
 
 }  // namespace distsetup

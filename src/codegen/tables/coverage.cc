@@ -9,69 +9,13 @@
 #include "base/diagnostic_codes.h"
 #include "base/value.h"
 #include "base/value_yaml.h"
-#include "codegen/tables/target.h"
+#include "codegen/tables/field_sources.h"
+#include "codegen/tables/load_table.h"
 
 namespace distsetup {
 namespace {
 
 constexpr char kTable[] = "coverage.yaml";
-
-// What codegen/fields.cc computes each from.
-const std::map<std::string, std::vector<std::string>, std::less<>>& derivations() {
-  static const std::map<std::string, std::vector<std::string>, std::less<>> kDerivations = {
-      {"derived.source", {}},
-      {"derived.world", {"hardware.nodes", "hardware.gpus_per_node"}},
-      {"derived.data_parallel", {"mesh.dp_replicate", "mesh.dp_shard"}},
-      {"derived.model_parallel", {"mesh.pp", "mesh.cp", "mesh.tp", "mesh.ep"}},
-      {"derived.hybrid", {"mesh.dp_replicate", "strategy.sharding"}},
-      {"derived.zero_stage", {"strategy.sharding"}},
-      {"derived.hidden_squared", {"model.hidden"}},
-      {"derived.prefetch_elements", {"model.hidden"}},
-      {"derived.persistence_elements", {"model.hidden"}},
-      {"derived.largest_partition", {"model.hidden", "model.vocabulary", "model.feed_forward", "mesh.dp_replicate", "mesh.dp_shard"}},
-      {"derived.group_ranks", {"mesh.dp_shard"}},
-      {"derived.nvme", {"offload.optimizer", "offload.parameters"}},
-      {"derived.several_axes", {"mesh.dp_replicate", "mesh.tp", "mesh.cp", "strategy.sharding"}},
-      {"derived.shard_is_node", {"mesh.dp_shard", "hardware.gpus_per_node"}},
-      {"derived.layer_import", {"model.layer_class", "model.family"}},
-      {"derived.data_paths", {"data.root"}},
-      {"derived.epochs", {"train.steps"}},
-      {"derived.epoch_micro_batches", {"train.steps", "gradient_accumulation"}},
-      {"derived.samples", {"train.global_batch", "train.steps"}},
-      {"derived.layers_per_virtual_stage", {"strategy.virtual_stages", "mesh.pp", "model.num_layers"}},
-      {"derived.lightning",
-       {"strategy.sharding", "strategy.reshard_after_forward", "mesh.dp_replicate", "strategy.trainer", "offload.optimizer",
-        "offload.parameters"}},
-      {"derived.mesh_2d", {"mesh.dp_replicate", "mesh.dp_shard"}},
-      {"derived.engine",
-       {"strategy.sharding", "strategy.reshard_after_forward", "offload.optimizer", "offload.parameters", "mesh.dp_replicate",
-        "strategy.trainer"}},
-      {"derived.pipeline_batch", {"micro_batch", "gradient_accumulation", "mesh.pp"}},
-      {"derived.min_learning_rate_factor", {"train.min_learning_rate", "train.learning_rate"}},
-      {"derived.warmup_ratio", {"train.warmup_steps", "train.steps"}},
-      {"derived.save_interval", {"checkpoint.every_steps", "train.steps"}},
-      {"derived.grouped_queries", {"model.num_heads", "model.num_kv_heads"}},
-      {"derived.offloaded_layers", {"model.num_layers"}},
-      {"derived.recomputed_layers", {"recompute.every_k", "strategy.virtual_stages", "mesh.pp", "model.num_layers"}},
-      {"derived.positive_seed", {"train.seed"}},
-      {"derived.betas", {"train.beta1", "train.beta2"}},
-      {"derived.timeout_minutes", {"launch.collective_timeout_s"}},
-      {"derived.single_node", {"hardware.nodes"}},
-      {"derived.offload", {"offload.optimizer", "offload.parameters"}},
-      {"options.layer_classes", {"model.layer_class"}},
-      {"job.time_limit", {"launch.time_limit_s"}},
-      {"job.time_limit_s", {"launch.time_limit_s"}},
-      {"job.time_limit_hm", {"launch.time_limit_s"}},
-      {"job.signal", {"launch.time_limit_s"}},
-      {"job.tasks_per_node", {"hardware.gpus_per_node"}},
-      {"job.gpus_per_node", {"hardware.gpus_per_node", "hardware.accelerator"}},
-      {"job.gpus", {"hardware.gpus_per_node", "hardware.accelerator"}},
-      {"job.gres", {"hardware.gpus_per_node", "hardware.accelerator"}},
-      {"job.site", {"launch.site"}},
-      {"job.last_node", {"hardware.nodes"}},
-  };
-  return kDerivations;
-}
 
 void leaves(const Json& json, const std::string& prefix, std::vector<std::string>& out) {
   for (const auto& [key, value] : json.items()) {
@@ -115,12 +59,6 @@ class Coverer {
   }
 
  private:
-  const std::string* text_of(const std::string& path) const {
-    const auto found =
-        std::find_if(templates_.files.begin(), templates_.files.end(), [&path](const auto& one) { return one.first == path; });
-    return found == templates_.files.end() ? nullptr : &found->second;
-  }
-
   static void add(std::set<std::string>& to, const std::string& field) {
     to.insert(field);
     for (const std::string& source : sources_of(field)) to.insert(source);
@@ -160,7 +98,7 @@ class Coverer {
   }
 
   void read_target() {
-    const std::string* text = text_of(target_ + "/target.yaml");
+    const std::string* text = find_file(templates_, target_ + "/target.yaml");
     if (text == nullptr) {
       diagnostics_.push_back(error(code::kUnknownTarget, {"command line", 0, 0}, fmt::format("unknown target '{}'", target_)));
       return;
@@ -191,7 +129,7 @@ class Coverer {
 
   // The target's own reasons come before those of its groups, these before those of every target.
   void read_reasons() {
-    const std::string* text = text_of(kTable);
+    const std::string* text = find_file(templates_, kTable);
     if (text == nullptr) return;
     const Result<Value> root = parse_yaml(*text, "templates/coverage.yaml");
     append(diagnostics_, root.diagnostics);
@@ -247,11 +185,6 @@ std::vector<std::string> plan_fields() {
   leaves(to_json(Plan{}), "", fields);
   std::sort(fields.begin(), fields.end());
   return fields;
-}
-
-std::vector<std::string> sources_of(std::string_view derived_field) {
-  const auto found = derivations().find(derived_field);
-  return found == derivations().end() ? std::vector<std::string>{} : found->second;
 }
 
 Result<std::vector<FieldCoverage>> target_coverage(const TemplateSet& templates, const std::string& target) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "codegen/codegen.h"
+#include "codegen/tables/templates.h"
 
 namespace distsetup {
 
@@ -22,8 +22,5 @@ struct FieldCoverage {
 // Every leaf of plan.json, sorted.
 std::vector<std::string> plan_fields();
 Result<std::vector<FieldCoverage>> target_coverage(const TemplateSet& templates, const std::string& target);
-
-// The plan fields that a derived.* or options.* field follows from; empty for one that follows from none.
-std::vector<std::string> sources_of(std::string_view derived_field);
 
 }  // namespace distsetup

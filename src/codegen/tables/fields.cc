@@ -4,6 +4,8 @@
 #include <set>
 
 #include "base/check.h"
+#include "codegen/job/job_fields.h"
+#include "codegen/tables/field_sources.h"
 #include "codegen/tables/trainer_fields.h"
 
 namespace distsetup {
@@ -30,13 +32,9 @@ int zero_stage(Sharding sharding) {
   return 0;
 }
 
-// Not in plan.json. options.*: what a command asks beyond any plan; job.*: job_field_names(), checked and brought to one spelling.
-constexpr const char* kOtherFields[] = {
-    "derived.source",    "derived.world",        "derived.data_parallel",  "derived.model_parallel",
-    "derived.hybrid",    "derived.zero_stage",   "derived.hidden_squared", "derived.single_node",
-    "derived.offload",   "options.fsdp_version", "options.checkpoint",     "options.layer_classes",
-    "options.auto",      "options.nvme_path",    "derived.epochs",         "derived.epoch_micro_batches",
-    "derived.data_paths"};
+// What a command asks beyond any plan.
+constexpr const char* kOptionFields[] = {"options.fsdp_version", "options.checkpoint", "options.layer_classes", "options.auto",
+                                         "options.nvme_path"};
 
 // What was trained on, as a user names it: the folders of the files, without those inside others; of one file itself.
 Json data_paths(const DataPlan& data) {
@@ -60,9 +58,9 @@ const Fields& no_fields() {
   static const Fields kNone = [] {
     Fields fields;
     flatten(to_json(Plan{}), "", fields);
-    for (const char* name : kOtherFields) fields[name] = nullptr;
-    for (const char* name : kTrainerFields) fields[name] = nullptr;
-    for (const char* name : job_field_names()) fields[name] = nullptr;
+    for (const char* name : kOptionFields) fields[name] = nullptr;
+    for (const auto& source : field_sources()) fields[source.first] = nullptr;
+    for (const std::string& name : job_field_names()) fields[name] = nullptr;
     for (auto& entry : fields) entry.second = nullptr;
     return fields;
   }();

@@ -5,7 +5,6 @@
 // Lists of objects (data.files, alternatives) are left out: no target has a use for them.
 #pragma once
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,8 +19,6 @@ using Fields = std::map<std::string, Json, std::less<>>;
 const Fields& no_fields();
 // derived.source = "plan".
 Fields fields_of(const Plan& plan);
-// Names of the fields of a job, job.* (codegen/job_fields.cc).
-std::span<const char* const> job_field_names();
 // Sets a name that exists; CHECKs that it does.
 void set_field(Fields& fields, std::string_view name, Json value);
 // As written in conditions, messages and scripts: true, 8, zero3; "null" when not known; lists joined by commas.

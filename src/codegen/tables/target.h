@@ -1,37 +1,59 @@
-// A target: a folder of templates with a target.yaml that lists the files it writes and where their values come from.
+// What the target.yaml of a target says beside its files: who runs them, what of a plan they have a form for, how they are started.
 #pragma once
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "codegen/codegen.h"
+#include "base/diagnostic.h"
+#include "base/value.h"
 #include "codegen/tables/fields.h"
-#include "codegen/tables/key_table.h"
+#include "codegen/tables/templates.h"
 
 namespace distsetup {
 
-// What one emit works on. `plan` absent: files that need one (plan.json) are left out.
-struct Source {
-  Fields fields;
-  const Plan* plan = nullptr;
-  std::string command;
-  Location at;                // where the user's mistakes are reported: "command line", or a file
-  bool configs_only = false;  // only files that a key table writes
+// Which of the planner's choices a target has a form for (`search`), so that a search need not end in a plan that cannot be written.
+// Empty lists: all.
+struct TargetSearch {
+  std::vector<std::string> trainers;               // that run the target's files, the usual one first; empty: the bundled one
+  std::vector<std::string> shardings, recomputes;  // "zero3", "full"
+  bool hybrid = true;                              // copies of the shard group
+  bool keeps_parameters = true;                    // reshard_after_forward: false
+  std::optional<std::vector<std::string>> axes;    // of pp, tp, cp, ep; absent: all
 };
 
-Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, Source source);
+// A word of the command that starts a target's files (`start`).
+struct StartWord {
+  enum class Kind { kWord, kFile, kInput };  // as it is; a file of the target; one that the command reads as its standard input
+  Kind kind = Kind::kWord;
+  std::string text;
+};
+using StartWords = std::vector<StartWord>;
 
-// A table with those that it includes; read once for a set of templates.
-Result<std::shared_ptr<const KeyTable>> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at);
+struct TargetDescription {
+  Value root;                    // the whole file
+  const Value* files = nullptr;  // of root, as the two below
+  const Value* set = nullptr;
+  const Value* search_of = nullptr;  // trainer -> what the target has less with it
+  std::string rules;                 // a key table without keys: what the target refuses
+  TargetSearch search;
+  StartWords start;           // empty: nothing starts the files as they are
+  bool without_plan = false;  // its files can be written for machines alone
+  bool use_of_plan = false;   // a script of one's own is started with what the plan's trainer needs (job.use), unless a flag says
+};
+// Errors: no such target (kUnknownTarget, at `at`), and mistakes of the file (kTemplate).
+Result<TargetDescription> describe_target(const TemplateSet& templates, const std::string& target, const Location& at);
 
-// One configuration file from one key table ("deepspeed/keys.yaml"). YAML files begin with the header as a comment.
-Result<Artifact> emit_table(const TemplateSet& templates, const std::string& table, const Source& source, const std::string& path);
+// `trainer`: who is planned for, where the target has less of one of them (`of: {fsdp2: ...}`); "" = not known yet.
+Result<TargetSearch> target_search(const TemplateSet& templates, std::string_view target, std::string_view trainer = "");
 
-// '#' lines: version, digest of what the files follow from, the command, the arithmetic of the plan. No final newline.
-std::string header(const Source& source);
+// The file that the command starts: "job.sbatch"; "" = there is none.
+std::string start_file(const StartWords& start);
+// The command line, its files in `directory`, the one it starts under another name unless `file` is empty: "sbatch 'my
+// job/job.sbatch'".
+std::string start_command(const StartWords& start, const std::string& directory, const std::string& file = "");
 
-// The job.* fields, checked. With a plan, nodes and GPUs are the plan's.
-Result<Fields> job_fields(const JobOptions& options, Fields fields, const Plan* plan);
+// Fields that make a target of tables that serve several (`set`: {options.fsdp_version: 1}).
+Fields with_settings(const TargetDescription& described, Fields fields, Diagnostics& diagnostics);
 
 }  // namespace distsetup

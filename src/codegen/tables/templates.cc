@@ -1,4 +1,5 @@
-// The set of template files: the embedded ones, and a folder of the user's over them. The only code here that reads a disk.
+#include "codegen/tables/templates.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,8 +9,6 @@
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
 #include "base/file.h"
-#include "codegen/codegen.h"
-#include "codegen/shell/quote.h"
 #include "codegen/tables/key_table.h"
 
 namespace distsetup {
@@ -63,12 +62,6 @@ std::vector<std::string> target_names(const TemplateSet& templates) {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-std::string join_command(const std::vector<std::string>& arguments) {
-  std::string out;
-  for (const std::string& argument : arguments) out += (out.empty() ? "" : " ") + quote_shell(argument);
-  return out;
 }
 
 }  // namespace distsetup

@@ -12,7 +12,7 @@
 #include <iostream>
 #include <map>
 
-#include "codegen/codegen.h"
+#include "codegen/emit.h"
 #include "codegen/tables/key_table.h"
 #include "model/presets.h"
 #include "plan/native_program.h"
@@ -168,7 +168,7 @@ int emit_all(const std::filesystem::path& folder, bool files) {
   for (const std::string& target : kTrainers) {
     std::string text;
     for (const auto& [name, plan] : plans()) {
-      const Result<Artifacts> emitted = emit(plan, target, emit_options);
+      const Result<Artifacts> emitted = emit(&plan, target, emit_options);
       text += as_text(emitted, name);
       if (!files || !emitted.ok()) continue;
       for (const Artifact& artifact : *emitted) write(folder / target / name / artifact.path, artifact.text);
@@ -192,7 +192,7 @@ int measure() {
     EmitOptions emit_options = options();
     emit_options.templates = {embedded_templates().files, std::make_shared<ReadTables>()};  // as a program that has just started
     for (const std::string& target : targets) {
-      const Result<Artifacts> emitted = emit(plan, target, emit_options);
+      const Result<Artifacts> emitted = emit(&plan, target, emit_options);
       if (!emitted.ok()) continue;
       for (const Artifact& artifact : *emitted) bytes += artifact.text.size();
     }

@@ -1,0 +1,147 @@
+#include "cli/deliver/job_files.h"
+
+#include <fmt/format.h>
+
+#include "base/diagnostic_codes.h"
+#include "cli/settings/job_flags.h"
+#include "cli/settings/run_source.h"
+#include "codegen/shell/quote.h"
+#include "codegen/tables/target.h"
+
+namespace distsetup {
+namespace {
+
+// What a file that is started at `output` calls itself, and the folder of all of them.
+OutputPath place_of(const JobRequest& request, const TargetDescription& target) {
+  if (request.names_file) return output_path(request.output, start_file(target.start));
+  return {request.output.empty() ? "." : request.output, ""};
+}
+
+// Which of the user's scripts is started with what: completes the command line, for targets that start one.
+std::string settle_script(Arguments& arguments, const Session& session, const JobRequest& request, Diagnostics& diagnostics) {
+  std::string use = request.use;
+  const bool has_script = starts_program(session.templates, request.target) && name_script(arguments, session.templates, diagnostics);
+  if (!has_script && !use.empty()) {
+    diagnostics.push_back(bundled_instead(use));
+    use = "";
+  }
+  if (!use.empty()) choose_engine(arguments, session, use);
+  if (use == "deepspeed") append(diagnostics, check_script(arguments));
+  return use;
+}
+
+Result<JobOptions> settings_of_job(const Arguments& arguments, const JobRequest& request, const Plan* plan) {
+  const Spec* machines = request.machines;
+  const std::string site = plan != nullptr ? plan->launch.site : machines->text("launch.site").value_or("");
+  const int64_t limit_s = plan != nullptr ? plan->launch.time_limit_s : machines->integer("launch.time_limit").value_or(0);
+  Result<JobOptions> job = job_options(arguments, site_path(arguments, site));
+  if (!job.ok()) return job;
+  job->time_limit = time_limit(arguments, limit_s);
+  if (plan == nullptr) {
+    if (const auto nodes = machines->integer("hardware.nodes")) job->nodes = static_cast<int>(*nodes);
+    if (const auto gpus = machines->integer("hardware.gpus_per_node")) job->gpus_per_node = static_cast<int>(*gpus);
+  }
+  return job;
+}
+
+// What acts with other targets or plans only.
+Diagnostics idle_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target, const Plan* plan) {
+  Diagnostics idle = refuse_idle_job_flags(arguments, templates, target);
+  if (target != "fsdp") append(idle, refuse_idle(arguments, {"fsdp-version"}, "with --target fsdp"));
+  const bool has_nvme =
+      plan != nullptr && (plan->offload.optimizer == OffloadPlace::kNvme || plan->offload.parameters == OffloadPlace::kNvme);
+  if (!has_nvme) append(idle, refuse_idle(arguments, {"nvme-path"}, "with a plan that offloads to NVMe"));
+  return idle;
+}
+
+std::string machines_text(const JobFiles& files) {
+  if (files.plan) return machines_line(*files.plan);
+  return machines_line(files.job.nodes.value_or(1), files.job.gpus_per_node.value_or(8),
+                       files.job.settings.is_on("cpu_only") ? "CPU rank" : "GPU");
+}
+
+std::string next_command(const TargetDescription& target, const OutputPath& at) {
+  if (!target.start.empty()) return start_command(target.start, at.directory, at.file);
+  const std::string folder = at.directory == "." ? "" : at.directory + (at.directory.back() == '/' ? "" : "/");
+  return join_command({"distsetup", "plan", "--plan", folder + "plan.json"});
+}
+
+// An error ends it, with everything that was said before.
+struct JobMaker {
+  Arguments arguments;
+  const Session& session;
+  const JobRequest& request;
+  EmitOptions options;
+  JobFiles files;
+  Diagnostics diagnostics;
+
+  bool read_plan() {
+    const std::string use = settle_script(arguments, session, request, diagnostics);
+    Result<PlanSource> source = read_or_make_plan(arguments, session, use.empty() ? request.planned_for : use);
+    append(diagnostics, said_of(source));
+    if (!source.ok() || has_error(diagnostics)) return false;
+    files.plan = std::move(source->plan);
+    options.job.use = use;
+    return true;
+  }
+
+  bool settle_job(const std::string& target, const TargetDescription& described) {
+    const Plan* plan = files.plan ? &*files.plan : nullptr;
+    Result<JobOptions> job = settings_of_job(arguments, request, plan);
+    append(diagnostics, job.diagnostics);
+    if (!job.ok()) return false;
+    job->use = options.job.use;
+    // A script of one's own is started as its plan says, unless a flag did.
+    if (described.use_of_plan && plan != nullptr && job->use.empty() && !job->program.empty()) job->use = engine_of(*plan);
+    if (job->use == "deepspeed" && !job->settings.has("shape")) job->settings.set("shape", "torchrun");
+    options.job = std::move(*job);
+    if (Diagnostics idle = idle_flags(arguments, session.templates, target, plan); !idle.empty()) {
+      diagnostics = std::move(idle);  // alone: what was said of the plan is of no use then
+      return false;
+    }
+    if (plan != nullptr && starts_program(session.templates, target)) append(diagnostics, needs_program(arguments, *plan));
+    return !has_error(diagnostics);
+  }
+
+  bool make() {
+    if (request.machines == nullptr && !read_plan()) return false;
+    const std::string target = !request.target.empty() ? request.target : files.plan->launch.target;
+    const Result<TargetDescription> described = describe_target(session.templates, target, command_line());
+    append(diagnostics, described.diagnostics);
+    if (!described.ok() || !settle_job(target, *described)) return false;
+    const OutputPath at = place_of(request, *described);
+    if (files.plan) move_data_root(*files.plan, ".", at.directory);
+    Result<Artifacts> artifacts = emit(files.plan ? &*files.plan : nullptr, target, options);
+    append(diagnostics, artifacts.diagnostics);
+    if (!artifacts.ok()) return false;
+    files.delivery.files = std::move(*artifacts);
+    files.delivery.output = request.output;
+    if (request.names_file) files.delivery.named_file = start_file(described->start);
+    files.delivery.next = next_command(*described, at);
+    files.job = options.job;
+    if (files.plan && files.plan->verdict == Verdict::kDoesNotFit) {
+      diagnostics.push_back(warning(code::kNothingFits, {}, "the files are written, and the plan in them does not fit"));
+      files.delivery.code = ExitCode::kNothingFits;
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+Result<JobFiles> job_files(const Arguments& arguments, const Session& session, const Terminal& terminal, const JobRequest& request) {
+  JobMaker maker{arguments, session, request, {}, {}, {}};
+  const Result<int64_t> version = int_flag(arguments, "fsdp-version", maker.options.fsdp_version, 1, 2);
+  append(maker.diagnostics, version.diagnostics);
+  if (has_error(maker.diagnostics)) return maker.diagnostics;
+  maker.options.templates = session.templates;
+  maker.options.fsdp_version = static_cast<int>(*version);
+  maker.options.nvme_path = arguments.text("nvme-path");
+  maker.options.command = emitted_command(arguments);
+  if (!maker.make()) return maker.diagnostics;
+  mention(terminal, machines_text(maker.files));
+  maker.files.delivery.diagnostics = std::move(maker.diagnostics);
+  return std::move(maker.files);
+}
+
+}  // namespace distsetup
