@@ -1,5 +1,5 @@
-"""What pages have to keep to besides their commands (document.py): in every page of the repository a link leads to something that is
-here; the headers that src/README.md names are where it says; the first pages stay short."""
+"""What pages have to keep to besides their commands (document.py): links and paths in any page of the repository lead to
+something; the headers that src/README.md names are where it says; the first pages stay short."""
 
 import os
 import pathlib
@@ -36,6 +36,16 @@ def broken_links(page):
             yield f"{link}: no such heading"
 
 
+def lost_paths(page):
+    """Files of this repository that a page names in backticks and that are not there. Pages of docs/ also name files of other programs."""
+    if page.parent.name == "docs":
+        return
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for path in re.findall(r"`((?:src|runtime|tests|presets|templates|scripts)/[\w./-]*)`", text):
+        if not (ROOT / path).exists():
+            yield f"`{path}`: no such file"
+
+
 def missing_headers(page):
     """Of the rows `folder/` | ... | `header.h`: headers that are not in the row's folders."""
     for row in re.findall(r"^\| (`[^|]*/`) \|.*\| ([^|]*) \|$", page.read_text(encoding="utf-8"), re.MULTILINE):
@@ -49,7 +59,7 @@ def main():
     failures, num_pages = [], 0
     for page in pages():
         num_pages += 1
-        failures += [f"{page.relative_to(ROOT)}: {what}" for what in broken_links(page)]
+        failures += [f"{page.relative_to(ROOT)}: {what}" for what in [*broken_links(page), *lost_paths(page)]]
     failures += [f"src/README.md: {what}" for what in missing_headers(ROOT / "src/README.md")]
     for name, most in MOST_LINES.items():
         lines = len((ROOT / name).read_text(encoding="utf-8").splitlines())

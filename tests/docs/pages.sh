@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Links lead somewhere, headers are where src/README.md says, the first pages stay short: see pages.py.
+# Links and paths lead somewhere, headers are where src/README.md says, the first pages stay short: see pages.py.
 set -euo pipefail
 exec python3 "$(dirname "$0")/pages.py"
