@@ -47,25 +47,25 @@ Split split(std::string_view text) {
 }
 
 // One kind of quantity in messages.
-struct Kind {
+struct Measure {
   const char* what;      // "a size"
   const char* examples;  // right spellings
 };
 
-constexpr Kind kSize = {"a size with its unit", "80GiB, 512MB, 1.5TB"};
-constexpr Kind kDuration = {"a duration with its unit", "4h, 30m, 90s, 2d, 1h30m, 48:00:00"};
-constexpr Kind kRate = {"a data rate with its unit", "400Gb/s (bits), 50GB/s (bytes), 3.35TB/s"};
-constexpr Kind kFlops = {"a computing rate with its unit", "989TFLOP/s, 1.98PFLOP/s"};
+constexpr Measure kSize = {"a size with its unit", "80GiB, 512MB, 1.5TB"};
+constexpr Measure kDuration = {"a duration with its unit", "4h, 30m, 90s, 2d, 1h30m, 48:00:00"};
+constexpr Measure kRate = {"a data rate with its unit", "400Gb/s (bits), 50GB/s (bytes), 3.35TB/s"};
+constexpr Measure kFlops = {"a computing rate with its unit", "989TFLOP/s, 1.98PFLOP/s"};
 
 struct UnitReader {
   std::string_view text;
   const Location& at;
-  const Kind& kind;
+  const Measure& measure;
 
   Diagnostic mistake(const char* code, std::string_view why, std::string help = "") const {
     const std::string reason = why.empty() ? "" : fmt::format(" ({})", why);
-    if (help.empty()) help = fmt::format("write it like {}", kind.examples);
-    Diagnostic d = error(code, at, fmt::format("found '{}'{}, expected {}", text, reason, kind.what), std::move(help));
+    if (help.empty()) help = fmt::format("write it like {}", measure.examples);
+    Diagnostic d = error(code, at, fmt::format("found '{}'{}, expected {}", text, reason, measure.what), std::move(help));
     d.length = std::max(static_cast<int>(text.size()), 1);
     return d;
   }

@@ -308,13 +308,4 @@ Result<Machine> find_machine(const Presets& presets, std::string_view name, cons
   return machine_from_value(*value, found.file->id);
 }
 
-Result<Machine> resolve_machine(const Presets& presets, const std::string& name, const Location& at) {
-  const fs::path path(name);
-  std::error_code failure;
-  if (path.extension() != ".yaml" || (!fs::exists(path, failure) && path.filename() == path)) return find_machine(presets, name, at);
-  const Result<Value> value = read_yaml_file(name);
-  if (!value.ok()) return value.diagnostics;
-  return machine_from_value(*value, path.stem().string());
-}
-
 }  // namespace distsetup

@@ -49,7 +49,5 @@ struct GpuChoice {
 };
 Result<GpuChoice> find_gpu(const Presets& presets, std::string_view name, const Location& at = {});
 Result<Machine> find_machine(const Presets& presets, std::string_view name, const Location& at = {});
-// As find_machine; the path of a .yaml file (as `distsetup probe` writes it) is a machine too.
-Result<Machine> resolve_machine(const Presets& presets, const std::string& name_or_file, const Location& at = {});
 
 }  // namespace distsetup

@@ -1,17 +1,15 @@
 // On random setups: three blocks tell the same as all of them, to the byte; states <= simulate <= replay <= reserved; terms sum to the
 // peak.
 #include <catch2/catch.hpp>
-#include <iostream>
-#include <random>
 
 #include "planner/frameworks/fsdp_walk.h"
 #include "planner/replay/program_file.h"
-#include "support/seed.h"
+#include "support/property.h"
 
 namespace distsetup {
 namespace {
 
-Setup random_setup(std::mt19937_64& random) {
+Setup random_setup(Draw& random) {
   const auto pick = [&](auto... values) {
     const std::array options{values...};
     return options[random() % options.size()];
@@ -100,26 +98,24 @@ std::string described(const Setup& s) {
 }  // namespace
 
 TEST_CASE("fsdp memory: three blocks tell the same as all blocks to the byte") {
-  std::mt19937_64 random(20261121);
-  for (int i = 0; i < 2000; ++i) {
+  check_property(2000, [] {
+    Draw random;
     const Setup s = random_setup(random);
-    INFO(described(s));
+    RC_LOG() << described(s);
     const MemoryEstimate three = simulate_fsdp(s, Blocks::kThree), all = simulate_fsdp(s, Blocks::kAll);
-    REQUIRE(three.allocated_bytes == all.allocated_bytes);
-    REQUIRE(three.by_phase == all.by_phase);
-    REQUIRE(three.terms == all.terms);
+    RC_ASSERT(three.allocated_bytes == all.allocated_bytes);
+    RC_ASSERT((three.by_phase == all.by_phase));
+    RC_ASSERT((three.terms == all.terms));
     int64_t sum = 0;
     for (const MemoryTerm& term : three.terms) sum += term.bytes_at_peak;
-    REQUIRE(sum == three.allocated_bytes);
-  }
+    RC_ASSERT(sum == three.allocated_bytes);
+  });
 }
 
 TEST_CASE("fsdp memory: the bound is at most what is simulated") {
-  const uint64_t start = test_seed();
-  std::cout << "fsdp memory: seed " << start << " (DISTSETUP_SEED repeats it)\n";
   for (const Framework framework : {Framework::kFsdp1, Framework::kFsdp2, Framework::kDdp}) {
-    std::mt19937_64 random(start);
-    for (int i = 0; i < 10000; ++i) {
+    check_property(10000, [framework] {
+      Draw random;
       Setup s = random_setup(random);
       const int ranks = s.dp_shard * s.dp_replicate;
       s.framework = framework;
@@ -131,73 +127,73 @@ TEST_CASE("fsdp memory: the bound is at most what is simulated") {
       } else {
         if (s.sharding == Sharding::kDdp) s.sharding = Sharding::kZero3;
         s.dp_shard = ranks;
-        s.dp_replicate = i % 3 == 0 ? 2 : 1;
-        if (i % 5 == 0 && s.model.num_layers >= 2 && framework == Framework::kFsdp2) s.pp = 2;
+        s.dp_replicate = random() % 3 == 0 ? 2 : 1;
+        if (random() % 5 == 0 && s.model.num_layers >= 2 && framework == Framework::kFsdp2) s.pp = 2;
       }
-      INFO("setup " << i << ": " << described(s));
-      REQUIRE(bound_bytes(s) <= simulate_memory(s).allocated_bytes);
-    }
+      RC_LOG() << described(s);
+      RC_ASSERT(bound_bytes(s) <= simulate_memory(s).allocated_bytes);
+    });
   }
 }
 
 TEST_CASE("fsdp memory: bound is at most simulate and simulate at most replay") {
-  std::mt19937_64 random(7);
-  for (int i = 0; i < 400; ++i) {
+  check_property(400, [] {
+    Draw random;
     const Setup s = random_setup(random);
-    INFO(described(s));
+    RC_LOG() << described(s);
     const int64_t bound = bound_bytes(s), simulated = simulate_memory(s).allocated_bytes;
     const MemoryEstimate replayed = replay_memory(s);
-    REQUIRE(bound <= simulated);
-    REQUIRE(simulated <= replayed.allocated_bytes);
-    REQUIRE(replayed.allocated_bytes <= replayed.reserved_bytes);
-    REQUIRE(!replayed.ran_out);
-  }
+    RC_ASSERT(bound <= simulated);
+    RC_ASSERT(simulated <= replayed.allocated_bytes);
+    RC_ASSERT(replayed.allocated_bytes <= replayed.reserved_bytes);
+    RC_ASSERT_FALSE(replayed.ran_out);
+  });
 }
 
 TEST_CASE("fsdp memory: evaluation and saving need what training has room for") {
-  std::mt19937_64 random(13);
   const auto bytes = [](const MemoryEstimate& estimate, std::string_view name) {
     for (const PhaseMemory& phase : estimate.by_phase)
       if (phase.phase == name) return phase.allocated_bytes;
     return int64_t{-1};
   };
-  for (int i = 0; i < 1000; ++i) {
+  check_property(1000, [&bytes] {
+    Draw random;
     const Setup s = random_setup(random);
-    INFO("setup " << i << ": " << described(s));
+    RC_LOG() << described(s);
     const MemoryEstimate simulated = simulate_memory(s);
     const int64_t evaluate = bytes(simulated, "evaluate"), save = bytes(simulated, "save");
-    REQUIRE(save >= bound_bytes(s));
-    REQUIRE(evaluate > save);
-    REQUIRE(evaluate <= simulated.allocated_bytes);
+    RC_ASSERT(save >= bound_bytes(s));
+    RC_ASSERT(evaluate > save);
+    RC_ASSERT(evaluate <= simulated.allocated_bytes);
     Setup recomputed = s;  // what training saves is nothing to evaluation
     recomputed.recompute = ActivationRecompute::kFull;
     recomputed.reentrant_checkpoint = false;
-    REQUIRE(bytes(simulate_memory(recomputed), "evaluate") == evaluate);
-    if (i % 10 != 0) continue;
+    RC_ASSERT(bytes(simulate_memory(recomputed), "evaluate") == evaluate);
+    if (random() % 10 != 0) return;
     const MemoryEstimate replayed = replay_memory(s);
-    REQUIRE(bytes(replayed, "save") >= save);
-    REQUIRE(bytes(replayed, "evaluate") >= evaluate);
-  }
+    RC_ASSERT(bytes(replayed, "save") >= save);
+    RC_ASSERT(bytes(replayed, "evaluate") >= evaluate);
+  });
 }
 
 TEST_CASE("fsdp memory: more GPUs, shorter sequences and more recomputation never need more") {
-  std::mt19937_64 random(11);
-  for (int i = 0; i < 300; ++i) {
+  check_property(300, [] {
+    Draw random;
     Setup s = random_setup(random);
     s.framework = Framework::kFsdp2;
     s.sharding = Sharding::kZero3;
     s.dp_replicate = 1;
     s.dp_shard = 2;
-    INFO(described(s));
+    RC_LOG() << described(s);
     const int64_t base = simulate_memory(s).allocated_bytes;
     Setup wider = s;
     wider.dp_shard = 8;
     // padding of rows to the number of shards can cost a row per matrix
-    REQUIRE(static_cast<double>(simulate_memory(wider).allocated_bytes) <= 1.01 * static_cast<double>(base));
+    RC_ASSERT(static_cast<double>(simulate_memory(wider).allocated_bytes) <= 1.01 * static_cast<double>(base));
     Setup shorter = s;
     shorter.sequence_length = s.sequence_length / 2;
-    if (s.loss != LossHead::kLiger) REQUIRE(simulate_memory(shorter).allocated_bytes <= base);
-  }
+    if (s.loss != LossHead::kLiger) RC_ASSERT(simulate_memory(shorter).allocated_bytes <= base);
+  });
 }
 
 TEST_CASE("fsdp memory: a GPU that is too small runs out") {

@@ -1,20 +1,22 @@
 // Random setups of Megatron and DeepSpeed: states alone never exceed the prediction, its terms add up, and what can only need less
 // (more ranks that share states, more tensor parallelism, shorter sequences) never needs more.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
-#include <iostream>
-#include <random>
+#include <initializer_list>
 
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
-#include "support/seed.h"
+#include "support/property.h"
 
 using namespace distsetup;
 
 namespace {
 
-struct Draw {
-  std::mt19937_64 random;
-  Presets presets = *load_presets();
+struct SetupDraw {
+  const Presets& presets;
+  Draw random = {};
   template <class T>
   T of(std::initializer_list<T> values) {
     return values.begin()[random() % values.size()];
@@ -57,52 +59,49 @@ struct Draw {
   }
 };
 
+std::string described(const Setup& s) {
+  return fmt::format("{} tp {} pp {} cp {} dp {} ep {} sharding {} program {} S {}", s.model.name, s.tp, s.pp, s.cp, s.dp_shard, s.ep,
+                     static_cast<int>(s.sharding), s.program, s.sequence_length);
+}
+
 }  // namespace
 
 TEST_CASE("pipeline memory: the bound is never above the prediction and the terms add up") {
-  Draw draw;
-  const uint64_t start = test_seed();
-  draw.random.seed(start);
-  std::cout << "pipeline memory: seed " << start << " (DISTSETUP_SEED repeats it)\n";
-  for (int i = 0; i < 10000; ++i) {
-    const Setup s = draw.setup();
+  const Presets presets = *load_presets();
+  check_property(10000, [&presets] {
+    const Setup s = SetupDraw{presets}.setup();
+    RC_LOG() << described(s);
     const MemoryEstimate estimate = simulate_memory(s);
     int64_t sum = 0;
     for (const MemoryTerm& term : estimate.terms) sum += term.bytes_at_peak;
-    INFO("setup " << i << ": " << s.model.name << " tp " << s.tp << " pp " << s.pp << " cp " << s.cp << " dp " << s.dp_shard << " ep "
-                  << s.ep << " sharding " << static_cast<int>(s.sharding) << " program " << s.program);
-    REQUIRE(bound_bytes(s) <= estimate.allocated_bytes);
-    REQUIRE(sum == estimate.allocated_bytes);
+    RC_ASSERT(bound_bytes(s) <= estimate.allocated_bytes);
+    RC_ASSERT(sum == estimate.allocated_bytes);
     int64_t phases = 0;
     for (const PhaseMemory& phase : estimate.by_phase) {
       if (phase.phase != "load") phases = std::max(phases, phase.allocated_bytes);
     }
-    REQUIRE(phases == estimate.allocated_bytes);
-  }
+    RC_ASSERT(phases == estimate.allocated_bytes);
+  });
 }
 
 TEST_CASE("pipeline memory: more sharing ranks or tensor parallelism or shorter sequences never need more") {
-  Draw draw;
-  const uint64_t start = test_seed();
-  draw.random.seed(start);
-  std::cout << "pipeline memory: seed " << start << " (DISTSETUP_SEED repeats it)\n";
-  for (int i = 0; i < 3000; ++i) {
-    const Setup s = draw.setup();
+  const Presets presets = *load_presets();
+  check_property(3000, [&presets] {
+    const Setup s = SetupDraw{presets}.setup();
+    RC_LOG() << described(s);
     const int64_t bytes = simulate_memory(s).allocated_bytes;
-    INFO("setup " << i << ": " << s.model.name << " tp " << s.tp << " pp " << s.pp << " cp " << s.cp << " dp " << s.dp_shard << " ep "
-                  << s.ep << " sharding " << static_cast<int>(s.sharding) << " program " << s.program << " S " << s.sequence_length);
     if (s.dp_shard * s.cp > 1) {  // the second rank brings the buckets
       Setup more = s;
       more.dp_shard *= 2;
-      CHECK(simulate_memory(more).allocated_bytes <= bytes);
+      RC_ASSERT(simulate_memory(more).allocated_bytes <= bytes);
     }
     Setup shorter = s;
     shorter.sequence_length /= 2;
-    CHECK(simulate_memory(shorter).allocated_bytes <= bytes);
+    RC_ASSERT(simulate_memory(shorter).allocated_bytes <= bytes);
     if (s.tp > 1 && s.tp < 8) {
       Setup wider = s;
       wider.tp *= 2;
-      CHECK(simulate_memory(wider).allocated_bytes <= bytes);
+      RC_ASSERT(simulate_memory(wider).allocated_bytes <= bytes);
     }
-  }
+  });
 }

@@ -1,6 +1,6 @@
 // read(emit(plan)) = plan on what a target expresses. For every target whose configuration a key table writes (also where it stands in
 // launch.sh as arguments): at least a hundred random plans that it takes, each field that is read back is the plan's, what is read can
-// be written again and reads the same, and every field that a row of its tables writes comes back from some plan. DISTSETUP_SEED.
+// be written again and reads the same, and every field that a row of its tables writes comes back from some plan.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 #include "codegen/tables/load_table.h"
 #include "model/presets.h"
 #include "support/emitted.h"
-#include "support/seed.h"
+#include "support/property.h"
 
 using namespace distsetup;
 
@@ -76,7 +76,7 @@ std::vector<Written> written_targets(const TemplateSet& templates) {
 
 class PlanMaker {
  public:
-  explicit PlanMaker(uint64_t seed) : random_(seed) {
+  PlanMaker() {
     const Presets presets = *load_presets({});
     dense_ = *find_model(presets, "llama3_8b", {});
     experts_ = *find_model(presets, "qwen3_30b_a3b", {});
@@ -174,7 +174,7 @@ class PlanMaker {
     train.seed = number(0, 99);
   }
 
-  std::mt19937_64 random_;
+  Draw random_;
   Geometry dense_, experts_;
 };
 
@@ -195,20 +195,19 @@ ReadFields read_all(const TemplateSet& templates, const Artifacts& artifacts, co
     if (of == written.tables.end()) continue;
     const Result<std::vector<Reading>> read =
         read_config(templates, artifact.text, artifact.path, known && !is_script(artifact.path) ? of->second : "");
-    INFO(written.target << " " << artifact.path << "\n" << artifact.text << messages(read.diagnostics));
-    REQUIRE(read.ok());
+    if (!read.ok()) RC_LOG() << written.target << " " << artifact.path << "\n" << artifact.text << messages(read.diagnostics);
+    RC_ASSERT(read.ok());
     for (const Reading& one : *read) {
       for (const LostKey& lost : one.lost) {
-        INFO(lost.key << " = " << lost.text << ": " << lost.reason);
-        CHECK(lost.reason.find("not a key") == std::string::npos);
-        CHECK(lost.reason.find("together with the rest") == std::string::npos);
+        const bool is_unknown =
+            lost.reason.find("not a key") != std::string::npos || lost.reason.find("together with the rest") != std::string::npos;
+        if (is_unknown) RC_FAIL(lost.key + " = " + lost.text + ": " + lost.reason);
       }
       readings.push_back(one);
     }
   }
   const Result<ReadFields> merged = merge_readings(readings);
-  INFO(written.target << messages(merged.diagnostics));
-  REQUIRE(merged.ok());
+  if (!merged.ok()) RC_FAIL(written.target + messages(merged.diagnostics));
   return *merged;
 }
 
@@ -275,27 +274,24 @@ std::set<std::string> fields_written(const TemplateSet& templates, const Artifac
 
 TEST_CASE("read and emit: what a target writes of a plan reads back as that plan") {
   const TemplateSet templates = embedded_templates();
-  const uint64_t seed = test_seed();
-  std::cout << "read and emit: DISTSETUP_SEED=" << seed << "\n";
-  CAPTURE(seed);
   const std::vector<Written> targets = written_targets(templates);
   CHECK(targets.size() >= 18);
   int num_with_files = 0;
+  PlanMaker maker;
   for (const Written& written : targets) {
     const auto start = std::chrono::steady_clock::now();
-    PlanMaker maker(seed);
     int num_read = 0, tries = 0, num_files = 0;
     std::set<std::string> seen, wrote;
     const bool has_script =
         std::any_of(written.tables.begin(), written.tables.end(), [](const auto& t) { return is_script(t.first); });
-    for (; tries < kTries && num_read < kPlansPerTarget; ++tries) {
+    const auto reads_back = [&] {
+      ++tries;
       const Plan plan = maker.make();
       const Fields fields = fields_for(plan, written);
       const Result<Artifacts> artifacts = emit_target(templates, written.target, {fields, nullptr, "", {}, !has_script});
       if (!artifacts.ok()) {  // refused, with a reason: tests of each target
-        INFO(written.target << messages(artifacts.diagnostics));
-        for (const Diagnostic& why : artifacts.diagnostics) REQUIRE(why.code != code::kTemplate);
-        continue;
+        for (const Diagnostic& why : artifacts.diagnostics) RC_ASSERT(why.code != code::kTemplate);
+        RC_DISCARD("refused");
       }
       const ReadFields read = read_all(templates, *artifacts, written, num_read >= 4);
       ++num_read;
@@ -308,28 +304,25 @@ TEST_CASE("read and emit: what a target writes of a plan reads back as that plan
         if (field.is_assumed || field.is_guess || wanted.is_null()) continue;
         seen.insert(name);
         const bool is_hub_name = name == "model.name" && field.value == plan.model.hub_id;
-        if (is_merged(plan, name) || is_hub_name) continue;
-        INFO(written.target << " " << name << " from '" << field.key << "'");
-        CAPTURE(field_text(field.value), field_text(wanted), tries);
-        CHECK(is_same_value(field.value, wanted));
+        if (is_merged(plan, name) || is_hub_name || is_same_value(field.value, wanted)) continue;
+        RC_FAIL(name + " from '" + field.key + "' is " + field_text(field.value) + ", expected " + field_text(wanted));
       }
-      if (has_script || num_read > 20) continue;
+      if (has_script || num_read > 20) return;
       const Result<Artifacts> again = emit_target(templates, written.target, {fields_to_write(read), nullptr, "", {}, true});
-      INFO(written.target << messages(again.diagnostics));
-      if (!again.ok() || again->empty()) continue;
+      if (!again.ok() || again->empty()) return;
       const ReadFields second = read_all(templates, *again, written, true);
       for (const auto& [name, field] : read) {
-        if (field.is_assumed || field.is_guess) continue;
-        CAPTURE(written.target, name, field_text(field.value));
         const auto it = second.find(name);
-        if (it != second.end() && !it->second.is_assumed) CHECK(is_same_value(it->second.value, field.value));
+        if (field.is_assumed || field.is_guess || it == second.end() || it->second.is_assumed) continue;
+        if (!is_same_value(it->second.value, field.value))
+          RC_FAIL(name + " is " + field_text(it->second.value) + " the second time, expected " + field_text(field.value));
       }
-    }
+    };
+    CAPTURE(written.target);
+    check_property(kPlansPerTarget, reads_back, kTries / kPlansPerTarget);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::cout << written.target << ": " << num_read << " of " << tries << " plans, " << wrote.size() << " fields, " << seconds
               << " s\n";
-    CAPTURE(written.target);
-    CHECK(num_read == kPlansPerTarget);
     num_with_files += num_files >= kPlansPerTarget ? 1 : 0;
     for (const std::string& field : wrote) {
       const std::string back = comes_back_as(field);
@@ -343,7 +336,7 @@ TEST_CASE("read and emit: what a target writes of a plan reads back as that plan
 
 TEST_CASE("read and emit: nodes and GPUs of a launcher's file read back") {
   const TemplateSet templates = embedded_templates();
-  PlanMaker maker(test_seed());
+  PlanMaker maker;
   const std::map<std::string, std::string> files = {{"slurm", "job.sbatch"},
                                                     {"torchrun", "launch.sh"},
                                                     {"kubernetes", "job.yaml"},
@@ -351,32 +344,26 @@ TEST_CASE("read and emit: nodes and GPUs of a launcher's file read back") {
                                                     {"kubernetes-pytorchjob", "pytorchjob.yaml"},
                                                     {"kubernetes-trainjob", "trainjob.yaml"}};
   for (const auto& [target, file] : files) {
-    int num_read = 0;
-    for (int i = 0; i < 20; ++i) {
+    CAPTURE(target);
+    check_property(20, [&, &target = target, &file = file] {
       Plan plan = maker.make();
-      plan.hardware.gpus_per_node = i % 2 == 0 ? 8 : 4;
+      plan.hardware.gpus_per_node = Draw{}() % 2 == 0 ? 8 : 4;
       EmitOptions options;
       options.templates = templates;
       options.job.program = {"train.py", "--rate", "1e-4"};
       if (target.compare(0, 10, "kubernetes") == 0) options.job.settings.set("container.image", "registry/name:1");
       const Result<Artifacts> artifacts = emit(&plan, target, options);
-      INFO(target << messages(artifacts.diagnostics));
-      REQUIRE(artifacts.ok());
-      for (const Artifact& artifact : *artifacts) {
-        if (artifact.path != file) continue;
-        const Result<std::vector<Reading>> readings = read_config(templates, artifact.text, artifact.path);
-        INFO(artifact.text << messages(readings.diagnostics));
-        REQUIRE(readings.ok());
-        const Result<ReadFields> fields = merge_readings(*readings);
-        REQUIRE(fields.ok());
-        REQUIRE(fields->count("hardware.nodes") == 1);
-        REQUIRE(fields->count("hardware.gpus_per_node") == 1);
-        CHECK(fields->find("hardware.nodes")->second.value == plan.hardware.nodes);
-        CHECK(fields->find("hardware.gpus_per_node")->second.value == plan.hardware.gpus_per_node);
-        ++num_read;
-      }
-    }
-    CAPTURE(target);
-    CHECK(num_read == 20);
+      if (!artifacts.ok()) RC_FAIL(messages(artifacts.diagnostics));
+      const auto artifact = std::find_if(artifacts->begin(), artifacts->end(), [&](const Artifact& one) { return one.path == file; });
+      RC_ASSERT((artifact != artifacts->end()));
+      const Result<std::vector<Reading>> readings = read_config(templates, artifact->text, artifact->path);
+      if (!readings.ok()) RC_FAIL(artifact->text + messages(readings.diagnostics));
+      const Result<ReadFields> fields = merge_readings(*readings);
+      RC_ASSERT(fields.ok());
+      RC_ASSERT(fields->count("hardware.nodes") == 1u);
+      RC_ASSERT(fields->count("hardware.gpus_per_node") == 1u);
+      RC_ASSERT((fields->find("hardware.nodes")->second.value == plan.hardware.nodes));
+      RC_ASSERT((fields->find("hardware.gpus_per_node")->second.value == plan.hardware.gpus_per_node));
+    });
   }
 }

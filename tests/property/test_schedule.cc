@@ -1,4 +1,4 @@
-// Rules that hold for every schedule: thousands of random plans (the seed is printed) and every plan with at most 4 ranks, 3 units
+// Rules that hold for every schedule: thousands of random plans and every plan with at most 4 ranks, 3 units
 // and 3 micro-batches. No torch.
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 
 #include "plan/live.h"
 #include "plan/schedule.h"
+#include "support/property.h"
 #include "support/random_plan.h"
-#include "support/seed.h"
 
 namespace distsetup {
 namespace {
@@ -20,41 +20,50 @@ std::string describe(const Plan& p) {
                      p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings, p.model.qkv_bias, p.model.qk_norm);
 }
 
-void check_everything(const Plan& plan) {
-  INFO(describe(plan));
-  REQUIRE_FALSE(has_error(validate(plan)));
+// Both levels agree to the byte, instruction by instruction.
+std::string level_difference(const Schedule& s, const std::vector<InstructionLive>& live) {
+  int64_t peak = 0;
+  for (size_t i = 0; i < s.instructions.size(); ++i) {
+    int64_t largest = 0;
+    for (int n = 0; n < s.instructions[i].num_steps; ++n) largest = std::max(largest, s.live_bytes[s.instructions[i].first_step + n]);
+    if (largest != live[i].peak_bytes) {
+      return fmt::format("instruction {} {}: {} bytes of its steps, {} as a whole", i, format_instruction(s, static_cast<int>(i)),
+                         largest, live[i].peak_bytes);
+    }
+    peak = std::max(peak, largest);
+  }
+  return peak == s.live_peak_bytes ? "" : fmt::format("the peak is {} and said to be {}", peak, s.live_peak_bytes);
+}
+
+// The first rule that a schedule of this plan breaks, empty when there is none.
+std::string broken_rule(const Plan& plan) {
+  if (has_error(validate(plan))) return "the plan is not valid";
   for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate, Phase::kSave}) {
-    INFO(name(phase));
     Schedule s = compile_schedule(plan, phase);
-    const std::vector<std::string> unit_level = check_invariants(plan, s);
-    if (!unit_level.empty()) FAIL(unit_level.front() << "\n" << format_schedule(s));
+    const auto broken = [&](const std::string& rule) { return fmt::format("{}: {}\n{}", name(phase), rule, format_schedule(s)); };
+    if (const auto rules = check_invariants(plan, s); !rules.empty()) return broken(rules.front());
     const std::vector<InstructionLive> live = walk_live(s);
     expand(s);
-    const std::vector<std::string> op_level = check_invariants(plan, s);
-    if (!op_level.empty()) FAIL(op_level.front() << "\n" << format_schedule(s));
-    // Both levels agree to the byte, instruction by instruction.
-    int64_t peak = 0;
-    for (size_t i = 0; i < s.instructions.size(); ++i) {
-      int64_t largest = 0;
-      for (int n = 0; n < s.instructions[i].num_steps; ++n)
-        largest = std::max(largest, s.live_bytes[s.instructions[i].first_step + n]);
-      INFO("instruction " << i << " " << format_instruction(s, static_cast<int>(i)));
-      REQUIRE(largest == live[i].peak_bytes);
-      peak = std::max(peak, largest);
-    }
-    REQUIRE(peak == s.live_peak_bytes);
-    REQUIRE(s.arena_bytes >= s.live_peak_bytes);
-    REQUIRE(s.arena_bytes <= s.live_peak_bytes + s.live_peak_bytes / 4 + 4096);
+    if (const auto rules = check_invariants(plan, s); !rules.empty()) return broken(rules.front());
+    if (const std::string difference = level_difference(s, live); !difference.empty()) return broken(difference);
+    if (s.arena_bytes < s.live_peak_bytes) return broken("the arena is smaller than what lives in it");
+    if (s.arena_bytes > s.live_peak_bytes + s.live_peak_bytes / 4 + 4096) return broken("the arena is a quarter too large");
     // States alone: master, gradient and moments in fp32 over the shard ranks.
-    if (phase == Phase::kStep) REQUIRE(run_bytes(s) >= 16 * s.layout.numel / plan.mesh.dp_shard);
+    if (phase == Phase::kStep && run_bytes(s) < 16 * s.layout.numel / plan.mesh.dp_shard) return broken("states are missing");
   }
+  return "";
 }
 
 TEST_CASE("random plans obey every schedule rule") {
-  const uint64_t seed = test_seed();
-  WARN("seed " << seed << " (DISTSETUP_SEED repeats it)");
-  std::mt19937_64 random(seed);
-  for (int i = 0; i < 5000; ++i) check_everything(make_test_plan(random_geometry(random), random_choice(random), 1 + random() % 20));
+  check_property(5000, [] {
+    Draw random;
+    const Geometry geometry = random_geometry(random);
+    const PlanChoice choice = random_choice(random);
+    const Plan plan = make_test_plan(geometry, choice, 1 + random() % 20);
+    RC_LOG() << describe(plan);
+    const std::string broken = broken_rule(plan);
+    RC_ASSERT(broken == "");
+  });
 }
 
 TEST_CASE("every plan with at most 4 ranks, 3 units and 3 micro-batches obeys every schedule rule") {
@@ -71,8 +80,10 @@ TEST_CASE("every plan with at most 4 ranks, 3 units and 3 micro-batches obeys ev
                   if (!reshard && sharding != Sharding::kZero3) continue;
                   Geometry g = tiny_geometry(1);
                   g.tied_embeddings = tied;
-                  check_everything(
-                      make_test_plan(g, {sharding, replicate, shard, recompute, 0, accumulation, 1, compute, reshard, 1}, 4));
+                  const Plan plan =
+                      make_test_plan(g, {sharding, replicate, shard, recompute, 0, accumulation, 1, compute, reshard, 1}, 4);
+                  INFO(describe(plan));
+                  REQUIRE(broken_rule(plan) == "");
                   ++plans;
                 }
   CHECK(plans > 500);
@@ -100,48 +111,43 @@ TEST_CASE("accumulation beyond three micro-batches repeats one segment") {
   CHECK(b.segments[1].repeat == 98);
 }
 
-// A mutant is a schedule with one thing broken: an instruction dropped, doubled or swapped with its neighbour, a wait or a free moved.
+// A mutant is a schedule with one instruction dropped or doubled.
+Schedule mutant_of(const Schedule& good, int at, bool drops) {
+  Schedule bad = good;
+  Segment* home = nullptr;
+  for (Segment& g : bad.segments)
+    if (at >= g.first_instruction && at < g.first_instruction + g.num_instructions) home = &g;
+  if (drops)
+    bad.instructions.erase(bad.instructions.begin() + at);
+  else
+    bad.instructions.insert(bad.instructions.begin() + at, bad.instructions[at]);
+  home->num_instructions += drops ? -1 : 1;
+  for (Segment& g : bad.segments)
+    if (&g > home) g.first_instruction += drops ? -1 : 1;
+  return bad;
+}
+
 TEST_CASE("mutated schedules are caught or mean the same") {
-  const uint64_t seed = test_seed();
-  WARN("seed " << seed << " (DISTSETUP_SEED repeats it)");
-  std::mt19937_64 random(seed);
-  int caught = 0, total = 0;
-  std::vector<std::string> missed;
-  while (total < 2000) {
-    const Plan plan = make_test_plan(random_geometry(random), random_choice(random), 4);
+  check_property(2000, [] {
+    Draw random;
+    const Geometry geometry = random_geometry(random);
+    const Plan plan = make_test_plan(geometry, random_choice(random), 4);
     const Schedule good = compile_schedule(plan, Phase::kStep);
-    Schedule bad = good;
-    const int at = static_cast<int>(random() % bad.instructions.size());
-    const InstructionOp op = bad.instructions[at].op;
-    if (op == InstructionOp::kZero || op == InstructionOp::kWait) continue;
-    Segment* home = nullptr;
-    for (Segment& g : bad.segments)
-      if (at >= g.first_instruction && at < g.first_instruction + g.num_instructions) home = &g;
-    const int kind = static_cast<int>(random() % 2);
-    if (kind == 0)
-      bad.instructions.erase(bad.instructions.begin() + at);
-    else
-      bad.instructions.insert(bad.instructions.begin() + at, bad.instructions[at]);
-    home->num_instructions += kind == 0 ? -1 : 1;
-    for (Segment& g : bad.segments)
-      if (&g > home) g.first_instruction += kind == 0 ? -1 : 1;
-    ++total;
+    const int at = static_cast<int>(random() % good.instructions.size());
+    const InstructionOp op = good.instructions[at].op;
+    RC_PRE(op != InstructionOp::kZero && op != InstructionOp::kWait);
+    const bool drops = random() % 2 == 0;
+    RC_LOG() << (drops ? "drop" : "double") << " of " << format_instruction(good, at) << " in " << describe(plan);
     // A cast or gather that is doubled fills the same chunk with the same bytes, a norm or a sum taken twice over the same input
     // is the only exception that must be caught elsewhere (trace and parity): everything else breaks a rule here.
-    std::vector<std::string> broken;
+    bool is_caught = false;
     try {
-      broken = check_invariants(plan, bad);
+      is_caught = !check_invariants(plan, mutant_of(good, at, drops)).empty();
     } catch (...) {
-      broken = {"threw"};
+      is_caught = true;
     }
-    if (!broken.empty()) {
-      ++caught;
-      continue;
-    }
-    missed.push_back(fmt::format("{} of {} in {}", kind == 0 ? "drop" : "double", format_instruction(good, at), describe(plan)));
-  }
-  for (size_t i = 0; i < std::min<size_t>(missed.size(), 10); ++i) WARN(missed[i]);
-  CHECK(caught == total);
+    RC_ASSERT(is_caught);
+  });
 }
 
 }  // namespace

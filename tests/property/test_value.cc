@@ -1,16 +1,15 @@
-// Random trees survive being written and read again, as YAML and as JSON; random bytes never do more than give a diagnostic.
-// The seed is printed when something fails; DISTSETUP_SEED sets it.
+// Random trees survive being written and read again, as YAML, JSON and TOML; random bytes never do more than give a diagnostic.
 #include "base/value.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/diagnostic.h"
 #include "base/value_json.h"
+#include "base/value_toml.h"
 #include "base/value_yaml.h"
-#include "support/seed.h"
+#include "support/property.h"
 
 using namespace distsetup;
 using Kind = Value::Kind;
@@ -20,9 +19,9 @@ namespace {
 constexpr int kNumTrees = 300;
 constexpr int kNumTexts = 4000;
 
-int below(std::mt19937_64& random, int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); }
+int below(Draw& random, int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); }
 
-std::string random_text(std::mt19937_64& random) {
+std::string random_text(Draw& random) {
   static const std::vector<std::string> pieces = {"a",
                                                   "Z",
                                                   "0",
@@ -67,13 +66,13 @@ std::string random_text(std::mt19937_64& random) {
 }
 
 // Scalars are quoted text or numbers, so that the written form says which.
-Value random_tree(std::mt19937_64& random, int depth) {
+Value random_tree(Draw& random, int depth) {
   Value value;
   const int choice = below(random, depth > 0 ? 5 : 3);
   if (choice == 0) return value;
   if (choice == 1) {
     value.kind = Kind::kScalar;
-    value.text = std::to_string(static_cast<int64_t>(random()));
+    value.text = std::to_string(static_cast<int64_t>(uint64_t{random()} << 33 ^ random()));
   } else if (choice == 2) {
     value.kind = Kind::kScalar;
     value.quoted = true;
@@ -93,7 +92,7 @@ Value random_tree(std::mt19937_64& random, int depth) {
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', true); }  // ASCII: \uXXXX with surrogates
 
 // JSON with blanks and line breaks in odd places.
-std::string as_json(const Value& value, std::mt19937_64& random) {
+std::string as_json(const Value& value, Draw& random) {
   const std::vector<std::string> blanks = {"", " ", "\n", "\t", "\r\n "};
   const auto blank = [&] { return blanks[static_cast<size_t>(below(random, static_cast<int>(blanks.size())))]; };
   std::string text = blank();
@@ -114,7 +113,7 @@ std::string as_json(const Value& value, std::mt19937_64& random) {
   return text + blank();
 }
 
-// Double quotes as YAML writes them: it has \xNN and \UNNNNNNNN, no surrogates; printable UTF-8 stands for itself.
+// Double quotes as YAML and TOML write them: they have \UNNNNNNNN, no surrogates; printable UTF-8 stands for itself.
 std::string yaml_quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -145,6 +144,43 @@ std::string as_yaml(const Value& value, int indent) {
     for (const auto& entry : value.entries) text += margin + yaml_quoted(entry.first) + ":" + as_yaml(entry.second, indent + 2);
   }
   return text;
+}
+
+// Nulls are texts here, which TOML has none of; maps as inline tables, the outermost as lines.
+std::string as_toml_value(const Value& value) {
+  if (value.kind == Kind::kNull) return "\"\"";
+  if (value.kind == Kind::kScalar) return value.quoted ? yaml_quoted(value.text) : value.text;
+  const bool is_list = value.kind == Kind::kList;
+  std::string text = is_list ? "[" : "{";
+  for (size_t i = 0; i < value.items.size(); ++i) text += (i > 0 ? ", " : " ") + as_toml_value(value.items[i]);
+  for (size_t i = 0; i < value.entries.size(); ++i) {
+    text += (i > 0 ? ", " : " ") + yaml_quoted(value.entries[i].first) + " = " + as_toml_value(value.entries[i].second);
+  }
+  return text + (is_list ? "]" : "}");
+}
+
+std::string as_toml(const Value& value) {
+  if (value.kind != Kind::kMap) return "v = " + as_toml_value(value) + "\n";
+  std::string text;
+  for (const Value::Entry& entry : value.entries) {
+    const bool is_table = entry.second.kind == Kind::kMap;
+    text += is_table ? "" : yaml_quoted(entry.first) + " = " + as_toml_value(entry.second) + "\n";
+  }
+  for (const Value::Entry& entry : value.entries) {
+    if (entry.second.kind != Kind::kMap) continue;
+    text += "[" + yaml_quoted(entry.first) + "]\n";
+    for (const Value::Entry& inner : entry.second.entries)
+      text += yaml_quoted(inner.first) + " = " + as_toml_value(inner.second) + "\n";
+  }
+  return text;
+}
+
+// The tree as TOML gives it back: nulls are empty texts, and tables come behind the other keys.
+Value as_toml_reads(Value value) {
+  if (value.kind == Kind::kNull) value.kind = Kind::kScalar, value.quoted = true;
+  for (Value& item : value.items) item = as_toml_reads(std::move(item));
+  for (Value::Entry& entry : value.entries) entry.second = as_toml_reads(std::move(entry.second));
+  return value;
 }
 
 bool same_tree(const Value& a, const Value& b) {
@@ -202,47 +238,58 @@ bool is_answer(const Result<Value>& result, const std::string& text) {
 }  // namespace
 
 TEST_CASE("a random tree written as JSON is read as the same tree", "[value]") {
-  const uint64_t start = test_seed();
-  for (int i = 0; i < kNumTrees; ++i) {
-    std::mt19937_64 random(start + static_cast<uint64_t>(i));
+  check_property(kNumTrees, [] {
+    Draw random;
     const Value tree = random_tree(random, 4);
     const std::string text = as_json(tree, random);
-    INFO("DISTSETUP_SEED=" << start << " tree number " << i << "\n" << text);
     const Result<Value> read = parse_json(text, "f");
-    INFO(format_diagnostics(read.diagnostics));
-    REQUIRE(read.ok());
-    REQUIRE(same_tree(tree, *read));
-    REQUIRE(places_are_right(text, *read));
-  }
+    RC_LOG() << text << "\n" << format_diagnostics(read.diagnostics);
+    RC_ASSERT(read.ok());
+    RC_ASSERT(same_tree(tree, *read));
+    RC_ASSERT(places_are_right(text, *read));
+  });
 }
 
 TEST_CASE("a random tree written as YAML is read as the same tree", "[value]") {
-  const uint64_t start = test_seed();
-  for (int i = 0; i < kNumTrees; ++i) {
-    std::mt19937_64 random(start + static_cast<uint64_t>(i));
+  check_property(kNumTrees, [] {
+    Draw random;
     const Value tree = random_tree(random, 4);
     const std::string text = "---" + as_yaml(tree, 0);
-    INFO("DISTSETUP_SEED=" << start << " tree number " << i << "\n" << text);
     const Result<Value> read = parse_yaml(text, "f");
-    INFO(format_diagnostics(read.diagnostics));
-    REQUIRE(read.ok());
-    REQUIRE(same_tree(tree, *read));
-    REQUIRE(places_are_right(text, *read));
-  }
+    RC_LOG() << text << "\n" << format_diagnostics(read.diagnostics);
+    RC_ASSERT(read.ok());
+    RC_ASSERT(same_tree(tree, *read));
+    RC_ASSERT(places_are_right(text, *read));
+  });
+}
+
+TEST_CASE("a random tree written as TOML is read as the same tree", "[value]") {
+  check_property(kNumTrees, [] {
+    Draw random;
+    Value tree = random_tree(random, 4);
+    RC_PRE(tree.kind == Kind::kMap);
+    const std::string text = as_toml(tree);
+    const Result<Value> read = parse_toml(text, "f");
+    RC_LOG() << text << "\n" << format_diagnostics(read.diagnostics);
+    RC_ASSERT(read.ok());
+    std::stable_partition(tree.entries.begin(), tree.entries.end(), [](const Value::Entry& e) { return e.second.kind != Kind::kMap; });
+    RC_ASSERT(same_tree(as_toml_reads(tree), *read));
+  });
 }
 
 TEST_CASE("random bytes and damaged files give a value or a diagnostic", "[value]") {
-  const uint64_t start = test_seed();
-  for (int i = 0; i < kNumTexts; ++i) {
-    std::mt19937_64 random(start + static_cast<uint64_t>(i));
+  check_property(kNumTexts, [] {
+    Draw random;
     std::string text;
-    if (i % 3 == 0) {
+    const int kind = below(random, 3);
+    if (kind == 0) {
       for (int n = below(random, 60); n > 0; --n) text += static_cast<char>(random());
-    } else if (i % 3 == 1) {
+    } else if (kind == 1) {
       for (int n = below(random, 12); n > 0; --n) text += random_text(random);
     } else {
       const Value tree = random_tree(random, 3);
-      text = below(random, 2) == 0 ? as_json(tree, random) : "---" + as_yaml(tree, 0);
+      const int form = below(random, 3);
+      text = form == 0 ? as_json(tree, random) : form == 1 ? "---" + as_yaml(tree, 0) : as_toml(tree);
       for (int n = 1 + below(random, 4); n > 0 && !text.empty(); --n) {
         const size_t at = random() % text.size();
         if (below(random, 2) == 0)
@@ -251,9 +298,9 @@ TEST_CASE("random bytes and damaged files give a value or a diagnostic", "[value
           text.insert(at, random_text(random));
       }
     }
-    INFO("DISTSETUP_SEED=" << start << " text number " << i);
-    CAPTURE(text);
-    REQUIRE(is_answer(parse_yaml(text, "f"), text));
-    REQUIRE(is_answer(parse_json(text, "f"), text));
-  }
+    RC_LOG() << text;
+    RC_ASSERT(is_answer(parse_yaml(text, "f"), text));
+    RC_ASSERT(is_answer(parse_json(text, "f"), text));
+    RC_ASSERT(is_answer(parse_toml(text, "f"), text));
+  });
 }

@@ -1,4 +1,4 @@
-// Plans for tests: small complete Plans of the native trainer, given or random.
+// Plans for tests: small complete Plans of the native trainer, given or random (Random: std::mt19937_64, or Draw in a property).
 #pragma once
 #include <random>
 
@@ -55,7 +55,8 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   return p;
 }
 
-inline Geometry random_geometry(std::mt19937_64& random) {
+template <class Random>
+Geometry random_geometry(Random& random) {
   const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
   Geometry g = tiny_geometry(pick(1, 5));
   g.num_kv_heads = pick(1, 3);
@@ -70,7 +71,8 @@ inline Geometry random_geometry(std::mt19937_64& random) {
   return g;
 }
 
-inline PlanChoice random_choice(std::mt19937_64& random) {
+template <class Random>
+PlanChoice random_choice(Random& random) {
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   PlanChoice c;
   c.sharding = static_cast<Sharding>(pick(0, 3));

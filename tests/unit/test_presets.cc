@@ -266,15 +266,16 @@ fabric: shared_memory
 nic: {kind: ethernet, bandwidth: 1Gb/s, efficiency: 0.5}
 host_memory: 16GiB
 )");
-  const Result<Machine> machine = resolve_machine(presets(), path);
+  const Result<Value> value = read_yaml_file(path);
+  REQUIRE(value.ok());
+  const Result<Machine> machine = machine_from_value(*value, "here");
   INFO(format_diagnostics(machine.diagnostics));
   REQUIRE(machine.ok());
   CHECK(machine->name == "here");
   CHECK(machine->gpu == "here_gpu");
   REQUIRE(machine->inline_gpu);
   CHECK(machine->inline_gpu->peak_fp32_flops_per_s == 90e9);
-  CHECK(resolve_machine(presets(), "dgx_h100")->gpu == "h100_sxm");
-  CHECK_FALSE(resolve_machine(presets(), directory.path("none.yaml")).ok());
+  CHECK(find_machine(presets(), "dgx_h100")->gpu == "h100_sxm");
 }
 
 TEST_CASE("presets: a lookup takes milliseconds") {
