@@ -15,6 +15,7 @@
 #include "base/quantity.h"
 #include "plan/schedule.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/load.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/report.h"
 

@@ -24,7 +24,4 @@ struct TrainOptions {
 // this trainer · 5 environment or data not usable · 6 a peer failed. A failure is one line on stderr: `rank R on HOST, PHASE, what`.
 int run_training(const TrainOptions& options);
 
-// --probe: GEMM rates of libtorch on this host as one JSON line, for `distsetup probe`. About `budget_s` seconds.
-int run_probe_kernels(double budget_s);
-
 }  // namespace distsetup

@@ -2,7 +2,7 @@
 // (manifest.h). What a rank holds are boxes of published parameters, and readers look at nothing else: any mesh and any sharding loads
 // what any other wrote.
 //   save: begin (rank 0) -> write_rank_file (every writer) -> commit (rank 0) -> retire (rank 0)
-//   load: newest first, verify (all ranks share the digesting) -> load_shard (every rank)
+//   load (load.h): newest first, verify (all ranks share the digesting) -> load_shard (every rank)
 // A crash at any instant leaves the checkpoints before it whole: files are written into `checkpoint_<step>.partial`, which is renamed,
 // and only COMMIT makes a directory a checkpoint. Who calls what on which rank, and who waits for whom, is decided by
 // runtime/checkpoint/collective.h. Leaves out: writing in the background, other formats.
@@ -40,11 +40,6 @@ Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, i
 Diagnostics commit_checkpoint(const std::string& directory, const Mesh& mesh, const Layout& layout, const std::string& plan_digest,
                               const CheckpointMetadata& metadata, const std::map<std::string, FileDigest>& files);
 void discard_partial(const std::string& directory, int64_t step);  // after a failed write
-
-// Committed, every file there in its size, and the digests of files number `part`, `part` + `parts`, … as committed.
-Result<CheckpointMetadata> verify_checkpoint(const std::string& directory, int64_t step, int part = 0, int parts = 1);
-// Fills master and moments. Errors: another model (a parameter missing, unknown, or of another shape), elements that no file holds.
-Diagnostics load_shard(const std::string& directory, int64_t step, const ShardState& state);
 
 // Removes committed checkpoints of steps up to `newest` except the newest `keep` (0 = remove none). Touches nothing whose name is not
 // exactly checkpoint_<number> or that has no COMMIT of ours, nor files of other names inside; `refused` steps count for nothing and

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
+#include "runtime/checkpoint/load.h"
 #include "runtime/monitor/failure.h"
 
 namespace distsetup {

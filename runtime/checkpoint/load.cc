@@ -1,5 +1,7 @@
 // Reading checkpoints: verification, and the intersection of stored boxes with wanted ones. Reads are positioned (pread): a rank reads
 // the bytes it needs and no others.
+#include "runtime/checkpoint/load.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -13,7 +15,6 @@
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
 #include "base/file.h"
-#include "runtime/checkpoint/checkpoint.h"
 
 namespace distsetup {
 namespace {
@@ -34,20 +35,20 @@ Result<CheckpointCommit> read_commit(const std::string& path, int64_t step) {
 }
 
 // An open rank file.
-struct Source {
+struct RankFile {
   int fd = -1;
   SafetensorsHeader header;
 };
 
-class Sources {
+class RankFiles {
  public:
-  explicit Sources(std::string path) : path_(std::move(path)) {}
-  Sources(const Sources&) = delete;
-  Sources& operator=(const Sources&) = delete;
-  ~Sources() {
+  explicit RankFiles(std::string path) : path_(std::move(path)) {}
+  RankFiles(const RankFiles&) = delete;
+  RankFiles& operator=(const RankFiles&) = delete;
+  ~RankFiles() {
     for (const auto& entry : open_) ::close(entry.second.fd);
   }
-  Result<const Source*> get(const std::string& name) {
+  Result<const RankFile*> get(const std::string& name) {
     const auto known = open_.find(name);
     if (known != open_.end()) return &known->second;
     const std::string file = (fs::path(path_) / name).string();
@@ -55,12 +56,12 @@ class Sources {
     if (!header.ok()) return header.diagnostics;
     const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return error(code::kUnreadableFile, {file}, fmt::format("cannot read '{}', {}", file, errno_text(errno)));
-    return &open_.emplace(name, Source{fd, std::move(*header)}).first->second;
+    return &open_.emplace(name, RankFile{fd, std::move(*header)}).first->second;
   }
 
  private:
   std::string path_;
-  std::map<std::string, Source> open_;
+  std::map<std::string, RankFile> open_;
 };
 
 int read_at(int fd, void* data, int64_t num_bytes, int64_t offset) {
@@ -119,13 +120,13 @@ int copy_overlap(const Overlap& overlap, const StoredBox& stored, int fd, int64_
   return 0;
 }
 
-Diagnostics load_box(const std::string& path, Sources& sources, const std::string& tensor, const StoredParameter& stored,
+Diagnostics load_box(const std::string& path, RankFiles& sources, const std::string& tensor, const StoredParameter& stored,
                      const Box& wanted, float* target) {
   int64_t num_copied = 0;
   for (const StoredBox& box : stored.boxes) {
     const Overlap overlap = intersect(wanted, box);
     if (overlap.numel == 0) continue;
-    const Result<const Source*> source = sources.get(box.file);
+    const Result<const RankFile*> source = sources.get(box.file);
     if (!source.ok()) return source.diagnostics;
     const std::string name = tensor + box.suffix;
     const auto entry = (*source)->header.tensors.find(name);
@@ -207,7 +208,7 @@ Diagnostics load_shard(const std::string& directory, int64_t step, const ShardSt
   if (!index.ok()) return index.diagnostics;
   if (Diagnostics found = check_model(path, *index, *commit, *state.layout); has_error(found)) return found;
 
-  Sources sources(path);
+  RankFiles sources(path);
   const std::span<float> states[] = {state.master, state.moment1, state.moment2};
   for (const std::span<float>& values : states) std::fill(values.begin(), values.end(), 0.0f);  // padding stays zero
   for (const UnitLayout& unit : state.layout->units) {

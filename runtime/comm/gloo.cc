@@ -2,6 +2,8 @@
 // times faster than Gloo's reduce-scatter (which is a full all-reduce), and each pair knows its peer, so that a lost rank can be
 // named. One process group per channel and group. Tags count operations: ranks that disagree on the order time out instead of mixing
 // data. Left out: reductions in bf16 (the receiver sums in fp32), averages (right on some versions only).
+#include "runtime/comm/gloo.h"
+
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

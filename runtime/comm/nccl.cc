@@ -46,12 +46,12 @@ struct NcclChannel {         // one NCCL communicator and what is under way on i
   int index = 0;
   Stream stream = Stream::kCompute;
   nccl::Comm comm = nullptr;
-  struct Pending {
+  struct NcclOperation {
     const char* op = "";
     std::function<bool()> done;
     Clock::time_point issued;
   };
-  std::deque<Pending> pending;
+  std::deque<NcclOperation> pending;
 };
 
 class NcclCommunicator : public Communicator {
@@ -90,16 +90,16 @@ class NcclCommunicator : public Communicator {
   int index(Group group) const override { return control_->index(group); }
 
   std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override {
-    return issue("AllGather", Purpose::kGathers, group, [&](NcclChannel& c, nccl::Stream stream) {
+    return issue("AllGather", Purpose::kGathers, group, [&](NcclChannel& c, nccl::CudaStream stream) {
       char* base = static_cast<char*>(buffer);
       return api_.all_gather(base + c.index * chunk_bytes, base, size_t(chunk_bytes), nccl::kUint8, c.comm, stream);
     });
   }
 
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override {
-    return issue("ReduceScatter", Purpose::kReductions, group, [&](NcclChannel& c, nccl::Stream stream) {
+    return issue("ReduceScatter", Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
       const int n = int(c.members.size());
-      nccl::Result result = api_.group_start();
+      nccl::Status result = api_.group_start();
       for (int k = 1; k < n && result == nccl::kSuccess; ++k) {
         const int peer = (c.index + k) % n;
         result =
@@ -108,18 +108,18 @@ class NcclCommunicator : public Communicator {
         result = api_.receive(static_cast<char*>(received) + (k - 1) * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm,
                               stream);
       }
-      const nccl::Result end = api_.group_end();
+      const nccl::Status end = api_.group_end();
       return result == nccl::kSuccess ? end : result;
     });
   }
 
   std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override {
-    return issue("AllReduce", Purpose::kReplicas, group, [&](NcclChannel& c, nccl::Stream stream) {
+    return issue("AllReduce", Purpose::kReplicas, group, [&](NcclChannel& c, nccl::CudaStream stream) {
       return api_.all_reduce(data, data, size_t(count), nccl::kFloat32, nccl::kSum, c.comm, stream);
     });
   }
   std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) override {
-    return issue("AllReduce", Purpose::kScalars, group, [&](NcclChannel& c, nccl::Stream stream) {
+    return issue("AllReduce", Purpose::kScalars, group, [&](NcclChannel& c, nccl::CudaStream stream) {
       return api_.all_reduce(data, data, size_t(count), nccl::kFloat64, nccl::kSum, c.comm, stream);
     });
   }
@@ -188,7 +188,7 @@ class NcclCommunicator : public Communicator {
       const NcclChannel& c = channels_.at(k);
       nccl::UniqueId id{};
       if (c.index == 0) {
-        if (const nccl::Result r = api_.get_unique_id(&id); r != nccl::kSuccess)
+        if (const nccl::Status r = api_.get_unique_id(&id); r != nccl::kSuccess)
           throw CommunicationError(-1, fmt::format("NCCL makes no id for {}: {}", c.name, api_.get_error_string(r)));
         control_->store_set("nccl/" + k, std::string(id.internal, sizeof(id.internal)));
       } else {
@@ -205,7 +205,7 @@ class NcclCommunicator : public Communicator {
       device->make_current();
       for (size_t i = 0; i < jobs.size(); ++i) {
         nccl::Comm comm = nullptr;
-        const nccl::Result r = api.comm_init_rank(&comm, jobs[i].num_ranks, jobs[i].id, jobs[i].index);
+        const nccl::Status r = api.comm_init_rank(&comm, jobs[i].num_ranks, jobs[i].id, jobs[i].index);
         const std::lock_guard<std::mutex> lock(progress->mutex);
         if (r != nccl::kSuccess)
           progress->error = api.get_error_string(r);
@@ -234,7 +234,7 @@ class NcclCommunicator : public Communicator {
     const auto found = channels_.find(key(purpose, group_members(mesh_, group, rank())));
     CHECK(found != channels_.end(), "no communicator for {} over {}", kPurposes[int(purpose)], name(group));
     NcclChannel& channel = found->second;
-    const nccl::Result result = call(channel, device_.native_stream(channel.stream));
+    const nccl::Status result = call(channel, device_.native_stream(channel.stream));
     const std::lock_guard<std::mutex> lock(mutex_);
     if (result != nccl::kSuccess && result != nccl::kInProgress && !failure_) fail(channel, op, api_.get_error_string(result));
     if (failure_) throw CommunicationError(failure_->peer, failure_->what);
@@ -268,8 +268,8 @@ class NcclCommunicator : public Communicator {
       for (auto& [k, channel] : channels_) {
         while (!channel.pending.empty() && channel.pending.front().done()) channel.pending.pop_front();
         const char* op = channel.pending.empty() ? "between operations" : channel.pending.front().op;
-        nccl::Result error = nccl::kSuccess;
-        const nccl::Result asked = api_.comm_get_async_error(channel.comm, &error);
+        nccl::Status error = nccl::kSuccess;
+        const nccl::Status asked = api_.comm_get_async_error(channel.comm, &error);
         if (asked != nccl::kSuccess) error = asked;
         if (error != nccl::kSuccess && error != nccl::kInProgress) {
           fail(channel, op, api_.get_error_string(error));

@@ -12,9 +12,10 @@ struct UniqueId {
 };
 struct OpaqueComm;
 using Comm = OpaqueComm*;  // ncclComm_t
-using Stream = void*;      // cudaStream_t
+using CudaStream = void*;  // cudaStream_t
 
-enum Result : int { kSuccess = 0, kRemoteError = 6, kInProgress = 7 };
+// ncclResult_t
+enum Status : int { kSuccess = 0, kRemoteError = 6, kInProgress = 7 };
 enum DataType : int { kUint8 = 1, kFloat32 = 7, kFloat64 = 8 };
 enum RedOp : int { kSum = 0 };
 
@@ -22,19 +23,19 @@ inline constexpr int kOldestVersion = 20700;  // 2.7.0: ncclSend and ncclRecv
 
 // Function pointers of one loaded library, which stays loaded for the rest of the process.
 struct Api {
-  Result (*get_version)(int* version) = nullptr;
-  Result (*get_unique_id)(UniqueId* id) = nullptr;
-  Result (*comm_init_rank)(Comm* comm, int num_ranks, UniqueId id, int rank) = nullptr;
-  Result (*comm_destroy)(Comm comm) = nullptr;
-  Result (*comm_abort)(Comm comm) = nullptr;
-  Result (*comm_get_async_error)(Comm comm, Result* error) = nullptr;
-  const char* (*get_error_string)(Result result) = nullptr;
-  Result (*group_start)() = nullptr;
-  Result (*group_end)() = nullptr;
-  Result (*all_gather)(const void* send, void* receive, size_t send_count, DataType type, Comm comm, Stream stream) = nullptr;
-  Result (*all_reduce)(const void* send, void* receive, size_t count, DataType type, RedOp op, Comm comm, Stream stream) = nullptr;
-  Result (*send)(const void* data, size_t count, DataType type, int peer, Comm comm, Stream stream) = nullptr;
-  Result (*receive)(void* data, size_t count, DataType type, int peer, Comm comm, Stream stream) = nullptr;
+  Status (*get_version)(int* version) = nullptr;
+  Status (*get_unique_id)(UniqueId* id) = nullptr;
+  Status (*comm_init_rank)(Comm* comm, int num_ranks, UniqueId id, int rank) = nullptr;
+  Status (*comm_destroy)(Comm comm) = nullptr;
+  Status (*comm_abort)(Comm comm) = nullptr;
+  Status (*comm_get_async_error)(Comm comm, Status* error) = nullptr;
+  const char* (*get_error_string)(Status result) = nullptr;
+  Status (*group_start)() = nullptr;
+  Status (*group_end)() = nullptr;
+  Status (*all_gather)(const void* send, void* receive, size_t send_count, DataType type, Comm comm, CudaStream stream) = nullptr;
+  Status (*all_reduce)(const void* send, void* receive, size_t count, DataType type, RedOp op, Comm comm, CudaStream stream) = nullptr;
+  Status (*send)(const void* data, size_t count, DataType type, int peer, Comm comm, CudaStream stream) = nullptr;
+  Status (*receive)(void* data, size_t count, DataType type, int peer, Comm comm, CudaStream stream) = nullptr;
   int version = 0;   // 22809: 2.28.9
   std::string path;  // as it was asked for
 };

@@ -52,4 +52,7 @@ class TracingCommunicator : public Communicator {
 
 std::unique_ptr<Communicator> make_fake_communicator(const Mesh& mesh, int rank);
 
+// world 1: everything is local and done at once. CHECKs that the mesh has one rank.
+std::unique_ptr<Communicator> make_self_communicator(const Mesh& mesh);
+
 }  // namespace distsetup

@@ -1,4 +1,6 @@
 // The CPU as a device: memory from libtorch's CPU allocator (so that the meter sees it), no streams. Every call is done on return.
+#include "runtime/device/cpu_device.h"
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
@@ -7,7 +9,7 @@
 #include <cstring>
 
 #include "runtime/device/meter.h"
-#include "runtime/engine/ops.h"
+#include "runtime/engine/ops_native.h"
 
 namespace distsetup {
 namespace {

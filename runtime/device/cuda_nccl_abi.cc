@@ -10,8 +10,8 @@ namespace distsetup::nccl {
 namespace {
 
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId) && std::is_trivially_copyable_v<ncclUniqueId>);
-static_assert(sizeof(Comm) == sizeof(ncclComm_t) && sizeof(Stream) == sizeof(cudaStream_t));
-static_assert(sizeof(Result) == sizeof(ncclResult_t) && sizeof(DataType) == sizeof(ncclDataType_t) &&
+static_assert(sizeof(Comm) == sizeof(ncclComm_t) && sizeof(CudaStream) == sizeof(cudaStream_t));
+static_assert(sizeof(Status) == sizeof(ncclResult_t) && sizeof(DataType) == sizeof(ncclDataType_t) &&
               sizeof(RedOp) == sizeof(ncclRedOp_t));
 static_assert(int(kSuccess) == int(ncclSuccess) && int(kRemoteError) == int(ncclRemoteError) &&
               int(kInProgress) == int(ncclInProgress));

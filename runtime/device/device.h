@@ -65,6 +65,4 @@ class Device {
   virtual void forget_timers() {}
 };
 
-std::unique_ptr<Device> make_cpu_device();
-
 }  // namespace distsetup

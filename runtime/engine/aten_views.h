@@ -12,6 +12,7 @@ namespace distsetup {
 struct AtenViews {
   std::vector<at::Tensor> t;
 };
+using MakeViews = std::vector<at::Tensor> (*)(const Call&);
 
 namespace views {
 

@@ -38,12 +38,12 @@ class RankMemory {
 struct BoundList {
   Schedule schedule;
   std::vector<Call> calls;  // one per step; function is null for instructions without a program
-  struct Range {
+  struct ByteRange {
     char* data = nullptr;
     int64_t num_bytes = 0;
   };
-  std::vector<std::vector<Range>> dies;  // per step: arena ranges whose last use it is
-  std::vector<char*> base;               // per buffer
+  std::vector<std::vector<ByteRange>> dies;  // per step: arena ranges whose last use it is
+  std::vector<char*> base;                   // per buffer
 };
 
 // shard_index: this rank's place in its dp_shard group. `context` must outlive the list.

@@ -64,11 +64,11 @@ struct Engine::State {
   int64_t steps_done = 0;
 
   // Of the list that runs.
-  struct Pending {
+  struct StartedWork {
     std::unique_ptr<Work> work;
     const Instruction* instruction = nullptr;
   };
-  std::vector<Pending> events;
+  std::vector<StartedWork> events;
   StepStats stats;
   std::vector<std::pair<InstructionOp, int>> timers;
   double rate = 0;
@@ -124,7 +124,7 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
       }
     }
   }
-  for (const Pending& e : events) CHECK(e.work == nullptr, "{} was never waited for", name(e.instruction->op));
+  for (const StartedWork& e : events) CHECK(e.work == nullptr, "{} was never waited for", name(e.instruction->op));
   collect_times();
 }
 
@@ -184,7 +184,7 @@ void Engine::State::run_instruction(BoundList& list, int index) {
 }
 
 void Engine::State::wait(int event) {
-  Pending& e = events[size_t(event)];
+  StartedWork& e = events[size_t(event)];
   CHECK(e.work != nullptr, "event {} is waited for before it is signalled", event);
   const auto begin = Clock::now();
   e.work->wait();
@@ -222,7 +222,7 @@ void Engine::State::run_steps(BoundList& list, const Instruction& i) {
 
 void Engine::State::after_step(BoundList& list, int step) {
   if (!options.poison) return;
-  for (const BoundList::Range& r : list.dies[size_t(step)]) device.fill(r.data, 0xff, r.num_bytes);
+  for (const BoundList::ByteRange& r : list.dies[size_t(step)]) device.fill(r.data, 0xff, r.num_bytes);
 }
 
 // Everything but waiting. Returns the collective that is under way, if the instruction is one.
@@ -278,7 +278,7 @@ void Engine::State::accumulate(const Call& call, const Instruction& i) {
 }
 
 void Engine::State::gradient_norm(const Call& call) {
-  std::vector<Kernels::Range> ranges;
+  std::vector<Kernels::ElementRange> ranges;
   for (const UnitLayout& unit : layout().units)
     ranges.push_back({unit.shard_offset, unit.shard_offset + owned_range(unit, shard_index).size()});
   device.kernels().sum_of_squares(static_cast<const float*>(call.reads[0].data), ranges, static_cast<double*>(call.writes[0].data));

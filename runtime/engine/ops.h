@@ -52,16 +52,11 @@ class Kernels {
   // As cpu::sum_chunks: target = [target +] the members' contributions, ascending, summed in fp32.
   virtual void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index,
                           int64_t chunk_stride, int64_t n, bool accumulate) const = 0;
-  struct Range {
+  struct ElementRange {
     int64_t begin = 0, end = 0;
   };
   // *sum = Σ x² over the ranges, in their order.
-  virtual void sum_of_squares(const float* x, const std::vector<Range>& ranges, double* sum) const = 0;
+  virtual void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const = 0;
 };
-const Kernels& cpu_kernels();
-
-// The CPU's. False when the kernel is not of that file.
-bool bind_native_op(const std::string& kernel, Call& call);
-bool bind_aten_op(const std::string& kernel, Call& call);
 
 }  // namespace distsetup

@@ -3,6 +3,8 @@
 // (src/plan/workspace.h). Attention is ATen's CPU flash kernel through its dispatch stub: the public functions would allocate their
 // results. The forward takes q, k, v as [B, heads, S, d]; the backward takes everything as [B, S, heads, d] (the other order gives
 // wrong gradients without an error) and adds to dq, dk, dv, which are zeroed here. Fewer key than query heads are taken as they are.
+#include "runtime/engine/ops_aten.h"
+
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
@@ -13,7 +15,6 @@
 
 #include "base/check.h"
 #include "runtime/engine/aten_views.h"
-#include "runtime/engine/ops.h"
 
 namespace distsetup {
 namespace {
@@ -58,9 +59,6 @@ void flash_backward(const Call& c) {
                                               std::optional<Tensor>(), std::optional<double>());
 }
 
-// Each returns its views; the function to call stands beside it in the table.
-using Views = std::vector<Tensor> (*)(const Call&);
-
 template <std::vector<Tensor> (*kShapes)(const Call&, views::TensorOf)>
 std::vector<Tensor> of_cpu(const Call& c) {
   return kShapes(c, tensor);
@@ -80,19 +78,20 @@ std::vector<Tensor> attention_backward(const Call& c) {
   return {datt, in.q, in.k, in.v, att, log_sums(*lse, *c.context), d.q, d.k, d.v};
 }
 
-struct Entry {
-  Views views;
+// What makes an op's views, and the function that then computes with them.
+struct AtenOp {
+  MakeViews views;
   OpFunction function;
 };
-const std::map<std::string, Entry>& table() {
-  static const std::map<std::string, Entry> entries = {{"linear", {of_cpu<views::linear>, gemm}},
-                                                       {"linear_add", {of_cpu<views::linear_add>, gemm_add}},
-                                                       {"linear_dx", {of_cpu<views::linear_dx>, gemm}},
-                                                       {"linear_dw", {of_cpu<views::linear_dw>, gemm}},
-                                                       {"attention", {attention<false>, flash}},
-                                                       {"attention_split", {attention<true>, flash}},
-                                                       {"attention_backward", {attention_backward<false>, flash_backward}},
-                                                       {"attention_split_backward", {attention_backward<true>, flash_backward}}};
+const std::map<std::string, AtenOp>& table() {
+  static const std::map<std::string, AtenOp> entries = {{"linear", {of_cpu<views::linear>, gemm}},
+                                                        {"linear_add", {of_cpu<views::linear_add>, gemm_add}},
+                                                        {"linear_dx", {of_cpu<views::linear_dx>, gemm}},
+                                                        {"linear_dw", {of_cpu<views::linear_dw>, gemm}},
+                                                        {"attention", {attention<false>, flash}},
+                                                        {"attention_split", {attention<true>, flash}},
+                                                        {"attention_backward", {attention_backward<false>, flash_backward}},
+                                                        {"attention_split_backward", {attention_backward<true>, flash_backward}}};
   return entries;
 }
 

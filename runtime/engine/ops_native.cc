@@ -1,8 +1,10 @@
 // The trainer's own kernels under the names that programs use. Operand order is the program's (src/plan/native_program.cc).
+#include "runtime/engine/ops_native.h"
+
 #include <array>
 
 #include "base/check.h"
-#include "runtime/engine/ops.h"
+#include "runtime/engine/ops_aten.h"
 #include "runtime/kernels/cpu/kernels.h"
 
 namespace distsetup {
@@ -19,7 +21,7 @@ E* out(const Call& c, int i) {
   return static_cast<E*>(c.writes[size_t(i)].data);
 }
 Store store(const Call& c) { return c.accumulate ? Store::kAdd : Store::kSet; }
-cpu::Heads heads(const OpContext& x) { return {x.a, x.kv, x.d}; }
+Heads heads(const OpContext& x) { return {x.a, x.kv, x.d}; }
 
 // ids, p:wte -> y
 template <class E>
@@ -104,12 +106,12 @@ void bias_backward(const Call& c) {
   cpu::bias_backward<E>(in<E>(c, 0), out<E>(c, 0), out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), store(c));
 }
 
-struct Entry {
+struct NativeOp {
   const char* kernel;
   OpFunction f32, bf16;
 };
 #define DISTSETUP_ENTRY(kernel) \
-  Entry { #kernel, kernel < float>, kernel < Bf16> }
+  NativeOp { #kernel, kernel < float>, kernel < Bf16> }
 constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(embedding_backward),
                                DISTSETUP_ENTRY(rms_norm),
@@ -129,7 +131,7 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
 }  // namespace
 
 bool bind_native_op(const std::string& kernel, Call& call) {
-  for (const Entry& entry : kTable) {
+  for (const NativeOp& entry : kTable) {
     if (kernel == entry.kernel) call.function = call.context->compute == Dtype::kBf16 ? entry.bf16 : entry.f32;
   }
   return call.function != nullptr;
@@ -159,9 +161,9 @@ class CpuKernels : public Kernels {
     else
       sum(static_cast<const float*>(own));
   }
-  void sum_of_squares(const float* x, const std::vector<Range>& ranges, double* sum) const override {
+  void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
     *sum = 0;
-    for (const Range& r : ranges) *sum += cpu::sum_of_squares(x + r.begin, r.end - r.begin);
+    for (const ElementRange& r : ranges) *sum += cpu::sum_of_squares(x + r.begin, r.end - r.begin);
   }
 };
 

@@ -1,11 +1,10 @@
-// How many threads libtorch's own kernels take.
+#include "runtime/engine/threads.h"
+
 #include <ATen/Parallel.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
-
-#include "runtime/engine/engine.h"
 
 namespace distsetup {
 

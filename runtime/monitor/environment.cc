@@ -17,7 +17,7 @@ namespace {
 constexpr int kMostRanks = 1 << 20;
 constexpr int kDefaultPort = 29500;  // torch.distributed.run's
 
-struct Names {
+struct VariableNames {
   const char* source;
   const char* rank;
   const char* world;
@@ -25,9 +25,9 @@ struct Names {
   const char* local_world;  // may be unset
 };
 
-class Reader {
+class LauncherVariables {
  public:
-  explicit Reader(const Getenv& get) : get_(get) {}
+  explicit LauncherVariables(const Getenv& get) : get_(get) {}
   // `least` … `most`; `missing` when unset.
   int number(const char* name, int least, int most, std::optional<int> missing) {
     const std::optional<std::string> text = get_(name);
@@ -68,7 +68,7 @@ std::optional<std::string> process_getenv(const std::string& name) {
 Result<RankEnvironment> read_environment(const Getenv& get) {
   RankEnvironment environment;
   environment.host = host_name();
-  Names names = {nullptr, nullptr, nullptr, nullptr, nullptr};
+  VariableNames names = {nullptr, nullptr, nullptr, nullptr, nullptr};
   if (get("RANK") || get("WORLD_SIZE")) {
     names = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
   } else if (get("SLURM_STEP_ID") && get("SLURM_PROCID")) {  // a task of srun; the batch shell has no step id
@@ -79,7 +79,7 @@ Result<RankEnvironment> read_environment(const Getenv& get) {
     environment.rendezvous.run_id = "single";
     return environment;
   }
-  Reader reader(get);
+  LauncherVariables reader(get);
   environment.source = names.source;
   environment.world = reader.number(names.world, 1, kMostRanks, std::nullopt);
   environment.rank = reader.number(names.rank, 0, std::max(environment.world, 1) - 1, std::nullopt);

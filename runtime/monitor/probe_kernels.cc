@@ -1,5 +1,7 @@
 // `distsetup-train --probe`: what libtorch's matrix multiplication reaches here, fp32 and bf16, with one thread (a rank per core) and
 // with all. The best of several runs: a probe measures the machine, not who else is on it. Leaves out: attention, memory-bound work.
+#include "runtime/monitor/probe_kernels.h"
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -11,7 +13,6 @@
 #include <thread>
 
 #include "base/json.h"
-#include "runtime/train.h"
 
 namespace distsetup {
 namespace {

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/gloo.h"
+#include "runtime/comm/tracing.h"
 
 namespace distsetup {
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/device/cpu_device.h"
 #include "runtime/device/device.h"
 #include "runtime/engine/ops.h"
 

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/load.h"
 #include "support/seed.h"
 #include "support/temporary_directory.h"
 

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <numeric>
 
+#include "runtime/comm/gloo.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/ranks.h"
 

@@ -92,8 +92,7 @@ TEMPLATE_TEST_CASE("cuda: rms_norm and its backward", "[cuda_kernels]", float, B
 }
 
 TEMPLATE_TEST_CASE("cuda: qk_norm and its backward", "[cuda_kernels]", float, Bf16) {
-  const cpu::Heads heads = GENERATE(cpu::Heads{3, 1, 10}, cpu::Heads{4, 2, 64}, cpu::Heads{2, 2, 250});
-  const cuda::Heads cuda_heads = {heads.num_q, heads.num_kv, heads.size};
+  const Heads heads = GENERATE(Heads{3, 1, 10}, Heads{4, 2, 64}, Heads{2, 2, 250});
   const bool accumulate = GENERATE(true, false);
   const int64_t T = 5, D = heads.size, n = heads.num_q + heads.num_kv;
   const auto qkv = random_values<TestType>(T * heads.packed_row(), 1), wq = random_values<TestType>(D, 2),
@@ -107,11 +106,11 @@ TEMPLATE_TEST_CASE("cuda: qk_norm and its backward", "[cuda_kernels]", float, Bf
   same_in_both_orders([&] {
     std::vector<TestType> qk2(qk.size()), dqkv2 = before, gwq2 = g0, gwk2 = g0;
     std::vector<float> r2(r.size());
-    cuda::qk_norm(kIsBf16<TestType>, qkv.data(), wq.data(), wk.data(), qk2.data(), r2.data(), T, cuda_heads, 1e-6f, nullptr);
+    cuda::qk_norm(kIsBf16<TestType>, qkv.data(), wq.data(), wk.data(), qk2.data(), r2.data(), T, heads, 1e-6f, nullptr);
     CHECK(difference(qk2, qk) < kClose<TestType>);
     CHECK(difference(r2, r) < 3e-6);
     cuda::qk_norm_backward(kIsBf16<TestType>, dqk.data(), qkv.data(), r2.data(), wq.data(), wk.data(), dqkv2.data(), gwq2.data(),
-                           gwk2.data(), T, cuda_heads, accumulate, nullptr);
+                           gwk2.data(), T, heads, accumulate, nullptr);
     CHECK(difference(dqkv2, dqkv) < kClose<TestType>);  // v columns: as they were
     CHECK(difference(gwq2, gwq) < kClose<TestType>);
     CHECK(difference(gwk2, gwk) < kClose<TestType>);

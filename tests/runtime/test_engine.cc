@@ -1,4 +1,6 @@
 // The executor: gradients against autograd, losses against a plain training loop, and every strategy against the one-rank run.
+#include "runtime/comm/tracing.h"
+#include "runtime/device/cpu_device.h"
 #include "runtime/oracle.h"
 #include "runtime/tiny.h"
 

@@ -103,7 +103,7 @@ TEMPLATE_TEST_CASE("rms_norm and its backward follow the formula", "[kernels]", 
 }
 
 TEMPLATE_TEST_CASE("qk_norm norms each q and k head and leaves v alone", "[kernels]", float, Bf16) {
-  const cpu::Heads heads{3, 2, 10};
+  const Heads heads{3, 2, 10};
   const int64_t T = 5, D = heads.size, n = 5;
   const auto qkv = random_values<TestType>(T * heads.packed_row(), 1), dqk = random_values<TestType>(T * heads.row(), 2),
              wq = random_values<TestType>(D, 3), wk = random_values<TestType>(D, 4),

@@ -1,6 +1,9 @@
 // What is really allocated, op by op, against the list: run buffers class by class, one arena, and for library operations the bytes of
 // the workspace table. Anything else is an undeclared allocation.
 #include "plan/workspace.h"
+#include "runtime/comm/tracing.h"
+#include "runtime/device/cpu_device.h"
+#include "runtime/engine/threads.h"
 #include "runtime/tiny.h"
 
 #include <catch2/catch.hpp>

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "runtime/checkpoint/collective.h"
+#include "runtime/checkpoint/load.h"
 #include "runtime/monitor/environment.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/metrics.h"

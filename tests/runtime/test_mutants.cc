@@ -10,6 +10,7 @@
 #include <set>
 
 #include "runtime/comm/tracing.h"
+#include "runtime/device/cpu_device.h"
 #include "runtime/tiny.h"
 #include "support/seed.h"
 

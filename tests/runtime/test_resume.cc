@@ -2,6 +2,9 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/load.h"
+#include "runtime/comm/tracing.h"
+#include "runtime/device/cpu_device.h"
 #include "runtime/oracle.h"
 #include "runtime/ranks.h"
 #include "runtime/tiny.h"

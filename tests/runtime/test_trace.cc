@@ -1,6 +1,7 @@
 // What the communicator saw is what the compiled list says: the same operations on the same groups with the same bytes in the same
 // order.
 #include "runtime/comm/tracing.h"
+#include "runtime/device/cpu_device.h"
 #include "runtime/tiny.h"
 
 #include <catch2/catch.hpp>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/native_program.h"
+#include "runtime/device/cpu_device.h"
 #include "runtime/engine/engine.h"
 #include "runtime/optim/learning_rate.h"
 #include "runtime/ranks.h"

@@ -1,11 +1,14 @@
 // Softmax, loss and the gradient of the logits in one pass over each row; the gradient may take the logits' memory.
 // fp32 keeps exp(z - max) in the output row and scales it; Bf16 computes it twice, so that nothing is rounded twice.
+#include "runtime/kernels/cpu/cross_entropy.h"
+
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
 #include "runtime/kernels/cpu/exp.h"
-#include "runtime/kernels/cpu/kernels.h"
+
+#include "runtime/kernels/cpu/bf16.h"
 
 namespace distsetup::cpu {
 namespace {

@@ -1,9 +1,11 @@
 // Embedding rows: copied forward, added up backward. A Bf16 sum of many small rows would lose most of them, so all rows of one id are
 // first added in fp32 tiles; which rows those are is found by comparing ids (T² / 2 comparisons, no memory).
+#include "runtime/kernels/cpu/embedding.h"
+
 #include <cstring>
 #include <type_traits>
 
-#include "runtime/kernels/cpu/kernels.h"
+#include "runtime/kernels/cpu/bf16.h"
 
 namespace distsetup::cpu {
 namespace {

@@ -1,9 +1,11 @@
 // RMS norm over rows and over heads. One row at a time: its sum, then its output. Weight gradients gather in an fp32 row that the
 // caller owns and are rounded once at the end.
+#include "runtime/kernels/cpu/norm.h"
+
 #include <cmath>
 #include <cstring>
 
-#include "runtime/kernels/cpu/kernels.h"
+#include "runtime/kernels/cpu/bf16.h"
 
 namespace distsetup::cpu {
 namespace {

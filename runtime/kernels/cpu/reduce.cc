@@ -1,7 +1,9 @@
 // Casts of parameters, sums of gradients over ranks, and the sum of squares behind the gradient norm.
+#include "runtime/kernels/cpu/reduce.h"
+
 #include <cstring>
 
-#include "runtime/kernels/cpu/kernels.h"
+#include "runtime/kernels/cpu/bf16.h"
 
 namespace distsetup::cpu {
 

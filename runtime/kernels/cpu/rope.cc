@@ -1,7 +1,9 @@
 // Rotary position embedding, in place on the leading heads of each row.
+#include "runtime/kernels/cpu/rope.h"
+
 #include <cmath>
 
-#include "runtime/kernels/cpu/kernels.h"
+#include "runtime/kernels/cpu/bf16.h"
 
 namespace distsetup::cpu {
 

@@ -1,6 +1,9 @@
 // SwiGLU: m = silu(gate) · up, and its backward, which may write over its input: every tile is read before it is written.
+#include "runtime/kernels/cpu/swiglu.h"
+
 #include "runtime/kernels/cpu/exp.h"
-#include "runtime/kernels/cpu/kernels.h"
+
+#include "runtime/kernels/cpu/bf16.h"
 
 namespace distsetup::cpu {
 

@@ -7,15 +7,14 @@
 #pragma once
 #include <cstdint>
 
+#include "runtime/kernels/heads.h"
+
 struct CUstream_st;
 
 namespace distsetup::cuda {
 
 using StreamHandle = CUstream_st*;  // cudaStream_t
 
-struct Heads {
-  int64_t num_q = 0, num_kv = 0, size = 0;
-};
 inline constexpr int64_t kMaxHeadSize = 256;  // of qk_norm
 
 // All throw std::runtime_error with the kernel's name when the launch fails.

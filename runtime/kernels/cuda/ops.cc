@@ -244,13 +244,12 @@ void efficient_backward(const Call& c) {
   t[8].copy_(summed(std::get<2>(result), x));
 }
 
-using Views = std::vector<Tensor> (*)(const Call&);
-struct Entry {
-  Views views;
+struct CudaAtenOp {
+  MakeViews views;
   OpFunction f32, bf16;
 };
-const std::map<std::string, Entry>& libtorch_kernels() {
-  static const std::map<std::string, Entry> table = {
+const std::map<std::string, CudaAtenOp>& libtorch_kernels() {
+  static const std::map<std::string, CudaAtenOp> table = {
       {"linear", {of_cuda<views::linear>, gemm, gemm}},
       {"linear_add", {of_cuda<views::linear_add>, gemm_add, gemm_add}},
       {"linear_dx", {of_cuda<views::linear_dx>, gemm, gemm}},
@@ -297,9 +296,9 @@ class CudaKernels : public Kernels {
                   int64_t n, bool accumulate) const override {
     cuda::sum_chunks(dtype == Dtype::kBf16, target, own, received, size, index, chunk_stride, n, accumulate, compute());
   }
-  void sum_of_squares(const float* x, const std::vector<Range>& ranges, double* sum) const override {
+  void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
     check_cuda(cudaMemsetAsync(sum, 0, sizeof(double), compute()), "memset");
-    for (const Range& r : ranges) cuda::sum_of_squares(x + r.begin, r.end - r.begin, sum, /*accumulate=*/true, compute());
+    for (const ElementRange& r : ranges) cuda::sum_of_squares(x + r.begin, r.end - r.begin, sum, /*accumulate=*/true, compute());
   }
 };
 

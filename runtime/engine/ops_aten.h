@@ -1,0 +1,12 @@
+// GEMMs and attention of libtorch on the CPU.
+#pragma once
+#include <string>
+
+#include "runtime/engine/ops.h"
+
+namespace distsetup {
+
+// False when the kernel is none of libtorch's.
+bool bind_aten_op(const std::string& kernel, Call& call);
+
+}  // namespace distsetup

@@ -1,0 +1,13 @@
+// The loss.
+// Shapes, overlaps and rounding: kernels.h.
+#pragma once
+#include <cstdint>
+
+namespace distsetup::cpu {
+
+// loss += scale · sum over rows of (log sum exp(z) - z[target]); dz = (softmax(z) - onehot(target)) · scale. A target of -1 adds
+// nothing and its row of dz is zero. dz may be z.
+template <class E>
+void cross_entropy(const E* z_TV, const int64_t* target_T, E* dz_TV, double* loss, int64_t T, int64_t V, double scale);
+
+}  // namespace distsetup::cpu

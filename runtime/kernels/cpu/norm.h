@@ -1,0 +1,32 @@
+// Norms over rows and over heads, and the biases of rows.
+// Shapes, overlaps and rounding: kernels.h.
+#pragma once
+#include <cstdint>
+
+#include "runtime/kernels/cpu/store.h"
+#include "runtime/kernels/heads.h"
+
+namespace distsetup::cpu {
+
+// h = x · r · w with r = 1 / sqrt(mean(x²) + epsilon). Source: Zhang and Sennrich, arXiv 1910.07467.
+template <class E>
+void rms_norm(const E* x_TH, const E* w_H, E* h_TH, float* r_T, int64_t T, int64_t H, float epsilon);
+// dx = [residual +] r · (dh · w) - x · r³ · sum(dh · w · x) / H;  gw = sum over T of dh · x · r. residual may be null. ws_H: scratch.
+template <class E>
+void rms_norm_backward(const E* dh_TH, const E* x_TH, const float* r_T, const E* w_H, const E* residual_TH, E* dx_TH, E* gw_H,
+                       float* ws_H, int64_t T, int64_t H, Store store);
+
+// The same per head: q heads with weight wq, then k heads with wk, from rows of row_in elements into dense rows of (A + K) · D.
+template <class E>
+void qk_norm(const E* qkv, const E* wq_D, const E* wk_D, E* qk, float* r, int64_t T, Heads heads, float epsilon);
+// Writes the q and k columns of dqkv; its v columns stay.
+template <class E>
+void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq_D, const E* wk_D, E* dqkv, E* gwq_D, E* gwk_D,
+                      float* wsq_D, float* wsk_D, int64_t T, Heads heads, Store store);
+
+template <class E>
+void bias_add(E* x_TH, const E* b_H, int64_t T, int64_t H);
+template <class E>
+void bias_backward(const E* dy_TH, E* gb_H, float* ws_H, int64_t T, int64_t H, Store store);
+
+}  // namespace distsetup::cpu
