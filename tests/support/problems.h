@@ -5,18 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "model/presets.h"
 #include "planner/planner.h"
+#include "support/presets.h"
 
 namespace distsetup {
 
 using Flags = std::vector<std::pair<std::string, std::string>>;
-
-inline const Presets& presets() {
-  static const Result<Presets> loaded = load_presets();
-  REQUIRE(loaded.ok());
-  return *loaded;
-}
 
 // Every flag is one that is taken without a word.
 inline Result<Problem> resolved(const Flags& flags) {

@@ -11,18 +11,13 @@
 #include "model/flops.h"
 #include "model/geometry.h"
 #include "model/presets.h"
+#include "support/presets.h"
 
 namespace distsetup {
 namespace {
 
-Presets all_presets() {
-  Result<Presets> presets = load_presets();
-  REQUIRE(presets.ok());
-  return *presets;
-}
-
 Geometry preset(const std::string& name) {
-  const Result<Geometry> geometry = find_model(all_presets(), name);
+  const Result<Geometry> geometry = find_model(presets(), name);
   INFO(format_diagnostics(geometry.diagnostics));
   REQUIRE(geometry.ok());
   return *geometry;
@@ -164,7 +159,7 @@ TEST_CASE("counts: a Hugging Face config.json gives the published total") {
     const std::string directory = std::string(root ? root : ".") + "/tests/data/hf/" + expected.name;
     if (!std::filesystem::exists(directory)) continue;
     INFO(directory);
-    const Result<Geometry> geometry = resolve_model(all_presets(), directory);
+    const Result<Geometry> geometry = resolve_model(presets(), directory);
     INFO(format_diagnostics(geometry.diagnostics));
     REQUIRE(geometry.ok());
     CHECK(count_parameters(*geometry).total == expected.total);
@@ -178,7 +173,7 @@ TEST_CASE("counts: config.json and preset of the same model are the same geometr
                            "mixtral_8x7b", "gemma_2b", "gemma2_9b", "gemma3_1b", "falcon_7b", "falcon_40b", "phi_2", "phi3_mini",
                            "gpt2", "gpt_neox_20b", "deepseek_v2_lite", "deepseek_v3"}) {
     INFO(name);
-    const Result<Geometry> read = resolve_model(all_presets(), hf_directory(name));
+    const Result<Geometry> read = resolve_model(presets(), hf_directory(name));
     REQUIRE(read.ok());
     Geometry from_config = *read;
     Geometry from_preset = preset(name);
@@ -239,10 +234,9 @@ TEST_CASE("counts: the parts sum to the total") {
 }
 
 TEST_CASE("counts: the first line of a preset states its true count") {
-  const Presets presets = all_presets();
-  for (const std::string& id : preset_ids(presets, "models")) {
+  for (const std::string& id : preset_ids(presets(), "models")) {
     INFO(id);
-    const std::string_view text = find_preset(presets, "models", id)->text;
+    const std::string_view text = find_preset(presets(), "models", id)->text;
     REQUIRE(text.starts_with("# "));
     std::string digits;
     for (const char c : text.substr(2, text.find(" parameters") - 2)) {

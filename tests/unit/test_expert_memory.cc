@@ -8,15 +8,11 @@
 #include "planner/planner.h"
 #include "planner/replay/program_file.h"
 #include "planner/replay/tape.h"
+#include "support/presets.h"
 
 using namespace distsetup;
 
 namespace {
-
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
 
 Setup setup_with_experts(const std::string& model, const std::string& program, Framework framework, int ranks) {
   Setup s;

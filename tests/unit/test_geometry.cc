@@ -11,6 +11,7 @@
 #include "model/geometry_value.h"
 #include "model/hf_config.h"
 #include "model/presets.h"
+#include "support/presets.h"
 #include "support/temporary_directory.h"
 
 namespace distsetup {
@@ -18,23 +19,18 @@ namespace {
 
 constexpr char kTiny[] = "{num_layers: 2, hidden: 32, num_heads: 4, num_kv_heads: 2, feed_forward: 96, vocabulary: 256";
 
-const Presets& all_presets() {
-  static const Presets loaded = *load_presets();
-  return loaded;
-}
-
 Result<Geometry> from_yaml(const std::string& text) {
   const Result<Value> value = parse_yaml(text, "run.yaml");
   INFO(format_diagnostics(value.diagnostics));
   REQUIRE(value.ok());
-  return geometry_from_value(all_presets(), *value, "mine");
+  return geometry_from_value(presets(), *value, "mine");
 }
 
 Result<Geometry> from_json(const std::string& text) {
   const Result<Value> value = parse_json(text, "config.json");
   INFO(format_diagnostics(value.diagnostics));
   REQUIRE(value.ok());
-  return geometry_from_hf_config(all_presets(), *value, "mine");
+  return geometry_from_hf_config(presets(), *value, "mine");
 }
 
 // A Llama config of 2 layers with `more` keys added.
@@ -293,7 +289,7 @@ TEST_CASE("geometry: a family of known operations is a file in the user's preset
 }
 
 TEST_CASE("geometry: every family of ours is read, and its own words mean something") {
-  for (const std::string& id : preset_ids(all_presets(), "families")) {
+  for (const std::string& id : preset_ids(presets(), "families")) {
     if (id.starts_with("_")) continue;
     const std::string config =
         R"({"model_type": ")" + id +

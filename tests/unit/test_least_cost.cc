@@ -1,20 +1,15 @@
 // The goal of least cost: one loop over machines and numbers of nodes, around the same solve() for every trainer.
 #include <catch2/catch.hpp>
 
-#include "model/presets.h"
-#include "planner/planner.h"
 #include "planner/search/goal.h"
+#include "support/problems.h"
 
 using namespace distsetup;
 
 namespace {
 
-Problem problem_of(const std::vector<std::pair<std::string, std::string>>& flags) {
-  static const Result<Presets> presets = load_presets();
-  REQUIRE(presets.ok());
-  Spec spec;
-  for (const auto& [flag, text] : flags) REQUIRE(set_flag(spec, flag, std::string_view(text), {"command line", 0, 0}).empty());
-  const Result<Problem> problem = resolve(spec, *presets, {});
+Problem problem_of(const Flags& flags) {
+  const Result<Problem> problem = resolved(flags);
   INFO(format_diagnostics(problem.diagnostics));
   REQUIRE(problem.ok());
   return *problem;

@@ -5,14 +5,13 @@
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "model/presets.h"
+#include "support/presets.h"
 
 namespace distsetup {
 namespace {
 
 Geometry preset(const std::string& name) {
-  const Result<Presets> presets = load_presets();
-  REQUIRE(presets.ok());
-  const Result<Geometry> geometry = find_model(*presets, name);
+  const Result<Geometry> geometry = find_model(presets(), name);
   REQUIRE(geometry.ok());
   return *geometry;
 }

@@ -10,17 +10,13 @@
 #include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/libraries.h"
 #include "planner/frameworks/stages.h"
+#include "support/presets.h"
 
 using namespace distsetup;
 
 namespace {
 
 constexpr double kGiB = 1073741824;
-
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
 
 Setup b200(const std::string& model, int64_t layers) {
   Setup s;

@@ -9,16 +9,11 @@
 #include "planner/planner.h"
 #include "planner/report/text_layout.h"
 #include "planner/search/search.h"
+#include "support/presets.h"
 
 using namespace distsetup;
 
 namespace {
-
-const Presets& presets() {
-  static const Result<Presets> loaded = load_presets();
-  REQUIRE(loaded.ok());
-  return *loaded;
-}
 
 using Flags = std::vector<std::pair<std::string, std::string>>;
 

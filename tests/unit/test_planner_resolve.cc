@@ -11,17 +11,12 @@
 #include "model/presets.h"
 #include "planner/planner.h"
 #include "planner/resolve/data_scan.h"
+#include "support/presets.h"
 #include "support/temporary_directory.h"
 
 using namespace distsetup;
 
 namespace {
-
-const Presets& presets() {
-  static const Result<Presets> loaded = load_presets();
-  REQUIRE(loaded.ok());
-  return *loaded;
-}
 
 using Flags = std::vector<std::pair<std::string, std::string>>;
 

@@ -7,15 +7,11 @@
 #include "planner/frameworks/frameworks.h"
 #include "planner/planner.h"
 #include "planner/search/goal.h"
+#include "support/presets.h"
 
 using namespace distsetup;
 
 namespace {
-
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
 
 Setup deepspeed_7b(Sharding stage, int ranks) {
   Setup s;

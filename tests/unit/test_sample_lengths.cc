@@ -5,6 +5,7 @@
 
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
+#include "support/presets.h"
 
 using namespace distsetup;
 
@@ -13,10 +14,9 @@ namespace {
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
 Setup on_gpu(const std::string& model, const std::string& gpu) {
-  static const Presets presets = *load_presets();
   Setup s;
-  s.model = *find_model(presets, model);
-  s.gpu = find_gpu(presets, gpu)->gpu;
+  s.model = *find_model(presets(), model);
+  s.gpu = find_gpu(presets(), gpu)->gpu;
   return s;
 }
 

@@ -12,17 +12,16 @@
 #include "planner/time/economics.h"
 #include "planner/time/gemm.h"
 #include "planner/time/layer.h"
+#include "support/presets.h"
 
 using namespace distsetup;
 
 namespace {
 
 Setup setup_of(const char* model, const char* gpu, int gpus) {
-  static const Result<Presets> presets = load_presets();
-  REQUIRE(presets.ok());
   Setup s;
-  const Result<Geometry> geometry = find_model(*presets, model);
-  const Result<GpuChoice> choice = find_gpu(*presets, gpu);
+  const Result<Geometry> geometry = find_model(presets(), model);
+  const Result<GpuChoice> choice = find_gpu(presets(), gpu);
   REQUIRE(geometry.ok());
   REQUIRE(choice.ok());
   s.model = *geometry;

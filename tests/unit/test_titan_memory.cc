@@ -3,6 +3,7 @@
 
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
+#include "support/presets.h"
 
 using namespace distsetup;
 
@@ -11,10 +12,9 @@ namespace {
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
 Setup llama3_8b(int ranks, int64_t sequence) {
-  static const Presets presets = *load_presets();
   Setup s;
-  s.model = *find_model(presets, "llama3_8b");
-  s.gpu = find_gpu(presets, "h100_hbm2e_96")->gpu;
+  s.model = *find_model(presets(), "llama3_8b");
+  s.gpu = find_gpu(presets(), "h100_hbm2e_96")->gpu;
   s.dp_shard = ranks;
   s.sequence_length = sequence;
   s.software.expandable_segments = true;

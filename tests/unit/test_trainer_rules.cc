@@ -5,15 +5,11 @@
 #include "model/presets.h"
 #include "planner/search/search.h"
 #include "planner/search/trainer_search.h"
+#include "support/presets.h"
 
 using namespace distsetup;
 
 namespace {
-
-const Presets& rule_presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
 
 Problem ruled_problem(std::vector<std::pair<std::string, std::string>> flags) {
   flags.insert(flags.begin(), {{"gpus", "8"}, {"nodes", "1"}, {"global-batch", "64"}});
@@ -22,7 +18,7 @@ Problem ruled_problem(std::vector<std::pair<std::string, std::string>> flags) {
     INFO(flag << " " << value);
     REQUIRE_FALSE(has_error(set_flag(spec, flag, std::string_view(value), {"test", 0, 0})));
   }
-  Result<Problem> problem = resolve(spec, rule_presets(), {});
+  Result<Problem> problem = resolve(spec, presets(), {});
   INFO(format_diagnostics(problem.diagnostics));
   REQUIRE(problem.ok());
   return *problem;

@@ -4,6 +4,7 @@
 
 #include "model/presets.h"
 #include "planner/report/uncertainty.h"
+#include "support/presets.h"
 
 namespace distsetup {
 namespace {
@@ -77,9 +78,8 @@ TEST_CASE("uncertainty: a kind of memory that no source prints borrows from the 
 }
 
 TEST_CASE("uncertainty: parameters and states are not in doubt") {
-  static const Presets presets = *load_presets();
   Setup s = setup_of(Framework::kFsdp2);
-  s.model = *find_model(presets, "llama3_8b");
+  s.model = *find_model(presets(), "llama3_8b");
   s.dp_shard = 8;
   const auto bound = static_cast<double>(bound_bytes(s));
   CHECK(uncertain_share(s, Predicted::kReserved, 4 * bound) == Approx(0.75));
@@ -152,10 +152,9 @@ TEST_CASE("uncertainty: the built-in residuals are ordered") {
 }
 
 TEST_CASE("uncertainty: what is tight by its interval fits when its replay survives a smaller GPU") {
-  static const Presets presets = *load_presets();
   Setup s;
-  s.model = *find_model(presets, "llama3_8b");
-  s.gpu = find_gpu(presets, "h100_sxm")->gpu;
+  s.model = *find_model(presets(), "llama3_8b");
+  s.gpu = find_gpu(presets(), "h100_sxm")->gpu;
   s.dp_shard = 8;
   s.sequence_length = 4096;
   s.gpu.usable_memory_bytes = 1000 * kGib;

@@ -4,15 +4,15 @@
 #include "model/count.h"
 #include "model/presets.h"
 #include "planner/frameworks/setup.h"
+#include "support/presets.h"
 
 namespace distsetup {
 namespace {
 
 Setup llama_8b() {
-  static const Presets presets = *load_presets();
   Setup s;
-  s.model = *find_model(presets, "llama3_8b");
-  s.gpu = find_gpu(presets, "h100_sxm")->gpu;
+  s.model = *find_model(presets(), "llama3_8b");
+  s.gpu = find_gpu(presets(), "h100_sxm")->gpu;
   s.dp_shard = 8;
   s.sequence_length = 2048;
   s.recompute = ActivationRecompute::kFull;
