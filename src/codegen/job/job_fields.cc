@@ -266,8 +266,9 @@ struct JobChecker : JobCheck {
         if (const std::string found = secret_in(text); !found.empty()) refuse(found, where);
       }
     };
+    look(settings.list("exports"), "--export");  // the likeliest place comes first
     for (const JobSetting& setting : job_settings()) {
-      if (is_list(setting.type)) look(settings.list(setting.key), flag_name(setting));
+      if (is_list(setting.type) && setting.key != "exports") look(settings.list(setting.key), flag_name(setting));
     }
     look(options.program, "the command");
     if (const std::string found = secret_in(command); !found.empty() && diagnostics.empty()) refuse(found, "the command line");
