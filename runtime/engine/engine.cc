@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "plan/expand.h"
 #include "runtime/engine/bind.h"
 #include "runtime/kernels/cpu/kernels.h"
 #include "runtime/optim/adamw.h"

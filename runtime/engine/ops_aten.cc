@@ -27,7 +27,7 @@ at::ScalarType scalar_type(Dtype dtype) {
     case Dtype::kBf16: return at::kBFloat16;
     case Dtype::kF64: return at::kDouble;
     case Dtype::kI64: return at::kLong;
-    case Dtype::kCompute: break;
+    default: break;
   }
   CHECK(false, "dtype without a size");
   return at::kFloat;

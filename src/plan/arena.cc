@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/check.h"
-#include "plan/schedule.h"
+#include "plan/arena.h"
 
 namespace distsetup {
 namespace {

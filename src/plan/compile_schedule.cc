@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "plan/compile_schedule.h"
 #include "plan/schedule_writer.h"
 
 namespace distsetup {

@@ -7,7 +7,9 @@
 #include <set>
 
 #include "base/check.h"
-#include "plan/schedule.h"
+#include "plan/arena.h"
+#include "plan/compile_schedule.h"
+#include "plan/expand.h"
 
 namespace distsetup {
 namespace {

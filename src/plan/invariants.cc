@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "plan/invariants.h"
 #include "plan/live.h"
-#include "plan/schedule.h"
 
 namespace distsetup {
 namespace {

@@ -14,7 +14,7 @@ namespace distsetup {
 std::string_view name(Verdict v) { return spelling_of(v); }
 std::string_view name(Sharding v) { return spelling_of(v); }
 std::string_view name(Recompute v) { return spelling_of(v); }
-std::string_view name(Precision v) { return spelling_of(v); }
+std::string_view name(Dtype v) { return spelling_of(v); }
 std::string_view name(OffloadPlace v) { return spelling_of(v); }
 std::string_view name(Accelerator v) { return spelling_of(v); }
 
@@ -57,16 +57,15 @@ Diagnostics validate(const Plan& p) {
   append(out, check_native(p.model));
   require(m.pp == 1 && m.cp == 1 && m.tp == 1 && m.ep == 1, code::kUnsupportedFeature,
           fmt::format("the native trainer runs data parallelism only, the mesh has pp {} cp {} tp {} ep {}", m.pp, m.cp, m.tp, m.ep));
-  require(p.precision.compute == Precision::kF32 || p.precision.compute == Precision::kBf16, code::kUnsupportedFeature,
+  require(p.precision.compute == Dtype::kF32 || p.precision.compute == Dtype::kBf16, code::kUnsupportedFeature,
           fmt::format("the native trainer computes in fp32 or bf16, not {}", name(p.precision.compute)));
   require(p.train.finetune == "full", code::kUnsupportedFeature,
           fmt::format("the native trainer trains all parameters, the plan says {}", p.train.finetune));
   require(p.recompute.dropped == dropped_tensors(p.model, p.recompute.policy), code::kConflict,
           fmt::format("the dropped tensors are not those of recompute {}", name(p.recompute.policy)));
   require(p.offload == OffloadPlan{}, code::kUnsupportedFeature, "the native trainer does not offload yet");
-  require(
-      p.precision.reduce == Precision::kF32 && p.precision.master == Precision::kF32 && p.precision.optimizer_state == Precision::kF32,
-      code::kUnsupportedFeature, "the native trainer keeps master, sums and moments in fp32");
+  require(p.precision.reduce == Dtype::kF32 && p.precision.master == Dtype::kF32 && p.precision.optimizer_state == Dtype::kF32,
+          code::kUnsupportedFeature, "the native trainer keeps master, sums and moments in fp32");
   require(p.train.optimizer == "adamw", code::kUnsupportedFeature,
           fmt::format("the native trainer runs adamw, not '{}'", p.train.optimizer));
   return out;

@@ -8,6 +8,7 @@
 
 #include "base/diagnostic.h"
 #include "base/json_fwd.h"
+#include "model/dtype.h"
 #include "model/geometry.h"
 #include "plan/mesh.h"
 
@@ -18,7 +19,6 @@ inline constexpr int kPlanSchemaVersion = 1;
 enum class Verdict { kFits, kTight, kDoesNotFit };
 enum class Sharding { kDdp, kZero1, kZero2, kZero3 };
 enum class Recompute { kNone, kSelective, kFull, kEveryK };
-enum class Precision { kF32, kBf16, kF16, kF8 };  // the bundled trainer computes in the first two
 enum class OffloadPlace { kNone, kHost, kNvme };
 enum class Accelerator { kCuda, kCpu };
 
@@ -102,10 +102,10 @@ struct OffloadPlan {
 };
 
 struct PrecisionPlan {
-  Precision compute = Precision::kBf16;
-  Precision reduce = Precision::kF32;  // sums of gradients are always formed in fp32; the wire carries `compute`
-  Precision master = Precision::kF32;
-  Precision optimizer_state = Precision::kF32;
+  Dtype compute = Dtype::kBf16;
+  Dtype reduce = Dtype::kF32;  // sums of gradients are always formed in fp32; the wire carries `compute`
+  Dtype master = Dtype::kF32;
+  Dtype optimizer_state = Dtype::kF32;
   bool operator==(const PrecisionPlan&) const = default;
 };
 
@@ -252,18 +252,11 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// plan.json. Reading refuses unknown and missing keys, another schema_version (kPlanVersion) and values out of range (kPlanCorrupt).
-Json to_json(const Plan& plan);
-Result<Plan> plan_from_json(std::string_view text, std::string_view file_name);
-// The envelope of a failed `plan --json`: verdict null and diagnostics.
-Json failed_plan_json(const Diagnostics& diagnostics);
-Json to_json(const Diagnostics& diagnostics);
-
 // One spelling each, used in JSON, listings and messages.
 std::string_view name(Verdict v);
 std::string_view name(Sharding v);
 std::string_view name(Recompute v);
-std::string_view name(Precision v);
+std::string_view name(Dtype v);
 std::string_view name(OffloadPlace v);
 std::string_view name(Accelerator v);
 

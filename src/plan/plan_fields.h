@@ -323,8 +323,7 @@ DISTSETUP_SPELLINGS(Sharding, {Sharding::kDdp, "ddp"}, {Sharding::kZero1, "zero1
                     {Sharding::kZero3, "zero3"})
 DISTSETUP_SPELLINGS(Recompute, {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kFull, "full"},
                     {Recompute::kEveryK, "every_k"})
-DISTSETUP_SPELLINGS(Precision, {Precision::kF32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kF16, "fp16"},
-                    {Precision::kF8, "fp8"})
+DISTSETUP_SPELLINGS(Dtype, {Dtype::kF32, "fp32"}, {Dtype::kBf16, "bf16"}, {Dtype::kF16, "fp16"}, {Dtype::kF8, "fp8"})
 DISTSETUP_SPELLINGS(OffloadPlace, {OffloadPlace::kNone, "none"}, {OffloadPlace::kHost, "host"}, {OffloadPlace::kNvme, "nvme"})
 DISTSETUP_SPELLINGS(Accelerator, {Accelerator::kCuda, "cuda"}, {Accelerator::kCpu, "cpu"})
 DISTSETUP_SPELLINGS(GemmTiles, {GemmTiles::kOneSm, "one_sm"}, {GemmTiles::kTwoSm, "two_sm"},

@@ -12,6 +12,7 @@
 #include "base/value.h"
 #include "base/value_json.h"
 #include "plan/plan_fields.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

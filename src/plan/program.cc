@@ -251,29 +251,6 @@ class PassLiveness {
 
 }  // namespace
 
-int64_t size_bytes(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kF32: return 4;
-    case Dtype::kBf16: return 2;
-    case Dtype::kI64:
-    case Dtype::kF64: return 8;
-    case Dtype::kCompute: break;
-  }
-  CHECK(false, "dtype is symbolic");
-  return 0;
-}
-
-std::string_view name(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kCompute: return "compute";
-    case Dtype::kF32: return "f32";
-    case Dtype::kBf16: return "bf16";
-    case Dtype::kI64: return "i64";
-    case Dtype::kF64: return "f64";
-  }
-  return "?";
-}
-
 std::string_view name(UnitKind kind) {
   switch (kind) {
     case UnitKind::kEmbedding: return "embedding";

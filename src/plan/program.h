@@ -8,14 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "model/dtype.h"
 #include "plan/expression.h"
 #include "plan/mesh.h"
 
 namespace distsetup {
-
-enum class Dtype { kCompute, kF32, kBf16, kI64, kF64 };  // kCompute is replaced by the plan's compute dtype when sizes are evaluated
-int64_t size_bytes(Dtype dtype);                         // CHECKs on kCompute
-std::string_view name(Dtype dtype);
 
 enum class OpKind {
   kGemm,

@@ -141,27 +141,7 @@ struct Schedule {
   std::vector<int64_t> live_bytes;  // span bytes during each step
 };
 
-// Unit level. CHECKs that validate(plan) has no errors.
-Schedule compile_schedule(const Plan& plan, Phase phase);
-// Op level and arena.
-void expand(Schedule& schedule);
-Schedule compile_expanded(const Plan& plan, Phase phase);
-
 int64_t run_bytes(const Schedule& schedule);  // all run buffers
 int64_t run_bytes(const Schedule& schedule, BufferClass which);
-
-// One line per instruction: index, stream, op, unit, micro-batch, group, bytes, waits/signals, live bytes.
-std::string format_schedule(const Schedule& schedule);
-std::string format_instruction(const Schedule& schedule, int index);
-// Digest over every instruction, step, buffer and offset of the lists of all phases that train: load, step, evaluate, save.
-std::string schedule_digest(const Plan& plan);
-std::string canonical_text(const Schedule& schedule);
-
-// Every rule a schedule must obey (see README.md in this folder), as messages; empty = holds. Works on unexpanded and expanded lists.
-std::vector<std::string> check_invariants(const Plan& plan, const Schedule& schedule);
-
-// Packs lifetimes into one arena; writes offset_bytes, returns the arena's size. Lowest hole among overlapping lifetimes, several
-// orders, the best kept; deterministic.
-int64_t pack_arena(std::vector<Buffer>& buffers);
 
 }  // namespace distsetup

@@ -4,46 +4,23 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/quantity.h"
+#include "plan/expand.h"
 #include "plan/live.h"
-#include "plan/schedule.h"
+#include "plan/schedule_text.h"
 
 namespace distsetup {
 
-std::string_view name(Phase v) {
-  static constexpr std::string_view kNames[] = {"load", "step", "evaluate", "save"};
-  return kNames[static_cast<int>(v)];
-}
-std::string_view name(InstructionOp v) {
-  static constexpr std::string_view kNames[] = {
-      "AllGather", "ReduceScatter", "AllReduce", "Broadcast", "Wait", "Forward", "Loss", "Recompute",  "Backward",    "Accumulate",
-      "GradNorm",  "OptimizerStep", "Cast",      "Zero",      "Free", "Send",    "Recv", "CopyToHost", "CopyToDevice"};
-  return kNames[static_cast<int>(v)];
-}
-std::string_view name(Stream v) {
-  static constexpr std::string_view kNames[] = {"compute", "gather", "reduce"};
-  return kNames[static_cast<int>(v)];
-}
-std::string_view name(BufferClass v) {
-  static constexpr std::string_view kNames[] = {"parameter shard", "gathered parameter", "gradient", "optimizer state", "activation",
-                                                "logits",          "communication",      "workspace"};
-  return kNames[static_cast<int>(v)];
-}
-
-int64_t run_bytes(const Schedule& schedule) {
-  int64_t sum = 0;
-  for (const Buffer& b : schedule.buffers)
-    if (b.lifetime == BufferLifetime::kRun) sum += b.bytes;
-  return sum;
-}
-
-int64_t run_bytes(const Schedule& schedule, BufferClass which) {
-  int64_t sum = 0;
-  for (const Buffer& b : schedule.buffers)
-    if (b.lifetime == BufferLifetime::kRun && b.buffer_class == which) sum += b.bytes;
-  return sum;
-}
-
 namespace {
+
+std::string_view digest_name(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF32: return "f32";
+    case Dtype::kBf16: return "bf16";
+    case Dtype::kI64: return "i64";
+    case Dtype::kF64: return "f64";
+    default: return "compute";
+  }
+}
 
 std::string join(const std::vector<int>& numbers) { return fmt::format("{}", fmt::join(numbers, ",")); }
 
@@ -97,15 +74,16 @@ std::string canonical_text(const Schedule& s) {
   std::string out = fmt::format("phase {} arena {} events {}\n", name(s.phase), s.arena_bytes, s.num_events);
   for (const Segment& g : s.segments) out += fmt::format("segment {} {} x{}\n", g.first_instruction, g.num_instructions, g.repeat);
   for (const Instruction& i : s.instructions)
-    out += fmt::format("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}\n", name(i.op), i.unit, i.program_variant,
-                       i.model, i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, name(i.dtype), name(i.stream), join(i.waits),
-                       i.signals, join(i.allocates), join(i.uses), join(i.frees), i.accumulate, i.first_step, i.num_steps);
+    out +=
+        fmt::format("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}\n", name(i.op), i.unit, i.program_variant,
+                    i.model, i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, digest_name(i.dtype), name(i.stream),
+                    join(i.waits), i.signals, join(i.allocates), join(i.uses), join(i.frees), i.accumulate, i.first_step, i.num_steps);
   for (const Buffer& b : s.buffers)
-    out += fmt::format("b {} {} {} {} {} {} u{} m{} {}..{} o{} @{}\n", b.name, name(b.buffer_class), b.bytes, name(b.dtype),
+    out += fmt::format("b {} {} {} {} {} {} u{} m{} {}..{} o{} @{}\n", b.name, name(b.buffer_class), b.bytes, digest_name(b.dtype),
                        static_cast<int>(b.place), static_cast<int>(b.lifetime), b.unit, b.micro_batch, b.first_step, b.last_step,
                        b.overlay_of, b.offset_bytes);
   const auto view = [&](const View& v) {
-    out += fmt::format(" {}@{}[{}]{}{}", v.buffer, v.offset_bytes, fmt::join(v.shape, ","), name(v.dtype),
+    out += fmt::format(" {}@{}[{}]{}{}", v.buffer, v.offset_bytes, fmt::join(v.shape, ","), digest_name(v.dtype),
                        v.part == View::Part::kOwn ? "own" : "");
   };
   for (const Step& t : s.steps) {

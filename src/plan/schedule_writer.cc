@@ -10,7 +10,7 @@ ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase) : plan_(plan) {
   s_.programs = std::make_shared<NativePrograms>(native_programs(plan.model));
   s_.layout = make_layout(plan.model, plan.mesh.dp_shard);
   s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
-  s_.compute = plan.precision.compute == Precision::kBf16 ? Dtype::kBf16 : Dtype::kF32;
+  s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
   derive_variants();
 }
 

@@ -5,8 +5,8 @@ namespace distsetup::accuracy {
 namespace {
 
 void mixed(Setup& s) {
-  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = StorageDtype::kBf16;
-  s.state_dtype = StorageDtype::kF32;
+  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
+  s.state_dtype = Dtype::kF32;
   s.master_copy = true;
   s.optimizer_implementation = OptimizerImplementation::kFused;
 }

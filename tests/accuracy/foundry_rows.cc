@@ -13,7 +13,7 @@ Result<Setup> foundry_row(const Row& row) {
   s.framework = Framework::kFsdp1;
   s.sharding = Sharding::kZero3;
   s.reshard_after_forward = !contains(strategy, "SHARD_GRAD_OP");
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kF32;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = Dtype::kF32;
   s.optimizer_implementation = OptimizerImplementation::kForeach;
   s.software.gradients_freed_after_step = true;
   const std::string& recompute = row.text("activation_ckpt");
@@ -23,7 +23,7 @@ Result<Setup> foundry_row(const Row& row) {
     const bool old = row.says("source_path_or_section", "torch 1.13");
     s.software.released = old ? 202303 : row.says("gpu", "H100") ? 202309 : 202306;
     s.software.name = old ? "llm-foundry, torch 1.13" : "llm-foundry";
-    s.reduce_dtype = row.says("notes", "PURE") ? StorageDtype::kBf16 : StorageDtype::kF32;
+    s.reduce_dtype = row.says("notes", "PURE") ? Dtype::kBf16 : Dtype::kF32;
     s.loss = LossHead::kLowPrecision;  // loss_fn: fused_crossentropy, flash-attn's kernel on the 16-bit logits
     s.reentrant_checkpoint = false;
     return s;
@@ -32,7 +32,7 @@ Result<Setup> foundry_row(const Row& row) {
   s.compiled = row.text("compile").starts_with("yes");
   s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
   s.software.released = 202403;
-  s.reduce_dtype = StorageDtype::kBf16;
+  s.reduce_dtype = Dtype::kBf16;
   s.optimizer_implementation = OptimizerImplementation::kFused;
   s.loss = LossHead::kEager;
   if (s.micro_batch == 0 || s.sequence_length == 0) return unmapped(row, "the batch is not stated");

@@ -20,17 +20,17 @@ void fmsa(Setup& s, const Row& row) {
   s.software.released = row.says("source_path_or_section", "granite") || row.says("source_path_or_section", "liger") ? 202411 : 202406;
   const bool quantised = s.finetune == Finetune::kQlora;
   if (s.finetune == Finetune::kFull) {
-    s.parameter_dtype = row.text("param_dtype").starts_with("fp32") ? StorageDtype::kF32 : StorageDtype::kBf16;
+    s.parameter_dtype = row.text("param_dtype").starts_with("fp32") ? Dtype::kF32 : Dtype::kBf16;
     // On one GPU autocast over bf16 weights changes nothing that is stored.
     s.gradient_dtype = s.state_dtype = s.parameter_dtype;
   } else {
-    s.frozen_dtype = quantised ? StorageDtype::kNf4Double : StorageDtype::kBf16;
-    s.parameter_dtype = StorageDtype::kBf16;
+    s.frozen_dtype = quantised ? Dtype::kNf4Double : Dtype::kBf16;
+    s.parameter_dtype = Dtype::kBf16;
     s.lora = lora_targets("attention", static_cast<int64_t>(number_after(row.text("notes"), "LoRA r=").value_or(16)));
-    s.lora.dtype = StorageDtype::kF32;  // adapters are trained in fp32
-    s.gradient_dtype = s.state_dtype = StorageDtype::kF32;
+    s.lora.dtype = Dtype::kF32;  // adapters are trained in fp32
+    s.gradient_dtype = s.state_dtype = Dtype::kF32;
   }
-  s.reduce_dtype = StorageDtype::kBf16;
+  s.reduce_dtype = Dtype::kBf16;
   // peft's prepare_model_for_kbit_training, where the plugin does not replace it: one GPU.
   s.software.residual_in_fp32 = contains(framework, "baseline-peft-bnb") && s.dp_shard == 1;
   set_release(s, built_in_releases("transformers"), s.software.released * 100 + 1);
@@ -46,48 +46,48 @@ void swift(Setup& s, const Row& row) {
   // use_flash_attn is named where it is set; Baichuan2-7B's own file calls xformers' memory-efficient attention (0.0.23 was installed)
   if (row.text("flash_attention").empty()) s.flash_attention = row.text("model").starts_with("Baichuan2-7B");
   s.loss = LossHead::kHfShift;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = Dtype::kBf16;
   // cls-fudan-news-zh: the token statistics that the page prints. truncation_strategy is "delete" (swift/llm/utils/argument.py,
   // template.py): samples above max_length are dropped, so that every row sees all lengths up to its own.
   s.sample_lengths = {3234.4, 2547.5, 91};
   if (s.finetune == Finetune::kFull) return;
   s.lora = lora_targets("qkv", 8);
-  s.lora.dtype = StorageDtype::kF32;
+  s.lora.dtype = Dtype::kF32;
   s.lora.dropout = 0.05;
-  s.frozen_dtype = StorageDtype::kBf16;
+  s.frozen_dtype = Dtype::kBf16;
   const std::string& stored = row.text("param_dtype");
-  if (contains(stored, "gptq int4")) s.frozen_dtype = StorageDtype::kInt4;
-  if (contains(stored, "gptq int8")) s.frozen_dtype = StorageDtype::kInt8;
-  if (contains(stored, "bnb int4")) s.frozen_dtype = StorageDtype::kNf4;
+  if (contains(stored, "gptq int4")) s.frozen_dtype = Dtype::kInt4;
+  if (contains(stored, "gptq int8")) s.frozen_dtype = Dtype::kInt8;
+  if (contains(stored, "bnb int4")) s.frozen_dtype = Dtype::kNf4;
 }
 
 // Qwen's finetune.py: LoRA of rank 64 on c_attn, c_proj, w1, w2; the base model's embedding and head are trained too.
 void qwen_script(Setup& s, const Row& row) {
   s.software.released = 202312;
   s.loss = LossHead::kHfShift;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = Dtype::kBf16;
   const std::string& strategy = row.text("strategy");
   if (strategy.starts_with("ZeRO")) {
     s.framework = Framework::kDeepspeed;
     s.sharding = contains(strategy, "ZeRO-3") ? Sharding::kZero3 : Sharding::kZero2;
     s.master_copy = s.finetune == Finetune::kFull;
-    s.state_dtype = StorageDtype::kF32;
+    s.state_dtype = Dtype::kF32;
   }
   if (s.finetune == Finetune::kFull) return;
   s.lora = lora_targets("all", 64);
-  s.lora.dtype = StorageDtype::kBf16;
-  s.frozen_dtype = row.says("param_dtype", "int4") ? StorageDtype::kInt4 : StorageDtype::kBf16;
+  s.lora.dtype = Dtype::kBf16;
+  s.frozen_dtype = row.says("param_dtype", "int4") ? Dtype::kInt4 : Dtype::kBf16;
 }
 
 // AnswerDotAI/fsdp_qlora train.py: HF model under FSDP1 with bf16 units, LoRA of rank 64 on all linear layers.
 void fsdp_qlora(Setup& s, const Row& row) {
   s.software.released = 202403;
   s.loss = LossHead::kHfShift;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
-  s.reduce_dtype = StorageDtype::kBf16;
-  s.frozen_dtype = s.finetune == Finetune::kQlora ? StorageDtype::kNf4 : StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = Dtype::kBf16;
+  s.reduce_dtype = Dtype::kBf16;
+  s.frozen_dtype = s.finetune == Finetune::kQlora ? Dtype::kNf4 : Dtype::kBf16;
   s.lora = lora_targets("all", 64);
-  s.lora.dtype = StorageDtype::kBf16;
+  s.lora.dtype = Dtype::kBf16;
   s.lora.dropout = 0.1;
   s.reentrant_checkpoint = false;
   if (row.says("notes", "activation offl")) s.offload.activations = OffloadPlace::kHost;
@@ -97,14 +97,14 @@ void peft(Setup& s, const Row& row) {
   const std::string& notes = row.text("notes");
   s.software.released = 202510;
   s.loss = LossHead::kEager;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = Dtype::kBf16;
   if (s.finetune == Finetune::kFull) return;
-  s.parameter_dtype = StorageDtype::kBf16;
-  s.gradient_dtype = s.state_dtype = StorageDtype::kF32;
+  s.parameter_dtype = Dtype::kBf16;
+  s.gradient_dtype = s.state_dtype = Dtype::kF32;
   s.lora = lora_targets(contains(notes, "MLP") ? "mlp" : "qv",
                         static_cast<int64_t>(number_after(notes, contains(notes, "DoRA") ? "DoRA r" : "LoRA r").value_or(32)));
-  s.lora.dtype = StorageDtype::kF32;
-  s.frozen_dtype = StorageDtype::kBf16;
+  s.lora.dtype = Dtype::kF32;
+  s.frozen_dtype = Dtype::kBf16;
 }
 
 }  // namespace

@@ -5,9 +5,9 @@ namespace distsetup::accuracy {
 namespace {
 
 // Megatron's mixed precision: 16-bit parameters, fp32 gradient buffer, fp32 master and moments sharded by the distributed optimizer.
-void mixed_precision(Setup& s, StorageDtype half) {
+void mixed_precision(Setup& s, Dtype half) {
   s.parameter_dtype = half;
-  s.gradient_dtype = s.reduce_dtype = s.state_dtype = StorageDtype::kF32;
+  s.gradient_dtype = s.reduce_dtype = s.state_dtype = Dtype::kF32;
   s.master_copy = true;
   s.optimizer_implementation = OptimizerImplementation::kFused;
 }
@@ -18,7 +18,7 @@ Result<Setup> core_row(const Row& row, Setup s) {
   s.program = "megatron_te";
   s.framework = Framework::kMegatron;
   s.sharding = Sharding::kZero1;
-  mixed_precision(s, StorageDtype::kBf16);
+  mixed_precision(s, Dtype::kBf16);
   s.fused_norm = s.fused_rope = true;
   s.loss = LossHead::kFusedKernel;
   if (s.tp > 1) s.loss = LossHead::kVocabularyParallel;
@@ -32,11 +32,11 @@ Result<Setup> core_row(const Row& row, Setup s) {
                                            : ActivationRecompute::kNone;
   if (!row.says("framework", "Megatron-LM")) {
     // The performance recipes of NeMo and Megatron-Bridge keep and reduce gradients in bf16 (grad_reduce_in_fp32 = False).
-    s.gradient_dtype = s.reduce_dtype = StorageDtype::kBf16;
+    s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
     // Their fp8 recipes hold the weights of linear layers in fp8 alone (fp8_param_gather;
     // megatron/bridge/training/mixed_precision.py).
     const bool fp8_weights = s.fp8 == Fp8Recipe::kDelayed || s.fp8 == Fp8Recipe::kTensorwise || s.fp8 == Fp8Recipe::kMxfp8;
-    if (s.compute == Compute::kF8 && fp8_weights && s.finetune == Finetune::kFull) s.parameter_dtype = StorageDtype::kF8;
+    if (s.compute == Dtype::kF8 && fp8_weights && s.finetune == Finetune::kFull) s.parameter_dtype = Dtype::kF8;
   }
   if (row.says("strategy", "Megatron-FSDP")) {
     s.sharding = Sharding::kZero3;
@@ -60,11 +60,11 @@ Result<Setup> core_row(const Row& row, Setup s) {
   }
   // NeMo's performance recipes (nemo/collections/llm/recipes/llama3_8b.py, performance_mode, 2025): gradients reduced in bf16; LoRA on
   // linear_qkv alone.
-  if (row.says("framework", "NeMo") || row.says("framework", "Megatron-Bridge")) s.reduce_dtype = StorageDtype::kBf16;
+  if (row.says("framework", "NeMo") || row.says("framework", "Megatron-Bridge")) s.reduce_dtype = Dtype::kBf16;
   if (s.finetune != Finetune::kFull) {
     s.lora = lora_targets("qkv", 16);
-    s.lora.dtype = StorageDtype::kBf16;
-    s.frozen_dtype = StorageDtype::kBf16;
+    s.lora.dtype = Dtype::kBf16;
+    s.frozen_dtype = Dtype::kBf16;
   }
   if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
   return s;
@@ -75,7 +75,7 @@ Result<Setup> gpt_row(const Row& row, Setup s) {
   const std::string& strategy = row.text("strategy");
   s.program = "megatron_gpt";
   s.framework = Framework::kMegatron;
-  mixed_precision(s, row.says("param_dtype", "bf16") ? StorageDtype::kBf16 : StorageDtype::kF16);
+  mixed_precision(s, row.says("param_dtype", "bf16") ? Dtype::kBf16 : Dtype::kF16);
   s.sharding = contains(strategy, "ZeRO-1") ? Sharding::kZero1 : Sharding::kDdp;
   s.flash_attention = false;
   s.sequence_parallel = row.says("notes", "sequence parallel") && s.tp > 1;
@@ -94,7 +94,7 @@ Result<Setup> gpt_row(const Row& row, Setup s) {
   if (row.says("framework",
                "DeepSpeed")) {  // Megatron's layers under DeepSpeed's engine: ZeRO-1 keeps 16-bit gradients until the step
     s.framework = Framework::kDeepspeed;
-    s.gradient_dtype = s.reduce_dtype = StorageDtype::kF16;
+    s.gradient_dtype = s.reduce_dtype = Dtype::kF16;
   }
   if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
   return s;

@@ -1,6 +1,8 @@
 #include "predict.h"
 
 #include "base/check.h"
+#include "planner/frameworks/memory.h"
+#include "planner/time/step.h"
 
 namespace distsetup::accuracy {
 namespace {

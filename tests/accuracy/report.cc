@@ -1,4 +1,5 @@
 #include "report.h"
+#include "planner/report/uncertainty.h"
 
 #include <fmt/format.h>
 

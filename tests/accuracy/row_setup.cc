@@ -48,10 +48,10 @@ std::string nic_kind(const Row& row) {
   return "infiniband";
 }
 
-StorageDtype storage(std::string_view cell, StorageDtype absent) {
-  if (cell.starts_with("fp32")) return StorageDtype::kF32;
-  if (cell.starts_with("bf16")) return StorageDtype::kBf16;
-  if (cell.starts_with("fp16")) return StorageDtype::kF16;
+Dtype storage(std::string_view cell, Dtype absent) {
+  if (cell.starts_with("fp32")) return Dtype::kF32;
+  if (cell.starts_with("bf16")) return Dtype::kBf16;
+  if (cell.starts_with("fp16")) return Dtype::kF16;
   return absent;
 }
 
@@ -145,12 +145,12 @@ Result<Setup> common_setup(const Row& row) {
     const double per_step = static_cast<double>(s.micro_batch) * s.dp_shard * s.dp_replicate;
     s.gradient_accumulation = global > 0 ? std::max<int64_t>(1, std::llround(std::ceil(global / per_step - 1e-9))) : 1;
   }
-  s.parameter_dtype = storage(row.text("param_dtype"), StorageDtype::kF32);
+  s.parameter_dtype = storage(row.text("param_dtype"), Dtype::kF32);
   s.gradient_dtype = s.state_dtype = s.parameter_dtype;
-  s.reduce_dtype = storage(row.text("grad_reduce_dtype"), StorageDtype::kF32);
-  s.compute = row.says("precision", "fp16") ? Compute::kF16 : Compute::kBf16;
+  s.reduce_dtype = storage(row.text("grad_reduce_dtype"), Dtype::kF32);
+  s.compute = row.says("precision", "fp16") ? Dtype::kF16 : Dtype::kBf16;
   s.fp8 = fp8_recipe(row);
-  if (s.fp8 != Fp8Recipe::kNone) s.compute = Compute::kF8;
+  if (s.fp8 != Fp8Recipe::kNone) s.compute = Dtype::kF8;
   s.flash_attention = row.text("flash_attention") != "no";
   const std::string& offload = row.text("offload");
   if (offload.starts_with("params")) s.offload.parameters = s.offload.optimizer = OffloadPlace::kHost;

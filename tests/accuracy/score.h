@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 #include <vector>
+#include "planner/report/uncertainty.h"
 
 #include "fit.h"
 #include "predict.h"

@@ -172,7 +172,7 @@ Result<Setup> tune_row(const Row& row, Setup s) {
   s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
   s.recompute = row.text("activation_ckpt") == "none" ? ActivationRecompute::kNone : ActivationRecompute::kFull;
   s.loss = early ? LossHead::kEager : LossHead::kChunked;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = Dtype::kBf16;
   s.software.expandable_segments = !early;
   s.optimizer_implementation =
       contains(optimizer, "fused") || !early ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
@@ -189,10 +189,10 @@ Result<Setup> tune_row(const Row& row, Setup s) {
     s.optimizer = OptimizerKind::kAdamW;
     s.paged_optimizer = false;
     s.optimizer_implementation = OptimizerImplementation::kFused;
-    s.frozen_dtype = s.finetune == Finetune::kQlora ? StorageDtype::kNf4Double : StorageDtype::kBf16;
+    s.frozen_dtype = s.finetune == Finetune::kQlora ? Dtype::kNf4Double : Dtype::kBf16;
     s.lora = lora_targets(contains(notes, "Q,V") ? "qv" : "all", static_cast<int64_t>(number_after(notes, "rank ").value_or(8)));
     if (!contains(notes, "Q,V") && !contains(notes, "all layers")) s.lora.key = false;
-    s.lora.dtype = StorageDtype::kBf16;
+    s.lora.dtype = Dtype::kBf16;
   }
   if (s.micro_batch == 0) {
     s.micro_batch = static_cast<int64_t>(number_after(notes, "batch ").value_or(2));
@@ -214,7 +214,7 @@ Result<Setup> torchao_script_row(const Row& row, Setup s) {
   s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
   s.recompute = ActivationRecompute::kFull;
   s.loss = s.compiled ? LossHead::kCompiled : LossHead::kLowPrecision;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = Dtype::kBf16;
   s.optimizer_implementation = OptimizerImplementation::kFused;
   s.software.expandable_segments = true;
   s.software.released = 202410;
@@ -241,10 +241,10 @@ Result<Setup> torch_row(const Row& row) {
     s.loss = LossHead::kFusedKernel;
     s.fused_norm = s.fused_rope = true;
     s.software.expandable_segments = false;
-    s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kF32;
+    s.parameter_dtype = s.gradient_dtype = s.state_dtype = Dtype::kF32;
     if (row.text("activation_ckpt").empty()) s.recompute = ActivationRecompute::kNone;
     if (s.finetune != Finetune::kFull) {
-      s.parameter_dtype = StorageDtype::kBf16;
+      s.parameter_dtype = Dtype::kBf16;
       s.lora = lora_targets("all", static_cast<int64_t>(number_after(row.text("notes"), "LoRA r").value_or(16)));
     }
   }

@@ -3,7 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "model/presets.h"
-#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/memory.h"
 
 using namespace distsetup;
 

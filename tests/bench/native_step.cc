@@ -14,7 +14,7 @@ Plan native(const char* model, int nodes, Recompute recompute) {
   static const Presets presets = *load_presets();
   Plan p;
   p.model = *find_model(presets, model);
-  p.hardware = make_hardware_plan(find_gpu(presets, "h100_sxm")->gpu, nullptr, 8, Precision::kBf16);
+  p.hardware = make_hardware_plan(find_gpu(presets, "h100_sxm")->gpu, nullptr, 8, Dtype::kBf16);
   p.hardware.nodes = nodes;
   p.mesh.dp_shard = 8 * nodes;
   p.gradient_accumulation = 4;

@@ -3,7 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "model/presets.h"
-#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/memory.h"
 
 using namespace distsetup;
 
@@ -18,7 +18,7 @@ Setup megatron(const char* model, int tp, int pp, int virtual_stages) {
   s.gpu = find_gpu(presets, "h100_sxm")->gpu;
   s.gpus_per_node = 8;
   s.sharding = Sharding::kZero1;
-  s.parameter_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = Dtype::kBf16;
   s.master_copy = true;
   s.tp = tp;
   s.pp = pp;

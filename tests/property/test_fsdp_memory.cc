@@ -2,7 +2,9 @@
 // peak.
 #include <catch2/catch.hpp>
 
+#include "planner/frameworks/fsdp.h"
 #include "planner/frameworks/fsdp_walk.h"
+#include "planner/frameworks/memory.h"
 #include "planner/replay/program_file.h"
 #include "support/property.h"
 
@@ -53,9 +55,9 @@ Setup random_setup(Draw& random) {
       pick(ActivationRecompute::kNone, ActivationRecompute::kFull, ActivationRecompute::kOpSelective, ActivationRecompute::kEveryK);
   s.recompute_every_k = 3;
   s.reentrant_checkpoint = s.recompute == ActivationRecompute::kFull && random() % 2 == 0;
-  s.parameter_dtype = pick(StorageDtype::kF32, StorageDtype::kBf16);
+  s.parameter_dtype = pick(Dtype::kF32, Dtype::kBf16);
   s.state_dtype = s.gradient_dtype = s.parameter_dtype;
-  s.reduce_dtype = pick(StorageDtype::kF32, StorageDtype::kBf16);
+  s.reduce_dtype = pick(Dtype::kF32, Dtype::kBf16);
   s.optimizer = pick(OptimizerKind::kAdamW, OptimizerKind::kAdamW, OptimizerKind::kAdamW8bit, OptimizerKind::kSgd);
   s.optimizer_implementation =
       pick(OptimizerImplementation::kForeach, OptimizerImplementation::kFused, OptimizerImplementation::kInBackward);
@@ -71,10 +73,10 @@ Setup random_setup(Draw& random) {
     s.lora.query = s.lora.value = true;
     s.lora.down = random() % 2 == 0;
     s.lora.dropout = random() % 2 == 0 ? 0.05 : 0;
-    s.lora.dtype = pick(StorageDtype::kF32, StorageDtype::kBf16);
+    s.lora.dtype = pick(Dtype::kF32, Dtype::kBf16);
     s.autocast = random() % 2 == 0;
-    s.parameter_dtype = StorageDtype::kBf16;
-    s.frozen_dtype = s.finetune == Finetune::kQlora ? StorageDtype::kNf4Double : StorageDtype::kBf16;
+    s.parameter_dtype = Dtype::kBf16;
+    s.frozen_dtype = s.finetune == Finetune::kQlora ? Dtype::kNf4Double : Dtype::kBf16;
   }
   if (random() % 8 == 0) s.offload.optimizer = OffloadPlace::kHost;
   if (random() % 8 == 0) s.offload.activations = OffloadPlace::kHost;

@@ -8,7 +8,9 @@
 
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/memory.h"
 #include "support/property.h"
+#include "support/seed.h"
 
 using namespace distsetup;
 
@@ -49,11 +51,11 @@ struct SetupDraw {
     s.recompute = of({ActivationRecompute::kNone, ActivationRecompute::kAttentionOnly, ActivationRecompute::kFull});
     s.cp_method = of({CpMethod::kRing, CpMethod::kAllGather, CpMethod::kUlysses});
     s.loss = of({LossHead::kEager, LossHead::kFusedKernel, LossHead::kVocabularyParallel, LossHead::kHfShift});
-    s.parameter_dtype = StorageDtype::kBf16;
-    s.gradient_dtype = of({StorageDtype::kBf16, StorageDtype::kF32});
+    s.parameter_dtype = Dtype::kBf16;
+    s.gradient_dtype = of({Dtype::kBf16, Dtype::kF32});
     s.master_copy = true;
-    s.compute = of({Compute::kBf16, Compute::kBf16, Compute::kF8});
-    if (!megatron) s.compute = Compute::kBf16;
+    s.compute = of({Dtype::kBf16, Dtype::kBf16, Dtype::kF8});
+    if (!megatron) s.compute = Dtype::kBf16;
     s.offload.optimizer = of({OffloadPlace::kNone, OffloadPlace::kNone, OffloadPlace::kHost});
     return s;
   }

@@ -104,7 +104,7 @@ class PlanMaker {
         pick({Recompute::kNone, Recompute::kFull, Recompute::kNone, Recompute::kFull, Recompute::kSelective, Recompute::kEveryK});
     if (plan.recompute.policy == Recompute::kEveryK) plan.recompute.every_k = number(2, 4);
     offload(plan);
-    plan.precision.compute = one_in(5) ? Precision::kF32 : Precision::kBf16;
+    plan.precision.compute = one_in(5) ? Dtype::kF32 : Dtype::kBf16;
     train(plan);
     plan.checkpoint.directory = pick<std::string>({"checkpoints", "/scratch/run 1"});
     plan.checkpoint.every_steps = number(1, 9) * 10;

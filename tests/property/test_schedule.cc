@@ -5,8 +5,12 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "plan/compile_schedule.h"
+#include "plan/expand.h"
+#include "plan/invariants.h"
 #include "plan/live.h"
 #include "plan/schedule.h"
+#include "plan/schedule_text.h"
 #include "support/property.h"
 #include "support/random_plan.h"
 
@@ -73,7 +77,7 @@ TEST_CASE("every plan with at most 4 ranks, 3 units and 3 micro-batches obeys ev
       for (int replicate = 1; shard * replicate <= 4; ++replicate)
         for (const int64_t accumulation : {1, 2, 3})
           for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
-            for (const Precision compute : {Precision::kF32, Precision::kBf16})
+            for (const Dtype compute : {Dtype::kF32, Dtype::kBf16})
               for (const bool tied : {false, true})
                 for (const bool reshard : {true, false}) {
                   if (sharding == Sharding::kDdp && shard > 1) continue;

@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "base/value_yaml.h"
 #include "model/presets.h"
+#include "plan/expand.h"
+#include "plan/plan_json.h"
 #include "planner/planner.h"
 #include "planner/search/search.h"
 #include "support/random_plan.h"
@@ -57,7 +59,7 @@ Problem random_problem(std::mt19937_64& random) {
   h.link_latency_s = 3e-6;
   h.network_latency_s = 1e-5;
   h.context_bytes = h.accelerator == Accelerator::kCpu ? 0 : 1 << 20;
-  p.base.precision.compute = pick(0, 1) == 0 ? Precision::kF32 : Precision::kBf16;
+  p.base.precision.compute = pick(0, 1) == 0 ? Dtype::kF32 : Dtype::kBf16;
   p.base.train.sequence_length = 16 * pick(1, 8);
   p.node_counts = {static_cast<int>(pick(1, 2))};
   p.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
@@ -174,7 +176,7 @@ TEST_CASE("what a search has simulated before changes nothing in a simulation") 
   std::mt19937_64 random(test_seed() + 4);
   for (int i = 0; i < 20; ++i) {
     const Geometry g = random_geometry(random);
-    const Precision compute = random() % 2 == 0 ? Precision::kBf16 : Precision::kF32;
+    const Dtype compute = random() % 2 == 0 ? Dtype::kBf16 : Dtype::kF32;
     SimulationCache cache;
     for (int j = 0; j < 20; ++j) {
       PlanChoice choice = random_choice(random);

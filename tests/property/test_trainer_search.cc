@@ -6,8 +6,10 @@
 #include <random>
 
 #include "model/presets.h"
+#include "planner/frameworks/memory.h"
 #include "planner/report/uncertainty.h"
 #include "planner/search/trainer_search.h"
+#include "planner/time/step.h"
 #include "support/seed.h"
 
 using namespace distsetup;

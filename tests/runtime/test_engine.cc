@@ -83,7 +83,7 @@ TEST_CASE("losses, norms and parameters follow a plain training loop", "[engine]
 }
 
 TEST_CASE("recompute policies and poisoned memory change no bit on one rank", "[engine]") {
-  const auto precision = GENERATE(Precision::kF32, Precision::kBf16);
+  const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   const int64_t accumulation = GENERATE(1, 2, 4);
   TinyOptions o;
   o.precision = precision;
@@ -153,7 +153,7 @@ TEST_CASE("bf16 ends within one percent of fp32 under every strategy", "[engine]
   o.replicate = s.replicate;
   o.shard = s.shard;
   o.accumulation = accumulation;
-  o.precision = Precision::kBf16;
+  o.precision = Dtype::kBf16;
   INFO(s.name << ", accumulation " << accumulation);
   const RunResult run = train(tiny_plan(o), 20);
   CHECK(run.losses.back() < 0.8 * run.losses.front());

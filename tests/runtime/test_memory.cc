@@ -40,7 +40,7 @@ TinyOptions sized(int64_t sequence_length, int64_t hidden) {
 TEST_CASE("run buffers and arena are allocated to the byte, ops allocate their workspace and nothing else", "[memory]") {
   install_meter();
   set_compute_threads(1);
-  const auto precision = GENERATE(Precision::kF32, Precision::kBf16);
+  const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   const auto [sequence_length, hidden] = GENERATE(table<int64_t, int64_t>({{12, 40}, {96, 64}, {256, 128}, {1024, 64}}));
   const auto recompute = GENERATE(Recompute::kNone, Recompute::kFull);
   const int64_t accumulation = GENERATE(1, 2);
@@ -66,7 +66,7 @@ TEST_CASE("run buffers and arena are allocated to the byte, ops allocate their w
     for (size_t n = 0; n < list.steps.size(); ++n) {
       const int64_t table = workspace_bytes(list.steps[n], list, Accelerator::kCpu);
       INFO("step " << n << " " << list.steps[n].op << " of unit " << list.steps[n].unit);
-      if (precision == Precision::kF32)
+      if (precision == Dtype::kF32)
         CHECK(measured[n] == table);
       else
         CHECK(measured[n] <= table);

@@ -9,6 +9,10 @@
 #include <random>
 #include <set>
 
+#include "plan/arena.h"
+#include "plan/expand.h"
+#include "plan/invariants.h"
+#include "plan/schedule_text.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/tiny.h"
@@ -72,7 +76,7 @@ std::vector<int> touches(const Schedule& s, int b) {
 
 TEST_CASE("forgetting the last use of any buffer is caught by poison", "[mutants]") {
   const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kFull);
-  const auto precision = GENERATE(Precision::kF32, Precision::kBf16);
+  const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   TinyOptions o;
   o.recompute = recompute;
   o.precision = precision;
@@ -177,13 +181,13 @@ TEST_CASE("an instruction dropped, doubled or swapped is caught by a rule, the t
     Sharding sharding;
     int replicate, shard;
     int64_t accumulation;
-    Precision precision;
+    Dtype precision;
   };
-  const std::vector<Case> cases = {{"one rank", Sharding::kDdp, 1, 1, 2, Precision::kBf16},
-                                   {"ddp", Sharding::kDdp, 2, 1, 1, Precision::kF32},
-                                   {"zero1", Sharding::kZero1, 1, 2, 2, Precision::kF32},
-                                   {"zero2", Sharding::kZero2, 1, 2, 1, Precision::kBf16},
-                                   {"zero3", Sharding::kZero3, 1, 2, 2, Precision::kF32}};
+  const std::vector<Case> cases = {{"one rank", Sharding::kDdp, 1, 1, 2, Dtype::kBf16},
+                                   {"ddp", Sharding::kDdp, 2, 1, 1, Dtype::kF32},
+                                   {"zero1", Sharding::kZero1, 1, 2, 2, Dtype::kF32},
+                                   {"zero2", Sharding::kZero2, 1, 2, 1, Dtype::kBf16},
+                                   {"zero3", Sharding::kZero3, 1, 2, 2, Dtype::kF32}};
   const uint64_t seed = fixed_seed(20261121);
   std::mt19937_64 random(seed);
   INFO("seed " << seed << " (DISTSETUP_SEED repeats it)");
@@ -252,7 +256,7 @@ TEST_CASE("an instruction dropped, doubled or swapped is caught by a rule, the t
 // The same without the rules: what the executor alone notices. Equivalent lists exist here (a cast done twice), so only drops.
 TEST_CASE("a dropped instruction is caught by running, without any rule", "[mutants]") {
   TinyOptions o;
-  o.precision = Precision::kBf16;
+  o.precision = Dtype::kBf16;
   o.accumulation = 2;
   o.global_batch = 4;
   o.geometry.num_layers = 2;

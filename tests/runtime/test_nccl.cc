@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "plan/compile_schedule.h"
 #include "runtime/comm/nccl_api.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/stream_device.h"
@@ -323,7 +324,7 @@ TEST_CASE("training over NCCL and a device with streams equals training over Glo
   const auto s = GENERATE(Case{"ddp 2", Sharding::kDdp, 2, 1, true}, Case{"zero1 2", Sharding::kZero1, 1, 2, true},
                           Case{"zero2 2", Sharding::kZero2, 1, 2, true}, Case{"zero3 2", Sharding::kZero3, 1, 2, true},
                           Case{"zero3 2, kept", Sharding::kZero3, 1, 2, false}, Case{"hybrid 2 x 2", Sharding::kZero3, 2, 2, true});
-  const auto precision = GENERATE(Precision::kF32, Precision::kBf16);
+  const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   TinyOptions o;
   o.sharding = s.sharding;
   o.replicate = s.replicate;

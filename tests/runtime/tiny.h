@@ -36,7 +36,7 @@ struct TinyOptions {
   int replicate = 1, shard = 1;
   Recompute recompute = Recompute::kNone;
   int64_t accumulation = 1;
-  Precision precision = Precision::kF32;
+  Dtype precision = Dtype::kF32;
   bool reshard = true;
   int64_t global_batch = 8, sequence_length = 12, steps = 20;
 };

@@ -22,7 +22,7 @@ inline Plan cluster_plan() {
   plan.micro_batch = 2;
   plan.gradient_accumulation = 4;
   plan.train.global_batch = 2 * 4 * 32;
-  plan.precision.compute = Precision::kBf16;
+  plan.precision.compute = Dtype::kBf16;
   plan.inputs_digest = std::string(64, 'a');
   return plan;
 }

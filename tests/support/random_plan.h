@@ -13,7 +13,7 @@ struct PlanChoice {
   Recompute recompute = Recompute::kNone;
   int every_k = 0;
   int64_t accumulation = 1, micro_batch = 1;
-  Precision compute = Precision::kF32;
+  Dtype compute = Dtype::kF32;
   bool reshard = true;
   int prefetch = 1;
 };
@@ -82,7 +82,7 @@ PlanChoice random_choice(Random& random) {
   c.every_k = c.recompute == Recompute::kEveryK ? pick(1, 3) : 0;
   c.accumulation = pick(1, 6);
   c.micro_batch = pick(1, 3);
-  c.compute = pick(0, 1) ? Precision::kBf16 : Precision::kF32;
+  c.compute = pick(0, 1) ? Dtype::kBf16 : Dtype::kF32;
   c.reshard = c.sharding != Sharding::kZero3 || pick(0, 2) > 0;
   c.prefetch = pick(0, 3);
   return c;

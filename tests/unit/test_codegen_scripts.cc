@@ -5,6 +5,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "codegen/shell/quote.h"
+#include "plan/plan_json.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

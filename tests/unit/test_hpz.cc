@@ -2,8 +2,11 @@
 #include <catch2/catch.hpp>
 
 #include "model/count.h"
+#include "planner/frameworks/memory.h"
+#include "planner/frameworks/validate.h"
 #include "planner/planner.h"
 #include "planner/search/trainer_search.h"
+#include "planner/time/step.h"
 #include "support/problems.h"
 
 using namespace distsetup;
@@ -19,7 +22,7 @@ Setup two_nodes(int hpz) {
   s.nodes = 2, s.gpus_per_node = 8, s.dp_shard = 16, s.hpz = hpz;
   s.nic_kind = "infiniband", s.nic_bytes_per_s = 50e9;
   s.sequence_length = 1024;
-  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
   s.master_copy = true;
   s.recompute = ActivationRecompute::kFull;
   return s;

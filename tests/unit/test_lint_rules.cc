@@ -8,7 +8,9 @@
 #include "base/value_yaml.h"
 #include "codegen/emit.h"
 #include "codegen/lint/lint.h"
+#include "plan/plan_json.h"
 #include "support/every_target.h"
+#include "support/random_plan.h"
 
 using namespace distsetup;
 

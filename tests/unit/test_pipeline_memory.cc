@@ -7,9 +7,10 @@
 
 #include "model/count.h"
 #include "model/presets.h"
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/libraries.h"
+#include "planner/frameworks/memory.h"
 #include "planner/frameworks/stages.h"
+#include "planner/frameworks/validate.h"
 #include "support/presets.h"
 
 using namespace distsetup;
@@ -31,7 +32,7 @@ Setup b200(const std::string& model, int64_t layers) {
   s.loss = LossHead::kFusedKernel;
   s.cp_method = CpMethod::kUlysses;
   s.gradient_accumulation = 4;
-  s.parameter_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = Dtype::kBf16;
   s.master_copy = true;
   return s;
 }
@@ -47,7 +48,7 @@ Setup zero(Sharding sharding, int ranks) {
   s.dp_shard = ranks;
   s.sequence_length = 2048;
   s.recompute = ActivationRecompute::kFull;
-  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
   s.master_copy = true;
   return s;
 }
@@ -214,7 +215,7 @@ TEST_CASE("deepspeed memory: adapters train a sliver and keep the base in the fr
   const MemoryEstimate lora = simulate_memory(s);
   CHECK(term_of(lora, "optimizer state")->bytes_at_peak < 12 * 200'000'000LL / 4);
   s.finetune = Finetune::kQlora;
-  s.frozen_dtype = StorageDtype::kNf4Double;
+  s.frozen_dtype = Dtype::kNf4Double;
   CHECK(simulate_memory(s).allocated_bytes < lora.allocated_bytes);
 }
 

@@ -6,9 +6,12 @@
 
 #include "base/json.h"
 #include "model/count.h"
+#include "plan/expand.h"
 #include "plan/layout.h"
 #include "plan/live.h"
+#include "plan/plan_json.h"
 #include "plan/schedule.h"
+#include "plan/schedule_text.h"
 #include "support/random_plan.h"
 
 namespace distsetup {

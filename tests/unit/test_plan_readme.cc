@@ -5,7 +5,11 @@
 #include <cstdlib>
 
 #include "base/file.h"
+#include "base/value.h"
+#include "plan/compile_schedule.h"
+#include "plan/expand.h"
 #include "plan/schedule.h"
+#include "plan/schedule_text.h"
 #include "support/random_plan.h"
 
 namespace distsetup {

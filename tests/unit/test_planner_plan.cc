@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "model/count.h"
 #include "model/presets.h"
+#include "plan/plan_json.h"
 #include "planner/planner.h"
 #include "planner/report/text_layout.h"
 #include "planner/search/search.h"

@@ -49,7 +49,7 @@ TEST_CASE("what is not given is assumed, and each assumption is a line") {
   CHECK(p->global_batch_tokens == 1 << 20);
   CHECK(plan.train.sequence_length == 4096);
   CHECK(plan.train.method == "pretrain");
-  CHECK(plan.precision.compute == Precision::kBf16);
+  CHECK(plan.precision.compute == Dtype::kBf16);
   CHECK(plan.train.grad_clip == 1.0);
   for (const char* text : {"H100", "fewest nodes", "1,048,576 tokens", "4,096", "pretrain", "AdamW", "bf16", "clip 1.0"}) {
     INFO(text);

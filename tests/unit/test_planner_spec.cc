@@ -5,6 +5,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/value_yaml.h"
+#include "plan/schedule_text.h"
 #include "planner/resolve/trainer_problem.h"
 #include "planner/spec/spec.h"
 

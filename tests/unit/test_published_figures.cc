@@ -4,7 +4,7 @@
 
 #include "model/count.h"
 #include "model/presets.h"
-#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/state_bytes.h"
 #include "planner/planner.h"
 #include "planner/search/goal.h"
 #include "support/presets.h"
@@ -23,7 +23,7 @@ Setup deepspeed_7b(Sharding stage, int ranks) {
   s.dp_shard = stage == Sharding::kDdp ? 1 : ranks;
   s.dp_replicate = stage == Sharding::kDdp ? ranks : 1;
   s.gpus_per_node = ranks;
-  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
   s.master_copy = true;
   return s;
 }

@@ -5,6 +5,10 @@
 #include "base/diagnostic_codes.h"
 #include "base/value_yaml.h"
 #include "planner/frameworks/fsdp_walk.h"
+#include "planner/frameworks/memory.h"
+#include "planner/replay/built_in_programs.h"
+#include "planner/replay/kernel_file.h"
+#include "planner/replay/program_facts.h"
 #include "planner/replay/program_file.h"
 #include "planner/replay/tape.h"
 
@@ -93,7 +97,7 @@ TEST_CASE("replay programs: with adapters frozen matrices save nothing and each 
   s.finetune = Finetune::kLora;
   s.lora.rank = 16;
   s.lora.query = s.lora.value = true;
-  s.lora.dtype = StorageDtype::kBf16;
+  s.lora.dtype = Dtype::kBf16;
   const int64_t h = 4096, A = 2 * 32 * 128, K = 2 * 8 * 128, F = 2 * 14336, lse = 4 * 32;
   const BlockProgram* program = find_program("hf_eager");
   REQUIRE(program != nullptr);
@@ -173,7 +177,7 @@ TEST_CASE("replay programs: allocated memory of published Hugging Face runs") {
   s.loss = LossHead::kLiger;
   s.recompute = ActivationRecompute::kFull;
   s.reentrant_checkpoint = true;
-  s.reduce_dtype = StorageDtype::kBf16;
+  s.reduce_dtype = Dtype::kBf16;
   s.optimizer_implementation = OptimizerImplementation::kForeach;
   s.software.kv_heads_repeated = true;
   s.fused_norm = true;
@@ -189,12 +193,12 @@ TEST_CASE("replay programs: allocated memory of published Hugging Face runs") {
   s.loss = LossHead::kHfShift;
   s.software.low_precision_logits_kept = true;
   s.finetune = Finetune::kLora;
-  s.parameter_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = Dtype::kBf16;
   s.lora.rank = 16;
   s.lora.query = s.lora.key = s.lora.value = s.lora.output = true;
   CHECK(gib(replay_memory(s).allocated_bytes) == Approx(36.08).epsilon(0.002));
   s.finetune = Finetune::kQlora;
-  s.frozen_dtype = StorageDtype::kNf4Double;
+  s.frozen_dtype = Dtype::kNf4Double;
   s.autocast = true;
   CHECK(gib(replay_memory(s).allocated_bytes) == Approx(26.46).epsilon(0.002));
 }

@@ -5,6 +5,7 @@
 
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/memory.h"
 #include "support/presets.h"
 
 using namespace distsetup;
@@ -28,7 +29,7 @@ Setup lora_of_one_gpu() {
   s.loss = LossHead::kHfShift;
   s.recompute = ActivationRecompute::kFull;
   s.reentrant_checkpoint = s.autocast = true;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = Dtype::kBf16;
   s.finetune = Finetune::kLora;
   s.lora.rank = 8;
   s.lora.query = s.lora.key = s.lora.value = true;
@@ -44,7 +45,7 @@ Setup fp8_of_eight_gpus() {
   s.dp_shard = 8;
   s.reshard_after_forward = false;
   s.loss = LossHead::kLowPrecision;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = Dtype::kBf16;
   s.fp8 = Fp8Recipe::kTensorwise;
   return s;
 }

@@ -8,6 +8,9 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
+#include "model/presets.h"
+#include "plan/plan_json.h"
+#include "planner/planner.h"
 #include "support/problems.h"
 #include "support/temporary_directory.h"
 

@@ -3,6 +3,7 @@
 
 #include "model/presets.h"
 #include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/memory.h"
 #include "support/presets.h"
 
 using namespace distsetup;

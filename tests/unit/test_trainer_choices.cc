@@ -5,11 +5,13 @@
 #include <numeric>
 
 #include "model/count.h"
-#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/memory.h"
+#include "planner/frameworks/validate.h"
 #include "planner/planner.h"
 #include "planner/resolve/trainer_problem.h"
 #include "planner/search/search.h"
 #include "planner/time/economics.h"
+#include "planner/time/step.h"
 #include "support/problems.h"
 
 using namespace distsetup;
@@ -207,7 +209,7 @@ TEST_CASE("choices: QLoRA under DeepSpeed keeps what is no linear layer of a blo
   s.sharding = Sharding::kZero2;
   const double other = 2.0 * 128256 * 4096 + 65 * 4096, linear = parameters(s) - other;
   const double adapters = 16 * 32 * (2 * 8192 + 2 * 5120 + 3 * (4096 + 14336));
-  check_bytes(term(simulate_memory(s), "parameter shard"), 2 * (other + adapters) + bytes_of(StorageDtype::kNf4Double) * linear);
+  check_bytes(term(simulate_memory(s), "parameter shard"), 2 * (other + adapters) + bytes_of(Dtype::kNf4Double) * linear);
 }
 
 TEST_CASE("choices: where 24 GB cards do not hold a model the host or adapters are offered") {

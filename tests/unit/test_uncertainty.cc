@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "model/presets.h"
+#include "planner/frameworks/memory.h"
 #include "planner/report/uncertainty.h"
+#include "planner/time/embedded_calibration.h"
 #include "support/presets.h"
 
 namespace distsetup {
@@ -109,9 +111,9 @@ TEST_CASE("uncertainty: a class of memory is what makes the error physically dif
   CHECK(front() == "fsdp2.torchtitan_eager.full.data.expandable.four_bit.blackwell");
   s.fp8 = Fp8Recipe::kNone;
   s.finetune = Finetune::kQlora;
-  s.frozen_dtype = StorageDtype::kNf4Double;
+  s.frozen_dtype = Dtype::kNf4Double;
   CHECK(front() == "fsdp2.torchtitan_eager.adapter.data.expandable.four_bit.blackwell");
-  s.frozen_dtype = StorageDtype::kInt8;
+  s.frozen_dtype = Dtype::kInt8;
   s.tp = 2;
   CHECK(front() == "fsdp2.torchtitan_eager.adapter.tensor.expandable.integer.blackwell");
   // Speed does not depend on the allocator.

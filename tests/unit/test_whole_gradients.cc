@@ -3,6 +3,7 @@
 
 #include "model/count.h"
 #include "model/presets.h"
+#include "planner/frameworks/memory.h"
 #include "planner/frameworks/setup.h"
 #include "support/presets.h"
 
@@ -16,7 +17,7 @@ Setup llama_8b() {
   s.dp_shard = 8;
   s.sequence_length = 2048;
   s.recompute = ActivationRecompute::kFull;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = StorageDtype::kBf16;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = Dtype::kBf16;
   return s;
 }
 
@@ -57,10 +58,10 @@ TEST_CASE("4-bit matrices: a graph that outlives backward holds the inputs of tw
   s.loss = LossHead::kChunked;
   s.recompute = ActivationRecompute::kNone;
   s.finetune = Finetune::kQlora;
-  s.frozen_dtype = StorageDtype::kNf4;
+  s.frozen_dtype = Dtype::kNf4;
   s.lora.rank = 8;
   s.lora.query = s.lora.value = true;
-  s.lora.dtype = StorageDtype::kBf16;
+  s.lora.dtype = Dtype::kBf16;
   const int64_t freed = simulate_memory(s).allocated_bytes;
   s.software.graph_outlives_backward = true;
   // Per layer and token: two norms' outputs, attention's output, the MLP's product, in 16 bits.

@@ -15,6 +15,8 @@
 #include "cli/settings/run_source.h"
 #include "codegen/tables/coverage.h"
 #include "codegen/tables/emit_target.h"
+#include "codegen/tables/target.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

@@ -9,6 +9,7 @@
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

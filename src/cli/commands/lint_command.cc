@@ -16,6 +16,7 @@
 #include "codegen/shell/quote.h"
 #include "model/count.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

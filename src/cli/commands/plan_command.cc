@@ -13,7 +13,10 @@
 #include "cli/settings/run_source.h"
 #include "cli/settings/trainer_flags.h"
 #include "codegen/shell/quote.h"
+#include "plan/expand.h"
+#include "plan/plan_json.h"
 #include "plan/schedule.h"
+#include "plan/schedule_text.h"
 #include "planner/report/text_layout.h"
 #include "planner/search/goal.h"
 

@@ -20,6 +20,7 @@
 #include "codegen/job/site.h"
 #include "codegen/lint/lint.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
 #include "planner/search/goal.h"
 
 namespace distsetup {

@@ -23,6 +23,7 @@
 #include "cli/launch/local_ranks.h"
 #include "cli/launch/preflight.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

@@ -93,7 +93,7 @@ PathsAndTexts parallel_settings(const Plan& plan, int ranks) {
                             {"train.global_batch", std::to_string(accumulation * ranks)},
                             {"parallel.sharding", std::string(name(plan.strategy.sharding))},
                             {"parallel.recompute", is_every_k ? "every_k:2" : std::string(name(plan.recompute.policy))},
-                            {"precision.compute", plan.precision.compute == Precision::kF32 ? "fp32" : "bf16"}};
+                            {"precision.compute", plan.precision.compute == Dtype::kF32 ? "fp32" : "bf16"}};
   if (plan.strategy.sharding == Sharding::kZero3)
     settings.emplace_back("parallel.reshard_after_forward", plan.strategy.reshard_after_forward ? "true" : "false");
   if (ranks == 4) settings.insert(settings.end(), {{"parallel.dp_replicate", "2"}, {"parallel.dp_shard", "2"}});

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 

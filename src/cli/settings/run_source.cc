@@ -8,6 +8,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "cli/settings/target_limits.h"
+#include "plan/plan_json.h"
 #include "planner/search/goal.h"
 
 namespace distsetup {

@@ -14,6 +14,7 @@
 #include "codegen/lint/plan_sizes.h"
 #include "codegen/lint/report.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
 
 namespace distsetup::lint {
 namespace {

@@ -11,6 +11,8 @@
 #include "base/value_yaml.h"
 #include "codegen/tables/field_sources.h"
 #include "codegen/tables/load_table.h"
+#include "codegen/tables/target.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

@@ -7,6 +7,7 @@
 #include "codegen/job/job_fields.h"
 #include "codegen/tables/field_sources.h"
 #include "codegen/tables/trainer_fields.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

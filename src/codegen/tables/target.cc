@@ -10,6 +10,7 @@
 #include "base/names.h"
 #include "base/value_yaml.h"
 #include "codegen/shell/quote.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

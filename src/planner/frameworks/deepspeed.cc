@@ -10,14 +10,16 @@
 // gathers; MiCS (arXiv 2205.00119) shared all states in smaller groups until 0.19.8: dp_shard with dp_replicate. Layers, heads and
 // pipelines come from lifetimes (stages.h), so that 3D parallelism with Megatron's layers is the same arithmetic. Leaves out: sparse
 // gradients, ZenFlow, ZeRO++ quantised buffers, MoE of DeepSpeed itself, tiling.
+#include "planner/frameworks/deepspeed.h"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/libraries.h"
 #include "planner/frameworks/stage_replay.h"
 #include "planner/frameworks/stages.h"
+#include "planner/frameworks/state_bytes.h"
 
 namespace distsetup {
 namespace {

@@ -4,6 +4,8 @@
 // simulate walks three blocks of every run of like ones: the first, one that stands for all in the middle, the last. Between two
 // identical blocks live bytes move by the same amount each time, so the middle's peak and its change carry over to those that were
 // left out.
+#include "planner/frameworks/fsdp.h"
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -11,9 +13,9 @@
 
 #include "base/check.h"
 #include "model/count.h"
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/fsdp_walk.h"
 #include "planner/frameworks/libraries.h"
+#include "planner/frameworks/state_bytes.h"
 
 namespace distsetup {
 namespace replay {
@@ -122,7 +124,7 @@ int64_t FsdpWalk::saved_bytes(const Trace& trace) const {
 // product.
 int64_t FsdpWalk::quantized_input_bytes() const {
   const int64_t norms = (s_.model.norms_per_layer == 1 ? 1 : 2) * s_.model.hidden;
-  const int64_t compute_bytes = s_.compute == Compute::kF32 ? 4 : 2;
+  const int64_t compute_bytes = s_.compute == Dtype::kF32 ? 4 : 2;
   return compute_bytes * num_tokens_ * (norms + s_.model.num_heads * s_.model.head_size + s_.model.feed_forward);
 }
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/fsdp_walk.h"
 
 namespace distsetup::replay {

@@ -6,9 +6,10 @@
 
 #include "base/check.h"
 #include "model/count.h"
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/fsdp_walk.h"
 #include "planner/frameworks/libraries.h"
+#include "planner/replay/built_in_programs.h"
+#include "planner/replay/program_facts.h"
 
 namespace distsetup::replay {
 
@@ -35,7 +36,7 @@ UnitWeight FsdpWalk::make_weight(const ProgramWeight& weight, bool is_trained, i
                       : made.quantized                 ? bytes_of(s_.frozen_dtype)
                                                        : std::max(2.0, bytes_of(s_.frozen_dtype));
   if (made.quantized && !unsharded()) {
-    const double packed = s_.frozen_dtype == StorageDtype::kInt8 ? 1 : 0.5;
+    const double packed = s_.frozen_dtype == Dtype::kInt8 ? 1 : 0.5;
     made.scale_bytes = made.stored_bytes - packed;
     made.stored_bytes = packed;
   }

@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "model/count.h"
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/fsdp_walk.h"
 #include "planner/frameworks/libraries.h"
 

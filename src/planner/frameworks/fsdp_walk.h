@@ -6,18 +6,16 @@
 #include <vector>
 
 #include "model/count.h"
-#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/fsdp.h"
 #include "planner/frameworks/fsdp_engine.h"
+#include "planner/frameworks/memory.h"
+#include "planner/frameworks/state_bytes.h"
 #include "planner/replay/allocator.h"
 #include "planner/replay/ledger.h"
 #include "planner/replay/program_file.h"
 #include "planner/replay/tape.h"
 
 namespace distsetup {
-
-// Three: the first block, one that stands for all in the middle, the last.
-enum class Blocks { kThree, kAll };
-MemoryEstimate simulate_fsdp(const Setup& setup, Blocks blocks);
 
 namespace replay {
 

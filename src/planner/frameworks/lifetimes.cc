@@ -109,8 +109,8 @@ ModuleSet recompute_module(std::string_view name) {
 
 LayerSymbols layer_symbols(const Setup& s, const LifetimeProgram& program) {
   const Geometry& g = s.model;
-  const bool fp8 = s.compute == Compute::kF8, scattered = s.tp > 1 && s.sequence_parallel;
-  const int64_t tokens = s.tokens(), bytes = s.compute == Compute::kF32 ? 4 : 2;
+  const bool fp8 = s.compute == Dtype::kF8, scattered = s.tp > 1 && s.sequence_parallel;
+  const int64_t tokens = s.tokens(), bytes = s.compute == Dtype::kF32 ? 4 : 2;
   const int64_t unit = program.vocabulary_multiple * s.tp;
   LayerSymbols out;
   const auto set = [&](std::string_view name, int64_t value) { out.values[layer_symbol(name)] = value; };

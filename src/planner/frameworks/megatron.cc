@@ -8,15 +8,17 @@
 // Megatron-FSDP (sharding zero2, zero3) shards gradients, or parameters too, and gathers two units at a time
 // (megatron/core/distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py, double buffer).
 // Checked against every rank of the 43 runs of SimuMax' B200 table (docs/b200 of MooreThreads/SimuMax v1.2).
+#include "planner/frameworks/megatron.h"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "base/check.h"
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/libraries.h"
 #include "planner/frameworks/stage_replay.h"
 #include "planner/frameworks/stages.h"
+#include "planner/frameworks/state_bytes.h"
 
 namespace distsetup {
 namespace {
@@ -41,7 +43,7 @@ struct ElementBytes {
 ElementBytes element_bytes(const Setup& s) {
   const StateBytes states = state_bytes(s);
   ElementBytes bytes{states.parameter, states.gradient, states.optimizer};
-  if (s.compute != Compute::kF8) return bytes;
+  if (s.compute != Dtype::kF8) return bytes;
   // transformer_engine/pytorch/module/base.py, get_weight_workspace: a quantised copy of each linear weight and its transpose stay
   // over the micro-batches; --fp8-param-gather keeps them instead of the 16-bit weight. From Blackwell on, GEMMs of one scale per
   // tensor need no transpose; block-scaled types are quantised along rows and along columns, a scale per 32 (mxfp8) or 16 values
@@ -53,7 +55,7 @@ ElementBytes element_bytes(const Setup& s) {
   if (s.fp8 == Fp8Recipe::kMxfp8) copies = 2 * (1 + 1.0 / 32);
   if (s.fp8 == Fp8Recipe::kNvfp4) copies = 2 * (0.5 + 1.0 / 16);
   bytes.vocabulary = 2;
-  bytes.parameter = s.parameter_dtype == StorageDtype::kF8 ? copies : 2 + copies;
+  bytes.parameter = s.parameter_dtype == Dtype::kF8 ? copies : 2 + copies;
   return bytes;
 }
 
@@ -95,7 +97,7 @@ void add_states(const Setup& s, const StageElements& elements, const StageLayers
     rank.checkpoint += apart * share(n * (2 + bytes.optimizer), 1);
     // A 16-bit gradient buffer is copied to fp32 for the share's step (optimizer/distrib_optimizer.py,
     // _copy_model_grads_to_main_grads).
-    if (bytes.gradient < 4 && s.state_dtype == StorageDtype::kF32) rank.step_temporary += share(4 * n, sharing);
+    if (bytes.gradient < 4 && s.state_dtype == Dtype::kF32) rank.step_temporary += share(4 * n, sharing);
   };
   const bool full = s.finetune == Finetune::kFull;
   const double held = full ? bytes.parameter : s.finetune == Finetune::kQlora ? bytes_of(s.frozen_dtype) : 2;

@@ -1,11 +1,6 @@
 // A training run of any trainer, as numbers: what the predictors take. Plan describes what the bundled trainer runs; Setup also says
 // which other stack runs, in which version, and what that stack does its own way. Nothing here is searched or looked up: the planner
 // (or a row of the accuracy scoreboard) fills it in, validate() refuses what cannot be.
-//   bound_bytes      states alone, closed form, never above simulate (<= 100 ns)
-//   simulate_memory  allocated bytes by phase (<= 20 us; pipelines <= 200 us)
-//   replay_memory    the same, and reserved and device bytes: every allocation of two steps through a model of PyTorch's caching
-//                    allocator (<= 3 ms)
-//   estimate_time    seconds of one optimizer step
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,8 +18,6 @@ namespace replay {
 struct BlockProgram;  // replay/program_file.h
 }
 
-enum class StorageDtype { kF32, kBf16, kF16, kF8, kInt8, kInt4, kNf4, kNf4Double };  // what holds a value between steps
-enum class Compute { kF32, kBf16, kF16, kF8 };                                       // of the matrix multiplications
 enum class Fp8Recipe { kNone, kTensorwise, kRowwise, kDelayed, kMxfp8, kBlockwise, kNvfp4 };
 enum class Finetune { kFull, kLora, kQlora };
 enum class OptimizerKind { kAdamW, kAdamW8bit, kAdamW4bit, kAdafactor, kLion, kSgd, kSgdMomentum, kMuon };
@@ -94,7 +87,7 @@ struct Software {
 struct Lora {
   int64_t rank = 0;
   bool query = false, key = false, value = false, output = false, gate = false, up = false, down = false;
-  StorageDtype dtype = StorageDtype::kF32;  // what adapters compute in; they are stored in the wider of this and the parameters' type
+  Dtype dtype = Dtype::kF32;  // what adapters compute in; they are stored in the wider of this and the parameters' type
   double dropout = 0;
   bool operator==(const Lora&) const = default;
 };
@@ -147,21 +140,21 @@ struct Setup {
   double expert_imbalance = 1;  // rows the busiest expert rank gets over the mean; 1 = forced balance or a capacity of 1
   bool reentrant_checkpoint = false;
 
-  Compute compute = Compute::kBf16;
+  Dtype compute = Dtype::kBf16;
   Fp8Recipe fp8 = Fp8Recipe::kNone;
-  bool fp8_all_gather = false;                        // FSDP2 gathers the blocks' matrices in fp8 (torchao)
-  StorageDtype parameter_dtype = StorageDtype::kF32;  // of the (sharded) parameters
-  StorageDtype gradient_dtype = StorageDtype::kF32;   // of the (sharded) gradients between backward and step
-  StorageDtype reduce_dtype = StorageDtype::kF32;     // on the wire
-  StorageDtype state_dtype = StorageDtype::kF32;      // of the moments
-  bool master_copy = false;                           // fp32 master beside 16-bit parameters (DeepSpeed, Megatron)
+  bool fp8_all_gather = false;          // FSDP2 gathers the blocks' matrices in fp8 (torchao)
+  Dtype parameter_dtype = Dtype::kF32;  // of the (sharded) parameters
+  Dtype gradient_dtype = Dtype::kF32;   // of the (sharded) gradients between backward and step
+  Dtype reduce_dtype = Dtype::kF32;     // on the wire
+  Dtype state_dtype = Dtype::kF32;      // of the moments
+  bool master_copy = false;             // fp32 master beside 16-bit parameters (DeepSpeed, Megatron)
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::kFused;
   bool paged_optimizer = false;
   Finetune finetune = Finetune::kFull;
   Lora lora;
-  StorageDtype frozen_dtype = StorageDtype::kBf16;  // of the base weights with lora and qlora
-  bool autocast = false;                            // torch.autocast around forward: fp32 adapters compute in 16 bit
+  Dtype frozen_dtype = Dtype::kBf16;  // of the base weights with lora and qlora
+  bool autocast = false;              // torch.autocast around forward: fp32 adapters compute in 16 bit
   OffloadPlan offload;
   bool frozen_reference = false;  // DPO: a second, frozen copy of the model
 
@@ -176,44 +169,5 @@ struct Setup {
   }
   bool operator==(const Setup&) const = default;
 };
-
-// What this trainer cannot run, by name (a mesh that does not divide, an option that belongs to another framework).
-Diagnostics validate(const Setup& setup);
-
-double bytes_of(StorageDtype dtype);  // per value; block scales of quantised types included
-
-// A prediction with its 90 % interval, from the residuals of its own class of measured runs (tests/accuracy).
-struct Interval {
-  double low = 0, high = 0;
-};
-
-struct MemoryEstimate {
-  int64_t allocated_bytes = 0;        // largest over the step, on the fullest rank
-  int64_t reserved_bytes = 0;         // 0: not replayed
-  int64_t device_bytes = 0;           // reserved, context, libraries, communicators; 0: not replayed
-  std::vector<MemoryTerm> terms;      // sum to allocated_bytes
-  std::vector<PhaseMemory> by_phase;  // load | forward | loss | backward | optimizer | evaluate | save
-  std::string peak_phase;
-  int64_t host_bytes_per_node = 0;
-  int64_t checkpoint_bytes = 0;  // one checkpoint, all ranks
-  bool ran_out = false;          // replay: an allocation failed at the capacity of the GPU also after cached blocks were returned
-};
-
-struct TimeEstimate {
-  double step_s = 0;
-  double tokens_per_s_per_gpu = 0;
-  double mfu = 0, hfu = 0;  // causal attention at half; hfu counts recomputation
-  // Seconds per step, exposed (not hidden behind compute) for communication.
-  double gemm_s = 0, attention_s = 0, elementwise_s = 0, loss_s = 0, recompute_s = 0, communication_exposed_s = 0, bubble_s = 0,
-         optimizer_s = 0, offload_exposed_s = 0, launch_s = 0;
-};
-
-int64_t bound_bytes(const Setup& setup);
-MemoryEstimate simulate_memory(const Setup& setup);
-MemoryEstimate replay_memory(const Setup& setup);
-
-struct Calibration;  // calibration.h
-TimeEstimate estimate_time(const Setup& setup, const Calibration& calibration);
-TimeEstimate estimate_time(const Setup& setup);  // with the constants of presets/calibration
 
 }  // namespace distsetup

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "planner/frameworks/libraries.h"
+#include "planner/frameworks/memory.h"
 #include "planner/replay/allocator.h"
 
 namespace distsetup {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/frameworks/memory.h"
 #include "planner/frameworks/stages.h"
 
 namespace distsetup {

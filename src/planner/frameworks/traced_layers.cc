@@ -5,6 +5,8 @@
 
 #include "model/count.h"
 #include "planner/replay/allocator.h"
+#include "planner/replay/built_in_programs.h"
+#include "planner/replay/program_facts.h"
 
 namespace distsetup {
 namespace {

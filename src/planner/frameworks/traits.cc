@@ -6,7 +6,9 @@
 #include <array>
 
 #include "base/check.h"
-#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/deepspeed.h"
+#include "planner/frameworks/fsdp.h"
+#include "planner/frameworks/megatron.h"
 
 namespace distsetup {
 namespace {

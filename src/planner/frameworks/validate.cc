@@ -1,11 +1,13 @@
 // What a trainer cannot run, named. The rules are those of the frameworks themselves: Megatron-LM megatron/training/arguments.py and
 // megatron/core/parallel_state.py, DeepSpeed runtime/engine.py and runtime/pipe/engine.py, PyTorch torch/distributed/fsdp.
 // Leaves out what only memory or time decides, and rules of data and launchers.
+#include "planner/frameworks/validate.h"
+
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/lifetimes.h"
+#include "planner/replay/built_in_programs.h"
 #include "planner/replay/program_file.h"
 
 namespace distsetup {
@@ -95,7 +97,7 @@ struct SetupRules {
   }
 
   void types() {
-    if (s.compute == Compute::kF8 && s.gpu.peak_fp8_flops_per_s <= 0 && !s.gpu.name.empty()) {
+    if (s.compute == Dtype::kF8 && s.gpu.peak_fp8_flops_per_s <= 0 && !s.gpu.name.empty()) {
       unsupported(fmt::format("'{}' has no fp8", s.gpu.name), "set precision.compute to bf16");
     }
     const bool listed = lifetime_program(s.program) != nullptr || s.own_program || replay::find_program(s.program) != nullptr;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "planner/native/plan_rates.h"
 #include "planner/time/attention.h"
 #include "planner/time/gemm.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/count.h"
+#include "planner/replay/program_facts.h"
 
 namespace distsetup {
 

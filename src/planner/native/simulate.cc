@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "model/count.h"
+#include "plan/compile_schedule.h"
+#include "plan/expand.h"
 #include "plan/workspace.h"
 #include "planner/resolve/hardware_facts.h"
 
@@ -290,7 +292,7 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 int64_t states_bound_bytes(const Plan& plan) {
   const int64_t parameters = count_parameters(plan.model).total;
   const int64_t shards = plan.mesh.dp_shard;
-  const int64_t element = plan.precision.compute == Precision::kBf16 ? 2 : 4;
+  const int64_t element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
   const bool uses_master = shards == 1 && element == 4;
@@ -336,7 +338,7 @@ void finish(Plan& plan) {
 
 void finish_by_bound(Plan& plan) {
   const int64_t parameters = count_parameters(plan.model).total, shards = plan.mesh.dp_shard;
-  const int64_t element = plan.precision.compute == Precision::kBf16 ? 2 : 4;
+  const int64_t element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
   MemoryPlan m;

@@ -1,8 +1,10 @@
-// The programs that the binary carries, read once, and a user's own beside them.
+#include "planner/replay/built_in_programs.h"
+
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
 #include "base/value_yaml.h"
+#include "planner/replay/kernel_file.h"
 #include "planner/replay/program_file.h"
 
 namespace distsetup::replay {

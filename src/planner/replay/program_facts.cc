@@ -1,7 +1,6 @@
-// What a set-up answers to a program: which of its conditions hold, and the values of its symbols.
-#include <algorithm>
+#include "planner/replay/program_facts.h"
 
-#include "planner/replay/program_file.h"
+#include <algorithm>
 
 namespace distsetup::replay {
 
@@ -57,7 +56,7 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kAdapterUp, adapters && s.lora.up);
   say(Condition::kAdapterDown, adapters && s.lora.down);
   say(Condition::kAdapterDropout, adapters && s.lora.dropout > 0);
-  say(Condition::kAdapterCast, adapters && s.lora.dtype == StorageDtype::kF32 && s.compute != Compute::kF32);
+  say(Condition::kAdapterCast, adapters && s.lora.dtype == Dtype::kF32 && s.compute != Dtype::kF32);
   say(Condition::kQuantized, s.finetune == Finetune::kQlora);
   say(Condition::kAttentionCopied, s.software.attention_output_copied);
   say(Condition::kAdapters, adapters);
@@ -125,7 +124,7 @@ void fill_symbols(const Setup& s, int64_t* values) {
   put(Symbol::kValueHeadSize, m.v_head_size);
   put(Symbol::kTensorParallel, s.tp);
   put(Symbol::kSequenceShards, s.sequence_parallel ? s.tp : 1);
-  put(Symbol::kComputeBytes, s.compute == Compute::kF32 ? 4 : 2);
+  put(Symbol::kComputeBytes, s.compute == Dtype::kF32 ? 4 : 2);
   put(Symbol::kGroup, s.loss_chunks);
   // Liger's fused linear cross entropy: as many chunks as make one about as large as the hidden states, rounded up to a power of two
   // (liger_kernel/ops/fused_linear_cross_entropy.py).
@@ -134,7 +133,7 @@ void fill_symbols(const Setup& s, int64_t* values) {
   while (chunks < ceil_div(tokens, ceil_div(std::max<int64_t>(m.vocabulary, 1), std::max<int64_t>(m.hidden, 1)))) chunks *= 2;
   put(Symbol::kLossRows, ceil_div(tokens, chunks));
   put(Symbol::kAdapterRank, s.lora.rank);
-  put(Symbol::kAdapterBytes, s.lora.dtype == StorageDtype::kF32 ? 4 : 2);
+  put(Symbol::kAdapterBytes, s.lora.dtype == Dtype::kF32 ? 4 : 2);
   put(Symbol::kResidualBytes, s.software.residual_in_fp32 ? 4 : values[static_cast<size_t>(Symbol::kComputeBytes)]);
 }
 

@@ -5,7 +5,6 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,8 +12,8 @@
 
 #include "base/diagnostic.h"
 #include "base/value.h"
-#include "model/presets.h"
 #include "planner/frameworks/setup.h"
+#include "planner/replay/kernel_file.h"
 #include "planner/replay/size_expression.h"
 
 namespace distsetup::replay {
@@ -81,39 +80,6 @@ struct When {
   bool holds(uint64_t facts) const { return (facts & all) == all && (facts & none) == 0; }
 };
 
-struct KernelStep {
-  enum class Kind : uint8_t {
-    kNew,
-    kFree,
-    kGradient,        // local `other` becomes (or is added to) the gradient of read `name`
-    kSharedGradient,  // the same, without giving it up
-    kWeight,          // the gradient of the weight
-    kSecondWeight,    // of the second weight (an adapter's B)
-    kRebuild,         // the input a compiled backward computes again, once for all its readers
-    kRebuilt,         // this reader is done with it
-    kRepeat,          // `size` times up to the matching kEnd
-    kEnd
-  };
-  Kind kind = Kind::kNew;
-  int8_t name = -1, other = -1;
-  bool when_trained = false;  // only where the weight gets a gradient
-  int16_t partner = -1;       // kRepeat: its kEnd; kEnd: its kRepeat
-  SizeExpression size;        // empty: of the call
-};
-
-struct Kernel {
-  std::string name;
-  std::string kind;                 // gemm, attention, norm, elementwise, embedding, loss, copy, all_gather, reduce_scatter
-  std::vector<std::string> locals;  // "g" (gradient of the first write), reads, writes, then temporaries
-  int num_reads = 0, num_writes = 0;
-  bool weight = false;
-  bool has_second_weight = false;
-  std::vector<int8_t> saves, saves_for_weight;  // the latter only where the weight is trained
-  std::vector<KernelStep> forward, backward;
-  int first_read() const { return 1; }
-  int first_write() const { return 1 + num_reads; }
-};
-
 struct ProgramWeight {
   std::string name;
   SizeExpression out, in;  // elements = out * in; `in` 1 for vectors
@@ -145,11 +111,6 @@ struct ProgramSection {
   std::vector<int16_t> first_logits;  // names that hold logits (counted apart)
 };
 
-struct KernelFile {
-  std::map<std::string, Kernel, std::less<>> kernels;
-  Value losses;  // read once per program: they name the program's tensors
-};
-
 struct BlockProgram {
   std::string id, label;
   bool zero_gradients_after_step = false;
@@ -160,23 +121,8 @@ struct BlockProgram {
   std::array<ProgramSection, 11> heads;  // by LossHead: "x" in; an empty one: this program has no such loss
 };
 
-Result<KernelFile> kernels_from_value(const Value& value);
 Result<BlockProgram> program_from_value(const Value& value, const std::string& id, std::shared_ptr<const KernelFile> kernels);
 
-// A file of --presets DIR/programs, with the kernels that `presets` knows (DIR/kernels/torch.yaml replaces the built-in ones).
-Result<std::shared_ptr<const BlockProgram>> load_program(const Presets& presets, const PresetFile& file);
-
-// What of the model's experts the program has no weights for: "experts", "shared experts", ...; empty: it has all.
-std::string lacks_for(const BlockProgram& program, const Geometry& model);
-
-// The built-in program of that id; nullptr: none.
-const BlockProgram* find_program(std::string_view id);
-std::vector<std::string> program_ids();
-
 const char* loss_name(LossHead loss);
-uint64_t facts_of(const Setup& setup);
-// Of a layer with or without experts, where a model has both.
-uint64_t facts_of_layer(uint64_t facts, bool experts);
-void fill_symbols(const Setup& setup, int64_t* values);
 
 }  // namespace distsetup::replay

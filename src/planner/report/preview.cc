@@ -98,8 +98,8 @@ class Preview {
   std::string precision_words() const {
     std::string words(name(plan_.precision.compute));
     if (plan_.train.finetune != "full") return fmt::format("{} · {} of rank {}", words, plan_.train.finetune, plan_.train.lora_rank);
-    if (plan_.precision.compute == Precision::kF32) return words;
-    return words + (plan_.precision.master == Precision::kF32 ? " with fp32 master" : " alone, no fp32 master");
+    if (plan_.precision.compute == Dtype::kF32) return words;
+    return words + (plan_.precision.master == Dtype::kF32 ? " with fp32 master" : " alone, no fp32 master");
   }
 
   void strategy() {

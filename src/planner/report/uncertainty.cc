@@ -10,7 +10,9 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "planner/frameworks/memory.h"
 #include "planner/time/constants.h"
+#include "planner/time/embedded_calibration.h"
 
 namespace distsetup {
 namespace {
@@ -68,7 +70,7 @@ std::string_view allocation_name(const Setup& s) {
 // Whose kernels multiply, and with what copies: the library of 4-bit and 8-bit weights, the recipe of low-precision training.
 std::string_view number_name(const Setup& s) {
   if (s.finetune == Finetune::kQlora) {
-    const bool whole = s.frozen_dtype == StorageDtype::kInt4 || s.frozen_dtype == StorageDtype::kInt8;  // GPTQ's integers
+    const bool whole = s.frozen_dtype == Dtype::kInt4 || s.frozen_dtype == Dtype::kInt8;  // GPTQ's integers
     return whole ? "integer" : "four_bit";
   }
   if (s.fp8 == Fp8Recipe::kDelayed) return "delayed_scales";  // Transformer Engine
@@ -87,7 +89,7 @@ std::vector<std::string> residual_classes(const Setup& s, Predicted quantity) {
   const std::string_view framework = s.traits().id;
   const std::string_view finetune = s.finetune == Finetune::kFull ? "full" : "adapter";
   if (quantity == Predicted::kTokensPerSecond) {
-    const std::string_view mesh = mesh_name(s) == "data" && s.compute == Compute::kF8 ? "low_precision" : mesh_name(s);
+    const std::string_view mesh = mesh_name(s) == "data" && s.compute == Dtype::kF8 ? "low_precision" : mesh_name(s);
     const std::string program = fmt::format("{}.{}.{}", framework, s.program, finetune);
     return {fmt::format("{}.{}", program, mesh), program, fmt::format("{}.any.{}", framework, finetune), "all"};
   }

@@ -5,10 +5,16 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/frameworks/memory.h"
 #include "planner/frameworks/setup.h"
 #include "planner/time/calibration.h"
 
 namespace distsetup {
+
+// A prediction with its 90 % interval, from the residuals of its own class of measured runs (tests/accuracy).
+struct Interval {
+  double low = 0, high = 0;
+};
 
 enum class Predicted { kAllocated, kReserved, kDevice, kTokensPerSecond };
 std::string_view name(Predicted quantity);  // allocated, reserved, device, tokens_per_s_per_gpu

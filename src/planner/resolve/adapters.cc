@@ -19,14 +19,12 @@ bool is_of_mlp(const std::string& target) { return target == "gate" || target ==
 void set_adapters(Setup& s, std::string_view kind) {
   constexpr int64_t kRank = 16;
   s.finetune = kind == "lora" ? Finetune::kLora : Finetune::kQlora;
-  s.frozen_dtype = s.finetune != Finetune::kLora  ? StorageDtype::kNf4Double
-                   : s.traits().frozen_keep_dtype ? s.parameter_dtype
-                                                  : StorageDtype::kBf16;
+  s.frozen_dtype = s.finetune != Finetune::kLora ? Dtype::kNf4Double : s.traits().frozen_keep_dtype ? s.parameter_dtype : Dtype::kBf16;
   // What an adapter computes in: FSDP gathers it in the compute type and DeepSpeed holds it so; the Trainer's DDP runs under autocast,
   // for which PEFT makes an fp32 copy of each adapter's input (peft/tuners/lora/layer.py, _cast_input_dtype).
-  if (s.compute != Compute::kF32) {
+  if (s.compute != Dtype::kF32) {
     s.autocast = s.traits().autocast;
-    s.lora.dtype = s.autocast ? StorageDtype::kF32 : StorageDtype::kBf16;
+    s.lora.dtype = s.autocast ? Dtype::kF32 : Dtype::kBf16;
   }
   s.lora.rank = kRank;
   s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = true;

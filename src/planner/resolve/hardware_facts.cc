@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/quantity.h"
+#include "planner/native/plan_rates.h"
 #include "planner/time/constants.h"
+#include "planner/time/embedded_calibration.h"
 
 namespace distsetup {
 namespace {
@@ -27,7 +29,7 @@ constexpr double kUnknownNicBytesPerS = 25e9 / 8, kUnknownNicEfficiency = 0.5;
 
 }  // namespace
 
-HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus_per_node, Precision compute) {
+HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus_per_node, Dtype compute) {
   HardwarePlan h;
   const bool cpu = gpu.vendor == "cpu";
   h.gpu = gpu.name;
@@ -37,15 +39,15 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
   h.memory_bytes = gpu.usable_memory_bytes;
   h.context_bytes = cpu ? 0 : gpu.context_bytes;
   h.host_memory_bytes = machine != nullptr ? machine->host_memory_bytes : 0;
-  h.peak_flops_per_s = compute == Precision::kF32   ? gpu.peak_fp32_flops_per_s
-                       : compute == Precision::kF16 ? gpu.peak_fp16_flops_per_s
-                       : compute == Precision::kF8  ? gpu.peak_fp8_flops_per_s
-                                                    : gpu.peak_bf16_flops_per_s;
+  h.peak_flops_per_s = compute == Dtype::kF32   ? gpu.peak_fp32_flops_per_s
+                       : compute == Dtype::kF16 ? gpu.peak_fp16_flops_per_s
+                       : compute == Dtype::kF8  ? gpu.peak_fp8_flops_per_s
+                                                : gpu.peak_bf16_flops_per_s;
   h.gemm_efficiency = gpu.gemm_efficiency;
   // Backward of attention is 2.5 times forward's FLOPs: one figure for both, weighted by time.
   h.attention_efficiency = 3.5 / (1 / gpu.attention_forward_efficiency + 2.5 / gpu.attention_backward_efficiency);
-  const bool trains = compute == Precision::kF32 || compute == Precision::kBf16;
-  if (!cpu && trains) h.rates = native_rates(gpu, compute == Precision::kF32 ? Compute::kF32 : Compute::kBf16, embedded_calibration());
+  const bool trains = compute == Dtype::kF32 || compute == Dtype::kBf16;
+  if (!cpu && trains) h.rates = native_rates(gpu, compute == Dtype::kF32 ? Dtype::kF32 : Dtype::kBf16, embedded_calibration());
   h.memory_bytes_per_s = gpu.memory_bytes_per_s;
   h.link_bytes_per_s = gpu.link.bytes_per_s * link_efficiency(gpu);
   h.link_latency_s = link_latency_s(gpu);

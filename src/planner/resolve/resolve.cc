@@ -15,6 +15,7 @@
 #include "model/presets.h"
 #include "model/validate.h"
 #include "plan/native_program.h"
+#include "plan/schedule_text.h"
 #include "planner/planner.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/resolve_hardware.h"
@@ -152,10 +153,10 @@ class Resolver {
 
   void precision() {
     const std::string compute = value_or<std::string>(spec_.text("precision.compute"), "bf16", "bf16 with fp32 master weights");
-    plan().precision.compute = compute == "fp32"   ? Precision::kF32
-                               : compute == "fp16" ? Precision::kF16
-                               : compute == "fp8"  ? Precision::kF8
-                                                   : Precision::kBf16;
+    plan().precision.compute = compute == "fp32"   ? Dtype::kF32
+                               : compute == "fp16" ? Dtype::kF16
+                               : compute == "fp8"  ? Dtype::kF8
+                                                   : Dtype::kBf16;
   }
 
   // --- hardware

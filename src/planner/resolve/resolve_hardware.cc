@@ -20,7 +20,7 @@ constexpr std::string_view kTableGpus[] = {"a100_sxm_80", "h200_sxm", "b200", "m
 
 class HardwareResolver {
  public:
-  HardwareResolver(const Spec& spec, const Presets& presets, const Inputs& inputs, Precision compute)
+  HardwareResolver(const Spec& spec, const Presets& presets, const Inputs& inputs, Dtype compute)
       : spec_(spec), presets_(presets), inputs_(inputs), compute_(compute) {}
 
   ResolvedHardware run() {
@@ -136,7 +136,7 @@ class HardwareResolver {
     if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
     if (h.peak_flops_per_s <= 0) {
       fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(compute_)),
-           compute_ == Precision::kF8       ? "--precision bf16"
+           compute_ == Dtype::kF8           ? "--precision bf16"
            : gpu->peak_fp16_flops_per_s > 0 ? "--precision fp16, or fp32"
                                             : "--precision fp32");
       return;
@@ -212,7 +212,7 @@ class HardwareResolver {
   const Spec& spec_;
   const Presets& presets_;
   const Inputs& inputs_;
-  const Precision compute_;
+  const Dtype compute_;
   std::map<std::string, std::vector<Machine>> machines_;  // by GPU
   std::string priced_by_;
   ResolvedHardware out_;
@@ -232,7 +232,7 @@ std::string preset_text(const Presets& presets, std::string_view folder, std::st
   return fmt::format("{}/{}\n{}\n", folder, id, text);
 }
 
-ResolvedHardware resolve_hardware(const Spec& spec, const Presets& presets, const Inputs& inputs, Precision compute) {
+ResolvedHardware resolve_hardware(const Spec& spec, const Presets& presets, const Inputs& inputs, Dtype compute) {
   return HardwareResolver(spec, presets, inputs, compute).run();
 }
 

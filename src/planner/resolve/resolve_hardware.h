@@ -21,7 +21,7 @@ struct ResolvedHardware {
   std::string used_texts;  // of the presets and files that were read, for the digest
   Diagnostics diagnostics;
 };
-ResolvedHardware resolve_hardware(const Spec& spec, const Presets& presets, const Inputs& inputs, Precision compute);
+ResolvedHardware resolve_hardware(const Spec& spec, const Presets& presets, const Inputs& inputs, Dtype compute);
 
 // A preset with its name, for the digest; empty when there is none.
 std::string preset_text(const Presets& presets, std::string_view folder, std::string_view id);

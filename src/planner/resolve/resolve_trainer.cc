@@ -8,6 +8,8 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "planner/native/program_share.h"
+#include "planner/replay/built_in_programs.h"
+#include "planner/replay/program_facts.h"
 #include "planner/replay/program_file.h"
 #include "planner/resolve/trainer_problem.h"
 
@@ -137,31 +139,27 @@ class TrainerResolver {
 
   void precision() {
     Setup& s = trainer_.base;
-    const Precision compute = problem_.base.precision.compute;
-    if (compute == Precision::kF8) require("fp8", "precision.compute", "fp8");
-    if (compute == Precision::kF16) require("fp16", "precision.compute", "fp16");
-    s.compute = compute == Precision::kF32   ? Compute::kF32
-                : compute == Precision::kF16 ? Compute::kF16
-                : compute == Precision::kF8  ? Compute::kF8
-                                             : Compute::kBf16;
-    s.fp8 = compute == Precision::kF8 ? Fp8Recipe::kTensorwise : Fp8Recipe::kNone;
-    if (compute == Precision::kF32) {
-      s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = s.state_dtype = StorageDtype::kF32;
+    const Dtype compute = problem_.base.precision.compute;
+    if (compute == Dtype::kF8) require("fp8", "precision.compute", "fp8");
+    if (compute == Dtype::kF16) require("fp16", "precision.compute", "fp16");
+    s.compute = compute;
+    s.fp8 = compute == Dtype::kF8 ? Fp8Recipe::kTensorwise : Fp8Recipe::kNone;
+    if (compute == Dtype::kF32) {
+      s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = s.state_dtype = Dtype::kF32;
       s.master_copy = false;
     }
-    const auto stored = [&](std::string_view path, Precision& plan, StorageDtype& setup) {
+    const auto stored = [&](std::string_view path, Dtype& plan, Dtype& setup) {
       const auto text = spec_.text(path);
       if (!text.has_value()) return;
-      plan = *text == "bf16" ? Precision::kBf16 : Precision::kF32;
-      setup = *text == "bf16" ? StorageDtype::kBf16 : StorageDtype::kF32;
+      plan = setup = *text == "bf16" ? Dtype::kBf16 : Dtype::kF32;
     };
     PrecisionPlan& p = problem_.base.precision;
     stored("precision.reduce", p.reduce, s.reduce_dtype);
     stored("precision.optimizer_state", p.optimizer_state, s.state_dtype);
     if (const auto master = spec_.text("precision.master"); master == "bf16") {  // nothing in fp32: parameters are their own master
-      p.master = Precision::kBf16;
+      p.master = Dtype::kBf16;
       s.master_copy = false;
-      s.parameter_dtype = s.gradient_dtype = StorageDtype::kBf16;
+      s.parameter_dtype = s.gradient_dtype = Dtype::kBf16;
     }
   }
 
@@ -171,7 +169,7 @@ class TrainerResolver {
     const TrainerFacts& facts = trainer_.facts;
     s.compiled = spec_.boolean("trainer.compile").value_or(false);
     if (s.compiled) require("compile", "trainer.compile", "torch.compile");
-    if (s.compute == Compute::kF8 && !s.compiled && facts.has("compile"))
+    if (s.compute == Dtype::kF8 && !s.compiled && facts.has("compile"))
       problem_.base.assumptions.push_back("fp8 casts in kernels of their own, slower than bf16: --compile fuses them");
     const auto it = facts.programs.find(s.compiled ? "compiled" : "eager");
     s.program = it != facts.programs.end() ? it->second : facts.programs.begin()->second;

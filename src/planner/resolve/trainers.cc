@@ -22,7 +22,7 @@ constexpr Named<ActivationRecompute> kActivations[] = {{"none", ActivationRecomp
                                                        {"attention_only", ActivationRecompute::kAttentionOnly},
                                                        {"every_k", ActivationRecompute::kEveryK},
                                                        {"full", ActivationRecompute::kFull}};
-constexpr Named<StorageDtype> kDtypes[] = {{"fp32", StorageDtype::kF32}, {"bf16", StorageDtype::kBf16}, {"fp16", StorageDtype::kF16}};
+constexpr Named<Dtype> kDtypes[] = {{"fp32", Dtype::kF32}, {"bf16", Dtype::kBf16}, {"fp16", Dtype::kF16}};
 class TrainerReader {
  public:
   TrainerReader(const Presets& presets, const Value& map, TrainerFacts& facts, Diagnostics& said)

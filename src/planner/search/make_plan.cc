@@ -11,6 +11,7 @@
 #include "base/quantity.h"
 #include "model/count.h"
 #include "plan/schedule.h"
+#include "plan/schedule_text.h"
 #include "planner/resolve/hardware_facts.h"
 #include "planner/search/search.h"
 #include "planner/search/trainer_search.h"
@@ -102,7 +103,7 @@ void explain_dpo(Plan& plan) {
   const int64_t parameters = count_parameters(plan.model).total;
   const int shards = plan.mesh.dp_shard;
   const auto gb = [](int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); };
-  const int element = plan.precision.compute == Precision::kBf16 ? 2 : 4;
+  const int element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
   const int64_t states = 16 * parameters / shards, reference = element * parameters / shards;
   plan.reasons = {
       fmt::format("states: 16 B × {} / {} = {} per GPU (fp32 master 4, gradient 4, AdamW moments 8)", format_count(parameters), shards,

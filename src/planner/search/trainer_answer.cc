@@ -4,7 +4,8 @@
 
 #include "base/quantity.h"
 #include "model/count.h"
-#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/memory.h"
+#include "planner/frameworks/state_bytes.h"
 #include "planner/search/trainer_search.h"
 
 namespace distsetup {

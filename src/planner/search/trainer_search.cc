@@ -9,11 +9,13 @@
 
 #include "base/check.h"
 #include "base/quantity.h"
-#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/memory.h"
 #include "planner/report/uncertainty.h"
 #include "planner/resolve/hardware_facts.h"
 #include "planner/search/search.h"
 #include "planner/time/constants.h"
+#include "planner/time/embedded_calibration.h"
+#include "planner/time/step.h"
 
 namespace distsetup {
 namespace {

@@ -9,8 +9,10 @@
 #include <tuple>
 #include <vector>
 
+#include "planner/frameworks/memory.h"
 #include "planner/resolve/trainer_problem.h"
 #include "planner/search/search.h"
+#include "planner/time/step.h"
 
 namespace distsetup {
 

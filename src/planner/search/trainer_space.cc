@@ -5,9 +5,12 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
+#include "planner/frameworks/memory.h"
+#include "planner/frameworks/validate.h"
 #include "planner/report/uncertainty.h"
 #include "planner/resolve/releases.h"
 #include "planner/search/trainer_search.h"
+#include "planner/time/step.h"
 
 namespace distsetup {
 namespace {

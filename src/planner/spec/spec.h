@@ -15,6 +15,7 @@
 
 #include "base/diagnostic.h"
 #include "base/value.h"
+#include "plan/schedule_text.h"
 
 namespace distsetup {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/schedule_text.h"
 #include "planner/spec/spec.h"
 
 namespace distsetup {

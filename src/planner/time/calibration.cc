@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
-#include "base/embedded.h"
 #include "base/value_yaml.h"
 
 namespace distsetup {
@@ -31,42 +29,7 @@ void collect(const Value& value, const std::string& prefix, Calibration& into, D
   }
 }
 
-bool is_name(std::string_view key) {
-  return !key.empty() &&
-         key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string_view::npos;
-}
-
 }  // namespace
-
-std::optional<Calibration> calibration_from_lines(std::string_view text) {
-  Calibration calibration;
-  std::vector<std::string> open;  // "gemm.", "gemm.a100."
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    begin = end + 1;
-    const size_t indent = line.find_first_not_of(' ');
-    if (indent == std::string_view::npos || line[indent] == '#') continue;
-    const size_t colon = line.find(':', indent);
-    if (indent % 2 != 0 || indent / 2 > open.size() || colon == std::string_view::npos) return std::nullopt;
-    const std::string_view key = line.substr(indent, colon - indent);
-    if (!is_name(key)) return std::nullopt;
-    open.resize(indent / 2);
-    if (open.empty() && is_note(key)) continue;
-    const std::string name = (open.empty() ? "" : open.back()) + std::string(key);
-    if (colon + 1 == line.size()) {
-      open.push_back(name + ".");
-      continue;
-    }
-    if (line[colon + 1] != ' ') return std::nullopt;
-    const std::string_view digits = line.substr(colon + 2);
-    double number = 0;
-    const auto [stop, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (failed != std::errc() || stop != digits.data() + digits.size()) return std::nullopt;
-    if (!calibration.constants.emplace(name, number).second) return std::nullopt;
-  }
-  return calibration;
-}
 
 double Calibration::at(std::string_view name) const {
   const auto it = constants.find(name);
@@ -88,26 +51,6 @@ Result<Calibration> calibration_from_value(const Value& value) {
   collect(value, "", calibration, said);
   if (has_error(said)) return said;
   return {std::move(calibration), std::move(said)};
-}
-
-const Calibration& embedded_calibration() {
-  static const Calibration all = [] {
-    Calibration calibration;
-    for (const EmbeddedFile& file : embedded_files()) {
-      if (!file.path.starts_with("presets/calibration/")) continue;
-      if (std::optional<Calibration> plain = calibration_from_lines(file.text); plain.has_value()) {
-        calibration.constants.merge(plain->constants);
-        continue;
-      }
-      const Result<Value> value = parse_yaml(file.text, file.path);
-      CHECK(value.ok(), "built-in calibration is not YAML", file.path);
-      Result<Calibration> part = calibration_from_value(*value);
-      CHECK(part.ok(), "built-in calibration is not a map of numbers", file.path);
-      calibration.constants.merge(part->constants);
-    }
-    return calibration;
-  }();
-  return all;
 }
 
 std::string calibration_text(const Calibration& calibration, std::string_view comment) {

@@ -3,7 +3,6 @@
 // block of rows (or without a model size) to score on what the fit has not seen.
 #pragma once
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,10 +19,6 @@ struct Calibration {
 };
 
 Result<Calibration> calibration_from_value(const Value& value);
-// The form that calibration_text() writes: two spaces a level, `name:` or `name: number` on a line. The same as reading it as YAML, in
-// less than a tenth of the time: every command that plans reads all constants first. nullopt: another form.
-std::optional<Calibration> calibration_from_lines(std::string_view text);
-const Calibration& embedded_calibration();
 // Text of a calibration file: constants in groups, sorted, with the given comment lines on top.
 std::string calibration_text(const Calibration& calibration, std::string_view comment);
 

@@ -91,8 +91,8 @@ std::string_view class_name(ProgramClass program) {
 }
 
 double matrix_peak(const Setup& s) {
-  if (s.compute == Compute::kF32) return s.gpu.peak_fp32_flops_per_s;  // PyTorch leaves TF32 off unless asked
-  if (s.compute == Compute::kF16 || s.gpu.peak_bf16_flops_per_s <= 0)
+  if (s.compute == Dtype::kF32) return s.gpu.peak_fp32_flops_per_s;  // PyTorch leaves TF32 off unless asked
+  if (s.compute == Dtype::kF16 || s.gpu.peak_bf16_flops_per_s <= 0)
     return std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s);
   return s.gpu.peak_bf16_flops_per_s;
 }
@@ -101,10 +101,10 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const ConstantLookup& look) 
   const double gain = 1 + look.of_gpu("gemm", "library_gain", 0) * library_maturity(s) +
                       look.of_gpu("gemm", "library_gain_12_9", 0) * (!in_container(s) && year_of(s) > 2025.5 ? 1 : 0);
   const double share =
-      s.compute == Compute::kF32 ? look.at("gemm.fp32_efficiency") : look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
+      s.compute == Dtype::kF32 ? look.at("gemm.fp32_efficiency") : look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
   c.gemm.flops_per_s = matrix_peak(s) * share * look.clock_share();
   c.gemm.burst = look.of_gpu("gemm", "burst", 0);
-  const bool tensor_cores = s.compute != Compute::kF32;
+  const bool tensor_cores = s.compute != Dtype::kF32;
   c.gemm.tiles = !tensor_cores                                        ? GemmTiles::kNoTensorCores
                  : gpu_generation(s.gpu) == GpuGeneration::kBlackwell ? GemmTiles::kTwoSm
                                                                       : GemmTiles::kOneSm;
@@ -270,11 +270,5 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.dequantise_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("quantised.bandwidth_share");
   return c;
 }
-
-TimeEstimate estimate_time(const Setup& setup, const Calibration& calibration) {
-  return estimate_time(setup, time_constants(setup, calibration));
-}
-
-TimeEstimate estimate_time(const Setup& setup) { return estimate_time(setup, embedded_calibration()); }
 
 }  // namespace distsetup

@@ -72,10 +72,4 @@ struct TimeConstants {
 };
 TimeConstants time_constants(const Setup& setup, const Calibration& calibration);
 
-// Of the bundled trainer, whose plans carry what they are timed with: settled, and read back. (plan_rates.cc)
-RatesPlan native_rates(const Gpu& gpu, Compute compute, const Calibration& calibration);
-TimeConstants time_constants(const RatesPlan& rates);
-
-TimeEstimate estimate_time(const Setup& setup, const TimeConstants& constants);
-
 }  // namespace distsetup

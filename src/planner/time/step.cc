@@ -6,14 +6,16 @@
 // (p-1)/v of the mean stage (1F1B interleaved, Megatron-LM, arXiv 2104.04473, 2.2). Everything · (1 + straggler · log2(GPUs)): the
 // slowest of many ranks sets the pace. The terms of TimeEstimate sum to step_s. Leaves out: data loading, checkpoints, evaluation,
 // CUDA graph capture, zero-bubble schedules.
-#include "planner/time/step_model.h"
+#include "planner/time/step.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "model/flops.h"
-#include "planner/frameworks/frameworks.h"
+#include "planner/frameworks/state_bytes.h"
+#include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
+#include "planner/time/step_model.h"
 
 namespace distsetup {
 
@@ -83,7 +85,7 @@ double StepModel::copies_s(double parameters, double trained) const {
     case BufferCopies::kFlatBuffers: bytes = shards_ > 1 ? 4 * gathers * parameters + (2 + wire) * trained : 0; break;
     case BufferCopies::kGradientCast: bytes = shards_ > 1 && wire > 2 ? (2 + wire) * trained : 0; break;
     case BufferCopies::kGradientBucket: bytes = 4 * trained + (s_.sharding == Sharding::kZero3 ? 4 * gathers * parameters : 0); break;
-    case BufferCopies::kMainGradients: bytes = old_megatron ? (s_.gradient_dtype == StorageDtype::kF32 ? 10 : 6) * trained : 0; break;
+    case BufferCopies::kMainGradients: bytes = old_megatron ? (s_.gradient_dtype == Dtype::kF32 ? 10 : 6) * trained : 0; break;
     case BufferCopies::kNone: break;
   }
   return bytes / c_.optimizer_bytes_per_s;
@@ -127,131 +129,156 @@ double StepModel::stage_send_s() const {
   return send_s(c_.fabric, pipe_group_, bytes / s_.tp) + all_gather_s(c_.fabric, tp_group_, bytes);
 }
 
-TimeEstimate StepModel::run() {
-  const Geometry& g = s_.model;
-  TimeEstimate t;
-  const LayerTime layer = mean_layer();
-  const bool sharded = s_.sharding == Sharding::kZero3,
-             shards_zero2 = traits_.zero2_shards_parameters && s_.sharding == Sharding::kZero2;
-  const double m = static_cast<double>(s_.gradient_accumulation), layers = static_cast<double>(g.num_layers), stages = s_.pp;
+// Layers that do not divide leave their places to the embedding and the head.
+SlowestStage StepModel::slowest_stage(const StepLayer& one) const {
+  const double layers = static_cast<double>(s_.model.num_layers), stages = s_.pp;
+  const double head = one.head_s, embedding = embedding_s();
+  SlowestStage stage;
+  stage.layers = layers;
+  stage.ends_s = head + embedding;
+  stage.mean_s = layers * (one.forward_s + one.backward_s) + stage.ends_s;
+  if (s_.pp == 1) return stage;
+  const bool even = s_.model.num_layers % s_.pp == 0 && traits_.even_stages;  // else both ends count as a layer
+  const double places = (layers + 2) / stages, first_end = even ? embedding : 0;
+  const double usual = even ? layers / stages : std::ceil(places), last = even ? usual : std::max(0.0, std::floor(places) - 1);
+  const double with_head = last * (one.forward_s + one.backward_s) + head,
+               without = usual * (one.forward_s + one.backward_s) + first_end;
+  stage.layers = with_head >= without ? last : usual;
+  stage.head_share = with_head >= without ? 1 : 0;
+  stage.ends_s = with_head >= without ? head : first_end;
+  stage.mean_s /= stages;
+  return stage;
+}
 
-  // The slowest stage. Layers that do not divide leave their places to the embedding and the head.
-  double head_flops = 0;
-  const double head = head_s(head_flops), embedding = embedding_s(), forward_s = layer.forward.total(),
-               backward_s = layer.backward.total() + layer.recompute.total();
-  const double forwards = s_.frozen_reference ? 2 : 1;  // DPO: the reference runs forward too
-  double own = layers, head_share = 1, ends = head + embedding, mean_stage = layers * (forward_s + backward_s) + ends;
-  if (s_.pp > 1) {
-    const bool even = g.num_layers % s_.pp == 0 && traits_.even_stages;  // torchtitan counts both as a layer
-    const double places = (layers + 2) / stages, first_end = even ? embedding : 0;
-    const double usual = even ? layers / stages : std::ceil(places), last = even ? usual : std::max(0.0, std::floor(places) - 1);
-    const double with_head = last * (forward_s + backward_s) + head, without = usual * (forward_s + backward_s) + first_end;
-    own = with_head >= without ? last : usual;
-    head_share = with_head >= without ? 1 : 0;
-    ends = with_head >= without ? head : first_end;
-    mean_stage /= stages;
+// Gathers and reductions beside the layers of every micro-batch; what parameters in host memory add goes to `t`.
+StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const SlowestStage& stage, TimeEstimate& t) const {
+  const LayerTime& layer = one.time;
+  const double own = stage.layers;
+  Transfers transfers;
+  transfers.exposed_s = own * (one.forwards * layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed);
+  if (shards_ == 1 || !gathers_parameters()) return transfers;
+  const double gather = gather_layer_s(layer);
+  // hpZ: backward gathers from the copy that fewer ranks share.
+  const double gather_again =
+      s_.hpz > 1 ? all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters)) : gather;
+  const double scatter = scatter_layer_s(layer, one.trained);
+  const bool again = s_.sharding == Sharding::kZero3 && s_.reshard_after_forward;
+  const auto beside = [&](double compute, double transfer) {
+    transfers.exposed_s += own * (s_.software.unbucketed ? transfer : std::max(0.0, transfer - compute));
+    transfers.contended_s += own * (s_.software.unbucketed ? 0 : c_.contention * std::min(compute, transfer));
+  };
+  for (int i = 0; i < static_cast<int>(one.forwards); ++i) beside(one.forward_s - layer.forward.network, gather);
+  beside(one.backward_s - layer.backward.network - layer.recompute.network, (again ? gather_again : 0) + scatter);
+  const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * hidden_ / s_.tp;
+  transfers.exposed_s += gather_s(root) * stage.head_share + gather;  // before the first layer can start
+  transfers.exposed_s += (full_ ? scatter_s(root) * stage.head_share : 0) + scatter;
+  if (s_.offload.parameters != OffloadPlace::kNone) {
+    const double up = layer.parameters / shards_ * 2 / c_.pcie_bytes_per_s;
+    t.offload_exposed_s += micro_batches_ * own * (std::max(0.0, up - one.forward_s) + std::max(0.0, up - one.backward_s));
   }
+  return transfers;
+}
 
-  // Sharded parameters: gathers and reductions beside the layers of every micro-batch.
-  const double trained = full_ ? layer.parameters : layer.lora_parameters, copies = copies_s(layer.parameters, trained);
-  double exposed = own * (forwards * layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed), contended = 0;
-  if (shards_ > 1 && (sharded || shards_zero2)) {
-    const double gather = gather_layer_s(layer);
-    // hpZ: backward gathers from the copy that fewer ranks share.
-    const double gather_again =
-        s_.hpz > 1 ? all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters)) : gather;
-    const double scatter = scatter_layer_s(layer, trained);
-    const bool again = sharded && s_.reshard_after_forward;
-    const auto beside = [&](double compute, double transfer) {
-      exposed += own * (s_.software.unbucketed ? transfer : std::max(0.0, transfer - compute));
-      contended += own * (s_.software.unbucketed ? 0 : c_.contention * std::min(compute, transfer));
-    };
-    for (int i = 0; i < static_cast<int>(forwards); ++i) beside(forward_s - layer.forward.network, gather);
-    beside(backward_s - layer.backward.network - layer.recompute.network, (again ? gather_again : 0) + scatter);
-    const double root = (g.tied_embeddings ? 1 : 2) * static_cast<double>(g.vocabulary) * hidden_ / s_.tp;
-    exposed += gather_s(root) * head_share + gather;  // before the first layer can start
-    exposed += (full_ ? scatter_s(root) * head_share : 0) + scatter;
-    if (s_.offload.parameters != OffloadPlace::kNone) {
-      const double up = layer.parameters / shards_ * 2 / c_.pcie_bytes_per_s;
-      t.offload_exposed_s += m * own * (std::max(0.0, up - forward_s) + std::max(0.0, up - backward_s));
-    }
-  }
+// The micro-batches of the slowest stage.
+void StepModel::add_micro_batches(const StepLayer& one, const SlowestStage& stage, const Transfers& transfers, TimeEstimate& t) const {
+  const LayerTime& layer = one.time;
+  const double m = micro_batches_, own = stage.layers, forwards = one.forwards;
   if (s_.offload.activations != OffloadPlace::kNone) {
     const double moved = activation_transfer_s();
-    t.offload_exposed_s += m * own * (std::max(0.0, moved - forward_s) + std::max(0.0, moved - backward_s));
+    t.offload_exposed_s += m * own * (std::max(0.0, moved - one.forward_s) + std::max(0.0, moved - one.backward_s));
   }
-
-  const double loss = ends * (2 + forwards) / 3;
-  const double gpu_micro = own * (forwards * forward_s + backward_s + copies) + loss + contended;
+  const double copies = copies_s(layer.parameters, one.trained), loss = stage.ends_s * (2 + forwards) / 3;
+  const double gpu_micro = own * (forwards * one.forward_s + one.backward_s + copies) + loss + transfers.contended_s;
   const double again = s_.recompute == ActivationRecompute::kNone ? 0 : s_.recompute == ActivationRecompute::kFull ? 1 : 0.5;
   const double passes = forwards + 1.5 + again;
-  const double launch = std::max(0.0, own * c_.launch_layer_s * passes - gpu_micro - exposed);
+  const double launch = std::max(0.0, own * c_.launch_layer_s * passes - gpu_micro - transfers.exposed_s);
 
   t.gemm_s = m * own * (forwards * layer.forward.gemm + layer.backward.gemm);
   t.attention_s = m * own * (forwards * layer.forward.attention + layer.backward.attention);
-  t.elementwise_s = m * (own * (forwards * layer.forward.elementwise + layer.backward.elementwise + copies) + contended);
+  t.elementwise_s = m * (own * (forwards * layer.forward.elementwise + layer.backward.elementwise + copies) + transfers.contended_s);
   t.recompute_s = m * own * layer.recompute.compute();
   t.loss_s = m * loss;
   t.launch_s = m * launch;
-  t.communication_exposed_s = m * exposed;
+  t.communication_exposed_s = m * transfers.exposed_s;
+  if (s_.pp == 1) return;
+  const double v = std::max(s_.virtual_stages, 1), send = stage_send_s(), stages = s_.pp;
+  t.bubble_s = (stages - 1) / v * (stage.mean_s + transfers.contended_s) + 2 * (stages - 1) * send;
+  t.communication_exposed_s += (2 * v - stage.head_share) * m * send * (v > 1 && traits_.receives_ahead ? 0.2 : 1);
+}
 
-  if (s_.pp > 1) {
-    const double v = std::max(s_.virtual_stages, 1), send = stage_send_s();
-    t.bubble_s = (stages - 1) / v * (mean_stage + contended) + 2 * (stages - 1) * send;
-    t.communication_exposed_s +=
-        (2 * v - head_share) * m * send *
-        (v > 1 && traits_.receives_ahead ? 0.2 : 1);  // Megatron posts the receives of interleaved stages ahead
+// Gradients that are not sharded: one reduction a step (ZeRO-2 outside FSDP: one a micro-batch), beside backward.
+double StepModel::gradient_reduction_s(const StepLayer& one, const SlowestStage& stage, double stage_parameters) const {
+  const double bytes = stage_parameters * wire_bytes(s_.reduce_dtype), replicas = shards_ * s_.dp_replicate;
+  if (gathers_parameters() || replicas <= 1) return 0;
+  const double own = stage.layers, window = c_.dp_hidden * own * one.backward_s / (s_.pp > 1 ? s_.virtual_stages : 1);
+  if (s_.sharding == Sharding::kDdp) {
+    const double reduce = all_reduce_s(c_.fabric, group_span(c_.fabric, static_cast<int>(replicas), s_.tp), bytes);
+    return std::max(reduce - window, reduce * 0.02);
   }
+  const double times = s_.sharding == Sharding::kZero2 ? micro_batches_ : 1;
+  const double reduce = reduce_scatter_s(c_.fabric, shard_group_, bytes) + all_reduce_s(c_.fabric, replicate_group_, bytes / shards_);
+  const double gather = all_gather_s(c_.fabric, shard_group_, stage_parameters * 2);
+  const double hidden = traits_.gathers_beside_forward ? c_.dp_hidden * own * one.forward_s / s_.virtual_stages : 0;
+  return times * std::max(reduce - window, reduce * 0.02) + std::max(gather - hidden, gather * 0.02);
+}
 
-  // Gradients that are not sharded: one reduction a step (ZeRO-2 outside FSDP: one a micro-batch), beside backward.
-  const double embeddings = (s_.pp > 1 ? 1 : g.tied_embeddings ? 1 : 2) * static_cast<double>(g.vocabulary) * hidden_ / s_.tp;
-  const double stage_parameters = full_ ? own * layer.parameters + embeddings : own * layer.lora_parameters;
-  if (!sharded && !shards_zero2) {
-    const double bytes = stage_parameters * wire_bytes(s_.reduce_dtype), replicas = shards_ * s_.dp_replicate;
-    if (replicas > 1) {
-      const GroupSpan all = group_span(c_.fabric, static_cast<int>(replicas), s_.tp);
-      const double times = s_.sharding == Sharding::kZero2 ? m : 1;
-      const double window = c_.dp_hidden * own * backward_s / (s_.pp > 1 ? s_.virtual_stages : 1);
-      if (s_.sharding == Sharding::kDdp) {
-        const double reduce = all_reduce_s(c_.fabric, all, bytes);
-        t.communication_exposed_s += std::max(reduce - window, reduce * 0.02);
-      } else {
-        const double reduce =
-            reduce_scatter_s(c_.fabric, shard_group_, bytes) + all_reduce_s(c_.fabric, replicate_group_, bytes / shards_);
-        const double gather = all_gather_s(c_.fabric, shard_group_, stage_parameters * 2);
-        const double hidden = traits_.gathers_beside_forward ? c_.dp_hidden * own * forward_s / s_.virtual_stages : 0;
-        t.communication_exposed_s += times * std::max(reduce - window, reduce * 0.02) + std::max(gather - hidden, gather * 0.02);
-      }
-    }
-  }
+void StepModel::add_rates(const StepLayer& one, TimeEstimate& t) const {
+  t.tokens_per_s_per_gpu = s_.tokens_per_step() / s_.world() / t.step_s;
+  const double peak = c_.gemm.flops_per_s > 0
+                          ? (s_.compute == Dtype::kF16 || s_.gpu.peak_bf16_flops_per_s <= 0 ? s_.gpu.peak_fp16_flops_per_s
+                                                                                            : s_.gpu.peak_bf16_flops_per_s)
+                          : 0;
+  if (peak <= 0) return;
+  const LayerTime& layer = one.time;
+  const double layers = static_cast<double>(s_.model.num_layers), stages = s_.pp;
+  const double forward = layers * layer.token_flops + 2 * static_cast<double>(s_.model.vocabulary) * hidden_;
+  t.mfu = t.tokens_per_s_per_gpu * 3 * forward / peak;
+  const double done = micro_batches_ * (layers / stages * (layer.forward.flops + layer.backward.flops + layer.recompute.flops) +
+                                        one.head_flops / stages);
+  t.hfu = done / t.step_s / peak;
+}
+
+TimeEstimate StepModel::run() {
+  TimeEstimate t;
+  StepLayer one;
+  one.time = mean_layer();
+  one.head_s = head_s(one.head_flops);
+  one.forward_s = one.time.forward.total();
+  one.backward_s = one.time.backward.total() + one.time.recompute.total();
+  one.forwards = s_.frozen_reference ? 2 : 1;  // DPO: the reference runs forward too
+  one.trained = full_ ? one.time.parameters : one.time.lora_parameters;
+  const SlowestStage stage = slowest_stage(one);
+  const Transfers transfers = sharded_transfers(one, stage, t);
+  add_micro_batches(one, stage, transfers, t);
+
+  const double own = stage.layers;
+  const double embeddings = (s_.pp > 1                  ? 1
+                             : s_.model.tied_embeddings ? 1
+                                                        : 2) *
+                            static_cast<double>(s_.model.vocabulary) * hidden_ / s_.tp;
+  const double stage_parameters = full_ ? own * one.time.parameters + embeddings : own * one.time.lora_parameters;
+  t.communication_exposed_s += gradient_reduction_s(one, stage, stage_parameters);
 
   const double split = s_.sharding == Sharding::kDdp ? 1 : shards_;
-  const double of_experts = experts_apart_ ? own * layer.expert_parameters : 0;
+  const double of_experts = experts_apart_ ? own * one.time.expert_parameters : 0;
   t.optimizer_s = optimizer_s((stage_parameters - of_experts) / split + of_experts / expert_shards_, t) + c_.step_s;
-  t.optimizer_s += own * layer.orthogonalise_s / split;  // each rank takes whole matrices, as many as the others
+  t.optimizer_s += own * one.time.orthogonalise_s / split;  // each rank takes whole matrices, as many as the others
 
   const double work = t.gemm_s + t.attention_s + t.elementwise_s + t.recompute_s + t.loss_s + t.launch_s + t.bubble_s + t.optimizer_s +
                       t.offload_exposed_s + t.communication_exposed_s;
   const double waiting = work * c_.straggler * std::log2(static_cast<double>(std::max(s_.world(), 1)));
   t.communication_exposed_s += waiting;
   t.step_s = work + waiting;
-
-  const double tokens = s_.tokens_per_step() / s_.world();
-  t.tokens_per_s_per_gpu = tokens / t.step_s;
-  const double peak = c_.gemm.flops_per_s > 0
-                          ? (s_.compute == Compute::kF16 || s_.gpu.peak_bf16_flops_per_s <= 0 ? s_.gpu.peak_fp16_flops_per_s
-                                                                                              : s_.gpu.peak_bf16_flops_per_s)
-                          : 0;
-  if (peak > 0) {
-    const double forward = layers * layer.token_flops + 2 * static_cast<double>(g.vocabulary) * hidden_;
-    t.mfu = t.tokens_per_s_per_gpu * 3 * forward / peak;
-    const double done =
-        m * (layers / stages * (layer.forward.flops + layer.backward.flops + layer.recompute.flops) + head_flops / stages);
-    t.hfu = done / t.step_s / peak;
-  }
+  add_rates(one, t);
   return t;
 }
 
 TimeEstimate estimate_time(const Setup& setup, const TimeConstants& constants) { return StepModel(setup, constants).run(); }
+
+TimeEstimate estimate_time(const Setup& setup, const Calibration& calibration) {
+  return estimate_time(setup, time_constants(setup, calibration));
+}
+
+TimeEstimate estimate_time(const Setup& setup) { return estimate_time(setup, embedded_calibration()); }
 
 }  // namespace distsetup

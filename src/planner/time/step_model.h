@@ -5,6 +5,7 @@
 #include "model/flops.h"
 #include "planner/time/collective.h"
 #include "planner/time/layer.h"
+#include "planner/time/step.h"
 
 namespace distsetup {
 
@@ -35,7 +36,24 @@ struct LayerTime {
   double orthogonalise_s = 0;  // Muon, of all its matrices
 };
 
-inline double wire_bytes(StorageDtype dtype) { return dtype == StorageDtype::kF32 ? 4 : 2; }
+inline double wire_bytes(Dtype dtype) { return dtype == Dtype::kF32 ? 4 : 2; }
+
+// The mean layer and what a step asks of it.
+struct StepLayer {
+  LayerTime time;
+  double forward_s = 0, backward_s = 0;  // backward with what is recomputed
+  double head_s = 0, head_flops = 0;     // head and loss of a micro-batch
+  double forwards = 1;                   // of a micro-batch
+  double trained = 0;                    // parameters of a layer that get a gradient
+};
+
+// The stage of a pipeline that sets the pace; without one, all of the model.
+struct SlowestStage {
+  double layers = 0;
+  double head_share = 1;  // 1: it has the head
+  double ends_s = 0;      // embedding and head that it has, of a micro-batch
+  double mean_s = 0;      // a micro-batch of the mean stage
+};
 
 class StepModel {
  public:
@@ -47,7 +65,8 @@ class StepModel {
         hidden_(static_cast<double>(s.model.hidden)),
         shards_(s.dp_shard * s.cp),
         low_(s.fp8 != Fp8Recipe::kNone),
-        full_(s.finetune == Finetune::kFull) {
+        full_(s.finetune == Finetune::kFull),
+        micro_batches_(static_cast<double>(s.gradient_accumulation)) {
     tp_group_ = group_span(c.fabric, s.tp, 1);
     cp_group_ = group_span(c.fabric, s.cp, s.tp);
     shard_group_ = group_span(c.fabric, shards_, s.tp);
@@ -63,6 +82,20 @@ class StepModel {
   TimeEstimate run();
 
  private:
+  // Seconds a micro-batch, over the layers of the stage: not hidden behind compute; by which compute slows beside transfers.
+  struct Transfers {
+    double exposed_s = 0, contended_s = 0;
+  };
+
+  // Each layer's parameters are gathered and its gradients scattered in every micro-batch.
+  bool gathers_parameters() const {
+    return s_.sharding == Sharding::kZero3 || (traits_.zero2_shards_parameters && s_.sharding == Sharding::kZero2);
+  }
+  SlowestStage slowest_stage(const StepLayer& one) const;
+  Transfers sharded_transfers(const StepLayer& one, const SlowestStage& stage, TimeEstimate& t) const;
+  void add_micro_batches(const StepLayer& one, const SlowestStage& stage, const Transfers& transfers, TimeEstimate& t) const;
+  double gradient_reduction_s(const StepLayer& one, const SlowestStage& stage, double stage_parameters) const;
+  void add_rates(const StepLayer& one, TimeEstimate& t) const;
   PassTime gemm_pass(const LayerGemm& m, bool forward) const;
   PassTime forward_pass(const LayerWork& w, bool op_selected_only) const;
   PassTime backward_pass(const LayerWork& w) const;
@@ -94,6 +127,7 @@ class StepModel {
   double tokens_, hidden_;
   int shards_, expert_shards_ = 1;
   bool low_, full_, experts_apart_ = false;
+  double micro_batches_;
   GroupSpan tp_group_, cp_group_, shard_group_, replicate_group_, expert_group_, expert_shard_group_, pipe_group_;
 };
 

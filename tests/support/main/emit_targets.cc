@@ -51,7 +51,7 @@ Plan make(const Geometry& model, Sharding sharding, const Axes& axes = {}, Recom
   p.micro_batch = 2;
   p.gradient_accumulation = 4;
   p.recompute = {recompute, 0, {}};
-  p.precision.compute = Precision::kBf16;
+  p.precision.compute = Dtype::kBf16;
   p.train.sequence_length = 4096;
   p.train.global_batch = p.micro_batch * p.gradient_accumulation * data_parallel;
   p.inputs_digest = std::string(64, 'a');
@@ -89,7 +89,7 @@ std::map<std::string, Plan> plans() {
       {"recompute_none", make(dense, Sharding::kZero3, {}, Recompute::kNone)},
       {"recompute_selective", make(dense, Sharding::kZero3, {}, Recompute::kSelective)},
       {"recompute_every_2", with(make(dense, Sharding::kZero3, {}, Recompute::kEveryK), [](Plan& p) { p.recompute.every_k = 2; })},
-      {"fp32", with(zero3, [](Plan& p) { p.precision.compute = Precision::kF32; })},
+      {"fp32", with(zero3, [](Plan& p) { p.precision.compute = Dtype::kF32; })},
       {"dpo", with(zero3, [](Plan& p) { p.train.method = "dpo"; })},
       {"dpo_one_node", with(make(dense, Sharding::kZero3, {.nodes = 1}), [](Plan& p) { p.train.method = "dpo"; })},
       {"sft", with(zero3, [](Plan& p) { p.train.method = "sft"; })},

@@ -1,13 +1,8 @@
-// One memory model per framework, behind simulate_memory() and replay_memory() of setup.h. Each says what its framework keeps alive,
-// in which pool, and when; formulas and events name the framework's source they follow.
+// Bytes per parameter that training keeps between steps.
 #pragma once
 #include "planner/frameworks/setup.h"
 
 namespace distsetup {
-
-MemoryEstimate fsdp_memory(const Setup& setup, Depth depth);       // FSDP1, FSDP2, DDP and one GPU (frameworks/fsdp*.cc)
-MemoryEstimate deepspeed_memory(const Setup& setup, Depth depth);  // ZeRO stages 0-3
-MemoryEstimate megatron_memory(const Setup& setup, Depth depth);   // distributed optimizer, TP, SP, PP, CP, EP
 
 // Bytes per parameter that a rank holds between steps, before sharding (parameter, gradient, moments, master), for trained ones.
 struct StateBytes {

@@ -1,0 +1,10 @@
+// The unit level: what each rank class gathers, computes, reduces and frees, in which order (schedule.h).
+#pragma once
+#include "plan/schedule.h"
+
+namespace distsetup {
+
+// CHECKs that validate(plan) has no errors.
+Schedule compile_schedule(const Plan& plan, Phase phase);
+
+}  // namespace distsetup
