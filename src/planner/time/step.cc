@@ -15,62 +15,122 @@
 #include "planner/frameworks/state_bytes.h"
 #include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
-#include "planner/time/step_model.h"
+#include "planner/time/layer_time.h"
 
 namespace distsetup {
-
-// Head and loss forward and backward, of one micro-batch. The head stays in 16 bits with fp8 layers.
-double StepModel::head_s(double& flops) const {
-  const double vocabulary = static_cast<double>(s_.model.vocabulary) / s_.tp, products = full_ ? 3 : 2;
-  flops = 2 * tokens_ * vocabulary * hidden_ * products;
-  double seconds = gemm_s(c_.gemm, tokens_, vocabulary, hidden_, 2, 2) + gemm_s(c_.gemm, tokens_, hidden_, vocabulary, 2, 2);
-  if (full_) seconds += gemm_s(c_.gemm, vocabulary, hidden_, tokens_, 2, 2);
-  if (s_.loss == LossHead::kCutCrossEntropy) seconds += gemm_s(c_.gemm, tokens_, vocabulary, hidden_, 2, 2);  // logits again
-  return seconds + tokens_ * vocabulary * c_.loss_bytes_per_logit / c_.memory_bytes_per_s;
-}
-
-// The embedding: rows looked up, its gradient made and added up. In a pipeline the first stage's.
-double StepModel::embedding_s() const {
-  const double vocabulary = static_cast<double>(s_.model.vocabulary) / s_.tp;
-  return (8 * tokens_ * hidden_ + (full_ ? 8 * vocabulary * hidden_ : 0)) / c_.memory_bytes_per_s;
-}
-
 namespace {
 
 constexpr double kTensorsPerLayer = 9;  // q, k, v, o, gate, up, down, two norms
 
 double frozen_or_compute_bytes(const Setup& s) { return s.finetune == Finetune::kFull ? 2 : std::min(2.0, bytes_of(s.frozen_dtype)); }
 
-}  // namespace
+double wire_bytes(Dtype dtype) { return dtype == Dtype::kF32 ? 4 : 2; }
+
+// The mean layer and what a step asks of it.
+struct StepLayer {
+  LayerTime time;
+  double forward_s = 0, backward_s = 0;  // backward with what is recomputed
+  double head_s = 0, head_flops = 0;     // head and loss of a micro-batch
+  double forwards = 1;                   // of a micro-batch
+  double trained = 0;                    // parameters of a layer that get a gradient
+};
+
+// The stage of a pipeline that sets the pace; without one, all of the model.
+struct SlowestStage {
+  double layers = 0;
+  double head_share = 1;  // 1: it has the head
+  double ends_s = 0;      // embedding and head that it has, of a micro-batch
+  double mean_s = 0;      // a micro-batch of the mean stage
+};
+
+class StepModel {
+ public:
+  StepModel(const Setup& s, const TimeConstants& c)
+      : s_(s), c_(c), traits_(s.traits()), rank_(s, c), micro_batches_(static_cast<double>(s.gradient_accumulation)) {}
+
+  TimeEstimate run();
+
+ private:
+  // Seconds a micro-batch, over the layers of the stage: not hidden behind compute; by which compute slows beside transfers.
+  struct Transfers {
+    double exposed_s = 0, contended_s = 0;
+  };
+
+  // Each layer's parameters are gathered and its gradients scattered in every micro-batch.
+  bool gathers_parameters() const {
+    return s_.sharding == Sharding::kZero3 || (traits_.zero2_shards_parameters && s_.sharding == Sharding::kZero2);
+  }
+  SlowestStage slowest_stage(const StepLayer& one) const;
+  Transfers sharded_transfers(const StepLayer& one, const SlowestStage& stage, TimeEstimate& t) const;
+  void add_micro_batches(const StepLayer& one, const SlowestStage& stage, const Transfers& transfers, TimeEstimate& t) const;
+  double gradient_reduction_s(const StepLayer& one, const SlowestStage& stage, double stage_parameters) const;
+  void add_rates(const StepLayer& one, TimeEstimate& t) const;
+  double head_s(double& flops) const;
+  double embedding_s() const;
+  double gather_s(double parameters) const;
+  double scatter_s(double parameters) const;
+  double gather_layer_s(const LayerTime& layer) const;
+  double scatter_layer_s(const LayerTime& layer, double trained) const;
+  double gathered_bytes(double parameters) const;
+  double optimizer_s(double parameters, TimeEstimate& t) const;
+  double activation_transfer_s() const;
+  double stage_send_s() const;
+  double copies_s(double parameters, double trained) const;
+
+  const Setup& s_;
+  const TimeConstants& c_;
+  const FrameworkTraits& traits_;
+  const LayerModel rank_;
+  const double micro_batches_;
+};
+
+// Head and loss forward and backward, of one micro-batch. The head stays in 16 bits with fp8 layers.
+double StepModel::head_s(double& flops) const {
+  const double vocabulary = static_cast<double>(s_.model.vocabulary) / s_.tp, products = rank_.full ? 3 : 2;
+  flops = 2 * rank_.tokens * vocabulary * rank_.hidden * products;
+  double seconds =
+      gemm_s(c_.gemm, rank_.tokens, vocabulary, rank_.hidden, 2, 2) + gemm_s(c_.gemm, rank_.tokens, rank_.hidden, vocabulary, 2, 2);
+  if (rank_.full) seconds += gemm_s(c_.gemm, vocabulary, rank_.hidden, rank_.tokens, 2, 2);
+  if (s_.loss == LossHead::kCutCrossEntropy) seconds += gemm_s(c_.gemm, rank_.tokens, vocabulary, rank_.hidden, 2, 2);  // logits again
+  return seconds + rank_.tokens * vocabulary * c_.loss_bytes_per_logit / c_.memory_bytes_per_s;
+}
+
+// The embedding: rows looked up, its gradient made and added up. In a pipeline the first stage's.
+double StepModel::embedding_s() const {
+  const double vocabulary = static_cast<double>(s_.model.vocabulary) / s_.tp;
+  return (8 * rank_.tokens * rank_.hidden + (rank_.full ? 8 * vocabulary * rank_.hidden : 0)) / c_.memory_bytes_per_s;
+}
 
 double StepModel::gathered_bytes(double parameters) const {
   const bool gathered_in_8_bits = s_.fp8 == Fp8Recipe::kTensorwise && traits_.gathers_fp8_parameters;
   return parameters * (gathered_in_8_bits ? 1 : frozen_or_compute_bytes(s_));
 }
 
-double StepModel::gather_s(double parameters) const { return all_gather_s(c_.fabric, shard_group_, gathered_bytes(parameters)); }
+double StepModel::gather_s(double parameters) const { return all_gather_s(c_.fabric, rank_.shard_group, gathered_bytes(parameters)); }
 
 // With expert parallelism a layer's experts are gathered and reduced by themselves, over the ranks that hold the same ones.
 double StepModel::gather_layer_s(const LayerTime& layer) const {
   // A traced graph without passes that bucket and reorder gathers every parameter by itself, where it is used.
   if (s_.software.unbucketed) return kTensorsPerLayer * gather_s(layer.parameters / kTensorsPerLayer);
-  if (!experts_apart_) return gather_s(layer.parameters);
+  if (!rank_.experts_apart) return gather_s(layer.parameters);
   return gather_s(layer.parameters - layer.expert_parameters) +
-         all_gather_s(c_.fabric, expert_shard_group_, gathered_bytes(layer.expert_parameters));
+         all_gather_s(c_.fabric, rank_.expert_shard_group, gathered_bytes(layer.expert_parameters));
 }
 
 // Reduce-scatter inside the shard group; with replicas the all-reduce of the shards runs beside it, on the network.
 double StepModel::scatter_s(double parameters) const {
   const double bytes = parameters * wire_bytes(s_.reduce_dtype);
-  return std::max(reduce_scatter_s(c_.fabric, shard_group_, bytes), all_reduce_s(c_.fabric, replicate_group_, bytes / shards_));
+  return std::max(reduce_scatter_s(c_.fabric, rank_.shard_group, bytes),
+                  all_reduce_s(c_.fabric, rank_.replicate_group, bytes / rank_.shards));
 }
 
 double StepModel::scatter_layer_s(const LayerTime& layer, double trained) const {
   if (s_.software.unbucketed) return kTensorsPerLayer * scatter_s(trained / kTensorsPerLayer);
-  if (!experts_apart_) return scatter_s(trained);
+  if (!rank_.experts_apart) return scatter_s(trained);
   const double bytes = layer.expert_parameters * wire_bytes(s_.reduce_dtype);
-  return scatter_s(trained - layer.expert_parameters) + std::max(reduce_scatter_s(c_.fabric, expert_shard_group_, bytes),
-                                                                 all_reduce_s(c_.fabric, replicate_group_, bytes / expert_shards_));
+  return scatter_s(trained - layer.expert_parameters) +
+         std::max(reduce_scatter_s(c_.fabric, rank_.expert_shard_group, bytes),
+                  all_reduce_s(c_.fabric, rank_.replicate_group, bytes / rank_.expert_shards));
 }
 
 // Copies that sharding or accumulation make of a layer's parameters and gradients in every micro-batch, on the compute stream.
@@ -82,8 +142,8 @@ double StepModel::copies_s(double parameters, double trained) const {
   const bool old_megatron = s_.software.released > 0 && s_.software.released < 202203;
   double bytes = 0;
   switch (traits_.copies) {
-    case BufferCopies::kFlatBuffers: bytes = shards_ > 1 ? 4 * gathers * parameters + (2 + wire) * trained : 0; break;
-    case BufferCopies::kGradientCast: bytes = shards_ > 1 && wire > 2 ? (2 + wire) * trained : 0; break;
+    case BufferCopies::kFlatBuffers: bytes = rank_.shards > 1 ? 4 * gathers * parameters + (2 + wire) * trained : 0; break;
+    case BufferCopies::kGradientCast: bytes = rank_.shards > 1 && wire > 2 ? (2 + wire) * trained : 0; break;
     case BufferCopies::kGradientBucket: bytes = 4 * trained + (s_.sharding == Sharding::kZero3 ? 4 * gathers * parameters : 0); break;
     case BufferCopies::kMainGradients: bytes = old_megatron ? (s_.gradient_dtype == Dtype::kF32 ? 10 : 6) * trained : 0; break;
     case BufferCopies::kNone: break;
@@ -96,10 +156,10 @@ double StepModel::copies_s(double parameters, double trained) const {
 double StepModel::activation_transfer_s() const {
   const Geometry& g = s_.model;
   const double width = g.gated_mlp ? 3 : 2, f = static_cast<double>(g.feed_forward) / s_.tp;
-  double saved = 12 * hidden_ + 2 * width * f;
-  if (s_.recompute == ActivationRecompute::kFull) saved = 2 * hidden_;
-  if (s_.recompute == ActivationRecompute::kOpSelective) saved = 8 * hidden_ + 2 * f;
-  return tokens_ * saved / c_.pcie_bytes_per_s * traits_.offloaded_layers;
+  double saved = 12 * rank_.hidden + 2 * width * f;
+  if (s_.recompute == ActivationRecompute::kFull) saved = 2 * rank_.hidden;
+  if (s_.recompute == ActivationRecompute::kOpSelective) saved = 8 * rank_.hidden + 2 * f;
+  return rank_.tokens * saved / c_.pcie_bytes_per_s * traits_.offloaded_layers;
 }
 
 double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
@@ -109,7 +169,7 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
     const bool fused = s_.optimizer_implementation == OptimizerImplementation::kFused;
     // A list of DTensors is unwrapped tensor by tensor in each of foreach's operations: FSDP2 has one per parameter.
     const auto tensors = static_cast<double>(s_.model.num_layers) * kTensorsPerLayer / s_.pp;
-    const double dispatch = !fused && traits_.wraps_each_parameter && full_ ? tensors * c_.foreach_tensor_s : 0;
+    const double dispatch = !fused && traits_.wraps_each_parameter && rank_.full ? tensors * c_.foreach_tensor_s : 0;
     return parameters * traffic * (fused ? 1 : c_.foreach_cost) / c_.optimizer_bytes_per_s + dispatch;
   }
   // Gradients down, Adam on the host (its memory is the node's), parameters up. NVMe: states read and written.
@@ -123,10 +183,10 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
 // To the next stage. Without sequence parallelism every rank of the TP group holds all of it: Megatron sends a part from each and
 // gathers on the other side (arXiv 2104.04473, section 4.1); others send it from all.
 double StepModel::stage_send_s() const {
-  const double bytes = 2 * tokens_ * hidden_;
-  if (s_.sequence_parallel || s_.tp == 1) return send_s(c_.fabric, pipe_group_, bytes / s_.tp);
-  if (!traits_.stages_split_messages) return send_s(c_.fabric, pipe_group_, bytes);
-  return send_s(c_.fabric, pipe_group_, bytes / s_.tp) + all_gather_s(c_.fabric, tp_group_, bytes);
+  const double bytes = 2 * rank_.tokens * rank_.hidden;
+  if (s_.sequence_parallel || s_.tp == 1) return send_s(c_.fabric, rank_.pipe_group, bytes / s_.tp);
+  if (!traits_.stages_split_messages) return send_s(c_.fabric, rank_.pipe_group, bytes);
+  return send_s(c_.fabric, rank_.pipe_group, bytes / s_.tp) + all_gather_s(c_.fabric, rank_.tp_group, bytes);
 }
 
 // Layers that do not divide leave their places to the embedding and the head.
@@ -156,7 +216,7 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   const double own = stage.layers;
   Transfers transfers;
   transfers.exposed_s = own * (one.forwards * layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed);
-  if (shards_ == 1 || !gathers_parameters()) return transfers;
+  if (rank_.shards == 1 || !gathers_parameters()) return transfers;
   const double gather = gather_layer_s(layer);
   // hpZ: backward gathers from the copy that fewer ranks share.
   const double gather_again =
@@ -169,11 +229,11 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   };
   for (int i = 0; i < static_cast<int>(one.forwards); ++i) beside(one.forward_s - layer.forward.network, gather);
   beside(one.backward_s - layer.backward.network - layer.recompute.network, (again ? gather_again : 0) + scatter);
-  const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * hidden_ / s_.tp;
+  const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   transfers.exposed_s += gather_s(root) * stage.head_share + gather;  // before the first layer can start
-  transfers.exposed_s += (full_ ? scatter_s(root) * stage.head_share : 0) + scatter;
+  transfers.exposed_s += (rank_.full ? scatter_s(root) * stage.head_share : 0) + scatter;
   if (s_.offload.parameters != OffloadPlace::kNone) {
-    const double up = layer.parameters / shards_ * 2 / c_.pcie_bytes_per_s;
+    const double up = layer.parameters / rank_.shards * 2 / c_.pcie_bytes_per_s;
     t.offload_exposed_s += micro_batches_ * own * (std::max(0.0, up - one.forward_s) + std::max(0.0, up - one.backward_s));
   }
   return transfers;
@@ -208,7 +268,7 @@ void StepModel::add_micro_batches(const StepLayer& one, const SlowestStage& stag
 
 // Gradients that are not sharded: one reduction a step (ZeRO-2 outside FSDP: one a micro-batch), beside backward.
 double StepModel::gradient_reduction_s(const StepLayer& one, const SlowestStage& stage, double stage_parameters) const {
-  const double bytes = stage_parameters * wire_bytes(s_.reduce_dtype), replicas = shards_ * s_.dp_replicate;
+  const double bytes = stage_parameters * wire_bytes(s_.reduce_dtype), replicas = rank_.shards * s_.dp_replicate;
   if (gathers_parameters() || replicas <= 1) return 0;
   const double own = stage.layers, window = c_.dp_hidden * own * one.backward_s / (s_.pp > 1 ? s_.virtual_stages : 1);
   if (s_.sharding == Sharding::kDdp) {
@@ -216,8 +276,9 @@ double StepModel::gradient_reduction_s(const StepLayer& one, const SlowestStage&
     return std::max(reduce - window, reduce * 0.02);
   }
   const double times = s_.sharding == Sharding::kZero2 ? micro_batches_ : 1;
-  const double reduce = reduce_scatter_s(c_.fabric, shard_group_, bytes) + all_reduce_s(c_.fabric, replicate_group_, bytes / shards_);
-  const double gather = all_gather_s(c_.fabric, shard_group_, stage_parameters * 2);
+  const double reduce =
+      reduce_scatter_s(c_.fabric, rank_.shard_group, bytes) + all_reduce_s(c_.fabric, rank_.replicate_group, bytes / rank_.shards);
+  const double gather = all_gather_s(c_.fabric, rank_.shard_group, stage_parameters * 2);
   const double hidden = traits_.gathers_beside_forward ? c_.dp_hidden * own * one.forward_s / s_.virtual_stages : 0;
   return times * std::max(reduce - window, reduce * 0.02) + std::max(gather - hidden, gather * 0.02);
 }
@@ -231,7 +292,7 @@ void StepModel::add_rates(const StepLayer& one, TimeEstimate& t) const {
   if (peak <= 0) return;
   const LayerTime& layer = one.time;
   const double layers = static_cast<double>(s_.model.num_layers), stages = s_.pp;
-  const double forward = layers * layer.token_flops + 2 * static_cast<double>(s_.model.vocabulary) * hidden_;
+  const double forward = layers * layer.token_flops + 2 * static_cast<double>(s_.model.vocabulary) * rank_.hidden;
   t.mfu = t.tokens_per_s_per_gpu * 3 * forward / peak;
   const double done = micro_batches_ * (layers / stages * (layer.forward.flops + layer.backward.flops + layer.recompute.flops) +
                                         one.head_flops / stages);
@@ -241,12 +302,12 @@ void StepModel::add_rates(const StepLayer& one, TimeEstimate& t) const {
 TimeEstimate StepModel::run() {
   TimeEstimate t;
   StepLayer one;
-  one.time = mean_layer();
+  one.time = rank_.mean_layer();
   one.head_s = head_s(one.head_flops);
   one.forward_s = one.time.forward.total();
   one.backward_s = one.time.backward.total() + one.time.recompute.total();
   one.forwards = s_.frozen_reference ? 2 : 1;  // DPO: the reference runs forward too
-  one.trained = full_ ? one.time.parameters : one.time.lora_parameters;
+  one.trained = rank_.full ? one.time.parameters : one.time.lora_parameters;
   const SlowestStage stage = slowest_stage(one);
   const Transfers transfers = sharded_transfers(one, stage, t);
   add_micro_batches(one, stage, transfers, t);
@@ -255,13 +316,13 @@ TimeEstimate StepModel::run() {
   const double embeddings = (s_.pp > 1                  ? 1
                              : s_.model.tied_embeddings ? 1
                                                         : 2) *
-                            static_cast<double>(s_.model.vocabulary) * hidden_ / s_.tp;
-  const double stage_parameters = full_ ? own * one.time.parameters + embeddings : own * one.time.lora_parameters;
+                            static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
+  const double stage_parameters = rank_.full ? own * one.time.parameters + embeddings : own * one.time.lora_parameters;
   t.communication_exposed_s += gradient_reduction_s(one, stage, stage_parameters);
 
-  const double split = s_.sharding == Sharding::kDdp ? 1 : shards_;
-  const double of_experts = experts_apart_ ? own * one.time.expert_parameters : 0;
-  t.optimizer_s = optimizer_s((stage_parameters - of_experts) / split + of_experts / expert_shards_, t) + c_.step_s;
+  const double split = s_.sharding == Sharding::kDdp ? 1 : rank_.shards;
+  const double of_experts = rank_.experts_apart ? own * one.time.expert_parameters : 0;
+  t.optimizer_s = optimizer_s((stage_parameters - of_experts) / split + of_experts / rank_.expert_shards, t) + c_.step_s;
   t.optimizer_s += own * one.time.orthogonalise_s / split;  // each rank takes whole matrices, as many as the others
 
   const double work = t.gemm_s + t.attention_s + t.elementwise_s + t.recompute_s + t.loss_s + t.launch_s + t.bubble_s + t.optimizer_s +
@@ -272,6 +333,8 @@ TimeEstimate StepModel::run() {
   add_rates(one, t);
   return t;
 }
+
+}  // namespace
 
 TimeEstimate estimate_time(const Setup& setup, const TimeConstants& constants) { return StepModel(setup, constants).run(); }
 
