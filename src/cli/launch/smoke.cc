@@ -18,6 +18,7 @@
 #include "cli/launch/preflight.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
+#include "plan/plan_json.h"
 #include "planner/search/goal.h"
 
 namespace distsetup {

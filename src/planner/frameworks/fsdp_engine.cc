@@ -272,15 +272,28 @@ class UnshardedEngine : public ShardingEngine {
 
 }  // namespace
 
-std::unique_ptr<ShardingEngine> make_fsdp2_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units) {
+std::unique_ptr<ShardingEngine> make_engine(const Setup& s, bool unsharded, int64_t compute_bytes, Ledger& ledger,
+                                            std::vector<ShardedUnit>& units) {
+  ShardingOptions options;
+  options.compute_bytes = compute_bytes;
+  options.gradient_bytes = options.compute_bytes;
+  options.parameter_bytes = bytes_of(s.parameter_dtype);
+  options.reduce_bytes = bytes_of(s.reduce_dtype);
+  options.cast = options.parameter_bytes != static_cast<double>(options.compute_bytes);
+  options.shard_from_host = s.offload.parameters != OffloadPlace::kNone;
+  options.gradient_leaves = options.shard_from_host || s.optimizer_implementation == OptimizerImplementation::kInBackward;
+  options.gradients_in_buckets = s.traits().never_shards && s.dp_replicate > 1 && s.software.gradient_as_bucket_view;
+  options.cast_once = s.software.casts_once;
+  options.reduce_scatter_pool = s.software.reduce_scatter_pool;
+  // Forward under a reentrant checkpoint runs without gradients and registers no hook on its outputs; the hook of the second forward
+  // finds the order of the first one spent (torch/distributed/fsdp/_exec_order_utils.py).
+  options.prefetch_in_backward = !(s.traits().flat_parameters && s.reentrant_checkpoint);
+  // torch/distributed/fsdp/_limiter_utils.py: two all-gathers; without the limiter as many as the CPU runs ahead.
+  constexpr int kLimited = 2, kUnlimited = 14;
+  options.frees_in_flight = ledger.counts_only() ? 0 : s.software.limit_all_gathers ? kLimited : kUnlimited;
+  if (unsharded) return std::make_unique<UnshardedEngine>(ledger, options, units);
+  if (s.traits().flat_parameters) return std::make_unique<Fsdp1Engine>(ledger, options, units);
   return std::make_unique<ShardingEngine>(ledger, options, units);
-}
-std::unique_ptr<ShardingEngine> make_fsdp1_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units) {
-  return std::make_unique<Fsdp1Engine>(ledger, options, units);
-}
-std::unique_ptr<ShardingEngine> make_unsharded_engine(Ledger& ledger, const ShardingOptions& options,
-                                                      std::vector<ShardedUnit>& units) {
-  return std::make_unique<UnshardedEngine>(ledger, options, units);
 }
 
 }  // namespace distsetup::replay

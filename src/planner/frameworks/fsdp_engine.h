@@ -90,8 +90,8 @@ class ShardingEngine {
   bool backward_ = false, reduces_ = true;
 };
 
-std::unique_ptr<ShardingEngine> make_fsdp2_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units);
-std::unique_ptr<ShardingEngine> make_fsdp1_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units);
-std::unique_ptr<ShardingEngine> make_unsharded_engine(Ledger& ledger, const ShardingOptions& options, std::vector<ShardedUnit>& units);
+// The setup's trainer's; `compute_bytes` of a gathered parameter.
+std::unique_ptr<ShardingEngine> make_engine(const Setup& setup, bool unsharded, int64_t compute_bytes, Ledger& ledger,
+                                            std::vector<ShardedUnit>& units);
 
 }  // namespace distsetup::replay

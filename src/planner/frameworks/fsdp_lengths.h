@@ -1,0 +1,25 @@
+// Steps over samples of different lengths (Setup::sample_lengths). Each length asks the caching allocator for sizes it has not seen,
+// cuts up blocks that an earlier length left, and makes it reserve more than the longest sample alone needs; how much depends on the
+// order. The order of a run is not known: lengths are drawn by a fixed sequence, so that the same setup gives the same answer.
+// Leaves out: sorting or bucketing by length, and packing (packed samples are all of one length).
+#pragma once
+#include <cstdint>
+
+#include "planner/frameworks/setup.h"
+
+namespace distsetup::replay {
+
+class LengthDraw {
+ public:
+  LengthDraw(const Setup& setup, int order) : s_(setup), state_(static_cast<uint64_t>(order)) {}
+  // Of the next micro-batch, which is padded to it.
+  int64_t longest_of_micro_batch();
+
+ private:
+  double uniform();  // in [0, 1), splitmix64 (Steele, Lea, Flood 2014)
+
+  const Setup& s_;
+  uint64_t state_;
+};
+
+}  // namespace distsetup::replay

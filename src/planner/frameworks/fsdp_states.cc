@@ -1,0 +1,47 @@
+#include "planner/frameworks/fsdp_states.h"
+
+#include "planner/frameworks/state_bytes.h"
+
+namespace distsetup::replay {
+
+int64_t saved_bytes(const FsdpModel& m, const Trace& trace) {
+  int64_t bytes = trace.input_freed_forward ? 0 : m.residual_bytes;
+  for (const Event& event : trace.forward) {
+    if (event.kind == Event::Kind::kAllocate && event.slot != trace.output) bytes += rounded_size(event.bytes);
+    if (event.kind == Event::Kind::kFree) bytes -= rounded_size(event.bytes);
+  }
+  return bytes;
+}
+
+// What the 4-bit matrices of a block read: both norms' outputs (one, where attention and MLP share it), the attention's, the MLP's
+// product.
+int64_t quantized_input_bytes(const FsdpModel& m) {
+  const int64_t norms = (m.s.model.norms_per_layer == 1 ? 1 : 2) * m.s.model.hidden;
+  const int64_t compute_bytes = m.s.compute == Dtype::kF32 ? 4 : 2;
+  return compute_bytes * m.num_tokens * (norms + m.s.model.num_heads * m.s.model.head_size + m.s.model.feed_forward);
+}
+
+// Checkpoint: what is trained, with its optimizer's state. Host: what is offloaded, of all ranks of a node (gradients come along, the
+// optimizer reads them there; so does DPO's reference), and pages of a paged optimizer.
+void count_host_and_disk(const FsdpModel& m, MemoryEstimate& estimate) {
+  double trained_bytes = 0, moments = 0, parameters = 0, reference = 0;
+  const double block_moments = stored_state_bytes(m.s).optimizer, other_moments = adam_state_bytes(m.s).optimizer;
+  for_stored(m, [&](int64_t elements, double bytes, bool is_trained, int64_t count, bool in_block_matrix) {
+    const auto all = static_cast<double>(elements * count);
+    parameters += bytes * all;
+    if (holds_reference(m.s)) reference += std::min(2.0, bytes) * all;
+    if (!is_trained) return;
+    trained_bytes += bytes * all;
+    moments += (in_block_matrix ? block_moments : other_moments) * all;
+  });
+  const double ranks = m.unsharded() ? 1 : m.shards();
+  estimate.checkpoint_bytes = static_cast<int64_t>((trained_bytes + moments) * ranks * m.s.tp);
+  double host = 0;
+  if (m.s.offload.parameters != OffloadPlace::kNone) host += parameters + trained_bytes + reference;
+  if (m.s.offload.optimizer != OffloadPlace::kNone || m.s.offload.parameters != OffloadPlace::kNone || m.s.paged_optimizer)
+    host += moments;
+  if (m.offloads_activations()) host += static_cast<double>(m.residual_bytes * m.s.model.num_layers);
+  estimate.host_bytes_per_node = static_cast<int64_t>(host * m.s.gpus_per_node);
+}
+
+}  // namespace distsetup::replay
