@@ -7,7 +7,6 @@
 #include <initializer_list>
 
 #include "model/presets.h"
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/memory.h"
 #include "support/property.h"
 #include "support/seed.h"

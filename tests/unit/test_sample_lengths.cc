@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "model/presets.h"
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/memory.h"
 #include "support/presets.h"
 

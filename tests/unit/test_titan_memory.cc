@@ -2,7 +2,6 @@
 #include <catch2/catch.hpp>
 
 #include "model/presets.h"
-#include "planner/frameworks/frameworks.h"
 #include "planner/frameworks/memory.h"
 #include "support/presets.h"
 

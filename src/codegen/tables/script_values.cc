@@ -9,6 +9,7 @@
 #include "base/names.h"
 #include "codegen/shell/quote.h"
 #include "codegen/tables/load_table.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

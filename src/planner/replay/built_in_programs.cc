@@ -2,39 +2,60 @@
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
-#include "base/embedded.h"
-#include "base/value_yaml.h"
 #include "planner/replay/kernel_file.h"
 #include "planner/replay/program_file.h"
 
 namespace distsetup::replay {
 namespace {
 
+// What programs refer to, read when the first of them asks.
+class ProgramLibrary {
+ public:
+  explicit ProgramLibrary(const Presets& presets) : presets_(presets) {}
+
+  Result<BlockProgram> program(const Value& value, const std::string& id, const Location& at) {
+    if (kernels_ == nullptr) {
+      const PresetFile* file = find_preset(presets_, "kernels", "torch");
+      if (file == nullptr) return error(code::kUnknownProgram, at, "no presets/kernels/torch.yaml beside this program");
+      const Result<Value> text = read_preset(*file);
+      if (!text.ok()) return text.diagnostics;
+      Result<KernelFile> kernels = kernels_from_value(*text);
+      if (!kernels.ok()) return kernels.diagnostics;
+      kernels_ = std::make_shared<const KernelFile>(std::move(*kernels));
+    }
+    return program_from_value(value, id, kernels_, [this](std::string_view name) { return weights(name); });
+  }
+
+ private:
+  const Value* weights(std::string_view name) {
+    const auto [it, fresh] = weights_.try_emplace(std::string(name));
+    const PresetFile* file = fresh ? find_preset(presets_, "weights", name) : nullptr;
+    if (file != nullptr) {
+      Result<Value> table = read_preset(*file);
+      if (table.ok()) it->second = std::move(*table);
+    }
+    return it->second.kind == Value::Kind::kMap ? &it->second : nullptr;
+  }
+
+  const Presets& presets_;
+  std::shared_ptr<const KernelFile> kernels_;
+  std::map<std::string, Value> weights_;
+};
+
 const std::map<std::string, BlockProgram, std::less<>>& built_in_programs() {
   static const std::map<std::string, BlockProgram, std::less<>> programs = [] {
-    std::shared_ptr<const KernelFile> kernels;
+    const Result<Presets> presets = load_presets();
+    CHECK(presets.ok());
+    ProgramLibrary library(*presets);
     std::map<std::string, BlockProgram, std::less<>> all;
-    const auto parsed = [](const EmbeddedFile& file) {
-      Result<Value> value = parse_yaml(file.text, file.path);
+    for (const PresetFile& file : presets->files) {
+      if (file.folder != "programs") continue;
+      const Result<Value> value = read_preset(file);
       CHECK(value.ok(), "{}", format_diagnostics(value.diagnostics));
-      return std::move(*value);
-    };
-    for (const EmbeddedFile& file : embedded_files()) {  // kernels come before programs: sorted by path
-      if (file.path == "presets/kernels/torch.yaml") {
-        Result<KernelFile> read = kernels_from_value(parsed(file));
-        CHECK(read.ok(), "{}", format_diagnostics(read.diagnostics));
-        kernels = std::make_shared<const KernelFile>(std::move(*read));
-      }
-      constexpr std::string_view kFolder = "presets/programs/";
-      if (!file.path.starts_with(kFolder)) continue;
-      CHECK(kernels != nullptr, "no presets/kernels/torch.yaml");
-      std::string id(file.path.substr(kFolder.size()));
-      id.resize(id.size() - std::string_view(".yaml").size());
-      const Value value = parsed(file);
-      if (value.find("form") != nullptr) continue;  // another form of the same facts (frameworks/lifetimes.h)
-      Result<BlockProgram> program = program_from_value(value, id, kernels);
+      if (value->find("form") != nullptr) continue;  // another form of the same facts (frameworks/lifetimes.h)
+      Result<BlockProgram> program = library.program(*value, file.id, {});
       CHECK(program.ok(), "{}", format_diagnostics(program.diagnostics));
-      all.emplace(id, std::move(*program));
+      all.emplace(file.id, std::move(*program));
     }
     return all;
   }();
@@ -44,16 +65,9 @@ const std::map<std::string, BlockProgram, std::less<>>& built_in_programs() {
 }  // namespace
 
 Result<std::shared_ptr<const BlockProgram>> load_program(const Presets& presets, const PresetFile& file) {
-  const PresetFile* kernels_file = find_preset(presets, "kernels", "torch");
-  if (kernels_file == nullptr)
-    return error(code::kUnknownProgram, {file.path, 0, 0}, "no presets/kernels/torch.yaml beside this program");
-  Result<Value> kernels_text = read_preset(*kernels_file);
-  if (!kernels_text.ok()) return kernels_text.diagnostics;
-  Result<KernelFile> kernels = kernels_from_value(*kernels_text);
-  if (!kernels.ok()) return kernels.diagnostics;
-  Result<Value> text = read_preset(file);
+  const Result<Value> text = read_preset(file);
   if (!text.ok()) return text.diagnostics;
-  Result<BlockProgram> program = program_from_value(*text, file.id, std::make_shared<const KernelFile>(std::move(*kernels)));
+  Result<BlockProgram> program = ProgramLibrary(presets).program(*text, file.id, {file.path, 0, 0});
   if (!program.ok()) return program.diagnostics;
   return {std::make_shared<const BlockProgram>(std::move(*program)), std::move(program.diagnostics)};
 }

@@ -299,7 +299,8 @@ const char* loss_name(LossHead loss) {
   return kNames[static_cast<size_t>(loss)];
 }
 
-Result<BlockProgram> program_from_value(const Value& value, const std::string& id, std::shared_ptr<const KernelFile> kernels) {
+Result<BlockProgram> program_from_value(const Value& value, const std::string& id, std::shared_ptr<const KernelFile> kernels,
+                                        const WeightTables& tables) {
   BlockProgram program;
   Diagnostics said;
   program.id = id;
@@ -313,6 +314,10 @@ Result<BlockProgram> program_from_value(const Value& value, const std::string& i
   map.get("date", ignored);
   map.get("compiled", program.compiled);
   map.get("zero_gradients_after_step", program.zero_gradients_after_step);
+  const Value* named = map.child("weights");
+  const Value* table = named != nullptr && tables ? tables(named->text) : nullptr;
+  if (named != nullptr && table == nullptr)
+    said.push_back(error(code::kUnknownValue, named->location, fmt::format("no table of weights is called '{}'", named->text)));
   const auto read = [&](const char* key, ProgramSection& section, bool has_input) {
     const Value* part = map.child(key);
     if (part == nullptr) {
@@ -322,7 +327,8 @@ Result<BlockProgram> program_from_value(const Value& value, const std::string& i
     SectionReader reader{section, *kernels, said};
     if (has_input) reader.name_index("x");
     MapReader inner(*part, key, said);
-    reader.weights(inner.child("weights"));
+    const Value* own = inner.child("weights");
+    reader.weights(own != nullptr || table == nullptr ? own : table->find(key));
     reader.ops(inner.child("ops"));
     inner.finish();
   };

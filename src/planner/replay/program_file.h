@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -121,7 +122,10 @@ struct BlockProgram {
   std::array<ProgramSection, 11> heads;  // by LossHead: "x" in; an empty one: this program has no such loss
 };
 
-Result<BlockProgram> program_from_value(const Value& value, const std::string& id, std::shared_ptr<const KernelFile> kernels);
+// `tables`: tables of weights by name (presets/weights), which a program may name instead of listing its own; nullptr: no such table.
+using WeightTables = std::function<const Value*(std::string_view name)>;
+Result<BlockProgram> program_from_value(const Value& value, const std::string& id, std::shared_ptr<const KernelFile> kernels,
+                                        const WeightTables& tables = {});
 
 const char* loss_name(LossHead loss);
 
