@@ -22,6 +22,7 @@
 #include "base/quantity.h"
 #include "cli/launch/local_ranks.h"
 #include "cli/launch/preflight.h"
+#include "cli/line/terminal.h"
 #include "plan/plan.h"
 #include "plan/plan_json.h"
 
@@ -29,13 +30,6 @@ namespace distsetup {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kExitFailed = 1, kExitUsage = 2, kExitConfig = 3, kExitNothingFits = 4, kExitEnvironment = 5, kExitJobFailed = 6,
-              kExitInterrupted = 130;
-
-void report(const Diagnostics& diagnostics) {
-  std::fputs(format_diagnostics(diagnostics, isatty(2) != 0 ? Colour::kOn : Colour::kOff).c_str(), stderr);
-}
 
 std::string host_name() {
   char text[256] = {};
@@ -170,16 +164,16 @@ std::string describe(const RankEnd& end) {
 int conclude(const RunEnd& run) {
   if (!run.start_error.empty()) {
     report({error(code::kLaunchRefused, {}, run.start_error)});
-    return kExitFailed;
+    return kFailed;
   }
-  if (run.first_failure < 0) return run.interrupted_by == SIGINT ? kExitInterrupted : 0;
+  if (run.first_failure < 0) return run.interrupted_by == SIGINT ? kInterrupted : 0;
   // Before training begins a rank has nothing to save and leaves SIGTERM its default.
   const bool as_asked = run.interrupted_by != 0 && std::all_of(run.ends.begin(), run.ends.end(), [](const RankEnd& end) {
                           return !end.failed() || (end.by_signal && end.number == SIGTERM);
                         });
   if (as_asked) {
     fmt::print(stderr, "distsetup: stopped by {} before training began\n", signal_name(run.interrupted_by));
-    return kExitInterrupted;
+    return kInterrupted;
   }
   const RankEnd& first = run.ends[static_cast<size_t>(run.first_failure)];
   int num_failed = 0;
@@ -190,9 +184,9 @@ int conclude(const RunEnd& run) {
   if (first.by_signal && first.number == SIGKILL)
     help = "signal 9 that nobody sent is the kernel out of memory: see `dmesg | tail` on that host";
   report({error(code::kRankFailed, {}, message, help)});
-  if (run.interrupted_by == SIGINT) return kExitInterrupted;
-  const bool kept = !first.by_signal && (first.number == kExitConfig || first.number == kExitEnvironment);
-  return kept ? first.number : kExitJobFailed;
+  if (run.interrupted_by == SIGINT) return kInterrupted;
+  const bool kept = !first.by_signal && (first.number == kConfigInvalid || first.number == kEnvironmentUnusable);
+  return kept ? first.number : kJobFailed;
 }
 
 std::optional<std::string> find_trainer(const LaunchOptions& options) {
@@ -209,14 +203,14 @@ std::optional<std::string> find_trainer(const LaunchOptions& options) {
 
 int run_launch(const LaunchOptions& options) {
   const Result<std::string> text = read_file(options.plan_path);
-  if (!text.ok()) return report(text.diagnostics), kExitConfig;
+  if (!text.ok()) return report(text.diagnostics), kConfigInvalid;
   const Result<Plan> plan = plan_from_json(*text, options.plan_path);
-  if (!plan.ok()) return report(plan.diagnostics), kExitConfig;
-  if (const Diagnostics found = check_options(options, *plan); has_error(found)) return report(found), kExitUsage;
-  if (plan->verdict == Verdict::kDoesNotFit) return report({refuse(*plan, options.plan_path)}), kExitNothingFits;
+  if (!plan.ok()) return report(plan.diagnostics), kConfigInvalid;
+  if (const Diagnostics found = check_options(options, *plan); has_error(found)) return report(found), kUsage;
+  if (plan->verdict == Verdict::kDoesNotFit) return report({refuse(*plan, options.plan_path)}), kNothingFits;
   const std::optional<std::string> trainer = find_trainer(options);
-  if (!trainer) return kExitEnvironment;
-  if (const Diagnostics found = check_visible(*plan); has_error(found)) return report(found), kExitEnvironment;
+  if (!trainer) return kEnvironmentUnusable;
+  if (const Diagnostics found = check_visible(*plan); has_error(found)) return report(found), kEnvironmentUnusable;
 
   HeldPort held;
   int port = options.master_port;
@@ -227,7 +221,7 @@ int run_launch(const LaunchOptions& options) {
                     fmt::format("port {} on {} cannot be used, {}", options.master_port, host_name(), errno_text(held.error_number)),
                     plan->hardware.nodes == 1 ? "leave --master-port out: a free one is picked"
                                               : "name another --master-port, the same on every node")});
-      return kExitEnvironment;
+      return kEnvironmentUnusable;
     }
     port = held.port;
   }

@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "base/quantity.h"
 #include "cli/launch/measure.h"
+#include "cli/line/terminal.h"
 #include "model/presets.h"
 
 namespace distsetup {
@@ -36,11 +37,7 @@ struct Facts {
   std::vector<FoundGpu> gpus;
 };
 
-void report_probe(const Diagnostics& diagnostics) {
-  std::fputs(format_diagnostics(diagnostics, isatty(2) != 0 ? Colour::kOn : Colour::kOff).c_str(), stderr);
-}
-
-std::string find_trainer(const ProbeOptions& options) {
+std::string trainer_of(const ProbeOptions& options) {
   if (!options.trainer_path.empty()) return options.trainer_path;
   std::error_code failure;
   const fs::path path = fs::read_symlink("/proc/self/exe", failure).parent_path() / "distsetup-train";
@@ -63,7 +60,7 @@ Result<Facts> measure(const ProbeOptions& options) {
   const Result<Loopback> loopback = measure_loopback(part_s);
   if (!loopback.ok()) return loopback.diagnostics;
   facts.loopback = *loopback;
-  const std::string trainer = find_trainer(options);
+  const std::string trainer = trainer_of(options);
   if (trainer.empty()) {
     facts.f32_flops_per_s = own_gemm_flops_per_s(part_s);
     return facts;
@@ -185,14 +182,14 @@ Json facts_json(const Facts& facts) {
 
 int run_probe(const ProbeOptions& options) {
   const Result<Facts> facts = measure(options);
-  if (!facts.ok()) return report_probe(facts.diagnostics), 5;
+  if (!facts.ok()) return report(facts.diagnostics), 5;
   std::string text;
   if (facts->gpus.empty()) {
     text = cpu_machine(*facts);
   } else if (const std::optional<std::string> preset = preset_of(facts->gpus[0])) {
     text = gpu_machine(*facts, *preset);
   } else {
-    report_probe({error(code::kUnknownGpu, {},
+    report({error(code::kUnknownGpu, {},
                   fmt::format("'{}' with {} is none of the known GPUs", facts->gpus[0].name, format_gib(facts->gpus[0].memory_bytes)),
                   "write presets/gpus/NAME.yaml for it (see presets/README.md) and pass --presets DIR to plan")});
     return 5;
@@ -200,7 +197,7 @@ int run_probe(const ProbeOptions& options) {
   if (options.json) text = dump_json(facts_json(*facts));
   if (options.output_path.empty()) return std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
   const Result<Written> written = write_file_atomic(options.output_path, text, options.force ? Overwrite::kForce : Overwrite::kRefuse);
-  if (!written.ok()) return report_probe(written.diagnostics), 1;
+  if (!written.ok()) return report(written.diagnostics), 1;
   return 0;
 }
 

@@ -133,6 +133,10 @@ bool is_utf8_locale() {
   return true;  // as in most containers: the terminal behind them is UTF-8
 }
 
+void report(const Diagnostics& diagnostics) {
+  std::fputs(format_diagnostics(diagnostics, isatty(2) != 0 ? Colour::kOn : Colour::kOff).c_str(), stderr);
+}
+
 void say(std::string_view text) {
   if (text.empty()) return;
   (void)write_all(2, is_utf8_locale() ? std::string(text) : folded(text));  // when it fails there is nowhere left to complain

@@ -53,6 +53,8 @@ Diagnostics write_result(std::string_view text);
 // Talk that --quiet does not silence (warnings, errors) and talk that it does; in ASCII where the locale is not UTF-8.
 void say(std::string_view text);
 void mention(const Terminal& terminal, std::string_view text);
+// To standard error, in colour where that is a terminal.
+void report(const Diagnostics& diagnostics);
 // "next: ..." on a terminal only.
 void suggest_next(const Terminal& terminal, std::string_view command);
 
