@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "cli/line/output.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

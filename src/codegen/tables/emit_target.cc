@@ -14,6 +14,7 @@
 #include "codegen/tables/load_table.h"
 #include "codegen/tables/script_values.h"
 #include "codegen/tables/target.h"
+#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {
