@@ -68,6 +68,11 @@ size_t SourceText::offset(const Location& at) const {
   return last_offset_;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 Diagnostics check_characters(const SourceText& source) {
   const std::string_view text = source.text();
   for (size_t i = 0; i < text.size();) {

@@ -34,6 +34,9 @@ class SourceText {
   mutable size_t last_num_characters_ = 0;
 };
 
+// Some editors put one in front of UTF-8 text.
+std::string_view without_byte_order_mark(std::string_view text);
+
 // An error when the text is not UTF-8 or holds control characters.
 Diagnostics check_characters(const SourceText& source);
 

@@ -15,8 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
 // nlohmann's method names.
 class JsonEvents : public json::json_sax_t {
  public:
@@ -145,7 +143,7 @@ class JsonEvents : public json::json_sax_t {
 }  // namespace
 
 Result<Value> parse_json(std::string_view text, std::string_view file_name) {
-  if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) text.remove_prefix(kByteOrderMark.size());
+  text = without_byte_order_mark(text);
   const SourceText source(text, file_name);
   JsonEvents events(source);
   json::sax_parse(text.begin(), text.end(), &events);

@@ -19,7 +19,6 @@
 namespace distsetup {
 namespace {
 
-constexpr std::string_view kTomlMark = "\xef\xbb\xbf";
 constexpr int kMaxDots = 400;  // of one key; toml++ would go down as many tables by recursion
 
 // Walks the tree of toml++ in file order.
@@ -160,7 +159,7 @@ std::optional<size_t> endless_key(std::string_view text) {
 }  // namespace
 
 Result<Value> parse_toml(std::string_view text, std::string_view file_name) {
-  if (text.starts_with(kTomlMark)) text.remove_prefix(kTomlMark.size());
+  text = without_byte_order_mark(text);
   const SourceText source(text, file_name);
   if (Diagnostics bad = check_characters(source); !bad.empty()) return bad;
   if (const std::optional<size_t> place = endless_key(text))

@@ -20,7 +20,6 @@
 namespace distsetup {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::string_view kCoreTag = "tag:yaml.org,2002:";
 
 // The end of the quoted scalar that starts at `begin`, or npos when the closing quote is missing.
@@ -253,7 +252,7 @@ class YamlEvents : public YAML::EventHandler {
 }  // namespace
 
 Result<Value> parse_yaml(std::string_view text, std::string_view file_name) {
-  if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) text.remove_prefix(kByteOrderMark.size());
+  text = without_byte_order_mark(text);
   const SourceText source(text, file_name);
   if (Diagnostics mistakes = check_characters(source); !mistakes.empty()) return mistakes;
   YamlEvents events(source);

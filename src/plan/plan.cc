@@ -11,6 +11,13 @@
 
 namespace distsetup {
 
+Plan::Plan() = default;
+Plan::Plan(const Plan&) = default;
+Plan::Plan(Plan&&) noexcept = default;
+Plan& Plan::operator=(const Plan&) = default;
+Plan& Plan::operator=(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
 std::string_view name(Verdict v) { return spelling_of(v); }
 std::string_view name(Sharding v) { return spelling_of(v); }
 std::string_view name(Recompute v) { return spelling_of(v); }

@@ -250,6 +250,14 @@ struct Plan {
   std::string inputs_digest;    // of the spec and every preset it used
   std::string schedule_digest;  // of the compiled lists of all rank classes
   bool operator==(const Plan&) const = default;
+
+  // Compiled once, in plan.cc: many files copy and destroy plans.
+  Plan();
+  Plan(const Plan&);
+  Plan(Plan&&) noexcept;
+  Plan& operator=(const Plan&);
+  Plan& operator=(Plan&&) noexcept;
+  ~Plan();
 };
 
 // One spelling each, used in JSON, listings and messages.
