@@ -18,6 +18,7 @@
 #include "codegen/read/read.h"
 #include "codegen/tables/coverage.h"
 #include "codegen/tables/emit_target.h"
+#include "codegen/tables/key_walk.h"
 #include "codegen/tables/load_table.h"
 #include "model/presets.h"
 #include "support/emitted.h"

@@ -4,6 +4,7 @@
 #include "base/diagnostic_codes.h"
 #include "codegen/job/script.h"
 #include "codegen/tables/key_table.h"
+#include "codegen/tables/key_walk.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

@@ -6,7 +6,8 @@
 
 #include "base/embedded.h"
 #include "codegen/lint/lint.h"
-#include "codegen/lint/names.h"
+#include "codegen/lint/rule_table.h"
+#include "codegen/tables/name_table.h"
 
 using namespace distsetup;
 
@@ -34,7 +35,7 @@ TEST_CASE("lint names: every table has its rule and only types that it defines o
     const std::string_view folder = "templates/_lint/names/";
     if (file.path.substr(0, folder.size()) != folder) continue;
     const std::string_view base = file.path.substr(folder.size());
-    const lint::NameTable& table = lint::name_table(base.substr(0, base.size() - 5));
+    const NameTable& table = name_table(base.substr(0, base.size() - 5));
     INFO(file.path);
     const LintRule* rule = find_lint_rule(table.code);
     REQUIRE(rule != nullptr);
@@ -42,7 +43,7 @@ TEST_CASE("lint names: every table has its rule and only types that it defines o
     for (const auto& [kind, type] : table.roots) CHECK(table.type(type) != nullptr);
     for (const auto& [name, entries] : table.types) {
       std::set<std::string> seen;
-      for (const lint::NameEntry& one : entries) {
+      for (const NameEntry& one : entries) {
         INFO(name << " " << one.name << ":" << one.type);
         CHECK(seen.insert(one.name).second);
         if (one.name[0] == '-' || one.type.empty()) continue;

@@ -8,6 +8,7 @@
 #include "base/value_yaml.h"
 #include "codegen/emit.h"
 #include "codegen/lint/lint.h"
+#include "codegen/lint/rule_table.h"
 #include "plan/plan_json.h"
 #include "support/every_target.h"
 #include "support/random_plan.h"

@@ -1,12 +1,17 @@
 // The shell tokenizer and what a line starts, on the scripts people write.
 #include <catch2/catch.hpp>
+#include <set>
 
-#include "codegen/lint/kind.h"
-#include "codegen/lint/stage.h"
+#include "codegen/read/document.h"
+#include "codegen/shell/branches.h"
+#include "codegen/shell/expand.h"
+#include "codegen/shell/launch_line.h"
 #include "codegen/shell/shell.h"
+#include "codegen/tables/kind.h"
+#include "codegen/tables/name_table.h"
 
 using namespace distsetup;
-using namespace distsetup::lint;
+using namespace distsetup::foreign;
 
 namespace {
 
@@ -20,8 +25,9 @@ std::string words(const ShellCommand& command) {
 }
 
 std::string kind_of(std::string_view path, std::string_view text) {
-  const Result<FileKind> kind = recognise(path, text);
-  return kind.ok() ? std::string(kind_name(*kind)) : "none";
+  const Result<DocumentPointer> document = parse_document(embedded_templates(), std::string(path), text);
+  const bool is_known = document.ok() && (*document)->kind != nullptr;
+  return is_known ? (*document)->kind->name : "none";
 }
 
 }  // namespace
@@ -32,7 +38,7 @@ TEST_CASE("lint shell: words quotes and continuations", "[lint]") {
   CHECK(words(s.commands[0]) == "torchrun|--nnodes=2|a b|c $D|e f|xyz");
   const ShellWord& quoted = s.commands[0].words[3];
   REQUIRE(quoted.parts.size() == 1);
-  CHECK(quoted.parts[0].quote == Quote::kDouble);
+  CHECK(quoted.parts[0].quote == ShellQuote::kDouble);
   CHECK(s.text.substr(quoted.parts[0].span.begin, 4) == "c $D");
 }
 
@@ -164,10 +170,10 @@ TEST_CASE("lint stages: who starts whom with which options", "[lint]") {
   const auto stages = [](const std::string& text) {
     const ShellScript s = shell(text);
     std::string out;
-    for (const Line& line : find_lines(s)) {
-      for (const Stage& stage : line.stages) {
+    for (const LaunchLine& line : find_lines(s)) {
+      for (const LaunchStage& stage : line.stages) {
         out += stage.name + "(";
-        for (const Option& option : stage.options) out += option.name + (option.has_value ? "=" + option.value : "") + " ";
+        for (const LaunchOption& option : stage.options) out += option.name + (option.has_value ? "=" + option.value : "") + " ";
         out += ") ";
       }
     }
@@ -203,8 +209,8 @@ TEST_CASE("lint kinds: files are told apart by what they say", "[lint]") {
   CHECK(kind_of("x.yaml", "optimizer:\n  lr: 1.0\nmicro_batch_size: 1\n") == "none");
   CHECK(kind_of("x.yaml", "trainer:\n  devices: 8\n") == "lightning");
   CHECK(kind_of("x.yaml", "distributed:\n  strategy: fsdp2\n") == "automodel");
-  CHECK(kind_of("x.yaml", "training:\n  epochs: 3\n") == "none");  // not torchtitan, which is TOML
-  CHECK(kind_of("x.yaml", "training:\n  epochs: 3\ndistributed:\n  use_fsdp: true\n") == "none");
+  CHECK(kind_of("x.yaml", "training:\n  epochs: 3\n") == "config-yaml");  // not torchtitan, which is TOML
+  CHECK(kind_of("x.yaml", "training:\n  epochs: 3\ndistributed:\n  use_fsdp: true\n") == "config-yaml");
   CHECK(kind_of("x.yaml", "version: '2'\napis: []\nproviders: {}\n") == "llama-stack");
   CHECK(kind_of("x.yaml", "---\napiVersion: batch/v1\nkind: Job\n") == "kubernetes");
   CHECK(kind_of("x.yaml", "resources:\n  accelerators: H100:8\nrun: |\n  x\n") == "skypilot");
@@ -218,4 +224,35 @@ TEST_CASE("lint kinds: files are told apart by what they say", "[lint]") {
   CHECK(kind_of("plan.json", "{\"schema_version\": 1, \"verdict\": \"fits\"}") == "plan");
   CHECK(kind_of("x.txt", "Dear reader\n") == "none");
   CHECK(kind_of("x", "") == "none");
+}
+
+TEST_CASE("lint kinds: the table has every kind that code asks for, and what it names", "[lint]") {
+  const FileKinds& kinds = built_in_kinds();
+  for (const std::string_view name : file_kind::kAll) {
+    INFO(name);
+    CHECK(kinds.find(name) != nullptr);
+  }
+  std::set<std::string> names;
+  for (const FileKind& kind : kinds.all) {
+    INFO(kind.name);
+    CHECK(names.insert(kind.name).second);
+    CHECK((kind.within.empty() || kinds.find(kind.within) != nullptr));
+    CHECK((kind.names.empty() || load_name_table(embedded_templates(), kind.names).ok()));
+    CHECK((kind.has_lint_rules || !kind.instead.empty()));
+    const bool is_marked = !kind.keys.empty() || !kind.decided_by.empty() || !kind.lines.empty() || !kind.words.empty() ||
+                           kind.every_line != LineShape::kNone || kind.form == KindForm::kToml || kind.form == KindForm::kArguments;
+    CHECK(is_marked);
+  }
+}
+
+TEST_CASE("lint kinds: a table of one's own adds a kind", "[lint]") {
+  TemplateSet templates = embedded_templates();  // shares what was read so far
+  for (auto& [path, text] : templates.files) {
+    if (path == "_kinds.yaml")
+      text += "  - {name: gpt-neox, describes: GPT-NeoX configuration, form: tree, keys: [pipe-parallel-size]}\n";
+  }
+  const Result<DocumentPointer> document = parse_document(templates, "x.yaml", "pipe-parallel-size: 2\n");
+  REQUIRE(document.ok());
+  CHECK((*document)->is("gpt-neox"));
+  CHECK(kind_of("x.yaml", "pipe-parallel-size: 2\n") == "none");
 }

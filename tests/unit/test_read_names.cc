@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/json.h"
-#include "codegen/read/names.h"
+#include "codegen/tables/accepted_names.h"
 #include "codegen/read/read.h"
 #include "support/emitted.h"
 

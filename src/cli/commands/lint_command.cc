@@ -14,6 +14,7 @@
 #include "cli/settings/run_source.h"
 #include "codegen/lint/lint.h"
 #include "codegen/shell/quote.h"
+#include "codegen/tables/kind.h"
 #include "model/count.h"
 #include "plan/plan.h"
 #include "plan/plan_json.h"
@@ -55,7 +56,7 @@ Result<LintContext> lint_context(const Arguments& arguments) {
   append(diagnostics, consumer.diagnostics);
   append(diagnostics, read_tools(arguments.text("tools"), context.tools));
   context.as = arguments.text("as");
-  if (!context.as.empty()) append(diagnostics, kind_of_name(context.as).diagnostics);
+  append(diagnostics, check_kind_name(context.as));
   const Result<Session> session = open_session(arguments);
   append(diagnostics, session.diagnostics);
   if (session.ok() && arguments.has("gpu")) {
@@ -233,7 +234,7 @@ Command lint_command() {
        "KIND",
        "what the files are, when they do not say: deepspeed, accelerate, sbatch, …",
        0,
-       kind_names()},
+       built_in_kinds().lint_names()},
       {"consumer", {}, FlagKind::kValue, "WHO", "who reads the DeepSpeed JSON: deepspeed, hf, accelerate or lightning", 0, kConsumers},
       {"nodes", {}, FlagKind::kValue, "N", "nodes of the job, when no file says it", 0},
       {"gpus", {"gpus-per-node"}, FlagKind::kValue, "N", "GPUs per node, when no file says it", 0},

@@ -1,4 +1,6 @@
 // accelerate's configuration file outside fsdp_config: machines, rendezvous, parallelism_config, deepspeed_config.
+#include "codegen/lint/accelerate.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <set>
 
 #include "base/names.h"
-#include "codegen/lint/report.h"
 
 namespace distsetup::lint {
 namespace {
@@ -16,12 +17,12 @@ const std::vector<std::string> kDistributedTypes = {"NO",         "MULTI_CPU",  
                                                     "XLA",        "MEGATRON_LM", "MULTI_HPU", "MULTI_NEURON", "TP"};
 
 // Whether an `accelerate launch` of the set-up has the flag; nothing when there is no such line.
-std::optional<bool> launch_gives(const Setup& setup, std::string_view flag) {
+std::optional<bool> launch_gives(const LintSetup& setup, std::string_view flag) {
   std::optional<bool> gives;
   for (const auto& other : setup.documents) {
     for (const ScriptPart& part : other->parts) {
-      for (const Line& line : part.lines) {
-        const Stage* launch = line.find(Program::kAccelerate);
+      for (const LaunchLine& line : part.lines) {
+        const LaunchStage* launch = line.find(LaunchProgram::kAccelerate);
         if (launch != nullptr) gives = gives.value_or(false) || launch->has(flag);
       }
     }
@@ -29,7 +30,7 @@ std::optional<bool> launch_gives(const Setup& setup, std::string_view flag) {
   return gives;
 }
 
-void acc_machines(const Setup& setup, const Document& d, Report& report) {
+void acc_machines(const LintSetup& setup, const Document& d, Findings& report) {
   const Value& root = d.root;
   const auto machines = real(root, "num_machines"), processes = real(root, "num_processes");
   if (processes && *processes < 1) {
@@ -51,7 +52,7 @@ void acc_machines(const Setup& setup, const Document& d, Report& report) {
   }
   for (const auto& other : setup.documents) {
     if (other.get() == &d) break;
-    if (other->kind != FileKind::kAccelerate || !has(root, "machine_rank") ||
+    if (!other->is(file_kind::kAccelerate) || !has(root, "machine_rank") ||
         text(other->root, "machine_rank") != text(root, "machine_rank"))
       continue;
     report.add("ACC003", d, value_span(d, *node(root, "machine_rank").value),
@@ -64,13 +65,13 @@ void acc_machines(const Setup& setup, const Document& d, Report& report) {
   }
 }
 
-void acc_mesh(const Document& d, Report& report) {
-  const Node section = node(d.root, "parallelism_config");
+void acc_mesh(const Document& d, Findings& report) {
+  const TreeNode section = node(d.root, "parallelism_config");
   if (!section || section.value->kind != Value::Kind::kMap) return;
   const auto size = [&](std::string_view axis) {
     return real(*section.value, fmt::format("parallelism_config_{}_size", axis)).value_or(1);
   };
-  const Span at = key_span(d, section);
+  const TextSpan at = key_span(d, section);
   double product = 1;
   for (const char* axis : {"dp_replicate", "dp_shard", "tp", "cp", "sp"}) {
     const double n = size(axis);
@@ -104,12 +105,12 @@ void acc_mesh(const Document& d, Report& report) {
   }
 }
 
-void acc_deepspeed(const Document& d, Report& report) {
-  const Node section = node(d.root, "deepspeed_config");
+void acc_deepspeed(const Document& d, Findings& report) {
+  const TreeNode section = node(d.root, "deepspeed_config");
   if (!section || !has(*section.value, "deepspeed_config_file")) return;
   for (const char* name : {"zero_stage", "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",
                            "offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping", "zero3_save_16bit_model"}) {
-    const Node at = node(*section.value, name);
+    const TreeNode at = node(*section.value, name);
     if (at)
       report.add("ACC004", d, key_span(d, at),
                  fmt::format("'{}' belongs in the DeepSpeed JSON once deepspeed_config_file is given", name));
@@ -123,11 +124,11 @@ void acc_deepspeed(const Document& d, Report& report) {
 
 }  // namespace
 
-void check_accelerate(const Setup& setup, const Document& d, Report& report) {
-  if (d.kind != FileKind::kAccelerate) return;
+void check_accelerate(const LintSetup& setup, const Document& d, Findings& report) {
+  if (!d.is(file_kind::kAccelerate)) return;
   const Value& root = d.root;
   const std::string type = text(root, "distributed_type");
-  const Span top{d.offset(root.location), d.offset(root.location) + 1};
+  const TextSpan top{d.offset(root.location), d.offset(root.location) + 1};
   if (type.empty()) {
     report.add("ACC009", d, top, "distributed_type is not given");
   } else if (nearest_name(type, kDistributedTypes) != type ||
@@ -142,15 +143,15 @@ void check_accelerate(const Setup& setup, const Document& d, Report& report) {
                fmt::format("unknown mixed_precision '{}', expected no, fp16, bf16 or fp8", precision));
   }
   for (const char* name : {"mixed_precision", "downcast_bf16"}) {
-    const Node at = node(root, name);
+    const TreeNode at = node(root, name);
     if (!at || at.value->quoted || at.text() != "no") continue;
-    const Span span = value_span(d, *at.value);
+    const TextSpan span = value_span(d, *at.value);
     report.add("ACC007", d, span, fmt::format("'{}: no' without quotes is false to a YAML reader", name),
                {"", "", {{span.begin, span.end, "'no'"}}, {}});
   }
   for (const auto& [section, wanted] : {std::pair("fsdp_config", "FSDP"), std::pair("deepspeed_config", "DEEPSPEED"),
                                         std::pair("megatron_lm_config", "MEGATRON_LM")}) {
-    const Node at = node(root, section);
+    const TreeNode at = node(root, section);
     const bool is_empty = !at || (at.value->entries.empty() && at.value->kind != Value::Kind::kScalar);
     if (is_empty || type.empty() || type == wanted) continue;
     report.add("ACC012", d, key_span(d, at),

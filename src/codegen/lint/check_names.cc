@@ -1,13 +1,14 @@
 // Unknown keys of structured files, by the tables of names: a walk down the sections that the table knows. What stands in sections
 // that it does not know is not looked at.
+#include "codegen/lint/check_names.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "base/names.h"
-#include "codegen/lint/names.h"
-#include "codegen/lint/report.h"
+#include "codegen/tables/name_table.h"
 
 namespace distsetup::lint {
 namespace {
@@ -18,11 +19,11 @@ using IsKnown = bool (*)(const Document&, std::string_view key);
 struct NameWalk {
   const NameTable& table;
   const Document& d;
-  Report& report;
+  Findings& report;
   IsKnown is_known = nullptr;
   bool only_near = false;  // other releases have more names: a misspelling is all that can be told
 
-  void unknown(const std::vector<NameEntry>& entries, const std::string& path, const std::string& key, const Node& at) const {
+  void unknown(const std::vector<NameEntry>& entries, const std::string& path, const std::string& key, const TreeNode& at) const {
     const std::vector<std::string> names = spellings(entries);
     const std::string near = nearest_name(key, names);
     if (near.empty() && only_near) return;
@@ -68,38 +69,52 @@ bool is_axolotl_otherwise(const Document& d, std::string_view key) {
   return is_prefixed || (has(d.root, "plugins") && find_name(*table.type("plugins"), key) != nullptr);
 }
 
-void names_of_lightning(const Document& d, Report& report) {
+void names_of_lightning(const Document& d, Findings& report) {
   const NameWalk in{name_table("lightning"), d, report};
   for (const char* path : {"trainer", "fit.trainer"}) {
-    const Node trainer = node(d.root, path);
+    const TreeNode trainer = node(d.root, path);
     if (!trainer || trainer.value->kind != Value::Kind::kMap) continue;
     in.walk(*trainer.value, "trainer", path);
     const std::string name = text(*trainer.value, "strategy.class_path");
-    const Node arguments = node(*trainer.value, "strategy.init_args");
+    const TreeNode arguments = node(*trainer.value, "strategy.init_args");
     if (arguments) in.walk(*arguments.value, name.substr(name.rfind('.') + 1), fmt::format("{}.strategy.init_args", path));
   }
 }
 
-void names_of_automodel(const Document& d, Report& report) {
-  const Node section = node(d.root, "distributed");
+void names_of_automodel(const Document& d, Findings& report) {
+  const TreeNode section = node(d.root, "distributed");
   if (!section || section.value->kind != Value::Kind::kMap) return;
   std::string strategy = lower(text(*section.value, "strategy"));
   std::replace(strategy.begin(), strategy.end(), '-', '_');
   NameWalk{name_table("automodel"), d, report}.walk(*section.value, strategy.empty() ? "fsdp2" : strategy, "distributed");
 }
 
+void names_of_llama_stack(const Document& d, Findings& report) {
+  const bool is_request = has(d.root, "training_config") || has(d.root, "job_uuid") || has(d.root, "algorithm_config");
+  const bool is_build = has(d.root, "distribution_spec");
+  NameWalk{name_table("llama-stack"), d, report, nullptr, true}.walk(d.root, is_request ? "request" : is_build ? "build" : "", "");
+}
+
+void names_of_kubernetes(const Document& d, Findings& report) {
+  const NameTable& table = name_table("kubernetes");
+  for (const Value& root : d.roots) {
+    const auto type = table.roots.find(text(root, "kind"));
+    if (type != table.roots.end()) NameWalk{table, d, report}.walk(root, type->second, "");
+  }
+}
+
 // TrainingArguments in a file are a script's, which may declare more: what is near to a name is a misspelling, the rest is said once.
-void names_of_trainer(const Document& d, Report& report) {
+void names_of_trainer(const Document& d, Findings& report) {
   const NameTable& table = name_table("trainer");
   const std::vector<NameEntry>& known = *table.type("");
   const std::vector<std::string> names = spellings(known);
-  Span first{0, 0};
+  TextSpan first{0, 0};
   std::string others;
   size_t num_others = 0;
   for (size_t i = 0; i < d.root.entries.size(); ++i) {
     const std::string& key = d.root.entries[i].first;
     if (find_name(known, key) != nullptr) continue;
-    const Span at = key_span(d, {&d.root.entries[i].second, &d.root, i});
+    const TextSpan at = key_span(d, {&d.root.entries[i].second, &d.root, i});
     const std::string near = nearest_name(key, names);
     if (!near.empty()) {
       report.add(table.code, d, at, says_unknown(table, key), {fmt::format("did you mean '{}'", near), table.unknown, {}, {}});
@@ -117,31 +132,14 @@ void names_of_trainer(const Document& d, Report& report) {
 
 }  // namespace
 
-void check_names(const Setup&, const Document& d, Report& report) {
-  switch (d.kind) {
-    case FileKind::kAxolotl: NameWalk{name_table("axolotl"), d, report, is_axolotl_otherwise}.walk(d.root, "", ""); break;
-    case FileKind::kLlamaFactory: NameWalk{name_table("llamafactory"), d, report}.walk(d.root, "", ""); break;
-    case FileKind::kTrl: NameWalk{name_table("trl"), d, report}.walk(d.root, "", ""); break;
-    case FileKind::kMegatronBridge: NameWalk{name_table("megatron-bridge"), d, report}.walk(d.root, "", ""); break;
-    case FileKind::kSkypilot: NameWalk{name_table("skypilot"), d, report}.walk(d.root, "", ""); break;
-    case FileKind::kLlamaStack: {
-      const bool is_request = has(d.root, "training_config") || has(d.root, "job_uuid") || has(d.root, "algorithm_config");
-      const bool is_build = has(d.root, "distribution_spec");
-      NameWalk{name_table("llama-stack"), d, report, nullptr, true}.walk(d.root, is_request ? "request" : is_build ? "build" : "", "");
-      break;
-    }
-    case FileKind::kKubernetes:
-      for (const Value& root : d.roots) {
-        const NameTable& table = name_table("kubernetes");
-        const auto type = table.roots.find(text(root, "kind"));
-        if (type != table.roots.end()) NameWalk{table, d, report}.walk(root, type->second, "");
-      }
-      break;
-    case FileKind::kTrainer: names_of_trainer(d, report); break;
-    case FileKind::kLightning: names_of_lightning(d, report); break;
-    case FileKind::kAutomodel: names_of_automodel(d, report); break;
-    default: break;
-  }
+void check_names(const LintSetup&, const Document& d, Findings& report) {
+  if (d.is(file_kind::kTrainer)) names_of_trainer(d, report);
+  if (d.is(file_kind::kLightning)) names_of_lightning(d, report);
+  if (d.is(file_kind::kAutomodel)) names_of_automodel(d, report);
+  if (d.is(file_kind::kLlamaStack)) names_of_llama_stack(d, report);
+  if (d.is(file_kind::kKubernetes)) names_of_kubernetes(d, report);
+  if (d.kind == nullptr || d.kind->names.empty()) return;
+  NameWalk{name_table(d.kind->names), d, report, d.is(file_kind::kAxolotl) ? is_axolotl_otherwise : nullptr}.walk(d.root, "", "");
 }
 
 }  // namespace distsetup::lint

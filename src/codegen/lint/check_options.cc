@@ -1,5 +1,7 @@
 // Unknown options of launchers, of trainers' command lines and of job scripts, by the tables of names. What an option's value may be
 // is the rules' matter.
+#include "codegen/lint/check_options.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,26 +9,25 @@
 
 #include "base/names.h"
 #include "codegen/lint/megatron.h"
-#include "codegen/lint/names.h"
-#include "codegen/lint/report.h"
+#include "codegen/tables/name_table.h"
 
 namespace distsetup::lint {
 namespace {
 
-void report_option(const Document& d, const NameTable& table, const std::vector<NameEntry>& known, Span at, const std::string& spelled,
-                   Report& report) {
+void report_option(const Document& d, const NameTable& table, const std::vector<NameEntry>& known, TextSpan at,
+                   const std::string& spelled, Findings& report) {
   const std::string near = nearest_option(known, spelled);
   report.add(table.code, d, at, says_unknown(table, spelled),
              {near.empty() ? "" : fmt::format("did you mean '{}'", near), table.unknown, {}, {}});
 }
 
 // `is_ruled`: options that a rule of their own speaks of.
-void options_of(const Document& d, const Stage& stage, std::string_view table_name, std::string_view type,
-                std::initializer_list<std::string_view> is_ruled, Report& report) {
+void options_of(const Document& d, const LaunchStage& stage, std::string_view table_name, std::string_view type,
+                std::initializer_list<std::string_view> is_ruled, Findings& report) {
   const NameTable& table = name_table(table_name);
   const std::vector<NameEntry>* known = table.type(type);
   if (known == nullptr) return;
-  for (const Option& option : stage.options) {
+  for (const LaunchOption& option : stage.options) {
     const bool is_variable = option.spelled.find('$') != std::string::npos;  // --$NAME
     const bool is_said = std::find(is_ruled.begin(), is_ruled.end(), option.name) != is_ruled.end();
     if (option.name.empty() || is_variable || is_said || takes_option(*known, option.spelled, table.takes_prefixes)) continue;
@@ -35,11 +36,11 @@ void options_of(const Document& d, const Stage& stage, std::string_view table_na
 }
 
 // Megatron-LM's own script takes no others; a script of one's own may add some, and only what is near to a name is said.
-void options_of_megatron(const Document& d, const Stage& run, Report& report) {
+void options_of_megatron(const Document& d, const LaunchStage& run, Findings& report) {
   const NameTable& table = name_table("megatron-lm");
   const std::vector<NameEntry>& known = *table.type("");
   const bool is_own_script = run.name.find("pretrain_gpt") == std::string::npos;
-  for (const Option& option : run.options) {
+  for (const LaunchOption& option : run.options) {
     const bool is_removed = option.name == "batch_size" || option.name == "model_parallel_size" || option.name == "warmup";  // MEG009
     const bool is_long = option.spelled.rfind("--", 0) == 0 && option.spelled.find('$') == std::string::npos;
     if (!is_long || is_removed || takes_option(known, option.spelled, false)) continue;
@@ -49,9 +50,9 @@ void options_of_megatron(const Document& d, const Stage& run, Report& report) {
 }
 
 // OpenRLHF since 0.10.2: dotted flags. Flat ones are ORL001's and ORL003's.
-void options_of_openrlhf(const Document& d, const Stage& run, Report& report) {
-  const bool is_dotted =
-      std::any_of(run.options.begin(), run.options.end(), [](const Option& one) { return one.name.find('.') != std::string::npos; });
+void options_of_openrlhf(const Document& d, const LaunchStage& run, Findings& report) {
+  const bool is_dotted = std::any_of(run.options.begin(), run.options.end(),
+                                     [](const LaunchOption& one) { return one.name.find('.') != std::string::npos; });
   if (!is_dotted) return;
   const std::string module = run.name.substr(run.name.rfind('.') + 1);
   options_of(d, run, "openrlhf", module,
@@ -60,11 +61,11 @@ void options_of_openrlhf(const Document& d, const Stage& run, Report& report) {
              report);
 }
 
-void options_of_line(const Document& d, const Line& line, Report& report) {
-  if (const Stage* run = line.find(Program::kTorchrun)) options_of(d, *run, "torchrun", "", {"rdzv_timeout"}, report);
-  if (const Stage* run = line.find(Program::kDeepspeed)) options_of(d, *run, "deepspeed-launcher", "", {}, report);
-  if (const Stage* run = line.find(Program::kAccelerate)) options_of(d, *run, "accelerate-launch", "", {}, report);
-  const Stage* script = line.find(Program::kScript);
+void options_of_line(const Document& d, const LaunchLine& line, Findings& report) {
+  if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun)) options_of(d, *run, "torchrun", "", {"rdzv_timeout"}, report);
+  if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) options_of(d, *run, "deepspeed-launcher", "", {}, report);
+  if (const LaunchStage* run = line.find(LaunchProgram::kAccelerate)) options_of(d, *run, "accelerate-launch", "", {}, report);
+  const LaunchStage* script = line.find(LaunchProgram::kScript);
   if (script == nullptr) return;
   if (script->name.find("openrlhf") != std::string::npos) options_of_openrlhf(d, *script, report);
   if (is_megatron(*script)) options_of_megatron(d, *script, report);
@@ -73,7 +74,7 @@ void options_of_line(const Document& d, const Line& line, Report& report) {
                       script->positionals[0].text != "env";
   if (!is_trl) return;
   const NameTable& table = name_table("trl");
-  for (const Option& option : script->options) {
+  for (const LaunchOption& option : script->options) {
     if (option.spelled.rfind("--", 0) != 0 || option.name == "config" || option.name == "accelerate_config") continue;
     const bool is_no = option.name.rfind("no_", 0) == 0 && find_name(*table.type(""), option.name.substr(3)) != nullptr;
     const std::string underscored = option.name;
@@ -87,7 +88,7 @@ void options_of_line(const Document& d, const Line& line, Report& report) {
 }
 
 // A site's plugins (SPANK) may add options, so one that is near to none is a warning.
-void sbatch_options(const Document& d, const ScriptPart& part, Report& report) {
+void sbatch_options(const Document& d, const ScriptPart& part, Findings& report) {
   const NameTable& table = name_table("slurm");
   const std::vector<NameEntry>& known = *table.type("sbatch");
   for (const Directive& one : part.script.directives) {
@@ -107,11 +108,12 @@ void sbatch_options(const Document& d, const ScriptPart& part, Report& report) {
 
 // Lines that look like directives and are comments: "# SBATCH --nodes=2", "#SBTACH --nodes=2". Two marks (##SBATCH) are left alone: so
 // people take a directive out.
-void comments_like_directives(const Document& d, std::string_view mark, std::string_view code, std::string_view tool, Report& report) {
+void comments_like_directives(const Document& d, std::string_view mark, std::string_view code, std::string_view tool,
+                              Findings& report) {
   for (size_t at = 0; at < d.text.size();) {
     const size_t end = std::min(d.text.find('\n', at), d.text.size());
     const std::string_view line = std::string_view(d.text).substr(at, end - at);
-    const Span span{at, end};
+    const TextSpan span{at, end};
     at = end + 1;
     const size_t word = line.find_first_not_of("# \t");
     if (line.empty() || line[0] != '#' || word == std::string_view::npos || line.rfind("##", 0) == 0) continue;
@@ -129,7 +131,7 @@ void comments_like_directives(const Document& d, std::string_view mark, std::str
   }
 }
 
-void pbs_options(const Document& d, const ScriptPart& part, Report& report) {
+void pbs_options(const Document& d, const ScriptPart& part, Findings& report) {
   const NameTable& table = name_table("pbs");
   const std::vector<NameEntry>& known = *table.type("");
   const std::vector<NameEntry>& resources = *table.type("resources");
@@ -159,7 +161,7 @@ void pbs_options(const Document& d, const ScriptPart& part, Report& report) {
   }
 }
 
-void lsf_options(const Document& d, const ScriptPart& part, Report& report) {
+void lsf_options(const Document& d, const ScriptPart& part, Findings& report) {
   const NameTable& table = name_table("lsf");
   const std::vector<NameEntry>& known = *table.type("");
   for (const Directive& one : part.script.lsf) {
@@ -177,16 +179,16 @@ void lsf_options(const Document& d, const ScriptPart& part, Report& report) {
 
 }  // namespace
 
-void check_options(const Setup&, const Document& d, Report& report) {
+void check_options(const LintSetup&, const Document& d, Findings& report) {
   for (const ScriptPart& part : d.parts) {
-    for (const Line& line : part.lines) options_of_line(d, line, report);
+    for (const LaunchLine& line : part.lines) options_of_line(d, line, report);
     sbatch_options(d, part, report);
     pbs_options(d, part, report);
     lsf_options(d, part, report);
   }
-  if (d.kind == FileKind::kSbatch) comments_like_directives(d, "SBATCH", "SL024", "sbatch", report);
-  if (d.kind == FileKind::kPbs) comments_like_directives(d, "PBS", "PBS004", "qsub", report);
-  if (d.kind == FileKind::kLsf) comments_like_directives(d, "BSUB", "LSF002", "bsub", report);
+  if (d.is(file_kind::kSbatch)) comments_like_directives(d, "SBATCH", "SL024", "sbatch", report);
+  if (d.is(file_kind::kPbs)) comments_like_directives(d, "PBS", "PBS004", "qsub", report);
+  if (d.is(file_kind::kLsf)) comments_like_directives(d, "BSUB", "LSF002", "bsub", report);
 }
 
 }  // namespace distsetup::lint

@@ -1,19 +1,21 @@
 // DeepSpeed's JSON: which features go together. What runs beside it is deepspeed_run.cc, what a single value may be is
 // deepspeed_values.cc, unknown keys are keys.cc.
+#include "codegen/lint/deepspeed.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "base/names.h"
-#include "codegen/lint/deepspeed_file.h"
+#include "codegen/lint/deepspeed_run.h"
 
 namespace distsetup::lint {
 namespace {
 
 void ds_offload(const DeepspeedFile& in) {
   const Value& root = in.root;
-  const Node param = node(root, "zero_optimization.offload_param");
+  const TreeNode param = node(root, "zero_optimization.offload_param");
   if (param && in.stage < 3 && text(root, "zero_optimization.offload_param.device") != "none" &&
       param.value->kind == Value::Kind::kMap) {
     in.report.add(
@@ -52,7 +54,7 @@ void ds_stage3_keys(const DeepspeedFile& in) {
   for (const char* name : {"zero_hpz_partition_size", "zero_quantized_weights", "zero_quantized_nontrainable_weights",
                            "zero_quantized_gradients", "mics_shard_size", "mics_hierarchical_params_gather"}) {
     const std::string path = std::string(kZero) + name;
-    const Node at = node(in.root, path);
+    const TreeNode at = node(in.root, path);
     const bool is_off = !at || at.text() == "false" || at.text() == "1" || at.text() == "-1" || at.text() == "0";
     if (is_off || (!in.is_old && std::string_view(name).rfind("mics", 0) == 0)) continue;
     if (in.stage < 3) {
@@ -87,8 +89,8 @@ void ds_engines(const DeepspeedFile& in) {
   }
   for (const auto& other : in.setup.documents) {
     for (const ScriptPart& part : other->parts) {
-      for (const Line& line : part.lines) {
-        const Stage* script = line.find(Program::kScript);
+      for (const LaunchLine& line : part.lines) {
+        const LaunchStage* script = line.find(LaunchProgram::kScript);
         if (script == nullptr || in.stage < 3) continue;
         const auto experts = number(script->value("num_experts"));
         if (script->has("deepspeed_config") && experts && *experts > 1) {
@@ -158,7 +160,7 @@ void ds_deprecated(const DeepspeedFile& in) {
   for (const Renamed& one : kRenamed) {
     const std::string path = std::string(kZero) + std::string(one.old);
     if (!has(in.root, path)) continue;
-    const Span at = in.key(path);
+    const TextSpan at = in.key(path);
     if (!one.now.empty() && has(in.root, std::string(kZero) + std::string(one.now))) {
       in.report.add("DSJ019", in.d, at, fmt::format("'{}' and '{}' say the same thing twice: DeepSpeed stops", one.old, one.now),
                     {fmt::format("keep '{}'", one.now), "", {}, {}});
@@ -215,20 +217,8 @@ void ds_communication(const DeepspeedFile& in) {
 
 }  // namespace
 
-int stage_of(const Value& root) {
-  const Node zero = node(root, "zero_optimization");
-  if (!zero) return 0;
-  if (zero.value->kind == Value::Kind::kScalar) return zero.text() == "true" ? 1 : 0;
-  return static_cast<int>(real(root, "zero_optimization.stage").value_or(0));
-}
-
-bool offloads(const Value& root, std::string_view what) {
-  const std::string device = text(root, fmt::format("zero_optimization.{}.device", what));
-  return device == "cpu" || device == "nvme";
-}
-
-void check_deepspeed(const Setup& setup, const Document& d, Report& report) {
-  if (d.kind != FileKind::kDeepspeed) return;
+void check_deepspeed(const LintSetup& setup, const Document& d, Findings& report) {
+  if (!d.is(file_kind::kDeepspeed)) return;
   const std::string version = setup.version("deepspeed");
   const bool is_old = !version.empty() && compare_versions(version, "0.19.8") < 0;
   const DeepspeedFile in{setup, d, report, d.root, stage_of(d.root), setup.consumer(d), is_old};

@@ -1,4 +1,6 @@
 // DeepSpeed's JSON beside what runs with it: schedules, accumulation, who reads the file, other kinds of parallelism.
+#include "codegen/lint/deepspeed_run.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <set>
 
 #include "base/names.h"
-#include "codegen/lint/deepspeed_file.h"
 
 namespace distsetup::lint {
 namespace {
@@ -49,10 +50,10 @@ void ds_schedules(const DeepspeedFile& in) {
   for (const auto& other : in.setup.documents) {
     const std::string optim = text(other->root, "optim");
     const bool is_native = optim.empty() || optim.rfind("adamw_torch", 0) == 0 || optim == "adamw_hf";
-    if (takes_training_arguments(other->kind) && !is_native && optimizer.empty()) foreign = optim;
+    if (other->takes_training_arguments() && !is_native && optimizer.empty()) foreign = optim;
   }
   if (foreign.empty() || in.stage == 0) return;
-  const Span at = has(root, "optimizer.type") ? in.val("optimizer.type") : in.key("zero_optimization");
+  const TextSpan at = has(root, "optimizer.type") ? in.val("optimizer.type") : in.key("zero_optimization");
   if (offloads(root, "offload_optimizer") && !is_false(root, "zero_force_ds_cpu_optimizer")) {
     in.report.add(
         "DSJ029", in.d, at,
@@ -109,7 +110,7 @@ void ds_parallel(const DeepspeedFile& in) {
     const std::string path = fmt::format("tensor_parallel.{}", name);
     if (!has(root, path)) continue;
     std::vector<LintEdit> edits;
-    const Span at = in.key(path);
+    const TextSpan at = in.key(path);
     if (std::string_view(name) == "tp_size" && !has(root, "tensor_parallel.autotp_size"))
       edits.push_back({at.begin, at.end, "\"autotp_size\""});
     in.report.add("DSJ031", in.d, at, fmt::format("DeepSpeed refuses '{}': the key is autotp_size", path), {"", "", edits, {}});
@@ -135,7 +136,7 @@ void ds_parallel(const DeepspeedFile& in) {
                                                                "opt_level",
                                                                "fp16_master_weights_and_grads"};
   for (const char* section : {"bf16", "bfloat16", "fp16"}) {
-    const Node at = node(root, section);
+    const TreeNode at = node(root, section);
     if (!at) continue;
     for (size_t i = 0; i < at.value->entries.size(); ++i) {
       const std::string& name = at.value->entries[i].first;
@@ -146,12 +147,12 @@ void ds_parallel(const DeepspeedFile& in) {
     }
   }
   if (has(root, "aio.thread_count")) {
-    const Span at = in.key("aio.thread_count");
+    const TextSpan at = in.key("aio.thread_count");
     std::vector<LintEdit> edits;
     if (!has(root, "aio.intra_op_parallelism")) edits.push_back({at.begin, at.end, "\"intra_op_parallelism\""});
     in.report.add("DSJ035", in.d, at, "'aio.thread_count' is silently ignored: it was renamed", {"", "", edits, {}});
   }
-  const Node zero = node(root, "zero_optimization");
+  const TreeNode zero = node(root, "zero_optimization");
   if (zero && zero.value->kind == Value::Kind::kMap && !has(root, "zero_optimization.stage")) {
     in.report.add("DSJ036", in.d, in.key("zero_optimization"),
                   "'zero_optimization' without 'stage' is stage 0: the rest of it is silently ignored");

@@ -1,10 +1,10 @@
 // DeepSpeed's JSON: "auto", batch arithmetic and the values of single keys, as DeepSpeedConfig takes them.
+#include "codegen/lint/deepspeed_values.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
 #include <set>
-
-#include "codegen/lint/report.h"
 
 namespace distsetup::lint {
 namespace {
@@ -62,14 +62,14 @@ void find_autos(const Value& value, const std::string& path, std::vector<Auto>& 
   for (const auto& [key, child] : value.entries) find_autos(child, path.empty() ? key : path + "." + key, out);
 }
 
-void check_autos(const Setup& setup, const Document& d, Report& report) {
+void check_autos(const LintSetup& setup, const Document& d, Findings& report) {
   std::vector<Auto> autos;
   find_autos(d.root, "", autos);
   const std::string consumer = setup.consumer(d);
   bool said = false;
   for (const Auto& one : autos) {
     if (kOwnAuto.count(one.path) > 0) continue;
-    const Span at = value_span(d, *one.value);
+    const TextSpan at = value_span(d, *one.value);
     const bool is_hf = kFilledByHf.count(one.path) > 0;
     const bool is_accelerate = is_hf || kFilledByAccelerate.count(one.path) > 0;
     if (!is_accelerate || (consumer == "hf" && !is_hf)) {
@@ -91,12 +91,12 @@ void check_autos(const Setup& setup, const Document& d, Report& report) {
 }
 
 std::optional<long long> batch_key(const Value& root, std::string_view key) {
-  const Node at = node(root, key);
+  const TreeNode at = node(root, key);
   if (!at || at.value->kind != Value::Kind::kScalar || at.value->quoted) return std::nullopt;
   return number(at.text());
 }
 
-void check_batch(const Setup& setup, const Document& d, Report& report) {
+void check_batch(const LintSetup& setup, const Document& d, Findings& report) {
   const Value& root = d.root;
   const bool has_auto = text(root, "train_batch_size") == "auto" || text(root, "train_micro_batch_size_per_gpu") == "auto" ||
                         text(root, "gradient_accumulation_steps") == "auto";
@@ -120,7 +120,7 @@ void check_batch(const Setup& setup, const Document& d, Report& report) {
   int64_t ranks = setup.world();
   if (const auto sequence = real(root, "sequence_parallel_size"); sequence && *sequence >= 1) ranks /= static_cast<int64_t>(*sequence);
   if (has_auto || is_elastic || ranks < 1 || !train) return;
-  const Span at = value_span(d, *node(root, "train_batch_size").value);
+  const TextSpan at = value_span(d, *node(root, "train_batch_size").value);
   const auto wrong = [&](const std::string& product) {
     report.add("PLAN002", d, at, fmt::format("train_batch_size {} is not {} × {} data ranks", *train, product, ranks),
                {"", "parse", {}, {}});
@@ -133,9 +133,9 @@ void check_batch(const Setup& setup, const Document& d, Report& report) {
   if (!micro && !accumulation && *train % ranks != 0) wrong("a whole number of sequences");
 }
 
-void check_buckets(const Document& d, Report& report) {
+void check_buckets(const Document& d, Findings& report) {
   for (const char* name : {"reduce_bucket_size", "allgather_bucket_size"}) {
-    const Node at = node(d.root, fmt::format("zero_optimization.{}", name));
+    const TreeNode at = node(d.root, fmt::format("zero_optimization.{}", name));
     if (!at || at.value->kind != Value::Kind::kScalar || at.text() == "auto") continue;
     const auto n = real_of(*at.value);
     const bool is_text = at.value->quoted && at.text().find_first_not_of("0123456789") != std::string::npos;
@@ -149,7 +149,7 @@ void check_buckets(const Document& d, Report& report) {
   }
 }
 
-void check_precision(const Document& d, Report& report) {
+void check_precision(const Document& d, Findings& report) {
   const Value& root = d.root;
   const std::string bf16 = has(root, "bf16") ? "bf16" : "bfloat16";
   const bool has_zero = real(root, "zero_optimization.stage").value_or(0) >= 1 || is_true(root, "zero_optimization");
@@ -177,8 +177,8 @@ void check_precision(const Document& d, Report& report) {
 
 }  // namespace
 
-void check_deepspeed_values(const Setup& setup, const Document& d, Report& report) {
-  if (d.kind != FileKind::kDeepspeed) return;
+void check_deepspeed_values(const LintSetup& setup, const Document& d, Findings& report) {
+  if (!d.is(file_kind::kDeepspeed)) return;
   check_autos(setup, d, report);
   check_batch(setup, d, report);
   check_buckets(d, report);

@@ -1,4 +1,6 @@
 // Environment variables, wherever they are set: scripts, srun and mpirun options, manifests, lists.
+#include "codegen/lint/environment.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "base/names.h"
 #include "codegen/job/secrets.h"
 #include "codegen/lint/megatron.h"
-#include "codegen/lint/report.h"
 
 namespace distsetup::lint {
 namespace {
@@ -74,7 +75,7 @@ bool is_plugin_name(std::string_view name) {
   return false;
 }
 
-void env_names(const Document& d, const EnvironmentSetting& one, Report& report) {
+void env_names(const Document& d, const EnvironmentSetting& one, Findings& report) {
   for (const RenamedVariable& renamed : kRenamedVariables) {
     if (one.name != renamed.old) continue;
     std::vector<LintEdit> edits;
@@ -102,15 +103,15 @@ void env_names(const Document& d, const EnvironmentSetting& one, Report& report)
   }
 }
 
-void env_connections(const Setup& setup, const Document& d, const EnvironmentSetting& one, Report& report) {
+void env_connections(const LintSetup& setup, const Document& d, const EnvironmentSetting& one, Findings& report) {
   if (one.name != "CUDA_DEVICE_MAX_CONNECTIONS" || one.value != "1") return;
   bool uses_fsdp = false;
   for (const auto& other : setup.documents) {
-    uses_fsdp = uses_fsdp || (other->kind == FileKind::kAccelerate && text(other->root, "distributed_type") == "FSDP") ||
-                other->kind == FileKind::kTorchtitan || (takes_training_arguments(other->kind) && has(other->root, "fsdp"));
+    uses_fsdp = uses_fsdp || (other->is(file_kind::kAccelerate) && text(other->root, "distributed_type") == "FSDP") ||
+                other->is(file_kind::kTorchtitan) || (other->takes_training_arguments() && has(other->root, "fsdp"));
     for (const ScriptPart& part : other->parts) {
-      for (const Line& line : part.lines) {
-        for (const Stage& stage : line.stages) {
+      for (const LaunchLine& line : part.lines) {
+        for (const LaunchStage& stage : line.stages) {
           uses_fsdp = uses_fsdp || stage.has("use_megatron_fsdp") || stage.has("use_torch_fsdp2") || stage.has("use_fsdp") ||
                       (stage.has("fsdp") && !is_megatron(stage));
         }
@@ -121,11 +122,11 @@ void env_connections(const Setup& setup, const Document& d, const EnvironmentSet
 }
 
 // export RANK=0: one number for all processes of a node, and for Lightning a sign that something else starts them.
-void env_ranks(const Document& d, Report& report) {
+void env_ranks(const Document& d, Findings& report) {
   for (const ScriptPart& part : d.parts) {
     for (const ShellCommand& command : part.script.commands) {
       if (command.words.empty() || command.words[0].text != "export" || command.depth > 0) continue;
-      for (const Assignment& one : command.assignments) {
+      for (const ShellAssignment& one : command.assignments) {
         const bool is_literal = one.value.text.find_first_not_of("0123456789") == std::string::npos;
         if ((one.name != "RANK" && one.name != "LOCAL_RANK") || !is_literal) continue;
         report.add("ENV007", d, one.span, fmt::format("{} is set by hand, the same for every process of the node", one.name));
@@ -136,7 +137,7 @@ void env_ranks(const Document& d, Report& report) {
 
 }  // namespace
 
-void check_environment(const Setup& setup, const Document& d, Report& report) {
+void check_environment(const LintSetup& setup, const Document& d, Findings& report) {
   env_ranks(d, report);
   for (const EnvironmentSetting& one : d.environment) {
     env_names(d, one, report);

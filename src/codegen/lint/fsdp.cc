@@ -1,11 +1,12 @@
 // FSDP wherever it is written: accelerate's fsdp_config, the Trainer's, Axolotl's. One view of them, so that each rule is here once.
+#include "codegen/lint/fsdp.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "base/names.h"
-#include "codegen/lint/report.h"
 
 namespace distsetup::lint {
 namespace {
@@ -16,12 +17,12 @@ struct FsdpView {
   const Value* section = nullptr;
   int version = 0;  // 0: not written
   int assumed = 1;  // what an unwritten version is taken for
-  Node find(std::string_view name) const {
-    Node at = node(*section, "fsdp_" + std::string(name));
+  TreeNode find(std::string_view name) const {
+    TreeNode at = node(*section, "fsdp_" + std::string(name));
     return at ? at : node(*section, name);
   }
   std::string get(std::string_view name) const {
-    const Node at = find(name);
+    const TreeNode at = find(name);
     return at && at.value->kind == Value::Kind::kScalar ? at.text() : "";
   }
   bool on(std::string_view name) const {
@@ -41,17 +42,17 @@ constexpr std::array<std::string_view, 5> kStrategies = {"FULL_SHARD", "SHARD_GR
 bool is_strategy(std::string_view word) { return std::find(kStrategies.begin(), kStrategies.end(), word) != kStrategies.end(); }
 
 // A key of a block mapping, alone on its line.
-std::vector<LintEdit> remove_entry(const Document& d, const Node& at) {
-  const Span key = key_span(d, at);
-  const Span line = line_span(d, key.begin);
+std::vector<LintEdit> remove_entry(const Document& d, const TreeNode& at) {
+  const TextSpan key = key_span(d, at);
+  const TextSpan line = line_span(d, key.begin);
   const bool is_block = d.text.find_first_not_of(' ', line.begin) == key.begin && at.map->entries.size() > 1 &&
                         d.cut({key.end, std::min(key.end + 1, d.text.size())}) == ":";
   if (!is_block) return {};
-  const Span all = entry_lines(d, at);
+  const TextSpan all = entry_lines(d, at);
   return {{all.begin, all.end, ""}};
 }
 
-bool trains_lora(const Setup& setup) {
+bool trains_lora(const LintSetup& setup) {
   return std::any_of(setup.documents.begin(), setup.documents.end(), [](const auto& other) {
     const Value& t = other->root;
     return is_true(t, "use_peft") || text(t, "adapter") == "lora" || text(t, "adapter") == "qlora" ||
@@ -59,7 +60,7 @@ bool trains_lora(const Setup& setup) {
   });
 }
 
-void fsdp_versions(const Setup& setup, const FsdpView& in, Report& report) {
+void fsdp_versions(const LintSetup& setup, const FsdpView& in, Findings& report) {
   const Document& d = in.d;
   const int version = in.effective();
   if (in.version == 0) {
@@ -69,7 +70,7 @@ void fsdp_versions(const Setup& setup, const FsdpView& in, Report& report) {
     report.add("FSDP022", d, key_span(d, in.find("version")),
                fmt::format("FSDP version {} is accepted and silently ignored, expected 1 or 2", in.version));
   }
-  if (const Node reshard = in.find("reshard_after_forward")) {
+  if (const TreeNode reshard = in.find("reshard_after_forward")) {
     const std::string word = reshard.text();
     const bool is_bool = lower(word) == "true" || lower(word) == "false";
     if ((version == 2 && is_strategy(word)) || (version == 1 && is_bool)) {
@@ -77,20 +78,20 @@ void fsdp_versions(const Setup& setup, const FsdpView& in, Report& report) {
           "FSDP001", d, value_span(d, *reshard.value),
           fmt::format("'reshard_after_forward' is '{}' with FSDP version {}: it takes a strategy name for 1, true or false for 2",
                       word, version),
-          {"", is_bool && d.kind == FileKind::kAccelerate ? "silent" : "", {}, {}});
+          {"", is_bool && d.is(file_kind::kAccelerate) ? "silent" : "", {}, {}});
     }
   }
   if (version != 2) return;
   if (in.on("forward_prefetch")) {
-    const Node at = in.find("forward_prefetch");
-    const bool is_launched = d.kind == FileKind::kAccelerate;  // accelerate launch hands it on and nobody reads it
+    const TreeNode at = in.find("forward_prefetch");
+    const bool is_launched = d.is(file_kind::kAccelerate);  // accelerate launch hands it on and nobody reads it
     report.add("FSDP002", d, key_span(d, at),
                is_launched ? "'forward_prefetch' is silently ignored: FSDP version 2 does not have it"
                            : "'forward_prefetch' is not available in FSDP version 2",
                {"", is_launched ? "silent" : "", remove_entry(d, at), {}});
   }
   for (const char* name : {"use_orig_params", "sync_module_states", "backward_prefetch", "sharding_strategy", "limit_all_gathers"}) {
-    const Node at = in.find(name);
+    const TreeNode at = in.find(name);
     if (!at || at.value->kind == Value::Kind::kNull) continue;
     const bool decides = std::string_view(name) == "sharding_strategy";
     report.add("FSDP003", d, key_span(d, at), fmt::format("'{}' is silently ignored: it has no meaning in FSDP version 2", name),
@@ -111,15 +112,14 @@ void fsdp_versions(const Setup& setup, const FsdpView& in, Report& report) {
   }
   for (const auto& other : setup.documents) {
     const bool clips = real(other->root, "max_grad_norm").value_or(1.0) > 0;
-    if ((other->kind != FileKind::kTrainer && other->kind != FileKind::kTrl) || !in.on("offload_params") || !clips ||
-        text(other->root, "ddp_backend") != "nccl")
+    if (!other->is_a(file_kind::kTrainer) || !in.on("offload_params") || !clips || text(other->root, "ddp_backend") != "nccl")
       continue;
     report.add("FSDP015", *other, value_span(*other, *node(other->root, "ddp_backend").value),
                "clipping with CPU offload reduces norms on the host, and 'nccl' alone has no CPU backend");
   }
 }
 
-void fsdp_version_1(const Setup& setup, const FsdpView& in, Report& report) {
+void fsdp_version_1(const LintSetup& setup, const FsdpView& in, Findings& report) {
   const Document& d = in.d;
   if (in.effective() != 1) return;
   if (in.on("cpu_ram_efficient_loading") && in.off("sync_module_states")) {
@@ -140,11 +140,11 @@ void fsdp_version_1(const Setup& setup, const FsdpView& in, Report& report) {
   }
 }
 
-void fsdp_units(const Setup& setup, const FsdpView& in, Report& report) {
+void fsdp_units(const LintSetup& setup, const FsdpView& in, Findings& report) {
   const Document& d = in.d;
   const std::string policy = in.get("auto_wrap_policy");
-  const bool is_accelerate = d.kind == FileKind::kAccelerate;
-  const Span here{d.offset(in.section->location), d.offset(in.section->location) + 1};
+  const bool is_accelerate = d.is(file_kind::kAccelerate);
+  const TextSpan here{d.offset(in.section->location), d.offset(in.section->location) + 1};
   if (policy == "NO_WRAP" || (policy.empty() && is_accelerate)) {
     report.add("FSDP010", d, policy.empty() ? here : value_span(d, *in.find("auto_wrap_policy").value),
                "the whole model is one unit: all of it is gathered at once, no memory is saved");
@@ -171,11 +171,11 @@ void fsdp_units(const Setup& setup, const FsdpView& in, Report& report) {
   }
 }
 
-void fsdp_checkpoints(const Setup& setup, const FsdpView& in, Report& report) {
+void fsdp_checkpoints(const LintSetup& setup, const FsdpView& in, Findings& report) {
   const Document& d = in.d;
   for (const auto& other : setup.documents) {
     const Value& t = other->root;
-    if (other->kind != FileKind::kTrainer && other->kind != FileKind::kTrl && other.get() != &d) continue;
+    if (!other->is_a(file_kind::kTrainer) && other.get() != &d) continue;
     if (in.on("activation_checkpointing") && is_true(t, "gradient_checkpointing")) {
       report.add(
           "FSDP011", *other, key_span(*other, node(t, "gradient_checkpointing")),
@@ -205,14 +205,14 @@ void fsdp_checkpoints(const Setup& setup, const FsdpView& in, Report& report) {
   }
 }
 
-void fsdp_own_loops(const Document& d, Report& report) {
+void fsdp_own_loops(const Document& d, Findings& report) {
   for (const ScriptPart& part : d.parts) {
-    for (const Line& line : part.lines) {
-      const Stage* script = line.find(Program::kScript);
-      if (script == nullptr || line.find(Program::kAccelerate) != nullptr) continue;
-      const Option* strategy = script->find("sharding_strategy");
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* script = line.find(LaunchProgram::kScript);
+      if (script == nullptr || line.find(LaunchProgram::kAccelerate) != nullptr) continue;
+      const LaunchOption* strategy = script->find("sharding_strategy");
       if (strategy == nullptr) strategy = script->find("fsdp_sharding_strategy");
-      const Option* fp16 = script->find("fp16");
+      const LaunchOption* fp16 = script->find("fp16");
       if (strategy != nullptr && fp16 != nullptr && fp16->value != "false") {
         report.add("FSDP017", d, fp16->span, "fp16 gradients of FSDP version 1 are scaled by ShardedGradScaler, not by GradScaler");
       }
@@ -222,32 +222,25 @@ void fsdp_own_loops(const Document& d, Report& report) {
 
 }  // namespace
 
-void check_fsdp(const Setup& setup, const Document& d, Report& report) {
+void check_fsdp(const LintSetup& setup, const Document& d, Findings& report) {
   fsdp_own_loops(d, report);
   FsdpView in{d, nullptr, 0, 1};
-  const Node section = node(d.root, "fsdp_config");
-  switch (d.kind) {
-    case FileKind::kAccelerate:
-      if (text(d.root, "distributed_type") == "FSDP" && section) in.section = section.value;
-      break;
-    case FileKind::kTrainer:
-    case FileKind::kTrl:
-      if (section && section.value->kind == Value::Kind::kMap) in.section = section.value;
-      in.assumed = 2;
-      break;
-    case FileKind::kTrainerFsdp:
-      in.section = &d.root;
-      in.assumed = 2;
-      break;
-    case FileKind::kAxolotl:
-      if (section) in.section = section.value;
-      break;
-    default: break;
+  const TreeNode section = node(d.root, "fsdp_config");
+  if (d.is(file_kind::kAccelerate)) {
+    if (text(d.root, "distributed_type") == "FSDP" && section) in.section = section.value;
+  } else if (d.is_a(file_kind::kTrainer)) {
+    if (section && section.value->kind == Value::Kind::kMap) in.section = section.value;
+    in.assumed = 2;
+  } else if (d.is(file_kind::kTrainerFsdp)) {
+    in.section = &d.root;
+    in.assumed = 2;
+  } else if (d.is(file_kind::kAxolotl)) {
+    if (section) in.section = section.value;
   }
   if (in.section == nullptr || in.section->kind != Value::Kind::kMap) return;
-  const Node version = d.kind == FileKind::kAxolotl ? node(d.root, "fsdp_version") : in.find("version");
+  const TreeNode version = d.is(file_kind::kAxolotl) ? node(d.root, "fsdp_version") : in.find("version");
   if (version) in.version = static_cast<int>(real_of(*version.value).value_or(0));
-  if (d.kind != FileKind::kAxolotl || in.version != 0) fsdp_versions(setup, in, report);  // Axolotl's version: AX003
+  if (!d.is(file_kind::kAxolotl) || in.version != 0) fsdp_versions(setup, in, report);  // Axolotl's version: AX003
   fsdp_version_1(setup, in, report);
   fsdp_units(setup, in, report);
   fsdp_checkpoints(setup, in, report);

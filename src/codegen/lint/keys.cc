@@ -1,16 +1,15 @@
 // Unknown keys and values of the wrong type: one walk over the tables templates/_lint/*_keys.yaml, which state per section how the
 // tool takes a key it does not know. Nothing here knows a format.
+#include "codegen/lint/keys.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
-#include "base/embedded.h"
-#include "base/map_reader.h"
 #include "base/names.h"
-#include "base/value_yaml.h"
-#include "codegen/lint/report.h"
+#include "codegen/tables/templates.h"
 
 namespace distsetup::lint {
 namespace {
@@ -19,7 +18,7 @@ struct KeySpec {
   std::string name, type;  // "int>=0", "bool", "cpu|nvme|none", "any"
 };
 
-struct Section {
+struct AcceptedSection {
   std::string path;       // "zero_optimization.offload_param"; "" = top
   std::string unknown;    // parse, start, silent
   std::string code;       // of the rule for unknown keys
@@ -30,35 +29,33 @@ struct Section {
 };
 
 struct Accepted {
-  FileKind kind = FileKind::kDeepspeed;
+  std::string kind;  // templates/_kinds.yaml
   std::string tool;
-  std::vector<Section> sections;
+  std::vector<AcceptedSection> sections;
 };
 
 std::vector<Accepted> read_accepted() {
   std::vector<Accepted> tables;
-  for (const EmbeddedFile& file : embedded_files()) {
-    if (file.path.rfind("templates/_lint/", 0) != 0 || file.path.find("_keys.") == std::string_view::npos) continue;
-    const Result<Value> root = parse_yaml(file.text, file.path);
+  for (const auto& [path, text] : embedded_templates().files) {
+    if (path.rfind("_lint/", 0) != 0 || path.find("_keys.") == std::string::npos) continue;
+    const Result<Value> root = parse_yaml(text, "templates/" + path);
     CHECK(root.ok(), "{}", format_diagnostics(root.diagnostics));
     Diagnostics diagnostics;
     Accepted table;
-    std::string kind, source, checked;
+    std::string source, checked;
     int64_t version = 0;
     MapReader reader(*root, "a table of accepted keys", diagnostics);
     for (const char* key : {"version", "kind", "tool", "source", "checked", "sections"}) reader.require(key);
     reader.get("version", version);
-    reader.get("kind", kind);
+    reader.get("kind", table.kind);
     reader.get("tool", table.tool);
     reader.get("source", source);
     reader.get("checked", checked);
     const Value* sections = reader.child("sections");
     reader.finish();
-    const Result<FileKind> known = kind_of_name(kind);
-    CHECK(known.ok() && version == 1 && sections != nullptr, "{}", file.path);
-    table.kind = *known;
+    CHECK(built_in_kinds().find(table.kind) != nullptr && version == 1 && sections != nullptr, "{}", path);
     for (const Value& item : sections->items) {
-      Section section;
+      AcceptedSection section;
       MapReader one(item, "a section", diagnostics);
       one.require("unknown");
       one.require("code");
@@ -69,7 +66,7 @@ std::vector<Accepted> read_accepted() {
       one.get("types", section.type_bites);
       one.get("prefixes", section.prefixes);
       const Value* keys = one.child("keys");
-      CHECK(keys != nullptr, "{}: section '{}' has no keys", file.path, section.path);
+      CHECK(keys != nullptr, "{}: section '{}' has no keys", path, section.path);
       for (const auto& [name, type] : keys->entries) section.keys.push_back({name, type.text});
       one.finish();
       table.sections.push_back(std::move(section));
@@ -85,14 +82,14 @@ const std::vector<Accepted>& accepted_tables() {
   return kTables;
 }
 
-std::string_view bare_key(const Section& section, std::string_view key) {
+std::string_view bare_key(const AcceptedSection& section, std::string_view key) {
   for (const std::string& prefix : section.prefixes) {
     if (key.substr(0, prefix.size()) == prefix) return key.substr(prefix.size());
   }
   return key;
 }
 
-const KeySpec* find_spec(const Section& section, std::string_view key) {
+const KeySpec* find_spec(const AcceptedSection& section, std::string_view key) {
   for (const KeySpec& one : section.keys) {
     if (one.name == key || (!section.prefixes.empty() && one.name == bare_key(section, key))) return &one;
   }
@@ -135,8 +132,8 @@ std::string mismatch(const std::string& type, const Value& v) {
   return "";
 }
 
-std::string where_else(const Accepted& table, const Section& here, const std::string& key) {
-  for (const Section& other : table.sections) {
+std::string where_else(const Accepted& table, const AcceptedSection& here, const std::string& key) {
+  for (const AcceptedSection& other : table.sections) {
     if (&other == &here || find_spec(other, key) == nullptr) continue;
     return other.path.empty() ? fmt::format("'{}' belongs at the top of the file", key)
                               : fmt::format("'{}' belongs in '{}'", key, other.path);
@@ -144,13 +141,13 @@ std::string where_else(const Accepted& table, const Section& here, const std::st
   return "";
 }
 
-void check_section(const Accepted& table, const Section& section, const Document& d, const Value& map, Report& report) {
+void check_section(const Accepted& table, const AcceptedSection& section, const Document& d, const Value& map, Findings& report) {
   std::vector<std::string> names;
   for (const KeySpec& one : section.keys) names.push_back(section.prefixes.empty() ? one.name : section.prefixes[0] + one.name);
   for (size_t i = 0; i < map.entries.size(); ++i) {
     const std::string& key = map.entries[i].first;
     const std::string path = section.path.empty() ? key : section.path + "." + key;
-    const Node at{&map.entries[i].second, &map, i};
+    const TreeNode at{&map.entries[i].second, &map, i};
     const KeySpec* spec = find_spec(section, key);
     if (spec == nullptr) {
       const std::string near = nearest_name(key, names);
@@ -174,12 +171,11 @@ void check_section(const Accepted& table, const Section& section, const Document
 
 }  // namespace
 
-void check_keys(const Setup&, const Document& d, Report& report) {
+void check_keys(const LintSetup&, const Document& d, Findings& report) {
   for (const Accepted& table : accepted_tables()) {
-    const bool is_same = table.kind == d.kind || (table.kind == FileKind::kTrainer && d.kind == FileKind::kTrl);
-    if (!is_same) continue;
-    for (const Section& section : table.sections) {
-      const Node at = node(d.root, section.path);
+    if (!d.is_a(table.kind)) continue;
+    for (const AcceptedSection& section : table.sections) {
+      const TreeNode at = node(d.root, section.path);
       if (at && at.value->kind == Value::Kind::kMap) check_section(table, section, d, *at.value, report);
     }
   }

@@ -1,10 +1,10 @@
 // Kubernetes manifests that train (Job, JobSet, TrainJob, PyTorchJob, Volcano), and SkyPilot tasks.
+#include "codegen/lint/kubernetes.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
-
-#include "codegen/lint/report.h"
 
 namespace distsetup::lint {
 namespace {
@@ -25,7 +25,7 @@ const Value* exact(const Value& map, std::string_view key) {
 
 int64_t gpus_of(const Value& container) {
   for (const char* which : {"resources.limits", "resources.requests"}) {
-    const Node at = node(container, which);
+    const TreeNode at = node(container, which);
     const Value* gpus = at ? exact(*at.value, "nvidia.com/gpu") : nullptr;
     if (gpus == nullptr && at) gpus = exact(*at.value, "amd.com/gpu");
     if (gpus != nullptr) return static_cast<int64_t>(real_of(*gpus).value_or(0));
@@ -35,13 +35,13 @@ int64_t gpus_of(const Value& container) {
 
 bool has_shm(const Value& pod) {
   bool has_memory = false, is_mounted = false;
-  if (const Node volumes = node(pod, "volumes")) {
+  if (const TreeNode volumes = node(pod, "volumes")) {
     for (const Value& volume : volumes.value->items)
       has_memory = has_memory || text(volume, "emptyDir.medium") == "Memory" || has(volume, "hostPath");
   }
-  if (const Node containers = node(pod, "containers")) {
+  if (const TreeNode containers = node(pod, "containers")) {
     for (const Value& container : containers.value->items) {
-      const Node mounts = node(container, "volumeMounts");
+      const TreeNode mounts = node(container, "volumeMounts");
       if (!mounts) continue;
       for (const Value& mount : mounts.value->items) is_mounted = is_mounted || text(mount, "mountPath") == "/dev/shm";
     }
@@ -49,9 +49,9 @@ bool has_shm(const Value& pod) {
   return has_memory && is_mounted;
 }
 
-void k8s_pods(const Document& d, const Value& root, Report& report) {
+void k8s_pods(const Document& d, const Value& root, Findings& report) {
   each_map(root, [&](const Value& map) {
-    const Node containers = node(map, "containers");
+    const TreeNode containers = node(map, "containers");
     if (!containers || containers.value->kind != Value::Kind::kList) return;
     const bool uses_gpus =
         std::any_of(containers.value->items.begin(), containers.value->items.end(), [](const Value& one) { return gpus_of(one) > 0; });
@@ -60,8 +60,8 @@ void k8s_pods(const Document& d, const Value& root, Report& report) {
   });
 }
 
-void k8s_train_job(const Document& d, const Value& root, Report& report) {
-  const Node env = node(root, "spec.trainer.env");
+void k8s_train_job(const Document& d, const Value& root, Findings& report) {
+  const TreeNode env = node(root, "spec.trainer.env");
   if (env) {
     for (const Value& one : env.value->items) {
       const std::string name = text(one, "name");
@@ -71,10 +71,10 @@ void k8s_train_job(const Document& d, const Value& root, Report& report) {
     }
   }
   for (const ScriptPart& part : d.parts) {
-    for (const Line& line : part.lines) {
-      const Stage* run = line.find(Program::kTorchrun);
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* run = line.find(LaunchProgram::kTorchrun);
       if (run == nullptr) continue;
-      for (const Option& option : run->options) {
+      for (const LaunchOption& option : run->options) {
         const bool is_set = option.name == "nnodes" || option.name == "nproc_per_node" || option.name == "node_rank" ||
                             option.name == "master_addr" || option.name == "master_port" || option.name.rfind("rdzv", 0) == 0;
         if (is_set)
@@ -85,29 +85,29 @@ void k8s_train_job(const Document& d, const Value& root, Report& report) {
   }
 }
 
-void k8s_pytorch_job(const Document& d, const Value& root, Report& report) {
-  if (const Node per_node = node(root, "spec.nprocPerNode"); per_node && !per_node.value->quoted && real_of(*per_node.value)) {
-    const Span at = value_span(d, *per_node.value);
+void k8s_pytorch_job(const Document& d, const Value& root, Findings& report) {
+  if (const TreeNode per_node = node(root, "spec.nprocPerNode"); per_node && !per_node.value->quoted && real_of(*per_node.value)) {
+    const TextSpan at = value_span(d, *per_node.value);
     report.add("K8S003", d, at, fmt::format("'nprocPerNode' must be a text, it is the number {}", per_node.text()),
                {fmt::format("write \"{}\"", per_node.text()), "", {{at.begin, at.end, "\"" + per_node.text() + "\""}}, {}});
   }
   int64_t gpus = 0;
   each_map(root, [&](const Value& map) {
-    const Node containers = node(map, "containers");
+    const TreeNode containers = node(map, "containers");
     if (!containers || containers.value->items.empty()) return;
     for (const Value& one : containers.value->items) gpus = std::max(gpus, gpus_of(one));
     const bool has_name = std::any_of(containers.value->items.begin(), containers.value->items.end(),
                                       [](const Value& one) { return text(one, "name") == "pytorch"; });
     if (!has_name) {
-      const Node name = node(containers.value->items[0], "name");
+      const TreeNode name = node(containers.value->items[0], "name");
       report.add("K8S003", d, name ? value_span(d, *name.value) : key_span(d, containers), "the container must be called 'pytorch'");
     }
   });
   bool has_launcher = false;
   for (const ScriptPart& part : d.parts) {
-    for (const Line& line : part.lines) {
-      const bool launches = line.find(Program::kTorchrun) != nullptr || line.find(Program::kAccelerate) != nullptr ||
-                            line.find(Program::kDeepspeed) != nullptr;
+    for (const LaunchLine& line : part.lines) {
+      const bool launches = line.find(LaunchProgram::kTorchrun) != nullptr || line.find(LaunchProgram::kAccelerate) != nullptr ||
+                            line.find(LaunchProgram::kDeepspeed) != nullptr;
       has_launcher = has_launcher || launches;
     }
   }
@@ -126,7 +126,7 @@ int64_t k8s_nodes(const Value& root) {
   }
   if (kind == "Job") return static_cast<int64_t>(real(root, "spec.parallelism").value_or(1));
   double nodes = 0;
-  if (const Node jobs = node(root, "spec.replicatedJobs")) {
+  if (const TreeNode jobs = node(root, "spec.replicatedJobs")) {
     for (const Value& job : jobs.value->items)
       nodes += real(job, "replicas").value_or(1) * real(job, "template.spec.parallelism").value_or(1);
   }
@@ -141,12 +141,12 @@ bool is_gang(const Document& d) {
   return false;
 }
 
-void k8s_restarts(const Document& d, const Value& root, Report& report) {
+void k8s_restarts(const Document& d, const Value& root, Findings& report) {
   if (text(root, "kind") != "JobSet" || real(root, "spec.failurePolicy.maxRestarts").value_or(0) <= 0) return;
-  const Node jobs = node(root, "spec.replicatedJobs");
+  const TreeNode jobs = node(root, "spec.replicatedJobs");
   if (!jobs) return;
   for (const Value& job : jobs.value->items) {
-    const Node limit = node(job, "template.spec.backoffLimit");
+    const TreeNode limit = node(job, "template.spec.backoffLimit");
     const double n = limit ? real_of(*limit.value).value_or(6) : 6;  // Kubernetes' default
     if (n <= 0) continue;
     report.add("K8S006", d, limit ? value_span(d, *limit.value) : value_span(d, job),
@@ -157,8 +157,8 @@ void k8s_restarts(const Document& d, const Value& root, Report& report) {
 
 }  // namespace
 
-void check_kubernetes(const Setup&, const Document& d, Report& report) {
-  if (d.kind == FileKind::kSkypilot) {
+void check_kubernetes(const LintSetup&, const Document& d, Findings& report) {
+  if (d.is(file_kind::kSkypilot)) {
     const bool is_spot = is_true(d.root, "resources.use_spot");
     if (is_spot && d.text.find("SKYPILOT_TASK_ID") == std::string::npos) {
       report.add("SKY001", d, key_span(d, node(d.root, "resources.use_spot")),
@@ -166,7 +166,7 @@ void check_kubernetes(const Setup&, const Document& d, Report& report) {
     }
     return;
   }
-  if (d.kind != FileKind::kKubernetes) return;
+  if (!d.is(file_kind::kKubernetes)) return;
   for (const Value& root : d.roots) {
     const std::string kind = text(root, "kind");
     const bool trains =

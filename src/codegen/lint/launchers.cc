@@ -1,26 +1,26 @@
 // torchrun, the deepspeed launcher and its hostfiles, wherever a command starts them.
+#include "codegen/lint/launchers.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "codegen/lint/report.h"
-
 namespace distsetup::lint {
 namespace {
 
-void tr_rendezvous(const Setup& setup, const Document& d, const Stage& run, Report& report) {
+void tr_rendezvous(const LintSetup& setup, const Document& d, const LaunchStage& run, Findings& report) {
   const std::string backend = run.value("rdzv_backend");
   const bool is_dynamic = backend == "c10d" || backend == "etcd" || backend == "etcd-v2";
   const bool is_alone = run.has("standalone");
   const std::string nnodes = run.value("nnodes");
   for (const char* name : {"node_rank", "master_addr", "master_port"}) {
-    const Option* option = run.find(name);
+    const LaunchOption* option = run.find(name);
     if (option == nullptr || !(is_dynamic || is_alone)) continue;
     report.add(
         "TR001", d, option->span,
         fmt::format("'{}' is silently ignored with {}", option->spelled, is_alone ? "--standalone" : "rdzv_backend " + backend));
   }
-  if (const Option* id = run.find("rdzv_id")) {
+  if (const LaunchOption* id = run.find("rdzv_id")) {
     const bool is_fixed = id->value.find('$') == std::string::npos && id->value.find('`') == std::string::npos;
     if (is_fixed) report.add("TR002", d, id->span, fmt::format("the rendezvous id '{}' is the same in every job", id->value));
   }
@@ -30,7 +30,7 @@ void tr_rendezvous(const Setup& setup, const Document& d, const Stage& run, Repo
       report.add("TR005", d, run.find("nnodes")->span,
                  fmt::format("'{}' nodes is an elastic range, and static rendezvous has a fixed number", nnodes));
   }
-  if (const Option* timeout = run.find("rdzv_timeout")) {
+  if (const LaunchOption* timeout = run.find("rdzv_timeout")) {
     std::vector<LintEdit> edits;
     if (!run.has("rdzv_conf") && number(timeout->value))
       edits.push_back({timeout->span.begin, timeout->span.end, "--rdzv_conf=timeout=" + timeout->value});
@@ -43,24 +43,24 @@ void tr_rendezvous(const Setup& setup, const Document& d, const Stage& run, Repo
     report.add("TR010", d, run.span,
                fmt::format("{} nodes with rdzv_backend {} and no --rdzv_endpoint: they cannot meet", *nodes, backend));
   }
-  const bool env_addr = setup.environment("PET_MASTER_ADDR") != nullptr || d.kind == FileKind::kKubernetes;
+  const bool env_addr = setup.environment("PET_MASTER_ADDR") != nullptr || d.is(file_kind::kKubernetes);
   if (!is_dynamic && !run.has("master_addr") && !run.has("rdzv_endpoint") && !env_addr) {
     report.add("TR010", d, run.span, fmt::format("{} nodes and no --master_addr: every node waits for itself on 127.0.0.1", *nodes));
   }
-  const bool env_rank = setup.environment("PET_NODE_RANK") != nullptr || d.kind == FileKind::kKubernetes;
+  const bool env_rank = setup.environment("PET_NODE_RANK") != nullptr || d.is(file_kind::kKubernetes);
   if (!is_dynamic && !run.has("node_rank") && !env_rank) {
     report.add("TR010", d, run.span, fmt::format("{} nodes and no --node_rank: every node is node 0", *nodes));
   }
 }
 
-void tr_flags(const Setup& setup, const Document& d, const Line& line, const Stage& run, Report& report) {
+void tr_flags(const LintSetup& setup, const Document& d, const LaunchLine& line, const LaunchStage& run, Findings& report) {
   const std::string torch = setup.version("torch");
   if (torch.empty() || compare_versions(torch, "2.0") < 0) {
-    for (const Option& option : run.options) {
+    for (const LaunchOption& option : run.options) {
       if (option.spelled.rfind("--", 0) != 0 || option.spelled.find('-', 2) == std::string::npos) continue;
       std::string spelled = option.spelled;
       std::replace(spelled.begin() + 2, spelled.end(), '-', '_');
-      const Span at{option.span.begin, option.span.begin + option.spelled.size()};
+      const TextSpan at{option.span.begin, option.span.begin + option.spelled.size()};
       report.add("TR003", d, at, fmt::format("'{}' is refused by torch 1.x", option.spelled),
                  {"write " + spelled, "", {{at.begin, at.end, spelled}}, {}});
     }
@@ -70,9 +70,9 @@ void tr_flags(const Setup& setup, const Document& d, const Line& line, const Sta
     report.add("TR004", d, run.span, "OMP_NUM_THREADS is not set: torchrun makes it 1, and data loading and CPU Adam crawl");
   }
   const auto restarts = number(run.value("max_restarts"));
-  const Stage* script = line.find(Program::kScript);
+  const LaunchStage* script = line.find(LaunchProgram::kScript);
   if (restarts && *restarts > 0 && script != nullptr) {
-    for (const Option& option : script->options) {
+    for (const LaunchOption& option : script->options) {
       const bool uses_rank = option.value.find("$RANK") != std::string::npos || option.value.find("${RANK") != std::string::npos ||
                              option.value.find("{rank}") != std::string::npos;
       if (uses_rank)
@@ -84,7 +84,7 @@ void tr_flags(const Setup& setup, const Document& d, const Line& line, const Sta
 }
 
 // Against what the job asked for.
-void tr_allocation(const Document& d, const ScriptPart& part, const Stage& run, Report& report) {
+void tr_allocation(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
   const Directive* gpus = part.script.directive("gpus-per-node");
   if (gpus == nullptr) gpus = part.script.directive("gres");
   const auto per_node = number(run.value("nproc_per_node"));
@@ -105,9 +105,9 @@ void tr_allocation(const Document& d, const ScriptPart& part, const Stage& run, 
   }
 }
 
-void dl_command(const Document& d, const Stage& run, Report& report) {
-  const Option* include = run.find("include") != nullptr ? run.find("include") : run.find("i");
-  const Option* exclude = run.find("exclude") != nullptr ? run.find("exclude") : run.find("e");
+void dl_command(const Document& d, const LaunchStage& run, Findings& report) {
+  const LaunchOption* include = run.find("include") != nullptr ? run.find("include") : run.find("i");
+  const LaunchOption* exclude = run.find("exclude") != nullptr ? run.find("exclude") : run.find("e");
   const bool has_hostfile = run.has("hostfile") || run.has("H");
   if (include != nullptr && include->value.find(':') == std::string::npos) {
     report.add("DL001", d, include->span,
@@ -135,13 +135,13 @@ void dl_command(const Document& d, const Stage& run, Report& report) {
   }
 }
 
-void dl_hostfile(const Document& d, Report& report) {
+void dl_hostfile(const Document& d, Findings& report) {
   std::vector<std::string> seen;
   bool has_host = false;
   for (size_t at = 0; at < d.text.size();) {
     const size_t end = std::min(d.text.find('\n', at), d.text.size());
     std::string line = d.text.substr(at, end - at);
-    const Span span{at, end};
+    const TextSpan span{at, end};
     at = end + 1;
     if (const size_t hash = line.find('#'); hash != std::string::npos) line.erase(hash);
     while (!line.empty() && (line.back() == ' ' || line.back() == '\r' || line.back() == '\t')) line.pop_back();
@@ -166,16 +166,16 @@ void dl_hostfile(const Document& d, Report& report) {
 
 }  // namespace
 
-void check_launchers(const Setup& setup, const Document& d, Report& report) {
-  if (d.kind == FileKind::kHostfile) return dl_hostfile(d, report);
+void check_launchers(const LintSetup& setup, const Document& d, Findings& report) {
+  if (d.is(file_kind::kHostfile)) return dl_hostfile(d, report);
   for (const ScriptPart& part : d.parts) {
-    for (const Line& line : part.lines) {
-      if (const Stage* run = line.find(Program::kTorchrun)) {
+    for (const LaunchLine& line : part.lines) {
+      if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun)) {
         tr_rendezvous(setup, d, *run, report);
         tr_flags(setup, d, line, *run, report);
         tr_allocation(d, part, *run, report);
       }
-      if (const Stage* run = line.find(Program::kDeepspeed)) dl_command(d, *run, report);
+      if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) dl_command(d, *run, report);
     }
   }
 }

@@ -2,51 +2,106 @@
 // lines.
 #include "codegen/lint/lint.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <tuple>
 
+#include "base/check.h"
 #include "base/diagnostic_codes.h"
-#include "codegen/lint/report.h"
+#include "base/names.h"
+#include "codegen/lint/accelerate.h"
+#include "codegen/lint/check_names.h"
+#include "codegen/lint/check_options.h"
+#include "codegen/lint/deepspeed.h"
+#include "codegen/lint/deepspeed_values.h"
+#include "codegen/lint/environment.h"
+#include "codegen/lint/fsdp.h"
+#include "codegen/lint/keys.h"
+#include "codegen/lint/kubernetes.h"
+#include "codegen/lint/launchers.h"
+#include "codegen/lint/llama_stack.h"
+#include "codegen/lint/megatron.h"
+#include "codegen/lint/plan_level.h"
+#include "codegen/lint/slurm.h"
+#include "codegen/lint/trainers.h"
+#include "codegen/lint/training_arguments.h"
+#include "codegen/shell/quote.h"
 
 namespace distsetup {
 namespace {
 
-constexpr lint::Check kLintChecks[] = {
-    lint::check_keys,        lint::check_names,       lint::check_options, lint::check_deepspeed,  lint::check_deepspeed_values,
-    lint::check_accelerate,  lint::check_fsdp,        lint::check_trainer, lint::check_torchtitan, lint::check_megatron,
-    lint::check_trainers,    lint::check_llama_stack, lint::check_slurm,   lint::check_launchers,  lint::check_kubernetes,
-    lint::check_environment, lint::check_plan_level};
+// One per group of rules; each looks at the documents it knows.
+using LintCheck = void (*)(const lint::LintSetup&, const foreign::Document&, lint::Findings&);
+constexpr LintCheck kLintChecks[] = {lint::check_keys,
+                                     lint::check_names,
+                                     lint::check_options,
+                                     lint::check_deepspeed,
+                                     lint::check_deepspeed_values,
+                                     lint::check_accelerate,
+                                     lint::check_fsdp,
+                                     lint::check_training_arguments,
+                                     lint::check_megatron,
+                                     lint::check_trainers,
+                                     lint::check_llama_stack,
+                                     lint::check_slurm,
+                                     lint::check_launchers,
+                                     lint::check_kubernetes,
+                                     lint::check_environment,
+                                     lint::check_plan_level};
 
 // A file that does not parse: its mistakes as they are; a key given twice in DeepSpeed's JSON is its own rule.
-void report_broken(const lint::Document& d, lint::Report& report) {
+void report_broken(const foreign::Document& d, lint::Findings& report) {
   for (const Diagnostic& one : d.broken) {
     const size_t begin = d.offset(one.location);
     const bool is_twice = one.code == code::kDuplicateKey;
-    report.add(is_twice ? d.kind == FileKind::kDeepspeed ? "DSJ040" : "FIL002" : "FIL001", d,
+    report.add(is_twice ? d.is(file_kind::kDeepspeed) ? "DSJ040" : "FIL002" : "FIL001", d,
                {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message, {one.help, "", {}, {}});
   }
 }
 
+// What lint knows, for a file that it does not.
+Diagnostic no_rules_for(const foreign::Document& d) {
+  if (d.kind != nullptr) {
+    std::string instead = d.kind->instead;
+    if (const size_t place = instead.find("{file}"); place != std::string::npos) instead.replace(place, 6, quote_shell(d.path));
+    return error(code::kUnknownValue, {d.path, 1, 1}, fmt::format("the file is a {}, which lint has no rules for", d.kind->says),
+                 std::move(instead));
+  }
+  return error(code::kUnknownValue, {d.path, 1, 1},
+               fmt::format("the file looks like none of the kinds that lint knows, expected one of: {}",
+                           fmt::join(built_in_kinds().lint_names(), ", ")),
+               "say which it is with --as, such as --as deepspeed");
+}
+
 }  // namespace
 
-LintReport lint_files(const std::vector<LintFile>& files, const LintContext& context) {
+Diagnostics check_kind_name(std::string_view as) {
+  const FileKind* kind = built_in_kinds().find(as);
+  if (as.empty() || (kind != nullptr && kind->has_lint_rules)) return {};
+  const std::vector<std::string> names = built_in_kinds().lint_names();
+  return {error(code::kUnknownValue, {"command line", 0, 0},
+                fmt::format("'--as' is '{}', expected one of {}", as, fmt::join(names, ", ")), suggest(as, names))};
+}
+
+LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents, const LintContext& context) {
   LintReport out;
-  lint::Setup setup;
+  lint::LintSetup setup;
   setup.context = context;
-  for (const LintFile& file : files) {
-    const Result<FileKind> kind = context.as.empty() ? recognise(file.path, file.text) : kind_of_name(context.as);
-    if (!kind.ok()) {
-      append(out.unreadable, kind.diagnostics);
+  for (const foreign::DocumentPointer& d : documents) {
+    if (d->kind == nullptr || !d->kind->has_lint_rules) {
+      out.unreadable.push_back(no_rules_for(*d));
       continue;
     }
-    setup.documents.push_back(lint::read_document(file, *kind));
-    out.files.push_back({file.path, std::string(kind_name(*kind)), std::string(kind_says(*kind))});
+    setup.documents.push_back(d);
+    out.files.push_back({d->path, d->kind->name, d->kind->says});
   }
-  lint::Report report(setup);
+  lint::Findings report(setup);
   for (const auto& d : setup.documents) {
     report_broken(*d, report);
     if (d->is_structured() && d->root.kind != Value::Kind::kMap) continue;
-    for (const lint::Check check : kLintChecks) check(setup, *d, report);
+    for (const LintCheck check : kLintChecks) check(setup, *d, report);
   }
   out.findings = report.take();
   std::stable_sort(out.findings.begin(), out.findings.end(), [](const LintFinding& a, const LintFinding& b) {
@@ -54,6 +109,22 @@ LintReport lint_files(const std::vector<LintFile>& files, const LintContext& con
            std::tie(b.file, b.diagnostic.location.line, b.diagnostic.location.column, b.diagnostic.code);
   });
   return out;
+}
+
+LintReport lint_files(const std::vector<LintFile>& files, const LintContext& context) {
+  std::vector<foreign::DocumentPointer> documents;
+  const FileKind* wanted = built_in_kinds().find(context.as);
+  CHECK(context.as.empty() || wanted != nullptr, "no kind '{}'", context.as);
+  for (const LintFile& file : files) {
+    if (wanted != nullptr) {
+      documents.push_back(foreign::parse_document_as(std::make_shared<const FileKind>(*wanted), file.path, file.text));
+      continue;
+    }
+    const Result<foreign::DocumentPointer> d = foreign::parse_document(embedded_templates(), file.path, file.text);
+    CHECK(d.ok(), "{}", format_diagnostics(d.diagnostics));
+    documents.push_back(*d);
+  }
+  return lint_documents(documents, context);
 }
 
 std::string apply_fixes(const LintReport& report, size_t index, std::string text, std::vector<const LintFinding*>& applied) {

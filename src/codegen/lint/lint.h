@@ -5,14 +5,18 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "codegen/lint/kind.h"
 
 namespace distsetup {
+
+namespace foreign {
+struct Document;
+}
 
 struct LintFile {
   std::string path, text;
@@ -56,29 +60,16 @@ struct LintReport {
   Diagnostics unreadable;             // files of no known kind
 };
 
+// An error when `as` ("" = not given) names no kind that lint has rules for.
+Diagnostics check_kind_name(std::string_view as);
+
+// Files that were parsed already (foreign::parse_document).
+LintReport lint_documents(const std::vector<std::shared_ptr<const foreign::Document>>& documents, const LintContext& context);
+
+// Parsed here: by `context.as`, or as their marks say.
 LintReport lint_files(const std::vector<LintFile>& files, const LintContext& context);
 
 // The text with every edit of the findings of file `index` made. Of edits that overlap the first one is made.
 std::string apply_fixes(const LintReport& report, size_t index, std::string text, std::vector<const LintFinding*>& applied);
-
-struct LintExample {
-  std::vector<LintFile> files;
-  LintContext context;
-};
-
-struct LintRule {
-  std::string code;  // DSJ003
-  Severity severity = Severity::kError;
-  std::string bites;
-  std::string title;   // one line
-  std::string why;     // a paragraph
-  std::string fix;     // an action
-  std::string source;  // file or page and version
-  LintExample bad, good;
-};
-
-// Every rule, from the embedded tables, in their order.
-const std::vector<LintRule>& lint_rules();
-const LintRule* find_lint_rule(std::string_view code);  // nullptr: none
 
 }  // namespace distsetup

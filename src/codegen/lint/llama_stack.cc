@@ -1,16 +1,16 @@
 // Llama Stack's post_training: run files of a server, requests as JSON, and calls of its old addresses.
+#include "codegen/lint/llama_stack.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "codegen/lint/report.h"
-
 namespace distsetup::lint {
 namespace {
 
-void lls_server(const Setup& setup, const Document& d, Report& report) {
-  const Node apis = node(d.root, "apis");
+void lls_server(const LintSetup& setup, const Document& d, Findings& report) {
+  const TreeNode apis = node(d.root, "apis");
   if (!apis) return;
   const std::string version = setup.version("llama-stack");
   for (const Value& api : apis.value->items) {
@@ -24,7 +24,7 @@ void lls_server(const Setup& setup, const Document& d, Report& report) {
   }
 }
 
-void lls_request(const Document& d, Report& report) {
+void lls_request(const Document& d, Findings& report) {
   const Value& root = d.root;
   if (!has(root, "training_config") && !has(root, "job_uuid") && !has(root, "algorithm_config")) return;
   const bool is_dpo =
@@ -39,7 +39,7 @@ void lls_request(const Document& d, Report& report) {
     required.insert(required.end(),
                     {"training_config.optimizer_config.optimizer_type", "training_config.optimizer_config.lr",
                      "training_config.optimizer_config.weight_decay", "training_config.optimizer_config.num_warmup_steps"});
-  const Span top{d.offset(root.location), d.offset(root.location) + 1};
+  const TextSpan top{d.offset(root.location), d.offset(root.location) + 1};
   for (const std::string_view path : required) {
     if (!node(root, path)) report.add("LLS002", d, top, fmt::format("the request lacks '{}'", path));
   }
@@ -53,8 +53,8 @@ void lls_request(const Document& d, Report& report) {
   }
 }
 
-void lls_calls(const Document& d, Report& report) {
-  if (!is_script(d.kind)) return;
+void lls_calls(const Document& d, Findings& report) {
+  if (!d.is_script()) return;
   constexpr std::array<std::string_view, 2> kOld = {"/v1/post-training", "/v1/openai/v1/post-training"};
   for (const std::string_view old : kOld) {
     for (size_t at = d.text.find(old); at != std::string::npos; at = d.text.find(old, at + 1)) {
@@ -66,9 +66,9 @@ void lls_calls(const Document& d, Report& report) {
 
 }  // namespace
 
-void check_llama_stack(const Setup& setup, const Document& d, Report& report) {
+void check_llama_stack(const LintSetup& setup, const Document& d, Findings& report) {
   lls_calls(d, report);
-  if (d.kind != FileKind::kLlamaStack) return;
+  if (!d.is(file_kind::kLlamaStack)) return;
   lls_server(setup, d, report);
   lls_request(d, report);
 }

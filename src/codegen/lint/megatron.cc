@@ -5,14 +5,12 @@
 
 #include <array>
 
-#include "codegen/lint/report.h"
-
 namespace distsetup::lint {
 namespace {
 
-void meg_overlap(const Document& d, const Stage& run, Report& report) {
+void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
   const bool is_fsdp = run.has("use_megatron_fsdp");
-  if (const Option* gather = run.find("overlap_param_gather"); gather != nullptr && !is_fsdp) {
+  if (const LaunchOption* gather = run.find("overlap_param_gather"); gather != nullptr && !is_fsdp) {
     std::string missing;
     if (!run.has("use_distributed_optimizer")) missing = "--use-distributed-optimizer";
     if (!run.has("overlap_grad_reduce")) missing += missing.empty() ? "--overlap-grad-reduce" : " and --overlap-grad-reduce";
@@ -39,27 +37,27 @@ void meg_overlap(const Document& d, const Stage& run, Report& report) {
   }
 }
 
-void meg_connections(const Setup& setup, const Document& d, const Stage& run, Report& report) {
+void meg_connections(const LintSetup& setup, const Document& d, const LaunchStage& run, Findings& report) {
   const bool is_fsdp = run.has("use_megatron_fsdp") || run.has("use_torch_fsdp2");
   const bool splits =
       number(run.value("tensor_model_parallel_size")).value_or(1) > 1 || number(run.value("context_parallel_size")).value_or(1) > 1;
   const EnvironmentSetting* set = setup.environment("CUDA_DEVICE_MAX_CONNECTIONS");
   const std::string& gpu = setup.context.gpu;
   const bool is_blackwell = gpu.find("B200") != std::string::npos || gpu.find("B300") != std::string::npos || gpu.find("GB") == 0;
-  const bool is_script = distsetup::is_script(d.kind);
+  const bool is_script = d.is_script();
   if (splits && !is_fsdp && !is_blackwell && is_script && (set == nullptr || set->value != "1")) {
     report.add("MEG007", d, set != nullptr ? set->span : run.span,
                "CUDA_DEVICE_MAX_CONNECTIONS must be 1 for tensor or context parallelism before Blackwell");
   }
 }
 
-void meg_engines(const Document& d, const Stage& run, Report& report) {
-  const auto refuse = [&](std::string_view engine, const Option* option, std::string_view supported) {
+void meg_engines(const Document& d, const LaunchStage& run, Findings& report) {
+  const auto refuse = [&](std::string_view engine, const LaunchOption* option, std::string_view supported) {
     if (option != nullptr)
       report.add("MEG008", d, option->span, fmt::format("{} does not support {}; supported: {}", engine, option->spelled, supported));
   };
   const auto above_one = [&](std::string_view name) { return number(run.value(name)).value_or(1) > 1 ? run.find(name) : nullptr; };
-  const Option* format = run.find("ckpt_format");
+  const LaunchOption* format = run.find("ckpt_format");
   if (run.has("use_torch_fsdp2")) {
     constexpr std::string_view kSupported = "bf16 with tensor and context parallelism";
     refuse("torch FSDP2", above_one("pipeline_model_parallel_size"), kSupported);
@@ -77,7 +75,7 @@ void meg_engines(const Document& d, const Stage& run, Report& report) {
   }
 }
 
-void meg_removed(const Document& d, const Stage& run, Report& report) {
+void meg_removed(const Document& d, const LaunchStage& run, Findings& report) {
   struct Removed {
     std::string_view old, now;
   };
@@ -85,9 +83,9 @@ void meg_removed(const Document& d, const Stage& run, Report& report) {
                                                        {"model_parallel_size", "--tensor-model-parallel-size"},
                                                        {"warmup", "--lr-warmup-fraction"}}};
   for (const Removed& one : kRemoved) {
-    const Option* option = run.find(one.old);
+    const LaunchOption* option = run.find(one.old);
     if (option == nullptr) continue;
-    const Span at{option->span.begin, option->span.begin + option->spelled.size()};
+    const TextSpan at{option->span.begin, option->span.begin + option->spelled.size()};
     report.add("MEG009", d, at, fmt::format("'{}' was removed", option->spelled),
                {fmt::format("use {}", one.now), "", {{at.begin, at.end, std::string(one.now)}}, {}});
   }
@@ -95,8 +93,8 @@ void meg_removed(const Document& d, const Stage& run, Report& report) {
 
 }  // namespace
 
-bool is_megatron(const Stage& stage) {
-  if (stage.program != Program::kScript) return false;
+bool is_megatron(const LaunchStage& stage) {
+  if (stage.program != LaunchProgram::kScript) return false;
   int marks = 0;
   for (const char* name : {"tensor_model_parallel_size", "pipeline_model_parallel_size", "use_distributed_optimizer",
                            "num_attention_heads", "micro_batch_size", "use_megatron_fsdp", "use_torch_fsdp2", "recompute_granularity",
@@ -108,10 +106,10 @@ bool is_megatron(const Stage& stage) {
          (is_named && stage.has("batch_size"));
 }
 
-void check_megatron(const Setup& setup, const Document& d, Report& report) {
+void check_megatron(const LintSetup& setup, const Document& d, Findings& report) {
   for (const ScriptPart& part : d.parts) {
-    for (const Line& line : part.lines) {
-      const Stage* run = line.find(Program::kScript);
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* run = line.find(LaunchProgram::kScript);
       if (run == nullptr || !is_megatron(*run)) continue;
       meg_overlap(d, *run, report);
       meg_connections(setup, d, *run, report);

@@ -1,9 +1,12 @@
-// Whether a command's program takes Megatron-LM's arguments. Internal to lint.
+// Megatron-LM's arguments, in a launch script or a list of their own. Internal to lint.
 #pragma once
-#include "codegen/lint/stage.h"
+#include "codegen/lint/findings.h"
 
 namespace distsetup::lint {
 
-bool is_megatron(const Stage& stage);
+// Whether a command's program takes Megatron-LM's arguments.
+bool is_megatron(const LaunchStage& stage);
+
+void check_megatron(const LintSetup& setup, const Document& d, Findings& report);
 
 }  // namespace distsetup::lint

@@ -1,5 +1,7 @@
 // Rules that hold for every trainer: sizes that multiply, divide and fit. A file is read as numbers with the usual names first
 // (Megatron's arguments, torchtitan's TOML, accelerate's mesh, plan.json); what it does not say is not checked.
+#include "codegen/lint/plan_level.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include "codegen/emit.h"
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/plan_sizes.h"
-#include "codegen/lint/report.h"
 #include "plan/plan.h"
 #include "plan/plan_json.h"
 
@@ -29,7 +30,7 @@ double data_ranks(const Sizes& in, double world) {
 
 bool divides(double small, double large) { return small > 0 && std::fmod(large, small) == 0; }
 
-void plan_mesh(const Setup& setup, const Sizes& in, Report& report) {
+void plan_mesh(const LintSetup& setup, const Sizes& in, Findings& report) {
   const Document& d = in.d;
   const auto world = static_cast<double>(setup.world());
   const double tp = in.get("tp"), pp = in.get("pp"), cp = in.get("cp");
@@ -39,9 +40,9 @@ void plan_mesh(const Setup& setup, const Sizes& in, Report& report) {
     for (const std::string_view name : names) {
       if (const Sized* found = in.find(name)) return found->span;
     }
-    return Span{0, 1};
+    return TextSpan{0, 1};
   };
-  const Span at = first({"dp_shard", "tp", "pp", "cp", "dp_replicate", "micro"});
+  const TextSpan at = first({"dp_shard", "tp", "pp", "cp", "dp_replicate", "micro"});
   const bool has_mesh = in.has("tp") || in.has("pp") || in.has("cp") || in.has("dp_shard") || in.has("dp_replicate");
   if (in.format == "megatron" && world > 0 && has_mesh && !divides(model, world)) {
     report.add("MEG001", d, at, fmt::format("{} ranks are not a multiple of tp {} × pp {} × cp {} = {}", world, tp, pp, cp, model));
@@ -70,7 +71,7 @@ void plan_mesh(const Setup& setup, const Sizes& in, Report& report) {
   }
 }
 
-void plan_shape(const Sizes& in, Report& report) {
+void plan_shape(const Sizes& in, Findings& report) {
   const Document& d = in.d;
   const double tp = in.get("tp"), pp = in.get("pp"), cp = in.get("cp"), ep = in.get("ep");
   for (const auto& [name, one] : in.all()) {
@@ -106,7 +107,7 @@ void plan_shape(const Sizes& in, Report& report) {
   }
 }
 
-void plan_batch(const Setup& setup, const Sizes& in, Report& report) {
+void plan_batch(const LintSetup& setup, const Sizes& in, Findings& report) {
   const double ranks = data_ranks(in, static_cast<double>(setup.world()));
   const double micro = in.get("micro", 0), global = in.get("global", 0);
   if (ranks < 1 || micro < 1 || global < 1) return;
@@ -128,7 +129,7 @@ void plan_batch(const Setup& setup, const Sizes& in, Report& report) {
   }
 }
 
-std::string old_gpu(const Setup& setup) {
+std::string old_gpu(const LintSetup& setup) {
   if (!setup.context.gpu.empty()) return setup.context.gpu_has_bf16 ? "" : setup.context.gpu;
   for (const auto& d : setup.documents) {
     const std::string all = lower(d->text);
@@ -141,34 +142,28 @@ std::string old_gpu(const Setup& setup) {
   return "";
 }
 
-void plan_precision(const Setup& setup, const Document& d, Report& report) {
-  Span at{0, 0};
+void plan_precision(const LintSetup& setup, const Document& d, Findings& report) {
+  TextSpan at{0, 0};
   bool uses_bf16 = false;
   const auto look = [&](std::string_view path, std::string_view value) {
-    const Node found = node(d.root, path);
+    const TreeNode found = node(d.root, path);
     if (!found || found.value->kind != Value::Kind::kScalar || lower(found.text()) != value) return;
     uses_bf16 = true;
     at = value_span(d, *found.value);
   };
-  switch (d.kind) {
-    case FileKind::kDeepspeed: look("bf16.enabled", "true"); break;
-    case FileKind::kAccelerate: look("mixed_precision", "bf16"); break;
-    case FileKind::kTrainer:
-    case FileKind::kTrl:
-    case FileKind::kLlamaFactory:
-    case FileKind::kAxolotl: look("bf16", "true"); break;
-    case FileKind::kTorchtitan: look("training.mixed_precision_param", "bfloat16"); break;
-    case FileKind::kPlan: look("precision.compute", "bf16"); break;
-    default: break;
-  }
+  if (d.is(file_kind::kDeepspeed)) look("bf16.enabled", "true");
+  if (d.is(file_kind::kAccelerate)) look("mixed_precision", "bf16");
+  if (d.takes_training_arguments() || d.is(file_kind::kAxolotl)) look("bf16", "true");
+  if (d.is(file_kind::kTorchtitan)) look("training.mixed_precision_param", "bfloat16");
+  if (d.is(file_kind::kPlan)) look("precision.compute", "bf16");
   for (const ScriptPart& part : d.parts) {
-    for (const Line& line : part.lines) {
-      const Stage* run = line.find(Program::kScript);
-      const Option* bf16 = run == nullptr ? nullptr : run->find("bf16");
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* run = line.find(LaunchProgram::kScript);
+      const LaunchOption* bf16 = run == nullptr ? nullptr : run->find("bf16");
       if (bf16 == nullptr) continue;
       uses_bf16 = true;
       at = bf16->span;
-      const Option* fp16 = run->find("fp16");
+      const LaunchOption* fp16 = run->find("fp16");
       if (fp16 != nullptr && is_megatron(*run))
         report.add("PLAN008", d, fp16->span, "--fp16 and --bf16 are both given, expected one of them");
     }
@@ -177,7 +172,7 @@ void plan_precision(const Setup& setup, const Document& d, Report& report) {
   if (const std::string gpu = old_gpu(setup); !gpu.empty()) report.add("PLAN009", d, at, fmt::format("{} has no bf16", gpu));
 }
 
-void plan_file(const Document& d, Report& report) {
+void plan_file(const Document& d, Findings& report) {
   const Value& root = d.root;
   const std::string target = text(root, "launch.target");
   const Result<Plan> plan = plan_from_json(d.text, d.path);
@@ -202,7 +197,7 @@ void plan_file(const Document& d, Report& report) {
   }
 }
 
-void plan_deepspeed(const Document& d, Report& report) {
+void plan_deepspeed(const Document& d, Findings& report) {
   struct Changed {
     std::string_view section, key, old, now, since;
   };
@@ -211,14 +206,14 @@ void plan_deepspeed(const Document& d, Report& report) {
        {"zero_optimization.offload_optimizer", "pin_memory", "false", "true", "August 2026"},
        {"zero_optimization.offload_param", "pin_memory", "false", "true", "August 2026"}}};
   for (const Changed& one : kChanged) {
-    const Node section = node(d.root, one.section);
+    const TreeNode section = node(d.root, one.section);
     if (!section || section.value->kind != Value::Kind::kMap || has(*section.value, one.key)) continue;
     report.add(
         "PLAN014", d, key_span(d, section),
         fmt::format("'{}.{}' is not given: its default was {} and is {} since {}", one.section, one.key, one.old, one.now, one.since));
   }
   for (const char* section : {"offload_param", "offload_optimizer"}) {
-    const Node path = node(d.root, fmt::format("zero_optimization.{}.nvme_path", section));
+    const TreeNode path = node(d.root, fmt::format("zero_optimization.{}.nvme_path", section));
     if (!path || path.value->kind != Value::Kind::kScalar) continue;
     for (const char* shared : {"/home", "/nfs", "/lustre", "/gpfs", "/shared", "/fsx", "/mnt/nfs", "/weka"}) {
       const bool is_shared = path.text().rfind(shared, 0) == 0;
@@ -229,7 +224,7 @@ void plan_deepspeed(const Document& d, Report& report) {
   }
 }
 
-void plan_checkpoints(const Setup& setup, const Document& d, const std::vector<Sizes>& all, Report& report) {
+void plan_checkpoints(const LintSetup& setup, const Document& d, const std::vector<Sizes>& all, Findings& report) {
   const Directive* limit = nullptr;
   for (const auto& other : setup.documents) {
     for (const ScriptPart& part : other->parts) {
@@ -237,29 +232,29 @@ void plan_checkpoints(const Setup& setup, const Document& d, const std::vector<S
     }
   }
   const double plan_limit = real(d.root, "launch.time_limit_s").value_or(0);
-  const bool is_plan = d.kind == FileKind::kPlan && plan_limit > 0;
+  const bool is_plan = d.is(file_kind::kPlan) && plan_limit > 0;
   if (limit == nullptr && !is_plan) return;
   const std::string lost = limit != nullptr ? limit->value : fmt::format("{:.0f} s", plan_limit);
-  const auto say = [&](Span at) {
+  const auto say = [&](TextSpan at) {
     report.add("PLAN019", d, at, fmt::format("the job ends after {} and saves no checkpoint: all of it can be lost", lost));
   };
   for (const Sizes& in : all) {
     const bool saves = in.has("save_every") && (in.format != "torchtitan" || is_true(d.root, "checkpoint.enable"));
     if (in.format == "torchtitan" && !is_true(d.root, "checkpoint.enable")) {
-      say(has(d.root, "checkpoint.enable") ? value_span(d, *node(d.root, "checkpoint.enable").value) : Span{0, 1});
+      say(has(d.root, "checkpoint.enable") ? value_span(d, *node(d.root, "checkpoint.enable").value) : TextSpan{0, 1});
     } else if (in.format == "megatron" && !saves) {
-      say(in.find("micro") != nullptr ? in.find("micro")->span : Span{0, 1});
+      say(in.find("micro") != nullptr ? in.find("micro")->span : TextSpan{0, 1});
     } else if (in.format == "plan" && !saves && is_plan) {
       say(key_span(d, node(d.root, "checkpoint")));
     }
   }
-  if (takes_training_arguments(d.kind) && lower(text(d.root, "save_strategy")) == "no")
+  if (d.takes_training_arguments() && lower(text(d.root, "save_strategy")) == "no")
     say(value_span(d, *node(d.root, "save_strategy").value));
 }
 
 }  // namespace
 
-void check_plan_level(const Setup& setup, const Document& d, Report& report) {
+void check_plan_level(const LintSetup& setup, const Document& d, Findings& report) {
   const std::vector<Sizes> all = sizes_of(d);
   for (const Sizes& in : all) {
     if (in.empty()) continue;
@@ -269,9 +264,9 @@ void check_plan_level(const Setup& setup, const Document& d, Report& report) {
   }
   plan_precision(setup, d, report);
   plan_checkpoints(setup, d, all, report);
-  if (d.kind == FileKind::kPlan) plan_file(d, report);
-  if (d.kind == FileKind::kDeepspeed) plan_deepspeed(d, report);
-  if (takes_training_arguments(d.kind) && is_false(d.root, "average_tokens_across_devices") &&
+  if (d.is(file_kind::kPlan)) plan_file(d, report);
+  if (d.is(file_kind::kDeepspeed)) plan_deepspeed(d, report);
+  if (d.takes_training_arguments() && is_false(d.root, "average_tokens_across_devices") &&
       real(d.root, "gradient_accumulation_steps").value_or(1) > 1) {
     report.add("PLAN020", d, key_span(d, node(d.root, "average_tokens_across_devices")),
                "the loss is averaged per micro-batch and rank: with sequences of different length the result depends on how the batch "

@@ -15,14 +15,14 @@ struct Alias {
 Sizes from_tree(const Document& d, std::string format, const std::vector<Alias>& aliases) {
   Sizes out(d, std::move(format));
   for (const Alias& one : aliases) {
-    const Node at = node(d.root, one.there);
+    const TreeNode at = node(d.root, one.there);
     if (!at) continue;
     if (const auto n = real_of(*at.value)) out.put(one.name, *n, value_span(d, *at.value));
   }
   return out;
 }
 
-Sizes from_megatron(const Document& d, const Stage& run) {
+Sizes from_megatron(const Document& d, const LaunchStage& run) {
   static constexpr std::array<Alias, 16> kAliases = {{{"tp", "tensor_model_parallel_size"},
                                                       {"pp", "pipeline_model_parallel_size"},
                                                       {"cp", "context_parallel_size"},
@@ -41,7 +41,7 @@ Sizes from_megatron(const Document& d, const Stage& run) {
                                                       {"steps", "train_iters"}}};
   Sizes out(d, "megatron");
   for (const Alias& one : kAliases) {
-    const Option* option = run.find(one.there);
+    const LaunchOption* option = run.find(one.there);
     if (option == nullptr) continue;
     if (const auto n = number(option->value)) out.put(one.name, static_cast<double>(*n), option->span);
   }
@@ -52,61 +52,56 @@ Sizes from_megatron(const Document& d, const Stage& run) {
 
 std::vector<Sizes> sizes_of(const Document& d) {
   std::vector<Sizes> out;
-  switch (d.kind) {
-    case FileKind::kTorchtitan:
-      out.push_back(from_tree(d, "torchtitan",
-                              {{"tp", "parallelism.tensor_parallel_degree"},
-                               {"pp", "parallelism.pipeline_parallel_degree"},
-                               {"cp", "parallelism.context_parallel_degree"},
-                               {"ep", "parallelism.expert_parallel_degree"},
-                               {"dp_replicate", "parallelism.data_parallel_replicate_degree"},
-                               {"dp_shard", "parallelism.data_parallel_shard_degree"},
-                               {"micro", "training.local_batch_size"},
-                               {"global", "training.global_batch_size"},
-                               {"sequence", "training.seq_len"},
-                               {"steps", "training.steps"},
-                               {"save_every", "checkpoint.interval"}}));
-      break;
-    case FileKind::kPlan:
-      out.push_back(from_tree(d, "plan",
-                              {{"tp", "mesh.tp"},
-                               {"pp", "mesh.pp"},
-                               {"cp", "mesh.cp"},
-                               {"ep", "mesh.ep"},
-                               {"dp_replicate", "mesh.dp_replicate"},
-                               {"dp_shard", "mesh.dp_shard"},
-                               {"micro", "micro_batch"},
-                               {"accumulation", "gradient_accumulation"},
-                               {"global", "train.global_batch"},
-                               {"heads", "model.num_heads"},
-                               {"kv_heads", "model.num_kv_heads"},
-                               {"layers", "model.num_layers"},
-                               {"hidden", "model.hidden"},
-                               {"sequence", "train.sequence_length"},
-                               {"steps", "train.steps"}}));
-      if (const auto n = real(d.root, "model.num_experts"); n && *n > 0)
-        out.back().put("experts", *n, value_span(d, *node(d.root, "model.num_experts").value));
-      if (const auto n = real(d.root, "checkpoint.every_steps"); n && *n > 0) out.back().put("save_every", *n, {});
-      break;
-    case FileKind::kAccelerate:
-      out.push_back(from_tree(d, "accelerate",
-                              {{"tp", "parallelism_config.parallelism_config_tp_size"},
-                               {"cp", "parallelism_config.parallelism_config_cp_size"},
-                               {"dp_replicate", "parallelism_config.parallelism_config_dp_replicate_size"},
-                               {"dp_shard", "parallelism_config.parallelism_config_dp_shard_size"}}));
-      break;
-    case FileKind::kAutomodel:
-      out.push_back(from_tree(d, "automodel",
-                              {{"tp", "distributed.tp_size"},
-                               {"pp", "distributed.pp_size"},
-                               {"cp", "distributed.cp_size"},
-                               {"ep", "distributed.ep_size"}}));
-      break;
-    default: break;
+  if (d.is(file_kind::kTorchtitan)) {
+    out.push_back(from_tree(d, "torchtitan",
+                            {{"tp", "parallelism.tensor_parallel_degree"},
+                             {"pp", "parallelism.pipeline_parallel_degree"},
+                             {"cp", "parallelism.context_parallel_degree"},
+                             {"ep", "parallelism.expert_parallel_degree"},
+                             {"dp_replicate", "parallelism.data_parallel_replicate_degree"},
+                             {"dp_shard", "parallelism.data_parallel_shard_degree"},
+                             {"micro", "training.local_batch_size"},
+                             {"global", "training.global_batch_size"},
+                             {"sequence", "training.seq_len"},
+                             {"steps", "training.steps"},
+                             {"save_every", "checkpoint.interval"}}));
+  }
+  if (d.is(file_kind::kPlan)) {
+    out.push_back(from_tree(d, "plan",
+                            {{"tp", "mesh.tp"},
+                             {"pp", "mesh.pp"},
+                             {"cp", "mesh.cp"},
+                             {"ep", "mesh.ep"},
+                             {"dp_replicate", "mesh.dp_replicate"},
+                             {"dp_shard", "mesh.dp_shard"},
+                             {"micro", "micro_batch"},
+                             {"accumulation", "gradient_accumulation"},
+                             {"global", "train.global_batch"},
+                             {"heads", "model.num_heads"},
+                             {"kv_heads", "model.num_kv_heads"},
+                             {"layers", "model.num_layers"},
+                             {"hidden", "model.hidden"},
+                             {"sequence", "train.sequence_length"},
+                             {"steps", "train.steps"}}));
+    if (const auto n = real(d.root, "model.num_experts"); n && *n > 0)
+      out.back().put("experts", *n, value_span(d, *node(d.root, "model.num_experts").value));
+    if (const auto n = real(d.root, "checkpoint.every_steps"); n && *n > 0) out.back().put("save_every", *n, {});
+  }
+  if (d.is(file_kind::kAccelerate)) {
+    out.push_back(from_tree(d, "accelerate",
+                            {{"tp", "parallelism_config.parallelism_config_tp_size"},
+                             {"cp", "parallelism_config.parallelism_config_cp_size"},
+                             {"dp_replicate", "parallelism_config.parallelism_config_dp_replicate_size"},
+                             {"dp_shard", "parallelism_config.parallelism_config_dp_shard_size"}}));
+  }
+  if (d.is(file_kind::kAutomodel)) {
+    out.push_back(from_tree(
+        d, "automodel",
+        {{"tp", "distributed.tp_size"}, {"pp", "distributed.pp_size"}, {"cp", "distributed.cp_size"}, {"ep", "distributed.ep_size"}}));
   }
   for (const ScriptPart& part : d.parts) {
-    for (const Line& line : part.lines) {
-      const Stage* run = line.find(Program::kScript);
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* run = line.find(LaunchProgram::kScript);
       if (run != nullptr && is_megatron(*run)) out.push_back(from_megatron(d, *run));
     }
   }

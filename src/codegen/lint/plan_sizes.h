@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "codegen/lint/report.h"
+#include "codegen/lint/findings.h"
 
 namespace distsetup::lint {
 
 struct Sized {
   double n = 0;
-  Span span;
+  TextSpan span;
 };
 
 // tp, pp, cp, ep, dp_replicate, dp_shard, micro, global, accumulation, heads, kv_heads, layers, sequence, experts, hidden
@@ -20,7 +20,7 @@ class Sizes {
   const Document& d;
   std::string format;  // megatron, torchtitan, plan, accelerate, automodel
 
-  void put(std::string_view name, double n, Span span) { known_[std::string(name)] = {n, span}; }
+  void put(std::string_view name, double n, TextSpan span) { known_[std::string(name)] = {n, span}; }
   const Sized* find(std::string_view name) const {
     const auto at = known_.find(name);
     return at == known_.end() ? nullptr : &at->second;

@@ -1,20 +1,17 @@
 // Reading templates/_lint/*.yaml, whose grammar is in templates/README.md. The tables are our own: a mistake in one is a bug, found by
 // the first test that runs.
-#include <fmt/format.h>
+#include "codegen/lint/rule_table.h"
 
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/embedded.h"
-#include "base/map_reader.h"
 #include "base/value.h"
-#include "base/value_yaml.h"
-#include "codegen/lint/lint.h"
+#include "codegen/tables/templates.h"
 
 namespace distsetup {
 namespace {
 
-constexpr std::string_view kLintFolder = "templates/_lint/";
+constexpr std::string_view kLintFolder = "_lint/";
 
 Severity lint_severity(const std::string& word) {
   CHECK(word == "error" || word == "warning" || word == "note", "severity '{}'", word);
@@ -79,12 +76,11 @@ LintRule read_rule(const Value& value, const std::string& usual_name, const std:
 
 std::vector<LintRule> read_rules() {
   std::vector<LintRule> rules;
-  for (const EmbeddedFile& embedded : embedded_files()) {
-    const bool is_table = embedded.path.substr(0, kLintFolder.size()) == kLintFolder &&
-                          embedded.path.find("_keys.") == std::string_view::npos &&
-                          embedded.path.find("/names/") == std::string_view::npos;
+  for (const auto& [path, text] : embedded_templates().files) {
+    const bool is_table = path.compare(0, kLintFolder.size(), kLintFolder) == 0 && path.find("_keys.") == std::string::npos &&
+                          path.find("/names/") == std::string::npos;
     if (!is_table) continue;
-    const Result<Value> root = parse_yaml(embedded.text, embedded.path);
+    const Result<Value> root = parse_yaml(text, "templates/" + path);
     CHECK(root.ok(), "{}", format_diagnostics(root.diagnostics));
     Diagnostics diagnostics;
     int64_t version = 0;
@@ -95,7 +91,7 @@ std::vector<LintRule> read_rules() {
     reader.get("file", usual_name);
     const Value* list = reader.child("rules");
     reader.finish();
-    CHECK(version == 1 && list != nullptr, "{}", embedded.path);
+    CHECK(version == 1 && list != nullptr, "{}", path);
     for (const Value& item : list->items) rules.push_back(read_rule(item, usual_name, source, diagnostics));
     CHECK(diagnostics.empty(), "{}", format_diagnostics(diagnostics));
   }

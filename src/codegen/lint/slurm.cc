@@ -1,12 +1,15 @@
 // What srun really starts, and when the shell expands what it is given. Rules of a job script as a whole are slurm_job.cc.
+#include "codegen/lint/slurm.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <set>
 
-#include "codegen/lint/job_script.h"
-#include "codegen/lint/names.h"
+#include "codegen/lint/slurm_job.h"
+#include "codegen/shell/expand.h"
+#include "codegen/tables/name_table.h"
 
 namespace distsetup::lint {
 namespace {
@@ -18,81 +21,28 @@ const NameSet kPerTask = {"SLURM_PROCID",    "SLURM_LOCALID",           "SLURM_N
                           "SLURMD_NODENAME", "SLURM_TASK_PID",          "SLURM_LAUNCH_NODE_IPADDR",
                           "SLURM_GTIDS",     "SLURM_CPUS_ON_NODE_TASK", "SLURM_TOPOLOGY_ADDR"};
 
-Span words_span(const ShellCommand& command) {
-  if (command.words.empty()) return {0, 0};
-  return {command.words.front().span.begin, command.words.back().span.end};
-}
-
-// The lines that an srun starts: inside its bash -c, or of a script of the set-up that it names.
-std::vector<const Line*> inner_lines(const JobScript& in, const Line& line) {
-  std::vector<const Line*> out;
-  const Span outer = words_span(in.command(line));
-  for (const Line& other : in.part.lines) {
-    const Span span = words_span(in.command(other));
-    const bool is_inside = &other != &line && in.command(other).depth > in.command(line).depth && !in.command(other).in_substitution &&
-                           span.begin >= outer.begin && span.end <= outer.end;
-    if (is_inside) out.push_back(&other);
-  }
-  for (const ShellWord& word : in.command(line).words) {
-    const std::string base = word.text.substr(word.text.rfind('/') + 1);
-    for (const auto& other : in.setup.documents) {
-      const bool is_named = other.get() != &in.d && !base.empty() && other->path.substr(other->path.rfind('/') + 1) == base;
-      if (!is_named) continue;
-      for (const ScriptPart& inner : other->parts) {
-        for (const Line& one : inner.lines) out.push_back(&one);
-      }
-    }
-  }
-  return out;
-}
-
-const Stage* launcher_of(const Line& line) {
-  for (const Program program : {Program::kTorchrun, Program::kDeepspeed, Program::kAccelerate}) {
-    if (const Stage* stage = line.find(program)) return stage;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-const Stage* launcher_under(const JobScript& in, const Line& line) {
-  if (const Stage* stage = launcher_of(line)) return stage;
-  for (const Line* inner : inner_lines(in, line)) {
-    if (const Stage* stage = launcher_of(*inner)) return stage;
-  }
-  return nullptr;
-}
-
-bool starts_training(const JobScript& in, const Line& line) {
-  if (line.find(Program::kScript) != nullptr || launcher_under(in, line) != nullptr) return true;
-  const std::vector<const Line*> inner = inner_lines(in, line);
-  return std::any_of(inner.begin(), inner.end(), [](const Line* one) { return one->find(Program::kScript) != nullptr; });
-}
-
-namespace {
-
-void sl_shapes(const JobScript& in, const Line& line, const Stage& srun) {
+void sl_shapes(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
   int64_t tasks = in.count("ntasks-per-node");
   if (tasks == 0) tasks = in.directive("ntasks") != nullptr && in.nodes > 0 ? in.count("ntasks") / in.nodes : 1;
   if (const auto own = number(srun.value("ntasks_per_node"))) tasks = *own;
   for (const char* name : {"ntasks", "n"}) {
-    const Option* own = srun.find(name);
+    const LaunchOption* own = srun.find(name);
     if (own == nullptr) continue;
     const auto n = number(own->value);
     tasks = n && in.nodes > 0 ? *n / in.nodes : n ? *n : 1;
   }
-  const Stage* launcher = launcher_under(in, line);
+  const LaunchStage* launcher = launcher_under(in, line);
   if (launcher != nullptr && tasks > 1) {
     in.report.add(
         "SL001", in.d, srun.span,
         fmt::format("srun starts {} tasks on a node and each one starts {}: {} launchers per node", tasks, launcher->name, tasks));
   }
-  if (launcher != nullptr && launcher->program == Program::kDeepspeed && !launcher->has("hostfile") && !launcher->has("H") &&
+  if (launcher != nullptr && launcher->program == LaunchProgram::kDeepspeed && !launcher->has("hostfile") && !launcher->has("H") &&
       !launcher->has("no_ssh")) {
     in.report.add("SL004", in.d, launcher->span,
                   "deepspeed under srun without a hostfile: each node is a job of its own, master 127.0.0.1");
   }
-  const Stage* script = line.find(Program::kScript);
+  const LaunchStage* script = line.find(LaunchProgram::kScript);
   const bool is_python = script != nullptr && script->name.size() > 3 && script->name.substr(script->name.size() - 3) == ".py";
   if (launcher == nullptr && is_python && in.gpus > 1 && tasks != in.gpus) {
     in.report.add("SL002", in.d, srun.span,
@@ -105,7 +55,7 @@ bool is_exported(const JobScript& in, std::string_view name) {
   return std::any_of(in.part.script.commands.begin(), in.part.script.commands.end(), [name](const ShellCommand& command) {
     const bool exports = !command.words.empty() && command.words[0].text == "export";
     return exports && std::any_of(command.assignments.begin(), command.assignments.end(),
-                                  [name](const Assignment& one) { return one.name == name; });
+                                  [name](const ShellAssignment& one) { return one.name == name; });
   });
 }
 
@@ -119,7 +69,7 @@ std::vector<LintEdit> to_single_quotes(const JobScript& in, const WordPart& part
   return {{part.span.begin - 1, part.span.begin, "'"}, {part.span.end, part.span.end + 1, "'"}};
 }
 
-void report_early(const JobScript& in, Span range, const std::vector<LintEdit>& edits, std::string_view where) {
+void report_early(const JobScript& in, TextSpan range, const std::vector<LintEdit>& edits, std::string_view where) {
   for (const auto& [name, at] : expansions(in.d.text, range)) {
     if (kPerTask.count(name) == 0) continue;
     const size_t length = name.size() + (in.d.text[at + 1] == '{' ? 3 : 1);
@@ -131,16 +81,17 @@ void report_early(const JobScript& in, Span range, const std::vector<LintEdit>& 
   }
 }
 
-void sl_early(const JobScript& in, const Line& line, const Stage& srun) {
+void sl_early(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
   const ShellCommand& command = in.command(line);
   for (const ShellWord& word : command.words) {
     if (word.span.begin < srun.span.begin) continue;
     for (const WordPart& part : word.parts) {
-      if (part.quote == Quote::kSingle) continue;
-      report_early(in, part.span, part.quote == Quote::kDouble ? to_single_quotes(in, part) : std::vector<LintEdit>{}, "srun starts");
+      if (part.quote == ShellQuote::kSingle) continue;
+      report_early(in, part.span, part.quote == ShellQuote::kDouble ? to_single_quotes(in, part) : std::vector<LintEdit>{},
+                   "srun starts");
     }
   }
-  for (const Assignment& one : command.assignments) report_early(in, one.span, {}, "srun starts");
+  for (const ShellAssignment& one : command.assignments) report_early(in, one.span, {}, "srun starts");
   for (const HereDocument& here : command.here) {
     if (here.expands) report_early(in, here.body, {}, "srun starts");
   }
@@ -150,7 +101,7 @@ void sl_exports(const JobScript& in, bool has_srun) {
   if (!in.is_batch || !has_srun) return;
   for (const ShellCommand& command : in.part.script.commands) {
     const bool exports = command.depth == 0 && !command.words.empty() && command.words[0].text == "export";
-    for (const Assignment& one : command.assignments) {
+    for (const ShellAssignment& one : command.assignments) {
       if (exports) report_early(in, {one.value.span.begin, one.value.span.end}, {}, "srun starts");
     }
   }
@@ -168,17 +119,17 @@ void sl_written(const JobScript& in) {
   }
 }
 
-void sl_srun_options(const JobScript& in, const Line& line, const Stage& srun) {
+void sl_srun_options(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
   const std::vector<NameEntry>& known = *name_table("slurm").type("srun");
-  for (const Option& option : srun.options) {
+  for (const LaunchOption& option : srun.options) {
     if (option.name.empty() || takes_option(known, option.spelled, true)) continue;
     const std::string near = nearest_option(known, option.spelled);
     in.report.add("SL021", in.d, {option.span.begin, option.span.begin + option.spelled.size()},
                   fmt::format("srun has no option '{}'", option.spelled),
                   {near.empty() || option.name == "include" ? "" : fmt::format("did you mean '{}'", near), "", {}, {}});
   }
-  const Option* bind = srun.find("gpu_bind");
-  const Option* per_task = srun.find("gpus_per_task");
+  const LaunchOption* bind = srun.find("gpu_bind");
+  const LaunchOption* per_task = srun.find("gpus_per_task");
   if (starts_training(in, line) && (per_task != nullptr || (bind != nullptr && bind->value.rfind("single", 0) == 0))) {
     in.report.add("SL008", in.d, (per_task != nullptr ? per_task : bind)->span,
                   "each task sees its own GPU only: peers are hidden and LOCAL_RANK is no device index");
@@ -191,7 +142,7 @@ void sl_srun_options(const JobScript& in, const Line& line, const Stage& srun) {
   }
 }
 
-void sl_pipes(const JobScript& in, const Line& line, const Stage& srun) {
+void sl_pipes(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
   const bool has_pipefail =
       std::any_of(in.part.script.commands.begin(), in.part.script.commands.end(), [](const ShellCommand& command) {
         const bool is_set = !command.words.empty() && (command.words[0].text == "set" || command.words[0].text == "shopt");
@@ -205,14 +156,14 @@ void sl_pipes(const JobScript& in, const Line& line, const Stage& srun) {
 
 }  // namespace
 
-void check_slurm(const Setup& setup, const Document& d, Report& report) {
+void check_slurm(const LintSetup& setup, const Document& d, Findings& report) {
   for (const ScriptPart& part : d.parts) {
-    JobScript in{setup, d, report, part, d.kind == FileKind::kSbatch, 0, 0};
+    JobScript in{setup, d, report, part, d.is(file_kind::kSbatch), 0, 0};
     in.nodes = in.count("nodes") > 0 ? in.count("nodes") : setup.nodes();
     in.gpus = setup.gpus_per_node();
-    std::vector<const Line*> sruns;
-    for (const Line& line : part.lines) {
-      const Stage* srun = line.find(Program::kSrun);
+    std::vector<const LaunchLine*> sruns;
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* srun = line.find(LaunchProgram::kSrun);
       if (srun == nullptr || in.command(line).in_substitution) continue;
       sruns.push_back(&line);
       sl_shapes(in, line, *srun);

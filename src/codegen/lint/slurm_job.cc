@@ -1,9 +1,9 @@
 // A job script as a whole: what the scheduler reads, logs, requeues, signals, addresses.
+#include "codegen/lint/slurm_job.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "codegen/lint/job_script.h"
 
 namespace distsetup::lint {
 namespace {
@@ -39,7 +39,7 @@ void sl_logs(const JobScript& in) {
 void sl_requeue(const JobScript& in) {
   const Directive* requeue = in.directive("requeue");
   size_t own = std::string::npos;
-  Span own_span{0, 0};
+  TextSpan own_span{0, 0};
   for (const ShellCommand& command : in.part.script.commands) {
     const bool is_requeue = command.words.size() >= 2 && command.words[0].text == "scontrol" && command.words[1].text == "requeue";
     if (is_requeue) {
@@ -53,7 +53,7 @@ void sl_requeue(const JobScript& in) {
     if (own != std::string::npos) own_span = {own, own + 16};
   }
   if (requeue == nullptr && own == std::string::npos) return;
-  const Span at = own != std::string::npos ? own_span : requeue->span;
+  const TextSpan at = own != std::string::npos ? own_span : requeue->span;
   const Directive* mode = in.directive("open-mode");
   if (mode == nullptr || mode->value.rfind("append", 0) != 0) {
     std::vector<LintEdit> edits;
@@ -68,13 +68,13 @@ void sl_requeue(const JobScript& in) {
   }
 }
 
-void sl_signals(const JobScript& in, const std::vector<const Line*>& sruns) {
+void sl_signals(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
   const Directive* signal = in.directive("signal");
   const bool to_batch = signal != nullptr && signal->value.rfind("B:", 0) == 0;
   if (signal != nullptr && !to_batch) {
-    for (const Line* line : sruns) {
-      const Stage* launcher = launcher_under(in, *line);
-      const bool is_torchrun = launcher != nullptr && launcher->program != Program::kDeepspeed;
+    for (const LaunchLine* line : sruns) {
+      const LaunchStage* launcher = launcher_under(in, *line);
+      const bool is_torchrun = launcher != nullptr && launcher->program != LaunchProgram::kDeepspeed;
       if (!is_torchrun) continue;
       in.report.add("SL011", in.d, signal->span,
                     fmt::format("the signal goes to every process of the step, and {} dies of it", launcher->name));
@@ -89,13 +89,13 @@ void sl_signals(const JobScript& in, const std::vector<const Line*>& sruns) {
     const bool is_of_task = command.depth > 0;                           // set inside what srun starts
     const bool only_ignores = is_trap && command.words[1].text.empty();  // trap '' USR1
     if (!is_trap || is_exit || is_of_task || only_ignores) continue;
-    for (const Line* line : sruns) {
+    for (const LaunchLine* line : sruns) {
       const ShellCommand& srun = in.command(*line);
       if (srun.ends_with == "&" || srun.depth > 0 || !starts_training(in, *line)) continue;
       in.report.add("SL012", in.d, command.words[0].span, "the trap runs only after srun has ended: srun stands in the foreground");
     }
   }
-  const Document* plan = in.setup.first(FileKind::kPlan);
+  const Document* plan = in.setup.first(file_kind::kPlan);
   if (signal == nullptr || plan == nullptr) return;
   const auto lead = number(signal->value.substr(signal->value.rfind('@') + 1));
   const double step = real(plan->root, "time.step_s").value_or(0);
@@ -141,18 +141,18 @@ void sl_addresses(const JobScript& in) {
   }
 }
 
-void sl_environment(const JobScript& in, const std::vector<const Line*>& sruns) {
+void sl_environment(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
   const Directive* cpus = in.directive("cpus-per-task");
   const bool is_passed =
-      in.setup.environment("SRUN_CPUS_PER_TASK") != nullptr || std::all_of(sruns.begin(), sruns.end(), [](const Line* line) {
-        const Stage* srun = line->find(Program::kSrun);
+      in.setup.environment("SRUN_CPUS_PER_TASK") != nullptr || std::all_of(sruns.begin(), sruns.end(), [](const LaunchLine* line) {
+        const LaunchStage* srun = line->find(LaunchProgram::kSrun);
         return srun->has("cpus_per_task") || srun->has("c");
       });
   if (cpus != nullptr && !is_passed) {
     const ShellCommand& first = in.command(*sruns[0]);
     size_t begin = first.words[0].span.begin;
     if (!first.assignments.empty()) begin = std::min(begin, first.assignments[0].span.begin);
-    const Span line = line_span(in.d, begin);
+    const TextSpan line = line_span(in.d, begin);
     const bool starts_line = in.d.text.find_first_not_of(" \t", line.begin) == begin;
     std::vector<LintEdit> edits;
     if (starts_line && first.depth == 0)
@@ -174,7 +174,7 @@ void sl_activation(const JobScript& in) {
 
 }  // namespace
 
-void check_job(const JobScript& in, const std::vector<const Line*>& sruns) {
+void check_job(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
   sl_logs(in);
   sl_requeue(in);
   sl_signals(in, sruns);

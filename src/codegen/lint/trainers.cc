@@ -1,11 +1,12 @@
-// Trainers on top of others: Lightning, Axolotl, LLaMA-Factory, OpenRLHF, NeMo Automodel.
+// Trainers on top of others: Lightning, Axolotl, LLaMA-Factory, OpenRLHF, NeMo Automodel, torchtitan.
+#include "codegen/lint/trainers.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "base/names.h"
-#include "codegen/lint/report.h"
 
 namespace distsetup::lint {
 namespace {
@@ -18,13 +19,13 @@ bool names_class(const Value& root, std::string_view path, std::string_view name
 // `trainer:` of LightningCLI, or below `fit:`.
 const Value* lightning_trainer(const Document& d) {
   for (const char* path : {"trainer", "fit.trainer"}) {
-    if (const Node at = node(d.root, path); at && at.value->kind == Value::Kind::kMap) return at.value;
+    if (const TreeNode at = node(d.root, path); at && at.value->kind == Value::Kind::kMap) return at.value;
   }
   return nullptr;
 }
 
-void lightning_job(const Setup& setup, const Document& d, const Value& trainer, Report& report) {
-  const Document* job = setup.first(FileKind::kSbatch);
+void lightning_job(const LintSetup& setup, const Document& d, const Value& trainer, Findings& report) {
+  const Document* job = setup.first(file_kind::kSbatch);
   if (job == nullptr || job->parts.empty()) return;
   const ShellScript& script = job->parts[0].script;
   struct Same {
@@ -39,7 +40,7 @@ void lightning_job(const Setup& setup, const Document& d, const Value& trainer, 
   }
 }
 
-void lightning(const Setup& setup, const Document& d, Report& report) {
+void lightning(const LintSetup& setup, const Document& d, Findings& report) {
   const Value* trainer = lightning_trainer(d);
   if (trainer == nullptr) return;
   lightning_job(setup, d, *trainer, report);
@@ -50,7 +51,7 @@ void lightning(const Setup& setup, const Document& d, Report& report) {
     report.add("LN003", d, key_span(d, node(*trainer, "gradient_clip_val")),
                "Lightning cannot clip FSDP gradients by norm from the Trainer");
   }
-  const Node arguments = node(*trainer, "strategy.init_args");
+  const TreeNode arguments = node(*trainer, "strategy.init_args");
   if (!arguments || arguments.value->kind != Value::Kind::kMap) return;
   if (is_fsdp && text(*arguments.value, "sharding_strategy").rfind("HYBRID", 0) == 0 && !has(*arguments.value, "device_mesh") &&
       !has(*arguments.value, "process_group")) {
@@ -70,7 +71,7 @@ void lightning(const Setup& setup, const Document& d, Report& report) {
   }
 }
 
-void axolotl(const Document& d, Report& report) {
+void axolotl(const Document& d, Findings& report) {
   const Value& root = d.root;
   const bool has_fsdp = has(root, "fsdp") || has(root, "fsdp_config");
   if (has(root, "deepspeed") && has_fsdp)
@@ -86,26 +87,26 @@ void axolotl(const Document& d, Report& report) {
   if (is_8bit && !mode.empty())
     report.add("AX002", d, value_span(d, *node(root, "optimizer").value), fmt::format("'{}' is refused with {}", optimizer, mode));
   if (has_fsdp && !has(root, "fsdp_version")) {
-    const Node at = has(root, "fsdp_config") ? node(root, "fsdp_config") : node(root, "fsdp");
+    const TreeNode at = has(root, "fsdp_config") ? node(root, "fsdp_config") : node(root, "fsdp");
     report.add("AX003", d, key_span(d, at), "'fsdp_version' is not given: Axolotl pins the file to version 1");
   }
-  const Node section = node(root, "fsdp_config");
+  const TreeNode section = node(root, "fsdp_config");
   if (!section) return;
   for (size_t i = 0; i < section.value->entries.size(); ++i) {
     const std::string& name = section.value->entries[i].first;
     if (name.rfind("fsdp_", 0) != 0) continue;
-    const Span at = key_span(d, {&section.value->entries[i].second, section.value, i});
+    const TextSpan at = key_span(d, {&section.value->entries[i].second, section.value, i});
     report.add("AX003", d, at, fmt::format("'{}' carries the prefix that Axolotl strips with a warning", name),
                {fmt::format("write {}", name.substr(5)), "", {{at.begin, at.end, name.substr(5)}}, {}});
   }
 }
 
-void llama_factory(const Setup& setup, const Document& d, Report& report) {
+void llama_factory(const LintSetup& setup, const Document& d, Findings& report) {
   const Value& root = d.root;
   const std::string path = text(root, "deepspeed");
   bool is_stage_3 = path.find("z3") != std::string::npos || path.find("zero3") != std::string::npos;
   for (const auto& other : setup.documents) {
-    if (other->kind == FileKind::kDeepspeed) is_stage_3 = real(other->root, "zero_optimization.stage").value_or(0) == 3;
+    if (other->is(file_kind::kDeepspeed)) is_stage_3 = real(other->root, "zero_optimization.stage").value_or(0) == 3;
   }
   if (path.empty() || !is_stage_3) return;
   for (const char* name : {"pure_bf16", "use_unsloth", "pissa_init", "predict_with_generate"}) {
@@ -113,11 +114,11 @@ void llama_factory(const Setup& setup, const Document& d, Report& report) {
   }
 }
 
-void openrlhf(const Setup& setup, const Document& d, const Stage& run, Report& report) {
+void openrlhf(const LintSetup& setup, const Document& d, const LaunchStage& run, Findings& report) {
   const std::string version = setup.version("openrlhf");
-  const Option* flat = nullptr;
-  const Option* dotted = nullptr;
-  for (const Option& option : run.options) {
+  const LaunchOption* flat = nullptr;
+  const LaunchOption* dotted = nullptr;
+  for (const LaunchOption& option : run.options) {
     const bool is_flat = option.name == "pretrain" || option.name == "zero_stage" || option.name == "micro_train_batch_size" ||
                          option.name == "train_batch_size" || option.name == "max_len";
     if (is_flat && flat == nullptr) flat = &option;
@@ -134,26 +135,26 @@ void openrlhf(const Setup& setup, const Document& d, const Stage& run, Report& r
     report.add("ORL001", d, dotted->span,
                fmt::format("'{}' is the flag style of OpenRLHF since 0.10.2, and {} is used", dotted->spelled, version));
   for (const char* name : {"ds.ring_attn_size", "ring_attn_size"}) {
-    const Option* ring = run.find(name);
+    const LaunchOption* ring = run.find(name);
     if (ring == nullptr || number(ring->value).value_or(1) <= 1 || run.has("ds.packing_samples") || run.has("packing_samples"))
       continue;
     report.add("ORL002", d, ring->span, fmt::format("'{}' needs packing", ring->spelled), {"add --ds.packing_samples", "", {}, {}});
   }
-  const Option* tp = run.find("ds.tensor_parallel_size");
+  const LaunchOption* tp = run.find("ds.tensor_parallel_size");
   const std::string type = run.value("ds.param_dtype");
   if (tp != nullptr && number(tp->value).value_or(1) > 1 && !type.empty() && type != "bf16") {
     report.add("ORL002", d, tp->span, fmt::format("'{}' needs bf16", tp->spelled), {"add --ds.param_dtype bf16", "", {}, {}});
   }
   for (const char* name : {"fsdp_tensor_parallel_size", "use_hf_tp_plan", "sequence_parallel"}) {
-    if (const Option* option = run.find(name))
+    if (const LaunchOption* option = run.find(name))
       report.add("ORL003", d, option->span, fmt::format("'{}' is in no release of OpenRLHF", option->spelled));
   }
   if (run.value("backend") == "fsdp2")
     report.add("ORL003", d, run.find("backend")->span, "'--backend fsdp2' is in no release of OpenRLHF");
 }
 
-void automodel(const Document& d, Report& report) {
-  const Node section = node(d.root, "distributed");
+void automodel(const Document& d, Findings& report) {
+  const TreeNode section = node(d.root, "distributed");
   if (!section || section.value->kind != Value::Kind::kMap) return;
   const Value& v = *section.value;
   const auto size = [&v](std::string_view name) { return real(v, name).value_or(1); };
@@ -171,20 +172,62 @@ void automodel(const Document& d, Report& report) {
   }
 }
 
+// TOML (0.2.2 and older): features together. Unknown keys and types are keys.cc, sizes are plan_level.cc.
+void torchtitan(const LintSetup& setup, const Document& d, Findings& report) {
+  const Value& root = d.root;
+  const auto key = [&](std::string_view path) { return key_span(d, node(root, path)); };
+  const auto val = [&](std::string_view path) { return value_span(d, *node(root, path).value); };
+  for (const char* name : {"dtype", "mixed_precision_param", "mixed_precision_reduce"}) {
+    const std::string path = fmt::format("training.{}", name);
+    const std::string type = text(root, path);
+    const bool is_reduce = std::string_view(name) == "mixed_precision_reduce";
+    const bool is_known = type.empty() || type == "float32" || (type == "bfloat16" && !is_reduce);
+    if (!is_known) {
+      report.add("TT001", d, val(path),
+                 fmt::format("'{}' is '{}', expected {}", path, type, is_reduce ? "float32" : "bfloat16 or float32"));
+    }
+  }
+  const std::string version = setup.version("torchtitan");
+  if (!version.empty() && compare_versions(version, "0.2.2") > 0) {
+    const TextSpan top = root.key_locations.empty() ? TextSpan{0, 1} : key_span(d, {&root.entries[0].second, &root, 0});
+    report.add("TT002", d, top, fmt::format("torchtitan {} reads no TOML: its configuration is a Python function", version));
+  }
+  const bool compiles = is_true(root, "compile.enable");
+  if (is_true(root, "parallelism.enable_async_tensor_parallel") && !compiles) {
+    report.add("TT004", d, key("parallelism.enable_async_tensor_parallel"), "asynchronous tensor parallelism needs compile.enable");
+  }
+  if (text(root, "activation_checkpoint.mode") == "memory_budget" && !compiles) {
+    report.add("TT004", d, val("activation_checkpoint.mode"), "activation checkpointing by memory budget needs compile.enable");
+  }
+  const auto etp = real(root, "parallelism.expert_tensor_parallel_degree");
+  const double tp = real(root, "parallelism.tensor_parallel_degree").value_or(1);
+  if (etp && *etp != 1 && *etp != tp) {
+    report.add("TT005", d, val("parallelism.expert_tensor_parallel_degree"),
+               fmt::format("expert tensor parallel is {}, expected 1 or the tensor parallel degree {}", *etp, tp));
+  }
+  const std::string reshard = text(root, "parallelism.fsdp_reshard_after_forward");
+  if (reshard == "zero1" || reshard == "optimizer" || has(root, "parallelism.zero_stage")) {
+    report.add("TT006", d,
+               has(root, "parallelism.zero_stage") ? key("parallelism.zero_stage") : val("parallelism.fsdp_reshard_after_forward"),
+               "torchtitan has no form for ZeRO-1 (only the optimizer sharded)");
+  }
+}
+
 }  // namespace
 
-void check_trainers(const Setup& setup, const Document& d, Report& report) {
-  if (d.kind == FileKind::kLightning) lightning(setup, d, report);
-  if (d.kind == FileKind::kAxolotl) axolotl(d, report);
-  if (d.kind == FileKind::kLlamaFactory) llama_factory(setup, d, report);
-  if (d.kind == FileKind::kAutomodel) automodel(d, report);
-  if (d.kind == FileKind::kDeepspeed && setup.consumer(d) == "lightning" && has(d.root, "gradient_accumulation_steps")) {
+void check_trainers(const LintSetup& setup, const Document& d, Findings& report) {
+  if (d.is(file_kind::kLightning)) lightning(setup, d, report);
+  if (d.is(file_kind::kAxolotl)) axolotl(d, report);
+  if (d.is(file_kind::kLlamaFactory)) llama_factory(setup, d, report);
+  if (d.is(file_kind::kAutomodel)) automodel(d, report);
+  if (d.is(file_kind::kTorchtitan)) torchtitan(setup, d, report);
+  if (d.is(file_kind::kDeepspeed) && setup.consumer(d) == "lightning" && has(d.root, "gradient_accumulation_steps")) {
     report.add("LN002", d, key_span(d, node(d.root, "gradient_accumulation_steps")),
                "Lightning refuses accumulation in the DeepSpeed dictionary");
   }
   for (const ScriptPart& part : d.parts) {
-    for (const Line& line : part.lines) {
-      const Stage* script = line.find(Program::kScript);
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* script = line.find(LaunchProgram::kScript);
       if (script != nullptr && script->name.find("openrlhf") != std::string::npos) openrlhf(setup, d, *script, report);
     }
   }

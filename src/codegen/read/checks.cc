@@ -1,16 +1,17 @@
 // Keys of a file that do not go together (`checks` of a table).
+#include "codegen/read/checks.h"
+
 #include <charconv>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "codegen/read/match.h"
-#include "codegen/read/read.h"
 
 namespace distsetup {
 namespace {
 
-const Found* key_at(const std::vector<Found>& found, std::string_view key) {
-  for (const Found& one : found) {
+const FoundKey* key_at(const std::vector<FoundKey>& found, std::string_view key) {
+  for (const FoundKey& one : found) {
     if (is_same_key(one.key, key)) return &one;
   }
   return nullptr;
@@ -23,7 +24,7 @@ double number_in(std::string_view text) {
 }
 
 // One wanted text of a check's condition against a key of the file, or what the tool assumes for it.
-bool is_wanted(const Found* found, const std::string& wanted) {
+bool is_wanted(const FoundKey* found, const std::string& wanted) {
   if (wanted == "null") return found == nullptr || found->is_assumed;
   if (found == nullptr || !found->unknown.empty()) return false;
   if (wanted == "*") return !found->is_assumed;
@@ -34,11 +35,11 @@ bool is_wanted(const Found* found, const std::string& wanted) {
   return same_name(found->text, wanted);
 }
 
-std::string filled(const std::string& text, const std::vector<Found>& found) {
+std::string filled(const std::string& text, const std::vector<FoundKey>& found) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t close = text[at] == '{' ? text.find('}', at) : std::string::npos;
-    const Found* key = close == std::string::npos ? nullptr : key_at(found, text.substr(at + 1, close - at - 1));
+    const FoundKey* key = close == std::string::npos ? nullptr : key_at(found, text.substr(at + 1, close - at - 1));
     if (key == nullptr) {
       out += text[at++];
     } else {
@@ -51,13 +52,13 @@ std::string filled(const std::string& text, const std::vector<Found>& found) {
 
 }  // namespace
 
-std::vector<Complaint> complaints_about(const KeyTable& table, const std::vector<Found>& found) {
+std::vector<Complaint> complaints_about(const KeyTable& table, const std::vector<FoundKey>& found) {
   std::vector<Complaint> out;
   for (const KeyCheck& check : table.checks) {
-    const Found* first = nullptr;
+    const FoundKey* first = nullptr;
     bool holds = true;
     for (const auto& [key, texts] : check.given) {
-      const Found* one = key_at(found, key);
+      const FoundKey* one = key_at(found, key);
       bool any = false;
       for (const std::string& text : texts) any = any || is_wanted(one, text);
       holds = holds && any;
@@ -67,7 +68,7 @@ std::vector<Complaint> complaints_about(const KeyTable& table, const std::vector
     Diagnostic diagnostic = error(code::kConflict, first->at, filled(check.message, found), filled(check.help, found));
     diagnostic.severity = check.severity;
     diagnostic.length = static_cast<int>(first->key.size());
-    const Found* weights = check.weights.empty() ? nullptr : key_at(found, check.weights);
+    const FoundKey* weights = check.weights.empty() ? nullptr : key_at(found, check.weights);
     out.push_back({check.trainer, weights == nullptr ? "" : weights->text, std::move(diagnostic)});
   }
   return out;

@@ -44,12 +44,12 @@ void add_once(std::vector<std::string>& list, const std::string& text) {
 template <class Visit>
 void for_each_condition(const KeyTable& table, const Visit& visit) {
   for (const KeyRow& row : table.rows) {
-    for (const Condition* condition : {&row.when, &row.unless}) {
+    for (const FieldCondition* condition : {&row.when, &row.unless}) {
       for (const auto& [field, texts] : *condition) visit(row.key, field, texts);
     }
   }
   for (const ReadRow& row : table.reads) {
-    for (const Condition* condition : {&row.when, &row.unless}) {
+    for (const FieldCondition* condition : {&row.when, &row.unless}) {
       for (const auto& [field, texts] : *condition) visit(row.key, field, texts);
     }
   }

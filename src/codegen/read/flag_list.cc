@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
-#include "codegen/read/explain.h"
+#include "codegen/read/key_reading.h"
 #include "codegen/read/match.h"
+#include "codegen/read/read_keys.h"
+#include "codegen/tables/load_table.h"
 
 namespace distsetup {
 namespace {
@@ -49,8 +51,8 @@ int num_marks(const KeyTable& table, const std::vector<TypedFlag>& flags) {
   }));
 }
 
-Found found_of(const TypedFlag& flag, std::string key) {
-  Found found;
+FoundKey found_of(const TypedFlag& flag, std::string key) {
+  FoundKey found;
   found.key = std::move(key);
   found.at = {"command line"};
   found.stands_alone = flag.values.empty();
@@ -106,12 +108,12 @@ Result<FlagList> read_flag_list(const TemplateSet& templates, const std::vector<
   }
   out.tool = best.tool;
   out.known = spellings(best);
-  std::vector<Found> found;
+  std::vector<FoundKey> found;
   for (const TypedFlag& flag : flags) {
     const bool is_negative = flag.key.size() > 3 && (flag.key.compare(0, 3, "no-") == 0 || flag.key.compare(0, 3, "no_") == 0) &&
                              flag.values.empty() && !knows(best, flag.key) && knows(best, flag.key.substr(3));
     if (is_negative) {
-      Found off = found_of(flag, flag.key.substr(3));
+      FoundKey off = found_of(flag, flag.key.substr(3));
       off.stands_alone = false;
       off.text = "false";
       found.push_back(std::move(off));

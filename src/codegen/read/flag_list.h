@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/read/read.h"
+#include "codegen/read/reading.h"
 #include "codegen/tables/templates.h"
 
 namespace distsetup {

@@ -15,7 +15,7 @@ std::string text_of_value(const Value& value) {
 }
 
 void collect_leaves(const Value& value, const std::string& key, const Location& at, const std::vector<std::string>& lists,
-                    std::vector<Found>& out) {
+                    std::vector<FoundKey>& out) {
   if (value.kind == Value::Kind::kNull && key.empty()) return;
   if (value.kind == Value::Kind::kList && std::find(lists.begin(), lists.end(), key) != lists.end()) {
     for (size_t i = 0; i < value.items.size(); ++i)
@@ -30,7 +30,7 @@ void collect_leaves(const Value& value, const std::string& key, const Location& 
     }
     return;
   }
-  Found leaf;
+  FoundKey leaf;
   leaf.key = key;
   leaf.at = at;
   leaf.is_null = value.kind == Value::Kind::kNull;
@@ -47,8 +47,8 @@ void collect_leaves(const Value& value, const std::string& key, const Location& 
 
 }  // namespace
 
-std::vector<Found> found_in(const Value& root, const std::vector<std::string>& lists) {
-  std::vector<Found> out;
+std::vector<FoundKey> found_in(const Value& root, const std::vector<std::string>& lists) {
+  std::vector<FoundKey> out;
   collect_leaves(root, "", root.location, lists, out);
   return out;
 }

@@ -10,7 +10,7 @@
 namespace distsetup {
 
 // A key with its value as it is written. A list is its items; the text of a list is its items joined by commas.
-struct Found {
+struct FoundKey {
   std::string key;  // path, '.' between levels; flags and directives without dashes, '_' as it is written
   std::string text;
   std::vector<std::string> items;  // of a list; of a flag with several words, all of them
@@ -24,6 +24,6 @@ struct Found {
 
 // Leaves of a tree, in file order. {} is left out: every tool takes it for "not given", and null too, unless a table has a row
 // `of: null` (take_parts). A list of maps is one leaf, but one of those at `lists`, whose entries are sections "0", "1", ...
-std::vector<Found> found_in(const Value& root, const std::vector<std::string>& lists = {});
+std::vector<FoundKey> found_in(const Value& root, const std::vector<std::string>& lists = {});
 
 }  // namespace distsetup

@@ -7,8 +7,8 @@
 namespace distsetup {
 namespace {
 
-using lint::node;
-using lint::Node;
+using foreign::node;
+using foreign::TreeNode;
 
 void each_map(const Value& value, const std::function<void(const Value&)>& see) {
   if (value.kind == Value::Kind::kMap) see(value);
@@ -17,12 +17,13 @@ void each_map(const Value& value, const std::function<void(const Value&)>& see) 
 }
 
 struct ManifestReader {
-  std::vector<Found> keys;
+  std::vector<FoundKey> keys;
 
   void add(const std::string& key, const std::string& text, const Location& at) {
-    const bool is_known = std::any_of(keys.begin(), keys.end(), [&](const Found& one) { return one.key == key && one.text == text; });
+    const bool is_known =
+        std::any_of(keys.begin(), keys.end(), [&](const FoundKey& one) { return one.key == key && one.text == text; });
     if (is_known) return;
-    Found one;
+    FoundKey one;
     one.key = key;
     one.text = text;
     one.at = at;
@@ -30,29 +31,29 @@ struct ManifestReader {
   }
 
   void scalar(const std::string& key, const Value& root, const char* path) {
-    if (const Node found = node(root, path)) add(key, found.text(), found.value->location);
+    if (const TreeNode found = node(root, path)) add(key, found.text(), found.value->location);
   }
 
   // A pod per machine: replicas of all roles, or of all jobs of a set.
   void machines(const Value& root) {
-    const std::string kind = lint::text(root, "kind");
+    const std::string kind = foreign::text(root, "kind");
     if (kind == "Job") scalar("nodes", root, "spec.parallelism");
     if (kind == "TrainJob") scalar("nodes", root, "spec.trainer.numNodes");
     double sum = 0;
     Location at;
-    const auto count = [&](const Node& replicas, double times) {
+    const auto count = [&](const TreeNode& replicas, double times) {
       if (!replicas) return;
-      sum += times * lint::real_of(*replicas.value).value_or(0);
+      sum += times * foreign::real_of(*replicas.value).value_or(0);
       at = replicas.value->location;
     };
     if (kind == "PyTorchJob") {
       for (const char* role : {"spec.pytorchReplicaSpecs.Master.replicas", "spec.pytorchReplicaSpecs.Worker.replicas"})
         count(node(root, role), 1);
     }
-    if (const Node jobs = node(root, "spec.replicatedJobs"); jobs && kind == "JobSet") {
+    if (const TreeNode jobs = node(root, "spec.replicatedJobs"); jobs && kind == "JobSet") {
       for (const Value& job : jobs.value->items) {
-        const double replicas = lint::real(job, "replicas").value_or(1);
-        const Node parallel = node(job, "template.spec.parallelism");
+        const double replicas = foreign::real(job, "replicas").value_or(1);
+        const TreeNode parallel = node(job, "template.spec.parallelism");
         count(parallel ? parallel : node(job, "replicas"), parallel ? replicas : 1);
       }
     }
@@ -62,7 +63,7 @@ struct ManifestReader {
   void gpus(const Value& map) {
     for (const char* which : {"resources", "resourcesPerNode"}) {
       for (const char* kind : {"limits", "requests"}) {
-        const Node section = node(map, std::string(which) + "." + kind);
+        const TreeNode section = node(map, std::string(which) + "." + kind);
         for (const auto& [name, value] : section ? section.value->entries : std::vector<Value::Entry>{}) {
           if (name == "nvidia.com/gpu" || name == "amd.com/gpu") add("gpus_per_node", value.text, value.location);
         }
@@ -72,11 +73,12 @@ struct ManifestReader {
 
   void around(const Value& map) {
     if (node(map, "image") && (node(map, "name") || node(map, "numNodes"))) scalar("image", map, "image");
-    if (const Node variables = node(map, "env"); variables && variables.value->kind == Value::Kind::kList) {
-      for (const Value& one : variables.value->items) add("env." + lint::text(one, "name"), lint::text(one, "value"), one.location);
+    if (const TreeNode variables = node(map, "env"); variables && variables.value->kind == Value::Kind::kList) {
+      for (const Value& one : variables.value->items)
+        add("env." + foreign::text(one, "name"), foreign::text(one, "value"), one.location);
     }
-    if (const Node volumes = node(map, "volumes"); volumes && volumes.value->kind == Value::Kind::kList) {
-      for (const Value& one : volumes.value->items) add("volumes." + lint::text(one, "name"), "", one.location);
+    if (const TreeNode volumes = node(map, "volumes"); volumes && volumes.value->kind == Value::Kind::kList) {
+      for (const Value& one : volumes.value->items) add("volumes." + foreign::text(one, "name"), "", one.location);
     }
     scalar("time_limit_s", map, "activeDeadlineSeconds");
     scalar("service_account", map, "serviceAccountName");
@@ -85,21 +87,14 @@ struct ManifestReader {
 
 }  // namespace
 
-bool is_manifest(std::string_view text) {
-  const auto has_line = [text](std::string_view key) {
-    return text.substr(0, key.size()) == key || text.find("\n" + std::string(key)) != std::string_view::npos;
-  };
-  return has_line("apiVersion:") && has_line("kind:");
-}
-
-std::vector<Found> keys_of_manifest(const lint::Document& document) {
+std::vector<FoundKey> keys_of_manifest(const foreign::Document& document) {
   ManifestReader reader;
   for (const Value& root : document.roots) {
-    const std::string kind = lint::text(root, "kind");
+    const std::string kind = foreign::text(root, "kind");
     if (kind != "Job" && kind != "JobSet" && kind != "TrainJob" && kind != "PyTorchJob") continue;
     reader.machines(root);
     reader.scalar("namespace", root, "metadata.namespace");
-    if (const Node labels = node(root, "metadata.labels")) {
+    if (const TreeNode labels = node(root, "metadata.labels")) {
       for (const auto& [name, value] : labels.value->entries) {
         if (name == "kueue.x-k8s.io/queue-name") reader.add("queue", value.text, value.location);
       }

@@ -8,7 +8,7 @@
 namespace distsetup {
 namespace {
 
-std::optional<bool> truth_of(const Found& found) {
+std::optional<bool> truth_of(const FoundKey& found) {
   if (found.is_list) return std::nullopt;
   if (found.stands_alone) return true;
   const std::string text = lower(found.text);
@@ -52,7 +52,7 @@ bool is_same_key(std::string_view one, std::string_view other) {
   return true;
 }
 
-bool is_same(const Found& found, const Json& constant) {
+bool is_same(const FoundKey& found, const Json& constant) {
   if (found.is_null || constant.is_null()) return found.is_null && constant.is_null();
   if (constant.is_boolean()) return truth_of(found) == constant.get<bool>();
   if (constant.is_number()) return !found.is_list && number_of(found.text) == constant.get<double>();
@@ -67,7 +67,7 @@ bool is_same(const Found& found, const Json& constant) {
   return constant.is_string() && same_name(found.text, constant.get<std::string>());
 }
 
-bool is_of_type(const Found& found, KeyType type) {
+bool is_of_type(const FoundKey& found, KeyType type) {
   KeyRow row;
   row.type = type;
   return read_backwards(row, found).has_value() || (type == KeyType::kText && same_name(found.text, "auto"));
@@ -82,7 +82,7 @@ Json value_of_text(const std::string& text) {
 }
 
 // A list by its items; one that the map lacks makes the whole list another value.
-static std::optional<Json> list_backwards(const KeyRow& row, const Found& found) {
+static std::optional<Json> list_backwards(const KeyRow& row, const FoundKey& found) {
   Json list = Json::array();
   for (const std::string& item : !found.items.empty() ? found.items : split_words(found.text, ',')) {
     const auto entry = std::find_if(row.value_map.begin(), row.value_map.end(), [&item](const auto& one) {
@@ -94,7 +94,7 @@ static std::optional<Json> list_backwards(const KeyRow& row, const Found& found)
   return list.empty() ? std::nullopt : std::optional<Json>(std::move(list));
 }
 
-std::optional<Json> read_backwards(const KeyRow& row, const Found& found) {
+std::optional<Json> read_backwards(const KeyRow& row, const FoundKey& found) {
   if (!found.unknown.empty() || found.is_null) return std::nullopt;
   const bool is_list = row.type == KeyType::kTextList || row.type == KeyType::kCommaList;
   if (!row.value_map.empty() && is_list) return list_backwards(row, found);

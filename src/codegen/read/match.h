@@ -9,16 +9,16 @@
 namespace distsetup {
 
 // The file's text means the same as the constant: numbers by value (5e8, 500000000), truth by word, text without regard to case.
-bool is_same(const Found& found, const Json& constant);
+bool is_same(const FoundKey& found, const Json& constant);
 
 // A field's text as a value: true, 8, or text.
 Json value_of_text(const std::string& text);
 
 // What the row's field was when the row wrote this; nothing when the row cannot have written it.
-std::optional<Json> read_backwards(const KeyRow& row, const Found& found);
+std::optional<Json> read_backwards(const KeyRow& row, const FoundKey& found);
 
 // A value of this kind, whatever it says.
-bool is_of_type(const Found& found, KeyType type);
+bool is_of_type(const FoundKey& found, KeyType type);
 
 // '-' and '_' the same: flags are written both ways.
 bool is_same_key(std::string_view one, std::string_view other);

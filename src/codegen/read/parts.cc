@@ -1,15 +1,16 @@
 // Parts of a file: sections that hold one of several sets of lines for another place (stages, named setups, models by name), one entry
 // of a list, or defaults. A key has one value in the end: what the user says beside the file over a chosen setup over a chosen stage
 // over the file over its defaults. What was not chosen is told once per entry, not key by key.
+#include "codegen/read/parts.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
-#include "codegen/read/explain.h"
+#include "codegen/read/key_reading.h"
 #include "codegen/read/match.h"
-#include "codegen/read/read.h"
 
 namespace distsetup {
 namespace {
@@ -23,7 +24,7 @@ class PartTaker {
     for (const ReadPart& part : table.parts) {
       if (!part.where.first.empty()) lists.push_back(part.section);
     }
-    for (Found& one : found_in(root, lists)) keys_.push_back({std::move(one), kFile});
+    for (FoundKey& one : found_in(root, lists)) keys_.push_back({std::move(one), kFile});
   }
 
   TakenParts run() {
@@ -60,7 +61,7 @@ class PartTaker {
   }
 
   struct Key {
-    Found found;
+    FoundKey found;
     int strength = kFile;
   };
 
@@ -177,7 +178,7 @@ class PartTaker {
     const auto knows = [&key](const auto& row) { return is_below(row.key, key); };
     if (std::none_of(table_.rows.begin(), table_.rows.end(), knows) && std::none_of(table_.reads.begin(), table_.reads.end(), knows))
       return;
-    Found one;
+    FoundKey one;
     one.key = key;
     one.text = text;
     one.at = {"command line", 0, 0};

@@ -1,9 +1,10 @@
 // From fields that were read to fields that a target is written with: a plan that has them, its derived fields, and of these the ones
 // whose sources are known.
+#include "codegen/read/to_write.h"
+
 #include <algorithm>
 
 #include "codegen/read/match.h"
-#include "codegen/read/read.h"
 #include "codegen/tables/field_sources.h"
 #include "plan/plan_fields.h"
 

@@ -10,8 +10,10 @@ namespace distsetup {
 // a reader of YAML may take for the end of a line.
 // `text` holds no NUL byte (no shell word can).
 std::string quote_shell(std::string_view text);
-// Words of a command, each quoted where needed: join_command({"distsetup", ...}).
-std::string join_command(const std::vector<std::string>& arguments);
+
+// Words as a command line, each quoted where needed. As `command` of the emitters it is what the header of a script says: the command
+// line without --output and --force, so that the same plan gives the same bytes in every folder.
+std::string join_command(const std::vector<std::string>& words);
 
 // The value of an `#SBATCH --name=value` line as sbatch's own reader splits it: bare, or in double quotes with \ before " and \.
 // `text` holds no control characters (refused before it comes here).

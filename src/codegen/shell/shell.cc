@@ -7,7 +7,9 @@
 #include <cctype>
 #include <set>
 
-namespace distsetup::lint {
+#include "codegen/shell/directives.h"
+
+namespace distsetup::foreign {
 namespace {
 
 constexpr int kMaxShellDepth = 8;
@@ -17,7 +19,7 @@ bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) !
 
 class ShellReader {
  public:
-  ShellReader(std::string_view text, Span range, int depth) : text_(text), at_(range.begin), end_(range.end), depth_(depth) {
+  ShellReader(std::string_view text, TextSpan range, int depth) : text_(text), at_(range.begin), end_(range.end), depth_(depth) {
     script.text = text;
   }
 
@@ -100,8 +102,8 @@ class ShellReader {
       at_ += peek(2) == '-' ? 3 : 2;
       skip_blanks();
       const ShellWord delimiter = word();
-      const bool is_quoted =
-          std::any_of(delimiter.parts.begin(), delimiter.parts.end(), [](const WordPart& part) { return part.quote != Quote::kNone; });
+      const bool is_quoted = std::any_of(delimiter.parts.begin(), delimiter.parts.end(),
+                                         [](const WordPart& part) { return part.quote != ShellQuote::kNone; });
       const bool is_escaped =
           text_.substr(delimiter.span.begin, delimiter.span.end - delimiter.span.begin).find('\\') != std::string_view::npos;
       waiting_.push_back({delimiter.text, !is_quoted && !is_escaped});
@@ -153,7 +155,7 @@ class ShellReader {
     static const std::set<std::string, std::less<>> kReserved = {"if",    "then", "else",     "elif", "fi",   "for", "while",
                                                                  "until", "do",   "done",     "case", "esac", "{",   "}",
                                                                  "!",     "in",   "function", "[[",   "]]"};
-    const bool is_bare = one.parts.size() == 1 && one.parts[0].quote == Quote::kNone;
+    const bool is_bare = one.parts.size() == 1 && one.parts[0].quote == ShellQuote::kNone;
     if (command_.words.empty() && command_.assignments.empty() && is_bare && kReserved.count(one.text) > 0) {
       static const std::set<std::string, std::less<>> kBranches = {"if", "then", "elif", "else", "fi", "!"};
       if (kBranches.count(one.text) > 0) script.keywords.push_back({one.text, script.commands.size()});
@@ -170,7 +172,7 @@ class ShellReader {
   }
 
   void assignment(size_t name_end, bool appends) {
-    Assignment out;
+    ShellAssignment out;
     out.span.begin = at_;
     out.name = std::string(text_.substr(at_, name_end - at_));
     out.appends = appends;
@@ -206,7 +208,7 @@ class ShellReader {
     ShellWord out;
     out.span.begin = at_;
     const auto bare = [&](char c) {
-      if (out.parts.empty() || out.parts.back().quote != Quote::kNone) out.parts.push_back({Quote::kNone, "", {at_, at_}});
+      if (out.parts.empty() || out.parts.back().quote != ShellQuote::kNone) out.parts.push_back({ShellQuote::kNone, "", {at_, at_}});
       out.parts.back().text += c;
     };
     while (at_ < end_ && !ends_word(peek())) {
@@ -222,7 +224,7 @@ class ShellReader {
       } else if (c == '\'' || (c == '$' && peek(1) == '\'')) {
         at_ += c == '$' ? 2 : 1;
         const size_t close = std::min(text_.find('\'', at_), end_);
-        out.parts.push_back({Quote::kSingle, std::string(text_.substr(at_, close - at_)), {at_, close}});
+        out.parts.push_back({ShellQuote::kSingle, std::string(text_.substr(at_, close - at_)), {at_, close}});
         at_ = std::min(close + 1, end_);
       } else if (c == '"') {
         double_quoted(out);
@@ -244,7 +246,7 @@ class ShellReader {
         bare(c);
         ++at_;
       }
-      if (!out.parts.empty() && out.parts.back().quote == Quote::kNone) out.parts.back().span.end = at_;
+      if (!out.parts.empty() && out.parts.back().quote == ShellQuote::kNone) out.parts.back().span.end = at_;
     }
     if (at_ == out.span.begin && at_ < end_ && !ends_word(peek())) ++at_;
     out.span.end = at_;
@@ -255,7 +257,7 @@ class ShellReader {
   void double_quoted(ShellWord& out) {
     ++at_;
     WordPart part;
-    part.quote = Quote::kDouble;
+    part.quote = ShellQuote::kDouble;
     part.span.begin = at_;
     while (at_ < end_ && peek() != '"') {
       if (peek() == '\\' && std::string_view("\"\\`\n").find(peek(1)) != std::string_view::npos) {
@@ -299,12 +301,12 @@ class ShellReader {
     return end_;
   }
 
-  void substitution(Span range) {
+  void substitution(TextSpan range) {
     if (depth_ >= kMaxShellDepth || range.begin >= range.end || text_[range.begin] == '(') return;  // $(( … )) is arithmetic
     nested(range, true);
   }
 
-  void nested(Span range, bool in_substitution) {
+  void nested(TextSpan range, bool in_substitution) {
     ShellReader reader(text_, range, depth_ + 1);
     reader.read();
     for (ShellCommand& command : reader.script.commands) {
@@ -366,19 +368,19 @@ const Directive* ShellScript::directive(std::string_view name) const {
   return found;
 }
 
-const Assignment* ShellScript::assignment(std::string_view name) const {
+const ShellAssignment* ShellScript::assignment(std::string_view name) const {
   for (const ShellCommand& command : commands) {
-    for (const Assignment& one : command.assignments) {
+    for (const ShellAssignment& one : command.assignments) {
       if (one.name == name && !one.appends) return &one;
     }
   }
   return nullptr;
 }
 
-ShellScript parse_shell(std::string_view text, Span range) {
+ShellScript parse_shell(std::string_view text, TextSpan range) {
   ShellReader reader(text, {range.begin, std::min(range.end, text.size())}, 0);
   reader.read();
   return std::move(reader.script);
 }
 
-}  // namespace distsetup::lint
+}  // namespace distsetup::foreign

@@ -65,7 +65,7 @@ class Coverer {
     to.insert(field);
     for (const std::string& source : sources_of(field)) to.insert(source);
   }
-  static void add(std::set<std::string>& to, const Condition& condition) {
+  static void add(std::set<std::string>& to, const FieldCondition& condition) {
     for (const auto& entry : condition) add(to, entry.first);
   }
 

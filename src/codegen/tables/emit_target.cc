@@ -11,6 +11,8 @@
 #include "base/value.h"
 #include "codegen/job/header.h"
 #include "codegen/job/script.h"
+#include "codegen/tables/entry_text.h"
+#include "codegen/tables/key_walk.h"
 #include "codegen/tables/load_table.h"
 #include "codegen/tables/script_values.h"
 #include "codegen/tables/target.h"

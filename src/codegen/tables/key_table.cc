@@ -30,7 +30,7 @@ constexpr std::array<std::pair<std::string_view, TableFormat>, 5> kFormats = {{{
                                                                                {"arguments", TableFormat::kArguments}}};
 constexpr std::array<std::string_view, 4> kUnknownKey = {"parse error", "init error", "warning", "silent"};
 
-struct Reader {
+struct KeyTableReader {
   KeyTable table;
   const Fields& names = no_fields();
   Diagnostics diagnostics;
@@ -68,8 +68,8 @@ struct Reader {
     return list;
   }
 
-  Condition condition(const Value* map) {
-    Condition out;
+  FieldCondition condition(const Value* map) {
+    FieldCondition out;
     if (map == nullptr) return out;
     if (map->kind != Value::Kind::kMap) fail(map->location, "expected a map from field names to values");
     for (size_t i = 0; i < map->entries.size(); ++i) {
@@ -131,8 +131,8 @@ struct Reader {
   }
 
   // A condition on keys of the file that is read.
-  static Condition given(const Value* map) {
-    Condition out;
+  static FieldCondition given(const Value* map) {
+    FieldCondition out;
     for (const auto& [key, wanted] : map == nullptr ? std::vector<Value::Entry>{} : map->entries) {
       std::vector<std::string> texts;
       for (const Value& item : wanted.items) texts.push_back(item.kind == Value::Kind::kNull ? "null" : item.text);
@@ -323,32 +323,10 @@ struct Reader {
 
 }  // namespace
 
-void include_table(const KeyTable& table, const std::string& section, const Condition& when, KeyTable& into) {
-  const auto below = [&section](const std::string& key) {
-    return section.empty() || key.empty() ? section + key : section + "." + key;
-  };
-  for (KeyRow row : table.rows) {
-    row.key = below(row.key);
-    row.when.insert(row.when.end(), when.begin(), when.end());
-    into.rows.push_back(std::move(row));
-  }
-  for (Rule rule : table.rules) {
-    rule.when.insert(rule.when.end(), when.begin(), when.end());
-    into.rules.push_back(std::move(rule));
-  }
-  for (ReadRow row : table.reads) {
-    row.key = below(row.key);
-    for (auto& [key, texts] : row.given) key = below(key);
-    row.when.insert(row.when.end(), when.begin(), when.end());
-    into.reads.push_back(std::move(row));
-  }
-  for (const auto& [inner, how] : table.unknown_key) into.unknown_key.emplace_back(below(inner), how);
-}
-
 Result<KeyTable> parse_key_table(std::string_view text, const std::string& file_name) {
   Result<Value> root = parse_yaml(text, file_name);
   if (!root.ok()) return root.diagnostics;
-  Reader reader;
+  KeyTableReader reader;
   reader.table.name = file_name;
   reader.read(*root);
   if (has_error(reader.diagnostics)) return reader.diagnostics;

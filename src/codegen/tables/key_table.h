@@ -1,9 +1,6 @@
 // A key table: everything we know about one configuration format, as data (templates/<target>/*.yaml; templates/README.md has the
-// grammar). The walk that writes a file is here; a table also states what a reader or a lint needs (how the tool takes an unknown
-// key, since when a key exists, which keys nobody reads), so that these become further walks over the same rows.
+// grammar). load_table.h loads them, key_walk.h writes files by them, codegen/read reads files by them.
 #pragma once
-#include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -17,7 +14,7 @@
 namespace distsetup {
 
 // name -> texts of which the field's text must be one; "null" matches what is not known. All must hold.
-using Condition = std::vector<std::pair<std::string, std::vector<std::string>>>;
+using FieldCondition = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 enum class KeyType { kBool, kInt, kNumber, kText, kTextList, kIntList, kCommaList };
 enum class TableFormat { kJson, kYaml, kToml, kDirectives, kArguments };
@@ -30,15 +27,15 @@ struct KeyRow {
   Json value;                                           // a constant
   Json fallback;                                        // `default`: when the field is null; null: the key is left out
   std::vector<std::pair<std::string, Json>> value_map;  // text of the field -> what the tool calls it; empty = as it is
-  Condition when, unless;
+  FieldCondition when, unless;
   std::string not_read;  // why no current tool reads this key; empty = it is read
-  std::string table;     // instead of all that: the rows and rules of another table, under `key` (load_key_table)
+  std::string table;     // instead of all that: the rows and rules of another table, under `key` (load_table.h)
   Location location;
 };
 
 struct Rule {
   Severity severity = Severity::kError;
-  Condition when, unless;
+  FieldCondition when, unless;
   std::string message, help;  // {name} is the field's text
 };
 
@@ -46,7 +43,7 @@ struct Rule {
 struct ReadRow {
   std::string key;       // "aio.*": every key below
   std::vector<Json> of;  // only these values; empty: any; null: the file says null
-  Condition when, unless;
+  FieldCondition when, unless;
   std::string field;  // takes the value, in `type`, through `values` (the tool's text -> the field's)
   KeyType type = KeyType::kText;
   bool has_type = false;                             // stated: another value is none that the key takes, also where it is dropped
@@ -58,13 +55,14 @@ struct ReadRow {
   std::string absent;  // what the tool takes when the key is not there ...
   // Other keys of the file have these texts ("null": are not there; "*": are): then this is assumed, or without `absent` the row
   // holds.
-  Condition given;
+  FieldCondition given;
   Location location;
 };
 
 // Keys that do not go together, or that the bundled trainer cannot do what they say.
 struct KeyCheck {
-  Condition given;  // as of a ReadRow, and ">1" a number above 1, "~{}" a text that has "{}", "!{}" one that has it not; all must hold
+  FieldCondition
+      given;  // as of a ReadRow, and ">1" a number above 1, "~{}" a text that has "{}", "!{}" one that has it not; all must hold
   std::string trainer;  // only when this trainer runs it; empty: whoever does
   std::string weights;  // only where the folder that this key names has weights, or is none of this machine
   Severity severity = Severity::kError;
@@ -104,26 +102,7 @@ struct KeyTable {
   std::set<std::string> accepted;      // of these, '-' as '_' (a reader fills it)
 };
 
-// Of a TemplateSet: path -> the text that was read, and what it says. Not for several threads.
-struct ReadTables {
-  std::map<std::string, std::pair<std::string, std::shared_ptr<const KeyTable>>> tables;
-  std::map<std::string, KeyTable> with_reads;  // with what a reader adds to them (codegen/read)
-};
-
-bool holds(const Condition& condition, const Fields& fields);
-
-// Rows of `table` become rows of `into`: under `section` (empty: beside the others), and only while `when` holds; likewise its rules.
-void include_table(const KeyTable& table, const std::string& section, const Condition& when, KeyTable& into);
-
 // Reads and checks a table: unknown keys, types, field names that do not exist (kTemplate, with the place in the file).
 Result<KeyTable> parse_key_table(std::string_view text, const std::string& file_name);
-
-// The written keys in table order. Errors: rules that fire, values without a mapping. Warnings: rules, and kKeyNotRead.
-using Entries = std::vector<std::pair<std::string, Json>>;
-Result<Entries> walk_keys(const KeyTable& table, const Fields& fields, const Location& at);
-
-// The entries as the text of the format. Directives: "#SBATCH --key=value" lines, a true value "#SBATCH --key", false nothing.
-// Arguments: a line "  --key value" each, words of bash for the inside of an array; a list is several words, booleans as above.
-std::string write_entries(const Entries& entries, TableFormat format);
 
 }  // namespace distsetup

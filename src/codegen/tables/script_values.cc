@@ -8,6 +8,8 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "codegen/shell/quote.h"
+#include "codegen/tables/entry_text.h"
+#include "codegen/tables/key_walk.h"
 #include "codegen/tables/load_table.h"
 #include "plan/plan_json.h"
 

@@ -1,3 +1,4 @@
+// The only code of this layer that reads a disk.
 #include "codegen/tables/templates.h"
 
 #include <fmt/format.h>
@@ -8,8 +9,8 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
-#include "base/file.h"
-#include "codegen/tables/key_table.h"
+#include "base/value.h"
+#include "codegen/tables/table_cache.h"
 
 namespace distsetup {
 
@@ -17,7 +18,7 @@ const TemplateSet& embedded_templates() {
   static const TemplateSet embedded = [] {  // one: a command asks several times, and tables that were read stay read
     static constexpr std::string_view kFolder = "templates/";
     TemplateSet set;
-    set.read_tables = std::make_shared<ReadTables>();
+    set.cache = std::make_shared<TableCache>();
     for (const EmbeddedFile& file : embedded_files()) {
       if (file.path.substr(0, kFolder.size()) == kFolder) set.files.emplace_back(file.path.substr(kFolder.size()), file.text);
     }
@@ -49,7 +50,7 @@ Result<TemplateSet> load_templates(const std::string& directory) {
     files[it->path().lexically_relative(directory).generic_string()] = std::move(*text);
   }
   if (failed) return error(code::kUnreadableFile, at, fmt::format("cannot read '{}': {}", directory, failed.message()));
-  return TemplateSet{{files.begin(), files.end()}, std::make_shared<ReadTables>()};
+  return TemplateSet{{files.begin(), files.end()}, std::make_shared<TableCache>()};
 }
 
 std::vector<std::string> target_names(const TemplateSet& templates) {

@@ -1,5 +1,5 @@
-// The files of templates/: the embedded ones, and a folder of the user's over them. Which keys a target has, in which order and when,
-// is data there (templates/README.md).
+// The files of templates/: the embedded ones, with those of a folder of the user's over them. Tables are read out of them by
+// load_table.h (key tables), name_table.h (names that tools take) and kind.h (kinds of files), each once.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,17 +11,17 @@
 
 namespace distsetup {
 
-struct ReadTables;
+struct TableCache;
 
-// Files as (path below templates/, text). A file of the user's replaces the embedded one of the same relative path; a new folder with
-// a target.yaml is a new target.
+// (path below templates/, text). A file of the same relative path replaces the embedded one; a new folder with a target.yaml is a new
+// target.
 struct TemplateSet {
   std::vector<std::pair<std::string, std::string>> files;  // sorted by path, each once
-  std::shared_ptr<ReadTables> read_tables = nullptr;       // key tables read so far: many targets share one; null: read each time
+  std::shared_ptr<TableCache> cache = nullptr;             // tables read so far: many targets share one; null: read each time
 };
 const TemplateSet& embedded_templates();
-Result<TemplateSet> load_templates(const std::string& directory);                   // --templates DIR, over the embedded ones
 const std::string* find_file(const TemplateSet& templates, std::string_view path);  // "native/target.yaml"; nullptr: not there
+Result<TemplateSet> load_templates(const std::string& directory);                   // --templates DIR, over the embedded ones
 
 // Names of targets that `emit` knows: every folder with a target.yaml, without those that start with '_'.
 std::vector<std::string> target_names(const TemplateSet& templates);

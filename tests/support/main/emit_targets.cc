@@ -13,7 +13,7 @@
 #include <map>
 
 #include "codegen/emit.h"
-#include "codegen/tables/key_table.h"
+#include "codegen/tables/table_cache.h"
 #include "model/presets.h"
 #include "plan/native_program.h"
 
@@ -190,7 +190,7 @@ int measure() {
     const std::clock_t start = std::clock();
     bytes = 0;
     EmitOptions emit_options = options();
-    emit_options.templates = {embedded_templates().files, std::make_shared<ReadTables>()};  // as a program that has just started
+    emit_options.templates = {embedded_templates().files, std::make_shared<TableCache>()};  // as a program that has just started
     for (const std::string& target : targets) {
       const Result<Artifacts> emitted = emit(&plan, target, emit_options);
       if (!emitted.ok()) continue;

@@ -1,0 +1,36 @@
+#include "codegen/lint/findings.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "codegen/lint/rule_table.h"
+
+namespace distsetup::lint {
+
+void Findings::add(std::string_view code, const Document& document, TextSpan span, std::string message, FindingDetails more) {
+  const LintRule* rule = find_lint_rule(code);
+  CHECK(rule != nullptr, "no rule '{}'", code);
+  LintFinding finding;
+  Diagnostic& d = finding.diagnostic;
+  d.code = std::string(code);
+  d.severity = more.severity.value_or(rule->severity);
+  d.location = document.place(span.begin);
+  const size_t line_end = std::min(document.text.find('\n', span.begin), document.text.size());
+  const std::string_view marked = document.cut({span.begin, std::clamp(span.end, span.begin, line_end)});
+  d.length = static_cast<int>(
+      std::count_if(marked.begin(), marked.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  d.length = std::max(d.length, 1);
+  d.message = std::move(message);
+  d.help = more.help.empty() ? rule->fix : more.help;
+  const bool replaces = more.edits.size() == 1 && more.edits[0].begin == span.begin && more.edits[0].end == span.end;
+  if (replaces) d.replacement = more.edits[0].text;
+  finding.bites = more.bites.empty() ? rule->bites : more.bites;
+  finding.edits = std::move(more.edits);
+  while (finding.file < setup_.documents.size() && setup_.documents[finding.file].get() != &document) ++finding.file;
+  for (const LintFinding& other : findings_) {
+    if (other.diagnostic == d) return;
+  }
+  findings_.push_back(std::move(finding));
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,31 @@
+// Where the checks put what they find, with the severity and the fix that the rule's table states. Internal to lint.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "codegen/lint/lint_setup.h"
+
+namespace distsetup::lint {
+
+struct FindingDetails {
+  std::string help;             // empty: the rule's own
+  std::string bites;            // empty: the rule's own
+  std::vector<LintEdit> edits;  // a fix that changes nothing else
+  std::optional<Severity> severity;
+};
+
+class Findings {
+ public:
+  explicit Findings(const LintSetup& setup) : setup_(setup) {}
+  void add(std::string_view code, const Document& document, TextSpan span, std::string message, FindingDetails more = {});
+  std::vector<LintFinding> take() { return std::move(findings_); }
+
+ private:
+  const LintSetup& setup_;
+  std::vector<LintFinding> findings_;
+};
+
+}  // namespace distsetup::lint

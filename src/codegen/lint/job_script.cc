@@ -1,0 +1,59 @@
+#include "codegen/lint/job_script.h"
+
+#include <algorithm>
+
+namespace distsetup::lint {
+namespace {
+
+TextSpan words_span(const ShellCommand& command) {
+  if (command.words.empty()) return {0, 0};
+  return {command.words.front().span.begin, command.words.back().span.end};
+}
+
+// The lines that an srun starts: inside its bash -c, or of a script of the set-up that it names.
+std::vector<const LaunchLine*> inner_lines(const JobScript& in, const LaunchLine& line) {
+  std::vector<const LaunchLine*> out;
+  const TextSpan outer = words_span(in.command(line));
+  for (const LaunchLine& other : in.part.lines) {
+    const TextSpan span = words_span(in.command(other));
+    const bool is_inside = &other != &line && in.command(other).depth > in.command(line).depth && !in.command(other).in_substitution &&
+                           span.begin >= outer.begin && span.end <= outer.end;
+    if (is_inside) out.push_back(&other);
+  }
+  for (const ShellWord& word : in.command(line).words) {
+    const std::string base = word.text.substr(word.text.rfind('/') + 1);
+    for (const auto& other : in.setup.documents) {
+      const bool is_named = other.get() != &in.d && !base.empty() && other->path.substr(other->path.rfind('/') + 1) == base;
+      if (!is_named) continue;
+      for (const ScriptPart& inner : other->parts) {
+        for (const LaunchLine& one : inner.lines) out.push_back(&one);
+      }
+    }
+  }
+  return out;
+}
+
+const LaunchStage* launcher_of(const LaunchLine& line) {
+  for (const LaunchProgram program : {LaunchProgram::kTorchrun, LaunchProgram::kDeepspeed, LaunchProgram::kAccelerate}) {
+    if (const LaunchStage* stage = line.find(program)) return stage;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const LaunchStage* launcher_under(const JobScript& in, const LaunchLine& line) {
+  if (const LaunchStage* stage = launcher_of(line)) return stage;
+  for (const LaunchLine* inner : inner_lines(in, line)) {
+    if (const LaunchStage* stage = launcher_of(*inner)) return stage;
+  }
+  return nullptr;
+}
+
+bool starts_training(const JobScript& in, const LaunchLine& line) {
+  if (line.find(LaunchProgram::kScript) != nullptr || launcher_under(in, line) != nullptr) return true;
+  const std::vector<const LaunchLine*> inner = inner_lines(in, line);
+  return std::any_of(inner.begin(), inner.end(), [](const LaunchLine* one) { return one->find(LaunchProgram::kScript) != nullptr; });
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,94 @@
+// Fields of Hugging Face TrainingArguments, and where they meet a DeepSpeed JSON.
+#include "codegen/lint/training_arguments.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace distsetup::lint {
+namespace {
+
+struct Pair {
+  std::string_view json, argument;
+};
+// transformers, integrations/deepspeed.py: fill_match.
+constexpr std::array<Pair, 7> kMatched = {{{"train_micro_batch_size_per_gpu", "per_device_train_batch_size"},
+                                           {"gradient_accumulation_steps", "gradient_accumulation_steps"},
+                                           {"gradient_clipping", "max_grad_norm"},
+                                           {"optimizer.params.lr", "learning_rate"},
+                                           {"optimizer.params.weight_decay", "weight_decay"},
+                                           {"bf16.enabled", "bf16"},
+                                           {"fp16.enabled", "fp16"}}};
+
+bool differ(const Value& a, const Value& b) {
+  const auto x = real_of(a), y = real_of(b);
+  if (x && y) return *x != *y;
+  return a.text != b.text;
+}
+
+void hf_matches(const LintSetup& setup, const Document& d, Findings& report) {
+  for (const auto& other : setup.documents) {
+    if (!other->is(file_kind::kDeepspeed)) continue;
+    for (const Pair& pair : kMatched) {
+      const TreeNode json = node(other->root, pair.json), argument = node(d.root, pair.argument);
+      if (!json || !argument || json.value->kind != Value::Kind::kScalar || json.text() == "auto" ||
+          argument.value->kind != Value::Kind::kScalar)
+        continue;
+      if (!differ(*json.value, *argument.value)) continue;
+      report.add(
+          "HF003", d, value_span(d, *argument.value),
+          fmt::format("'{}' is {} here and '{}' is {} in '{}'", pair.argument, argument.text(), pair.json, json.text(), other->path));
+    }
+  }
+}
+
+void hf_scripts(const Document& d, Findings& report) {
+  for (const ScriptPart& part : d.parts) {
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* script = line.find(LaunchProgram::kScript);
+      if (script == nullptr) continue;
+      const LaunchOption* fp16 = script->find("fp16");
+      const LaunchOption* bf16 = script->find("bf16");
+      const bool both = fp16 != nullptr && bf16 != nullptr && fp16->value != "False" && bf16->value != "False" &&
+                        fp16->value != "false" && bf16->value != "false";
+      if (both && script->find("tensor_model_parallel_size") == nullptr && script->find("micro_batch_size") == nullptr)
+        report.add("HF001", d, fp16->span, "fp16 and bf16 are both on");
+    }
+  }
+}
+
+}  // namespace
+
+void check_training_arguments(const LintSetup& setup, const Document& d, Findings& report) {
+  hf_scripts(d, report);
+  if (!d.takes_training_arguments()) return;
+  const Value& root = d.root;
+  if (is_true(root, "fp16") && is_true(root, "bf16"))
+    report.add("HF001", d, key_span(d, node(root, "fp16")), "fp16 and bf16 are both on");
+  if (const TreeNode fsdp = node(root, "fsdp")) {
+    const bool is_list = fsdp.value->kind == Value::Kind::kList && !fsdp.value->items.empty();
+    const bool is_word =
+        fsdp.value->kind == Value::Kind::kScalar && !fsdp.text().empty() && !is_true(root, "fsdp") && !is_false(root, "fsdp");
+    const std::string version = setup.version("transformers");
+    if ((is_list || is_word) && (version.empty() || compare_versions(version, "5.10") >= 0)) {
+      report.add("HF002", d, value_span(d, *fsdp.value), "'fsdp' as a text is deprecated since Transformers 5.10 and goes in 5.20");
+    }
+    if (is_word && fsdp.text().find("hybrid_shard") != std::string::npos && real(root, "fsdp_config.version").value_or(1) == 2) {
+      report.add("FSDP008", d, value_span(d, *fsdp.value),
+                 "'hybrid_shard' is refused with FSDP version 2, which takes it from the mesh", {"", "parse", {}, {}});
+    }
+  }
+  hf_matches(setup, d, report);
+  const bool checkpoints = is_true(root, "gradient_checkpointing");
+  const std::string reentrant = "gradient_checkpointing_kwargs.use_reentrant";
+  if (checkpoints && !has(root, reentrant)) {
+    report.add("HF004", d, key_span(d, node(root, "gradient_checkpointing")),
+               "gradient_checkpointing without use_reentrant: its default differs by release");
+  }
+  if (checkpoints && is_true(root, "ddp_find_unused_parameters") && !is_false(root, reentrant)) {
+    report.add("HF005", d, key_span(d, node(root, "ddp_find_unused_parameters")),
+               "the search for unused parameters and reentrant checkpointing mark parameters ready twice");
+  }
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,9 @@
+// Fields of Hugging Face TrainingArguments, and where they meet a DeepSpeed JSON.
+#pragma once
+#include "codegen/lint/findings.h"
+
+namespace distsetup::lint {
+
+void check_training_arguments(const LintSetup& setup, const Document& d, Findings& report);
+
+}  // namespace distsetup::lint

@@ -1,0 +1,110 @@
+#include "codegen/read/best_table.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "codegen/read/key_reading.h"
+#include "codegen/read/match.h"
+#include "codegen/read/parts.h"
+#include "codegen/read/read_keys.h"
+#include "codegen/tables/load_table.h"
+
+namespace distsetup {
+namespace {
+
+bool ends_in(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+bool says_format(std::string_view table, std::string_view format) {
+  return table.find("\nformat: " + std::string(format)) != std::string_view::npos;
+}
+
+size_t num_known(const KeyTable& table, const std::vector<FoundKey>& found) {
+  return static_cast<size_t>(std::count_if(found.begin(), found.end(), [&table](const FoundKey& one) {
+    std::string key = one.key;
+    for (const auto& [from, to] : table.read_as) {
+      if (key.size() >= from.size() && is_same_key(std::string_view(key).substr(0, from.size()), from))
+        key = to + key.substr(from.size());
+    }
+    return std::any_of(table.rows.begin(), table.rows.end(), [&key](const KeyRow& row) { return is_same_key(row.key, key); }) ||
+           std::any_of(table.reads.begin(), table.reads.end(), [&key](const ReadRow& row) { return is_same_key(row.key, key); });
+  }));
+}
+
+TakenParts parts_of(const KeyTable& table, const FileSource& source) {
+  if (source.root != nullptr) return take_parts(table, *source.root, *source.choices);
+  TakenParts out;
+  out.found = source.found;
+  return out;
+}
+
+Reading reading_of(const KeyTable& table, TakenParts parts, const std::string& path, const std::string& file) {
+  Reading reading = read_keys(table, parts.found, file);
+  reading.table = path;
+  reading.lost.insert(reading.lost.end(), parts.lost.begin(), parts.lost.end());
+  reading.stage = std::move(parts.stage);
+  reading.setup = std::move(parts.setup);
+  reading.assigned = std::move(parts.assigned);
+  return reading;
+}
+
+// Of a file without a key that the table has a row of its own for: sections it takes one entry of, keys below a "wandb.*" of it.
+size_t num_half_known(const KeyTable& table, const FileSource& source, const TakenParts& parts) {
+  if (source.root == nullptr) return 0;
+  const auto is_known = [&table](const FoundKey& one) {
+    return std::any_of(table.reads.begin(), table.reads.end(), [&one](const ReadRow& row) { return is_below(row.key, one.key); });
+  };
+  return parts.num_sections + static_cast<size_t>(std::count_if(parts.found.begin(), parts.found.end(), is_known));
+}
+
+}  // namespace
+
+std::vector<std::string> tables_of(const TemplateSet& templates, const std::vector<std::string_view>& formats) {
+  std::vector<std::string> out;
+  for (const auto& [path, text] : templates.files) {
+    const bool is_table = path[0] != '_' && ends_in(path, "keys.yaml");
+    if (is_table &&
+        std::any_of(formats.begin(), formats.end(), [&t = text](std::string_view format) { return says_format(t, format); }))
+      out.push_back(path);
+  }
+  return out;
+}
+
+Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std::string>& tables, const FileSource& source,
+                             const std::string& file) {
+  Reading best;
+  std::pair<size_t, size_t> most;
+  Diagnostics diagnostics;
+  for (const std::string& path : tables) {
+    const auto table = load_read_table(templates, path, {file, 0, 0});
+    if (!table.ok()) return table.diagnostics;
+    TakenParts parts = parts_of(**table, source);
+    std::pair<size_t, size_t> known = {num_known(**table, parts.found), 0};
+    if (known.first == 0) known.second = num_half_known(**table, source, parts);
+    if (known == std::pair<size_t, size_t>() || known < most) continue;
+    Diagnostics said = std::move(parts.diagnostics);
+    Reading reading = reading_of(**table, std::move(parts), path, file);
+    const auto rest = [](const Reading& one) {
+      const auto is_assumed = [](const auto& field) { return field.second.is_assumed; };
+      return std::tuple(one.lost.size(), one.num_missing, std::count_if(one.fields.begin(), one.fields.end(), is_assumed));
+    };
+    if (known == most && rest(reading) >= rest(best)) continue;
+    most = known;
+    best = std::move(reading);
+    diagnostics = std::move(said);
+  }
+  if (has_error(diagnostics)) return diagnostics;
+  return best;
+}
+
+Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const FileSource& source, const std::string& file) {
+  const auto table = load_read_table(templates, path, {file, 0, 0});
+  if (!table.ok()) return table.diagnostics;
+  TakenParts parts = parts_of(**table, source);
+  if (has_error(parts.diagnostics)) return parts.diagnostics;
+  return reading_of(**table, std::move(parts), path, file);
+}
+
+}  // namespace distsetup

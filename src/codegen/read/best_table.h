@@ -1,0 +1,33 @@
+// Which key table a file is read by: the one that knows most of its keys.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/value.h"
+#include "codegen/read/found.h"
+#include "codegen/read/reading.h"
+#include "codegen/tables/key_table.h"
+#include "codegen/tables/templates.h"
+
+namespace distsetup {
+
+// What is read: a tree, whose parts a table knows, or keys as they are.
+struct FileSource {
+  const Value* root = nullptr;
+  std::vector<FoundKey> found;
+  const ReadChoices* choices = nullptr;
+};
+
+// Tables of these formats ("json", "arguments"), by path.
+std::vector<std::string> tables_of(const TemplateSet& templates, const std::vector<std::string_view>& formats);
+
+// The table that knows most of the keys, of these the one that leaves fewest unread, of these the one that would add least, of these
+// the one that assumes least. Reading::table is empty when none of them knows a key.
+Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std::string>& tables, const FileSource& source,
+                             const std::string& file);
+
+// By one table.
+Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const FileSource& source, const std::string& file);
+
+}  // namespace distsetup

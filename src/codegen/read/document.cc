@@ -1,0 +1,148 @@
+#include "codegen/read/document.h"
+
+#include <algorithm>
+
+#include "base/tree_builder.h"
+#include "base/value_toml.h"
+#include "codegen/read/embedded_scripts.h"
+#include "codegen/read/recognise.h"
+
+namespace distsetup::foreign {
+namespace {
+
+// The documents of a YAML stream, each with the lines before it empty, so that places stay right.
+std::vector<std::string> split_stream(const std::string& text) {
+  std::vector<std::string> out;
+  std::string blank, current;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, std::min(end + 1, text.size()) - at);
+    at = end + 1;
+    blank += "\n";
+    if (line.rfind("---", 0) == 0) {
+      if (current.find_first_not_of(" \t\r\n") != std::string::npos) out.push_back(current);
+      current = blank;
+    } else {
+      current += line;
+    }
+  }
+  if (current.find_first_not_of(" \t\r\n") != std::string::npos || out.empty()) out.push_back(current);
+  return out;
+}
+
+// The tree of a structured file, or the script.
+void parse(Document& d) {
+  const auto take = [&d](Result<Value> root) {
+    append(d.broken, root.diagnostics);
+    if (root.value) d.roots.push_back(std::move(*root.value));
+  };
+  switch (d.form) {
+    case TextForm::kJson: take(parse_json(d.text, d.path)); break;
+    case TextForm::kToml: take(parse_toml(d.text, d.path)); break;
+    case TextForm::kYaml:
+      for (const std::string& one : split_stream(d.text)) take(parse_yaml(one, d.path));
+      break;
+    case TextForm::kScript: add_script(d, parse_shell(d.text, {0, d.text.size()})); break;
+    case TextForm::kArguments: add_arguments(d); break;
+    case TextForm::kLines: break;
+  }
+  if (!d.roots.empty()) d.root = d.roots[0];
+}
+
+TextForm form_of_kind(const FileKind& kind, std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  switch (kind.form) {
+    case KindForm::kTree: return first != std::string_view::npos && text[first] == '{' ? TextForm::kJson : TextForm::kYaml;
+    case KindForm::kToml: return TextForm::kToml;
+    case KindForm::kScript: return TextForm::kScript;
+    case KindForm::kArguments: return TextForm::kArguments;
+    case KindForm::kLines: break;
+  }
+  return TextForm::kLines;
+}
+
+}  // namespace
+
+size_t Document::offset(const Location& at) const {
+  size_t line = 0;
+  for (int i = 1; i < at.line; ++i) {
+    const size_t next = text.find('\n', line);
+    if (next == std::string::npos) return text.size();
+    line = next + 1;
+  }
+  size_t out = line;
+  for (int column = 1; column < at.column && out < text.size() && text[out] != '\n'; ++column) {
+    ++out;
+    while (out < text.size() && (static_cast<unsigned char>(text[out]) & 0xc0) == 0x80) ++out;
+  }
+  return out;
+}
+
+Location Document::place(size_t offset) const { return SourceText(text, path).at(offset); }
+
+Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::string& path, std::string_view text) {
+  const Result<std::shared_ptr<const FileKinds>> kinds = load_kinds(templates);
+  if (!kinds.ok()) return kinds.diagnostics;
+  auto d = std::make_shared<Document>();
+  d->path = path;
+  d->text = text;
+  d->form = form_of(**kinds, path, text);
+  parse(*d);
+  if (const FileKind* kind = recognise(**kinds, *d)) d->kind = {*kinds, kind};
+  find_embedded_scripts(*d);
+  return DocumentPointer(std::move(d));
+}
+
+DocumentPointer parse_document_as(std::shared_ptr<const FileKind> kind, const std::string& path, std::string_view text) {
+  auto d = std::make_shared<Document>();
+  d->path = path;
+  d->text = text;
+  d->form = form_of_kind(*kind, text);
+  d->kind = std::move(kind);
+  parse(*d);
+  find_embedded_scripts(*d);
+  return d;
+}
+
+TextSpan key_span(const Document& d, const TreeNode& at) {
+  if (at.map == nullptr) return value_span(d, *at.value);
+  const size_t begin = d.offset(at.map->key_locations[at.index]);
+  const std::string& key = at.map->entries[at.index].first;
+  const bool is_quoted = begin < d.text.size() && (d.text[begin] == '"' || d.text[begin] == '\'');
+  return {begin, std::min(begin + key.size() + (is_quoted ? 2 : 0), d.text.size())};
+}
+
+TextSpan value_span(const Document& d, const Value& value) {
+  const size_t begin = d.offset(value.location);
+  if (begin >= d.text.size()) return {d.text.size(), d.text.size()};
+  if (value.kind == Value::Kind::kList || value.kind == Value::Kind::kMap) return {begin, begin + 1};
+  const char c = d.text[begin];
+  if (value.quoted && (c == '"' || c == '\'')) {
+    size_t close = begin + 1;
+    while (close < d.text.size() && d.text[close] != c && d.text[close] != '\n') close += d.text[close] == '\\' && c == '"' ? 2 : 1;
+    return {begin, std::min(close + 1, d.text.size())};
+  }
+  if (c == '|' || c == '>') return {begin, begin + 1};
+  return {begin, std::min(begin + std::max<size_t>(value.text.size(), 1), d.text.size())};
+}
+
+TextSpan line_span(const Document& d, size_t offset) {
+  const size_t begin = offset == 0 ? 0 : d.text.rfind('\n', offset - 1) + 1;
+  const size_t end = d.text.find('\n', offset);
+  return {begin, end == std::string::npos ? d.text.size() : end + 1};
+}
+
+TextSpan entry_lines(const Document& d, const TreeNode& at) {
+  const TextSpan key = key_span(d, at);
+  TextSpan out = line_span(d, key.begin);
+  const size_t indent = key.begin - out.begin;
+  while (out.end < d.text.size()) {  // deeper lines belong to it
+    const TextSpan next = line_span(d, out.end);
+    const size_t blanks = d.text.find_first_not_of(' ', next.begin) - next.begin;
+    if (next.begin + blanks >= next.end || blanks <= indent) break;
+    out.end = next.end;
+  }
+  return out;
+}
+
+}  // namespace distsetup::foreign

@@ -1,0 +1,183 @@
+// Scripts inside structured files (a block scalar, a quoted text, a list of words) keep their places, since shell does not mind the
+// blanks that a block scalar is indented with.
+#include "codegen/read/embedded_scripts.h"
+
+#include <algorithm>
+
+#include "codegen/shell/expand.h"
+
+namespace distsetup::foreign {
+namespace {
+
+// The bytes of a scalar that holds a script: a block's lines, the inside of quotes, or a plain text.
+TextSpan script_range(const Document& d, const Value& value) {
+  size_t begin = d.offset(value.location);
+  if (begin >= d.text.size()) return {0, 0};
+  const char c = d.text[begin];
+  if (c == '|' || c == '>') {
+    const size_t first = std::min(d.text.find('\n', begin), d.text.size());
+    size_t at = first + 1;
+    size_t block_indent = std::string::npos;
+    while (at < d.text.size()) {
+      const size_t end = std::min(d.text.find('\n', at), d.text.size());
+      const size_t blanks = d.text.find_first_not_of(' ', at) - at;
+      const bool is_empty = at + blanks >= end;
+      if (!is_empty && block_indent == std::string::npos) block_indent = blanks;
+      if (!is_empty && blanks < block_indent) break;
+      if (!is_empty && blanks == 0) break;
+      at = end + 1;
+    }
+    return {std::min(first + 1, d.text.size()), std::min(at, d.text.size())};
+  }
+  if (value.quoted && (c == '"' || c == '\'')) {
+    const size_t close = d.text.find(c, begin + 1);
+    return {begin + 1, close == std::string::npos ? begin + 1 : close};
+  }
+  return {begin, std::min(begin + value.text.size(), d.text.size())};
+}
+
+// ["torchrun", "--nproc_per_node=8", "train.py"]; a `bash -c` in it is read as a script.
+void add_words(Document& d, const std::vector<const Value*>& items) {
+  if (items.empty()) return;
+  ShellScript script;
+  script.text = d.text;
+  ShellCommand command;
+  bool is_script = false;
+  for (const Value* item : items) {
+    if (item->kind != Value::Kind::kScalar) return;
+    if (is_script) {
+      ShellScript inner = parse_shell(d.text, script_range(d, *item));
+      add_script(d, std::move(inner));
+      is_script = false;
+      continue;
+    }
+    const bool is_option = item->text.size() > 1 && item->text[0] == '-' && item->text[1] != '-' && item->text.back() == 'c';
+    if (is_option && !command.words.empty()) {
+      const std::string& shell = command.words[0].text;
+      const std::string base = shell.substr(shell.rfind('/') + 1);
+      is_script = base == "bash" || base == "sh";
+    }
+    ShellWord word;
+    word.text = item->text;
+    word.span = value_span(d, *item);
+    word.parts = {{ShellQuote::kSingle, item->text, word.span}};
+    command.words.push_back(std::move(word));
+  }
+  script.commands.push_back(std::move(command));
+  add_script(d, std::move(script));
+}
+
+void add_environment(Document& d, const Value& list) {
+  for (const Value& item : list.items) {
+    const TreeNode name = node(item, "name");
+    if (!name || name.value->kind != Value::Kind::kScalar) continue;
+    EnvironmentSetting one;
+    one.name = name.text();
+    one.value = text(item, "value");
+    one.name_span = value_span(d, *name.value);
+    one.span = one.name_span;
+    d.environment.push_back(std::move(one));
+  }
+  for (size_t i = 0; i < list.entries.size(); ++i) {
+    const TreeNode at{&list.entries[i].second, &list, i};
+    d.environment.push_back({list.entries[i].first, list.entries[i].second.text, key_span(d, at), key_span(d, at)});
+  }
+}
+
+// Containers of a manifest anywhere below: command, args, env.
+void find_scripts(Document& d, const Value& value) {
+  std::vector<const Value*> words;
+  for (const char* key : {"command", "args"}) {
+    const TreeNode list = node(value, key);
+    if (!list || list.value->kind != Value::Kind::kList) continue;
+    for (const Value& item : list.value->items) words.push_back(&item);
+  }
+  add_words(d, words);
+  if (const TreeNode env = node(value, "env")) add_environment(d, *env.value);
+  for (const Value& item : value.items) find_scripts(d, item);
+  for (const auto& entry : value.entries) {
+    if (entry.first != "env") find_scripts(d, entry.second);
+  }
+}
+
+void script_environment(Document& d) {
+  for (const ScriptPart& part : d.parts) {
+    for (const ShellCommand& command : part.script.commands) {
+      for (const ShellAssignment& one : command.assignments) {
+        if (one.is_array) continue;
+        const TextSpan name{one.span.begin, one.span.begin + one.name.size()};
+        d.environment.push_back({one.name, literal(part.script, one.value.text), one.span, name});
+      }
+    }
+    for (const LaunchLine& line : part.lines) {
+      for (const LaunchStage& stage : line.stages) {
+        for (const LaunchOption& option : stage.options) {
+          const bool exports = (stage.program == LaunchProgram::kMpirun && (option.name == "x" || option.name == "genv")) ||
+                               (stage.program == LaunchProgram::kSrun && option.name == "export");
+          const size_t equals = exports ? option.value.find('=') : std::string::npos;
+          if (equals == std::string::npos) continue;
+          const size_t comma = option.value.rfind(',', equals) + 1;
+          d.environment.push_back(
+              {option.value.substr(comma, equals - comma), option.value.substr(equals + 1), option.span, option.span});
+        }
+      }
+    }
+  }
+}
+
+void settings_of_lines(Document& d) {
+  for (size_t at = 0; at < d.text.size();) {
+    const size_t end = std::min(d.text.find('\n', at), d.text.size());
+    const std::string_view line = std::string_view(d.text).substr(at, end - at);
+    const size_t equals = line.find('=');
+    if (!line.empty() && line[0] != '#' && equals != std::string_view::npos) {
+      std::string_view value = line.substr(equals + 1);
+      if (!value.empty() && value.back() == '\r') value.remove_suffix(1);
+      size_t begin = line.substr(0, 7) == "export " ? 7 : 0;
+      d.environment.push_back(
+          {std::string(line.substr(begin, equals - begin)), std::string(value), {at + begin, end}, {at + begin, at + equals}});
+    }
+    at = end + 1;
+  }
+}
+
+}  // namespace
+
+void add_script(Document& d, ShellScript script) {
+  ScriptPart part;
+  part.script = std::move(script);
+  part.lines = find_lines(part.script);
+  d.parts.push_back(std::move(part));
+}
+
+void add_arguments(Document& d) {
+  const ShellScript lines = parse_shell(d.text, {0, d.text.size()});
+  ShellScript script;
+  script.text = d.text;
+  ShellCommand command;
+  ShellWord program;
+  program.text = "arguments.py";
+  command.words.push_back(std::move(program));
+  for (const ShellCommand& line : lines.commands) command.words.insert(command.words.end(), line.words.begin(), line.words.end());
+  script.commands.push_back(std::move(command));
+  add_script(d, std::move(script));
+}
+
+void find_embedded_scripts(Document& d) {
+  if (d.kind != nullptr && d.kind->has_containers) {
+    for (const Value& root : d.roots) find_scripts(d, root);
+  }
+  if (d.kind != nullptr) {
+    for (const std::string& key : d.kind->scripts) {
+      const TreeNode script = node(d.root, key);
+      if (script && script.value->kind == Value::Kind::kScalar) add_script(d, parse_shell(d.text, script_range(d, *script.value)));
+    }
+    for (const std::string& key : d.kind->environment) {
+      if (const TreeNode variables = node(d.root, key)) add_environment(d, *variables.value);
+    }
+  }
+  if (d.is(file_kind::kEnvironment)) settings_of_lines(d);
+  script_environment(d);
+}
+
+}  // namespace distsetup::foreign

@@ -1,0 +1,188 @@
+// The walk that writes, asked backwards: the first row of a key whose conditions hold is the one that wrote it.
+#include "codegen/read/key_reading.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/names.h"
+#include "codegen/read/match.h"
+
+namespace distsetup {
+
+bool is_below(const std::string& pattern, const std::string& key) {
+  if (pattern.size() < 2 || pattern.compare(pattern.size() - 2, 2, ".*") != 0) return is_same_key(pattern, key);
+  return key.size() >= pattern.size() &&
+         is_same_key(std::string_view(key).substr(0, pattern.size() - 1), std::string_view(pattern).substr(0, pattern.size() - 1));
+}
+
+std::string named(const KeyTable& table, const std::string& key) {
+  for (const auto& [from, to] : table.read_as) {
+    if (key.size() >= from.size() && is_same_key(std::string_view(key).substr(0, from.size()), from))
+      return to + key.substr(from.size());
+  }
+  return key;
+}
+
+bool given_holds(const FieldCondition& given, const std::vector<FoundKey>& found) {
+  return std::all_of(given.begin(), given.end(), [&found](const auto& wanted) {
+    const auto other =
+        std::find_if(found.begin(), found.end(), [&key = wanted.first](const FoundKey& one) { return is_below(key, one.key); });
+    const std::string text = other == found.end() ? "null" : other->text;
+    return std::any_of(wanted.second.begin(), wanted.second.end(),
+                       [&text](const std::string& one) { return one == "*" ? text != "null" : same_name(one, text); });
+  });
+}
+
+Explainer::Explainer(const KeyTable& table, const std::vector<FoundKey>& found) : table_(table), variables_(read_variables(table)) {
+  for (size_t i = 0; i < variables_.size(); ++i) index_.emplace(variables_[i].field, i);
+  for (const FoundKey& one : found) keys_.push_back(key_of(one, found));
+  chosen_.assign(variables_.size(), "");
+  for (const Rule& rule : table.rules) {
+    std::vector<size_t> asked;
+    for (const FieldCondition* condition : {&rule.when, &rule.unless}) {
+      for (const auto& entry : *condition) asked.push_back(variable(entry.first));
+    }
+    const bool is_known = !asked.empty() && std::find(asked.begin(), asked.end(), variables_.size()) == asked.end();
+    if (rule.severity == Severity::kError && is_known) refusals_.emplace_back(&rule, std::move(asked));
+  }
+}
+
+int Explainer::num_refusals(const std::vector<size_t>& among) const {
+  return static_cast<int>(std::count_if(refusals_.begin(), refusals_.end(), [&](const auto& refusal) {
+    const auto& [rule, asked] = refusal;
+    const auto is_chosen = [this](size_t v) { return !chosen_[v].empty(); };
+    const bool is_here = std::any_of(asked.begin(), asked.end(),
+                                     [&among](size_t v) { return std::find(among.begin(), among.end(), v) != among.end(); });
+    return is_here && std::all_of(asked.begin(), asked.end(), is_chosen) && applies(rule->when, rule->unless);
+  }));
+}
+
+FileKey Explainer::key_of(const FoundKey& found, const std::vector<FoundKey>& all) const {
+  FileKey key;
+  key.found = &found;
+  std::set<size_t> variables;
+  const auto ask = [&](const FieldCondition& when, const FieldCondition& unless, const std::string& field) {
+    for (const FieldCondition* condition : {&when, &unless}) {
+      for (const auto& entry : *condition) variables.insert(variable(entry.first));
+    }
+    if (variable(field) < variables_.size()) variables.insert(variable(field));
+  };
+  for (const KeyRow& row : table_.rows) {
+    if (!is_same_key(row.key, found.key)) continue;
+    key.rows.push_back(&row);
+    ask(row.when, row.unless, row.field);
+  }
+  for (const ReadRow& row : table_.reads) {
+    if (!is_below(row.key, found.key) || (!row.has_absent && !given_holds(row.given, all))) continue;
+    key.reads.push_back(&row);
+    ask(row.when, row.unless, row.field);
+  }
+  key.variables.assign(variables.begin(), variables.end());
+  return key;
+}
+
+size_t Explainer::variable(std::string_view field) const {
+  const auto it = index_.find(field);
+  return it == index_.end() ? variables_.size() : it->second;
+}
+
+std::string_view Explainer::text_of(std::string_view field) const {
+  const size_t i = variable(field);
+  return i < variables_.size() ? std::string_view(chosen_[i]) : std::string_view();
+}
+
+bool Explainer::holds_now(const FieldCondition& condition) const {
+  return std::all_of(condition.begin(), condition.end(), [this](const auto& entry) {
+    const std::string_view text = text_of(entry.first);
+    return std::find(entry.second.begin(), entry.second.end(), text) != entry.second.end();
+  });
+}
+bool Explainer::applies(const FieldCondition& when, const FieldCondition& unless) const {
+  return holds_now(when) && (unless.empty() || !holds_now(unless));
+}
+
+// A field read from a key must be what is tried for it.
+bool Explainer::agrees(const std::string& field, const Json& value) const {
+  const size_t i = variable(field);
+  if (i == variables_.size()) return true;
+  const std::string text = field_text(value);
+  if (chosen_[i] != kAnyOther) return chosen_[i] == text;
+  const std::vector<std::string>& domain = variables_[i].domain;
+  return std::find(domain.begin(), domain.end(), text) == domain.end();
+}
+
+KeyReading Explainer::explain(const FileKey& key) const {
+  const FoundKey& found = *key.found;
+  const bool is_false = found.unknown.empty() && is_same(found, Json(false));
+  bool is_switch = false, writes_other = false;
+  for (const KeyRow* of_key : key.rows) {
+    const KeyRow& row = *of_key;
+    is_switch = is_switch || row.type == KeyType::kBool;
+    if (!applies(row.when, row.unless)) continue;
+    if (row.field.empty()) {
+      if (found.unknown.empty() && is_same(found, row.value)) return {KeyReading::How::kConstant, "", {}, ""};
+      writes_other = true;
+      break;
+    }
+    const std::string_view tried = text_of(row.field);
+    if (tried == "null") continue;
+    // Several texts of the field may be written the same: the one that is tried counts.
+    if (!tried.empty() && found.unknown.empty()) {
+      for (const auto& [ours, theirs] : row.value_map) {
+        if (is_same(found, theirs) && agrees(row.field, value_of_text(ours)))
+          return {KeyReading::How::kField, row.field, value_of_text(ours), ""};
+      }
+    }
+    if (const std::optional<Json> value = read_backwards(row, found); value && agrees(row.field, *value))
+      return {KeyReading::How::kField, row.field, *value, ""};
+    if (!tried.empty() && tried != kAnyOther) {
+      writes_other = true;
+      break;
+    }
+  }
+  // "false" of a key that is only ever written as true is the same as leaving it out.
+  if (is_switch && is_false && !writes_other) return {KeyReading::How::kConstant, "", {}, ""};
+  return explain_by_reads(key);
+}
+
+KeyReading Explainer::explain_by_reads(const FileKey& key) const {
+  const FoundKey& found = *key.found;
+  for (const ReadRow* of_key : key.reads) {
+    const ReadRow& row = *of_key;
+    if (!row.of.empty() && std::none_of(row.of.begin(), row.of.end(), [&found](const Json& one) { return is_same(found, one); }))
+      continue;
+    if (!row.choice.empty() || !applies(row.when, row.unless)) continue;
+    const bool is_typed = row.has_type && row.field.empty() && row.of.empty() && found.unknown.empty();
+    if (is_typed && !is_of_type(found, row.type)) continue;
+    if (!row.drop.empty()) return {KeyReading::How::kDropped, "", {}, row.drop, row.is_file};
+    if (!found.unknown.empty()) continue;
+    if (row.field.empty()) {
+      if (!row.of.empty() || !row.has_absent) return {KeyReading::How::kConstant, "", {}, ""};
+      continue;
+    }
+    KeyRow as_row;
+    as_row.type = row.type;
+    as_row.value_map = row.values;
+    if (const std::optional<Json> value = read_backwards(as_row, found); value && agrees(row.field, *value))
+      return {KeyReading::How::kField, row.field, *value, ""};
+  }
+  if (same_name(found.text, "auto")) return {KeyReading::How::kAutomatic, "", {}, ""};
+  return {};
+}
+
+int Explainer::num_missing() const {
+  int count = 0;
+  std::set<std::string_view> seen;
+  const auto has = [this](const std::string& key) {
+    return std::any_of(keys_.begin(), keys_.end(), [&key](const FileKey& one) { return is_same_key(one.found->key, key); });
+  };
+  for (const KeyRow& row : table_.rows) {
+    if (seen.count(row.key) != 0 || !applies(row.when, row.unless)) continue;
+    if (!row.field.empty()) continue;
+    seen.insert(row.key);
+    count += !has(row.key) ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace distsetup

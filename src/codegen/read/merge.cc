@@ -1,0 +1,76 @@
+#include "codegen/read/merge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "base/diagnostic_codes.h"
+#include "codegen/read/settle.h"
+#include "codegen/tables/fields.h"
+
+namespace distsetup {
+namespace {
+
+Diagnostic contradiction(const std::string& name, const ReadField& first, const ReadField& field) {
+  const bool is_typed = first.at.line == 0, is_one_key = first.at.file == field.at.file && first.key == field.key;
+  const std::string place = is_typed ? first.at.file : fmt::format("{}:{}", first.at.file, first.at.line);
+  Diagnostic conflict = error(code::kConflict, field.at,
+                              fmt::format("'{}' says {} is {}, '{}' in {} says {}", field.key, name, field_text(field.value),
+                                          first.key, place, field_text(first.value)));
+  conflict.help = is_typed                         ? "keep one of them"
+                  : is_one_key                     ? "the file starts several runs: keep one of them in it"
+                  : first.at.file == field.at.file ? "make them agree, or leave one of them away"
+                                                   : "make them agree, or leave one of the files away";
+  conflict.length = static_cast<int>(field.key.size() - std::min(field.key.size(), field.key.rfind('.') + 1));
+  return conflict;
+}
+
+bool chooses_parts(const Reading& reading) {
+  const ReadChoices& chosen = reading.chosen;
+  return !chosen.stage.empty() || !chosen.setup.empty() || !chosen.assignments.empty();
+}
+
+}  // namespace
+
+Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
+  ReadFields merged;
+  std::map<std::string, const Reading*, std::less<>> from;
+  Diagnostics diagnostics;
+  for (const Reading& reading : readings) {
+    ReadFields fields = reading.fields;
+    for (const auto& [name, field] : reading.contradictions) {
+      if (const auto first = fields.find(name); first != fields.end())
+        diagnostics.push_back(contradiction(name, first->second, field));
+    }
+    settle_derived(fields);
+    for (auto& [name, field] : fields) {
+      const auto [it, is_new] = merged.try_emplace(name, field);
+      if (is_new || it->second.value == field.value) {
+        if (is_new) from.emplace(name, &reading);
+        continue;
+      }
+      // A command line that names parts of a file is over that file.
+      const Reading*& other = from[name];
+      if (chooses_parts(reading) != (other != nullptr && chooses_parts(*other)) && !field.is_assumed && !it->second.is_assumed) {
+        if (chooses_parts(reading)) {
+          it->second = field;
+          other = &reading;
+        }
+        continue;
+      }
+      const auto is_weak = [](const ReadField& one) { return one.is_assumed || one.is_guess; };
+      if (is_weak(it->second) || is_weak(field)) {
+        if (!is_weak(field) || it->second.is_assumed) it->second = field;
+        continue;
+      }
+      diagnostics.push_back(contradiction(name, it->second, field));
+    }
+  }
+  settle_derived(merged);
+  if (has_error(diagnostics)) return diagnostics;
+  return merged;
+}
+
+}  // namespace distsetup

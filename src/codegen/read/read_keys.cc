@@ -1,0 +1,299 @@
+// The walk over one table: keys under the names of the table, what the tool assumes for absent ones, the search for values that
+// account for them, and for every key what became of it.
+#include "codegen/read/read_keys.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/names.h"
+#include "codegen/tables/accepted_names.h"
+#include "codegen/read/checks.h"
+#include "codegen/read/match.h"
+#include "codegen/read/value_search.h"
+
+namespace distsetup {
+namespace {
+
+// Fields that say how a file is written, not what is trained: tried out, and not carried.
+bool is_hidden(const std::string& field) {
+  static const std::set<std::string> kCarried = {"derived.zero_stage",
+                                                 "derived.offload",
+                                                 "derived.hybrid",
+                                                 "derived.world",
+                                                 "derived.pipeline_batch",
+                                                 "derived.save_interval",
+                                                 "derived.warmup_ratio",
+                                                 "derived.betas",
+                                                 "derived.mesh_2d",
+                                                 "derived.positive_seed",
+                                                 "derived.timeout_minutes",
+                                                 "derived.min_learning_rate_factor",
+                                                 "derived.epochs",
+                                                 "derived.epoch_micro_batches",
+                                                 "derived.samples",
+                                                 "derived.data_paths",
+                                                 "derived.layers_per_virtual_stage"};
+  return field.compare(0, 8, "derived.") == 0 && kCarried.count(field) == 0;
+}
+
+class TableReading {
+ public:
+  TableReading(const KeyTable& table, const std::vector<FoundKey>& found, const std::string& file) : table_(table) {
+    reading_.file = file;
+    reading_.table = table.name;
+    reading_.tool = table.tool;
+    for (const FoundKey& one : found) add(one);
+    assume_defaults();
+  }
+
+  Reading run() {
+    Explainer explainer(table_, found_);
+    for (const SettledField& one : search_values(explainer)) {
+      const std::string& field = explainer.variables()[one.variable].field;
+      if (!is_hidden(field)) put(field, value_of_text(explainer.chosen()[one.variable]), *one.evidence, one.is_guess);
+    }
+    for (const FileKey& key : explainer.keys()) take(explainer, key);
+    reading_.complaints = complaints_about(table_, found_);
+    reading_.num_missing = explainer.num_missing();
+    return std::move(reading_);
+  }
+
+ private:
+  using How = KeyReading::How;
+
+  // A flag that names a part of another file: kept for that file.
+  bool is_choice(const FoundKey& found) {
+    for (const ReadRow& row : table_.reads) {
+      if (row.choice.empty() || !is_same_key(row.key, found.key) || !found.unknown.empty()) continue;
+      const bool is_file = found.text.find(".json") != std::string::npos || found.text.find(".yaml") != std::string::npos;
+      if (row.choice == "distributed" && is_file) return false;  // the Trainer's --fsdp_config
+      ReadChoices& chosen = reading_.chosen;
+      if (row.choice == "stage") {
+        chosen.stage = found.text;
+      } else if (row.choice == "distributed") {
+        chosen.setup = found.text;
+      } else {
+        chosen.assignments.emplace_back(row.choice, found.text);
+      }
+      return true;
+    }
+    return false;
+  }
+
+  // The key under the name that the table has for it (`read_as`), and words that stand for themselves ("full_shard auto_wrap") apart.
+  void add(FoundKey found) {
+    found.key = named(table_, found.key);
+    if (is_choice(found)) return;
+    const bool has_words = std::find(table_.words.begin(), table_.words.end(), found.key) != table_.words.end();
+    if (!has_words || (!found.is_list && found.text.find_first_of(" ,") == std::string::npos)) {
+      found_.push_back(std::move(found));
+      return;
+    }
+    for (size_t at = 0; at < found.text.size();) {
+      const size_t end = std::min(found.text.find_first_of(" ,", at), found.text.size());
+      FoundKey word = found;
+      word.text = found.text.substr(at, end - at);
+      word.is_list = false;
+      word.items.clear();
+      if (!word.text.empty()) found_.push_back(std::move(word));
+      at = end + 1;
+    }
+  }
+
+  // By its key, or below it ("deepspeed.*").
+  const FoundKey* find(const std::string& key) const {
+    for (const FoundKey& one : found_) {
+      if (is_below(key, one.key)) return &one;
+    }
+    return nullptr;
+  }
+
+  void assume_defaults() {
+    std::vector<FoundKey> assumed;
+    for (const ReadRow& row : table_.reads) {
+      if (!row.has_absent || find(row.key) != nullptr) continue;
+      if (!given_holds(row.given, found_)) continue;
+      FoundKey one;
+      one.key = row.key;
+      one.text = row.absent;
+      one.is_assumed = true;
+      one.at = {reading_.file, 0, 0};
+      assumed.push_back(std::move(one));
+    }
+    for (FoundKey& one : assumed) found_.push_back(std::move(one));
+  }
+
+  void put(const std::string& field, Json value, const FoundKey& from, bool is_guess = false) {
+    const ReadField read{std::move(value), from.key, from.at, from.is_assumed, is_guess};
+    const auto [it, is_new] = reading_.fields.try_emplace(field, read);
+    if (is_new || from.is_assumed || is_guess) return;
+    if (it->second.is_assumed || it->second.is_guess) {
+      it->second = read;
+    } else if (it->second.value != read.value) {
+      reading_.contradictions.emplace_back(field, read);
+    }
+  }
+
+  void lose(const FoundKey& found, std::string reason, LostKey::Why why = LostKey::Why::kNotSupported) {
+    LostKey lost;
+    lost.key = found.key;
+    lost.text = found.text;
+    lost.reason = std::move(reason);
+    lost.at = found.at;
+    lost.why = why;
+    reading_.lost.push_back(std::move(lost));
+  }
+
+  // Under other values of the variables a constant row would have written the same: this one is a guess.
+  static bool may_be_constant(const FileKey& key) {
+    return std::any_of(key.rows.begin(), key.rows.end(),
+                       [&key](const KeyRow* row) { return row->field.empty() && is_same(*key.found, row->value); });
+  }
+
+  static bool has_field(const FileKey& key) {
+    return std::any_of(key.rows.begin(), key.rows.end(), [](const KeyRow* row) { return !row->field.empty(); }) ||
+           std::any_of(key.reads.begin(), key.reads.end(), [](const ReadRow* row) { return !row->field.empty(); });
+  }
+
+  void take(const Explainer& explainer, const FileKey& key) {
+    const FoundKey& found = *key.found;
+    const KeyReading how = explainer.explain(key);
+    switch (how.how) {
+      case How::kConstant: return;
+      case How::kField:
+        if (is_hidden(how.field)) return lose(found, "a plan derives it by itself");
+        return put(how.field, how.value, found, may_be_constant(key));
+      case How::kDropped:
+        if (!found.is_assumed) lose(found, !found.unknown.empty() && has_field(key) ? found.unknown : how.reason);
+        if (!found.is_assumed && found.unknown.empty()) reading_.lost.back().is_file = how.is_file;
+        return;
+      case How::kAutomatic: return lose(found, "'auto' is filled in by the program that reads the file");
+      case How::kNone: break;
+    }
+    if (found.is_assumed) return;
+    LostKey::Why why = LostKey::Why::kNotSupported;
+    std::string help, reason = why_not(explainer, found, why, help);
+    lose(found, std::move(reason), why);
+    reading_.lost.back().help = std::move(help);
+  }
+
+  // What the table's rows say the key can be; empty when it takes more than a few words, or this one.
+  std::vector<std::string> values_of(const FoundKey& found) const {
+    const std::string& key = found.key;
+    std::vector<std::string> values;
+    const auto add = [&values](const Json& value) {
+      std::string text = field_text(value);
+      if (std::find(values.begin(), values.end(), text) == values.end()) values.push_back(std::move(text));
+    };
+    for (const KeyRow& row : table_.rows) {
+      if (!is_same_key(row.key, key)) continue;
+      if (row.field.empty()) add(row.value);
+      for (const auto& [from, to] : row.value_map) add(to);
+    }
+    for (const ReadRow& row : table_.reads) {
+      if (!is_same_key(row.key, key)) continue;
+      for (const Json& one : row.of) add(one);
+      for (const auto& [from, to] : row.values) add(to);
+    }
+    const bool is_one = std::any_of(values.begin(), values.end(), [&found](const std::string& v) { return same_name(v, found.text); });
+    return is_one || values.size() > 12 ? std::vector<std::string>{} : values;
+  }
+
+  // The tool's own list of names has it, or a section that holds it.
+  bool is_accepted(const std::string& key) const {
+    const std::string name = accepted_form(key);
+    for (size_t end = name.size(); end != std::string::npos && end > 0; end = name.rfind('.', end - 1)) {
+      if (table_.accepted.count(name.substr(0, end)) == 0) continue;
+      // Within a section whose names are known too, only these are.
+      const std::string below = name.substr(0, end) + ".";
+      const auto next = table_.accepted.lower_bound(below);
+      return end == name.size() || next == table_.accepted.end() || next->compare(0, below.size(), below) != 0;
+    }
+    return false;
+  }
+
+  // A near miss of a key of the same section, or of any.
+  std::string nearest_key(const std::string& key) const {
+    const auto section_of = [](std::string_view path) { return path.substr(0, path.rfind('.') == path.npos ? 0 : path.rfind('.')); };
+    std::vector<std::string> same, all;
+    const auto add = [&](const std::string& known) {
+      if (known.empty() || known.back() == '*') return;
+      all.push_back(known);
+      if (section_of(known) == section_of(key)) same.push_back(known.substr(section_of(known).size()));
+    };
+    for (const KeyRow& row : table_.rows) add(row.key);
+    for (const ReadRow& row : table_.reads) add(row.key);
+    const std::string section(section_of(key)), near = nearest_name(key.substr(section.size()), same);
+    return near.empty() ? nearest_name(key, all) : section + near;
+  }
+
+  // The key is known, its value none that it takes here.
+  std::string why_not_this_value(const FoundKey& found, std::string& help) const {
+    const auto takes = [&](KeyType type) {
+      const auto of_type = [&](const auto& row) { return is_same_key(row.key, found.key) && row.type == type; };
+      return (std::any_of(table_.rows.begin(), table_.rows.end(), of_type) ||
+              std::any_of(table_.reads.begin(), table_.reads.end(), of_type)) &&
+             !is_of_type(found, type);
+    };
+    const std::vector<std::string> values = values_of(found);
+    if (takes(KeyType::kBool)) return "expected true or false";
+    if (values.empty()) {
+      if (takes(KeyType::kInt)) return "expected a whole number";
+      if (takes(KeyType::kNumber)) return "expected a number";
+      if (takes(KeyType::kIntList)) return "expected a list of whole numbers";
+    }
+    const std::string near = nearest_name(found.text, values);
+    if (!near.empty()) help = fmt::format("did you mean '{}': ", near);
+    if (!values.empty()) help += fmt::format("the key takes {}", fmt::join(values, ", "));
+    return "no plan has this value together with the rest of the file";
+  }
+
+  std::string why_not(const Explainer& explainer, const FoundKey& found, LostKey::Why& why, std::string& help) const {
+    if (!found.unknown.empty()) return found.unknown;
+    const KeyRow* constant = nullptr;
+    bool is_known = false, has_field = false;
+    for (const KeyRow& row : table_.rows) {
+      if (!is_same_key(row.key, found.key)) continue;
+      is_known = true;
+      has_field = has_field || !row.field.empty();
+      if (row.field.empty() && constant == nullptr && explainer.applies(row.when, row.unless)) constant = &row;
+    }
+    for (const ReadRow& row : table_.reads) is_known = is_known || is_below(row.key, found.key);
+    if (constant != nullptr && !has_field)
+      return fmt::format("a plan has no setting for it; it is written as {}", field_text(constant->value));
+    if (!is_known && is_accepted(found.key)) return fmt::format("{} takes it, and no plan holds it", table_.tool);
+    why = is_known ? LostKey::Why::kValue : LostKey::Why::kUnknownKey;
+    if (is_known) return why_not_this_value(found, help);
+    const std::string near = nearest_key(found.key);
+    if (!near.empty()) help = fmt::format("did you mean '{}'", near);
+    // The longest section that the table names.
+    std::string_view how;
+    size_t longest = 0;
+    for (const auto& [section, verdict] : table_.unknown_key) {
+      const bool is_in = section.empty() || (found.key.size() > section.size() && found.key.compare(0, section.size(), section) == 0);
+      if (is_in && (how.empty() || section.size() >= longest)) {
+        how = verdict;
+        longest = section.size();
+      }
+    }
+    if (how == "silent")
+      return fmt::format("not a key that {} is known to have: it ignores unknown keys here without a word", table_.tool);
+    if (how.empty() || how == "warning") return fmt::format("not a key that {} is known to have", table_.tool);
+    return fmt::format("not a key that {} is known to have: it stops at unknown keys here", table_.tool);
+  }
+
+  const KeyTable& table_;
+  std::vector<FoundKey> found_;
+  Reading reading_;
+};
+
+}  // namespace
+
+Reading read_keys(const KeyTable& table, const std::vector<FoundKey>& found, const std::string& file) {
+  return TableReading(table, found, file).run();
+}
+
+}  // namespace distsetup

@@ -1,0 +1,66 @@
+// The options that a job script gives its scheduler in comments. SLURM takes what its command line takes, long and short; PBS single
+// letters; LSF words behind one dash.
+#include "codegen/shell/directives.h"
+
+#include <algorithm>
+#include <array>
+
+namespace distsetup::foreign {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kSlurmLetters = {
+    {{"N", "nodes"},        {"n", "ntasks"},   {"c", "cpus-per-task"}, {"p", "partition"},  {"t", "time"},    {"o", "output"},
+     {"e", "error"},        {"i", "input"},    {"J", "job-name"},      {"G", "gpus"},       {"A", "account"}, {"a", "array"},
+     {"w", "nodelist"},     {"x", "exclude"},  {"d", "dependency"},    {"C", "constraint"}, {"q", "qos"},     {"D", "chdir"},
+     {"m", "distribution"}, {"L", "licenses"}, {"F", "nodefile"},      {"b", "begin"},      {"k", "no-kill"}, {"s", "oversubscribe"}}};
+
+void name_slurm(Directive& d, const std::string& word) {
+  const bool is_long = word.size() > 1 && word[1] == '-';
+  const size_t equals = word.find('=');
+  d.name = is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2) : word.substr(1, 1);
+  d.spelled = is_long ? word.substr(0, equals) : word.substr(0, 2);
+  if (is_long && equals != std::string::npos) d.value = word.substr(equals + 1);
+  if (!is_long && word.size() > 2) d.value = word.substr(word[2] == '=' ? 3 : 2);
+  if (!is_long) {
+    const auto* known =
+        std::find_if(kSlurmLetters.begin(), kSlurmLetters.end(), [&d](const auto& one) { return one.first == d.name; });
+    if (known != kSlurmLetters.end()) d.name = known->second;
+  }
+  std::replace(d.name.begin(), d.name.end(), '_', '-');
+}
+
+}  // namespace
+
+std::vector<Directive> read_directives(std::string_view text, TextSpan options, Scheduler scheduler) {
+  std::vector<Directive> out;
+  const ShellScript line = parse_shell(text, options);
+  if (line.commands.empty()) return out;
+  const std::vector<ShellWord>& words = line.commands[0].words;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i].text;
+    if (word.size() < 2 || word[0] != '-') continue;
+    Directive d;
+    d.span = words[i].span;
+    d.line_end = options.end;
+    if (scheduler == Scheduler::kSlurm) {
+      name_slurm(d, word);
+    } else if (scheduler == Scheduler::kPbs) {
+      d.name = word.substr(1, 1);
+      d.spelled = word.substr(0, 2);
+      d.value = word.substr(2);
+    } else {
+      d.name = word.substr(1);
+      d.spelled = word;
+    }
+    const bool takes_next = d.value.empty() && i + 1 < words.size() && !words[i + 1].text.empty() && words[i + 1].text[0] != '-' &&
+                            words[i + 1].text[0] != '#';
+    if (takes_next) {
+      d.value = words[++i].text;
+      d.span.end = words[i].span.end;
+    }
+    out.push_back(std::move(d));
+  }
+  return out;
+}
+
+}  // namespace distsetup::foreign

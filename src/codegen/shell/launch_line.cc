@@ -1,0 +1,269 @@
+// Which words are options and which belong to the next program is decided by the launchers' own switches (options without a value);
+// everything else that starts with '-' takes the next word unless that one starts with '-' too.
+// Sources: torch 2.9 torch/distributed/run.py, DeepSpeed 0.19.8 deepspeed/launcher/runner.py, accelerate 1.15.0 commands/launch.py,
+// SLURM 22.05 srun(1).
+#include "codegen/shell/launch_line.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <set>
+
+#include "codegen/shell/expand.h"
+
+namespace distsetup::foreign {
+namespace {
+
+using SwitchNames = std::set<std::string, std::less<>>;
+
+const SwitchNames kSrunSwitches = {"exclusive",
+                                   "label",
+                                   "l",
+                                   "overlap",
+                                   "exact",
+                                   "unbuffered",
+                                   "u",
+                                   "multi_prog",
+                                   "pty",
+                                   "quiet",
+                                   "Q",
+                                   "verbose",
+                                   "v",
+                                   "no_kill",
+                                   "k",
+                                   "E",
+                                   "preserve_env",
+                                   "oversubscribe",
+                                   "s",
+                                   "no_container_mount_home",
+                                   "container_mount_home",
+                                   "container_writable",
+                                   "container_remap_root",
+                                   "X",
+                                   "disable_status",
+                                   "contiguous",
+                                   "spread_job",
+                                   "reboot",
+                                   "kill_on_bad_exit",
+                                   "K",
+                                   "Z",
+                                   "no_allocate",
+                                   "O",
+                                   "overcommit"};
+const SwitchNames kTorchrunSwitches = {"standalone", "no_python", "run_path", "m", "module", "virtual_local_rank"};
+const SwitchNames kDeepspeedSwitches = {"module",      "no_python",          "no_local_rank",    "no_ssh",  "no_ssh_check",
+                                        "force_multi", "bind_cores_to_rank", "elastic_training", "save_pid"};
+const SwitchNames kAccelerateSwitches = {"cpu",
+                                         "multi_gpu",
+                                         "tpu",
+                                         "use_deepspeed",
+                                         "use_fsdp",
+                                         "use_megatron_lm",
+                                         "use_parallelism_config",
+                                         "use_xpu",
+                                         "module",
+                                         "m",
+                                         "no_python",
+                                         "quiet",
+                                         "q",
+                                         "debug",
+                                         "same_network",
+                                         "enable_cpu_affinity",
+                                         "mps",
+                                         "ipex",
+                                         "dynamo_use_fullgraph",
+                                         "dynamo_use_dynamic",
+                                         "no_tpu_cluster",
+                                         "tpu_cluster"};
+const SwitchNames kMpirunSwitches = {"allow_run_as_root", "oversubscribe", "tag_output", "report_bindings", "verbose", "v", "quiet",
+                                     "display_map"};
+
+const SwitchNames* switches_of(LaunchProgram program) {
+  switch (program) {
+    case LaunchProgram::kSrun: return &kSrunSwitches;
+    case LaunchProgram::kTorchrun: return &kTorchrunSwitches;
+    case LaunchProgram::kDeepspeed: return &kDeepspeedSwitches;
+    case LaunchProgram::kAccelerate: return &kAccelerateSwitches;
+    case LaunchProgram::kMpirun: return &kMpirunSwitches;
+    default: return nullptr;
+  }
+}
+
+std::string base_name(std::string_view word) { return std::string(word.substr(word.rfind('/') + 1)); }
+
+bool is_script_name(std::string_view word) {
+  const std::string base = base_name(word);
+  return base.size() > 3 && (base.substr(base.size() - 3) == ".py" || base.substr(base.size() - 3) == ".sh");
+}
+
+std::string option_name(std::string_view spelled) {
+  while (!spelled.empty() && spelled[0] == '-') spelled.remove_prefix(1);
+  std::string name(spelled.substr(0, spelled.find('=')));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+bool is_option(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0;
+}
+
+class LineReader {
+ public:
+  LineReader(const ShellScript& script, size_t command)
+      : script_(script), command_(command), words_(expand_words(script, script.commands[command].words)) {}
+
+  std::vector<LaunchStage> read() {
+    while (at_ < words_.size()) {
+      const LaunchProgram program = starts_program();
+      if (program == LaunchProgram::kOther) {
+        ++at_;
+        continue;
+      }
+      stage(program);
+      if (stages_.back().program == LaunchProgram::kScript) break;
+    }
+    return std::move(stages_);
+  }
+
+ private:
+  // What begins at the cursor; python -m torch.distributed.run counts as torchrun and moves the cursor to its last word.
+  LaunchProgram starts_program() {
+    const std::string base = base_name(words_[at_].text);
+    if (base == "srun") return LaunchProgram::kSrun;
+    if (base == "torchrun") return LaunchProgram::kTorchrun;
+    if (base == "deepspeed") return LaunchProgram::kDeepspeed;
+    if (base == "mpirun" || base == "mpiexec") return LaunchProgram::kMpirun;
+    if (base == "accelerate" && at_ + 1 < words_.size() && words_[at_ + 1].text == "launch") {
+      ++at_;
+      return LaunchProgram::kAccelerate;
+    }
+    if (base.rfind("python", 0) == 0) return python();
+    const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m";  // of a Python whose path is a variable
+    if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return LaunchProgram::kTorchrun;
+    const bool is_own = !stages_.empty() || at_ == 0;
+    if (is_own && (is_script_name(base) || base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl"))
+      return LaunchProgram::kScript;
+    return LaunchProgram::kOther;
+  }
+
+  LaunchProgram python() {
+    size_t i = at_ + 1;
+    while (i < words_.size() && is_option(words_[i].text) && words_[i].text != "-m") ++i;
+    if (i + 1 < words_.size() && words_[i].text == "-m") {
+      const std::string& module = words_[i + 1].text;
+      at_ = i + 1;
+      if (module == "torch.distributed.run" || module == "torch.distributed.launch") return LaunchProgram::kTorchrun;
+      if (module == "accelerate.commands.launch") return LaunchProgram::kAccelerate;
+      if (module == "deepspeed.launcher.runner") return LaunchProgram::kDeepspeed;
+      return LaunchProgram::kScript;
+    }
+    if (i >= words_.size()) return LaunchProgram::kOther;
+    at_ = i;
+    return LaunchProgram::kScript;
+  }
+
+  void stage(LaunchProgram program) {
+    LaunchStage out;
+    out.program = program;
+    out.name = words_[at_].text;
+    out.span = words_[at_].span;
+    out.command = command_;
+    if (program == LaunchProgram::kAccelerate && at_ > 0 && out.name == "launch") out.span.begin = words_[at_ - 1].span.begin;
+    ++at_;
+    const SwitchNames* switches = switches_of(program);
+    for (; at_ < words_.size(); ++at_) {
+      const ShellWord& word = words_[at_];
+      if (!is_option(word.text)) {
+        if (program != LaunchProgram::kScript) break;
+        out.positionals.push_back(word);
+        if (!out.options.empty() && out.options.back().has_value) out.options.back().more.push_back(literal(script_, word.text));
+        continue;
+      }
+      out.options.push_back(option(word, switches, program));
+    }
+    stages_.push_back(std::move(out));
+    if (program == LaunchProgram::kScript || program == LaunchProgram::kSrun || program == LaunchProgram::kMpirun ||
+        at_ >= words_.size())
+      return;
+    // The rest is the script with its options, whatever its name; "--module openrlhf.cli.train_sft".
+    const LaunchProgram again = starts_program();
+    if (again == LaunchProgram::kOther) {
+      stage(LaunchProgram::kScript);
+    }
+  }
+
+  LaunchOption option(const ShellWord& word, const SwitchNames* switches, LaunchProgram program) {
+    LaunchOption out;
+    out.name = option_name(word.text);
+    out.spelled = word.text.substr(0, word.text.find('='));
+    out.span = word.span;
+    const size_t equals = word.text.find('=');
+    const bool is_short = word.text[1] != '-';
+    if (equals != std::string::npos) {
+      out.value = literal(script_, word.text.substr(equals + 1));
+      out.has_value = true;
+      return out;
+    }
+    const bool joins_value = is_short && word.text.size() > 2 && program == LaunchProgram::kSrun &&
+                             std::isdigit(static_cast<unsigned char>(word.text[2])) != 0;
+    if (joins_value) {
+      out.name = word.text.substr(1, 1);
+      out.value = word.text.substr(2);
+      out.has_value = true;
+      return out;
+    }
+    const bool is_switch = switches != nullptr && switches->count(out.name) > 0;
+    if (is_switch || at_ + 1 >= words_.size() || is_option(words_[at_ + 1].text)) return out;
+    ++at_;
+    out.value = literal(script_, words_[at_].text);
+    out.has_value = true;
+    if (words_[at_].span.begin >= out.span.begin) out.span.end = words_[at_].span.end;
+    return out;
+  }
+
+  const ShellScript& script_;
+  size_t command_;
+  std::vector<ShellWord> words_;
+  size_t at_ = 0;
+  std::vector<LaunchStage> stages_;
+};
+
+}  // namespace
+
+const LaunchOption* LaunchStage::find(std::string_view option) const {
+  const LaunchOption* found = nullptr;
+  for (const LaunchOption& one : options) {
+    if (one.name == option) found = &one;
+  }
+  return found;
+}
+
+std::string LaunchStage::value(std::string_view option) const {
+  const LaunchOption* found = find(option);
+  return found == nullptr ? "" : found->value;
+}
+
+const LaunchStage* LaunchLine::find(LaunchProgram program) const {
+  for (const LaunchStage& stage : stages) {
+    if (stage.program == program) return &stage;
+  }
+  return nullptr;
+}
+
+std::vector<LaunchLine> find_lines(const ShellScript& script) {
+  std::vector<LaunchLine> lines;
+  for (size_t i = 0; i < script.commands.size(); ++i) {
+    std::vector<LaunchStage> stages = LineReader(script, i).read();
+    if (!stages.empty()) lines.push_back({std::move(stages), i});
+  }
+  return lines;
+}
+
+std::optional<long long> number(std::string_view text) {
+  long long out = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (text.empty() || status != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return out;
+}
+
+}  // namespace distsetup::foreign
