@@ -118,3 +118,20 @@ TEST_CASE("lint names: kinds are told by what is in the file", "[lint]") {
   CHECK(kind_of("x.yaml", "sequence_len: 4096\nlearning_rate: 1e-4\noutput_dir: o\n") == "axolotl");
   CHECK(kind_of("x.yaml", "# a comment\n{\n\"version\": \"2\",\n\"apis\": [\"inference\"],\n\"providers\": {}\n}\n") == "llama-stack");
 }
+
+TEST_CASE("lint keys: a key is held against the release that is used", "[lint]") {
+  const std::string mesh =
+      "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nparallelism_config:\n  parallelism_config_tp_size: 2\n";
+  const auto found = [&mesh](const std::string& code, const std::string& release) {
+    LintContext context;
+    if (!release.empty()) context.tools["accelerate"] = release;
+    return messages("accelerate.yaml", mesh, code, context);
+  };
+  CHECK(found("ACC010", "").empty());
+  CHECK(found("ACC010", "1.10.0").empty());
+  CHECK(found("ACC010", "1.9.0") ==
+        std::vector<std::string>{"accelerate refuses 'parallelism_config': accelerate has it since 1.10.0, and 1.9.0 is used"});
+  CHECK(found("FSDP020", "1.6.0").empty());
+  CHECK(found("FSDP020", "1.5.2") ==
+        std::vector<std::string>{"'fsdp_config.fsdp_version' is silently ignored: accelerate has it since 1.6.0, and 1.5.2 is used"});
+}

@@ -15,7 +15,8 @@ namespace distsetup::lint {
 namespace {
 
 struct KeySpec {
-  std::string name, type;  // "int>=0", "bool", "cpu|nvme|none", "any"
+  std::string name, type;    // "int>=0", "bool", "cpu|nvme|none", "any"
+  std::string since, until;  // first release that has the key, first that has it no more; empty: all have it
 };
 
 struct AcceptedSection {
@@ -31,8 +32,19 @@ struct AcceptedSection {
 struct Accepted {
   std::string kind;  // templates/_kinds.yaml
   std::string tool;
+  std::string package;  // whose version `since` and `until` speak of
   std::vector<AcceptedSection> sections;
 };
+
+// `since` and `until` of a section: key -> release.
+void read_releases(const Value* map, std::string KeySpec::*which, AcceptedSection& section) {
+  for (const auto& [name, release] : map == nullptr ? std::vector<Value::Entry>{} : map->entries) {
+    const auto spec =
+        std::find_if(section.keys.begin(), section.keys.end(), [&key = name](const KeySpec& one) { return one.name == key; });
+    CHECK(spec != section.keys.end(), "section '{}' has no key '{}'", section.path, name);
+    (*spec).*which = release.text;
+  }
+}
 
 std::vector<Accepted> read_accepted() {
   std::vector<Accepted> tables;
@@ -49,6 +61,7 @@ std::vector<Accepted> read_accepted() {
     reader.get("version", version);
     reader.get("kind", table.kind);
     reader.get("tool", table.tool);
+    reader.get("package", table.package);
     reader.get("source", source);
     reader.get("checked", checked);
     const Value* sections = reader.child("sections");
@@ -67,7 +80,10 @@ std::vector<Accepted> read_accepted() {
       one.get("prefixes", section.prefixes);
       const Value* keys = one.child("keys");
       CHECK(keys != nullptr, "{}: section '{}' has no keys", path, section.path);
-      for (const auto& [name, type] : keys->entries) section.keys.push_back({name, type.text});
+      for (const auto& [name, type] : keys->entries) section.keys.push_back({name, type.text, "", ""});
+      read_releases(one.child("since"), &KeySpec::since, section);
+      read_releases(one.child("until"), &KeySpec::until, section);
+      CHECK(!table.package.empty() || (one.child("since") == nullptr && one.child("until") == nullptr), "{}: no package", path);
       one.finish();
       table.sections.push_back(std::move(section));
     }
@@ -141,7 +157,25 @@ std::string where_else(const Accepted& table, const AcceptedSection& here, const
   return "";
 }
 
-void check_section(const Accepted& table, const AcceptedSection& section, const Document& d, const Value& map, Findings& report) {
+// Why the release that is used does not have a key that others have; "" when it has it, or nobody says which is used.
+std::string why_not_in_release(const Accepted& table, const KeySpec& spec, const std::string& version) {
+  if (version.empty()) return "";
+  if (!spec.since.empty() && compare_versions(version, spec.since) < 0)
+    return fmt::format("{} has it since {}, and {} is used", table.package, spec.since, version);
+  if (!spec.until.empty() && compare_versions(version, spec.until) >= 0)
+    return fmt::format("{} has it no more since {}, and {} is used", table.package, spec.until, version);
+  return "";
+}
+
+// What the tool does with a key that it does not have.
+std::string says_not_known(const Accepted& table, const AcceptedSection& section, const std::string& path, const std::string& why) {
+  if (section.unknown == "silent") return fmt::format("'{}' is silently ignored: {}", path, why);
+  if (section.unknown == "start") return fmt::format("{} stops at '{}' when training starts: {}", table.tool, path, why);
+  return fmt::format("{} refuses '{}': {}", table.tool, path, why);
+}
+
+void check_section(const Accepted& table, const AcceptedSection& section, const std::string& version, const Document& d,
+                   const Value& map, Findings& report) {
   std::vector<std::string> names;
   for (const KeySpec& one : section.keys) names.push_back(section.prefixes.empty() ? one.name : section.prefixes[0] + one.name);
   for (size_t i = 0; i < map.entries.size(); ++i) {
@@ -153,11 +187,14 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       const std::string near = nearest_name(key, names);
       std::string help = near.empty() ? where_else(table, section, key) : fmt::format("did you mean '{}'", near);
       if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
-      const std::string how =
-          section.unknown == "silent"  ? fmt::format("'{}' is silently ignored: {} does not know it", path, table.tool)
-          : section.unknown == "start" ? fmt::format("{} stops at '{}' when training starts: it does not know it", table.tool, path)
-                                       : fmt::format("{} refuses '{}': it does not know it", table.tool, path);
+      const std::string why = section.unknown == "silent" ? fmt::format("{} does not know it", table.tool) : "it does not know it";
+      const std::string how = says_not_known(table, section, path, why);
       report.add(section.code, d, key_span(d, at), how, {help, section.unknown, {}, {}});
+      continue;
+    }
+    if (const std::string why = why_not_in_release(table, *spec, version); !why.empty()) {
+      report.add(section.code, d, key_span(d, at), says_not_known(table, section, path, why),
+                 {fmt::format("remove it, or use another release of {}", table.package), section.unknown, {}, {}});
       continue;
     }
     if (section.type_code.empty() || spec->type == "any") continue;
@@ -171,12 +208,13 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
 
 }  // namespace
 
-void check_keys(const LintSetup&, const Document& d, Findings& report) {
+void check_keys(const LintSetup& setup, const Document& d, Findings& report) {
   for (const Accepted& table : accepted_tables()) {
     if (!d.is_a(table.kind)) continue;
+    const std::string version = table.package.empty() ? "" : setup.version(table.package);
     for (const AcceptedSection& section : table.sections) {
       const TreeNode at = node(d.root, section.path);
-      if (at && at.value->kind == Value::Kind::kMap) check_section(table, section, d, *at.value, report);
+      if (at && at.value->kind == Value::Kind::kMap) check_section(table, section, version, d, *at.value, report);
     }
   }
 }

@@ -1,6 +1,5 @@
-// One pass over the text after the quoting rules of POSIX shells (XCU 2.2) and bash's arrays. Reserved words and brackets only
-// separate commands. A here-document belongs to the line it is announced on. Contents of $( ) are read where they stand, so their
-// commands come before the one they are part of.
+// One pass over the text: words (words.h) become commands. Reserved words and brackets only separate commands. A here-document belongs
+// to the line it is announced on. Contents of $( ) are read where they stand, so their commands come before the one they are part of.
 #include "codegen/shell/shell.h"
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <set>
 
 #include "codegen/shell/directives.h"
+#include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
 namespace {
@@ -199,106 +199,12 @@ class ShellReader {
     command_.assignments.push_back(std::move(out));
   }
 
-  static bool ends_word(char c) {
-    return c == '\0' || std::isspace(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("|&;()<>").find(c) != std::string_view::npos;
-  }
-
+  // The word at the cursor; commands that it substitutes are read where they stand.
   ShellWord word() {
-    ShellWord out;
-    out.span.begin = at_;
-    const auto bare = [&](char c) {
-      if (out.parts.empty() || out.parts.back().quote != ShellQuote::kNone) out.parts.push_back({ShellQuote::kNone, "", {at_, at_}});
-      out.parts.back().text += c;
-    };
-    while (at_ < end_ && !ends_word(peek())) {
-      const char c = peek();
-      if (c == '\\' && peek(1) == '\n') {
-        at_ += 2;
-        continue;
-      }
-      if (c == '\\' && at_ + 1 < end_) {
-        ++at_;
-        bare(peek());
-        ++at_;
-      } else if (c == '\'' || (c == '$' && peek(1) == '\'')) {
-        at_ += c == '$' ? 2 : 1;
-        const size_t close = std::min(text_.find('\'', at_), end_);
-        out.parts.push_back({ShellQuote::kSingle, std::string(text_.substr(at_, close - at_)), {at_, close}});
-        at_ = std::min(close + 1, end_);
-      } else if (c == '"') {
-        double_quoted(out);
-      } else if (c == '`') {
-        const size_t close = std::min(text_.find('`', at_ + 1), end_);
-        substitution({at_ + 1, close});
-        while (at_ < std::min(close + 1, end_)) {
-          bare(peek());
-          ++at_;
-        }
-      } else if (c == '$' && (peek(1) == '(' || peek(1) == '{')) {
-        const size_t close = closing(at_ + 1);
-        if (peek(1) == '(') substitution({at_ + 2, close});
-        while (at_ < std::min(close + 1, end_)) {
-          bare(peek());
-          ++at_;
-        }
-      } else {
-        bare(c);
-        ++at_;
-      }
-      if (!out.parts.empty() && out.parts.back().quote == ShellQuote::kNone) out.parts.back().span.end = at_;
-    }
-    if (at_ == out.span.begin && at_ < end_ && !ends_word(peek())) ++at_;
-    out.span.end = at_;
-    for (const WordPart& part : out.parts) out.text += part.text;
-    return out;
-  }
-
-  void double_quoted(ShellWord& out) {
-    ++at_;
-    WordPart part;
-    part.quote = ShellQuote::kDouble;
-    part.span.begin = at_;
-    while (at_ < end_ && peek() != '"') {
-      if (peek() == '\\' && std::string_view("\"\\`\n").find(peek(1)) != std::string_view::npos) {
-        if (peek(1) != '\n') part.text += peek(1);
-        at_ += 2;
-      } else if (peek() == '\\' && peek(1) == '$') {
-        part.text += "\\$";  // stays told apart from an expansion
-        at_ += 2;
-      } else if (peek() == '$' && (peek(1) == '(' || peek(1) == '{')) {
-        const size_t close = closing(at_ + 1);
-        if (peek(1) == '(') substitution({at_ + 2, close});
-        part.text += text_.substr(at_, std::min(close + 1, end_) - at_);
-        at_ = std::min(close + 1, end_);
-      } else {
-        part.text += peek();
-        ++at_;
-      }
-    }
-    part.span.end = at_;
-    out.parts.push_back(std::move(part));
-    if (at_ < end_) ++at_;
-  }
-
-  // Of the bracket at `open`: where it closes, quotes inside respected.
-  size_t closing(size_t open) const {
-    const char opens = text_[open];
-    const char closes = opens == '(' ? ')' : '}';
-    int level = 0;
-    for (size_t i = open; i < end_; ++i) {
-      const char c = text_[i];
-      if (c == '\\') {
-        ++i;
-      } else if (c == '\'' && opens == '(') {
-        i = std::min(text_.find('\'', i + 1), end_);
-      } else if (c == opens) {
-        ++level;
-      } else if (c == closes && --level == 0) {
-        return i;
-      }
-    }
-    return end_;
+    WordRead read = read_word(text_, {at_, end_});
+    at_ = read.end;
+    for (const TextSpan& range : read.substitutions) substitution(range);
+    return std::move(read.word);
   }
 
   void substitution(TextSpan range) {
