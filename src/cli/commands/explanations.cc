@@ -8,6 +8,7 @@
 #include "base/names.h"
 #include "base/value_yaml.h"
 #include "codegen/lint/lint.h"
+#include "codegen/lint/rule_table.h"
 #include "planner/report/text_layout.h"
 
 namespace distsetup {

@@ -8,7 +8,9 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/map_reader.h"
 #include "base/names.h"
+#include "base/value_yaml.h"
 #include "codegen/tables/templates.h"
 
 namespace distsetup::lint {

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/map_reader.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 #include "codegen/tables/templates.h"
 
 namespace distsetup {

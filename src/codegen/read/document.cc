@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/tree_builder.h"
+#include "base/value_json.h"
 #include "base/value_toml.h"
+#include "base/value_yaml.h"
 #include "codegen/read/embedded_scripts.h"
 #include "codegen/read/recognise.h"
 

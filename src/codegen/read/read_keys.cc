@@ -9,10 +9,10 @@
 #include <set>
 
 #include "base/names.h"
-#include "codegen/tables/accepted_names.h"
 #include "codegen/read/checks.h"
 #include "codegen/read/match.h"
 #include "codegen/read/value_search.h"
+#include "codegen/tables/accepted_names.h"
 
 namespace distsetup {
 namespace {

@@ -8,8 +8,10 @@
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
+#include "base/map_reader.h"
 #include "base/names.h"
 #include "base/value.h"
+#include "base/value_yaml.h"
 #include "codegen/tables/table_cache.h"
 
 namespace distsetup {

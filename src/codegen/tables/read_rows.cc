@@ -4,6 +4,8 @@
 
 #include <optional>
 
+#include "base/map_reader.h"
+
 namespace distsetup {
 
 void read_read_row(const Value& value, KeyTable& table, TableMistakes& mistakes) {

@@ -9,6 +9,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
+#include "base/file.h"
 #include "base/value.h"
 #include "codegen/tables/table_cache.h"
 
