@@ -94,12 +94,12 @@ Result<FlagList> read_flag_list(const TemplateSet& templates, const std::vector<
   FlagList out;
   for (const auto& [path, text] : templates.files) {
     if (text.find("\nmarks:") == std::string::npos) continue;
-    Result<KeyTable> table = parse_key_table(text, "templates/" + path);
+    const auto table = load_table_alone(templates, path, {"command line"});
     if (!table.ok()) return table.diagnostics;
-    const int marks = num_marks(*table, flags);
+    const int marks = num_marks(**table, flags);
     if (marks <= most) continue;
     most = marks;
-    best = std::move(*table);
+    best = **table;
     out.table = path;
   }
   if (most == 0) {

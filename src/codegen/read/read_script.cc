@@ -142,9 +142,11 @@ Result<std::vector<Reading>> read_arguments(const TemplateSet& templates, const 
   for (const foreign::ScriptPart& part : document.parts) {
     for (const LaunchLine& line : part.lines) {
       for (const LaunchStage& stage : line.stages) {
-        for (size_t i = 0; i < stage.options.size(); ++i) {
-          keys.push_back(reader.options_of(stage)[i]);
-          keys.back().key = stage.options[i].spelled.substr(stage.options[i].spelled.find_first_not_of('-'));
+        std::vector<FoundKey> options = reader.options_of(stage);
+        for (size_t i = 0; i < options.size(); ++i) {
+          keys.push_back(std::move(options[i]));
+          const std::string& spelled = stage.options[i].spelled;
+          keys.back().key = spelled.substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
         }
       }
     }

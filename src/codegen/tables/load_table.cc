@@ -42,13 +42,6 @@ void include_table(const KeyTable& table, const std::string& section, const Fiel
   for (const std::string& name : table.accepted) into.accepted.insert(prefix + name);
 }
 
-// The table as its file says it: rows that include another table still name it.
-Result<std::shared_ptr<const KeyTable>> parsed_table(const TemplateSet& templates, const std::string& path, const Location& at) {
-  const Result<std::string> text = template_text(templates, path, at);
-  if (!text.ok()) return text.diagnostics;
-  return cached(templates, &TableCache::parsed, path, *text, [&] { return parse_key_table(*text, "templates/" + path); });
-}
-
 // With the tables that it includes, each as `load` has it.
 template <class Load>
 Result<KeyTable> with_included(const KeyTable& parsed, const std::string& path, const Load& load) {
@@ -88,8 +81,14 @@ Result<std::string> template_text(const TemplateSet& templates, const std::strin
   return error(code::kTemplate, at, fmt::format("no template '{}'", path), suggest(path, known));
 }
 
+Result<std::shared_ptr<const KeyTable>> load_table_alone(const TemplateSet& templates, const std::string& path, const Location& at) {
+  const Result<std::string> text = template_text(templates, path, at);
+  if (!text.ok()) return text.diagnostics;
+  return cached(templates, &TableCache::parsed, path, *text, [&] { return parse_key_table(*text, "templates/" + path); });
+}
+
 Result<std::shared_ptr<const KeyTable>> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at) {
-  const auto parsed = parsed_table(templates, path, at);
+  const auto parsed = load_table_alone(templates, path, at);
   if (!parsed.ok()) return parsed;
   const auto load = [&templates](const std::string& inner, const Location& place) { return load_key_table(templates, inner, place); };
   return cached(templates, &TableCache::to_write, path, *find_file(templates, path),
@@ -97,7 +96,7 @@ Result<std::shared_ptr<const KeyTable>> load_key_table(const TemplateSet& templa
 }
 
 Result<std::shared_ptr<const KeyTable>> load_read_table(const TemplateSet& templates, const std::string& path, const Location& at) {
-  const auto parsed = parsed_table(templates, path, at);
+  const auto parsed = load_table_alone(templates, path, at);
   if (!parsed.ok()) return parsed;
   const auto load = [&templates](const std::string& inner, const Location& place) { return load_read_table(templates, inner, place); };
   const auto read = [&]() -> Result<KeyTable> {
@@ -105,7 +104,7 @@ Result<std::shared_ptr<const KeyTable>> load_read_table(const TemplateSet& templ
     if (!table.ok()) return table;
     const std::string beside = path.substr(0, path.rfind('/') + 1) + "reads.yaml";
     if (path != beside && find_file(templates, beside) != nullptr) {
-      const auto more = parsed_table(templates, beside, at);
+      const auto more = load_table_alone(templates, beside, at);
       if (!more.ok()) return more.diagnostics;
       add_reads(**more, *table);
     }

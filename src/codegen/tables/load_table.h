@@ -12,6 +12,9 @@ namespace distsetup {
 // The text of a file; an error that names the nearest one when it is not there. `at`: who asks for it.
 Result<std::string> template_text(const TemplateSet& templates, const std::string& path, const Location& at);
 
+// A table as its file says it: rows that include another table still name it.
+Result<std::shared_ptr<const KeyTable>> load_table_alone(const TemplateSet& templates, const std::string& path, const Location& at);
+
 // A table with the tables that it includes, as it is written by. `at`: where the user asked for it. Errors: no such table, or a
 // mistake in one (kTemplate, with its place).
 Result<std::shared_ptr<const KeyTable>> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at);
