@@ -129,9 +129,9 @@ Command config_show_command() {
                       "DISTSETUP_STEPS=50 distsetup config show run.yaml --origin --nodes 2",
                       "distsetup config show --site site.yaml --origin --partition gpu",
                       "distsetup config show config.yaml --origin -- --stage stage1 --fsdp-config multi_node_fsdp --mode production"};
-  command.notes =
-      "Flags win over DISTSETUP_ variables, these over the run file, this over what is built in. With --site FILE what the site says "
-      "of jobs follows as site.KEY, flags of a job over it. Words behind -- are flags of a training script, as of plan.";
+  command.notes = "Strongest first: " + precedence() +
+                  "; below them what other tools assume, and what is built in. With --site FILE what the site says "
+                  "of jobs follows as site.KEY, flags of a job over it. Words behind -- are flags of a training script, as of plan.";
   command.flags = {
       {"origin", {}, FlagKind::kSwitch, "", "where each value comes from: command line, variable, file:line:column, built-in", 0},
       config_flag()};

@@ -11,12 +11,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "base/quantity.h"
 #include "base/value_yaml.h"
 #include "cli/deliver/deliver.h"
-#include "cli/launch/subprocess.h"
+#include "cli/launch/sinfo.h"
 #include "cli/line/output.h"
 #include "codegen/job/site.h"
 
@@ -25,41 +24,21 @@ namespace {
 
 using SiteValues = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
-std::vector<std::string> cells_of(const std::string& line, char separator) {
-  std::vector<std::string> cells;
-  std::istringstream in(line);
-  for (std::string cell; std::getline(in, cell, separator);) cells.push_back(cell);
-  return cells;
-}
-
-// The default partition, or the only one, or the first with GPUs.
+// The default partition if it has GPUs, or the first with GPUs, or the only one.
 void detect_slurm(SiteValues& values) {
-  const Said said = run_program({"sinfo", "--noheader", "--format=%P|%G|%l"}, 10);
+  const Said said = ask_sinfo(10);
   if (!said.started || said.code != 0) return;
-  std::string partition, gres, limit;
-  std::istringstream in(said.text);
-  for (std::string line; std::getline(in, line);) {
-    std::vector<std::string> cells = cells_of(line, '|');
-    if (cells.size() != 3) continue;
-    const bool is_default = !cells[0].empty() && cells[0].back() == '*';
-    if (is_default) cells[0].pop_back();
-    const bool has_gpus = cells[1].find("gpu") != std::string::npos;
-    const bool is_better = partition.empty() || (has_gpus && gres.find("gpu") == std::string::npos);
-    if (is_better || (is_default && has_gpus)) std::tie(partition, gres, limit) = std::tuple(cells[0], cells[1], cells[2]);
+  const auto has_gpus = [](const Partition& one) { return one.gres.find("gpu") != std::string::npos; };
+  Partition best;
+  for (Partition& one : partitions_in(said.text)) {
+    const bool is_better = best.name.empty() || (has_gpus(one) && !has_gpus(best));
+    if (is_better || (one.is_default && has_gpus(one))) best = std::move(one);
   }
-  if (partition.empty()) return;
-  values.push_back({"partition", {partition}});
-  if (parse_duration_s(limit).ok()) values.push_back({"longest_job", {limit}});
-  const size_t gpu = gres.find("gpu");
-  if (gpu == std::string::npos) {
-    values.push_back({"gpus.request", {"none"}});
-    return;
-  }
-  values.push_back({"gpus.request", {"gpus-per-node"}});
-  std::string one = gres.substr(gpu);
-  one = one.substr(0, one.find_first_of(",("));
-  const std::vector<std::string> parts = cells_of(one, ':');
-  if (parts.size() == 3) values.push_back({"gpus.type", {parts[1]}});
+  if (best.name.empty()) return;
+  values.push_back({"partition", {best.name}});
+  if (parse_duration_s(best.time_limit).ok()) values.push_back({"longest_job", {best.time_limit}});
+  values.push_back({"gpus.request", {has_gpus(best) ? "gpus-per-node" : "none"}});
+  if (const GresGpus gpus = gpus_in(best.gres); !gpus.type.empty()) values.push_back({"gpus.type", {gpus.type}});
 }
 
 void detect_interface(SiteValues& values) {
@@ -93,7 +72,7 @@ SiteValues detect_site() {
   SiteValues values;
   detect_slurm(values);
   if (const char* loaded = std::getenv("LOADEDMODULES"); loaded != nullptr && *loaded != '\0')
-    values.push_back({"modules", cells_of(loaded, ':')});
+    values.push_back({"modules", split_at(loaded, ':')});
   detect_interface(values);
   if (const char* scratch = std::getenv("TMPDIR"); scratch != nullptr && *scratch != '\0') values.push_back({"scratch", {scratch}});
   return values;

@@ -1,4 +1,3 @@
-// sinfo's fields: %P partition (the default one has a '*'), %D nodes, %G generic resources, %l time limit, %a up or down.
 // Leaves out: what only running shows (bandwidth between nodes, memory errors): that is the job's own health gate.
 #include "cli/launch/preflight.h"
 
@@ -14,58 +13,12 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/quantity.h"
-#include "cli/launch/subprocess.h"
+#include "cli/launch/sinfo.h"
 
 namespace distsetup {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct SinfoRow {
-  std::string partition, gres, limit;
-  bool is_default = false, is_up = false;
-  int nodes = 0;
-};
-
-std::vector<std::string> split_at(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
-std::vector<SinfoRow> sinfo_rows(const std::string& text) {
-  std::vector<SinfoRow> rows;
-  for (const std::string& line : split_at(text, '\n')) {
-    const std::vector<std::string> cells = split_at(line, '|');
-    if (cells.size() != 5) continue;
-    SinfoRow row;
-    row.partition = cells[0];
-    row.is_default = !row.partition.empty() && row.partition.back() == '*';
-    if (row.is_default) row.partition.pop_back();
-    row.nodes = std::atoi(cells[1].c_str());
-    row.gres = cells[2];
-    row.limit = cells[3];
-    row.is_up = cells[4] == "up";
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-// "gpu:h100:8(S:0-1),nvme:2": 8
-int gpus_in(const std::string& gres) {
-  int gpus = 0;
-  for (const std::string& one : split_at(gres, ',')) {
-    const std::vector<std::string> parts = split_at(one.substr(0, one.find('(')), ':');
-    if (parts[0] == "gpu" && parts.size() > 1) gpus += std::atoi(parts.back().c_str());
-  }
-  return gpus;
-}
 
 Finding good(std::string check, std::string found) { return {true, std::move(check), std::move(found), "", ""}; }
 Finding bad(std::string check, std::string found, std::string wanted, std::string action) {
@@ -74,14 +27,14 @@ Finding bad(std::string check, std::string found, std::string wanted, std::strin
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-void check_partition(const JobOptions& options, const Plan& plan, const std::vector<SinfoRow>& rows, std::vector<Finding>& findings) {
+void check_partition(const JobOptions& options, const Plan& plan, const std::vector<Partition>& rows, std::vector<Finding>& findings) {
   const std::string partition_name = options.settings.text("partition");
   const bool asks_for_gpus = options.settings.text("gpus.request") != "none";
   std::vector<std::string> names;
-  std::vector<SinfoRow> mine;
-  for (const SinfoRow& row : rows) {
-    if (std::find(names.begin(), names.end(), row.partition) == names.end()) names.push_back(row.partition);
-    if (partition_name.empty() ? row.is_default : row.partition == partition_name) mine.push_back(row);
+  std::vector<Partition> mine;
+  for (const Partition& row : rows) {
+    if (std::find(names.begin(), names.end(), row.name) == names.end()) names.push_back(row.name);
+    if (partition_name.empty() ? row.is_default : row.name == partition_name) mine.push_back(row);
   }
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
@@ -94,16 +47,16 @@ void check_partition(const JobOptions& options, const Plan& plan, const std::vec
         bad("partition", "none is the default", "one of " + known, "--partition " + (names.empty() ? "NAME" : names[0])));
     return;
   }
-  const std::string name = mine.front().partition;
+  const std::string name = mine.front().name;
   if (!mine.front().is_up)
     findings.push_back(bad("partition", fmt::format("'{}' is down", name), "one that is up: " + known, "--partition NAME"));
   const bool is_cpu = plan.hardware.accelerator == Accelerator::kCpu;
   const int nodes = plan.hardware.nodes, gpus = is_cpu ? 0 : plan.hardware.gpus_per_node;
   int all = 0, with_gpus = 0, most_gpus = 0;
-  for (const SinfoRow& row : mine) {
+  for (const Partition& row : mine) {
     all += row.nodes;
-    most_gpus = std::max(most_gpus, gpus_in(row.gres));
-    if (gpus_in(row.gres) >= gpus) with_gpus += row.nodes;
+    most_gpus = std::max(most_gpus, gpus_in(row.gres).per_node);
+    if (gpus_in(row.gres).per_node >= gpus) with_gpus += row.nodes;
   }
   findings.push_back(
       good("partition", fmt::format("'{}' has {} {} of up to {} GPUs", name, all, all == 1 ? "node" : "nodes", most_gpus)));
@@ -117,9 +70,9 @@ void check_partition(const JobOptions& options, const Plan& plan, const std::vec
     findings.push_back(bad("GPUs", fmt::format("{} nodes of '{}' have {} GPUs", with_gpus, name, gpus), fmt::format("{} nodes", nodes),
                            "fewer --nodes, or another --partition"));
   }
-  const Result<int64_t> limit_s = parse_duration_s(mine.front().limit), wanted_s = parse_duration_s(options.time_limit);
+  const Result<int64_t> limit_s = parse_duration_s(mine.front().time_limit), wanted_s = parse_duration_s(options.time_limit);
   if (limit_s.ok() && wanted_s.ok() && *wanted_s > *limit_s) {
-    findings.push_back(bad("time limit", fmt::format("'{}' allows {}", name, mine.front().limit), options.time_limit,
+    findings.push_back(bad("time limit", fmt::format("'{}' allows {}", name, mine.front().time_limit), options.time_limit,
                            fmt::format("--time-limit {}, and --requeue to go on in the next job", format_slurm_time(*limit_s))));
   }
 }
@@ -233,13 +186,13 @@ std::vector<Finding> check_node(const LaunchOptions& options, const Plan& plan) 
 }
 
 std::vector<Finding> check_slurm(const JobOptions& options, const Plan& plan, const std::string& script) {
-  const Said info = run_program({"sinfo", "--noheader", "--format=%P|%D|%G|%l|%a"});
+  const Said info = ask_sinfo(30);
   if (!info.started || info.code != 0) {
     return {bad("SLURM", info.started ? first_line(info.text) : "no 'sinfo' on PATH", "a host that jobs are submitted from",
                 "run this on a login node of the cluster")};
   }
   std::vector<Finding> findings;
-  check_partition(options, plan, sinfo_rows(info.text), findings);
+  check_partition(options, plan, partitions_in(info.text), findings);
   if (std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return !f.is_good; })) return findings;
   const Said test = run_program({"sbatch", "--test-only", script}, 60);
   std::string line = first_line(test.text);

@@ -117,6 +117,26 @@ std::function<Result<LayerSpec>(const Spec&)> by_itself(Read read) {
   };
 }
 
+// The order of precedence. The layers read what these three hold, which have to outlive them.
+std::vector<Layer> layers_of(const Arguments& arguments, const Session& session, const OpenFiles& files) {
+  const Value* run_file = files.run_file.has_value() ? &*files.run_file : nullptr;
+  return {
+      {"flags", by_itself([&arguments] { return read_flags(arguments); })},
+      {"--set", by_itself([&arguments, &files] { return read_assignments(arguments, !files.foreign.paths.empty()); })},
+      {"DISTSETUP_ variables", by_itself(read_variables)},
+      script_layer(session),
+      {"--distributed",
+       by_itself([&session, &files] { return spec_of_recipes(files.foreign.other_setups, session.presets, command_line()); })},
+      {"--stage", by_itself([&arguments, run_file] { return spec_of_stage(run_file, arguments.text("stage")); })},
+      {"the run file", by_itself([run_file] { return spec_of_run_file(run_file); })},
+      {"named presets", by_itself([&session, &arguments, run_file] {
+         return spec_of_uses(run_file, lines_of(arguments.text("use")), session.presets);
+       })},
+      {"files of other tools",
+       [&session, &files](const Spec& stronger) { return read_foreign_layer(files.foreign, session.presets, stronger); }},
+  };
+}
+
 }  // namespace
 
 Result<Spec> merge_layers(const std::vector<Layer>& layers) {
@@ -141,24 +161,19 @@ Result<Spec> merge_layers(const std::vector<Layer>& layers) {
   return {std::move(whole), std::move(diagnostics)};
 }
 
+std::string precedence() {
+  const Arguments arguments;
+  const Session session;
+  const OpenFiles files;
+  std::string names;
+  for (const Layer& layer : layers_of(arguments, session, files)) names += fmt::format("{}{}", names.empty() ? "" : ", ", layer.name);
+  return names;
+}
+
 Result<Spec> read_spec(const Arguments& arguments, const Session& session) {
-  OpenFiles files = open_files(arguments, session);
-  const Value* run_file = files.run_file.has_value() ? &*files.run_file : nullptr;
-  const std::string stage = arguments.text("stage");
-  const std::vector<std::string> uses = lines_of(arguments.text("use"));
-  const std::vector<Layer> layers = {
-      {"flags", by_itself([&] { return read_flags(arguments); })},
-      {"--set", by_itself([&] { return read_assignments(arguments, !files.foreign.paths.empty()); })},
-      {"DISTSETUP_ variables", by_itself(read_variables)},
-      script_layer(session),
-      {"--distributed", by_itself([&] { return spec_of_recipes(files.foreign.other_setups, session.presets, command_line()); })},
-      {"--stage", by_itself([&] { return spec_of_stage(run_file, stage); })},
-      {"run file", by_itself([&] { return spec_of_run_file(run_file); })},
-      {"named presets", by_itself([&] { return spec_of_uses(run_file, uses, session.presets); })},
-      {"files of other tools", [&](const Spec& stronger) { return read_foreign_layer(files.foreign, session.presets, stronger); }},
-  };
-  Result<Spec> spec = merge_layers(layers);
-  Diagnostics diagnostics = std::move(files.diagnostics);
+  const OpenFiles files = open_files(arguments, session);
+  Result<Spec> spec = merge_layers(layers_of(arguments, session, files));
+  Diagnostics diagnostics = files.diagnostics;
   append(diagnostics, std::move(spec.diagnostics));
   if (has_error(diagnostics) || !spec.value) return diagnostics;
   return {std::move(*spec.value), std::move(diagnostics)};

@@ -1,8 +1,9 @@
-// The settings of a run as layers, each over the next: the order of precedence is the list in read_spec(), and is nowhere else. A
+// The settings of a run as layers, each over the next: the order of precedence is the list in layers.cc, and is nowhere else. A
 // layer is read when all stronger ones are known, since a file may leave unsaid what they say. Every setting keeps the place that it
 // was written at, which `config show --origin` prints. A site file is no layer of a run: it says how jobs start (job_flags.h).
 #pragma once
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct Layer {
 // Strongest first; an absent setting overrides nothing. The mistakes of all layers are told together. Of two layers that assume, the
 // weaker is over the stronger: a file's tool over a script that is given flags.
 Result<Spec> merge_layers(const std::vector<Layer>& layers);
+
+// Their names, strongest first: "flags, --set, ...".
+std::string precedence();
 
 // The layers of a command line. Warnings: DISTSETUP_ variables that no key reads.
 Result<Spec> read_spec(const Arguments& arguments, const Session& session);

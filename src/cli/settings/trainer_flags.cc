@@ -125,7 +125,7 @@ Result<Arguments> with_trainer_flags(const Arguments& arguments, const Session& 
 }
 
 Layer script_layer(const Session& session) {
-  return {"flags of a script", [&session](const Spec& stronger) { return read_script_flags(session, stronger); },
+  return {"flags of a script behind --", [&session](const Spec& stronger) { return read_script_flags(session, stronger); },
           [&session](const Spec& whole) { return complaints_of_trainer(session.script_flags, whole); }};
 }
 
