@@ -194,8 +194,9 @@ TEST_CASE("explain: every diagnostic code has a page") {
       CHECK(find_page(page.name) == &page);
       CHECK_FALSE(page.title.empty());
       CHECK_FALSE(page.why.empty());
+      if (!group.heading.empty()) continue;  // of the rules of lint
       CHECK((page.wrong.empty() || page.wrong != page.right));
-      if (page.name.compare(0, 2, "DS") == 0) explained.insert(page.name);
+      explained.insert(page.name);
     }
   }
   REQUIRE(declared.size() > 30);

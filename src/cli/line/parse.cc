@@ -147,9 +147,9 @@ class LineParser {
                                      fmt::format("write {}", typed)));
       } else if (match != nullptr && equals + 1 == word.size()) {
         tell_missing(*match);
-      } else if (match != nullptr && match->bare && match->key != nullptr && !has_value && i + 1 < words.size() &&
-                 is_value_of(*match->key, words[i + 1])) {
-        out.push_back(flag + "=" + words[++i]);
+      } else if (match != nullptr && match->bare && match->key != nullptr && !has_value) {
+        const bool takes_next = i + 1 < words.size() && is_value_of(*match->key, words[i + 1]);
+        out.push_back(flag + "=" + (takes_next ? words[++i] : std::string(kAlone)));
       } else {
         out.push_back(flag + word.substr(equals));
       }

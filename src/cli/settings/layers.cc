@@ -154,6 +154,7 @@ Result<Spec> merge_layers(const std::vector<Layer>& layers) {
     give_way(one, whole);
     whole = merge(one, whole);
   }
+  if (has_error(diagnostics)) return diagnostics;
   for (const Layer& layer : layers) {
     if (layer.check != nullptr) append(diagnostics, layer.check(whole));
   }

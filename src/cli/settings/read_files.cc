@@ -14,7 +14,7 @@
 namespace distsetup {
 namespace {
 
-std::string place(const Location& at) { return at.line > 0 ? fmt::format("{}:{}", at.file, at.line) : at.file; }
+std::string place_in_file(const Location& at) { return at.line > 0 ? fmt::format("{}:{}", at.file, at.line) : at.file; }
 
 Value scalar_at(const ReadSetting& setting) { return scalar_value(setting.text, setting.at); }
 
@@ -194,11 +194,11 @@ std::string lost_text(const std::vector<LostKey>& lost) {
   if (lost.empty()) return "";
   std::string out = "could not be carried over:\n";
   size_t width = 0;
-  for (const LostKey& one : lost) width = std::max(width, place(one.at).size());
+  for (const LostKey& one : lost) width = std::max(width, place_in_file(one.at).size());
   width = std::min<size_t>(width, 32);
   for (const LostKey& one : lost) {
     const std::string text = one.text.size() > 48 ? one.text.substr(0, 45) + "..." : one.text;
-    out += fmt::format("  {:<{}}  {}{}: {}{}\n", place(one.at), width, one.key, text.empty() ? "" : " = " + text, one.reason,
+    out += fmt::format("  {:<{}}  {}{}: {}{}\n", place_in_file(one.at), width, one.key, text.empty() ? "" : " = " + text, one.reason,
                        one.help.empty() ? "" : "; " + one.help);
   }
   return out;
