@@ -64,7 +64,9 @@ void become_program(const Spawn& what, int output, int errors) {
   ::signal(SIGPIPE, SIG_DFL);
   if (what.signals.has_value()) ::sigprocmask(SIG_SETMASK, &*what.signals, nullptr);
   std::vector<std::string> words = what.words, environment = environment_with(what.variables);
-  ::execvpe(words[0].c_str(), pointers_to(words).data(), pointers_to(environment).data());
+  // Only a name is searched for: with a path execvpe() would hand a file that is no program to a shell.
+  const auto start = words[0].find('/') == std::string::npos ? ::execvpe : ::execve;
+  start(words[0].c_str(), pointers_to(words).data(), pointers_to(environment).data());
 }
 
 }  // namespace
