@@ -5,6 +5,8 @@
 #include "cli/line/parse.h"
 #include "cli/settings/trainer_flags.h"
 #include "codegen/read/flag_list.h"
+#include "codegen/read/merge.h"
+#include "codegen/tables/fields.h"
 #include "model/presets.h"
 #include "support/emitted.h"
 
