@@ -18,6 +18,8 @@
 namespace distsetup {
 namespace {
 
+constexpr std::string_view kHeads = "attention heads", kKvHeads = "kv heads", kFeedForward = "feed-forward columns";
+
 struct Rules {
   const Geometry& g;
   const ParallelSizes& s;
@@ -115,11 +117,9 @@ void check_batch(Rules& r) {
 void check_heads(Rules& r) {
   if (r.s.tp == 1 || r.g.num_heads <= 0 || r.g.num_kv_heads <= 0) return;
   const std::string help = fmt::format("tp can be {}", common_divisors(r.g.num_heads, r.g.num_kv_heads, r.g.num_heads));
-  if (r.g.num_heads % r.s.tp != 0) {
-    r.fail(code::kIndivisible, fmt::format("{} attention heads are not divisible by tp {}", r.g.num_heads, r.s.tp), help);
-  }
-  if (r.g.attention == Attention::kGrouped && r.g.num_kv_heads % r.s.tp != 0) {
-    r.fail(code::kIndivisible, fmt::format("{} kv heads are not divisible by tp {}", r.g.num_kv_heads, r.s.tp), help);
+  for (const auto& [what, number] : uneven_over_tensor_ranks(r.g, r.s.tp, KvHeads::kSplit)) {
+    if (what != kFeedForward)  // not one of the fifteen
+      r.fail(code::kIndivisible, fmt::format("{} {} are not divisible by tp {}", number, what, r.s.tp), help);
   }
 }
 
@@ -233,6 +233,16 @@ Diagnostics check_parallel(const Geometry& geometry, const ParallelSizes& sizes,
   check_context(rules);
   check_rest(rules);
   return rules.diagnostics;
+}
+
+std::vector<UnevenSplit> uneven_over_tensor_ranks(const Geometry& g, int64_t tp, KvHeads kv_heads) {
+  std::vector<UnevenSplit> uneven;
+  const auto divides = [tp](int64_t number) { return tp > 0 && number % tp == 0; };
+  if (!divides(g.num_heads)) uneven.push_back({kHeads, g.num_heads});
+  const bool copied = kv_heads == KvHeads::kCopied && g.num_kv_heads > 0 && tp % g.num_kv_heads == 0;
+  if (g.attention == Attention::kGrouped && !divides(g.num_kv_heads) && !copied) uneven.push_back({kKvHeads, g.num_kv_heads});
+  if (g.feed_forward > 0 && !divides(g.feed_forward)) uneven.push_back({kFeedForward, g.feed_forward});
+  return uneven;
 }
 
 Diagnostics check_templates(const TextTemplates& templates, const Location& at) {

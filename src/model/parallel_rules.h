@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "model/geometry.h"
@@ -27,7 +29,7 @@ struct ParallelSizes {
   int64_t accumulation = 0;            // 0 = global_batch / (micro_batch × dp)
   bool four_bit = false;               // 4-bit base weights
   std::string compute_dtype = "bf16";  // bf16, fp16, fp32
-  std::string engine = "native";       // native, fsdp2, deepspeed
+  std::string engine;                  // fsdp2, deepspeed; empty = another
   std::string engine_version;          // "0.16.4"; empty = not known
   bool offload = false;                // optimizer or parameters to the host
   bool sleep = false;                  // states put aside between phases of a reinforcement-learning run
@@ -35,6 +37,15 @@ struct ParallelSizes {
 
 // `at`: where the mesh is written. Errors: kMeshInvalid, kIndivisible, kBatchIndivisible, kConflict, kUnknownValue, kOutOfRange.
 Diagnostics check_parallel(const Geometry& geometry, const ParallelSizes& sizes, const Location& at = {});
+
+// What tensor parallelism divides among its ranks and does not come out even: whole heads, and columns of dense MLPs. kCopied: a kv
+// head may stand on several ranks, as in measured runs; plans are not made so.
+enum class KvHeads { kSplit, kCopied };
+struct UnevenSplit {
+  std::string_view what;
+  int64_t number = 0;
+};
+std::vector<UnevenSplit> uneven_over_tensor_ranks(const Geometry& geometry, int64_t tp, KvHeads kv_heads);
 
 // How supervised fine-tuning turns records into text.
 struct TextTemplates {

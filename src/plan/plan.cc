@@ -56,7 +56,7 @@ Diagnostics validate(const Plan& p) {
           fmt::format("prefetch {} is not in 0..8", p.strategy.prefetch));
   require(p.recompute.policy != Recompute::kEveryK || p.recompute.every_k >= 1, code::kOutOfRange,
           fmt::format("every_k:{} is not at least 1", p.recompute.every_k));
-  if (p.strategy.trainer != "native") {
+  if (!is_native(p)) {
     require(m.dp_shard * m.cp % m.ep == 0, code::kMeshInvalid,
             fmt::format("ep {} does not divide dp_shard {} × cp {}", m.ep, m.dp_shard, m.cp));
     return out;
@@ -80,7 +80,7 @@ Diagnostics validate(const Plan& p) {
 
 Diagnostics check_trainable(const Plan& p) {
   Diagnostics out;
-  if (p.strategy.trainer != "native") {
+  if (!is_native(p)) {
     out.push_back(error(code::kUnsupportedFeature, {},
                         fmt::format("this plan is for {}, not for the bundled trainer", p.strategy.trainer),
                         "plan again without --trainer, or emit it: distsetup emit --plan plan.json --target ..."));

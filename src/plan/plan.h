@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -15,6 +16,7 @@
 namespace distsetup {
 
 inline constexpr int kPlanSchemaVersion = 1;
+inline constexpr std::string_view kNative = "native";  // the bundled trainer, its program, and the target written for it
 
 enum class Verdict { kFits, kTight, kDoesNotFit };
 enum class Sharding { kDdp, kZero1, kZero2, kZero3 };
@@ -75,8 +77,8 @@ struct HardwarePlan {
 };
 
 struct StrategyPlan {
-  std::string trainer = "native";
-  std::string program = "native";  // presets/programs/<id>.yaml: whose operations the blocks run
+  std::string trainer{kNative};
+  std::string program{kNative};  // presets/programs/<id>.yaml: whose operations the blocks run
   std::string loss_head = "eager";
   bool compile = false;
   Sharding sharding = Sharding::kZero3;
@@ -152,7 +154,7 @@ struct CheckpointPlan {
 };
 
 struct LaunchPlan {
-  std::string target = "native";
+  std::string target{kNative};
   std::string site;
   int64_t time_limit_s = 0;  // 0 = not given
   int64_t init_timeout_s = 300;
@@ -259,6 +261,8 @@ struct Plan {
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
 };
+
+inline bool is_native(const Plan& plan) { return plan.strategy.trainer == kNative; }
 
 // One spelling each, used in JSON, listings and messages.
 std::string_view name(Verdict v);

@@ -9,8 +9,12 @@
 #include "model/presets.h"
 #include "plan/expand.h"
 #include "plan/plan_json.h"
-#include "planner/planner.h"
-#include "planner/search/search.h"
+#include "planner/native/simulate.h"
+#include "planner/resolve/resolve.h"
+#include "planner/search/choice.h"
+#include "planner/search/make_plan.h"
+#include "planner/search/selection.h"
+#include "planner/search/space.h"
 #include "support/random_plan.h"
 #include "support/seed.h"
 
@@ -39,7 +43,10 @@ RatesPlan rates_at(double flops_per_s, double bytes_per_s) {
 // A problem on a made-up GPU whose memory is near what the plans need.
 Problem random_problem(std::mt19937_64& random) {
   const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+  static const Presets facts = *load_presets();
   Problem p;
+  p.trainer = *find_trainer(facts, kNative);
+  p.setup = p.trainer.defaults;
   Geometry g = tiny_geometry(pick(1, 3));
   g.hidden = 8 * pick(2, 40);
   g.feed_forward = 8 * pick(2, 100);
@@ -83,27 +90,28 @@ void set_memory(Problem& p, std::mt19937_64& random) {
 
 // The rule of choice, applied to every plan finished.
 int brute_force(const Problem& p, std::vector<Candidate>& all) {
+  const SelectionRules rules = make_predictor(p)->rules();
   for (const Choice& choice : legal_choices(p, p.node_counts.front())) {
     Plan plan = plan_of(p, p.node_counts.front(), choice, Weight::kLight);
     const Simulation s = simulate(plan);
     finish(plan);
     Candidate c;
     c.choice = choice;
-    c.live_bytes = s.allocated_bytes();
+    c.tie_bytes = s.allocated_bytes();
     c.device_bytes = plan.memory.device_bytes;
     c.verdict = plan.verdict;
-    c.time = plan.time;
+    c.tokens_per_s_per_gpu = plan.time.tokens_per_s_per_gpu;
     all.push_back(std::move(c));
   }
   for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
     double fastest = 0;
     const auto counts = [&](const Candidate& c) { return static_cast<int>(c.verdict) <= static_cast<int>(wanted); };
     for (const Candidate& c : all)
-      if (counts(c)) fastest = std::max(fastest, c.time.tokens_per_s_per_gpu);
+      if (counts(c)) fastest = std::max(fastest, c.tokens_per_s_per_gpu);
     int best = -1;
     for (int i = 0; i < static_cast<int>(all.size()); ++i) {
-      if (!counts(all[i]) || 1 / all[i].time.tokens_per_s_per_gpu > (1 / fastest) * (1 + kTimeTie)) continue;
-      if (best < 0 || preferred_among_ties(all[i], all[best])) best = i;
+      if (!counts(all[i]) || 1 / all[i].tokens_per_s_per_gpu > (1 / fastest) * (1 + kTimeTie)) continue;
+      if (best < 0 || simpler(all[i], all[best], rules)) best = i;
     }
     if (best >= 0) return best;
   }
@@ -211,31 +219,31 @@ TEST_CASE("search finds what brute force finds") {
     Problem p = random_problem(random);
     set_memory(p, random);
     INFO("problem " << i);
-    SimulationCache cache;
-    const SearchResult found = search(p, p.node_counts.front(), cache);
+    const int nodes = p.node_counts.front();
+    const SearchResult found = search(p, nodes, *make_predictor(p), {.whole = true});
     std::vector<Candidate> all;
     const int best = brute_force(p, all);
     REQUIRE(all.size() == found.candidates.size());
-    REQUIRE(found.best >= 0);
-    for (const SearchEffort effort : {SearchEffort::kAnswer, SearchEffort::kEstimate}) {
-      SimulationCache other;
-      const SearchResult quick = search(p, p.node_counts.front(), other, effort);
-      CHECK((best < 0 ? -1 : found.best) == quick.best);
+    REQUIRE(found.has_answer());
+    for (const bool estimate : {false, true}) {
+      const SearchResult quick = search(p, nodes, *make_predictor(p), {.nearest = false, .estimate = estimate});
+      REQUIRE((best < 0) == quick.best.empty());
+      if (best >= 0) CHECK(found.best.front().choice == quick.best.front().choice);
     }
     if (best >= 0) {
-      SimulationCache other;
-      const double seconds = 1 / all[static_cast<size_t>(best)].time.tokens_per_s_per_gpu;
-      CHECK(least_s_per_token(p, p.node_counts.front(), other) <= seconds);
+      const double seconds = 1 / all[static_cast<size_t>(best)].tokens_per_s_per_gpu;
+      CHECK_FALSE(search(p, nodes, *make_predictor(p), {.most_s_per_token = seconds, .nearest = false}).too_slow);
+      CHECK(search(p, nodes, *make_predictor(p), {.most_s_per_token = seconds / 1e6, .nearest = false}).too_slow);
     }
     if (best < 0) {
-      CHECK(found.candidates[found.best].verdict == Verdict::kDoesNotFit);
+      CHECK(found.answer().verdict == Verdict::kDoesNotFit);
       continue;
     }
     ++fitting;
-    INFO(summary(plan_of(p, p.node_counts.front(), found.candidates[found.best].choice, Weight::kLight)));
+    INFO(summary(plan_of(p, p.node_counts.front(), found.answer().choice, Weight::kLight)));
     INFO(summary(plan_of(p, p.node_counts.front(), all[best].choice, Weight::kLight)));
-    CHECK(found.candidates[found.best].verdict == all[best].verdict);
-    CHECK(found.candidates[found.best].choice == all[best].choice);
+    CHECK(found.answer().verdict == all[best].verdict);
+    CHECK(found.answer().choice == all[best].choice);
   }
   CHECK(fitting > 4);
 }
@@ -250,15 +258,14 @@ TEST_CASE("more memory never makes a feasible problem infeasible, nor slower by 
     int last = 3;
     double fastest = 0;
     for (int step = 0; step < 5; ++step) {
-      SimulationCache cache;
-      const SearchResult r = search(p, p.node_counts.front(), cache);
-      const Candidate& best = r.candidates[r.best];
+      const SearchResult r = search(p, p.node_counts.front(), *make_predictor(p), {.whole = true});
+      const Candidate& best = r.answer();
       CHECK(static_cast<int>(best.verdict) <= last);
       if (static_cast<int>(best.verdict) < last) fastest = 0;
       last = static_cast<int>(best.verdict);
       if (best.verdict != Verdict::kDoesNotFit) {
-        CHECK(best.time.tokens_per_s_per_gpu >= fastest / (1 + kTimeTie) * (1 - 1e-9));
-        fastest = std::max(fastest, best.time.tokens_per_s_per_gpu);
+        CHECK(best.tokens_per_s_per_gpu >= fastest / (1 + kTimeTie) * (1 - 1e-9));
+        fastest = std::max(fastest, best.tokens_per_s_per_gpu);
       }
       p.base.hardware.memory_bytes += p.base.hardware.memory_bytes / 8;
     }

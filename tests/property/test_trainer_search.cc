@@ -8,7 +8,12 @@
 #include "model/presets.h"
 #include "planner/frameworks/memory.h"
 #include "planner/report/uncertainty.h"
-#include "planner/search/trainer_search.h"
+#include "planner/resolve/resolve.h"
+#include "planner/search/choice.h"
+#include "planner/search/framework_predictor.h"
+#include "planner/search/framework_setup.h"
+#include "planner/search/selection.h"
+#include "planner/search/space.h"
 #include "planner/time/step.h"
 #include "support/seed.h"
 
@@ -50,14 +55,19 @@ Flags random_flags(std::mt19937_64& random) {
           {"global-batch", one_of({"8", "16", "32"})}};
 }
 
+SearchResult search_alone(const Problem& p, int nodes) { return search(p, nodes, *make_predictor(p)); }
+
 // Every legal choice, replayed.
-std::vector<TrainerCandidate> all_candidates(const Problem& p, int nodes) {
-  std::vector<TrainerCandidate> all;
-  for (const TrainerChoice& choice : legal_trainer_choices(p, nodes)) {
+struct Replayed : Candidate {
+  MemoryEstimate memory;
+};
+std::vector<Replayed> all_candidates(const Problem& p, int nodes) {
+  std::vector<Replayed> all;
+  for (const Choice& choice : legal_choices(p, nodes)) {
     const Setup setup = setup_of(p, nodes, choice);
-    TrainerCandidate c;
+    Replayed c;
     c.choice = choice;
-    c.time = estimate_time(setup);
+    c.tokens_per_s_per_gpu = estimate_time(setup).tokens_per_s_per_gpu;
     const int64_t simulated = simulate_memory(setup).allocated_bytes + p.base.hardware.context_bytes;
     c.memory = replay_memory(setup);
     c.device_bytes = std::max(c.memory.device_bytes, simulated);
@@ -82,44 +92,44 @@ TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to
     INFO(said);
     Problem p = problem_of(flags);
     const int nodes = p.node_counts.front();
-    const size_t legal = legal_trainer_choices(p, nodes).size();
+    const size_t legal = legal_choices(p, nodes).size();
     if (legal > kMostReplays / 3) continue;
     replays += legal;
-    const std::vector<TrainerCandidate> all = all_candidates(p, nodes);
+    const std::vector<Replayed> all = all_candidates(p, nodes);
     if (all.empty()) continue;
     // One key, one memory; and what fits allocates no more than its class leaves.
-    std::map<MemoryKey, const TrainerCandidate*> by_key;
-    for (const TrainerCandidate& c : all) {
+    std::map<MemoryKey, const Replayed*> by_key;
+    for (const Replayed& c : all) {
       INFO(summary(c.choice, 0));
-      const TrainerCandidate& first = *by_key.try_emplace(memory_key(p, c.choice), &c).first->second;
+      const Replayed& first = *by_key.try_emplace(memory_key(p, c.choice), &c).first->second;
       CHECK(first.device_bytes == c.device_bytes);
       CHECK(first.memory.allocated_bytes == c.memory.allocated_bytes);
       CHECK(first.verdict == c.verdict);
       const Setup setup = setup_of(p, nodes, c.choice);
       if (c.verdict == Verdict::kFits) CHECK(simulate_memory(setup).allocated_bytes <= most_that_fits(setup));
     }
-    if (std::all_of(all.begin(), all.end(), [](const TrainerCandidate& c) { return c.verdict == Verdict::kDoesNotFit; })) {
-      const TrainerSearchResult found = search_trainer(p, nodes, {});
+    if (std::all_of(all.begin(), all.end(), [](const Candidate& c) { return c.verdict == Verdict::kDoesNotFit; })) {
+      const SearchResult found = search_alone(p, nodes);
       REQUIRE(found.smallest.has_value());
-      for (const TrainerCandidate& c : all) CHECK(found.smallest->device_bytes <= c.device_bytes);
+      for (const Replayed& c : all) CHECK(found.smallest->device_bytes <= c.device_bytes);
       ++nothing_fitted;
     }
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
       double fastest = 0;
       int64_t least = INT64_MAX;
-      for (const TrainerCandidate& c : all) {
+      for (const Replayed& c : all) {
         if (static_cast<int>(c.verdict) > static_cast<int>(wanted)) continue;
-        fastest = std::max(fastest, c.time.tokens_per_s_per_gpu);
+        fastest = std::max(fastest, c.tokens_per_s_per_gpu);
         least = std::min(least, c.device_bytes);
       }
       if (fastest == 0) continue;
       p.goal = Goal::kThroughput;
-      const TrainerSearchResult found = search_trainer(p, nodes, {});
+      const SearchResult found = search_alone(p, nodes);
       REQUIRE_FALSE(found.best.empty());
-      CHECK(found.best.front().time.tokens_per_s_per_gpu >= fastest * (1 - kStructureTie) * (1 - kTimeTie));
+      CHECK(found.best.front().tokens_per_s_per_gpu >= fastest * (1 - kStructureTie) * (1 - kTimeTie));
       CHECK(static_cast<int>(found.best.front().verdict) <= static_cast<int>(wanted));
       p.goal = Goal::kMinMemory;
-      const TrainerSearchResult smallest = search_trainer(p, nodes, {});
+      const SearchResult smallest = search_alone(p, nodes);
       REQUIRE_FALSE(smallest.best.empty());
       CHECK(smallest.best.front().device_bytes == least);
       ++compared;
@@ -135,7 +145,7 @@ TEST_CASE("trainer search: the states are a lower bound of what is simulated, an
   INFO("DISTSETUP_SEED=" << test_seed());
   for (int round = 0; round < 20; ++round) {
     const Problem p = problem_of(random_flags(random));
-    const std::vector<TrainerChoice> choices = legal_trainer_choices(p, p.node_counts.front());
+    const std::vector<Choice> choices = legal_choices(p, p.node_counts.front());
     for (size_t i = 0; i < choices.size(); i += 1 + choices.size() / 15) {
       const Setup setup = setup_of(p, p.node_counts.front(), choices[i]);
       INFO(p.base.strategy.trainer << " " << p.base.model.name << ": " << summary(choices[i], 0));
@@ -160,7 +170,7 @@ TEST_CASE("trainer search: more memory, more GPUs, shorter sequences never make 
       Flags flags = base;
       flags.insert(flags.end(), more.begin(), more.end());
       const Problem p = problem_of(flags);
-      const TrainerSearchResult found = search_trainer(p, p.node_counts.front(), {});
+      const SearchResult found = search_alone(p, p.node_counts.front());
       return found.best.empty() ? Verdict::kDoesNotFit : found.best.front().verdict;
     };
     INFO(trainer << " " << model);

@@ -5,7 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/planner.h"
+#include "model/presets.h"
+#include "planner/resolve/resolve.h"
 #include "support/presets.h"
 
 namespace distsetup {

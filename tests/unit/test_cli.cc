@@ -15,6 +15,7 @@
 #include "cli/line/output.h"
 #include "cli/line/parse.h"
 #include "cli/settings/run_source.h"
+#include "planner/spec/spec_table.h"
 
 using namespace distsetup;
 

@@ -8,11 +8,11 @@
 #include "planner/frameworks/fsdp_walk.h"
 #include "planner/frameworks/memory.h"
 #include "planner/frameworks/validate.h"
-#include "planner/planner.h"
 #include "planner/replay/built_in_programs.h"
 #include "planner/replay/program_facts.h"
 #include "planner/replay/program_file.h"
 #include "planner/replay/tape.h"
+#include "planner/resolve/resolve.h"
 #include "planner/time/step.h"
 #include "support/presets.h"
 

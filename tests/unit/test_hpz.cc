@@ -4,8 +4,7 @@
 #include "model/count.h"
 #include "planner/frameworks/memory.h"
 #include "planner/frameworks/validate.h"
-#include "planner/planner.h"
-#include "planner/search/trainer_search.h"
+#include "planner/search/selection.h"
 #include "planner/time/step.h"
 #include "support/problems.h"
 
@@ -91,7 +90,7 @@ TEST_CASE("hpZ: chosen where the network is slow and memory is there") {
     INFO(format_diagnostics(problem.diagnostics));
     REQUIRE(problem.ok());
     problem->base.hardware.nic_bytes_per_s = nic_bytes_per_s;
-    const TrainerSearchResult found = search_trainer(*problem, 2, {});
+    const SearchResult found = search(*problem, 2, *make_predictor(*problem));
     REQUIRE_FALSE(found.best.empty());
     return found.best.front().choice;
   };

@@ -1,7 +1,10 @@
 // The goal of least cost: one loop over machines and numbers of nodes, around the same solve() for every trainer.
 #include <catch2/catch.hpp>
 
+#include "model/presets.h"
+#include "planner/resolve/resolve.h"
 #include "planner/search/goal.h"
+#include "planner/search/make_plan.h"
 #include "support/problems.h"
 
 using namespace distsetup;

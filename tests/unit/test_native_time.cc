@@ -5,7 +5,7 @@
 #include "plan/plan_json.h"
 #include "planner/native/plan_rates.h"
 #include "planner/native/simulate.h"
-#include "planner/planner.h"
+#include "planner/search/make_plan.h"
 #include "planner/time/constants.h"
 #include "planner/time/embedded_calibration.h"
 #include "support/problems.h"

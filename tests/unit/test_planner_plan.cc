@@ -7,9 +7,14 @@
 #include "model/count.h"
 #include "model/presets.h"
 #include "plan/plan_json.h"
-#include "planner/planner.h"
+#include "planner/native/simulate.h"
+#include "planner/report/preview.h"
 #include "planner/report/text_layout.h"
-#include "planner/search/search.h"
+#include "planner/resolve/resolve.h"
+#include "planner/search/choice.h"
+#include "planner/search/fixes.h"
+#include "planner/search/make_plan.h"
+#include "planner/search/space.h"
 #include "support/presets.h"
 
 using namespace distsetup;
@@ -106,7 +111,8 @@ TEST_CASE("states alone: the published ZeRO figures and the integers of 16 B per
   Problem p = problem_of({{"model", "7B"}, {"sharding", "zero3"}, {"gpus", "8"}, {"nodes", "8"}});
   const auto bound_gb = [&](int nodes, int per_node) {
     p.base.hardware.gpus_per_node = per_node;
-    Choice choice{Sharding::kZero3, true, 1, nodes * per_node, 1, 1, Recompute::kNone};
+    Choice choice;
+    choice.dp_shard = nodes * per_node;
     return static_cast<double>(states_bound_bytes(plan_of(p, nodes, choice, Weight::kLight))) * 1e-9;
   };
   CHECK(bound_gb(1, 2) == Approx(53.9).margin(0.05));

@@ -9,8 +9,9 @@
 #include "base/value_yaml.h"
 #include "model/count.h"
 #include "model/presets.h"
-#include "planner/planner.h"
 #include "planner/resolve/data_scan.h"
+#include "planner/resolve/resolve.h"
+#include "planner/search/make_plan.h"
 #include "support/presets.h"
 #include "support/temporary_directory.h"
 

@@ -6,8 +6,10 @@
 #include "base/diagnostic_codes.h"
 #include "base/value_yaml.h"
 #include "plan/schedule_text.h"
-#include "planner/resolve/trainer_problem.h"
+#include "planner/resolve/refuse_not_native.h"
 #include "planner/spec/spec.h"
+#include "planner/spec/spec_table.h"
+#include "planner/spec/spec_text.h"
 
 using namespace distsetup;
 

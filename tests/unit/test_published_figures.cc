@@ -5,8 +5,9 @@
 #include "model/count.h"
 #include "model/presets.h"
 #include "planner/frameworks/state_bytes.h"
-#include "planner/planner.h"
+#include "planner/resolve/resolve.h"
 #include "planner/search/goal.h"
+#include "planner/search/make_plan.h"
 #include "support/presets.h"
 
 using namespace distsetup;

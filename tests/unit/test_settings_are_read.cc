@@ -10,7 +10,8 @@
 #include "base/json.h"
 #include "model/presets.h"
 #include "plan/plan_json.h"
-#include "planner/planner.h"
+#include "planner/search/make_plan.h"
+#include "planner/spec/spec_table.h"
 #include "support/problems.h"
 #include "support/temporary_directory.h"
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "planner/resolve/releases.h"
-#include "planner/search/trainer_search.h"
+#include "planner/search/framework_setup.h"
 #include "support/problems.h"
 
 using namespace distsetup;

@@ -7,9 +7,9 @@
 #include "model/count.h"
 #include "planner/frameworks/memory.h"
 #include "planner/frameworks/validate.h"
-#include "planner/planner.h"
-#include "planner/resolve/trainer_problem.h"
-#include "planner/search/search.h"
+#include "planner/search/answer.h"
+#include "planner/search/fixes.h"
+#include "planner/search/make_plan.h"
 #include "planner/time/economics.h"
 #include "planner/time/step.h"
 #include "support/problems.h"
@@ -24,8 +24,8 @@ Setup setup_of(const Flags& flags) {
   const Result<Problem> problem = resolved(flags);
   INFO(format_diagnostics(problem.diagnostics));
   REQUIRE(problem.ok());
-  REQUIRE(problem->trainer != nullptr);
-  Setup s = problem->trainer->base;
+  REQUIRE_FALSE(is_native(problem->base));
+  Setup s = problem->setup;
   s.gpu = find_gpu(presets(), "h100_sxm")->gpu;
   s.dp_shard = s.gpus_per_node = 8;
   s.sequence_length = 1024;

@@ -5,6 +5,7 @@
 #include "model/presets.h"
 #include "planner/frameworks/memory.h"
 #include "planner/report/uncertainty.h"
+#include "planner/report/verdict.h"
 #include "planner/time/embedded_calibration.h"
 #include "support/presets.h"
 
@@ -134,13 +135,13 @@ TEST_CASE("uncertainty: a higher level is a wider interval") {
 TEST_CASE("uncertainty: the verdict reads the 99 percent ends") {
   const Setup s = setup_of(Framework::kFsdp2);
   const Calibration c = residuals_of("fsdp2.torchtitan_eager.full", -0.05, 0.05);  // at 99 %: 8.1 % up, 7.5 % down
-  CHECK(verdict_of(s, memory_of(60, 73), c) == Verdict::kFits);
-  CHECK(verdict_of(s, memory_of(60, 75), c) == Verdict::kTight);
-  CHECK(verdict_of(s, memory_of(84, 90), c) == Verdict::kTight);
-  CHECK(verdict_of(s, memory_of(87, 90), c) == Verdict::kDoesNotFit);
+  CHECK(verdict_of(needed_bytes(s, memory_of(60, 73), c), s.gpu.usable_memory_bytes) == Verdict::kFits);
+  CHECK(verdict_of(needed_bytes(s, memory_of(60, 75), c), s.gpu.usable_memory_bytes) == Verdict::kTight);
+  CHECK(verdict_of(needed_bytes(s, memory_of(84, 90), c), s.gpu.usable_memory_bytes) == Verdict::kTight);
+  CHECK(verdict_of(needed_bytes(s, memory_of(87, 90), c), s.gpu.usable_memory_bytes) == Verdict::kDoesNotFit);
   MemoryEstimate failed = memory_of(60, 70);
   failed.ran_out = true;  // an allocation failed although the sum is small
-  CHECK(verdict_of(s, failed, c) == Verdict::kTight);
+  CHECK(verdict_of(needed_bytes(s, failed, c), s.gpu.usable_memory_bytes) == Verdict::kTight);
 }
 
 TEST_CASE("uncertainty: the built-in residuals are ordered") {
@@ -168,7 +169,7 @@ TEST_CASE("uncertainty: what is tight by its interval fits when its replay survi
     c.constants["residual.allocated.fsdp2.torchtitan_eager.full.high"] = allocated_error;
     s.gpu.usable_memory_bytes = usable;
     const MemoryEstimate memory = replay_memory(s);
-    REQUIRE(verdict_of(s, memory, c) == Verdict::kTight);
+    REQUIRE(verdict_of(needed_bytes(s, memory, c), s.gpu.usable_memory_bytes) == Verdict::kTight);
     return replayed_verdict_of(s, memory, c);
   };
   CHECK(verdict(free.device_bytes, 0.005) == Verdict::kFits);

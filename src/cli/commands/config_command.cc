@@ -13,6 +13,7 @@
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
 #include "cli/settings/trainer_flags.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {

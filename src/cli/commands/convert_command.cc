@@ -17,6 +17,7 @@
 #include "codegen/tables/emit_target.h"
 #include "codegen/tables/target.h"
 #include "plan/plan_json.h"
+#include "planner/spec/spec_text.h"
 
 namespace distsetup {
 namespace {

@@ -13,6 +13,7 @@
 #include "cli/settings/run_source.h"
 #include "codegen/shell/quote.h"
 #include "planner/spec/spec_schema.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {

@@ -180,7 +180,7 @@ int run_launch_command(const Arguments& arguments, const Terminal& terminal) {
     diagnostics.push_back(error(code::kConflict, command_line(), "launch passes the job's own output on and has no JSON form",
                                 "leave out --json; the run's numbers are in report.json and metrics.jsonl"));
   }
-  const Result<std::string> target = choice_flag(arguments, "target", "native", {"native", "slurm"});
+  const Result<std::string> target = choice_flag(arguments, "target", std::string(kNative), {std::string(kNative), "slurm"});
   append(diagnostics, target.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   if (arguments.has("smoke")) {
@@ -237,7 +237,7 @@ Command launch_command() {
        "WHICH",
        "native: the ranks start here (the default); slurm: submit a job",
        0,
-       {"native", "slurm"}},
+       {std::string(kNative), "slurm"}},
       {"check", {}, FlagKind::kSwitch, "", "only look whether this node, or the cluster, has what the plan needs", 0},
       {"smoke", {}, FlagKind::kSwitch, "", "train a few steps of a small stand-in here, of a plan, a run file or a config.yaml", 0},
       {"yes", {}, FlagKind::kSwitch, "", "submit without asking", 'y'},

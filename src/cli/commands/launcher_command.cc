@@ -33,7 +33,7 @@ int run_launcher(const Arguments& arguments, const Terminal& terminal) {
   if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
   JobRequest request;
   request.target = "launcher";
-  request.planned_for = "native";
+  request.planned_for = kNative;
   request.names_file = true;
   request.output = arguments.text("output", kLauncherOutput);
   request.use = arguments.has("use-deepspeed") ? "deepspeed" : arguments.has("use-fsdp") ? "fsdp" : "";

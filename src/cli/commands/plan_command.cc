@@ -17,8 +17,10 @@
 #include "plan/plan_json.h"
 #include "plan/schedule.h"
 #include "plan/schedule_text.h"
+#include "planner/report/preview.h"
 #include "planner/report/text_layout.h"
 #include "planner/search/goal.h"
+#include "planner/search/make_plan.h"
 
 namespace distsetup {
 namespace {
@@ -43,7 +45,7 @@ int print_schedule(const Arguments& arguments, const Terminal& terminal, const P
   Diagnostics diagnostics = phase.diagnostics;
   append(diagnostics, rank.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  if (plan.strategy.trainer != "native")
+  if (!is_native(plan))
     return fail(arguments, terminal,
                 {error(code::kUnsupportedFeature, command_line(),
                        fmt::format("a schedule is what the bundled trainer executes, this plan is for {}", plan.strategy.trainer),

@@ -81,7 +81,7 @@ PathsAndTexts machine_settings(const Plan& plan, int gpus, int ranks) {
   return {{"hardware.gpu", gpus > 0 ? plan.hardware.gpu : "cpu"},
           {"hardware.nodes", "1"},
           {"hardware.gpus_per_node", std::to_string(ranks)},
-          {"trainer.name", "native"},
+          {"trainer.name", std::string(kNative)},
           {"launch.init_timeout", "2m"},
           {"launch.collective_timeout", "2m"}};
 }
@@ -121,7 +121,7 @@ std::vector<std::string> left_out_of(const Plan& plan) {
     if (size > 1) out.push_back(fmt::format("{} {}", axis, size));
   }
   if (plan.offload != OffloadPlan{}) out.emplace_back("offload");
-  if (plan.strategy.trainer != "native") out.push_back("trainer " + plan.strategy.trainer);
+  if (!is_native(plan)) out.push_back("trainer " + plan.strategy.trainer);
   if (plan.train.finetune != "full") out.push_back(plan.train.finetune);
   if (plan.train.method == "dpo") out.emplace_back("preference pairs");
   return out;

@@ -10,6 +10,7 @@
 #include "base/diagnostic.h"
 #include "cli/line/terminal.h"
 #include "planner/spec/spec.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 

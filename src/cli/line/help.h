@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/line/flags.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 

@@ -6,6 +6,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/line/help.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {

@@ -12,6 +12,7 @@
 #include "cli/settings/run_source.h"
 #include "cli/settings/trials.h"
 #include "model/count.h"
+#include "planner/search/choice.h"
 #include "planner/search/goal.h"
 
 namespace distsetup {

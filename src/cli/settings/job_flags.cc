@@ -15,6 +15,7 @@
 #include "codegen/job/site.h"
 #include "codegen/read/read.h"
 #include "codegen/shell/quote.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {
@@ -118,7 +119,7 @@ std::string emitted_command(const Arguments& arguments) {
 
 bool name_script(Arguments& arguments, const TemplateSet& templates, Diagnostics& diagnostics) {
   if (!arguments.passed_on.empty()) return true;
-  if (arguments.has("plan") || same_name(run_flag(arguments, "trainer.name"), "native")) return false;
+  if (arguments.has("plan") || same_name(run_flag(arguments, "trainer.name"), kNative)) return false;
   const std::string path = arguments.positionals.empty() ? arguments.text("config") : arguments.positionals[0];
   const Result<std::string> text = path.empty() ? Result<std::string>(Diagnostics{}) : read_file(path);
   if (!text.ok()) return false;
@@ -170,7 +171,7 @@ std::string engine_of(const Plan& plan) {
 }
 
 Diagnostics needs_program(const Arguments& arguments, const Plan& plan) {
-  if (plan.strategy.trainer == "native" || !arguments.passed_on.empty()) return {};
+  if (is_native(plan) || !arguments.passed_on.empty()) return {};
   return {error(
       code::kMissingArgument, command_line(),
       fmt::format("the run is planned for trainer {}, which runs a script of your own, and none is named", plan.strategy.trainer),

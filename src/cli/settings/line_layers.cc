@@ -8,6 +8,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "planner/spec/spec_table.h"
 
 extern char** environ;
 

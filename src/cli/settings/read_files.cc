@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "codegen/shell/quote.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {

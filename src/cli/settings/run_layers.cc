@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/names.h"
 #include "base/value_yaml.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {

@@ -10,6 +10,7 @@
 #include "cli/settings/target_limits.h"
 #include "plan/plan_json.h"
 #include "planner/search/goal.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {

@@ -7,7 +7,7 @@
 #include "cli/settings/layers.h"
 #include "cli/settings/line_layers.h"
 #include "cli/settings/run_layers.h"
-#include "planner/planner.h"
+#include "planner/resolve/resolve.h"
 
 namespace distsetup {
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "codegen/tables/target.h"
-#include "planner/resolve/trainer_problem.h"
 
 namespace distsetup {
 namespace {
@@ -25,20 +24,17 @@ void keep(std::vector<T>& from, const std::vector<std::string>& known, std::stri
   from = std::move(kept);
 }
 
-// Only other trainers have such axes; the bundled one's are 1.
 void narrow_axes(Problem& problem, const std::optional<std::vector<std::string>>& known, std::vector<std::string>& left_out) {
-  if (problem.trainer == nullptr || !known.has_value()) return;
-  TrainerProblem trainer = *problem.trainer;
-  const auto narrow = [&](int& axis, const char* name) {
-    if (axis != 0 || std::find(known->begin(), known->end(), name) != known->end()) return;
+  if (!known.has_value()) return;
+  const auto narrow = [&](int& axis, const char* name, std::string_view feature) {
+    if (axis != 0 || !problem.trainer.has(feature) || std::find(known->begin(), known->end(), name) != known->end()) return;
     axis = 1;
     left_out.emplace_back(name);
   };
-  narrow(trainer.pp, "pp");
-  narrow(trainer.tp, "tp");
-  narrow(trainer.cp, "cp");
-  narrow(trainer.ep, "ep");
-  problem.trainer = std::make_shared<const TrainerProblem>(std::move(trainer));
+  narrow(problem.pp, "pp", "pipeline_parallel");
+  narrow(problem.tp, "tp", "tensor_parallel");
+  narrow(problem.cp, "cp", "context_parallel");
+  narrow(problem.ep, "ep", "expert_parallel");
 }
 
 // Who runs what the target writes, the usual one first; empty: the bundled trainer, or no such target.
@@ -53,7 +49,7 @@ std::vector<std::string> trainers_of(std::string_view target, const TemplateSet&
 
 Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, const Inputs& inputs, const TemplateSet& templates,
                                    bool is_fsdp1) {
-  const std::string target = spec.text("launch.target").value_or("native");
+  const std::string target = spec.text("launch.target").value_or(std::string(kNative));
   const std::vector<std::string> trainers =
       spec.find("trainer.name") != nullptr ? std::vector<std::string>{} : trainers_of(target, templates);
   if (trainers.empty()) return resolve(spec, presets, inputs);
@@ -65,11 +61,7 @@ Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, con
     if (has_error(said)) return said;
     Result<Problem> problem = resolve(with_trainer, presets, inputs);
     if (problem.ok()) {
-      if (problem->trainer != nullptr) {  // the plan says what it was made for
-        TrainerProblem of_target = *problem->trainer;
-        of_target.chosen_for = target;
-        problem->trainer = std::make_shared<const TrainerProblem>(std::move(of_target));
-      }
+      problem->chosen_for = target;  // the plan says what it was made for
       return problem;
     }
     if (!first.has_value()) first = std::move(problem);
@@ -80,8 +72,7 @@ Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, con
 Diagnostics narrow_to_target(Problem& problem, std::string_view target, const TemplateSet& templates) {
   const std::vector<std::string> targets = target_names(templates);
   if (std::find(targets.begin(), targets.end(), target) == targets.end()) return {};  // emit says so
-  const Result<TargetSearch> search =
-      target_search(templates, target, problem.trainer == nullptr ? "native" : problem.trainer->facts.name);
+  const Result<TargetSearch> search = target_search(templates, target, problem.trainer.name);
   if (!search.ok()) return search.diagnostics;
   std::vector<std::string> left_out;
   keep(problem.recomputes, search->recomputes, "recompute ", left_out);

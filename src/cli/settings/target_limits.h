@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "codegen/tables/templates.h"
-#include "planner/planner.h"
+#include "planner/resolve/resolve.h"
 
 namespace distsetup {
 

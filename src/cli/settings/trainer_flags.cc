@@ -84,7 +84,7 @@ Result<LayerSpec> read_script_flags(const Session& session, const Spec& stronger
 // What is wrong only with the trainer that will run.
 Diagnostics complaints_of_trainer(const FlagList& list, const Spec& whole) {
   Diagnostics diagnostics;
-  const std::string trainer = whole.text("trainer.name").value_or("native");
+  const std::string trainer = whole.text("trainer.name").value_or(std::string(kNative));
   for (const Complaint& one : list.reading.complaints) {
     if (one.trainer == trainer && (one.weights.empty() || !has_no_weights(one.weights))) diagnostics.push_back(one.diagnostic);
   }

@@ -8,6 +8,8 @@
 #include "base/quantity.h"
 #include "cli/settings/run_source.h"
 #include "planner/report/text_layout.h"
+#include "planner/report/words.h"
+#include "planner/search/choice.h"
 #include "planner/search/goal.h"
 
 namespace distsetup {

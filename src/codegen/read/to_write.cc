@@ -64,7 +64,7 @@ Fields fields_to_write(const ReadFields& read) {
   for (const char* name : {"offload.optimizer", "offload.parameters", "offload.activations"}) assume(name, "none");
   for (const char* axis : {"mesh.pp", "mesh.cp", "mesh.tp", "mesh.ep", "strategy.virtual_stages", "strategy.hpz"}) assume(axis, 1);
   assume("strategy.cp_method", "ring");
-  assume("strategy.trainer", "native");
+  assume("strategy.trainer", std::string(kNative));
   if (known("strategy.sharding")) assume("strategy.reshard_after_forward", text("strategy.sharding") == "zero3");
   if (known("hardware.gpus_per_node")) assume("hardware.nodes", 1);
   const bool is_hybrid = text("derived.hybrid") == "true";

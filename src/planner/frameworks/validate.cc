@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
+#include "model/parallel_rules.h"
 #include "planner/frameworks/lifetimes.h"
 #include "planner/replay/built_in_programs.h"
 #include "planner/replay/program_file.h"
@@ -20,17 +21,15 @@ struct SetupRules {
   void unsupported(std::string message, std::string help) {
     said.push_back(error(code::kUnsupportedFeature, {}, std::move(message), std::move(help)));
   }
-  void divides(const char* what, int64_t number, const char* by, int64_t parts) {
+  void divides(std::string_view what, int64_t number, const char* by, int64_t parts) {
     if (parts > 0 && number % parts == 0) return;
     said.push_back(error(code::kIndivisible, {}, fmt::format("{} = {} does not divide by {} = {}", what, number, by, parts)));
   }
 
   void mesh() {
     const Geometry& g = s.model;
-    divides("heads", g.num_heads, "tp", s.tp);
-    if (g.attention == Attention::kGrouped && g.num_kv_heads % s.tp != 0 && s.tp % g.num_kv_heads != 0)
-      divides("kv heads", g.num_kv_heads, "tp", s.tp);
-    if (g.feed_forward > 0) divides("feed-forward width", g.feed_forward, "tp", s.tp);
+    for (const UnevenSplit& uneven : uneven_over_tensor_ranks(g, s.tp, KvHeads::kCopied))
+      divides(uneven.what, uneven.number, "tp", s.tp);
     divides("sequence length", s.sequence_length, "cp", s.cp);
     if (s.ep > 1) {
       divides("experts", g.num_experts, "ep", s.ep);

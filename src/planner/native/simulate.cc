@@ -10,6 +10,7 @@
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
 #include "plan/workspace.h"
+#include "planner/report/verdict.h"
 #include "planner/resolve/hardware_facts.h"
 
 namespace distsetup {
@@ -301,11 +302,9 @@ int64_t states_bound_bytes(const Plan& plan) {
   return bytes;
 }
 
-double fit_margin(Accelerator accelerator) { return accelerator == Accelerator::kCpu ? 1.0 : 1.04; }
-
-Verdict verdict_of(int64_t device, int64_t capacity, Accelerator accelerator) {
-  if (device > capacity) return Verdict::kDoesNotFit;
-  return static_cast<double>(device) * fit_margin(accelerator) <= static_cast<double>(capacity) ? Verdict::kFits : Verdict::kTight;
+Interval needed_bytes(int64_t device_bytes, Accelerator accelerator) {
+  const auto device = static_cast<double>(device_bytes);
+  return {device, device * (accelerator == Accelerator::kCpu ? 1.0 : 1.04)};
 }
 
 void finish(Plan& plan) {
@@ -333,7 +332,7 @@ void finish(Plan& plan) {
   m.host_bytes_per_node = cpu ? 0 : 12 * step.layout.shard_numel * plan.hardware.gpus_per_node;
   plan.memory = std::move(m);
   plan.time = time_of(plan, step);
-  plan.verdict = verdict_of(plan.memory.device_bytes, plan.memory.capacity_bytes, accelerator);
+  plan.verdict = verdict_of(needed_bytes(plan.memory.device_bytes, accelerator), plan.memory.capacity_bytes);
 }
 
 void finish_by_bound(Plan& plan) {

@@ -1,4 +1,5 @@
-// The preview: a Plan as one page. Everything printed is read off the Plan; nothing is computed again.
+#include "planner/report/preview.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,10 +8,10 @@
 
 #include "base/quantity.h"
 #include "model/count.h"
-#include "planner/planner.h"
 #include "planner/report/text_layout.h"
+#include "planner/report/words.h"
 #include "planner/resolve/data_scan.h"
-#include "planner/search/search.h"
+#include "planner/search/predictor.h"
 
 namespace distsetup {
 namespace {
@@ -21,10 +22,7 @@ constexpr size_t kMostAlternatives = 7;
 class Preview {
  public:
   Preview(const Plan& plan, const PreviewOptions& options)
-      : plan_(plan),
-        options_(options),
-        width_(std::clamp(options.width, kNarrowest, kWidest)),
-        states_only_(plan.train.method == "dpo" && plan.strategy.trainer == "native") {}
+      : plan_(plan), options_(options), width_(std::clamp(options.width, kNarrowest, kWidest)), states_only_(is_by_bound(plan)) {}
 
   bool is_cpu() const { return plan_.hardware.accelerator == Accelerator::kCpu; }
 
@@ -123,8 +121,7 @@ class Preview {
     if (m.cp > 1) how += fmt::format(" · cp {} ({})", m.cp, plan_.strategy.cp_method);
     if (m.ep > 1) how += fmt::format(" · ep {}", m.ep);
     if (plan_.strategy.hpz > 1) how += fmt::format(" · hpZ {}", plan_.strategy.hpz);
-    if (plan_.strategy.trainer != "native" && plan_.strategy.trainer != name(plan_.strategy.sharding))
-      how = plan_.strategy.trainer + ": " + how;
+    if (!is_native(plan_) && plan_.strategy.trainer != name(plan_.strategy.sharding)) how = plan_.strategy.trainer + ": " + how;
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
     paragraph("", 0, fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute, precision_words()));
@@ -198,7 +195,7 @@ class Preview {
       line(fmt::format("  {}{}{}", pad_right("host memory per node", kLabel), pad_left(format_bytes(m.host_bytes_per_node), kNumber),
                        host > 0 ? fmt::format("  of {}", format_bytes(host)) : ""));
     }
-    if (plan_.strategy.trainer != "native" && m.checkpoint_bytes > 0)
+    if (!is_native(plan_) && m.checkpoint_bytes > 0)
       line(fmt::format("  {}{}", pad_right("one checkpoint", kLabel), pad_left(format_bytes(m.checkpoint_bytes), kNumber)));
     if (states_only_ || m.peak_buffers.empty()) return;
     std::vector<std::string> buffers;
@@ -337,15 +334,6 @@ class Preview {
 };
 
 }  // namespace
-
-std::string_view verdict_words(Verdict v) {
-  switch (v) {
-    case Verdict::kFits: return "fits";
-    case Verdict::kTight: return "tight";
-    case Verdict::kDoesNotFit: return "does not fit";
-  }
-  return "";
-}
 
 std::string format_preview(const Plan& plan, const PreviewOptions& options) { return Preview(plan, options).run(); }
 

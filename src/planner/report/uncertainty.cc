@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "planner/frameworks/memory.h"
+#include "planner/report/verdict.h"
 #include "planner/time/constants.h"
 #include "planner/time/embedded_calibration.h"
 
@@ -181,28 +183,25 @@ Interval interval_of(const Setup& setup, Predicted quantity, double predicted, d
   return interval_of(setup, quantity, predicted, level, embedded_calibration());
 }
 
-Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
-  const auto usable = static_cast<double>(setup.gpu.usable_memory_bytes);
+Interval needed_bytes(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
   // A replay that failed stops before its peak: what the run would have asked for is the simulation's.
   const int64_t asked_bytes =
       memory.ran_out ? std::max(memory.allocated_bytes, simulate_memory(setup).allocated_bytes) : memory.allocated_bytes;
-  const auto allocated = static_cast<double>(asked_bytes + setup.gpu.context_bytes);
+  const auto context = static_cast<double>(setup.gpu.context_bytes), allocated = static_cast<double>(asked_bytes) + context;
   const double device = memory.device_bytes > 0 ? static_cast<double>(memory.device_bytes) : allocated;
   const Interval of_device = interval_of(setup, Predicted::kDevice, device, 0.99, residuals);
-  if (!memory.ran_out && std::max(of_device.high, allocated) <= usable) return Verdict::kFits;
   // Cached blocks are returned when memory runs out: what cannot fit is what is allocated, not what is reserved.
   const Interval of_allocated = interval_of(setup, Predicted::kAllocated, static_cast<double>(asked_bytes), 0.99, residuals);
-  return of_allocated.low + static_cast<double>(setup.gpu.context_bytes) > usable ? Verdict::kDoesNotFit : Verdict::kTight;
+  constexpr double kMoreThanThereIs = std::numeric_limits<double>::infinity();
+  return {of_allocated.low + context, memory.ran_out ? kMoreThanThereIs : std::max(of_device.high, allocated)};
 }
-
-Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory) { return verdict_of(setup, memory, embedded_calibration()); }
 
 // Sharded 4-bit weights leave block inputs and their gradients between gathers, and how they lie decides: under FSDP1 FMSA-072 ran out
 // where the replay comes through, FMSA-070 took 10 % more than replayed. No row shows another framework to be better.
 bool is_replayed_when_tight(const Setup& s) { return s.finetune != Finetune::kQlora || s.traits().never_shards; }
 
 Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
-  const Verdict verdict = verdict_of(setup, memory, residuals);
+  const Verdict verdict = verdict_of(needed_bytes(setup, memory, residuals), setup.gpu.usable_memory_bytes);
   if (verdict != Verdict::kTight || memory.ran_out || memory.allocated_bytes <= 0 || !is_replayed_when_tight(setup)) return verdict;
   const auto asked = static_cast<double>(memory.allocated_bytes);
   const Interval of_allocated = interval_of(setup, Predicted::kAllocated, asked, 0.99, residuals);

@@ -7,14 +7,10 @@
 
 #include "planner/frameworks/memory.h"
 #include "planner/frameworks/setup.h"
+#include "planner/report/verdict.h"
 #include "planner/time/calibration.h"
 
 namespace distsetup {
-
-// A prediction with its 90 % interval, from the residuals of its own class of measured runs (tests/accuracy).
-struct Interval {
-  double low = 0, high = 0;
-};
 
 enum class Predicted { kAllocated, kReserved, kDevice, kTokensPerSecond };
 std::string_view name(Predicted quantity);  // allocated, reserved, device, tokens_per_s_per_gpu
@@ -36,11 +32,11 @@ double widening(std::string_view residual_class);
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals);
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level);  // the built-in residuals
 
-// fits: also the upper end of the 99 % interval of device bytes is usable; does_not_fit: not even the lower end is.
-Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals);
-Verdict verdict_of(const Setup& setup, const MemoryEstimate& memory);
+// Where the bytes lie that a run needs of its GPU: from the lower 99 % end of what is allocated to the upper one of what the device
+// holds.
+Interval needed_bytes(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals);
 
-// The same for the estimate of a replay. Near the capacity the allocator returns cached blocks and goes on, so that what decides is
+// The verdict of a replay. Near the capacity the allocator returns cached blocks and goes on, so that what decides is
 // what is allocated and how it lies: a run that is tight by its interval is replayed once more on a GPU smaller by the upper 99 % end
 // of allocated bytes, and fits when it comes through. Not with sharded 4-bit weights.
 bool is_replayed_when_tight(const Setup& setup);

@@ -1,11 +1,11 @@
-// Which matrices get adapters, of which rank, beside which frozen weights.
+#include "planner/resolve/adapters.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
-#include "planner/resolve/trainer_problem.h"
 
 namespace distsetup {
 namespace {
@@ -30,12 +30,12 @@ void set_adapters(Setup& s, std::string_view kind) {
   s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = true;
 }
 
-Diagnostics resolve_adapters(const Spec& spec, Problem& problem, TrainerProblem& trainer) {
+Diagnostics resolve_adapters(const Spec& spec, Problem& problem) {
   Diagnostics said;
   const auto fail = [&](const char* code, std::string message, std::string help) {
     said.push_back(error(code, spec.at("train.lora_targets"), std::move(message), std::move(help)));
   };
-  Setup& s = trainer.base;
+  Setup& s = problem.setup;
   TrainPlan& plan = problem.base.train;
   set_adapters(s, plan.finetune);
   s.lora.rank = plan.lora_rank = spec.integer("train.lora_rank").value_or(s.lora.rank);
@@ -55,14 +55,14 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem, TrainerProblem&
   // PEFT's all-linear names linear layers; Transformers 5 keeps the experts of a layer as one parameter, which is none, and
   // torchtitan's converter takes linear layers alone.
   const Geometry& g = problem.base.model;
-  if (g.num_experts == 0 || trainer.facts.has("expert_adapters")) return said;
+  if (g.num_experts == 0 || problem.trainer.has("expert_adapters")) return said;
   const bool all_experts = std::find(g.expert_layer.begin(), g.expert_layer.end(), false) == g.expert_layer.end();
   const bool other_mlps = !all_experts || g.shared_feed_forward > 0;
   const bool mlp = given.has_value() && std::any_of(given->begin(), given->end(), is_of_mlp);
   if (mlp && !other_mlps)
     fail(code::kUnsupportedFeature,
          fmt::format("every MLP of '{}' is a stack of experts, one parameter and no linear layer: {} puts no adapters on it", g.name,
-                     trainer.facts.label),
+                     problem.trainer.label),
          "--lora-targets query,key,value,output, or --trainer megatron");
   else if (mlp || !given.has_value())
     problem.base.assumptions.push_back(fmt::format("adapters on attention{}, none on stacks of experts",

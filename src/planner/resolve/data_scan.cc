@@ -12,10 +12,6 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/quantity.h"
-#include "base/value_json.h"
-#include "base/value_yaml.h"
-#include "model/hf_config.h"
-#include "planner/planner.h"
 
 namespace distsetup {
 namespace {
@@ -141,71 +137,6 @@ Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::str
   }
   hold_out(data.files, held_out_every);
   return {std::move(data), std::move(diagnostics)};
-}
-
-namespace {
-
-// What a relative path in a setting starts from: the folder of the file that says it, or `root` for flags and variables.
-fs::path base_of(const Spec& spec, std::string_view setting, const std::string& root) {
-  const Location at = spec.at(setting);
-  return at.line > 0 ? fs::path(root) / fs::path(at.file).parent_path() : fs::path(root);
-}
-
-}  // namespace
-
-Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::string& root) {
-  Inputs inputs;
-  Diagnostics diagnostics;
-  if (const auto model = spec.text("model"); model.has_value()) {
-    std::error_code failure;
-    const fs::path path = (base_of(spec, "model", root) / *model).lexically_normal();
-    const fs::path config = fs::is_directory(path, failure) ? path / "config.json" : path;
-    if (config.filename() == "config.json" && fs::is_regular_file(config, failure)) {
-      Result<std::string> text = read_file(config.string());
-      append(diagnostics, text.diagnostics);
-      if (text.ok()) {
-        inputs.model_text = *text;
-        const Result<Value> value = parse_json(*text, config.string());
-        append(diagnostics, value.diagnostics);
-        if (value.ok()) {
-          Result<Geometry> geometry = geometry_from_hf_config(
-              presets, *value, fs::absolute(config, failure).lexically_normal().parent_path().filename().string());
-          append(diagnostics, geometry.diagnostics);
-          if (geometry.ok()) inputs.model = std::move(*geometry);
-        }
-      }
-    } else if (fs::path(*model).is_absolute() || model->starts_with(".") || fs::is_directory(path, failure)) {
-      diagnostics.push_back(error(code::kUnreadableFile, spec.at("model"), fmt::format("no config.json in '{}'", *model),
-                                  "give a directory that has one, or a preset's name"));
-    }
-  }
-  if (const auto machine = spec.text("hardware.machine"); machine.has_value() && fs::path(*machine).extension() == ".yaml") {
-    const std::string path = (base_of(spec, "hardware.machine", root) / *machine).lexically_normal().string();
-    Result<std::string> text = read_file(path);
-    append(diagnostics, text.diagnostics);
-    if (text.ok()) {
-      inputs.machine_text = *text;
-      const Result<Value> value = parse_yaml(*text, path);
-      append(diagnostics, value.diagnostics);
-      if (value.ok()) {
-        Result<Machine> read = machine_from_value(*value, fs::path(path).stem().string());
-        append(diagnostics, read.diagnostics);
-        if (read.ok()) inputs.machine = std::move(*read);
-      }
-    }
-  }
-  if (const auto paths = spec.list("data.paths"); paths.has_value() && !paths->empty()) {
-    const SpecKey* key = find_spec_key("data.held_out");
-    Result<DataPlan> data = scan_data(*paths, base_of(spec, "data.paths", root).string(),
-                                      spec.integer("data.held_out").value_or(std::stoll(std::string(key->fallback))));
-    for (Diagnostic& d : data.diagnostics)
-      if (d.location.file.empty()) d.location = spec.at("data.paths");
-    append(diagnostics, data.diagnostics);
-    if (data.ok()) inputs.data = std::move(*data.value);
-  }
-  if (has_error(diagnostics)) return diagnostics;
-  for (const Diagnostic& d : diagnostics) inputs.notes.push_back(d);
-  return {std::move(inputs), std::move(diagnostics)};
 }
 
 }  // namespace distsetup

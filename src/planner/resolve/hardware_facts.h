@@ -14,6 +14,9 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
 int64_t communicator_bytes(const Plan& plan);
 int num_communicators(const Mesh& mesh);
 
+// Of a node's memory; the rest is the operating system's, data loaders' and page cache's.
+inline constexpr double kUsableHostShare = 0.9;
+
 // What PyTorch's caching allocator asks of the driver for one allocation of its own: requests up to 1 MiB share 2 MiB segments, up to
 // 10 MiB share 20 MiB segments, larger ones round up to 2 MiB. Source: c10/cuda/CUDACachingAllocator.cpp (kSmallBuffer, kLargeBuffer,
 // kRoundLarge).

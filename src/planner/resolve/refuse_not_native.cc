@@ -1,10 +1,11 @@
-// Settings that only other trainers have, refused for the bundled one by name, with a trainer that has them.
+#include "planner/resolve/refuse_not_native.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
-#include "planner/resolve/trainer_problem.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {

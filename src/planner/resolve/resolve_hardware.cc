@@ -10,6 +10,7 @@
 #include "base/quantity.h"
 #include "model/presets.h"
 #include "planner/resolve/hardware_facts.h"
+#include "planner/resolve/problem.h"
 
 namespace distsetup {
 namespace {

@@ -5,7 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/planner.h"
+#include "model/presets.h"
+#include "plan/plan.h"
+#include "planner/resolve/read_inputs.h"
 
 namespace distsetup {
 

@@ -144,6 +144,13 @@ Result<TrainerFacts> find_trainer(const Presets& presets, std::string_view name,
   return {std::move(facts), std::move(said)};
 }
 
+void set_software(const TrainerFacts& trainer, Setup& s) {
+  if (trainer.releases == nullptr) return;
+  const LossHead chosen = s.loss;
+  set_release(s, *trainer.releases, trainer.release_day);
+  s.loss = chosen;
+}
+
 std::vector<std::string> trainers_with(const Presets& presets, std::string_view feature) {
   std::vector<std::string> names;
   for (const std::string& id : preset_ids(presets, "trainers")) {

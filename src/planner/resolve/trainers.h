@@ -31,6 +31,8 @@ struct TrainerFacts {
 };
 
 Result<TrainerFacts> find_trainer(const Presets& presets, std::string_view name, const Location& at = {});
+// What the trainer's release does on the setup's GPU.
+void set_software(const TrainerFacts& trainer, Setup& setup);
 // Names of the trainers that have a feature, for "which can".
 std::vector<std::string> trainers_with(const Presets& presets, std::string_view feature);
 

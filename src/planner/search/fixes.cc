@@ -1,5 +1,5 @@
-// What to change when nothing fits. Each proposal is the same problem with one pin loosened or one fact changed, solved again: what is
-// printed is known to fit.
+#include "planner/search/fixes.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,8 +7,10 @@
 #include <functional>
 
 #include "base/quantity.h"
-#include "planner/resolve/trainer_problem.h"
-#include "planner/search/search.h"
+#include "planner/report/words.h"
+#include "planner/resolve/adapters.h"
+#include "planner/search/answer.h"
+#include "planner/search/make_plan.h"
 
 namespace distsetup {
 namespace {
@@ -59,7 +61,6 @@ class Fixer {
     fixes_.push_back(std::move(fix));
   }
 
-  // What the search chose beyond the one setting that was changed, so that the flags alone bring the same plan.
   void micro_batch() {
     if (problem_.micro_batch <= 1) return;
     for (int64_t micro = problem_.micro_batch - 1; micro >= 1; --micro) {
@@ -147,7 +148,7 @@ class Fixer {
   }
 
   void shorter_sequences() {
-    if (plan_.train.method == "dpo" && problem_.trainer == nullptr) return;  // its bound has no activations
+    if (is_by_bound(plan_)) return;  // a bound has no activations
     for (int64_t length = plan_.train.sequence_length / 2; length >= 512; length /= 2) {
       const auto plan = attempt([&](Problem& p) { p.base.train.sequence_length = length; });
       if (!plan.has_value()) continue;
@@ -170,26 +171,17 @@ class Fixer {
     }
   }
 
-  // The same problem for a trainer with other settings of its own.
-  static void change_trainer(Problem& p, const std::function<void(Setup&)>& change) {
-    auto trainer = std::make_shared<TrainerProblem>(*p.trainer);
-    change(trainer->base);
-    p.base.offload = trainer->base.offload;
-    p.trainer = std::move(trainer);
-  }
-
   void host_memory() {
-    if (problem_.trainer == nullptr || problem_.base.offload.parameters != OffloadPlace::kNone) return;
-    const TrainerFacts& facts = problem_.trainer->facts;
+    if (problem_.base.offload.parameters != OffloadPlace::kNone) return;
+    const TrainerFacts& facts = problem_.trainer;
     const bool together = facts.has("offload_together"), optimizer_moved = problem_.base.offload.optimizer != OffloadPlace::kNone;
     for (const bool parameters : {false, true}) {
       if (!facts.has(parameters ? "offload_parameters" : "offload_optimizer") || (!parameters && (together || optimizer_moved)))
         continue;
       const auto plan = attempt([&](Problem& p) {
-        change_trainer(p, [&](Setup& s) {
-          if (!optimizer_moved) s.offload.optimizer = OffloadPlace::kHost;
-          if (parameters) s.offload.parameters = OffloadPlace::kHost;
-        });
+        if (!optimizer_moved) p.setup.offload.optimizer = OffloadPlace::kHost;
+        if (parameters) p.setup.offload.parameters = OffloadPlace::kHost;
+        p.base.offload = p.setup.offload;
       });
       if (!plan.has_value()) continue;
       std::vector<std::string> flags;
@@ -201,10 +193,10 @@ class Fixer {
   }
 
   void adapters() {
-    if (problem_.trainer == nullptr || problem_.base.train.method == "pretrain" || problem_.base.train.finetune != "full") return;
+    if (problem_.base.train.method == "pretrain" || problem_.base.train.finetune != "full") return;
     for (const char* kind : {"lora", "qlora"}) {
-      if (!problem_.trainer->facts.has(kind)) continue;
-      const auto plan = attempt([&](Problem& p) { change_trainer(p, [&](Setup& s) { set_adapters(s, kind); }); });
+      if (!problem_.trainer.has(kind)) continue;
+      const auto plan = attempt([&](Problem& p) { set_adapters(p.setup, kind); });
       if (!plan.has_value()) continue;
       propose(fmt::format("--finetune {}", kind), *plan);
       return;

@@ -3,20 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
-#include "planner/search/search.h"
-#include "planner/search/trainer_search.h"
+#include "planner/search/answer.h"
+#include "planner/search/least_cost.h"
+#include "planner/search/make_plan.h"
 
 namespace distsetup {
 namespace {
 
 constexpr Goal kGoals[] = {Goal::kThroughput, Goal::kMinGpus, Goal::kMaxContext, Goal::kMinCost, Goal::kMinMemory};
 constexpr int64_t kContextStep = 1024;  // tokens; lengths that are tried are its multiples
-constexpr int kCountStep = 8, kMostGrowth = 4;
 constexpr int64_t kLongestContext = int64_t{16} << 20;
 
 std::optional<Plan> answer(const Problem& problem) {
@@ -83,93 +81,6 @@ Result<Plan> longest_context(const Problem& problem) {
   return plan;
 }
 
-double usd_per_token(const HardwarePlan& hardware, double tokens_per_s_per_gpu) {
-  return hardware.price_usd_per_gpu_hour / 3600 / std::max(tokens_per_s_per_gpu, 1e-12);
-}
-
-// The least cost of one machine, over numbers of nodes. More GPUs than the fewest leave more memory to each: less is recomputed,
-// gathers serve more tokens.
-struct CheapestOf {
-  int nodes = 0;  // 0: nothing fits
-  double usd_per_token = std::numeric_limits<double>::infinity();
-};
-
-// What more nodes gain comes in steps, so counts that differ by less than an eighth are not told apart; and beyond a few times the
-// cheapest count more GPUs only add communication. `cost_on(nodes, best)`: USD per token of the best plan on so many nodes, infinite
-// when it is known not to be below `best`, nothing when nothing fits.
-template <class CostOn>
-CheapestOf cheapest(const Problem& p, CostOn cost_on) {
-  CheapestOf best;
-  int tried = 0;
-  for (const int nodes : p.node_counts) {
-    if (nodes != p.node_counts.front() && more_ranks_than_sequences(p, nodes)) break;
-    if (tried > 0 && nodes < tried + tried / kCountStep) continue;
-    const std::optional<double> usd = cost_on(nodes, best.usd_per_token);
-    if (!usd.has_value()) continue;
-    tried = nodes;
-    if (*usd < best.usd_per_token * (1 - 1e-9)) best = {nodes, *usd};
-    if (best.nodes > 0 && nodes >= kMostGrowth * best.nodes) break;
-  }
-  return best;
-}
-
-CheapestOf cheapest_native(const Problem& p) {
-  constexpr double kTooMuch = std::numeric_limits<double>::infinity();
-  SimulationCache cache;
-  return cheapest(p, [&](int nodes, double best) -> std::optional<double> {
-    const double least_s = least_s_per_token(p, nodes, cache);
-    if (std::isinf(least_s)) return std::nullopt;
-    const double most_s = best / (p.base.hardware.price_usd_per_gpu_hour / 3600);  // what costs less than the best takes less
-    if (least_s >= most_s) return kTooMuch;
-    const SearchResult found = search(p, nodes, cache, SearchEffort::kEstimate, most_s);
-    if (found.best < 0 && best < kTooMuch) return kTooMuch;  // more memory than where something fits: it is slower
-    if (found.best < 0 || found.candidates[static_cast<size_t>(found.best)].verdict != Verdict::kFits) return std::nullopt;
-    return usd_per_token(p.base.hardware, found.candidates[static_cast<size_t>(found.best)].time.tokens_per_s_per_gpu);
-  });
-}
-
-CheapestOf cheapest_of_trainer(const Problem& p) {
-  return cheapest(p, [&](int nodes, double best) -> std::optional<double> {
-    const double needed = p.base.hardware.price_usd_per_gpu_hour / 3600 / best;  // tokens/s per GPU
-    const TrainerSearchResult found = search_trainer(p, nodes, {.wanted = 1, .worst = Verdict::kFits, .least_speed = needed});
-    if (found.too_slow) return std::numeric_limits<double>::infinity();
-    if (found.best.empty()) return std::nullopt;
-    return usd_per_token(p.base.hardware, found.best.front().time.tokens_per_s_per_gpu);
-  });
-}
-
-// The cheapest machine and number of nodes.
-Result<Plan> least_cost(const Problem& problem) {
-  std::vector<HardwarePlan> machines = {problem.base.hardware};
-  if (problem.hardware_assumed) machines.insert(machines.end(), problem.other_hardware.begin(), problem.other_hardware.end());
-  std::optional<Problem> best_problem;
-  double best_usd = std::numeric_limits<double>::infinity();
-  bool any_price = false;
-  std::vector<std::string> compared;
-  for (const HardwarePlan& hardware : machines) {
-    if (hardware.price_usd_per_gpu_hour <= 0) continue;
-    any_price = true;
-    Problem p = problem;
-    p.base.hardware = hardware;
-    if (p.hybrid) p.dp_shard = hardware.gpus_per_node;
-    const CheapestOf here = p.trainer != nullptr ? cheapest_of_trainer(p) : cheapest_native(p);
-    if (here.nodes == 0) continue;
-    compared.push_back(fmt::format("{} × {} {}: {:.2f} USD per million tokens ({})", here.nodes, hardware.gpus_per_node,
-                                   hardware.gpu_name, here.usd_per_token * 1e6, hardware.price_source));
-    if (best_usd <= here.usd_per_token) continue;
-    best_usd = here.usd_per_token;
-    best_problem = std::move(p);
-    best_problem->node_counts = {here.nodes};
-  }
-  if (!any_price)
-    return error(code::kMissingArgument, {}, fmt::format("no price of {} is known", problem.base.hardware.gpu_name),
-                 "--price 2.50, in USD per GPU and hour");
-  if (!best_problem.has_value()) return make_plan(problem);
-  Result<Plan> plan = make_plan(*best_problem);
-  if (plan.value) plan->reasons.insert(plan->reasons.begin(), compared.begin(), compared.end());
-  return plan;
-}
-
 }  // namespace
 
 std::string_view name(Goal goal) {
@@ -207,29 +118,10 @@ Result<Plan> make_plan_for_goal(const Problem& problem) {
 }
 
 std::vector<ParetoPoint> pareto_points(const Problem& problem, int nodes) {
+  const std::unique_ptr<Predictor> predictor = make_predictor(problem);
   std::vector<ParetoPoint> points;
-  if (problem.trainer != nullptr) {
-    for (const TrainerCandidate& c : pareto_front(problem, nodes))
-      points.push_back(
-          {summary(c.choice, problem.recompute_every_k), c.device_bytes, c.time.step_s, c.time.tokens_per_s_per_gpu, c.verdict});
-    return points;
-  }
-  SimulationCache cache;
-  SearchResult result = search(problem, nodes, cache, SearchEffort::kAll);
-  std::vector<Candidate*> order;
-  for (Candidate& c : result.candidates)
-    if (c.simulated && c.verdict != Verdict::kDoesNotFit) order.push_back(&c);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Candidate* a, const Candidate* b) { return a->time.tokens_per_s_per_gpu > b->time.tokens_per_s_per_gpu; });
-  int64_t least = INT64_MAX;
-  for (const Candidate* c : order) {
-    if (c->device_bytes >= least) continue;
-    Plan plan = plan_of(problem, nodes, c->choice, Weight::kLight);
-    finish(plan);  // live bytes order, packed bytes decide
-    if (plan.verdict == Verdict::kDoesNotFit || plan.memory.device_bytes >= least) continue;
-    least = plan.memory.device_bytes;
-    points.push_back({summary(plan), least, c->time.step_s, c->time.tokens_per_s_per_gpu, plan.verdict});
-  }
+  for (const Candidate& c : pareto_front(problem, nodes, *predictor))
+    points.push_back({summary(c.choice, problem.recompute_every_k), c.device_bytes, c.step_s, c.tokens_per_s_per_gpu, c.verdict});
   return points;
 }
 

@@ -1,11 +1,11 @@
 // Goals beyond "most tokens per second on this machine": loops around solve(). The fewest GPUs, the longest sequence, the least cost;
-// and the questions people ask before they decide: what if (sweep), why this (decide), which strategy (rank_strategies).
+// and what a goal is compared with: the plans that no other beats, and the rule of thumb.
 #pragma once
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "planner/planner.h"
+#include "planner/resolve/problem.h"
 
 namespace distsetup {
 

@@ -10,6 +10,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/value.h"
 #include "planner/spec/spec.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 

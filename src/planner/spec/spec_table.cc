@@ -1,10 +1,11 @@
-// The table of settings: path, type, flags, values and their aliases, default, help. A table, not code: adding a setting is a row here
-// and a line in resolve.
+// A table, not code: adding a setting is a row here and a line in resolve.
+#include "planner/spec/spec_table.h"
+
 #include <algorithm>
 #include <cctype>
 
 #include "base/names.h"
-#include "planner/spec/spec.h"
+#include "plan/plan.h"
 
 namespace distsetup {
 namespace {
@@ -113,7 +114,7 @@ const std::vector<SettingChoice> kStored = {
 };
 
 const std::vector<SettingChoice> kTrainers = {
-    {"native", {"distsetup", "distsetup_train"}, "the bundled trainer", ""},
+    {kNative, {"distsetup", "distsetup_train"}, "the bundled trainer", ""},
     {"fsdp2", {"torchtitan"}, "PyTorch FSDP2 as in torchtitan", ""},
     {"fsdp1", {"accelerate", "hf", "transformers"}, "PyTorch FSDP1 under the Hugging Face Trainer", ""},
     {"deepspeed", {"zero"}, "DeepSpeed under the Hugging Face Trainer", ""},
@@ -158,7 +159,7 @@ std::vector<SpecKey> make_keys() {
       number(Type::kDouble, "hardware.price", {{"price", ""}}, "the machine's, with its date", "USD", {0, 1e6},
              "price of one GPU for one hour"),
 
-      choice("trainer.name", {{"trainer", ""}}, kTrainers, "native", "who runs the plan: its memory and time are planned"),
+      choice("trainer.name", {{"trainer", ""}}, kTrainers, kNative, "who runs the plan: its memory and time are planned"),
       text_key("trainer.program", {{"program", ""}}, "the trainer's",
                "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, te)"),
       choice("trainer.loss_head", {{"loss-head", ""}}, kLossHeads, "the trainer's", "how logits become a loss"),
@@ -312,7 +313,7 @@ std::vector<SpecKey> make_keys() {
       number(Type::kDouble, "checkpoint.failure_hours", {{"gpu-hours-per-failure", ""}}, "50,700, Llama 3's", "GPU-hours", {1, 1e12},
              "how long GPUs run, all together, until one stops the job"),
 
-      text_key("launch.target", {{"launch-target", ""}}, "native", "what the plan is written for"),
+      text_key("launch.target", {{"launch-target", ""}}, kNative, "what the plan is written for"),
       text_key("launch.site", {{"site", ""}}, "none", "a site file (distsetup init --site): partition, account, modules"),
       number(Type::kDuration, "launch.time_limit", {{"time-limit", ""}, {"time", ""}}, "none", "", {1}, "longest run: 4h, 48:00:00"),
       number(Type::kDuration, "launch.init_timeout", {{"init-timeout", ""}}, "5m", "", {1},

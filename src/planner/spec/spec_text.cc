@@ -1,4 +1,5 @@
-// A Spec as text: one sorted line per setting for the inputs digest, and as run.yaml that reads back as the same Spec.
+#include "planner/spec/spec_text.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -6,6 +7,7 @@
 
 #include "plan/schedule_text.h"
 #include "planner/spec/spec.h"
+#include "planner/spec/spec_table.h"
 
 namespace distsetup {
 namespace {

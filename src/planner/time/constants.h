@@ -17,7 +17,7 @@ std::string_view name(GpuGeneration generation);
 // (Transformer Engine, Apex, Liger).
 enum class ProgramClass { kEager, kCompiled, kFused };
 ProgramClass program_class(const Setup& setup);
-inline constexpr std::string_view kNativeProgram = "native";  // Setup::program of the bundled trainer
+inline constexpr std::string_view kNativeProgram = kNative;  // Setup::program of the bundled trainer
 
 enum class AttentionKernel { kUnfused, kFlash1, kFlash2, kFlash3, kCudnn };
 AttentionKernel attention_kernel(const Setup& setup);

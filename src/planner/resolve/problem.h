@@ -1,0 +1,57 @@
+// Problem: what is to be solved. Nothing optional, checked, not changed afterwards. It is the same for every trainer: what is settled
+// (base), what may be chosen (the pins), and what the trainer that runs it has (trainer).
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "model/hardware.h"
+#include "plan/plan.h"
+#include "planner/frameworks/setup.h"
+#include "planner/resolve/trainers.h"
+
+namespace distsetup {
+
+// What is best among the plans that fit. kMinGpus, kMaxContext and kMinCost are loops around the search (search/goal.h).
+enum class Goal { kThroughput, kMinGpus, kMaxContext, kMinCost, kMinMemory };
+
+// Largest micro_batch × sequence_length²: query-key pairs of one forward. Attention's FLOPs stay far inside 64 bits.
+inline constexpr double kMostPairs = 1e14;
+
+inline constexpr int kMaxNodes = 512;  // where a number of nodes is looked for
+
+struct Problem {
+  Plan base;               // all that is settled; mesh, strategy, micro_batch, recompute are the search's
+  TrainerFacts trainer;    // what the trainer of base.strategy.trainer has
+  std::string chosen_for;  // the target whose trainer it is; empty: the user named the trainer
+  // For trainers other than the bundled one: all that is settled, as the models of their memory and time take it.
+  Setup setup;
+  std::map<std::string, Gpu> gpus;  // by preset id: smallest-that-fits tries others
+
+  // What may be chosen. Of a number 0 means that it is searched.
+  std::vector<int> node_counts;  // to try, ascending; one when given
+  std::vector<Sharding> shardings;
+  std::vector<int> reshard_after_forward;  // of zero3: {1}, {0} or {1, 0}
+  std::vector<Recompute> recomputes;
+  int recompute_every_k = 0;
+  int dp_shard = 0, dp_replicate = 0;
+  bool hybrid = false;  // HYBRID_SHARD: dp_shard = GPUs per node, dp_replicate = nodes
+  int tp = 0, pp = 0, cp = 0, ep = 0, virtual_stages = 0, hpz = 0;
+  std::vector<CpMethod> cp_methods;  // to try where cp > 1
+  bool sequence_parallel = true;     // with tp
+  int64_t micro_batch = 0, gradient_accumulation = 0;
+  int64_t global_batch = 0;         // sequences; 0 = from global_batch_tokens
+  int64_t global_batch_tokens = 0;  // rounded to sequences and data-parallel ranks, which is said
+  Location batch_at, parallel_at;   // where to point when no combination is legal
+  Goal goal = Goal::kThroughput;
+
+  std::vector<HardwarePlan> other_hardware;   // for "smallest that fits"; empty when hardware was given
+  std::vector<HardwarePlan> larger_hardware;  // GPUs with more memory, smallest first: what a fix may name
+  bool hardware_assumed = false;
+  bool gpus_per_node_given = false;
+  int64_t save_time_s = 0;           // of one checkpoint; 0 = not known
+  double gpu_hours_per_failure = 0;  // 0: the default (time/economics.h)
+};
+
+}  // namespace distsetup

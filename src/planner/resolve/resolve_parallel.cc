@@ -1,0 +1,229 @@
+#include "planner/resolve/resolve_parallel.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+
+namespace distsetup {
+namespace {
+
+int pinned(Resolving& r, std::string_view path) { return static_cast<int>(r.spec.integer(path).value_or(0)); }
+
+void pin_sharding(Resolving& r) {
+  const std::string given = r.spec.text("parallel.sharding").value_or("auto");
+  if (given == "auto") r.problem.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
+  if (given == "ddp") r.problem.shardings = {Sharding::kDdp};
+  if (given == "zero1") r.problem.shardings = {Sharding::kZero1};
+  if (given == "zero2" || given == "hybrid_shard_zero2") r.problem.shardings = {Sharding::kZero2};
+  if (given == "zero3" || given == "hybrid_shard") r.problem.shardings = {Sharding::kZero3};
+  r.problem.hybrid = given.starts_with("hybrid_shard");
+  r.problem.reshard_after_forward = {1, 0};
+  const auto reshard = r.spec.boolean("parallel.reshard_after_forward");
+  if (!reshard.has_value()) return;
+  r.problem.reshard_after_forward = {*reshard ? 1 : 0};
+  if (given == "auto") r.problem.shardings = {Sharding::kZero3};
+  if (r.problem.shardings == std::vector{Sharding::kZero3}) return;
+  r.fail(code::kConflict, "parallel.reshard_after_forward",
+         fmt::format("reshard_after_forward is a choice of zero3, sharding is {}", name(r.problem.shardings.front())),
+         "--sharding zero3");
+}
+
+void pin_recompute(Resolving& r) {
+  const std::string given = r.spec.text("parallel.recompute").value_or("auto");
+  r.problem.recomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+  if (given == "none") r.problem.recomputes = {Recompute::kNone};
+  if (given == "selective") r.problem.recomputes = {Recompute::kSelective};
+  if (given == "full") r.problem.recomputes = {Recompute::kFull};
+  if (!given.starts_with("every_k:")) return;
+  r.problem.recomputes = {Recompute::kEveryK};
+  r.problem.recompute_every_k = std::stoi(given.substr(8));
+}
+
+void check_mesh(Resolving& r) {
+  r.problem.parallel_at = r.spec.at(r.spec.find("parallel.dp_shard") != nullptr ? "parallel.dp_shard" : "parallel.dp_replicate");
+  if (r.problem.hybrid) {
+    if (r.problem.parallel_at.file.empty()) r.problem.parallel_at = r.spec.at("parallel.sharding");
+    if (r.problem.dp_shard > 0 && r.per_node > 0 && r.problem.dp_shard != r.per_node)
+      r.fail(code::kConflict, "parallel.dp_shard",
+             fmt::format("'{}' shards over the {} GPUs of a node, dp_shard says {}", r.spec.find("parallel.sharding")->text,
+                         r.per_node, r.problem.dp_shard),
+             fmt::format("--sharding {} --dp-shard {}", name(r.problem.shardings.front()), r.problem.dp_shard));
+    r.problem.dp_shard = r.per_node;
+  }
+  if (r.problem.shardings == std::vector{Sharding::kDdp} && r.problem.dp_shard > 1)
+    r.fail(code::kConflict, "parallel.dp_shard", fmt::format("ddp shards nothing, dp_shard is {}", r.problem.dp_shard),
+           "--sharding zero3");
+  if (r.problem.node_counts.size() != 1 || r.per_node <= 0 || has_error(r.said)) return;
+  if (!r.native()) return;  // further axes divide the ranks first
+  const int64_t ranks = int64_t{r.problem.node_counts.front()} * r.per_node;
+  const int64_t shard = r.problem.dp_shard, replicate = r.problem.dp_replicate;
+  const std::string product = fmt::format("{} node{} × {} GPUs = {}", r.problem.node_counts.front(),
+                                          r.problem.node_counts.front() == 1 ? "" : "s", r.per_node, ranks);
+  if (shard > 0 && replicate > 0 && shard * replicate != ranks)
+    r.fail(code::kMeshInvalid, "parallel.dp_shard",
+           fmt::format("dp_replicate {} × dp_shard {} = {}, not {}", replicate, shard, replicate * shard, product),
+           ranks % shard == 0 ? fmt::format("--dp-replicate {}", ranks / shard) : "leave one of them out");
+  else if (shard > 0 && ranks % shard != 0)
+    r.fail(code::kMeshInvalid, "parallel.dp_shard", fmt::format("dp_shard {} does not divide {}", shard, product),
+           fmt::format("--dp-shard {}", ranks));
+  else if (replicate > 0 && ranks % replicate != 0)
+    r.fail(code::kMeshInvalid, "parallel.dp_replicate", fmt::format("dp_replicate {} does not divide {}", replicate, product),
+           "--dp-replicate 1");
+}
+
+// What the trainer has to have for an axis above 1.
+void refuse_axis(Resolving& r, std::string_view path, std::string_view feature, std::string_view what, int size) {
+  if (!r.native()) {
+    r.require(feature, path, what);
+  } else if (path != "parallel.hpz" && path != "parallel.virtual_stages") {  // refuse_not_native() says those
+    r.fail(code::kUnsupportedFeature, path,
+           fmt::format("{} {}: the bundled trainer does not run {} yet, expected 1", path, size, what),
+           fmt::format("--{} 1", path.substr(std::string_view("parallel.").size())));
+  }
+}
+
+void pin_axis(Resolving& r, std::string_view path, std::string_view feature, std::string_view what, int& out) {
+  out = pinned(r, path);
+  if (r.problem.trainer.has(feature)) return;
+  if (out > 1) refuse_axis(r, path, feature, what, out);
+  out = 1;
+}
+
+void pin_sequence_parallel(Resolving& r) {
+  const std::optional<bool> given = r.spec.boolean("parallel.sequence_parallel");
+  const bool has = r.problem.trainer.has("sequence_parallel");
+  r.problem.sequence_parallel = given.value_or(has);
+  if (!given.value_or(false) || has) return;
+  if (!r.native())
+    r.require("sequence_parallel", "parallel.sequence_parallel", "sequence parallelism");
+  else
+    r.fail(code::kUnsupportedFeature, "parallel.sequence_parallel",
+           "sequence_parallel splits over tensor-parallel ranks, which the bundled trainer does not run yet",
+           "--sequence-parallel false");
+}
+
+void refuse_cp_method(Resolving& r, std::string_view given) {
+  const std::vector<std::string>& known = r.problem.trainer.cp_methods;
+  const bool is_cp_refused = known.empty() && pinned(r, "parallel.cp") > 1;
+  if (r.native())
+    r.fail(code::kUnsupportedFeature, "parallel.cp_method", "cp_method needs cp above 1, which the bundled trainer does not run yet",
+           "leave cp_method out");
+  else if (!is_cp_refused)
+    r.fail(code::kUnsupportedFeature, "parallel.cp_method",
+           known.empty() ? fmt::format("{} has no context parallelism, so no '{}'", r.problem.trainer.label, given)
+                         : fmt::format("{} has no '{}', expected one of: {}", r.problem.trainer.label, given, fmt::join(known, ", ")),
+           known.empty() ? "leave cp_method out" : fmt::format("--cp-method {}", known.front()));
+}
+
+void pin_cp_method(Resolving& r) {
+  const std::vector<std::string>& known = r.problem.trainer.cp_methods;
+  const std::optional<std::string> given = r.spec.text("parallel.cp_method");
+  const auto has = [&](std::string_view text) { return std::find(known.begin(), known.end(), text) != known.end(); };
+  if (given.has_value() && !has(*given)) refuse_cp_method(r, *given);
+  for (const auto& [text, method] :
+       {std::pair{"ring", CpMethod::kRing}, std::pair{"allgather", CpMethod::kAllGather}, std::pair{"ulysses", CpMethod::kUlysses}})
+    if (has(text) && given.value_or(text) == text) r.problem.cp_methods.push_back(method);
+}
+
+// FSDP's CPU offload (CPUOffload, CPUOffloadPolicy) is one switch: the optimizer runs where the shards are.
+void move_together(Resolving& r, OffloadPlan& o) {
+  if (!r.problem.trainer.has("offload_together") || o.optimizer == o.parameters) return;
+  if (o.optimizer == OffloadPlace::kNvme || o.parameters == OffloadPlace::kNvme) return;  // refused by itself
+  if (o.parameters == OffloadPlace::kNone || r.spec.find("parallel.offload.optimizer") != nullptr) {
+    r.fail(
+        code::kUnsupportedFeature, "parallel.offload.optimizer",
+        fmt::format("{} moves parameters, gradients and optimizer state to the host together, not one alone", r.problem.trainer.label),
+        "--offload-parameters host --offload-optimizer host");
+    return;
+  }
+  o.optimizer = o.parameters;
+  r.problem.base.assumptions.push_back("optimizer state on the host: FSDP moves it with the parameters");
+}
+
+}  // namespace
+
+void resolve_parallel(Resolving& r) {
+  if (r.native()) resolve_axes(r);
+  r.problem.dp_shard = pinned(r, "parallel.dp_shard");
+  r.problem.dp_replicate = pinned(r, "parallel.dp_replicate");
+  pin_sharding(r);
+  pin_recompute(r);
+  check_mesh(r);
+}
+
+void refuse_offload(Resolving& r) {
+  for (const std::string_view what : {"optimizer", "parameters", "activations"}) {
+    const std::string path = fmt::format("parallel.offload.{}", what);
+    if (const auto place = r.spec.text(path); place.has_value() && *place != "none")
+      r.fail(code::kUnsupportedFeature, path,
+             fmt::format("offload of {} to {}: the bundled trainer does not offload yet", what, *place),
+             fmt::format("--offload-{} none", what));
+  }
+}
+
+void resolve_axes(Resolving& r) {
+  pin_axis(r, "parallel.tp", "tensor_parallel", "tensor parallelism", r.problem.tp);
+  pin_axis(r, "parallel.pp", "pipeline_parallel", "pipeline parallelism", r.problem.pp);
+  pin_axis(r, "parallel.cp", "context_parallel", "context parallelism", r.problem.cp);
+  pin_axis(r, "parallel.ep", "expert_parallel", "expert parallelism", r.problem.ep);
+  pin_axis(r, "parallel.hpz", "hpz", "a second copy of the parameters (hpZ)", r.problem.hpz);
+  pin_axis(r, "parallel.virtual_stages", "virtual_stages", "interleaved pipeline stages", r.problem.virtual_stages);
+  if (r.problem.base.model.num_experts == 0) {
+    if (r.problem.ep > 1)
+      r.fail(code::kMeshInvalid, "parallel.ep", fmt::format("ep {}, but '{}' has no experts", r.problem.ep, r.problem.base.model.name),
+             "--ep 1");
+    r.problem.ep = 1;
+  }
+  pin_sequence_parallel(r);
+  pin_cp_method(r);
+}
+
+void resolve_offload(Resolving& r) {
+  OffloadPlan& o = r.problem.base.offload;
+  const auto read = [&](std::string_view what, OffloadPlace& place) {
+    const std::string path = fmt::format("parallel.offload.{}", what);
+    const auto text = r.spec.text(path);
+    if (!text.has_value() || *text == "none") return;
+    place = *text == "nvme" ? OffloadPlace::kNvme : OffloadPlace::kHost;
+    r.require(fmt::format("offload_{}", what), path, fmt::format("offload of {}", what));
+    if (place == OffloadPlace::kNvme) r.require("offload_nvme", path, "offload to NVMe");
+  };
+  read("optimizer", o.optimizer);
+  read("parameters", o.parameters);
+  read("activations", o.activations);
+  move_together(r, o);
+  r.problem.setup.offload = o;
+}
+
+// What the trainer has no form for leaves the search; a pinned value is refused.
+void narrow_to_trainer(Resolving& r) {
+  const TrainerFacts& facts = r.problem.trainer;
+  if (r.problem.hybrid && !r.require("hybrid", "parallel.sharding", "copies of a shard group (hybrid sharding)")) return;
+  const bool pinned = r.problem.shardings.size() == 1;
+  std::erase_if(r.problem.shardings,
+                [&](Sharding s) { return std::find(facts.shardings.begin(), facts.shardings.end(), s) == facts.shardings.end(); });
+  if (r.problem.shardings.empty()) {
+    std::vector<std::string_view> known;
+    for (const Sharding s : facts.shardings) known.push_back(name(s));
+    const std::string given = pinned && r.spec.find("parallel.sharding") ? r.spec.find("parallel.sharding")->text : "";
+    r.fail(code::kUnsupportedFeature, "parallel.sharding",
+           fmt::format("{} has no '{}', expected one of: {}", facts.label, given, fmt::join(known, ", ")),
+           fmt::format("--sharding {}", known.front()));
+  }
+  const std::vector<Recompute> wanted = r.problem.recomputes;
+  std::erase_if(r.problem.recomputes, [&](Recompute policy) { return !facts.recomputes.contains(policy); });
+  if (r.problem.recomputes.empty()) {
+    std::vector<std::string_view> known;
+    for (const auto& [policy, unused] : facts.recomputes) known.push_back(name(policy));
+    r.fail(code::kUnsupportedFeature, "parallel.recompute",
+           fmt::format("{} has no recompute '{}', expected one of: {}", facts.label, name(wanted.front()), fmt::join(known, ", ")),
+           fmt::format("--recompute {}", known.back()));
+  }
+  if (facts.has("hybrid")) return;
+  if (r.problem.dp_replicate > 1 && r.problem.dp_shard > 1) r.require("hybrid", "parallel.dp_replicate", "copies of the shard group");
+}
+
+}  // namespace distsetup

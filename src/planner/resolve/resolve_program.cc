@@ -1,0 +1,167 @@
+#include "planner/resolve/resolve_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "planner/native/program_share.h"
+#include "planner/replay/built_in_programs.h"
+#include "planner/replay/program_facts.h"
+#include "planner/replay/program_file.h"
+
+namespace distsetup {
+namespace {
+
+// A program whose weights differ by more from the model's parameters is another architecture's.
+constexpr double kMostParametersOff = 0.02;
+
+std::optional<LossHead> usual_loss(Resolving& r) {
+  const TrainerFacts& facts = r.problem.trainer;
+  return facts.releases == nullptr ? std::nullopt : loss_of_release(r.problem.setup, *facts.releases, facts.release_day);
+}
+
+// The configurations of the stack itself; what else runs under the same trainer takes the model's loss.
+std::string default_loss_head(Resolving& r) {
+  const TrainerFacts& facts = r.problem.trainer;
+  const std::string target = r.spec.text("launch.target").value_or("");
+  const std::optional<LossHead> head = usual_loss(r);
+  if (!head.has_value() || !(target.empty() || target == kNative || target.starts_with(facts.releases->stack)))
+    return facts.default_loss_head;
+  return head == LossHead::kEager ? facts.default_loss_head : head == LossHead::kCompiled ? "compiled" : "chunked";
+}
+
+// torchtitan has gated layers with grouped attention alone: other models run under FSDP2 as Transformers writes them.
+void check_listed(Resolving& r, const replay::BlockProgram*& blocks) {
+  Setup& s = r.problem.setup;
+  const Geometry& g = r.problem.base.model;
+  if (blocks == nullptr || !replay::lacks_for(*blocks, g).empty()) return;
+  const double share = share_listed(*blocks, g);
+  if (std::abs(share - 1) <= kMostParametersOff) return;
+  const replay::BlockProgram* other = replay::find_program("hf_eager");
+  const bool other_fits = replay::lacks_for(*other, g).empty() && std::abs(share_listed(*other, g) - 1) <= kMostParametersOff;
+  const bool given = r.spec.text("trainer.program").has_value() || s.compiled;
+  if (given || !other_fits) {
+    r.fail(code::kUnsupportedFeature, given ? "trainer.program" : "model",
+           fmt::format("program '{}' is of another architecture: its weights are {:.0f} % of the parameters of '{}'", s.program,
+                       100 * share, g.name),
+           other_fits ? "--program hf_eager" : "");
+    return;
+  }
+  r.problem.base.assumptions.push_back(fmt::format("program hf_eager: '{}' lists no layers like those of '{}'", s.program, g.name));
+  s.program = other->id;
+  blocks = other;
+}
+
+}  // namespace
+
+// The release that the target writes for.
+void resolve_release(Resolving& r) {
+  const auto older = r.problem.trainer.older_releases.find(r.spec.text("launch.target").value_or(""));
+  if (older == r.problem.trainer.older_releases.end()) return;
+  r.problem.setup.software.name = older->second.first;
+  r.problem.trainer.release_day = older->second.second;
+}
+
+void resolve_storage(Resolving& r) {
+  Setup& s = r.problem.setup;
+  const Dtype compute = r.problem.base.precision.compute;
+  if (compute == Dtype::kF8) r.require("fp8", "precision.compute", "fp8");
+  if (compute == Dtype::kF16) r.require("fp16", "precision.compute", "fp16");
+  s.compute = compute;
+  s.fp8 = compute == Dtype::kF8 ? Fp8Recipe::kTensorwise : Fp8Recipe::kNone;
+  if (compute == Dtype::kF32) {
+    s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = s.state_dtype = Dtype::kF32;
+    s.master_copy = false;
+  }
+  const auto stored = [&](std::string_view path, Dtype& plan, Dtype& setup) {
+    const auto text = r.spec.text(path);
+    if (!text.has_value()) return;
+    plan = setup = *text == "bf16" ? Dtype::kBf16 : Dtype::kF32;
+  };
+  PrecisionPlan& p = r.problem.base.precision;
+  stored("precision.reduce", p.reduce, s.reduce_dtype);
+  stored("precision.optimizer_state", p.optimizer_state, s.state_dtype);
+  if (const auto master = r.spec.text("precision.master"); master == "bf16") {  // nothing in fp32: parameters are their own master
+    p.master = Dtype::kBf16;
+    s.master_copy = false;
+    s.parameter_dtype = s.gradient_dtype = Dtype::kBf16;
+  }
+}
+
+void resolve_program(Resolving& r) {
+  Setup& s = r.problem.setup;
+  StrategyPlan& plan = r.problem.base.strategy;
+  const TrainerFacts& facts = r.problem.trainer;
+  s.compiled = r.spec.boolean("trainer.compile").value_or(false);
+  if (s.compiled) r.require("compile", "trainer.compile", "torch.compile");
+  if (s.compute == Dtype::kF8 && !s.compiled && facts.has("compile"))
+    r.problem.base.assumptions.push_back("fp8 casts in kernels of their own, slower than bf16: --compile fuses them");
+  const auto it = facts.programs.find(s.compiled ? "compiled" : "eager");
+  s.program = it != facts.programs.end() ? it->second : facts.programs.begin()->second;
+  if (const auto given = r.spec.text("trainer.program"); given.has_value()) {
+    s.program = *given;
+    const PresetFile* file = find_preset(r.presets, "programs", *given);
+    if (file == nullptr) {
+      r.fail(code::kUnknownProgram, "trainer.program", fmt::format("no program is called '{}'", *given),
+             suggest(*given, preset_ids(r.presets, "programs")));
+    } else if (!file->is_embedded) {
+      Result<std::shared_ptr<const replay::BlockProgram>> own = replay::load_program(r.presets, *file);
+      if (own.value) s.own_program = *own.value;
+      append(r.said, std::move(own.diagnostics));
+    }
+  }
+  const replay::BlockProgram* blocks = s.own_program ? s.own_program.get() : replay::find_program(s.program);
+  const FrameworkTraits& traits = s.traits();
+  if (blocks == nullptr && !traits.lifetime_programs && !has_error(r.said)) {
+    r.fail(code::kUnsupportedFeature, "trainer.program",
+           fmt::format("program '{}' lists the layers of a pipeline stage, which {} does not have", s.program, facts.label),
+           fmt::format("--program {}", facts.programs.begin()->second));
+    return;
+  }
+  if (blocks != nullptr && !traits.block_programs) {
+    r.fail(code::kUnsupportedFeature, "trainer.program",
+           fmt::format("program '{}' lists PyTorch's operations; {} runs layers of its own", s.program, facts.label),
+           fmt::format("--program {}", facts.programs.begin()->second));
+    return;
+  }
+  check_listed(r, blocks);
+  if (const std::string lacks = blocks == nullptr ? "" : replay::lacks_for(*blocks, r.problem.base.model); !lacks.empty())
+    r.fail(code::kUnsupportedFeature, "model",
+           fmt::format("'{}' has {}, which program '{}' does not list", r.problem.base.model.name, lacks, s.program));
+  const std::string head = r.spec.text("trainer.loss_head").value_or(default_loss_head(r));
+  const auto found = facts.loss_heads.find(head);
+  if (found == facts.loss_heads.end()) {
+    std::string known;
+    for (const auto& [name, unused] : facts.loss_heads) known += (known.empty() ? "" : ", ") + name;
+    r.fail(code::kUnsupportedFeature, "trainer.loss_head",
+           fmt::format("{} has no '{}' loss, expected one of: {}", facts.label, head, known),
+           fmt::format("--loss-head {}", facts.default_loss_head));
+    return;
+  }
+  // Chunks of the logits became chunks of head and loss.
+  const bool in_chunks = found->second == LossHead::kChunked && usual_loss(r) == LossHead::kChunkedHead;
+  s.loss = in_chunks ? LossHead::kChunkedHead : found->second;
+  plan.program = s.program;
+  plan.loss_head = head;
+  plan.compile = s.compiled;
+}
+
+void settle_setup(Resolving& r) {
+  Setup& s = r.problem.setup;
+  const Plan& p = r.problem.base;
+  s.model = p.model;
+  s.sequence_length = p.train.sequence_length;
+  s.frozen_reference = p.train.method == "dpo";
+  s.host_memory_bytes = p.hardware.host_memory_bytes;
+  if (const auto gpu = r.problem.gpus.find(p.hardware.gpu); gpu != r.problem.gpus.end()) s.gpu = gpu->second;
+  set_software(r.problem.trainer, s);
+  r.problem.base.assumptions.push_back(fmt::format("{}, program {}", r.problem.setup.software.name, s.program));
+  if (s.model.num_experts > 0 && !r.problem.trainer.defaults.traits().measured_experts)
+    r.problem.base.assumptions.push_back(
+        "every expert gets as many tokens as the others; no measured run of this trainer with experts");
+}
+
+}  // namespace distsetup

@@ -1,0 +1,13 @@
+// What a trainer other than the bundled one runs: its release, its operations and its loss, and how it keeps values between steps.
+#pragma once
+#include "planner/resolve/resolving.h"
+
+namespace distsetup {
+
+void resolve_release(Resolving& r);
+void resolve_storage(Resolving& r);
+void resolve_program(Resolving& r);
+// Fills in the Setup that the models of its memory and time take.
+void settle_setup(Resolving& r);
+
+}  // namespace distsetup

@@ -1,0 +1,13 @@
+// How the model is trained: method, steps, batch, optimizer, adapters.
+#pragma once
+#include "planner/resolve/resolving.h"
+
+namespace distsetup {
+
+void resolve_training(Resolving& r);
+void resolve_batch(Resolving& r);
+// What a trainer other than the bundled one has to have.
+void resolve_optimizer(Resolving& r);
+void resolve_finetune(Resolving& r);
+
+}  // namespace distsetup

@@ -1,0 +1,40 @@
+#include "planner/resolve/resolving.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+
+namespace distsetup {
+namespace {
+
+// Of the trainers that have a feature, one that splits as far as this one does.
+std::string nearest(const Resolving& r, const std::vector<std::string>& others) {
+  const auto splits = [](const TrainerFacts& facts) {
+    return std::find(facts.shardings.begin(), facts.shardings.end(), Sharding::kZero3) != facts.shardings.end();
+  };
+  for (const std::string& other : others) {
+    const Result<TrainerFacts> facts = find_trainer(r.presets, other);
+    if (facts.ok() && splits(*facts) == splits(r.problem.trainer)) return other;
+  }
+  return others.front();
+}
+
+}  // namespace
+
+void Resolving::fail(const char* code, std::string_view path, std::string message, std::string help) {
+  Diagnostic d = error(code, spec.at(path), std::move(message), std::move(help));
+  if (const Setting* setting = spec.find(path)) d.length = std::max<int>(1, static_cast<int>(setting->text.size()));
+  said.push_back(std::move(d));
+}
+
+bool Resolving::require(std::string_view feature, std::string_view path, std::string_view what) {
+  if (problem.trainer.has(feature)) return true;
+  const std::vector<std::string> others = trainers_with(presets, feature);
+  fail(code::kUnsupportedFeature, path, fmt::format("{} is planned without {}", problem.trainer.label, what),
+       others.empty() ? "" : fmt::format("--trainer {}", nearest(*this, others)));
+  return false;
+}
+
+}  // namespace distsetup

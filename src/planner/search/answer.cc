@@ -1,0 +1,184 @@
+#include "planner/search/answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/quantity.h"
+#include "planner/search/space.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kListed = 5;  // the answer and its runners-up
+
+// The clause that decided against a plan that fits as well, by the rule of choice.
+std::string why_not(const Candidate& c, const Candidate& best, Goal goal, const SelectionRules& rules) {
+  const int64_t more_bytes = c.device_bytes - best.device_bytes;
+  const std::string memory = more_bytes > 0 ? format_bytes(more_bytes) + " more memory" : "as much memory";
+  if (rules.bound_is_all) return memory;
+  const double ratio = c.tokens_per_s_per_gpu / best.tokens_per_s_per_gpu;
+  if (goal == Goal::kMinMemory) return fmt::format("{:.2f}× tokens/s, {}", ratio, memory);
+  if (ratio < 1 - kTimeTie || !simpler(best, c, rules)) return fmt::format("{:.2f}× tokens/s", ratio);
+  const Choice &x = c.choice, &y = best.choice;
+  const bool shards_more = x.sharding != y.sharding || x.reshard_after_forward != y.reshard_after_forward;
+  const std::string clause = num_axes(x, rules) != num_axes(y, rules)               ? "more axes"
+                             : shards_more                                          ? "more sharding"
+                             : !rules.hybrid_is_an_axis && x.dp_shard != y.dp_shard ? "one mesh more"
+                             : x.recompute != y.recompute                           ? "more recompute"
+                             : more_bytes > 0                                       ? memory
+                                                                                    : "a larger micro-batch";
+  return fmt::format("{:.2f}×, {}", ratio, clause);
+}
+
+Alternative alternative(const Candidate& c, std::string summary, std::string why) {
+  return {std::move(summary), c.verdict, c.device_bytes, c.step_s, std::move(why)};
+}
+
+// Why a plan that does not fit as well as the answer lost.
+std::string short_of(const Candidate& c, int64_t capacity) {
+  if (c.verdict == Verdict::kTight) return fmt::format("tight: {} of {}", format_bytes(c.device_bytes), format_bytes(capacity));
+  const bool is_bound = !c.simulated;
+  return fmt::format("does not fit by {}{}", is_bound ? "≥ " : "", format_bytes(c.device_bytes - capacity));
+}
+
+// Faster ones that do not fit, then the next best.
+std::vector<Alternative> next_best(const Problem& problem, const SearchResult& result, const SelectionRules& rules) {
+  const int every_k = problem.recompute_every_k;
+  std::vector<Alternative> out;
+  for (const Candidate& c : result.faster)
+    out.push_back(alternative(c, summary(c.choice, every_k), short_of(c, problem.base.hardware.memory_bytes)));
+  for (size_t i = 1; i < result.best.size(); ++i) {
+    const Candidate& c = result.best[i];
+    out.push_back(alternative(c, summary(c.choice, every_k), why_not(c, result.best.front(), problem.goal, rules)));
+  }
+  return out;
+}
+
+// Sharding, whether it is hybrid, and recompute: what a reader calls another plan.
+using Kind = std::tuple<Sharding, bool, int>;
+Kind kind_of(const Choice& c) { return {c.sharding, is_hybrid(c), static_cast<int>(c.recompute)}; }
+
+class BestOfEachKind {
+ public:
+  BestOfEachKind(const Problem& problem, const SearchResult& result, const SelectionRules& rules)
+      : p_(problem), result_(result), rules_(rules), best_(result.answer()) {}
+
+  std::vector<Alternative> run() const {
+    std::map<Kind, const Candidate*> leaders;
+    for (const Candidate& c : result_.candidates)
+      if (kind_of(c.choice) != kind_of(best_.choice)) lead(leaders, kind_of(c.choice), c);
+    // One line per sharding and mesh kind, and one per recompute policy of the winner's: the rest differ in nothing new.
+    std::map<Kind, const Candidate*> shown;
+    for (const auto& [kind, c] : leaders) {
+      const auto [sharding, hybrid, recompute] = kind;
+      if (rules_.bound_is_all && same_name(*c)) continue;  // states do not differ
+      const bool same_sharding = sharding == best_.choice.sharding && hybrid == is_hybrid(best_.choice);
+      lead(shown, same_sharding ? kind : Kind{sharding, hybrid, -1}, *c);
+    }
+    std::vector<const Candidate*> order;
+    for (const auto& [kind, c] : shown) order.push_back(c);
+    std::stable_sort(order.begin(), order.end(), [&](const Candidate* a, const Candidate* b) { return better(*a, *b); });
+    std::vector<Alternative> out;
+    for (const Candidate* c : order) {
+      const bool whole = c->simulated || c->finished || same_name(*c);
+      out.push_back(alternative(*c, whole ? summary(c->choice, p_.recompute_every_k) : sharding_summary(c->choice), why(*c)));
+    }
+    return out;
+  }
+
+ private:
+  bool same_name(const Candidate& c) const { return sharding_summary(c.choice) == sharding_summary(best_.choice); }
+
+  bool better(const Candidate& a, const Candidate& b) const {
+    const bool fits_a = a.verdict != Verdict::kDoesNotFit, fits_b = b.verdict != Verdict::kDoesNotFit;
+    if (fits_a != fits_b) return fits_a;
+    if (!fits_a || p_.goal == Goal::kMinMemory) return a.device_bytes < b.device_bytes;
+    if (a.verdict != b.verdict) return a.verdict == Verdict::kFits;
+    return a.tokens_per_s_per_gpu > b.tokens_per_s_per_gpu;
+  }
+
+  void lead(std::map<Kind, const Candidate*>& leaders, const Kind& kind, const Candidate& c) const {
+    const auto [it, fresh] = leaders.try_emplace(kind, &c);
+    if (!fresh && better(c, *it->second)) it->second = &c;
+  }
+
+  std::string why(const Candidate& c) const {
+    if (c.verdict == Verdict::kDoesNotFit || (c.verdict == Verdict::kTight && best_.verdict == Verdict::kFits))
+      return short_of(c, p_.base.hardware.memory_bytes);
+    return best_.verdict == Verdict::kDoesNotFit ? "" : why_not(c, best_, p_.goal, rules_);
+  }
+
+  const Problem& p_;
+  const SearchResult& result_;
+  const SelectionRules& rules_;
+  const Candidate& best_;
+};
+
+struct FoundOnNodes {
+  int nodes = 0;
+  SearchResult result;
+  int too_few = 0;  // the largest number of nodes on which nothing is an answer; 0: there is none
+};
+
+// The fewest nodes on which there is an answer. There is none on any: the first on which something is tight, else the last.
+std::optional<FoundOnNodes> fewest_nodes(const Problem& problem, Predictor& predictor, Diagnostics& why, Shortfall shortfall) {
+  const SelectionRules& rules = predictor.rules();
+  SearchWish wish;
+  wish.wanted = shortfall == Shortfall::kSkip || rules.whole_space ? 1 : kListed;
+  wish.worst = rules.bound_is_all ? Verdict::kTight : Verdict::kFits;
+  wish.nearest = false;
+  std::vector<int> legal;
+  for (const int nodes : problem.node_counts) {
+    if (nodes != problem.node_counts.front() && more_ranks_than_sequences(problem, nodes)) break;
+    SearchResult found = search(problem, nodes, predictor, wish);
+    if (found.candidates.empty()) {
+      if (why.empty()) why = std::move(found.why);
+      continue;
+    }
+    if (!found.best.empty()) return FoundOnNodes{nodes, std::move(found), legal.empty() ? 0 : legal.back()};
+    legal.push_back(nodes);
+  }
+  if (legal.empty() || shortfall == Shortfall::kSkip) return std::nullopt;
+  wish.worst = Verdict::kTight;
+  FoundOnNodes tight;
+  for (const int nodes : legal) {
+    wish.nearest = nodes == legal.back();
+    tight = {nodes, search(problem, nodes, predictor, wish), legal.back()};
+    if (!tight.result.best.empty()) break;
+  }
+  return tight;
+}
+
+}  // namespace
+
+bool is_answer(const Plan& plan) { return plan.verdict == Verdict::kFits || (is_by_bound(plan) && plan.verdict == Verdict::kTight); }
+
+std::vector<Alternative> runners_up(const Problem& problem, const SearchResult& result, const SelectionRules& rules) {
+  return rules.whole_space ? BestOfEachKind(problem, result, rules).run() : next_best(problem, result, rules);
+}
+
+std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
+  const std::unique_ptr<Predictor> predictor = make_predictor(problem);
+  const SelectionRules& rules = predictor->rules();
+  std::optional<FoundOnNodes> kept = fewest_nodes(problem, *predictor, why, shortfall);
+  if (!kept.has_value()) return std::nullopt;
+  why.clear();
+  const bool whole = rules.whole_space && !rules.bound_is_all && shortfall == Shortfall::kFind;
+  if (whole) kept->result = search(problem, kept->nodes, *predictor, {.whole = true});  // the same answer, and its runners-up
+  const Candidate& best = kept->result.answer();
+  Plan plan = predictor->plan(best);
+  if (shortfall == Shortfall::kSkip) return plan;
+  plan.alternatives = runners_up(problem, kept->result, rules);
+  std::optional<TooFewNodes> too_few;
+  if (kept->too_few > 0 && kept->too_few < kept->nodes) {
+    too_few = {kept->too_few, 0};
+    if (whole) too_few->device_bytes = search(problem, kept->too_few, *predictor, {.whole = true}).answer().device_bytes;
+  }
+  predictor->explain(best, kept->result.counts, too_few, plan);
+  return plan;
+}
+
+}  // namespace distsetup

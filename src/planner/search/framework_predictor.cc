@@ -1,0 +1,235 @@
+#include "planner/search/framework_predictor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/quantity.h"
+#include "model/count.h"
+#include "model/dtype.h"
+#include "planner/frameworks/memory.h"
+#include "planner/frameworks/state_bytes.h"
+#include "planner/report/uncertainty.h"
+#include "planner/resolve/hardware_facts.h"
+#include "planner/search/framework_setup.h"
+#include "planner/time/constants.h"
+#include "planner/time/embedded_calibration.h"
+#include "planner/time/step.h"
+
+namespace distsetup {
+namespace {
+
+// "states: 16 B per parameter (parameter 2, gradient 2, optimizer 12) × 8,030,261,248: at least 14.0 GiB per GPU here".
+std::string states_reason(const Setup& s) {
+  const int64_t parameters = count_parameters(s.model).total;
+  if (s.finetune != Finetune::kFull)
+    return fmt::format("states: {} frozen parameters at {:.3g} B and adapters of rank {}", format_count(parameters),
+                       bytes_of(s.frozen_dtype), s.lora.rank);
+  const StateBytes b = state_bytes(s);
+  return fmt::format(
+      "states: {:.4g} B per parameter (parameter {:.3g}, gradient {:.3g}, optimizer {:.4g}) × {}: at least {} per GPU here",
+      b.parameter + b.gradient + b.optimizer, b.parameter, b.gradient, b.optimizer, format_count(parameters),
+      format_bytes(bound_bytes(s)));
+}
+
+MemoryPlan memory_plan(const Setup& s, const MemoryEstimate& m, const Candidate& c, int64_t capacity_bytes) {
+  MemoryPlan out;
+  out.peak_allocated_bytes = m.allocated_bytes;
+  out.peak_reserved_bytes = m.reserved_bytes > 0 ? m.reserved_bytes : m.allocated_bytes;
+  out.device_bytes = c.device_bytes;
+  out.capacity_bytes = capacity_bytes;
+  out.live_bytes = m.allocated_bytes;
+  out.peak_instruction = m.peak_phase;
+  out.terms = m.terms;
+  out.by_phase = m.by_phase;
+  out.by_rank_class = {{c.choice.pp > 1 ? "fullest stage" : "all ranks", c.device_bytes}};
+  out.host_bytes_per_node = m.host_bytes_per_node;
+  out.checkpoint_bytes = m.checkpoint_bytes;
+  const Interval device = interval_of(s, Predicted::kDevice, static_cast<double>(c.device_bytes), 0.9);
+  out.device_low_bytes = static_cast<int64_t>(device.low);
+  out.device_high_bytes = static_cast<int64_t>(device.high);
+  return out;
+}
+
+TimePlan time_plan(const Setup& s, const TimeEstimate& e) {
+  TimePlan time;
+  time.step_s = e.step_s;
+  time.tokens_per_s_per_gpu = e.tokens_per_s_per_gpu;
+  time.tokens_per_s = e.tokens_per_s_per_gpu * s.world();
+  time.mfu = e.mfu;
+  const Interval speed = interval_of(s, Predicted::kTokensPerSecond, e.tokens_per_s_per_gpu, 0.9);
+  time.step_low_s = e.step_s * e.tokens_per_s_per_gpu / std::max(speed.high, 1e-12);
+  time.step_high_s = e.step_s * e.tokens_per_s_per_gpu / std::max(speed.low, 1e-12);
+  time.hfu = e.hfu;
+  for (const auto& [what, seconds] : {std::pair{"Gemm", e.gemm_s},
+                                      {"Attention", e.attention_s},
+                                      {"Elementwise", e.elementwise_s},
+                                      {"Loss", e.loss_s},
+                                      {"Recompute", e.recompute_s},
+                                      {"Communication", e.communication_exposed_s},
+                                      {"PipelineBubble", e.bubble_s},
+                                      {"OptimizerStep", e.optimizer_s},
+                                      {"Offload", e.offload_exposed_s},
+                                      {"Launch", e.launch_s}}) {
+    if (seconds > 0) time.by_instruction.push_back({what, seconds});
+  }
+  return time;
+}
+
+class FrameworkPredictor final : public Predictor {
+ public:
+  explicit FrameworkPredictor(const Problem& problem) : p_(problem) {
+    rules_.structure_tie = kStructureTie;
+    rules_.hybrid_is_an_axis = true;
+  }
+
+  void start(int nodes) override {
+    setup_ = base_setup(p_, nodes);
+    constants_.clear();
+    known_.clear();
+    counts_ = {};
+  }
+
+  void bound(Candidate& c) override {
+    distsetup::apply(p_, c.choice, setup_);
+    c.device_bytes = bound_bytes(setup_) + p_.base.hardware.context_bytes;
+    c.verdict = c.device_bytes > capacity() ? Verdict::kDoesNotFit : Verdict::kFits;
+    ++counts_.legal;
+    counts_.bounded_out += c.verdict == Verdict::kDoesNotFit;
+  }
+
+  void time(Candidate& c) override {
+    const TimeEstimate e = estimate(c.choice);
+    c.step_s = e.step_s;
+    c.tokens_per_s_per_gpu = e.tokens_per_s_per_gpu;
+    c.s_per_token = 1 / e.tokens_per_s_per_gpu;
+    c.timed = true;
+    ++counts_.timed;
+  }
+
+  // Simulated bytes, and the best verdict that they leave.
+  void simulate(Candidate& c) override {
+    const Known& known = simulated(c.choice);
+    const int64_t allocated = known.simulated->allocated_bytes;
+    c.simulated = true;
+    c.device_bytes = c.tie_bytes = std::max(c.device_bytes, allocated + p_.base.hardware.context_bytes);
+    c.verdict = c.device_bytes > capacity()    ? Verdict::kDoesNotFit
+                : allocated > known.most_bytes ? Verdict::kTight
+                                               : Verdict::kFits;  // the replay says more
+  }
+
+  void finish(Candidate& c) override {
+    if (c.verdict == Verdict::kDoesNotFit) return;  // no replay makes it smaller
+    Known& known = known_[key(c.choice)];
+    if (known.replayed == nullptr) {
+      distsetup::apply(p_, c.choice, setup_);
+      known.replayed = std::make_shared<const MemoryEstimate>(replay_memory(setup_));
+      known.verdict = replayed_verdict_of(setup_, *known.replayed);
+      const int64_t host = p_.base.hardware.host_memory_bytes;
+      if (host > 0 && static_cast<double>(known.replayed->host_bytes_per_node) > kUsableHostShare * static_cast<double>(host))
+        known.verdict = Verdict::kDoesNotFit;
+      ++counts_.finished;
+    }
+    c.finished = true;
+    c.device_bytes = c.tie_bytes = std::max(c.device_bytes, known.replayed->device_bytes);
+    c.verdict = known.verdict;
+  }
+
+  bool fits_amply(const Candidate&) const override { return false; }
+  bool grows_with_micro_batch(const Choice&) const override { return true; }
+  MemoryKey key(const Choice& c) const override { return memory_key(p_, c); }
+  SearchCounts counts(const std::vector<Candidate>&) const override { return counts_; }
+
+  Plan plan(const Candidate& c) override {
+    Plan plan = plan_of(p_, setup_.nodes, c.choice, Weight::kFull);
+    plan.hardware.rates = {};  // of the bundled trainer
+    const Known& known = simulated(c.choice);
+    const TimeEstimate e = estimate(c.choice);
+    plan.memory = memory_plan(setup_, c.finished ? *known.replayed : *known.simulated, c, plan.hardware.memory_bytes);
+    plan.time = time_plan(setup_, e);
+    plan.verdict = c.verdict;
+    return plan;
+  }
+
+  void explain(const Candidate& c, const SearchCounts& n, const std::optional<TooFewNodes>& too_few, Plan& plan) override {
+    distsetup::apply(p_, c.choice, setup_);
+    plan.reasons.push_back(states_reason(setup_));
+    plan.reasons.push_back(fmt::format("searched {} combinations: {} ruled out by their states, {} timed, {} simulated, {} replayed",
+                                       format_count(n.legal), format_count(n.bounded_out), format_count(n.timed),
+                                       format_count(n.simulated), format_count(n.finished)));
+    if (too_few.has_value()) plan.reasons.push_back(too_few_words(too_few->nodes));
+    if (c.verdict == Verdict::kDoesNotFit) plan.reasons.emplace_back(kMissesByLeast);
+    plan.diagnostics.push_back(note("DS0604", {},
+                                    fmt::format("planned for {}{}", p_.trainer.label,
+                                                p_.chosen_for.empty() ? ": the bundled trainer does not run this plan"
+                                                                      : ", which target " + p_.chosen_for +
+                                                                            " is for; --trainer native plans for the bundled one")));
+  }
+
+ private:
+  // What choices with one key share.
+  struct Known {
+    std::shared_ptr<const MemoryEstimate> simulated, replayed;
+    int64_t most_bytes = 0;  // that a run may allocate which fits
+    Verdict verdict = Verdict::kDoesNotFit;
+  };
+
+  int64_t capacity() const { return p_.base.hardware.memory_bytes; }
+
+  const Known& simulated(const Choice& choice) {
+    Known& known = known_[key(choice)];
+    if (known.simulated != nullptr) return known;
+    distsetup::apply(p_, choice, setup_);
+    known.simulated = std::make_shared<const MemoryEstimate>(simulate_memory(setup_));
+    known.most_bytes = most_that_fits(setup_);
+    ++counts_.simulated;
+    return known;
+  }
+
+  TimeEstimate estimate(const Choice& choice) {
+    distsetup::apply(p_, choice, setup_);
+    auto of_sharding = constants_.find(choice.sharding);
+    if (of_sharding == constants_.end())
+      of_sharding = constants_.emplace(choice.sharding, time_constants(setup_, embedded_calibration())).first;
+    return estimate_time(setup_, of_sharding->second);
+  }
+
+  const Problem& p_;
+  Setup setup_;                                  // the problem's; a choice is applied to it when it is looked at
+  std::map<Sharding, TimeConstants> constants_;  // what else they depend on is no choice
+  std::map<MemoryKey, Known> known_;
+  SearchCounts counts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Predictor> framework_predictor(const Problem& problem) { return std::make_unique<FrameworkPredictor>(problem); }
+
+// FSDP's pipelines (torchtitan) keep as many micro-batches for any number of chunks, and no model but Megatron's tells methods of
+// context parallelism apart.
+MemoryKey memory_key(const Problem& p, const Choice& choice) {
+  if (p.setup.traits().memory_reads_schedule) return memory_key(choice);
+  Choice c = choice;
+  c.virtual_stages = 1;
+  c.cp_method = CpMethod::kRing;
+  // Whether there is a second micro-batch, and how many a pipeline has in flight.
+  if (p.setup.sample_lengths.mean <= 0 && c.gradient_accumulation > 1)
+    c.gradient_accumulation = std::max<int64_t>(2, std::min<int64_t>(c.pp, c.gradient_accumulation));
+  return memory_key(c);
+}
+
+int64_t most_that_fits(const Setup& s) {
+  constexpr double kProbe = 1024.0 * 1024 * 1024, kLevel = 0.99;
+  const auto usable = static_cast<double>(s.gpu.usable_memory_bytes), context = static_cast<double>(s.gpu.context_bytes);
+  // Device bytes, never less than what is allocated and the context, at their upper end.
+  const double offset = interval_of(s, Predicted::kDevice, 0, kLevel).high;
+  const double slope = (interval_of(s, Predicted::kDevice, kProbe, kLevel).high - offset) / kProbe;
+  double most = std::min(usable, (usable - offset) / slope) - context;
+  // Or what comes through on a GPU that is smaller by the upper end of what is allocated.
+  if (is_replayed_when_tight(s))
+    most = std::max(most, usable * std::min(1.0, kProbe / interval_of(s, Predicted::kAllocated, kProbe, kLevel).high) - context);
+  return static_cast<int64_t>(most);
+}
+
+}  // namespace distsetup

@@ -1,0 +1,60 @@
+#include "planner/search/framework_setup.h"
+
+#include <utility>
+
+#include "planner/frameworks/validate.h"
+
+namespace distsetup {
+
+Setup base_setup(const Problem& p, int nodes) {
+  Setup s = p.setup;
+  const HardwarePlan& h = p.base.hardware;
+  if (const auto gpu = p.gpus.find(h.gpu); gpu != p.gpus.end()) s.gpu = gpu->second;
+  s.gpu.usable_memory_bytes = h.memory_bytes;
+  s.nodes = nodes;
+  s.gpus_per_node = h.gpus_per_node;
+  s.nic_kind = h.nic_kind;
+  s.nic_bytes_per_s = h.nic_bytes_per_s;
+  s.sequence_length = p.base.train.sequence_length;
+  s.sequence_parallel = p.sequence_parallel;
+  set_software(p.trainer, s);
+  return s;
+}
+
+void apply(const Problem& p, const Choice& c, Setup& s) {
+  s.tp = c.tp, s.pp = c.pp, s.cp = c.cp, s.ep = c.ep;
+  s.virtual_stages = c.virtual_stages;
+  s.hpz = c.hpz;
+  s.cp_method = c.cp_method;
+  s.sharding = c.sharding;
+  s.reshard_after_forward = c.reshard_after_forward;
+  s.dp_replicate = c.dp_replicate;
+  s.dp_shard = c.dp_shard;
+  s.micro_batch = c.micro_batch;
+  s.gradient_accumulation = c.gradient_accumulation;
+  s.recompute = p.trainer.recomputes.at(c.recompute);
+  s.recompute_every_k = c.recompute == Recompute::kEveryK ? p.recompute_every_k : 0;
+}
+
+Setup setup_of(const Problem& p, int nodes, const Choice& c) {
+  Setup s = base_setup(p, nodes);
+  apply(p, c, s);
+  return s;
+}
+
+Diagnostics drop_refused(const Problem& p, int nodes, std::vector<Choice>& choices) {
+  if (choices.empty()) return {};
+  Diagnostics first;
+  Setup setup = base_setup(p, nodes);
+  std::erase_if(choices, [&](const Choice& choice) {
+    apply(p, choice, setup);
+    Diagnostics said = validate(setup);
+    if (!has_error(said)) return false;
+    if (first.empty()) first = std::move(said);
+    return true;
+  });
+  for (Diagnostic& d : first) d.location = p.parallel_at;
+  return first;
+}
+
+}  // namespace distsetup

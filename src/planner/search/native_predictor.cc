@@ -1,0 +1,164 @@
+#include "planner/search/native_predictor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/diagnostic_codes.h"
+#include "base/quantity.h"
+#include "model/count.h"
+#include "planner/native/simulate.h"
+#include "planner/report/verdict.h"
+#include "planner/report/words.h"
+#include "planner/resolve/hardware_facts.h"
+
+namespace distsetup {
+namespace {
+
+// Packing and workspace have added at most 2 % to the live bytes of real models: with this much to spare a candidate need not be
+// finished to know that it fits. The plan that is chosen is always finished.
+constexpr double kAmpleMargin = 1.15;
+
+class NativePredictor final : public Predictor {
+ public:
+  explicit NativePredictor(const Problem& problem) : p_(problem) {
+    rules_.finish_in_turn = true;
+    rules_.whole_space = true;
+    rules_.bound_is_all = is_by_bound(problem.base);
+  }
+
+  void start(int nodes) override {
+    cache_.by_step.clear();  // of other meshes
+    packed_.clear();
+    plan_ = plan_of(p_, nodes, {}, Weight::kLight);
+  }
+
+  // States, what forward keeps, context, communicators; compute alone.
+  void bound(Candidate& c) override {
+    apply(p_, c.choice, plan_);
+    const HardwarePlan& h = plan_.hardware;
+    const StepBound least = rules_.bound_is_all ? StepBound{states_bound_bytes(plan_), 0} : distsetup::bound(plan_, cache_);
+    c.device_bytes = least.allocated_bytes + h.context_bytes + communicator_bytes(plan_);
+    c.s_per_token = least.step_s / static_cast<double>(plan_.train.global_batch * plan_.train.sequence_length) * plan_.mesh.world();
+    c.verdict = verdict_of(needed_bytes(c.device_bytes, h.accelerator), h.memory_bytes);
+    if (rules_.bound_is_all) c.verdict = std::max(c.verdict, Verdict::kTight);
+  }
+
+  void time(Candidate&) override {}  // simulation gives it
+
+  void simulate(Candidate& c) override {
+    apply(p_, c.choice, plan_);
+    const Simulation s = distsetup::simulate(plan_, cache_);
+    c.tie_bytes = s.allocated_bytes();
+    c.device_bytes = std::max(c.device_bytes, device_bytes(plan_, {s.run_bytes}, s.live_peak_bytes, 0));
+    c.step_s = s.time.step_s;
+    c.tokens_per_s_per_gpu = s.time.tokens_per_s_per_gpu;
+    c.s_per_token = 1 / c.tokens_per_s_per_gpu;
+    c.verdict = verdict_of(needed_bytes(c.device_bytes, plan_.hardware.accelerator), plan_.hardware.memory_bytes);
+    c.simulated = c.timed = true;
+  }
+
+  void finish(Candidate& c) override {
+    Plan plan = plan_;
+    apply(p_, c.choice, plan);
+    distsetup::finish(plan);
+    c.device_bytes = plan.memory.device_bytes;
+    c.verdict = plan.verdict;
+    c.finished = true;
+    packed_[key(c.choice)] = std::move(plan.memory);
+  }
+
+  bool fits_amply(const Candidate& c) const override {
+    const auto capacity = static_cast<double>(p_.base.hardware.memory_bytes);
+    return c.simulated && static_cast<double>(c.device_bytes) * kAmpleMargin + 256.0 * kMiB <= capacity;
+  }
+
+  // zero1 keeps no accumulators with one micro-batch.
+  bool grows_with_micro_batch(const Choice& c) const override { return c.sharding != Sharding::kZero1; }
+
+  SearchCounts counts(const std::vector<Candidate>& candidates) const override {
+    SearchCounts n;
+    for (const Candidate& c : candidates) {
+      ++n.legal;
+      n.bounded_out += !c.simulated;
+      n.timed += c.timed;
+      n.simulated += c.simulated;
+      n.finished += c.finished;
+    }
+    return n;
+  }
+
+  Plan plan(const Candidate& c) override {
+    Plan plan = plan_of(p_, plan_.hardware.nodes, c.choice, Weight::kFull);
+    if (rules_.bound_is_all) {
+      finish_by_bound(plan);
+      return plan;
+    }
+    apply(p_, c.choice, plan_);
+    plan.memory = packed_.at(key(c.choice));
+    plan.time = distsetup::simulate(plan_, cache_).time;
+    plan.verdict = c.verdict;
+    return plan;
+  }
+
+  void explain(const Candidate& c, const SearchCounts& counts, const std::optional<TooFewNodes>& too_few, Plan& plan) override {
+    explain_mesh(c.choice, too_few, plan);
+    rules_.bound_is_all ? explain_states(plan) : explain_search(counts, plan);
+  }
+
+ private:
+  void explain_mesh(const Choice& c, const std::optional<TooFewNodes>& too_few, Plan& plan) const {
+    const int64_t parameters = count_parameters(plan.model).total;
+    const std::string_view rank = rank_word(plan.hardware);
+    plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4, AdamW moments 8)",
+                                       format_count(parameters), c.dp_shard, format_bytes(16 * parameters / c.dp_shard), rank));
+    if (too_few.has_value())
+      plan.reasons.push_back(fmt::format("{}: {} per {} of {}", too_few_words(too_few->nodes), format_bytes(too_few->device_bytes),
+                                         rank, format_bytes(plan.memory.capacity_bytes)));
+    if (c.dp_replicate > 1 && c.dp_shard > 1)
+      plan.reasons.push_back(fmt::format("mesh: {} copies of {} shards, so that gathers stay among {} {}s", c.dp_replicate, c.dp_shard,
+                                         c.dp_shard, rank));
+    if (p_.global_batch > 0 || p_.global_batch_tokens == 0) return;
+    const int64_t tokens = plan.train.global_batch * plan.train.sequence_length;
+    if (tokens == p_.global_batch_tokens) return;
+    plan.assumptions.push_back(fmt::format("{} tokens per step = {} sequences: the nearest to {} that {} {}s divide",
+                                           format_count(tokens), plan.train.global_batch, format_count(p_.global_batch_tokens),
+                                           plan.mesh.data_parallel(), rank));
+  }
+
+  static void explain_search(const SearchCounts& n, Plan& plan) {
+    plan.reasons.push_back(fmt::format("searched {} combinations: {} ruled out by bounds, {} simulated, {} packed to the byte",
+                                       format_count(n.legal), format_count(n.bounded_out), format_count(n.simulated),
+                                       format_count(n.finished)));
+    if (plan.verdict == Verdict::kDoesNotFit) plan.reasons.emplace_back(kMissesByLeast);
+  }
+
+  static void explain_states(Plan& plan) {
+    const int64_t parameters = count_parameters(plan.model).total;
+    const int shards = plan.mesh.dp_shard;
+    const auto gb = [](int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); };
+    const int element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
+    const int64_t states = 16 * parameters / shards, reference = element * parameters / shards;
+    plan.reasons = {fmt::format("states: 16 B × {} / {} = {} per GPU (fp32 master 4, gradient 4, AdamW moments 8)",
+                                format_count(parameters), shards, gb(states)),
+                    fmt::format("frozen {} reference: {} B × {} / {} = {} per GPU", name(plan.precision.compute), element,
+                                format_count(parameters), shards, gb(reference)),
+                    fmt::format("together {} per GPU before any activation, of {} usable", gb(states + reference),
+                                gb(plan.memory.capacity_bytes))};
+    plan.diagnostics.push_back(warning(
+        code::kUnsupportedFeature, {},
+        "dpo is planned by its lower bound only: states and the reference, no activations; the bundled trainer does not run it yet"));
+  }
+
+  const Problem& p_;
+  SimulationCache cache_;
+  Plan plan_;                               // light; a choice is applied to it when it is looked at
+  std::map<MemoryKey, MemoryPlan> packed_;  // of what is finished
+};
+
+}  // namespace
+
+std::unique_ptr<Predictor> native_predictor(const Problem& problem) { return std::make_unique<NativePredictor>(problem); }
+
+}  // namespace distsetup

@@ -1,0 +1,269 @@
+#include "planner/search/space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+#include "model/parallel_rules.h"
+#include "planner/search/framework_setup.h"
+
+namespace distsetup {
+namespace {
+
+template <class T>
+bool contains(const std::vector<T>& list, const T& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+class Space {
+ public:
+  Space(const Problem& problem, int nodes) : p_(problem), g_(problem.base.model), traits_(problem.setup.traits()), nodes_(nodes) {}
+
+  std::vector<Choice> run() {
+    const int per_node = p_.base.hardware.gpus_per_node, world = nodes_ * per_node;
+    Choice c;
+    for (const int tp : sizes(world, p_.tp, "tensor_parallel")) {
+      if (tp > per_node || !uneven_over_tensor_ranks(g_, tp, KvHeads::kSplit).empty()) continue;
+      c.tp = tp;
+      for (const int pp : sizes(world / tp, p_.pp, "pipeline_parallel")) {
+        if (pp > g_.num_layers) continue;
+        c.pp = pp;
+        for (const int stages : virtual_stages(pp)) {
+          c.virtual_stages = stages;
+          for (const int cp : sizes(world / tp / pp, p_.cp, "context_parallel")) {
+            if (!splits_sequence(cp)) continue;
+            c.cp = cp;
+            experts(c, world / tp / pp / cp);
+          }
+        }
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
+
+  // Of an axis over some of `ranks`.
+  std::vector<int> sizes(int64_t ranks, int pin, std::string_view feature) const {
+    if (!p_.trainer.has(feature)) return wanted(1, pin) ? std::vector<int>{1} : std::vector<int>{};
+    std::vector<int> found;
+    for (const int64_t d : divisors(ranks))
+      if (wanted(d, pin)) found.push_back(static_cast<int>(d));
+    return found;
+  }
+
+  // Stages need not hold equally many layers (torchtitan; Megatron-Core's --pipeline-model-parallel-layout).
+  std::vector<int> virtual_stages(int64_t pp) const {
+    if (pp == 1) return p_.virtual_stages > 1 ? std::vector<int>{} : std::vector<int>{1};
+    return sizes(std::max<int64_t>(g_.num_layers / pp, 1), p_.virtual_stages, "virtual_stages");
+  }
+
+  bool splits_sequence(int64_t cp) const {
+    if (cp == 1) return true;
+    const int64_t length = p_.base.train.sequence_length;
+    if (p_.cp_methods.empty() || length % (2 * cp) != 0) return false;
+    return p_.cp > 0 || length / cp >= kFewestContextTokens;
+  }
+
+  void experts(Choice c, int dp) {
+    // Experts may borrow the context and tensor ranks first, all of them; the trainer's own rules check the shards of each choice.
+    const int64_t borrowed = traits_.experts_borrow_tensor_ranks ? int64_t{c.cp} * c.tp : 1;
+    const int64_t ranks = int64_t{dp} * c.cp * (borrowed > 1 ? c.tp : 1);
+    for (const int ep : sizes(ranks, p_.ep, "expert_parallel")) {
+      if (ep > 1 && (g_.num_experts == 0 || g_.num_experts % ep != 0 || ep % borrowed != 0)) continue;
+      c.ep = ep;
+      if (c.cp == 1) {
+        data(c, dp);
+        continue;
+      }
+      for (const CpMethod method : p_.cp_methods) {
+        if (method == CpMethod::kUlysses && g_.num_kv_heads / c.tp % c.cp != 0) continue;
+        c.cp_method = method;
+        data(c, dp);
+      }
+    }
+  }
+
+  void data(Choice c, int dp) {
+    const int64_t sequences = sequences_per_step(p_, dp);
+    if (sequences < dp) return;
+    const int64_t per_rank = sequences / dp;
+    for (const Sharding sharding : p_.shardings) {
+      if (!contains(p_.trainer.shardings, sharding)) continue;
+      if (int64_t{dp} * c.cp == 1 && p_.shardings.size() > 1 && sharding != first_sharding()) continue;  // nothing to split with
+      c.sharding = sharding;
+      for (const int shard : shard_sizes(sharding, dp)) {
+        c.dp_shard = shard, c.dp_replicate = dp / shard;
+        for (const int reshard : reshards(sharding)) {
+          c.reshard_after_forward = reshard != 0;
+          for (const int hpz : second_copies(sharding, shard * c.cp)) {
+            c.hpz = hpz;
+            batches(c, per_rank);
+          }
+        }
+      }
+    }
+  }
+
+  void batches(Choice c, int64_t per_rank) {
+    for (const int64_t micro : divisors(per_rank)) {
+      c.micro_batch = micro, c.gradient_accumulation = per_rank / micro;
+      if (!is_batch(c)) continue;
+      for (const Recompute recompute : p_.recomputes) {
+        if (!p_.trainer.recomputes.contains(recompute)) continue;
+        c.recompute = recompute;
+        out_.push_back(c);
+      }
+    }
+  }
+
+  // Of those that the trainer has.
+  Sharding first_sharding() const {
+    return *std::find_if(p_.shardings.begin(), p_.shardings.end(), [&](Sharding s) { return contains(p_.trainer.shardings, s); });
+  }
+
+  bool is_batch(const Choice& c) const {
+    if (!wanted(c.micro_batch, p_.micro_batch) || !wanted(c.gradient_accumulation, p_.gradient_accumulation)) return false;
+    const double length = static_cast<double>(p_.base.train.sequence_length);
+    if (c.micro_batch > 1 && p_.micro_batch == 0 && static_cast<double>(c.micro_batch) * length * length > kMostPairs) return false;
+    // A pipeline fills with one micro-batch per stage; interleaving deals them out in rounds of pp.
+    if (c.pp > 1 && p_.gradient_accumulation == 0 && c.gradient_accumulation < c.pp) return false;
+    return c.virtual_stages == 1 || c.gradient_accumulation % c.pp == 0;
+  }
+
+  // ZeRO++'s second copy of the parameters (arXiv 2306.10209, section 3.2): of a node, where the first is on several.
+  std::vector<int> second_copies(Sharding sharding, int shards) const {
+    const bool can = sharding == Sharding::kZero3 && p_.trainer.has("hpz");
+    if (p_.hpz > 0) {
+      const bool fits = p_.hpz == 1 || (can && p_.hpz <= shards && shards % p_.hpz == 0);
+      return fits ? std::vector<int>{p_.hpz} : std::vector<int>{};
+    }
+    const int per_node = p_.base.hardware.gpus_per_node;
+    const bool over_nodes = can && per_node > 1 && shards > per_node && shards % per_node == 0;
+    return over_nodes ? std::vector<int>{1, per_node} : std::vector<int>{1};
+  }
+
+  // Whether parameters are freed after forward: searched where zero3 that keeps them is a plan of its own, else as it is pinned.
+  std::vector<int> reshards(Sharding sharding) const {
+    if (sharding == Sharding::kZero2 && traits_.zero2_is_unresharded_zero3) return {0};
+    if (sharding != Sharding::kZero3) return {1};
+    if (p_.trainer.has("gathered_zero3")) return p_.reshard_after_forward;
+    return {p_.reshard_after_forward == std::vector<int>{0} ? 0 : 1};
+  }
+
+  // dp_shard: parts of a node, or whole nodes. 1 only where there is nothing to split with, where it is asked for, or where as many
+  // copies are as there are ranks and the trainer does not call that ddp.
+  std::vector<int> shard_sizes(Sharding sharding, int dp) const {
+    if (sharding == Sharding::kDdp) {
+      const bool other = p_.dp_shard > 1 || (p_.dp_replicate > 0 && p_.dp_replicate != dp);
+      return other ? std::vector<int>{} : std::vector<int>{1};
+    }
+    const int per_node = p_.base.hardware.gpus_per_node;
+    const bool copies_pinned = p_.dp_replicate > 0, free = p_.dp_shard == 0 && !copies_pinned;
+    const bool has_one = !p_.trainer.has("two_shards_at_least"), has_hybrid = p_.trainer.has("hybrid");
+    std::vector<int> found;
+    for (const int64_t d : divisors(dp)) {
+      const int shard = static_cast<int>(d);
+      if (!wanted(shard, p_.dp_shard) || !wanted(dp / shard, p_.dp_replicate)) continue;
+      if (shard == 1 && dp > 1 && p_.dp_shard == 0 && (free || !has_one)) continue;
+      if (free && shard != dp && !has_hybrid) continue;
+      if (free && per_node % shard != 0 && shard % per_node != 0) continue;
+      found.push_back(shard);
+    }
+    return found;
+  }
+
+  const Problem& p_;
+  const Geometry& g_;
+  const FrameworkTraits& traits_;
+  const int nodes_;
+  std::vector<Choice> out_;
+};
+
+int64_t sequences_wished(const Problem& p) {
+  return p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / p.base.train.sequence_length;
+}
+
+Diagnostic indivisible_batch(const Problem& p, int64_t ranks) {
+  const int64_t wished = sequences_wished(p);
+  std::string text = fmt::format("global batch {} is not", wished);
+  text += p.micro_batch > 0 ? fmt::format(" micro-batch {} ×", p.micro_batch) : " micro-batch ×";
+  text += p.gradient_accumulation > 0 ? fmt::format(" accumulation {} ×", p.gradient_accumulation) : " accumulation ×";
+  text += fmt::format(" {} data-parallel ranks", ranks);
+  const int64_t unit = ranks * std::max<int64_t>(p.micro_batch, 1) * std::max<int64_t>(p.gradient_accumulation, 1);
+  const bool settled = p.micro_batch > 0 && p.gradient_accumulation > 0;
+  const int64_t near = settled ? unit : std::max<int64_t>(1, (wished + unit / 2) / unit) * unit;
+  return error(code::kBatchIndivisible, p.batch_at, std::move(text), fmt::format("--global-batch {}", near));
+}
+
+bool has_further_axes(const TrainerFacts& trainer) {
+  return trainer.has("tensor_parallel") || trainer.has("pipeline_parallel") || trainer.has("context_parallel") ||
+         trainer.has("expert_parallel");
+}
+
+// Which rule leaves nothing.
+Diagnostics why_nothing(const Problem& p, int nodes) {
+  const int64_t world = int64_t{nodes} * p.base.hardware.gpus_per_node;
+  if (!has_further_axes(p.trainer)) {
+    if (sequences_per_step(p, world) == 0) return {indivisible_batch(p, world)};
+    return {error(code::kMeshInvalid, p.parallel_at,
+                  fmt::format("no mesh of {} ranks has dp_replicate {} and dp_shard {}", world, p.dp_replicate, p.dp_shard),
+                  "leave dp_replicate and dp_shard out")};
+  }
+  ParallelSizes sizes;
+  sizes.world = world;
+  sizes.gpus_per_node = p.base.hardware.gpus_per_node;
+  sizes.tp = std::max(p.tp, 1), sizes.pp = std::max(p.pp, 1), sizes.cp = std::max(p.cp, 1), sizes.ep = std::max(p.ep, 1);
+  sizes.sequence_length = p.base.train.sequence_length;
+  sizes.micro_batch = std::max<int64_t>(p.micro_batch, 1);
+  sizes.global_batch = p.global_batch;
+  sizes.accumulation = p.gradient_accumulation;
+  sizes.vocabulary_padded = true;
+  Diagnostics why = check_parallel(p.base.model, sizes, p.parallel_at);
+  std::erase_if(why, [](const Diagnostic& d) { return d.severity != Severity::kError; });
+  if (!why.empty()) return why;
+  return {error(code::kMeshInvalid, p.parallel_at,
+                fmt::format("no mesh of {} GPUs and no batch fits what is pinned (tp {}, pp {}, cp {}, ep {}, hpz {}, micro-batch {}; "
+                            "0 = free)",
+                            world, p.tp, p.pp, p.cp, p.ep, p.hpz, p.micro_batch),
+                "leave one of them out")};
+}
+
+}  // namespace
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> low, high;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    low.push_back(d);
+    if (d != n / d) high.push_back(n / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+int64_t sequences_per_step(const Problem& p, int64_t ranks) {
+  const int64_t micro = std::max<int64_t>(p.micro_batch, 1), accumulation = std::max<int64_t>(p.gradient_accumulation, 1);
+  const int64_t unit = ranks * micro * accumulation;
+  const bool settled = p.micro_batch > 0 && p.gradient_accumulation > 0;
+  if (p.global_batch > 0) return p.global_batch % unit == 0 && (!settled || p.global_batch == unit) ? p.global_batch : 0;
+  if (p.global_batch_tokens == 0) return unit;
+  const int64_t times = std::max<int64_t>(1, (sequences_wished(p) + unit / 2) / unit);
+  return settled && times != 1 ? 0 : times * unit;
+}
+
+bool more_ranks_than_sequences(const Problem& p, int nodes) {
+  const int64_t wished = sequences_wished(p);
+  return wished > 0 && int64_t{nodes} * p.base.hardware.gpus_per_node > wished;
+}
+
+std::vector<Choice> legal_choices(const Problem& p, int nodes, Diagnostics* why) {
+  std::vector<Choice> choices = Space(p, nodes).run();
+  Diagnostics refused = is_native(p.base) ? Diagnostics{} : drop_refused(p, nodes, choices);
+  if (choices.empty() && why != nullptr) append(*why, refused.empty() ? why_nothing(p, nodes) : std::move(refused));
+  return choices;
+}
+
+}  // namespace distsetup
