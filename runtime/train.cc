@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/quantity.h"
@@ -22,7 +22,6 @@
 #include "runtime/checkpoint/load.h"
 #include "runtime/comm/gloo.h"
 #include "runtime/comm/nccl.h"
-#include "runtime/comm/tracing.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampler.h"
 #include "runtime/device/cpu_device.h"
@@ -49,8 +48,6 @@ namespace fs = std::filesystem;
 constexpr int64_t kNumEvaluations = 10;     // of the held-out files over a run, besides start and end
 constexpr int64_t kNumConsoleLines = 100;   // step lines on the terminal; metrics.jsonl has every step
 constexpr int64_t kReplicaCheckSteps = 50;  // parameter checksums across replicas
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class Run {
  public:

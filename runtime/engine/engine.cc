@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "plan/expand.h"
 #include "runtime/engine/bind.h"
 #include "runtime/kernels/cpu/kernels.h"
@@ -17,13 +17,6 @@
 #include "runtime/optim/initialize.h"
 
 namespace distsetup {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
-
 struct Engine::State {
   State(const Plan& p, Schedule step, Device& d, Communicator& c, EngineOptions o);
 
@@ -162,7 +155,7 @@ void Engine::State::run_instruction(BoundList& list, int index) {
   }
   // A collective starts after everything before it in the list; what comes later may overtake it until an instruction waits for it.
   if (i.stream != Stream::kCompute) device.follow(i.stream, Stream::kCompute);
-  const auto begin = Clock::now();
+  const double begin_s = now_s();
   const int timer = device.start_timer(i.stream);
   std::unique_ptr<Work> work = start(list, i);
   device.stop_timer(i.stream, timer);
@@ -171,26 +164,26 @@ void Engine::State::run_instruction(BoundList& list, int index) {
     CHECK(events[size_t(i.signals)].work == nullptr, "event {} is signalled twice", i.signals);
     events[size_t(i.signals)] = {std::move(work), &i};
   } else if (work) {
-    const auto blocked = Clock::now();
+    const double blocked_s = now_s();
     work->wait();
     if (i.stream != Stream::kCompute) device.follow(Stream::kCompute, i.stream);
-    stats.wait_s += seconds_since(blocked);
+    stats.wait_s += now_s() - blocked_s;
   }
   OpSeconds& total = stats.by_instruction[std::string(name(i.op))];
   if (timer >= 0)
     timers.push_back({i.op, timer});
   else
-    total.seconds += seconds_since(begin);
+    total.seconds += now_s() - begin_s;
   ++total.count;
 }
 
 void Engine::State::wait(int event) {
   StartedWork& e = events[size_t(event)];
   CHECK(e.work != nullptr, "event {} is waited for before it is signalled", event);
-  const auto begin = Clock::now();
+  const double begin_s = now_s();
   e.work->wait();
   e.work.reset();
-  const double s = seconds_since(begin);
+  const double s = now_s() - begin_s;
   stats.wait_s += s;
   stats.by_instruction[std::string(name(e.instruction->op))].seconds += s;
 }
@@ -353,14 +346,14 @@ StepStats Engine::step(const StepInput& input) {
   State& s = *state_;
   s.check_tokens(input.ids, input.targets, s.plan.gradient_accumulation);
   CHECK(input.global_valid_tokens > 0);
-  const auto begin = Clock::now();
+  const double begin_s = now_s();
   s.stats = {};
   s.rate = input.learning_rate;
   for (auto& [name, mirror] : s.mirrors) mirror.valid = false;
   s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
   s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(input.ids, input.targets, m); });
   ++s.steps_done;
-  s.stats.seconds = seconds_since(begin);
+  s.stats.seconds = now_s() - begin_s;
   return std::move(s.stats);
 }
 

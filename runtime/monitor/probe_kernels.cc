@@ -12,14 +12,13 @@
 #include <exception>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/json.h"
 
 namespace distsetup {
 namespace {
 
 constexpr int64_t kSize = 768;  // 2·768³ = 0.9 GFLOP: some 10 ms on a slow core
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double gemm_flops_per_s(at::ScalarType dtype, double budget_s) {
   const at::Tensor a = at::randn({kSize, kSize}).to(dtype), b = at::randn({kSize, kSize}).to(dtype);

@@ -1,12 +1,13 @@
 // Packing lifetimes into one arena: the lowest hole among buffers whose lifetimes overlap, in several orders; the best arena is kept.
 // No single order wins (best of these was 1.000-1.023 × the live peak over many step shapes), and packing is NP-hard in general
 // (dynamic storage allocation, Garey & Johnson SR2), so the result is a bound known to the byte, not an optimum.
+#include "plan/arena.h"
+
 #include <algorithm>
 #include <functional>
 #include <map>
 
 #include "base/check.h"
-#include "plan/arena.h"
 
 namespace distsetup {
 namespace {

@@ -4,10 +4,11 @@
 //   gradients:  written straight into the fp32 gradient (fp32, unsharded) | into a unit buffer, then added to a local fp32 accumulator
 //               | into a unit buffer, reduced to the own shard after every backward
 // Sources: ZeRO (arXiv 1910.02054) for the stages, PyTorch FSDP (arXiv 2304.11277) for gather, prefetch and hybrid sharding.
+#include "plan/compile_schedule.h"
+
 #include <algorithm>
 
 #include "base/check.h"
-#include "plan/compile_schedule.h"
 #include "plan/schedule_writer.h"
 
 namespace distsetup {

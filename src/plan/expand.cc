@@ -2,6 +2,8 @@
 // Lifetimes: a tensor lives from the first step that writes it to the last that touches it; a buffer between units from the first
 // step of the instruction that allocates it (a gradient buffer: from the first gradient written) to the last step of the one that
 // frees it. A transfer in flight is covered: the instruction that frees its buffers waits for it.
+#include "plan/expand.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,7 +11,6 @@
 #include "base/check.h"
 #include "plan/arena.h"
 #include "plan/compile_schedule.h"
-#include "plan/expand.h"
 
 namespace distsetup {
 namespace {

@@ -1,12 +1,13 @@
 // What must hold for every schedule, checked by walking it. Tests run this on random and on all small plans; the trainer runs it once
 // before the first step. Each violated rule is one message.
+#include "plan/invariants.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include <fmt/format.h>
 
-#include "plan/invariants.h"
 #include "plan/live.h"
 
 namespace distsetup {

@@ -1,4 +1,6 @@
 // plan.json: written from and read into the one list of fields in plan_fields.h.
+#include "plan/plan_json.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include "base/value.h"
 #include "base/value_json.h"
 #include "plan/plan_fields.h"
-#include "plan/plan_json.h"
 
 namespace distsetup {
 namespace {

@@ -1,4 +1,6 @@
 // Schedules as text: for people (--print-schedule), for the digest, and the names of everything in it.
+#include "plan/schedule_text.h"
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -6,7 +8,6 @@
 #include "base/quantity.h"
 #include "plan/expand.h"
 #include "plan/live.h"
-#include "plan/schedule_text.h"
 
 namespace distsetup {
 

@@ -16,8 +16,8 @@
 #include "base/json.h"
 #include "base/value.h"
 #include "base/value_yaml.h"
-#include "planner/time/embedded_calibration.h"
 #include "planner/frameworks/memory.h"
+#include "planner/time/embedded_calibration.h"
 #include "report.h"
 
 namespace distsetup::accuracy {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/json.h"
-#include "codegen/tables/accepted_names.h"
 #include "codegen/read/read.h"
+#include "codegen/tables/accepted_names.h"
 #include "support/emitted.h"
 
 using namespace distsetup;

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "cli/launch/line_stream.h"
 #include "cli/launch/subprocess.h"

@@ -22,6 +22,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"

@@ -14,6 +14,8 @@
 
 extern char** environ;
 
+#include "base/clock.h"
+
 namespace distsetup {
 namespace {
 
@@ -70,8 +72,6 @@ void become_program(const Spawn& what, int output, int errors) {
 }
 
 }  // namespace
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 pid_t spawn_copy(const std::function<int()>& work) {
   const pid_t parent = ::getpid(), pid = ::fork();

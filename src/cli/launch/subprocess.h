@@ -44,7 +44,4 @@ struct Said {
 Said run_program(const std::vector<std::string>& words, double limit_s = 30, const std::string& directory = "",
                  Spawn::Errors errors = Spawn::Errors::kWithOutput);
 
-// Of a clock that never goes back.
-double now_s();
-
 }  // namespace distsetup

@@ -206,7 +206,7 @@ std::string lost_text(const std::vector<LostKey>& lost) {
 }
 
 // Every key by name; those of a section that is lost as a whole for one reason, as the section.
-std::string lost_names(const std::vector<LostKey>& lost) {
+static std::string lost_names(const std::vector<LostKey>& lost) {
   std::string out;
   for (size_t i = 0; i < lost.size();) {
     const std::string section = lost[i].key.substr(0, lost[i].key.find('.'));

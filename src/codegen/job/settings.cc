@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
-#include "base/names.h"
 #include "base/map_reader.h"
+#include "base/names.h"
 #include "base/value.h"
 #include "base/value_yaml.h"
 

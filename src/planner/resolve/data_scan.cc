@@ -18,18 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class FileKind { kText, kBinary, kUnreadable };
+enum class FileContent { kText, kBinary, kUnreadable };
 
 // Text has no zero byte in its first 64 KiB: the rule of git and grep.
-FileKind kind_of(const fs::path& path) {
+FileContent content_of(const fs::path& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (file == nullptr) return FileKind::kUnreadable;
+  if (file == nullptr) return FileContent::kUnreadable;
   std::vector<char> head(64 << 10);
   const size_t n = std::fread(head.data(), 1, head.size(), file.get());
-  if (std::ferror(file.get()) != 0) return FileKind::kUnreadable;
+  if (std::ferror(file.get()) != 0) return FileContent::kUnreadable;
   return std::find(head.begin(), head.begin() + static_cast<ptrdiff_t>(n), '\0') == head.begin() + static_cast<ptrdiff_t>(n)
-             ? FileKind::kText
-             : FileKind::kBinary;
+             ? FileContent::kText
+             : FileContent::kBinary;
 }
 
 struct Found {
@@ -104,11 +104,11 @@ Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::str
     const bool inside = !relative.empty() && *relative.begin() != "..";
     const std::string shown = inside ? relative.string() : f.path.string();
     if (files.contains(shown)) continue;
-    const FileKind kind = kind_of(f.path);
+    const FileContent kind = content_of(f.path);
     const auto size = static_cast<int64_t>(fs::file_size(f.path, failure));
-    if (kind == FileKind::kUnreadable || failure) {
+    if (kind == FileContent::kUnreadable || failure) {
       diagnostics.push_back(error(code::kData, {}, fmt::format("cannot read '{}'", shown), "check its permissions, or leave it out"));
-    } else if (kind == FileKind::kBinary) {
+    } else if (kind == FileContent::kBinary) {
       if (f.named) {
         diagnostics.push_back(error(code::kData, {}, fmt::format("'{}' is binary (it has a zero byte), expected text", shown),
                                     "leave it out of data.paths"));
