@@ -189,10 +189,8 @@ class Selection {
       if (found.size() >= static_cast<size_t>(wish_.wanted)) limit = at(found.front()).s_per_token * (1 + kTimeTie);
       if (!rules_.finish_in_turn && found.size() > kMostTies) break;
     }
-    if (found.empty()) {
-      result_.too_slow = !open.empty();
-      return;
-    }
+    result_.too_slow = found.empty() && !open.empty();
+    if (found.empty()) return;
     order(found, wanted);
     const Proof proof = wish_.estimate ? Proof::kAmple : Proof::kExact;
     for (const int i : found) {
