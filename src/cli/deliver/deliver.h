@@ -1,7 +1,5 @@
 // The one way out for files: to standard output, to a file, or to a folder; shown instead of written with --dry-run, replaced only
-// with
-// --force, as an envelope with --json. emit, slurm, launcher, launch, convert, fsdp, deepspeed and every other command that writes
-// files end here.
+// with --force, as an envelope with --json. Every command that writes files ends here.
 #pragma once
 #include <string>
 #include <vector>
