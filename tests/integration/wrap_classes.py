@@ -28,7 +28,9 @@ def not_split(module):
 def main():
     distsetup, root = sys.argv[1], pathlib.Path(sys.argv[2])
     failures, pairs = [], set()
-    families = re.findall(r'\{"(\w+)", "(\w+)"', (root / "src/model/families.cc").read_text())
+    families = []
+    for path in sorted((root / "presets/families").glob("[a-z]*.yaml")):
+        families += [(path.stem, layer_class) for layer_class in re.findall(r"^layer_class: (\S+)", path.read_text(), re.M)]
     assert len(families) > 15, families
     for family, layer_class in families:
         pairs.add((family, layer_class))
