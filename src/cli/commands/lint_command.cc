@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
@@ -168,7 +169,11 @@ int run_lint(const Arguments& arguments, const Terminal& terminal) {
   if (arguments.has("fix")) {
     const bool is_trial = arguments.has("dry-run");
     const Artifacts changed = fix(terminal, *context, is_trial ? "would fix" : "fixed", *files);
-    if (is_trial) return deliver(arguments, terminal, {.files = changed});
+    if (is_trial) {
+      Delivery trial;
+      trial.files = changed;
+      return deliver(arguments, terminal, std::move(trial));
+    }
     if (const Diagnostics failed = write_back(changed); has_error(failed)) return fail(arguments, terminal, failed);
   } else if (const Diagnostics idle = refuse_idle(arguments, {"dry-run"}, "with --fix"); !idle.empty()) {
     return fail(arguments, terminal, idle);
