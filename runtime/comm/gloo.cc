@@ -28,19 +28,35 @@ using GlooWork = c10::intrusive_ptr<c10d::Work>;
 struct Failures : FailureStore {  // shared with every Work, which may outlive a call
   int64_t timeout_s = 0;
   bool failed = false;
-  std::function<std::vector<int>(const std::vector<int>&)> closed;  // those of some ranks whose connections are closed
+  // Those of some ranks whose connections are closed, asked a number of times until one is.
+  std::function<std::vector<int>(const std::vector<int>&, int)> closed;
+
+  static std::string named(const std::vector<int>& ranks) {
+    return ranks.size() == 1 ? fmt::format("rank {}", ranks[0]) : fmt::format("one of ranks {}", fmt::join(ranks, ", "));
+  }
 
   // `peers`: who the operation was with, as far as it is known.
   [[noreturn]] void raise(const std::string& op, std::vector<int> peers, const std::exception& error) {
-    const bool slow = std::string(error.what()).find("imed out") != std::string::npos;
-    if (!slow && !failed && peers.size() > 1 && closed) {
-      const std::vector<int> gone = closed(peers);
+    bool slow = std::string(error.what()).find("imed out") != std::string::npos;
+    std::string why = first_line(error.what());
+    if (slow && !failed && closed) {
+      // The peer may only have waited for a third rank that died: then that one is named.
+      std::vector<int> everyone;
+      for (int r = 0; r < world; ++r) {
+        if (r != rank) everyone.push_back(r);
+      }
+      const std::vector<int> gone = closed(everyone, 4);
+      if (!gone.empty()) {
+        why = fmt::format("no answer from {} within {} s", named(peers), timeout_s);
+        peers = gone;
+        slow = false;
+      }
+    } else if (!slow && !failed && peers.size() > 1 && closed) {
+      const std::vector<int> gone = closed(peers, 80);
       if (!gone.empty()) peers = gone;
     }
-    const std::string who =
-        peers.size() == 1 ? fmt::format("rank {}", peers[0]) : fmt::format("one of ranks {}", fmt::join(peers, ", "));
-    const std::string mine = slow ? fmt::format("{} did not answer rank {} within {} s in {}", who, rank, timeout_s, op)
-                                  : fmt::format("{} is gone: rank {} in {}: {}", who, rank, op, first_line(error.what()));
+    const std::string mine = slow ? fmt::format("{} did not answer rank {} within {} s in {}", named(peers), rank, timeout_s, op)
+                                  : fmt::format("{} is gone: rank {} in {}: {}", named(peers), rank, op, why);
     const std::string report = fmt::format("{} {}", peers.size() == 1 ? peers[0] : -1, mine);
     // A peer that gave up because of a third rank has said so before it closed its connections.
     const std::string first = failed ? report : report_failure(*this, report);
@@ -102,7 +118,7 @@ class GlooCommunicator : public Communicator {
         make_group(channel, members, r);
       }
     }
-    if (world() > 1) failures_->closed = [this](const std::vector<int>& peers) { return closed_connections(peers); };
+    if (world() > 1) failures_->closed = [this](const std::vector<int>& peers, int tries) { return closed_connections(peers, tries); };
   }
 
   ~GlooCommunicator() override {
@@ -220,9 +236,9 @@ class GlooCommunicator : public Communicator {
 
   // A sum does not say whose connection broke. Sending to a rank that is gone fails at once on its control connection; a send to one
   // that lives is left lying: this rank is about to give up.
-  std::vector<int> closed_connections(const std::vector<int>& peers) {
+  std::vector<int> closed_connections(const std::vector<int>& peers, int tries) {
     std::vector<int> closed;
-    for (int attempt = 0; attempt < 80 && closed.empty(); ++attempt) {
+    for (int attempt = 0; attempt < tries && closed.empty(); ++attempt) {
       if (attempt > 0) std::this_thread::sleep_for(milliseconds(25));
       for (const int peer : peers) {
         try {
