@@ -63,7 +63,7 @@ FoundKey found_of(const TypedFlag& flag, std::string key) {
   return found;
 }
 
-std::vector<std::string> spellings(const KeyTable& table) {
+std::vector<std::string> flag_spellings(const KeyTable& table) {
   std::vector<std::string> out;
   for (const KeyRow& row : table.rows) out.push_back("--" + row.key);
   for (const ReadRow& row : table.reads) out.push_back("--" + row.key);
@@ -107,7 +107,7 @@ Result<FlagList> read_flag_list(const TemplateSet& templates, const std::vector<
     return out;
   }
   out.tool = best.tool;
-  out.known = spellings(best);
+  out.known = flag_spellings(best);
   std::vector<FoundKey> found;
   for (const TypedFlag& flag : flags) {
     const bool is_negative = flag.key.size() > 3 && (flag.key.compare(0, 3, "no-") == 0 || flag.key.compare(0, 3, "no_") == 0) &&
