@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "codegen/lint/lint.h"
 #include "codegen/read/document.h"
 #include "codegen/shell/branches.h"
 #include "codegen/shell/expand.h"
@@ -222,8 +223,38 @@ TEST_CASE("lint kinds: files are told apart by what they say", "[lint]") {
   CHECK(kind_of(".env", "NCCL_DEBUG=INFO\n") == "environment");
   CHECK(kind_of("requirements.txt", "torch==2.9.0\n") == "requirements");
   CHECK(kind_of("plan.json", "{\"schema_version\": 1, \"verdict\": \"fits\"}") == "plan");
+  CHECK(kind_of("x.sbatch", "srun torchrun train.py\n") == "sbatch");
   CHECK(kind_of("x.txt", "Dear reader\n") == "none");
   CHECK(kind_of("x", "") == "none");
+}
+
+TEST_CASE("lint kinds: a few keys in common are not enough", "[lint]") {
+  CHECK(kind_of("x.yaml", "num_nodes: 2\nblocks: 4\nwidth: 8\n") == "none");  // not a SkyPilot task
+  CHECK(kind_of("x.yaml", "train_batch_size: 8\nheads: 4\nwidth: 8\nblocks: 2\n") == "none");
+  CHECK(kind_of("x.yaml", "trainer:\n  project: p\n  rollouts: 4\n  devices: 8\n") == "none");  // its section is not Lightning's
+  CHECK(kind_of("x.toml", "[project]\nname = \"x\"\n[tool.ruff]\nline-length = 88\n") == "python-project");
+  CHECK(kind_of("x.yaml", "model_name_or_path: m\ndataset_name: d\nlearning_rate: 1.0\n") == "trl");
+  CHECK(kind_of("x.yaml", "output_dir: o\ndataset_name: d\nmy_key: 1\nlearning_rate: 1.0\n") == "trainer");
+  CHECK(kind_of("x.yaml", "step_scheduler:\n  global_batch_size: 8\nrng:\n  seed: 1\nmodel: {}\n") == "automodel");
+  CHECK(kind_of("x.yaml", "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\n") == "kubernetes");
+}
+
+TEST_CASE("lint kinds: formats of other tools are named", "[lint]") {
+  CHECK(kind_of("x.yml", "{\n  # stages\n  \"pipe-parallel-size\": 2,\n  \"num-layers\": 4,\n}\n") == "gpt-neox");
+  CHECK(kind_of("x.yaml", "out_dir: o\ntrain:\n  epochs: 1\neval:\n  interval: 10\nnum_nodes: 1\n") == "litgpt");
+  CHECK(kind_of("x.yaml", "save_folder: s\ndevice_train_microbatch_size: 2\nmax_duration: 10\n") == "olmo");
+  CHECK(kind_of("x.yaml", "train_loader: {}\nmax_duration: 1ep\nfsdp_config: {}\n") == "composer");
+  CHECK(kind_of("x.yaml", "general: {}\nparallelism:\n  dp: 2\ntokens: {}\n") == "nanotron");
+  CHECK(kind_of("x.yaml", "model:\n  model_name: m\ntraining:\n  trainer_type: TRL_SFT\n") == "oumi");
+  CHECK(kind_of("x.yaml", "data: {}\nactor_rollout_ref: {}\ntrainer:\n  nnodes: 1\n") == "verl");
+  CHECK(kind_of("x.yaml", "model:\n  _component_: a.b\nepochs: 1\n") == "torchtune");
+  CHECK(kind_of("x.yaml", "services:\n  web:\n    image: i\n") == "compose");
+  CHECK(kind_of("x.yaml", "stage: pt\nfinetuning_type: full\ntensor_model_parallel_size: 2\n") == "llamafactory-mca");
+  CHECK(kind_of("x.yaml", "a:\n{{- if .Values.gpu }}\nb: 1\n") == "template");
+  const std::vector<LintFile> files = {{"x.yaml", "services:\n  web:\n    image: i\n"}};
+  const LintReport report = lint_files(files, {});
+  REQUIRE(report.unreadable.size() == 1);
+  CHECK(report.unreadable[0].message == "the file is a Compose file of containers, which distsetup does not read");
 }
 
 TEST_CASE("lint kinds: the table has every kind that code asks for, and what it names", "[lint]") {
@@ -238,7 +269,7 @@ TEST_CASE("lint kinds: the table has every kind that code asks for, and what it 
     CHECK(names.insert(kind.name).second);
     CHECK((kind.within.empty() || kinds.find(kind.within) != nullptr));
     CHECK((kind.names.empty() || load_name_table(embedded_templates(), kind.names).ok()));
-    CHECK((kind.has_lint_rules || !kind.instead.empty()));
+    CHECK((kind.has_lint_rules || kind.is_foreign || !kind.instead.empty()));
     const bool is_marked = !kind.keys.empty() || !kind.decided_by.empty() || !kind.lines.empty() || !kind.words.empty() ||
                            kind.every_line != LineShape::kNone || kind.form == KindForm::kToml || kind.form == KindForm::kArguments;
     CHECK(is_marked);
@@ -248,11 +279,10 @@ TEST_CASE("lint kinds: the table has every kind that code asks for, and what it 
 TEST_CASE("lint kinds: a table of one's own adds a kind", "[lint]") {
   TemplateSet templates = embedded_templates();  // shares what was read so far
   for (auto& [path, text] : templates.files) {
-    if (path == "_kinds.yaml")
-      text += "  - {name: gpt-neox, describes: GPT-NeoX configuration, form: tree, keys: [pipe-parallel-size]}\n";
+    if (path == "_kinds.yaml") text += "  - {name: my-tool, describes: a configuration of mine, form: tree, keys: [ring-size]}\n";
   }
-  const Result<DocumentPointer> document = parse_document(templates, "x.yaml", "pipe-parallel-size: 2\n");
+  const Result<DocumentPointer> document = parse_document(templates, "x.yaml", "ring-size: 2\n");
   REQUIRE(document.ok());
-  CHECK((*document)->is("gpt-neox"));
-  CHECK(kind_of("x.yaml", "pipe-parallel-size: 2\n") == "none");
+  CHECK((*document)->is("my-tool"));
+  CHECK(kind_of("x.yaml", "ring-size: 2\n") == "none");
 }

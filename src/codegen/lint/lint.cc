@@ -27,6 +27,7 @@
 #include "codegen/lint/slurm.h"
 #include "codegen/lint/trainers.h"
 #include "codegen/lint/training_arguments.h"
+#include "codegen/read/recognise.h"
 #include "codegen/shell/quote.h"
 
 namespace distsetup {
@@ -63,6 +64,7 @@ void report_broken(const foreign::Document& d, lint::Findings& report) {
 
 // What lint knows, for a file that it does not.
 Diagnostic no_rules_for(const foreign::Document& d) {
+  if (d.kind != nullptr && d.kind->is_foreign) return foreign::foreign_format(d);
   if (d.kind != nullptr) {
     std::string instead = d.kind->instead;
     if (const size_t place = instead.find("{file}"); place != std::string::npos) instead.replace(place, 6, quote_shell(d.path));

@@ -32,12 +32,19 @@ std::vector<std::string> split_stream(const std::string& text) {
   return out;
 }
 
+bool is_named_yaml(const std::string& path) {
+  const std::string end = path.substr(std::min(path.rfind('.'), path.size()));
+  return end == ".yaml" || end == ".yml";
+}
+
 // The tree of a structured file, or the script.
 void parse(Document& d) {
   const auto take = [&d](Result<Value> root) {
     append(d.broken, root.diagnostics);
     if (root.value) d.roots.push_back(std::move(*root.value));
   };
+  // YAML in braces, with comments.
+  if (d.form == TextForm::kJson && is_named_yaml(d.path) && !parse_json(d.text, d.path).ok()) d.form = TextForm::kYaml;
   switch (d.form) {
     case TextForm::kJson: take(parse_json(d.text, d.path)); break;
     case TextForm::kToml: take(parse_toml(d.text, d.path)); break;
@@ -90,7 +97,9 @@ Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::
   d->text = text;
   d->form = form_of(**kinds, path, text);
   parse(*d);
-  if (const FileKind* kind = recognise(**kinds, *d)) d->kind = {*kinds, kind};
+  const Result<const FileKind*> kind = recognise(templates, **kinds, *d);
+  if (!kind.ok()) return kind.diagnostics;
+  if (*kind != nullptr) d->kind = {*kinds, *kind};
   find_embedded_scripts(*d);
   return DocumentPointer(std::move(d));
 }

@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "codegen/read/best_table.h"
+#include "codegen/read/known_keys.h"
 #include "codegen/read/read_script.h"
+#include "codegen/read/recognise.h"
+#include "codegen/tables/load_table.h"
 
 namespace distsetup {
 namespace {
@@ -23,6 +28,38 @@ std::string table_named(const TemplateSet& templates, const std::string& name) {
   return "";
 }
 
+// Tables that may read a structured file: those of its kind, and those that belong to no kind (of one's own, with --templates). Where
+// no kind is known, those that know most of its keys.
+Result<std::vector<std::string>> tables_for(const TemplateSet& templates, const foreign::Document& document) {
+  const auto kinds = load_kinds(templates);
+  if (!kinds.ok()) return kinds.diagnostics;
+  const bool is_toml = document.form == foreign::TextForm::kToml;
+  std::vector<std::string> tables =
+      tables_of(templates, is_toml ? std::vector<std::string_view>{"toml"} : std::vector<std::string_view>{"json", "yaml"});
+  const auto has = [](const FileKind& kind, const std::string& table) {
+    return std::find(kind.tables.begin(), kind.tables.end(), table) != kind.tables.end();
+  };
+  if (document.kind != nullptr && !document.kind->tables.empty()) {
+    std::erase_if(tables, [&](const std::string& table) {
+      const auto is_its = [&](const FileKind& kind) { return has(kind, table); };
+      return !has(*document.kind, table) && std::any_of((*kinds)->all.begin(), (*kinds)->all.end(), is_its);
+    });
+  }
+  if (document.kind != nullptr) return tables;
+  std::vector<std::string> out;
+  for (const std::string& path : tables) {
+    const auto table = load_read_table(templates, path, {document.path, 0, 0});
+    if (!table.ok()) return table.diagnostics;
+    KnownKeys known;
+    add_known_keys(known, **table);
+    const auto& entries = document.root.entries;
+    const auto num_known =
+        std::count_if(entries.begin(), entries.end(), [&known](const auto& one) { return known.knows(one.first, &one.second); });
+    if (is_most(static_cast<size_t>(num_known), entries.size())) out.push_back(path);
+  }
+  return out;
+}
+
 // A structured file by the table at `path` ("" = the one that knows most of its keys).
 Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const foreign::Document& document, const std::string& path,
                                        const ReadChoices& choices) {
@@ -32,10 +69,9 @@ Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const forei
   const FileSource source{&document.root, {}, &choices};
   Result<Reading> read;
   if (path.empty()) {
-    const bool is_toml = document.form == foreign::TextForm::kToml;
-    const std::vector<std::string> tables =
-        tables_of(templates, is_toml ? std::vector<std::string_view>{"toml"} : std::vector<std::string_view>{"json", "yaml"});
-    read = best_reading(templates, tables, source, document.path);
+    const Result<std::vector<std::string>> tables = tables_for(templates, document);
+    if (!tables.ok()) return tables.diagnostics;
+    read = best_reading(templates, *tables, source, document.path);
   } else {
     read = reading_by(templates, path, source, document.path);
   }
@@ -54,6 +90,7 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
     return error(code::kUnknownTarget, {"command line", 0, 0}, fmt::format("no target '{}' to read '{}' as", table, document.path),
                  suggest(table, target_names(templates)));
   }
+  if (path.empty() && document.kind != nullptr && document.kind->is_foreign) return foreign::foreign_format(document);
   Result<std::vector<Reading>> read = document.is_script()                             ? read_script(templates, document)
                                       : document.form == foreign::TextForm::kArguments ? read_arguments(templates, document, path)
                                       : path.empty() && document.is(file_kind::kKubernetes)

@@ -1,11 +1,17 @@
 #include "codegen/read/recognise.h"
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>
 #include <cctype>
 #include <functional>
 #include <set>
+
+#include "base/diagnostic_codes.h"
+#include "codegen/read/known_keys.h"
+#include "codegen/read/match.h"
+#include "codegen/read/tree.h"
 
 namespace distsetup::foreign {
 namespace {
@@ -99,19 +105,23 @@ const FileKind* kind_of_lines(const FileKinds& kinds, std::string_view path, std
   return first([&](const FileKind& one) { return has_word(one, text); });
 }
 
-// What looks like the keys of a file that does not parse: quoted words of JSON, "word:" at the beginning of a line of YAML.
+// What looks like the keys of a file that does not parse: quoted words before a colon at the top of JSON, "word:" at the beginning of
+// a line of YAML.
 KeySet keys_of_text(const Document& d) {
   KeySet keys;
   const std::string_view text = d.text;
-  if (d.form == TextForm::kJson) {
-    for (size_t at = text.find('"'); at != std::string_view::npos; at = text.find('"', at + 1)) {
-      const size_t close = text.find('"', at + 1);
-      if (close == std::string_view::npos) break;
-      keys.emplace(text.substr(at + 1, close - at - 1));
-      at = close;
-    }
-    return keys;
+  int depth = 0;
+  for (size_t at = 0; d.form == TextForm::kJson && at < text.size(); ++at) {
+    if (text[at] == '{' || text[at] == '[') ++depth;
+    if (text[at] == '}' || text[at] == ']') --depth;
+    if (text[at] != '"') continue;
+    const size_t close = text.find('"', at + 1);
+    if (close == std::string_view::npos) break;
+    const size_t next = text.find_first_not_of(" \t\r\n", close + 1);
+    if (depth == 1 && next != std::string_view::npos && text[next] == ':') keys.emplace(text.substr(at + 1, close - at - 1));
+    at = close;
   }
+  if (d.form == TextForm::kJson) return keys;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, end - at);
@@ -122,50 +132,117 @@ KeySet keys_of_text(const Document& d) {
   return keys;
 }
 
-// Keys at the top, of all documents of a stream.
-KeySet top_keys(const Document& d) {
-  if (has_error(d.broken)) return keys_of_text(d);
-  KeySet keys;
-  for (const Value& root : d.roots) {
-    for (const auto& entry : root.entries) keys.insert(entry.first);
-  }
-  return keys;
-}
+// A structured file as its marks are looked for.
+struct TopKeys {
+  KeySet keys;  // at the top, of all documents of a stream
+  std::vector<const Value*> roots;
 
-size_t num_in(const std::vector<std::string>& some, const KeySet& keys) {
-  return static_cast<size_t>(
-      std::count_if(some.begin(), some.end(), [&keys](const std::string& one) { return keys.count(one) != 0; }));
-}
-
-// 0: not a file of this kind. A key that only one kind has decides.
-size_t score_of(const FileKind& kind, const KeySet& keys) {
-  constexpr size_t kDecides = 1000, kNeeded = 100;
-  const auto are_there = [&keys](const std::vector<std::string>& some) { return num_in(some, keys) == some.size(); };
-  if (std::any_of(kind.decided_by.begin(), kind.decided_by.end(), are_there)) return kDecides;
-  if (!kind.one_of.empty() || !kind.within.empty()) return 0;
-  if (!kind.needs.empty() && num_in(kind.needs, keys) == 0) return 0;
-  return num_in(kind.keys, keys) + (kind.needs.empty() ? 0 : kNeeded);
-}
-
-const FileKind* kind_of_keys(const FileKinds& kinds, const KeySet& keys) {
-  const FileKind* best = nullptr;
-  size_t best_score = 0;
-  for (const FileKind& one : kinds.all) {
-    const size_t score = one.form == KindForm::kTree ? score_of(one, keys) : 0;
-    if (score <= best_score) continue;
-    best_score = score;
-    best = &one;
-  }
-  if (best == nullptr) {
-    for (const FileKind& one : kinds.all) {
-      if (!one.one_of.empty() && num_in(one.one_of, keys) > 0 && num_in(one.keys, keys) == keys.size()) return &one;
+  const Value* value(const std::string& key) const {
+    for (const Value* root : roots) {
+      if (const Value* found = root->find(key)) return found;
     }
     return nullptr;
   }
-  for (const FileKind& one : kinds.all) {
-    if (one.within == best->name && num_in(one.keys, keys) > 0) return &one;
+  // A key at the top, or a path; '-' and '_' the same.
+  bool has(const std::string& path) const {
+    if (path.find('.') == std::string::npos)
+      return std::any_of(keys.begin(), keys.end(), [&path](const std::string& key) { return is_same_key(key, path); });
+    return std::any_of(roots.begin(), roots.end(), [&path](const Value* root) { return node(*root, path).value != nullptr; });
   }
-  return best;
+  bool has_all(const std::vector<std::string>& paths) const {
+    return std::all_of(paths.begin(), paths.end(), [this](const std::string& one) { return has(one); });
+  }
+  bool has_any(const std::vector<std::string>& paths) const {
+    return std::any_of(paths.begin(), paths.end(), [this](const std::string& one) { return has(one); });
+  }
+  size_t num_known(const KnownKeys& known) const {
+    return static_cast<size_t>(
+        std::count_if(keys.begin(), keys.end(), [&](const std::string& key) { return known.knows(key, value(key)); }));
+  }
+};
+
+TopKeys top_keys(const Document& d) {
+  TopKeys top;
+  if (has_error(d.broken)) {
+    top.keys = keys_of_text(d);
+    return top;
+  }
+  for (const Value& root : d.roots) {
+    top.roots.push_back(&root);
+    for (const auto& entry : root.entries) top.keys.insert(entry.first);
+  }
+  return top;
+}
+
+struct Score {
+  size_t marks = 0;  // 0: not a file of this kind. A key that only one kind has decides.
+  size_t known = 0;  // of the file's keys
+};
+
+// A kind is claimed where it knows most keys of a file, unless keys that nothing else has decide.
+Result<Score> score_of(const TemplateSet& templates, const FileKinds& kinds, const FileKind& kind, const TopKeys& top) {
+  constexpr size_t kDecides = 1000, kNeeded = 100;
+  const auto are_there = [&top](const std::vector<std::string>& some) { return top.has_all(some); };
+  if (std::any_of(kind.decided_by.begin(), kind.decided_by.end(), are_there)) return Score{kDecides, top.keys.size()};
+  if (kind.is_foreign || !kind.within.empty()) return Score{};
+  const bool is_needed = !kind.needs.empty();
+  if (is_needed && !top.has_any(kind.needs)) return Score{};
+  const auto is_there = [&top](const std::string& key) { return top.has(key); };
+  if (!is_needed && std::none_of(kind.keys.begin(), kind.keys.end(), is_there)) return Score{};
+  Result<KnownKeys> known = known_keys(templates, kind);
+  if (!known.ok()) return known.diagnostics;
+  for (const FileKind& one : kinds.all) {
+    if (one.within != kind.name || !top.has_any(one.keys)) continue;
+    const Result<KnownKeys> more = known_keys(templates, one);
+    if (!more.ok()) return more.diagnostics;
+    known->top.insert(more->top.begin(), more->top.end());
+  }
+  const size_t num_known = top.num_known(*known);
+  if (!kind.one_of.empty()) return Score{num_known == top.keys.size() && top.has_any(kind.one_of) ? size_t{1} : 0, 0};
+  const auto num_marks = static_cast<size_t>(std::count_if(
+      kind.keys.begin(), kind.keys.end(), [&](const std::string& key) { return top.has(key) && known->knows(key, top.value(key)); }));
+  if (!is_most(num_known, top.keys.size())) return Score{};
+  return Score{num_marks + (is_needed ? kNeeded : 0), num_known};
+}
+
+// A kind within `best` that the file has a key of.
+Result<const FileKind*> kind_within(const TemplateSet& templates, const FileKinds& kinds, const FileKind& best, const TopKeys& top) {
+  for (const FileKind& one : kinds.all) {
+    if (one.within != best.name) continue;
+    if (top.has_any(one.keys)) return &one;
+    if (!top.has_any(one.one_of)) continue;
+    const Result<KnownKeys> known = known_keys(templates, one);
+    if (!known.ok()) return known.diagnostics;
+    if (top.num_known(*known) == top.keys.size()) return &one;
+  }
+  return &best;
+}
+
+// Files that are filled in before anybody reads them: "{{ .Values.gpus }}".
+const FileKind* kind_of_template(const FileKinds& kinds, const Document& d) {
+  if (!has_error(d.broken)) return nullptr;
+  const auto it = std::find_if(kinds.all.begin(), kinds.all.end(),
+                               [&d](const FileKind& one) { return one.form == KindForm::kTree && has_word(one, d.text); });
+  return it == kinds.all.end() ? nullptr : &*it;
+}
+
+Result<const FileKind*> kind_of_keys(const TemplateSet& templates, const FileKinds& kinds, const Document& d) {
+  const TopKeys top = top_keys(d);
+  if (const FileKind* unfilled = kind_of_template(kinds, d)) return unfilled;
+  const KindForm form = d.form == TextForm::kToml ? KindForm::kToml : KindForm::kTree;
+  const FileKind* best = nullptr;
+  Score best_score;
+  for (const FileKind& one : kinds.all) {
+    if (one.form != form && !(one.is_foreign && one.form == KindForm::kTree)) continue;
+    const Result<Score> score = score_of(templates, kinds, one, top);
+    if (!score.ok()) return score.diagnostics;
+    const bool is_better = score->marks > best_score.marks || (score->marks == best_score.marks && score->known > best_score.known);
+    if (score->marks == 0 || !is_better) continue;
+    best_score = *score;
+    best = &one;
+  }
+  if (best == nullptr) return nullptr;
+  return kind_within(templates, kinds, *best, top);
 }
 
 const FileKind* first_of_form(const FileKinds& kinds, KindForm form) {
@@ -195,23 +272,30 @@ TextForm form_of(const FileKinds& kinds, std::string_view path, std::string_view
   return any_script([&](const FileKind& one) { return has_word(one, text); }) ? TextForm::kScript : TextForm::kLines;
 }
 
-const FileKind* recognise(const FileKinds& kinds, const Document& d) {
+Result<const FileKind*> recognise(const TemplateSet& templates, const FileKinds& kinds, const Document& d) {
   switch (d.form) {
     case TextForm::kJson:
-    case TextForm::kYaml: return kind_of_keys(kinds, top_keys(d));
-    case TextForm::kToml: return first_of_form(kinds, KindForm::kToml);
+    case TextForm::kYaml:
+    case TextForm::kToml: return kind_of_keys(templates, kinds, d);
     case TextForm::kArguments: return first_of_form(kinds, KindForm::kArguments);
     case TextForm::kLines: return kind_of_lines(kinds, d.path, d.text);
     case TextForm::kScript: break;
   }
-  // A script with the lines of a scheduler; without any it is a shell script.
-  const FileKind* plain = nullptr;
+  // A script with the lines of a scheduler, or its ending; without any it is a shell script.
+  const FileKind *named = nullptr, *plain = nullptr;
   for (const FileKind& one : kinds.all) {
     if (one.form != KindForm::kScript) continue;
     if (has_line(one, d.text)) return &one;
+    if (named == nullptr && has_name(one, d.path)) named = &one;
     if (plain == nullptr && one.lines.empty()) plain = &one;
   }
-  return plain;
+  return named != nullptr ? named : plain;
+}
+
+Diagnostic foreign_format(const Document& d) {
+  return error(code::kUnknownValue, {d.path, 1, 1}, fmt::format("the file is {}, which distsetup does not read", d.kind->says),
+               d.kind->instead.empty() ? "a configuration of another tool is read when its keys are known: distsetup help convert"
+                                       : d.kind->instead);
 }
 
 }  // namespace distsetup::foreign

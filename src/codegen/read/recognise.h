@@ -11,8 +11,12 @@ namespace distsetup::foreign {
 // How the text is to be parsed: by the file's name where that says it, else by how the text looks.
 TextForm form_of(const FileKinds& kinds, std::string_view path, std::string_view text);
 
-// By the marks of the kinds (templates/_kinds.yaml) in a document that was parsed; nullptr: it has those of none. A structured file
-// that does not parse is recognised by what looks like its keys, so that its kind's own rules can say why.
-const FileKind* recognise(const FileKinds& kinds, const Document& document);
+// By the marks of the kinds (templates/_kinds.yaml) in a document that was parsed; nullptr: it has those of none. A structured file is
+// of a kind that knows most of its keys. One that does not parse is recognised by what looks like its keys, so that its kind's own
+// rules can say why.
+Result<const FileKind*> recognise(const TemplateSet& templates, const FileKinds& kinds, const Document& document);
+
+// Of a file of a kind that nothing here reads, by name.
+Diagnostic foreign_format(const Document& document);
 
 }  // namespace distsetup::foreign

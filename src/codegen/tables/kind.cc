@@ -43,6 +43,8 @@ FileKind read_kind(const Value& value, Diagnostics& diagnostics) {
   reader.get("describes", kind.says);
   reader.get("form", form);
   reader.get("keys", kind.keys);
+  reader.get("also", kind.also);
+  reader.get("tables", kind.tables);
   reader.get("needs", kind.needs);
   reader.get("one_of", kind.one_of);
   reader.get("within", kind.within);
@@ -55,6 +57,8 @@ FileKind read_kind(const Value& value, Diagnostics& diagnostics) {
   reader.get("scripts", kind.scripts);
   reader.get("environment", kind.environment);
   reader.get("names", kind.names);
+  reader.get("foreign", kind.is_foreign);
+  kind.has_lint_rules = !kind.is_foreign;
   reader.get("has_lint_rules", kind.has_lint_rules);
   reader.get("instead", kind.instead);
   if (const Value* sets = reader.child("decided_by")) {

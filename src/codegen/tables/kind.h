@@ -22,15 +22,17 @@ struct FileKind {
   std::string says;  // "DeepSpeed configuration"
   KindForm form = KindForm::kTree;
 
-  // Marks of structured files: keys at the top.
-  std::vector<std::string> keys;    // the kind with most of them wins
+  // Marks of structured files: keys at the top, of `needs` and `decided_by` also paths ("trainer.max_steps").
+  std::vector<std::string> keys;    // the kind with most of them wins, where it knows most of the file's keys
+  std::vector<std::string> also;    // what the kind has beside: known, and no mark
   std::vector<std::string> needs;   // one of them is there, and then no other kind counts
-  std::vector<std::string> one_of;  // taken only where all keys are of `keys`, one of them is of these, and no kind fits
+  std::vector<std::string> one_of;  // taken only where all keys are known, one of them is of these, and no kind fits
   std::vector<std::vector<std::string>> decided_by;  // all keys of one of these lists are there: this kind, whatever else is there
   std::string within;                                // a file of that kind with one of `keys` is of this kind
+  std::vector<std::string> tables;                   // key tables that read it, whose keys are known too; empty: any may
   // Marks of texts.
   std::vector<std::string> lines;       // how a line begins
-  std::vector<std::string> words;       // stand anywhere
+  std::vector<std::string> words;       // stand anywhere; of structured files: in one that does not parse
   std::vector<std::string> file_names;  // patterns: "*.sh"
   LineShape every_line = LineShape::kNone;
 
@@ -40,6 +42,7 @@ struct FileKind {
   std::vector<std::string> scripts;       // keys whose text is a script
   std::vector<std::string> environment;   // keys whose entries are environment variables
   std::string names;                      // templates/_lint/names/<names>.yaml lists every key
+  bool is_foreign = false;  // a format that is known by name only: nothing here reads it
   bool has_lint_rules = true;
   std::string instead;  // without them: what to do; {file} is the file's path
 };
