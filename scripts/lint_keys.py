@@ -229,6 +229,8 @@ def torchtitan():
         "version: 1",
         "kind: torchtitan",
         "tool: torchtitan",
+        "other_releases: torchtitan",
+        "extended_by: [job.custom_config_module, experimental.custom_args_module]",
         f"source: torchtitan {version('torchtitan')} (torchtitan/config/job_config.py, config/manager.py)",
         f"checked: {DATE}",
         "sections:",

@@ -8,6 +8,10 @@
 #include <array>
 
 #include "base/names.h"
+#include "codegen/lint/file_text.h"
+#include "codegen/lint/misspelt.h"
+#include "codegen/lint/other_releases.h"
+#include "codegen/lint/unknown_names.h"
 #include "codegen/tables/name_table.h"
 
 namespace distsetup::lint {
@@ -56,7 +60,8 @@ struct NameWalk {
       const auto& [key, below] = value.entries[i];
       const std::string here = path.empty() ? key : path + "." + key;
       const NameEntry* entry = any != nullptr ? any : find_name(*entries, key);
-      if (entry == nullptr && (is_known == nullptr || !is_known(d, key))) unknown(*entries, here, key, {&below, &value, i});
+      if (entry == nullptr && !ends_in_blank(key) && (is_known == nullptr || !is_known(d, key)))
+        unknown(*entries, here, key, {&below, &value, i});
       if (entry != nullptr && !entry->type.empty()) walk(below, entry->type, here);
     }
   }
@@ -69,12 +74,38 @@ bool is_axolotl_otherwise(const Document& d, std::string_view key) {
   return is_prefixed || (has(d.root, "plugins") && find_name(*table.type("plugins"), key) != nullptr);
 }
 
-void names_of_lightning(const Document& d, Findings& report) {
-  const NameWalk in{name_table("lightning"), d, report};
+// Of one map: what its table does not have, by report_unknown_names().
+void names_of_map(const Document& d, const NameTable& table, const Value& map, std::string_view type, std::string_view path,
+                  UnknownNames names, NamesOf whose, Findings& report) {
+  const std::vector<NameEntry>& known = *table.type(type);
+  const std::vector<std::string> all = spellings(known);
+  names.code = table.code;
+  names.tool = table.tool;
+  names.bites = table.unknown;
+  names.top = {0, 1};
+  for (size_t i = 0; i < map.entries.size(); ++i) {
+    const std::string& key = map.entries[i].first;
+    if (find_name(known, key) != nullptr || ends_in_blank(key)) continue;
+    const std::string near = misspelt_name(key, all);
+    const std::string full = path.empty() ? key : fmt::format("{}.{}", path, key);
+    const bool is_given_too = !near.empty() && has(map, near);
+    names.all.push_back({key, key_span(d, {&map.entries[i].second, &map, i}), is_given_too ? "" : near, says_unknown(table, full)});
+  }
+  report_unknown_names(d, names, whose, report);
+}
+
+void names_of_lightning(const LintSetup& setup, const Document& d, Findings& report) {
+  const NameTable& table = name_table("lightning");
+  const NameWalk in{table, d, report};
+  UnknownNames names;
+  names.table = "lightning";
+  names.version = setup.version("lightning");
   for (const char* path : {"trainer", "fit.trainer"}) {
     const TreeNode trainer = node(d.root, path);
     if (!trainer || trainer.value->kind != Value::Kind::kMap) continue;
-    in.walk(*trainer.value, "trainer", path);
+    // `trainer:` is a section of many a script's own format; LightningCLI's names classes.
+    const bool is_cli = d.text.find("class_path") != std::string::npos || has(d.root, "seed_everything") || has(d.root, "fit");
+    names_of_map(d, table, *trainer.value, "trainer", path, names, is_cli ? NamesOf::kEveryRelease : NamesOf::kExtendedParser, report);
     const std::string name = text(*trainer.value, "strategy.class_path");
     const TreeNode arguments = node(*trainer.value, "strategy.init_args");
     if (arguments) in.walk(*arguments.value, name.substr(name.rfind('.') + 1), fmt::format("{}.strategy.init_args", path));
@@ -95,34 +126,56 @@ void names_of_llama_stack(const Document& d, Findings& report) {
   NameWalk{name_table("llama-stack"), d, report, nullptr, true}.walk(d.root, is_request ? "request" : is_build ? "build" : "", "");
 }
 
+// A kind's name is another kind in another group: Volcano's Job is not batch/v1's.
+bool is_of_group(std::string_view kind, std::string_view api) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kGroups = {
+      {{"Pod", "v1"},
+       {"Service", "v1"},
+       {"ConfigMap", "v1"},
+       {"PersistentVolumeClaim", "v1"},
+       {"Job", "batch/v1"},
+       {"CronJob", "batch/v1"},
+       {"Deployment", "apps/v1"},
+       {"StatefulSet", "apps/v1"},
+       {"JobSet", "jobset.x-k8s.io/v1alpha2"},
+       {"TrainJob", "trainer.kubeflow.org/v1alpha1"},
+       {"PyTorchJob", "kubeflow.org/v1"}}};
+  return std::any_of(kGroups.begin(), kGroups.end(), [&](const auto& one) { return one.first == kind && one.second == api; });
+}
+
 void names_of_kubernetes(const Document& d, Findings& report) {
   const NameTable& table = name_table("kubernetes");
   for (const Value& root : d.roots) {
-    const auto type = table.roots.find(text(root, "kind"));
-    if (type != table.roots.end()) NameWalk{table, d, report}.walk(root, type->second, "");
+    const std::string kind = text(root, "kind");
+    const auto type = table.roots.find(kind);
+    if (type != table.roots.end() && is_of_group(kind, text(root, "apiVersion")))
+      NameWalk{table, d, report}.walk(root, type->second, "");
   }
 }
 
 // TrainingArguments in a file are a script's, which may declare more: what is near to a name is a misspelling, the rest is said once.
-void names_of_trainer(const Document& d, Findings& report) {
+void names_of_trainer(const LintSetup& setup, const Document& d, Findings& report) {
   const NameTable& table = name_table("trainer");
   const std::vector<NameEntry>& known = *table.type("");
-  const std::vector<std::string> names = spellings(known);
+  const std::vector<std::string> all = spellings(known);
+  UnknownNames names{table.code, table.tool, table.unknown, "trainer", setup.version("transformers"), {0, 1}, {}};
   TextSpan first{0, 0};
   std::string others;
   size_t num_others = 0;
   for (size_t i = 0; i < d.root.entries.size(); ++i) {
     const std::string& key = d.root.entries[i].first;
-    if (find_name(known, key) != nullptr) continue;
+    if (find_name(known, key) != nullptr || ends_in_blank(key)) continue;
     const TextSpan at = key_span(d, {&d.root.entries[i].second, &d.root, i});
-    const std::string near = nearest_name(key, names);
-    if (!near.empty()) {
-      report.add(table.code, d, at, says_unknown(table, key), {fmt::format("did you mean '{}'", near), table.unknown, {}, {}});
+    std::string near = misspelt_name(key, all);
+    if (!near.empty() && has(d.root, near)) near.clear();
+    if (!near.empty() || !gone_since("trainer", key).empty()) {
+      names.all.push_back({key, at, near, says_unknown(table, key)});
       continue;
     }
     if (num_others++ == 0) first = at;
     others += fmt::format("{}'{}'", others.empty() ? "" : ", ", key);
   }
+  report_unknown_names(d, names, NamesOf::kOneRelease, report);
   if (num_others == 0) return;
   report.add("HF007", d, first,
              fmt::format("{} {} of TrainingArguments (transformers' parser refuses {} unless the script declares {})", others,
@@ -132,13 +185,22 @@ void names_of_trainer(const Document& d, Findings& report) {
 
 }  // namespace
 
-void check_names(const LintSetup&, const Document& d, Findings& report) {
-  if (d.is(file_kind::kTrainer)) names_of_trainer(d, report);
-  if (d.is(file_kind::kLightning)) names_of_lightning(d, report);
+void check_names(const LintSetup& setup, const Document& d, Findings& report) {
+  if (d.is(file_kind::kTrainer)) names_of_trainer(setup, d, report);
+  if (d.is(file_kind::kLightning)) names_of_lightning(setup, d, report);
   if (d.is(file_kind::kAutomodel)) names_of_automodel(d, report);
   if (d.is(file_kind::kLlamaStack)) names_of_llama_stack(d, report);
   if (d.is(file_kind::kKubernetes)) names_of_kubernetes(d, report);
   if (d.kind == nullptr || d.kind->names.empty()) return;
+  const bool is_trl = d.kind->names == "trl", is_factory = d.kind->names == "llamafactory";
+  if (is_trl || is_factory) {
+    UnknownNames names;
+    names.table = d.kind->names;
+    names.version = setup.version(d.kind->names);
+    names_of_map(d, name_table(d.kind->names), d.root, "", "", names, is_trl ? NamesOf::kExtendedParser : NamesOf::kOneRelease,
+                 report);
+    return;
+  }
   NameWalk{name_table(d.kind->names), d, report, d.is(file_kind::kAxolotl) ? is_axolotl_otherwise : nullptr}.walk(d.root, "", "");
 }
 

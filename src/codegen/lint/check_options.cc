@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/names.h"
 #include "codegen/lint/megatron.h"
+#include "codegen/lint/misspelt.h"
+#include "codegen/lint/unknown_names.h"
 #include "codegen/tables/name_table.h"
 
 namespace distsetup::lint {
@@ -35,56 +38,85 @@ void options_of(const Document& d, const LaunchStage& stage, std::string_view ta
   }
 }
 
-// Megatron-LM's own script takes no others; a script of one's own may add some, and only what is near to a name is said.
+UnknownNames no_names_yet(const NameTable& table, const LaunchStage& run) {
+  return {table.code, table.tool, table.unknown, "", "", run.span, {}};
+}
+
+void add_option(UnknownNames& names, const NameTable& table, const std::vector<NameEntry>& known, const LaunchStage& run,
+                const LaunchOption& option) {
+  std::string near = misspelt_option(known, option.spelled);
+  const bool is_given_too = !near.empty() && run.has(near.substr(std::min(near.find_first_not_of('-'), near.size())));
+  if (is_given_too) near.clear();
+  names.all.push_back(
+      {option.spelled, {option.span.begin, option.span.begin + option.spelled.size()}, near, says_unknown(table, option.spelled)});
+}
+
+// Forks have parsers of their own, and so may the script.
 void options_of_megatron(const Document& d, const LaunchStage& run, Findings& report) {
   const NameTable& table = name_table("megatron-lm");
   const std::vector<NameEntry>& known = *table.type("");
-  const bool is_own_script = run.name.find("pretrain_gpt") == std::string::npos;
+  UnknownNames names = no_names_yet(table, run);
   for (const LaunchOption& option : run.options) {
     const bool is_removed = option.name == "batch_size" || option.name == "model_parallel_size" || option.name == "warmup";  // MEG009
     const bool is_long = option.spelled.rfind("--", 0) == 0 && option.spelled.find('$') == std::string::npos;
-    if (!is_long || is_removed || takes_option(known, option.spelled, false)) continue;
-    if (is_own_script && nearest_option(known, option.spelled).empty()) continue;
-    report_option(d, table, known, {option.span.begin, option.span.begin + option.spelled.size()}, option.spelled, report);
+    if (is_long && !is_removed && !takes_option(known, option.spelled, false)) add_option(names, table, known, run, option);
   }
+  const bool is_own_script = run.name.find("pretrain_gpt") == std::string::npos;
+  if (is_own_script) std::erase_if(names.all, [](const UnknownName& one) { return one.near.empty(); });
+  report_unknown_names(d, names, NamesOf::kExtendedParser, report);
 }
 
 // OpenRLHF since 0.10.2: dotted flags. Flat ones are ORL001's and ORL003's.
-void options_of_openrlhf(const Document& d, const LaunchStage& run, Findings& report) {
+void options_of_openrlhf(const LintSetup& setup, const Document& d, const LaunchStage& run, Findings& report) {
   const bool is_dotted = std::any_of(run.options.begin(), run.options.end(),
                                      [](const LaunchOption& one) { return one.name.find('.') != std::string::npos; });
   if (!is_dotted) return;
   const std::string module = run.name.substr(run.name.rfind('.') + 1);
-  options_of(d, run, "openrlhf", module,
-             {"pretrain", "zero_stage", "micro_train_batch_size", "train_batch_size", "max_len", "fsdp_tensor_parallel_size",
-              "use_hf_tp_plan", "sequence_parallel", "backend"},
-             report);
+  static const std::set<std::string, std::less<>> kRuled = {"pretrain",         "zero_stage",        "micro_train_batch_size",
+                                                            "train_batch_size", "max_len",           "fsdp_tensor_parallel_size",
+                                                            "use_hf_tp_plan",   "sequence_parallel", "backend"};
+  const NameTable& table = name_table("openrlhf");
+  const std::vector<NameEntry>* known = table.type(module);
+  if (known == nullptr) return;
+  UnknownNames names = no_names_yet(table, run);
+  names.version = setup.version("openrlhf");
+  for (const LaunchOption& option : run.options) {
+    const bool is_said = option.name.empty() || option.spelled.find('$') != std::string::npos || kRuled.count(option.name) > 0;
+    if (!is_said && !takes_option(*known, option.spelled, table.takes_prefixes)) add_option(names, table, *known, run, option);
+  }
+  report_unknown_names(d, names, NamesOf::kOneRelease, report);
 }
 
-void options_of_line(const Document& d, const LaunchLine& line, Findings& report) {
+void options_of_line(const LintSetup& setup, const Document& d, const LaunchLine& line, Findings& report) {
   if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun)) options_of(d, *run, "torchrun", "", {"rdzv_timeout"}, report);
   if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) options_of(d, *run, "deepspeed-launcher", "", {}, report);
   if (const LaunchStage* run = line.find(LaunchProgram::kAccelerate)) options_of(d, *run, "accelerate-launch", "", {}, report);
   const LaunchStage* script = line.find(LaunchProgram::kScript);
   if (script == nullptr) return;
-  if (script->name.find("openrlhf") != std::string::npos) options_of_openrlhf(d, *script, report);
+  if (script->name.find("openrlhf") != std::string::npos) options_of_openrlhf(setup, d, *script, report);
   if (is_megatron(*script)) options_of_megatron(d, *script, report);
   const std::string base = script->name.substr(script->name.rfind('/') + 1);
   const bool is_trl = base == "trl" && !script->positionals.empty() && script->positionals[0].text != "vllm-serve" &&
                       script->positionals[0].text != "env";
   if (!is_trl) return;
   const NameTable& table = name_table("trl");
+  UnknownNames names = no_names_yet(table, *script);
+  names.table = "trl";
+  const std::vector<std::string> known = spellings(*table.type(""));
   for (const LaunchOption& option : script->options) {
     if (option.spelled.rfind("--", 0) != 0 || option.name == "config" || option.name == "accelerate_config") continue;
     const bool is_no = option.name.rfind("no_", 0) == 0 && find_name(*table.type(""), option.name.substr(3)) != nullptr;
     const std::string underscored = option.name;
     if (is_no || find_name(*table.type(""), underscored) != nullptr) continue;
-    const std::string near = nearest_name(underscored, spellings(*table.type("")));
     // `trl` hands accelerate what is accelerate's.
     if (takes_option(*name_table("accelerate-launch").type(""), option.spelled, false)) continue;
-    report.add(table.code, d, {option.span.begin, option.span.begin + option.spelled.size()}, says_unknown(table, option.spelled),
-               {near.empty() ? "" : fmt::format("did you mean '--{}'", near), table.unknown, {}, {}});
+    const std::string near = misspelt_name(underscored, known);
+    names.all.push_back({underscored,
+                         {option.span.begin, option.span.begin + option.spelled.size()},
+                         near.empty() ? "" : "--" + near,
+                         says_unknown(table, option.spelled)});
   }
+  report_unknown_names(d, names, NamesOf::kOneRelease, report);
 }
 
 // A site's plugins (SPANK) may add options, so one that is near to none is a warning.
@@ -92,8 +124,8 @@ void sbatch_options(const Document& d, const ScriptPart& part, Findings& report)
   const NameTable& table = name_table("slurm");
   const std::vector<NameEntry>& known = *table.type("sbatch");
   for (const Directive& one : part.script.directives) {
-    if (one.is_late || takes_option(known, one.spelled, table.takes_prefixes)) continue;
-    const std::string near = nearest_option(known, one.spelled);
+    if (one.is_late || is_spank_option(one.spelled) || takes_option(known, one.spelled, table.takes_prefixes)) continue;
+    const std::string near = misspelt_option(known, one.spelled);
     const bool may_be_a_plugins = near.empty();
     report.add(table.code, d, {one.span.begin, one.span.begin + one.spelled.size()},
                may_be_a_plugins
@@ -149,8 +181,10 @@ void pbs_options(const Document& d, const ScriptPart& part, Findings& report) {
     // select=2:ncpus=8:ngpus=8,walltime=1:00:00: a site may define resources, so only what is near to a name is said.
     for (size_t at = 0; at < one.value.size();) {
       const size_t end = std::min(one.value.find_first_of(":,+", at), one.value.size());
-      const std::string resource = one.value.substr(at, std::min(one.value.find('=', at), end) - at);
+      const size_t equals = std::min(one.value.find('=', at), end);
+      const std::string resource = one.value.substr(at, equals - at);
       at = end + 1;
+      if (equals == end) continue;  // a value: -l filesystems=home:scratch
       const bool is_number = number(resource).has_value();
       const std::string near = is_number || find_name(resources, resource) != nullptr ? "" : nearest_name(resource, names);
       if (near.empty()) continue;
@@ -179,9 +213,9 @@ void lsf_options(const Document& d, const ScriptPart& part, Findings& report) {
 
 }  // namespace
 
-void check_options(const LintSetup&, const Document& d, Findings& report) {
+void check_options(const LintSetup& setup, const Document& d, Findings& report) {
   for (const ScriptPart& part : d.parts) {
-    for (const LaunchLine& line : part.lines) options_of_line(d, line, report);
+    for (const LaunchLine& line : part.lines) options_of_line(setup, d, line, report);
     sbatch_options(d, part, report);
     pbs_options(d, part, report);
     lsf_options(d, part, report);

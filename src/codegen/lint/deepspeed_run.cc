@@ -45,6 +45,12 @@ void ds_schedules(const DeepspeedFile& in) {
     in.report.add("DSJ024", in.d, in.val("scheduler.type"),
                   fmt::format("{} without 'warmup_type' warms up logarithmically", scheduler));
   }
+  const TreeNode parameters = node(root, "scheduler.params");
+  const bool counts_steps = scheduler == "WarmupDecayLR" || scheduler == "WarmupCosineLR";
+  if (counts_steps && (!parameters || !has(*parameters.value, "total_num_steps"))) {
+    in.report.add("DSJ049", in.d, in.val("scheduler.type"),
+                  fmt::format("{} has no 'total_num_steps': it cannot be made without", scheduler));
+  }
   // An optimizer DeepSpeed does not build: torch's by name, or one that the trainer brings.
   std::string foreign = kTorchOptimizers.count(lower(optimizer)) > 0 ? optimizer : "";
   for (const auto& other : in.setup.documents) {

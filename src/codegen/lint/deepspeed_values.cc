@@ -30,7 +30,8 @@ const std::set<std::string, std::less<>> kFilledByHf = {"train_batch_size",
                                                         "zero_optimization.stage3_prefetch_bucket_size",
                                                         "zero_optimization.stage3_param_persistence_threshold"};
 // And by accelerate (accelerate, utils/dataclasses.py DeepSpeedPlugin).
-const std::set<std::string, std::less<>> kFilledByAccelerate = {"zero_optimization.stage",
+const std::set<std::string, std::less<>> kFilledByAccelerate = {"steps_per_print",
+                                                                "zero_optimization.stage",
                                                                 "zero_optimization.offload_optimizer.device",
                                                                 "zero_optimization.offload_param.device",
                                                                 "zero_optimization.offload_optimizer.nvme_path",

@@ -38,13 +38,12 @@ const std::vector<std::string> kNcclNames = {
     "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
     "NCCL_P2P_DIRECT_DISABLE", "NCCL_SHM_DISABLE", "NCCL_BUFFSIZE", "NCCL_NTHREADS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS",
     "NCCL_MAX_CTAS", "NCCL_MIN_CTAS", "NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS", "NCCL_LAUNCH_MODE", "NCCL_IB_DISABLE",
-    "NCCL_IB_AR_THRESHOLD", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SPLIT_DATA_ON_QPS", "NCCL_IB_CUDA_SUPPORT",
-    "NCCL_IB_PCI_RELAXED_ORDERING", "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_ECE_ENABLE", "NCCL_IB_MERGE_NICS", "NCCL_IB_MERGE_VFS",
-    "NCCL_IB_DATA_DIRECT", "NCCL_IB_PKEY", "NCCL_IB_USE_INLINE", "NCCL_MEM_SYNC_DOMAIN", "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE",
-    "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_NET_GDR_C2C", "NCCL_NET_SHARED_BUFFERS", "NCCL_NET_SHARED_COMMS",
-    "NCCL_NET_MERGE_LEVEL", "NCCL_NET_FORCE_MERGE", "NCCL_NET_FORCE_FLUSH", "NCCL_NET_DISABLE_INTRA", "NCCL_NET_OVERHEAD",
-    "NCCL_NET_OPTIONAL_RECV_COMPLETION", "NCCL_SINGLE_RING_THRESHOLD", "NCCL_LL_THRESHOLD", "NCCL_TREE_THRESHOLD", "NCCL_ALGO",
-    "NCCL_PROTO", "NCCL_NVB_DISABLE", "NCCL_NVB_PREUSE", "NCCL_PXN_DISABLE", "NCCL_PXN_C2C", "NCCL_P2P_PXN_LEVEL",
+    "NCCL_IB_AR_THRESHOLD", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SPLIT_DATA_ON_QPS", "NCCL_IB_PCI_RELAXED_ORDERING",
+    "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_ECE_ENABLE", "NCCL_IB_MERGE_NICS", "NCCL_IB_MERGE_VFS", "NCCL_IB_DATA_DIRECT", "NCCL_IB_PKEY",
+    "NCCL_IB_USE_INLINE", "NCCL_MEM_SYNC_DOMAIN", "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE", "NCCL_NET_GDR_LEVEL",
+    "NCCL_NET_GDR_READ", "NCCL_NET_GDR_C2C", "NCCL_NET_SHARED_BUFFERS", "NCCL_NET_SHARED_COMMS", "NCCL_NET_MERGE_LEVEL",
+    "NCCL_NET_FORCE_MERGE", "NCCL_NET_FORCE_FLUSH", "NCCL_NET_DISABLE_INTRA", "NCCL_NET_OVERHEAD", "NCCL_NET_OPTIONAL_RECV_COMPLETION",
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_NVB_DISABLE", "NCCL_NVB_PREUSE", "NCCL_PXN_DISABLE", "NCCL_PXN_C2C", "NCCL_P2P_PXN_LEVEL",
     "NCCL_RUNTIME_CONNECT", "NCCL_GRAPH_REGISTER", "NCCL_LOCAL_REGISTER", "NCCL_LEGACY_CUDA_REGISTER", "NCCL_WIN_ENABLE",
     "NCCL_SET_STACK_SIZE", "NCCL_SET_CPU_STACK_SIZE", "NCCL_GRAPH_MIXING_SUPPORT", "NCCL_DMABUF_ENABLE", "NCCL_P2P_NET_CHUNKSIZE",
     "NCCL_P2P_PCI_CHUNKSIZE", "NCCL_P2P_NVL_CHUNKSIZE", "NCCL_P2P_LL_THRESHOLD", "NCCL_P2P_USE_CUDA_MEMCPY", "NCCL_P2P_READ_ENABLE",
@@ -62,6 +61,15 @@ const std::vector<std::string> kNcclNames = {
     // Of plugins, of nccl-tests and of images.
     "NCCL_TESTS_SPLIT", "NCCL_VERSION", "NCCL_HOME", "NCCL_DIR", "NCCL_ROOT", "NCCL_LIB_DIR", "NCCL_INCLUDE_DIR",
     "NCCL_SHARP_DISABLE"};
+
+// The same page says since when they are gone.
+constexpr std::array<RenamedVariable, 7> kRemovedVariables = {{{"NCCL_TREE_THRESHOLD", "NCCL_ALGO", "2.5"},
+                                                               {"NCCL_LL_THRESHOLD", "NCCL_PROTO", "2.5"},
+                                                               {"NCCL_SINGLE_RING_THRESHOLD", "", "2.3"},
+                                                               {"NCCL_MAX_NRINGS", "NCCL_MAX_NCHANNELS", "2.5"},
+                                                               {"NCCL_MIN_NRINGS", "NCCL_MIN_NCHANNELS", "2.5"},
+                                                               {"NCCL_RINGS", "NCCL_GRAPH_FILE", "2.4"},
+                                                               {"NCCL_IB_CUDA_SUPPORT", "NCCL_NET_GDR_LEVEL", "2.4"}}};
 
 const std::vector<std::string_view> kDebugSwitches = {"NCCL_IB_DISABLE",    "NCCL_P2P_DISABLE",         "NCCL_SHM_DISABLE",
                                                       "NCCL_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT", "CUDA_LAUNCH_BLOCKING",
@@ -82,6 +90,13 @@ void env_names(const Document& d, const EnvironmentSetting& one, Findings& repor
     if (!renamed.now.empty()) edits.push_back({one.name_span.begin, one.name_span.end, std::string(renamed.now)});
     report.add("ENV001", d, one.name_span, fmt::format("{} is an old name since {}", one.name, renamed.since),
                {renamed.now.empty() ? "remove it" : fmt::format("use {}", renamed.now), "", edits, {}});
+    return;
+  }
+  for (const RenamedVariable& removed : kRemovedVariables) {
+    if (one.name != removed.old) continue;
+    report.add("ENV008", d, one.name_span,
+               fmt::format("{} is silently ignored: NCCL has it no more since {}", one.name, removed.since),
+               {removed.now.empty() ? "remove it" : fmt::format("remove it; {} is near to it", removed.now), "", {}, {}});
     return;
   }
   const bool is_off = one.value == "0" || one.value.empty() || one.value == "OFF";
@@ -135,6 +150,19 @@ void env_ranks(const Document& d, Findings& report) {
   }
 }
 
+// Neither a switch, a number, a path nor a place to fill in.
+bool looks_secret(const std::string& value) {
+  constexpr size_t kShortest = 8;
+  const std::string word = lower(value);
+  for (const char* mark :
+       {"your", "xxx", "<", "...", "/", "here", "replace", "changeme", "change_me", "placeholder", "token", "_key", " ", "$", "***"}) {
+    if (word.find(mark) != std::string::npos) return false;
+  }
+  const bool has_digit = std::any_of(word.begin(), word.end(), is_digit);
+  const bool is_number = word.find_first_not_of("0123456789.-") == std::string::npos;
+  return word.size() >= kShortest && has_digit && !is_number;
+}
+
 }  // namespace
 
 void check_environment(const LintSetup& setup, const Document& d, Findings& report) {
@@ -143,7 +171,7 @@ void check_environment(const LintSetup& setup, const Document& d, Findings& repo
     env_names(d, one, report);
     env_connections(setup, d, one, report);
     const bool is_read = one.value.empty() || one.value[0] == '$' || one.value[0] == '`';
-    if (is_read) continue;
+    if (is_read || !looks_secret(one.value)) continue;
     if (const std::string secret = secret_in(one.name + "=" + one.value); !secret.empty()) {
       report.add("ENV005", d, one.name_span, fmt::format("a secret is written here ({}): whoever reads the file has it", secret));
     }

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/names.h"
+#include "codegen/lint/layer_classes.h"
 
 namespace distsetup::lint {
 namespace {
@@ -52,12 +53,16 @@ std::vector<LintEdit> remove_entry(const Document& d, const TreeNode& at) {
   return {{all.begin, all.end, ""}};
 }
 
-bool trains_lora(const LintSetup& setup) {
-  return std::any_of(setup.documents.begin(), setup.documents.end(), [](const auto& other) {
-    const Value& t = other->root;
-    return is_true(t, "use_peft") || text(t, "adapter") == "lora" || text(t, "adapter") == "qlora" ||
-           text(t, "finetuning_type") == "lora";
-  });
+// Parameters of a layer that are trained one by one. Adapters are no such case: PEFT brings a wrap policy that keeps them apart.
+TreeNode trains_some_of_a_layer(const LintSetup& setup) {
+  for (const auto& other : setup.documents) {
+    for (const char* name : {"unfrozen_parameters", "freeze_trainable_modules"}) {
+      const TreeNode at = node(other->root, name);
+      const bool is_all = at && lower(at.text()) == "all";
+      if (at && !is_all && at.value->kind != Value::Kind::kNull) return at;
+    }
+  }
+  return {};
 }
 
 void fsdp_versions(const LintSetup& setup, const FsdpView& in, Findings& report) {
@@ -126,9 +131,9 @@ void fsdp_version_1(const LintSetup& setup, const FsdpView& in, Findings& report
     report.add("FSDP005", d, value_span(d, *in.find("sync_module_states").value),
                "only rank 0 loads the weights, and 'sync_module_states' false would leave the others with noise");
   }
-  if (in.off("use_orig_params") && trains_lora(setup)) {
+  if (in.off("use_orig_params") && trains_some_of_a_layer(setup)) {
     report.add("FSDP006", d, value_span(d, *in.find("use_orig_params").value),
-               "'use_orig_params' is false, and frozen and trained parameters share a unit (LoRA)");
+               "'use_orig_params' is false, and frozen and trained parameters share a unit");
   }
   const std::string strategy = in.get("sharding_strategy");
   const int64_t gpus = setup.gpus_per_node();
@@ -137,6 +142,22 @@ void fsdp_version_1(const LintSetup& setup, const FsdpView& in, Findings& report
     report.add("FSDP007", d, value_span(d, *in.find("sharding_strategy").value),
                fmt::format("hybrid sharding makes its groups by the {} GPUs of a node, and {:.0f} processes run there", gpus,
                            *processes / machines.value_or(1)));
+  }
+}
+
+// "LlamaDecoderlayer": near to a class of transformers, and none itself.
+void fsdp_classes(const FsdpView& in, Findings& report) {
+  const TreeNode at = in.find("transformer_layer_cls_to_wrap");
+  if (!at) return;
+  std::vector<std::string> names;
+  for (const Value& item : at.value->items) names.push_back(item.text);
+  if (at.value->kind == Value::Kind::kScalar) names = split_names(at.text());
+  for (const std::string& name : names) {
+    const std::string near = misspelt_layer_class(name);
+    if (near.empty()) continue;
+    report.add("FSDP023", in.d, value_span(in.d, *at.value), fmt::format("no model of transformers has a class '{}'", name),
+               {fmt::format("did you mean {}", near), "", {}, {}});
+    return;
   }
 }
 
@@ -162,6 +183,7 @@ void fsdp_units(const LintSetup& setup, const FsdpView& in, Findings& report) {
   if (strategy == "NO_SHARD" || strategy == "3") {
     report.add("FSDP014", d, value_span(d, *in.find("sharding_strategy").value), "NO_SHARD is DDP with FSDP's overhead");
   }
+  fsdp_classes(in, report);
   const std::string classes = in.get("transformer_layer_cls_to_wrap");
   const std::string& known = setup.context.layer_class;
   if (!classes.empty() && !known.empty() && ("," + classes + ",").find("," + known + ",") == std::string::npos) {

@@ -11,6 +11,9 @@
 #include "base/map_reader.h"
 #include "base/names.h"
 #include "base/value_yaml.h"
+#include "codegen/lint/file_text.h"
+#include "codegen/lint/misspelt.h"
+#include "codegen/lint/unknown_names.h"
 #include "codegen/tables/templates.h"
 
 namespace distsetup::lint {
@@ -25,6 +28,7 @@ struct AcceptedSection {
   std::string path;       // "zero_optimization.offload_param"; "" = top
   std::string unknown;    // parse, start, silent
   std::string code;       // of the rule for unknown keys
+  std::string far;        // severity of unknown keys that are near to none; empty: the rule's
   std::string type_code;  // of the rule for wrong types; empty: not checked here
   std::string type_bites;
   std::vector<KeySpec> keys;
@@ -35,6 +39,10 @@ struct Accepted {
   std::string kind;  // templates/_kinds.yaml
   std::string tool;
   std::string package;  // whose version `since` and `until` speak of
+  // Of a parser whose names change from release to release: its list in _other_releases.yaml, and the keys that name a module with
+  // more.
+  std::string other_releases;
+  std::vector<std::string> extended_by;
   std::vector<AcceptedSection> sections;
 };
 
@@ -66,6 +74,8 @@ std::vector<Accepted> read_accepted() {
     reader.get("package", table.package);
     reader.get("source", source);
     reader.get("checked", checked);
+    reader.get("other_releases", table.other_releases);
+    reader.get("extended_by", table.extended_by);
     const Value* sections = reader.child("sections");
     reader.finish();
     CHECK(built_in_kinds().find(table.kind) != nullptr && version == 1 && sections != nullptr, "{}", path);
@@ -77,6 +87,7 @@ std::vector<Accepted> read_accepted() {
       one.get("section", section.path);
       one.get("unknown", section.unknown);
       one.get("code", section.code);
+      one.get("far", section.far);
       one.get("type_code", section.type_code);
       one.get("types", section.type_bites);
       one.get("prefixes", section.prefixes);
@@ -176,8 +187,9 @@ std::string says_not_known(const Accepted& table, const AcceptedSection& section
   return fmt::format("{} refuses '{}': {}", table.tool, path, why);
 }
 
+// `names`: where the unknown ones of a table with other releases are gathered.
 void check_section(const Accepted& table, const AcceptedSection& section, const std::string& version, const Document& d,
-                   const Value& map, Findings& report) {
+                   const Value& map, UnknownNames& names_of_table, Findings& report) {
   std::vector<std::string> names;
   for (const KeySpec& one : section.keys) names.push_back(section.prefixes.empty() ? one.name : section.prefixes[0] + one.name);
   for (size_t i = 0; i < map.entries.size(); ++i) {
@@ -185,13 +197,25 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
     const std::string path = section.path.empty() ? key : section.path + "." + key;
     const TreeNode at{&map.entries[i].second, &map, i};
     const KeySpec* spec = find_spec(section, key);
+    const bool is_remark = key[0] == '_' || lower(key).find("comment") != std::string::npos;
+    if (spec == nullptr && (ends_in_blank(key) || (is_remark && section.unknown == "silent"))) continue;
+    if (spec == nullptr && !table.other_releases.empty()) {
+      names_of_table.code = section.code;
+      names_of_table.bites = section.unknown;
+      names_of_table.all.push_back(
+          {path, key_span(d, at), misspelt_name(key, names), says_not_known(table, section, path, "it does not know it")});
+      continue;
+    }
     if (spec == nullptr) {
       const std::string near = nearest_name(key, names);
       std::string help = near.empty() ? where_else(table, section, key) : fmt::format("did you mean '{}'", near);
+      const bool is_near_none = help.empty() || (!near.empty() && misspelt_name(key, names).empty());
       if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
       const std::string why = section.unknown == "silent" ? fmt::format("{} does not know it", table.tool) : "it does not know it";
       const std::string how = says_not_known(table, section, path, why);
-      report.add(section.code, d, key_span(d, at), how, {help, section.unknown, {}, {}});
+      const bool is_far = section.far == "warning" && is_near_none;
+      report.add(section.code, d, key_span(d, at), how,
+                 {help, section.unknown, {}, is_far ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
       continue;
     }
     if (const std::string why = why_not_in_release(table, *spec, version); !why.empty()) {
@@ -214,10 +238,14 @@ void check_keys(const LintSetup& setup, const Document& d, Findings& report) {
   for (const Accepted& table : accepted_tables()) {
     if (!d.is_a(table.kind)) continue;
     const std::string version = table.package.empty() ? "" : setup.version(table.package);
+    UnknownNames names{"", table.tool, "", table.other_releases, version, {0, 1}, {}};
     for (const AcceptedSection& section : table.sections) {
       const TreeNode at = node(d.root, section.path);
-      if (at && at.value->kind == Value::Kind::kMap) check_section(table, section, version, d, *at.value, report);
+      if (at && at.value->kind == Value::Kind::kMap) check_section(table, section, version, d, *at.value, names, report);
     }
+    const bool is_extended = std::any_of(table.extended_by.begin(), table.extended_by.end(),
+                                         [&d](const std::string& path) { return !text(d.root, path).empty(); });
+    report_unknown_names(d, names, is_extended ? NamesOf::kExtendedParser : NamesOf::kOneRelease, report);
   }
 }
 

@@ -55,8 +55,13 @@ void k8s_pods(const Document& d, const Value& root, Findings& report) {
     if (!containers || containers.value->kind != Value::Kind::kList) return;
     const bool uses_gpus =
         std::any_of(containers.value->items.begin(), containers.value->items.end(), [](const Value& one) { return gpus_of(one) > 0; });
-    if (uses_gpus && !has_shm(map))
-      report.add("K8S001", d, key_span(d, containers), "no memory-backed volume on /dev/shm: NCCL gets 64 MiB of shared memory");
+    if (!uses_gpus || has_shm(map) || is_true(map, "hostIPC")) return;
+    int64_t gpus = 0;
+    for (const Value& one : containers.value->items) gpus = std::max(gpus, gpus_of(one));
+    report.add("K8S001", d, key_span(d, containers),
+               gpus == 1 ? "no memory-backed volume on /dev/shm: workers of a data loader get 64 MiB of shared memory"
+                         : "no memory-backed volume on /dev/shm: NCCL gets 64 MiB of shared memory",
+               {"", "", {}, gpus == 1 ? std::optional<Severity>(Severity::kNote) : std::nullopt});
   });
 }
 

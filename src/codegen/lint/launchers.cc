@@ -16,17 +16,22 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const LaunchStage&
   for (const char* name : {"node_rank", "master_addr", "master_port"}) {
     const LaunchOption* option = run.find(name);
     if (option == nullptr || !(is_dynamic || is_alone)) continue;
-    report.add(
-        "TR001", d, option->span,
-        fmt::format("'{}' is silently ignored with {}", option->spelled, is_alone ? "--standalone" : "rdzv_backend " + backend));
+    // With an endpoint the nodes meet all the same, and one node meets itself.
+    const bool is_harmless = is_alone || run.has("rdzv_endpoint") || nnodes == "1" || nnodes.empty();
+    report.add("TR001", d, option->span,
+               fmt::format("'{}' is silently ignored with {}", option->spelled, is_alone ? "--standalone" : "rdzv_backend " + backend),
+               {"", "", {}, is_harmless ? std::optional<Severity>(Severity::kNote) : std::nullopt});
   }
-  if (const LaunchOption* id = run.find("rdzv_id")) {
-    const bool is_fixed = id->value.find('$') == std::string::npos && id->value.find('`') == std::string::npos;
-    if (is_fixed) report.add("TR002", d, id->span, fmt::format("the rendezvous id '{}' is the same in every job", id->value));
+  if (const LaunchOption* id = run.find("rdzv_id"); id != nullptr && is_dynamic) {
+    const bool is_fixed = id->value.find_first_of("$`") == std::string::npos;
+    const bool meets_elsewhere = run.value("rdzv_endpoint").find_first_of("$`") != std::string::npos;  // a head of its own per job
+    if (is_fixed)
+      report.add("TR002", d, id->span, fmt::format("the rendezvous id '{}' is the same in every job", id->value),
+                 {"", "", {}, meets_elsewhere ? std::optional<Severity>(Severity::kNote) : std::nullopt});
   }
-  if (nnodes.find(':') != std::string::npos && !is_dynamic) {
-    const size_t colon = nnodes.find(':');
-    if (nnodes.substr(0, colon) != nnodes.substr(colon + 1))
+  if (const size_t colon = nnodes.find(':'); colon != std::string::npos && (backend.empty() || backend == "static") && !is_alone) {
+    const auto least = number(nnodes.substr(0, colon)), most = number(nnodes.substr(colon + 1));
+    if (least && most && *least != *most)
       report.add("TR005", d, run.find("nnodes")->span,
                  fmt::format("'{}' nodes is an elastic range, and static rendezvous has a fixed number", nnodes));
   }
@@ -54,19 +59,11 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const LaunchStage&
 }
 
 void tr_flags(const LintSetup& setup, const Document& d, const LaunchLine& line, const LaunchStage& run, Findings& report) {
-  const std::string torch = setup.version("torch");
-  if (torch.empty() || compare_versions(torch, "2.0") < 0) {
-    for (const LaunchOption& option : run.options) {
-      if (option.spelled.rfind("--", 0) != 0 || option.spelled.find('-', 2) == std::string::npos) continue;
-      std::string spelled = option.spelled;
-      std::replace(spelled.begin() + 2, spelled.end(), '-', '_');
-      const TextSpan at{option.span.begin, option.span.begin + option.spelled.size()};
-      report.add("TR003", d, at, fmt::format("'{}' is refused by torch 1.x", option.spelled),
-                 {"write " + spelled, "", {{at.begin, at.end, spelled}}, {}});
-    }
-  }
   const auto per_node = number(run.value("nproc_per_node"));
-  if ((!per_node || *per_node > 1) && run.has("nproc_per_node") && setup.environment("OMP_NUM_THREADS") == nullptr) {
+  const bool sets_threads = std::any_of(setup.documents.begin(), setup.documents.end(), [](const auto& other) {
+    return other->text.find("OMP_NUM_THREADS") != std::string::npos;  // also what tmux -e or a container's --env hands over
+  });
+  if ((!per_node || *per_node > 1) && run.has("nproc_per_node") && !sets_threads) {
     report.add("TR004", d, run.span, "OMP_NUM_THREADS is not set: torchrun makes it 1, and data loading and CPU Adam crawl");
   }
   const auto restarts = number(run.value("max_restarts"));
@@ -101,7 +98,10 @@ void tr_allocation(const Document& d, const ScriptPart& part, const LaunchStage&
   const auto wanted = number(run.value("nnodes"));
   const auto given = nodes == nullptr ? std::nullopt : number(nodes->value);
   if (wanted && given && *wanted != *given) {
-    report.add("TR009", d, run.find("nnodes")->span, fmt::format("torchrun waits for {} nodes, the job has {}", *wanted, *given));
+    report.add("TR009", d, run.find("nnodes")->span,
+               *wanted > *given ? fmt::format("torchrun waits for {} nodes, the job has {}", *wanted, *given)
+                                : fmt::format("torchrun uses {} of the job's {} nodes", *wanted, *given),
+               {"", "", {}, *wanted > *given ? std::optional<Severity>() : Severity::kWarning});
   }
 }
 

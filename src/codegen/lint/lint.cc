@@ -17,9 +17,11 @@
 #include "codegen/lint/deepspeed.h"
 #include "codegen/lint/deepspeed_values.h"
 #include "codegen/lint/environment.h"
+#include "codegen/lint/file_text.h"
 #include "codegen/lint/fsdp.h"
 #include "codegen/lint/keys.h"
 #include "codegen/lint/kubernetes.h"
+#include "codegen/lint/launch_sizes.h"
 #include "codegen/lint/launchers.h"
 #include "codegen/lint/llama_stack.h"
 #include "codegen/lint/megatron.h"
@@ -35,31 +37,51 @@ namespace {
 
 // One per group of rules; each looks at the documents it knows.
 using LintCheck = void (*)(const lint::LintSetup&, const foreign::Document&, lint::Findings&);
-constexpr LintCheck kLintChecks[] = {lint::check_keys,
-                                     lint::check_names,
-                                     lint::check_options,
-                                     lint::check_deepspeed,
-                                     lint::check_deepspeed_values,
-                                     lint::check_accelerate,
-                                     lint::check_fsdp,
-                                     lint::check_training_arguments,
-                                     lint::check_megatron,
-                                     lint::check_trainers,
-                                     lint::check_llama_stack,
-                                     lint::check_slurm,
-                                     lint::check_launchers,
-                                     lint::check_kubernetes,
-                                     lint::check_environment,
-                                     lint::check_plan_level};
+constexpr LintCheck kLintChecks[] = {lint::check_file_text,  lint::check_keys,        lint::check_names,
+                                     lint::check_options,    lint::check_deepspeed,   lint::check_deepspeed_values,
+                                     lint::check_accelerate, lint::check_fsdp,        lint::check_training_arguments,
+                                     lint::check_megatron,   lint::check_trainers,    lint::check_llama_stack,
+                                     lint::check_slurm,      lint::check_launchers,   lint::check_launch_sizes,
+                                     lint::check_kubernetes, lint::check_environment, lint::check_plan_level};
 
 // A file that does not parse: its mistakes as they are; a key given twice in DeepSpeed's JSON is its own rule.
 void report_broken(const foreign::Document& d, lint::Findings& report) {
   for (const Diagnostic& one : d.broken) {
     const size_t begin = d.offset(one.location);
     const bool is_twice = one.code == code::kDuplicateKey;
+    const std::string word = is_twice || !d.is_structured() ? "" : lint::template_mark(d.text, begin);
+    if (!word.empty()) {
+      report.add("FIL001", d, {begin, begin + word.size()},
+                 fmt::format("'{}': the file is a template, which does not parse before it is filled in", word),
+                 {"fill it in before the tool reads the file", "", {}, Severity::kNote});
+      return;
+    }
     report.add(is_twice ? d.is(file_kind::kDeepspeed) ? "DSJ040" : "FIL002" : "FIL001", d,
                {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message, {one.help, "", {}, {}});
   }
+}
+
+// JSON with comments, read without them, so that its rules can look at it; nullptr: it is not that which keeps it from parsing.
+foreign::DocumentPointer without_comments(const foreign::Document& d) {
+  if (d.form != foreign::TextForm::kJson || !has_error(d.broken)) return nullptr;
+  const std::string text = lint::json_without_comments(d.text);
+  if (text.empty()) return nullptr;
+  foreign::DocumentPointer read = foreign::parse_document_as(d.kind, d.path, text);
+  return has_error(read->broken) ? nullptr : read;
+}
+
+// DeepSpeed reads its file as Hjson, which has comments; transformers, accelerate and everything else as JSON.
+void report_comments(const foreign::Document& commented, const foreign::Document& d, const lint::LintSetup& setup,
+                     lint::Findings& report) {
+  const std::string consumer = d.is(file_kind::kDeepspeed) ? setup.consumer(d) : "hf";
+  const bool is_strict = consumer == "hf" || consumer == "accelerate" || d.text.find("\"auto\"") != std::string::npos;
+  const Diagnostic& first = commented.broken[0];
+  const size_t begin = commented.offset(first.location);
+  report.add("FIL003", d, {begin, begin + 1},
+             is_strict
+                 ? "JSON has neither comments nor commas before a closing bracket: the reader stops here"
+                 : "comments, or commas before a closing bracket: DeepSpeed itself takes them, transformers and accelerate stop here",
+             {"", "", {}, is_strict ? std::optional<Severity>() : Severity::kWarning});
 }
 
 // What lint knows, for a file that it does not.
@@ -91,16 +113,21 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
   LintReport out;
   lint::LintSetup setup;
   setup.context = context;
+  std::vector<foreign::DocumentPointer> commented;  // as they are, of documents that were read without comments
   for (const foreign::DocumentPointer& d : documents) {
     if (d->kind == nullptr || !d->kind->has_lint_rules) {
       out.unreadable.push_back(no_rules_for(*d));
       continue;
     }
-    setup.documents.push_back(d);
+    const foreign::DocumentPointer read = without_comments(*d);
+    setup.documents.push_back(read != nullptr ? read : d);
+    commented.push_back(read != nullptr ? d : nullptr);
     out.files.push_back({d->path, d->kind->name, d->kind->says});
   }
   lint::Findings report(setup);
-  for (const auto& d : setup.documents) {
+  for (size_t i = 0; i < setup.documents.size(); ++i) {
+    const foreign::DocumentPointer& d = setup.documents[i];
+    if (commented[i] != nullptr) report_comments(*commented[i], *d, setup, report);
     report_broken(*d, report);
     if (d->is_structured() && d->root.kind != Value::Kind::kMap) continue;
     for (const LintCheck check : kLintChecks) check(setup, *d, report);

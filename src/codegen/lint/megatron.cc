@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+
+#include "codegen/lint/misspelt.h"
+#include "codegen/tables/name_table.h"
 
 namespace distsetup::lint {
 namespace {
@@ -20,7 +24,7 @@ void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
   }
   const std::string granularity = run.value("recompute_granularity");
   const bool has_method = run.has("recompute_method");
-  if (granularity == "full" && (!has_method || !run.has("recompute_num_layers"))) {
+  if (granularity == "full" && (!has_method || !run.has("recompute_num_layers")) && !is_megatron_fork(run)) {
     report.add("MEG004", d, run.find("recompute_granularity")->span, "full recomputation needs a method and a number of layers");
   }
   if (granularity == "selective" && has_method) {
@@ -29,7 +33,8 @@ void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
   const long long tp = number(run.value("tensor_model_parallel_size")).value_or(1);
   const long long ep = number(run.value("expert_model_parallel_size")).value_or(1);
   if (run.has("sequence_parallel") && tp == 1) {
-    report.add("MEG005", d, run.find("sequence_parallel")->span, "--sequence-parallel is silently ignored with tensor parallel 1");
+    report.add("MEG005", d, run.find("sequence_parallel")->span, "--sequence-parallel is silently ignored with tensor parallel 1",
+               {"", "", {}, is_megatron_fork(run) ? std::optional<Severity>(Severity::kNote) : std::nullopt});
   }
   if (run.has("num_experts") && tp > 1 && ep > 1 && !run.has("sequence_parallel")) {
     report.add("MEG006", d, run.find("expert_model_parallel_size")->span,
@@ -37,7 +42,9 @@ void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
   }
 }
 
+// Only Megatron-LM of recent years asks for it; a fork's parser, or an older one's, is told by its flags.
 void meg_connections(const LintSetup& setup, const Document& d, const LaunchStage& run, Findings& report) {
+  if (is_megatron_fork(run)) return;
   const bool is_fsdp = run.has("use_megatron_fsdp") || run.has("use_torch_fsdp2");
   const bool splits =
       number(run.value("tensor_model_parallel_size")).value_or(1) > 1 || number(run.value("context_parallel_size")).value_or(1) > 1;
@@ -45,6 +52,8 @@ void meg_connections(const LintSetup& setup, const Document& d, const LaunchStag
   const std::string& gpu = setup.context.gpu;
   const bool is_blackwell = gpu.find("B200") != std::string::npos || gpu.find("B300") != std::string::npos || gpu.find("GB") == 0;
   const bool is_script = d.is_script();
+  if (set == nullptr && d.text.find("CUDA_DEVICE_MAX_CONNECTIONS") != std::string::npos)
+    return;  // a container's --env, a comment on it
   if (splits && !is_fsdp && !is_blackwell && is_script && (set == nullptr || set->value != "1")) {
     report.add("MEG007", d, set != nullptr ? set->span : run.span,
                "CUDA_DEVICE_MAX_CONNECTIONS must be 1 for tensor or context parallelism before Blackwell");
@@ -86,8 +95,12 @@ void meg_removed(const Document& d, const LaunchStage& run, Findings& report) {
     const LaunchOption* option = run.find(one.old);
     if (option == nullptr) continue;
     const TextSpan at{option->span.begin, option->span.begin + option->spelled.size()};
+    const bool may_have_it = is_megatron_fork(run) || run.name.find("pretrain_gpt") == std::string::npos;
     report.add("MEG009", d, at, fmt::format("'{}' was removed", option->spelled),
-               {fmt::format("use {}", one.now), "", {{at.begin, at.end, std::string(one.now)}}, {}});
+               {fmt::format("use {}", one.now),
+                "",
+                {{at.begin, at.end, std::string(one.now)}},
+                may_have_it ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
 }
 
@@ -104,6 +117,20 @@ bool is_megatron(const LaunchStage& stage) {
   const bool is_named = stage.name.find("pretrain_") != std::string::npos || stage.name.find("megatron") != std::string::npos;
   return marks >= 2 || (is_named && marks >= 1) || (is_named && stage.has("model_parallel_size")) ||
          (is_named && stage.has("batch_size"));
+}
+
+bool is_megatron_fork(const LaunchStage& run) {
+  for (const char* name :
+       {"deepspeed", "deepspeed_config", "zero_stage", "data_impl", "moe_expert_parallel_size", "tokenizer_name_or_path",
+        "pp_partition_method", "no_pipeline_parallel", "pipe_parallel_size", "model_parallel_size", "checkpoint_activations"}) {
+    if (run.has(name)) return true;
+  }
+  const std::vector<NameEntry>& known = *name_table("megatron-lm").type("");
+  const auto num_own = std::count_if(run.options.begin(), run.options.end(), [&known](const LaunchOption& one) {
+    const bool is_long = one.spelled.rfind("--", 0) == 0 && one.spelled.find('$') == std::string::npos;
+    return is_long && !takes_option(known, one.spelled, false) && misspelt_option(known, one.spelled).empty();
+  });
+  return num_own > 0;
 }
 
 void check_megatron(const LintSetup& setup, const Document& d, Findings& report) {

@@ -7,6 +7,9 @@ namespace distsetup::lint {
 // Whether a command's program takes Megatron-LM's arguments.
 bool is_megatron(const LaunchStage& stage);
 
+// Of a fork or an old release: it takes flags that the present Megatron-LM does not have.
+bool is_megatron_fork(const LaunchStage& run);
+
 void check_megatron(const LintSetup& setup, const Document& d, Findings& report);
 
 }  // namespace distsetup::lint

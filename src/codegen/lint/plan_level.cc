@@ -71,6 +71,15 @@ void plan_mesh(const LintSetup& setup, const Sizes& in, Findings& report) {
   }
 }
 
+// Options by which Megatron-LM and its forks cut a pipeline that does not divide.
+bool splits_otherwise(std::string_view text) {
+  for (const std::string_view option :
+       {"pipeline-num-layers", "pipeline-model-parallel-layout", "pp-partition-method", "pipeline-split"}) {
+    if (text.find(option) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 void plan_shape(const Sizes& in, Findings& report) {
   const Document& d = in.d;
   const double tp = in.get("tp"), pp = in.get("pp"), cp = in.get("cp"), ep = in.get("ep");
@@ -85,8 +94,7 @@ void plan_shape(const Sizes& in, Findings& report) {
     report.add("PLAN004", d, in.find("tp")->span,
                fmt::format("tensor parallel {} does not divide {} heads and {} KV heads", tp, in.get("heads"), kv_heads));
   }
-  if (in.has("layers") && pp > 1 && !divides(pp, in.get("layers")) && d.text.find("pipeline-num-layers") == std::string::npos &&
-      d.text.find("pipeline-model-parallel-layout") == std::string::npos) {
+  if (in.has("layers") && pp > 1 && !divides(pp, in.get("layers")) && !splits_otherwise(d.text)) {
     report.add("PLAN005", d, in.find("pp")->span, fmt::format("{} layers do not split over {} stages", in.get("layers"), pp));
   }
   if (in.has("layers") && pp > 1 && divides(pp, in.get("layers"))) {

@@ -7,7 +7,10 @@
 #include <array>
 #include <set>
 
+#include "codegen/lint/batch_launch.h"
+#include "codegen/lint/misspelt.h"
 #include "codegen/lint/slurm_job.h"
+#include "codegen/lint/srun_tasks.h"
 #include "codegen/shell/expand.h"
 #include "codegen/tables/name_table.h"
 
@@ -17,34 +20,36 @@ namespace {
 using NameSet = std::set<std::string, std::less<>>;
 
 // Different on every task, so an expansion in the batch script gives everybody the head's.
-const NameSet kPerTask = {"SLURM_PROCID",    "SLURM_LOCALID",           "SLURM_NODEID",
-                          "SLURMD_NODENAME", "SLURM_TASK_PID",          "SLURM_LAUNCH_NODE_IPADDR",
-                          "SLURM_GTIDS",     "SLURM_CPUS_ON_NODE_TASK", "SLURM_TOPOLOGY_ADDR"};
+// The head's own name and address (SLURMD_NODENAME) are what MASTER_ADDR is set to, and right there.
+const NameSet kPerTask = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK_PID", "SLURM_GTIDS"};
+
+// A script that says itself how many GPUs of the node it takes.
+bool chooses_devices(const LaunchStage& script) {
+  for (const char* name : {"devices", "gpus", "ngpus", "n_gpus", "num_gpus", "gpus_per_node", "ngpus_per_node", "nproc_per_node",
+                           "world_size", "nprocs", "num_processes", "multiprocessing_distributed", "trainer.devices"}) {
+    if (script.has(name)) return true;
+  }
+  return false;
+}
 
 void sl_shapes(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
-  int64_t tasks = in.count("ntasks-per-node");
-  if (tasks == 0) tasks = in.directive("ntasks") != nullptr && in.nodes > 0 ? in.count("ntasks") / in.nodes : 1;
-  if (const auto own = number(srun.value("ntasks_per_node"))) tasks = *own;
-  for (const char* name : {"ntasks", "n"}) {
-    const LaunchOption* own = srun.find(name);
-    if (own == nullptr) continue;
-    const auto n = number(own->value);
-    tasks = n && in.nodes > 0 ? *n / in.nodes : n ? *n : 1;
-  }
+  const SrunTasks counts = tasks_of(in, srun);
+  const int64_t tasks = counts.per_node;
   const LaunchStage* launcher = launcher_under(in, line);
-  if (launcher != nullptr && tasks > 1) {
+  if (launcher != nullptr && tasks > 1 && launcher->value("nproc_per_node") != "1") {
     in.report.add(
         "SL001", in.d, srun.span,
         fmt::format("srun starts {} tasks on a node and each one starts {}: {} launchers per node", tasks, launcher->name, tasks));
   }
-  if (launcher != nullptr && launcher->program == LaunchProgram::kDeepspeed && !launcher->has("hostfile") && !launcher->has("H") &&
-      !launcher->has("no_ssh")) {
+  if (launcher != nullptr && launcher->program == LaunchProgram::kDeepspeed && counts.total() != 1 && !launcher->has("hostfile") &&
+      !launcher->has("H") && !launcher->has("no_ssh")) {
     in.report.add("SL004", in.d, launcher->span,
                   "deepspeed under srun without a hostfile: each node is a job of its own, master 127.0.0.1");
   }
   const LaunchStage* script = line.find(LaunchProgram::kScript);
   const bool is_python = script != nullptr && script->name.size() > 3 && script->name.substr(script->name.size() - 3) == ".py";
-  if (launcher == nullptr && is_python && in.gpus > 1 && tasks != in.gpus) {
+  const bool is_helper = counts.total() == 1 && (srun.has("ntasks") || srun.has("n"));
+  if (launcher == nullptr && is_python && in.gpus > 1 && tasks > 0 && tasks != in.gpus && !is_helper && !chooses_devices(*script)) {
     in.report.add("SL002", in.d, srun.span,
                   fmt::format("srun starts {} per node, the node has {} GPUs: one task per GPU is needed",
                               tasks == 1 ? "one task" : fmt::format("{} tasks", tasks), in.gpus));
@@ -69,40 +74,76 @@ std::vector<LintEdit> to_single_quotes(const JobScript& in, const WordPart& part
   return {{part.span.begin - 1, part.span.begin, "'"}, {part.span.end, part.span.end + 1, "'"}};
 }
 
-void report_early(const JobScript& in, TextSpan range, const std::vector<LintEdit>& edits, std::string_view where) {
+// c10d and accelerate's rendezvous by it give the ranks by the order of arrival: a rank that is handed over decides nothing.
+bool ranks_by_arrival(const JobScript& in, std::string_view text) {
+  const std::string all = literal(in.part.script, text);
+  const bool has_endpoint = all.find("rdzv_endpoint") != std::string::npos || all.find("rdzv-endpoint") != std::string::npos ||
+                            all.find("main_process_ip") != std::string::npos;
+  return all.find("c10d") != std::string::npos && has_endpoint;
+}
+
+std::string text_of_words(const ShellScript& script, const ShellCommand& command) {
+  std::string all;
+  for (const ShellWord& word : expand_words(script, command.words)) all += word.text + " ";
+  return all;
+}
+
+// `whole`: what the range is part of, by which the rendezvous is told.
+void report_early(const JobScript& in, TextSpan range, const std::vector<LintEdit>& edits, std::string_view where,
+                  std::string_view whole) {
   for (const auto& [name, at] : expansions(in.d.text, range)) {
     if (kPerTask.count(name) == 0) continue;
     const size_t length = name.size() + (in.d.text[at + 1] == '{' ? 3 : 1);
     in.report.add(
         "SL003", in.d, {at, at + length},
         fmt::format("'${}' is expanded once, on the head, before {}: every node gets the head's value (rank 0)", name, where),
-        {"", "", edits, {}});
+        {"", "", edits, ranks_by_arrival(in, whole) ? std::optional<Severity>(Severity::kNote) : std::nullopt});
     return;
   }
 }
 
 void sl_early(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
   const ShellCommand& command = in.command(line);
+  const std::string whole = text_of_words(in.part.script, command);
   for (const ShellWord& word : command.words) {
     if (word.span.begin < srun.span.begin) continue;
     for (const WordPart& part : word.parts) {
       if (part.quote == ShellQuote::kSingle) continue;
       report_early(in, part.span, part.quote == ShellQuote::kDouble ? to_single_quotes(in, part) : std::vector<LintEdit>{},
-                   "srun starts");
+                   "srun starts", whole);
     }
   }
-  for (const ShellAssignment& one : command.assignments) report_early(in, one.span, {}, "srun starts");
+  for (const ShellAssignment& one : command.assignments) report_early(in, one.span, {}, "srun starts", whole);
   for (const HereDocument& here : command.here) {
-    if (here.expands) report_early(in, here.body, {}, "srun starts");
+    if (here.expands) report_early(in, here.body, {}, "srun starts", in.d.cut(here.body));
   }
 }
 
-void sl_exports(const JobScript& in, bool has_srun) {
-  if (!in.is_batch || !has_srun) return;
+// NODE_RANK=$SLURM_PROCID in the batch script: what is exported, or handed to an srun by the batch script's own expansion.
+void sl_assigned(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
+  if (!in.is_batch || sruns.empty() || tasks_of_job(in).total() == 1) return;
+  NameSet exported, handed;
+  std::string started;
   for (const ShellCommand& command : in.part.script.commands) {
-    const bool exports = command.depth == 0 && !command.words.empty() && command.words[0].text == "export";
+    if (command.depth > 0 || command.words.empty() || command.words[0].text != "export") continue;
+    for (const ShellWord& word : command.words) exported.insert(word.text);
+    for (const ShellAssignment& one : command.assignments) exported.insert(one.name);
+  }
+  for (const LaunchLine* line : sruns) {
+    started += text_of_words(in.part.script, in.command(*line));
+    for (const ShellWord& word : in.command(*line).words) {
+      for (const WordPart& part : word.parts) {
+        if (part.quote == ShellQuote::kSingle) continue;
+        for (const auto& [name, at] : expansions(in.d.text, part.span)) handed.insert(name);
+      }
+    }
+  }
+  for (const ShellCommand& command : in.part.script.commands) {
+    const bool is_plain = command.words.empty() || command.words[0].text == "export";
+    if (command.depth > 0 || !is_plain) continue;
     for (const ShellAssignment& one : command.assignments) {
-      if (exports) report_early(in, {one.value.span.begin, one.value.span.end}, {}, "srun starts");
+      if (exported.count(one.name) + handed.count(one.name) == 0) continue;
+      report_early(in, one.value.span, {}, "srun starts", std::string(in.d.cut(one.value.span)) + " " + started);
     }
   }
 }
@@ -114,8 +155,29 @@ void sl_written(const JobScript& in) {
                         (command.words[0].text == "cat" || command.words[0].text == "tee" || command.words[0].text == "sbatch");
     for (const HereDocument& here : command.here) {
       const bool is_job = is_cat && here.expands && in.d.cut(here.body).find("#SBATCH") != std::string_view::npos;
-      if (is_job) report_early(in, here.body, {}, "the job is written");
+      if (is_job) report_early(in, here.body, {}, "the job is written", in.d.cut(here.body));
     }
+  }
+}
+
+// --gpus-per-task=1 binds each task to its GPU, unless --gpu-bind or CUDA_VISIBLE_DEVICES says otherwise; of one task per node nothing
+// is hidden.
+void sl_binding(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
+  if (!starts_training(in, line) || tasks_of(in, srun).per_node <= 1 || in.setup.environment("CUDA_VISIBLE_DEVICES") != nullptr)
+    return;
+  const auto asked = [&](std::string_view option, std::string_view directive) -> std::pair<std::string, TextSpan> {
+    if (const LaunchOption* own = srun.find(option)) return {own->value, own->span};
+    if (const Directive* jobs = in.directive(directive)) return {jobs->value, jobs->span};
+    return {"", {0, 0}};
+  };
+  if (asked("gres_flags", "gres-flags").first.find("allow-task-sharing") != std::string::npos) return;
+  const auto [bind, bind_at] = asked("gpu_bind", "gpu-bind");
+  const auto [per_task, per_task_at] = asked("gpus_per_task", "gpus-per-task");
+  const bool is_single = bind.rfind("single:1", 0) == 0 || bind == "per_task:1";
+  const bool is_per_task = bind.empty() && (per_task == "1" || (per_task.size() > 2 && per_task.substr(per_task.size() - 2) == ":1"));
+  if (is_single || is_per_task) {
+    in.report.add("SL008", in.d, is_single ? bind_at : per_task_at,
+                  "each task sees its own GPU only: peers are hidden and LOCAL_RANK is no device index");
   }
 }
 
@@ -123,19 +185,20 @@ void sl_srun_options(const JobScript& in, const LaunchLine& line, const LaunchSt
   const std::vector<NameEntry>& known = *name_table("slurm").type("srun");
   for (const LaunchOption& option : srun.options) {
     if (option.name.empty() || takes_option(known, option.spelled, true)) continue;
-    const std::string near = nearest_option(known, option.spelled);
-    in.report.add("SL021", in.d, {option.span.begin, option.span.begin + option.spelled.size()},
-                  fmt::format("srun has no option '{}'", option.spelled),
-                  {near.empty() || option.name == "include" ? "" : fmt::format("did you mean '{}'", near), "", {}, {}});
+    if (is_spank_option(option.spelled)) continue;
+    const std::string near = misspelt_option(known, option.spelled);
+    const bool may_be_a_plugins = near.empty() && option.name != "include";
+    in.report.add(
+        "SL021", in.d, {option.span.begin, option.span.begin + option.spelled.size()},
+        fmt::format("srun has no option '{}'{}", option.spelled, may_be_a_plugins ? ", unless a plugin of the site adds it" : ""),
+        {near.empty() || option.name == "include" ? "" : fmt::format("did you mean '{}'", near),
+         "",
+         {},
+         may_be_a_plugins ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
-  const LaunchOption* bind = srun.find("gpu_bind");
-  const LaunchOption* per_task = srun.find("gpus_per_task");
-  if (starts_training(in, line) && (per_task != nullptr || (bind != nullptr && bind->value.rfind("single", 0) == 0))) {
-    in.report.add("SL008", in.d, (per_task != nullptr ? per_task : bind)->span,
-                  "each task sees its own GPU only: peers are hidden and LOCAL_RANK is no device index");
-  }
+  sl_binding(in, line, srun);
   const bool has_kill = srun.has("kill_on_bad_exit") || srun.has("K") || in.setup.environment("SLURM_KILL_BAD_EXIT") != nullptr;
-  if (starts_training(in, line) && !has_kill) {
+  if (starts_training(in, line) && !has_kill && tasks_of(in, srun).total() != 1) {
     in.report.add("SL009", in.d, srun.span,
                   "srun without --kill-on-bad-exit: when one task dies the others hold the job until NCCL's timeout",
                   {"", "", {{srun.span.end, srun.span.end, " --kill-on-bad-exit=1"}}, {}});
@@ -150,7 +213,8 @@ void sl_pipes(const JobScript& in, const LaunchLine& line, const LaunchStage& sr
                std::any_of(command.words.begin(), command.words.end(), [](const ShellWord& word) { return word.text == "pipefail"; });
       });
   if (in.command(line).ends_with == "|" && !has_pipefail && in.part.script.shebang.find("pipefail") == std::string::npos) {
-    in.report.add("SL010", in.d, srun.span, "the pipe hides srun's exit code: a failed job counts as done");
+    in.report.add("SL010", in.d, srun.span, "the pipe hides srun's exit code: a failed job counts as done",
+                  {"", "", {}, in.is_batch ? std::optional<Severity>() : Severity::kNote});
   }
 }
 
@@ -171,9 +235,11 @@ void check_slurm(const LintSetup& setup, const Document& d, Findings& report) {
       sl_srun_options(in, line, *srun);
       sl_pipes(in, line, *srun);
     }
-    sl_exports(in, !sruns.empty());
+    sl_assigned(in, sruns);
     sl_written(in);
-    if (in.is_batch) check_job(in, sruns);
+    if (!in.is_batch) continue;
+    check_job(in, sruns);
+    check_batch_launch(in, sruns);
   }
 }
 

@@ -5,16 +5,23 @@
 
 #include <algorithm>
 
+#include "codegen/lint/job_text.h"
+
 namespace distsetup::lint {
 namespace {
 
 bool mentions(const JobScript& in, std::string_view what) { return in.d.text.find(what) != std::string::npos; }
 
 void sl_logs(const JobScript& in) {
+  std::vector<const Directive*> late;
   for (const Directive& one : in.part.script.directives) {
-    if (one.is_late)
-      in.report.add("SL005", in.d, one.span,
-                    fmt::format("'--{}' stands behind the first command: sbatch silently ignores it", one.name));
+    if (one.is_late) late.push_back(&one);
+  }
+  if (!late.empty()) {
+    const std::string others = late.size() == 1 ? "stands" : fmt::format("and {} more stand", late.size() - 1);
+    in.report.add("SL005", in.d, late[0]->span,
+                  fmt::format("'--{}' {} behind the first command: sbatch silently ignores {}", late[0]->name, others,
+                              late.size() == 1 ? "it" : "them"));
   }
   const Directive* output = in.directive("output");
   const Directive* error_log = in.directive("error");
@@ -27,13 +34,28 @@ void sl_logs(const JobScript& in) {
     const bool is_made = std::any_of(in.setup.documents.begin(), in.setup.documents.end(), [&](const auto& other) {
       return other.get() != &in.d && other->text.find("mkdir") != std::string::npos && other->text.find(folder) != std::string::npos;
     });
-    if (!is_made)
-      in.report.add("SL006", in.d, log->span,
-                    fmt::format("the folder '{}' has to be there before the job starts: else it fails without a log", folder));
+    if (is_made) continue;
+    const bool is_of_job = folder.find("%j") != std::string::npos || folder.find("%A") != std::string::npos;
+    in.report.add(
+        "SL006", in.d, log->span,
+        is_of_job ? fmt::format("the folder '{}' is named after the job's number: nobody can make it before the job starts", folder)
+                  : fmt::format("the folder '{}' has to be there before the job starts: else it fails without a log", folder),
+        {is_of_job ? "put the number into the file's name" : "", "", {}, is_of_job ? std::optional<Severity>() : Severity::kWarning});
+    break;
   }
   if (output != nullptr && error_log != nullptr && output->value == error_log->value) {
     in.report.add("SL007", in.d, error_log->span, "output and error go to one file: tracebacks of many ranks interleave");
   }
+}
+
+bool traps_a_signal(const JobScript& in) {
+  return std::any_of(in.part.script.commands.begin(), in.part.script.commands.end(), [](const ShellCommand& command) {
+    return command.words.size() >= 3 && command.words[0].text == "trap" &&
+           std::any_of(command.words.begin() + 2, command.words.end(), [](const ShellWord& word) {
+             return word.text.find("USR") != std::string::npos || word.text.find("TERM") != std::string::npos || word.text == "10" ||
+                    word.text == "12" || word.text == "15";
+           });
+  });
 }
 
 void sl_requeue(const JobScript& in) {
@@ -60,9 +82,10 @@ void sl_requeue(const JobScript& in) {
     if (requeue != nullptr && mode == nullptr) edits.push_back({requeue->line_end, requeue->line_end, "\n#SBATCH --open-mode=append"});
     in.report.add("SL013", in.d, at, "a requeued job truncates the log of its first attempt", {"", "", edits, {}});
   }
+  const bool is_on_signal = own != std::string::npos && traps_a_signal(in);  // at the time limit, not when it fails
   const bool has_marker =
       mentions(in, "[ -f ") || mentions(in, "[[ -f ") || mentions(in, "[ -e ") || mentions(in, "[[ -e ") || mentions(in, "test -f");
-  if (!mentions(in, "SLURM_RESTART_COUNT") && !has_marker) {
+  if (!mentions(in, "SLURM_RESTART_COUNT") && !has_marker && !is_on_signal) {
     in.report.add("SL014", in.d, at, "the job is requeued without a limit and without a mark that it has finished: an endless loop",
                   {"", "", {}, own != std::string::npos ? std::optional<Severity>() : Severity::kWarning});
   }
@@ -109,6 +132,26 @@ void sl_signals(const JobScript& in, const std::vector<const LaunchLine*>& sruns
   }
 }
 
+// A launcher that counts its processes by the empty variable starts none.
+void sl_gpus_per_node(const JobScript& in) {
+  constexpr std::string_view kName = "SLURM_GPUS_PER_NODE";
+  const ShellAssignment* own = in.part.script.assignment(kName);
+  const size_t at = in.d.text.find(kName);
+  if (own != nullptr || at == std::string::npos) return;
+  const std::string_view behind = std::string_view(in.d.text).substr(at + kName.size(), 2);
+  if (behind == ":-" || behind.substr(0, 1) == "-" || behind == ":=") return;
+  bool counts_processes = false;
+  for (const LaunchLine& line : in.part.lines) {
+    const LaunchStage* run = line.find(LaunchProgram::kTorchrun);
+    const std::string value = run == nullptr ? "" : run->value("nproc_per_node");
+    counts_processes = counts_processes || value == "$SLURM_GPUS_PER_NODE" || value == "${SLURM_GPUS_PER_NODE}";
+  }
+  in.report.add("SL018", in.d, {at, at + kName.size()},
+                counts_processes ? "--gres=gpu:N does not set SLURM_GPUS_PER_NODE: --nproc_per_node is empty, and torchrun stops"
+                                 : "SLURM_GPUS_PER_NODE is not set by --gres=gpu:N",
+                {"", "", {}, counts_processes ? std::optional<Severity>(Severity::kError) : std::nullopt});
+}
+
 void sl_addresses(const JobScript& in) {
   const bool is_exclusive = in.directive("exclusive") != nullptr;
   for (const EnvironmentSetting& one : in.d.environment) {
@@ -116,28 +159,23 @@ void sl_addresses(const JobScript& in) {
       in.report.add("SL015", in.d, one.span, fmt::format("port {} for every job: two jobs on a shared node meet there", one.value));
     }
     const std::string_view text = in.d.cut(one.span);
-    const bool is_local = text.find("localhost") != std::string_view::npos || text.find("127.0.0.1") != std::string_view::npos;
-    if (one.name == "MASTER_ADDR" && is_local && in.nodes > 1) {
+    const bool is_looked_up = text.find("=$(") != std::string_view::npos || text.find("=`") != std::string_view::npos;
+    const bool is_local = (text.find("localhost") != std::string_view::npos || text.find("127.0.0.1") != std::string_view::npos) &&
+                          (!is_looked_up || text.find("|| echo") != std::string_view::npos);
+    const auto is_set_again = [&one](const EnvironmentSetting& other) { return other.name == one.name && &other != &one; };
+    const bool is_only = std::none_of(in.d.environment.begin(), in.d.environment.end(), is_set_again);
+    if (one.name == "MASTER_ADDR" && is_local && in.nodes > 1 && is_only) {
       in.report.add("SL016", in.d, one.span,
                     fmt::format("MASTER_ADDR can be localhost: then {} nodes train {} jobs of their own", in.nodes, in.nodes));
     }
   }
   const Directive* gres = in.directive("gres");
-  if (gres != nullptr && gres->value.rfind("gpu", 0) == 0 && in.directive("gpus-per-node") == nullptr) {
-    if (const size_t at = in.d.text.find("SLURM_GPUS_PER_NODE"); at != std::string::npos) {
-      in.report.add("SL018", in.d, {at, at + 19}, "SLURM_GPUS_PER_NODE is not set by --gres=gpu:N");
-    }
-  }
+  if (gres != nullptr && gres->value.rfind("gpu", 0) == 0 && in.directive("gpus-per-node") == nullptr) sl_gpus_per_node(in);
   const Directive* gpus = in.directive("gpus-per-node") != nullptr ? in.directive("gpus-per-node") : gres;
   const bool is_whole_node = in.gpus >= 8 || (in.setup.context.gpus_per_node > 0 && in.gpus == in.setup.context.gpus_per_node);
   if (gpus != nullptr && is_whole_node && !is_exclusive) {
     in.report.add("SL020", in.d, gpus->span,
                   fmt::format("{} GPUs of a node without --exclusive: other jobs may share its memory and network", in.gpus));
-  }
-  for (const char* name : {"gpus-per-task", "gpu-bind"}) {
-    const Directive* one = in.directive(name);
-    if (one == nullptr || (std::string_view(name) == "gpu-bind" && one->value.rfind("single", 0) != 0)) continue;
-    in.report.add("SL008", in.d, one->span, "each task sees its own GPU only: peers are hidden and LOCAL_RANK is no device index");
   }
 }
 
@@ -162,16 +200,6 @@ void sl_environment(const JobScript& in, const std::vector<const LaunchLine*>& s
   }
 }
 
-void sl_activation(const JobScript& in) {
-  for (const ShellCommand& command : in.part.script.commands) {
-    const bool activates = command.words.size() >= 2 && (command.words[0].text == "source" || command.words[0].text == ".") &&
-                           command.words[1].text == "activate";
-    if (activates)
-      in.report.add("SL022", in.d, {command.words[0].span.begin, command.words[1].span.end},
-                    "'source activate' needs a shell that conda has set up, which a job has not");
-  }
-}
-
 }  // namespace
 
 void check_job(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
@@ -179,7 +207,7 @@ void check_job(const JobScript& in, const std::vector<const LaunchLine*>& sruns)
   sl_requeue(in);
   sl_signals(in, sruns);
   sl_addresses(in);
-  sl_activation(in);
+  check_job_text(in);
   if (!sruns.empty()) sl_environment(in, sruns);
 }
 

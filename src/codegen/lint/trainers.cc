@@ -54,9 +54,9 @@ void lightning(const LintSetup& setup, const Document& d, Findings& report) {
   const TreeNode arguments = node(*trainer, "strategy.init_args");
   if (!arguments || arguments.value->kind != Value::Kind::kMap) return;
   if (is_fsdp && text(*arguments.value, "sharding_strategy").rfind("HYBRID", 0) == 0 && !has(*arguments.value, "device_mesh") &&
-      !has(*arguments.value, "process_group")) {
+      !has(*arguments.value, "process_group") && !has(*arguments.value, "auto_wrap_policy")) {
     report.add("FSDP007", d, value_span(d, *node(*arguments.value, "sharding_strategy").value),
-               "hybrid sharding in Lightning needs a device_mesh or process_group");
+               "hybrid sharding in Lightning needs a device_mesh, process_group or auto_wrap_policy");
   }
   if (!names_class(*trainer, "strategy.class_path", "DeepSpeedStrategy") || !has(*arguments.value, "config")) return;
   for (size_t i = 0; i < arguments.value->entries.size(); ++i) {
@@ -74,31 +74,46 @@ void lightning(const LintSetup& setup, const Document& d, Findings& report) {
 void axolotl(const Document& d, Findings& report) {
   const Value& root = d.root;
   const bool has_fsdp = has(root, "fsdp") || has(root, "fsdp_config");
-  if (has(root, "deepspeed") && has_fsdp)
+  const auto is_open = [&root](std::string_view name) {
+    return text(root, name).find_first_of("${") != std::string::npos;
+  };  // ${FSDP}
+  if (has(root, "deepspeed") && has_fsdp && !is_open("deepspeed") && !is_open("fsdp") && !is_open("fsdp_config"))
     report.add("AX001", d, key_span(d, node(root, "deepspeed")), "'deepspeed' and 'fsdp' are both given, expected one of them");
   const std::string optimizer = text(root, "optimizer");
-  const bool is_8bit = optimizer.find("8bit") != std::string::npos || optimizer.find("bnb") != std::string::npos;
+  const bool is_8bit = optimizer.find("8bit") != std::string::npos;
+  const bool is_bnb = optimizer == "adamw_8bit" || optimizer == "adamw_bnb_8bit";  // torchao's (adamw_torch_8bit) shards
   const int version = static_cast<int>(real(root, "fsdp_version").value_or(1));
   const bool offloads = is_true(root, "fsdp_config.offload_params") || is_true(root, "fsdp_config.fsdp_offload_params");
-  const std::string mode = real(root, "tensor_parallel_size").value_or(1) > 1 ? "tensor parallelism"
-                           : has_fsdp && version == 2                         ? "FSDP version 2"
-                           : has_fsdp && offloads                             ? "FSDP offload"
-                                                                              : "";
-  if (is_8bit && !mode.empty())
+  const bool is_split = real(root, "tensor_parallel_size").value_or(1) > 1;
+  const std::string mode = is_split && (is_bnb || optimizer == "paged_adamw_8bit") ? "tensor parallelism"
+                           : has(root, "fsdp_config") && version == 2 && is_bnb    ? "FSDP version 2"
+                           : offloads && version != 2 && is_8bit                   ? "FSDP offload"
+                                                                                   : "";
+  if (!mode.empty())
     report.add("AX002", d, value_span(d, *node(root, "optimizer").value), fmt::format("'{}' is refused with {}", optimizer, mode));
   if (has_fsdp && !has(root, "fsdp_version")) {
     const TreeNode at = has(root, "fsdp_config") ? node(root, "fsdp_config") : node(root, "fsdp");
     report.add("AX003", d, key_span(d, at), "'fsdp_version' is not given: Axolotl pins the file to version 1");
   }
   const TreeNode section = node(root, "fsdp_config");
-  if (!section) return;
+  if (!section || (has_fsdp && !has(root, "fsdp_version"))) return;  // one of them says that the form is old
+  TextSpan first{0, 0};
+  std::string first_name;
+  std::vector<LintEdit> edits;
   for (size_t i = 0; i < section.value->entries.size(); ++i) {
     const std::string& name = section.value->entries[i].first;
     if (name.rfind("fsdp_", 0) != 0) continue;
     const TextSpan at = key_span(d, {&section.value->entries[i].second, section.value, i});
-    report.add("AX003", d, at, fmt::format("'{}' carries the prefix that Axolotl strips with a warning", name),
-               {fmt::format("write {}", name.substr(5)), "", {{at.begin, at.end, name.substr(5)}}, {}});
+    if (edits.empty()) {
+      first = at;
+      first_name = name;
+    }
+    edits.push_back({at.begin, at.end, name.substr(5)});
   }
+  if (edits.empty()) return;
+  const std::string more = edits.size() == 1 ? "carries" : fmt::format("and {} more carry", edits.size() - 1);
+  report.add("AX003", d, first, fmt::format("'{}' {} the prefix that Axolotl strips with a warning", first_name, more),
+             {fmt::format("write {}", first_name.substr(5)), "", edits, {}});
 }
 
 void llama_factory(const LintSetup& setup, const Document& d, Findings& report) {
@@ -192,7 +207,7 @@ void torchtitan(const LintSetup& setup, const Document& d, Findings& report) {
     const TextSpan top = root.key_locations.empty() ? TextSpan{0, 1} : key_span(d, {&root.entries[0].second, &root, 0});
     report.add("TT002", d, top, fmt::format("torchtitan {} reads no TOML: its configuration is a Python function", version));
   }
-  const bool compiles = is_true(root, "compile.enable");
+  const bool compiles = is_true(root, "compile.enable") || is_true(root, "training.compile");  // of 0.1
   if (is_true(root, "parallelism.enable_async_tensor_parallel") && !compiles) {
     report.add("TT004", d, key("parallelism.enable_async_tensor_parallel"), "asynchronous tensor parallelism needs compile.enable");
   }

@@ -1,0 +1,138 @@
+#include "codegen/lint/batch_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "codegen/shell/expand.h"
+
+namespace distsetup::lint {
+namespace {
+
+// "$NAME", "${NAME}"
+std::string variable_of(std::string_view text) {
+  if (text.size() < 2 || text[0] != '$') return "";
+  text.remove_prefix(1);
+  if (text.front() == '{' && text.back() == '}') text = text.substr(1, text.size() - 2);
+  const bool is_name =
+      text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+  return is_name ? std::string(text) : "";
+}
+
+// Words in front of a launcher that leave it on this node.
+bool stays_here(std::string_view word) {
+  static constexpr std::array<std::string_view, 8> kWrappers = {"exec", "time", "nohup", "env", "numactl", "nice", "stdbuf", "then"};
+  const bool is_setting = word.find('=') != std::string_view::npos && word.find('$') == std::string_view::npos;
+  return is_setting || std::find(kWrappers.begin(), kWrappers.end(), word) != kWrappers.end();
+}
+
+// Run by the batch script's shell on its own node: nothing in front that goes elsewhere, no function that an srun calls.
+bool runs_on_first_node(const JobScript& in, const LaunchLine& line) {
+  const ShellCommand& command = in.command(line);
+  if (command.depth > 0 || command.in_substitution || command.words.empty()) return false;
+  if (line.find(LaunchProgram::kSrun) != nullptr || line.find(LaunchProgram::kMpirun) != nullptr) return false;
+  for (const ShellWord& word : command.words) {
+    if (word.span.begin >= line.stages[0].span.begin || word.text == "accelerate") break;
+    const bool is_python = word.text.find("python") != std::string::npos || word.text == "-m" || word.text == "-u";
+    if (!stays_here(word.text) && !is_python) return false;
+  }
+  return line.stages[0].span.begin >= command.words[0].span.begin && line.stages[0].span.begin < command.words.back().span.end;
+}
+
+// The script goes to the nodes by itself: it starts itself or its functions with srun, or hands commands to ssh.
+bool reaches_nodes_otherwise(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
+  const std::string own_name = in.d.path.substr(in.d.path.rfind('/') + 1);
+  for (const LaunchLine* line : sruns) {
+    if (launcher_under(in, *line) != nullptr) return true;
+    for (const ShellWord& word : in.command(*line).words) {
+      if (word.text.find("$0") != std::string::npos || word.text.find("BASH_SOURCE") != std::string::npos ||
+          word.text.find(own_name) != std::string::npos)
+        return true;
+    }
+  }
+  for (const char* mark : {"export -f", "pdsh", "clush", "ssh ", "mpirun", "mpiexec", "SLURM_PROCID\" ]", "SLURM_PROCID ]"}) {
+    if (in.d.text.find(mark) != std::string::npos) return true;
+  }
+  return false;
+}
+
+void sl_first_node(const JobScript& in, const LaunchLine& line, int64_t nodes) {
+  const LaunchStage* torchrun = line.find(LaunchProgram::kTorchrun);
+  const LaunchStage* accelerate = line.find(LaunchProgram::kAccelerate);
+  const LaunchStage* deepspeed = line.find(LaunchProgram::kDeepspeed);
+  const LaunchStage* waits = torchrun != nullptr ? torchrun : accelerate;
+  if (waits != nullptr) {
+    const std::string wanted = waits->value(torchrun != nullptr ? "nnodes" : "num_machines");
+    const int64_t n = node_count(in.part.script, wanted, nodes);
+    const bool by_ssh = accelerate != nullptr && (waits->has("deepspeed_hostfile") || waits->has("mpirun_hostfile"));
+    if (n < 2 || waits->has("standalone") || by_ssh) return;
+    in.report.add("SL025", in.d, waits->span,
+                  fmt::format("{} runs on the first of {} nodes only, and waits there for the others: srun starts it on each",
+                              torchrun != nullptr ? "torchrun" : "accelerate launch", n));
+  }
+  if (deepspeed == nullptr || deepspeed->has("hostfile") || deepspeed->has("H") || deepspeed->has("num_nodes") ||
+      deepspeed->has("launcher") || in.d.text.find("/job/hostfile") != std::string::npos)
+    return;
+  in.report.add("SL026", in.d, deepspeed->span,
+                fmt::format("deepspeed without a hostfile uses the first of {} nodes: the others idle", nodes));
+}
+
+// Whether the script may get variables from elsewhere.
+bool reads_settings(const JobScript& in) {
+  for (const ShellCommand& command : in.part.script.commands) {
+    if (command.words.empty()) continue;
+    const std::string& name = command.words[0].text;
+    const std::string file = command.words.size() > 1 ? command.words[1].text : "";
+    const auto ends_with = [&file](std::string_view end) {
+      return file.size() >= end.size() && file.substr(file.size() - end.size()) == end;
+    };
+    const bool is_environment = ends_with("activate") || ends_with("conda.sh") || ends_with(".bashrc") || ends_with("/modules.sh");
+    if ((name == "source" || name == ".") && !is_environment) return true;
+    if (name == "eval" || name == "read" || name == "set_master_addr") return true;
+  }
+  return in.d.text.find("MASTER_ADDR:=") != std::string::npos || in.d.text.find("MASTER_ADDR=") != std::string::npos;
+}
+
+void sl_unset_address(const JobScript& in) {
+  // An image's start-up (enroot's hook for PyTorch) may set it in the container.
+  if (in.nodes < 2 || reads_settings(in) || in.d.text.find("--container-image") != std::string::npos) return;
+  for (const LaunchLine& line : in.part.lines) {
+    for (const LaunchStage& stage : line.stages) {
+      for (const char* name : {"master_addr", "rdzv_endpoint", "main_process_ip"}) {
+        const LaunchOption* option = stage.find(name);
+        const std::string value = option == nullptr ? "" : option->value;
+        if (value.rfind("$MASTER_ADDR", 0) != 0 && value.rfind("${MASTER_ADDR}", 0) != 0) continue;
+        in.report.add("SL027", in.d, option->span, "MASTER_ADDR is set nowhere: neither SLURM nor this script gives it a value");
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int64_t node_count(const ShellScript& script, const std::string& value, int64_t nodes_of_job) {
+  constexpr int kDepth = 4;
+  std::string text = value;
+  for (int i = 0; i < kDepth; ++i) {
+    if (const auto n = number(text)) return *n;
+    const std::string name = variable_of(text);
+    if (name == "SLURM_NNODES" || name == "SLURM_JOB_NUM_NODES") return nodes_of_job;
+    const ShellAssignment* known = name.empty() ? nullptr : script.assignment(name);
+    if (known == nullptr || known->is_array) return 0;
+    text = known->value.text;
+  }
+  return 0;
+}
+
+void check_batch_launch(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
+  sl_unset_address(in);
+  const int64_t nodes = in.count("nodes");
+  if (nodes < 2 || reaches_nodes_otherwise(in, sruns)) return;
+  for (const LaunchLine& line : in.part.lines) {
+    if (!line.stages.empty() && runs_on_first_node(in, line)) sl_first_node(in, line, nodes);
+  }
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,15 @@
+// Launchers that a batch script starts itself, without srun: they run on the first node. Internal to the checks of SLURM.
+#pragma once
+#include <string>
+
+#include "codegen/lint/job_script.h"
+
+namespace distsetup::lint {
+
+void check_batch_launch(const JobScript& in, const std::vector<const LaunchLine*>& sruns);
+
+// A number, through variables that hold another one ("$NNODES", NNODES=$SLURM_NNODES): of SLURM's own the job's, 0 when it is not
+// known.
+int64_t node_count(const ShellScript& script, const std::string& value, int64_t nodes_of_job);
+
+}  // namespace distsetup::lint

@@ -1,0 +1,122 @@
+#include "codegen/lint/job_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace distsetup::lint {
+namespace {
+
+bool is_source(const ShellCommand& command) {
+  return command.words.size() >= 2 && (command.words[0].text == "source" || command.words[0].text == ".");
+}
+
+// Whether something before this place may have put conda's programs into PATH.
+bool may_bring_conda(const JobScript& in, size_t end) {
+  for (const ShellCommand& command : in.part.script.commands) {
+    if (command.words.empty() || command.words[0].span.begin >= end) continue;
+    const std::string& name = command.words[0].text;
+    if (name == "module" || name == "ml" || name == "spack" || name == "eval" || name == "conda" || is_source(command)) return true;
+    for (const ShellAssignment& one : command.assignments) {
+      if (one.name == "PATH" && one.span.begin < end) return true;
+    }
+  }
+  return false;
+}
+
+// The submitting shell's PATH comes along by default; --export=NONE is the job whose shell knows no conda.
+void sl_activation(const JobScript& in) {
+  const Directive* exports = in.directive("export");
+  if (exports == nullptr || (exports->value != "NONE" && exports->value != "NIL")) return;
+  for (const ShellCommand& command : in.part.script.commands) {
+    if (!is_source(command) || command.words[1].text != "activate" || may_bring_conda(in, command.words[0].span.begin)) continue;
+    in.report.add("SL022", in.d, {command.words[0].span.begin, command.words[1].span.end},
+                  "'source activate' needs conda in PATH, which --export=NONE keeps from the job");
+  }
+}
+
+// conda init writes to .bashrc for the next shell; this one still has no function `conda`.
+void sl_conda_init(const JobScript& in) {
+  const std::string& shebang = in.part.script.shebang;
+  const bool is_login = shebang.find(" -l") != std::string::npos || shebang.find("--login") != std::string::npos ||
+                        shebang.find(" -i") != std::string::npos;
+  const ShellCommand* init = nullptr;
+  for (const ShellCommand& command : in.part.script.commands) {
+    const bool is_conda = command.words.size() >= 2 && (command.words[0].text == "conda" || command.words[0].text == "mamba");
+    const bool sets_up = (is_source(command) || (!command.words.empty() && command.words[0].text == "eval")) && command.depth == 0;
+    if (sets_up) return;
+    if (is_conda && command.words[1].text == "init") init = &command;
+    if (init == nullptr || is_login || !is_conda || command.words[1].text != "activate") continue;
+    in.report.add("SL028", in.d, {command.words[0].span.begin, command.words[1].span.end},
+                  fmt::format("'{} activate' stops here: '{} init' prepares the next login, not this shell", command.words[0].text,
+                              init->words[0].text));
+    return;
+  }
+}
+
+// "{ partition }", "<account>": what is to be filled in.
+bool is_placeholder(std::string_view text) {
+  if (text.size() < 3) return false;
+  const bool is_braced = text.front() == '{' && text.back() == '}' && text[1] != '{';
+  const bool is_angled = text.front() == '<' && text.back() == '>';
+  const std::string_view inside = text.substr(1, text.size() - 2);
+  const bool has_letter = std::any_of(inside.begin(), inside.end(), [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; });
+  return (is_braced || is_angled) && has_letter && inside.find_first_of("{}<>,") == std::string_view::npos;
+}
+
+void sl_placeholders(const JobScript& in) {
+  const Directive* first = nullptr;
+  std::string said;
+  size_t num_more = 0;
+  for (const Directive& one : in.part.script.directives) {
+    std::string_view line = in.d.cut({one.span.begin, one.line_end});
+    if (const size_t comment = line.find(" #"); comment != std::string_view::npos) line = line.substr(0, comment);
+    const size_t open = line.find_first_of("{<");
+    const size_t close = open == std::string_view::npos ? open : line.find(line[open] == '{' ? '}' : '>', open);
+    if (close == std::string_view::npos || !is_placeholder(line.substr(open, close + 1 - open))) continue;
+    if (first != nullptr) {
+      ++num_more;
+      continue;
+    }
+    first = &one;
+    said = line.substr(open, close + 1 - open);
+  }
+  if (first == nullptr) return;
+  const std::string others = num_more == 0 ? "" : fmt::format(", and so are {} more", num_more);
+  in.report.add("SL029", in.d, first->span, fmt::format("'{}' is a placeholder that was not filled in{}", said, others));
+}
+
+// "48:00" is minutes and seconds. Nobody asks for 48 minutes in these words; "30:00" and "60:00" are asked for.
+void sl_time(const JobScript& in) {
+  const Directive* time = in.directive("time");
+  if (time == nullptr) return;
+  static constexpr std::array<std::string_view, 7> kHours = {"24:00", "36:00", "48:00", "72:00", "96:00", "144:00", "168:00"};
+  if (std::find(kHours.begin(), kHours.end(), time->value) == kHours.end()) return;
+  const std::string hours = time->value.substr(0, time->value.find(':'));
+  in.report.add("SL030", in.d, time->span, fmt::format("'{}' is {} minutes, not {} hours", time->value, hours, hours),
+                {fmt::format("write {}:00:00 for hours, or {} for minutes", hours, hours), "", {}, {}});
+}
+
+// Nodes with GPUs have 288 cores or hardware threads at most, but for two sockets of the largest ones (768).
+void sl_cores(const JobScript& in) {
+  constexpr int64_t kUsual = 288, kLargest = 768;
+  const int64_t tasks = in.count("ntasks-per-node"), cpus = in.count("cpus-per-task");
+  if (tasks < 1 || cpus < 1 || tasks * cpus <= kUsual) return;
+  in.report.add("SL031", in.d, in.directive("cpus-per-task")->span,
+                fmt::format("{} tasks with {} cores each are {} cores: {} has so many", tasks, cpus, tasks * cpus,
+                            tasks * cpus > kLargest ? "no node" : "hardly a node"),
+                {"", "", {}, tasks * cpus > kLargest ? std::optional<Severity>() : Severity::kWarning});
+}
+
+}  // namespace
+
+void check_job_text(const JobScript& in) {
+  sl_activation(in);
+  sl_conda_init(in);
+  sl_placeholders(in);
+  sl_time(in);
+  sl_cores(in);
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,77 @@
+#include "codegen/lint/layer_classes.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/check.h"
+#include "base/map_reader.h"
+#include "base/names.h"
+#include "base/value_yaml.h"
+#include "codegen/lint/misspelt.h"
+#include "codegen/tables/templates.h"
+
+namespace distsetup::lint {
+namespace {
+
+using ClassNames = std::set<std::string, std::less<>>;
+
+ClassNames read_classes() {
+  const std::string* text = find_file(embedded_templates(), "_layer_classes.yaml");
+  CHECK(text != nullptr, "templates/_layer_classes.yaml");
+  const Result<Value> root = parse_yaml(*text, "templates/_layer_classes.yaml");
+  CHECK(root.ok(), "{}", format_diagnostics(root.diagnostics));
+  const Value* list = root->find("classes");
+  CHECK(list != nullptr, "templates/_layer_classes.yaml has no classes");
+  ClassNames out;
+  for (size_t at = list->text.find_first_not_of(" \n"); at != std::string::npos;) {
+    const size_t end = std::min(list->text.find_first_of(" \n", at), list->text.size());
+    out.insert(list->text.substr(at, end - at));
+    at = list->text.find_first_not_of(" \n", end);
+  }
+  return out;
+}
+
+const ClassNames& layer_classes() {
+  static const ClassNames kClasses = read_classes();
+  return kClasses;
+}
+
+// "LlamaDecoderLayer": "DecoderLayer"
+std::string_view last_word(std::string_view name) {
+  for (const std::string_view end : {"DecoderLayer", "EncoderLayer", "Block", "Layer"}) {
+    if (name.size() > end.size() && name.substr(name.size() - end.size()) == end) return name.substr(name.size() - end.size());
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> split_names(std::string_view list) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    std::string_view one = list.substr(at, end - at);
+    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
+    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
+    if (!one.empty()) out.emplace_back(one);
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string misspelt_layer_class(std::string_view name) {
+  constexpr size_t kShortestFamily = 4;
+  if (layer_classes().count(name) > 0) return "";
+  for (const std::string& known : layer_classes()) {
+    if (lower(known) == lower(name)) return known;
+    const std::string_view word = last_word(known);
+    const std::string_view family = std::string_view(known).substr(0, known.size() - word.size());
+    if (word.empty() || family.size() < kShortestFamily || name.substr(0, family.size()) != family) continue;
+    const std::array<std::string, 1> right = {std::string(word)};
+    if (!misspelt_name(name.substr(family.size()), right).empty()) return known;
+  }
+  return "";
+}
+
+}  // namespace distsetup::lint

@@ -1,0 +1,102 @@
+#include "codegen/lint/misspelt.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+
+#include "base/names.h"
+
+namespace distsetup::lint {
+namespace {
+
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    if (c == '_' || c == '-' || c == '.') {
+      words.emplace_back();
+    } else {
+      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return words;
+}
+
+std::string joined(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c != '_' && c != '-' && c != ' ') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+// Letters that are added, left out, replaced or swapped with their neighbour.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    now[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool is_swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (is_swapped) now[j] = std::min(now[j], before[j - 2] + 1);
+    }
+    before = last;
+    last = now;
+  }
+  return last[b.size()];
+}
+
+std::string digits_of(std::string_view word) {
+  std::string digits;
+  std::copy_if(word.begin(), word.end(), std::back_inserter(digits), is_digit);
+  return digits;
+}
+
+bool is_slip(const std::string& a, const std::string& b) {
+  constexpr size_t kShort = 4, kLong = 9;
+  const size_t size = std::min(a.size(), b.size());
+  if (size + 1 < kShort || std::max(a.size(), b.size()) < kShort || digits_of(a) != digits_of(b)) return false;
+  return distance(a, b) <= (size >= kLong ? 2u : 1u);
+}
+
+bool is_misspelt(std::string_view name, std::string_view candidate) {
+  if (joined(name) == joined(candidate)) return true;
+  const std::vector<std::string> a = words_of(name), b = words_of(candidate);
+  if (a.size() != b.size()) return false;
+  int num_slips = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i]) continue;
+    if (!is_slip(a[i], b[i]) || ++num_slips > 2) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string misspelt_name(std::string_view name, std::span<const std::string> candidates) {
+  const auto found =
+      std::find_if(candidates.begin(), candidates.end(), [name](const std::string& one) { return is_misspelt(name, one); });
+  return found == candidates.end() ? "" : *found;
+}
+
+std::string misspelt_option(const std::vector<NameEntry>& entries, std::string_view spelled) {
+  const std::vector<std::string> names = spellings(entries);
+  const std::string near = misspelt_name(spelled, names);
+  if (!near.empty()) return near;
+  // "-nodes" for "--nodes"
+  const bool has_one_dash = spelled.size() > 3 && spelled[0] == '-' && spelled[1] != '-';
+  return has_one_dash ? misspelt_name("-" + std::string(spelled), names) : "";
+}
+
+bool is_spank_option(std::string_view spelled) {
+  static constexpr std::array<std::string_view, 14> kOptions = {"--image",      "--module",  "--volume",      "--clearenv", "--env",
+                                                                "--entrypoint", "--workdir", "--perf",        "--tmpdir",   "--uenv",
+                                                                "--view",       "--x11",     "--environment", "--quotatype"};
+  static constexpr std::array<std::string_view, 4> kFamilies = {"--container-", "--shifter", "--scitas-", "--no-container-"};
+  return std::find(kOptions.begin(), kOptions.end(), spelled) != kOptions.end() ||
+         std::any_of(kFamilies.begin(), kFamilies.end(),
+                     [spelled](std::string_view head) { return spelled.substr(0, head.size()) == head; });
+}
+
+}  // namespace distsetup::lint

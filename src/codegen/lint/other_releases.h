@@ -1,0 +1,15 @@
+// Names that other releases of a tool take (templates/_other_releases.yaml).
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace distsetup::lint {
+
+// "never": of a release that the tool works with, though its table has been read with another.
+inline constexpr std::string_view kNever = "never";
+
+// The first release without the name; "" when no release is known to have had it. `table`: as in templates/_lint/names, or
+// "torchtitan".
+std::string gone_since(std::string_view table, std::string_view name);
+
+}  // namespace distsetup::lint
