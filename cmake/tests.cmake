@@ -24,6 +24,13 @@ set(nightly_environment DISTSETUP_NIGHTLY=1)  # num_rounds() of tests/support/se
 add_custom_target(distsetup_tests)          # of the compiler half
 add_custom_target(distsetup_runtime_tests)
 
+# The precompiled header of src/ and Catch2's, which alone takes as long as an average test. A test still includes what it uses.
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/test_pch.cc" CONTENT "namespace distsetup { int test_pch_anchor; }\n" @ONLY)
+add_library(distsetup_test_pch OBJECT "${PROJECT_BINARY_DIR}/test_pch.cc")
+target_compile_definitions(distsetup_test_pch PRIVATE DISTSETUP_VERSION="${PROJECT_VERSION}")
+target_link_libraries(distsetup_test_pch PRIVATE fmt::fmt nlohmann_json::nlohmann_json Catch2::Catch2)
+target_precompile_headers(distsetup_test_pch PRIVATE ${precompiled_headers} <catch2/catch.hpp>)
+
 # tests/support/*.cc: what several suites share, on the compiler half only.
 file(GLOB support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cc")
 add_library(distsetup_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/support/main/catch_main.cc")
@@ -49,9 +56,10 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
 endfunction()
 
-# distsetup_catch_suite(SUITE ALL-TARGET NIGHTLY-SPEC LIBRARY...): NIGHTLY-SPEC selects the cases that --nightly repeats with more
-# rounds (tests/support/seed.h), as Catch2 selects them ("*" all, "[nightly]" those with this tag, "" none).
-function(distsetup_catch_suite suite all_target nightly)
+# distsetup_catch_suite(SUITE ALL-TARGET NIGHTLY-SPEC PRECOMPILED LIBRARY...). NIGHTLY-SPEC selects the cases that --nightly repeats with
+# more rounds (tests/support/seed.h), as Catch2 selects them ("*" all, "[nightly]" those with this tag, "" none). PRECOMPILED: the
+# target whose precompiled header it shares; "": none (torch has a CHECK of its own, so the order of headers counts there).
+function(distsetup_catch_suite suite all_target nightly precompiled)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${suite}/*.cc")
   if(NOT sources)
     return()
@@ -67,6 +75,10 @@ function(distsetup_catch_suite suite all_target nightly)
   foreach(option IN LISTS cold_options)  # of layers.cmake: tests are compiled far longer than they run
     target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:${option}>")
   endforeach()
+  if(precompiled)
+    target_precompile_headers(${target} REUSE_FROM ${precompiled})
+  endif()
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/test_check.cc" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # its CHECK is ours
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE distsetup_test_main Catch2::Catch2 distsetup_test_support ${ARGN})
   catch_discover_tests(${target} TEST_PREFIX "${suite}." EXTRA_ARGS -w NoTests PROPERTIES LABELS ${suite} TIMEOUT 600)
@@ -79,17 +91,17 @@ function(distsetup_catch_suite suite all_target nightly)
   add_dependencies(${all_target} ${target})
 endfunction()
 
-distsetup_catch_suite(unit distsetup_tests "" distsetup_cli distsetup_planner distsetup_codegen)
+distsetup_catch_suite(unit distsetup_tests "" distsetup_test_pch distsetup_cli distsetup_planner distsetup_codegen)
 find_package(rapidcheck QUIET)
 if(rapidcheck_FOUND)
-  distsetup_catch_suite(property distsetup_tests "*" distsetup_planner distsetup_codegen rapidcheck)
+  distsetup_catch_suite(property distsetup_tests "*" distsetup_test_pch distsetup_planner distsetup_codegen rapidcheck)
 elseif(DISTSETUP_TESTS STREQUAL ON)
   message(FATAL_ERROR "DISTSETUP_TESTS=ON, but rapidcheck was not found (Debian: librapidcheck-dev)")
 else()
   message(STATUS "tests: rapidcheck not found, property tests not built")
 endif()
 if(DISTSETUP_RUNTIME)
-  distsetup_catch_suite(runtime distsetup_runtime_tests "[nightly]" distsetup_runtime distsetup_planner)
+  distsetup_catch_suite(runtime distsetup_runtime_tests "[nightly]" "" distsetup_runtime distsetup_planner)
   if(TARGET runtime_tests)  # a stand-in of libnccl.so.2 on host memory
     add_library(fake_nccl MODULE "${PROJECT_SOURCE_DIR}/tests/support/fake_nccl/fake_nccl.cc")
     target_include_directories(fake_nccl PRIVATE "${PROJECT_SOURCE_DIR}/tests")
@@ -113,11 +125,15 @@ endif()
 
 include(accuracy)
 
+# Scripts of tests/integration that start no ranks and hold nothing to a time: several of them run at once.
+set(reads_and_writes completions completions_all convert_all emit_lint_all emit_parsers_all emit_strings_all emit_targets_all
+  kubernetes_all lint_names_all lint_verdicts_all new_target schema_all wrap_classes_all)
+
 function(distsetup_script_test suite script)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${script}")
   add_test(NAME "${name}" COMMAND "${script}" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set(labels ${suite})
-  set(seconds 600)
+  set(seconds 1200)
   set(environment ${test_environment})
   if(script MATCHES "_all\\.sh$")  # needs more than the build: scripts/test --all
     list(APPEND labels all)
@@ -127,8 +143,12 @@ function(distsetup_script_test suite script)
     list(APPEND environment ${nightly_environment})
   endif()
   set_tests_properties("${name}" PROPERTIES LABELS "${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
-  if(suite STREQUAL integration)  # several processes each, with time limits
+  cmake_path(GET script STEM stem)
+  if(suite STREQUAL integration AND NOT stem IN_LIST reads_and_writes)  # several processes each, with time limits
     set_tests_properties("${name}" PROPERTIES RUN_SERIAL ON)
+  endif()
+  if(stem STREQUAL "emit_targets_all")  # the longest of those that run beside others: first
+    set_tests_properties("${name}" PROPERTIES COST 1000)
   endif()
 endfunction()
 
