@@ -4,8 +4,8 @@
 
 #include "codegen/lint/lint.h"
 #include "codegen/read/document.h"
-#include "codegen/shell/branches.h"
 #include "codegen/shell/expand.h"
+#include "codegen/shell/follow.h"
 #include "codegen/shell/launch_line.h"
 #include "codegen/shell/shell.h"
 #include "codegen/tables/kind.h"
@@ -16,12 +16,20 @@ using namespace distsetup::foreign;
 
 namespace {
 
-ShellScript shell(std::string_view text) { return parse_shell(text, {0, text.size()}); }
+ShellScript shell(std::string_view text) { return follow_shell(parse_shell(text, {0, text.size()})); }
 
 // "a|b|c" of the words of a command.
 std::string words(const ShellCommand& command) {
   std::string out;
   for (const ShellWord& word : command.words) out += (out.empty() ? "" : "|") + word.text;
+  return out;
+}
+
+// What the last command gets, with a bar behind every word.
+std::string last_command(const std::string& text) {
+  std::string out;
+  const ShellScript s = shell(text);
+  for (const ShellWord& word : s.commands.back().expanded) out += word.text + "|";
   return out;
 }
 
@@ -59,34 +67,94 @@ TEST_CASE("lint shell: assignments arrays and their use", "[lint]") {
   const ShellScript s = shell(text);
   const ShellCommand& run = s.commands.back();
   CHECK(words(run) == "run|${ARGS[@]}|$OLD|--a|$A|--n|${N:-7}");
-  std::string expanded;
-  for (const ShellWord& word : expand_words(s, run.words)) expanded += word.text + "|";
-  CHECK(expanded == "run|--x|1|--y|z w|--p|3|--q|4|--a|1|--n|${N:-7}|");
-  CHECK(literal(s, "$A/${B}/${N:-7}/$UNKNOWN") == "1/two/7/$UNKNOWN");
+  CHECK(last_command(text) == "run|--x|1|--y|z w|--p|3|--q|4|--a|1|--n|7|");
+  CHECK(last_command(text + "run $A/${B}/${N:-7}/$UNKNOWN") == "run|1/two/7/$UNKNOWN|");
   REQUIRE(s.assignment("C") != nullptr);
   CHECK(s.assignment("C")->value.text == "5");
 }
 
 TEST_CASE("lint shell: variables of variables and of defaults", "[lint]") {
-  const ShellScript s = shell(
+  const std::string s(
       "SIZE=${SIZE:-4}\nTRAINER=${TRAINER:-${OTHER:-train.py}}\nDATA=${DATA:-}\nBOTH=$SIZE/"
       "$TRAINER\nNODES=$SLURM_NNODES\nLITERAL='$SIZE'\n"
       "A=${B:-1}\nB=${A:-2}\nDIR='a b'\nMORE=(--seed 1)\nWORDS=(--batch \"$SIZE\" \"${MORE[@]}\" --to \"$DIR\" $DIR)\nrun "
       "\"${WORDS[@]}\"\n");
-  CHECK(literal(s, "$SIZE|$TRAINER|$DATA|$BOTH") == "4|train.py||4/train.py");
-  CHECK(literal(s, "$NODES|$LITERAL") == "$NODES|$LITERAL");
-  CHECK_NOTHROW(literal(s, "${A}"));                    // each is the other's default
-  CHECK(literal(s, "${SIZE:-${X}") == "${SIZE:-${X}");  // does not close
-  std::string expanded;
-  for (const ShellWord& word : expand_words(s, s.commands.back().words)) expanded += literal(s, word.text) + "|";
-  CHECK(expanded == "run|--batch|4|--seed|1|--to|a b|a|b|");
+  CHECK(last_command(s + "show \"$SIZE\" $TRAINER /$DATA/ $DATA \"$DATA\" $BOTH") == "show|4|train.py|//||4/train.py|");
+  CHECK(last_command(s + "show \"$NODES\" \"$LITERAL\" ${A} ${B}") == "show|$NODES|$LITERAL|1|1|");
+  CHECK(last_command(s + "show \"${SIZE:-${X}\"") == "show|${SIZE:-${X}\"|");  // does not close
+  CHECK(last_command(s) == "run|--batch|4|--seed|1|--to|a b|a|b|");
+}
+
+TEST_CASE("lint shell: words as the shell hands them on", "[lint]") {
+  CHECK(last_command(
+            "read -r -d '' JOB <<EOF\nopenrlhf.cli.train_dpo \\\n  --zero_stage $Z \\\n  --bf16\nEOF\ndeepspeed --module $JOB\n") ==
+        "deepspeed|--module|openrlhf.cli.train_dpo|--zero_stage|$Z|--bf16|");
+  CHECK(last_command("HOST=$(hostname --ip-address)\nrun --master $HOST --port=1\n") ==
+        "run|--master|$(hostname --ip-address)|--port=1|");
+  CHECK(last_command("N=2\nG=$((N * 4))\nrun $G $((G/N)) $((SLURM_NNODES*8)) $(( N > 1 ? 7 : 9 ))\n") ==
+        "run|8|4|$((SLURM_NNODES*8))|7|");
+  CHECK(last_command("#SBATCH --nodes=2\nrun $((SLURM_NNODES*8)) $SLURM_NNODES\n") == "run|16|$SLURM_NNODES|");
+  CHECK(last_command(": ${TP:=4}\n: \"${PP:=$TP}\"\nrun $TP $PP ${TP:+--x} ${NONE:+--y}\n") == "run|4|4|--x|");
+  CHECK(last_command("F=a/b.json\nrun ${F##*/} ${F%.json} ${F/a/c} ${#F} ${F:0:1}\n") == "run|b.json|a/b|c/b.json|8|a|");
+  CHECK(last_command("C=(torchrun --n 1)\nC=(srun \"${C[@]}\" t.py)\nC+=(--x)\n\"${C[@]}\" ${C[0]} ${#C[@]}\n") ==
+        "srun|torchrun|--n|1|t.py|--x|srun|6|");
+  CHECK(last_command("IFS=, read -ra L <<< \"a b\"\nrun ${L[@]}\n") == "run|a|b|");
+  CHECK(last_command("X=$(cat <<EOF\n--a 1\nEOF\n)\nrun $X\n") == "run|--a|1|");
+  CHECK(last_command("A=1\nf() { A=2; }\nrun $A; f; run $A\n") == "run|2|");
+  CHECK(last_command("A=1\n(A=2)\nB=$A; A=3 x\nrun $A $B\n") == "run|1|1|");
+  // Branches that nothing decides: what they agree on.
+  CHECK(last_command("A='--x 1'\nif $U; then A=\"$A --y\"; fi\nrun $A\n") == "run|--x|1|");
+  CHECK(last_command("if $U; then A=1; else A=2; fi\nrun $A\n") == "run|$A|");
+  CHECK(last_command("A=1\nwhile [[ $# -gt 0 ]]; do case $1 in --a) A=$2 ;; esac; shift; done\nrun $A\n") == "run|1|");
+  CHECK(last_command("S=7b\ncase $S in 13b) L=40 ;; 7b|8b) L=32 ;; *) L=1 ;; esac\nrun $L\n") == "run|32|");
+  CHECK(last_command("for L in 16 32; do x; done\nrun $L\nfor L in 8; do run $L; done\n") == "run|8|");
+  // Values that double end.
+  std::string doubling = "A='x y'\n";
+  for (int i = 0; i < 40; ++i) doubling += "A=\"$A $A\"\n";
+  CHECK(last_command(doubling + "run $A\n").size() < 100'000);
+}
+
+TEST_CASE("lint shell: files that a script writes", "[lint]") {
+  const ShellScript s = shell(
+      "J=ds.json\nS=3\ncat <<EOT > $J\n{\"stage\": $S, \"x\": \"\\$HOME\"}\nEOT\necho '{\"a\": 1}' > b.json\ncat <<'E' | tee "
+      "c\nx\nE\n");
+  REQUIRE(s.files.size() == 2);
+  CHECK(s.files[0].path == "ds.json");
+  CHECK(s.files[0].text == "{\"stage\": 3, \"x\": \"$HOME\"}\n");
+  CHECK(s.files[1].text == "{\"a\": 1}");
+}
+
+TEST_CASE("lint shell: what bash -n refuses", "[lint]") {
+  const auto mistake = [](const std::string& text) {
+    const ShellScript s = shell(text);
+    return s.mistakes.empty() ? std::string() : std::string(s.text.substr(s.mistakes[0].span.begin, 4));
+  };
+  CHECK(mistake("a\nb 'c\nd\n") == "'c\nd");
+  CHECK(mistake("A=\"x \\\n  --y\nB=\"${C}/d\"\n") == "\"x \\");  // where the text begins that swallows the next quote
+  CHECK(mistake("P=<path>\n") == "<pat");
+  CHECK(mistake("P=<the path>/vocab.json\n") == "<the");
+  CHECK(mistake("if a; then b\n") == "if a");
+  CHECK(mistake("a\nfi\n") == "fi\n");
+  CHECK(mistake("a > \n") == "> \n");
+  CHECK(mistake("a && || b\n") == "|| b");
+  CHECK(mistake("a $(b\n") == "$(b\n");
+  for (const char* right :
+       {"if a; then b; elif c; then d; else e; fi | tee f\n", "case $a in (b|c) d ;; *) ;; esac\n",
+        "f() { a; }\nfunction g { b; }\nf && g\n", "for ((i = 0; i < 3; i++)); do a; done > b 2>&1 &\n",
+        "[[ $a =~ ^(b|c)$ && ! -f d ]] || { e; }\n", "while read -r a; do b; done < <(c)\n", "cat <<EOF\nit's\nEOF\n",
+        "a=$(cat <<EOF\nit's )\nEOF\n)\n", "(( a << 2 ))\n", "echo \"$(echo \"a'b\")\" ${c:-'d'} # it's\n", "a=(b # it's\n c)\n",
+        "time { a; }\n", "! a | b\n", "a &>> b; c >&2 2>/dev/null <<< d\n", "echo a\\'b\n", "case a in esac\n"}) {
+    INFO(right);
+    CHECK(mistake(right).empty());
+  }
 }
 
 TEST_CASE("lint shell: branches that a script's own settings take", "[lint]") {
   const auto run = [](const std::string& condition, const std::string& settings = "A=yes\nE=\n") {
-    const ShellScript s = taken_branches(shell(settings + "if " + condition + "; then one; else two; fi\nthree\n"));
+    const ShellScript s = shell(settings + "if " + condition + "; then one; else two; fi\nthree\n");
     std::string out;
     for (const ShellCommand& command : s.commands) {
+      if (command.is_dead) continue;
       const std::string name = command.words.empty() ? "" : command.words[0].text;
       if (name == "one" || name == "two" || name == "three") out += name + " ";
     }
@@ -100,14 +168,19 @@ TEST_CASE("lint shell: branches that a script's own settings take", "[lint]") {
   CHECK(run("[[ $A == \"y*\" ]]") == "two three ");
   CHECK(run("[[ -n $E ]]") == "two three ");
   CHECK(run("[[ -z $E ]]") == "one three ");
-  // What only the running script knows, or more than one test: every branch counts.
+  // What only the running script knows: every branch counts.
   CHECK(run("[[ $UNKNOWN == yes ]]") == "one two three ");
-  CHECK(run("[[ $A == no && $B == 1 ]]") == "one two three ");
-  CHECK(run("! [[ $A == yes ]]") == "one two three ");
+  CHECK(run("[[ $A == yes && $B == 1 ]]") == "one two three ");
+  CHECK(run("[[ $A == no && $B == 1 ]]") == "two three ");
+  CHECK(run("[ $A = no ] || [[ ( $A == yes ) ]]") == "one three ");
+  CHECK(run("! [[ $A == yes ]]") == "two three ");
+  CHECK(run("[ \"${PROFILING:-0}\" -eq 1 ]") == "two three ");
+  CHECK(run("(( 3 * 2 > 5 ))") == "one three ");
+  CHECK(run("[[ $1 != slurm ]]") == "one two three ");
   CHECK(run("grep -q yes file") == "one two three ");
   const auto words_of = [](const std::string& text) {
     std::string out;
-    for (const ShellCommand& command : taken_branches(shell(text)).commands) out += words(command) + ";";
+    for (const ShellCommand& command : shell(text).commands) out += command.is_dead ? "" : words(command) + ";";
     return out;
   };
   CHECK(words_of("A=2\nif [[ $A == 1 ]]; then a; elif [[ $A == 2 ]]; then b; elif [[ $A == 2 ]]; then c; else d; fi\n").find("b;") !=
@@ -118,8 +191,7 @@ TEST_CASE("lint shell: branches that a script's own settings take", "[lint]") {
   const std::string nested = words_of("A=1\nif [[ $A == 2 ]]; then if [[ $A == 1 ]]; then a; fi; else b; fi\n");
   CHECK(nested.find("a;") == std::string::npos);
   CHECK(nested.find("b;") != std::string::npos);
-  for (const char* broken : {"fi", "then", "else", "elif x", "if", "if x; then", "fi; fi; if"})
-    CHECK_NOTHROW(taken_branches(shell(broken)));
+  for (const char* broken : {"fi", "then", "else", "elif x", "if", "if x; then", "fi; fi; if"}) CHECK_NOTHROW(shell(broken));
 }
 
 TEST_CASE("lint shell: commands inside bash -c and substitutions keep their places", "[lint]") {
@@ -135,13 +207,14 @@ TEST_CASE("lint shell: commands inside bash -c and substitutions keep their plac
 
 TEST_CASE("lint shell: here-documents", "[lint]") {
   const ShellScript s = shell("cat <<EOF >f\n$A line\nEOF\nsrun bash <<-'END'\n\techo $B\n\tEND\nlast\n");
-  REQUIRE(s.commands.size() == 3);
+  REQUIRE(s.commands.size() == 4);
   REQUIRE(s.commands[0].here.size() == 1);
   CHECK(s.commands[0].here[0].expands);
   CHECK(s.text.substr(s.commands[0].here[0].body.begin, 7) == "$A line");
   REQUIRE(s.commands[1].here.size() == 1);
   CHECK_FALSE(s.commands[1].here[0].expands);
-  CHECK(words(s.commands[2]) == "last");
+  CHECK(words(s.commands[2]) == "echo|$B");  // what bash is given is a script too
+  CHECK(words(s.commands[3]) == "last");
 }
 
 TEST_CASE("lint shell: directives in every spelling", "[lint]") {
@@ -194,6 +267,8 @@ TEST_CASE("lint stages: who starts whom with which options", "[lint]") {
   CHECK(stages("N=4\nmpirun -np $N -x A=1 ./run.sh\n") == "mpirun(np=4 x=A=1 ) ./run.sh() ");
   CHECK(stages("echo torchrun\n").empty() == false);
   CHECK(stages("ls -l\n").empty());
+  CHECK(stages("python -c 'import torch'\nV=$(python3 -c 'print(1)' --x)\n").empty());  // no training
+  CHECK(stages("C='cd /x && torchrun t.py --y 1; echo done'\neval \"$C\" $C\n") == "torchrun() t.py(y=1 ) ");
 }
 
 TEST_CASE("lint kinds: files are told apart by what they say", "[lint]") {

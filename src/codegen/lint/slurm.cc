@@ -76,15 +76,25 @@ std::vector<LintEdit> to_single_quotes(const JobScript& in, const WordPart& part
 
 // c10d and accelerate's rendezvous by it give the ranks by the order of arrival: a rank that is handed over decides nothing.
 bool ranks_by_arrival(const JobScript& in, std::string_view text) {
-  const std::string all = literal(in.part.script, text);
+  const std::string_view all = text;
   const bool has_endpoint = all.find("rdzv_endpoint") != std::string::npos || all.find("rdzv-endpoint") != std::string::npos ||
                             all.find("main_process_ip") != std::string::npos;
   return all.find("c10d") != std::string::npos && has_endpoint;
 }
 
+// What a command says, and the commands inside its bash -c.
 std::string text_of_words(const ShellScript& script, const ShellCommand& command) {
   std::string all;
-  for (const ShellWord& word : expand_words(script, command.words)) all += word.text + " ";
+  const auto add = [&all](const ShellCommand& one) {
+    for (const ShellWord& word : one.expanded) all += word.text + " ";
+  };
+  const TextSpan last = command.words.back().span;
+  for (const ShellCommand& inner : script.commands) {
+    const bool is_inside = inner.depth > command.depth && !inner.in_substitution && !inner.words.empty() &&
+                           inner.words[0].span.begin >= last.begin && inner.words[0].span.end <= last.end;
+    if (is_inside) add(inner);
+  }
+  add(command);
   return all;
 }
 

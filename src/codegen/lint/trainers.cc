@@ -160,12 +160,14 @@ void openrlhf(const LintSetup& setup, const Document& d, const LaunchStage& run,
   if (tp != nullptr && number(tp->value).value_or(1) > 1 && !type.empty() && type != "bf16") {
     report.add("ORL002", d, tp->span, fmt::format("'{}' needs bf16", tp->spelled), {"add --ds.param_dtype bf16", "", {}, {}});
   }
+  // Whoever writes them may have the branch that takes them, unless a release is named.
+  const FindingDetails of_branch{"", "", {}, version.empty() ? std::optional<Severity>(Severity::kWarning) : std::nullopt};
   for (const char* name : {"fsdp_tensor_parallel_size", "use_hf_tp_plan", "sequence_parallel"}) {
     if (const LaunchOption* option = run.find(name))
-      report.add("ORL003", d, option->span, fmt::format("'{}' is in no release of OpenRLHF", option->spelled));
+      report.add("ORL003", d, option->span, fmt::format("'{}' is in no release of OpenRLHF", option->spelled), of_branch);
   }
   if (run.value("backend") == "fsdp2")
-    report.add("ORL003", d, run.find("backend")->span, "'--backend fsdp2' is in no release of OpenRLHF");
+    report.add("ORL003", d, run.find("backend")->span, "'--backend fsdp2' is in no release of OpenRLHF", of_branch);
 }
 
 void automodel(const Document& d, Findings& report) {

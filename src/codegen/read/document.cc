@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/diagnostic_codes.h"
 #include "base/tree_builder.h"
 #include "base/value_json.h"
 #include "base/value_toml.h"
@@ -37,6 +38,24 @@ bool is_named_yaml(const std::string& path) {
   return end == ".yaml" || end == ".yml";
 }
 
+// bash and sh; the others have a syntax of their own, and a job script may be Python.
+bool is_of_bash(const std::string& shebang) {
+  const size_t slash = shebang.find_last_of("/ ", shebang.find_last_not_of(" \t\r"));
+  const std::string shell = shebang.substr(slash == std::string::npos ? 0 : slash + 1);
+  return shebang.empty() || shebang.find("bash") != std::string::npos || shell == "sh" || shebang.find("/sh ") != std::string::npos;
+}
+
+void parse_script(Document& d) {
+  ShellScript script = parse_shell(d.text, {0, d.text.size()});
+  const bool is_python = d.path.size() > 3 && d.path.compare(d.path.size() - 3, 3, ".py") == 0;
+  const std::vector<ShellMistake> mistakes = !is_python && is_of_bash(script.shebang) ? script.mistakes : std::vector<ShellMistake>{};
+  for (const ShellMistake& one : mistakes) {
+    d.broken.push_back(error(code::kSyntax, d.place(one.span.begin), one.message, one.help));
+    d.broken.back().length = static_cast<int>(one.span.end - one.span.begin);
+  }
+  add_script(d, std::move(script));
+}
+
 // The tree of a structured file, or the script.
 void parse(Document& d) {
   const auto take = [&d](Result<Value> root) {
@@ -51,7 +70,7 @@ void parse(Document& d) {
     case TextForm::kYaml:
       for (const std::string& one : split_stream(d.text)) take(parse_yaml(one, d.path));
       break;
-    case TextForm::kScript: add_script(d, parse_shell(d.text, {0, d.text.size()})); break;
+    case TextForm::kScript: parse_script(d); break;
     case TextForm::kArguments: add_arguments(d); break;
     case TextForm::kLines: break;
   }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "codegen/shell/expand.h"
+#include "codegen/shell/follow.h"
 
 namespace distsetup::foreign {
 namespace {
@@ -104,9 +104,9 @@ void script_environment(Document& d) {
   for (const ScriptPart& part : d.parts) {
     for (const ShellCommand& command : part.script.commands) {
       for (const ShellAssignment& one : command.assignments) {
-        if (one.is_array) continue;
+        if (one.is_array || command.is_dead) continue;
         const TextSpan name{one.span.begin, one.span.begin + one.name.size()};
-        d.environment.push_back({one.name, literal(part.script, one.value.text), one.span, name});
+        d.environment.push_back({one.name, one.known, one.span, name});
       }
     }
     for (const LaunchLine& line : part.lines) {
@@ -145,7 +145,7 @@ void settings_of_lines(Document& d) {
 
 void add_script(Document& d, ShellScript script) {
   ScriptPart part;
-  part.script = std::move(script);
+  part.script = follow_shell(std::move(script));
   part.lines = find_lines(part.script);
   d.parts.push_back(std::move(part));
 }

@@ -97,6 +97,11 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
                                           ? read_manifest(templates, document)
                                           : read_tree(templates, document, path, choices);
   if (read.ok() && read->empty()) return nothing_known(document.path);
+  // A script that the shell refuses is read as far as it goes, and is no error: it may be a form to be filled in.
+  for (Diagnostic one : document.is_script() ? document.broken : Diagnostics{}) {
+    one.severity = Severity::kWarning;
+    read.diagnostics.push_back(std::move(one));
+  }
   return read;
 }
 

@@ -8,7 +8,6 @@
 #include "base/tree_builder.h"
 #include "codegen/read/best_table.h"
 #include "codegen/read/manifest.h"
-#include "codegen/shell/branches.h"
 
 namespace distsetup {
 namespace {
@@ -120,9 +119,8 @@ class ScriptReader {
 Result<std::vector<Reading>> read_script(const TemplateSet& templates, const foreign::Document& document) {
   ScriptReader reader(templates, document);
   for (const foreign::ScriptPart& part : document.parts) {
-    const foreign::ShellScript taken = foreign::taken_branches(part.script);
-    reader.directives(taken);
-    reader.lines(foreign::find_lines(taken));
+    reader.directives(part.script);
+    reader.lines(part.lines);
   }
   return reader.take();
 }

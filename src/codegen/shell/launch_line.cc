@@ -9,8 +9,6 @@
 #include <charconv>
 #include <set>
 
-#include "codegen/shell/expand.h"
-
 namespace distsetup::foreign {
 namespace {
 
@@ -107,13 +105,20 @@ bool is_option(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0;
 }
 
+constexpr size_t kMaxStages = 20;
+
+// "&&" of a command that stands in a variable.
+bool is_operator(const ShellWord& word) {
+  return !word.text.empty() && word.text.find_first_not_of("|&;()<>") == std::string::npos && word.parts.size() == 1 &&
+         word.parts[0].quote == ShellQuote::kNone;
+}
+
 class LineReader {
  public:
-  LineReader(const ShellScript& script, size_t command)
-      : script_(script), command_(command), words_(expand_words(script, script.commands[command].words)) {}
+  LineReader(const ShellScript& script, size_t command) : command_(command), words_(script.commands[command].expanded) {}
 
   std::vector<LaunchStage> read() {
-    while (at_ < words_.size()) {
+    while (at_ < words_.size() && stages_.size() < kMaxStages) {
       const LaunchProgram program = starts_program();
       if (program == LaunchProgram::kOther) {
         ++at_;
@@ -148,7 +153,10 @@ class LineReader {
 
   LaunchProgram python() {
     size_t i = at_ + 1;
-    while (i < words_.size() && is_option(words_[i].text) && words_[i].text != "-m") ++i;
+    for (; i < words_.size() && is_option(words_[i].text) && words_[i].text != "-m"; ++i) {
+      if (words_[i].text == "-c") return LaunchProgram::kOther;  // a line of Python
+      if (words_[i].text == "-X" || words_[i].text == "-W") ++i;
+    }
     if (i + 1 < words_.size() && words_[i].text == "-m") {
       const std::string& module = words_[i + 1].text;
       at_ = i + 1;
@@ -157,7 +165,7 @@ class LineReader {
       if (module == "deepspeed.launcher.runner") return LaunchProgram::kDeepspeed;
       return LaunchProgram::kScript;
     }
-    if (i >= words_.size()) return LaunchProgram::kOther;
+    if (i >= words_.size() || words_[i].text == "-" || is_operator(words_[i])) return LaunchProgram::kOther;
     at_ = i;
     return LaunchProgram::kScript;
   }
@@ -173,10 +181,11 @@ class LineReader {
     const SwitchNames* switches = switches_of(program);
     for (; at_ < words_.size(); ++at_) {
       const ShellWord& word = words_[at_];
+      if (is_operator(word)) break;
       if (!is_option(word.text)) {
         if (program != LaunchProgram::kScript) break;
         out.positionals.push_back(word);
-        if (!out.options.empty() && out.options.back().has_value) out.options.back().more.push_back(literal(script_, word.text));
+        if (!out.options.empty() && out.options.back().has_value) out.options.back().more.push_back(word.text);
         continue;
       }
       out.options.push_back(option(word, switches, program));
@@ -200,7 +209,7 @@ class LineReader {
     const size_t equals = word.text.find('=');
     const bool is_short = word.text[1] != '-';
     if (equals != std::string::npos) {
-      out.value = literal(script_, word.text.substr(equals + 1));
+      out.value = word.text.substr(equals + 1);
       out.has_value = true;
       return out;
     }
@@ -215,15 +224,14 @@ class LineReader {
     const bool is_switch = switches != nullptr && switches->count(out.name) > 0;
     if (is_switch || at_ + 1 >= words_.size() || is_option(words_[at_ + 1].text)) return out;
     ++at_;
-    out.value = literal(script_, words_[at_].text);
+    out.value = words_[at_].text;
     out.has_value = true;
     if (words_[at_].span.begin >= out.span.begin) out.span.end = words_[at_].span.end;
     return out;
   }
 
-  const ShellScript& script_;
   size_t command_;
-  std::vector<ShellWord> words_;
+  const std::vector<ShellWord>& words_;
   size_t at_ = 0;
   std::vector<LaunchStage> stages_;
 };
@@ -253,6 +261,7 @@ const LaunchStage* LaunchLine::find(LaunchProgram program) const {
 std::vector<LaunchLine> find_lines(const ShellScript& script) {
   std::vector<LaunchLine> lines;
   for (size_t i = 0; i < script.commands.size(); ++i) {
+    if (script.commands[i].is_dead) continue;
     std::vector<LaunchStage> stages = LineReader(script, i).read();
     if (!stages.empty()) lines.push_back({std::move(stages), i});
   }

@@ -34,7 +34,8 @@ struct LaunchStage {
   bool has(std::string_view option_name) const { return find(option_name) != nullptr; }
 };
 
-// The stages of every command, outermost first; commands without a known program have none.
+// The stages of every command that is not dead, outermost first; commands without a known program have none. Of a script that was
+// followed (follow.h).
 struct LaunchLine {
   std::vector<LaunchStage> stages;
   size_t command = 0;

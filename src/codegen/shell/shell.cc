@@ -1,43 +1,54 @@
-// One pass over the text: words (words.h) become commands. Reserved words and brackets only separate commands. A here-document belongs
-// to the line it is announced on. Contents of $( ) are read where they stand, so their commands come before the one they are part of.
+// Commands (command_reader.h) and the reserved words that hold them together, as the grammar of bash has them (bash 5.2, "Compound
+// Commands"). A mistake is noted once, and reading goes on.
 #include "codegen/shell/shell.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
-#include <set>
 
+#include "codegen/shell/command_reader.h"
 #include "codegen/shell/directives.h"
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
 namespace {
 
-constexpr int kMaxShellDepth = 8;
+constexpr size_t kMaxOpenCommands = 200;
 
-bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+// A compound command that is open, and what it waits for.
+enum class OpenPart { kIf, kThen, kElse, kLoop, kDo, kCase, kArm, kBrace, kParenthesis };
+struct OpenCommand {
+  OpenPart part;
+  TextSpan begun;  // the word that opened it
+};
 
-class ShellReader {
+class ShellReader : public CommandReader {
  public:
-  ShellReader(std::string_view text, TextSpan range, int depth) : text_(text), at_(range.begin), end_(range.end), depth_(depth) {
-    script.text = text;
-  }
-
-  ShellScript script;
+  using CommandReader::CommandReader;
 
   void read() {
     if (depth_ == 0 && starts("#!")) script.shebang = std::string(text_.substr(at_, line_end() - at_));
     while (at_ < end_) step();
     finish("");
+    take_here_documents();
+    take_inner();
+    if (!open_.empty()) complain(open_.back().begun, "what opens here is never closed: the shell refuses the script");
   }
 
  private:
-  char peek(size_t ahead = 0) const { return at_ + ahead < end_ ? text_[at_ + ahead] : '\0'; }
-  bool starts(std::string_view what) const { return text_.substr(at_, std::min(what.size(), end_ - at_)) == what; }
-  size_t line_end() const { return std::min(text_.find('\n', at_), end_); }
+  ShellScript read_inside(TextSpan range, int depth) override {
+    ShellReader reader(text_, range, depth);
+    reader.read();
+    return std::move(reader.script);
+  }
+
+  bool expects(OpenPart part) const { return !open_.empty() && open_.back().part == part; }
 
   void step() {
     const char c = peek();
+    if (expects(OpenPart::kCase) && is_fresh() && c != '#' && c != '\n' && std::isspace(static_cast<unsigned char>(c)) == 0)
+      return arm();
     if (c == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'))) {
       at_ += peek(1) == '\n' ? 2 : 3;
     } else if (c == '\n') {
@@ -48,28 +59,43 @@ class ShellReader {
       ++at_;
     } else if (c == '#') {
       comment();
+    } else if ((c == '<' || c == '>') && peek(1) == '(') {
+      command_.words.push_back(word_from_bracket());
     } else if (c == '|' || c == '&' || c == ';') {
       separator();
     } else if (c == '(' || c == ')') {
-      ++at_;
-      finish("");
-    } else if (c == '<' || c == '>' || (std::isdigit(static_cast<unsigned char>(c)) != 0 && (peek(1) == '<' || peek(1) == '>'))) {
+      parenthesis();
+    } else if (c == '<' || c == '>' || is_numbered_redirection()) {
       redirection();
     } else {
       item();
     }
   }
 
+  bool is_numbered_redirection() const {
+    size_t ahead = 0;
+    while (std::isdigit(static_cast<unsigned char>(peek(ahead))) != 0) ++ahead;
+    return ahead > 0 && (peek(ahead) == '<' || peek(ahead) == '>');
+  }
+
   void separator() {
     if (starts("&>")) return redirection();
-    for (const std::string_view two : {"&&", "||", "|&", ";;"}) {
-      if (!starts(two)) continue;
-      at_ += 2;
-      return finish(two == "|&" ? "|" : std::string(two == ";;" ? ";" : two));
+    const size_t begin = at_;
+    std::string mark(1, peek());
+    for (const std::string_view longer : {";;&", ";&", ";;", "&&", "||", "|&"}) {
+      if (starts(longer) && mark.size() == 1) mark = longer;
     }
-    const std::string one(1, peek());
-    ++at_;
-    finish(one);
+    at_ += mark.size();
+    const bool is_arm_end = mark.size() > 1 && mark[0] == ';';
+    if (is_arm_end) {
+      finish(";");
+      if (!expects(OpenPart::kArm)) return unexpected({begin, at_});
+      open_.back().part = OpenPart::kCase;
+      control(";;");
+      return;
+    }
+    if (is_fresh() && !is_closed_) unexpected({begin, at_});
+    finish(mark == "|&" ? "|" : mark);
   }
 
   void comment() {
@@ -90,178 +116,213 @@ class ShellReader {
     }
   }
 
-  void redirection() {
-    while (std::isdigit(static_cast<unsigned char>(peek())) != 0 || peek() == '&') ++at_;
-    if (starts("<<<")) {
-      at_ += 3;
-      skip_blanks();
-      word();
-      return;
+  // ( … ), (( … )), name ().
+  void parenthesis() {
+    const size_t begin = at_;
+    if (peek() == ')') {
+      ++at_;
+      finish("");
+      if (!expects(OpenPart::kParenthesis)) return unexpected({begin, at_});
+      open_.pop_back();
+      return close(")");
     }
-    if (starts("<<")) {
-      at_ += peek(2) == '-' ? 3 : 2;
-      skip_blanks();
-      const ShellWord delimiter = word();
-      const bool is_quoted = std::any_of(delimiter.parts.begin(), delimiter.parts.end(),
-                                         [](const WordPart& part) { return part.quote != ShellQuote::kNone; });
-      const bool is_escaped =
-          text_.substr(delimiter.span.begin, delimiter.span.end - delimiter.span.begin).find('\\') != std::string_view::npos;
-      waiting_.push_back({delimiter.text, !is_quoted && !is_escaped});
-      return;
-    }
-    ++at_;
-    if (peek() == '>' || peek() == '&' || peek() == '|') ++at_;
-    skip_blanks();
-    if ((peek() == '(') || std::isspace(static_cast<unsigned char>(peek())) != 0) return;  // >( … )
-    word();
-  }
-
-  void skip_blanks() {
-    while (peek() == ' ' || peek() == '\t') ++at_;
-  }
-
-  void take_here_documents() {
-    for (const auto& [delimiter, expands] : waiting_) {
-      const size_t begin = at_;
-      size_t body_end = end_;
-      while (at_ < end_) {
-        const size_t line = at_;
-        const size_t stop = line_end();
-        at_ = std::min(stop + 1, end_);
-        std::string_view trimmed = text_.substr(line, stop - line);
-        while (!trimmed.empty() && (trimmed.front() == ' ' || trimmed.front() == '\t')) trimmed.remove_prefix(1);
-        while (!trimmed.empty() && (trimmed.back() == '\r' || trimmed.back() == ' ')) trimmed.remove_suffix(1);
-        if (trimmed == delimiter) {
-          body_end = line;
-          break;
-        }
+    if (command_.words.size() == 1 && command_.assignments.empty()) {
+      size_t next = at_ + 1;
+      while (next < end_ && (text_[next] == ' ' || text_[next] == '\t')) ++next;
+      if (next < end_ && text_[next] == ')') {
+        at_ = next + 1;
+        std::vector<ShellWord> name = std::move(command_.words);
+        command_ = {};
+        return control("function", std::move(name));
       }
-      if (!script.commands.empty()) script.commands.back().here.push_back({{begin, body_end}, expands});
     }
-    waiting_.clear();
+    const bool is_for = command_.words.size() == 1 && command_.words[0].text == "for";
+    if (starts("((") && (is_fresh() || is_for) && arithmetic()) return;
+    ++at_;
+    if (!is_fresh()) unexpected({begin, at_});
+    finish("");
+    open(OpenPart::kParenthesis, {begin, at_});
+    control("(");
   }
 
-  // A word, or an assignment in front of one.
+  // (( … )) as one word; false where the brackets do not close together.
+  bool arithmetic() {
+    const size_t close = closing_bracket(text_, at_, end_);
+    if (close >= end_ || text_[close - 1] != ')' || closing_bracket(text_, at_ + 1, end_) != close - 1) return false;
+    has_command_ = true;
+    ShellWord inside;
+    inside.span = {at_ + 2, close - 1};
+    inside.text = std::string(text_.substr(at_ + 2, close - at_ - 3));
+    inside.parts = {{ShellQuote::kDouble, inside.text, inside.span}};
+    if (is_fresh()) command_.words.push_back(bare_word("((", {at_, at_ + 2}));
+    command_.words.push_back(std::move(inside));
+    at_ = close + 1;
+    is_closed_ = true;
+    if (command_.words[0].text == "for") {  // "do" may follow at once
+      skip_blanks();
+      if (peek() != ';') finish("");
+    }
+    return true;
+  }
+
+  // A word, an assignment in front of one, or a word that begins, divides or ends a compound command.
   void item() {
     has_command_ = true;
     size_t name_end = at_;
-    if (command_.words.empty() || is_declaration(command_.words[0].text)) {
+    if (command_.words.empty() || is_declaring()) {
       while (name_end < end_ && is_name_char(text_[name_end])) ++name_end;
       const bool is_name = name_end > at_ && is_name_start(peek());
+      if (is_name && name_end < end_ && text_[name_end] == '[') {
+        const size_t close = text_.find(']', name_end);
+        if (close < end_ && text_.find('\n', name_end) > close && close + 1 < end_ &&
+            (text_[close + 1] == '=' || text_[close + 1] == '+'))
+          name_end = close + 1;
+      }
       const bool appends = name_end + 1 < end_ && text_[name_end] == '+' && text_[name_end + 1] == '=';
       if (is_name && name_end < end_ && (text_[name_end] == '=' || appends)) return assignment(name_end, appends);
     }
     ShellWord one = word();
-    static const std::set<std::string, std::less<>> kReserved = {"if",    "then", "else",     "elif", "fi",   "for", "while",
-                                                                 "until", "do",   "done",     "case", "esac", "{",   "}",
-                                                                 "!",     "in",   "function", "[[",   "]]"};
     const bool is_bare = one.parts.size() == 1 && one.parts[0].quote == ShellQuote::kNone;
-    if (command_.words.empty() && command_.assignments.empty() && is_bare && kReserved.count(one.text) > 0) {
-      static const std::set<std::string, std::less<>> kBranches = {"if", "then", "elif", "else", "fi", "!"};
-      if (kBranches.count(one.text) > 0) script.keywords.push_back({one.text, script.commands.size()});
-      if (one.text == "if" || one.text == "while" || one.text == "until" || one.text == "elif" || one.text == "!")
-        command_.in_control = true;
-      if (one.text == "for" || one.text == "case" || one.text == "function") command_.words.push_back(std::move(one));
-      return;
-    }
+    if (is_fresh() && is_bare && reserved(one)) return;
+    if (is_fresh() && is_closed_) unexpected(one.span);
     command_.words.push_back(std::move(one));
   }
 
-  static bool is_declaration(std::string_view word) {
-    return word == "export" || word == "declare" || word == "local" || word == "readonly" || word == "typeset" || word == "env";
+  void control(std::string word, std::vector<ShellWord> words = {}) {
+    script.controls.push_back({std::move(word), script.commands.size(), std::move(words), ""});
+    is_closed_ = false;
   }
 
-  void assignment(size_t name_end, bool appends) {
-    ShellAssignment out;
-    out.span.begin = at_;
-    out.name = std::string(text_.substr(at_, name_end - at_));
-    out.appends = appends;
-    at_ = name_end + (appends ? 2 : 1);
-    if (peek() == '(') {
-      out.is_array = true;
-      ++at_;
-      while (at_ < end_ && peek() != ')') {
-        if (peek() == '\\' && peek(1) == '\n') {
-          at_ += 2;
-        } else if (peek() == '#') {
-          at_ = line_end();
-        } else if (ends_word(peek())) {  // no word begins here: `a=(b; c)` is a mistake of the file, to be read over
-          ++at_;
-        } else {
-          out.array.push_back(word());
-        }
+  void open(OpenPart part, TextSpan at) {
+    open_.push_back({part, at});
+    if (open_.size() > kMaxOpenCommands) {
+      complain(at, fmt::format("found commands inside one another deeper than {} levels, expected less", kMaxOpenCommands));
+      at_ = end_;
+    }
+  }
+
+  // The end of a compound command: only a separator or a redirection may follow.
+  void close(const std::string& word) {
+    control(word);
+    is_closed_ = true;
+    last_close_ = script.controls.size() - 1;
+  }
+
+  // From one part of a compound command to its next; false: none is open that waits for it.
+  bool divides(OpenPart from, OpenPart to, const ShellWord& word) {
+    if (!expects(from)) return false;
+    open_.back().part = to;
+    control(word.text);
+    return true;
+  }
+
+  bool ends(OpenPart part, const ShellWord& word) {
+    if (!expects(part)) return false;
+    open_.pop_back();
+    close(word.text);
+    return true;
+  }
+
+  bool reserved(const ShellWord& one) {
+    const std::string& w = one.text;
+    if (is_closed_ && (w == "if" || w == "while" || w == "for" || w == "{")) unexpected(one.span);
+    const bool is_known = w == "then"   ? divides(OpenPart::kIf, OpenPart::kThen, one)
+                          : w == "elif" ? divides(OpenPart::kThen, OpenPart::kIf, one)
+                          : w == "else" ? divides(OpenPart::kThen, OpenPart::kElse, one)
+                          : w == "fi"   ? ends(OpenPart::kThen, one) || ends(OpenPart::kElse, one)
+                          : w == "do"   ? divides(OpenPart::kLoop, OpenPart::kDo, one)
+                          : w == "done" ? ends(OpenPart::kDo, one)
+                          : w == "esac" ? ends(OpenPart::kArm, one) || ends(OpenPart::kCase, one)
+                          : w == "}"    ? ends(OpenPart::kBrace, one)
+                          : w == "]]"   ? false
+                                        : begins(one);
+    const bool divides_or_ends =
+        w == "then" || w == "elif" || w == "else" || w == "fi" || w == "do" || w == "done" || w == "esac" || w == "}";
+    if (!is_known && divides_or_ends) unexpected(one.span);
+    if (w == "if" || w == "while" || w == "until" || w == "elif" || w == "!") command_.in_control = true;
+    return is_known || divides_or_ends;
+  }
+
+  // if, while, until, {, !, function, [[, for, case; false: an ordinary word.
+  bool begins(const ShellWord& one) {
+    const std::string& w = one.text;
+    if (w == "if") {
+      open(OpenPart::kIf, one.span);
+    } else if (w == "while" || w == "until") {
+      open(OpenPart::kLoop, one.span);
+    } else if (w == "{") {
+      open(OpenPart::kBrace, one.span);
+    } else if (w == "function") {
+      skip_blanks();
+      std::vector<ShellWord> name = {word()};
+      skip_blanks();
+      if (peek() == '(' && peek(1) == ')') at_ += 2;
+      control(w, std::move(name));
+      return true;
+    } else if (w == "[[") {
+      test(one);
+      return true;
+    } else if (w == "for" || w == "select") {
+      open(OpenPart::kLoop, one.span);
+      control("for");
+      command_.words.push_back(one);
+      return true;
+    } else if (w == "case") {
+      begin_case(one);
+      return true;
+    } else if (w == "time") {
+      return true;
+    } else if (w != "!") {
+      return false;
+    }
+    control(w);
+    return true;
+  }
+
+  // case WORD in
+  void begin_case(const ShellWord& one) {
+    command_.words.push_back(one);
+    for (int i = 0; i < 2; ++i) {
+      while (at_ < end_ && (peek() == ' ' || peek() == '\t' || peek() == '\r' || (i == 1 && peek() == '\n'))) ++at_;
+      command_.words.push_back(word());
+    }
+    const bool is_case = command_.words.back().text == "in";
+    if (!is_case) unexpected(command_.words.back().span);
+    control("case");
+    finish("");
+    open(OpenPart::kCase, one.span);
+  }
+
+  // pattern | pattern )
+  void arm() {
+    if (peek() == '(') ++at_;
+    std::vector<ShellWord> patterns;
+    const size_t begin = at_;
+    while (at_ < end_ && peek() != ')' && peek() != '\n') {
+      const size_t before = at_;
+      if (peek() == '|' || ends_word(peek())) {
+        ++at_;
+        continue;
       }
-      if (at_ < end_) ++at_;
-    } else {
-      out.value = word();
-    }
-    out.span.end = at_;
-    command_.assignments.push_back(std::move(out));
-  }
-
-  // The word at the cursor; commands that it substitutes are read where they stand.
-  ShellWord word() {
-    WordRead read = read_word(text_, {at_, end_});
-    at_ = read.end;
-    for (const TextSpan& range : read.substitutions) substitution(range);
-    return std::move(read.word);
-  }
-
-  void substitution(TextSpan range) {
-    if (depth_ >= kMaxShellDepth || range.begin >= range.end || text_[range.begin] == '(') return;  // $(( … )) is arithmetic
-    nested(range, true);
-  }
-
-  void nested(TextSpan range, bool in_substitution) {
-    ShellReader reader(text_, range, depth_ + 1);
-    reader.read();
-    for (ShellCommand& command : reader.script.commands) {
-      command.in_substitution = command.in_substitution || in_substitution;
-      inner_.push_back(std::move(command));
-    }
-  }
-
-  // bash -c '…', sh -lc "…": the words behind are commands.
-  void inner_script() {
-    for (size_t i = 0; i + 2 < command_.words.size(); ++i) {
-      const std::string& shell = command_.words[i].text;
-      const std::string base = shell.substr(shell.rfind('/') + 1);
-      if (base != "bash" && base != "sh" && base != "zsh") continue;
-      for (size_t k = i + 1; k + 1 < command_.words.size(); ++k) {
-        const std::string& option = command_.words[k].text;
-        if (option.empty() || option[0] != '-') break;
-        if (option[1] == '-' || option.back() != 'c') continue;
-        if (depth_ >= kMaxShellDepth) return;
-        for (const WordPart& part : std::vector<WordPart>(command_.words[k + 1].parts)) nested(part.span, false);
+      patterns.push_back(word());
+      if (at_ == before) ++at_;
+      if (patterns.size() == 1 && patterns[0].text == "esac" && patterns[0].parts.size() == 1) {
+        ends(OpenPart::kCase, patterns[0]);
         return;
       }
     }
-  }
-
-  void finish(const std::string& ends_with) {
-    const bool is_empty = command_.words.empty() && command_.assignments.empty();
-    if (!is_empty) {
-      inner_script();
-      command_.ends_with = ends_with;
-      command_.depth = depth_;
-      command_.reads_pipe = last_was_pipe_;
-      for (ShellCommand& one : inner_) script.commands.push_back(std::move(one));
-      script.commands.push_back(std::move(command_));
-    } else if (!script.commands.empty() && !ends_with.empty() && script.commands.back().ends_with.empty()) {
-      script.commands.back().ends_with = ends_with;  // ") | tee"
+    if (peek() != ')') {
+      complain({begin, at_}, "found no ')' behind a pattern of 'case': the shell refuses the script");
+      at_ = std::min(at_ + 1, end_);
+      return;
     }
-    inner_.clear();
-    if (!is_empty || !ends_with.empty()) last_was_pipe_ = ends_with == "|";
-    command_ = {};
+    ++at_;
+    open_.back().part = OpenPart::kArm;
+    control("arm", std::move(patterns));
   }
 
-  std::string_view text_;
-  size_t at_, end_;
-  int depth_;
-  bool has_command_ = false, last_was_pipe_ = false;
-  ShellCommand command_;
-  std::vector<ShellCommand> inner_;
-  std::vector<std::pair<std::string, bool>> waiting_;
+  bool has_command_ = false;
+  std::vector<OpenCommand> open_;
 };
 
 }  // namespace

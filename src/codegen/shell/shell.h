@@ -1,7 +1,7 @@
 // A shell script as the commands it would run: words with their quoting and place, assignments, pipes, here-documents, and the
 // directives of a scheduler (#SBATCH, #PBS, #BSUB). This is the one reader of scripts: lint and convert look at what it returns.
-// It runs nothing: every branch of an `if` counts here (branches.h leaves out those that cannot be taken), and variables keep their
-// names (expand.h puts in what is known of them).
+// It runs nothing. parse_shell takes the text apart, as `bash -n` does; follow_shell (follow.h) then says what is known of variables
+// and branches: `expanded`, `known` and `is_dead` below are empty until it has run.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -33,7 +33,13 @@ struct ShellWord {
 
 struct HereDocument {
   TextSpan body;
-  bool expands = false;  // the delimiter is not quoted
+  bool expands = false;   // the delimiter is not quoted
+  std::string delimiter;  // EOF
+};
+
+struct ShellRedirection {
+  std::string how;  // ">", ">>", "<", "<<<" …
+  ShellWord target;
 };
 
 struct ShellAssignment {
@@ -42,23 +48,42 @@ struct ShellAssignment {
   std::vector<ShellWord> array;  // NAME=( … )
   bool is_array = false, appends = false;
   TextSpan span;
+  std::string known;  // the value with what is known of variables put in
 };
 
 struct ShellCommand {
   std::vector<ShellAssignment> assignments;  // before the first word, or all there is
   std::vector<ShellWord> words;
   std::vector<HereDocument> here;
+  std::vector<ShellRedirection> redirections;
   std::string ends_with;  // "|", "&", "&&", "||", ";", "" (line end)
   bool reads_pipe = false;
   int depth = 0;  // inside bash -c '…' or $(…)
   bool in_substitution = false;
-  bool in_control = false;  // begins behind if, while, until, !
+  bool in_control = false;          // begins behind if, while, until, !
+  std::vector<ShellWord> expanded;  // the words with known variables put in, split, empty ones dropped
+  bool is_dead = false;             // stands in a branch that the script's own settings do not take
 };
 
-// if, then, elif, else, fi and !, outside of $( ) and bash -c.
-struct BranchWord {
+// What holds commands together: if then elif else fi, while until for do done, case arm ;; esac, { } ( ) function, !; and "open" and
+// "close" around the commands of a $( ) or a bash -c.
+struct ControlWord {
   std::string word;
-  size_t command = 0;  // index of the first command behind it
+  size_t command = 0;            // index of the first command behind it; of "for" and "case" of the command that has their words
+  std::vector<ShellWord> words;  // of an arm its patterns, of a function its name
+  std::string ends_with;         // behind the last word of a compound command, as with a command
+};
+
+// What `bash -n` complains about; it stops at the first.
+struct ShellMistake {
+  TextSpan span;
+  std::string message, help;
+};
+
+// A file that the script writes: cat <<EOF > file, echo "…" > file.
+struct ScriptFile {
+  std::string path, text;  // with known variables put in
+  TextSpan body;
 };
 
 enum class Scheduler { kSlurm, kPbs, kLsf };
@@ -74,10 +99,12 @@ struct Directive {
 struct ShellScript {
   std::string_view text;  // of the whole document
   std::vector<ShellCommand> commands;
-  std::vector<BranchWord> keywords;
+  std::vector<ControlWord> controls;
   std::vector<Directive> directives;  // of SLURM
   std::vector<Directive> pbs, lsf;
   std::string shebang;
+  std::vector<ShellMistake> mistakes;
+  std::vector<ScriptFile> files;  // after follow_shell
 
   const Directive* directive(std::string_view name) const;  // the last one that counts
   // The first NAME=…; nullptr when it is not assigned.

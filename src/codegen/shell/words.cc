@@ -2,9 +2,92 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 namespace distsetup::foreign {
 namespace {
+
+// Behind the single-quoted text whose contents begin at `at`; `end` where it does not close. $'…' has escapes.
+size_t single_quote_end(std::string_view text, size_t at, size_t end, bool has_escapes) {
+  for (; at < end && text[at] != '\''; ++at) {
+    if (has_escapes && text[at] == '\\') ++at;
+  }
+  return std::min(at, end);
+}
+
+// The delimiter of the here-document that is announced at `at` (`<<`); moves `at` behind it.
+std::string here_delimiter(std::string_view text, size_t& at, size_t end) {
+  at += 2;
+  if (at < end && text[at] == '-') ++at;
+  while (at < end && (text[at] == ' ' || text[at] == '\t')) ++at;
+  std::string delimiter;
+  for (; at < end && !ends_word(text[at]); ++at) {
+    if (text[at] != '\'' && text[at] != '"' && text[at] != '\\') delimiter += text[at];
+  }
+  return delimiter;
+}
+
+// The end of the line that ends a here-document whose first line begins behind `at`.
+size_t here_document_end(std::string_view text, size_t at, size_t end, const std::string& delimiter) {
+  while (at < end) {
+    const size_t next = std::min(text.find('\n', at + 1), end);
+    std::string_view line = text.substr(at + 1, next - at - 1);
+    while (!line.empty() && is_shell_blank(line.front())) line.remove_prefix(1);
+    while (!line.empty() && is_shell_blank(line.back())) line.remove_suffix(1);
+    if (line == delimiter) return next;
+    at = next;
+  }
+  return end;
+}
+
+size_t closing_of(std::string_view text, size_t open, size_t end, int depth);
+
+// The `"` that ends the text whose contents begin at `at`.
+size_t double_quote_end(std::string_view text, size_t at, size_t end, int depth) {
+  for (; at < end && text[at] != '"'; ++at) {
+    if (text[at] == '\\') {
+      ++at;
+    } else if (text[at] == '$' && at + 1 < end && (text[at + 1] == '(' || text[at + 1] == '{')) {
+      at = closing_of(text, at + 1, end, depth + 1);
+    }
+  }
+  return std::min(at, end);
+}
+
+constexpr int kMaxQuoteDepth = 100;  // "$("$(" …
+
+size_t closing_of(std::string_view text, size_t open, size_t end, int depth) {
+  if (depth > kMaxQuoteDepth) return end;
+  std::vector<char> closers;         // innermost last
+  std::vector<std::string> waiting;  // here-documents that begin behind the line
+  for (size_t i = open; i < end; ++i) {
+    const char c = text[i];
+    const bool in_braces = !closers.empty() && closers.back() == '}';
+    if (c == '\\') {
+      ++i;
+    } else if (c == '\'' && !in_braces) {
+      i = single_quote_end(text, i + 1, end, text[i - 1] == '$');
+    } else if (c == '"') {
+      i = double_quote_end(text, i + 1, end, depth);
+    } else if (c == '`' && !in_braces) {
+      i = std::min(text.find('`', i + 1), end);
+    } else if (c == '#' && !in_braces && is_shell_blank(text[i - 1])) {
+      i = std::min(text.find('\n', i), end) - 1;
+    } else if (c == '\n' && !waiting.empty()) {
+      for (const std::string& delimiter : waiting) i = here_document_end(text, i, end, delimiter);
+      waiting.clear();
+    } else if (c == '<' && !in_braces && text.substr(i, 2) == "<<" && text.substr(i, 3) != "<<<" && text[i - 1] != '<') {
+      waiting.push_back(here_delimiter(text, i, end));
+      --i;
+    } else if ((c == '(' && !in_braces) || (c == '{' && (i == open || text[i - 1] == '$'))) {
+      closers.push_back(c == '(' ? ')' : '}');
+    } else if (!closers.empty() && c == closers.back()) {
+      closers.pop_back();
+      if (closers.empty()) return i;
+    }
+  }
+  return end;
+}
 
 class WordReader {
  public:
@@ -13,7 +96,7 @@ class WordReader {
   WordRead read() {
     ShellWord& word = out_.word;
     word.span.begin = at_;
-    while (at_ < end_ && !ends_word(peek())) part();
+    while (at_ < end_ && (!ends_word(peek()) || is_process())) part();
     word.span.end = at_;
     for (const WordPart& one : word.parts) word.text += one.text;
     out_.end = at_;
@@ -22,33 +105,53 @@ class WordReader {
 
  private:
   char peek(size_t ahead = 0) const { return at_ + ahead < end_ ? text_[at_ + ahead] : '\0'; }
+  bool is_process() const { return (peek() == '<' || peek() == '>') && peek(1) == '(' && !out_.word.parts.empty(); }  // a=<(b)
 
   void part() {
     const char c = peek();
-    if (c == '\\' && peek(1) == '\n') {
-      at_ += 2;
+    if (c == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'))) {
+      at_ += peek(1) == '\n' ? 2 : 3;
       return;
     }
     if (c == '\\' && at_ + 1 < end_) {
-      ++at_;
-      bare_until(at_ + 1);
+      if (peek(1) != '$') ++at_;  // "\$" stays told apart from an expansion
+      bare_until(at_ + (peek() == '\\' && peek(1) == '$' ? 2 : 1));
     } else if (c == '\'' || (c == '$' && peek(1) == '\'')) {
       single_quoted();
-    } else if (c == '"') {
+    } else if (c == '"' || (c == '$' && peek(1) == '"')) {
+      at_ += c == '$' ? 1 : 0;
       double_quoted();
     } else if (c == '`') {
-      const size_t close = std::min(text_.find('`', at_ + 1), end_);
-      out_.substitutions.push_back({at_ + 1, close});
-      bare_until(close + 1);
-    } else if (c == '$' && (peek(1) == '(' || peek(1) == '{')) {
-      const size_t close = closing(at_ + 1);
-      if (peek(1) == '(') out_.substitutions.push_back({at_ + 2, close});
-      bare_until(close + 1);
+      bare_until(backticks() + 1);
+    } else if ((c == '$' && (peek(1) == '(' || peek(1) == '{')) || is_process()) {
+      bare_until(bracket() + 1);
     } else {
       bare_until(at_ + 1);
     }
     std::vector<WordPart>& parts = out_.word.parts;
     if (!parts.empty() && parts.back().quote == ShellQuote::kNone) parts.back().span.end = at_;
+  }
+
+  // Where the `…` at the cursor closes.
+  size_t backticks() {
+    size_t close = at_ + 1;
+    while (close < end_ && text_[close] != '`') close += text_[close] == '\\' ? 2 : 1;
+    close = std::min(close, end_);
+    if (close == end_) complain(at_);
+    out_.substitutions.push_back({at_ + 1, close});
+    return close;
+  }
+
+  // Where the $( or ${ at the cursor closes.
+  size_t bracket() {
+    const size_t close = closing_bracket(text_, at_ + 1, end_);
+    if (close == end_) complain(at_);
+    if (peek(1) == '(') out_.substitutions.push_back({at_ + 2, close});
+    return close;
+  }
+
+  void complain(size_t at) {
+    if (!out_.unclosed) out_.unclosed = at;
   }
 
   // The characters up to `stop` as they are, outside of quotes.
@@ -61,57 +164,43 @@ class WordReader {
   }
 
   void single_quoted() {
-    at_ += peek() == '$' ? 2 : 1;
-    const size_t close = std::min(text_.find('\'', at_), end_);
+    const size_t open = at_;
+    const bool has_escapes = peek() == '$';
+    at_ += has_escapes ? 2 : 1;
+    const size_t close = single_quote_end(text_, at_, end_, has_escapes);
+    if (close == end_) complain(open);
     out_.word.parts.push_back({ShellQuote::kSingle, std::string(text_.substr(at_, close - at_)), {at_, close}});
     at_ = std::min(close + 1, end_);
   }
 
   void double_quoted() {
-    ++at_;
+    const size_t open = at_++;
     WordPart part;
     part.quote = ShellQuote::kDouble;
     part.span.begin = at_;
+    const auto take_until = [this, &part](size_t stop) {
+      stop = std::min(stop, end_);
+      part.text += text_.substr(at_, stop - at_);
+      at_ = stop;
+    };
     while (at_ < end_ && peek() != '"') {
-      if (peek() == '\\' && std::string_view("\"\\`\n").find(peek(1)) != std::string_view::npos) {
+      if (peek() == '\\' && std::string_view("\"\\`\n").find(peek(1)) != std::string_view::npos && at_ + 1 < end_) {
         if (peek(1) != '\n') part.text += peek(1);
         at_ += 2;
       } else if (peek() == '\\' && peek(1) == '$') {
-        part.text += "\\$";  // stays told apart from an expansion
-        at_ += 2;
+        take_until(at_ + 2);  // stays told apart from an expansion
       } else if (peek() == '$' && (peek(1) == '(' || peek(1) == '{')) {
-        const size_t close = closing(at_ + 1);
-        if (peek(1) == '(') out_.substitutions.push_back({at_ + 2, close});
-        part.text += text_.substr(at_, std::min(close + 1, end_) - at_);
-        at_ = std::min(close + 1, end_);
+        take_until(bracket() + 1);
+      } else if (peek() == '`') {
+        take_until(backticks() + 1);
       } else {
-        part.text += peek();
-        ++at_;
+        take_until(at_ + 1);
       }
     }
     part.span.end = at_;
     out_.word.parts.push_back(std::move(part));
+    if (at_ >= end_) complain(open);
     if (at_ < end_) ++at_;
-  }
-
-  // Of the bracket at `open`: where it closes, quotes inside respected.
-  size_t closing(size_t open) const {
-    const char opens = text_[open];
-    const char closes = opens == '(' ? ')' : '}';
-    int level = 0;
-    for (size_t i = open; i < end_; ++i) {
-      const char c = text_[i];
-      if (c == '\\') {
-        ++i;
-      } else if (c == '\'' && opens == '(') {
-        i = std::min(text_.find('\'', i + 1), end_);
-      } else if (c == opens) {
-        ++level;
-      } else if (c == closes && --level == 0) {
-        return i;
-      }
-    }
-    return end_;
   }
 
   std::string_view text_;
@@ -120,6 +209,12 @@ class WordReader {
 };
 
 }  // namespace
+
+size_t closing_bracket(std::string_view text, size_t open, size_t end) { return closing_of(text, open, end, 0); }
+
+bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_shell_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 bool ends_word(char c) {
   return c == '\0' || std::isspace(static_cast<unsigned char>(c)) != 0 ||

@@ -1,5 +1,6 @@
 // One word of a script, after the quoting rules of POSIX shells (XCU 2.2).
 #pragma once
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -11,10 +12,20 @@ struct WordRead {
   ShellWord word;
   std::vector<TextSpan> substitutions;  // what stands inside $( ) and ` `, in order; of $(( )) too, whose text begins with '('
   size_t end = 0;                       // behind the word
+  std::optional<size_t> unclosed;       // where a quote or bracket opens that never closes
 };
+
+// A character of a name: NODES, a1.
+bool is_name_start(char c);
+bool is_name_char(char c);
+
+bool is_shell_blank(char c);
 
 // A blank or an operator: no word begins or goes on there. A NUL byte too, which bash drops.
 bool ends_word(char c);
+
+// Where the bracket at `open` closes, `(` or `{`, with quotes, comments and here-documents inside respected; `end` where it does not.
+size_t closing_bracket(std::string_view text, size_t open, size_t end);
 
 // The word at rest.begin, up to rest.end at most. Where none begins (a blank, an operator) it is empty, and `end` is where it began.
 WordRead read_word(std::string_view text, TextSpan rest);

@@ -1,0 +1,389 @@
+// Parameter expansion of bash (5.2, "Shell Expansions") for what a script says itself. A variable that the script never sets is the
+// environment's, and not known; one with a default (${NAME:-8}) has it: the script is read as it is started without anything else.
+// Limits keep values that double with every line (A="$A $A") small: beyond them a value is not known.
+#include "codegen/shell/expander.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "codegen/shell/arithmetic.h"
+#include "codegen/shell/cut_text.h"
+#include "codegen/shell/words.h"
+
+namespace distsetup::foreign {
+namespace {
+
+constexpr size_t kMaxSpent = 20'000'000, kWordBytes = 200;
+constexpr int kMaxDefaultDepth = 20;  // ${A:-${B:-…}}
+
+// Something in it is not put in.
+bool is_open(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '`' || (text[i] == '$' && i + 1 < text.size() && !is_shell_blank(text[i + 1]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+size_t name_end(std::string_view text, size_t begin) {
+  size_t end = begin;
+  while (end < text.size() && is_name_char(text[end])) ++end;
+  return end;
+}
+
+std::string joined(const std::vector<ShellWord>& words) {
+  std::string out;
+  for (const ShellWord& word : words) {
+    if (out.size() > kMaxValueBytes) break;
+    out += (&word == &words[0] ? "" : " ") + word.text;
+  }
+  return out;
+}
+
+ShellWord plain_word(std::string text, TextSpan span) {
+  ShellWord out;
+  out.parts = {{ShellQuote::kNone, text, span}};
+  out.text = std::move(text);
+  out.span = span;
+  return out;
+}
+
+std::vector<ShellWord> words_of_text(std::string_view text, TextSpan span) {
+  std::vector<ShellWord> out;
+  for (size_t at = 0; at < text.size() && out.size() < kMaxValueWords;) {
+    while (at < text.size() && is_shell_blank(text[at])) ++at;
+    size_t end = at;
+    while (end < text.size() && !is_shell_blank(text[end])) ++end;
+    if (end > at) out.push_back(plain_word(std::string(text.substr(at, end - at)), span));
+    at = end;
+  }
+  return out;
+}
+
+// ${1:-'x'}: quotes of a default count outside of double quotes.
+std::string unquoted_default(std::string_view text, bool is_quoted) {
+  std::string out;
+  for (const char c : text) {
+    if (c != '"' && (is_quoted || c != '\'')) out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+void ShellExpander::set_text(std::string_view name, std::string text) {
+  ShellValue value;
+  value.words = words_of_text(text, {0, 0});
+  value.text = std::move(text);
+  set(name, std::move(value));
+}
+
+bool ShellExpander::spend(size_t bytes) {
+  spent_ += bytes;
+  return spent_ <= kMaxSpent;
+}
+
+ExpandedText ShellExpander::value_text(std::string_view name) const {
+  const ShellValue* value = find(name);
+  if (value == nullptr || !value->is_known) return {"", false, false};
+  if (value->is_array) {
+    if (value->words.empty()) return {"", true, value->is_certain};
+    return {value->words[0].text, !is_open(value->words[0].text), value->is_certain};
+  }
+  return {value->text, true, value->is_certain};
+}
+
+std::optional<std::string> ShellExpander::number_text(std::string_view name) const {
+  ExpandedText value = value_text(name);
+  if (value.is_known) return std::move(value.text);
+  const auto job = of_job_.find(name);
+  return job == of_job_.end() || find(name) != nullptr ? std::nullopt : std::optional<std::string>(job->second);
+}
+
+ExpandedText ShellExpander::with_default(std::string_view name, std::string_view rest, bool is_quoted) {
+  const bool has_colon = rest[0] == ':';
+  const char how = rest[has_colon ? 1 : 0];
+  const std::string other = unquoted_default(rest.substr(has_colon ? 2 : 1), is_quoted);
+  const ShellValue* set_here = find(name);
+  const ExpandedText value = value_text(name);
+  const bool is_empty = value.is_known && value.text.empty();
+  if (how == '+') {
+    if (set_here == nullptr || (is_empty && has_colon)) return {"", true, set_here != nullptr && value.is_certain};
+    return value.is_known ? expand_text(other, is_quoted) : ExpandedText{"", false, false};
+  }
+  if (set_here != nullptr && !(is_empty && has_colon)) return value;
+  if (how == '?') return {"", false, false};
+  ExpandedText out = expand_text(other, is_quoted);
+  if (how == '=' && out.is_known) set_text(name, out.text);
+  return out;
+}
+
+// What stands inside ${ }.
+ExpandedText ShellExpander::expand_braces(std::string_view inside, bool is_quoted) {
+  const ExpandedText unknown{"", false, false};
+  if (inside.size() > 1 && inside[0] == '#' && is_name_start(inside[1])) {
+    const size_t end = name_end(inside, 1);
+    const ShellValue* value = find(inside.substr(1, end - 1));
+    const std::string_view rest = inside.substr(end);
+    if (value == nullptr || !value->is_known) return unknown;
+    if (rest == "[@]" || rest == "[*]") {
+      if (value->is_array && is_open(value->text)) return unknown;
+      return {std::to_string(value->is_array ? value->words.size() : 1), true, value->is_certain};
+    }
+    return rest.empty() ? ExpandedText{std::to_string(value_text(inside.substr(1)).text.size()), true, value->is_certain} : unknown;
+  }
+  const size_t end = name_end(inside, 0);
+  const std::string_view name = inside.substr(0, end);
+  std::string_view rest = inside.substr(end);
+  if (name.empty()) return unknown;
+  if (rest.size() > 2 && rest[0] == '[') {
+    const size_t close = rest.find(']');
+    const ShellValue* value = find(name);
+    if (close != rest.size() - 1 || value == nullptr || !value->is_known || !value->is_array) return unknown;
+    const std::string_view index = rest.substr(1, close - 1);
+    if (index == "@" || index == "*") return {value->text, !is_open(value->text), value->is_certain};
+    const auto i = arithmetic(index, [this](std::string_view one) { return number_text(one); });
+    if (!i || *i < 0 || static_cast<size_t>(*i) >= value->words.size() || is_open(value->text)) return unknown;
+    return {value->words[static_cast<size_t>(*i)].text, true, value->is_certain};
+  }
+  if (rest.empty()) return value_text(name);
+  const char op = rest[0] == ':' && rest.size() > 1 ? rest[1] : rest[0];
+  if (std::string_view("-=+?").find(op) != std::string_view::npos) {
+    if (depth_ > kMaxDefaultDepth) return unknown;
+    return with_default(name, rest, is_quoted);
+  }
+  const ExpandedText value = value_text(name);
+  if (!value.is_known) return unknown;
+  const ExpandedText argument = expand_text(rest, is_quoted);
+  const auto cut = argument.is_known ? cut_text(value.text, argument.text) : std::nullopt;
+  return cut ? ExpandedText{*cut, true, value.is_certain} : unknown;
+}
+
+// What stands inside $( ): known where it only repeats a text: cat <<EOF.
+ExpandedText ShellExpander::expand_command(std::string_view inside) {
+  const size_t first = inside.find_first_not_of(" \t\n");
+  if (first == std::string_view::npos || inside.substr(first, 3) != "cat" || inside.find("<<") == std::string_view::npos)
+    return {"", false, false};
+  const ShellScript script = parse_shell(inside, {0, inside.size()});
+  const bool is_cat = script.commands.size() == 1 && script.commands[0].words.size() == 1 && script.commands[0].here.size() == 1;
+  if (!is_cat) return {"", false, false};
+  const HereDocument& here = script.commands[0].here[0];
+  const std::string_view body = inside.substr(here.body.begin, here.body.end - here.body.begin);
+  ExpandedText out = here.expands ? expand_text(body, true) : ExpandedText{std::string(body), true, true};
+  while (!out.text.empty() && out.text.back() == '\n') out.text.pop_back();
+  return out;
+}
+
+ExpandedText ShellExpander::expand_text(std::string_view text, bool is_quoted) {
+  ExpandedText out;
+  ++depth_;
+  for (size_t i = 0; i < text.size() && out.text.size() <= kMaxValueBytes;) {
+    const char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\0';
+    if (c == '\\' && next != '\0') {
+      out.text += text.substr(i, 2);
+      i += 2;
+      continue;
+    }
+    size_t end = i + 1;
+    ExpandedText value{std::string(1, c), true, true};
+    if (c == '`') {
+      end = std::min(text.find('`', i + 1), text.size() - 1) + 1;
+      value.is_known = false;
+    } else if (c == '$' && (next == '{' || next == '(')) {
+      const size_t close = depth_ > kMaxDefaultDepth ? text.size() : closing_bracket(text, i + 1, text.size());
+      end = std::min(close + 1, text.size());
+      const std::string_view inside = close >= text.size() ? std::string_view() : text.substr(i + 2, close - i - 2);
+      if (close >= text.size()) {
+        value.is_known = false;
+      } else if (next == '{') {
+        value = expand_braces(inside, is_quoted);
+      } else if (inside.size() > 1 && inside[0] == '(' && inside.back() == ')') {
+        const auto number =
+            arithmetic(inside.substr(1, inside.size() - 2), [this](std::string_view name) { return number_text(name); });
+        value = number ? ExpandedText{std::to_string(*number), true, true} : ExpandedText{"", false, false};
+      } else {
+        value = expand_command(inside);
+      }
+    } else if (c == '$' && is_name_start(next)) {
+      end = name_end(text, i + 1);
+      value = value_text(text.substr(i + 1, end - i - 1));
+    } else if (c == '$' && next != '\0' && !is_shell_blank(next) &&
+               std::string_view("\"'/.,:;)=%+").find(next) == std::string_view::npos) {
+      end = i + 2;  // $1, $@, $?
+      value.is_known = false;
+    }
+    value.is_known = value.is_known && (end == i + 1 || spend(value.text.size()));
+    out.text += value.is_known ? value.text : std::string(text.substr(i, end - i));
+    out.is_known = out.is_known && value.is_known;
+    out.is_certain = out.is_certain && value.is_certain;
+    i = end;
+  }
+  --depth_;
+  if (out.text.size() > kMaxValueBytes) out.is_known = false;
+  return out;
+}
+
+ExpandedText ShellExpander::expand(const ShellWord& word) {
+  ExpandedText out;
+  for (const WordPart& part : word.parts) {
+    if (part.quote == ShellQuote::kSingle) {
+      out.text += part.text;
+      out.is_known = out.is_known && !is_open(part.text);  // told apart from what the script expands
+      continue;
+    }
+    const ExpandedText one = expand_text(part.text, part.quote == ShellQuote::kDouble);
+    out.text += one.text;
+    out.is_known = out.is_known && one.is_known;
+    out.is_certain = out.is_certain && one.is_certain;
+  }
+  return out;
+}
+
+std::string without_escapes(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_escape =
+        text[i] == '\\' && i + 1 < text.size() && std::string_view("$`\\\n").find(text[i + 1]) != std::string_view::npos;
+    if (is_escape) ++i;
+    if (!is_escape || text[i] != '\n') out += text[i];
+  }
+  return out;
+}
+
+namespace {
+
+std::optional<std::pair<std::string_view, std::string_view>> single_reference(std::string_view text) {
+  if (text.size() < 2 || text[0] != '$') return std::nullopt;
+  std::string_view inside = text.substr(1);
+  if (inside[0] == '{') {
+    if (closing_bracket(text, 1, text.size()) != text.size() - 1) return std::nullopt;
+    inside = inside.substr(1, inside.size() - 2);
+  }
+  const size_t end = name_end(inside, 0);
+  if (end == 0 || !is_name_start(inside[0])) return std::nullopt;
+  if (text[1] != '{' && end != inside.size()) return std::nullopt;
+  return std::pair(inside.substr(0, end), inside.substr(end));
+}
+
+}  // namespace
+
+// The words that the text at `span` is split into where nothing quotes it. Quotes inside it group words, as they do for a shell that
+// is given the text as a script (bash -c "$COMMAND", eval); blanks are most of what is inside.
+std::vector<ShellWord> ShellExpander::split(TextSpan span, bool expands) {
+  std::vector<ShellWord> out;
+  size_t at = span.begin;
+  while (at < span.end && out.size() <= kMaxValueWords) {
+    const char c = script_[at];
+    if (is_shell_blank(c) || c == '\0') {
+      ++at;
+    } else if (c == '\\' && at + 1 < span.end && script_[at + 1] == '\n') {
+      at += 2;
+    } else if (ends_word(c)) {  // an operator
+      size_t end = at + 1;
+      while (end < span.end && ends_word(script_[end]) && !is_shell_blank(script_[end])) ++end;
+      out.push_back(plain_word(std::string(script_.substr(at, end - at)), {at, end}));
+      at = end;
+    } else {
+      const WordRead read = read_word(script_, {at, span.end});
+      at = std::max(read.end, at + 1);
+      if (expands) {
+        add_words(read.word, out);
+      } else if (!read.word.parts.empty()) {
+        out.push_back(read.word);
+      }
+    }
+  }
+  return out;
+}
+
+void ShellExpander::add_words(const ShellWord& word, std::vector<ShellWord>& out) {
+  const bool is_single = word.parts.size() == 1 && word.parts[0].quote != ShellQuote::kSingle;
+  const bool is_quoted = is_single && word.parts[0].quote == ShellQuote::kDouble;
+  const auto reference = is_single ? single_reference(word.parts[0].text) : std::nullopt;
+  const ShellValue* value = reference ? find(reference->first) : nullptr;
+  const auto take = [&out](const std::vector<ShellWord>& words) { out.insert(out.end(), words.begin(), words.end()); };
+  if (value != nullptr && spend(value->words.size() * kWordBytes)) {
+    const bool is_list = reference->second == "[@]" || reference->second == "[*]";
+    if (value->is_array && is_list && (value->is_known || !value->words.empty())) return take(value->words);
+    if (!value->is_array && !is_quoted && (reference->second.empty() || is_list) && (value->is_known || !value->words.empty()))
+      return take(value->words);
+    const bool has_default = !is_quoted && reference->second.size() > 1 && reference->second.substr(0, 2) == ":-";
+    if (has_default && !value->is_array && value->is_known && !value->text.empty()) return take(value->words);
+  }
+  if (word.parts.empty()) {
+    if (!word.text.empty()) out.push_back(word);
+    return;
+  }
+  ExpandedText text = expand(word);
+  const bool is_bare =
+      std::all_of(word.parts.begin(), word.parts.end(), [](const WordPart& part) { return part.quote == ShellQuote::kNone; });
+  if (text.text.empty() && is_bare) return;
+  if (reference && !is_quoted && text.is_known) return take(words_of_text(text.text, word.span));
+  if (text.text == word.text) {
+    out.push_back(word);
+  } else {
+    out.push_back(plain_word(std::move(text.text), word.span));
+  }
+}
+
+std::vector<ShellWord> ShellExpander::expand_words(const std::vector<ShellWord>& words) {
+  std::vector<ShellWord> out;
+  for (const ShellWord& word : words) add_words(word, out);
+  return out;
+}
+
+void ShellExpander::assign_span(std::string_view name, TextSpan span, bool expands) {
+  ShellValue value;
+  const std::string_view raw = script_.substr(span.begin, span.end - span.begin);
+  const ExpandedText text = expands ? expand_text(raw, true) : ExpandedText{std::string(raw), true, true};
+  value.text = text.text;
+  value.is_known = text.is_known;
+  value.is_certain = text.is_certain;
+  value.words = split(span, expands);
+  set(name, std::move(value));
+}
+
+void ShellExpander::assign(ShellAssignment& one) {
+  if (const size_t bracket = one.name.find('['); bracket != std::string::npos) {
+    one.known = expand(one.value).text;
+    return set_unknown(one.name.substr(0, bracket));
+  }
+  const ShellValue* before = one.appends ? find(one.name) : nullptr;
+  ShellValue value;
+  value.is_array = one.is_array || (before != nullptr && before->is_array);
+  if (one.is_array) {
+    if (before != nullptr) value.words = before->words;
+    const std::vector<ShellWord> items = expand_words(one.array);
+    value.words.insert(value.words.end(), items.begin(), items.end());
+    value.text = joined(value.words);
+    value.is_known = before == nullptr || before->is_known;
+    value.is_certain = before == nullptr || before->is_certain;
+    return set(one.name, std::move(value));
+  }
+  const ExpandedText text = expand(one.value);
+  one.known = text.text;
+  value.text = (before == nullptr ? "" : before->text) + text.text;
+  value.is_known = text.is_known && (before == nullptr || before->is_known) && !(one.appends && before == nullptr);
+  value.is_certain = text.is_certain && (before == nullptr || before->is_certain);
+  const bool is_quoted = one.value.parts.size() == 1 && one.value.parts[0].quote != ShellQuote::kNone;
+  if (is_quoted) {
+    value.words = split(one.value.parts[0].span, one.value.parts[0].quote == ShellQuote::kDouble);
+  } else if (one.value.parts.size() == 1 && !text.is_known) {
+    value.words = expand_words({one.value});
+  } else {
+    value.words = words_of_text(text.text, one.value.span);
+  }
+  if (before != nullptr) {
+    std::vector<ShellWord> words = before->words;
+    words.insert(words.end(), value.words.begin(), value.words.end());
+    value.words = std::move(words);
+    if (!before->text.empty() && !is_shell_blank(before->text.back()) && !text.text.empty() && !is_shell_blank(text.text[0]))
+      value.words = words_of_text(value.text, one.value.span);
+  }
+  set(one.name, std::move(value));
+}
+
+}  // namespace distsetup::foreign

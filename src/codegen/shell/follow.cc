@@ -1,0 +1,314 @@
+// The tree of commands is walked with the variables in hand. Functions are walked where they are called first, so that what is set
+// before the call counts; the others at the end.
+#include "codegen/shell/follow.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "codegen/shell/conditions.h"
+#include "codegen/shell/cut_text.h"
+#include "codegen/shell/expander.h"
+#include "codegen/shell/shell_tree.h"
+
+namespace distsetup::foreign {
+namespace {
+
+using Truth = std::optional<bool>;
+
+// What SLURM sets from the job's own lines.
+std::map<std::string, std::string, std::less<>> job_variables(const ShellScript& script) {
+  std::map<std::string, std::string, std::less<>> out;
+  const Directive* nodes = script.directive("nodes");
+  const bool is_number =
+      nodes != nullptr && !nodes->value.empty() && nodes->value.find_first_not_of("0123456789") == std::string::npos;
+  if (is_number) out = {{"SLURM_NNODES", nodes->value}, {"SLURM_JOB_NUM_NODES", nodes->value}};
+  return out;
+}
+
+class Walker {
+ public:
+  explicit Walker(ShellScript& script) : script_(script), variables_(script.text, job_variables(script)) {}
+
+  void run(const ShellNode& root) {
+    find_functions(root);
+    walk(root);
+    for (const ShellNode* one : functions_in_order_) {
+      if (walked_.insert({one, true}).second) maybe([&] { walk_children(*one); });
+    }
+  }
+
+ private:
+  void find_functions(const ShellNode& node) {
+    if (node.kind == NodeKind::kFunction) {
+      functions_[node.name] = &node;
+      functions_in_order_.push_back(&node);
+    }
+    for (const ShellNode& child : node.children) find_functions(child);
+  }
+
+  template <class Work>
+  ShellVariables::Changes apart(const Work& work) {
+    variables_.begin();
+    work();
+    return variables_.end();
+  }
+  template <class Work>
+  void maybe(const Work& work) {
+    std::vector<ShellVariables::Changes> changes;
+    changes.push_back(apart(work));
+    variables_.merge(changes, true);
+  }
+
+  // A list's result is that of its last command.
+  Truth walk_children(const ShellNode& node) {
+    Truth truth = true;
+    std::string joins;
+    for (const ShellNode& child : node.children) {
+      if (child.kind == NodeKind::kShell && child.has_header) {  // inside the command behind it
+        if (is_skipped(joins, truth)) {
+          kill(child);
+        } else {
+          apart([&] { walk_children(child); });
+        }
+        continue;
+      }
+      if (is_skipped(joins, truth)) {
+        kill(child);
+      } else if ((joins == "&&" || joins == "||") && !truth) {
+        maybe([&] { walk(child); });
+      } else {
+        truth = walk(child);
+        if (child.is_negated && truth) truth = !*truth;
+      }
+      joins = child.ends_with;
+    }
+    return truth;
+  }
+  static bool is_skipped(const std::string& joins, Truth truth) {
+    return (joins == "&&" && truth == false) || (joins == "||" && truth == true);
+  }
+
+  void kill(const ShellNode& node) {
+    if (node.kind == NodeKind::kCommand || node.has_header) {
+      if (node.kind != NodeKind::kShell && node.command < script_.commands.size()) script_.commands[node.command].is_dead = true;
+    }
+    if (node.kind == NodeKind::kFunction) return;  // may be called all the same
+    for (const ShellNode& child : node.children) kill(child);
+  }
+
+  Truth walk(const ShellNode& node) {
+    switch (node.kind) {
+      case NodeKind::kCommand: return command(script_.commands[node.command]);
+      case NodeKind::kList: return walk_children(node);
+      case NodeKind::kIf: branch(node); return std::nullopt;
+      case NodeKind::kCase: choose(node); return std::nullopt;
+      case NodeKind::kLoop: loop(node); return std::nullopt;
+      case NodeKind::kFunction: return true;
+      case NodeKind::kShell: apart([&] { walk_children(node); }); return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  void branch(const ShellNode& node) {
+    std::vector<ShellVariables::Changes> parts;
+    bool is_settled = false;
+    const size_t num = node.children.size();
+    for (size_t i = 0; i < num; i += 2) {
+      const bool is_else = node.has_else && i + 1 == num;
+      if (is_settled) {
+        kill(node.children[i]);
+        if (i + 1 < num) kill(node.children[i + 1]);
+        continue;
+      }
+      const Truth truth = is_else ? Truth(true) : walk_children(node.children[i]);
+      const ShellNode* body = is_else ? &node.children[i] : i + 1 < num ? &node.children[i + 1] : nullptr;
+      if (body == nullptr) break;
+      if (truth == false) {
+        kill(*body);
+        continue;
+      }
+      is_settled = truth == true;
+      if (is_settled && parts.empty()) {
+        walk_children(*body);
+        continue;
+      }
+      parts.push_back(apart([&] { walk_children(*body); }));
+    }
+    if (!parts.empty()) variables_.merge(parts, !is_settled);
+  }
+
+  // case WORD in
+  void choose(const ShellNode& node) {
+    ShellCommand& header = script_.commands[node.command];
+    header.expanded = variables_.expand_words(header.words);
+    ExpandedText subject;
+    subject.is_known = false;
+    if (header.words.size() > 1) subject = variables_.expand(header.words[1]);
+    const bool is_known = subject.is_known && subject.is_certain;
+    std::vector<ShellVariables::Changes> parts;
+    bool is_settled = false, has_all = false;
+    for (size_t i = 0; i < node.children.size() && i < node.patterns.size(); ++i) {
+      bool matches = false, may_match = false;
+      for (const ShellWord& pattern : node.patterns[i]) {
+        const ExpandedText text = variables_.expand(pattern);
+        const bool is_quoted = pattern.parts.size() == 1 && pattern.parts[0].quote != ShellQuote::kNone;
+        has_all = has_all || pattern.text == "*";
+        may_match = may_match || !is_known || !text.is_known;
+        matches = matches ||
+                  (is_known && text.is_known && (is_quoted ? text.text == subject.text : matches_pattern(subject.text, text.text)));
+      }
+      if (is_settled || (!matches && !may_match)) {
+        kill(node.children[i]);
+      } else if (matches && parts.empty()) {
+        walk_children(node.children[i]);
+        is_settled = true;
+      } else {
+        parts.push_back(apart([&] { walk_children(node.children[i]); }));
+        is_settled = matches;
+      }
+    }
+    if (!parts.empty()) variables_.merge(parts, !is_settled && !has_all);
+  }
+
+  void loop(const ShellNode& node) {
+    if (node.has_header && node.command < script_.commands.size()) {
+      ShellCommand& header = script_.commands[node.command];
+      header.expanded = variables_.expand_words(header.words);
+      const std::vector<ShellWord>& words = header.expanded;
+      const bool is_one = words.size() == 4 && words[2].text == "in" && words[3].text.find_first_of("$`*{") == std::string::npos;
+      if (is_one) variables_.set_text(words[1].text, words[3].text);
+      if (!is_one && words.size() > 1) variables_.set_unknown(words[1].text);
+      if (is_one) {
+        walk_all(node);
+        return;
+      }
+    }
+    maybe([&] { walk_all(node); });
+  }
+  void walk_all(const ShellNode& node) {
+    for (const ShellNode& child : node.children) walk_children(child);
+  }
+
+  Truth command(ShellCommand& one) {
+    const Truth truth = truth_of(one, variables_);
+    one.expanded = variables_.expand_words(one.words);
+    const bool is_of_shell = one.words.empty() || one.words[0].text == "export" || one.words[0].text == "declare" ||
+                             one.words[0].text == "local" || one.words[0].text == "readonly" || one.words[0].text == "typeset";
+    if (is_of_shell) {
+      for (ShellAssignment& assignment : one.assignments) variables_.assign(assignment);
+    } else {
+      apart([&] {
+        for (ShellAssignment& assignment : one.assignments) variables_.assign(assignment);
+      });
+    }
+    if (one.words.empty()) return Truth(true);
+    const std::string& name = one.words[0].text;
+    if (name == "read") read(one);
+    if (name == "((" || name == "let") changed_by_arithmetic(one);
+    if (name == "unset" || name == "mapfile" || name == "readarray" || name == "getopts") {
+      for (size_t i = 1; i < one.words.size(); ++i) variables_.set_unknown(one.words[i].text);
+    }
+    find_file(one);
+    call(one);
+    return truth;
+  }
+
+  // read -r -d '' NAME <<EOF: the document is the value. read A B <<< "x y": its words.
+  void read(const ShellCommand& one) {
+    std::vector<std::string> names;
+    bool is_list = false, is_whole = false;
+    for (size_t i = 1; i < one.words.size(); ++i) {
+      const std::string& word = one.words[i].text;
+      const bool is_option = word.size() > 1 && word[0] == '-';
+      if (is_option && word.find('a') != std::string::npos) is_list = true;
+      if (is_option && word.back() == 'd') is_whole = true;
+      if (is_option && std::string_view("dnNptui").find(word.back()) != std::string_view::npos) {
+        ++i;
+      } else if (!is_option) {
+        names.push_back(word);
+      }
+    }
+    for (const std::string& each : names) variables_.set_unknown(each);
+    if (names.empty()) return;
+    const auto text =
+        std::find_if(one.redirections.begin(), one.redirections.end(), [](const ShellRedirection& r) { return r.how == "<<<"; });
+    if (!one.here.empty() && names.size() == 1 && is_whole) {
+      variables_.assign_span(names[0], one.here[0].body, one.here[0].expands);
+    } else if (text != one.redirections.end()) {
+      const ExpandedText value = variables_.expand(text->target);
+      if (!value.is_known) return;
+      if (is_list) {
+        ShellAssignment array;
+        array.name = names[0];
+        variables_.set_text("", value.text);
+        array.is_array = true;
+        array.array = variables_.find("")->words;
+        variables_.assign(array);
+      } else if (names.size() == 1) {
+        variables_.set_text(names[0], value.text);
+      }
+    }
+  }
+
+  // i=$((i+1)) is an assignment; ((i++)) and let are not seen as one.
+  void changed_by_arithmetic(const ShellCommand& one) {
+    for (size_t i = 1; i < one.words.size(); ++i) {
+      const std::string& text = one.words[i].text;
+      if (text.find('=') == std::string::npos && text.find("++") == std::string::npos && text.find("--") == std::string::npos)
+        continue;
+      size_t end = 0;
+      const size_t begin = std::min(text.find_first_not_of(" +-"), text.size());
+      for (end = begin; end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_');) ++end;
+      if (end > begin) variables_.set_unknown(text.substr(begin, end - begin));
+    }
+  }
+
+  // cat <<EOF > file, tee file <<EOF, echo "…" > file
+  void find_file(const ShellCommand& one) {
+    constexpr size_t kMaxFiles = 20;
+    const std::string& name = one.words[0].text;
+    if ((name != "cat" && name != "tee" && name != "echo" && name != "printf") || script_.files.size() >= kMaxFiles) return;
+    ScriptFile file;
+    for (const ShellRedirection& redirection : one.redirections) {
+      if (redirection.how == ">" || redirection.how == ">|") file.path = variables_.expand(redirection.target).text;
+    }
+    if (name == "tee" && one.expanded.size() == 2) file.path = one.expanded[1].text;
+    if (file.path.empty()) return;
+    const bool is_here = (name == "cat" || name == "tee") && one.here.size() == 1;
+    const bool is_said = (name == "echo" || name == "printf") && one.words.size() == 2 && one.words[1].parts.size() == 1;
+    if (!is_here && !is_said) return;
+    file.body = is_here ? one.here[0].body : one.words[1].parts[0].span;
+    const bool expands = is_here ? one.here[0].expands : one.words[1].parts[0].quote == ShellQuote::kDouble;
+    const std::string_view body =
+        is_here ? script_.text.substr(file.body.begin, file.body.end - file.body.begin) : std::string_view(one.words[1].parts[0].text);
+    file.text = expands ? without_escapes(variables_.expand_text(body, true).text) : std::string(body);
+    script_.files.push_back(std::move(file));
+  }
+
+  void call(const ShellCommand& one) {
+    const auto found = functions_.find(one.words[0].text);
+    constexpr int kMaxCalls = 50;  // of one function by another
+    if (found == functions_.end() || num_calls_ >= kMaxCalls || !walked_.insert({found->second, true}).second) return;
+    ++num_calls_;
+    walk_children(*found->second);
+    --num_calls_;
+  }
+
+  ShellScript& script_;
+  ShellExpander variables_;
+  std::map<std::string, const ShellNode*, std::less<>> functions_;
+  std::vector<const ShellNode*> functions_in_order_;
+  std::map<const ShellNode*, bool> walked_;
+  int num_calls_ = 0;
+};
+
+}  // namespace
+
+ShellScript follow_shell(ShellScript script) {
+  const ShellNode root = shell_tree(script);
+  Walker(script).run(root);
+  return script;
+}
+
+}  // namespace distsetup::foreign

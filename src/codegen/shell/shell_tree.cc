@@ -1,0 +1,128 @@
+#include "codegen/shell/shell_tree.h"
+
+#include <utility>
+
+namespace distsetup::foreign {
+namespace {
+
+constexpr size_t kMaxTreeDepth = 300;
+
+class TreeReader {
+ public:
+  explicit TreeReader(const ShellScript& script) : script_(script) { open_.push_back({}); }
+
+  ShellNode read() {
+    auto control = script_.controls.begin();
+    for (size_t i = 0; i <= script_.commands.size(); ++i) {
+      for (; control != script_.controls.end() && control->command <= i; ++control) take(*control);
+      if (i == script_.commands.size()) break;
+      if (i == header_) continue;  // belongs to the loop or case that is open
+      ShellNode node;
+      node.kind = NodeKind::kCommand;
+      node.command = i;
+      node.ends_with = script_.commands[i].ends_with;
+      add(std::move(node));
+    }
+    while (open_.size() > 1) pop();
+    return std::move(open_[0]);
+  }
+
+ private:
+  void add(ShellNode node) {
+    node.is_negated = std::exchange(is_negated_, false);
+    open_.back().children.push_back(std::move(node));
+    end_function();
+  }
+  // name() { … }: the function is the one command behind its name.
+  void end_function() {
+    while (open_.back().kind == NodeKind::kFunction && !open_.back().children.empty()) {
+      ShellNode done = std::move(open_.back());
+      open_.pop_back();
+      open_.back().children.push_back(std::move(done));
+    }
+  }
+  void push(NodeKind kind) {
+    ShellNode node;
+    node.kind = kind;
+    node.is_negated = std::exchange(is_negated_, false);
+    open_.push_back(std::move(node));
+  }
+  void pop(const std::string& ends_with = "") {
+    ShellNode done = std::move(open_.back());
+    open_.pop_back();
+    done.ends_with = ends_with;
+    open_.back().children.push_back(std::move(done));
+    end_function();
+  }
+  // The list inside an if, a loop or an arm ends, and the compound command is what is open.
+  bool leaves(NodeKind kind) {
+    if (open_.size() > 2 && open_.back().kind == NodeKind::kList && open_[open_.size() - 2].kind == kind) {
+      pop();
+      return true;
+    }
+    return false;
+  }
+
+  void take(const ControlWord& one) {
+    const std::string& w = one.word;
+    if (w == "if" || w == "while" || w == "until") {
+      push(w == "if" ? NodeKind::kIf : NodeKind::kLoop);
+      push(NodeKind::kList);
+    } else if (w == "for" || w == "case") {
+      push(w == "for" ? NodeKind::kLoop : NodeKind::kCase);
+      open_.back().has_header = true;
+      open_.back().command = header_ = one.command;
+    } else if (w == "then" || w == "elif" || w == "else") {
+      if (!leaves(NodeKind::kIf)) return;
+      open_.back().has_else = w == "else";
+      push(NodeKind::kList);
+    } else if (w == "do") {
+      leaves(NodeKind::kLoop);
+      push(NodeKind::kList);
+    } else if (w == "arm") {
+      leaves(NodeKind::kCase);
+      if (open_.back().kind != NodeKind::kCase) return;
+      open_.back().patterns.push_back(one.words);
+      push(NodeKind::kList);
+    } else if (w == ";;") {
+      leaves(NodeKind::kCase);
+    } else if (w == "fi" || w == "done" || w == "esac") {
+      const NodeKind kind = w == "fi" ? NodeKind::kIf : w == "done" ? NodeKind::kLoop : NodeKind::kCase;
+      leaves(kind);
+      if (open_.size() > 1 && open_.back().kind == kind) pop(one.ends_with);
+    } else if (w == "{" || w == "(" || w == "open") {
+      push(w == "{" ? NodeKind::kList : NodeKind::kShell);
+    } else if (w == "}" || w == ")") {
+      if (open_.size() > 1 && open_.back().kind == (w == "}" ? NodeKind::kList : NodeKind::kShell)) pop(one.ends_with);
+    } else if (w == "close") {
+      close_shell();
+    } else if (w == "function") {
+      push(NodeKind::kFunction);
+      if (!one.words.empty()) open_.back().name = one.words[0].text;
+    } else if (w == "!") {
+      is_negated_ = !is_negated_;
+    }
+    if (open_.size() > kMaxTreeDepth) pop();
+  }
+
+  // Of a $( ) or bash -c: whatever is open inside of it ends with it. The result of its commands is not a condition.
+  void close_shell() {
+    while (open_.size() > 1 && open_.back().kind != NodeKind::kShell) pop();
+    if (open_.size() == 1) return;
+    ShellNode done = std::move(open_.back());
+    open_.pop_back();
+    done.has_header = true;  // stands in front of the command it is part of, and is no step of the list
+    open_.back().children.push_back(std::move(done));
+  }
+
+  const ShellScript& script_;
+  std::vector<ShellNode> open_;
+  size_t header_ = static_cast<size_t>(-1);
+  bool is_negated_ = false;
+};
+
+}  // namespace
+
+ShellNode shell_tree(const ShellScript& script) { return TreeReader(script).read(); }
+
+}  // namespace distsetup::foreign

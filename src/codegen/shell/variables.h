@@ -1,0 +1,43 @@
+// What is known of a script's variables at a place in it.
+#pragma once
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/shell/shell.h"
+
+namespace distsetup::foreign {
+
+// Beyond them a value is not known: A="$A $A" doubles with every line.
+inline constexpr size_t kMaxValueBytes = 64 * 1024, kMaxValueWords = 2000;
+
+struct ShellValue {
+  std::string text;              // of an array its items with blanks between them
+  std::vector<ShellWord> words;  // items of an array; of a text what it is split into where nothing quotes it
+  bool is_array = false;
+  bool is_known = true;    // false: only the running script knows; `words` may still say parts of it
+  bool is_certain = true;  // false: a branch or loop that may not run has a say in it
+};
+
+class ShellVariables {
+ public:
+  const ShellValue* find(std::string_view name) const;
+  void set(std::string_view name, ShellValue value);
+  void set_unknown(std::string_view name);
+
+  // What happens between begin() and end() may happen or not: end() takes it back and returns it.
+  using Changes = std::map<std::string, ShellValue, std::less<>>;
+  void begin();
+  Changes end();
+  // One of the parts has happened, or none of them.
+  void merge(const std::vector<Changes>& parts, bool may_be_none);
+
+ private:
+  Changes values_;
+  std::vector<std::map<std::string, std::optional<ShellValue>, std::less<>>> before_;  // of each begin(): what a change has hidden
+};
+
+}  // namespace distsetup::foreign
