@@ -101,6 +101,38 @@ bool Explainer::applies(const FieldCondition& when, const FieldCondition& unless
   return holds_now(when) && (unless.empty() || !holds_now(unless));
 }
 
+// "*name.json" of a row is a text that ends so.
+static bool is_of(const FoundKey& found, const Json& one) {
+  const std::string text = one.is_string() ? one.get<std::string>() : "";
+  if (text.size() < 2 || text[0] != '*') return is_same(found, one);
+  const std::string end = text.substr(1);
+  return found.text.size() >= end.size() && found.text.compare(found.text.size() - end.size(), end.size(), end) == 0;
+}
+
+// No field counts below zero: -1 is how tools write that a number is not given.
+static std::optional<Json> value_of(const KeyRow& row, const FoundKey& found) {
+  std::optional<Json> value = read_backwards(row, found);
+  const bool is_below_zero = value && row.type == KeyType::kInt && value->is_number_integer() && value->get<int64_t>() < 0;
+  return is_below_zero ? std::nullopt : value;
+}
+
+static bool is_not_given(const FileKey& key) {
+  const auto counts = [](const auto* row) { return row->type == KeyType::kInt && !row->field.empty(); };
+  return key.found->text == "-1" &&
+         (std::any_of(key.rows.begin(), key.rows.end(), counts) || std::any_of(key.reads.begin(), key.reads.end(), counts));
+}
+
+// "auto" is filled in by whoever reads the file: it speaks for no value of a field, unless a row says what the tool makes of it.
+bool Explainer::leaves_open(const FileKey& key) const {
+  if (!key.found->unknown.empty() || !same_name(key.found->text, "auto")) return false;
+  const auto names_auto = [](const ReadRow* row) {
+    return std::any_of(row->of.begin(), row->of.end(), [](const Json& one) { return one == "auto"; });
+  };
+  if (std::any_of(key.reads.begin(), key.reads.end(), names_auto)) return false;
+  return std::any_of(key.variables.begin(), key.variables.end(),
+                     [this](size_t v) { return variables_[v].field.compare(0, 10, "precision.") == 0; });
+}
+
 // A field read from a key must be what is tried for it.
 bool Explainer::agrees(const std::string& field, const Json& value) const {
   const size_t i = variable(field);
@@ -113,6 +145,7 @@ bool Explainer::agrees(const std::string& field, const Json& value) const {
 
 KeyReading Explainer::explain(const FileKey& key) const {
   const FoundKey& found = *key.found;
+  if (leaves_open(key)) return {KeyReading::How::kAutomatic, "", {}, ""};
   const bool is_false = found.unknown.empty() && is_same(found, Json(false));
   bool is_switch = false, writes_other = false;
   for (const KeyRow* of_key : key.rows) {
@@ -133,7 +166,7 @@ KeyReading Explainer::explain(const FileKey& key) const {
           return {KeyReading::How::kField, row.field, value_of_text(ours), ""};
       }
     }
-    if (const std::optional<Json> value = read_backwards(row, found); value && agrees(row.field, *value))
+    if (const std::optional<Json> value = value_of(row, found); value && agrees(row.field, *value))
       return {KeyReading::How::kField, row.field, *value, ""};
     if (!tried.empty() && tried != kAnyOther) {
       writes_other = true;
@@ -149,12 +182,12 @@ KeyReading Explainer::explain_by_reads(const FileKey& key) const {
   const FoundKey& found = *key.found;
   for (const ReadRow* of_key : key.reads) {
     const ReadRow& row = *of_key;
-    if (!row.of.empty() && std::none_of(row.of.begin(), row.of.end(), [&found](const Json& one) { return is_same(found, one); }))
+    if (!row.of.empty() && std::none_of(row.of.begin(), row.of.end(), [&found](const Json& one) { return is_of(found, one); }))
       continue;
     if (!row.choice.empty() || !applies(row.when, row.unless)) continue;
     const bool is_typed = row.has_type && row.field.empty() && row.of.empty() && found.unknown.empty();
     if (is_typed && !is_of_type(found, row.type)) continue;
-    if (!row.drop.empty()) return {KeyReading::How::kDropped, "", {}, row.drop, row.is_file};
+    if (!row.drop.empty()) return {KeyReading::How::kDropped, "", {}, row.drop, row.is_file, row.is_file && !row.when.empty()};
     if (!found.unknown.empty()) continue;
     if (row.field.empty()) {
       if (!row.of.empty() || !row.has_absent) return {KeyReading::How::kConstant, "", {}, ""};
@@ -163,9 +196,10 @@ KeyReading Explainer::explain_by_reads(const FileKey& key) const {
     KeyRow as_row;
     as_row.type = row.type;
     as_row.value_map = row.values;
-    if (const std::optional<Json> value = read_backwards(as_row, found); value && agrees(row.field, *value))
+    if (const std::optional<Json> value = value_of(as_row, found); value && agrees(row.field, *value))
       return {KeyReading::How::kField, row.field, *value, ""};
   }
+  if (is_not_given(key)) return {KeyReading::How::kConstant, "", {}, ""};
   if (same_name(found.text, "auto")) return {KeyReading::How::kAutomatic, "", {}, ""};
   return {};
 }

@@ -19,6 +19,7 @@ struct KeyReading {
   Json value;
   std::string reason;  // kDropped
   bool is_file = false;
+  bool is_settled = false;  // kDropped: the key itself is lost, and yet it says what the row's conditions do
 };
 
 // A pattern of a table ("aio.*") or a key, '-' and '_' the same.
@@ -54,6 +55,8 @@ class Explainer {
   bool applies(const FieldCondition& when, const FieldCondition& unless) const;
 
   KeyReading explain(const FileKey& key) const;
+  // The key says "auto" where it would choose a value.
+  bool leaves_open(const FileKey& key) const;
   // Rules of the table that refuse the chosen values, of those that ask about `among` and about chosen variables alone.
   int num_refusals(const std::vector<size_t>& among) const;
   // Constants that the table would write under the chosen values and the file does not have.

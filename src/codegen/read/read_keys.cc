@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "codegen/read/checks.h"
 #include "codegen/read/match.h"
@@ -57,6 +58,7 @@ class TableReading {
     }
     for (const FileKey& key : explainer.keys()) take(explainer, key);
     reading_.complaints = complaints_about(table_, found_);
+    refuse_what_decides();
     reading_.num_missing = explainer.num_missing();
     return std::move(reading_);
   }
@@ -83,9 +85,27 @@ class TableReading {
     return false;
   }
 
+  // Under another strategy than the file's every number that is read would be wrong.
+  void refuse_what_decides() {
+    for (const LostKey& lost : reading_.lost) {
+      if (lost.is_file || lost.text.empty() ||
+          std::find(table_.decides.begin(), table_.decides.end(), lost.key) == table_.decides.end())
+        continue;
+      const auto is_unknown = [&lost](const FoundKey& one) { return one.key == lost.key && !one.unknown.empty(); };
+      if (std::any_of(found_.begin(), found_.end(), is_unknown)) continue;
+      Diagnostic one =
+          error(code::kUnknownValue, lost.at,
+                fmt::format("'{}' is '{}', which chooses how the model is sharded: {}", lost.key, lost.text, lost.reason), lost.help);
+      one.length = static_cast<int>(lost.key.size());
+      reading_.complaints.push_back({"", "", std::move(one)});
+    }
+  }
+
   // The key under the name that the table has for it (`read_as`), and words that stand for themselves ("full_shard auto_wrap") apart.
   void add(FoundKey found) {
     found.key = named(table_, found.key);
+    const bool is_empty = found.text.empty() && found.items.empty() && found.unknown.empty() && !found.stands_alone && !found.is_null;
+    if (is_empty) return lose(found, "it is empty: nothing is given");
     if (is_choice(found)) return;
     const bool has_words = std::find(table_.words.begin(), table_.words.end(), found.key) != table_.words.end();
     if (!has_words || (!found.is_list && found.text.find_first_of(" ,") == std::string::npos)) {

@@ -105,10 +105,10 @@ class ValueSearch {
     constexpr int kUnexplained = 100, kLost = 1;
     int cost = 0;
     for (const FileKey* key : keys) {
-      const KeyReading::How how = explainer_.explain(*key).how;
-      cost += how == KeyReading::How::kNone                                         ? kUnexplained
-              : how == KeyReading::How::kConstant || how == KeyReading::How::kField ? 0
-                                                                                    : kLost;
+      const KeyReading reading = explainer_.explain(*key);
+      const KeyReading::How how = reading.how;
+      const bool is_read = how == KeyReading::How::kConstant || how == KeyReading::How::kField || reading.is_settled;
+      cost += how == KeyReading::How::kNone ? kUnexplained : is_read ? 0 : kLost;
     }
     return cost;
   }
@@ -185,8 +185,16 @@ class ValueSearch {
       if (!is_constrained || chosen_[v] == kAnyOther || chosen_[v] == "null") continue;
       const auto num_best =
           std::count_if(least[v].begin(), least[v].end(), [&best](const auto& one) { return one.second == best.cost; });
+      if (num_best > 1 && is_left_open(v, all)) continue;
       if (const FoundKey* evidence = evidence_for(v, all)) settled_.push_back({v, evidence, num_best > 1});
     }
+  }
+
+  // One of the keys that ask about the variable says "auto": what is left of its values is nobody's choice.
+  bool is_left_open(size_t v, const std::vector<const FileKey*>& keys) const {
+    return std::any_of(keys.begin(), keys.end(), [&](const FileKey* key) {
+      return explainer_.leaves_open(*key) && std::find(key->variables.begin(), key->variables.end(), v) != key->variables.end();
+    });
   }
 
   // The key that speaks for a value: the first that another value would leave unexplained; a key that is in the file before one that

@@ -152,6 +152,7 @@ struct KeyTableReader {
     const Value* parts = reader.child("parts");
     for (const Value& item : parts == nullptr ? std::vector<Value>{} : parts->items) read_part(item, table, mistakes);
     reader.get("words", table.words);
+    reader.get("decides", table.decides);
     const Value* accepts = reader.child("accepts");
     for (const auto& [names, types] : accepts == nullptr ? std::vector<Value::Entry>{} : accepts->entries) {
       for (const auto& [type, section] : types.entries) table.accepts.push_back({names, type, section.text});

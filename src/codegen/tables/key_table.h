@@ -42,7 +42,7 @@ struct Rule {
 // What a reader makes of a key that no row above writes so (src/codegen/read/read.h; `reads` in templates/README.md).
 struct ReadRow {
   std::string key;       // "aio.*": every key below
-  std::vector<Json> of;  // only these values; empty: any; null: the file says null
+  std::vector<Json> of;  // only these values; empty: any; null: the file says null; "*name.json": a text that ends so
   FieldCondition when, unless;
   std::string field;  // takes the value, in `type`, through `values` (the tool's text -> the field's)
   KeyType type = KeyType::kText;
@@ -97,6 +97,7 @@ struct KeyTable {
   std::vector<ReadPart> parts;
   std::vector<std::string> marks;  // flags of which one makes a command line this tool's
   std::vector<KeyCheck> checks;
+  std::vector<std::string> decides;    // keys that choose how the model is sharded: one that is not understood is refused
   std::vector<std::string> words;      // keys whose text is several words, each read by itself
   std::vector<AcceptedNames> accepts;  // every name the tool takes, read off it: what no row is about is told as that
   std::set<std::string> accepted;      // of these, '-' as '_' (a reader fills it)

@@ -39,6 +39,7 @@ void include_table(const KeyTable& table, const std::string& section, const Fiel
   const std::string prefix = section.empty() ? "" : section + ".";
   for (const auto& [from, to] : table.read_as) into.read_as.emplace_back(prefix + from, prefix + to);
   for (const std::string& key : table.words) into.words.push_back(prefix + key);
+  for (const std::string& key : table.decides) into.decides.push_back(prefix + key);
   for (const std::string& name : table.accepted) into.accepted.insert(prefix + name);
 }
 
@@ -68,6 +69,7 @@ void add_reads(const KeyTable& more, KeyTable& table) {
   table.reads = std::move(reads);
   add(table.read_as, more.read_as);
   add(table.words, more.words);
+  add(table.decides, more.decides);
   add(table.accepts, more.accepts);
 }
 
