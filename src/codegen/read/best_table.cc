@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "codegen/read/key_reading.h"
+#include "codegen/read/known_keys.h"
 #include "codegen/read/match.h"
 #include "codegen/read/parts.h"
 #include "codegen/read/read_keys.h"
+#include "codegen/tables/accepted_names.h"
 #include "codegen/tables/load_table.h"
 
 namespace distsetup {
@@ -59,6 +61,40 @@ size_t num_half_known(const KeyTable& table, const FileSource& source, const Tak
   return parts.num_sections + static_cast<size_t>(std::count_if(parts.found.begin(), parts.found.end(), is_known));
 }
 
+// The tool has this argument, in whatever form.
+bool takes(const KeyTable& table, const FoundKey& found) {
+  const std::string key = named(table, found.key);
+  const auto is_it = [&key](const auto& row) { return is_below(row.key, key); };
+  return std::any_of(table.rows.begin(), table.rows.end(), is_it) || std::any_of(table.reads.begin(), table.reads.end(), is_it) ||
+         table.accepted.count(accepted_form(key)) != 0;
+}
+
+bool is_told(const KeyTable& table, const std::vector<FoundKey>& found) {
+  const auto is_there = [&found](const std::string& mark) {
+    return std::any_of(found.begin(), found.end(), [&mark](const FoundKey& one) { return is_below(mark, one.key); });
+  };
+  const std::vector<std::string>& marks = table.told_by.empty() ? table.marks : table.told_by;
+  const auto num_taken =
+      static_cast<size_t>(std::count_if(found.begin(), found.end(), [&table](const FoundKey& one) { return takes(table, one); }));
+  if (!is_most(num_taken, found.size())) return false;
+  return marks.empty() ? num_taken >= 3 : std::any_of(marks.begin(), marks.end(), is_there);
+}
+
+Reading as_own_script(Reading reading, const std::string& program) {
+  reading.table.clear();
+  reading.tool = "arguments of " + program + ", by their usual names";
+  std::erase_if(reading.fields, [](const auto& one) { return one.second.is_assumed || one.second.is_guess; });
+  reading.contradictions.clear();
+  reading.complaints.clear();
+  for (LostKey& lost : reading.lost) {
+    if (lost.why == LostKey::Why::kNotSupported) continue;
+    lost.why = LostKey::Why::kNotSupported;
+    lost.reason = "no table knows the arguments of " + program;
+    lost.help.clear();
+  }
+  return reading;
+}
+
 }  // namespace
 
 std::vector<std::string> tables_of(const TemplateSet& templates, const std::vector<std::string_view>& formats) {
@@ -97,6 +133,24 @@ Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std
   }
   if (has_error(diagnostics)) return diagnostics;
   return best;
+}
+
+Result<Reading> reading_of_program(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
+                                   const std::string& file) {
+  const std::vector<std::string> tables = tables_of(templates, {"arguments", "json", "yaml"});
+  const FileSource source{nullptr, found, nullptr};
+  Result<Reading> best = best_reading(templates, tables, source, file);
+  if (!best.ok() || best->table.empty()) return best;
+  std::vector<std::string> told;
+  for (const std::string& path : tables) {
+    const auto table = load_read_table(templates, path, {file, 0, 0});
+    if (!table.ok()) return table.diagnostics;
+    if (!is_told(**table, found)) continue;
+    if (path == best->table) return best;
+    if (!(*table)->told_by.empty()) told.push_back(path);
+  }
+  if (told.empty()) return as_own_script(std::move(*best), program);
+  return best_reading(templates, told, source, file);
 }
 
 Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const FileSource& source, const std::string& file) {

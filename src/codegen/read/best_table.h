@@ -27,6 +27,11 @@ std::vector<std::string> tables_of(const TemplateSet& templates, const std::vect
 Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std::string>& tables, const FileSource& source,
                              const std::string& file);
 
+// The arguments of a program, by the table of its tool: one that knows half of them and is told by one of them. Those of a script that
+// no table is told by are read by the names that most tools use, without what a tool would assume.
+Result<Reading> reading_of_program(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
+                                   const std::string& file);
+
 // By one table.
 Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const FileSource& source, const std::string& file);
 

@@ -101,10 +101,9 @@ class ScriptReader {
     std::vector<FoundKey> keys = options_of(stage);
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));
-    Result<Reading> best =
-        best_reading(templates_, tables_of(templates_, {"arguments", "json", "yaml"}), {nullptr, keys, nullptr}, file_);
-    if (best.ok() && best->table.empty()) best = unread(keys, file_, stage.name);
-    add(std::move(best));
+    Result<Reading> best = reading_of_program(templates_, stage.name, keys, file_);
+    const bool is_read = !best.ok() || !best->tool.empty();
+    add(is_read ? std::move(best) : unread(keys, file_, stage.name));
   }
 
   const TemplateSet& templates_;

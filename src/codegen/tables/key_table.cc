@@ -158,6 +158,7 @@ struct KeyTableReader {
       for (const auto& [type, section] : types.entries) table.accepts.push_back({names, type, section.text});
     }
     reader.get("marks", table.marks);
+    reader.get("told_by", table.told_by);
     const Value* checks = reader.child("checks");
     for (const Value& item : checks == nullptr ? std::vector<Value>{} : checks->items) read_check(item, table, mistakes);
     reader.finish();

@@ -70,6 +70,7 @@ void add_reads(const KeyTable& more, KeyTable& table) {
   add(table.read_as, more.read_as);
   add(table.words, more.words);
   add(table.decides, more.decides);
+  add(table.told_by, more.told_by);
   add(table.accepts, more.accepts);
 }
 

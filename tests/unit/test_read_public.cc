@@ -1,0 +1,158 @@
+// Files as people have them: what their tools make of them is read, what is left to somebody else is left open, and a strategy that is
+// not understood is refused.
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "codegen/read/read.h"
+
+using namespace distsetup;
+
+namespace {
+
+struct PublicFile {
+  std::string name, text;
+  std::map<std::string, std::string> fields;  // expected; "": none
+};
+
+std::vector<Reading> read_public(const PublicFile& file) {
+  const Result<std::vector<Reading>> read = read_config(embedded_templates(), file.text, file.name);
+  INFO(file.text);
+  REQUIRE(read.ok());
+  return *read;
+}
+
+std::string refusal(const PublicFile& file) {
+  for (const Reading& one : read_public(file)) {
+    for (const Complaint& complaint : one.complaints) {
+      if (complaint.diagnostic.severity == Severity::kError) return complaint.diagnostic.message;
+    }
+  }
+  return "";
+}
+
+void check_fields(const std::vector<PublicFile>& files) {
+  for (const PublicFile& file : files) {
+    const Result<ReadFields> got = merge_readings(read_public(file));
+    REQUIRE(got.ok());
+    CHECK(refusal(file).empty());
+    for (const auto& [field, expected] : file.fields) {
+      INFO(file.text << field);
+      const auto it = got->find(field);
+      CHECK((it == got->end() ? "" : field_text(it->second.value)) == expected);
+    }
+  }
+}
+
+const std::string kAccelerate = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 8\n";
+
+}  // namespace
+
+TEST_CASE("public files: accelerate's file says ZeRO by itself, or names a JSON") {
+  check_fields({
+      {"a.yaml",
+       kAccelerate +
+           "mixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 3\n  zero3_init_flag: true\n  offload_optimizer_device: cpu\n"
+           "  offload_param_device: none\n  gradient_accumulation_steps: 4\n  gradient_clipping: 0.5\n",
+       {{"strategy.trainer", "deepspeed"},
+        {"strategy.sharding", "zero3"},
+        {"precision.compute", "bf16"},
+        {"offload.optimizer", "host"},
+        {"offload.parameters", "none"},
+        {"gradient_accumulation", "4"},
+        {"train.grad_clip", "0.5"}}},
+      {"a.yaml",
+       kAccelerate + "deepspeed_config:\n  zero_stage: 2\n  zero3_init_flag: true\n",
+       {{"strategy.sharding", "zero2"}, {"precision.compute", "fp32"}}},
+      {"a.yaml", kAccelerate + "deepspeed_config:\n  zero3_init_flag: false\n", {{"strategy.sharding", "zero2"}}},  // its default
+      {"a.yaml",
+       kAccelerate + "deepspeed_config:\n  deepspeed_config_file: not_here.json\n  zero3_init_flag: true\n",
+       {{"strategy.trainer", "deepspeed"}, {"strategy.sharding", ""}, {"precision.compute", ""}}},
+      {"a.yaml",
+       kAccelerate + "deepspeed_config: {zero_stage: 3}\nparallelism_config:\n  parallelism_config_dp_shard_size: 4\n"
+                     "  parallelism_config_sp_size: 2\n  parallelism_config_sp_backend: deepspeed\n",
+       {{"mesh.cp", "2"}, {"strategy.cp_method", "ulysses"}, {"mesh.dp_shard", "4"}}},
+      {"a.yaml", "distributed_type: MULTI_NPU\nnum_processes: 8\n", {{"strategy.sharding", "ddp"}}},
+  });
+}
+
+TEST_CASE("public files: a strategy that is not understood is refused") {
+  CHECK(refusal({"a.yaml", "distributed_type: MEGATRON_LM\nnum_processes: 8\nmixed_precision: bf16\n", {}})
+            .find("'distributed_type' is 'MEGATRON_LM', which chooses how the model is sharded") == 0);
+  CHECK_FALSE(refusal({"a.yaml", "distributed_type: SOMETHING\nnum_processes: 8\n", {}}).empty());
+  CHECK_FALSE(refusal({"a.yaml", kAccelerate + "deepspeed_config:\n  zero_stage: 4\n", {}}).empty());
+  CHECK_FALSE(refusal({"d.json", "{\"train_batch_size\": 8, \"zero_optimization\": {\"stage\": 4}}", {}}).empty());
+  CHECK_FALSE(refusal({"a.yaml", "base_model: m\nsequence_len: 512\nfsdp: [half_shard]\n", {}}).empty());
+}
+
+TEST_CASE("public files: -1, auto and nothing are not given") {
+  const std::string fp16 = "\"fp16\": {\"enabled\": \"auto\", \"loss_scale\": 0, \"initial_scale_power\": 16}";
+  check_fields({
+      {"d.json",
+       "{" + fp16 + ", \"bf16\": {\"enabled\": \"auto\"}, \"zero_optimization\": {\"stage\": 2}}",
+       {{"precision.compute", ""}, {"strategy.sharding", "zero2"}}},
+      {"d.json", "{" + fp16 + ", \"zero_optimization\": {\"stage\": 2}}", {{"precision.compute", ""}}},
+      {"d.json",
+       "{" + fp16 + ", \"bf16\": {\"enabled\": true}, \"zero_optimization\": {\"stage\": 2}}",
+       {{"precision.compute", "bf16"}}},
+      {"d.json",
+       "{\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": \"auto\"}, \"zero_optimization\": {\"stage\": 2}}",
+       {{"precision.compute", "fp16"}}},
+      {"t.toml",
+       "[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n[training]\nsteps = 10\n",
+       {{"mesh.dp_shard", ""}, {"mesh.tp", "2"}, {"strategy.sharding", "zero3"}, {"train.steps", "10"}}},
+      {"t.yaml", "output_dir: o\nmodel_name_or_path: m\nmax_steps: -1\nlearning_rate: 1e-5\n", {{"train.steps", ""}}},
+      {"t.yaml",
+       "output_dir: ''\nfsdp: ''\nmax_steps: 5\nlearning_rate: 1e-5\n",
+       {{"checkpoint.directory", ""}, {"train.steps", "5"}}},
+  });
+}
+
+TEST_CASE("public files: Axolotl's FSDP of both versions, and recomputation that tools turn on") {
+  const std::string axolotl = "base_model: m\nsequence_len: 512\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\n";
+  check_fields({
+      {"x.yaml",
+       axolotl + "sample_packing: true\ngradient_checkpointing: true\nfsdp: [full_shard, auto_wrap]\nfsdp_config:\n"
+                 "  fsdp_offload_params: true\n  fsdp_sharding_strategy: FULL_SHARD\n",
+       {{"strategy.trainer", "fsdp1"},
+        {"strategy.sharding", "zero3"},
+        {"recompute.policy", "full"},
+        {"offload.parameters", "host"},
+        {"train.method", "sft"}}},
+      {"x.yaml",
+       axolotl + "fsdp_config:\n  sharding_strategy: SHARD_GRAD_OP\n",
+       {{"strategy.trainer", "fsdp1"}, {"strategy.sharding", "zero2"}, {"recompute.policy", "none"}}},
+      {"x.yaml",
+       axolotl + "fsdp_version: 2\ngradient_checkpointing: true\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n",
+       {{"strategy.trainer", "fsdp2"}, {"strategy.sharding", "zero3"}, {"recompute.policy", "full"}}},
+      {"x.yaml",
+       axolotl + "deepspeed: deepspeed_configs/zero3_bf16.json\n",
+       {{"strategy.trainer", "deepspeed"}, {"strategy.sharding", "zero3"}}},
+      {"x.yaml",
+       "stage: sft\nfinetuning_type: full\ndeepspeed: examples/deepspeed/ds_z3_offload_config.json\nbf16: true\n",
+       {{"strategy.sharding", "zero3"}, {"offload.optimizer", "host"}, {"recompute.policy", "full"}, {"precision.compute", "bf16"}}},
+      {"x.yaml",
+       "stage: sft\nfinetuning_type: full\ndisable_gradient_checkpointing: true\npure_bf16: true\n",
+       {{"recompute.policy", "none"}, {"precision.master", "bf16"}, {"precision.compute", "bf16"}}},
+  });
+}
+
+TEST_CASE("public files: a script of somebody's own gets no tool's defaults") {
+  const std::string job = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n";
+  check_fields({
+      {"a.sbatch",
+       job + "srun python train_net.py --data-path /d --num-workers 7 --epochs 90 --arch resnet50\n",
+       {{"hardware.nodes", "2"}, {"strategy.trainer", ""}, {"strategy.sharding", ""}, {"precision.compute", ""}, {"micro_batch", ""}}},
+      {"b.sbatch",
+       job + "srun torchrun --nnodes 2 train_llm.py --experiment-name e --dataset-name d --model-name m\n",
+       {{"micro_batch", ""}, {"precision.compute", ""}, {"recompute.policy", ""}}},
+      {"c.sbatch",
+       job + "srun python own.py --max_steps 50 --heads 4 --width 64 --blocks 2\n",
+       {{"train.steps", "50"}, {"strategy.trainer", ""}, {"micro_batch", ""}}},
+      {"d.sh",
+       "python run_clm.py --model_name_or_path m --output_dir o --do_train --max_steps 5\n",
+       {{"micro_batch", "8"}, {"precision.compute", "fp32"}, {"train.steps", "5"}}},
+      {"e.sh",
+       "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --tensor-model-parallel-size 2 --my-own 3\n",
+       {{"strategy.trainer", "megatron"}, {"mesh.tp", "2"}}},
+  });
+}
