@@ -14,6 +14,7 @@ namespace distsetup {
 
 struct EmitOptions {
   int fsdp_version = 2;   // target fsdp: 1 or 2
+  std::string via;        // what starts the target's files, a target itself: "slurm"; "" = nothing
   std::string nvme_path;  // node-local folder that NVMe offload goes to
   // For the header of scripts: the command line without --output and --force (so that the same plan gives the same bytes in every
   // folder), as join_command() quotes it.

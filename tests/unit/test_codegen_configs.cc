@@ -12,11 +12,16 @@ namespace {
 
 using Ordered = nlohmann::ordered_json;
 
-Ordered classic(const FsdpOptions& options = {}) {
+Ordered parsed(const FsdpOptions& options) {
   const Result<Artifact> written = fsdp_config(options);
   INFO(messages(written.diagnostics));
   REQUIRE(written.ok());
   return Ordered::parse(written->text);
+}
+
+Ordered classic(FsdpOptions options = {}) {
+  options.dialect = FsdpDialect::kClassic;
+  return parsed(options);
 }
 
 std::vector<std::string> keys(const Ordered& json) {
@@ -88,14 +93,16 @@ TEST_CASE("codegen: regression 12: an unknown value of a choice is an error, nev
   options = {};
   options.sharding_strategy = "FULL_SHRD";
   CHECK(contains(refusal(fsdp_config(options)), "did you mean 'FULL_SHARD'"));
-  CHECK_FALSE(fsdp_dialect("yaml", "").ok());
+  CHECK_FALSE(fsdp_dialect("yaml").ok());
   DeepspeedOptions stage;
   stage.zero_stage = 4;
   CHECK(contains(refusal(deepspeed_config(stage)), "expected 0, 1, 2 or 3"));
 }
 
 TEST_CASE("codegen: the classic dialect says which of its keys nobody reads") {
-  const Result<Artifact> written = fsdp_config(FsdpOptions{});
+  FsdpOptions classic;
+  classic.dialect = FsdpDialect::kClassic;
+  const Result<Artifact> written = fsdp_config(classic);
   REQUIRE(written.ok());
   CHECK(count(written.diagnostics, code::kKeyNotRead) == 3);
   for (const char* key : {"fsdp_cuda_graphs", "fsdp_backward_prefetch_policy", "fsdp_mixed_precision"}) {
@@ -106,17 +113,34 @@ TEST_CASE("codegen: the classic dialect says which of its keys nobody reads") {
   CHECK(count(fsdp_config(accelerate).diagnostics, code::kKeyNotRead) == 0);
 }
 
-TEST_CASE("codegen: the dialect follows --dialect, then the ending of the path") {
-  CHECK(*fsdp_dialect("", "cfg.json") == FsdpDialect::kClassic);
-  CHECK(*fsdp_dialect("", "a/cfg.yaml") == FsdpDialect::kAccelerate);
-  CHECK(*fsdp_dialect("", "cfg.yml") == FsdpDialect::kAccelerate);
-  CHECK(*fsdp_dialect("", "") == FsdpDialect::kClassic);
-  CHECK(*fsdp_dialect("trainer", "cfg.yaml") == FsdpDialect::kTrainer);
+TEST_CASE("codegen: without a dialect the file is accelerate's, with the choices of the classic one under today's names") {
+  CHECK(*fsdp_dialect("") == FsdpDialect::kAccelerate);
+  CHECK(*fsdp_dialect("classic") == FsdpDialect::kClassic);
+  CHECK(*fsdp_dialect("trainer") == FsdpDialect::kTrainer);
+  FsdpOptions options;
+  options.as_json = true;
+  const Result<Artifact> written = fsdp_config(options);
+  REQUIRE(written.ok());
+  for (const Diagnostic& said : written.diagnostics) CHECK(said.severity == Severity::kNote);
+  const Ordered json = Ordered::parse(written->text), old = classic();
+  const Ordered& fsdp = json["fsdp_config"];
+  CHECK(json["distributed_type"] == "FSDP");
+  CHECK(json["mixed_precision"] == "bf16");
+  CHECK(json["num_processes"] == 8);
+  CHECK(fsdp["fsdp_version"] == 1);
+  CHECK(fsdp["fsdp_backward_prefetch"] == old["fsdp_backward_prefetch_policy"]);
+  for (const char* key : {"fsdp_sharding_strategy", "fsdp_state_dict_type", "fsdp_auto_wrap_policy", "fsdp_sync_module_states",
+                          "fsdp_use_orig_params", "fsdp_forward_prefetch", "fsdp_cpu_ram_efficient_loading"}) {
+    INFO(key);
+    CHECK(fsdp[key] == old[key]);
+  }
+  CHECK_FALSE(fsdp.contains("fsdp_transformer_layer_cls_to_wrap"));  // a class that the model lacks would stop accelerate
 }
 
 TEST_CASE("codegen: accelerate YAML, FSDP version 2 and version 1") {
   FsdpOptions options;
   options.dialect = FsdpDialect::kAccelerate;
+  options.version = 2;
   options.layer_classes = {"Qwen3DecoderLayer"};
   options.nodes = 2;
   options.gpus_per_node = 8;
@@ -143,6 +167,7 @@ TEST_CASE("codegen: accelerate YAML, FSDP version 2 and version 1") {
 TEST_CASE("codegen: hybrid sharding under FSDP version 2 is a mesh, and needs the cluster's size") {
   FsdpOptions options;
   options.dialect = FsdpDialect::kAccelerate;
+  options.version = 2;
   options.sharding_strategy = "HYBRID_SHARD";
   CHECK(contains(refusal(fsdp_config(options)), "give --nodes and --gpus"));
   options.nodes = 4;
@@ -158,13 +183,13 @@ TEST_CASE("codegen: trainer arguments always name the FSDP version") {
   FsdpOptions options;
   options.dialect = FsdpDialect::kTrainer;
   options.layer_classes = {"LlamaDecoderLayer"};
-  const Ordered json = classic(options);
+  const Ordered json = parsed(options);
   CHECK(json["fsdp"] == true);
   CHECK(json["fsdp_config"]["version"] == 2);
   CHECK(json["fsdp_config"]["reshard_after_forward"] == true);
   CHECK(json["bf16"] == true);
   options.sharding_strategy = "NO_SHARD";
-  CHECK(keys(classic(options)) == std::vector<std::string>{"bf16", "fp16", "gradient_checkpointing"});
+  CHECK(keys(parsed(options)) == std::vector<std::string>{"bf16", "fp16", "gradient_checkpointing"});
 }
 
 TEST_CASE("codegen: what FSDP has no form for is refused by name") {
@@ -176,9 +201,11 @@ TEST_CASE("codegen: what FSDP has no form for is refused by name") {
   }
   options = {};
   options.dialect = FsdpDialect::kAccelerate;
+  options.version = 2;
   options.checkpoint_strategy = "LOCAL_CHECKPOINT";
   CHECK(contains(refusal(fsdp_config(options)), "no local state dict"));
   options = {};
+  options.dialect = FsdpDialect::kClassic;
   options.cpu_offload = true;
   CHECK(contains(refusal(fsdp_config(options)), "no key for offload"));
 }

@@ -4,7 +4,9 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
+#include "codegen/job/settings.h"
 #include "codegen/shell/quote.h"
+#include "codegen/tables/target.h"
 #include "plan/plan_json.h"
 #include "support/emitted.h"
 
@@ -244,4 +246,64 @@ TEST_CASE("codegen: quoting for YAML and directives") {
   CHECK(quote_yaml("") == "''");
   CHECK(quote_directive("n[1-4,7]") == "n[1-4,7]");
   CHECK(quote_directive("a#b") == "\"a#b\"");
+}
+
+namespace {
+
+// Every target that runs on a plan of its own trainer by way of every scheduler and launcher.
+std::vector<std::string> targets_with(bool starts_scripts) {
+  const TemplateSet& templates = embedded_templates();
+  std::vector<std::string> out;
+  for (const std::string& name : target_names(templates)) {
+    const Result<TargetDescription> described = describe_target(templates, name, {});
+    if (starts_scripts ? target_uses(templates, name, {"job.node_script"}) : !described->node_script.empty()) out.push_back(name);
+  }
+  return out;
+}
+
+Plan plan_for(const std::string& target, int nodes) {
+  Plan plan = cluster_plan();
+  const std::vector<std::string> trainers = target_search(embedded_templates(), target)->trainers;
+  plan.strategy.trainer = trainers.empty() ? "fsdp2" : trainers.front();
+  plan.launch.target = target;
+  plan.model.hub_id = "some/model";
+  plan.hardware.nodes = nodes;
+  plan.mesh.dp_shard = 8 * nodes;
+  plan.train.global_batch = 2 * 4 * 8 * nodes;
+  if (plan.strategy.trainer == "megatron") plan.strategy.sharding = Sharding::kZero1;
+  if (target.starts_with("openrlhf") || target == "fine-tuning" || target == "training-stages") plan.train.method = "sft";
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("codegen: every trainer is started by way of every scheduler and launcher") {
+  const std::vector<std::string> trainers = targets_with(false), starters = targets_with(true);
+  CHECK(trainers.size() >= 20);
+  for (const char* name : {"slurm", "kubernetes", "kubernetes-jobset", "kubernetes-pytorchjob", "kubernetes-trainjob", "pbs", "lsf",
+                           "skypilot", "ssh", "mpirun"}) {
+    INFO(name);
+    CHECK(std::find(starters.begin(), starters.end(), name) != starters.end());
+  }
+  for (const std::string& target : trainers) {
+    for (const std::string& via : starters) {
+      for (const int nodes : {1, 4}) {
+        if (via == "docker-compose" && nodes > 1) continue;
+        INFO(target << " by way of " << via << ", " << nodes << " nodes");
+        EmitOptions options;
+        options.via = via;
+        options.job.program = {"train.py", "it's"};
+        options.job.settings.set("container.image", "registry/name:1");
+        const Result<Artifacts> alone = emit(plan_for(target, nodes), target, options.via.empty() ? options : EmitOptions{});
+        if (!alone.ok()) continue;  // what the target has no form for is tested elsewhere
+        const Result<Artifacts> written = emit(plan_for(target, nodes), target, options);
+        INFO(messages(written.diagnostics));
+        REQUIRE(written.ok());
+        CHECK(written->size() == alone->size() + 1);  // the job, and no second plan.json
+        CHECK(contains(file(*written, "launch.sh"), "\n  train.py\n"));
+        CHECK(contains(written->back().text, "launch.sh"));
+        for (const char* trainer : {"distsetup launch", "distsetup-train"}) CHECK_FALSE(contains(written->back().text, trainer));
+      }
+    }
+  }
 }

@@ -6,6 +6,7 @@
 #include "base/quantity.h"
 #include "base/value_yaml.h"
 #include "codegen/job/job_fields.h"
+#include "codegen/job/program.h"
 #include "codegen/job/secrets.h"
 #include "codegen/job/site.h"
 #include "codegen/job/site_schema.h"
@@ -224,4 +225,18 @@ TEST_CASE("settings: a row makes a setting, and mistakes of the table are told a
   CHECK(contains(said("  - {key: a, type: text, field: train.steps, help: x}\n"), "is none of a job"));
   CHECK(contains(said("  - {key: a, type: choice, field: job.a, help: x}\n"), "choices"));
   CHECK(contains(said("  - {key: a, type: text, field: job.a, hlep: x}\n"), "hlep"));
+}
+
+TEST_CASE("job: words of one's own are started as what they are") {
+  using Words = std::vector<std::string>;
+  CHECK(as_command({"train.py", "a b"}) == Words{"python3", "train.py", "a b"});
+  CHECK(as_command({"-m", "my.module"}) == Words{"python3", "-m", "my.module"});
+  CHECK(as_command({"python", "train.py"}) == Words{"python", "train.py"});
+  CHECK(as_command({"./train", "x.py"}) == Words{"./train", "x.py"});
+  CHECK(as_python_script({"train.py"}) == Words{"train.py"});
+  CHECK(as_python_script({"python3", "-u", "train.py", "x"}) == Words{"train.py", "x"});
+  CHECK(as_python_script({"/usr/bin/python3.12", "-m", "my.module"}) == Words{"-m", "my.module"});
+  CHECK(as_python_script({"./train"}) == Words{"--no_python", "./train"});
+  CHECK(as_python_script({"python3", "-c", "print()"}) == Words{"--no_python", "python3", "-c", "print()"});
+  CHECK(without_interpreter({"--data", "x"}) == Words{"--data", "x"});
 }

@@ -70,6 +70,7 @@ std::vector<std::string> samples(const SpecKey& key) {
       {"data.paths", {"more"}},
       {"checkpoint.directory", {"elsewhere"}},
       {"launch.target", {"slurm"}},
+      {"launch.via", {"slurm"}},
       {"launch.site", {"my_site"}},
       {"train.warmup_steps", {"17"}},
       {"train.global_batch", {"8"}},

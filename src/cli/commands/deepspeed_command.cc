@@ -69,6 +69,7 @@ Command deepspeed_command() {
        0},
       output_flag("write the file there"),
       force_flag(),
+      dry_run_flag(),
       templates_flag()};
   command.run = run_deepspeed;
   return command;

@@ -24,7 +24,7 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
     missing.push_back(
         error(code::kMissingArgument, command_line(), "no --target, expected one of " + known_targets(), "add --target native"));
   }
-  if (!arguments.has("output")) {
+  if (!arguments.has("output") && !arguments.has("dry-run")) {
     missing.push_back(
         error(code::kMissingArgument, command_line(), "no --output, expected the folder the files go to", "add --output run"));
   }

@@ -31,8 +31,8 @@ Diagnostics add_run(const Arguments& arguments, const Session& session, const Te
 Result<FsdpOptions> fsdp_options(const Arguments& arguments, const Terminal& terminal) {
   FsdpOptions options;
   Diagnostics diagnostics;
-  const Result<FsdpDialect> dialect = fsdp_dialect(arguments.text("dialect"), arguments.text("output"));
-  const Result<int64_t> version = int_flag(arguments, "fsdp-version", options.version, 1, 2);
+  const Result<FsdpDialect> dialect = fsdp_dialect(arguments.text("dialect"));
+  const Result<int64_t> version = int_flag(arguments, "fsdp-version", 1, 1, 2);
   append(diagnostics, dialect.diagnostics);
   append(diagnostics, version.diagnostics);
   const Result<Session> session = open_session(arguments);
@@ -43,7 +43,8 @@ Result<FsdpOptions> fsdp_options(const Arguments& arguments, const Terminal& ter
   }
   if (has_error(diagnostics)) return diagnostics;
   options.dialect = *dialect;
-  options.version = static_cast<int>(*version);
+  options.as_json = arguments.text("output").ends_with(".json");
+  if (arguments.has("fsdp-version")) options.version = static_cast<int>(*version);
   options.sharding_strategy = arguments.text("sharding-strategy", options.sharding_strategy);
   options.mixed_precision = arguments.text("mixed-precision", options.mixed_precision);
   options.checkpoint_strategy = arguments.text("checkpoint-strategy", options.checkpoint_strategy);
@@ -68,51 +69,59 @@ int run_fsdp(const Arguments& arguments, const Terminal& terminal) {
 Command fsdp_command() {
   Command command;
   command.name = "fsdp";
-  command.summary = "an FSDP configuration: eleven classic keys, or what accelerate or the Trainer read";
+  command.summary = "an FSDP configuration, for accelerate launch --config_file or for the Trainer";
   command.examples = {"distsetup fsdp --sharding FULL_SHARD --output cfg.json",
                       "distsetup fsdp --sharding FULL_SHARD --model 8B --nodes 2 --gpus 8 --output accelerate.yaml",
                       "distsetup fsdp --sharding SHARD_GRAD_OP --dialect trainer"};
-  command.notes = "Without --output the file goes to standard output. A path in .yaml or .yml means --dialect accelerate.";
-  command.flags = {
-      {"sharding-strategy",
-       {"sharding", "fsdp-sharding-strategy"},
-       FlagKind::kValue,
-       "WHICH",
-       "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, or zero3, zero2, ddp (FULL_SHARD)",
-       0,
-       {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"}},
-      {"mixed-precision",
-       {"fsdp-mixed-precision"},
-       FlagKind::kValue,
-       "WHICH",
-       "BFLOAT16, FP16 or FULL (BFLOAT16)",
-       0,
-       {"BFLOAT16", "FP16", "FULL"}},
-      {"checkpoint-strategy",
-       {"state-dict-type"},
-       FlagKind::kValue,
-       "WHICH",
-       "SHARDED_CHECKPOINT, FULL_CHECKPOINT or LOCAL_CHECKPOINT (SHARDED_CHECKPOINT)",
-       0,
-       {"SHARDED_CHECKPOINT", "FULL_CHECKPOINT", "LOCAL_CHECKPOINT"}},
-      {"dialect", {}, FlagKind::kValue, "WHICH", "classic, accelerate or trainer (classic)", 0, {"classic", "accelerate", "trainer"}},
-      {"fsdp-version", {}, FlagKind::kValue, "N", "accelerate, trainer: 1 or 2 (2)", 0, {"1", "2"}},
-      {"cpu-offload",
-       {"offload-params", "offload-param", "fsdp-offload-params"},
-       FlagKind::kSwitch,
-       "",
-       "accelerate, trainer: parameters in host memory",
-       0},
-      {"activation-checkpointing",
-       {"gradient-checkpointing", "fsdp-activation-checkpointing"},
-       FlagKind::kSwitch,
-       "",
-       "accelerate, trainer: recompute activations",
-       0},
-      output_flag("write the file there"),
-      force_flag(),
-      presets_flag(),
-      templates_flag()};
+  command.notes =
+      "Without --output the file goes to standard output. A path in .json gets JSON. --dialect classic has the eleven keys of older "
+      "generators.";
+  command.flags = {{"sharding-strategy",
+                    {"sharding", "fsdp-sharding-strategy"},
+                    FlagKind::kValue,
+                    "WHICH",
+                    "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, or zero3, zero2, ddp (FULL_SHARD)",
+                    0,
+                    {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"}},
+                   {"mixed-precision",
+                    {"fsdp-mixed-precision"},
+                    FlagKind::kValue,
+                    "WHICH",
+                    "BFLOAT16, FP16 or FULL (BFLOAT16)",
+                    0,
+                    {"BFLOAT16", "FP16", "FULL"}},
+                   {"checkpoint-strategy",
+                    {"state-dict-type"},
+                    FlagKind::kValue,
+                    "WHICH",
+                    "SHARDED_CHECKPOINT, FULL_CHECKPOINT or LOCAL_CHECKPOINT (SHARDED_CHECKPOINT)",
+                    0,
+                    {"SHARDED_CHECKPOINT", "FULL_CHECKPOINT", "LOCAL_CHECKPOINT"}},
+                   {"dialect",
+                    {},
+                    FlagKind::kValue,
+                    "WHICH",
+                    "accelerate, trainer or classic (accelerate)",
+                    0,
+                    {"classic", "accelerate", "trainer"}},
+                   {"fsdp-version", {}, FlagKind::kValue, "N", "accelerate, trainer: 1 or 2 (accelerate 1, trainer 2)", 0, {"1", "2"}},
+                   {"cpu-offload",
+                    {"offload-params", "offload-param", "fsdp-offload-params"},
+                    FlagKind::kSwitch,
+                    "",
+                    "accelerate, trainer: parameters in host memory",
+                    0},
+                   {"activation-checkpointing",
+                    {"gradient-checkpointing", "fsdp-activation-checkpointing"},
+                    FlagKind::kSwitch,
+                    "",
+                    "accelerate, trainer: recompute activations",
+                    0},
+                   output_flag("write the file there"),
+                   force_flag(),
+                   dry_run_flag(),
+                   presets_flag(),
+                   templates_flag()};
   command.run_keys = {"model", "hardware.nodes", "hardware.gpus_per_node"};
   command.run = run_fsdp;
   return command;

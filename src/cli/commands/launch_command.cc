@@ -18,6 +18,8 @@
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
+#include "plan/plan_json.h"
+#include "planner/report/words.h"
 
 namespace distsetup {
 namespace {
@@ -133,11 +135,13 @@ int launch_on_slurm(const Arguments& given, const Terminal& terminal, const std:
   return code == kDone ? submit(arguments, terminal, request.output) : code;
 }
 
+bool is_plan_text(const std::string& text) { return text.find("\"schema_version\"") != std::string::npos; }
+
 // A plan, or what one is made of: a run file, a config.yaml.
 Result<Plan> plan_or_run_file(const Arguments& arguments, const Session& session, const std::string& path) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.diagnostics;
-  if (text->find("\"schema_version\"") != std::string::npos) {
+  if (is_plan_text(*text)) {
     Result<Plan> plan = read_plan(path);
     if (plan.ok()) move_data_root(*plan, std::filesystem::path(path).parent_path().string(), ".");
     return plan;
@@ -150,9 +154,31 @@ Result<Plan> plan_or_run_file(const Arguments& arguments, const Session& session
   return {std::move(source->plan), std::move(source.diagnostics)};
 }
 
+// A run file becomes plan.json in the folder of --output, or beside it; a plan is used as it is.
+Result<std::string> path_of_plan(const Arguments& arguments, const Terminal& terminal, const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  const bool is_run_file = text.ok() && !is_plan_text(*text) && text->find_first_not_of(" \t\r\n") != std::string::npos &&
+                           (*text)[text->find_first_not_of(" \t\r\n")] != '{';
+  if (!is_run_file) return path;  // what is wrong with it is said when it is read
+  const Result<Session> session = open_session(arguments);
+  if (!session.ok()) return session.diagnostics;
+  Result<Plan> plan = plan_or_run_file(arguments, *session, path);
+  if (!plan.ok()) return plan.diagnostics;
+  const std::string beside = std::filesystem::path(path).parent_path().string();
+  const std::string folder = arguments.text("output", beside.empty() ? "." : beside);
+  move_data_root(*plan, ".", folder);
+  mention(terminal, machines_line(*plan) + headline(*plan) + "\n");
+  const Result<std::vector<WrittenFile>> written = write_artifacts(arguments, {{"plan.json", dump_json(to_json(*plan))}}, folder);
+  if (!written.ok()) return written.diagnostics;
+  say_diagnostics(terminal, plan.diagnostics);
+  mention_written(terminal, *written);
+  return written->front().path;
+}
+
 // What only a job has.
-Diagnostics refuse_job_flags(const Arguments& arguments) {
-  std::vector<std::string> names = {"yes", "force"};
+Diagnostics refuse_job_flags(const Arguments& arguments, bool writes_plan) {
+  std::vector<std::string> names = {"yes"};
+  if (!writes_plan) names.emplace_back("force");
   for (const Flag& flag : job_flags()) names.push_back(flag.name);
   Diagnostics refused = refuse_idle(arguments, names, "with --target slurm");
   for (const Arguments::RunFlag& flag : arguments.run_flags) {
@@ -184,7 +210,7 @@ int run_launch_command(const Arguments& arguments, const Terminal& terminal) {
   append(diagnostics, target.diagnostics);
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
   if (arguments.has("smoke")) {
-    append(diagnostics, refuse_job_flags(arguments));
+    append(diagnostics, refuse_job_flags(arguments, false));
     append(diagnostics, refuse_idle(arguments, {"check", "node-rank", "master-addr", "master-port"}, "without --smoke"));
     if (*target == "slurm") append(diagnostics, refuse_idle(arguments, {"target"}, "without --smoke, which runs here"));
     const Result<Session> session = open_session(arguments);
@@ -199,9 +225,12 @@ int run_launch_command(const Arguments& arguments, const Terminal& terminal) {
     options.trainer_arguments = trainer_arguments(arguments);
     return run_smoke(arguments, *session, terminal, options, *plan);
   }
-  if (*target == "slurm") return launch_on_slurm(arguments, terminal, options.plan_path);
-  append(diagnostics, refuse_job_flags(arguments));
+  const Result<std::string> plan_path = path_of_plan(arguments, terminal, options.plan_path);
+  if (!plan_path.ok()) return fail(arguments, terminal, plan_path.diagnostics);
+  if (*target == "slurm") return launch_on_slurm(arguments, terminal, *plan_path);
+  append(diagnostics, refuse_job_flags(arguments, *plan_path != options.plan_path));
   if (has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
+  options.plan_path = *plan_path;
   options.node_rank = static_cast<int>(*node_rank);
   options.master_port = static_cast<int>(*port);
   options.grace_s = *grace_s;
@@ -224,13 +253,15 @@ Command launch_command() {
   command.summary = "start the trainer on this node, one process per GPU, or as a job";
   command.examples = {"distsetup launch --plan run/plan.json",
                       "distsetup launch --plan run/plan.json --node-rank 1 --master-addr node0 --master-port 29500",
-                      "distsetup launch --plan run/plan.json --dry-run", "distsetup launch run.yaml --smoke",
+                      "distsetup launch --plan run/plan.json --dry-run",
+                      "distsetup launch run.yaml",
+                      "distsetup launch run.yaml --smoke",
                       "distsetup launch --plan run/plan.json --target slurm --partition gpu --check"};
   command.notes =
       "Words behind -- go to the trainer as they are. The exit code of a failed rank is kept as 6, and the first rank that failed is "
       "named.";
   command.flags = {
-      {"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan to run", 0},
+      {"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan to run; of a run file plan.json is made first", 0},
       {"target",
        {},
        FlagKind::kValue,
@@ -255,7 +286,7 @@ Command launch_command() {
   command.flags.push_back(force_flag());
   for (const Flag& flag : job_flags()) command.flags.push_back(flag);
   command.run_keys = {"launch.site", "launch.time_limit"};
-  command.positional = "[plan.json]";
+  command.positional = "[plan.json | run.yaml]";
   command.max_positionals = 1;
   command.after_dashes = AfterDashes::kPassedOn;
   command.run = run_launch_command;

@@ -3,17 +3,19 @@
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
+#include "cli/deliver/targets.h"
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
 #include "codegen/shell/quote.h"
 #include "codegen/tables/target.h"
+#include "planner/report/words.h"
 
 namespace distsetup {
 namespace {
 
 // What a file that is started at `output` calls itself, and the folder of all of them.
-OutputPath place_of(const JobRequest& request, const TargetDescription& target) {
-  if (request.names_file) return output_path(request.output, start_file(target.start));
+OutputPath place_of(const JobRequest& request, const StartWords& start) {
+  if (request.names_file) return output_path(request.output, start_file(start));
   return {request.output.empty() ? "." : request.output, ""};
 }
 
@@ -45,23 +47,24 @@ Result<JobOptions> settings_of_job(const Arguments& arguments, const JobRequest&
 }
 
 // What acts with other targets or plans only.
-Diagnostics idle_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target, const Plan* plan) {
-  Diagnostics idle = refuse_idle_job_flags(arguments, templates, target);
-  if (target != "fsdp") append(idle, refuse_idle(arguments, {"fsdp-version"}, "with --target fsdp"));
+Diagnostics idle_flags(const Arguments& arguments, const TemplateSet& templates, const Targets& targets, const Plan* plan) {
+  Diagnostics idle = refuse_idle_job_flags(arguments, templates, targets.target, targets.via);
+  if (targets.target != "fsdp") append(idle, refuse_idle(arguments, {"fsdp-version"}, "with --target fsdp"));
   const bool has_nvme =
       plan != nullptr && (plan->offload.optimizer == OffloadPlace::kNvme || plan->offload.parameters == OffloadPlace::kNvme);
   if (!has_nvme) append(idle, refuse_idle(arguments, {"nvme-path"}, "with a plan that offloads to NVMe"));
   return idle;
 }
 
-std::string machines_text(const JobFiles& files) {
-  if (files.plan) return machines_line(*files.plan);
+// What was planned here, in a line.
+std::string machines_text(const JobFiles& files, bool is_planned_here) {
+  if (files.plan) return machines_line(*files.plan) + (is_planned_here ? headline(*files.plan) + "\n" : "");
   return machines_line(files.job.nodes.value_or(1), files.job.gpus_per_node.value_or(8),
                        files.job.settings.is_on("cpu_only") ? "CPU rank" : "GPU");
 }
 
-std::string next_command(const TargetDescription& target, const OutputPath& at) {
-  if (!target.start.empty()) return start_command(target.start, at.directory, at.file);
+std::string next_command(const StartWords& start, const OutputPath& at) {
+  if (!start.empty()) return start_command(start, at.directory, at.file);
   const std::string folder = at.directory == "." ? "" : at.directory + (at.directory.back() == '/' ? "" : "/");
   return join_command({"distsetup", "plan", "--plan", folder + "plan.json"});
 }
@@ -85,39 +88,71 @@ struct JobMaker {
     return true;
   }
 
-  bool settle_job(const std::string& target, const TargetDescription& described) {
+  bool settle_job(const Targets& targets) {
     const Plan* plan = files.plan ? &*files.plan : nullptr;
     Result<JobOptions> job = settings_of_job(arguments, request, plan);
     append(diagnostics, job.diagnostics);
     if (!job.ok()) return false;
     job->use = options.job.use;
     // A script of one's own is started as its plan says, unless a flag did.
-    if (described.use_of_plan && plan != nullptr && job->use.empty() && !job->program.empty()) job->use = engine_of(*plan);
+    if (targets.description.use_of_plan && plan != nullptr && job->use.empty() && !job->program.empty()) job->use = engine_of(*plan);
     if (job->use == "deepspeed" && !job->settings.has("shape")) job->settings.set("shape", "torchrun");
     options.job = std::move(*job);
-    if (Diagnostics idle = idle_flags(arguments, session.templates, target, plan); !idle.empty()) {
+    if (Diagnostics idle = idle_flags(arguments, session.templates, targets, plan); !idle.empty()) {
       diagnostics = std::move(idle);  // alone: what was said of the plan is of no use then
       return false;
     }
-    if (plan != nullptr && starts_program(session.templates, target)) append(diagnostics, needs_program(arguments, *plan));
+    if (plan != nullptr && targets.via.empty() && starts_program(session.templates, targets.target))
+      append(diagnostics, needs_program(arguments, session.templates, targets.target, *plan));
     return !has_error(diagnostics);
+  }
+
+  // A run file's `launch.via` may have made another target of `--target native`.
+  std::string wanted_target() const {
+    const bool is_native = request.target == kNative && request.planned_for == kNative && !arguments.has("plan");
+    return is_native ? files.plan->launch.target : request.target;
+  }
+
+  // A plan holds no `launch.via`: it is of the command line or the run file.
+  std::string via_of_run() const {
+    const std::string given = run_flag(arguments, "launch.via");
+    if (!given.empty() || arguments.has("plan") || request.machines != nullptr) return given;
+    const Result<Spec> spec = read_spec(arguments, session);
+    return spec.ok() ? spec->text("launch.via").value_or("") : "";
+  }
+
+  // What the plan that is written says of its place, and of a run that is started again by itself.
+  void prepare_plan(const Targets& targets, const OutputPath& at) {
+    Plan& plan = *files.plan;
+    move_data_root(plan, ".", at.directory);
+    if (!targets.via.empty()) plan.launch.target = targets.target;
+    const bool is_trainer = !is_native(plan) || arguments.passed_on.empty();
+    const bool again = starts_again(session.templates, targets, options.job.settings.is_on("requeue"));
+    if (!again || !is_trainer || plan.checkpoint.every_steps > 0) return;
+    plan.checkpoint.every_steps = steps_between_checkpoints(plan);
+    diagnostics.push_back(
+        note(code::kNoForm, command_line(),
+             fmt::format("a run that is started again goes on from its last checkpoint: one every {} steps is written",
+                         plan.checkpoint.every_steps),
+             "--checkpoint-every N says how often"));
   }
 
   bool make() {
     if (request.machines == nullptr && !read_plan()) return false;
-    const std::string target = !request.target.empty() ? request.target : files.plan->launch.target;
-    const Result<TargetDescription> described = describe_target(session.templates, target, command_line());
-    append(diagnostics, described.diagnostics);
-    if (!described.ok() || !settle_job(target, *described)) return false;
-    const OutputPath at = place_of(request, *described);
-    if (files.plan) move_data_root(*files.plan, ".", at.directory);
-    Result<Artifacts> artifacts = emit(files.plan ? &*files.plan : nullptr, target, options);
+    const Result<Targets> targets =
+        settle_targets(arguments, session.templates, wanted_target(), via_of_run(), files.plan ? &*files.plan : nullptr);
+    append(diagnostics, targets.diagnostics);
+    if (!targets.ok() || !settle_job(*targets)) return false;
+    const OutputPath at = place_of(request, targets->start);
+    if (files.plan) prepare_plan(*targets, at);
+    options.via = targets->via;
+    Result<Artifacts> artifacts = emit(files.plan ? &*files.plan : nullptr, targets->target, options);
     append(diagnostics, artifacts.diagnostics);
     if (!artifacts.ok()) return false;
     files.delivery.files = std::move(*artifacts);
     files.delivery.output = request.output;
-    if (request.names_file) files.delivery.named_file = start_file(described->start);
-    files.delivery.next = next_command(*described, at);
+    if (request.names_file) files.delivery.named_file = start_file(targets->start);
+    files.delivery.next = next_command(targets->start, at);
     files.job = options.job;
     if (files.plan && files.plan->verdict == Verdict::kDoesNotFit) {
       diagnostics.push_back(warning(code::kNothingFits, {}, "the files are written, and the plan in them does not fit"));
@@ -139,7 +174,7 @@ Result<JobFiles> job_files(const Arguments& arguments, const Session& session, c
   maker.options.nvme_path = arguments.text("nvme-path");
   maker.options.command = emitted_command(arguments);
   if (!maker.make()) return maker.diagnostics;
-  mention(terminal, machines_text(maker.files));
+  mention(terminal, machines_text(maker.files, !arguments.has("plan")));
   maker.files.delivery.diagnostics = std::move(maker.diagnostics);
   return std::move(maker.files);
 }

@@ -15,6 +15,7 @@
 #include "codegen/job/site.h"
 #include "codegen/read/read.h"
 #include "codegen/shell/quote.h"
+#include "codegen/tables/target.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {
@@ -36,14 +37,6 @@ std::vector<Flag> flags_where(bool is_launcher) {
   return flags;
 }
 
-std::string run_flag(const Arguments& arguments, std::string_view path) {
-  for (const Arguments::RunFlag& flag : arguments.run_flags) {
-    const SpecKey* key = find_spec_flag(flag.spelling);
-    if (key != nullptr && key->path == path && flag.value) return *flag.value;
-  }
-  return "";
-}
-
 std::string targets_that_use(const TemplateSet& templates, const std::vector<std::string>& fields) {
   std::string names;
   for (const std::string& target : target_names(templates)) {
@@ -52,9 +45,45 @@ std::string targets_that_use(const TemplateSet& templates, const std::vector<std
   return names;
 }
 
-const std::vector<std::string> kProgramField = {"job.program"};  // the words behind --, which are no flag
+// Of the words behind --, which are no flag: what runs instead of the bundled trainer, or what a trainer's script is given.
+const std::vector<std::string> kProgramField = {"job.starts"}, kWordFields = {"job.starts", "job.words"};
+
+bool takes_words(const TemplateSet& templates, const std::string& target) { return target_uses(templates, target, kWordFields); }
+
+// `--target native --via slurm` is `--target slurm`, to the byte.
+std::vector<std::string> without_native(const Arguments& arguments, std::vector<std::string> words) {
+  const std::string via = run_flag(arguments, "launch.via");
+  if (via.empty() || arguments.text("target") != kNative) return words;
+  std::vector<std::string> out;
+  const auto own = std::find(words.begin(), words.end(), "--");  // words of another command
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i >= static_cast<size_t>(own - words.begin())) {
+      out.push_back(words[i]);
+      continue;
+    }
+    const bool has_next = i + 1 < words.size();
+    if (words[i] == "--via=" + via) continue;
+    if (words[i] == "--via" && has_next && words[i + 1] == via) {
+      ++i;
+    } else if (words[i] == "--target" && has_next && words[i + 1] == kNative) {
+      out.insert(out.end(), {words[i], via});
+      ++i;
+    } else {
+      out.push_back(words[i] == fmt::format("--target={}", kNative) ? "--target=" + via : words[i]);
+    }
+  }
+  return out;
+}
 
 }  // namespace
+
+std::string run_flag(const Arguments& arguments, std::string_view path) {
+  for (const Arguments::RunFlag& flag : arguments.run_flags) {
+    const SpecKey* key = find_spec_flag(flag.spelling);
+    if (key != nullptr && key->path == path && flag.value) return *flag.value;
+  }
+  return "";
+}
 
 bool starts_program(const TemplateSet& templates, const std::string& target) { return target_uses(templates, target, kProgramField); }
 
@@ -94,15 +123,17 @@ std::string time_limit(const Arguments& arguments, int64_t planned_s) {
   return !given.empty() ? given : planned_s > 0 ? format_slurm_time(planned_s) : "";
 }
 
-Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target) {
+Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target,
+                                  const std::string& via) {
   Diagnostics refused;
   for (const JobSetting& setting : job_settings()) {
     if (setting.flag.empty() || !arguments.has(setting.flag) || target_uses(templates, target, setting.fields)) continue;
+    if (!via.empty() && target_uses(templates, via, setting.fields)) continue;
     const std::string others = targets_that_use(templates, setting.fields);
     refused.push_back(error(code::kConflict, command_line(), fmt::format("--{} does nothing for target '{}'", setting.flag, target),
                             others.empty() ? "leave it out" : fmt::format("leave it out, or --target {}", others)));
   }
-  if (!arguments.passed_on.empty() && !starts_program(templates, target)) {
+  if (!arguments.passed_on.empty() && !takes_words(templates, target)) {
     refused.push_back(
         error(code::kConflict, command_line(),
               fmt::format("target '{}' starts no command of one's own, found '{}' behind --", target, arguments.passed_on[0]),
@@ -113,7 +144,7 @@ Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet&
 
 std::string emitted_command(const Arguments& arguments) {
   std::vector<std::string> words = {"distsetup"};
-  for (const std::string& word : command_words(arguments.words)) words.push_back(word);
+  for (const std::string& word : without_native(arguments, command_words(arguments.words))) words.push_back(word);
   return join_command(words);
 }
 
@@ -170,13 +201,23 @@ std::string engine_of(const Plan& plan) {
   return trainer == "deepspeed" ? "deepspeed" : trainer == "fsdp1" || trainer == "fsdp2" ? "fsdp" : "";
 }
 
-Diagnostics needs_program(const Arguments& arguments, const Plan& plan) {
+Diagnostics needs_program(const Arguments& arguments, const TemplateSet& templates, const std::string& target, const Plan& plan) {
   if (is_native(plan) || !arguments.passed_on.empty()) return {};
+  std::string others;
+  for (const std::string& one :
+       target_uses(templates, target, {"job.node_script"}) ? target_names(templates) : std::vector<std::string>{}) {
+    const Result<TargetDescription> described = describe_target(templates, one, command_line());
+    if (!described.ok() || described->node_script.empty()) continue;
+    const std::vector<std::string>& trainers = described->search.trainers;
+    if (std::find(trainers.begin(), trainers.end(), plan.strategy.trainer) != trainers.end())
+      others += (others.empty() ? "" : ", ") + one;
+  }
+  if (!others.empty()) others = fmt::format("; or --target with --via {}, of these: {}", target, others);
   return {error(
       code::kMissingArgument, command_line(),
       fmt::format("the run is planned for trainer {}, which runs a script of your own, and none is named", plan.strategy.trainer),
-      fmt::format("name it behind --: -- train.py --config {}; or --trainer native for the bundled trainer",
-                  arguments.has("config") ? quote_shell(arguments.text("config")) : "config.yaml"))};
+      fmt::format("name it behind --: -- train.py --config {}{}; or --trainer native for the bundled trainer",
+                  arguments.has("config") ? quote_shell(arguments.text("config")) : "config.yaml", others))};
 }
 
 }  // namespace distsetup

@@ -21,8 +21,13 @@ Result<JobOptions> job_options(const Arguments& arguments, const std::string& si
 std::string site_path(const Arguments& arguments, const std::string& planned);
 std::string time_limit(const Arguments& arguments, int64_t planned_s);
 
-// Flags and words that the target has no use for: an error each, naming the targets that have.
-Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target);
+// What a flag of a run was given ("launch.via"); "" = it was not.
+std::string run_flag(const Arguments& arguments, std::string_view path);
+
+// Flags and words that neither the target nor what starts it (`via`, "" = nothing) has a use for: an error each, naming the targets
+// that have.
+Diagnostics refuse_idle_job_flags(const Arguments& arguments, const TemplateSet& templates, const std::string& target,
+                                  const std::string& via = "");
 
 // Whether the target starts the words behind `--`, and without them the bundled trainer.
 bool starts_program(const TemplateSet& templates, const std::string& target);
@@ -42,7 +47,8 @@ std::string engine_of(const Plan& plan);
 // A script that is started with --deepspeed FILE and has no such argument stops at once: a warning where its text shows none.
 Diagnostics check_script(const Arguments& arguments);
 
-// A plan for another trainer runs a script of the user's: an error where none is named behind `--`.
-Diagnostics needs_program(const Arguments& arguments, const Plan& plan);
+// A plan for another trainer runs a script of the user's: an error where none is named behind `--`, with the targets that would start
+// that trainer.
+Diagnostics needs_program(const Arguments& arguments, const TemplateSet& templates, const std::string& target, const Plan& plan);
 
 }  // namespace distsetup

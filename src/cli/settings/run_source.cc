@@ -20,7 +20,16 @@ namespace fs = std::filesystem;
 // Where a plan runs and for how long may be said beside it; anything else would be another plan.
 bool is_about_plan(const Arguments::RunFlag& flag) {
   const SpecKey* key = find_spec_flag(flag.spelling);
-  return key == nullptr || (key->path != "launch.site" && key->path != "launch.time_limit");
+  return key == nullptr || (key->path != "launch.site" && key->path != "launch.time_limit" && key->path != "launch.via");
+}
+
+// The bundled trainer is started by targets of its own: native by way of slurm is slurm.
+Diagnostics settle_via(Spec& spec) {
+  const std::optional<std::string> via = spec.text("launch.via");
+  if (!via || spec.text("launch.target").value_or(std::string(kNative)) != kNative) return {};
+  const Location at = spec.at("launch.via");
+  spec.settings.erase("launch.via");
+  return set(spec, "launch.target", *via, at);
 }
 
 std::string directory_of(const std::string& path) {
@@ -79,6 +88,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
   Result<Spec> spec = read_spec(arguments, session);
   append(diagnostics, spec.diagnostics);
   if (spec.value && !target.empty()) append(diagnostics, set(*spec, "launch.target", target, command_line()));
+  if (spec.value) append(diagnostics, settle_via(*spec));
   if (has_error(diagnostics)) return diagnostics;
   Result<Problem> problem = read_problem(arguments, session, *spec);
   append(diagnostics, std::move(problem.diagnostics));

@@ -10,6 +10,8 @@
 #include "codegen/job/job_check.h"
 #include "codegen/job/job_ending.h"
 #include "codegen/job/job_logs.h"
+#include "codegen/job/pod_places.h"
+#include "codegen/job/program.h"
 #include "codegen/job/secrets.h"
 #include "codegen/job/settings.h"
 #include "codegen/shell/quote.h"
@@ -26,6 +28,9 @@ constexpr const char* kComputedFields[] = {"job.dns_name",
                                            "job.time_limit_s",
                                            "job.time_limit_hm",
                                            "job.memory_node_iec",
+                                           "job.memory_request_iec",
+                                           "job.node_selector",
+                                           "job.tolerations",
                                            "job.cpus_per_task",
                                            "job.cpus_per_rank",
                                            "job.cpus_per_node",
@@ -46,7 +51,13 @@ constexpr const char* kComputedFields[] = {"job.dns_name",
                                            "job.exports",
                                            "job.with_plan",
                                            "job.plan_digest",
+                                           "job.starts",
                                            "job.program",
+                                           "job.command",
+                                           "job.python_script",
+                                           "job.no_python",
+                                           "job.words",
+                                           "job.node_script",
                                            "job.use",
                                            "job.needs_folder",
                                            "job.mounts",
@@ -171,7 +182,7 @@ struct JobChecker : JobCheck {
     const bool cpu = field_text(fields.find("hardware.accelerator")->second) == "cpu";
     const int per_node = fields.find("hardware.gpus_per_node")->second.get<int>();
     const int nodes = fields.find("hardware.nodes")->second.get<int>();
-    const bool is_torchrun = settings.text("shape") == "torchrun";
+    const bool is_torchrun = !options.node_script.empty() || settings.text("shape") == "torchrun";  // a launcher per node
     set("job.last_node", nodes - 1);
     set("job.tasks_per_node", is_torchrun ? 1 : per_node);
     set("job.gpus", cpu ? 0 : per_node);
@@ -217,16 +228,38 @@ struct JobChecker : JobCheck {
     if (!joined.empty()) set("job.mounts_text", joined);
   }
 
+  // The words go to the trainer's own script where there is one.
+  void own_words() {
+    if (!options.program.empty()) set("job.words", without_interpreter(options.program));
+    if (!options.node_script.empty()) {
+      if (settings.has("shape") && settings.text("shape") == "rank") {
+        fail(code::kConflict, fmt::format("--shape rank, but '{}' starts the ranks of a node by itself", options.node_script),
+             "leave --shape out");
+      }
+      set("job.node_script", options.node_script);
+      set("job.shape", "node");
+    } else if (!options.program.empty()) {
+      set("job.program", options.program);
+      const bool is_torchrun = settings.text("shape") == "torchrun";
+      set("job.command", is_torchrun ? as_python_script(options.program) : as_command(options.program));
+      const std::vector<std::string> script = as_python_script(options.program);
+      set("job.python_script", script);
+      set("job.no_python", script[0] == "--no_python");
+    }
+  }
+
   // A command of one's own, and what it runs with.
   void program() {
     const bool has_use = !options.use.empty() && options.use != "none";
     for (const std::string& word : options.program) {
       if (word.find('\0') != std::string::npos) fail(code::kOutOfRange, "an argument has a NUL byte, which no command line can hold");
     }
-    if (!options.program.empty()) set("job.program", options.program);
+    own_words();
+    const bool is_trainer = options.program.empty() && options.node_script.empty();
+    if (!is_trainer) set("job.starts", options.node_script.empty() ? "program" : "node_script");
     set("job.needs_folder", options.program.empty() || has_use);
     set("job.use", has_use ? options.use : "none");
-    set("job.with_plan", plan != nullptr && options.program.empty());
+    set("job.with_plan", plan != nullptr && is_trainer);
     if (plan != nullptr && !plan->inputs_digest.empty()) set("job.plan_digest", plan->inputs_digest);
     if (!options.site.empty() && one_line("the site file's name", options.site)) set("job.site", options.site);
   }
@@ -237,7 +270,7 @@ struct JobChecker : JobCheck {
     if (!is_name_of(array, ",:%-"))
       return fail(code::kOutOfRange, fmt::format("--array '{}', expected ranges such as 0-9%1", comment_text(array)));
     const bool is_chain = array.size() > 2 && array.compare(array.size() - 2, 2, "%1") == 0;
-    if (options.program.empty() && !is_chain) {
+    if ((options.program.empty() || !options.node_script.empty()) && !is_chain) {
       return fail(code::kConflict, fmt::format("the tasks of array '{}' would run side by side and write the same checkpoints", array),
                   fmt::format("--array {}%1 runs them one after the other, each going on where the last stopped",
                               array.substr(0, array.find('%'))));
@@ -250,10 +283,24 @@ struct JobChecker : JobCheck {
     if (const std::string dns = dns_name(name); !dns.empty()) set("job.dns_name", dns);
     set("job.plain_names",
         is_name_of(name, "_.-") && is_name_of(settings.text("partition"), "_.@-") && is_name_of(settings.text("account"), "_.-"));
-    const std::string per_node = field_text(fields.find("job.memory_node")->second);
-    if (per_node != "null" && per_node != "0") set("job.memory_node_iec", per_node + "i");  // 64G of SLURM is 64Gi of Kubernetes
     if (settings.has("memory_per_gpu") && settings.has("memory_per_node"))
       fail(code::kConflict, "--memory-per-gpu and --memory-per-node say the same thing twice", "keep one of them");
+  }
+
+  // What Kubernetes is told. 64G of SLURM is 64Gi there; with nothing given, what the plan expects on the host is asked for.
+  void pods() {
+    const std::string per_node = field_text(fields.find("job.memory_node")->second), per_gpu = settings.text("memory_per_gpu");
+    std::string memory = per_node != "null" && per_node != "0" ? per_node + "i" : "";
+    const int64_t gpus = fields.find("hardware.gpus_per_node")->second.get<int64_t>();
+    if (plan != nullptr && memory.empty() && !per_gpu.empty() && per_gpu != "0") {
+      const Result<int64_t> bytes = parse_bytes(per_gpu, at, BareSuffix::kBinary);
+      if (bytes.ok()) memory = fmt::format("{}Mi", *bytes / kMiB * gpus);
+    }
+    if (!memory.empty()) set("job.memory_node_iec", memory);
+    if (memory.empty() && plan != nullptr && plan->memory.host_bytes_per_node > 0)
+      memory = fmt::format("{}Gi", (plan->memory.host_bytes_per_node + kGiB - 1) / kGiB);
+    if (!memory.empty()) set("job.memory_request_iec", memory);
+    put_pod_places(*this, settings);
   }
 
   void secrets(const std::string& command) {
@@ -294,6 +341,7 @@ Result<Fields> job_fields(const JobOptions& options, const std::string& command,
   for (const JobSetting& setting : job_settings()) check.row(setting);
   check.shares();
   check.names();
+  check.pods();
   const int64_t limit_s = put_time_limit(check, options);
   check.array();
   check.exports();

@@ -32,7 +32,8 @@ struct JobOptions {
   JobValues settings;
   std::optional<int> nodes, gpus_per_node;  // absent: the plan's, or one node of eight; others than the plan's are refused
   std::string time_limit;                   // as typed: 4h, 1-12:00:00, 90m; "" = 24 hours, or the site's longest job
-  std::vector<std::string> program;         // a command of one's own instead of the bundled trainer
+  std::vector<std::string> program;         // words behind --: a command of one's own instead of the bundled trainer
+  std::string node_script;                  // instead of either: a trainer's script, started once per node; "" = none
   std::string use;                          // what such a command runs with: deepspeed, fsdp; "" = by itself
   std::string site;                         // what headers say of the site file: its name and digest
 };

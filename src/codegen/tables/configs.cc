@@ -92,6 +92,10 @@ void set_sharding(Fields& fields, const std::string& meaning) {
   set_field(fields, "hardware.accelerator", "cuda");
 }
 
+std::string derived_text(const Fields& fields, std::string_view name) { return field_text(fields.find(name)->second); }
+
+constexpr int kGpusOfNode = 8;
+
 void set_size(Fields& fields, const FsdpOptions& options, Diagnostics& diagnostics) {
   if (options.nodes && *options.nodes < 1)
     diagnostics.push_back(error(code::kOutOfRange, kCommandLine, fmt::format("--nodes {}, expected at least 1", *options.nodes)));
@@ -100,15 +104,24 @@ void set_size(Fields& fields, const FsdpOptions& options, Diagnostics& diagnosti
         error(code::kOutOfRange, kCommandLine, fmt::format("--gpus {}, expected at least 1", *options.gpus_per_node)));
   }
   const int nodes = options.nodes.value_or(1);
+  std::optional<int> gpus_per_node = options.gpus_per_node;
+  if (!gpus_per_node && options.dialect == FsdpDialect::kAccelerate && derived_text(fields, "derived.hybrid") != "true") {
+    gpus_per_node = kGpusOfNode;
+    diagnostics.push_back(
+        note(code::kNoForm, kCommandLine,
+             fmt::format("{} processes are written, for {} of {} GPUs: accelerate takes no file without their number",
+                         nodes * kGpusOfNode, nodes == 1 ? "a node" : fmt::format("{} nodes", nodes), kGpusOfNode),
+             "--nodes N and --gpus N say otherwise"));
+  }
   set_field(fields, "derived.single_node", nodes == 1);
   if (options.nodes) set_field(fields, "hardware.nodes", nodes);
-  if (!options.gpus_per_node) return;
+  if (!gpus_per_node) return;
   set_field(fields, "hardware.nodes", nodes);
-  set_field(fields, "hardware.gpus_per_node", *options.gpus_per_node);
-  set_field(fields, "derived.world", nodes * *options.gpus_per_node);
-  if (field_text(fields.find("derived.hybrid")->second) == "true") {
+  set_field(fields, "hardware.gpus_per_node", *gpus_per_node);
+  set_field(fields, "derived.world", nodes * *gpus_per_node);
+  if (derived_text(fields, "derived.hybrid") == "true") {
     set_field(fields, "mesh.dp_replicate", nodes);
-    set_field(fields, "mesh.dp_shard", *options.gpus_per_node);
+    set_field(fields, "mesh.dp_shard", *gpus_per_node);
   }
 }
 
@@ -121,10 +134,10 @@ std::string table_of(FsdpDialect dialect) {
   return "";
 }
 
-std::string usual_name(FsdpDialect dialect) {
-  switch (dialect) {
+std::string usual_name(const FsdpOptions& options) {
+  switch (options.dialect) {
     case FsdpDialect::kClassic: return "fsdp_config.json";
-    case FsdpDialect::kAccelerate: return "accelerate.yaml";
+    case FsdpDialect::kAccelerate: return options.as_json ? "accelerate.json" : "accelerate.yaml";
     case FsdpDialect::kTrainer: return "training_arguments.json";
   }
   return "";
@@ -132,13 +145,8 @@ std::string usual_name(FsdpDialect dialect) {
 
 }  // namespace
 
-Result<FsdpDialect> fsdp_dialect(std::string_view dialect, std::string_view output_path) {
-  if (dialect.empty()) {
-    const auto ends_with = [output_path](std::string_view end) {
-      return output_path.size() > end.size() && output_path.substr(output_path.size() - end.size()) == end;
-    };
-    return ends_with(".yaml") || ends_with(".yml") ? FsdpDialect::kAccelerate : FsdpDialect::kClassic;
-  }
+Result<FsdpDialect> fsdp_dialect(std::string_view dialect) {
+  if (dialect.empty()) return FsdpDialect::kAccelerate;
   if (same_name(dialect, "classic")) return FsdpDialect::kClassic;
   if (same_name(dialect, "accelerate")) return FsdpDialect::kAccelerate;
   if (same_name(dialect, "trainer")) return FsdpDialect::kTrainer;
@@ -152,21 +160,25 @@ Result<Artifact> fsdp_config(const FsdpOptions& options) {
   const std::string sharding = take(read(kShardings, "--sharding", options.sharding_strategy), diagnostics);
   const std::string precision = take(read(kPrecisions, "--mixed-precision", options.mixed_precision), diagnostics);
   const std::string checkpoint = take(read(kCheckpoints, "--checkpoint-strategy", options.checkpoint_strategy), diagnostics);
-  if (options.version != 1 && options.version != 2) {
-    diagnostics.push_back(error(code::kOutOfRange, kCommandLine, fmt::format("FSDP version {}, expected 1 or 2", options.version)));
-  }
+  const int version = options.version.value_or(options.dialect == FsdpDialect::kAccelerate ? 1 : 2);
+  if (version != 1 && version != 2)
+    diagnostics.push_back(error(code::kOutOfRange, kCommandLine, fmt::format("FSDP version {}, expected 1 or 2", version)));
   if (has_error(diagnostics)) return diagnostics;
   set_sharding(fields, sharding);
   set_field(fields, "precision.compute", precision);
   set_field(fields, "options.checkpoint", checkpoint);
-  set_field(fields, "options.fsdp_version", options.version);
+  set_field(fields, "options.fsdp_version", version);
+  set_field(fields, "options.classic", true);  // the choices of older generators, whatever names they have by now
   if (!options.layer_classes.empty()) set_field(fields, "options.layer_classes", Json(options.layer_classes));
   set_field(fields, "recompute.policy", options.activation_checkpointing ? "full" : "none");
   set_offload(fields, options.cpu_offload, options.cpu_offload);  // FSDP moves both together
   set_size(fields, options, diagnostics);
   if (has_error(diagnostics)) return diagnostics;
-  return emit_table(options.templates, table_of(options.dialect),
-                    TargetInput{std::move(fields), nullptr, options.command, kCommandLine}, usual_name(options.dialect));
+  Result<Artifact> written = emit_table(options.templates, table_of(options.dialect),
+                                        TargetInput{std::move(fields), nullptr, options.command, kCommandLine}, usual_name(options));
+  append(diagnostics, written.diagnostics);
+  if (!written.ok()) return diagnostics;
+  return {std::move(*written), std::move(diagnostics)};
 }
 
 Result<Artifact> deepspeed_config(const DeepspeedOptions& options) {

@@ -13,16 +13,17 @@
 namespace distsetup {
 
 enum class FsdpDialect { kClassic, kAccelerate, kTrainer };
-// `dialect` as given by --dialect ("" = not given: accelerate for an output path in .yaml or .yml, else classic).
-Result<FsdpDialect> fsdp_dialect(std::string_view dialect, std::string_view output_path);
+// `dialect` as given by --dialect ("" = not given: accelerate, which is what `accelerate launch --config_file` takes).
+Result<FsdpDialect> fsdp_dialect(std::string_view dialect);
 
 struct FsdpOptions {
-  FsdpDialect dialect = FsdpDialect::kClassic;
+  FsdpDialect dialect = FsdpDialect::kAccelerate;
+  bool as_json = false;                          // accelerate: JSON instead of YAML, which it reads by the file's name
   std::string sharding_strategy = "FULL_SHARD";  // FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD HYBRID_SHARD_ZERO2, or ours
   std::string mixed_precision = "BFLOAT16";      // FULL BFLOAT16 FP16; also no, fp32, bf16, fp16
   std::string checkpoint_strategy = "SHARDED_CHECKPOINT";  // FULL_ SHARDED_ LOCAL_CHECKPOINT; also ..._STATE_DICT
   std::vector<std::string> layer_classes;                  // with a model: {model.layer_class}; empty: the dialect's own default
-  int version = 2;                                         // FSDP 1 or 2 (accelerate, trainer)
+  std::optional<int> version;                              // FSDP 1 or 2; absent: accelerate 1, whose names the flags have, trainer 2
   std::optional<int> nodes, gpus_per_node;                 // accelerate: num_machines, num_processes
   bool cpu_offload = false;
   bool activation_checkpointing = false;

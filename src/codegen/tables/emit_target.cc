@@ -99,7 +99,7 @@ void put_file(const ScriptSource& source, const Value& value, Artifacts& artifac
                          (file.unless == nullptr || !target_condition(source, *file.unless));
   if (source.diagnostics.size() > num_mistakes || !is_wanted || (source.input.configs_only && file.keys.empty())) return;
   if (file.is_plan) {
-    if (source.input.plan == nullptr) return;
+    if (source.input.plan == nullptr || source.input.started != nullptr) return;
     file.artifact.text = dump_json(to_json(*source.input.plan));
   } else if (!file.keys.empty()) {
     Result<Artifact> written = emit_table(source.templates, file.keys, source.input, file.artifact.path);
@@ -126,18 +126,26 @@ void refuse_bytes(const Artifacts& artifacts, const Location& at, Diagnostics& d
   }
 }
 
+// The release that the table was read off: "checked: 2026-11-21, accelerate 1.15.0". Other releases may take other keys.
+std::string tool_line(const KeyTable& table) {
+  const size_t comma = table.checked.find(", ");
+  if (comma == std::string::npos || table.checked.find_first_of("0123456789", comma) == std::string::npos) return "";
+  return "\n# for " + table.checked.substr(comma + 2);
+}
+
 }  // namespace
 
 Result<Artifact> emit_table(const TemplateSet& templates, const std::string& table, const TargetInput& input,
                             const std::string& path) {
   const auto loaded = load_key_table(templates, table, input.at);
   if (!loaded.ok()) return loaded.diagnostics;
-  const TableFormat format = (*loaded)->format;
+  const bool is_json = (*loaded)->format == TableFormat::kYaml && path.ends_with(".json");
+  const TableFormat format = is_json ? TableFormat::kJson : (*loaded)->format;
   Result<Entries> entries = walk_keys(**loaded, input.fields, input.at);
   if (!entries.ok()) return entries.diagnostics;
   Artifact artifact{path, write_entries(*entries, format), false};
   const bool has_comments = format == TableFormat::kYaml || format == TableFormat::kToml;
-  if (has_comments) artifact.text = header(input) + "\n" + artifact.text;
+  if (has_comments) artifact.text = header(input) + tool_line(**loaded) + "\n" + artifact.text;
   return {std::move(artifact), std::move(entries.diagnostics)};
 }
 
@@ -146,6 +154,8 @@ Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& t
   if (!described.ok()) return described.diagnostics;
   Diagnostics diagnostics = described.diagnostics;
   input.fields = with_settings(*described, std::move(input.fields), diagnostics);
+  const bool is_fsdp1 = input.plan != nullptr && input.plan->strategy.trainer == "fsdp1";
+  if (is_fsdp1) set_field(input.fields, "options.fsdp_version", 1);  // what was planned, whatever is usual for the target
   if (!described->rules.empty()) {
     const auto rules = load_key_table(templates, path_of_target(target, described->rules), described->root.location);
     append(diagnostics, rules.diagnostics);

@@ -34,8 +34,8 @@ int zero_stage(Sharding sharding) {
 }
 
 // What a command asks beyond any plan.
-constexpr const char* kOptionFields[] = {"options.fsdp_version", "options.checkpoint", "options.layer_classes", "options.auto",
-                                         "options.nvme_path"};
+constexpr const char* kOptionFields[] = {"options.fsdp_version", "options.checkpoint", "options.layer_classes",
+                                         "options.auto",         "options.nvme_path",  "options.classic"};
 
 // What was trained on, as a user names it: the folders of the files, without those inside others; of one file itself.
 Json data_paths(const DataPlan& data) {

@@ -134,14 +134,14 @@ struct KeyTableReader {
 
   void read(const Value& root) {
     int64_t version = 0;
-    std::string format, source, checked;
+    std::string format, source;
     MapReader reader(root, "a key table", diagnostics);
     for (const char* key : {"version", "format", "tool", "source", "keys"}) reader.require(key);
     reader.get("version", version);
     reader.get("format", format);
     reader.get("tool", table.tool);
-    reader.get("source", source);    // where the facts of the table come from
-    reader.get("checked", checked);  // when, and against which release
+    reader.get("source", source);  // where the facts of the table come from
+    reader.get("checked", table.checked);
     unknown_key(reader.child("unknown_key"));
     const Value* keys = reader.child("keys");
     const Value* rules = reader.child("rules");

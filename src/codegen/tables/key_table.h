@@ -86,8 +86,9 @@ struct AcceptedNames {
 };
 
 struct KeyTable {
-  std::string name;  // file, for messages
-  std::string tool;  // "DeepSpeed 0.19.8"
+  std::string name;     // file, for messages
+  std::string tool;     // "DeepSpeed"
+  std::string checked;  // when the facts were read off the tool, and off which release: "2026-11-21, deepspeed 0.19.8"
   TableFormat format = TableFormat::kJson;
   std::vector<KeyRow> rows;
   std::vector<Rule> rules;

@@ -77,6 +77,32 @@ ScriptValue plan_lines(const Plan* plan) {
   return value;
 }
 
+// The files that the target starts, as entries of a YAML map: `launch.sh: |` and its lines. Nobody reads a plan.json there.
+ScriptValue file_lines(const ScriptSource& source) {
+  ScriptValue value;
+  value.form = Form::kVerbatimList;
+  for (const Artifact& file : source.input.started == nullptr ? Artifacts{} : *source.input.started) {
+    if (file.path == "plan.json") continue;
+    const bool is_plain = std::none_of(file.text.begin(), file.text.end(), [](char c) {
+      return (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == '\x7f';
+    });
+    if (!is_plain || !is_utf8(file.text)) {
+      source.diagnostics.push_back(error(code::kWrongType, source.input.at,
+                                         fmt::format("'{}' would hold characters that no manifest can hold, expected text", file.path),
+                                         "rename what has them"));
+      continue;
+    }
+    value.items.push_back(quote_yaml(file.path) + ": |");
+    size_t begin = 0;
+    while (begin < file.text.size()) {
+      const size_t end = std::min(file.text.find('\n', begin), file.text.size());
+      value.items.push_back(end == begin ? "" : "  " + file.text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return value;
+}
+
 ScriptValue keys_value(const ScriptSource& source, const std::string& table_path, const Location& at) {
   ScriptValue value;
   value.form = Form::kVerbatim;
@@ -128,9 +154,10 @@ ScriptValue script_value(const ScriptSource& source, const std::string& name, co
   if (kind == "manifest") return manifest_value(source, argument.text, Form::kVerbatim, at);
   if (kind == "manifest_list") return manifest_value(source, argument.text, Form::kVerbatimList, at);
   if (kind == "plan_lines") return plan_lines(source.input.plan);
+  if (kind == "files") return file_lines(source);
   if (kind == "keys") return keys_value(source, path_of_target(source.target, argument.text), at);
   complain(source, from.location, fmt::format("unknown form '{}' of value '{}'", kind, name),
-           "known: list, lines, switch, switch_not, keys, manifest, manifest_list, plan_lines");
+           "known: list, lines, switch, switch_not, keys, manifest, manifest_list, plan_lines, files");
   return value;
 }
 

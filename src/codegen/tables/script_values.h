@@ -19,7 +19,7 @@ struct ScriptSource {
 };
 
 // "hardware.gpus_per_node" | {list: field} | {lines: field} | {switch: condition} | {switch_not: condition} | {keys: table} |
-// {manifest: field} | {manifest_list: field} | {plan_lines: true}
+// {manifest: field} | {manifest_list: field} | {plan_lines: true} | {files: true}
 ScriptValue script_value(const ScriptSource& source, const std::string& name, const Value& from);
 
 // {derived.single_node: true, ...}: all hold.

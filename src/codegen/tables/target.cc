@@ -45,6 +45,7 @@ StartWords read_start(const Value& list, Diagnostics& diagnostics) {
     MapReader reader(item, "a word of start", diagnostics);
     if (reader.get("file", word.text)) word.kind = StartWord::Kind::kFile;
     if (reader.get("input", word.text)) word.kind = StartWord::Kind::kInput;
+    if (reader.get("folder", word.text)) word.kind = StartWord::Kind::kFolder;
     reader.finish();
     words.push_back(std::move(word));
   }
@@ -72,6 +73,8 @@ Result<TargetDescription> describe_target(const TemplateSet& templates, const st
   reader.get("proof", proof);
   reader.get("proof_of", proof_of);  // the tool and release that the proof is of
   reader.get("rules", out.rules);
+  reader.get("node_script", out.node_script);
+  reader.get("needs_words", out.needs_words);
   reader.get("without_plan", out.without_plan);
   reader.get("use_of_plan", out.use_of_plan);
   (void)reader.child("not_applicable");  // reasons for coverage.h
@@ -79,6 +82,7 @@ Result<TargetDescription> describe_target(const TemplateSet& templates, const st
   out.set = reader.child("set");
   if (const Value* search = reader.child("search")) read_search(*search, out.search, diagnostics, &out.search_of);
   if (const Value* start = reader.child("start")) out.start = read_start(*start, diagnostics);
+  if (const Value* start = reader.child("start_via")) out.start_via = read_start(*start, diagnostics);
   reader.finish();
   const auto fail = [&](std::string message, std::string help = "") {
     diagnostics.push_back(error(code::kTemplate, out.root.location, std::move(message), std::move(help)));
@@ -102,7 +106,9 @@ Result<TargetSearch> target_search(const TemplateSet& templates, std::string_vie
 }
 
 std::string start_file(const StartWords& start) {
-  const auto file = std::find_if(start.begin(), start.end(), [](const StartWord& w) { return w.kind != StartWord::Kind::kWord; });
+  const auto file = std::find_if(start.begin(), start.end(), [](const StartWord& word) {
+    return word.kind == StartWord::Kind::kFile || word.kind == StartWord::Kind::kInput;
+  });
   return file == start.end() ? "" : file->text;
 }
 
@@ -111,6 +117,10 @@ std::string start_command(const StartWords& start, const std::string& directory,
   const std::string started = start_file(start);
   std::string out;
   for (const StartWord& word : start) {
+    if (word.kind == StartWord::Kind::kFolder) {
+      if (!folder.empty()) out += (out.empty() ? "" : " ") + word.text + quote_shell(directory);
+      continue;
+    }
     const bool is_file = word.kind != StartWord::Kind::kWord;
     std::string text = word.text;
     if (is_file) text = folder + (text == started && !file.empty() ? file : text);

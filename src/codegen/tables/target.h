@@ -24,7 +24,9 @@ struct TargetSearch {
 
 // A word of the command that starts a target's files (`start`).
 struct StartWord {
-  enum class Kind { kWord, kFile, kInput };  // as it is; a file of the target; one that the command reads as its standard input
+  // As it is; a file of the target; one that the command reads as its standard input; the folder of the files behind this text, left
+  // out where the command is given in that folder.
+  enum class Kind { kWord, kFile, kInput, kFolder };
   Kind kind = Kind::kWord;
   std::string text;
 };
@@ -37,7 +39,11 @@ struct TargetDescription {
   const Value* search_of = nullptr;  // trainer -> what the target has less with it
   std::string rules;                 // a key table without keys: what the target refuses
   TargetSearch search;
-  StartWords start;           // empty: nothing starts the files as they are
+  StartWords start;         // empty: nothing starts the files as they are
+  std::string node_script;  // of a trainer: the script that starts it on one node, with NODE_RANK, MASTER_ADDR and MASTER_PORT from
+                            // the environment; schedulers and launchers start it (job.node_script). "" = none
+  std::string needs_words;  // what that script has to be given behind --, as an example: "train.py"; "" = nothing
+  StartWords start_via;     // of a scheduler or launcher: instead of `start` where it starts the files of a trainer; empty: as `start`
   bool without_plan = false;  // its files can be written for machines alone
   bool use_of_plan = false;   // a script of one's own is started with what the plan's trainer needs (job.use), unless a flag says
 };

@@ -1,5 +1,10 @@
 #include "planner/report/words.h"
 
+#include <fmt/format.h>
+
+#include "base/quantity.h"
+#include "planner/search/choice.h"
+
 namespace distsetup {
 
 std::string_view verdict_words(Verdict verdict) {
@@ -7,5 +12,12 @@ std::string_view verdict_words(Verdict verdict) {
 }
 
 std::string_view rank_word(const HardwarePlan& hardware) { return hardware.accelerator == Accelerator::kCpu ? "rank" : "GPU"; }
+
+std::string headline(const Plan& plan) {
+  std::string out = fmt::format("{} · {} of {} per {}", verdict_words(plan.verdict), format_bytes(plan.memory.device_bytes),
+                                format_bytes(plan.memory.capacity_bytes), rank_word(plan.hardware));
+  if (plan.time.step_s > 0) out += fmt::format(" · {} per step", format_duration(plan.time.step_s));
+  return fmt::format("{} · {}", out, summary(plan));
+}
 
 }  // namespace distsetup

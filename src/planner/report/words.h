@@ -1,5 +1,6 @@
 // Words that a plan's texts share.
 #pragma once
+#include <string>
 #include <string_view>
 
 #include "plan/plan.h"
@@ -8,5 +9,7 @@ namespace distsetup {
 
 std::string_view verdict_words(Verdict verdict);           // "fits", "tight", "does not fit"
 std::string_view rank_word(const HardwarePlan& hardware);  // "GPU", or "rank" on CPU
+// Verdict, memory, time and the choices in one line: "fits · 68.6 GiB of 79.2 GiB per GPU · 26.9 s per step · zero1 · micro-batch 1".
+std::string headline(const Plan& plan);
 
 }  // namespace distsetup

@@ -147,6 +147,7 @@ void take_rest(Resolving& r) {
     r.assume(fmt::format("a failure every {} GPU-hours (Llama 3, arXiv 2407.21783)", format_count(std::llround(kGpuHoursPerFailure))));
   LaunchPlan& l = r.plan().launch;
   l.target = r.spec.text("launch.target").value_or(l.target);
+  if (l.target == kNative) l.target = r.spec.text("launch.via").value_or(l.target);  // which has targets of its own for that
   l.site = r.spec.text("launch.site").value_or(l.site);
   l.time_limit_s = r.spec.integer("launch.time_limit").value_or(l.time_limit_s);
   l.init_timeout_s = r.spec.integer("launch.init_timeout").value_or(l.init_timeout_s);

@@ -31,6 +31,16 @@ void warmup(Resolving& r, TrainPlan& t) {
            "give warmup_steps or warmup_ratio, not both");
 }
 
+// Of fine-tuning as TRL has them (SFTConfig, DPOConfig), ten times that for adapters alone: a rate to pretrain with would undo the
+// model.
+double usual_learning_rate(const Resolving& r) {
+  const std::string& method = r.problem.base.train.method;
+  if (method == "pretrain") return 3e-4;
+  const bool is_adapter = r.spec.text("train.finetune").value_or("full") != "full";
+  if (method == "dpo") return is_adapter ? 1e-5 : 1e-6;
+  return is_adapter ? 2e-4 : 2e-5;
+}
+
 }  // namespace
 
 void resolve_training(Resolving& r) {
@@ -48,7 +58,7 @@ void resolve_training(Resolving& r) {
                              fmt::format("--sequence-length {}", longest)));
   t.steps = r.spec.integer("train.steps").value_or(1000);
   t.optimizer = value_or<std::string>(r, r.spec.text("train.optimizer"), "adamw", "AdamW");
-  t.learning_rate = r.spec.number("train.learning_rate").value_or(3e-4);
+  t.learning_rate = r.spec.number("train.learning_rate").value_or(usual_learning_rate(r));
   t.min_learning_rate = r.spec.number("train.min_learning_rate").value_or(std::stod(fmt::format("{:.12g}", t.learning_rate / 10)));
   warmup(r, t);
   t.weight_decay = r.spec.number("train.weight_decay").value_or(0.1);

@@ -314,6 +314,7 @@ std::vector<SpecKey> make_keys() {
              "how long GPUs run, all together, until one stops the job"),
 
       text_key("launch.target", {{"launch-target", ""}}, kNative, "what the plan is written for"),
+      text_key("launch.via", {{"via", ""}}, "none", "what starts the target's files: slurm, kubernetes, ssh and the like"),
       text_key("launch.site", {{"site", ""}}, "none", "a site file (distsetup init --site): partition, account, modules"),
       number(Type::kDuration, "launch.time_limit", {{"time-limit", ""}, {"time", ""}}, "none", "", {1}, "longest run: 4h, 48:00:00"),
       number(Type::kDuration, "launch.init_timeout", {{"init-timeout", ""}}, "5m", "", {1},

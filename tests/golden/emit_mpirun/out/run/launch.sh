@@ -32,7 +32,7 @@ fi
 options=()
 if ((${#hosts[@]} > 0)); then
   if ((${#hosts[@]} != nodes)); then
-    echo "launch.sh: ${#hosts[@]} hosts, the plan needs $nodes" >&2
+    echo "${BASH_SOURCE[0]##*/}: ${#hosts[@]} hosts, the plan needs $nodes" >&2
     exit 2
   fi
   slots=$(printf "%s:$gpus_per_node," "${hosts[@]}")
@@ -40,7 +40,7 @@ if ((${#hosts[@]} > 0)); then
   MASTER_ADDR=${MASTER_ADDR:-${hosts[0]#*@}}
 fi
 if [[ -z ${MASTER_ADDR:-} ]]; then
-  echo "launch.sh: this plan needs $nodes nodes: set HOSTS='node0 node1', or MASTER_ADDR inside an allocation" >&2
+  echo "${BASH_SOURCE[0]##*/}: this plan needs $nodes nodes: set HOSTS='node0 node1', or MASTER_ADDR inside an allocation" >&2
   exit 2
 fi
 MASTER_PORT=${MASTER_PORT:-29500}

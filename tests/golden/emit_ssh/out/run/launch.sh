@@ -21,7 +21,7 @@ nodes=2
 # HOSTS in the environment, names with spaces between them, wins over what was given when this file was made.
 read -r -a hosts <<<"${HOSTS:-}"
 if ((${#hosts[@]} != nodes)); then
-  echo "launch.sh: ${#hosts[@]} hosts, the plan needs $nodes: HOSTS='node0 node1' launch.sh" >&2
+  echo "${0##*/}: ${#hosts[@]} hosts, the plan needs $nodes: HOSTS='node0 node1' ${0##*/}" >&2
   exit 2
 fi
 master_addr=${MASTER_ADDR:-${hosts[0]#*@}}
@@ -89,7 +89,7 @@ while ((${#pids[@]} > 0)); do
     unset "pids[k]"
     if ((code == 0 || status != 0)); then continue; fi
     status=$code
-    if [[ -z $asked ]]; then echo "launch.sh: node $k (${hosts[k]}) ended with $code, the others are ended" >&2; fi
+    if [[ -z $asked ]]; then echo "${0##*/}: node $k (${hosts[k]}) ended with $code, the others are ended" >&2; fi
     end_all
   done
   sleep 0.2

@@ -9,8 +9,6 @@
 # Several nodes: the same line on every node, with NODE_RANK (0, 1, ...) and MASTER_ADDR (host of node 0) in the environment.
 set -euo pipefail
 
-here=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
-cd "$here"
 gpus_per_node=8
 # torchrun sets one thread per process where nothing is said.
 cores=$(nproc)
