@@ -236,6 +236,7 @@ TEST_CASE("job: words of one's own are started as what they are") {
   CHECK(as_python_script({"train.py"}) == Words{"train.py"});
   CHECK(as_python_script({"python3", "-u", "train.py", "x"}) == Words{"train.py", "x"});
   CHECK(as_python_script({"/usr/bin/python3.12", "-m", "my.module"}) == Words{"-m", "my.module"});
+  CHECK(as_python_script({"--no_python", "./train"}) == Words{"--no_python", "./train"});
   CHECK(as_python_script({"./train"}) == Words{"--no_python", "./train"});
   CHECK(as_python_script({"python3", "-c", "print()"}) == Words{"--no_python", "python3", "-c", "print()"});
   CHECK(without_interpreter({"--data", "x"}) == Words{"--data", "x"});

@@ -37,7 +37,8 @@ std::vector<std::string> without_interpreter(const std::vector<std::string>& wor
 
 std::vector<std::string> as_python_script(const std::vector<std::string>& words) {
   std::vector<std::string> out = without_interpreter(words);
-  if (!out.empty() && !starts_python_code(out, 0)) out.insert(out.begin(), "--no_python");
+  const bool is_option = !out.empty() && out[0].starts_with("-");  // -m, or one of the launcher's that was given
+  if (!out.empty() && !is_option && !starts_python_code(out, 0)) out.insert(out.begin(), "--no_python");
   return out;
 }
 
