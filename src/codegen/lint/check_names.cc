@@ -31,9 +31,11 @@ struct NameWalk {
     const std::vector<std::string> names = spellings(entries);
     const std::string near = nearest_name(key, names);
     if (near.empty() && only_near) return;
+    const bool may_be_newer = table.code == "BRG001" && misspelt_name(key, names).empty();
     std::string help = near.empty() ? where_else(entries, key) : fmt::format("did you mean '{}'", near);
     if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
-    report.add(table.code, d, key_span(d, at), says_unknown(table, path), {help, table.unknown, {}, {}});
+    report.add(table.code, d, key_span(d, at), says_unknown(table, path),
+               {help, table.unknown, {}, may_be_newer ? std::optional<Severity>(Severity::kNote) : std::nullopt});
   }
 
   std::string where_else(const std::vector<NameEntry>& here, std::string_view key) const {

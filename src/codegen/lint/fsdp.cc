@@ -208,7 +208,7 @@ void fsdp_checkpoints(const LintSetup& setup, const FsdpView& in, Findings& repo
       report.add("FSDP012", *other, key_span(*other, node(t, name)), fmt::format("'{}' cannot be done with SHARDED_STATE_DICT", name));
     }
     const auto accumulation = real(t, "gradient_accumulation_steps");
-    if (accumulation && *accumulation > 1 && !is_true(t, "accelerator_config.gradient_accumulation_kwargs.sync_each_batch")) {
+    if (accumulation && *accumulation > 1 && !has(t, "accelerator_config.gradient_accumulation_kwargs.sync_each_batch")) {
       const double gib = static_cast<double>(setup.context.model_parameters) * 4 / (1 << 30);
       report.add("FSDP019", *other, key_span(*other, node(t, "gradient_accumulation_steps")),
                  fmt::format("accumulation without a sync after each micro-batch keeps whole gradients on every rank{}",

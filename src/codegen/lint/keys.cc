@@ -192,6 +192,7 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
                    const Value& map, UnknownNames& names_of_table, Findings& report) {
   std::vector<std::string> names;
   for (const KeySpec& one : section.keys) names.push_back(section.prefixes.empty() ? one.name : section.prefixes[0] + one.name);
+  size_t num_far = 0;
   for (size_t i = 0; i < map.entries.size(); ++i) {
     const std::string& key = map.entries[i].first;
     const std::string path = section.path.empty() ? key : section.path + "." + key;
@@ -214,6 +215,7 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       const std::string why = section.unknown == "silent" ? fmt::format("{} does not know it", table.tool) : "it does not know it";
       const std::string how = says_not_known(table, section, path, why);
       const bool is_far = section.far == "warning" && is_near_none;
+      if (is_far && num_far++ > 0) continue;  // the first one stands for what somebody else reads
       report.add(section.code, d, key_span(d, at), how,
                  {help, section.unknown, {}, is_far ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
       continue;

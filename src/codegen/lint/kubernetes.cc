@@ -108,7 +108,7 @@ void k8s_pytorch_job(const Document& d, const Value& root, Findings& report) {
       report.add("K8S003", d, name ? value_span(d, *name.value) : key_span(d, containers), "the container must be called 'pytorch'");
     }
   });
-  bool has_launcher = false;
+  bool has_launcher = d.text.find("torchrun") != std::string::npos || d.text.find("distributed.run") != std::string::npos;
   for (const ScriptPart& part : d.parts) {
     for (const LaunchLine& line : part.lines) {
       const bool launches = line.find(LaunchProgram::kTorchrun) != nullptr || line.find(LaunchProgram::kAccelerate) != nullptr ||

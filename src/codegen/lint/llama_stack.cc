@@ -53,8 +53,11 @@ void lls_request(const Document& d, Findings& report) {
   }
 }
 
-void lls_calls(const Document& d, Findings& report) {
-  if (!d.is_script()) return;
+void lls_calls(const LintSetup& setup, const Document& d, Findings& report) {
+  const std::string version = setup.version("llama-stack");
+  const bool is_old = (!version.empty() && compare_versions(version, "0.3") < 0) ||
+                      d.text.find("llama stack run --image-type") != std::string::npos;  // the command of that time
+  if (!d.is_script() || is_old) return;
   constexpr std::array<std::string_view, 2> kOld = {"/v1/post-training", "/v1/openai/v1/post-training"};
   for (const std::string_view old : kOld) {
     for (size_t at = d.text.find(old); at != std::string::npos; at = d.text.find(old, at + 1)) {
@@ -67,7 +70,7 @@ void lls_calls(const Document& d, Findings& report) {
 }  // namespace
 
 void check_llama_stack(const LintSetup& setup, const Document& d, Findings& report) {
-  lls_calls(d, report);
+  lls_calls(setup, d, report);
   if (!d.is(file_kind::kLlamaStack)) return;
   lls_server(setup, d, report);
   lls_request(d, report);

@@ -45,7 +45,10 @@ void plan_mesh(const LintSetup& setup, const Sizes& in, Findings& report) {
   const TextSpan at = first({"dp_shard", "tp", "pp", "cp", "dp_replicate", "micro"});
   const bool has_mesh = in.has("tp") || in.has("pp") || in.has("cp") || in.has("dp_shard") || in.has("dp_replicate");
   if (in.format == "megatron" && world > 0 && has_mesh && !divides(model, world)) {
-    report.add("MEG001", d, at, fmt::format("{} ranks are not a multiple of tp {} × pp {} × cp {} = {}", world, tp, pp, cp, model));
+    // A script whose number of nodes is the user's to change: more nodes would do.
+    const bool may_grow = world > 0 && setup.context.nodes == 0 && setup.nodes() == 1 && divides(world, model);
+    report.add("MEG001", d, at, fmt::format("{} ranks are not a multiple of tp {} × pp {} × cp {} = {}", world, tp, pp, cp, model),
+               {"", "", {}, may_grow ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
   if ((in.format == "torchtitan" || in.format == "plan") && world > 0 && has_mesh) {
     const double product = model * in.get("dp_replicate") * std::max(shard, 1.0);

@@ -173,7 +173,11 @@ void sl_addresses(const JobScript& in) {
   if (gres != nullptr && gres->value.rfind("gpu", 0) == 0 && in.directive("gpus-per-node") == nullptr) sl_gpus_per_node(in);
   const Directive* gpus = in.directive("gpus-per-node") != nullptr ? in.directive("gpus-per-node") : gres;
   const bool is_whole_node = in.gpus >= 8 || (in.setup.context.gpus_per_node > 0 && in.gpus == in.setup.context.gpus_per_node);
-  if (gpus != nullptr && is_whole_node && !is_exclusive) {
+  // A job that asks for its cores or its memory has them, whoever else is there.
+  const bool asks_for_share = in.directive("cpus-per-task") != nullptr || in.directive("cpus-per-gpu") != nullptr ||
+                              in.directive("mem") != nullptr || in.directive("mem-per-gpu") != nullptr ||
+                              in.directive("mem-per-cpu") != nullptr;
+  if (gpus != nullptr && is_whole_node && !is_exclusive && !asks_for_share) {
     in.report.add("SL020", in.d, gpus->span,
                   fmt::format("{} GPUs of a node without --exclusive: other jobs may share its memory and network", in.gpus));
   }

@@ -1,0 +1,239 @@
+// Rules that files of other people taught: each with what it must find and a near miss that must stay silent. The examples of the rule
+// tables are checked by test_lint_rules.cc.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "codegen/lint/lint.h"
+
+using namespace distsetup;
+
+namespace {
+
+enum class Found { kNothing, kNote, kWarning, kError };
+
+struct Case {
+  std::string code;
+  Found found = Found::kNothing;
+  std::string path, text;
+};
+
+Found strongest(const LintReport& report, std::string_view code) {
+  Found most = Found::kNothing;
+  for (const LintFinding& one : report.findings) {
+    if (one.diagnostic.code != code) continue;
+    const Severity severity = one.diagnostic.severity;
+    most = std::max(most, severity == Severity::kError     ? Found::kError
+                          : severity == Severity::kWarning ? Found::kWarning
+                                                           : Found::kNote);
+  }
+  return most;
+}
+
+size_t num_of(const LintReport& report, std::string_view code) {
+  size_t num = 0;
+  for (const LintFinding& one : report.findings) num += one.diagnostic.code == code ? 1 : 0;
+  return num;
+}
+
+void check(const std::vector<Case>& cases) {
+  for (const Case& one : cases) {
+    const LintReport report = lint_files({{one.path, one.text}}, {});
+    Diagnostics all = report.unreadable;
+    for (const LintFinding& finding : report.findings) all.push_back(finding.diagnostic);
+    INFO(one.code << "\n" << one.text << "\n" << format_diagnostics(all));
+    CHECK(strongest(report, one.code) == one.found);
+  }
+}
+
+// A batch script of these directives and lines.
+std::string job(const std::string& directives, const std::string& lines) {
+  std::string out = "#!/bin/bash\n";
+  for (size_t at = 0; at < directives.size();) {
+    const size_t end = std::min(directives.find(' ', at), directives.size());
+    out += "#SBATCH " + directives.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  return out + lines + "\n";
+}
+
+Case in_job(std::string code, Found found, const std::string& directives, const std::string& lines) {
+  return {std::move(code), found, "job.sbatch", job(directives, lines)};
+}
+
+const std::string kTwo = "--nodes=2 --ntasks-per-node=1 --gpus-per-node=8";
+
+}  // namespace
+
+TEST_CASE("lint jobs: launchers that run on the first node only", "[lint]") {
+  const std::string run =
+      "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 --rdzv_id=$SLURM_JOB_ID t.py";
+  const std::string acc = "accelerate launch --num_machines 2 --num_processes 16 --machine_rank 0 --main_process_ip $HEAD t.py";
+  check({in_job("SL025", Found::kError, kTwo, run),
+         in_job("SL025", Found::kError, kTwo,
+                "NNODES=$SLURM_NNODES\npython -m torch.distributed.launch --nnodes=$NNODES --nproc_per_node=8 t.py"),
+         in_job("SL025", Found::kError, kTwo, acc), in_job("SL025", Found::kNothing, kTwo, "srun " + run),
+         in_job("SL025", Found::kNothing, kTwo, "srun bash -c '" + acc + "'"),
+         in_job("SL025", Found::kNothing, kTwo, "torchrun --standalone --nproc_per_node=8 t.py"),
+         in_job("SL025", Found::kNothing, kTwo, "for n in $HOSTS; do ssh $n " + run + " & done\nwait"),
+         in_job("SL025", Found::kNothing, kTwo, "mpirun -np 2 " + run),
+         in_job("SL025", Found::kNothing, "--nodes=1", "torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 t.py"),
+         in_job("SL026", Found::kError, kTwo, "deepspeed t.py"),
+         in_job("SL026", Found::kNothing, kTwo, "deepspeed --hostfile hosts t.py"),
+         in_job("SL026", Found::kNothing, "--nodes=1", "deepspeed t.py"), in_job("SL004", Found::kError, kTwo, "srun deepspeed t.py"),
+         in_job("SL004", Found::kNothing, "--nodes=1 --ntasks-per-node=1", "srun deepspeed t.py")});
+}
+
+TEST_CASE("lint jobs: addresses of the rendezvous", "[lint]") {
+  const std::string head = "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_id=$J --rdzv_endpoint=";
+  check({{"TR012", Found::kError, "run.sh", head + "localhost:29500 t.py\n"},
+         {"TR012", Found::kError, "run.sh", "torchrun --nnodes=2 --nproc_per_node=8 --node_rank=$R --master_addr=127.0.0.1 t.py\n"},
+         {"TR012", Found::kNothing, "run.sh", head + "$HEAD:29500 t.py\n"},
+         {"TR012", Found::kNothing, "run.sh", "HEAD=${HEAD:-localhost}\n" + head + "$HEAD:29500 t.py\n"},
+         {"TR012", Found::kNothing, "run.sh", "N=${N:-2}\ntorchrun --nnodes=$N --nproc_per_node=8 --master_addr=localhost t.py\n"},
+         {"TR012", Found::kNothing, "run.sh",
+          "torchrun --nnodes=2 --nproc_per_node=1 --node_rank=0 --master_addr=localhost t.py &\n"
+          "torchrun --nnodes=2 --nproc_per_node=1 --node_rank=1 --master_addr=localhost t.py\n"},
+         in_job("SL027", Found::kError, kTwo,
+                "srun torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=$MASTER_ADDR t.py"),
+         in_job("SL027", Found::kNothing, kTwo,
+                "export MASTER_ADDR=$(hostname)\nsrun torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=$MASTER_ADDR "
+                "t.py"),
+         in_job("SL027", Found::kNothing, kTwo,
+                ". ./env.sh\nsrun torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=$MASTER_ADDR t.py"),
+         in_job("SL003", Found::kError, kTwo,
+                "NODE_RANK=$SLURM_PROCID\nsrun torchrun --nnodes=2 --node_rank=$NODE_RANK --master_addr=n0 t.py"),
+         in_job("SL003", Found::kNothing, kTwo, "NODE_RANK=$SLURM_PROCID\necho $NODE_RANK\nsrun python t.py"),
+         in_job("SL003", Found::kNote, kTwo,
+                "srun bash -c \"torchrun --nnodes=2 --node_rank=$SLURM_NODEID --rdzv_backend=c10d --rdzv_endpoint=n0:1 t.py\""),
+         in_job("SL003", Found::kNothing, kTwo, "export MASTER_ADDR=$SLURMD_NODENAME\nsrun python t.py"),
+         {"TR001", Found::kError, "run.sh", "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --master_addr=$H t.py\n"},
+         {"TR001", Found::kNote, "run.sh",
+          "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=$H:1 --node_rank=$R t.py\n"},
+         {"TR002", Found::kNote, "run.sh", head + "$H:1 --rdzv_id=7 t.py\n"},
+         {"TR005", Found::kNothing, "run.sh",
+          "torchrun --nnodes=$MIN:$MAX --nproc_per_node=8 --rdzv_backend=$B --rdzv_endpoint=$E t.py\n"}});
+}
+
+TEST_CASE("lint jobs: processes devices cores and minutes", "[lint]") {
+  check(
+      {{"TR013", Found::kError, "run.sh", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=4 t.py\n"},
+       {"TR013", Found::kError, "run.sh", "export CUDA_VISIBLE_DEVICES=0\naccelerate launch --num_processes 2 t.py\n"},
+       {"TR013", Found::kNote, "run.sh", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=1 t.py\n"},
+       {"TR013", Found::kNothing, "run.sh", "CUDA_VISIBLE_DEVICES=$GPUS torchrun --nproc_per_node=4 t.py\n"},
+       {"TR013", Found::kNothing, "run.sh", "CUDA_VISIBLE_DEVICES=0 python eval.py\ntorchrun --nproc_per_node=4 t.py\n"},
+       in_job("ACC014", Found::kError, kTwo, "G=8\nsrun accelerate launch --num_machines $SLURM_NNODES --num_processes $G t.py"),
+       in_job("ACC014", Found::kNothing, kTwo, "srun accelerate launch --num_machines $SLURM_NNODES --num_processes 16 t.py"),
+       in_job("SL031", Found::kError, "--ntasks-per-node=8 --cpus-per-task=128", "hostname"),
+       in_job("SL031", Found::kWarning, "--ntasks-per-node=8 --cpus-per-task=64", "hostname"),
+       in_job("SL031", Found::kNothing, "--ntasks-per-node=8 --cpus-per-task=32", "hostname"),
+       in_job("SL030", Found::kWarning, "--time=48:00", "hostname"),
+       in_job("SL030", Found::kNothing, "--time=60:00", "hostname"),
+       in_job("SL030", Found::kNothing, "--time=2-00", "hostname"),
+       in_job("SL018", Found::kError, "--gres=gpu:8", "torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE t.py"),
+       in_job("SL018", Found::kWarning, "--gres=gpu:8", "echo $SLURM_GPUS_PER_NODE"),
+       in_job("SL018", Found::kNothing, "--gres=gpu:8", "torchrun --nproc_per_node=${SLURM_GPUS_PER_NODE:-8} t.py"),
+       in_job("SL008", Found::kWarning, "--nodes=1 --ntasks-per-node=4 --gpus-per-task=1", "srun python t.py"),
+       in_job("SL008", Found::kNothing, "--nodes=4 --ntasks=4 --gpus-per-task=8", "srun torchrun --nnodes=4 --nproc_per_node=8 t.py"),
+       in_job("SL008", Found::kNothing, "--nodes=1 --ntasks-per-node=4 --gpus-per-task=1 --gpu-bind=none", "srun python t.py"),
+       in_job("SL002", Found::kWarning, "--nodes=2 --gpus-per-node=4", "srun python t.py"),
+       in_job("SL002", Found::kNothing, "--nodes=2 --gpus-per-node=8 --ntasks-per-node=8",
+              "srun --ntasks=$((2*8)) --ntasks-per-node=8 python t.py"),
+       in_job("SL009", Found::kWarning, kTwo, "srun python t.py"),
+       in_job("SL009", Found::kNothing, "--nodes=1 --ntasks=1", "srun python t.py"),
+       in_job("SL009", Found::kNothing, kTwo, "srun --nodes=1 --ntasks=1 -w $HEAD python t.py")});
+}
+
+TEST_CASE("lint jobs: what a script says to the scheduler and to conda", "[lint]") {
+  check({in_job("SL028", Found::kError, "--nodes=1", "conda init bash\nconda activate llm"),
+         in_job("SL028", Found::kNothing, "--nodes=1", "eval \"$(conda shell.bash hook)\"\nconda activate llm"),
+         in_job("SL028", Found::kNothing, "--nodes=1", "conda init bash\nsource ~/.bashrc\nconda activate llm"),
+         {"SL029", Found::kError, "j.sbatch", "#!/bin/bash\n#SBATCH -p { partition }\nhostname\n"},
+         {"SL029", Found::kNothing, "j.sbatch", "#!/bin/bash\n#SBATCH -p gpu  # { partition }\nhostname\n"},
+         in_job("SL029", Found::kNothing, "--array=1-{4}", "hostname"),
+         in_job("SL022", Found::kNothing, "--nodes=1", "source activate llm"),
+         in_job("SL006", Found::kError, "--output=logs/%j/out", "hostname"),
+         in_job("SL006", Found::kWarning, "--output=logs/%j.out", "hostname"),
+         in_job("SL023", Found::kNothing, "--image=site/pytorch:1 --module=gpu", "hostname"),
+         in_job("SL023", Found::kError, "--ntasks_per_node=8", "hostname"),
+         in_job("SL014", Found::kNothing, "--signal=B:USR1@60 --open-mode=append",
+                "again() { scontrol requeue $SLURM_JOB_ID; }\ntrap again USR1\nsrun python t.py &\nwait"),
+         in_job("SL020", Found::kNothing, "--gpus-per-node=8 --mem=0", "hostname"),
+         {"ENV005", Found::kNothing, "run.sh", "export MOE_DROP_TOKEN=\"true\"\nexport WANDB_API_KEY=your_key\npython t.py\n"},
+         {"ENV008", Found::kWarning, "run.sh", "export NCCL_TREE_THRESHOLD=0\npython t.py\n"},
+         {"SH001", Found::kError, "run.sh", "M=\"${1:-'a/b'}\"\npython t.py $M\n"},
+         {"SH001", Found::kWarning, "run.sh", "M=\"${1:-'a/b'}\"\nbash -c \"python t.py $M\"\n"},
+         {"SH001", Found::kNothing, "run.sh", "M=\"${1:-a/b}\"\nN='${1:-x}'\npython t.py $M\n"}});
+  const LintReport late = lint_files({{"j", "#!/bin/bash\nhostname\n#SBATCH --nodes=2\n#SBATCH --time=1:00:00\n"}}, {});
+  CHECK(num_of(late, "SL005") == 1);
+}
+
+TEST_CASE("lint jobs: configuration files", "[lint]") {
+  const std::string axolotl = "base_model: m\nsequence_len: 2048\nmicro_batch_size: 1\n";
+  const std::string k8s =
+      "metadata: {name: j}\nspec: {minAvailable: 2, tasks: [{replicas: 2, template: {spec: {containers: [{name: c, image: i}]}}}]}\n";
+  const auto pod = [](const std::string& gpus) {
+    return "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, resources: {limits: "
+           "{nvidia.com/gpu: " +
+           gpus + "}}}]}\n";
+  };
+  const auto scheduler = [](const std::string& type, const std::string& params) {
+    return "{\"train_batch_size\": 8, \"gradient_clipping\": 1.0, \"scheduler\": {\"type\": \"" + type + "\", \"params\": {" + params +
+           "}}}";
+  };
+  const auto fp16 = [](const std::string& scale) {
+    return "{\"train_batch_size\": 8, \"gradient_clipping\": 1.0, \"fp16\": {\"enabled\": true, \"min_loss_scale\": " + scale + "}}";
+  };
+  const auto wrap = [](const std::string& name) {
+    return "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, "
+           "fsdp_transformer_layer_cls_to_wrap: " +
+           name + "}\n";
+  };
+  check({{"AX002", Found::kNothing, "a.yaml",
+          axolotl + "optimizer: adamw_torch_8bit\nfsdp_version: 2\nfsdp_config: {offload_params: false}\n"},
+         {"AX002", Found::kError, "a.yaml",
+          axolotl + "optimizer: adamw_bnb_8bit\nfsdp_version: 2\nfsdp_config: {offload_params: false}\n"},
+         {"AX002", Found::kError, "a.yaml", axolotl + "optimizer: paged_adamw_8bit\nfsdp_config: {fsdp_offload_params: true}\n"},
+         {"FSDP006", Found::kNothing, "a.yaml", axolotl + "adapter: qlora\nfsdp_config: {fsdp_use_orig_params: false}\n"},
+         {"K8S007", Found::kNothing, "k.yaml", "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\n" + k8s},
+         {"K8S007", Found::kError, "k.yaml", "apiVersion: batch/v1\nkind: Job\n" + k8s},
+         {"K8S001", Found::kNote, "k.yaml", pod("1")},
+         {"K8S001", Found::kError, "k.yaml", pod("4")},
+         {"DSJ049", Found::kError, "ds.json", scheduler("WarmupDecayLR", "\"warmup_num_steps\": 10")},
+         {"DSJ049", Found::kNothing, "ds.json", scheduler("WarmupDecayLR", "\"total_num_steps\": \"auto\"")},
+         {"DSJ049", Found::kNothing, "ds.json", scheduler("WarmupLR", "\"warmup_num_steps\": 10")},
+         {"DSJ042", Found::kError, "ds.json", fp16("0.5")},
+         {"DSJ042", Found::kNothing, "ds.json", fp16("1")},
+         {"FSDP023", Found::kError, "a.yaml", wrap("LlamaDecoderLayr")},
+         {"FSDP023", Found::kError, "a.yaml", wrap("llamaDecoderLayer")},
+         {"FSDP023", Found::kNothing, "a.yaml", wrap("LlamaDecoderLayer,MyOwnBlock")},
+         {"FIL003", Found::kWarning, "ds.json", "{\n  // x\n  \"train_batch_size\": 8,\n  \"gradient_clipping\": 1.0,\n}\n"},
+         {"FIL003", Found::kError, "ds.json", "{\n  /* x */\n  \"train_batch_size\": \"auto\",\n  \"gradient_clipping\": 1.0\n}\n"},
+         {"FIL003", Found::kNothing, "ds.json",
+          "{\"train_batch_size\": 8, \"gradient_clipping\": 1.0, \"tensorboard\": {\"job_name\": \"a//b\"}}"},
+         {"FIL001", Found::kNote, "ds.json", "{\"train_batch_size\": CONFIG_BATCH_SIZE, \"gradient_clipping\": 1.0}"},
+         {"FIL001", Found::kError, "ds.json", "{\"train_batch_size\": 8 \"gradient_clipping\": 1.0}"},
+         {"FIL004", Found::kError, "ds.json", "{\"train_batch_size\": 8, \"gradient_clipping\": 1.0, \"fp16\": {\"enabled \": true}}"},
+         {"DSJ003", Found::kNothing, "ds.json", "{\"train_batch_size\": 8, \"gradient_clipping\": 1.0, \"_comment\": \"x\"}"},
+         {"ACC007", Found::kNothing, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\ndowncast_bf16: no\n"}});
+}
+
+TEST_CASE("lint jobs: names of other releases and of forks", "[lint]") {
+  const std::string megatron =
+      "torchrun --standalone --nproc_per_node=8 pretrain_gpt.py --micro-batch-size 1 --tensor-model-parallel-size 2 ";
+  const std::string split = "--num-layers 70 --pipeline-model-parallel-size 12 ";
+  check({{"MEG010", Found::kError, "run.sh", megatron + "--global-batch-sise 8\n"},
+         {"MEG010", Found::kNote, "run.sh", megatron + "--deepspeed --zero-stage 1 --data-impl mmap\n"},
+         {"MEG007", Found::kNothing, "run.sh", megatron + "--deepspeed --zero-stage 1\n"},
+         {"MEG007", Found::kError, "run.sh", megatron + "\n"},
+         {"PLAN005", Found::kError, "run.sh", megatron + split + "\n"},
+         {"PLAN005", Found::kNothing, "run.sh", megatron + split + "--pp-partition-method 'type:transformer|embedding'\n"},
+         {"LF002", Found::kNothing, "s.yaml",
+          "stage: sft\nfinetuning_type: lora\ntemplate: t\nwarmup_ratio: 0.1\noverwrite_output_dir: true\n"},
+         {"LF002", Found::kError, "s.yaml", "stage: sft\nfinetuning_type: lora\ntemplate: t\ncutof_len: 4096\n"},
+         {"LF002", Found::kWarning, "s.yaml", "stage: sft\nfinetuning_type: lora\ntemplate: t\nour_own_switch: true\n"},
+         {"LN005", Found::kNote, "l.yaml", "seed_everything: 1\ntrainer: {gpus: 4, max_epochs: 1}\n"},
+         {"LN005", Found::kError, "l.yaml", "seed_everything: 1\ntrainer: {devices: 4, max_epoch: 1}\n"},
+         {"TT007", Found::kNote, "t.toml", "[job]\ncustom_config_module = \"own.config\"\n[training]\nimg_size = 256\n"},
+         {"TT007", Found::kNote, "t.toml", "[training]\ncompile = true\n"},
+         {"TT007", Found::kError, "t.toml", "[training]\nlocal_batchsize = 8\n"}});
+}
