@@ -24,6 +24,8 @@ void report_option(const Document& d, const NameTable& table, const std::vector<
              {near.empty() ? "" : fmt::format("did you mean '{}'", near), table.unknown, {}, {}});
 }
 
+bool is_plain_option(std::string_view spelled) { return spelled.find_first_of("$`()|<>;&\\\"'{}*") == std::string_view::npos; }
+
 // `is_ruled`: options that a rule of their own speaks of.
 void options_of(const Document& d, const LaunchStage& stage, std::string_view table_name, std::string_view type,
                 std::initializer_list<std::string_view> is_ruled, Findings& report) {
@@ -31,7 +33,7 @@ void options_of(const Document& d, const LaunchStage& stage, std::string_view ta
   const std::vector<NameEntry>* known = table.type(type);
   if (known == nullptr) return;
   for (const LaunchOption& option : stage.options) {
-    const bool is_variable = option.spelled.find('$') != std::string::npos;  // --$NAME
+    const bool is_variable = !is_plain_option(option.spelled);  // --$NAME, a piece of $( )
     const bool is_said = std::find(is_ruled.begin(), is_ruled.end(), option.name) != is_ruled.end();
     if (option.name.empty() || is_variable || is_said || takes_option(*known, option.spelled, table.takes_prefixes)) continue;
     report_option(d, table, *known, {option.span.begin, option.span.begin + option.spelled.size()}, option.spelled, report);
@@ -58,7 +60,7 @@ void options_of_megatron(const Document& d, const LaunchStage& run, Findings& re
   UnknownNames names = no_names_yet(table, run);
   for (const LaunchOption& option : run.options) {
     const bool is_removed = option.name == "batch_size" || option.name == "model_parallel_size" || option.name == "warmup";  // MEG009
-    const bool is_long = option.spelled.rfind("--", 0) == 0 && option.spelled.find('$') == std::string::npos;
+    const bool is_long = option.spelled.rfind("--", 0) == 0 && is_plain_option(option.spelled);
     if (is_long && !is_removed && !takes_option(known, option.spelled, false)) add_option(names, table, known, run, option);
   }
   const bool is_own_script = run.name.find("pretrain_gpt") == std::string::npos;
@@ -81,7 +83,7 @@ void options_of_openrlhf(const LintSetup& setup, const Document& d, const Launch
   UnknownNames names = no_names_yet(table, run);
   names.version = setup.version("openrlhf");
   for (const LaunchOption& option : run.options) {
-    const bool is_said = option.name.empty() || option.spelled.find('$') != std::string::npos || kRuled.count(option.name) > 0;
+    const bool is_said = option.name.empty() || !is_plain_option(option.spelled) || kRuled.count(option.name) > 0;
     if (!is_said && !takes_option(*known, option.spelled, table.takes_prefixes)) add_option(names, table, *known, run, option);
   }
   report_unknown_names(d, names, NamesOf::kOneRelease, report);
@@ -104,7 +106,9 @@ void options_of_line(const LintSetup& setup, const Document& d, const LaunchLine
   names.table = "trl";
   const std::vector<std::string> known = spellings(*table.type(""));
   for (const LaunchOption& option : script->options) {
-    if (option.spelled.rfind("--", 0) != 0 || option.name == "config" || option.name == "accelerate_config") continue;
+    if (option.spelled.rfind("--", 0) != 0 || !is_plain_option(option.spelled) || option.name == "config" ||
+        option.name == "accelerate_config")
+      continue;
     const bool is_no = option.name.rfind("no_", 0) == 0 && find_name(*table.type(""), option.name.substr(3)) != nullptr;
     const std::string underscored = option.name;
     if (is_no || find_name(*table.type(""), underscored) != nullptr) continue;

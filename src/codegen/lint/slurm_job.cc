@@ -185,11 +185,11 @@ void sl_addresses(const JobScript& in) {
 
 void sl_environment(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
   const Directive* cpus = in.directive("cpus-per-task");
-  const bool is_passed =
-      in.setup.environment("SRUN_CPUS_PER_TASK") != nullptr || std::all_of(sruns.begin(), sruns.end(), [](const LaunchLine* line) {
-        const LaunchStage* srun = line->find(LaunchProgram::kSrun);
-        return srun->has("cpus_per_task") || srun->has("c");
-      });
+  const bool is_passed = mentions(in, "SRUN_CPUS_PER_TASK") || in.setup.environment("SRUN_CPUS_PER_TASK") != nullptr ||
+                         std::all_of(sruns.begin(), sruns.end(), [](const LaunchLine* line) {
+                           const LaunchStage* srun = line->find(LaunchProgram::kSrun);
+                           return srun->has("cpus_per_task") || srun->has("c");
+                         });
   if (cpus != nullptr && !is_passed) {
     const ShellCommand& first = in.command(*sruns[0]);
     size_t begin = first.words[0].span.begin;
