@@ -160,6 +160,7 @@ TEST_CASE("lint jobs: what a script says to the scheduler and to conda", "[lint]
          in_job("SL020", Found::kNothing, "--gpus-per-node=8 --mem=0", "hostname"),
          {"ENV005", Found::kNothing, "run.sh", "export MOE_DROP_TOKEN=\"true\"\nexport WANDB_API_KEY=your_key\npython t.py\n"},
          {"ENV008", Found::kWarning, "run.sh", "export NCCL_TREE_THRESHOLD=0\npython t.py\n"},
+         {"FIL001", Found::kNothing, "run.sh", "N=$[$A/($B*$C)]\npython t.py --n $N\n"},
          {"SH001", Found::kError, "run.sh", "M=\"${1:-'a/b'}\"\npython t.py $M\n"},
          {"SH001", Found::kWarning, "run.sh", "M=\"${1:-'a/b'}\"\nbash -c \"python t.py $M\"\n"},
          {"SH001", Found::kNothing, "run.sh", "M=\"${1:-a/b}\"\nN='${1:-x}'\npython t.py $M\n"}});
