@@ -138,6 +138,7 @@ std::vector<std::string> missing_folders(const std::string& file_path) {
 }
 
 Result<std::string> read_file(const std::string& path) {
+  constexpr size_t kMostBytes = 64'000'000;  // a plan, a tokenizer; what nobody means to give, such as /dev/zero, has no end
   const auto failed = [&path](int number) {
     return error(code::kUnreadableFile, {path}, fmt::format("cannot read '{}', {}", path, errno_text(number)));
   };
@@ -148,6 +149,11 @@ Result<std::string> read_file(const std::string& path) {
   while (true) {
     const ssize_t num_read = ::read(fd, chunk, sizeof(chunk));
     if (num_read < 0 && errno == EINTR) continue;
+    if (text.size() > kMostBytes) {
+      ::close(fd);
+      return error(code::kUnreadableFile, {path},
+                   fmt::format("cannot read '{}', it is larger than {} MB", path, kMostBytes / 1'000'000));
+    }
     if (num_read <= 0) {
       const int number = errno;
       ::close(fd);

@@ -13,8 +13,9 @@
 namespace distsetup {
 namespace {
 
-constexpr size_t kMaxDepth = 400;          // yaml-cpp itself gives up at 500
-constexpr size_t kMaxValues = 10'000'000;  // a tokenizer of 200,000 words is far below
+constexpr size_t kMaxDepth = 400;            // yaml-cpp itself gives up at 500
+constexpr size_t kMaxValues = 10'000'000;    // a tokenizer of 200,000 words is far below
+constexpr size_t kMaxAliasValues = 100'000;  // what aliases stand for, all together
 constexpr size_t kMaxMessageText = 40;
 
 size_t num_values_in(const Value& value) {
@@ -173,7 +174,11 @@ void TreeBuilder::alias(size_t anchor, const Location& at) {
   }
   const auto found = anchors_.find(anchor);
   CHECK(found != anchors_.end(), "alias {}", anchor);
-  count(num_values_in(found->second), at);
+  const size_t num_values = num_values_in(found->second);
+  num_alias_values_ += num_values;
+  if (num_alias_values_ > kMaxAliasValues)
+    return fail(error(code::kSyntax, at, fmt::format("found aliases for more than {} values, expected fewer", kMaxAliasValues)));
+  count(num_values, at);
   if (!stopped_) add(found->second);
 }
 

@@ -76,7 +76,7 @@ class TreeBuilder {
   std::vector<Open> open_;
   std::map<size_t, Value> anchors_;
   std::set<size_t> open_anchors_;
-  size_t num_values_ = 0;
+  size_t num_values_ = 0, num_alias_values_ = 0;
   Value root_;
   Diagnostics diagnostics_;
   bool stopped_ = false;

@@ -281,6 +281,10 @@ Result<ForeignSpec> spec_of_fields(const ReadFields& read_fields, const Presets&
       out.lost.push_back({setting.key, setting.text, "a run has no such setting", setting.at});
       continue;
     }
+    if (setting.path == "hardware.gpu" && setting.text != "cpu" && !find_gpu(presets, setting.text).ok()) {
+      out.lost.push_back({setting.key, setting.text, "no preset has this GPU: --gpu", setting.at});
+      continue;
+    }
     if (setting.path == "data.paths" && !are_here(setting.text)) {
       out.lost.push_back({setting.key, setting.text, "there is no such file or folder here: --data", setting.at});
       continue;

@@ -1,9 +1,10 @@
 #include "codegen/read/document.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
-#include "base/tree_builder.h"
 #include "base/value_json.h"
 #include "base/value_toml.h"
 #include "base/value_yaml.h"
@@ -13,24 +14,39 @@
 namespace distsetup::foreign {
 namespace {
 
-// The documents of a YAML stream, each with the lines before it empty, so that places stay right.
-std::vector<std::string> split_stream(const std::string& text) {
-  std::vector<std::string> out;
-  std::string blank, current;
-  for (size_t at = 0; at < text.size();) {
+// A document of a YAML stream, and how many lines stand before it.
+struct StreamPart {
+  std::string_view text;
+  int lines_before = 0;
+};
+
+std::vector<StreamPart> split_stream(std::string_view text) {
+  std::vector<StreamPart> out;
+  size_t begin = 0;
+  int line = 0, begin_line = 0;
+  const auto add = [&](size_t end, bool is_last) {
+    const std::string_view part = text.substr(begin, end - begin);
+    if (part.find_first_not_of(" \t\r\n") != std::string_view::npos || (is_last && out.empty())) out.push_back({part, begin_line});
+  };
+  for (size_t at = 0; at < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, std::min(end + 1, text.size()) - at);
-    at = end + 1;
-    blank += "\n";
-    if (line.rfind("---", 0) == 0) {
-      if (current.find_first_not_of(" \t\r\n") != std::string::npos) out.push_back(current);
-      current = blank;
-    } else {
-      current += line;
+    if (text.substr(at, 3) == "---") {
+      add(at, false);
+      begin = std::min(end + 1, text.size());
+      begin_line = line + 1;
     }
+    at = end + 1;
   }
-  if (current.find_first_not_of(" \t\r\n") != std::string::npos || out.empty()) out.push_back(current);
+  add(text.size(), true);
   return out;
+}
+
+void move_down(Location& at, int lines) { at.line += at.line > 0 ? lines : 0; }
+void move_down(Value& value, int lines) {
+  move_down(value.location, lines);
+  for (Location& at : value.key_locations) move_down(at, lines);
+  for (Value& item : value.items) move_down(item, lines);
+  for (auto& entry : value.entries) move_down(entry.second, lines);
 }
 
 bool is_named_yaml(const std::string& path) {
@@ -58,17 +74,27 @@ void parse_script(Document& d) {
 
 // The tree of a structured file, or the script.
 void parse(Document& d) {
-  const auto take = [&d](Result<Value> root) {
+  const auto take = [&d](Result<Value> root, int lines_before = 0) {
+    for (Diagnostic& one : root.diagnostics) move_down(one.location, lines_before);
     append(d.broken, root.diagnostics);
-    if (root.value) d.roots.push_back(std::move(*root.value));
+    if (!root.value) return;
+    if (lines_before > 0) move_down(*root.value, lines_before);
+    d.roots.push_back(std::move(*root.value));
   };
+  constexpr size_t kMaxBytes = 4'000'000;  // of a file that people write: 1 MB is read within a second
+  if (d.text.size() > kMaxBytes) {
+    d.form = TextForm::kLines;
+    d.broken.push_back(error(code::kSyntax, {d.path, 1, 1},
+                             fmt::format("found {:.1f} MB, expected 4 MB at most", static_cast<double>(d.text.size()) / 1e6)));
+    return;
+  }
   // YAML in braces, with comments.
   if (d.form == TextForm::kJson && is_named_yaml(d.path) && !parse_json(d.text, d.path).ok()) d.form = TextForm::kYaml;
   switch (d.form) {
     case TextForm::kJson: take(parse_json(d.text, d.path)); break;
     case TextForm::kToml: take(parse_toml(d.text, d.path)); break;
     case TextForm::kYaml:
-      for (const std::string& one : split_stream(d.text)) take(parse_yaml(one, d.path));
+      for (const StreamPart& one : split_stream(d.text)) take(parse_yaml(one.text, d.path), one.lines_before);
       break;
     case TextForm::kScript: parse_script(d); break;
     case TextForm::kArguments: add_arguments(d); break;
@@ -91,22 +117,13 @@ TextForm form_of_kind(const FileKind& kind, std::string_view text) {
 
 }  // namespace
 
-size_t Document::offset(const Location& at) const {
-  size_t line = 0;
-  for (int i = 1; i < at.line; ++i) {
-    const size_t next = text.find('\n', line);
-    if (next == std::string::npos) return text.size();
-    line = next + 1;
-  }
-  size_t out = line;
-  for (int column = 1; column < at.column && out < text.size() && text[out] != '\n'; ++column) {
-    ++out;
-    while (out < text.size() && (static_cast<unsigned char>(text[out]) & 0xc0) == 0x80) ++out;
-  }
-  return out;
-}
+size_t Document::offset(const Location& at) const { return source().offset(at); }
+Location Document::place(size_t offset) const { return source().at(offset); }
 
-Location Document::place(size_t offset) const { return SourceText(text, path).at(offset); }
+const SourceText& Document::source() const {
+  if (source_ == nullptr) source_ = std::make_shared<SourceText>(text, path);
+  return *source_;
+}
 
 Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::string& path, std::string_view text) {
   const Result<std::shared_ptr<const FileKinds>> kinds = load_kinds(templates);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/tree_builder.h"
 #include "base/value.h"
 #include "codegen/read/tree.h"
 #include "codegen/shell/launch_line.h"
@@ -48,6 +49,10 @@ struct Document {
   size_t offset(const Location& at) const;
   Location place(size_t offset) const;
   std::string_view cut(TextSpan span) const { return std::string_view(text).substr(span.begin, span.end - span.begin); }
+
+ private:
+  const SourceText& source() const;
+  mutable std::shared_ptr<const SourceText> source_;  // of `text`, which stays as it is once a place was asked for
 };
 
 // Parses the text and recognises its kind (recognise.h). A document cannot move: its scripts point into its text. Mistakes of syntax

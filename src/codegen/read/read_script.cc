@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/tree_builder.h"
@@ -46,17 +47,29 @@ class ScriptReader {
   ScriptReader(const TemplateSet& templates, const foreign::Document& document)
       : templates_(templates), file_(document.path), source_(document.text, document.path) {}
 
-  void directives(const foreign::ShellScript& script) {
+  void directives(const foreign::ScriptPart& part) {
+    const foreign::ShellScript& script = part.script;
     std::vector<FoundKey> keys;
     for (const foreign::Directive& one : script.directives) {
-      if (!one.is_late) keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
+      if (one.is_late || is_narrowed(part, one)) continue;
+      keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
+      if (one.name == "gpus-per-task" || one.name == "gpus") count_gpus(script, keys.back());
     }
     if (!keys.empty()) keys_of(kDirectives, std::move(keys));
   }
 
+  // An srun that trains nothing (srun --nodes=1 hostname) says nothing of the run.
+  void lines(const foreign::ScriptPart& part) {
+    for (const LaunchLine& line : part.lines) {
+      const bool is_helper = line.find(LaunchProgram::kSrun) != nullptr && !foreign::starts_training(part.script, part.lines, line);
+      if (is_helper) continue;
+      for (const LaunchStage& stage : line.stages)
+        read_stage(stage, line.find(LaunchProgram::kSrun) != nullptr && has_ray(part.script));
+    }
+  }
   void lines(const std::vector<LaunchLine>& lines) {
     for (const LaunchLine& line : lines) {
-      for (const LaunchStage& stage : line.stages) read_stage(stage);
+      for (const LaunchStage& stage : line.stages) read_stage(stage, false);
     }
   }
 
@@ -64,10 +77,16 @@ class ScriptReader {
     add(reading_by(templates_, table, {nullptr, std::move(keys), nullptr}, file_));
   }
 
-  std::vector<FoundKey> options_of(const LaunchStage& stage) const {
+  // An option that is given twice counts as it stands last.
+  // `as_spelled`: under the name with its own dashes inside.
+  std::vector<FoundKey> options_of(const LaunchStage& stage, bool as_spelled = false) const {
     std::vector<FoundKey> keys;
+    std::map<std::string_view, const LaunchOption*> last;
+    for (const LaunchOption& option : stage.options) last[option.name] = &option;
     for (const LaunchOption& option : stage.options) {
+      if (last[option.name] != &option && stage.program != LaunchProgram::kMpirun) continue;
       keys.push_back(found(option.name, option.value, option.has_value, option.span));
+      if (as_spelled) keys.back().key = option.spelled.substr(std::min(option.spelled.find_first_not_of('-'), option.spelled.size()));
       if (option.more.empty()) continue;
       keys.back().items = option.more;
       keys.back().items.insert(keys.back().items.begin(), option.value);
@@ -92,13 +111,57 @@ class ScriptReader {
     return one;
   }
 
+  // Under Ray, srun starts workers one by one and then a driver.
+  static bool has_ray(const foreign::ShellScript& script) {
+    return std::any_of(script.commands.begin(), script.commands.end(), [](const foreign::ShellCommand& command) {
+      for (size_t i = 0; i + 1 < command.words.size(); ++i) {
+        if (command.words[i].text == "ray" && command.words[i + 1].text == "start") return true;
+      }
+      return false;
+    });
+  }
+
+  // The one srun that trains takes fewer nodes than the job has (another takes the rest): its own number counts.
+  static bool is_narrowed(const foreign::ScriptPart& part, const foreign::Directive& directive) {
+    const auto of_job = directive.name == "nodes" ? foreign::number(directive.value) : std::nullopt;
+    if (!of_job || has_ray(part.script)) return false;
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* srun = line.find(LaunchProgram::kSrun);
+      if (srun == nullptr || !foreign::starts_training(part.script, part.lines, line)) continue;
+      const auto of_step = foreign::number(srun->has("nodes") ? srun->value("nodes") : srun->value("N"));
+      if (of_step && *of_step < *of_job) return true;
+    }
+    return false;
+  }
+
+  // --gpus-per-task is of each task, --gpus of the whole job: as GPUs of a node.
+  static void count_gpus(const foreign::ShellScript& script, FoundKey& key) {
+    const auto said = [&script](const char* name) -> long long {
+      const foreign::Directive* one = script.directive(name);
+      return one == nullptr ? 0 : foreign::number(one->value).value_or(0);
+    };
+    const size_t colon = key.text.rfind(':') == std::string::npos ? 0 : key.text.rfind(':') + 1;
+    const auto count = foreign::number(key.text.substr(colon));
+    const long long nodes = std::max(1LL, said("nodes"));
+    const long long tasks = said("ntasks-per-node") > 0 ? said("ntasks-per-node") : std::max(1LL, said("ntasks") / nodes);
+    constexpr long long kMost = 1'000'000;
+    if (!count || *count < 1 || *count > kMost || tasks > kMost || script.directive("gpus-per-node") != nullptr ||
+        script.directive("gres") != nullptr)
+      return;
+    const bool is_of_task = key.key == "gpus-per-task";
+    if (!is_of_task && *count % nodes != 0) return;
+    key.text = key.text.substr(0, colon) + std::to_string(is_of_task ? *count * tasks : *count / nodes);
+    key.key = "gpus-per-node";
+  }
+
   void add(Result<Reading> reading) {
     append(diagnostics_, reading.diagnostics);
     if (reading.ok() && (!reading->fields.empty() || !reading->lost.empty())) readings_.push_back(std::move(*reading));
   }
 
-  void read_stage(const LaunchStage& stage) {
+  void read_stage(const LaunchStage& stage, bool is_under_ray) {
     std::vector<FoundKey> keys = options_of(stage);
+    if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));
     Result<Reading> best = reading_of_program(templates_, stage.name, keys, file_);
@@ -118,8 +181,8 @@ class ScriptReader {
 Result<std::vector<Reading>> read_script(const TemplateSet& templates, const foreign::Document& document) {
   ScriptReader reader(templates, document);
   for (const foreign::ScriptPart& part : document.parts) {
-    reader.directives(part.script);
-    reader.lines(part.lines);
+    reader.directives(part);
+    reader.lines(part);
   }
   return reader.take();
 }
@@ -139,12 +202,7 @@ Result<std::vector<Reading>> read_arguments(const TemplateSet& templates, const 
   for (const foreign::ScriptPart& part : document.parts) {
     for (const LaunchLine& line : part.lines) {
       for (const LaunchStage& stage : line.stages) {
-        std::vector<FoundKey> options = reader.options_of(stage);
-        for (size_t i = 0; i < options.size(); ++i) {
-          keys.push_back(std::move(options[i]));
-          const std::string& spelled = stage.options[i].spelled;
-          keys.back().key = spelled.substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
-        }
+        for (FoundKey& one : reader.options_of(stage, true)) keys.push_back(std::move(one));
       }
     }
   }

@@ -102,6 +102,8 @@ ReadSettings settings_of(const ReadFields& fields) {
       add(std::string(it->path), std::move(text));
     } else if (const auto seconds = std::find_if(kSeconds.begin(), kSeconds.end(), is_field); seconds != kSeconds.end()) {
       add(std::string(seconds->path), field_text(read.value) + "s");
+    } else if (field == "hardware.gpu") {
+      add(field, field_text(read.value));
     } else if (field == "hardware.accelerator") {
       if (read.value == "cpu") add("hardware.gpu", "cpu");
     } else if (field == "model.name" && fields.count("model.hub_id") != 0) {

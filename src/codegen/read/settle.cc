@@ -80,6 +80,9 @@ void settle_parts(ReadFields& fields) {
     const Json number = value_of_text(text.substr(text.rfind(':') + 1));
     if (!number.is_number_integer()) continue;
     derive(fields, request, "hardware.gpus_per_node", number);
+    std::string type = text.substr(0, std::min(text.rfind(':'), text.size()));
+    if (type.compare(0, 4, "gpu:") == 0) type.erase(0, 4);
+    if (type != text && type != "gpu") derive(fields, request, "hardware.gpu", type);
     fields.erase(fields.find(request));
   }
   if (const auto batch = whole(fields, "derived.pipeline_batch")) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "base/check.h"
 
@@ -101,16 +102,27 @@ class ValueSearch {
   static constexpr int kRefused = 50;
 
   // A key that only a `drop` row accounts for says something that would be lost: better than nothing, worse than being read.
-  int cost_of(const std::vector<const FileKey*>& keys) const {
-    constexpr int kUnexplained = 100, kLost = 1;
+  int cost_of(const std::vector<const FileKey*>& keys) {
     int cost = 0;
-    for (const FileKey* key : keys) {
-      const KeyReading reading = explainer_.explain(*key);
+    for (const FileKey* key : keys) cost += cost_of(*key);
+    return cost;
+  }
+  // It follows from the variables that the key asks about: counted once for each of their values.
+  int cost_of(const FileKey& key) {
+    constexpr int kUnexplained = 100, kLost = 1;
+    std::string tried;
+    for (const size_t v : key.variables) {
+      if (v < chosen_.size()) tried += chosen_[v];
+      tried += '\n';
+    }
+    const auto [it, is_new] = costs_[&key].try_emplace(std::move(tried), 0);
+    if (is_new) {
+      const KeyReading reading = explainer_.explain(key);
       const KeyReading::How how = reading.how;
       const bool is_read = how == KeyReading::How::kConstant || how == KeyReading::How::kField || reading.is_settled;
-      cost += how == KeyReading::How::kNone ? kUnexplained : is_read ? 0 : kLost;
+      it->second = how == KeyReading::How::kNone ? kUnexplained : is_read ? 0 : kLost;
     }
-    return cost;
+    return it->second;
   }
 
   // The least cost, by variable and value.
@@ -223,6 +235,7 @@ class ValueSearch {
   const std::vector<FileKey>& keys_;
   std::vector<std::string>& chosen_;
   std::vector<SettledField> settled_;
+  std::unordered_map<const FileKey*, std::unordered_map<std::string, int>> costs_;
 };
 
 }  // namespace

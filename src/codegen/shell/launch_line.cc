@@ -268,6 +268,48 @@ std::vector<LaunchLine> find_lines(const ShellScript& script) {
   return lines;
 }
 
+namespace {
+
+// Programs with several tasks, of which one trains; and words in a program's name that say it does something else.
+bool is_other_task(const LaunchStage& script) {
+  struct Tasks {
+    std::string_view program, training;
+  };
+  static constexpr Tasks kTasks[] = {{"trl", "sft dpo grpo kto reward rloo"}, {"axolotl", "train"}, {"llamafactory-cli", "train"}};
+  const std::string base = base_name(script.name);
+  for (const Tasks& one : kTasks) {
+    if (base != one.program || script.positionals.empty()) continue;
+    return (" " + std::string(one.training) + " ").find(" " + script.positionals[0].text + " ") == std::string::npos;
+  }
+  for (const std::string_view word :
+       {"vllm", "sglang", "serve", "http.server", "pip", "venv", "collect_env", "preprocess", "download", "convert", "merge"}) {
+    if (base.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool starts_training_itself(const LaunchLine& line) {
+  return std::any_of(line.stages.begin(), line.stages.end(), [](const LaunchStage& stage) {
+    return stage.program == LaunchProgram::kTorchrun || stage.program == LaunchProgram::kDeepspeed ||
+           stage.program == LaunchProgram::kAccelerate || (stage.program == LaunchProgram::kScript && !is_other_task(stage));
+  });
+}
+
+bool starts_training(const ShellScript& script, const std::vector<LaunchLine>& lines, const LaunchLine& line) {
+  if (starts_training_itself(line)) return true;
+  const ShellCommand& outer = script.commands[line.command];
+  if (outer.words.empty()) return false;
+  const TextSpan last = outer.words.back().span;
+  return std::any_of(lines.begin(), lines.end(), [&](const LaunchLine& other) {
+    const ShellCommand& inner = script.commands[other.command];
+    const bool is_inside = inner.depth > outer.depth && !inner.in_substitution && !inner.words.empty() &&
+                           inner.words[0].span.begin >= last.begin && inner.words[0].span.end <= last.end;
+    return is_inside && starts_training_itself(other);
+  });
+}
+
 std::optional<long long> number(std::string_view text) {
   long long out = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
