@@ -64,6 +64,7 @@ void options_of_megatron(const Document& d, const LaunchStage& run, Findings& re
     if (is_long && !is_removed && !takes_option(known, option.spelled, false)) add_option(names, table, known, run, option);
   }
   const bool is_own_script = run.name.find("pretrain_gpt") == std::string::npos;
+  names.is_own_parser = is_own_script;
   if (is_own_script) std::erase_if(names.all, [](const UnknownName& one) { return one.near.empty(); });
   report_unknown_names(d, names, NamesOf::kExtendedParser, report);
 }

@@ -142,7 +142,8 @@ constexpr std::array<std::string_view, 14> kRemovedKeys = {"nebula",
 void ds_removed(const DeepspeedFile& in) {
   for (const std::string_view path : kRemovedKeys) {
     if (in.is_old || !node(in.root, path)) continue;
-    in.report.add("DSJ048", in.d, in.key(path), fmt::format("DeepSpeed refuses '{}': what it configured was removed by 0.19.8", path));
+    in.report.add("DSJ048", in.d, in.key(path), fmt::format("DeepSpeed refuses '{}': what it configured was removed by 0.19.8", path),
+                  {"", "", {}, in.setup.version("deepspeed").empty() ? std::optional<Severity>() : Severity::kError});
   }
 }
 

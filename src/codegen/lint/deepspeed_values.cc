@@ -115,7 +115,8 @@ void check_batch(const LintSetup& setup, const Document& d, Findings& report) {
   const std::string consumer = setup.consumer(d);
   if (!has(root, "train_batch_size") && !has(root, "train_micro_batch_size_per_gpu") && !is_elastic && consumer != "lightning") {
     report.add("DSJ043", d, {d.offset(root.location), d.offset(root.location) + 1},
-               "neither 'train_batch_size' nor 'train_micro_batch_size_per_gpu' is given: DeepSpeed stops");
+               "neither 'train_batch_size' nor 'train_micro_batch_size_per_gpu' is given: DeepSpeed stops",
+               {"", "", {}, consumer.empty() ? std::optional<Severity>(Severity::kWarning) : std::nullopt});  // a script may add it
     return;
   }
   int64_t ranks = setup.world();

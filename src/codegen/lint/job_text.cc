@@ -70,6 +70,7 @@ void sl_placeholders(const JobScript& in) {
   std::string said;
   size_t num_more = 0;
   for (const Directive& one : in.part.script.directives) {
+    if (one.name == "mail-user" || one.name == "comment") continue;  // whatever stands there, the job runs
     std::string_view line = in.d.cut({one.span.begin, one.line_end});
     if (const size_t comment = line.find(" #"); comment != std::string_view::npos) line = line.substr(0, comment);
     const size_t open = line.find_first_of("{<");

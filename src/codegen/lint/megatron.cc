@@ -33,8 +33,7 @@ void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
   const long long tp = number(run.value("tensor_model_parallel_size")).value_or(1);
   const long long ep = number(run.value("expert_model_parallel_size")).value_or(1);
   if (run.has("sequence_parallel") && tp == 1) {
-    report.add("MEG005", d, run.find("sequence_parallel")->span, "--sequence-parallel is silently ignored with tensor parallel 1",
-               {"", "", {}, is_megatron_fork(run) ? std::optional<Severity>(Severity::kNote) : std::nullopt});
+    report.add("MEG005", d, run.find("sequence_parallel")->span, "--sequence-parallel is silently ignored with tensor parallel 1");
   }
   if (run.has("num_experts") && tp > 1 && ep > 1 && !run.has("sequence_parallel")) {
     report.add("MEG006", d, run.find("expert_model_parallel_size")->span,

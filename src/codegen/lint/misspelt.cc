@@ -56,6 +56,7 @@ std::string digits_of(std::string_view word) {
 bool is_slip(const std::string& a, const std::string& b) {
   constexpr size_t kShort = 4, kLong = 9;
   const size_t size = std::min(a.size(), b.size());
+  if (a[0] != b[0]) return false;  // hardly anybody misspells the first letter: "patch", "batch"
   if (size + 1 < kShort || std::max(a.size(), b.size()) < kShort || digits_of(a) != digits_of(b)) return false;
   return distance(a, b) <= (size >= kLong ? 2u : 1u);
 }

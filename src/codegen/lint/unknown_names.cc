@@ -80,7 +80,11 @@ void report_unknown_names(const Document& d, const UnknownNames& names, NamesOf 
       own.push_back(one);
       continue;
     }
-    report.add(names.code, d, one->at, one->says, {fmt::format("did you mean '{}'", one->near), names.bites, {}, {}});
+    report.add(names.code, d, one->at, one->says,
+               {fmt::format("did you mean '{}'", one->near),
+                names.bites,
+                {},
+                names.is_own_parser ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
   report_gone(d, names, gone, report);
   report_own(d, names, own, whose, report);

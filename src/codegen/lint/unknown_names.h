@@ -27,6 +27,7 @@ struct UnknownNames {
   std::string version;  // of the tool that is used; "" = not known
   TextSpan top;         // what holds the names: where the scripts' own are counted
   std::vector<UnknownName> all;
+  bool is_own_parser = false;  // a script of somebody's own, which may mean what it says
 };
 
 void report_unknown_names(const Document& d, const UnknownNames& names, NamesOf whose, Findings& report);
