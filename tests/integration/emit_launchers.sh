@@ -38,9 +38,10 @@ exec_from() { # shellcheck disable=SC2016
 {
   exec_from '@(record|--no_python)' '[[ $1 == --no_python ]] && shift; exec "$@"' | sed '1a shopt -s extglob' >"$tools/torchrun"
   exec_from record 'exec "$@"' >"$tools/accelerate"
-  exec_from bash 'for r in 0 1 2 3; do OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_LOCAL_RANK=$((r % 2)) OMPI_COMM_WORLD_SIZE=4 "$@" || exit; done' >"$tools/mpirun"
+  exec_from bash 'if [[ $* == *" NODE_RANK="* ]]; then last=1; else last=3; fi
+for ((r = 0; r <= last; ++r)); do OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_LOCAL_RANK=$((r % 2)) OMPI_COMM_WORLD_SIZE=4 "$@" || exit; done' >"$tools/mpirun"
   exec_from bash 'for n in 0 1; do PMI_RANK=$n "$@" || exit; done' >"$tools/mpiexec"
-  exec_from bash 'if [[ $* == *PET_NODE_RANK* ]]; then last=1; else last=3; fi
+  exec_from bash 'if [[ $* == *NODE_RANK=* ]]; then last=1; else last=3; fi
 for ((n = 0; n <= last; ++n)); do SLURM_NODEID=$n SLURM_PROCID=$n SLURM_LOCALID=$((n % 2)) SLURM_NTASKS=4 "$@" || exit; done' >"$tools/srun"
   printf '#!/bin/bash\nexec sh -c "${@: -1}"\n' >"$tools/ssh"
   printf '#!/bin/bash\nshift 2\nexec "$@"\n' >"$tools/blaunch"
@@ -100,6 +101,32 @@ emitted skypilot --target skypilot "${plan[@]}" --nodes 2 "${own[@]}"
 sed -n '/^run: |/,$ { /^run: |/d; s/^  //; p }' "$work/skypilot/task.yaml" >"$work/task.sh"
 SKYPILOT_NODE_IPS=$'a\nb' SKYPILOT_NODE_RANK=1 SKYPILOT_NUM_NODES=2 SKYPILOT_NUM_GPUS_PER_NODE=2 bash "$work/task.sh"
 recorded skypilot 'node 1 rank none of none'
+
+# A trainer by way of each: its launch.sh runs once per node, with the node's number and the address of the first.
+two=('node 0 rank none of none' 'node 1 rank none of none')
+for container in none apptainer; do
+  image=()
+  [[ $container == none ]] || image=(--image '/a b/x.sif')
+  emitted "via slurm" --force --target deepspeed --via slurm "${plan[@]}" --nodes 2 --requeue --container $container "${image[@]}" "${own[@]}"
+  (cd "$work/via slurm" && SLURM_JOB_ID=5 SLURM_JOB_NODELIST=x bash job.sbatch)
+  recorded "a trainer by slurm, container $container" "${two[@]}"
+done
+emitted "via ssh" --target deepspeed --via ssh "${plan[@]}" --nodes 2 --hosts a,b "${own[@]}"
+(cd / && "$work/via ssh/start_all.sh")
+recorded "a trainer by ssh" "${two[@]}"
+emitted "via mpirun" --target deepspeed --via mpirun "${plan[@]}" --nodes 2 --hosts a,b "${own[@]}"
+(cd / && "$work/via mpirun/start_all.sh")
+recorded "a trainer by mpirun" "${two[@]}"
+emitted "via pbs" --target deepspeed --via pbs "${plan[@]}" --nodes 2 "${own[@]}"
+PBS_O_WORKDIR=/ FOLDER="$work/via pbs" PBS_NODEFILE="$work/nodes" PBS_JOBID=12.server bash "$work/via pbs/job.pbs"
+recorded "a trainer by pbs, from another folder" "${two[@]}"
+emitted "via lsf" --target deepspeed --via lsf "${plan[@]}" --nodes 2 "${own[@]}"
+LS_SUBCWD=/ FOLDER="$work/via lsf" LSB_MCPU_HOSTS='batch 1 a 2 b 2' LSB_JOBID=12 bash "$work/via lsf/job.lsf"
+recorded "a trainer by lsf, from another folder" "${two[@]}"
+emitted "via skypilot" --target deepspeed --via skypilot "${plan[@]}" --nodes 2 "${own[@]}"
+sed -n '/^run: |/,$ { /^run: |/d; s/^  //; p }' "$work/via skypilot/task.yaml" >"$work/task.sh"
+FOLDER="$work/via skypilot" SKYPILOT_NODE_IPS=$'a\nb' SKYPILOT_NODE_RANK=1 SKYPILOT_NUM_NODES=2 SKYPILOT_NUM_GPUS_PER_NODE=2 bash "$work/task.sh"
+recorded "a trainer by skypilot" 'node 1 rank none of none'
 launcher() { "$distsetup" launcher "${plan[@]}" --output "$work/launcher/" --force "$@" >/dev/null 2>"$work/said" || fail "launcher $*" "$(cat "$work/said")"; }
 launcher --nodes 2 "${own[@]}"
 for rank in 0 1; do NODE_RANK=$rank MASTER_ADDR=h "$work/launcher/run_training.sh"; done

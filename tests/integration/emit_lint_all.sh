@@ -11,6 +11,38 @@ trap 'rm -rf "$work"' EXIT
 . "${DISTSETUP_SOURCE:?}/tests/support/emit_combinations.sh"
 emit_combinations "$work"
 
+# Every trainer by way of every scheduler and launcher. What differs in nothing but its comments is checked once.
+templates=${DISTSETUP_SOURCE:?}/templates
+# shellcheck disable=SC2207 # names without spaces
+trainers=($(grep -l '^node_script:' "$templates"/*/target.yaml | xargs -n 1 dirname | xargs -n 1 basename))
+# shellcheck disable=SC2207
+starters=($(grep -l 'job.node_script' "$templates"/*/target.yaml | xargs -n 1 dirname | xargs -n 1 basename))
+declare -A seen=()
+pairs=0
+for trainer in "${trainers[@]}"; do
+  for nodes in 1 4; do
+    plan=$work/plan.$trainer.$nodes.json method=pretrain
+    case $trainer in automodel | axolotl | fine-tuning | openrlhf* | training-stages | trl) method=sft ;; esac
+    "$distsetup" plan --launch-target "$trainer" --model llama3_8b --method $method --gpus 8 --nodes $nodes --output "$plan" >/dev/null 2>&1
+    for via in "${starters[@]}"; do
+      if [[ $via == docker-compose ]] && ((nodes > 1)); then continue; fi
+      more=(--image registry/name:1)
+      case $via in slurm) more=(--container pyxis --image r#i:1 --requeue) ;; pbs | lsf | skypilot | ssh | mpirun) more=() ;; esac
+      emitted "$work/pair" emit --force --target "$trainer" --via "$via" --plan "$plan" "${more[@]}" -- train.py 'a b'
+      pairs=$((pairs + 1))
+      for script in "$work"/pair/*.{sh,sbatch,pbs,lsf}; do
+        [[ -f $script ]] || continue
+        digest=$(sed '/^#[^!S]/d' "$script" | sha256sum)
+        [[ -z ${seen[$digest]:-} ]] || continue
+        seen[$digest]=yes
+        cp "$script" "$work/distinct ${#seen[@]} ${script##*/}"
+      done
+      rm -r "$work/pair"
+    done
+  done
+done
+((pairs >= 380)) || { echo "only $pairs pairs were emitted" >&2; exit 1; }
+
 scripts=0
 while IFS= read -r -d '' script; do
   # SC1090, SC1091: files that --setup sources are on the cluster. SC2016: --export writes $HOME as it was given, on purpose.
@@ -18,5 +50,5 @@ while IFS= read -r -d '' script; do
   shfmt -d -i 2 -ci -ln bash "$script"
   scripts=$((scripts + 1))
 done < <(find "$work" -type f \( -name '*.sh' -o -name '*.sbatch' -o -name '*.pbs' -o -name '*.lsf' \) -print0)
-echo "$scripts scripts checked"
+echo "$scripts scripts checked, $pairs pairs"
 ((scripts >= 90))
