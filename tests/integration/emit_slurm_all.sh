@@ -64,6 +64,24 @@ timeout 60 sbatch --wait --output="$work/o" --error="$work/e" "$work/with a plan
 is "plan beside the script" "$(ranks)" "$(expected llm_finetune "$work/with a plan/plan.json")"
 cd "$work/submit here"
 
+# another trainer by way of SLURM: its own script once per node, with the node's number, from any folder
+mkdir "$work/tools"
+cat >"$work/tools/torchrun" <<RECORD
+#!/bin/bash
+printf '%s rank %s:%s args%s\n' "\$SLURM_NODEID" "\$NODE_RANK" "\$MASTER_ADDR" "\$(printf ' [%s]' "\$@")" >>'$work/ranks'
+RECORD
+chmod +x "$work/tools/torchrun"
+"$distsetup" emit --target deepspeed --via slurm --model llama3.2_1b "${options[@]}" --requeue --output "$work/other trainer" \
+  -- train.py 'a b' >/dev/null 2>&1
+cd /
+PATH="$work/tools:$PATH" timeout 60 sbatch --wait --output="$work/o" --error="$work/e" "$work/other trainer/job.sbatch" >/dev/null ||
+  fail "the job of another trainer failed: $(cat "$work/e")"
+port=$(sed -nE '1s/.*--master_port=([0-9]+).*/\1/p' "$work/ranks")
+is "another trainer" "$(ranks)" "$(for node in 0 1; do
+  echo "$node rank $node:n1 args [--nnodes=2] [--nproc_per_node=2] [--node_rank=$node] [--master_addr=n1] [--master_port=$port] [train.py] [a b]"
+done)"
+cd "$work/submit here"
+
 # a failing rank ends the others and the job
 started=$SECONDS code=0
 TRAINER_DOES=fail timeout 60 sbatch --wait job.sbatch >/dev/null || code=$?
