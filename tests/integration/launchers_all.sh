@@ -23,6 +23,10 @@ emitted() { # NAME TARGET NODES RANKS-PER-NODE [WORDS...]
   make_job "$1" "$4" --nodes "$3"
   run "emit $1" 0 "$distsetup" emit --target "$2" --plan "$work/$1/plan.json" --output "$work/$1" --force "${@:5}"
 }
+of_trainer() { # NAME LAUNCHER NODES RANKS-PER-NODE [WORDS...]: another trainer's script, started by the launcher on every node
+  run "emit $1" 0 "$distsetup" emit --target deepspeed --via "$2" --model tiny --sequence-length 1024 --gpu cpu --nodes "$3" --gpus "$4" \
+    --output "$work/$1" "${@:5}"
+}
 # A program that writes down its rank and its words.
 cat >"$work/show words" <<'SH'
 #!/bin/bash
@@ -66,6 +70,9 @@ agree mpirun_4
 emitted mpirun_own mpirun 1 2 --mpi-options='--oversubscribe' -- "$work/show words" "${words[@]}"
 run "mpirun, own words" 0 "$work/mpirun_own/launch.sh"
 shown 2 2
+of_trainer mpirun_via mpirun 1 2 --mpi-options='--oversubscribe' -- --no_python "$work/show words" "${words[@]}"
+run "another trainer by mpirun" 0 "$work/mpirun_via/start_all.sh"
+shown 2 2
 emitted mpirun_two mpirun 2 2
 run "mpirun without hosts" 2 "$work/mpirun_two/launch.sh"
 has "mpirun without hosts" "$said" "HOSTS="
@@ -104,6 +111,9 @@ run "ssh, two nodes" 0 "$work/ssh_2x2/launch.sh"
 agree ssh_2x2
 emitted ssh_own ssh 2 1 --ssh-options="$options" --export "PATH=$PATH,SHOWN=$SHOWN" -- --no_python "$work/show words" "${words[@]}"
 run "ssh, own words" 0 env HOSTS='127.0.0.1 localhost' "$work/ssh_own/launch.sh"
+shown 2 1
+of_trainer ssh_via ssh 2 1 --ssh-options="$options" --export "SHOWN=$SHOWN" -- --no_python "$work/show words" "${words[@]}"
+run "another trainer by ssh" 0 env HOSTS='127.0.0.1 localhost' "$work/ssh_via/start_all.sh"
 shown 2 1
 run "ssh, too few hosts" 2 env HOSTS=127.0.0.1 "$work/ssh_2x2/launch.sh"
 has "ssh, too few hosts" "$said" "1 hosts, the plan needs 2"
