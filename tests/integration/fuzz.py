@@ -6,7 +6,7 @@ usage: fuzz.py MUTANTS [FOLDER] [--processes N] [--only N]
 A mutant is one or several files with bytes flipped, lines moved or repeated, numbers made absurd, structures nested or two files
 spliced, given to one of the commands that read files. The files are those of tests/golden, or of FOLDER. Mutant N of a seed is always
 the same: DISTSETUP_SEED repeats a run, --only one mutant of it, and what failed is printed. A command gets a second of a processor for
-files of up to 1 MB, and 256 MB of memory (more of both in a build with sanitizers: DISTSETUP_FUZZ_SLOWER says how often).
+files of up to 1 MB, and 256 MB of memory (ten times that in a build with sanitizers, DISTSETUP_FUZZ_SLOWER times it on a machine that is slower).
 """
 import argparse
 import concurrent.futures
@@ -24,7 +24,7 @@ import time
 SOURCE = pathlib.Path(os.environ.get("DISTSETUP_SOURCE") or pathlib.Path(__file__).resolve().parents[2])
 BIN = pathlib.Path(os.environ.get("DISTSETUP_BIN") or SOURCE / "build/release/bin")
 EXIT_CODES = {0, 1, 2, 3, 4, 5, 7}
-SLOWER = float(os.environ.get("DISTSETUP_FUZZ_SLOWER") or 1)
+SLOWER = float(os.environ.get("DISTSETUP_FUZZ_SLOWER") or (10 if b"AddressSanitizer" in (BIN / "distsetup").read_bytes() else 1))
 MOST_SECONDS, MOST_MEMORY, GIVE_UP_S = 1 * SLOWER, 256 * 1024 * SLOWER, 20 * SLOWER
 MOST_BYTES, MOST_MUTANT_BYTES = 64 * 1024, 1000 * 1000
 COMMANDS = [

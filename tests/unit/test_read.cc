@@ -188,6 +188,26 @@ srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=$GPUS --rdzv_backend c10d 
   CHECK(contains(reason(read, "rdzv_backend"), "launcher"));
 }
 
+TEST_CASE("read: the srun that trains counts, GPUs of a task and of a job") {
+  const auto of = [](const std::string& text) { return fields("#!/bin/bash\n" + text, "job.sbatch"); };
+  const std::string train = "srun torchrun --nproc_per_node=8 train.py --bf16 True\n";
+  const ReadFields helpers =
+      of("#SBATCH --nodes=4\nH=$(srun --nodes=1 --ntasks=1 hostname)\nsrun -N 1 trl vllm-serve --model m &\n" + train);
+  CHECK(value(helpers, "hardware.nodes") == "4");
+  CHECK(value(of("#SBATCH --nodes=9\nsrun --nodes=8 torchrun train.py --bf16 True\n"), "hardware.nodes") == "8");
+  CHECK(value(of("#SBATCH --nodes=2\nsrun -N 1 ray start --head &\nsrun --nodes=1 python train.py --bf16 True\n"), "hardware.nodes") ==
+        "2");
+  const ReadFields of_task = of("#SBATCH --nodes=4\n#SBATCH --ntasks=4\n#SBATCH --gpus-per-task=a100:8\n" + train);
+  CHECK(value(of_task, "hardware.gpus_per_node") == "8");
+  CHECK(value(of_task, "hardware.gpu") == "a100");
+  CHECK(value(of("#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-task=1\nsrun python train.py --bf16 True\n"),
+              "hardware.gpus_per_node") == "8");
+  CHECK(value(of("#SBATCH -N 2\n#SBATCH --gpus=16\n" + train), "hardware.gpus_per_node") == "8");
+  CHECK(value(of("#SBATCH --gpus-per-node=h100:4\nsrun torchrun train.py --bf16 True\n"), "hardware.gpu") == "h100");
+  CHECK(value(of("torchrun train.py --per_device_train_batch_size 2 --per_device_train_batch_size 4\n"), "micro_batch") ==
+        "4");  // as argparse
+}
+
 TEST_CASE("read: sbatch times as settings of a run") {
   const auto limit = [](const std::string& time) {
     return setting(fields("#!/bin/bash\n#SBATCH --time=" + time + "\ntrue\n", "j.sh"), "launch.time_limit");

@@ -52,8 +52,21 @@ TargetInput config_input(const ReadFields& fields, const std::string& command) {
   return {fields_to_write(fields), nullptr, command, command_line(), true};
 }
 
+// Sizes that a target divides by.
+Diagnostics zero_sizes(const ReadFields& fields) {
+  Diagnostics out;
+  for (const char* name : {"mesh.pp", "mesh.tp", "mesh.cp", "mesh.ep", "mesh.dp_shard", "mesh.dp_replicate", "hardware.nodes",
+                           "hardware.gpus_per_node", "micro_batch", "gradient_accumulation", "strategy.virtual_stages"}) {
+    const auto it = fields.find(name);
+    if (it != fields.end() && it->second.value.is_number() && it->second.value == 0)
+      out.push_back(error(code::kOutOfRange, it->second.at, fmt::format("'{}' is 0, expected 1 or more", it->second.key)));
+  }
+  return out;
+}
+
 Result<Artifacts> as_target(const TemplateSet& templates, const std::string& target, const ReadFields& fields,
                             const std::string& command, std::vector<LostKey>& lost) {
+  if (Diagnostics problems = zero_sizes(fields); !problems.empty()) return problems;
   Result<Artifacts> written = emit_target(templates, target, config_input(fields, command));
   if (!written.ok()) return written;
   if (written->empty()) {

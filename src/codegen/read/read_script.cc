@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/tree_builder.h"
@@ -60,11 +61,16 @@ class ScriptReader {
 
   // An srun that trains nothing (srun --nodes=1 hostname) says nothing of the run.
   void lines(const foreign::ScriptPart& part) {
+    constexpr size_t kMaxRuns = 16;  // what starts more than a few different runs is no configuration of one
+    const bool is_under_ray = has_ray(part.script);
+    std::set<std::string> seen;
     for (const LaunchLine& line : part.lines) {
+      std::string words;
+      for (const foreign::ShellWord& word : part.script.commands[line.command].expanded) words += word.text + '\n';
+      if (!seen.insert(std::move(words)).second || seen.size() > kMaxRuns) continue;
       const bool is_helper = line.find(LaunchProgram::kSrun) != nullptr && !foreign::starts_training(part.script, part.lines, line);
       if (is_helper) continue;
-      for (const LaunchStage& stage : line.stages)
-        read_stage(stage, line.find(LaunchProgram::kSrun) != nullptr && has_ray(part.script));
+      for (const LaunchStage& stage : line.stages) read_stage(stage, is_under_ray);
     }
   }
   void lines(const std::vector<LaunchLine>& lines) {

@@ -106,6 +106,7 @@ bool is_option(const std::string& word) {
 }
 
 constexpr size_t kMaxStages = 20;
+constexpr size_t kMaxLines = 64;  // every one is held against the whole script
 
 // "&&" of a command that stands in a variable.
 bool is_operator(const ShellWord& word) {
@@ -260,7 +261,7 @@ const LaunchStage* LaunchLine::find(LaunchProgram program) const {
 
 std::vector<LaunchLine> find_lines(const ShellScript& script) {
   std::vector<LaunchLine> lines;
-  for (size_t i = 0; i < script.commands.size(); ++i) {
+  for (size_t i = 0; i < script.commands.size() && lines.size() < kMaxLines; ++i) {
     if (script.commands[i].is_dead) continue;
     std::vector<LaunchStage> stages = LineReader(script, i).read();
     if (!stages.empty()) lines.push_back({std::move(stages), i});

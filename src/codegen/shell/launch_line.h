@@ -35,7 +35,7 @@ struct LaunchStage {
 };
 
 // The stages of every command that is not dead, outermost first; commands without a known program have none. Of a script that was
-// followed (follow.h).
+// followed (follow.h). The first 64 are read.
 struct LaunchLine {
   std::vector<LaunchStage> stages;
   size_t command = 0;

@@ -67,8 +67,11 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   // DeepSpeed's buffers in elements, as its Hugging Face integration fills them (transformers/integrations/deepspeed.py).
   set("derived.prefetch_elements", model.hidden * model.hidden * 9 / 10);
   set("derived.persistence_elements", 10 * model.hidden);
+  // A file that was read may say 0 of any size.
+  const int64_t ranks = std::max<int64_t>(1, int64_t{mesh.dp_replicate} * mesh.dp_shard);
+  const int64_t chunks = int64_t{mesh.pp} * plan.strategy.virtual_stages;
   const int64_t largest = model.hidden * std::max(model.vocabulary, model.feed_forward);
-  set("derived.largest_partition", (largest + mesh.data_parallel() - 1) / mesh.data_parallel());
+  set("derived.largest_partition", (largest + ranks - 1) / ranks);
   set("derived.group_ranks", mesh.dp_shard);
   set("derived.nvme", plan.offload.optimizer == OffloadPlace::kNvme || plan.offload.parameters == OffloadPlace::kNvme);
   set("derived.several_axes", is_hybrid(plan) || mesh.tp > 1 || mesh.cp > 1);
@@ -76,7 +79,7 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   set("derived.mesh_2d", Json::array({mesh.dp_replicate, mesh.dp_shard}));
   // Where a pipeline is fed by one local batch: all of a step's micro-batches.
   set("derived.pipeline_batch", mesh.pp > 1 ? plan.micro_batch * plan.gradient_accumulation : plan.micro_batch);
-  if (mesh.pp > 1) set("derived.layers_per_virtual_stage", model.num_layers / (int64_t{mesh.pp} * plan.strategy.virtual_stages));
+  if (mesh.pp > 1 && chunks > 0) set("derived.layers_per_virtual_stage", model.num_layers / chunks);
   set("derived.betas", Json::array({train.beta1, train.beta2}));
   set("derived.samples", train.global_batch * train.steps);
   set("derived.min_learning_rate_factor", ratio(train.min_learning_rate, train.learning_rate));
@@ -87,7 +90,6 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   set("derived.timeout_minutes", (plan.launch.collective_timeout_s + 59) / 60);
   set("derived.offloaded_layers", model.num_layers - 1);  // Megatron keeps the last layer
   // Megatron's block method: the first layers of every chunk of a stage, as many as one in k are. A file that was read may not say k.
-  const int64_t chunks = int64_t{mesh.pp} * plan.strategy.virtual_stages;
   if (plan.recompute.policy == Recompute::kEveryK && plan.recompute.every_k > 0 && chunks > 0)
     set("derived.recomputed_layers", model.num_layers / chunks / plan.recompute.every_k);
   if (const std::string path = layer_import(model); !path.empty()) set("derived.layer_import", path);
