@@ -20,24 +20,52 @@ std::string variable_of(std::string_view text) {
   return is_name ? std::string(text) : "";
 }
 
-// Words in front of a launcher that leave it on this node.
-bool stays_here(std::string_view word) {
-  static constexpr std::array<std::string_view, 8> kWrappers = {"exec", "time", "nohup", "env", "numactl", "nice", "stdbuf", "then"};
-  const bool is_setting = word.find('=') != std::string_view::npos && word.find('$') == std::string_view::npos;
-  return is_setting || std::find(kWrappers.begin(), kWrappers.end(), word) != kWrappers.end();
+std::string_view base_of(std::string_view word) { return word.substr(word.rfind('/') + 1); }
+
+// What starts the rest of its line on this node: containers, environments, limits.
+bool is_wrapper(std::string_view word) {
+  static constexpr std::array<std::string_view, 22> kWrappers = {
+      "exec",   "time",   "nohup", "env",    "numactl", "nice", "stdbuf", "timeout", "apptainer", "singularity", "shifter",
+      "podman", "docker", "uv",    "poetry", "pixi",    "bash", "sh",     "eval",    "conda",     "mamba",       "micromamba"};
+  return std::find(kWrappers.begin(), kWrappers.end(), base_of(word)) != kWrappers.end();
 }
 
-// Run by the batch script's shell on its own node: nothing in front that goes elsewhere, no function that an srun calls.
+bool is_launcher(std::string_view word) {
+  static constexpr std::array<std::string_view, 6> kLaunchers = {
+      "torchrun", "deepspeed", "accelerate", "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"};
+  return std::find(kLaunchers.begin(), kLaunchers.end(), base_of(word)) != kLaunchers.end();
+}
+
+// The command whose words hold this one: bash -c "…"; nullptr: none.
+const ShellCommand* holder_of(const JobScript& in, const ShellCommand& inner) {
+  const ShellCommand* found = nullptr;
+  for (const ShellCommand& outer : in.part.script.commands) {
+    const bool is_around = outer.depth < inner.depth && !outer.words.empty() &&
+                           outer.words.front().span.begin <= inner.words.front().span.begin &&
+                           outer.words.back().span.end >= inner.words.back().span.end;
+    if (is_around && (found == nullptr || outer.depth > found->depth)) found = &outer;
+  }
+  return found;
+}
+
+// Run by the batch script's shell on its own node: nothing in front that goes elsewhere.
 bool runs_on_first_node(const JobScript& in, const LaunchLine& line) {
   const ShellCommand& command = in.command(line);
-  if (command.depth > 0 || command.in_substitution || command.words.empty()) return false;
+  if (command.in_substitution || command.words.empty()) return false;
   if (line.find(LaunchProgram::kSrun) != nullptr || line.find(LaunchProgram::kMpirun) != nullptr) return false;
-  for (const ShellWord& word : command.words) {
-    if (word.span.begin >= line.stages[0].span.begin || word.text == "accelerate") break;
-    const bool is_python = word.text.find("python") != std::string::npos || word.text == "-m" || word.text == "-u";
-    if (!stays_here(word.text) && !is_python) return false;
+  if (command.depth > 0) {
+    const ShellCommand* holder = holder_of(in, command);
+    if (holder == nullptr || holder->depth > 0 || holder->in_substitution || !is_wrapper(holder->words[0].text)) return false;
   }
-  return line.stages[0].span.begin >= command.words[0].span.begin && line.stages[0].span.begin < command.words.back().span.end;
+  bool is_wrapped = false;
+  for (const ShellWord& word : command.expanded) {
+    if (is_launcher(word.text)) return true;
+    is_wrapped = is_wrapped || is_wrapper(word.text);
+    const bool is_setting = word.text.find('=') != std::string::npos && word.text.find('$') == std::string::npos;
+    const bool is_python = word.text.find("python") != std::string::npos || word.text == "-m" || word.text == "-u";
+    if (!is_wrapped && !is_setting && !is_python) return false;
+  }
+  return false;
 }
 
 // The script goes to the nodes by itself: it starts itself or its functions with srun, or hands commands to ssh.

@@ -75,8 +75,7 @@ std::vector<LintEdit> to_single_quotes(const JobScript& in, const WordPart& part
 }
 
 // c10d and accelerate's rendezvous by it give the ranks by the order of arrival: a rank that is handed over decides nothing.
-bool ranks_by_arrival(const JobScript& in, std::string_view text) {
-  const std::string_view all = text;
+bool ranks_by_arrival(std::string_view all) {
   const bool has_endpoint = all.find("rdzv_endpoint") != std::string::npos || all.find("rdzv-endpoint") != std::string::npos ||
                             all.find("main_process_ip") != std::string::npos;
   return all.find("c10d") != std::string::npos && has_endpoint;
@@ -107,7 +106,7 @@ void report_early(const JobScript& in, TextSpan range, const std::vector<LintEdi
     in.report.add(
         "SL003", in.d, {at, at + length},
         fmt::format("'${}' is expanded once, on the head, before {}: every node gets the head's value (rank 0)", name, where),
-        {"", "", edits, ranks_by_arrival(in, whole) ? std::optional<Severity>(Severity::kNote) : std::nullopt});
+        {"", "", edits, ranks_by_arrival(whole) ? std::optional<Severity>(Severity::kNote) : std::nullopt});
     return;
   }
 }
