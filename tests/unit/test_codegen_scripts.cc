@@ -302,6 +302,8 @@ TEST_CASE("codegen: every trainer is started by way of every scheduler and launc
         CHECK(written->size() == alone->size() + 1);  // the job, and no second plan.json
         CHECK(contains(file(*written, "launch.sh"), "\n  train.py\n"));
         CHECK(contains(written->back().text, "launch.sh"));
+        if (nodes > 1 && (via == "kubernetes" || via == "kubernetes-jobset"))
+          CHECK(contains(written->back().text, "export NODE_RANK=\"$JOB_COMPLETION_INDEX\" MASTER_ADDR="));
         for (const char* trainer : {"distsetup launch", "distsetup-train"}) CHECK_FALSE(contains(written->back().text, trainer));
       }
     }

@@ -48,6 +48,14 @@ std::string setting(const ReadFields& fields, std::string_view path) {
 
 }  // namespace
 
+TEST_CASE("read: a range of nodes is no number of them") {
+  for (const char* nodes : {"2:4", "1:8"}) {
+    const std::string text = std::string("#!/bin/bash\ntorchrun --nnodes=") + nodes + " --nproc_per_node=8 train.py\n";
+    CHECK(contains(reason(readings(text, "job.sh"), "nnodes"), "MIN:MAX"));
+    CHECK(value(fields(text, "job.sh"), "hardware.nodes").empty());
+  }
+}
+
 TEST_CASE("read: a DeepSpeed file becomes fields with their places") {
   const std::string text = R"({
   "train_micro_batch_size_per_gpu": 2,

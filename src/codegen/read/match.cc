@@ -104,8 +104,10 @@ std::optional<Json> read_backwards(const KeyRow& row, const FoundKey& found) {
     }
     return std::nullopt;
   }
-  // "gpu:8" and "h100:8" of SLURM are 8.
-  const std::string text = row.type == KeyType::kInt ? found.text.substr(found.text.rfind(':') + 1) : found.text;
+  // "gpu:8" and "h100:8" of SLURM are 8; torchrun's "2:4" is a range, and no number.
+  const size_t colon = row.type == KeyType::kInt ? found.text.rfind(':') : std::string::npos;
+  const bool is_range = colon != std::string::npos && found.text.find_first_not_of("0123456789:") == std::string::npos;
+  const std::string text = is_range ? found.text : found.text.substr(colon + 1);  // npos + 1 = 0
   std::optional<double> number;
   if (!found.is_list) number = number_of(text);
   switch (row.type) {
