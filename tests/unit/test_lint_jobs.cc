@@ -167,6 +167,7 @@ TEST_CASE("lint jobs: what a script says to the scheduler and to conda", "[lint]
          {"ENV005", Found::kNothing, "run.sh", "export MOE_DROP_TOKEN=\"true\"\nexport WANDB_API_KEY=your_key\npython t.py\n"},
          {"ENV008", Found::kWarning, "run.sh", "export NCCL_TREE_THRESHOLD=0\npython t.py\n"},
          {"FIL001", Found::kNothing, "run.sh", "N=$[$A/($B*$C)]\npython t.py --n $N\n"},
+         {"ACC013", Found::kNothing, "run.sh", "L=\"accelerate launch --role \\$(hostname -s|tr -dc '0-9') \"\n$L t.py\n"},
          {"SH001", Found::kError, "run.sh", "M=\"${1:-'a/b'}\"\npython t.py $M\n"},
          {"SH001", Found::kWarning, "run.sh", "M=\"${1:-'a/b'}\"\nbash -c \"python t.py $M\"\n"},
          {"SH001", Found::kNothing, "run.sh", "M=\"${1:-a/b}\"\nN='${1:-x}'\npython t.py $M\n"}});

@@ -33,7 +33,8 @@ void options_of(const Document& d, const LaunchStage& stage, std::string_view ta
   const std::vector<NameEntry>* known = table.type(type);
   if (known == nullptr) return;
   for (const LaunchOption& option : stage.options) {
-    const bool is_variable = !is_plain_option(option.spelled);  // --$NAME, a piece of $( )
+    if (option.spelled.find_first_of("()|`") != std::string::npos) break;  // a piece of $( ): what follows may be its own
+    const bool is_variable = !is_plain_option(option.spelled);             // --$NAME
     const bool is_said = std::find(is_ruled.begin(), is_ruled.end(), option.name) != is_ruled.end();
     if (option.name.empty() || is_variable || is_said || takes_option(*known, option.spelled, table.takes_prefixes)) continue;
     report_option(d, table, *known, {option.span.begin, option.span.begin + option.spelled.size()}, option.spelled, report);
