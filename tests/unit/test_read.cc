@@ -48,6 +48,13 @@ std::string setting(const ReadFields& fields, std::string_view path) {
 
 }  // namespace
 
+TEST_CASE("read: bf16 weights of TRL are no 4-bit model, and a default of LLaMA-Factory is none either") {
+  const std::string trl = "model_name_or_path: x/y\ndataset_name: a\ndtype: bfloat16\nmax_length: 2048\nbf16: true\n";
+  CHECK(value(fields(trl, "trl.yaml"), "train.finetune") != "qlora");
+  const std::string factory = "model_name_or_path: x/y\nstage: sft\ntemplate: a\nfinetuning_type: lora\ndouble_quantization: true\n";
+  CHECK(value(fields(factory, "lf.yaml"), "train.finetune") == "lora");
+}
+
 TEST_CASE("read: a range of nodes is no number of them") {
   for (const char* nodes : {"2:4", "1:8"}) {
     const std::string text = std::string("#!/bin/bash\ntorchrun --nnodes=") + nodes + " --nproc_per_node=8 train.py\n";
