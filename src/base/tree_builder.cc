@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kMaxDepth = 400;            // yaml-cpp itself gives up at 500
 constexpr size_t kMaxValues = 10'000'000;    // a tokenizer of 200,000 words is far below
 constexpr size_t kMaxAliasValues = 100'000;  // what aliases stand for, all together
+constexpr size_t kMaxDuplicates = 100;
 constexpr size_t kMaxMessageText = 40;
 
 size_t num_values_in(const Value& value) {
@@ -161,6 +162,7 @@ void TreeBuilder::key(std::string name, Location at, int length) {
               fmt::format("remove this one or the first, at line {} column {}", before.line, before.column));
     d.length = length;
     diagnostics_.push_back(std::move(d));
+    if (diagnostics_.size() >= kMaxDuplicates) stopped_ = true;  // a file that repeats itself: enough is said
   }
   parent.value.entries.push_back({std::move(name), Value{}});
   parent.value.key_locations.push_back(std::move(at));

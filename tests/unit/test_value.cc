@@ -395,3 +395,9 @@ TEST_CASE("read_yaml_file reads, and passes both kinds of failure on", "[value]"
   CHECK(code_of(read_yaml_file(directory.path("missing.yaml"))) == code::kUnreadableFile);
   CHECK(code_of(read_yaml_file(directory.write("bad.yaml", "a: [\n"))) == code::kSyntax);
 }
+
+TEST_CASE("a file that repeats one key for ever is told a hundred times, not a hundred thousand") {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "a: 1\n";
+  CHECK(parse_yaml(text, "f").diagnostics.size() == 100);
+}
