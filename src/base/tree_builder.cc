@@ -185,9 +185,12 @@ void TreeBuilder::alias(size_t anchor, const Location& at) {
 }
 
 Result<Value> TreeBuilder::finish() {
-  if (!diagnostics_.empty()) return std::move(diagnostics_);
+  const bool is_whole =
+      repeats_ == RepeatedKeys::kAllKept &&
+      std::all_of(diagnostics_.begin(), diagnostics_.end(), [](const Diagnostic& one) { return one.code == code::kDuplicateKey; });
+  if (!diagnostics_.empty() && !is_whole) return std::move(diagnostics_);
   CHECK(open_.empty());
-  return std::move(root_);
+  return {std::move(root_), std::move(diagnostics_)};
 }
 
 }  // namespace distsetup

@@ -45,7 +45,7 @@ enum class KeyRule { kFolded, kExact };
 
 class TreeBuilder {
  public:
-  explicit TreeBuilder(KeyRule key_rule) : key_rule_(key_rule) {}
+  explicit TreeBuilder(KeyRule key_rule, RepeatedKeys repeats = RepeatedKeys::kRefused) : key_rule_(key_rule), repeats_(repeats) {}
   // Each leaf and container is the next list item, the value of the last key, or the root.
   void leaf(Value value, size_t anchor = 0);
   void begin(Value container, size_t anchor = 0);
@@ -73,6 +73,7 @@ class TreeBuilder {
   void count(size_t num_values, const Location& at);
 
   KeyRule key_rule_;
+  RepeatedKeys repeats_;
   std::vector<Open> open_;
   std::map<size_t, Value> anchors_;
   std::set<size_t> open_anchors_;

@@ -33,6 +33,8 @@ struct Value::Entry {
   Value second;
 };
 
+enum class RepeatedKeys { kRefused, kAllKept };
+
 Value scalar_value(std::string text, const Location& at = {});
 
 // Scalars. Each says found and expected on a mismatch; a bare `no`, `on`, `yes`, `010`, `1_000` is kAmbiguousSpelling.

@@ -47,7 +47,7 @@ size_t content_begin(std::string_view text, size_t begin) {
 
 class YamlEvents : public YAML::EventHandler {
  public:
-  explicit YamlEvents(const SourceText& source) : source_(source), builder_(KeyRule::kFolded) {}
+  YamlEvents(const SourceText& source, RepeatedKeys repeats) : source_(source), builder_(KeyRule::kFolded, repeats) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (num_documents_++ == 0) return;
@@ -251,11 +251,11 @@ class YamlEvents : public YAML::EventHandler {
 
 }  // namespace
 
-Result<Value> parse_yaml(std::string_view text, std::string_view file_name) {
+Result<Value> parse_yaml(std::string_view text, std::string_view file_name, RepeatedKeys repeats) {
   text = without_byte_order_mark(text);
   const SourceText source(text, file_name);
   if (Diagnostics mistakes = check_characters(source); !mistakes.empty()) return mistakes;
-  YamlEvents events(source);
+  YamlEvents events(source, repeats);
   try {
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);

@@ -156,3 +156,29 @@ TEST_CASE("public files: a script of somebody's own gets no tool's defaults") {
        {{"strategy.trainer", "megatron"}, {"mesh.tp", "2"}}},
   });
 }
+
+TEST_CASE("public files: SkyPilot tasks, keys given twice, and values that somebody else fills in") {
+  check_fields({
+      {"s.yaml",
+       "name: t\nnum_nodes: 2\nresources:\n  accelerators: H100:8\nsetup: pip list\nrun: |\n  torchrun --nproc_per_node 8 own.py --x "
+       "1\n",
+       {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "8"}, {"strategy.trainer", ""}}},
+      {"s.yaml", "resources:\n  accelerators: {A100: 4}\nrun: python own.py --x 1\n", {{"hardware.gpus_per_node", "4"}}},
+      {"s.yaml", "resources:\n  accelerators: [A100:4, H100:8]\nrun: python own.py --x 1\n", {{"hardware.gpus_per_node", ""}}},
+      {"x.yaml", "output_dir: o\nlearning_rate: 1e-5\nmax_steps: 5\nmax_steps: 7\n", {{"train.steps", "7"}}},
+      {"x.yaml",
+       "base_model: m\nsequence_len: 512\nmicro_batch_size: ${SIZE}\nfsdp: ${FSDP}\nbf16: '{{ bf16 }}'\n",
+       {{"micro_batch", ""}, {"strategy.sharding", ""}, {"precision.compute", ""}}},
+      {"d.json",
+       "{\"zero_optimization\": {\"stage\": 2}, \"optimizer\": {\"params\": {\"lr\": 5e-5}}, \"scheduler\": {\"params\": "
+       "{\"warmup_max_lr\": 1e-4}}}",
+       {{"train.learning_rate", "0.0001"}}},
+      {"t.yaml", "output_dir: o\noptim: paged_adamw_32bit\nmax_steps: 5\n", {{"train.optimizer", ""}, {"train.steps", "5"}}},
+  });
+  const Result<std::vector<Reading>> job =
+      read_config(embedded_templates(), "apiVersion: kubeflow.org/v1\nkind: TFJob\nspec: {}\n", "k.yaml");
+  REQUIRE_FALSE(job.ok());
+  CHECK(job.diagnostics[0].message == "the manifest holds TFJob, of which no nodes, GPUs or commands were read");
+  const Result<std::vector<Reading>> none = read_config(embedded_templates(), "strategy: ddp\naccelerator: gpu\nwidth: 4\n", "h.yaml");
+  CHECK_FALSE(none.ok());  // a table of sections knows two of its keys; it is a file of no kind
+}

@@ -94,7 +94,7 @@ void parse(Document& d) {
     case TextForm::kJson: take(parse_json(d.text, d.path)); break;
     case TextForm::kToml: take(parse_toml(d.text, d.path)); break;
     case TextForm::kYaml:
-      for (const StreamPart& one : split_stream(d.text)) take(parse_yaml(one.text, d.path), one.lines_before);
+      for (const StreamPart& one : split_stream(d.text)) take(parse_yaml(one.text, d.path, RepeatedKeys::kAllKept), one.lines_before);
       break;
     case TextForm::kScript: parse_script(d); break;
     case TextForm::kArguments: add_arguments(d); break;

@@ -85,7 +85,29 @@ struct ManifestReader {
   }
 };
 
+// "H100:8", {H100: 8} or "H100": the GPUs of a node. Alternatives ("any_of", lists, several names) say no one number.
+std::string gpus_of(const Value& accelerators) {
+  const bool is_map = accelerators.kind == Value::Kind::kMap;
+  if (is_map && accelerators.entries.size() == 1) return accelerators.entries[0].second.text;
+  if (is_map || accelerators.kind != Value::Kind::kScalar) return "";
+  const size_t colon = accelerators.text.rfind(':');
+  return colon == std::string::npos ? "1" : accelerators.text.substr(colon + 1);
+}
+
 }  // namespace
+
+std::vector<FoundKey> keys_of_task(const foreign::Document& document) {
+  ManifestReader reader;
+  reader.scalar("nodes", document.root, "num_nodes");
+  if (const TreeNode accelerators = node(document.root, "resources.accelerators"))
+    if (const std::string gpus = gpus_of(*accelerators.value); !gpus.empty())
+      reader.add("gpus_per_node", gpus, accelerators.value->location);
+  for (const Value::Entry& one : document.root.entries) {
+    const bool is_read = one.first == "num_nodes" || one.first == "run" || one.first == "setup";
+    if (!is_read) reader.add(one.first, one.second.kind == Value::Kind::kScalar ? one.second.text : "", one.second.location);
+  }
+  return std::move(reader.keys);
+}
 
 std::vector<FoundKey> keys_of_manifest(const foreign::Document& document) {
   ManifestReader reader;

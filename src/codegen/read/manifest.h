@@ -10,4 +10,7 @@ namespace distsetup {
 
 std::vector<FoundKey> keys_of_manifest(const foreign::Document& document);
 
+// Of a SkyPilot task.
+std::vector<FoundKey> keys_of_task(const foreign::Document& document);
+
 }  // namespace distsetup

@@ -17,6 +17,14 @@ namespace {
 
 enum Strength { kDefault, kFile, kStage, kSetup, kUser };
 
+// "${GPUS}", "$GPUS", "{{ gpus }}": a value that somebody else puts there.
+bool is_unfilled(const std::string& text) {
+  if (text.size() < 2) return false;
+  const bool is_name = text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", 1) == std::string::npos;
+  const bool is_variable = text[0] == '$' && ((text[1] == '{' && text.find('}') == text.size() - 1) || is_name);
+  return is_variable || (text.compare(0, 2, "{{") == 0 && text.compare(text.size() - 2, 2, "}}") == 0);
+}
+
 class PartTaker {
  public:
   PartTaker(const KeyTable& table, const Value& root, const ReadChoices& choices) : table_(table), choices_(choices) {
@@ -24,7 +32,10 @@ class PartTaker {
     for (const ReadPart& part : table.parts) {
       if (!part.where.first.empty()) lists.push_back(part.section);
     }
-    for (FoundKey& one : found_in(root, lists)) keys_.push_back({std::move(one), kFile});
+    for (FoundKey& one : found_in(root, lists)) {
+      if (is_unfilled(one.text)) one.unknown = "it is filled in before the file is used";
+      keys_.push_back({std::move(one), kFile});
+    }
   }
 
   TakenParts run() {

@@ -28,8 +28,22 @@ std::string table_named(const TemplateSet& templates, const std::string& name) {
   return "";
 }
 
-// Tables that may read a structured file: those of its kind, and those that belong to no kind (of one's own, with --templates). Where
-// no kind is known, those that know most of its keys.
+// The last of keys that are given twice, as PyYAML takes it.
+Value with_last_of_each(const Value& value) {
+  Value out = value;
+  out.entries.clear();
+  out.key_locations.clear();
+  for (size_t i = 0; i < value.entries.size(); ++i) {
+    const auto is_again = [&](const Value::Entry& one) { return one.first == value.entries[i].first; };
+    if (std::any_of(value.entries.begin() + static_cast<std::ptrdiff_t>(i) + 1, value.entries.end(), is_again)) continue;
+    out.entries.push_back({value.entries[i].first, with_last_of_each(value.entries[i].second)});
+    out.key_locations.push_back(value.key_locations[i]);
+  }
+  return out;
+}
+
+// Tables that may read a structured file: those of its kind, and those that belong to no kind (of one's own, with --templates), which
+// have to know half of the keys of a file of no kind.
 Result<std::vector<std::string>> tables_for(const TemplateSet& templates, const foreign::Document& document) {
   const auto kinds = load_kinds(templates);
   if (!kinds.ok()) return kinds.diagnostics;
@@ -39,12 +53,11 @@ Result<std::vector<std::string>> tables_for(const TemplateSet& templates, const 
   const auto has = [](const FileKind& kind, const std::string& table) {
     return std::find(kind.tables.begin(), kind.tables.end(), table) != kind.tables.end();
   };
-  if (document.kind != nullptr && !document.kind->tables.empty()) {
-    std::erase_if(tables, [&](const std::string& table) {
-      const auto is_its = [&](const FileKind& kind) { return has(kind, table); };
-      return !has(*document.kind, table) && std::any_of((*kinds)->all.begin(), (*kinds)->all.end(), is_its);
-    });
-  }
+  std::erase_if(tables, [&](const std::string& table) {
+    const auto is_its = [&](const FileKind& kind) { return has(kind, table); };
+    const bool is_own = document.kind != nullptr && has(*document.kind, table);
+    return !is_own && std::any_of((*kinds)->all.begin(), (*kinds)->all.end(), is_its);
+  });
   if (document.kind != nullptr) return tables;
   std::vector<std::string> out;
   for (const std::string& path : tables) {
@@ -63,10 +76,15 @@ Result<std::vector<std::string>> tables_for(const TemplateSet& templates, const 
 // A structured file by the table at `path` ("" = the one that knows most of its keys).
 Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const foreign::Document& document, const std::string& path,
                                        const ReadChoices& choices) {
-  if (has_error(document.broken)) return document.broken;
+  Diagnostics twice = document.broken;
+  const bool is_readable = document.form == foreign::TextForm::kYaml && !document.roots.empty() &&
+                           std::all_of(twice.begin(), twice.end(), [](const Diagnostic& d) { return d.code == code::kDuplicateKey; });
+  if (has_error(document.broken) && !is_readable) return document.broken;
+  for (Diagnostic& one : twice) one.severity = Severity::kWarning;
   if (document.roots.size() > 1)
     return error(code::kSyntax, document.roots[1].location, "found a second document, expected one", "remove it and the '---' above");
-  const FileSource source{&document.root, {}, &choices};
+  const Value root = twice.empty() ? document.root : with_last_of_each(document.root);
+  const FileSource source{&root, {}, &choices};
   Result<Reading> read;
   if (path.empty()) {
     const Result<std::vector<std::string>> tables = tables_for(templates, document);
@@ -78,7 +96,16 @@ Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const forei
   if (!read.ok()) return read.diagnostics;
   std::vector<Reading> out;
   if (!read->table.empty()) out.push_back(std::move(*read));
-  return out;
+  return {std::move(out), std::move(twice)};
+}
+
+// A manifest that no machines could be read from: of a kind that is not read, or of one that names none.
+Diagnostic nothing_in_manifest(const foreign::Document& document) {
+  std::string kinds;
+  for (const Value& root : document.roots) kinds += (kinds.empty() ? "" : ", ") + foreign::text(root, "kind");
+  return error(code::kUnknownValue, {document.path, 0, 0},
+               fmt::format("the manifest holds {}, of which no nodes, GPUs or commands were read", kinds.empty() ? "nothing" : kinds),
+               "Job, JobSet, TrainJob and PyTorchJob are read, with the commands of their containers");
 }
 
 }  // namespace
@@ -93,10 +120,11 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
   if (path.empty() && document.kind != nullptr && document.kind->is_foreign) return foreign::foreign_format(document);
   Result<std::vector<Reading>> read = document.is_script()                             ? read_script(templates, document)
                                       : document.form == foreign::TextForm::kArguments ? read_arguments(templates, document, path)
-                                      : path.empty() && document.is(file_kind::kKubernetes)
+                                      : path.empty() && (document.is(file_kind::kKubernetes) || document.is(file_kind::kSkypilot))
                                           ? read_manifest(templates, document)
                                           : read_tree(templates, document, path, choices);
-  if (read.ok() && read->empty()) return nothing_known(document.path);
+  if (read.ok() && read->empty())
+    return document.is(file_kind::kKubernetes) ? nothing_in_manifest(document) : nothing_known(document.path);
   // A script that the shell refuses is read as far as it goes, and is no error: it may be a form to be filled in.
   for (Diagnostic one : document.is_script() ? document.broken : Diagnostics{}) {
     one.severity = Severity::kWarning;

@@ -19,7 +19,7 @@ using foreign::LaunchOption;
 using foreign::LaunchProgram;
 using foreign::LaunchStage;
 
-const std::string kDirectives = "slurm/directives.yaml", kManifest = "launchers/kubernetes.yaml";
+const std::string kDirectives = "slurm/directives.yaml", kManifest = "launchers/kubernetes.yaml", kTask = "launchers/skypilot.yaml";
 
 Reading unread(const std::vector<FoundKey>& found, const std::string& file, const std::string& what) {
   Reading reading;
@@ -196,7 +196,8 @@ Result<std::vector<Reading>> read_script(const TemplateSet& templates, const for
 Result<std::vector<Reading>> read_manifest(const TemplateSet& templates, const foreign::Document& document) {
   if (has_error(document.broken)) return document.broken;
   ScriptReader reader(templates, document);
-  reader.keys_of(kManifest, keys_of_manifest(document));
+  const bool is_task = document.is(file_kind::kSkypilot);
+  reader.keys_of(is_task ? kTask : kManifest, is_task ? keys_of_task(document) : keys_of_manifest(document));
   for (const foreign::ScriptPart& part : document.parts) reader.lines(part.lines);
   return reader.take();
 }
