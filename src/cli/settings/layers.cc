@@ -13,6 +13,8 @@
 #include "cli/settings/read_files.h"
 #include "cli/settings/run_layers.h"
 #include "cli/settings/trainer_flags.h"
+#include "codegen/read/document.h"
+#include "codegen/read/read_file.h"
 
 namespace distsetup {
 namespace {
@@ -37,14 +39,18 @@ std::string run_file_help(const std::string& path) {
   return nearest.empty() ? "distsetup help keys lists what a run file holds" : fmt::format("did you mean '{}'", nearest);
 }
 
-// A configuration file of another tool in a run file's place: not `version: 1`, and a table knows its keys.
+// A configuration file of another tool in a run file's place: not `version: 1`, and a table knows its keys; or it cannot be read, but
+// its marks are those of another tool's files.
 bool is_foreign(const Value& value, std::string_view text, const std::string& path, const TemplateSet& templates) {
   const Value* version = value.find("version");
   if (version != nullptr && version->text == "1") return false;
   if (std::all_of(value.entries.begin(), value.entries.end(), is_of_run_file)) return false;
-  const Result<std::vector<Reading>> read = read_config(templates, text, path);
   if (std::none_of(value.entries.begin(), value.entries.end(), is_of_run_file)) return true;
-  return !read.ok() || std::any_of(read->begin(), read->end(), [](const Reading& one) { return one.fields.size() > 1; });
+  const Result<foreign::DocumentPointer> document = foreign::parse_document(templates, path, text);
+  if (!document.ok()) return false;
+  const Result<std::vector<Reading>> read = read_document(templates, **document);
+  if (!read.ok()) return (*document)->kind != nullptr;
+  return std::any_of(read->begin(), read->end(), [](const Reading& one) { return one.fields.size() > 1; });
 }
 
 // Nothing: a file of another tool.
