@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "cli/settings/file_origins.h"
 #include "codegen/shell/quote.h"
 #include "planner/spec/spec_table.h"
 
@@ -353,14 +354,16 @@ Result<LayerSpec> read_foreign_layer(const ForeignFiles& files, const Presets& p
     diagnostics.back().severity = Severity::kWarning;
   }
   std::erase_if(read->lost, [](const LostKey& one) { return one.why == LostKey::Why::kValue; });
+  const std::string names = files.paths.size() == 1 ? files.paths[0] : "the files";
+  diagnostics.push_back(tell_file_origins(names, read->given, read->assumed, stronger));
   if (!read->lost.empty()) {
     std::vector<std::string> words = {"distsetup", "convert", "--to", "run"};
     words.insert(words.end(), files.paths.begin(), files.paths.end());
-    diagnostics.push_back(note(code::kKeyNotRead, {},
-                               fmt::format("{} key{} of {} {} not supported here: {}", read->lost.size(),
-                                           read->lost.size() == 1 ? "" : "s", files.paths.size() == 1 ? files.paths[0] : "the files",
-                                           read->lost.size() == 1 ? "is" : "are", lost_names(read->lost)),
-                               join_command(words) + " lists them with the reasons"));
+    diagnostics.push_back(
+        note(code::kKeyNotRead, {},
+             fmt::format("{} key{} of {} {} not supported here: {}", read->lost.size(), read->lost.size() == 1 ? "" : "s", names,
+                         read->lost.size() == 1 ? "is" : "are", lost_names(read->lost)),
+             join_command(words) + " lists them with the reasons"));
   }
   return {LayerSpec{std::move(read->given), std::move(read->assumed)}, std::move(diagnostics)};
 }
