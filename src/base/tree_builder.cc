@@ -188,7 +188,7 @@ Result<Value> TreeBuilder::finish() {
   const bool is_whole =
       repeats_ == RepeatedKeys::kAllKept &&
       std::all_of(diagnostics_.begin(), diagnostics_.end(), [](const Diagnostic& one) { return one.code == code::kDuplicateKey; });
-  if (!diagnostics_.empty() && !is_whole) return std::move(diagnostics_);
+  if (!diagnostics_.empty() && (!is_whole || stopped_)) return std::move(diagnostics_);
   CHECK(open_.empty());
   return {std::move(root_), std::move(diagnostics_)};
 }

@@ -4,11 +4,8 @@
 set -euo pipefail
 root=${DISTSETUP_SOURCE:?}
 distsetup=${DISTSETUP_BIN:?}/distsetup
-# The environment of emit_parsers_all.sh: accelerate and what it needs.
-environment=$root/.deps/parsers
-if [[ ! -x $environment/bin/python ]]; then
-  "$root/tests/integration/emit_parsers_all.sh" >/dev/null || { echo "the environment of emit_parsers_all.sh could not be made"; exit 77; }
-fi
+# shellcheck source=tests/support/parsers_env.sh
+. "$root/tests/support/parsers_env.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1

@@ -161,7 +161,15 @@ run "slurm: lint" 0 "$distsetup" lint scripts/slurm_job.sh
 
 # --- FSDP
 rm -r scripts
-run "fsdp" 0 "$distsetup" fsdp --sharding_strategy FULL_SHARD --mixed_precision BFLOAT16 --output config/fsdp_config.json
+run "fsdp" 0 "$distsetup" fsdp --sharding_strategy FULL_SHARD --mixed_precision BFLOAT16 --output config/accelerate.json
+has "fsdp: for accelerate" "$(cat config/accelerate.json)" '"distributed_type": "FSDP"'
+for setting in sharding_strategy='"FULL_SHARD"' state_dict_type='"SHARDED_STATE_DICT"' sync_module_states=true use_orig_params=false \
+  backward_prefetch='"BACKWARD_PRE"' forward_prefetch=false cpu_ram_efficient_loading=true; do
+  has "fsdp: the guide's $setting" "$(cat config/accelerate.json)" "\"fsdp_${setting%%=*}\": ${setting#*=}"
+done
+run "lint of it" 0 "$distsetup" lint --strict config/accelerate.json
+run "fsdp, as the guide spells it" 0 "$distsetup" fsdp --dialect classic --sharding_strategy FULL_SHARD --mixed_precision BFLOAT16 \
+  --output config/fsdp_config.json
 is "fsdp: the guide's eleven keys" "$(tr -d ' \n' <config/fsdp_config.json)" \
   '{"fsdp_transformer_layer_cls_to_wrap":["LlamaDecoderLayer","MistralDecoderLayer","GemmaDecoderLayer"],"fsdp_sharding_strategy":"FULL_SHARD","fsdp_state_dict_type":"SHARDED_STATE_DICT","fsdp_cuda_graphs":false,"fsdp_auto_wrap_policy":"TRANSFORMER_BASED_WRAP","fsdp_sync_module_states":true,"fsdp_use_orig_params":false,"fsdp_backward_prefetch_policy":"BACKWARD_PRE","fsdp_forward_prefetch":false,"fsdp_cpu_ram_efficient_loading":true,"fsdp_mixed_precision":"BFLOAT16"}'
 config 'distributed:
@@ -171,7 +179,7 @@ config 'distributed:
 run "launcher with FSDP" 0 "$distsetup" launcher --config config.yaml --num_gpus_per_node 4
 run "launcher with FSDP runs" 0 bash scripts/run_training.sh
 has "launcher with FSDP: accelerate starts it" "$said" "accelerate launch --config_file $work/scripts/accelerate.yaml --num_machines 1 src/train.py --config config.yaml"
-has "launcher with FSDP: sharding" "$(cat scripts/accelerate.yaml)" "fsdp_reshard_after_forward: true"
+has "launcher with FSDP: sharding" "$(cat scripts/accelerate.yaml)" "fsdp_sharding_strategy: FULL_SHARD"
 
 # --- sections and lines that the guide shows alone
 printf 'training:\n  gradient_checkpointing: true\n' >part.yaml

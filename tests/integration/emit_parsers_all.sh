@@ -47,8 +47,8 @@ for version in 1 2; do
   done
 done
 quiet fsdp --sharding FULL_SHARD --cpu-offload --activation-checkpointing --checkpoint-strategy FULL_CHECKPOINT --model llama3.2_1b \
-  --nodes 1 --gpus 4 --dialect accelerate --output accelerate_offload.yaml
-quiet fsdp --sharding HYBRID_SHARD --nodes 2 --gpus 4 --dialect accelerate --output accelerate_hybrid.yaml
-quiet fsdp --output classic.json
+  --nodes 1 --gpus 4 --fsdp-version 2 --dialect accelerate --output accelerate_offload.yaml
+quiet fsdp --sharding HYBRID_SHARD --nodes 2 --gpus 4 --fsdp-version 2 --dialect accelerate --output accelerate_hybrid.yaml
+quiet fsdp --dialect classic --output classic.json
 
 "$environment/bin/python" -W ignore "$root/tests/integration/emit_parsers.py" "$work"

@@ -52,7 +52,9 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const LaunchStage&
   if (!is_dynamic && !run.has("master_addr") && !run.has("rdzv_endpoint") && !env_addr) {
     report.add("TR010", d, run.span, fmt::format("{} nodes and no --master_addr: every node waits for itself on 127.0.0.1", *nodes));
   }
-  const bool env_rank = setup.environment("PET_NODE_RANK") != nullptr || d.is(file_kind::kKubernetes);
+  // Also where a step's own shell sets it: srun bash -c 'export PET_NODE_RANK=$SLURM_NODEID; exec "$@"' node torchrun …
+  const bool env_rank = setup.environment("PET_NODE_RANK") != nullptr || d.is(file_kind::kKubernetes) ||
+                        d.text.find("PET_NODE_RANK=") != std::string::npos;
   if (!is_dynamic && !run.has("node_rank") && !env_rank) {
     report.add("TR010", d, run.span, fmt::format("{} nodes and no --node_rank: every node is node 0", *nodes));
   }

@@ -94,7 +94,10 @@ void sl_requeue(const JobScript& in) {
 void sl_signals(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
   const Directive* signal = in.directive("signal");
   const bool to_batch = signal != nullptr && signal->value.rfind("B:", 0) == 0;
-  if (signal != nullptr && !to_batch) {
+  // A step whose shell ignores it hands it on ignored to what it starts.
+  const std::string name = signal == nullptr ? "" : signal->value.substr(0, signal->value.find('@'));
+  const bool is_ignored = mentions(in, "trap \"\" " + name) || mentions(in, "trap '' " + name);
+  if (signal != nullptr && !to_batch && !is_ignored) {
     for (const LaunchLine* line : sruns) {
       const LaunchStage* launcher = launcher_under(in, *line);
       const bool is_torchrun = launcher != nullptr && launcher->program != LaunchProgram::kDeepspeed;

@@ -70,7 +70,10 @@ std::vector<ReadVariable> read_variables(const KeyTable& table) {
     } else {
       variable.domain.emplace_back(kAnyOther);
     }
-    for (const std::string& text : texts) add_once(variable.domain, text);
+    const bool is_only_written = field == "options.classic";  // which command writes the file: no file says it
+    for (const std::string& text : texts) {
+      if (!is_only_written) add_once(variable.domain, text);
+    }
     variables.push_back(std::move(variable));
   }
   return variables;
