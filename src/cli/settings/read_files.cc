@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
@@ -347,9 +348,10 @@ Result<LayerSpec> read_foreign_layer(const ForeignFiles& files, const Presets& p
   Diagnostics diagnostics = std::move(read.diagnostics);
   for (const Reading& one : files.readings) read->lost.insert(read->lost.end(), one.lost.begin(), one.lost.end());
   // A value that is none is told in full: whoever runs the file may take it for another one. It is no error here, as the tool may know
-  // more than the table.
+  // more than the table. A flag that is repeated is told once.
+  std::set<std::string> told;
   for (const LostKey& one : read->lost) {
-    if (one.why != LostKey::Why::kValue) continue;
+    if (one.why != LostKey::Why::kValue || !told.insert(one.key + "=" + one.text).second) continue;
     diagnostics.push_back(mistake_of(one));
     diagnostics.back().severity = Severity::kWarning;
   }
