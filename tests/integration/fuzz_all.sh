@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Damaged files on the command line: a thousand of them.
+# Damaged files on the command line: a thousand of them, the same every time.
 set -euo pipefail
-exec python3 "${DISTSETUP_SOURCE:?}/tests/integration/fuzz.py" 1000
+DISTSETUP_SEED=${DISTSETUP_SEED:-2} exec python3 "${DISTSETUP_SOURCE:?}/tests/integration/fuzz.py" 1000
