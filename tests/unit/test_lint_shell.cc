@@ -143,7 +143,8 @@ TEST_CASE("lint shell: what bash -n refuses", "[lint]") {
         "f() { a; }\nfunction g { b; }\nf && g\n", "for ((i = 0; i < 3; i++)); do a; done > b 2>&1 &\n",
         "[[ $a =~ ^(b|c)$ && ! -f d ]] || { e; }\n", "while read -r a; do b; done < <(c)\n", "cat <<EOF\nit's\nEOF\n",
         "a=$(cat <<EOF\nit's )\nEOF\n)\n", "(( a << 2 ))\n", "echo \"$(echo \"a'b\")\" ${c:-'d'} # it's\n", "a=(b # it's\n c)\n",
-        "time { a; }\n", "! a | b\n", "a &>> b; c >&2 2>/dev/null <<< d\n", "echo a\\'b\n", "case a in esac\n"}) {
+        "time { a; }\n", "! a | b\n", "a &>> b; c >&2 2>/dev/null <<< d\n", "echo a\\'b\n", "case a in esac\n", "for a do b; done\n",
+        "for a\ndo b; done\n", "select a do b; done\n"}) {
     INFO(right);
     CHECK(mistake(right).empty());
   }

@@ -183,6 +183,8 @@ class ShellReader : public CommandReader {
     }
     ShellWord one = word();
     const bool is_bare = one.parts.size() == 1 && one.parts[0].quote == ShellQuote::kNone;
+    const bool has_name_only = command_.words.size() == 2 && (command_.words[0].text == "for" || command_.words[0].text == "select");
+    if (has_name_only && is_bare && one.text == "do") finish("");  // for NAME do: through "$@"
     if (is_fresh() && is_bare && reserved(one)) return;
     if (is_fresh() && is_closed_) unexpected(one.span);
     command_.words.push_back(std::move(one));
