@@ -78,7 +78,6 @@ function(distsetup_catch_suite suite all_target nightly precompiled)
   if(precompiled)
     target_precompile_headers(${target} REUSE_FROM ${precompiled})
   endif()
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/test_check.cc" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # its CHECK is ours
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE distsetup_test_main Catch2::Catch2 distsetup_test_support ${ARGN})
   catch_discover_tests(${target} TEST_PREFIX "${suite}." EXTRA_ARGS -w NoTests PROPERTIES LABELS ${suite} TIMEOUT 600)
@@ -91,6 +90,7 @@ function(distsetup_catch_suite suite all_target nightly precompiled)
   add_dependencies(${all_target} ${target})
 endfunction()
 
+set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/test_check.cc" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # its CHECK is ours
 distsetup_catch_suite(unit distsetup_tests "" distsetup_test_pch distsetup_cli distsetup_planner distsetup_codegen)
 find_package(rapidcheck QUIET)
 if(rapidcheck_FOUND)

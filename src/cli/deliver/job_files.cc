@@ -77,6 +77,7 @@ struct JobMaker {
   EmitOptions options;
   JobFiles files;
   Diagnostics diagnostics;
+  std::string via = {};  // of the settings that the plan was made with; a plan.json holds none
 
   bool read_plan() {
     const std::string use = settle_script(arguments, session, request, diagnostics);
@@ -84,6 +85,7 @@ struct JobMaker {
     append(diagnostics, said_of(source));
     if (!source.ok() || has_error(diagnostics)) return false;
     files.plan = std::move(source->plan);
+    via = source->via;
     options.job.use = use;
     return true;
   }
@@ -113,14 +115,6 @@ struct JobMaker {
     return is_native ? files.plan->launch.target : request.target;
   }
 
-  // A plan holds no `launch.via`: it is of the command line or the run file.
-  std::string via_of_run() const {
-    const std::string given = run_flag(arguments, "launch.via");
-    if (!given.empty() || arguments.has("plan") || request.machines != nullptr) return given;
-    const Result<Spec> spec = read_spec(arguments, session);
-    return spec.ok() ? spec->text("launch.via").value_or("") : "";
-  }
-
   // What the plan that is written says of its place, and of a run that is started again by itself.
   void prepare_plan(const Targets& targets, const OutputPath& at) {
     Plan& plan = *files.plan;
@@ -139,8 +133,9 @@ struct JobMaker {
 
   bool make() {
     if (request.machines == nullptr && !read_plan()) return false;
-    const Result<Targets> targets =
-        settle_targets(arguments, session.templates, wanted_target(), via_of_run(), files.plan ? &*files.plan : nullptr);
+    const std::string given = run_flag(arguments, "launch.via");
+    const Result<Targets> targets = settle_targets(arguments, session.templates, wanted_target(), given.empty() ? via : given,
+                                                   files.plan ? &*files.plan : nullptr);
     append(diagnostics, targets.diagnostics);
     if (!targets.ok() || !settle_job(*targets)) return false;
     const OutputPath at = place_of(request, targets->start);

@@ -88,6 +88,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
   Result<Spec> spec = read_spec(arguments, session);
   append(diagnostics, spec.diagnostics);
   if (spec.value && !target.empty()) append(diagnostics, set(*spec, "launch.target", target, command_line()));
+  const std::string via = spec.value ? spec->text("launch.via").value_or("") : "";
   if (spec.value) append(diagnostics, settle_via(*spec));
   if (has_error(diagnostics)) return diagnostics;
   Result<Problem> problem = read_problem(arguments, session, *spec);
@@ -106,7 +107,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
     const fs::path relative = fs::proximate(plan->data.root, ignored);
     plan->data.root = relative.empty() ? "." : relative.string();
   }
-  return {PlanSource{std::move(*plan), std::move(*problem)}, std::move(diagnostics)};
+  return {PlanSource{std::move(*plan), std::move(*problem), via}, std::move(diagnostics)};
 }
 
 Diagnostics said_of(const Result<PlanSource>& source) {

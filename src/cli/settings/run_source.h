@@ -18,6 +18,7 @@ Result<Problem> read_problem(const Arguments& arguments, const Session& session,
 struct PlanSource {
   Plan plan;
   std::optional<Problem> problem;
+  std::string via = {};  // launch.via of the settings it was made with
 };
 Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& session, const std::string& target = "");
 

@@ -10,16 +10,6 @@
 namespace distsetup::lint {
 namespace {
 
-// "$NAME", "${NAME}"
-std::string variable_of(std::string_view text) {
-  if (text.size() < 2 || text[0] != '$') return "";
-  text.remove_prefix(1);
-  if (text.front() == '{' && text.back() == '}') text = text.substr(1, text.size() - 2);
-  const bool is_name =
-      text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
-  return is_name ? std::string(text) : "";
-}
-
 std::string_view base_of(std::string_view word) { return word.substr(word.rfind('/') + 1); }
 
 // What starts the rest of its line on this node: containers, environments, limits.
@@ -139,6 +129,15 @@ void sl_unset_address(const JobScript& in) {
 }
 
 }  // namespace
+
+std::string variable_of(std::string_view text) {
+  if (text.size() < 2 || text[0] != '$') return "";
+  text.remove_prefix(1);
+  if (text.front() == '{' && text.back() == '}') text = text.substr(1, text.size() - 2);
+  const bool is_name =
+      text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+  return is_name ? std::string(text) : "";
+}
 
 int64_t node_count(const ShellScript& script, const std::string& value, int64_t nodes_of_job) {
   constexpr int kDepth = 4;

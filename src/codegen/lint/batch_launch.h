@@ -1,12 +1,16 @@
 // Launchers that a batch script starts itself, without srun: they run on the first node. Internal to the checks of SLURM.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "codegen/lint/job_script.h"
 
 namespace distsetup::lint {
 
 void check_batch_launch(const JobScript& in, const std::vector<const LaunchLine*>& sruns);
+
+// The name in "$NAME" or "${NAME}"; "" of any other text.
+std::string variable_of(std::string_view text);
 
 // A number, through variables that hold another one ("$NNODES", NNODES=$SLURM_NNODES): of SLURM's own the job's, 0 when it is not
 // known.

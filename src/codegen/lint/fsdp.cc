@@ -8,6 +8,7 @@
 
 #include "base/names.h"
 #include "codegen/lint/layer_classes.h"
+#include "codegen/read/match.h"
 
 namespace distsetup::lint {
 namespace {
@@ -151,7 +152,7 @@ void fsdp_classes(const FsdpView& in, Findings& report) {
   if (!at) return;
   std::vector<std::string> names;
   for (const Value& item : at.value->items) names.push_back(item.text);
-  if (at.value->kind == Value::Kind::kScalar) names = split_names(at.text());
+  if (at.value->kind == Value::Kind::kScalar) names = split_words(at.text(), ',');
   for (const std::string& name : names) {
     const std::string near = misspelt_layer_class(name);
     if (near.empty()) continue;

@@ -104,8 +104,8 @@ void acc_processes(const Launch& in, const LaunchStage& run) {
   const LaunchOption* processes = run.find("num_processes");
   const int64_t machines = node_count(in.script(), run.value("num_machines"), in.job_nodes);
   if (processes == nullptr || machines < 2 || is_default(in, *processes)) return;
-  const bool is_variable = processes->value == "$SLURM_GPUS_ON_NODE" || processes->value == "$SLURM_GPUS_PER_NODE" ||
-                           processes->value == "${SLURM_GPUS_ON_NODE}" || processes->value == "${SLURM_GPUS_PER_NODE}";
+  const std::string variable = variable_of(processes->value);
+  const bool is_variable = variable == "SLURM_GPUS_ON_NODE" || variable == "SLURM_GPUS_PER_NODE";
   const auto n = number(processes->value);
   const bool is_of_node = is_variable || (n && in.job_gpus > 0 && *n == in.job_gpus);
   if (!is_of_node) return;

@@ -9,6 +9,7 @@
 #include "base/names.h"
 #include "base/value_yaml.h"
 #include "codegen/lint/misspelt.h"
+#include "codegen/tables/name_table.h"
 #include "codegen/tables/templates.h"
 
 namespace distsetup::lint {
@@ -24,11 +25,7 @@ ClassNames read_classes() {
   const Value* list = root->find("classes");
   CHECK(list != nullptr, "templates/_layer_classes.yaml has no classes");
   ClassNames out;
-  for (size_t at = list->text.find_first_not_of(" \n"); at != std::string::npos;) {
-    const size_t end = std::min(list->text.find_first_of(" \n", at), list->text.size());
-    out.insert(list->text.substr(at, end - at));
-    at = list->text.find_first_not_of(" \n", end);
-  }
+  for (NameEntry& one : read_entries(list->text)) out.insert(std::move(one.name));
   return out;
 }
 
@@ -46,19 +43,6 @@ std::string_view last_word(std::string_view name) {
 }
 
 }  // namespace
-
-std::vector<std::string> split_names(std::string_view list) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    std::string_view one = list.substr(at, end - at);
-    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
-    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
-    if (!one.empty()) out.emplace_back(one);
-    at = end + 1;
-  }
-  return out;
-}
 
 std::string misspelt_layer_class(std::string_view name) {
   constexpr size_t kShortestFamily = 4;

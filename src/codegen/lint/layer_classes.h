@@ -6,9 +6,6 @@
 
 namespace distsetup::lint {
 
-// "A,B" -> A, B
-std::vector<std::string> split_names(std::string_view list);
-
 // The class of transformers that `name` is a slip of: another case, or a slip in its last word ("LlamaDecoderLayr"); "" when it is
 // known, or near to none.
 std::string misspelt_layer_class(std::string_view name);

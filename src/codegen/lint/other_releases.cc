@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/value_yaml.h"
+#include "codegen/tables/name_table.h"
 #include "codegen/tables/templates.h"
 
 namespace distsetup::lint {
@@ -21,13 +22,9 @@ std::map<std::string, ReleaseOfName, std::less<>> read_gone_names() {
   CHECK(names != nullptr, "templates/_other_releases.yaml has no names");
   std::map<std::string, ReleaseOfName, std::less<>> out;
   for (const auto& [table, list] : names->entries) {
-    for (size_t at = list.text.find_first_not_of(" \n"); at != std::string::npos;) {
-      const size_t end = std::min(list.text.find_first_of(" \n", at), list.text.size());
-      const std::string one = list.text.substr(at, end - at);
-      const size_t colon = one.find(':');
-      CHECK(colon != std::string::npos, "'{}' has no release", one);
-      out[table][one.substr(0, colon)] = one.substr(colon + 1);
-      at = list.text.find_first_not_of(" \n", end);
+    for (NameEntry& one : read_entries(list.text)) {
+      CHECK(!one.type.empty(), "'{}' has no release", one.name);
+      out[table][one.name] = std::move(one.type);
     }
   }
   return out;

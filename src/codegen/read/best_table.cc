@@ -15,10 +15,6 @@
 namespace distsetup {
 namespace {
 
-bool ends_in(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 bool says_format(std::string_view table, std::string_view format) {
   return table.find("\nformat: " + std::string(format)) != std::string_view::npos;
 }
@@ -100,7 +96,7 @@ Reading as_own_script(Reading reading, const std::string& program) {
 std::vector<std::string> tables_of(const TemplateSet& templates, const std::vector<std::string_view>& formats) {
   std::vector<std::string> out;
   for (const auto& [path, text] : templates.files) {
-    const bool is_table = path[0] != '_' && ends_in(path, "keys.yaml");
+    const bool is_table = path[0] != '_' && path.ends_with("keys.yaml");
     if (is_table &&
         std::any_of(formats.begin(), formats.end(), [&t = text](std::string_view format) { return says_format(t, format); }))
       out.push_back(path);

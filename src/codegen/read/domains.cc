@@ -33,6 +33,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& known_domain
       {"derived.offload", {"none", "both", "optimizer", "parameters"}},
       {"options.fsdp_version", {"2", "1"}},
       {"options.checkpoint", {"sharded", "full", "local"}},
+      {"options.classic", {std::string(kAnyOther)}},  // which command writes the file: no file says it
   };
   return kDomains;
 }
@@ -65,12 +66,13 @@ std::vector<ReadVariable> read_variables(const KeyTable& table) {
   std::vector<ReadVariable> variables;
   for (const auto& [field, texts] : mentioned) {
     ReadVariable variable{field, {}};
-    if (const auto known = known_domains().find(field); known != known_domains().end()) {
+    const auto known = known_domains().find(field);
+    if (known != known_domains().end()) {
       variable.domain = known->second;
     } else {
       variable.domain.emplace_back(kAnyOther);
     }
-    const bool is_only_written = field == "options.classic";  // which command writes the file: no file says it
+    const bool is_only_written = known != known_domains().end() && variable.domain[0] == kAnyOther;
     for (const std::string& text : texts) {
       if (!is_only_written) add_once(variable.domain, text);
     }

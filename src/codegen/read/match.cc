@@ -28,6 +28,8 @@ std::optional<double> number_of(const std::string& text) {
 
 bool is_integral(double number) { return std::nearbyint(number) == number && std::abs(number) < 9e15; }
 
+}  // namespace
+
 std::vector<std::string> split_words(const std::string& text, char separator) {
   std::vector<std::string> words;
   for (size_t at = 0; at <= text.size();) {
@@ -40,8 +42,6 @@ std::vector<std::string> split_words(const std::string& text, char separator) {
   }
   return words;
 }
-
-}  // namespace
 
 bool is_same_key(std::string_view one, std::string_view other) {
   if (one.size() != other.size()) return false;

@@ -18,10 +18,6 @@ namespace {
 
 using KeySet = std::set<std::string, std::less<>>;
 
-bool ends_in(std::string_view path, std::string_view end) {
-  return path.size() >= end.size() && path.substr(path.size() - end.size()) == end;
-}
-
 size_t first_of_text(std::string_view text) { return text.find_first_not_of(" \t\r\n\xef\xbb\xbf"); }
 
 bool has_name(const FileKind& kind, std::string_view path) {
@@ -255,9 +251,9 @@ const FileKind* first_of_form(const FileKinds& kinds, KindForm form) {
 TextForm form_of(const FileKinds& kinds, std::string_view path, std::string_view text) {
   const size_t first = first_of_text(text);
   const char begin = first == std::string_view::npos ? '\0' : text[first];
-  if (begin == '{' || (ends_in(path, ".json") && begin != '#')) return TextForm::kJson;
-  if (ends_in(path, ".json") || ends_in(path, ".yaml") || ends_in(path, ".yml")) return TextForm::kYaml;
-  if (ends_in(path, ".toml")) return TextForm::kToml;
+  if (begin == '{' || (path.ends_with(".json") && begin != '#')) return TextForm::kJson;
+  if (path.ends_with(".json") || path.ends_with(".yaml") || path.ends_with(".yml")) return TextForm::kYaml;
+  if (path.ends_with(".toml")) return TextForm::kToml;
   const auto any_script = [&kinds](auto fits) {
     return std::any_of(kinds.all.begin(), kinds.all.end(),
                        [&fits](const FileKind& one) { return one.form == KindForm::kScript && fits(one); });

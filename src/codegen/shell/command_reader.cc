@@ -27,14 +27,6 @@ void CommandReader::unexpected(TextSpan at) {
                            text_.substr(at.begin, at.end - at.begin)));
 }
 
-ShellWord bare_word(std::string text, TextSpan span) {
-  ShellWord out;
-  out.parts = {{ShellQuote::kNone, text, span}};
-  out.text = std::move(text);
-  out.span = span;
-  return out;
-}
-
 ShellWord CommandReader::word_from_bracket() {
   const size_t begin = at_++;
   const size_t close = closing_bracket(text_, at_, end_);
@@ -166,7 +158,7 @@ bool CommandReader::is_declaring() const {
   if (word == "env")
     return std::all_of(command_.words.begin() + 1, command_.words.end(),
                        [](const ShellWord& one) { return one.text.rfind('-', 0) == 0; });
-  return word == "export" || word == "declare" || word == "local" || word == "readonly" || word == "typeset";
+  return is_declaration(word);
 }
 
 ShellWord CommandReader::word() {

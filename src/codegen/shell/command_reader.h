@@ -11,9 +11,6 @@
 
 namespace distsetup::foreign {
 
-// A word that was not in quotes.
-ShellWord bare_word(std::string text, TextSpan span);
-
 class CommandReader {
  public:
   CommandReader(std::string_view text, TextSpan range, int depth) : text_(text), at_(range.begin), end_(range.end), depth_(depth) {

@@ -43,21 +43,13 @@ std::string joined(const std::vector<ShellWord>& words) {
   return out;
 }
 
-ShellWord plain_word(std::string text, TextSpan span) {
-  ShellWord out;
-  out.parts = {{ShellQuote::kNone, text, span}};
-  out.text = std::move(text);
-  out.span = span;
-  return out;
-}
-
 std::vector<ShellWord> words_of_text(std::string_view text, TextSpan span) {
   std::vector<ShellWord> out;
   for (size_t at = 0; at < text.size() && out.size() < kMaxValueWords;) {
     while (at < text.size() && is_shell_blank(text[at])) ++at;
     size_t end = at;
     while (end < text.size() && !is_shell_blank(text[end])) ++end;
-    if (end > at) out.push_back(plain_word(std::string(text.substr(at, end - at)), span));
+    if (end > at) out.push_back(bare_word(std::string(text.substr(at, end - at)), span));
     at = end;
   }
   return out;
@@ -284,7 +276,7 @@ std::vector<ShellWord> ShellExpander::split(TextSpan span, bool expands) {
     } else if (ends_word(c)) {  // an operator
       size_t end = at + 1;
       while (end < span.end && ends_word(script_[end]) && !is_shell_blank(script_[end])) ++end;
-      out.push_back(plain_word(std::string(script_.substr(at, end - at)), {at, end}));
+      out.push_back(bare_word(std::string(script_.substr(at, end - at)), {at, end}));
       at = end;
     } else {
       const WordRead read = read_word(script_, {at, span.end});
@@ -325,7 +317,7 @@ void ShellExpander::add_words(const ShellWord& word, std::vector<ShellWord>& out
   if (text.text == word.text) {
     out.push_back(word);
   } else {
-    out.push_back(plain_word(std::move(text.text), word.span));
+    out.push_back(bare_word(std::move(text.text), word.span));
   }
 }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "codegen/shell/conditions.h"
 #include "codegen/shell/cut_text.h"
 #include "codegen/shell/expander.h"
 #include "codegen/shell/shell_tree.h"
+#include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
 namespace {
@@ -34,7 +36,7 @@ class Walker {
     find_functions(root);
     walk(root);
     for (const ShellNode* one : functions_in_order_) {
-      if (walked_.insert({one, true}).second) maybe([&] { walk_children(*one); });
+      if (walked_.insert(one).second) maybe([&] { walk_children(*one); });
     }
   }
 
@@ -65,7 +67,7 @@ class Walker {
     Truth truth = true;
     std::string joins;
     for (const ShellNode& child : node.children) {
-      if (child.kind == NodeKind::kShell && child.has_header) {  // inside the command behind it
+      if (child.is_inner) {
         if (is_skipped(joins, truth)) {
           kill(child);
         } else {
@@ -90,9 +92,8 @@ class Walker {
   }
 
   void kill(const ShellNode& node) {
-    if (node.kind == NodeKind::kCommand || node.has_header) {
-      if (node.kind != NodeKind::kShell && node.command < script_.commands.size()) script_.commands[node.command].is_dead = true;
-    }
+    const bool has_command = node.kind == NodeKind::kCommand || node.has_header;
+    if (has_command && node.command < script_.commands.size()) script_.commands[node.command].is_dead = true;
     if (node.kind == NodeKind::kFunction) return;  // may be called all the same
     for (const ShellNode& child : node.children) kill(child);
   }
@@ -193,8 +194,7 @@ class Walker {
   Truth command(ShellCommand& one) {
     const Truth truth = truth_of(one, variables_);
     one.expanded = variables_.expand_words(one.words);
-    const bool is_of_shell = one.words.empty() || one.words[0].text == "export" || one.words[0].text == "declare" ||
-                             one.words[0].text == "local" || one.words[0].text == "readonly" || one.words[0].text == "typeset";
+    const bool is_of_shell = one.words.empty() || is_declaration(one.words[0].text);
     if (is_of_shell) {
       for (ShellAssignment& assignment : one.assignments) variables_.assign(assignment);
     } else {
@@ -289,7 +289,7 @@ class Walker {
   void call(const ShellCommand& one) {
     const auto found = functions_.find(one.words[0].text);
     constexpr int kMaxCalls = 50;  // of one function by another
-    if (found == functions_.end() || num_calls_ >= kMaxCalls || !walked_.insert({found->second, true}).second) return;
+    if (found == functions_.end() || num_calls_ >= kMaxCalls || !walked_.insert(found->second).second) return;
     ++num_calls_;
     walk_children(*found->second);
     --num_calls_;
@@ -299,7 +299,7 @@ class Walker {
   ShellExpander variables_;
   std::map<std::string, const ShellNode*, std::less<>> functions_;
   std::vector<const ShellNode*> functions_in_order_;
-  std::map<const ShellNode*, bool> walked_;
+  std::set<const ShellNode*> walked_;
   int num_calls_ = 0;
 };
 

@@ -111,7 +111,7 @@ class TreeReader {
     if (open_.size() == 1) return;
     ShellNode done = std::move(open_.back());
     open_.pop_back();
-    done.has_header = true;  // stands in front of the command it is part of, and is no step of the list
+    done.is_inner = true;
     open_.back().children.push_back(std::move(done));
   }
 

@@ -11,8 +11,10 @@ enum class NodeKind { kCommand, kList, kIf, kLoop, kCase, kFunction, kShell };
 
 struct ShellNode {
   NodeKind kind = NodeKind::kList;
-  size_t command = 0;  // of kCommand; of kLoop and kCase the command with its words
-  bool has_header = false, has_else = false, is_negated = false;
+  size_t command = 0;       // of kCommand; of kLoop and kCase the command with its words
+  bool has_header = false;  // of kLoop and kCase: `command` is there
+  bool has_else = false, is_negated = false;
+  bool is_inner = false;  // of kShell: a $( ) or bash -c in front of the command that it is part of, and no step of the list
   std::string ends_with;
   std::string name;                              // of kFunction
   std::vector<std::vector<ShellWord>> patterns;  // of kCase, one per arm

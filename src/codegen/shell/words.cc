@@ -216,6 +216,18 @@ size_t closing_bracket(std::string_view text, size_t open, size_t end) { return 
 
 bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+ShellWord bare_word(std::string text, TextSpan span) {
+  ShellWord out;
+  out.parts = {{ShellQuote::kNone, text, span}};
+  out.text = std::move(text);
+  out.span = span;
+  return out;
+}
+
+bool is_declaration(std::string_view word) {
+  return word == "export" || word == "declare" || word == "local" || word == "readonly" || word == "typeset";
+}
+
 bool is_shell_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 bool ends_word(char c) {

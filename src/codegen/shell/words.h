@@ -1,6 +1,7 @@
 // One word of a script, after the quoting rules of POSIX shells (XCU 2.2).
 #pragma once
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,12 @@ bool is_name_start(char c);
 bool is_name_char(char c);
 
 bool is_shell_blank(char c);
+
+// A word that was not in quotes.
+ShellWord bare_word(std::string text, TextSpan span);
+
+// export, declare, local, readonly, typeset: words of the form NAME=… behind them are assignments.
+bool is_declaration(std::string_view word);
 
 // A blank or an operator: no word begins or goes on there. A NUL byte too, which bash drops.
 bool ends_word(char c);

@@ -15,7 +15,6 @@
 #include "codegen/tables/table_cache.h"
 
 namespace distsetup {
-namespace {
 
 std::vector<NameEntry> read_entries(std::string_view text) {
   std::vector<NameEntry> entries;
@@ -28,6 +27,7 @@ std::vector<NameEntry> read_entries(std::string_view text) {
   }
   return entries;
 }
+namespace {
 
 Result<NameTable> read_name_table(const std::string& text, const std::string& file) {
   const Result<Value> root = parse_yaml(text, file);

@@ -28,6 +28,9 @@ struct NameTable {
   const std::vector<NameEntry>* type(std::string_view name) const;  // nullptr: none
 };
 
+// "name other:type …", with blanks or lines between them.
+std::vector<NameEntry> read_entries(std::string_view text);
+
 // By the name of its file, read once. Errors: there is none, or it has a mistake.
 Result<std::shared_ptr<const NameTable>> load_name_table(const TemplateSet& templates, std::string_view name);
 

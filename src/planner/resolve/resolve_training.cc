@@ -31,8 +31,8 @@ void warmup(Resolving& r, TrainPlan& t) {
            "give warmup_steps or warmup_ratio, not both");
 }
 
-// Of fine-tuning as TRL has them (SFTConfig, DPOConfig), ten times that for adapters alone: a rate to pretrain with would undo the
-// model.
+// For fine-tuning the defaults of TRL's SFTConfig and DPOConfig, and ten times as much where only adapters are trained: the rate of
+// pretraining would undo what the model has learnt.
 double usual_learning_rate(const Resolving& r) {
   const std::string& method = r.problem.base.train.method;
   if (method == "pretrain") return 3e-4;
