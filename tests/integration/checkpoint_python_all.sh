@@ -61,8 +61,10 @@ assert one["model.layers.1.mlp.down_proj.weight"].shape == (32, 88)
 three, alone = read("three")[1], read("one12")[1]
 assert set(three) == set(alone)
 for name in alone:
-    worst = numpy.abs(three[name] - alone[name]).max() / max(numpy.abs(alone[name]).max(), 1e-30)
-    assert worst < 1e-4, (name, worst)
+    # The distance of whole tensors, not of the worst element: where a gradient is almost zero, AdamW divides it by its own size, so that
+    # rounding alone moves that element by up to a learning rate. A box in the wrong place makes a distance of about 1.
+    distance = numpy.linalg.norm(three[name] - alone[name]) / max(numpy.linalg.norm(alone[name]), 1e-30)
+    assert distance < 1e-3, (name, distance)
 assert any((alone[n] != one[n]).any() for n in alone), "another batch, other numbers: the comparison can fail"
 print(f"checkpoint_python: {len(one)} tensors of one rank, {len(three)} put together from three")
 PYTHON
