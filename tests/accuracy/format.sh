@@ -23,8 +23,10 @@ sed '2s/,8192,/,many,/' "$work/rows.csv" >"$work/number.csv"
 refused "$work/number.csv" "'many' in column 'seq_len' is no number"
 sed 3s/^TT-002/TT-001/ "$work/rows.csv" >"$work/twice.csv"
 refused "$work/twice.csv" "id 'TT-001' a second time"
+sed 's/^TT-[0-9]*,/,/' "$work/rows.csv" >"$work/blank.csv"
+"$program" --source "$source" "$work/blank.csv" >/dev/null || fail "rows with blank ids are refused"
 sed '3s/,[^,]*$//' "$work/rows.csv" >"$work/short.csv"
-refused "$work/short.csv" "cells, expected 42"
+refused "$work/short.csv" "cells, expected 43"
 
 # A row's id says nothing: under another name it is predicted the same, to the byte.
 sed 's/^TT-/NEW-/' "$work/rows.csv" >"$work/new.csv"

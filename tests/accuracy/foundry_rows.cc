@@ -20,7 +20,7 @@ Result<Setup> foundry_row(const Row& row) {
   s.recompute = recompute == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   if (row.says("framework", "llm-foundry")) {
     s.program = "hf_eager";  // MPT blocks: LayerNorm, GELU, biases as the geometry says
-    const bool old = row.says("source_path_or_section", "torch 1.13");
+    const bool old = row.says("software", "torch 1.13");
     s.software.released = old ? 202303 : row.says("gpu", "H100") ? 202309 : 202306;
     s.software.name = old ? "llm-foundry, torch 1.13" : "llm-foundry";
     s.reduce_dtype = row.says("notes", "PURE") ? Dtype::kBf16 : Dtype::kF32;

@@ -17,7 +17,7 @@ void fmsa(Setup& s, const Row& row) {
   s.loss = contains(framework, "liger") ? LossHead::kLiger : kernels ? LossHead::kFusedKernel : LossHead::kHfShift;
   if (row.says("notes", "packed to 2048")) s.sequence_length = 2048;
   // The benches of Granite and of Liger came later than a100_80gb.csv, on transformers 4.45.
-  s.software.released = row.says("source_path_or_section", "granite") || row.says("source_path_or_section", "liger") ? 202411 : 202406;
+  if (s.software.released == 0) s.software.released = 202406;
   const bool quantised = s.finetune == Finetune::kQlora;
   if (s.finetune == Finetune::kFull) {
     s.parameter_dtype = row.text("param_dtype").starts_with("fp32") ? Dtype::kF32 : Dtype::kBf16;

@@ -84,6 +84,7 @@ using Classes = std::map<std::string, std::vector<Residual>>;  // by "<quantity>
 Classes classes_of(const std::vector<Scored>& rows) {
   Classes all;
   for (const Scored& row : rows) {
+    if (row.is_transfer) continue;
     for (const Measurement& m : row.measured) {
       const double predicted = predicted_value(row, m.metric, Column::kHeldOutBlock);
       if (predicted <= 0 || censored(row, m)) continue;
@@ -138,6 +139,7 @@ std::vector<IntervalScore> interval_scores(const std::vector<Scored>& rows) {
     IntervalScore score{metric, 0, 0, 0};
     std::vector<double> half_widths;
     for (const Scored& row : rows) {
+      if (row.is_transfer) continue;
       for (const Measurement& m : row.measured) {
         const double predicted = predicted_value(row, metric, Column::kHeldOutBlock);
         if (m.metric != metric || predicted <= 0 || censored(row, m)) continue;

@@ -35,7 +35,8 @@ int64_t block_size(const Row& row) {
   const std::string& model = row.text("model");
   if (model.starts_with("LongChat-13B-16k") || model.starts_with("Vicuna-7B-16k") || model.starts_with("CodeLlama-34B")) return 16384;
   if (model.starts_with("stablecode-completion-alpha-3b")) return 16384;
-  if (model.starts_with("Mistral-7B")) return row.says("source_path_or_section", "1426") ? 4096 : 32768;
+  if (const auto stated = number_after(row.text("notes"), "block size ")) return static_cast<int64_t>(*stated);
+  if (model.starts_with("Mistral-7B")) return 32768;
   if (model.starts_with("Llama-3-")) return 8192;
   if (model.starts_with("Llama-2-") || model.starts_with("Phi-3")) return 4096;
   return 0;
@@ -45,6 +46,8 @@ Result<Setup> thunder_row(const Row& row, Setup s) {
   const std::string& strategy = row.text("strategy");
   const std::string& compile = row.text("compile");
   set_storage(s, row);
+  // litgpt without the copy came into thunder's benchmark with its pull requests of 2024-12.
+  s.software.attention_output_copied = s.software.released < 202412;
   s.software.released = 202408;
   s.software.own_container = true;
   s.compiled = compile != "no";
@@ -61,13 +64,11 @@ Result<Setup> thunder_row(const Row& row, Setup s) {
   s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   s.loss = LossHead::kLowPrecision;  // cross-entropy on bf16 logits
   s.software.logits_kept = true;
-  // litgpt without the copy came into thunder's benchmark with the pull requests from 1500 on (2024-12).
-  s.software.attention_output_copied = number_after(row.text("source_path_or_section"), "PR ").value_or(0) < 1500;
   s.optimizer_implementation = OptimizerImplementation::kFused;
-  // thunder/benchmarks/benchmark_litgpt.py. Pull request 1528 sets force_recompute_fp8_weight_in_bwd; its row before the change prints
-  // the same bytes as the one with fp8 all-gather of bdc1e8ae1.
+  // thunder/benchmarks/benchmark_litgpt.py. Pull request 1528 sets force_recompute_fp8_weight_in_bwd; its rows before the change print
+  // the same bytes as those with fp8 all-gather of bdc1e8ae1, and have it.
   if (row.says("precision", "torchao")) {
-    s.fp8_all_gather = row.says("notes", "fp8 all-gather") || row.says("source_path_or_section", "PR 1528");
+    s.fp8_all_gather = row.says("notes", "fp8 all-gather");
     s.software.fp8_weights_saved = !row.says("notes", "after (grad buffer freed earlier)");
   }
   if (s.sequence_length == 0) s.sequence_length = block_size(row);
@@ -101,7 +102,7 @@ Result<Setup> litgpt_row(const Row& row) {
   if (row.says("framework", "benchmark")) return thunder_row(row, s);
   s.software.accumulates_whole = true;  // finetune/*.py: fabric.no_backward_sync
   // The tables of 2024 cut samples at 512 tokens, so that long ones follow each other; those of 2023 pad to the one longest sample.
-  s.software.graph_outlives_backward = s.finetune == Finetune::kQlora && row.says("source_path_or_section", "config_hub");
+  s.software.graph_outlives_backward = s.finetune == Finetune::kQlora && s.software.released >= 202401;
   set_storage(s, row);
   s.software.released = 202402;
   s.software.own_container = true;

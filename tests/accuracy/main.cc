@@ -10,12 +10,14 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <set>
+#include <map>
 
+#include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/value.h"
 #include "base/value_yaml.h"
+#include "code_bases.h"
 #include "planner/frameworks/memory.h"
 #include "planner/time/embedded_calibration.h"
 #include "report.h"
@@ -40,7 +42,17 @@ int fail(const Diagnostics& diagnostics) {
   return 3;
 }
 
-Result<Loaded> load(const std::vector<std::string>& files) {
+// A row that says nothing of where it was printed: no prediction may depend on it.
+Row anonymous(Row row) {
+  for (size_t i = 0; i < columns().size(); ++i) {
+    if (columns()[i] == "id" || columns()[i].starts_with("source_")) row.cells[i].clear();
+  }
+  row.id.clear();
+  row.block.clear();
+  return row;
+}
+
+Result<Loaded> load(const std::vector<std::string>& files, const CodeBases& bases) {
   Loaded all;
   for (const std::string& file : files) {
     const Result<std::string> text = read_file(file);
@@ -48,14 +60,22 @@ Result<Loaded> load(const std::vector<std::string>& files) {
     Result<std::vector<Row>> rows = read_rows(*text, file);
     if (!rows) return rows.diagnostics;
     all.num_rows += rows->size();
+    const bool is_transfer = file.ends_with("accuracy/transfer.csv");
     for (Row& row : *rows) {
       Result<Setup> setup = row_setup(row);
       if (!setup) {
-        all.unmapped.push_back({row.id, setup.diagnostics.front().message});
+        all.unmapped.push_back({row.id, row.block + (is_transfer ? "*" : ""), setup.diagnostics.front().message});
         continue;
       }
+      const Result<Setup> same = row_setup(anonymous(row));
+      if (!same || *same != *setup)
+        return error(code::kWrongType, row.location, fmt::format("{} is mapped otherwise without its id and source", row.id));
       Scored s;
       s.measured = measurements(row);
+      const CodeBase* base = code_base_of(bases, row);
+      s.code_base = base == nullptr ? row.text("framework") : base->name;
+      s.weight = base == nullptr ? 1 : base->weight;
+      s.is_transfer = is_transfer;
       s.row = std::move(row);
       s.setup = std::move(*setup);
       all.scored.push_back(std::move(s));
@@ -80,16 +100,6 @@ double measured_tokens(const Scored& s) {
   return 0;
 }
 
-// Share of a row's weight in the fit, by what its source leaves open: sequences shorter than stated or start-up within the time, one
-// iteration timed, a fixed time per step that hides the kernels, or padded data (tests/accuracy/README.md). They are scored like all
-// others.
-double trust(const std::string& block) {
-  for (const std::string_view loose : {"QW", "BSC", "FQL", "PEFT", "TUNE", "XT", "MISC", "IE", "FMSA"}) {
-    if (block == loose) return 0.3;
-  }
-  return 1;
-}
-
 // A block counts as much as the square root of its rows: many rows of one table share every hidden constant.
 struct Teaching {
   std::vector<const Scored*> rows;
@@ -105,7 +115,7 @@ Teaching teaching(const std::vector<Scored>& scored, const std::vector<std::stri
     ++size[s.row.block];
   }
   for (const Scored* s : t.rows)
-    t.observations.push_back({&s->setup, measured_tokens(*s), 4 * trust(s->row.block) / std::sqrt(size[s->row.block] + 1.0)});
+    t.observations.push_back({&s->setup, measured_tokens(*s), 4 * s->weight / std::sqrt(size[s->row.block] + 1.0)});
   return t;
 }
 
@@ -130,39 +140,37 @@ Result<Calibration> start_values(const std::string& source) {
   return all;
 }
 
-// Tokens/s with the shipped constants, and refitted without each block and without each model.
+// Tokens/s with the shipped constants, and refitted without each block, each model and each code base.
 void predict_time(std::vector<Scored>& rows, const std::vector<Scored>& training, const Calibration& start) {
   const Calibration shipped = without_residuals(embedded_calibration());
-  in_parallel(rows.size(),
-              [&](size_t i) { rows[i].prediction.tokens_per_s_per_gpu = predict_tokens_per_s_per_gpu(rows[i].setup, shipped); });
+  in_parallel(rows.size(), [&](size_t i) {
+    rows[i].prediction.tokens_per_s_per_gpu = rows[i].tokens_per_s[0] = predict_tokens_per_s_per_gpu(rows[i].setup, shipped);
+  });
   const Teaching taught = teaching(training, {});
   Fitter fitter(taught.observations, start);
   fitter.fit(shipped, 0);  // the Jacobian at the shipped constants
-  std::set<std::string> blocks, models;
-  for (const Scored& s : rows) {
-    blocks.insert(s.row.block);
-    models.insert(s.setup.model.name);
+  const auto key = [](const Scored& s, Column column) -> const std::string& {
+    return column == Column::kHeldOutBlock ? s.row.block : column == Column::kHeldOutModel ? s.setup.model.name : s.code_base;
+  };
+  // By the observations left out: what is asked twice, for a block that is a whole code base, is fitted once.
+  std::map<std::vector<bool>, std::vector<std::pair<size_t, Column>>> folds;
+  for (const Column column : {Column::kHeldOutBlock, Column::kHeldOutModel, Column::kHeldOutCodeBase}) {
+    std::map<std::string, std::vector<size_t>> members;
+    for (size_t i = 0; i < rows.size(); ++i) members[key(rows[i], column)].push_back(i);
+    for (const auto& [name, indices] : members) {
+      std::vector<bool> left_out;
+      for (const Scored* s : taught.rows) left_out.push_back(key(*s, column) == name);
+      for (const size_t i : indices) folds[left_out].push_back({i, column});
+    }
   }
-  struct Fold {
-    std::string key;
-    bool is_block = false;
-  };
-  std::vector<Fold> folds;
-  for (const std::string& block : blocks) folds.push_back({block, true});
-  for (const std::string& model : models) folds.push_back({model, false});
-  const auto belongs = [](const Fold& fold, const Scored& s) {
-    return (fold.is_block ? s.row.block : s.setup.model.name) == fold.key;
-  };
-  in_parallel(folds.size(), [&](size_t i) {
-    std::vector<bool> left_out;
-    for (const Scored* s : taught.rows) left_out.push_back(belongs(folds[i], *s));
+  std::vector<const std::pair<const std::vector<bool>, std::vector<std::pair<size_t, Column>>>*> list;
+  for (const auto& fold : folds) list.push_back(&fold);
+  in_parallel(list.size(), [&](size_t n) {
+    const auto& [left_out, wanted] = *list[n];
     const bool any = std::find(left_out.begin(), left_out.end(), true) != left_out.end();
     const Calibration constants = any ? fitter.refit_without(left_out, 3) : shipped;
-    for (Scored& s : rows) {
-      if (!belongs(folds[i], s)) continue;
-      (folds[i].is_block ? s.held_out_block_tokens_per_s : s.held_out_model_tokens_per_s) =
-          predict_tokens_per_s_per_gpu(s.setup, constants);
-    }
+    for (const auto& [i, column] : wanted)
+      rows[i].tokens_per_s[static_cast<size_t>(column)] = predict_tokens_per_s_per_gpu(rows[i].setup, constants);
   });
 }
 
@@ -248,13 +256,17 @@ int run_update(const Options& options, const Scoreboard& board, const Calibratio
 
 int run(const Options& options) {
   const std::string folder = options.source + "/tests/accuracy/";
-  const std::vector<std::string> own = {folder + "measured.csv", folder + "b200.csv"};
-  Result<Loaded> training = load(own);
+  const std::vector<std::string> fitted = {folder + "measured.csv", folder + "b200.csv"};
+  std::vector<std::string> own = fitted;
+  own.push_back(folder + "transfer.csv");
+  const Result<CodeBases> bases = read_code_bases(folder + "code_bases.yaml");
+  if (!bases) return fail(bases.diagnostics);
+  Result<Loaded> training = load(fitted, *bases);
   if (!training) return fail(training.diagnostics);
   const Result<Calibration> start = start_values(options.source);
   if (!start) return fail(start.diagnostics);
   if (options.fit) return run_fit(options, *training, *start);
-  Result<Loaded> scored = options.files.empty() ? load(own) : load(options.files);
+  Result<Loaded> scored = load(options.files.empty() ? own : options.files, *bases);
   if (!scored) return fail(scored.diagnostics);
   predict_time(scored->scored, training->scored, *start);
   predict_bytes(scored->scored);

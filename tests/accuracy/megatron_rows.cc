@@ -13,7 +13,7 @@ void mixed_precision(Setup& s, Dtype half) {
 }
 
 Result<Setup> core_row(const Row& row, Setup s) {
-  const std::string& section = row.text("source_path_or_section");
+  const std::string& software = row.text("software");
   const std::string& notes = row.text("notes");
   s.program = "megatron_te";
   s.framework = Framework::kMegatron;
@@ -43,20 +43,14 @@ Result<Setup> core_row(const Row& row, Setup s) {
     // The 70B and 405B recipes on Megatron-FSDP offload the activations of a third to half of the layers (cpu_offloading_num_layers).
     if (s.model.hidden >= 8192) s.offload.activations = OffloadPlace::kHost;
   }
-  if (contains(section, "26.")) {
+  if (contains(software, "container 26.")) {
     s.software.released = 202604;
-  } else if (contains(section, "25.")) {
+  } else if (contains(software, "container 25.")) {
     s.software.released = 202510;
   } else if (row.says("framework", "24.")) {
     s.software.released = 202407;
   } else if (row.says("framework", "25.04")) {
     s.software.released = 202504;
-  } else if (contains(section, "c5c765f")) {
-    s.software.released = 202507;
-  } else if (contains(section, "741c886")) {
-    s.software.released = 202503;
-  } else if (contains(section, "(2026-05)")) {
-    s.software.released = 202605;
   }
   // NeMo's performance recipes (nemo/collections/llm/recipes/llama3_8b.py, performance_mode, 2025): gradients reduced in bf16; LoRA on
   // linear_qkv alone.

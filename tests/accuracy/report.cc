@@ -30,6 +30,7 @@ Json blocks_json(const std::vector<Scored>& rows) {
     block["metric"] = name(score.metric);
     block["in_sample"] = to_json(score.by_column[0]);
     block["held_out_model"] = to_json(score.by_column[2]);
+    block["held_out_code_base"] = to_json(score.by_column[3]);
     blocks.push_back(std::move(block));
   }
   return blocks;
@@ -43,9 +44,10 @@ Json lines_json(const std::vector<Scored>& rows) {
                        {"what", line.limits[i].what},
                        {"n", line.n},
                        {"reach", line.limits[i].reach},
-                       {"in_sample", rounded(line.in_sample[i])},
-                       {"held_out_block", rounded(line.held_out_block[i])},
-                       {"held_out_model", rounded(line.held_out_model[i])},
+                       {"in_sample", rounded(line.by_column[0][i])},
+                       {"held_out_block", rounded(line.by_column[1][i])},
+                       {"held_out_model", rounded(line.by_column[2][i])},
+                       {"held_out_code_base", rounded(line.by_column[3][i])},
                        {"reached", line.n > 0 && line.reached()}});
     }
   }
@@ -58,10 +60,10 @@ struct Mapped {
 std::map<std::string, Mapped> mapped_by_block(const Scoreboard& board) {
   std::map<std::string, Mapped> by_block;
   for (const Scored& s : board.rows) {
-    ++by_block[s.row.block].mapped;
-    ++by_block[s.row.block].all;
+    ++by_block[block_name(s)].mapped;
+    ++by_block[block_name(s)].all;
   }
-  for (const Unmapped& u : board.unmapped) ++by_block[u.id.substr(0, u.id.find('-'))].all;
+  for (const Unmapped& u : board.unmapped) ++by_block[u.block].all;
   return by_block;
 }
 
@@ -106,8 +108,9 @@ Json to_json(const Scoreboard& board) {
       Json entry = {{"id", row.row.id},       {"metric", name(m.metric)}, {"measured", m.value},
                     {"predicted", predicted}, {"low", i.low / unit},      {"high", i.high / unit}};
       if (m.metric == Metric::kTokensPerSecond) {
-        entry["held_out_block"] = row.held_out_block_tokens_per_s;
-        entry["held_out_model"] = row.held_out_model_tokens_per_s;
+        entry["held_out_block"] = row.tokens_per_s[1];
+        entry["held_out_model"] = row.tokens_per_s[2];
+        entry["held_out_code_base"] = row.tokens_per_s[3];
       }
       json["by_row"].push_back(std::move(entry));
     }
@@ -128,14 +131,14 @@ Json to_json(const Scoreboard& board) {
 
 std::string to_table(const Scoreboard& board) {
   std::string text = fmt::format("{} rows, {} mapped, {} unmapped\n\n", board.num_rows, board.rows.size(), board.unmapped.size());
-  text +=
-      fmt::format("{:<42} {:>5} {:<15} {:>9} {:>14} {:>14}\n", "score", "n", "reach", "in-sample", "held-out block", "held-out model");
+  text += fmt::format("{:<42} {:>5} {:<15} {:>9} {:>14} {:>14} {:>18}\n", "score", "n", "reach", "in-sample", "held-out block",
+                      "held-out model", "held-out code base");
   for (const ScoreLine& line : score_lines(board.rows)) {
     for (size_t i = 0; i < line.limits.size(); ++i) {
-      const bool reached =
-          line.held_out_block[i] <= line.limits[i].reach + 1e-9 && line.held_out_model[i] <= line.limits[i].reach + 1e-9;
-      text += fmt::format("{:<42} {:>5} {:<15} {:>9.2f} {:>14.2f} {:>14.2f}  {}\n", i == 0 ? line.name : "", line.n,
-                          limit_text(line.limits[i]), line.in_sample[i], line.held_out_block[i], line.held_out_model[i],
+      const bool reached = line.by_column[1][i] <= line.limits[i].reach + 1e-9 && line.by_column[2][i] <= line.limits[i].reach + 1e-9;
+      text += fmt::format("{:<42} {:>5} {:<15} {:>9.2f} {:>14.2f} {:>14.2f} {:>18.2f}  {}\n", i == 0 ? line.name : "", line.n,
+                          limit_text(line.limits[i]), line.by_column[0][i], line.by_column[1][i], line.by_column[2][i],
+                          line.by_column[3][i],
                           line.n == 0 ? "no rows"
                           : reached   ? "reached"
                                       : "not reached");
@@ -145,12 +148,12 @@ std::string to_table(const Scoreboard& board) {
   for (const IntervalScore& s : interval_scores(board.rows)) {
     text += fmt::format("{:<22} {:>5} {:>10.1f} {:>18.1f}\n", name(s.metric), s.n, s.coverage, s.median_half_width);
   }
-  text += fmt::format("\n{:<6} {:<21} {:>4} {:>15} {:>22} {:>22}\n", "block", "metric", "n", "in-sample MAPE",
-                      "held-out block MAPE/max", "held-out model MAPE/max");
+  text += fmt::format("\n{:<6} {:<21} {:>4} {:>15} {:>22} {:>22} {:>26}\n", "block", "metric", "n", "in-sample MAPE",
+                      "held-out block MAPE/max", "held-out model MAPE/max", "held-out code base MAPE/max");
   for (const BlockScore& s : block_scores(board.rows)) {
-    text +=
-        fmt::format("{:<6} {:<21} {:>4} {:>15.2f} {:>15.2f}/{:>6.1f} {:>15.2f}/{:>6.1f}\n", s.block, name(s.metric), s.by_column[0].n,
-                    s.by_column[0].mape, s.by_column[1].mape, s.by_column[1].max, s.by_column[2].mape, s.by_column[2].max);
+    text += fmt::format("{:<6} {:<21} {:>4} {:>15.2f} {:>15.2f}/{:>6.1f} {:>15.2f}/{:>6.1f} {:>19.2f}/{:>6.1f}\n", s.block,
+                        name(s.metric), s.by_column[0].n, s.by_column[0].mape, s.by_column[1].mape, s.by_column[1].max,
+                        s.by_column[2].mape, s.by_column[2].max, s.by_column[3].mape, s.by_column[3].max);
   }
   text += fmt::format("\n{:<6} {:>7} {:>5}\n", "block", "mapped", "of");
   for (const auto& [block, m] : mapped_by_block(board)) text += fmt::format("{:<6} {:>7} {:>5}\n", block, m.mapped, m.all);

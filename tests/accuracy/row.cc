@@ -72,7 +72,7 @@ struct Column {
   std::string_view name;
   CellKind kind;
 };
-// In the order of measured.csv; the last five are b200.csv's.
+// In the order of measured.csv; the five before the last are b200.csv's.
 constexpr Column kColumns[] = {
     {"id", CellKind::kText},
     {"source_repo_or_paper", CellKind::kText},
@@ -121,6 +121,7 @@ constexpr Column kColumns[] = {
     {"expert_ffn", CellKind::kNumber},
     {"ep", CellKind::kNumber},
     {"attention_kind", CellKind::kText},
+    {"software", CellKind::kText},
 };
 
 bool is_numeric_column(std::string_view column) {
@@ -246,8 +247,7 @@ Result<std::vector<Row>> read_rows(std::string_view text, const std::string& fil
     }
     row.id = row.cells[0];
     row.block = row.id.substr(0, row.id.find('-'));
-    if (row.id.empty()) said.push_back(error(code::kMissingKey, row.location, "a row without an id"));
-    if (!ids.insert(row.id).second)
+    if (!row.id.empty() && !ids.insert(row.id).second)
       said.push_back(error(code::kDuplicateKey, row.location, fmt::format("id '{}' a second time", row.id)));
     rows.push_back(std::move(row));
   }

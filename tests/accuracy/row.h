@@ -21,7 +21,7 @@ struct Measurement {
 
 struct Row {
   Location location;                                       // of the line
-  std::string id, block;                                   // "TT-001", "TT"
+  std::string id, block;                                   // "TT-001", "TT"; blank ids may repeat
   std::vector<std::string> cells;                          // in the order of columns()
   const std::string& text(std::string_view column) const;  // "" = not stated
   std::optional<double> number(std::string_view column) const;

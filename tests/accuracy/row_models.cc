@@ -159,7 +159,7 @@ Result<Geometry> gpt_geometry(const Row& row) {
   }
   if (g.num_layers <= 0) return unmapped(row, "the number of layers is not stated");
   g.name = row.text("model");
-  g.source = row.text("source_repo_or_paper");
+  g.source = row.text("framework");
   return g;
 }
 

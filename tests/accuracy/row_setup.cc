@@ -16,7 +16,6 @@ namespace {
 // DGX A100 8 x 200 (HDR), DGX H100 and H200 8 x 400 (NDR), GB200 4 x 400, GB300 4 x 800 per tray.
 double nic_gbits(const Row& row, const Setup& s) {
   const std::string& link = row.text("interconnect");
-  const std::string& section = row.text("source_path_or_section");
   if (const auto efa = number_after(link, "EFA ")) return *efa;
   const size_t at = link.find(" Gb/s");
   if (at != std::string::npos) {
@@ -29,9 +28,6 @@ double nic_gbits(const Row& row, const Setup& s) {
     return one * count * (contains(link, "per GPU") ? s.gpus_per_node : 1);
   }
   if (contains(link, "400 Gb/s CX-7 per GPU")) return 400.0 * s.gpus_per_node;
-  if (const auto gbps = number_after(section, "with ")) {
-    if (contains(section, "Gbps")) return *gbps;
-  }
   if (contains(link, "HDR") || s.gpu.name.starts_with("a100") || s.gpu.name.starts_with("a800")) return 200.0 * s.gpus_per_node;
   if (contains(link, "Omni-Path")) return 400;  // Jean Zay: 4 x 100 per node
   if (s.gpu.name.starts_with("gb200")) return 400.0 * s.gpus_per_node;
@@ -40,7 +36,7 @@ double nic_gbits(const Row& row, const Setup& s) {
 }
 
 std::string nic_kind(const Row& row) {
-  const std::string link = row.text("interconnect") + " " + row.text("source_path_or_section");
+  const std::string& link = row.text("interconnect");
   if (contains(link, "EFA")) return "efa";
   if (contains(link, "Omni-Path")) return "omni_path";
   if (contains(link, "RoCE") || contains(link, "RDMA")) return "roce";
@@ -158,7 +154,7 @@ Result<Setup> common_setup(const Row& row) {
   const std::string& finetune = row.text("finetune");
   s.finetune = finetune == "lora" ? Finetune::kLora : finetune == "qlora" ? Finetune::kQlora : Finetune::kFull;
   s.software.name = row.text("framework");
-  s.software.released = date_in(row.text("source_path_or_section"));
+  s.software.released = date_in(row.text("software"));
   return s;
 }
 

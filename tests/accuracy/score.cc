@@ -56,12 +56,11 @@ ScoreLine line(const std::vector<Scored>& rows, std::string name, Metric metric,
   ScoreLine line;
   line.name = std::move(name);
   line.limits = std::move(limits);
-  std::vector<double>* values[] = {&line.in_sample, &line.held_out_block, &line.held_out_model};
   for (const Column column : kColumns) {
     const Statistics s = statistics(errors(rows, metric, column, filter));
     line.n = s.n;
     for (const Limit& limit : line.limits) {
-      values[static_cast<size_t>(column)]->push_back(limit.what == "max" ? s.max : limit.what == "median" ? s.median : s.mape);
+      line.by_column[static_cast<size_t>(column)].push_back(limit.what == "max" ? s.max : limit.what == "median" ? s.median : s.mape);
     }
   }
   return line;
@@ -73,7 +72,7 @@ ScoreLine percent_line(std::string name, int n, int of, double reach) {
   line.name = std::move(name);
   line.n = of;
   line.limits = {{"percent", reach}};
-  line.in_sample = line.held_out_block = line.held_out_model = {value};
+  for (std::vector<double>& column : line.by_column) column = {value};
   return line;
 }
 
@@ -96,9 +95,10 @@ Statistics statistics(std::vector<double> relative) {
 }
 
 double predicted_value(const Scored& row, Metric metric, Column column) {
-  if (metric != Metric::kTokensPerSecond || column == Column::kInSample) return row.prediction.of(metric);
-  return column == Column::kHeldOutBlock ? row.held_out_block_tokens_per_s : row.held_out_model_tokens_per_s;
+  return metric == Metric::kTokensPerSecond ? row.tokens_per_s[static_cast<size_t>(column)] : row.prediction.of(metric);
 }
+
+std::string block_name(const Scored& row) { return row.row.block + (row.is_transfer ? "*" : ""); }
 
 double relative_error(const Scored& row, const Measurement& measured, Column column) {
   return predicted_value(row, measured.metric, column) / measured.value - 1;
@@ -107,7 +107,7 @@ double relative_error(const Scored& row, const Measurement& measured, Column col
 std::vector<BlockScore> block_scores(const std::vector<Scored>& rows) {
   std::vector<std::string> blocks;
   for (const Scored& row : rows) {
-    if (std::find(blocks.begin(), blocks.end(), row.row.block) == blocks.end()) blocks.push_back(row.row.block);
+    if (std::find(blocks.begin(), blocks.end(), block_name(row)) == blocks.end()) blocks.push_back(block_name(row));
   }
   std::vector<BlockScore> scores;
   for (const std::string& block : blocks) {
@@ -115,7 +115,7 @@ std::vector<BlockScore> block_scores(const std::vector<Scored>& rows) {
       BlockScore score{block, metric, {}};
       for (const Column column : kColumns) {
         score.by_column[static_cast<size_t>(column)] =
-            statistics(errors(rows, metric, column, [&](const Scored& s) { return s.row.block == block; }));
+            statistics(errors(rows, metric, column, [&](const Scored& s) { return block_name(s) == block; }));
       }
       if (score.by_column[0].n > 0) scores.push_back(score);
     }
@@ -124,13 +124,18 @@ std::vector<BlockScore> block_scores(const std::vector<Scored>& rows) {
 }
 
 bool ScoreLine::reached() const {
-  for (size_t i = 0; i < limits.size(); ++i) {
-    if (held_out_block[i] > limits[i].reach + 1e-9 || held_out_model[i] > limits[i].reach + 1e-9) return false;
+  for (const Column column : {Column::kHeldOutBlock, Column::kHeldOutModel}) {
+    for (size_t i = 0; i < limits.size(); ++i) {
+      if (by_column[static_cast<size_t>(column)][i] > limits[i].reach + 1e-9) return false;
+    }
   }
   return true;
 }
 
-std::vector<ScoreLine> score_lines(const std::vector<Scored>& rows) {
+// Of measured.csv and b200.csv, so that a line says the same from one version to the next.
+std::vector<ScoreLine> score_lines(const std::vector<Scored>& all_rows) {
+  std::vector<Scored> rows;
+  std::copy_if(all_rows.begin(), all_rows.end(), std::back_inserter(rows), [](const Scored& s) { return !s.is_transfer; });
   std::vector<ScoreLine> lines;
   const auto add = [&](std::string name, Metric metric, std::vector<Limit> limits, const Filter& filter) {
     lines.push_back(line(rows, std::move(name), metric, std::move(limits), filter));

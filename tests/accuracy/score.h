@@ -12,23 +12,26 @@
 
 namespace distsetup::accuracy {
 
+enum class Column { kInSample, kHeldOutBlock, kHeldOutModel, kHeldOutCodeBase };
+inline constexpr Column kColumns[] = {Column::kInSample, Column::kHeldOutBlock, Column::kHeldOutModel, Column::kHeldOutCodeBase};
+
 // A row that has a Setup, and what was predicted for it.
 struct Scored {
   Row row;
+  std::string code_base;
+  double weight = 1;         // in a fit
+  bool is_transfer = false;  // of transfer.csv
   Setup setup;
-  Prediction prediction;                                                    // with the fitted constants
-  double held_out_block_tokens_per_s = 0, held_out_model_tokens_per_s = 0;  // refitted without the row's block; without its model size
+  Prediction prediction;                  // with the fitted constants
+  double tokens_per_s[4] = {0, 0, 0, 0};  // by Column: refitted without the row's block, its model size, its code base
   std::vector<Measurement> measured;
   Verdict verdict = Verdict::kFits;
   Interval device_99;  // GiB
 };
 
 struct Unmapped {
-  std::string id, reason;
+  std::string id, block, reason;
 };
-
-enum class Column { kInSample, kHeldOutBlock, kHeldOutModel };
-inline constexpr Column kColumns[] = {Column::kInSample, Column::kHeldOutBlock, Column::kHeldOutModel};
 
 struct Statistics {
   int n = 0;
@@ -38,12 +41,13 @@ Statistics statistics(std::vector<double> relative_errors);
 
 // prediction / measurement - 1 of one row, by column.
 double relative_error(const Scored& row, const Measurement& measured, Column column);
+std::string block_name(const Scored& row);  // of rows of transfer.csv with a star
 double predicted_value(const Scored& row, Metric metric, Column column);
 
 struct BlockScore {
   std::string block;
   Metric metric = Metric::kAllocated;
-  Statistics by_column[3];
+  Statistics by_column[4];
 };
 std::vector<BlockScore> block_scores(const std::vector<Scored>& rows);
 
@@ -56,8 +60,8 @@ struct ScoreLine {
   std::string name;
   int n = 0;
   std::vector<Limit> limits;
-  std::vector<double> in_sample, held_out_block, held_out_model;  // one value per limit
-  bool reached() const;                                           // in both held-out columns
+  std::vector<double> by_column[4];  // one value per limit
+  bool reached() const;              // without the row's block and without its model
 };
 std::vector<ScoreLine> score_lines(const std::vector<Scored>& rows);
 

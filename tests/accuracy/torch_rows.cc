@@ -1,8 +1,9 @@
 // torchtitan, torchao and torchtune (and two trainers built of the same parts). What a torchtitan version does follows from the day of
-// its commit (presets/releases); the dates below are those of the repository's history.
+// its commit (presets/releases).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "planner/resolve/releases.h"
 #include "row_setup.h"
@@ -10,46 +11,13 @@
 namespace distsetup::accuracy {
 namespace {
 
-struct CommitDate {
-  std::string_view commit;
-  int date;  // yyyymmdd
-};
-// Commits of pytorch/torchtitan whose messages print memory or tokens/s.
-constexpr CommitDate kCommits[] = {
-    {"ab5d91823", 20240327}, {"2b017fdd6", 20240327}, {"83c879f18", 20240328}, {"25ee32fd9", 20240402}, {"05c181d94", 20240410},
-    {"cfdd4af51", 20240410}, {"40f8fd007", 20240606}, {"7cf41bbb6", 20240606}, {"f336766da", 20240711}, {"9dc418a8b", 20240718},
-    {"36a00579a", 20240813}, {"466586975", 20241021}, {"eb0da76db", 20241021}, {"6b2f67313", 20241022}, {"2271b6386", 20250131},
-    {"690f299d3", 20250204}, {"5940ddeb5", 20250206}, {"88247277c", 20250206}, {"473674acf", 20250218}, {"069bae286", 20250227},
-    {"3b39d7ab0", 20250319}, {"986f6800f", 20250320}, {"e23bb707d", 20250324}, {"3e75baee5", 20250331}, {"ab0861259", 20250410},
-    {"a581e4fe8", 20250415}, {"f8f545c45", 20250528}, {"1ab435318", 20250616}, {"aae73234d", 20250616}, {"c31ff8b05", 20250701},
-    {"d54d05a5f", 20250711}, {"db52d57ca", 20250714}, {"415f83445", 20250721}, {"b109f7d71", 20250801}, {"f738a03bf", 20250822},
-    {"8a749c618", 20250822}, {"d48445865", 20250829}, {"25413d224", 20250829}, {"b00e484e1", 20250902}, {"c4e229115", 20250906},
-    {"d66b72a6a", 20250917}, {"92ed8b318", 20251014}, {"d15b59fc0", 20251014}, {"54310d57e", 20251016}, {"951f6ff48", 20251017},
-    {"d9bdfbb20", 20251115}, {"e1f7f318a", 20251121}, {"36a4b6942", 20251217}, {"6a74d747c", 20260226}, {"ab5ed59f8", 20260304},
-    {"c6856e3c1", 20260310}, {"0691f514f", 20260312}, {"cdd75d35d", 20260312}, {"4ca46c52c", 20260312}, {"fca8ab7be", 20260313},
-    {"4801b184c", 20260313}, {"72f89d206", 20260313}, {"63a80b2be", 20260330}, {"0e0590c13", 20260406}, {"036433a1c", 20260408},
-    {"f6ebe8402", 20260413}, {"a764c9815", 20260413}, {"114fedc96", 20260417}, {"a364b4b4f", 20260428}, {"0138bde85", 20260430},
-    {"115f4c9cf", 20260430}, {"14f6a75ee", 20260501}, {"e917ff4cf", 20260508}, {"27aa49077", 20260602}, {"2e998c0b1", 20260605},
-    {"aa1d37414", 20260616}, {"28ed62e43", 20260717}, {"af35cfb15", 20260720}, {"c95b211bc", 20260720}, {"7a3dab724", 20260720},
-    {"95e42269f", 20260803}, {"00cffaeb3", 20260820}, {"f4614f333", 20260820},
-};
-
-// yyyymmdd of the torchtitan that ran.
+// yyyymmdd of the torchtitan that ran: the day of its commit, the middle of a month; of 2026-01 where the row says neither.
 int titan_date(const Row& row) {
-  const std::string& section = row.text("source_path_or_section");
-  for (const CommitDate& entry : kCommits) {
-    if (contains(section, entry.commit)) return entry.date;
-  }
-  if (contains(section, "issue 773")) return 20250105;
-  if (contains(section, "history 2024-04")) return row.says("model", "405B") ? 20240823 : 20240615;  // 3faaa1a0d
-  if (contains(section, "202412")) return 20241223;                                                  // torch nightly of that day
-  if (row.says("framework", "torchao")) {
-    // torchao's tables: float8nocompile of d99785c0f, H100 of pull request 1793, MI300X and B200 of 853f87d1b and d8bb51f63.
-    if (contains(section, "float8nocompile")) return 20250211;
-    return row.says("gpu", "H100") ? 20250228 : 20250811;
-  }
-  const int month = date_in(section);
-  return month > 0 ? month * 100 + 15 : 20260101;
+  const std::string& software = row.text("software");
+  const int month = date_in(software);
+  if (month == 0) return 20260101;
+  const size_t day = software.find(fmt::format("{}-{:02}-", month / 100, month % 100));
+  return month * 100 + (day == std::string::npos ? 15 : std::atoi(software.c_str() + day + 8));
 }
 
 void titan_software(Setup& s, const Row& row, int date) {
@@ -58,9 +26,8 @@ void titan_software(Setup& s, const Row& row, int date) {
   const ReleaseTable& releases = built_in_releases(graph ? "graph_trainer" : "torchtitan");
   set_release(s, built_in_releases("torchtitan"), date);
   if (graph) set_release(s, releases, date);
-  // The tables under benchmarks/ were made with a launcher of their own.
   s.software.expandable_segments =
-      (s.software.expandable_segments && !row.says("source_path_or_section", "benchmarks/")) || contains(notes, "expandable_segments");
+      (s.software.expandable_segments && !row.says("software", "a launcher of its own")) || contains(notes, "expandable_segments");
   if (contains(notes, "wrapping PR")) {
     s.software.wrapping = UnitWrapping::kAllApart;
     s.software.last_block_stays_gathered = false;
@@ -152,7 +119,7 @@ Setup titan_row(const Row& row, Setup s) {
   s.software.cast_kernels = row.says("precision", "nocompile");
   if (row.says("framework", "graph_trainer")) {
     s.software.inductor_kernels = row.says("compile", "full inductor");
-    if (row.says("source_path_or_section", "28ed62e43")) s.software.cuda_graphs = false;  // measured without them
+    if (row.says("software", "without CUDA graphs")) s.software.cuda_graphs = false;
   }
   if (row.says("framework", "KempnerForge")) s.software.name = "KempnerForge";
   return s;
@@ -163,8 +130,7 @@ Setup titan_row(const Row& row, Setup s) {
 Result<Setup> tune_row(const Row& row, Setup s) {
   const std::string& notes = row.text("notes");
   const std::string& optimizer = row.text("optimizer");
-  const bool early = row.says("source_path_or_section", "early 2024") || row.says("source_path_or_section", "mid-2024") ||
-                     row.says("source_path_or_section", "tutorial");
+  const bool early = s.software.released > 0 && s.software.released < 202409;
   s.software.released = early ? 202405 : 202501;
   s.framework = s.dp_shard == 1 ? Framework::kDdp : row.says("strategy", "FSDP2") ? Framework::kFsdp2 : Framework::kFsdp1;
   s.sharding = s.dp_shard == 1 ? Sharding::kDdp : Sharding::kZero3;

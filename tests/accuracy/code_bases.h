@@ -1,0 +1,26 @@
+// Which rows were run by the same code (code_bases.yaml): what is left out together, and what counts less in a fit.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "row.h"
+
+namespace distsetup::accuracy {
+
+struct CodeBase {
+  std::string name;
+  std::vector<std::string> blocks;      // prefixes of ids
+  std::vector<std::string> frameworks;  // beginnings of framework cells; empty: any
+  double weight = 1;                    // of its rows in a fit
+};
+
+struct CodeBases {
+  std::vector<CodeBase> all;
+};
+
+Result<CodeBases> read_code_bases(const std::string& path);
+
+// By block and framework cell, else by framework cell alone. nullptr: none is listed, and the framework cell is its name.
+const CodeBase* code_base_of(const CodeBases& bases, const Row& row);
+
+}  // namespace distsetup::accuracy
