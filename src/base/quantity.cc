@@ -53,6 +53,7 @@ struct Measure {
 };
 
 constexpr Measure kSize = {"a size with its unit", "80GiB, 512MB, 1.5TB"};
+constexpr Measure kCount = {"a count", "4000000, 4M, 15T, 4Mi (powers of 1024)"};
 constexpr Measure kDuration = {"a duration with its unit", "4h, 30m, 90s, 2d, 1h30m, 48:00:00"};
 constexpr Measure kRate = {"a data rate with its unit", "400Gb/s (bits), 50GB/s (bytes), 3.35TB/s"};
 constexpr Measure kFlops = {"a computing rate with its unit", "989TFLOP/s, 1.98PFLOP/s"};
@@ -185,6 +186,24 @@ Result<int64_t> parse_bytes(std::string_view text, const Location& at, BareSuffi
   const std::optional<int64_t> bytes = scaled(number, power(base, prefix));
   if (!bytes) return reader.too_large();
   return *bytes;
+}
+
+bool is_short_count(std::string_view text) {
+  const auto [number, unit] = split(text);
+  constexpr std::string_view kEndings = "KMBGT";
+  const bool is_ending = !unit.empty() && kEndings.find(static_cast<char>(unit[0] & ~0x20)) != std::string_view::npos;
+  return !number.empty() && is_ending && (unit.size() == 1 || unit.substr(1) == "i");
+}
+
+Result<int64_t> parse_count(std::string_view text, const Location& at) {
+  const UnitReader reader{text, at, kCount};
+  const auto [number, unit] = split(text);
+  if (number.empty() || !is_short_count(text)) return reader.mistake(code::kWrongType, "");
+  const char letter = lower(unit)[0];
+  const int prefix = letter == 'b' ? 3 : prefix_power(letter);
+  const std::optional<int64_t> count = scaled(number, power(unit.size() == 2 ? 1024 : 1000, prefix));
+  if (!count) return reader.too_large();
+  return *count;
 }
 
 Result<int64_t> parse_duration_s(std::string_view text, const Location& at) {

@@ -19,6 +19,9 @@ Result<int64_t> parse_duration_s(std::string_view text, const Location& at = {})
 Result<double> parse_bytes_per_s(std::string_view text, const Location& at = {});
 // "989TFLOP/s". Flops per second.
 Result<double> parse_flops_per_s(std::string_view text, const Location& at = {});
+// "4M", "15T", "1.5B", "128k": thousands; with an i ("4Mi") powers of 1024. A whole number.
+Result<int64_t> parse_count(std::string_view text, const Location& at = {});
+bool is_short_count(std::string_view text);  // a number with such an ending
 
 std::string format_gib(int64_t bytes, int decimals = 1);  // "17.6 GiB"
 std::string format_bytes(int64_t bytes);                  // largest fitting binary unit: "63.2 MiB"

@@ -73,7 +73,7 @@ TEST_CASE("hpZ: what has none refuses it") {
   other.sharding = Sharding::kZero3, other.framework = Framework::kFsdp1;
   CHECK(has_error(validate(other)));
   CHECK_FALSE(resolved({{"model", "llama3_8b"}, {"trainer", "fsdp2"}, {"hpz", "8"}}).ok());
-  CHECK_FALSE(resolved({{"model", "llama3_8b"}, {"hpz", "8"}}).ok());
+  CHECK_FALSE(resolved({{"model", "llama3_8b"}, {"trainer", "native"}, {"hpz", "8"}}).ok());
   CHECK(resolved({{"model", "llama3_8b"}, {"trainer", "deepspeed"}, {"zero-hpz-partition-size", "8"}}).ok());
 }
 

@@ -109,9 +109,9 @@ TEST_CASE("what the bundled trainer does not run is refused by name") {
                                          {"offload-param", "host"},
                                          {"offload-activations", "nvme"}}) {
     INFO(flag);
-    CHECK(first_code({{"model", "8B"}, {flag, value}}) == code::kUnsupportedFeature);
+    CHECK(first_code({{"model", "8B"}, {"trainer", "native"}, {flag, value}}) == code::kUnsupportedFeature);
   }
-  CHECK(first_code({{"model", "mixtral_8x7b"}}) == code::kUnsupportedFeature);
+  CHECK(first_code({{"model", "mixtral_8x7b"}, {"trainer", "native"}}) == code::kUnsupportedFeature);
   CHECK(first_code({{"model", "8B"}, {"gpu", "v100_sxm_32"}}) == code::kUnsupportedFeature);  // no bf16
   CHECK(problem_of({{"model", "8B"}, {"gpu", "v100_sxm_32"}, {"precision", "fp32"}}).ok());
   for (const char* one : {"tp", "pp", "cp", "ep"}) CHECK(problem_of({{"model", "8B"}, {one, "1"}}).ok());

@@ -9,6 +9,7 @@
 #include "base/quantity.h"
 #include "cli/commands/commands.h"
 #include "cli/deliver/deliver.h"
+#include "cli/deliver/targets.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
 #include "cli/settings/trainer_flags.h"
@@ -74,9 +75,10 @@ std::string next_command(const Arguments& arguments, const Plan& plan) {
   for (size_t i = 1; i < arguments.words.size(); ++i) flags += " " + join_command({arguments.words[i]});
   if (plan.verdict == Verdict::kDoesNotFit) return "distsetup explain DS0501";
   if (arguments.has("output")) {
-    return fmt::format("distsetup emit --target native --plan {} --output run", join_command({arguments.text("output")}));
+    return fmt::format("distsetup emit --target {} --plan {} --output run", usual_target(plan),
+                       join_command({arguments.text("output")}));
   }
-  return fmt::format("distsetup emit --target native{} --output run", flags);
+  return fmt::format("distsetup emit --target {}{} --output run", usual_target(plan), flags);
 }
 
 std::string pareto_text(const std::vector<ParetoPoint>& points, const TextStream& stream) {

@@ -82,7 +82,8 @@ Result<Targets> settle_targets(const Arguments& arguments, const TemplateSet& te
 
 int64_t steps_between_checkpoints(const Plan& plan) {
   constexpr double kHalfAnHour_s = 1800;
-  const double steps = plan.time.step_s > 0 ? kHalfAnHour_s / plan.time.step_s : static_cast<double>(plan.train.steps) / 10;
+  const double every_s = plan.time.checkpoint_every_s > 0 ? plan.time.checkpoint_every_s : kHalfAnHour_s;
+  const double steps = plan.time.step_s > 0 ? every_s / plan.time.step_s : static_cast<double>(plan.train.steps) / 10;
   return std::clamp<int64_t>(std::llround(steps), 1, std::max<int64_t>(plan.train.steps, 1));
 }
 
@@ -90,6 +91,13 @@ bool starts_again(const TemplateSet& templates, const Targets& targets, bool is_
   const std::string& starter = targets.via.empty() ? targets.target : targets.via;
   if (target_uses(templates, starter, {"job.requeue"})) return is_requeued;
   return target_uses(templates, starter, {"job.max_restarts"});
+}
+
+std::string usual_target(const Plan& plan) {
+  const std::string& trainer = plan.strategy.trainer;
+  if (trainer == "fsdp2") return "torchtitan";
+  if (trainer == "fsdp1" || trainer == "ddp") return "accelerate-fsdp1";
+  return trainer == "megatron" ? "megatron-lm" : trainer == "deepspeed" ? "deepspeed" : std::string(kNative);
 }
 
 }  // namespace distsetup

@@ -24,10 +24,13 @@ struct Targets {
 Result<Targets> settle_targets(const Arguments& arguments, const TemplateSet& templates, const std::string& wanted,
                                const std::string& via, const Plan* plan);
 
-// Steps between checkpoints of a run that nobody said anything about: about half an hour by the plan.
+// Steps between checkpoints of a run that nobody said anything about: as often as the plan says, else about half an hour.
 int64_t steps_between_checkpoints(const Plan& plan);
 
 // Whether the run is started again by itself after a failure: it goes on from its last checkpoint then.
 bool starts_again(const TemplateSet& templates, const Targets& targets, bool is_requeued);
+
+// The target that a plan of its trainer is usually written for: "torchtitan".
+std::string usual_target(const Plan& plan);
 
 }  // namespace distsetup

@@ -3,6 +3,7 @@
 // other program is given it, and rank 0 may still listen on it (Linux: such sockets share a port while at most one of them listens).
 // Leaves out: starting other nodes. Each node runs its own `distsetup launch --node-rank K` (the emitted launch_node.sh does).
 #include "cli/launch/launch.h"
+#include "cli/deliver/targets.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -20,9 +21,11 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/quantity.h"
+#include "cli/deliver/targets.h"
 #include "cli/launch/local_ranks.h"
 #include "cli/launch/preflight.h"
 #include "cli/line/terminal.h"
+#include "codegen/shell/quote.h"
 #include "plan/plan.h"
 #include "plan/plan_json.h"
 
@@ -189,6 +192,16 @@ int conclude(const RunEnd& run) {
   return kept ? first.number : kJobFailed;
 }
 
+// Other trainers are started by the files of their targets, most of them with a command of one's own.
+Diagnostic needs_command(const Plan& plan, const std::string& path) {
+  return error(
+      code::kLaunchRefused, {path},
+      fmt::format("this plan is for trainer {}; launch starts the bundled trainer", plan.strategy.trainer),
+      fmt::format("distsetup emit --target {0} --plan {1} --output run, or a command of your own: distsetup emit --target torchrun "
+                  "--plan {1} --output run -- train.py",
+                  usual_target(plan), join_command({path})));
+}
+
 std::optional<std::string> find_trainer(const LaunchOptions& options) {
   std::error_code failure;
   fs::path path = options.trainer_path;
@@ -208,6 +221,7 @@ int run_launch(const LaunchOptions& options) {
   if (!plan.ok()) return report(plan.diagnostics), kConfigInvalid;
   if (const Diagnostics found = check_options(options, *plan); has_error(found)) return report(found), kUsage;
   if (plan->verdict == Verdict::kDoesNotFit) return report({refuse(*plan, options.plan_path)}), kNothingFits;
+  if (!is_native(*plan)) return report({needs_command(*plan, options.plan_path)}), kConfigInvalid;
   const std::optional<std::string> trainer = find_trainer(options);
   if (!trainer) return kEnvironmentUnusable;
   if (const Diagnostics found = check_visible(*plan); has_error(found)) return report(found), kEnvironmentUnusable;

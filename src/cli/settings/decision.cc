@@ -12,6 +12,7 @@
 #include "cli/settings/run_source.h"
 #include "cli/settings/trials.h"
 #include "model/count.h"
+#include "planner/report/text_layout.h"
 #include "planner/search/choice.h"
 #include "planner/search/goal.h"
 
@@ -222,7 +223,8 @@ int explain_decision(const Arguments& arguments, const Session& session, const T
     if (answer.rule.has_value()) json["size_rule"] = json_of(*answer.rule);
     return print_result(terminal, dump_json(json));
   }
-  return print_result(terminal, trials_text(std::string(decision.name), answer.trials, answer.chosen, terminal.out) + answer.note);
+  return print_result(terminal, trials_text(std::string(decision.name), answer.trials, answer.chosen, terminal.out) +
+                                    wrap_lines(answer.note, terminal.out.width_columns));
 }
 
 }  // namespace distsetup

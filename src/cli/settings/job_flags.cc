@@ -16,6 +16,7 @@
 #include "codegen/read/read.h"
 #include "codegen/shell/quote.h"
 #include "codegen/tables/target.h"
+#include "plan/native_program.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {
@@ -216,8 +217,9 @@ Diagnostics needs_program(const Arguments& arguments, const TemplateSet& templat
   return {error(
       code::kMissingArgument, command_line(),
       fmt::format("the run is planned for trainer {}, which runs a script of your own, and none is named", plan.strategy.trainer),
-      fmt::format("name it behind --: -- train.py --config {}{}; or --trainer native for the bundled trainer",
-                  arguments.has("config") ? quote_shell(arguments.text("config")) : "config.yaml", others))};
+      fmt::format("name it behind --: -- train.py --config {}{}{}",
+                  arguments.has("config") ? quote_shell(arguments.text("config")) : "config.yaml", others,
+                  check_native(plan.model).empty() ? "; or --trainer native for the bundled trainer" : ""))};
 }
 
 }  // namespace distsetup

@@ -62,6 +62,8 @@ Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, con
     Result<Problem> problem = resolve(with_trainer, presets, inputs);
     if (problem.ok()) {
       problem->chosen_for = target;  // the plan says what it was made for
+      std::vector<std::string>& assumed = problem->base.assumptions;
+      assumed.insert(assumed.begin(), fmt::format("trainer {}, which target {} is for", problem->trainer.label, target));
       return problem;
     }
     if (!first.has_value()) first = std::move(problem);

@@ -67,6 +67,22 @@ std::vector<std::string> wrap(std::string_view text, int width) {
   return lines;
 }
 
+std::string wrap_lines(std::string_view text, int width) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (display_width(line) <= width) {
+      out += line;
+      out += '\n';
+    } else {
+      for (const std::string& part : wrap(line, width)) out += part + "\n";
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 std::string to_ascii(std::string_view text) {
   std::string out;
   while (!text.empty()) {

@@ -13,6 +13,8 @@ std::string pad_left(const std::string& text, int width);
 std::string cut(std::string text, int width);  // "…" where something was cut off
 // Breaks at spaces, and behind a '|' of a list that is wider than a line. Any other word that is gets a line of its own.
 std::vector<std::string> wrap(std::string_view text, int width);
+// Each line of a text that is wider than `width` in lines that are not; what is beside it stays as it is.
+std::string wrap_lines(std::string_view text, int width);
 // "×" -> "x", "·" -> "-", "█" -> "#", ...
 std::string to_ascii(std::string_view text);
 // share of 1 in eighths: " ▁▂▃▄▅▆▇█", from nothing to all.

@@ -9,6 +9,7 @@
 #include "model/hardware.h"
 #include "plan/plan.h"
 #include "planner/frameworks/setup.h"
+#include "planner/resolve/run_length.h"
 #include "planner/resolve/trainers.h"
 
 namespace distsetup {
@@ -22,9 +23,10 @@ inline constexpr double kMostPairs = 1e14;
 inline constexpr int kMaxNodes = 512;  // where a number of nodes is looked for
 
 struct Problem {
-  Plan base;               // all that is settled; mesh, strategy, micro_batch, recompute are the search's
-  TrainerFacts trainer;    // what the trainer of base.strategy.trainer has
-  std::string chosen_for;  // the target whose trainer it is; empty: the user named the trainer
+  Plan base;                   // all that is settled; mesh, strategy, micro_batch, recompute are the search's
+  TrainerFacts trainer;        // what the trainer of base.strategy.trainer has
+  std::string chosen_for;      // the target whose trainer it is; empty: the user named the trainer
+  std::string why_not_native;  // nobody was named and the bundled trainer cannot run this: why. Empty: not so
   // For trainers other than the bundled one: all that is settled, as the models of their memory and time take it.
   Setup setup;
   std::map<std::string, Gpu> gpus;  // by preset id: smallest-that-fits tries others
@@ -43,6 +45,7 @@ struct Problem {
   int64_t micro_batch = 0, gradient_accumulation = 0;
   int64_t global_batch = 0;         // sequences; 0 = from global_batch_tokens
   int64_t global_batch_tokens = 0;  // rounded to sequences and data-parallel ranks, which is said
+  RunLength length;                 // settled with the batch
   Location batch_at, parallel_at;   // where to point when no combination is legal
   Goal goal = Goal::kThroughput;
 

@@ -28,9 +28,9 @@
 namespace distsetup {
 namespace {
 
-void read_trainer(Resolving& r) {
+void read_trainer(Resolving& r, std::string_view target) {
   const std::string name = r.spec.text("trainer.name").value_or(std::string(kNative));
-  Result<TrainerFacts> facts = find_trainer(r.presets, name, r.spec.at("trainer.name"));
+  Result<TrainerFacts> facts = find_trainer(r.presets, name, r.spec.at("trainer.name"), target);
   if (!facts.ok()) return append(r.said, std::move(facts.diagnostics));
   r.problem.trainer = std::move(*facts);
   r.problem.setup = r.problem.trainer.defaults;
@@ -143,6 +143,10 @@ void take_rest(Resolving& r) {
   c.keep = r.spec.integer("checkpoint.keep").value_or(c.keep);
   r.problem.save_time_s = r.spec.integer("checkpoint.save_time").value_or(0);
   r.problem.gpu_hours_per_failure = r.spec.number("checkpoint.failure_hours").value_or(0);
+  if (r.problem.gpu_hours_per_failure > 0 && r.problem.save_time_s == 0) {
+    r.problem.save_time_s = std::llround(kAssumedSaveTime_s);
+    r.assume(fmt::format("a save stops training for {} (--checkpoint-save-time)", format_duration(kAssumedSaveTime_s)));
+  }
   if (r.problem.save_time_s > 0 && r.problem.gpu_hours_per_failure == 0)
     r.assume(fmt::format("a failure every {} GPU-hours (Llama 3, arXiv 2407.21783)", format_count(std::llround(kGpuHoursPerFailure))));
   LaunchPlan& l = r.plan().launch;
@@ -174,11 +178,10 @@ void settle_trainer(Resolving& r) {
   if (!has_error(r.said)) settle_setup(r);
 }
 
-}  // namespace
-
-Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs) {
+// `target`: as its variant of the trainer; "" = as the trainer itself.
+Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const Inputs& inputs, std::string_view target) {
   Resolving r{spec, presets, inputs};
-  read_trainer(r);
+  read_trainer(r, target);
   if (has_error(r.said)) return r.said;
   if (r.native()) append(r.said, refuse_not_native(spec));
   resolve_model(r);
@@ -195,6 +198,54 @@ Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& 
   r.plan().inputs_digest = inputs_digest(r);
   for (Diagnostic& d : r.said) r.plan().diagnostics.push_back(d);
   return r.problem;
+}
+
+// What a variant of the trainer lacks is planned as the trainer itself does it.
+Result<Problem> resolve_variant(const Spec& spec, const Presets& presets, const Inputs& inputs) {
+  const std::string target = spec.text("launch.target").value_or("");
+  Result<Problem> problem = resolve_trainer(spec, presets, inputs, target);
+  if (problem.ok() || !has_variant(presets, spec.text("trainer.name").value_or(""), target)) return problem;
+  return resolve_trainer(spec, presets, inputs, "");
+}
+
+bool only_unsupported(const Diagnostics& said) {
+  return std::all_of(said.begin(), said.end(),
+                     [](const Diagnostic& d) { return d.severity != Severity::kError || d.code == code::kUnsupportedFeature; });
+}
+
+// Who runs what the bundled trainer cannot, in the order in which they are tried.
+constexpr std::string_view kOtherTrainers[] = {"fsdp2", "megatron", "deepspeed", "fsdp1"};
+
+std::optional<Result<Problem>> resolve_elsewhere(const Spec& spec, const Presets& presets, const Inputs& inputs,
+                                                 const Diagnostics& refused) {
+  for (const std::string_view trainer : kOtherTrainers) {
+    Spec with_trainer = spec;
+    if (has_error(set(with_trainer, "trainer.name", trainer, {}))) continue;
+    Result<Problem> problem = resolve_variant(with_trainer, presets, inputs);
+    if (!problem.ok()) continue;
+    const auto why = std::find_if(refused.begin(), refused.end(), [](const Diagnostic& d) { return d.severity == Severity::kError; });
+    problem->why_not_native = why->message;
+    std::vector<std::string>& assumed = problem->base.assumptions;
+    assumed.insert(assumed.begin(), fmt::format("trainer {}, the first that can: {}", problem->trainer.label, why->message));
+    return problem;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs) {
+  Result<Problem> problem = resolve_variant(spec, presets, inputs);
+  if (spec.text("trainer.name").has_value()) return problem;
+  if (problem.ok()) {
+    std::vector<std::string>& assumed = problem->base.assumptions;
+    assumed.insert(assumed.begin(), "the bundled trainer, which runs this model (--trainer names another)");
+    return problem;
+  }
+  const bool is_for_native = spec.text("launch.target") == std::string(kNative);
+  if (is_for_native || !only_unsupported(problem.diagnostics)) return problem;
+  std::optional<Result<Problem>> other = resolve_elsewhere(spec, presets, inputs, problem.diagnostics);
+  return other.has_value() ? std::move(*other) : std::move(problem);
 }
 
 }  // namespace distsetup

@@ -92,6 +92,19 @@ class HardwareResolver {
     return h;
   }
 
+  // --gpus counts those of one node: more than any machine has is a number of all GPUs.
+  bool has_too_many(const Gpu& gpu, int64_t per_node) {
+    constexpr int64_t kMostOverPcie = 16;
+    int64_t most = gpu.link.kind.starts_with("pcie") ? kMostOverPcie : 0;
+    for (const Machine& machine : machines_with(gpu.name)) most = std::max<int64_t>(most, machine.gpus_per_node);
+    if (most == 0 || gpu.vendor == "cpu" || per_node <= most) return false;
+    const int64_t nodes = (per_node + most - 1) / most;
+    fail(code::kMeshInvalid, "hardware.gpus_per_node",
+         fmt::format("{} GPUs in one node: {} machines have {}", per_node, gpu.label, most),
+         fmt::format("did you mean --nodes {} --gpus {}; a machine of your own: --machine FILE", nodes, most));
+    return true;
+  }
+
   void hardware() {
     std::optional<Machine> machine;
     if (const auto name = spec_.text("hardware.machine"); name.has_value()) {
@@ -117,6 +130,7 @@ class HardwareResolver {
            fmt::format("{} GPUs per node, but '{}' says {}", *given_per_node, *gpu_name, count), fmt::format("--gpus {}", count));
     const bool named_machine = machine.has_value();
     if (!named_machine) machine = typical_machine(gpu->name);
+    if (!named_machine && has_too_many(*gpu, given_per_node.value_or(count))) return;
     int64_t per_node = given_per_node.value_or(count);
     if (per_node == 0) per_node = machine.has_value() ? machine->gpus_per_node : kAssumedGpusPerNode;
     out_.assumed = !gpu_name.has_value() && !named_machine && !given_per_node.has_value() &&

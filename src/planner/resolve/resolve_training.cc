@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "planner/resolve/adapters.h"
+#include "planner/resolve/data_scan.h"
+#include "planner/resolve/method_defaults.h"
 
 namespace distsetup {
 namespace {
@@ -21,24 +24,39 @@ T value_or(Resolving& r, std::optional<T> given, T assumed, std::string said) {
 }
 
 void warmup(Resolving& r, TrainPlan& t) {
-  const auto steps = r.spec.integer("train.warmup_steps");
-  const auto ratio = r.spec.number("train.warmup_ratio");
-  const int64_t part = ratio ? warmup_steps_of(*ratio, t.steps) : std::min<int64_t>(100, t.steps / 10);
-  t.warmup_steps = steps.value_or(part);
-  if (steps && ratio && *steps != part)
+  RunLength& length = r.problem.length;
+  length.warmup_steps = r.spec.integer("train.warmup_steps");
+  length.warmup_ratio = r.spec.number("train.warmup_ratio");
+  t.warmup_steps = warmup_of(length, t.steps);
+  if (!length.warmup_steps || !length.warmup_ratio) return;
+  const int64_t part = warmup_steps_of(*length.warmup_ratio, t.steps);
+  if (*length.warmup_steps != part)
     r.fail(code::kConflict, "train.warmup_ratio",
-           fmt::format("{} of {} steps are {} warm-up steps, not {}", *ratio, t.steps, part, *steps),
+           fmt::format("{} of {} steps are {} warm-up steps, not {}", *length.warmup_ratio, t.steps, part, *length.warmup_steps),
            "give warmup_steps or warmup_ratio, not both");
 }
 
-// For fine-tuning the defaults of TRL's SFTConfig and DPOConfig, and ten times as much where only adapters are trained: the rate of
-// pretraining would undo what the model has learnt.
-double usual_learning_rate(const Resolving& r) {
-  const std::string& method = r.problem.base.train.method;
-  if (method == "pretrain") return 3e-4;
-  const bool is_adapter = r.spec.text("train.finetune").value_or("full") != "full";
-  if (method == "dpo") return is_adapter ? 1e-5 : 1e-6;
-  return is_adapter ? 2e-4 : 2e-5;
+// Tokens or samples in place of steps. Of two that say the same thing one is too many.
+void read_length(Resolving& r) {
+  const auto tokens = r.spec.integer("train.total_tokens"), samples = r.spec.integer("train.samples");
+  const auto epochs = r.spec.number("train.epochs");
+  if (!tokens && !samples && !epochs) return;
+  RunLength& length = r.problem.length;
+  const std::string first = tokens ? "train.total_tokens" : samples ? "train.samples" : "train.epochs";
+  if (r.spec.find("train.steps") != nullptr || (tokens && (samples || epochs)))
+    return r.fail(code::kConflict, first,
+                  fmt::format("the length of the run is given twice, by {} and {}", first,
+                              r.spec.find("train.steps") ? "train.steps"
+                              : samples                  ? "train.samples"
+                                                         : "train.epochs"),
+                  "give steps, total_tokens, or samples and epochs");
+  if (samples) length.sequences = std::max<int64_t>(1, std::llround(static_cast<double>(*samples) * epochs.value_or(1)));
+  if (tokens) length.tokens = *tokens;
+  if (samples || tokens) return;
+  if (!r.inputs.data.has_value())
+    return r.fail(code::kMissingArgument, "train.epochs", "epochs of what: neither samples nor text is given",
+                  "--samples 50000, or --data FOLDER");
+  length.tokens = std::max<int64_t>(1, std::llround(static_cast<double>(train_bytes(*r.inputs.data)) * *epochs));
 }
 
 }  // namespace
@@ -57,26 +75,34 @@ void resolve_training(Resolving& r) {
                                          r.plan().model.name, format_count(longest)),
                              fmt::format("--sequence-length {}", longest)));
   t.steps = r.spec.integer("train.steps").value_or(1000);
+  read_length(r);
   t.optimizer = value_or<std::string>(r, r.spec.text("train.optimizer"), "adamw", "AdamW");
-  t.learning_rate = r.spec.number("train.learning_rate").value_or(usual_learning_rate(r));
+  const Result<MethodDefaults> usual = method_defaults(r.presets, t.method, r.spec.text("train.finetune").value_or("full"));
+  if (!usual.ok()) return append(r.said, usual.diagnostics);
+  t.learning_rate = r.spec.number("train.learning_rate").value_or(usual->learning_rate);
   t.min_learning_rate = r.spec.number("train.min_learning_rate").value_or(std::stod(fmt::format("{:.12g}", t.learning_rate / 10)));
   warmup(r, t);
-  t.weight_decay = r.spec.number("train.weight_decay").value_or(0.1);
-  t.beta1 = r.spec.number("train.beta1").value_or(0.9);
-  t.beta2 = r.spec.number("train.beta2").value_or(0.95);
-  t.epsilon = r.spec.number("train.epsilon").value_or(1e-8);
+  t.weight_decay = r.spec.number("train.weight_decay").value_or(usual->weight_decay);
+  t.beta1 = r.spec.number("train.beta1").value_or(usual->beta1);
+  t.beta2 = r.spec.number("train.beta2").value_or(usual->beta2);
+  t.epsilon = r.spec.number("train.epsilon").value_or(usual->epsilon);
   t.grad_clip = value_or<double>(r, r.spec.number("train.grad_clip"), 1.0, "gradient clip 1.0");
   t.seed = r.spec.integer("train.seed").value_or(0);
   if (t.min_learning_rate > t.learning_rate)
     r.fail(code::kConflict, "train.min_learning_rate",
            fmt::format("min_learning_rate {} is above learning_rate {}", t.min_learning_rate, t.learning_rate),
            fmt::format("--min-learning-rate {}", t.learning_rate / 10));
-  if (t.warmup_steps > t.steps)
+  if (t.warmup_steps > t.steps && !r.problem.length.is_given())
     r.fail(code::kConflict, "train.warmup_steps", fmt::format("{} warm-up steps do not end within {} steps", t.warmup_steps, t.steps),
            fmt::format("--warmup-steps {}", t.steps / 10));
-  if (!r.spec.find("train.steps") || !r.spec.find("train.learning_rate"))
+  if (r.problem.length.is_given()) {
+    if (!r.spec.find("train.learning_rate")) r.assume(fmt::format("learning rate {} to {}", t.learning_rate, t.min_learning_rate));
+  } else if (!r.spec.find("train.steps") || !r.spec.find("train.learning_rate")) {
     r.assume(fmt::format("{} steps, learning rate {} to {}, {} warm-up steps", format_count(t.steps), t.learning_rate,
                          t.min_learning_rate, t.warmup_steps));
+  }
+  const bool is_usual = t.method == "pretrain" && r.spec.text("train.finetune").value_or("full") == "full";
+  if (!is_usual && !r.spec.find("train.learning_rate")) r.assume(fmt::format("learning rate by {}", usual->source));
 }
 
 void resolve_batch(Resolving& r) {

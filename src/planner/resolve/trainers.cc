@@ -31,6 +31,9 @@ class TrainerReader {
   void run() {
     std::string text;
     top_.get("label", facts_.label);
+    top_.get("variant_of", facts_.name);
+    std::vector<std::string> targets;
+    top_.get("targets", targets);
     for (const char* key : {"framework", "programs", "loss_heads", "shardings", "recompute", "states", "software", "source", "date"})
       top_.require(key);
     if (const Value* framework = top_.child("framework")) {
@@ -126,14 +129,41 @@ class TrainerReader {
   MapReader top_;
 };
 
+bool is_variant(const PresetFile& file) { return file.text.find("\nvariant_of: ") != std::string_view::npos; }
+
+// The built-in variant of a trainer for a target; nullptr: none.
+const PresetFile* variant_for(const Presets& presets, std::string_view name, std::string_view target) {
+  if (name.empty() || target.empty()) return nullptr;
+  for (const PresetFile& file : presets.files) {
+    if (file.folder != "trainers" || !is_variant(file)) continue;
+    const Result<Value> value = read_preset(file);
+    const Value* of = value.ok() ? value->find("variant_of") : nullptr;
+    const Value* targets = value.ok() ? value->find("targets") : nullptr;
+    if (of == nullptr || targets == nullptr || of->text != name) continue;
+    if (std::any_of(targets->items.begin(), targets->items.end(), [&](const Value& one) { return one.text == target; })) return &file;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-Result<TrainerFacts> find_trainer(const Presets& presets, std::string_view name, const Location& at) {
-  const PresetFile* file = find_preset(presets, "trainers", name);
-  if (file == nullptr) {
-    return error(code::kUnknownValue, at, fmt::format("no trainer is called '{}'", name),
-                 suggest(name, preset_ids(presets, "trainers")));
+bool has_variant(const Presets& presets, std::string_view name, std::string_view target) {
+  return variant_for(presets, name, target) != nullptr;
+}
+
+std::vector<std::string> trainer_names(const Presets& presets) {
+  std::vector<std::string> names;
+  for (const std::string& id : preset_ids(presets, "trainers")) {
+    if (!is_variant(*find_preset(presets, "trainers", id))) names.push_back(id);
   }
+  return names;
+}
+
+Result<TrainerFacts> find_trainer(const Presets& presets, std::string_view name, const Location& at, std::string_view target) {
+  const PresetFile* file = variant_for(presets, name, target);
+  if (file == nullptr) file = find_preset(presets, "trainers", name);
+  if (file == nullptr)
+    return error(code::kUnknownValue, at, fmt::format("no trainer is called '{}'", name), suggest(name, trainer_names(presets)));
   const Result<Value> value = read_preset(*file);
   if (!value.ok()) return value.diagnostics;
   TrainerFacts facts;
@@ -153,7 +183,7 @@ void set_software(const TrainerFacts& trainer, Setup& s) {
 
 std::vector<std::string> trainers_with(const Presets& presets, std::string_view feature) {
   std::vector<std::string> names;
-  for (const std::string& id : preset_ids(presets, "trainers")) {
+  for (const std::string& id : trainer_names(presets)) {
     const Result<TrainerFacts> facts = find_trainer(presets, id);
     if (facts.ok() && facts->has(feature)) names.push_back(id);
   }

@@ -30,7 +30,11 @@ struct TrainerFacts {
   bool has(std::string_view feature) const { return features.find(feature) != features.end(); }
 };
 
-Result<TrainerFacts> find_trainer(const Presets& presets, std::string_view name, const Location& at = {});
+// `target`: where the trainer is another program's part (fsdp2 under the Hugging Face Trainer), a variant of its own for some targets.
+Result<TrainerFacts> find_trainer(const Presets& presets, std::string_view name, const Location& at = {},
+                                  std::string_view target = "");
+bool has_variant(const Presets& presets, std::string_view name, std::string_view target);
+std::vector<std::string> trainer_names(const Presets& presets);  // without variants
 // What the trainer's release does on the setup's GPU.
 void set_software(const TrainerFacts& trainer, Setup& setup);
 // Names of the trainers that have a feature, for "which can".

@@ -160,11 +160,7 @@ class FrameworkPredictor final : public Predictor {
                                        format_count(n.simulated), format_count(n.finished)));
     if (too_few.has_value()) plan.reasons.push_back(too_few_words(too_few->nodes));
     if (c.verdict == Verdict::kDoesNotFit) plan.reasons.emplace_back(kMissesByLeast);
-    plan.diagnostics.push_back(note("DS0604", {},
-                                    fmt::format("planned for {}{}", p_.trainer.label,
-                                                p_.chosen_for.empty() ? ": the bundled trainer does not run this plan"
-                                                                      : ", which target " + p_.chosen_for +
-                                                                            " is for; --trainer native plans for the bundled one")));
+    plan.diagnostics.push_back(note("DS0604", {}, fmt::format("planned for {}{}", p_.trainer.label, why_this_trainer())));
   }
 
  private:
@@ -174,6 +170,13 @@ class FrameworkPredictor final : public Predictor {
     int64_t most_bytes = 0;  // that a run may allocate which fits
     Verdict verdict = Verdict::kDoesNotFit;
   };
+
+  std::string why_this_trainer() const {
+    if (!p_.chosen_for.empty())
+      return fmt::format(", which target {} is for; --trainer native plans for the bundled one", p_.chosen_for);
+    if (p_.why_not_native.empty()) return ": the bundled trainer does not run this plan";
+    return fmt::format(", the first trainer that can: {}", p_.why_not_native);
+  }
 
   int64_t capacity() const { return p_.base.hardware.memory_bytes; }
 

@@ -56,6 +56,7 @@ Result<Plan> make_plan(const Problem& problem) {
   Diagnostics why;
   std::optional<Plan> plan = solve(problem, why, Shortfall::kFind);
   if (!plan.has_value()) return why;
+  settle_length(problem.length, plan->train);
   if (is_native(*plan) && !is_by_bound(*plan)) plan->schedule_digest = schedule_digest(*plan);
   if (plan->verdict == Verdict::kDoesNotFit) explain_shortfall(*plan, find_fixes(problem, *plan));
   account(*plan, problem);

@@ -109,7 +109,7 @@ Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
   switch (key.type) {
     case SettingType::kBool: problems = take(as_bool(value)); break;
     case SettingType::kInt:
-      problems = take(as_int(value));
+      problems = take(key.is_count && is_short_count(value.text) ? parse_count(value.text, value.location) : as_int(value));
       if (problems.empty()) problems = check_range(key, value, std::get<int64_t>(setting.value));
       break;
     case SettingType::kDouble:

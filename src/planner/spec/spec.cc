@@ -19,9 +19,14 @@ namespace {
 constexpr std::string_view kCommandLine = "command line";
 
 // Settings of which only one can hold; the stronger layer's removes the other.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kExclusive = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kExclusive = {{
     {"train.warmup_steps", "train.warmup_ratio"},
     {"train.global_batch", "train.global_batch_tokens"},
+    {"train.steps", "train.total_tokens"},
+    {"train.steps", "train.samples"},
+    {"train.steps", "train.epochs"},
+    {"train.total_tokens", "train.samples"},
+    {"train.total_tokens", "train.epochs"},
     {"hardware.nodes", "hardware.total_gpus"},
 }};
 
@@ -224,6 +229,8 @@ Spec merge(const Spec& base, const Spec& over) {
     if (over.find(one) != nullptr && over.find(other) == nullptr) merged.settings.erase(std::string(other));
     if (over.find(other) != nullptr && over.find(one) == nullptr) merged.settings.erase(std::string(one));
   }
+  // A machine has its own GPUs, also against a GPU that a weaker layer names.
+  if (over.find("hardware.machine") != nullptr && over.find("hardware.gpu") == nullptr) merged.settings.erase("hardware.gpu");
   for (const auto& [path, setting] : over.settings) merged.settings[path] = setting;
   if (over.model.has_value()) {
     merged.model = over.model;

@@ -43,6 +43,8 @@ std::string any_case(std::string_view text) {
 
 bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos; }
 
+constexpr char kCount[] = "^[0-9]+([.][0-9]+)? ?[KkMmBbTt]i?$";
+
 Json choice_schema(const SpecKey& key) {
   Json canonical = Json::array(), integers = Json::array(), any = Json::array();
   std::string pattern;
@@ -82,7 +84,9 @@ Json number_schema(const SpecKey& key, const char* type) {
 Json value_schema(const SpecKey& key) {
   switch (key.type) {
     case SettingType::kBool: return {{"type", "boolean"}};
-    case SettingType::kInt: return number_schema(key, "integer");
+    case SettingType::kInt:
+      if (!key.is_count) return number_schema(key, "integer");
+      return {{"anyOf", {number_schema(key, "integer"), {{"type", "string"}, {"pattern", kCount}}}}};
     case SettingType::kDouble: return number_schema(key, "number");
     case SettingType::kBytes: return {{"type", "string"}, {"pattern", kSize}};
     case SettingType::kDuration: return {{"type", "string"}, {"pattern", kDuration}};

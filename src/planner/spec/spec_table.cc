@@ -34,6 +34,7 @@ SpecKey number(Type type, std::string_view path, std::vector<SettingFlag> flags,
                Range range, std::string_view help) {
   SpecKey key = typed(type, text_key(path, std::move(flags), fallback, help));
   key.unit = unit;
+  key.is_count = type == Type::kInt && (unit == "tokens" || unit == "sequences" || unit == "steps");
   key.minimum = range.minimum;
   key.maximum = range.maximum;
   return key;
@@ -191,6 +192,12 @@ std::vector<SpecKey> make_keys() {
              {1, 1e12}, "tokens per optimizer step, over all GPUs"),
       number(Type::kInt, "train.steps", {{"steps", ""}, {"max-steps", ""}, {"train-steps", ""}}, "1000", "steps", {1, 1e12},
              "optimizer steps"),
+      number(Type::kInt, "train.total_tokens", {{"total-tokens", ""}, {"tokens", ""}}, "from steps", "tokens", {1, 1e18},
+             "tokens of the whole run, in place of steps: 15T"),
+      number(Type::kInt, "train.samples", {{"samples", ""}, {"num-samples", ""}}, "from steps", "sequences", {1, 1e15},
+             "sequences of one epoch, in place of steps"),
+      number(Type::kDouble, "train.epochs", {{"epochs", ""}, {"num-epochs", ""}, {"num-train-epochs", ""}}, "1", "", {1e-6, 1e6},
+             "passes over the samples, or over the text of data.paths"),
       choice("train.optimizer", {{"optimizer", ""}, {"optim", ""}},
              {{"adamw", {"adamw_torch", "adamw_torch_fused", "fused_adamw"}, "", ""},
               {"adam", {}, "", "the trainer has AdamW; Adam is AdamW with weight_decay 0"},
@@ -202,17 +209,18 @@ std::vector<SpecKey> make_keys() {
               {"sgd", {}, "no moments", "", "the trainer has no SGD yet"}},
              "adamw", "optimizer"),
       number(Type::kDouble, "train.learning_rate", {{"learning-rate", ""}, {"lr", ""}, {"max-lr", ""}}, "3e-4", "", {0, 10},
-             "peak learning rate"),
+             "peak learning rate; where none is given by method: sft 2e-5, dpo 1e-6, with adapters ten times that"),
       number(Type::kDouble, "train.min_learning_rate", {{"min-learning-rate", ""}, {"min-lr", ""}}, "a tenth of the peak", "", {0, 10},
              "where the cosine ends"),
       number(Type::kInt, "train.warmup_steps", {{"warmup-steps", ""}, {"warmup", ""}, {"lr-warmup-steps", ""}},
              "100, at most a tenth of the steps", "steps", {0, 1e12}, "linear warm-up"),
       number(Type::kDouble, "train.warmup_ratio", {{"warmup-ratio", ""}}, "none", "", {0, 1},
              "linear warm-up as a part of the steps, in place of warmup_steps"),
-      number(Type::kDouble, "train.weight_decay", {{"weight-decay", ""}}, "0.1", "", {0, 10}, "on matrices, not on norms and biases"),
+      number(Type::kDouble, "train.weight_decay", {{"weight-decay", ""}}, "0.1", "", {0, 10},
+             "on matrices, not on norms and biases; sft, dpo and adapters: 0"),
       number(Type::kDouble, "train.beta1", {{"beta1", ""}, {"adam-beta1", ""}}, "0.9", "", {0, 0.9999999}, "AdamW's first decay rate"),
       number(Type::kDouble, "train.beta2", {{"beta2", ""}, {"adam-beta2", ""}}, "0.95", "", {0, 0.9999999},
-             "AdamW's second decay rate"),
+             "AdamW's second decay rate; sft, dpo and adapters: 0.999"),
       number(Type::kDouble, "train.epsilon", {{"epsilon", ""}, {"adam-epsilon", ""}}, "1e-8", "", {0, 1}, "AdamW's epsilon"),
       number(Type::kDouble, "train.grad_clip",
              {{"grad-clip", ""}, {"gradient-clipping", ""}, {"max-grad-norm", ""}, {"max-norm", ""}, {"clip", ""}}, "1.0", "",

@@ -46,6 +46,7 @@ struct SpecKey {
   std::string_view help;               // one line, lower case
   std::string env;                     // "DISTSETUP_SEQUENCE_LENGTH"
   double minimum = 0, maximum = 1e18;  // numbers
+  bool is_count = false;               // 4M and 15T are legal spellings
   bool can_be_auto = false;            // `auto` is a legal text: searched, or derived
 };
 

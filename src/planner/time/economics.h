@@ -7,6 +7,9 @@ namespace distsetup {
 // section 3.3.4).
 inline constexpr double kGpuHoursPerFailure = 54.0 * 24 * 16384 / 419;
 
+// Where nothing is said of them; stated as an assumption wherever they count.
+inline constexpr double kAssumedSaveTime_s = 60, kAssumedRestartTime_s = 600;
+
 struct RunCost {
   double days = 0, gpu_hours = 0;
   double usd = 0, usd_per_million_tokens = 0;  // 0 without a price

@@ -1,0 +1,144 @@
+// What a user says and does not say: the trainer that is taken, defaults by method, counts as people write them, machines that exist.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "base/quantity.h"
+#include "planner/resolve/method_defaults.h"
+#include "planner/search/make_plan.h"
+#include "support/problems.h"
+
+using namespace distsetup;
+
+namespace {
+
+std::string first_error(const Diagnostics& said) {
+  for (const Diagnostic& d : said)
+    if (d.severity == Severity::kError) return d.message + " | " + d.help;
+  return "";
+}
+
+bool assumes(const Problem& problem, std::string_view text) {
+  return std::any_of(problem.base.assumptions.begin(), problem.base.assumptions.end(),
+                     [&](const std::string& one) { return one.find(text) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("user terms: where no trainer is named the first that can run the model is taken, and said") {
+  const Result<Problem> dense = resolved({{"model", "8B"}, {"nodes", "1"}});
+  REQUIRE(dense.ok());
+  CHECK(dense->trainer.name == kNative);
+  CHECK(assumes(*dense, "the bundled trainer"));
+  for (const char* model : {"mixtral_8x7b", "qwen3_30b_a3b", "gpt2_xl", "gemma2_9b"}) {
+    const Result<Problem> other = resolved({{"model", model}, {"nodes", "2"}});
+    INFO(model << " " << format_diagnostics(other.diagnostics));
+    REQUIRE(other.ok());
+    CHECK(other->trainer.name == "fsdp2");
+    CHECK_FALSE(other->why_not_native.empty());
+    CHECK(assumes(*other, "the first that can: the native trainer cannot run"));
+  }
+  CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"tp", "2"}})->trainer.name == "fsdp2");
+  CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp16"}})->trainer.name == "deepspeed");
+  // Asked for by name it is refused, and so is what is wrong for every trainer.
+  CHECK_FALSE(resolved({{"model", "mixtral_8x7b"}, {"trainer", "native"}}).ok());
+  CHECK_FALSE(resolved({{"model", "mixtral_8x7b"}, {"launch-target", "native"}}).ok());
+  CHECK(first_error(resolved({{"model", "no_such_model"}}).diagnostics).find("unknown model") != std::string::npos);
+}
+
+TEST_CASE("user terms: targets of Hugging Face are predicted with its layers, torchtitan's with torchtitan's") {
+  const auto program = [](const char* target, const Flags& more = {}) {
+    Flags flags = {{"model", "8B"}, {"nodes", "1"}, {"trainer", "fsdp2"}, {"launch-target", target}};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Result<Problem> problem = resolved(flags);
+    INFO(target << format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    CHECK(problem->trainer.name == "fsdp2");
+    return problem->setup.program;
+  };
+  for (const char* target : {"transformers", "trl", "axolotl", "llamafactory", "accelerate-fsdp2", "fsdp"})
+    CHECK(program(target) == "hf_eager");
+  CHECK(program("torchtitan") == "torchtitan_eager");
+  CHECK(program("accelerate-fsdp2", {{"tp", "2"}}) == "torchtitan_eager");  // Hugging Face's layers are not split here
+}
+
+TEST_CASE("user terms: the optimizer's defaults follow the method, each row with a source") {
+  struct Row {
+    const char *method, *finetune;
+    double learning_rate, weight_decay, beta2;
+  };
+  for (const Row& row : {Row{"pretrain", "full", 3e-4, 0.1, 0.95}, Row{"pretrain", "lora", 2e-4, 0, 0.999},
+                         Row{"sft", "full", 2e-5, 0, 0.999}, Row{"sft", "qlora", 2e-4, 0, 0.999}, Row{"dpo", "full", 1e-6, 0, 0.999},
+                         Row{"dpo", "lora", 1e-5, 0, 0.999}}) {
+    INFO(row.method << " " << row.finetune);
+    const Result<MethodDefaults> usual = method_defaults(presets(), row.method, row.finetune);
+    REQUIRE(usual.ok());
+    CHECK_FALSE(usual->source.empty());
+    const Result<Problem> problem =
+        resolved({{"model", "8B"}, {"nodes", "1"}, {"trainer", "fsdp1"}, {"method", row.method}, {"finetune", row.finetune}});
+    REQUIRE(problem.ok());
+    CHECK(problem->base.train.learning_rate == row.learning_rate);
+    CHECK(problem->base.train.weight_decay == row.weight_decay);
+    CHECK(problem->base.train.beta2 == row.beta2);
+    CHECK(problem->base.train.beta1 == 0.9);
+  }
+  const Result<Problem> given = resolved({{"model", "8B"}, {"nodes", "1"}, {"trainer", "fsdp1"}, {"method", "dpo"}, {"lr", "5e-7"}});
+  CHECK(given->base.train.learning_rate == 5e-7);
+  CHECK_FALSE(assumes(*given, "learning rate by"));
+}
+
+TEST_CASE("user terms: counts are read as people write them") {
+  CHECK(*parse_count("4M") == 4'000'000);
+  CHECK(*parse_count("15T") == 15'000'000'000'000);
+  CHECK(*parse_count("1.5b") == 1'500'000'000);
+  CHECK(*parse_count("4Mi") == 4 << 20);
+  CHECK(*parse_count("128k") == 128'000);
+  for (const char* no : {"4", "M", "4MB", "4X", "", "-4M", "4Mx"}) CHECK_FALSE(is_short_count(no));
+  CHECK_FALSE(parse_count("99999999999T").ok());
+  CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"global-batch-tokens", "4M"}})->global_batch_tokens == 4'000'000);
+  Spec spec;
+  CHECK(has_error(set_flag(spec, "gpus", "4k", {"command line", 0, 0})));  // GPUs are no such count
+}
+
+TEST_CASE("user terms: the length of a run in tokens, samples or epochs") {
+  const auto steps = [](const Flags& more) {
+    Flags flags = {{"model", "llama3.2_1b"}, {"nodes", "1"}, {"global-batch", "256"}};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Result<Problem> problem = resolved(flags);
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    const Result<Plan> plan = make_plan(*problem);
+    REQUIRE(plan.ok());
+    return std::pair{plan->train.steps, plan->train.warmup_steps};
+  };
+  CHECK(steps({{"total-tokens", "1B"}}) == std::pair<int64_t, int64_t>{954, 95});
+  CHECK(steps({{"samples", "100k"}}).first == 391);
+  CHECK(steps({{"samples", "100k"}, {"epochs", "3"}}).first == 1172);
+  CHECK(steps({{"total-tokens", "1B"}, {"warmup-steps", "7"}}).second == 7);
+  CHECK(first_error(resolved({{"model", "8B"}, {"epochs", "3"}}).diagnostics).find("--samples 50000") != std::string::npos);
+  CHECK(first_error(resolved({{"model", "8B"}, {"steps", "3"}, {"samples", "9"}}).diagnostics).find("given twice") != std::string::npos);
+}
+
+TEST_CASE("user terms: more GPUs in a node than any machine has is a number of all GPUs") {
+  CHECK(first_error(resolved({{"model", "8B"}, {"gpu", "H100"}, {"gpus", "64"}}).diagnostics) ==
+        "64 GPUs in one node: H100 SXM 80 GB machines have 8 | did you mean --nodes 8 --gpus 8; a machine of your own: --machine FILE");
+  CHECK(resolved({{"model", "8B"}, {"gpu", "v100_sxm_32"}, {"gpus", "16"}, {"precision", "fp32"}}).ok());
+  CHECK(resolved({{"model", "8B"}, {"gpu", "rtx_4090"}, {"gpus", "10"}}).ok());
+  CHECK_FALSE(resolved({{"model", "8B"}, {"gpu", "rtx_4090"}, {"gpus", "32"}}).ok());
+  CHECK(resolved({{"model", "tiny"}, {"gpu", "cpu"}, {"gpus", "64"}}).ok());
+}
+
+TEST_CASE("user terms: a machine of the command line brings its own GPUs against the GPU of a file") {
+  Spec file, line;
+  REQUIRE(set(file, "hardware.gpu", "h100_sxm", {"run.yaml", 1, 1}).empty());
+  REQUIRE(set(line, "hardware.machine", "dgx_a100", {"command line", 0, 0}).empty());
+  CHECK(merge(file, line).find("hardware.gpu") == nullptr);
+  CHECK(merge(line, file).find("hardware.gpu") != nullptr);  // said together with it, or over it, it counts
+}
+
+TEST_CASE("user terms: hours to a failure count without a time for saving, which is then assumed") {
+  const Result<Problem> problem = resolved({{"model", "8B"}, {"nodes", "1"}, {"gpu-hours-per-failure", "1000"}});
+  CHECK(problem->save_time_s > 0);
+  CHECK(assumes(*problem, "a save stops training for"));
+  CHECK(resolved({{"model", "8B"}, {"nodes", "1"}})->save_time_s == 0);
+}
