@@ -82,9 +82,9 @@ LayerParameters layer_of_kind(const Geometry& g, bool experts) {
   }
   const int64_t matrices = g.gated_mlp ? 3 : 2;
   if (experts) {
-    const int64_t expert = matrices * g.hidden * g.expert_feed_forward;
-    const int64_t always =
-        g.hidden * g.num_experts + matrices * g.hidden * g.shared_feed_forward + (g.shared_expert_gate ? g.hidden : 0);
+    const int64_t expert = matrices * g.expert_width() * g.expert_feed_forward;
+    const int64_t always = g.hidden * g.num_experts + matrices * g.hidden * g.shared_feed_forward +
+                           (g.shared_expert_gate ? g.hidden : 0) + 2 * g.hidden * g.expert_hidden;
     layer.mlp_matmul = g.num_experts * expert + always;
     layer.mlp_matmul_active = g.experts_per_token * expert + always;
     if (g.router_score_bias) layer.mlp_other = g.num_experts;

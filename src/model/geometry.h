@@ -46,6 +46,8 @@ struct Geometry {
   // Experts (E = 0: dense)
   int64_t num_experts = 0, experts_per_token = 0, expert_feed_forward = 0, num_shared_experts = 0;
   int64_t shared_feed_forward = 0;  // f_s in total
+  int64_t expert_hidden = 0;        // routed experts read and write a projection of this width (LatentMoE); 0 = hidden
+  int64_t expert_width() const { return expert_hidden > 0 ? expert_hidden : hidden; }
   bool shared_expert_gate = false, router_score_bias = false;
   std::vector<bool> expert_layer;  // per layer; empty = all (when E > 0)
   // Latent attention

@@ -19,6 +19,7 @@ constexpr GeometryField kGeometryFields[] = {
     {"num_experts", &Geometry::num_experts},
     {"experts_per_token", &Geometry::experts_per_token},
     {"expert_feed_forward", &Geometry::expert_feed_forward},
+    {"expert_hidden", &Geometry::expert_hidden},
     {"num_shared_experts", &Geometry::num_shared_experts},
     {"shared_feed_forward", &Geometry::shared_feed_forward},
     {"shared_expert_gate", &Geometry::shared_expert_gate},

@@ -79,6 +79,7 @@ void check_experts(const Geometry& g, GeometryCheck& check) {
   if (g.experts_per_token < 1 || g.experts_per_token > g.num_experts) {
     check.fail(fmt::format("experts_per_token is {}, expected 1 to {} (num_experts)", g.experts_per_token, g.num_experts));
   }
+  check.at_least_zero("expert_hidden", g.expert_hidden, 10'000'000);
   check.at_least_zero("num_shared_experts", g.num_shared_experts, 100'000);
   check.at_least_zero("shared_feed_forward", g.shared_feed_forward, 1'000'000'000);
   if (!g.expert_layer.empty() && static_cast<int64_t>(g.expert_layer.size()) != g.num_layers) {

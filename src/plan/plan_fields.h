@@ -43,6 +43,7 @@ void visit(V& v, Geometry& g) {
   v("num_experts", g.num_experts);
   v("experts_per_token", g.experts_per_token);
   v("expert_feed_forward", g.expert_feed_forward);
+  v("expert_hidden", g.expert_hidden);
   v("num_shared_experts", g.num_shared_experts);
   v("shared_feed_forward", g.shared_feed_forward);
   v("shared_expert_gate", g.shared_expert_gate);

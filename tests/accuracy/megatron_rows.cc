@@ -1,4 +1,7 @@
 // Megatron-Core (Megatron-Bridge, NeMo, DGX Cloud recipes, SimuMax's runs), Megatron-LM of 2022 and Megatron-DeepSpeed.
+#include <algorithm>
+
+#include "megatron_notes.h"
 #include "row_setup.h"
 
 namespace distsetup::accuracy {
@@ -17,7 +20,7 @@ Result<Setup> core_row(const Row& row, Setup s) {
   const std::string& notes = row.text("notes");
   s.program = "megatron_te";
   s.framework = Framework::kMegatron;
-  s.sharding = Sharding::kZero1;
+  s.sharding = row.says("strategy", "distributed optimizer") || row.text("strategy").empty() ? Sharding::kZero1 : Sharding::kDdp;
   mixed_precision(s, Dtype::kBf16);
   s.fused_norm = s.fused_rope = true;
   s.loss = LossHead::kFusedKernel;
@@ -61,6 +64,7 @@ Result<Setup> core_row(const Row& row, Setup s) {
     s.frozen_dtype = Dtype::kBf16;
   }
   if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
+  read_megatron_notes(row, s);
   return s;
 }
 
@@ -94,22 +98,34 @@ Result<Setup> gpt_row(const Row& row, Setup s) {
   return s;
 }
 
+// What a source leaves open, as its tool's defaults or the least that runs it: sequences of 4096, one a micro-batch; tests of whole
+// training runs take 8 nodes of 8 GPUs.
+Row with_defaults(const Row& row) {
+  Row stated = row;
+  const auto set_blank = [&](std::string_view column, const std::string& value) {
+    for (size_t i = 0; i < columns().size(); ++i) {
+      if (columns()[i] == column && stated.cells[i].empty()) stated.cells[i] = value;
+    }
+  };
+  const int64_t ranks = row.integer("tp", 1) * row.integer("cp", 1) * row.integer("pp", 1);
+  // Megatron-Bridge's page on memory states TP alone: one model-parallel group.
+  set_blank("gpus", row.text("gpu").empty() ? std::to_string(ranks)
+                                            : std::to_string((std::max<int64_t>(64, ranks) + ranks - 1) / ranks * ranks));
+  set_blank("micro_batch_per_gpu", "1");
+  set_blank("seq_len", "4096");
+  return stated;
+}
+
 }  // namespace
 
-Result<Setup> megatron_row(const Row& row) {
-  if (row.says("framework", "zero-bubble")) return unmapped(row, "the sequence length and the micro-batches are not stated");
-  Row stated = row;
-  if (row.text("gpus").empty() && row.says("framework", "Megatron-Bridge")) {
-    // The page on memory states TP alone: one model-parallel group.
-    for (size_t i = 0; i < columns().size(); ++i) {
-      if (columns()[i] == "gpus") stated.cells[i] = row.text("tp");
-      if (columns()[i] == "micro_batch_per_gpu" && stated.cells[i].empty()) stated.cells[i] = "1";
-    }
-  }
-  Result<Setup> common = common_setup(stated);
+Result<Setup> megatron_row(const Row& given) {
+  if (given.says("framework", "zero-bubble")) return unmapped(given, "the sequence length and the micro-batches are not stated");
+  const Row row = with_defaults(given);
+  Result<Setup> common = common_setup(row);
   if (!common) return common;
   const std::string& framework = row.text("framework");
-  const bool local_modules = framework == "Megatron-DeepSpeed" || (framework == "Megatron-LM" && row.text("flash_attention") == "no");
+  const bool local_modules = framework == "Megatron-DeepSpeed" || (framework == "Megatron-LM" && row.text("flash_attention") == "no" &&
+                                                                   !row.says("notes", "transformer-impl"));
   return local_modules ? gpt_row(row, *common) : core_row(row, *common);
 }
 

@@ -17,7 +17,9 @@ struct NamedPreset {
 };
 
 // Longer beginnings before shorter ones.
-constexpr NamedPreset kModels[] = {{"Baichuan2-13B", "baichuan2_13b"},
+constexpr NamedPreset kModels[] = {{"AFM-4.5B", "afm_4.5b"},
+                                   {"Apertus-8B", "apertus_8b"},
+                                   {"Baichuan2-13B", "baichuan2_13b"},
                                    {"Baichuan2-7B", "baichuan2_7b"},
                                    {"ChatGLM3-6B", "chatglm3_6b"},
                                    {"CodeLlama-34B", "codellama_34b"},
@@ -26,13 +28,23 @@ constexpr NamedPreset kModels[] = {{"Baichuan2-13B", "baichuan2_13b"},
                                    {"GPT3-175B", "gpt3_175b"},
                                    {"GPT3-20B", "gpt3_20b"},
                                    {"GPT3-5B", "gpt3_5b"},
+                                   {"GLM-4.5-Air", "glm4.5_air"},
+                                   {"GPT-2-124M", "gpt2"},
+                                   {"GPT-2-1558M", "gpt2_xl"},
+                                   {"GPT-2-XL", "gpt2_xl"},
+                                   {"GPT-OSS-120B", "gpt_oss_120b"},
+                                   {"GPT-OSS-20B", "gpt_oss_20b"},
                                    {"Gemma-2-2B", "gemma2_2b"},
                                    {"Gemma-2-9B", "gemma2_9b"},
                                    {"Gemma-2B", "gemma_2b"},
                                    {"Gemma-7B", "gemma_7b"},
+                                   {"Granite-3.0-3b-a800m", "granite3.0_3b_a800m"},
+                                   {"Granite-7B", "llama2_7b"},
+                                   {"Grok-1", "grok_1"},
                                    {"InternLM-20B", "internlm_20b"},
                                    {"InternLM-7B", "internlm_7b"},
                                    {"KempnerForge-7B(Llama-3-8B shape)", "llama3_8b"},
+                                   {"Kimi-K2", "kimi_k2"},
                                    {"LLaMA-7B", "llama2_7b"},
                                    {"Llama-2-13B", "llama2_13b"},
                                    {"Llama-2-70B", "llama2_70b"},
@@ -44,6 +56,9 @@ constexpr NamedPreset kModels[] = {{"Baichuan2-13B", "baichuan2_13b"},
                                    {"Llama-3.1-8B", "llama3.1_8b"},
                                    {"Llama-3.2-1B", "llama3.2_1b"},
                                    {"Llama-3.2-3B", "llama3.2_3b"},
+                                   {"Llama-3.3-70B", "llama3.1_70b"},
+                                   {"Llama-4-Maverick", "llama4_maverick"},
+                                   {"Llama-4-Scout", "llama4_scout"},
                                    {"LongChat-13B-16k", "llama2_13b"},
                                    {"MPT-125m", "mpt_125m"},
                                    {"MPT-13b", "mpt_13b"},
@@ -54,26 +69,54 @@ constexpr NamedPreset kModels[] = {{"Baichuan2-13B", "baichuan2_13b"},
                                    {"MPT-70b", "mpt_70b"},
                                    {"MPT-760m", "mpt_760m"},
                                    {"MPT-7b", "mpt_7b"},
+                                   {"MiMo-7B", "mimo_7b"},
+                                   {"Ministral-8B", "ministral_8b"},
                                    {"Mistral-7B", "mistral_7b"},
+                                   {"Mistral-Small-24B", "mistral_small_24b"},
+                                   {"Mixtral-8x22B", "mixtral_8x22b"},
+                                   {"Mixtral-8x7B", "mixtral_8x7b"},
+                                   {"Moonlight-16B-A3B", "moonlight_16b_a3b"},
                                    {"Nemotron-22B", "nemotron_22b"},
                                    {"Nemotron-8B", "nemotron_8b"},
+                                   {"Nemotron-3-Nano-4B", "nemotron3_nano_4b"},
+                                   {"Nemotron-3-Nano", "nemotron3_nano"},
+                                   {"Nemotron-3-Super", "nemotron3_super"},
+                                   {"Nemotron-3-Ultra", "nemotron3_ultra"},
+                                   {"Nemotron-3.5-Lightning", "nemotron3_nano"},
+                                   {"Nemotron-H-56B", "nemotron_h_56b"},
                                    {"Nemotron4-15B", "nemotron4_15b"},
                                    {"Nemotron4-340B", "nemotron4_340b"},
+                                   {"OLMo-2-7B", "olmo2_7b"},
+                                   {"OLMo-3-7B", "olmo3_7b"},
                                    {"Phi-3-mini-4k", "phi3_mini"},
+                                   {"Phi-4-14B", "phi_4"},
                                    {"PowerLM-3B", "powerlm_3b"},
+                                   {"QwQ-32B", "qwen2.5_32b"},
                                    {"Qwen-1.8B", "qwen_1.8b"},
                                    {"Qwen-14B", "qwen_14b"},
                                    {"Qwen-72B", "qwen_72b"},
                                    {"Qwen-7B", "qwen_7b"},
+                                   {"Qwen1.5-MoE-A2.7B", "qwen1.5_moe_a2.7b"},
+                                   {"Qwen2.5-0.5B", "qwen2.5_0.5b"},
+                                   {"Qwen2.5-1.5B", "qwen2.5_1.5b"},
+                                   {"Qwen2.5-14B", "qwen2.5_14b"},
                                    {"Qwen2.5-32B", "qwen2.5_32b"},
+                                   {"Qwen2.5-3B", "qwen2.5_3b"},
+                                   {"Qwen2.5-72B", "qwen2.5_72b"},
                                    {"Qwen2.5-7B", "qwen2.5_7b"},
                                    {"Qwen3-1.7B", "qwen3_1.7b"},
                                    {"Qwen3-14B", "qwen3_14b"},
+                                   {"Qwen3-235B-A22B", "qwen3_235b_a22b"},
+                                   {"Qwen3-30B-A3B", "qwen3_30b_a3b"},
                                    {"Qwen3-32B", "qwen3_32b"},
+                                   {"Qwen3-4B", "qwen3_4b"},
                                    {"Qwen3-8B", "qwen3_8b"},
+                                   {"Qwen3-Next-80B-A3B", "qwen3_next_80b_a3b"},
+                                   {"Seed-OSS-36B", "seed_oss_36b"},
                                    {"SmolLM-1.7B", "smollm_1.7b"},
                                    {"StableLM-base-alpha-3B", "stablelm_base_alpha_3b"},
                                    {"TinyLlama-1.1B", "tinyllama_1.1b"},
+                                   {"Trinity-Nano", "trinity_nano"},
                                    {"Vicuna-7B-16k", "llama2_7b"},
                                    {"Yi-34B", "yi_34b"},
                                    {"Yi-6B", "yi_6b"},
@@ -81,11 +124,15 @@ constexpr NamedPreset kModels[] = {{"Baichuan2-13B", "baichuan2_13b"},
                                    {"phi-2", "phi_2"},
                                    {"santacoder", "santacoder"},
                                    {"stablecode-completion-alpha-3b", "stablecode_completion_alpha_3b"},
+                                   {"DeepSeek-V2-Lite", "deepseek_v2_lite"},
                                    {"DeepSeek-V2", "deepseek_v2"},
-                                   {"DeepSeek-V3", "deepseek_v3"}};
+                                   {"DeepSeek-V3", "deepseek_v3"},
+                                   {"DeepSeek-V4-Flash", "deepseek_v4_flash"}};
 
 // "B200 (power-limited)" and the like: what the source says of the part beyond its name is in planner/time's constants, not here.
-constexpr NamedPreset kGpus[] = {{"A100-40GB", "a100_sxm_40"},
+constexpr NamedPreset kGpus[] = {{"24GB GPU", "rtx_4090"},     // 3090 or 4090, not printed
+                                 {"80GB GPU", "a100_sxm_80"},  // A100 or A800, not printed
+                                 {"A100-40GB", "a100_sxm_40"},
                                  {"A100-SXM-40GB", "a100_sxm_40"},
                                  {"A100-SXM4-40GB", "a100_sxm_40"},
                                  {"A100", "a100_sxm_80"},
@@ -102,15 +149,22 @@ constexpr NamedPreset kGpus[] = {{"A100-40GB", "a100_sxm_40"},
                                  {"H100-96GB-HBM2e", "h100_hbm2e_96"},
                                  {"H100", "h100_sxm"},
                                  {"H200", "h200_sxm"},
+                                 {"H20", "h20"},
                                  {"H800", "h800_sxm"},
                                  {"L40S", "l40s"},
                                  {"MI300X", "mi300x"},
+                                 {"MI325X", "mi325x"},
+                                 {"MI355X", "mi355x"},
                                  {"RTX 3090", "rtx_3090"},
                                  {"RTX 4070 Ti Super", "rtx_4070_ti_super"},
                                  {"RTX 4090", "rtx_4090"},
+                                 {"RTX 5060 Ti", "rtx_5060_ti"},
+                                 {"RTX 5090", "rtx_5090"},
                                  {"RTX 6000 Ada", "rtx_6000_ada"},
                                  {"RTX A5000", "rtx_a5000"},
                                  {"RTX A6000", "rtx_a6000"},
+                                 {"RTX PRO 6000", "rtx_pro_6000"},
+                                 {"TITAN RTX", "titan_rtx"},
                                  {"V100-SXM2-16GB", "v100_sxm_16"},
                                  {"V100-SXM2-32GB", "v100_sxm_32"}};
 
@@ -125,6 +179,38 @@ std::string_view preset_of(const NamedPreset (&table)[n], std::string_view cell)
     if (cell.starts_with(entry.begins)) return entry.preset;
   }
   return "";
+}
+
+// A block as most models since 2023 have it, where nothing but the sizes is stated.
+Geometry stated_geometry(const Row& row) {
+  Geometry g;
+  g.family = "llama";
+  g.layer_class = "LlamaDecoderLayer";
+  g.num_layers = row.integer("layers", 0);
+  g.hidden = row.integer("hidden", 0);
+  g.num_heads = row.integer("heads", 0);
+  g.num_kv_heads = row.integer("kv_heads", g.num_heads);
+  g.head_size = g.hidden / g.num_heads;
+  g.gated_mlp = !row.says("notes", "non-gated") && !row.says("notes", "relu^2") && !row.says("notes", "GELU");
+  g.feed_forward = row.integer("ffn", g.gated_mlp ? (8 * g.hidden / 3 + 255) / 256 * 256 : 4 * g.hidden);
+  g.vocabulary = row.integer("vocab", 50304);
+  g.name = row.text("model");
+  g.source = row.text("source_repo_or_paper");
+  return g;
+}
+
+// Rows count the layers of a hybrid one by one; our blocks are a mixer and what follows it. Proxies are Nemotron 3 Nano scaled down.
+Geometry hybrid_geometry(const Row& row, Geometry g) {
+  if (!contains(row.text("model"), "proxy")) return g;
+  const double layers = static_cast<double>(row.integer("layers", 52)), width = static_cast<double>(row.integer("hidden", g.hidden));
+  g.num_layers = std::max<int64_t>(1, std::llround(layers * 23 / 52));
+  g.num_heads = std::max<int64_t>(8, std::llround(static_cast<double>(g.num_heads) * width / static_cast<double>(g.hidden) / 8) * 8);
+  g.hidden = row.integer("hidden", g.hidden);
+  g.expert_feed_forward = row.integer("ffn", g.expert_feed_forward);
+  g.shared_feed_forward = 2 * g.expert_feed_forward;
+  int64_t dense_layers = 0;
+  read_expert_flags(row.text("notes"), g, dense_layers);
+  return g;
 }
 
 // A GPT block: LayerNorm, GELU, biases, learned positions, tied embedding (Megatron-LM's GPTModel, arXiv 1909.08053).
@@ -169,6 +255,7 @@ Result<Geometry> row_geometry(const Row& row) {
   const std::string& cell = row.text("model");
   const std::string_view preset = preset_of(kModels, cell);
   if (preset.empty()) {
+    if (row.says("notes", "flags: ")) return flags_geometry(row);
     if (cell.starts_with("GPT-")) return gpt_geometry(row);
     if (cell.starts_with("Llama2-1B (torchao example)")) {  // Llama 2 at 1B is TinyLlama
       return find_model(all_presets(), "tinyllama_1.1b");
@@ -185,11 +272,13 @@ Result<Geometry> row_geometry(const Row& row) {
       g->head_size = g->hidden / g->num_heads;
       return g;
     }
+    if (row.number("layers") && row.number("hidden") && row.number("heads")) return stated_geometry(row);
     return unmapped(row, fmt::format("the dims of model '{}' are not stated", cell));
   }
   Result<Geometry> found = find_model(all_presets(), preset);
   if (!found) return found;
   Geometry g = *found;
+  if (g.layer_class == "NemotronHBlock") return hybrid_geometry(row, g);
   const int64_t published_hidden = g.hidden, published_heads = g.num_heads;
   g.num_layers = row.integer("layers", g.num_layers);
   g.hidden = row.integer("hidden", g.hidden);
@@ -205,7 +294,10 @@ Result<Geometry> row_geometry(const Row& row) {
     g.expert_feed_forward = row.integer("expert_ffn", g.expert_feed_forward);
     int64_t dense_layers = 0;
     for (const bool has_experts : g.expert_layer) dense_layers += has_experts ? 0 : 1;
+    const bool interleaved = g.expert_layer.size() > 2 && g.expert_layer[1] && !g.expert_layer[2];  // Llama 4 Maverick
+    if (interleaved && g.num_layers == static_cast<int64_t>(g.expert_layer.size())) return g;
     if (row.says("notes", "1 dense layer")) dense_layers = 1;
+    read_expert_flags(row.text("notes"), g, dense_layers);
     g.expert_layer.assign(static_cast<size_t>(g.num_layers), true);
     for (int64_t i = 0; i < std::min(dense_layers, g.num_layers); ++i) g.expert_layer[static_cast<size_t>(i)] = false;
   }

@@ -99,6 +99,8 @@ Fp8Recipe fp8_recipe(const Row& row) {
   if (contains(p, "mxfp8")) return Fp8Recipe::kMxfp8;
   if (!contains(p, "fp8")) return Fp8Recipe::kNone;
   if (contains(p, "rowwise")) return Fp8Recipe::kRowwise;
+  if (contains(p, "blockwise")) return Fp8Recipe::kBlockwise;
+  if (contains(p, "(TE tensorwise)")) return Fp8Recipe::kTensorwise;
   if (contains(p, "delayed") || contains(p, "(TE") || contains(p, "TransformerEngine") || contains(p, "recipe"))
     return Fp8Recipe::kDelayed;
   return Fp8Recipe::kTensorwise;
@@ -166,11 +168,12 @@ Result<Setup> row_setup(const Row& row) {
     setup = torch_row(row);
   } else if (begins("litgpt") || begins("lit-gpt")) {
     setup = litgpt_row(row);
-  } else if (begins("HF ") || begins("ms-swift") || begins("fsdp_qlora") || begins("llama-recipes")) {
+  } else if (!contains(framework, "Megatron-SWIFT") &&
+             (begins("HF ") || begins("ms-swift") || begins("fsdp_qlora") || begins("llama-recipes"))) {
     setup = hf_row(row);
   } else if (begins("llm-foundry") || begins("fms-fsdp")) {
     setup = foundry_row(row);
-  } else if (begins("Megatron") || begins("NeMo")) {
+  } else if (begins("Megatron") || begins("NeMo") || begins("Primus") || contains(framework, "Megatron-SWIFT")) {
     setup = megatron_row(row);
   } else if (begins("DeepSpeed") || begins("xtuner") || begins("InternEvo") || begins("ATorch") || begins("EasyContext")) {
     setup = deepspeed_row(row);

@@ -14,6 +14,10 @@ Result<Setup> row_setup(const Row& row);
 Result<Setup> common_setup(const Row& row);
 Result<Geometry> row_geometry(const Row& row);
 Result<Gpu> row_gpu(const Row& row);
+// A model as Megatron's flags in the notes describe it (flag_models.cc).
+Result<Geometry> flags_geometry(const Row& row);
+void read_expert_flags(std::string_view notes, Geometry& g, int64_t& dense_layers);
+double flag(std::string_view notes, std::string_view name, double absent);  // "num-experts=8"
 Diagnostic unmapped(const Row& row, std::string reason);
 void set_mesh(Setup& setup, int tp, int cp, int pp, int gpus);  // dp_shard = the rest
 Fp8Recipe fp8_recipe(const Row& row);

@@ -15,8 +15,8 @@ namespace distsetup {
 namespace {
 
 constexpr std::array<std::string_view, LayerSymbols::kCount> kLayerSymbolNames = {
-    "T", "S", "h", "a", "kv", "d",  "f", "u", "V", "t", "s",  "g",  "c",  "i",  "e", "x",
-    "n", "E", "R", "l", "fe", "fs", "y", "p", "q", "k", "rq", "rk", "dn", "dr", "dv"};
+    "T", "S", "h", "a",  "kv", "d", "f", "u", "V", "t",  "s",  "g",  "c",  "i",  "e",  "x",  "n",
+    "E", "R", "l", "fe", "fs", "y", "p", "q", "k", "rq", "rk", "dn", "dr", "dv", "he", "hl", "m"};
 constexpr std::array<std::string_view, 7> kModuleNames = {"core_attn", "layernorm", "mla_up_proj",   "mlp",
                                                           "moe",       "moe_act",   "shared_experts"};
 
@@ -140,10 +140,13 @@ LayerSymbols layer_symbols(const Setup& s, const LifetimeProgram& program) {
     set("R", static_cast<int64_t>(std::ceil(mean * std::max(1.0, s.expert_imbalance))) * g.num_experts);
     set("l", local);
     set("fe", g.expert_feed_forward);
+    set("he", g.expert_width());
+    set("hl", g.expert_hidden);
     set("fs", g.shared_feed_forward);
     set("q", local > 1 ? 1 : 0);
     set("k", g.shared_feed_forward > 0 ? 1 : 0);
   }
+  set("m", s.dropout ? 1 : 0);
   set("y", s.expert_tp);
   set("p", s.ep > 1 ? 1 : 0);
   set("rq", g.q_lora_rank);

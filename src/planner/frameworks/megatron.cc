@@ -122,8 +122,8 @@ void add_states(const Setup& s, const StageElements& elements, const StageLayers
     rank.communication += share(2 * bytes.gradient * unit, 1);
   }
   if (s.offload.optimizer != OffloadPlace::kNone) {
-    rank.offloaded = rank.optimizer;
-    rank.optimizer = 0;
+    rank.offloaded = static_cast<int64_t>(s.offloaded_states * static_cast<double>(rank.optimizer));
+    rank.optimizer -= rank.offloaded;
   }
 }
 
@@ -218,15 +218,15 @@ MemoryEstimate megatron_memory(const Setup& s, Depth depth) {
   RankBytes fullest;
   StageLayers fullest_stage;
   int64_t host_bytes = 0, checkpoint_bytes = 0;
-  bool first = true;
+  int index = -1;
   for (const StageLayers& stage : pipeline_stages(s)) {
-    const RankBytes rank = rank_bytes(s, program, parts, symbols, stage, first);
-    first = false;
+    ++index;
+    const RankBytes rank = rank_bytes(s, program, parts, symbols, stage, index == 0);
     // --optimizer-cpu-offload: master and moments pinned, with the gradient's copy (megatron/core/optimizer/cpu_offloading).
     host_bytes = std::max(host_bytes,
                           pinned_bytes(rank.offloaded) + pinned_bytes(rank.offloaded / 3) + pinned_bytes(rank.offloaded_activations));
     checkpoint_bytes += rank.checkpoint;
-    if (rank.peak() > fullest.peak()) {
+    if (s.memory_stage >= 0 ? index == s.memory_stage : rank.peak() > fullest.peak()) {
       fullest = rank;
       fullest_stage = stage;
     }

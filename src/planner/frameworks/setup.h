@@ -27,6 +27,9 @@ enum class OptimizerImplementation { kForeach, kFused, kForLoop, kInBackward };
 enum class ActivationRecompute { kNone, kOpSelective, kAttentionOnly, kEveryK, kFull };
 enum class PipelineOrder { kOneForwardOneBackward, kGpipe };
 enum class CpMethod { kRing, kAllGather, kUlysses };
+// How rows reach the experts of other ranks. kAllToAll: rows are permuted, then NCCL sends a copy per expert; kDirect: kernels that
+// send a row once per rank (or node) that has one of its experts and permute on the way (DeepEP, HybridEP).
+enum class ExpertDispatch { kAllToAll, kDirect };
 // What a head keeps between the logits and their gradient (bytes per logit live at the peak are the program's business).
 enum class LossHead {
   kEager,
@@ -138,6 +141,13 @@ struct Setup {
   int recompute_layers = 0;                    // kFull: only the first n layers of each (virtual) stage; 0 = all
   std::vector<std::string> recompute_modules;  // Megatron's --recompute-modules, beside `recompute`
   double expert_imbalance = 1;  // rows the busiest expert rank gets over the mean; 1 = forced balance or a capacity of 1
+  ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
+  bool overlap_experts = false;    // another micro-batch computes while rows travel (Megatron's overlap_moe_expert_parallel_comm)
+  bool ungrouped_experts = false;  // one product per expert in turn (Megatron without --moe-grouped-gemm)
+  int mtp_layers = 0;              // multi-token prediction: each a block, a projection of 2 h and the head once more
+  bool dropout = false;            // of attention's probabilities and after both halves of a block
+  double graphed = 0;              // share of a layer's kernels that CUDA graphs launch
+  int memory_stage = -1;           // whose bytes are asked for: of this pipeline rank; -1: of the fullest
   bool reentrant_checkpoint = false;
 
   Dtype compute = Dtype::kBf16;
@@ -156,6 +166,7 @@ struct Setup {
   Dtype frozen_dtype = Dtype::kBf16;  // of the base weights with lora and qlora
   bool autocast = false;              // torch.autocast around forward: fp32 adapters compute in 16 bit
   OffloadPlan offload;
+  double offloaded_states = 1;    // of the optimizer's states, where they are offloaded at all
   bool frozen_reference = false;  // DPO: a second, frozen copy of the model
 
   int64_t reduce_bucket_elements = 0, prefetch_bucket_elements = 0, max_live_parameters = 0;  // DeepSpeed; 0 = its defaults

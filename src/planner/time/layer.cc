@@ -97,8 +97,13 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
     const double etp = !borrows ? s.expert_tp : splits_rows ? 1 : tp, rows = splits_rows ? top / tp : top;
     w.expert_ranks = borrows ? tp : etp;
     add(w, {e, h, true, true});
-    add(w, {(g.gated_mlp ? 2 : 1) * f / etp, h, true, true, false, local, rows});
-    add(w, {h, f / etp, false, true, false, local, rows});
+    const auto width = static_cast<double>(g.expert_width());
+    if (g.expert_hidden > 0) {  // LatentMoE: down before the rows are sent, up after they are summed
+      add(w, {width, h, true, true});
+      add(w, {h, width, false, true});
+    }
+    add(w, {(g.gated_mlp ? 2 : 1) * f / etp, width, true, true, false, local, rows});
+    add(w, {width, f / etp, false, true, false, local, rows});
     activated = rows * f / etp;
     if (g.shared_feed_forward > 0) add_mlp(w, s, static_cast<double>(g.shared_feed_forward), joined);
     activated += static_cast<double>(g.shared_feed_forward) / tp;
@@ -135,7 +140,8 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   if (dropout) bytes += (c.program == ProgramClass::kFused ? 2 : 2 * 3) * h / norm_split;  // fused: the mask alone
   if (g.qk_norm_present()) bytes += norm_traffic(s, c.program) * (q + kv);
   // permute, unpermute, weighted sum
-  if (w.experts) bytes += static_cast<double>(g.experts_per_token) * 16 * h / (!traits.expert_tensor_axis && s.ep > 1 ? tp : 1);
+  if (w.experts)
+    bytes += static_cast<double>(g.experts_per_token * g.expert_width()) * 16 / (!traits.expert_tensor_axis && s.ep > 1 ? tp : 1);
   w.traffic_per_token = bytes;
   return w;
 }

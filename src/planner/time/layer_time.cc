@@ -134,7 +134,7 @@ double LayerModel::sequence_copies_s() const {
 void LayerModel::add_expert_parallel(const LayerWork& w, PassTime& p) const {
   if (!w.experts || s.ep == 1) return;
   const double rows = static_cast<double>(s.model.experts_per_token) / (traits.experts_borrow_tensor_ranks ? s.tp : 1);
-  const double bytes = 2 * tokens * hidden * rows;
+  const double bytes = 2 * tokens * static_cast<double>(s.model.expert_width()) * rows;
   const double both = 2 * all_to_all_s(c.fabric, expert_group, bytes);
   p.exposed += both;
   if (experts_apart && expert_group.domains() > 1) p.network += both;
