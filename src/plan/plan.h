@@ -155,6 +155,7 @@ struct CheckpointPlan {
 
 struct LaunchPlan {
   std::string target{kNative};
+  std::string via;  // what starts the target's files, such as slurm; "" = they are started by hand, or are the job
   std::string site;
   int64_t time_limit_s = 0;  // 0 = not given
   int64_t init_timeout_s = 300;

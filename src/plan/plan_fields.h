@@ -186,6 +186,7 @@ void visit(V& v, CheckpointPlan& c) {
 template <class V>
 void visit(V& v, LaunchPlan& l) {
   v("target", l.target);
+  v("via", l.via);
   v("site", l.site);
   v("time_limit_s", l.time_limit_s);
   v("init_timeout_s", l.init_timeout_s);

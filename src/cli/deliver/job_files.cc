@@ -57,8 +57,15 @@ Diagnostics idle_flags(const Arguments& arguments, const TemplateSet& templates,
 }
 
 // What was planned here, in a line.
-std::string machines_text(const JobFiles& files, bool is_planned_here) {
-  if (files.plan) return machines_line(*files.plan) + (is_planned_here ? headline(*files.plan) + "\n" : "");
+std::string machines_text(const JobFiles& files, const std::string& preview, bool is_planned_here) {
+  if (files.plan) {
+    std::string text = machines_line(*files.plan) + (is_planned_here ? headline(*files.plan) + "\n" : "");
+    if (!preview.empty()) {
+      text += fmt::format("differs from the preview: distsetup plan shows {}, and this plan with --launch-target {}\n", preview,
+                          files.plan->launch.target);
+    }
+    return text;
+  }
   return machines_line(files.job.nodes.value_or(1), files.job.gpus_per_node.value_or(8),
                        files.job.settings.is_on("cpu_only") ? "CPU rank" : "GPU");
 }
@@ -77,7 +84,7 @@ struct JobMaker {
   EmitOptions options;
   JobFiles files;
   Diagnostics diagnostics;
-  std::string via = {};  // of the settings that the plan was made with; a plan.json holds none
+  std::string preview = {};  // PlanSource::preview
 
   bool read_plan() {
     const std::string use = settle_script(arguments, session, request, diagnostics);
@@ -85,7 +92,7 @@ struct JobMaker {
     append(diagnostics, said_of(source));
     if (!source.ok() || has_error(diagnostics)) return false;
     files.plan = std::move(source->plan);
-    via = source->via;
+    preview = std::move(source->preview);
     options.job.use = use;
     return true;
   }
@@ -109,10 +116,17 @@ struct JobMaker {
     return !has_error(diagnostics);
   }
 
-  // A run file's `launch.via` may have made another target of `--target native`.
-  std::string wanted_target() const {
-    const bool is_native = request.target == kNative && request.planned_for == kNative && !arguments.has("plan");
-    return is_native ? files.plan->launch.target : request.target;
+  // What the command line says, over what the plan holds where it was made for the same target.
+  LaunchPlan wanted() const {
+    LaunchPlan launch = files.plan ? files.plan->launch : LaunchPlan();
+    const bool is_planned_so =
+        files.plan && options.job.use.empty() && request.target == request.planned_for && !arguments.has("plan");
+    if (!request.target.empty() && request.target != launch.target && !is_planned_so) {
+      launch.target = request.target;
+      launch.via = "";
+    }
+    if (const std::string given = run_flag(arguments, "launch.via"); !given.empty()) launch.via = given;
+    return launch;
   }
 
   // What the plan that is written says of its place, and of a run that is started again by itself.
@@ -120,6 +134,7 @@ struct JobMaker {
     Plan& plan = *files.plan;
     move_data_root(plan, ".", at.directory);
     if (!targets.via.empty()) plan.launch.target = targets.target;
+    plan.launch.via = targets.via;
     const bool is_trainer = !is_native(plan) || arguments.passed_on.empty();
     const bool again = starts_again(session.templates, targets, options.job.settings.is_on("requeue"));
     if (!again || !is_trainer || plan.checkpoint.every_steps > 0) return;
@@ -133,9 +148,7 @@ struct JobMaker {
 
   bool make() {
     if (request.machines == nullptr && !read_plan()) return false;
-    const std::string given = run_flag(arguments, "launch.via");
-    const Result<Targets> targets = settle_targets(arguments, session.templates, wanted_target(), given.empty() ? via : given,
-                                                   files.plan ? &*files.plan : nullptr);
+    const Result<Targets> targets = settle_targets(arguments, session.templates, wanted(), files.plan ? &*files.plan : nullptr);
     append(diagnostics, targets.diagnostics);
     if (!targets.ok() || !settle_job(*targets)) return false;
     const OutputPath at = place_of(request, targets->start);
@@ -169,7 +182,7 @@ Result<JobFiles> job_files(const Arguments& arguments, const Session& session, c
   maker.options.nvme_path = arguments.text("nvme-path");
   maker.options.command = emitted_command(arguments);
   if (!maker.make()) return maker.diagnostics;
-  mention(terminal, machines_text(maker.files, !arguments.has("plan")));
+  mention(terminal, machines_text(maker.files, maker.preview, !arguments.has("plan")));
   maker.files.delivery.diagnostics = std::move(maker.diagnostics);
   return std::move(maker.files);
 }

@@ -10,6 +10,7 @@
 #include "base/names.h"
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
+#include "planner/resolve/starter.h"
 
 namespace distsetup {
 namespace {
@@ -51,14 +52,12 @@ Diagnostics check_pair(const Arguments& arguments, const TemplateSet& templates,
 
 }  // namespace
 
-Result<Targets> settle_targets(const Arguments& arguments, const TemplateSet& templates, const std::string& wanted,
-                               const std::string& via, const Plan* plan) {
+Result<Targets> settle_targets(const Arguments& arguments, const TemplateSet& templates, const LaunchPlan& wanted, const Plan* plan) {
   Targets out;
-  out.target = !wanted.empty() ? wanted : plan->launch.target;
-  out.via = via;
+  out.target = wanted.target;
+  out.via = wanted.via;
+  settle_via(out.target, out.via);
   Diagnostics diagnostics;
-  if (!out.via.empty() && out.target == kNative) out.target = std::exchange(out.via, "");
-  if (out.via == out.target) out.via = "";
   const bool is_of_trainer = plan != nullptr && !is_native(*plan) && arguments.passed_on.empty();
   if (out.via.empty() && starts_scripts(templates, out.target) && is_of_trainer && has_node_script(templates, plan->launch.target)) {
     out.via = std::exchange(out.target, plan->launch.target);

@@ -1,6 +1,6 @@
 // What the files of a command are for, and what starts them: a trainer's target (torchtitan, accelerate-fsdp2), and a scheduler or
-// launcher (slurm, kubernetes, ssh) that runs the trainer's script once on every node. The bundled trainer needs no such pair:
-// `--target native --via slurm` is `--target slurm`.
+// launcher (slurm, kubernetes, ssh) that runs the trainer's script once on every node. The bundled trainer needs no such pair
+// (planner/resolve/starter.h).
 #pragma once
 #include <string>
 
@@ -18,11 +18,9 @@ struct Targets {
   StartWords start;               // the command that starts the run
 };
 
-// `wanted`: the target that the command line names; "" = the plan's. `via`: as the settings name it. A plan that was made for a
-// trainer's target and is asked for as a job ("slurm") becomes both. Errors: a target that nothing can start, words behind -- that are
-// missing.
-Result<Targets> settle_targets(const Arguments& arguments, const TemplateSet& templates, const std::string& wanted,
-                               const std::string& via, const Plan* plan);
+// `wanted`: target and starter as the plan and the command line name them. A plan that was made for a trainer's target and is asked
+// for as a job ("slurm") becomes both. Errors: a target that nothing can start, words behind -- that are missing.
+Result<Targets> settle_targets(const Arguments& arguments, const TemplateSet& templates, const LaunchPlan& wanted, const Plan* plan);
 
 // Steps between checkpoints of a run that nobody said anything about: as often as the plan says, else about half an hour.
 int64_t steps_between_checkpoints(const Plan& plan);

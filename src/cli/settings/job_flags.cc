@@ -17,6 +17,7 @@
 #include "codegen/shell/quote.h"
 #include "codegen/tables/target.h"
 #include "plan/native_program.h"
+#include "planner/resolve/starter.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {
@@ -54,7 +55,9 @@ bool takes_words(const TemplateSet& templates, const std::string& target) { retu
 // `--target native --via slurm` is `--target slurm`, to the byte.
 std::vector<std::string> without_native(const Arguments& arguments, std::vector<std::string> words) {
   const std::string via = run_flag(arguments, "launch.via");
-  if (via.empty() || arguments.text("target") != kNative) return words;
+  std::string target = arguments.text("target"), left = via;
+  settle_via(target, left);
+  if (via.empty() || target != via || arguments.text("target") == via) return words;
   std::vector<std::string> out;
   const auto own = std::find(words.begin(), words.end(), "--");  // words of another command
   for (size_t i = 0; i < words.size(); ++i) {

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "cli/settings/target_limits.h"
 #include "plan/plan_json.h"
+#include "planner/search/choice.h"
 #include "planner/search/goal.h"
 #include "planner/spec/spec_table.h"
 
@@ -23,18 +24,64 @@ bool is_about_plan(const Arguments::RunFlag& flag) {
   return key == nullptr || (key->path != "launch.site" && key->path != "launch.time_limit" && key->path != "launch.via");
 }
 
-// The bundled trainer is started by targets of its own: native by way of slurm is slurm.
-Diagnostics settle_via(Spec& spec) {
-  const std::optional<std::string> via = spec.text("launch.via");
-  if (!via || spec.text("launch.target").value_or(std::string(kNative)) != kNative) return {};
-  const Location at = spec.at("launch.via");
-  spec.settings.erase("launch.via");
-  return set(spec, "launch.target", *via, at);
-}
-
 std::string directory_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   return parent.empty() ? "." : parent.string();
+}
+
+Result<Problem> problem_of(const Arguments& arguments, const Session& session, const Spec& spec, const Inputs& inputs) {
+  return resolve_for_target(spec, session.presets, inputs, session.templates, arguments.text("fsdp-version") == "1");
+}
+
+// The best plan for the target that the settings name, within what that target has a form for.
+Result<PlanSource> best_plan(const Arguments& arguments, const Session& session, const Spec& spec, const Inputs& inputs) {
+  Diagnostics diagnostics;
+  const auto failed = [&diagnostics](Diagnostics said) {
+    append(diagnostics, std::move(said));
+    return has_error(diagnostics);
+  };
+  const Result<std::string> goal = choice_flag(arguments, "goal", "throughput", goal_names());
+  if (failed(goal.diagnostics)) return diagnostics;
+  Result<Problem> problem = problem_of(arguments, session, spec, inputs);
+  if (failed(problem.diagnostics)) return diagnostics;
+  const size_t num_assumptions = problem->base.assumptions.size();
+  if (failed(narrow_to_target(*problem, problem->base.launch.target, session.templates))) return diagnostics;
+  problem->goal = *goal_of(*goal);
+  const bool is_of_target = !problem->chosen_for.empty() || problem->base.assumptions.size() > num_assumptions;
+  Result<Plan> plan = make_plan_for_goal(*problem);
+  if (failed(plan.diagnostics)) return diagnostics;
+  return {PlanSource{std::move(*plan), std::move(*problem), is_of_target, ""}, std::move(diagnostics)};
+}
+
+// What `distsetup plan` shows for the settings as they are, where that is another plan than the one for the target that a command
+// names: its choices. "" = the same, or none.
+std::string other_preview(const Arguments& arguments, const Session& session, const Spec& spec, const Inputs& inputs,
+                          const Plan& plan) {
+  const Result<PlanSource> shown = best_plan(arguments, session, spec, inputs);
+  if (!shown.ok()) return "";
+  const std::string choices = summary(shown->plan);
+  return choices == summary(plan) ? "" : choices;
+}
+
+// A plan that was made before, and nothing beside it that would make another.
+Result<PlanSource> read_made_plan(const Arguments& arguments) {
+  const std::string path = arguments.text("plan");
+  const auto changes_plan = std::find_if(arguments.run_flags.begin(), arguments.run_flags.end(), is_about_plan);
+  if (changes_plan != arguments.run_flags.end() || !arguments.positionals.empty() || arguments.has("config")) {
+    const std::string other = changes_plan != arguments.run_flags.end() ? "--" + changes_plan->spelling
+                              : arguments.positionals.empty()           ? "--config"
+                                                                        : arguments.positionals[0];
+    return error(code::kConflict, command_line(),
+                 fmt::format("'{}' and '--plan {}' given, expected one: a plan is complete", other, path),
+                 fmt::format("leave '{}' away, or plan again without --plan", other));
+  }
+  if (Diagnostics idle = refuse_idle(arguments, {"from", "use", "distributed", "stage", "set"}, "without --plan: a plan is complete");
+      !idle.empty())
+    return idle;
+  Result<Plan> plan = read_plan(path);
+  if (!plan.ok()) return plan.diagnostics;
+  move_data_root(*plan, directory_of(path), ".");
+  return {PlanSource{std::move(*plan), std::nullopt, false, ""}, std::move(plan.diagnostics)};
 }
 
 }  // namespace
@@ -44,8 +91,7 @@ Result<Problem> read_problem(const Arguments& arguments, const Session& session,
   Result<Inputs> inputs = read_inputs(spec, session.presets);
   append(diagnostics, std::move(inputs.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
-  Result<Problem> problem =
-      resolve_for_target(spec, session.presets, *inputs, session.templates, arguments.text("fsdp-version") == "1");
+  Result<Problem> problem = problem_of(arguments, session, spec, *inputs);
   append(diagnostics, std::move(problem.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(*problem), std::move(diagnostics)};
@@ -64,50 +110,27 @@ Result<Plan> read_plan(const std::string& path) {
 }
 
 Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& session, const std::string& target) {
-  Diagnostics diagnostics;
-  if (arguments.has("plan")) {
-    const std::string path = arguments.text("plan");
-    const auto changes_plan = std::find_if(arguments.run_flags.begin(), arguments.run_flags.end(), is_about_plan);
-    if (changes_plan != arguments.run_flags.end() || !arguments.positionals.empty() || arguments.has("config")) {
-      const std::string other = changes_plan != arguments.run_flags.end() ? "--" + changes_plan->spelling
-                                : arguments.positionals.empty()           ? "--config"
-                                                                          : arguments.positionals[0];
-      return error(code::kConflict, command_line(),
-                   fmt::format("'{}' and '--plan {}' given, expected one: a plan is complete", other, path),
-                   fmt::format("leave '{}' away, or plan again without --plan", other));
-    }
-    if (Diagnostics idle =
-            refuse_idle(arguments, {"from", "use", "distributed", "stage", "set"}, "without --plan: a plan is complete");
-        !idle.empty())
-      return idle;
-    Result<Plan> plan = read_plan(path);
-    if (!plan.ok()) return plan.diagnostics;
-    move_data_root(*plan, directory_of(path), ".");
-    return {PlanSource{std::move(*plan), std::nullopt}, std::move(plan.diagnostics)};
-  }
+  if (arguments.has("plan")) return read_made_plan(arguments);
   Result<Spec> spec = read_spec(arguments, session);
-  append(diagnostics, spec.diagnostics);
-  if (spec.value && !target.empty()) append(diagnostics, set(*spec, "launch.target", target, command_line()));
-  const std::string via = spec.value ? spec->text("launch.via").value_or("") : "";
-  if (spec.value) append(diagnostics, settle_via(*spec));
+  Diagnostics diagnostics = std::move(spec.diagnostics);
   if (has_error(diagnostics)) return diagnostics;
-  Result<Problem> problem = read_problem(arguments, session, *spec);
-  append(diagnostics, std::move(problem.diagnostics));
+  const Spec as_said = *spec;
+  if (!target.empty()) append(diagnostics, set(*spec, "launch.target", target, command_line()));
+  Result<Inputs> inputs = read_inputs(*spec, session.presets);
+  append(diagnostics, std::move(inputs.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
-  append(diagnostics, narrow_to_target(*problem, problem->base.launch.target, session.templates));
+  Result<PlanSource> source = best_plan(arguments, session, *spec, *inputs);
+  append(diagnostics, std::move(source.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
-  const Result<std::string> goal = choice_flag(arguments, "goal", "throughput", goal_names());
-  if (!goal.ok()) return goal.diagnostics;
-  problem->goal = *goal_of(*goal);
-  Result<Plan> plan = make_plan_for_goal(*problem);
-  append(diagnostics, std::move(plan.diagnostics));
-  if (has_error(diagnostics)) return diagnostics;
-  if (!plan->data.files.empty()) {  // seen from here; move_data_root() goes on from there
+  const bool is_other = !target.empty() && target != as_said.text("launch.target").value_or("");
+  if (is_other && source->is_of_target) source->preview = other_preview(arguments, session, as_said, *inputs, source->plan);
+  Plan& plan = source->plan;
+  if (!plan.data.files.empty()) {  // seen from here; move_data_root() goes on from there
     std::error_code ignored;
-    const fs::path relative = fs::proximate(plan->data.root, ignored);
-    plan->data.root = relative.empty() ? "." : relative.string();
+    const fs::path relative = fs::proximate(plan.data.root, ignored);
+    plan.data.root = relative.empty() ? "." : relative.string();
   }
-  return {PlanSource{std::move(*plan), std::move(*problem), via}, std::move(diagnostics)};
+  return {std::move(*source), std::move(diagnostics)};
 }
 
 Diagnostics said_of(const Result<PlanSource>& source) {

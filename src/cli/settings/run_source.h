@@ -18,7 +18,8 @@ Result<Problem> read_problem(const Arguments& arguments, const Session& session,
 struct PlanSource {
   Plan plan;
   std::optional<Problem> problem;
-  std::string via = {};  // launch.via of the settings it was made with
+  bool is_of_target = false;  // the target decided who trains, or left choices out
+  std::string preview;        // the choices that `distsetup plan` shows for the same settings, where they are others; "" = the same
 };
 Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& session, const std::string& target = "");
 

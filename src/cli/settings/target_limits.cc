@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/tables/target.h"
+#include "planner/resolve/starter.h"
 
 namespace distsetup {
 namespace {
@@ -49,7 +50,7 @@ std::vector<std::string> trainers_of(std::string_view target, const TemplateSet&
 
 Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, const Inputs& inputs, const TemplateSet& templates,
                                    bool is_fsdp1) {
-  const std::string target = spec.text("launch.target").value_or(std::string(kNative));
+  const std::string target = with_settled_via(spec).text("launch.target").value_or(std::string(kNative));
   const std::vector<std::string> trainers =
       spec.find("trainer.name") != nullptr ? std::vector<std::string>{} : trainers_of(target, templates);
   if (trainers.empty()) return resolve(spec, presets, inputs);

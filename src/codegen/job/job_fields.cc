@@ -15,6 +15,7 @@
 #include "codegen/job/secrets.h"
 #include "codegen/job/settings.h"
 #include "codegen/shell/quote.h"
+#include "model/count.h"
 
 namespace distsetup {
 namespace {
@@ -287,6 +288,13 @@ struct JobChecker : JobCheck {
       fail(code::kConflict, "--memory-per-gpu and --memory-per-node say the same thing twice", "keep one of them");
   }
 
+  // What the plan expects on a node's host. Where it predicts nothing: each rank's process with its libraries and loaders at 8 GiB, and
+  // the 16-bit weights as they are read, once per node. An assumption for the scheduler, no measurement.
+  static int64_t host_bytes(const Plan& of) {
+    if (of.memory.host_bytes_per_node > 0) return of.memory.host_bytes_per_node;
+    return of.hardware.gpus_per_node * 8 * kGiB + 2 * count_parameters(of.model).total;
+  }
+
   // What Kubernetes is told. 64G of SLURM is 64Gi there; with nothing given, what the plan expects on the host is asked for.
   void pods() {
     const std::string per_node = field_text(fields.find("job.memory_node")->second), per_gpu = settings.text("memory_per_gpu");
@@ -297,8 +305,7 @@ struct JobChecker : JobCheck {
       if (bytes.ok()) memory = fmt::format("{}Mi", *bytes / kMiB * gpus);
     }
     if (!memory.empty()) set("job.memory_node_iec", memory);
-    if (memory.empty() && plan != nullptr && plan->memory.host_bytes_per_node > 0)
-      memory = fmt::format("{}Gi", (plan->memory.host_bytes_per_node + kGiB - 1) / kGiB);
+    if (memory.empty() && plan != nullptr) memory = fmt::format("{}Gi", (host_bytes(*plan) + kGiB - 1) / kGiB);
     if (!memory.empty()) set("job.memory_request_iec", memory);
     put_pod_places(*this, settings);
   }

@@ -1,6 +1,7 @@
 #include "codegen/lint/findings.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/check.h"
 #include "codegen/lint/rule_table.h"
@@ -27,9 +28,12 @@ void Findings::add(std::string_view code, const Document& document, TextSpan spa
   finding.bites = more.bites.empty() ? rule->bites : more.bites;
   finding.edits = std::move(more.edits);
   while (finding.file < setup_.documents.size() && setup_.documents[finding.file].get() != &document) ++finding.file;
-  for (const LintFinding& other : findings_) {
-    if (other.diagnostic == d) return;
+  const size_t place = std::hash<std::string_view>()(d.location.file) + (static_cast<size_t>(d.location.line) << 20) +
+                       static_cast<size_t>(d.location.column);
+  for (auto [at, end] = by_place_.equal_range(place); at != end; ++at) {
+    if (findings_[at->second].diagnostic == d) return;
   }
+  by_place_.emplace(place, findings_.size());
   findings_.push_back(std::move(finding));
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@ class Findings {
  private:
   const LintSetup& setup_;
   std::vector<LintFinding> findings_;
+  std::unordered_multimap<size_t, size_t> by_place_;  // hash of the place -> index: each finding is told once
 };
 
 }  // namespace distsetup::lint

@@ -22,6 +22,7 @@
 #include "planner/resolve/resolve_parallel.h"
 #include "planner/resolve/resolve_program.h"
 #include "planner/resolve/resolve_training.h"
+#include "planner/resolve/starter.h"
 #include "planner/spec/spec_text.h"
 #include "planner/time/economics.h"
 
@@ -151,7 +152,7 @@ void take_rest(Resolving& r) {
     r.assume(fmt::format("a failure every {} GPU-hours (Llama 3, arXiv 2407.21783)", format_count(std::llround(kGpuHoursPerFailure))));
   LaunchPlan& l = r.plan().launch;
   l.target = r.spec.text("launch.target").value_or(l.target);
-  if (l.target == kNative) l.target = r.spec.text("launch.via").value_or(l.target);  // which has targets of its own for that
+  l.via = r.spec.text("launch.via").value_or(l.via);
   l.site = r.spec.text("launch.site").value_or(l.site);
   l.time_limit_s = r.spec.integer("launch.time_limit").value_or(l.time_limit_s);
   l.init_timeout_s = r.spec.integer("launch.init_timeout").value_or(l.init_timeout_s);
@@ -235,16 +236,17 @@ std::optional<Result<Problem>> resolve_elsewhere(const Spec& spec, const Presets
 }  // namespace
 
 Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs) {
-  Result<Problem> problem = resolve_variant(spec, presets, inputs);
-  if (spec.text("trainer.name").has_value()) return problem;
+  const Spec settled = with_settled_via(spec);
+  Result<Problem> problem = resolve_variant(settled, presets, inputs);
+  if (settled.text("trainer.name").has_value()) return problem;
   if (problem.ok()) {
     std::vector<std::string>& assumed = problem->base.assumptions;
     assumed.insert(assumed.begin(), "the bundled trainer, which runs this model (--trainer names another)");
     return problem;
   }
-  const bool is_for_native = spec.text("launch.target") == std::string(kNative);
+  const bool is_for_native = settled.text("launch.target") == std::string(kNative);
   if (is_for_native || !only_unsupported(problem.diagnostics)) return problem;
-  std::optional<Result<Problem>> other = resolve_elsewhere(spec, presets, inputs, problem.diagnostics);
+  std::optional<Result<Problem>> other = resolve_elsewhere(settled, presets, inputs, problem.diagnostics);
   return other.has_value() ? std::move(*other) : std::move(problem);
 }
 
