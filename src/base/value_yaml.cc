@@ -1,6 +1,6 @@
 // YAML text to a Value, through yaml-cpp's events rather than its nodes: nodes drop duplicate keys and whether a scalar was quoted.
-// Strict: one document, keys are text, no tags but !!str, no merge keys, and what yaml-cpp 0.7 lets pass (a quote never closed,
-// text after the document) is found here. Scalars stay text; as_int() and its like decide what they mean.
+// Strict: one document, keys are text, no tags but !!str, no merge keys (but in files of other tools), and what yaml-cpp 0.7 lets pass
+// (a quote never closed, text after the document) is found here. Scalars stay text; as_int() and its like decide what they mean.
 #include "base/value_yaml.h"
 
 #include <fmt/format.h>
@@ -47,7 +47,8 @@ size_t content_begin(std::string_view text, size_t begin) {
 
 class YamlEvents : public YAML::EventHandler {
  public:
-  YamlEvents(const SourceText& source, RepeatedKeys repeats) : source_(source), builder_(KeyRule::kFolded, repeats) {}
+  YamlEvents(const SourceText& source, RepeatedKeys repeats)
+      : source_(source), takes_merges_(repeats == RepeatedKeys::kAllKept), builder_(KeyRule::kFolded, repeats) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (num_documents_++ == 0) return;
@@ -100,7 +101,7 @@ class YamlEvents : public YAML::EventHandler {
     value.quoted = quoted;
     if (builder_.expects_key()) {
       if (anchor != 0) builder_.remember(anchor, value);
-      if (text == "<<" && !quoted) {
+      if (text == "<<" && !quoted && !takes_merges_) {
         return builder_.fail(
             error(code::kSyntax, source_.at(begin), "found the merge key '<<', expected a plain key", "write the merged keys out"));
       }
@@ -241,6 +242,7 @@ class YamlEvents : public YAML::EventHandler {
   }
 
   const SourceText& source_;
+  bool takes_merges_ = false;
   TreeBuilder builder_;
   int num_documents_ = 0;
   size_t last_offset_ = 0;
@@ -248,6 +250,33 @@ class YamlEvents : public YAML::EventHandler {
   size_t key_begin_ = 0;
   size_t key_end_ = 0;
 };
+
+// `<<: *base` and `<<: [*a, *b]`: the keys of those maps that the map itself does not have; of several the first that has a key counts
+// (YAML 1.1, type merge).
+void merge_maps(Value& value) {
+  for (Value& item : value.items) merge_maps(item);
+  for (auto& entry : value.entries) merge_maps(entry.second);
+  for (size_t i = 0; i < value.entries.size();) {
+    if (value.entries[i].first != "<<") {
+      ++i;
+      continue;
+    }
+    Value from = std::move(value.entries[i].second);
+    value.entries.erase(value.entries.begin() + static_cast<std::ptrdiff_t>(i));
+    value.key_locations.erase(value.key_locations.begin() + static_cast<std::ptrdiff_t>(i));
+    std::vector<Value> maps;
+    if (from.kind == Value::Kind::kMap) maps.push_back(std::move(from));
+    for (Value& item : from.items) maps.push_back(std::move(item));
+    for (Value& map : maps) {
+      for (size_t k = 0; k < map.entries.size(); ++k) {
+        const auto is_it = [&name = map.entries[k].first](const Value::Entry& one) { return one.first == name; };
+        if (std::any_of(value.entries.begin(), value.entries.end(), is_it)) continue;
+        value.entries.push_back(std::move(map.entries[k]));
+        value.key_locations.push_back(map.key_locations[k]);
+      }
+    }
+  }
+}
 
 }  // namespace
 
@@ -265,6 +294,7 @@ Result<Value> parse_yaml(std::string_view text, std::string_view file_name, Repe
     events.syntax_error(e);
   }
   Result<Value> result = events.finish();
+  if (result.value && repeats == RepeatedKeys::kAllKept) merge_maps(*result.value);
   if (result.ok() && result->location.line == 0) result->location = source.at(0);  // an empty file
   return result;
 }

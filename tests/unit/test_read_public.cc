@@ -182,3 +182,86 @@ TEST_CASE("public files: SkyPilot tasks, keys given twice, and values that someb
   const Result<std::vector<Reading>> none = read_config(embedded_templates(), "strategy: ddp\naccelerator: gpu\nwidth: 4\n", "h.yaml");
   CHECK_FALSE(none.ok());  // a table of sections knows two of its keys; it is a file of no kind
 }
+
+TEST_CASE("public files: job managers other than SLURM, hostfiles, and manifests of more kinds") {
+  const std::string pod = "template: {spec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 4}}}]}}";
+  check_fields({
+      {"a.pbs",
+       "#!/bin/bash\n#PBS -l select=4:ncpus=64:ngpus=8:system=x,walltime=06:00:00\n#PBS -N run\n#PBS -j oe\nmpiexec -n 32 python "
+       "own.py "
+       "--x 1\n",
+       {{"hardware.nodes", "4"}, {"hardware.gpus_per_node", "8"}, {"job.time_limit", "06:00:00"}, {"job.name", "run"}}},
+      {"b.pbs",
+       "#PBS -l nodes=2:ppn=8:gpus=4\n#PBS -l walltime=3600\npython own.py\n",
+       {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "4"}, {"launch.time_limit_s", "3600"}}},
+      {"c.pbs", "#PBS -l select=1:ngpus=4+2:ngpus=8\npython own.py\n", {{"hardware.nodes", "3"}, {"hardware.gpus_per_node", ""}}},
+      {"a.lsf",
+       "#BSUB -nnodes 2\n#BSUB -W 0:30\n#BSUB -gpu \"num=6:mode=shared\"\n#BSUB -J j\njsrun -n 2 python own.py\n",
+       {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "6"}, {"job.time_limit", "0:30:00"}}},
+      {"hostfile", "n1 slots=8\n# n3 slots=8\nn2 slots=8\n", {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "8"}}},
+      {"hostfile", "n1 slots=8\nn2 slots=4\n", {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", ""}}},
+      {"k.yaml",
+       "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nspec:\n  mpiReplicaSpecs:\n    Launcher: {replicas: 1}\n    Worker:\n"
+       "      replicas: 3\n      " +
+           pod + "\n",
+       {{"hardware.nodes", "3"}, {"hardware.gpus_per_node", "4"}}},
+      {"k.yaml",
+       "apiVersion: ray.io/v1\nkind: RayJob\nspec:\n  entrypoint: python own.py --max_steps 7\n  rayClusterSpec:\n"
+       "    workerGroupSpecs:\n    - replicas: 2\n      " +
+           pod + "\n",
+       {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "4"}, {"train.steps", "7"}}},
+      {"k.yaml",
+       "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nspec:\n  mlPolicy: {numNodes: 4}\n",
+       {{"hardware.nodes", "4"}}},
+      {"k.yaml",
+       "apiVersion: sagemaker.amazonaws.com/v1\nkind: HyperPodPyTorchJob\nspec:\n  replicaSpecs:\n  - name: pods\n    replicas: 2\n   "
+       " " +
+           pod + "\n  - name: more\n    replicas: $MORE\n",
+       {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "4"}}},
+      {"a.sh",
+       "bcprun -p 8 -c 'torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 \\\n "
+       "--tensor-model-parallel-size 2'\n",
+       {{"strategy.trainer", "megatron"}, {"mesh.tp", "2"}}},
+      {"a.sh", "sbatch --wrap=\"srun python own.py --max_steps 3\"\n", {{"train.steps", "3"}}},
+      {"a.sh",
+       "megatron sft --model m --tensor_model_parallel_size 4 --micro_batch_size 2 --lr 1e-5\n",
+       {{"mesh.tp", "4"}, {"micro_batch", "2"}}},
+  });
+}
+
+TEST_CASE("public files: files that a script writes and names are read with it") {
+  check_fields({
+      {"a.sh",
+       "ZERO=3\ncat <<EOF > ./ds.json\n{\"zero_optimization\": {\"stage\": $ZERO}, \"bf16\": {\"enabled\": true}}\nEOF\n"
+       "deepspeed run_clm.py --model_name_or_path m --output_dir o --max_steps 5 --bf16 --deepspeed ds.json\n",
+       {{"strategy.trainer", "deepspeed"}, {"strategy.sharding", "zero3"}, {"train.steps", "5"}}},
+      {"a.sh",
+       "cat > acc.yaml <<'EOF'\ncompute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}\n"
+       "num_machines: 2\nnum_processes: 16\nEOF\naccelerate launch --config_file acc.yaml own.py --x 1\n",
+       {{"strategy.sharding", "zero2"}, {"hardware.nodes", "2"}}},
+      {"a.sh",  // written, and named by nobody
+       "echo '{\"zero_optimization\": {\"stage\": 3}}' > other.json\npython run_clm.py --model_name_or_path m --output_dir o "
+       "--max_steps 5\n",
+       {{"strategy.sharding", ""}, {"train.steps", "5"}}},
+  });
+}
+
+TEST_CASE("public files: merge keys of YAML, loose JSON, and templates") {
+  check_fields({
+      {"x.yaml",
+       "defaults: &d\n  per_device_train_batch_size: 4\n  max_steps: 9\nmore: &m {seed: 3}\n<<: [*d, *m]\noutput_dir: o\nmax_steps: "
+       "5\n"
+       "learning_rate: 1e-5\n",
+       {{"train.steps", "5"}, {"micro_batch", "4"}, {"train.seed", "3"}}},
+      {"d.json", "{\"zero_optimization\": {\"stage\": 2,}, // two\n \"bf16\": {\"enabled\": true}}", {{"strategy.sharding", "zero2"}}},
+  });
+  const Result<std::vector<Reading>> loose = read_config(embedded_templates(), "{\"zero_optimization\": {\"stage\": 2},}", "d.json");
+  REQUIRE(loose.ok());
+  REQUIRE(loose.diagnostics.size() == 1);
+  CHECK(loose.diagnostics[0].severity == Severity::kWarning);
+  const Result<std::vector<Reading>> filled_in_later =
+      read_config(embedded_templates(), "{\"zero_optimization\": {\"stage\": CONFIG_STAGE}}", "d.json");
+  REQUIRE_FALSE(filled_in_later.ok());
+  CHECK(filled_in_later.diagnostics[0].message ==
+        "'CONFIG_STAGE': the file is a template, which does not parse before it is filled in");
+}

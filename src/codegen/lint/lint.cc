@@ -29,6 +29,7 @@
 #include "codegen/lint/slurm.h"
 #include "codegen/lint/trainers.h"
 #include "codegen/lint/training_arguments.h"
+#include "codegen/read/loose_json.h"
 #include "codegen/read/recognise.h"
 #include "codegen/shell/quote.h"
 
@@ -49,7 +50,7 @@ void report_broken(const foreign::Document& d, lint::Findings& report) {
   for (const Diagnostic& one : d.broken) {
     const size_t begin = d.offset(one.location);
     const bool is_twice = one.code == code::kDuplicateKey;
-    const std::string word = is_twice || !d.is_structured() ? "" : lint::template_mark(d.text, begin);
+    const std::string word = is_twice || !d.is_structured() ? "" : foreign::template_mark(d.text, begin);
     if (!word.empty()) {
       report.add("FIL001", d, {begin, begin + word.size()},
                  fmt::format("'{}': the file is a template, which does not parse before it is filled in", word),
@@ -59,15 +60,6 @@ void report_broken(const foreign::Document& d, lint::Findings& report) {
     report.add(is_twice ? d.is(file_kind::kDeepspeed) ? "DSJ040" : "FIL002" : "FIL001", d,
                {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message, {one.help, "", {}, {}});
   }
-}
-
-// JSON with comments, read without them, so that its rules can look at it; nullptr: it is not that which keeps it from parsing.
-foreign::DocumentPointer without_comments(const foreign::Document& d) {
-  if (d.form != foreign::TextForm::kJson || !has_error(d.broken)) return nullptr;
-  const std::string text = lint::json_without_comments(d.text);
-  if (text.empty()) return nullptr;
-  foreign::DocumentPointer read = foreign::parse_document_as(d.kind, d.path, text);
-  return has_error(read->broken) ? nullptr : read;
 }
 
 // DeepSpeed reads its file as Hjson, which has comments; transformers, accelerate and everything else as JSON.
@@ -119,7 +111,7 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
       out.unreadable.push_back(no_rules_for(*d));
       continue;
     }
-    const foreign::DocumentPointer read = without_comments(*d);
+    const foreign::DocumentPointer read = foreign::without_comments(*d);
     setup.documents.push_back(read != nullptr ? read : d);
     commented.push_back(read != nullptr ? d : nullptr);
     out.files.push_back({d->path, d->kind->name, d->kind->says});

@@ -1,6 +1,7 @@
 #include "codegen/read/manifest.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -16,6 +17,52 @@ void each_map(const Value& value, const std::function<void(const Value&)>& see) 
   for (const auto& entry : value.entries) each_map(entry.second, see);
 }
 
+// Where a kind says how many machines it takes. "[]" stands for every entry of a list; an entry whose `replicas` stands above its own
+// count is that many times.
+struct ManifestKind {
+  std::string_view name;
+  std::array<std::string_view, 2> machines;
+};
+
+constexpr ManifestKind kManifestKinds[] = {
+    {"Job", {"spec.parallelism", "spec.tasks[].replicas"}},  // of batch/v1; of Volcano
+    {"JobSet", {"spec.replicatedJobs[].template.spec.parallelism", ""}},
+    {"TrainJob", {"spec.trainer.numNodes", ""}},
+    {"ClusterTrainingRuntime", {"spec.mlPolicy.numNodes", ""}},
+    {"TrainingRuntime", {"spec.mlPolicy.numNodes", ""}},
+    {"PyTorchJob", {"spec.pytorchReplicaSpecs.Master.replicas", "spec.pytorchReplicaSpecs.Worker.replicas"}},
+    {"MPIJob", {"spec.mpiReplicaSpecs.Worker.replicas", ""}},  // its launcher trains nothing
+    {"HyperPodPyTorchJob", {"spec.replicaSpecs[].replicas", ""}},
+    {"RayJob", {"spec.rayClusterSpec.workerGroupSpecs[].replicas", ""}},  // the head starts the driver
+    {"RayCluster", {"spec.workerGroupSpecs[].replicas", ""}},
+};
+
+const ManifestKind* manifest_kind(const Value& root) {
+  const std::string name = foreign::text(root, "kind");
+  const auto* found = std::find_if(std::begin(kManifestKinds), std::end(kManifestKinds),
+                                   [&name](const ManifestKind& one) { return one.name == name; });
+  return found == std::end(kManifestKinds) ? nullptr : found;
+}
+
+// Every node at a path of ManifestKind, and how many times it counts.
+void each_at(const Value& root, std::string_view path, double times, const std::function<void(const TreeNode&, double)>& see) {
+  const size_t list = path.find("[].");
+  if (list == std::string_view::npos) {
+    const TreeNode found = path.empty() ? TreeNode{} : node(root, path);
+    if (found) return see(found, times);
+    const bool is_inner = path.rfind("template.", 0) == 0;  // without a count of its own an entry stands for its replicas
+    if (const TreeNode replicas = is_inner ? node(root, "replicas") : TreeNode{}) see(replicas, 1);
+    return;
+  }
+  const TreeNode items = node(root, path.substr(0, list));
+  if (!items) return;
+  const std::string_view rest = path.substr(list + 3);
+  for (const Value& item : items.value->items) {
+    const double each = rest.rfind("template.", 0) == 0 ? foreign::real(item, "replicas").value_or(1) : 1;
+    each_at(item, rest, times * each, see);
+  }
+}
+
 struct ManifestReader {
   std::vector<FoundKey> keys;
 
@@ -27,6 +74,8 @@ struct ManifestReader {
     one.key = key;
     one.text = text;
     one.at = at;
+    if (text.find_first_of("$") != std::string::npos || text.find("{{") != std::string::npos)
+      one.unknown = "it is filled in before the file is applied: " + text;
     keys.push_back(std::move(one));
   }
 
@@ -34,30 +83,19 @@ struct ManifestReader {
     if (const TreeNode found = node(root, path)) add(key, found.text(), found.value->location);
   }
 
-  // A pod per machine: replicas of all roles, or of all jobs of a set.
-  void machines(const Value& root) {
-    const std::string kind = foreign::text(root, "kind");
-    if (kind == "Job") scalar("nodes", root, "spec.parallelism");
-    if (kind == "TrainJob") scalar("nodes", root, "spec.trainer.numNodes");
+  // A pod per machine: what the places of its kind say, all roles together. What only the cluster fills in ($NUM_NODES) is kept as it
+  // is.
+  void machines(const Value& root, const ManifestKind& kind) {
     double sum = 0;
-    Location at;
-    const auto count = [&](const TreeNode& replicas, double times) {
-      if (!replicas) return;
-      sum += times * foreign::real_of(*replicas.value).value_or(0);
-      at = replicas.value->location;
-    };
-    if (kind == "PyTorchJob") {
-      for (const char* role : {"spec.pytorchReplicaSpecs.Master.replicas", "spec.pytorchReplicaSpecs.Worker.replicas"})
-        count(node(root, role), 1);
+    TreeNode last;
+    for (const std::string_view path : kind.machines) {
+      each_at(root, path, 1, [&](const TreeNode& count, double times) {
+        last = count;
+        if (const auto n = foreign::real_of(*count.value)) sum += times * *n;
+      });
     }
-    if (const TreeNode jobs = node(root, "spec.replicatedJobs"); jobs && kind == "JobSet") {
-      for (const Value& job : jobs.value->items) {
-        const double replicas = foreign::real(job, "replicas").value_or(1);
-        const TreeNode parallel = node(job, "template.spec.parallelism");
-        count(parallel ? parallel : node(job, "replicas"), parallel ? replicas : 1);
-      }
-    }
-    if (sum > 0) add("nodes", std::to_string(std::llround(sum)), at);
+    if (sum > 0) add("nodes", std::to_string(std::llround(sum)), last.value->location);
+    if (sum == 0 && last && foreign::real_of(*last.value) == std::nullopt) add("nodes", last.text(), last.value->location);
   }
 
   void gpus(const Value& map) {
@@ -109,12 +147,18 @@ std::vector<FoundKey> keys_of_task(const foreign::Document& document) {
   return std::move(reader.keys);
 }
 
+std::string kinds_of_manifests() {
+  std::string out;
+  for (const ManifestKind& one : kManifestKinds) out += (out.empty() ? "" : ", ") + std::string(one.name);
+  return out;
+}
+
 std::vector<FoundKey> keys_of_manifest(const foreign::Document& document) {
   ManifestReader reader;
   for (const Value& root : document.roots) {
-    const std::string kind = foreign::text(root, "kind");
-    if (kind != "Job" && kind != "JobSet" && kind != "TrainJob" && kind != "PyTorchJob") continue;
-    reader.machines(root);
+    const ManifestKind* kind = manifest_kind(root);
+    if (kind == nullptr) continue;
+    reader.machines(root, *kind);
     reader.scalar("namespace", root, "metadata.namespace");
     if (const TreeNode labels = node(root, "metadata.labels")) {
       for (const auto& [name, value] : labels.value->entries) {

@@ -1,6 +1,7 @@
-// Kubernetes manifests that train (Job, JobSet, TrainJob, PyTorchJob) as keys: how many machines with how many GPUs, and what stands
+// Kubernetes manifests that train (kinds_of_manifests) as keys: how many machines with how many GPUs, and what stands
 // around them. What their commands start is read as the lines of a script are (read_file.cc).
 #pragma once
+#include <string>
 #include <vector>
 
 #include "codegen/read/document.h"
@@ -8,6 +9,8 @@
 
 namespace distsetup {
 
+// The kinds that keys_of_manifest() reads, for messages.
+std::string kinds_of_manifests();
 std::vector<FoundKey> keys_of_manifest(const foreign::Document& document);
 
 // Of a SkyPilot task.

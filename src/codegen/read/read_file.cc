@@ -8,6 +8,8 @@
 #include "base/names.h"
 #include "codegen/read/best_table.h"
 #include "codegen/read/known_keys.h"
+#include "codegen/read/loose_json.h"
+#include "codegen/read/manifest.h"
 #include "codegen/read/read_script.h"
 #include "codegen/read/recognise.h"
 #include "codegen/tables/load_table.h"
@@ -105,7 +107,58 @@ Diagnostic nothing_in_manifest(const foreign::Document& document) {
   for (const Value& root : document.roots) kinds += (kinds.empty() ? "" : ", ") + foreign::text(root, "kind");
   return error(code::kUnknownValue, {document.path, 0, 0},
                fmt::format("the manifest holds {}, of which no nodes, GPUs or commands were read", kinds.empty() ? "nothing" : kinds),
-               "Job, JobSet, TrainJob and PyTorchJob are read, with the commands of their containers");
+               fmt::format("these are read, with the commands of their containers: {}", kinds_of_manifests()));
+}
+
+Diagnostic no_settings(const foreign::Document& document) {
+  return error(code::kUnknownValue, {document.path, 0, 0},
+               fmt::format("the file is of the kind '{}', and nothing in it is a setting of a run", document.kind->says),
+               "distsetup lint looks at it");
+}
+
+Diagnostic comments_in(const foreign::Document& document) {
+  Diagnostic one = document.broken[0];
+  one.severity = Severity::kWarning;
+  one.message =
+      "JSON has neither comments nor commas before a closing bracket: the file is read without them, which most tools do not";
+  one.help = "take them out";
+  return one;
+}
+
+// A template that is no JSON or YAML before it is filled in.
+std::optional<Diagnostic> unfilled(const foreign::Document& document) {
+  for (const Diagnostic& one : document.broken) {
+    const std::string word = foreign::template_mark(document.text, document.offset(one.location));
+    if (!word.empty()) {
+      return error(code::kUnknownValue, one.location,
+                   fmt::format("'{}': the file is a template, which does not parse before it is filled in", word),
+                   "give the file that comes out of it");
+    }
+  }
+  return std::nullopt;
+}
+
+std::string_view without_dot(std::string_view path) { return path.substr(path.substr(0, 2) == "./" ? 2 : 0); }
+
+// Files that the script writes itself (cat <<EOF > ds_config.json) and then names in a command are read with it.
+void add_written_files(const TemplateSet& templates, const foreign::Document& script, const ReadChoices& choices,
+                       Result<std::vector<Reading>>& readings) {
+  for (const foreign::ScriptPart& part : script.parts) {
+    for (const foreign::ScriptFile& file : part.script.files) {
+      bool is_named = false;
+      for (Reading& one : *readings) {
+        for (const LostKey& lost : one.lost) is_named = is_named || without_dot(lost.text) == without_dot(file.path);
+      }
+      if (!is_named) continue;
+      Result<std::vector<Reading>> read = read_config(templates, file.text, file.path, "", choices);
+      if (!read.ok()) continue;  // it stays a file that is not here
+      for (Reading& one : *readings) {
+        std::erase_if(one.lost, [&](const LostKey& lost) { return without_dot(lost.text) == without_dot(file.path); });
+      }
+      append(readings.diagnostics, read.diagnostics);
+      for (Reading& one : *read) readings->push_back(std::move(one));
+    }
+  }
 }
 
 }  // namespace
@@ -118,13 +171,27 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
                  suggest(table, target_names(templates)));
   }
   if (path.empty() && document.kind != nullptr && document.kind->is_foreign) return foreign::foreign_format(document);
+  if (const foreign::DocumentPointer plain = foreign::without_comments(document)) {
+    Result<std::vector<Reading>> read = read_document(templates, *plain, table, choices);
+    read.diagnostics.push_back(comments_in(document));
+    return read;
+  }
+  if (document.is_structured() && has_error(document.broken)) {
+    if (std::optional<Diagnostic> filled_in_later = unfilled(document)) return *filled_in_later;
+  }
   Result<std::vector<Reading>> read = document.is_script()                             ? read_script(templates, document)
                                       : document.form == foreign::TextForm::kArguments ? read_arguments(templates, document, path)
+                                      : document.form == foreign::TextForm::kLines     ? read_lines(templates, document)
                                       : path.empty() && (document.is(file_kind::kKubernetes) || document.is(file_kind::kSkypilot))
                                           ? read_manifest(templates, document)
                                           : read_tree(templates, document, path, choices);
-  if (read.ok() && read->empty())
-    return document.is(file_kind::kKubernetes) ? nothing_in_manifest(document) : nothing_known(document.path);
+  if (read.ok() && read->empty()) {
+    const bool is_list = document.kind != nullptr && document.form == foreign::TextForm::kLines;
+    return document.is(file_kind::kKubernetes) ? nothing_in_manifest(document)
+           : is_list                           ? no_settings(document)
+                                               : nothing_known(document.path);
+  }
+  if (read.ok() && document.is_script()) add_written_files(templates, document, choices, read);
   // A script that the shell refuses is read as far as it goes, and is no error: it may be a form to be filled in.
   for (Diagnostic one : document.is_script() ? document.broken : Diagnostics{}) {
     one.severity = Severity::kWarning;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/tree_builder.h"
+#include "codegen/read/batch_keys.h"
 #include "codegen/read/best_table.h"
 #include "codegen/read/manifest.h"
 
@@ -19,7 +20,9 @@ using foreign::LaunchOption;
 using foreign::LaunchProgram;
 using foreign::LaunchStage;
 
-const std::string kDirectives = "slurm/directives.yaml", kManifest = "launchers/kubernetes.yaml", kTask = "launchers/skypilot.yaml";
+const std::string kDirectives = "slurm/directives.yaml", kManifest = "launchers/kubernetes.yaml", kTask = "launchers/skypilot.yaml",
+                  kPbsLines = "launchers/pbs.yaml", kLsfLines = "launchers/lsf.yaml", kHosts = "launchers/hostfile.yaml",
+                  kVariables = "launchers/environment.yaml";
 
 Reading unread(const std::vector<FoundKey>& found, const std::string& file, const std::string& what) {
   Reading reading;
@@ -188,8 +191,17 @@ Result<std::vector<Reading>> read_script(const TemplateSet& templates, const for
   ScriptReader reader(templates, document);
   for (const foreign::ScriptPart& part : document.parts) {
     reader.directives(part);
+    if (!part.script.pbs.empty()) reader.keys_of(kPbsLines, keys_of_pbs(document, part.script.pbs));
+    if (!part.script.lsf.empty()) reader.keys_of(kLsfLines, keys_of_lsf(document, part.script.lsf));
     reader.lines(part);
   }
+  return reader.take();
+}
+
+Result<std::vector<Reading>> read_lines(const TemplateSet& templates, const foreign::Document& document) {
+  ScriptReader reader(templates, document);
+  if (document.is(file_kind::kHostfile)) reader.keys_of(kHosts, keys_of_hostfile(document));
+  if (document.is(file_kind::kEnvironment)) reader.keys_of(kVariables, keys_of_environment(document));
   return reader.take();
 }
 

@@ -13,6 +13,9 @@ namespace distsetup {
 // Branches that the script's own settings do not take are left out. Empty: nothing in it is known.
 Result<std::vector<Reading>> read_script(const TemplateSet& templates, const foreign::Document& document);
 
+// A hostfile, or variables for every rank.
+Result<std::vector<Reading>> read_lines(const TemplateSet& templates, const foreign::Document& document);
+
 Result<std::vector<Reading>> read_manifest(const TemplateSet& templates, const foreign::Document& document);
 
 // A list of arguments without a program; `table` "" = the one that knows most of them.

@@ -209,7 +209,26 @@ void CommandReader::nested(TextSpan range, bool in_substitution) {
   inner_.controls.push_back({"close", inner_.commands.size(), {}, ""});
 }
 
+// bcprun -c 'python train.py', sbatch --wrap="srun python train.py": the text of an option that begins as a command line of a launcher
+// does.
+const WordPart* CommandReader::command_text(const ShellWord& option, const ShellWord* next) {
+  const std::string_view name = std::string_view(option.text).substr(0, option.text.find('='));
+  if (name != "-c" && name != "--command" && name != "--commandline" && name != "--wrap") return nullptr;
+  const ShellWord* holder = name.size() < option.text.size() ? &option : next;
+  if (holder == nullptr || holder->parts.empty() || holder->parts.back().quote == ShellQuote::kNone) return nullptr;
+  const std::string_view text = holder->parts.back().text;
+  const std::string_view inside = text.substr(std::min(text.find_first_not_of(" \t\n"), text.size()));
+  for (const std::string_view launcher : {"python ", "python3 ", "torchrun ", "deepspeed ", "accelerate launch ", "srun ", "bash "}) {
+    if (inside.rfind(launcher, 0) == 0) return &holder->parts.back();
+  }
+  return nullptr;
+}
+
 void CommandReader::inner_script() {
+  for (size_t i = 1; i < command_.words.size() && depth_ < kMaxShellDepth; ++i) {
+    const ShellWord* next = i + 1 < command_.words.size() ? &command_.words[i + 1] : nullptr;
+    if (const WordPart* text = command_text(command_.words[i], next)) return nested(text->span, false);
+  }
   for (size_t i = 0; i + 2 < command_.words.size(); ++i) {
     const std::string& shell = command_.words[i].text;
     const std::string base = shell.substr(shell.rfind('/') + 1);

@@ -57,6 +57,7 @@ class CommandReader {
   // Commands inside, to be put before the one that they are part of.
   void nested(TextSpan range, bool in_substitution);
   // bash -c '…', sh -lc "…": the words behind are commands.
+  static const WordPart* command_text(const ShellWord& option, const ShellWord* next);
   void inner_script();
   // Moves the commands of substitutions to where the script's own commands are.
   void take_inner();

@@ -147,6 +147,9 @@ class LineReader {
     const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m";  // of a Python whose path is a variable
     if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return LaunchProgram::kTorchrun;
     const bool is_own = !stages_.empty() || at_ == 0;
+    const std::string task = at_ + 1 < words_.size() ? words_[at_ + 1].text : "";
+    const bool is_swift = (base == "megatron" || base == "swift") && (task == "sft" || task == "pt" || task == "rlhf");  // ms-swift
+    if (is_own && is_swift) return LaunchProgram::kScript;
     if (is_own && (is_script_name(base) || base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl"))
       return LaunchProgram::kScript;
     return LaunchProgram::kOther;

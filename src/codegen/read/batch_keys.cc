@@ -1,0 +1,135 @@
+// Sources: PBS Professional 2022.1 qsub(1B) and pbs_resources(7B); Torque's "nodes=2:ppn=8:gpus=4"; IBM Spectrum LSF 10.1 bsub(1).
+#include "codegen/read/batch_keys.h"
+
+#include <algorithm>
+#include <set>
+
+namespace distsetup {
+namespace {
+
+using foreign::Directive;
+using foreign::Document;
+
+FoundKey key_at(const Document& document, size_t begin, std::string key, std::string text) {
+  FoundKey one;
+  one.key = std::move(key);
+  one.stands_alone = text.empty();
+  one.text = text.empty() ? "true" : std::move(text);
+  one.at = document.place(begin);
+  return one;
+}
+
+std::vector<std::string> parts_at(const std::string& text, char between) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(between, at), text.size());
+    out.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+std::pair<std::string, std::string> name_and_value(const std::string& text) {
+  const size_t equals = std::min(text.find('='), text.size());
+  return {text.substr(0, equals), text.substr(std::min(equals + 1, text.size()))};
+}
+
+// "2:ncpus=64:ngpus=4+1:ngpus=4": nodes of all chunks; GPUs of a node where all chunks have the same.
+void add_chunks(const std::string& chunks, const Document& document, size_t at, std::vector<FoundKey>& keys) {
+  long long nodes = 0;
+  std::set<std::string> gpus;
+  for (const std::string& chunk : parts_at(chunks, '+')) {
+    const std::vector<std::string> parts = parts_at(chunk, ':');
+    const auto count = foreign::number(parts[0]);
+    nodes +=
+        count && *count > 0 && *count < 1'000'000 ? *count : 1;  // a chunk without a number is one; "nodes=host1+host2" names them
+    for (const std::string& part : parts) {
+      const auto [name, value] = name_and_value(part);
+      if (name == "ngpus" || name == "gpus") gpus.insert(value);
+    }
+  }
+  keys.push_back(key_at(document, at, "nodes", std::to_string(nodes)));
+  if (gpus.size() == 1) keys.push_back(key_at(document, at, "gpus_per_node", *gpus.begin()));
+}
+
+void add_resources(const Directive& directive, const Document& document, std::vector<FoundKey>& keys) {
+  for (const std::string& resource : parts_at(directive.value, ',')) {
+    const auto [name, value] = name_and_value(resource);
+    if (name == "select" || name == "nodes") {
+      add_chunks(value, document, directive.span.begin, keys);
+    } else if (name == "walltime" && foreign::number(value)) {
+      keys.push_back(key_at(document, directive.span.begin, "walltime_s", value));
+    } else if (!name.empty()) {
+      keys.push_back(key_at(document, directive.span.begin, name == "walltime" ? name : "l." + name, value));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<FoundKey> keys_of_pbs(const Document& document, const std::vector<Directive>& directives) {
+  std::vector<FoundKey> keys;
+  for (const Directive& one : directives) {
+    if (one.is_late) continue;
+    if (one.name == "l") {
+      add_resources(one, document, keys);
+    } else {
+      keys.push_back(key_at(document, one.span.begin, one.name, one.value));
+    }
+  }
+  return keys;
+}
+
+std::vector<FoundKey> keys_of_lsf(const Document& document, const std::vector<Directive>& directives) {
+  std::vector<FoundKey> keys;
+  for (const Directive& one : directives) {
+    if (one.is_late) continue;
+    std::string value = one.value;
+    if (one.name == "W") {  // [hours:]minutes, and "/host" behind them
+      value = value.substr(0, value.find('/'));
+      if (value.find(':') != std::string::npos) value += ":00";
+    }
+    keys.push_back(key_at(document, one.span.begin, one.name, value));
+    if (one.name != "gpu") continue;
+    for (const std::string& part : parts_at(value, ':')) {
+      const auto [name, number] = name_and_value(part);
+      if (name == "num") keys.back() = key_at(document, one.span.begin, "gpus_per_node", number.substr(0, number.find('/')));
+    }
+  }
+  return keys;
+}
+
+std::vector<FoundKey> keys_of_hostfile(const Document& document) {
+  std::set<std::string> slots;
+  long long hosts = 0;
+  size_t first = 0;
+  for (size_t at = 0; at < document.text.size();) {
+    const size_t end = std::min(document.text.find('\n', at), document.text.size());
+    std::string line = document.text.substr(at, end - at);
+    line = line.substr(0, line.find('#'));
+    const size_t begin = line.find_first_not_of(" \t\r");
+    if (begin != std::string::npos) {
+      if (hosts++ == 0) first = at + begin;
+      const size_t value = line.find("slots=");
+      const size_t digits = value == std::string::npos ? value : value + 6;
+      slots.insert(digits == std::string::npos ? "" : line.substr(digits, line.find_first_not_of("0123456789", digits) - digits));
+    }
+    at = end + 1;
+  }
+  std::vector<FoundKey> keys;
+  if (hosts > 0) keys.push_back(key_at(document, first, "nodes", std::to_string(hosts)));
+  if (slots.size() == 1 && !slots.begin()->empty()) keys.push_back(key_at(document, first, "gpus_per_node", *slots.begin()));
+  return keys;
+}
+
+std::vector<FoundKey> keys_of_environment(const Document& document) {
+  std::vector<FoundKey> keys;
+  for (const foreign::EnvironmentSetting& one : document.environment) {
+    keys.push_back(key_at(document, one.span.begin, "env." + one.name, one.value));
+    keys.back().text = one.value;
+    keys.back().stands_alone = true;
+  }
+  return keys;
+}
+
+}  // namespace distsetup
