@@ -86,6 +86,7 @@ void read_fields(MapReader& reader, const Value& value, Geometry& g, Diagnostics
   reader.get("layer_class", g.layer_class);
   reader.get("label", g.label);
   reader.get("hub", g.hub_id);
+  (void)reader.child("aliases");  // looked up by presets.cc
   for (const char* key : {"num_layers", "hidden", "num_heads", "vocabulary"}) reader.require(key);
   if (value.find("num_experts") == nullptr) reader.require("feed_forward");
   FieldReading fields{reader, value, diagnostics};

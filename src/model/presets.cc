@@ -24,7 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSizesId = "sizes";
+// Indexes beside the models: bare sizes, and names that are no file's.
+constexpr std::string_view kSizesId = "sizes", kNamesId = "names";
+
+bool is_index(const PresetFile& file) { return file.id == kSizesId || file.id == kNamesId; }
 
 bool is_separator(char c) { return c == '-' || c == '_' || c == '.' || c == ' '; }
 
@@ -104,7 +107,7 @@ std::string nearest(const Presets& presets, std::string_view folder, std::string
   const std::vector<std::string> ids = preset_ids(presets, folder);
   std::vector<std::string> all = ids;
   for (const PresetFile& file : presets.files) {
-    if (file.folder != folder || file.id == kSizesId) continue;
+    if (file.folder != folder || is_index(file)) continue;
     if (const Result<std::vector<std::string>> names = stated_names(file); names.ok())
       all.insert(all.end(), names->begin(), names->end());
   }
@@ -120,12 +123,12 @@ PresetMatch look_up(const Presets& presets, std::string_view folder, std::string
                     const Location& at) {
   const std::string normal = normal_name(name);
   for (const PresetFile& file : presets.files) {
-    if (file.folder == folder && file.id != kSizesId && normal_name(file.id) == normal) return {&file, {}};
+    if (file.folder == folder && !is_index(file) && normal_name(file.id) == normal) return {&file, {}};
   }
   PresetMatch result;
   std::vector<std::string> found;
   for (const PresetFile& file : presets.files) {
-    if (normal.empty() || file.folder != folder || file.id == kSizesId || !may_state(file, normal)) continue;
+    if (normal.empty() || file.folder != folder || is_index(file) || !may_state(file, normal)) continue;
     const Result<std::vector<std::string>> names = stated_names(file);
     append(result.diagnostics, names.diagnostics);
     if (!names.ok()) continue;
@@ -207,7 +210,7 @@ Result<Presets> load_presets(const std::vector<std::string>& directories) {
 std::vector<std::string> preset_ids(const Presets& presets, std::string_view folder) {
   std::vector<std::string> ids;
   for (const PresetFile& file : presets.files) {
-    if (file.folder == folder && file.id != kSizesId) ids.push_back(file.id);
+    if (file.folder == folder && !is_index(file)) ids.push_back(file.id);
   }
   return ids;
 }
@@ -225,9 +228,51 @@ Result<Value> read_preset(const PresetFile& file) {
 
 namespace {
 
+// "v0.1" for "v#", "128k" for "#k": '#' stands for digits and points.
+bool is_ending(std::string_view word, std::string_view ending) {
+  const size_t sign = ending.find('#');
+  if (sign == std::string_view::npos) return word == ending;
+  const std::string_view before = ending.substr(0, sign), behind = ending.substr(sign + 1);
+  if (word.size() <= before.size() + behind.size() || !word.starts_with(before) || !word.ends_with(behind)) return false;
+  const std::string_view number = word.substr(before.size(), word.size() - before.size() - behind.size());
+  return number.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+// What else a published name may be called here, nearest first: without its owner, without the endings of models/names.yaml, and the
+// names that stand there for other files.
+std::vector<std::string> other_names(const Presets& presets, std::string_view name) {
+  std::vector<std::string> out;
+  const PresetFile* file = find_preset(presets, "models", kNamesId);
+  const Result<Value> index = file != nullptr ? read_preset(*file) : Result<Value>(Diagnostics{});
+  const Value* endings = index.value ? index->find("endings") : nullptr;
+  const Value* others = index.value ? index->find("names") : nullptr;
+  const auto add = [&](const std::string& one) {
+    for (const auto& [known, id] : others != nullptr ? others->entries : std::vector<Value::Entry>{})
+      if (normal_name(known) == normal_name(one)) out.push_back(id.text);
+    out.push_back(one);
+  };
+  std::string rest(name.substr(name.rfind('/') == std::string_view::npos ? 0 : name.rfind('/') + 1));
+  for (;;) {
+    add(rest);
+    const size_t dash = rest.find_last_of("-_ ");
+    if (dash == std::string::npos || endings == nullptr) return out;
+    const std::string word = lower(rest.substr(dash + 1));
+    const bool is_known =
+        std::any_of(endings->items.begin(), endings->items.end(), [&](const Value& ending) { return is_ending(word, ending.text); });
+    if (!is_known) return out;
+    rest.resize(dash);
+  }
+}
+
 Result<const PresetFile*> model_file(const Presets& presets, std::string_view name, const Location& at) {
   Result<std::string> id = id_of_size(presets, name);
   if (!id.ok()) return id.diagnostics;
+  if (id->empty() && look_up(presets, "models", name, code::kUnknownModel, "model", at).file == nullptr) {
+    for (const std::string& other : other_names(presets, name)) {
+      const PresetMatch found = look_up(presets, "models", other, code::kUnknownModel, "model", at);
+      if (found.file != nullptr && !has_error(found.diagnostics)) return found.file;
+    }
+  }
   const PresetMatch found = look_up(presets, "models", id->empty() ? name : *id, code::kUnknownModel, "model", at);
   if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
   return found.file;

@@ -13,6 +13,7 @@
 #include "base/names.h"
 #include "base/value.h"
 #include "base/value_json.h"
+#include "model/count.h"
 #include "plan/plan_fields.h"
 
 namespace distsetup {
@@ -47,6 +48,11 @@ struct PlanWriter {
     } else {
       PlanWriter inner;
       visit(inner, value);
+      if constexpr (std::is_same_v<T, Geometry>) {
+        const ParameterCount count = count_parameters(value);
+        inner.json["parameters"] = count.total;
+        inner.json["active_parameters"] = count.active;
+      }
       return std::move(inner.json);
     }
   }
@@ -131,6 +137,10 @@ class PlanReader {
     } else {
       PlanReader inner(found, path, out_);
       visit(inner, value);
+      if constexpr (std::is_same_v<T, Geometry>) {  // counted from the rest, for who reads the file
+        inner.known("parameters");
+        inner.known("active_parameters");
+      }
       inner.finish();
     }
   }

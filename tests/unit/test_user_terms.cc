@@ -3,8 +3,12 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/quantity.h"
+#include "plan/plan_json.h"
+#include "planner/report/preview.h"
 #include "planner/resolve/method_defaults.h"
+#include "planner/search/fixes.h"
 #include "planner/search/make_plan.h"
 #include "support/problems.h"
 
@@ -67,9 +71,9 @@ TEST_CASE("user terms: the optimizer's defaults follow the method, each row with
     const char *method, *finetune;
     double learning_rate, weight_decay, beta2;
   };
-  for (const Row& row : {Row{"pretrain", "full", 3e-4, 0.1, 0.95}, Row{"pretrain", "lora", 2e-4, 0, 0.999},
-                         Row{"sft", "full", 2e-5, 0, 0.999}, Row{"sft", "qlora", 2e-4, 0, 0.999}, Row{"dpo", "full", 1e-6, 0, 0.999},
-                         Row{"dpo", "lora", 1e-5, 0, 0.999}}) {
+  for (const Row& row :
+       {Row{"pretrain", "full", 3e-4, 0.1, 0.95}, Row{"pretrain", "lora", 2e-4, 0, 0.999}, Row{"sft", "full", 2e-5, 0, 0.999},
+        Row{"sft", "qlora", 2e-4, 0, 0.999}, Row{"dpo", "full", 1e-6, 0, 0.999}, Row{"dpo", "lora", 1e-5, 0, 0.999}}) {
     INFO(row.method << " " << row.finetune);
     const Result<MethodDefaults> usual = method_defaults(presets(), row.method, row.finetune);
     REQUIRE(usual.ok());
@@ -116,12 +120,14 @@ TEST_CASE("user terms: the length of a run in tokens, samples or epochs") {
   CHECK(steps({{"samples", "100k"}, {"epochs", "3"}}).first == 1172);
   CHECK(steps({{"total-tokens", "1B"}, {"warmup-steps", "7"}}).second == 7);
   CHECK(first_error(resolved({{"model", "8B"}, {"epochs", "3"}}).diagnostics).find("--samples 50000") != std::string::npos);
-  CHECK(first_error(resolved({{"model", "8B"}, {"steps", "3"}, {"samples", "9"}}).diagnostics).find("given twice") != std::string::npos);
+  CHECK(first_error(resolved({{"model", "8B"}, {"steps", "3"}, {"samples", "9"}}).diagnostics).find("given twice") !=
+        std::string::npos);
 }
 
 TEST_CASE("user terms: more GPUs in a node than any machine has is a number of all GPUs") {
-  CHECK(first_error(resolved({{"model", "8B"}, {"gpu", "H100"}, {"gpus", "64"}}).diagnostics) ==
-        "64 GPUs in one node: H100 SXM 80 GB machines have 8 | did you mean --nodes 8 --gpus 8; a machine of your own: --machine FILE");
+  CHECK(
+      first_error(resolved({{"model", "8B"}, {"gpu", "H100"}, {"gpus", "64"}}).diagnostics) ==
+      "64 GPUs in one node: H100 SXM 80 GB machines have 8 | did you mean --nodes 8 --gpus 8; a machine of your own: --machine FILE");
   CHECK(resolved({{"model", "8B"}, {"gpu", "v100_sxm_32"}, {"gpus", "16"}, {"precision", "fp32"}}).ok());
   CHECK(resolved({{"model", "8B"}, {"gpu", "rtx_4090"}, {"gpus", "10"}}).ok());
   CHECK_FALSE(resolved({{"model", "8B"}, {"gpu", "rtx_4090"}, {"gpus", "32"}}).ok());
@@ -141,4 +147,59 @@ TEST_CASE("user terms: hours to a failure count without a time for saving, which
   CHECK(problem->save_time_s > 0);
   CHECK(assumes(*problem, "a save stops training for"));
   CHECK(resolved({{"model", "8B"}, {"nodes", "1"}})->save_time_s == 0);
+}
+
+TEST_CASE("user terms: published names lead to the model of the same sizes") {
+  for (const auto& [name, id] : {std::pair{"meta-llama/Llama-3.1-8B-Instruct", "llama3.1_8b"},
+                                 {"Llama-3-70B-Instruct", "llama3_70b"},
+                                 {"meta-llama/Llama-3.3-70B-Instruct", "llama3.1_70b"},
+                                 {"google/gemma-3-1b-it", "gemma3_1b"},
+                                 {"Llama-2-7b-chat-hf", "llama2_7b"},
+                                 {"TinyLlama/TinyLlama-1.1B-Chat-v1.0", "tinyllama_1.1b"},
+                                 {"deepseek-ai/DeepSeek-R1", "deepseek_v3"},
+                                 {"EleutherAI/pythia-1.4b-deduped", "pythia_1.4b"},
+                                 {"mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral_8x7b"},
+                                 {"Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3_30b_a3b"},
+                                 {"microsoft/Phi-3-mini-128k-instruct", "phi3_mini"},
+                                 {"unsloth/llama-3-8b-bnb-4bit", "llama3_8b"}}) {
+    const Result<Geometry> model = find_model(presets(), name);
+    INFO(name << format_diagnostics(model.diagnostics));
+    REQUIRE(model.ok());
+    CHECK(model->name == id);
+  }
+  for (const char* unknown : {"acme-7b", "Llama-9-Instruct", "instruct", "it", "names", ""})
+    CHECK_FALSE(find_model(presets(), unknown).ok());
+  // Every name of the index leads to a file.
+  const Result<Value> index = read_preset(*find_preset(presets(), "models", "names"));
+  for (const auto& [name, id] : index->find("names")->entries) {
+    INFO(name);
+    CHECK(find_preset(presets(), "models", id.text) != nullptr);
+    CHECK(find_model(presets(), name)->name == id.text);
+  }
+}
+
+TEST_CASE("user terms: plan.json says how many parameters a model has and uses") {
+  const Result<Problem> problem = resolved({{"model", "mixtral_8x7b"}, {"nodes", "2"}});
+  const Result<Plan> plan = make_plan(*problem);
+  REQUIRE(plan.ok());
+  const Json json = to_json(*plan);
+  CHECK(json["model"]["parameters"] == 46'702'792'704);
+  CHECK(json["model"]["active_parameters"] == 12'879'925'248);
+  const Result<Plan> again = plan_from_json(dump_json(json), "plan.json");
+  REQUIRE(again.ok());
+  CHECK(dump_json(to_json(*again)) == dump_json(json));
+  CHECK(format_preview(*plan).starts_with("mixtral_8x7b · 46,702,792,704 parameters, 12,879,925,248 active\n"));
+  const std::string brief = format_preview(*plan, {.brief = true});
+  CHECK(std::count(brief.begin(), brief.end(), '\n') == 5);
+  CHECK(brief.find(verdict_line(*plan)) != std::string::npos);
+}
+
+TEST_CASE("user terms: what would fit begins with what the user has") {
+  const Result<Problem> problem = resolved({{"model", "8B"}, {"nodes", "1"}, {"micro-batch", "16"}, {"recompute", "none"}});
+  const Result<Plan> plan = make_plan(*problem);
+  REQUIRE(plan->verdict == Verdict::kDoesNotFit);
+  const std::vector<Fix> fixes = find_fixes(*problem, *plan);
+  REQUIRE(fixes.size() > 2);
+  CHECK(fixes.front().needs == Fix::Needs::kNothing);
+  CHECK(std::is_sorted(fixes.begin(), fixes.end(), [](const Fix& a, const Fix& b) { return a.needs < b.needs; }));
 }

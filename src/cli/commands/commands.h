@@ -23,6 +23,7 @@ Command lint_command();
 Command validate_command();
 Command explain_command();
 Command sweep_command();
+Command list_command();
 Command version_command();
 Command help_command();
 Command completions_command();

@@ -1,6 +1,7 @@
 // `distsetup plan`: the preview, plan.json, or a schedule as a listing.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -13,6 +14,7 @@
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
 #include "cli/settings/trainer_flags.h"
+#include "cli/settings/why_not.h"
 #include "codegen/shell/quote.h"
 #include "plan/expand.h"
 #include "plan/plan_json.h"
@@ -111,6 +113,15 @@ int print_pareto(const Arguments& arguments, const Terminal& terminal, const Pla
   return print_result(terminal, dump_json({{"schema_version", 1}, {"rows", rows}}));
 }
 
+int print_why_not(const Arguments& arguments, const Terminal& terminal, const Session& session, const PlanSource& source) {
+  const Result<std::string> text = explain_why_not(arguments, session, source, arguments.text("why-not"));
+  if (!text.ok()) return fail(arguments, terminal, text.diagnostics);
+  return print_result(terminal, wrap_lines(*text, terminal.out.width_columns), verdict_code(source.plan, arguments.has("strict")));
+}
+
+// How many lines of a text are on the screen.
+bool is_longer(const std::string& text, int rows) { return rows > 0 && std::count(text.begin(), text.end(), '\n') > rows; }
+
 Diagnostics idle_flags(const Arguments& arguments) {
   if (!arguments.has("print-schedule")) return refuse_idle(arguments, {"rank", "phase"}, "with --print-schedule");
   return refuse_idle(arguments, {"json"}, "without --print-schedule, which has no JSON form");
@@ -128,6 +139,7 @@ int run_plan(const Arguments& given, const Terminal& terminal) {
   Plan& plan = source->plan;
   mention(terminal, machines_line(plan));
   if (arguments.has("pareto")) return print_pareto(arguments, terminal, *source);
+  if (arguments.has("why-not")) return print_why_not(arguments, terminal, *session, *source);
   if (const Diagnostics failed = write_plan(arguments, terminal, plan); !failed.empty()) return fail(arguments, terminal, failed);
   Diagnostics said = said_of(source);
   if (plan.verdict == Verdict::kTight && arguments.has("strict")) {
@@ -145,11 +157,14 @@ int run_plan(const Arguments& given, const Terminal& terminal) {
   options.width = terminal.out.width_columns;
   options.colour = terminal.out.colour;
   options.utf8 = is_utf8_locale();
-  const bool show_others = source->problem && source->problem->hardware_assumed;
+  options.brief = arguments.has("brief");
+  const bool show_others = !options.brief && source->problem && source->problem->hardware_assumed;
   if (show_others) options.smallest_fits = smallest_that_fits(*source->problem);
-  const int printed = print_result(terminal, format_preview(plan, options), code);
+  const std::string preview = format_preview(plan, options);
+  const int printed = print_result(terminal, preview, code);
   say_diagnostics(terminal, said);
   suggest_next(terminal, next_command(arguments, plan));
+  if (is_longer(preview, terminal.out.height_rows)) print_result(terminal, verdict_line(plan, options), code);
   return printed;
 }
 
@@ -170,6 +185,8 @@ Command plan_command() {
   command.flags = {
       output_flag("write plan.json there; the preview is still printed"),
       force_flag(),
+      {"brief", {"short"}, FlagKind::kSwitch, "", "five lines: model, machines, verdict, strategy, batch", 0},
+      {"why-not", {}, FlagKind::kValue, "SETTINGS", "what another plan would have been, and the rule that decided: \"zero1 tp=8\"", 0},
       {"strict", {}, FlagKind::kSwitch, "", "tight counts as does not fit (exit code 4)", 0},
       {"print-schedule", {"schedule"}, FlagKind::kSwitch, "", "the step as a list of instructions, in place of the preview", 0},
       {"rank", {}, FlagKind::kValue, "R", "with --print-schedule: whose list", 0},

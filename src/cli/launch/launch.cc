@@ -219,9 +219,9 @@ int run_launch(const LaunchOptions& options) {
   if (!text.ok()) return report(text.diagnostics), kConfigInvalid;
   const Result<Plan> plan = plan_from_json(*text, options.plan_path);
   if (!plan.ok()) return report(plan.diagnostics), kConfigInvalid;
+  if (!is_native(*plan)) return report({needs_command(*plan, options.plan_path)}), kConfigInvalid;
   if (const Diagnostics found = check_options(options, *plan); has_error(found)) return report(found), kUsage;
   if (plan->verdict == Verdict::kDoesNotFit) return report({refuse(*plan, options.plan_path)}), kNothingFits;
-  if (!is_native(*plan)) return report({needs_command(*plan, options.plan_path)}), kConfigInvalid;
   const std::optional<std::string> trainer = find_trainer(options);
   if (!trainer) return kEnvironmentUnusable;
   if (const Diagnostics found = check_visible(*plan); has_error(found)) return report(found), kEnvironmentUnusable;

@@ -31,14 +31,25 @@ std::string_view environment(const char* name) {
   return text == nullptr ? std::string_view() : std::string_view(text);
 }
 
-int width_of(int fd, bool is_terminal) {
-  const std::string_view columns = environment("COLUMNS");
+// A variable that is a number, at least `least`; 0: it is none.
+int number_of(const char* variable, int least) {
+  const std::string_view text = environment(variable);
   int wanted = 0;
-  const auto [end, failure] = std::from_chars(columns.data(), columns.data() + columns.size(), wanted);
-  if (failure == std::errc() && end == columns.data() + columns.size() && wanted >= kMinColumns) return wanted;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), wanted);
+  return failure == std::errc() && end == text.data() + text.size() && wanted >= least ? wanted : 0;
+}
+
+int width_of(int fd, bool is_terminal) {
+  if (const int wanted = number_of("COLUMNS", kMinColumns); wanted > 0) return wanted;
   winsize size = {};
   if (is_terminal && ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= kMinColumns) return size.ws_col;
   return kDefaultColumns;
+}
+
+int height_of(int fd, bool is_terminal) {
+  if (const int wanted = number_of("LINES", 1); wanted > 0) return wanted;
+  winsize size = {};
+  return is_terminal && ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
 }
 
 Colour colour_of(bool is_terminal, ColourChoice choice) {
@@ -54,6 +65,7 @@ TextStream make_stream(int fd, ColourChoice choice) {
   stream.is_terminal = ::isatty(fd) == 1;
   stream.colour = colour_of(stream.is_terminal, choice);
   stream.width_columns = width_of(fd, stream.is_terminal);
+  stream.height_rows = height_of(fd, stream.is_terminal);
   return stream;
 }
 

@@ -29,6 +29,7 @@ struct TextStream {
   bool is_terminal = false;
   Colour colour = Colour::kOff;
   int width_columns = 80;  // of the terminal; 80 when there is none
+  int height_rows = 0;     // of the terminal; 0 when there is none
 };
 
 struct Terminal {
@@ -40,6 +41,7 @@ struct Terminal {
 void guard_standard_streams();
 
 // Colour: --color, then NO_COLOR (not empty), FORCE_COLOR (not empty), TERM=dumb, then whether the stream is a terminal.
+// Height: LINES when it is a number, else the terminal's own, else none.
 // Width: COLUMNS when it is a number from 20 on, else the terminal's own, else 80; piped output is 80 unless COLUMNS is set.
 Terminal make_terminal(ColourChoice choice, Talk talk);
 

@@ -26,10 +26,17 @@ class Preview {
 
   bool is_cpu() const { return plan_.hardware.accelerator == Accelerator::kCpu; }
 
+  std::string verdict() {
+    answer();
+    return encoded();
+  }
+
   std::string run() {
     header();
     answer();
+    if (!options_.brief) line();
     strategy();
+    if (options_.brief) return encoded();
     memory();
     timeline();
     speed();
@@ -37,12 +44,13 @@ class Preview {
     alternatives();
     smallest_fits();
     assumptions();
-    return options_.utf8 ? out_ : to_ascii(out_);
+    return encoded();
   }
 
  private:
   // --- text
 
+  std::string encoded() const { return options_.utf8 ? out_ : to_ascii(out_); }
   std::string paint(std::string text, std::string_view code) const {
     return options_.colour == Colour::kOn ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
   }
@@ -60,6 +68,7 @@ class Preview {
   }
   // Wrapped below `indent` columns, the first line after `first`.
   void paragraph(const std::string& first, int indent, std::string_view text) {
+    if (options_.brief) return line(cut(first + std::string(text), width_));
     const std::vector<std::string> lines = wrap(text, width_ - indent);
     for (size_t i = 0; i < lines.size(); ++i)
       line((i == 0 ? pad_right(first, indent) : std::string(static_cast<size_t>(indent), ' ')) + lines[i]);
@@ -69,10 +78,11 @@ class Preview {
 
   void header() {
     const Geometry& g = plan_.model;
-    const int64_t count = count_parameters(g).total;
-    line(bold(fmt::format("{} · {} parameters", g.name, format_count(count))));
+    const ParameterCount count = count_parameters(g);
+    const std::string active = count.active < count.total ? fmt::format(", {} active", format_count(count.active)) : "";
+    line(bold(cut(fmt::format("{} · {} parameters{}", g.name, format_count(count.total), active), width_)));
     for (const Diagnostic& d : plan_.diagnostics)
-      if (d.code == "DS0303") paragraph("", 0, d.message);
+      if (d.code == "DS0303" && !options_.brief) paragraph("", 0, d.message);
     const HardwarePlan& h = plan_.hardware;
     line(fmt::format("{} node{} × {} {}{} = {} · {}", h.nodes, h.nodes == 1 ? "" : "s", h.gpus_per_node, is_cpu() ? "CPU rank" : "GPU",
                      h.gpus_per_node == 1 ? "" : "s", h.nodes * h.gpus_per_node, h.gpu_name));
@@ -90,7 +100,6 @@ class Preview {
     for (const std::string& text : more)
       if (display_width(word + rest + " · " + text) <= width_) rest += " · " + text;
     line(paint(word, verdict_colour(plan_.verdict)) + cut(rest, width_ - display_width(word)));
-    line();
   }
 
   std::string precision_words() const {
@@ -132,7 +141,7 @@ class Preview {
                           m.data_parallel() == m.world() ? std::string(rank_word(plan_.hardware)) : "data-parallel rank",
                           m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch), format_count(t.sequence_length),
                           format_count(tokens)));
-    if (plan_.data.files.empty()) return;
+    if (plan_.data.files.empty() || options_.brief) return;
     const auto held_out =
         std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& f) { return f.held_out; });
     paragraph("", 0,
@@ -336,5 +345,7 @@ class Preview {
 }  // namespace
 
 std::string format_preview(const Plan& plan, const PreviewOptions& options) { return Preview(plan, options).run(); }
+
+std::string verdict_line(const Plan& plan, const PreviewOptions& options) { return Preview(plan, options).verdict(); }
 
 }  // namespace distsetup

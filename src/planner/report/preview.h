@@ -11,8 +11,11 @@ struct PreviewOptions {
   int width = 80;
   Colour colour = Colour::kOff;
   bool utf8 = true;
+  bool brief = false;  // five lines: model, machines, verdict, strategy, batch
   std::vector<SmallestFit> smallest_fits = {};
 };
 std::string format_preview(const Plan& plan, const PreviewOptions& options = {});
+// The line of the verdict alone, to be repeated below a preview that is longer than the terminal.
+std::string verdict_line(const Plan& plan, const PreviewOptions& options = {});
 
 }  // namespace distsetup

@@ -117,6 +117,20 @@ class BestOfEachKind {
   const Candidate& best_;
 };
 
+// The rules by which plans lost that are faster.
+void say_rules(const SelectionRules& rules, Plan& plan) {
+  bool by_simplicity = false, by_verdict = false;
+  for (const Alternative& a : plan.alternatives) {
+    if (a.step_s <= 0 || a.step_s > plan.time.step_s * 0.995) continue;
+    by_simplicity = by_simplicity || a.verdict == plan.verdict;
+    by_verdict = by_verdict || (a.verdict == Verdict::kTight && plan.verdict == Verdict::kFits);
+  }
+  if (by_simplicity)
+    plan.reasons.push_back(fmt::format("runners-up that are a little faster lost: of plans within {:.0f} % the simplest wins",
+                                       100 * std::max(rules.structure_tie, kTimeTie)));
+  if (by_verdict) plan.reasons.emplace_back("runners-up that are faster and tight lost: what fits goes before what is tight");
+}
+
 struct FoundOnNodes {
   int nodes = 0;
   SearchResult result;
@@ -160,6 +174,26 @@ std::vector<Alternative> runners_up(const Problem& problem, const SearchResult& 
   return rules.whole_space ? BestOfEachKind(problem, result, rules).run() : next_best(problem, result, rules);
 }
 
+std::string why_lost(const Problem& problem, const Plan& other, const Plan& best) {
+  const auto candidate = [](const Plan& plan) {
+    Candidate c;
+    c.choice = choice_of(plan);
+    c.device_bytes = c.tie_bytes = plan.memory.device_bytes;
+    c.step_s = plan.time.step_s;
+    c.tokens_per_s_per_gpu = plan.time.tokens_per_s_per_gpu;
+    c.verdict = plan.verdict;
+    c.timed = c.simulated = c.finished = true;
+    return c;
+  };
+  const Candidate c = candidate(other), won = candidate(best);
+  if (c.verdict == Verdict::kDoesNotFit) return short_of(c, best.memory.capacity_bytes);
+  if (c.verdict != won.verdict) return short_of(c, best.memory.capacity_bytes) + ", and what fits goes first";
+  const SelectionRules rules = make_predictor(problem)->rules();
+  const bool is_faster = c.tokens_per_s_per_gpu > won.tokens_per_s_per_gpu;
+  return why_not(c, won, problem.goal, rules) +
+         (is_faster ? fmt::format(": of plans within {:.0f} % the simplest wins", 100 * std::max(rules.structure_tie, kTimeTie)) : "");
+}
+
 std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
   const std::unique_ptr<Predictor> predictor = make_predictor(problem);
   const SelectionRules& rules = predictor->rules();
@@ -178,6 +212,7 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
     if (whole) too_few->device_bytes = search(problem, kept->too_few, *predictor, {.whole = true}).answer().device_bytes;
   }
   predictor->explain(best, kept->result.counts, too_few, plan);
+  say_rules(rules, plan);
   return plan;
 }
 

@@ -20,4 +20,7 @@ bool is_answer(const Plan& plan);
 // The runners-up of the answer, and the clause that decided against each.
 std::vector<Alternative> runners_up(const Problem& problem, const SearchResult& result, const SelectionRules& rules);
 
+// The clause that decided between two plans of one problem.
+std::string why_lost(const Problem& problem, const Plan& other, const Plan& best);
+
 }  // namespace distsetup

@@ -29,8 +29,9 @@ class Fixer {
     other_gpus();
     host_memory();
     adapters();
-    std::stable_sort(fixes_.begin(), fixes_.end(),
-                     [](const Fix& a, const Fix& b) { return a.seconds_per_token < b.seconds_per_token; });
+    std::stable_sort(fixes_.begin(), fixes_.end(), [](const Fix& a, const Fix& b) {
+      return a.needs != b.needs ? a.needs < b.needs : a.seconds_per_token < b.seconds_per_token;
+    });
     return std::move(fixes_);
   }
 
@@ -47,12 +48,13 @@ class Fixer {
     return plan;
   }
 
-  void propose(std::string flags, const Plan& plan) {
+  void propose(std::string flags, const Plan& plan, Fix::Needs needs = Fix::Needs::kNothing) {
     const auto per_token = [](const Plan& p) {
       return p.time.step_s / static_cast<double>(p.train.global_batch * p.train.sequence_length);
     };
     Fix fix;
     fix.flags = std::move(flags);
+    fix.needs = needs;
     fix.effect = fmt::format("{} per {}", format_bytes(plan.memory.device_bytes), rank_word(plan.hardware));
     if (plan.time.step_s > 0) {
       fix.seconds_per_token = per_token(plan);
@@ -135,7 +137,7 @@ class Fixer {
           p.hybrid = false;
         });
         if (!plan.has_value()) continue;
-        propose(fmt::format("--gpus {}", gpus), *plan);
+        propose(fmt::format("--gpus {}", gpus), *plan, Fix::Needs::kMoreGpus);
         return;
       }
     }
@@ -144,7 +146,7 @@ class Fixer {
       for (int n = plan_.hardware.nodes + 1; n <= kMaxNodes; n += n < 16 ? 1 : n < 64 ? 4 : 16) p.node_counts.push_back(n);
       if (!p.hybrid && p.dp_shard == plan_.mesh.world()) p.dp_shard = 0;
     });
-    if (plan.has_value()) propose(fmt::format("--nodes {}", plan->hardware.nodes), *plan);
+    if (plan.has_value()) propose(fmt::format("--nodes {}", plan->hardware.nodes), *plan, Fix::Needs::kMoreGpus);
   }
 
   void shorter_sequences() {
@@ -166,7 +168,7 @@ class Fixer {
         p.base.hardware.gpus_per_node = per_node;
       });
       if (!plan.has_value()) continue;
-      propose(fmt::format("--gpu {}", hardware.gpu), *plan);
+      propose(fmt::format("--gpu {}", hardware.gpu), *plan, Fix::Needs::kOtherGpus);
       return;
     }
   }
