@@ -156,8 +156,9 @@ TEST_CASE("when nothing fits, every fix is flags that make it fit") {
     const std::vector<Fix> fixes = find_fixes(problem, *plan);
     REQUIRE_FALSE(fixes.empty());
     CHECK(plan->diagnostics.back().help == fixes.front().flags);
-    CHECK(std::is_sorted(fixes.begin(), fixes.end(),
-                         [](const Fix& a, const Fix& b) { return a.seconds_per_token < b.seconds_per_token; }));
+    CHECK(std::is_sorted(fixes.begin(), fixes.end(), [](const Fix& a, const Fix& b) {
+      return std::pair(a.needs, a.seconds_per_token) < std::pair(b.needs, b.seconds_per_token);
+    }));
     for (const Fix& fix : fixes) {
       Flags all = given;
       std::string_view rest = fix.flags;

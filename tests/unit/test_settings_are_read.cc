@@ -103,6 +103,7 @@ std::vector<std::string> samples(const SpecKey& key) {
 // Plans to hold a setting against: the bundled trainer's first, then those of the trainers that have what it has not.
 std::vector<Settings> bases() {
   const Settings native = {{"model", "tiny"},
+                           {"trainer.name", "native"},
                            {"hardware.gpu", "cpu"},
                            {"hardware.gpus_per_node", "2"},
                            {"train.sequence_length", "64"},
@@ -140,6 +141,7 @@ Settings base_for(Settings base, std::string_view path) {
   }
   if (path == "train.global_batch_tokens") base.erase("train.global_batch");
   if (path == "hardware.total_gpus") base.erase("hardware.gpus_per_node"), base.erase("hardware.nodes");
+  if (path == "train.total_tokens" || path == "train.samples" || path == "train.epochs") base.erase("train.steps");
   if (path == "hardware.machine") base.erase("hardware.gpu");
   return base;
 }
