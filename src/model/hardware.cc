@@ -10,6 +10,8 @@
 namespace distsetup {
 namespace {
 
+constexpr double kMostGemmEfficiency = 1.25;
+
 enum class Need { kRequired, kOptional };
 
 // One map with quantities. Diagnostics point at the value.
@@ -41,12 +43,12 @@ struct QuantityReader {
   void flops_per_s(const char* key, double& out) {
     quantity(key, out, Need::kOptional, [](const std::string& text, const Location& at) { return parse_flops_per_s(text, at); });
   }
-  void efficiency(const char* key, double& out) {
+  void efficiency(const char* key, double& out, double most = 1) {
     reader.require(key);
-    if (!reader.get(key, out) || (out > 0 && out <= 1)) return;
+    if (!reader.get(key, out) || (out > 0 && out <= most)) return;
     const Value* value = map.find(key);
     diagnostics.push_back(error(code::kOutOfRange, value ? value->location : map.location,
-                                fmt::format("{} is {}, expected more than 0 and at most 1", key, out)));
+                                fmt::format("{} is {}, expected more than 0 and at most {}", key, out, most)));
   }
   void count(const char* key, int64_t& out) {
     reader.require(key);
@@ -92,7 +94,7 @@ Result<Gpu> gpu_from_value(const Value& value, const std::string& name) {
   reader.require("peak_fp32");
   in.flops_per_s("peak_fp32", gpu.peak_fp32_flops_per_s);
   in.flops_per_s("peak_fp8", gpu.peak_fp8_flops_per_s);
-  in.efficiency("gemm_efficiency", gpu.gemm_efficiency);
+  in.efficiency("gemm_efficiency", gpu.gemm_efficiency, kMostGemmEfficiency);
   in.efficiency("attention_forward_efficiency", gpu.attention_forward_efficiency);
   in.efficiency("attention_backward_efficiency", gpu.attention_backward_efficiency);
   in.count("num_sm", gpu.num_sm);

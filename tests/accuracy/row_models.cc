@@ -253,6 +253,7 @@ Result<Geometry> gpt_geometry(const Row& row) {
 
 Result<Geometry> row_geometry(const Row& row) {
   const std::string& cell = row.text("model");
+  if (is_own_gpt(row)) return own_gpt_geometry(row);
   const std::string_view preset = preset_of(kModels, cell);
   if (preset.empty()) {
     if (row.says("notes", "flags: ")) return flags_geometry(row);

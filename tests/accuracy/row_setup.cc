@@ -118,7 +118,7 @@ Result<Setup> common_setup(const Row& row) {
   if (world == 0) return unmapped(row, "the number of GPUs is not stated");
   s.nodes = static_cast<int>(row.integer("nodes", (world + 7) / 8));
   s.gpus_per_node = world / std::max(1, s.nodes);
-  if (row.says("interconnect", "PCIe")) {
+  if (row.says("interconnect", "PCIe") && !s.gpu.link.kind.starts_with("pcie")) {
     s.gpu.link = {"pcie4", s.gpu.pcie_bytes_per_s};
   }
   if (s.nodes > 1) {
@@ -177,6 +177,9 @@ Result<Setup> row_setup(const Row& row) {
     setup = megatron_row(row);
   } else if (begins("DeepSpeed") || begins("xtuner") || begins("InternEvo") || begins("ATorch") || begins("EasyContext")) {
     setup = deepspeed_row(row);
+  } else if (begins("LLM.Q") || begins("llm.c") || begins("modded-nanogpt") || begins("parameter-golf") || begins("nanochat") ||
+             begins("autoresearch")) {
+    setup = lean_row(row);
   } else {
     return unmapped(row, fmt::format("no model of framework '{}'", framework));
   }

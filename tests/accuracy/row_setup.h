@@ -27,9 +27,12 @@ Lora lora_targets(std::string_view which, int64_t rank);  // "qv", "all", "atten
 
 Result<Setup> torch_row(const Row& row);  // torchtitan, torchao, torchtune, litgpt, thunder: torch_rows.cc, litgpt_rows.cc
 Result<Setup> litgpt_row(const Row& row);
-Result<Setup> hf_row(const Row& row);         // Hugging Face Trainer and what is built on transformers
-Result<Setup> foundry_row(const Row& row);    // llm-foundry, fms-fsdp
-Result<Setup> megatron_row(const Row& row);   // Megatron-Core, NeMo, Megatron-LM, Megatron-DeepSpeed
+Result<Setup> hf_row(const Row& row);        // Hugging Face Trainer and what is built on transformers
+Result<Setup> foundry_row(const Row& row);   // llm-foundry, fms-fsdp
+Result<Setup> megatron_row(const Row& row);  // Megatron-Core, NeMo, Megatron-LM, Megatron-DeepSpeed
+Result<Setup> lean_row(const Row& row);      // LLM.Q, llm.c, modded-nanogpt, parameter-golf, nanochat, autoresearch
+bool is_own_gpt(const Row& row);             // the GPTs of the last four
+Result<Geometry> own_gpt_geometry(const Row& row);
 Result<Setup> deepspeed_row(const Row& row);  // DeepSpeed with transformers, xtuner, InternEvo, ATorch
 
 }  // namespace distsetup::accuracy

@@ -167,6 +167,7 @@ struct Setup {
   bool autocast = false;              // torch.autocast around forward: fp32 adapters compute in 16 bit
   OffloadPlan offload;
   double offloaded_states = 1;    // of the optimizer's states, where they are offloaded at all
+  bool host_gradients = false;    // gradients add up in host memory, a layer at a time (LLM.Q)
   bool frozen_reference = false;  // DPO: a second, frozen copy of the model
 
   int64_t reduce_bucket_elements = 0, prefetch_bucket_elements = 0, max_live_parameters = 0;  // DeepSpeed; 0 = its defaults

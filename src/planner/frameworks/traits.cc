@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "planner/frameworks/deepspeed.h"
 #include "planner/frameworks/fsdp.h"
+#include "planner/frameworks/lean.h"
 #include "planner/frameworks/megatron.h"
 
 namespace distsetup {
@@ -101,8 +102,28 @@ constexpr FrameworkTraits kMegatronTraits = {
     .measured_experts = true,
 };
 
-constexpr std::array<FrameworkTraits, 5> kFrameworkTraits = {kDdpTraits, kFsdp1Traits, kFsdp2Traits, kDeepspeedTraits,
-                                                             kMegatronTraits};
+// llm.c (train_gpt2.cu) and LLM.Q (src/models/llama_model.cpp, src/training): one list of kernels, no interpreter and no autograd.
+constexpr FrameworkTraits kLeanTraits = {
+    .framework = Framework::kLean,
+    .id = "lean",
+    .label = "a hand-written engine",
+    .memory = lean_memory,
+    .tensor_parallel = false,
+    .recomputes_operations = false,
+    .recompute_modules = true,
+    .own_container = true,       // built against the CUDA libraries of the day
+    .transformer_engine = true,  // as its layers: cuDNN's attention, fp8 casts in fused kernels, of weights once a step
+    .fused_kernels_since = 202401,
+    .joined_matrices = true,
+    .functional_collectives = false,
+    .python = false,
+    .streams_host_states = true,
+    .offloads_residual_alone = true,
+    .streams_host_parameters = true,
+};
+
+constexpr std::array<FrameworkTraits, 6> kFrameworkTraits = {kDdpTraits,       kFsdp1Traits,    kFsdp2Traits,
+                                                             kDeepspeedTraits, kMegatronTraits, kLeanTraits};
 
 }  // namespace
 

@@ -14,7 +14,8 @@ struct Setup;
 struct MemoryEstimate;
 enum class Depth { kSimulate, kReplay };  // of a memory model: live bytes, or every allocation of two steps
 
-enum class Framework { kDdp, kFsdp1, kFsdp2, kDeepspeed, kMegatron };  // one GPU without any of them: kDdp with one rank
+// One GPU without any of them: kDdp with one rank. kLean: an engine of hand-written kernels (llm.c, LLM.Q).
+enum class Framework { kDdp, kFsdp1, kFsdp2, kDeepspeed, kMegatron, kLean };
 
 // What sharding or accumulation copies in every micro-batch, on the compute stream.
 enum class BufferCopies {
@@ -72,15 +73,19 @@ struct FrameworkTraits {
   bool gathers_fp8_parameters = false;        // with tensorwise scales
   bool wraps_each_parameter = false;          // a DTensor each, which a foreach optimizer unwraps
   BufferCopies copies = BufferCopies::kNone;
-  bool python_hooks = false;            // ZeRO's hooks run in Python for every module or gradient
-  bool even_stages = false;             // stages of equally many layers where they divide; else both ends count as a layer
-  bool stages_split_messages = false;   // without sequence parallelism a TP rank sends its part to the next stage
-  bool receives_ahead = false;          // of interleaved stages
-  bool gathers_beside_forward = false;  // parameters of a sharded optimizer
-  double offloaded_layers = 1;          // share of them whose activations leave for the host
-  std::string_view overlap = "torch";   // calibration group of what its overlaps hide
-  int record_stream_until = 0;          // month; until then tensor parallelism frees when the CPU notices (PyTorch before 2.4)
-  bool measured_experts = false;        // runs with experts are in the accuracy tables
+  bool python = true;                    // runs its training loop; else nothing waits for an interpreter
+  bool python_hooks = false;             // ZeRO's hooks run in Python for every module or gradient
+  bool even_stages = false;              // stages of equally many layers where they divide; else both ends count as a layer
+  bool stages_split_messages = false;    // without sequence parallelism a TP rank sends its part to the next stage
+  bool receives_ahead = false;           // of interleaved stages
+  bool gathers_beside_forward = false;   // parameters of a sharded optimizer
+  double offloaded_layers = 1;           // share of them whose activations leave for the host
+  bool streams_host_states = false;      // states in host memory pass through the GPU, which updates them; else the CPU does
+  bool offloads_residual_alone = false;  // of a layer's activations, what offload of activations moves
+  bool streams_host_parameters = false;  // parameters in host memory are read whole by every rank, beside the layers
+  std::string_view overlap = "torch";    // calibration group of what its overlaps hide
+  int record_stream_until = 0;           // month; until then tensor parallelism frees when the CPU notices (PyTorch before 2.4)
+  bool measured_experts = false;         // runs with experts are in the accuracy tables
 };
 
 const FrameworkTraits& traits_of(Framework framework);

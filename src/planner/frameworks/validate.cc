@@ -75,7 +75,7 @@ struct SetupRules {
     for (const std::string& module : s.recompute_modules) {
       if (!t.recompute_modules)
         unsupported(fmt::format("{} has no recompute modules, found '{}'", name, module), "set recompute instead");
-      if (t.recompute_modules && recompute_module(module) == 0) {
+      if (t.recompute_modules && t.lifetime_programs && recompute_module(module) == 0) {
         unsupported(fmt::format("unknown recompute module '{}'", module),
                     "expected core_attn, layernorm, mla_up_proj, mlp, moe, moe_act or shared_experts");
       }

@@ -86,6 +86,7 @@ std::string_view class_name(ProgramClass program) {
     case ProgramClass::kEager: return "eager";
     case ProgramClass::kCompiled: return "compiled";
     case ProgramClass::kFused: return "fused";
+    case ProgramClass::kHandWritten: return "hand_written";
   }
   return "eager";
 }
@@ -121,7 +122,7 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const ConstantLookup& look) 
     // A GPU without fp8 units computes what was rounded to fp8 at its 16-bit rate.
     const double peak = s.gpu.peak_fp8_flops_per_s > 0 ? s.gpu.peak_fp8_flops_per_s : matrix_peak(s);
     const double rate4 = s.fp8 == Fp8Recipe::kNvfp4 ? look.of_gpu("gemm", "fp4_rate", 1) : 1;
-    const double share8 = look.of_gpu("gemm", "fp8_efficiency", 0.9 * s.gpu.gemm_efficiency);
+    const double share8 = look.of_gpu("gemm", "fp8_efficiency", s.gpu.gemm_efficiency);
     const double gain8 = 1 + look.of_gpu("gemm", "fp8_library_gain", 0) * low_precision_maturity(s);
     c.gemm_low_precision.flops_per_s =
         peak * look.clock_share() * rate4 * share8 * gain8 * look.get(fmt::format("fp8.{}.rate", recipe_name(s.fp8)), 1);
@@ -169,13 +170,13 @@ void resolve_fabric(TimeConstants& c, const Setup& s, const ConstantLookup& look
 
 GpuGeneration gpu_generation(const Gpu& gpu) {
   using enum GpuGeneration;
-  constexpr std::array<std::pair<std::string_view, GpuGeneration>, 27> kFamilies = {{
+  constexpr std::array<std::pair<std::string_view, GpuGeneration>, 28> kFamilies = {{
       {"v100", kVolta},     {"t4", kTuring},         {"a100", kAmpere},      {"a800", kAmpere},      {"a10", kAmpere},
       {"a40", kAmpere},     {"rtx_30", kAmpere},     {"rtx_a", kAmpere},     {"a30", kAmpere},       {"a6000", kAmpere},
       {"l4", kAda},         {"rtx_40", kAda},        {"rtx_6000_ada", kAda}, {"h100", kHopper},      {"h800", kHopper},
       {"h200", kHopper},    {"gh200", kHopper},      {"h20", kHopper},       {"b200", kBlackwell},   {"b100", kBlackwell},
-      {"b300", kBlackwell}, {"gb200", kBlackwell},   {"gb300", kBlackwell},  {"rtx_50", kBlackwell}, {"mi2", kCdna},
-      {"mi3", kCdna},       {"rtx_pro", kBlackwell},
+      {"b300", kBlackwell}, {"gb200", kBlackwell},   {"gb300", kBlackwell},  {"rtx_50", kBlackwellRtx}, {"mi2", kCdna},
+      {"mi3", kCdna},       {"rtx_pro", kBlackwellRtx}, {"titan_rtx", kTuring},
   }};
   for (const auto& [prefix, generation] : kFamilies)
     if (gpu.name.starts_with(prefix)) return generation;
@@ -190,6 +191,7 @@ std::string_view name(GpuGeneration generation) {
     case GpuGeneration::kAda: return "ada";
     case GpuGeneration::kHopper: return "hopper";
     case GpuGeneration::kBlackwell: return "blackwell";
+    case GpuGeneration::kBlackwellRtx: return "blackwell_rtx";
     case GpuGeneration::kCdna: return "cdna";
     case GpuGeneration::kOther: return "other";
   }
@@ -209,6 +211,7 @@ std::string_view name(AttentionKernel kernel) {
 
 // Megatron's kernels are fused from 2022 on; a trainer that fuses norms and rotary alone still runs PyTorch's kernels between them.
 ProgramClass program_class(const Setup& s) {
+  if (!s.traits().python) return ProgramClass::kHandWritten;
   if (runs_since(s, s.traits().fused_kernels_since) || s.program.starts_with("megatron_te") ||
       s.program.starts_with("transformer_engine"))
     return ProgramClass::kFused;
@@ -246,6 +249,7 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.loss_bytes_per_logit = look.get(fmt::format("loss.{}.bytes_per_logit", head_name(s.loss)), 28);
   c.contention = look.of_gpu("overlap", "contention", 0.1);
   const FrameworkTraits& traits = s.traits();
+  if (!traits.python) c.loss_bytes_per_logit = look.at("loss.in_place.bytes_per_logit");
   c.tp_hidden = s.overlap_tp ? look.at(fmt::format("overlap.tensor_parallel.{}", traits.overlap)) : 0;
   const bool beside_weights = runs_since(s, traits.reduces_beside_weights_since);
   c.tp_backward_hidden = beside_weights ? std::min(1.0, look.at("overlap.tensor_parallel.backward")) : 0;
@@ -260,6 +264,7 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   if (traits.python_hooks && s.sharding == Sharding::kZero3) c.launch_layer_s += look.at("software.launch_s.zero3");
   if (traits.python_hooks && s.sharding == Sharding::kZero2) c.launch_layer_s += look.at("software.launch_s.zero2");
   c.step_s = look.at("software.step_s");
+  if (!traits.python) c.launch_layer_s = c.step_s = 0;
   c.straggler = look.at("straggler.per_doubling");
   c.optimizer_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("optimizer.bandwidth_share");
   c.foreach_cost = look.at("optimizer.foreach_cost");

@@ -9,13 +9,13 @@
 
 namespace distsetup {
 
-enum class GpuGeneration { kVolta, kTuring, kAmpere, kAda, kHopper, kBlackwell, kCdna, kOther };
+enum class GpuGeneration { kVolta, kTuring, kAmpere, kAda, kHopper, kBlackwell, kBlackwellRtx, kCdna, kOther };
 GpuGeneration gpu_generation(const Gpu& gpu);
 std::string_view name(GpuGeneration generation);
 
 // What runs between the matrix multiplications: PyTorch's own kernels one by one, generated fused kernels, or hand-written fused ones
-// (Transformer Engine, Apex, Liger).
-enum class ProgramClass { kEager, kCompiled, kFused };
+// (Transformer Engine, Apex, Liger), or an engine's own for all of it.
+enum class ProgramClass { kEager, kCompiled, kFused, kHandWritten };
 ProgramClass program_class(const Setup& setup);
 inline constexpr std::string_view kNativeProgram = kNative;  // Setup::program of the bundled trainer
 

@@ -135,6 +135,9 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
     case ProgramClass::kFused:
       bytes = (norms * 4 + 12) * h / norm_split + (rotary ? 4 * (q + kv) : 0) + (g.gated_mlp ? 6 : 4) * activated;
       break;
+    case ProgramClass::kHandWritten:  // a norm with the residual add before it
+      bytes = norms * 8 * h / norm_split + (rotary ? 4 * (q + kv) : 0) + (g.gated_mlp ? 6 : 4) * activated;
+      break;
   }
   if (!joined) w.gradient_sums_per_token = (c.program == ProgramClass::kEager ? 18 : 10) * h;
   if (dropout) bytes += (c.program == ProgramClass::kFused ? 2 : 2 * 3) * h / norm_split;  // fused: the mask alone

@@ -163,7 +163,23 @@ PassTime LayerModel::backward_pass(const LayerWork& w) const {
   return p;
 }
 
+// Parts of a layer by the names that hand-written engines give them; their matrices are joined (qkv, out, up with gate, down).
+PassTime LayerModel::recomputed_parts(const LayerWork& w) const {
+  const auto named = [&](std::string_view part) {
+    return std::find(s.recompute_modules.begin(), s.recompute_modules.end(), part) != s.recompute_modules.end();
+  };
+  const double f = static_cast<double>(s.model.feed_forward), bytes = s.model.gated_mlp ? 6 * f : 4 * f;
+  PassTime p;
+  if (named("att") || named("qkv")) p += gemm_pass(w.gemms[0], true);
+  if (named("att")) p += attention_pass(w, true);
+  if (named("ffn")) p += gemm_pass(w.gemms[static_cast<size_t>(w.num_gemms - 2)], true);
+  if (named("ffn") || named("swiglu")) p.elementwise += bytes * tokens / c.memory_bytes_per_s;
+  if (named("norm")) p.elementwise += 8 * hidden * tokens / c.memory_bytes_per_s;
+  return p;
+}
+
 PassTime LayerModel::recompute_pass(const LayerWork& w) const {
+  if (c.program == ProgramClass::kHandWritten && !s.recompute_modules.empty()) return recomputed_parts(w);
   switch (s.recompute) {
     case ActivationRecompute::kNone: return {};
     case ActivationRecompute::kOpSelective: {

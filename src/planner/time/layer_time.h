@@ -57,6 +57,7 @@ class LayerModel {
   PassTime backward_pass(const LayerWork& w) const;
   PassTime attention_pass(const LayerWork& w, bool forward) const;
   PassTime recompute_pass(const LayerWork& w) const;
+  PassTime recomputed_parts(const LayerWork& w) const;
   double orthogonalise_s(const LayerWork& w) const;
   LayerTime layer_time(const LayerWork& w) const;
   double tensor_parallel_s(bool forward) const;

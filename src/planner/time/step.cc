@@ -157,6 +157,7 @@ double StepModel::activation_transfer_s() const {
   const Geometry& g = s_.model;
   const double width = g.gated_mlp ? 3 : 2, f = static_cast<double>(g.feed_forward) / s_.tp;
   double saved = 12 * rank_.hidden + 2 * width * f;
+  if (traits_.offloads_residual_alone) return rank_.tokens * 2 * rank_.hidden / c_.pcie_bytes_per_s;
   if (s_.recompute == ActivationRecompute::kFull) saved = 2 * rank_.hidden;
   if (s_.recompute == ActivationRecompute::kOpSelective) saved = 8 * rank_.hidden + 2 * f;
   return rank_.tokens * saved / c_.pcie_bytes_per_s * traits_.offloaded_layers;
@@ -171,6 +172,11 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
     const auto tensors = static_cast<double>(s_.model.num_layers) * kTensorsPerLayer / s_.pp;
     const double dispatch = !fused && traits_.wraps_each_parameter && rank_.full ? tensors * c_.foreach_tensor_s : 0;
     return parameters * traffic * (fused ? 1 : c_.foreach_cost) / c_.optimizer_bytes_per_s + dispatch;
+  }
+  // Host states pass through the GPU: read and written at once, a direction of the link each.
+  if (traits_.streams_host_states) {
+    t.offload_exposed_s += parameters * (bytes.optimizer + bytes.parameter) / c_.pcie_bytes_per_s;
+    return parameters * traffic / c_.optimizer_bytes_per_s;
   }
   // Gradients down, Adam on the host (its memory is the node's), parameters up. NVMe: states read and written.
   const double on_node = parameters * s_.gpus_per_node;
@@ -216,8 +222,13 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   const double own = stage.layers;
   Transfers transfers;
   transfers.exposed_s = own * (one.forwards * layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed);
+  const bool from_host = traits_.streams_host_parameters && s_.offload.parameters != OffloadPlace::kNone;
+  if (from_host) {
+    const double up = layer.parameters * (rank_.low ? 1 : 2) / c_.pcie_bytes_per_s;
+    t.offload_exposed_s += micro_batches_ * own * (std::max(0.0, up - one.forward_s) + std::max(0.0, up - one.backward_s));
+  }
   if (rank_.shards == 1 || !gathers_parameters()) return transfers;
-  const double gather = gather_layer_s(layer);
+  const double gather = from_host ? 0 : gather_layer_s(layer);
   // hpZ: backward gathers from the copy that fewer ranks share.
   const double gather_again =
       s_.hpz > 1 ? all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters)) : gather;
@@ -232,7 +243,7 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   transfers.exposed_s += gather_s(root) * stage.head_share + gather;  // before the first layer can start
   transfers.exposed_s += (rank_.full ? scatter_s(root) * stage.head_share : 0) + scatter;
-  if (s_.offload.parameters != OffloadPlace::kNone) {
+  if (s_.offload.parameters != OffloadPlace::kNone && !from_host) {
     const double up = layer.parameters / rank_.shards * 2 / c_.pcie_bytes_per_s;
     t.offload_exposed_s += micro_batches_ * own * (std::max(0.0, up - one.forward_s) + std::max(0.0, up - one.backward_s));
   }
