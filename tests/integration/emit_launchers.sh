@@ -127,6 +127,25 @@ emitted "via skypilot" --target deepspeed --via skypilot "${plan[@]}" --nodes 2 
 sed -n '/^run: |/,$ { /^run: |/d; s/^  //; p }' "$work/via skypilot/task.yaml" >"$work/task.sh"
 FOLDER="$work/via skypilot" SKYPILOT_NODE_IPS=$'a\nb' SKYPILOT_NODE_RANK=1 SKYPILOT_NUM_NODES=2 SKYPILOT_NUM_GPUS_PER_NODE=2 bash "$work/task.sh"
 recorded "a trainer by skypilot" 'node 1 rank none of none'
+# A trainer in pods: its files out of the ConfigMap, then the container's command, with the folders of a pod in a folder of ours.
+in_pods() { # KIND VARIABLES...: as the kind's controller sets them, %s for the node's number
+  local kind=$1 node pod="$work/pod-$1"
+  emitted "via $kind" --target deepspeed --via "$kind" "${plan[@]}" --nodes 2 --image x:1 --volume-claim data "${own[@]}"
+  mkdir -p "$pod/etc" "$pod/workspace"
+  awk -v into="$pod/etc/" '/^data:/ { data = 1; next } /^[^ ]/ { data = 0 }
+    data && /^  [^ ]+: [|]/ { file = $1; sub(/:$/, "", file); next } data { sub(/^    /, ""); print > (into file) }' "$work/via $kind"/*.yaml
+  awk '/^ *- [|]$/ && !seen { inside = seen = 1; next } /^ *resources/ { inside = 0 } inside { sub(/^ +/, ""); print }' "$work/via $kind"/*.yaml |
+    sed "s|/etc/distsetup|$pod/etc|g; s|/workspace|$pod/workspace|g" >"$pod/command.sh"
+  for node in 0 1; do
+    # shellcheck disable=SC2046,SC2059 # words, and formats
+    env HOSTNAME="pod$node" $(printf "${*:2}" "$node") bash "$pod/command.sh"
+  done
+  recorded "a trainer by $kind" "${two[@]}"
+}
+in_pods kubernetes JOB_COMPLETION_INDEX=%s
+in_pods kubernetes-jobset JOB_COMPLETION_INDEX=%s
+in_pods kubernetes-pytorchjob RANK=%s MASTER_ADDR=h MASTER_PORT=29500
+in_pods kubernetes-trainjob PET_NODE_RANK=%s PET_MASTER_ADDR=h PET_MASTER_PORT=29500
 launcher() { "$distsetup" launcher "${plan[@]}" --output "$work/launcher/" --force "$@" >/dev/null 2>"$work/said" || fail "launcher $*" "$(cat "$work/said")"; }
 launcher --nodes 2 "${own[@]}"
 for rank in 0 1; do NODE_RANK=$rank MASTER_ADDR=h "$work/launcher/run_training.sh"; done

@@ -36,6 +36,11 @@ for kind in kubernetes kubernetes-jobset kubernetes-pytorchjob kubernetes-trainj
   done
   emitted "$kind-own" --target $kind "${plan[@]}" --nodes 2 --image registry/name:1 --queue team --namespace train \
     --rdma-resource rdma/hca --service-account trainer --memory-per-node 64G --cpus-per-task 12 --time-limit 4h "${awkward[@]}"
+  # A trainer by way of it: its files in the ConfigMap, its launch.sh on every node.
+  for target in deepspeed accelerate-fsdp2 transformers; do
+    emitted "$kind-via-$target" --target $target --via $kind "${plan[@]}" --nodes 2 --image registry/name:1 --volume-claim data \
+      --node-selector pool=h100 --tolerations nvidia.com/gpu:NoSchedule "${awkward[@]}"
+  done
 done
 emitted compose --target docker-compose "${plan[@]}" --nodes 1 --image registry/name:1 --mounts '/a b:/c'
 emitted compose-own --target docker-compose "${plan[@]}" --nodes 1 --image registry/name:1 "${awkward[@]}"
