@@ -2,6 +2,7 @@
 // takes in other ways is left alone.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <set>
 
 #include "base/embedded.h"
@@ -134,4 +135,30 @@ TEST_CASE("lint keys: a key is held against the release that is used", "[lint]")
   CHECK(found("FSDP020", "1.6.0").empty());
   CHECK(found("FSDP020", "1.5.2") ==
         std::vector<std::string>{"'fsdp_config.fsdp_version' is silently ignored: accelerate has it since 1.6.0, and 1.5.2 is used"});
+}
+
+TEST_CASE("lint names: which DeepSpeed reads a file follows from the tool that pins it", "[lint]") {
+  const std::string json = R"({"zero_optimization": {"stage": 2, "mics_shard_size": 8}, "bf16": {"enabled": true}})";
+  const auto is_told = [&json](std::map<std::string, std::string> tools) {
+    LintContext context;
+    context.tools = std::move(tools);
+    const LintReport report = lint_files({{"ds.json", json}}, context);
+    return std::any_of(report.findings.begin(), report.findings.end(),
+                       [](const LintFinding& one) { return one.diagnostic.code == "DSJ048"; });  // removed by 0.19.8
+  };
+  const bool newest = is_told({{"deepspeed", "0.19.8"}}), old = is_told({{"deepspeed", "0.16.9"}});
+  REQUIRE(newest != old);
+  CHECK(is_told({{"llamafactory", "0.9.3"}}) == old);                              // which pins 0.16.9
+  CHECK(is_told({{"llamafactory", "0.9.3"}, {"deepspeed", "0.19.8"}}) == newest);  // what is said counts
+}
+
+TEST_CASE("lint names: our own files are told by version and keys", "[lint]") {
+  const auto unreadable = [](const std::string& text) {
+    const LintReport report = lint_files({{"a.yaml", text}}, {});
+    return report.unreadable.size() == 1 ? report.unreadable[0].message : "";
+  };
+  CHECK(unreadable("version: 1\nmodel: 7B\nhardware: {nodes: 1}\n") == "the file is a run file, which lint has no rules for");
+  CHECK(unreadable("version: 1\npartition: gpu\nmodules: [cuda]\n") == "the file is a site file, which lint has no rules for");
+  CHECK(unreadable("version: 2\nmodel: 7B\n").find("looks like none of the kinds") != std::string::npos);
+  CHECK(unreadable("model: 7B\nhardware: {nodes: 1}\n").find("looks like none of the kinds") != std::string::npos);
 }

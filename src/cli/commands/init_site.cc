@@ -13,6 +13,7 @@
 #include <iostream>
 
 #include "base/quantity.h"
+#include "base/text.h"
 #include "base/value_yaml.h"
 #include "cli/deliver/deliver.h"
 #include "cli/launch/sinfo.h"
@@ -72,7 +73,7 @@ SiteValues detect_site() {
   SiteValues values;
   detect_slurm(values);
   if (const char* loaded = std::getenv("LOADEDMODULES"); loaded != nullptr && *loaded != '\0')
-    values.push_back({"modules", split_at(loaded, ':')});
+    values.push_back({"modules", split(loaded, ':')});
   detect_interface(values);
   if (const char* scratch = std::getenv("TMPDIR"); scratch != nullptr && *scratch != '\0') values.push_back({"scratch", {scratch}});
   return values;

@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "base/quantity.h"
-#include "base/value_json.h"
 #include "base/value_yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
@@ -19,6 +18,7 @@
 #include "cli/settings/run_source.h"
 #include "codegen/job/site.h"
 #include "codegen/lint/lint.h"
+#include "codegen/read/read.h"
 #include "plan/plan.h"
 #include "plan/plan_json.h"
 #include "planner/search/goal.h"
@@ -59,11 +59,13 @@ void check_run(const Arguments& arguments, const Session& session, Checked& chec
   plan_it(arguments, session, *spec, checked);
 }
 
-void check_site(const Value& root, const std::string& text, Checked& checked) {
+void check_site(const std::string& text, Checked& checked) {
   JobOptions options;
   checked.kind = "site";
   checked.says = "site file";
-  append(checked.diagnostics, apply_site(options, root, text, checked.path));
+  const Result<Value> root = parse_yaml(text, checked.path);
+  append(checked.diagnostics, root.diagnostics);
+  if (root.ok()) append(checked.diagnostics, apply_site(options, *root, text, checked.path));
 }
 
 void check_plan(const std::string& text, Checked& checked) {
@@ -78,8 +80,8 @@ void check_plan(const std::string& text, Checked& checked) {
 
 ReadChoices choices_of(const Arguments& arguments) { return {arguments.text("stage"), arguments.text("distributed"), {}}; }
 
-void check_foreign(const Arguments& arguments, const Session& session, const std::string& text, Checked& checked) {
-  const Result<std::vector<Reading>> readings = read_config(session.templates, text, checked.path, "", choices_of(arguments));
+void check_foreign(const Arguments& arguments, const Session& session, const Result<std::vector<Reading>>& readings,
+                   Checked& checked) {
   append(checked.diagnostics, readings.diagnostics);
   if (!readings.ok()) return;
   for (const Reading& reading : *readings) {
@@ -115,22 +117,19 @@ void check_foreign(const Arguments& arguments, const Session& session, const std
   checked.says += planned.says;
 }
 
-// True when the file is one of ours, which then is checked.
-bool check_own(const Arguments& arguments, const Session& session, const std::string& text, Checked& checked) {
-  const bool is_json = text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{';
-  const Result<Value> root = is_json ? parse_json(text, checked.path) : parse_yaml(text, checked.path);
-  if (!root.ok() || root->kind != Value::Kind::kMap) return false;
-  if (is_json && root->find("schema_version") != nullptr && root->find("schedule_digest") != nullptr) {
-    check_plan(text, checked);
-    return true;
-  }
-  const Value* version = root->find("version");
-  if (is_json || version == nullptr || version->text != "1") return false;
-  // A run file says version 1 and a key of a run; a site file says version 1 alone.
-  if (std::any_of(root->entries.begin(), root->entries.end(), is_of_run_file)) {
+// True when the file is one of ours, which then is checked. `version: 1` alone, or with keys that nobody knows, is a site file too.
+bool check_own(const Arguments& arguments, const Session& session, const foreign::Document& document, Checked& checked) {
+  if (has_error(document.broken) || document.root.kind != Value::Kind::kMap) return false;
+  const Value* version = document.root.find("version");
+  const bool is_unknown = document.kind == nullptr && document.form == foreign::TextForm::kYaml;
+  if (document.is(file_kind::kPlan)) {
+    check_plan(document.text, checked);
+  } else if (document.is(file_kind::kRun)) {
     check_run(arguments, session, checked);
+  } else if (document.is(file_kind::kSite) || (is_unknown && version != nullptr && version->text == "1")) {
+    check_site(document.text, checked);
   } else {
-    check_site(*root, text, checked);
+    return false;
   }
   return true;
 }
@@ -143,24 +142,23 @@ bool is_checked_by_table(const std::string& table) {
   return false;
 }
 
-bool reads_by_table(const Arguments& arguments, const TemplateSet& templates, const LintFile& file) {
-  const Result<std::vector<Reading>> readings = read_config(templates, file.text, file.path, "", choices_of(arguments));
+bool reads_by_table(const Arguments& arguments, const Result<std::vector<Reading>>& readings) {
   // A stage that is not there, too, is told by the table.
   if (!readings.ok()) return arguments.has("stage");
   return std::any_of(readings->begin(), readings->end(), [](const Reading& one) { return is_checked_by_table(one.table); });
 }
 
-void check_together(const Arguments& arguments, const Session& session, const std::vector<LintFile>& files,
+void check_together(const Arguments& arguments, const Session& session, const std::vector<foreign::DocumentPointer>& documents,
                     std::vector<Checked>& all) {
-  LintContext context;
-  const LintReport report = lint_files(files, context);
-  for (const LintFile& file : files) {
+  const LintReport report = lint_documents(documents, {});
+  for (const foreign::DocumentPointer& document : documents) {
     Checked checked;
-    checked.path = file.path;
+    checked.path = document->path;
     const auto known =
-        std::find_if(report.files.begin(), report.files.end(), [&file](const auto& one) { return one.path == file.path; });
-    const bool by_table = known == report.files.end() || reads_by_table(arguments, session.templates, file);
-    if (by_table) check_foreign(arguments, session, file.text, checked);
+        std::find_if(report.files.begin(), report.files.end(), [&checked](const auto& one) { return one.path == checked.path; });
+    const Result<std::vector<Reading>> readings = read_document(session.templates, *document, "", choices_of(arguments));
+    const bool by_table = known == report.files.end() || reads_by_table(arguments, readings);
+    if (by_table) check_foreign(arguments, session, readings, checked);
     if (known != report.files.end() && (!by_table || known->kind == "llama-stack")) {
       if (!by_table) checked.kind = known->kind;
       if (!by_table) checked.says = known->says;
@@ -183,17 +181,19 @@ int run_validate(const Arguments& arguments, const Terminal& terminal) {
   const Result<Session> session = open_session(arguments);
   if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
   std::vector<Checked> all;
-  std::vector<LintFile> others;
+  std::vector<foreign::DocumentPointer> others;
   for (const std::string& path : arguments.positionals) {
     Checked checked;
     checked.path = path;
     const Result<std::string> text = read_file(path);
     append(checked.diagnostics, text.diagnostics);
-    const bool is_done = !text.ok() || check_own(arguments, *session, *text, checked);
-    if (is_done) {
+    const Result<foreign::DocumentPointer> document =
+        text.ok() ? foreign::parse_document(session->templates, path, *text) : Result<foreign::DocumentPointer>(Diagnostics{});
+    append(checked.diagnostics, document.diagnostics);
+    if (!document.ok() || check_own(arguments, *session, **document, checked)) {
       all.push_back(std::move(checked));
     } else {
-      others.push_back({path, *text});
+      others.push_back(*document);
     }
   }
   check_together(arguments, *session, others, all);

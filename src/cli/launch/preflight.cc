@@ -13,6 +13,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "base/text.h"
 #include "cli/launch/sinfo.h"
 
 namespace distsetup {
@@ -127,7 +128,7 @@ int visible_gpus() {
   if (visible == nullptr) return devices > 0 ? devices : -1;
   // CUDA stops at the first entry it does not know, such as -1.
   int listed = 0;
-  for (const std::string& entry : split_at(visible, ',')) {
+  for (const std::string& entry : split(visible, ',')) {
     if (entry.empty() || entry[0] == '-') break;
     ++listed;
   }

@@ -4,26 +4,16 @@
 
 #include <cstdlib>
 
-namespace distsetup {
+#include "base/text.h"
 
-std::vector<std::string> split_at(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
+namespace distsetup {
 
 Said ask_sinfo(double limit_s) { return run_program({"sinfo", "--noheader", "--format=%P|%D|%G|%l|%a"}, limit_s); }
 
 std::vector<Partition> partitions_in(const std::string& sinfo_output) {
   std::vector<Partition> partitions;
-  for (const std::string& line : split_at(sinfo_output, '\n')) {
-    const std::vector<std::string> cells = split_at(line, '|');
+  for (const std::string& line : split(sinfo_output, '\n')) {
+    const std::vector<std::string> cells = split(line, '|');
     if (cells.size() != 5) continue;
     Partition one;
     one.name = cells[0];
@@ -40,8 +30,8 @@ std::vector<Partition> partitions_in(const std::string& sinfo_output) {
 
 GresGpus gpus_in(const std::string& gres) {
   GresGpus gpus;
-  for (const std::string& one : split_at(gres, ',')) {
-    const std::vector<std::string> parts = split_at(one.substr(0, one.find('(')), ':');
+  for (const std::string& one : split(gres, ',')) {
+    const std::vector<std::string> parts = split(one.substr(0, one.find('(')), ':');
     if (parts[0] != "gpu" || parts.size() < 2) continue;
     gpus.per_node += std::atoi(parts.back().c_str());
     if (gpus.type.empty() && parts.size() == 3) gpus.type = parts[1];

@@ -23,6 +23,4 @@ struct GresGpus {
 };
 GresGpus gpus_in(const std::string& gres);
 
-std::vector<std::string> split_at(const std::string& text, char separator);
-
 }  // namespace distsetup

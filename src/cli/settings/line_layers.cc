@@ -8,6 +8,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "planner/spec/spec_table.h"
 
 extern char** environ;
@@ -108,12 +109,8 @@ Diagnostics set_by_path(Spec& spec, const std::string& assignment, const Locatio
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    if (end > at) lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  std::vector<std::string> lines = split(text, '\n');
+  std::erase(lines, "");
   return lines;
 }
 

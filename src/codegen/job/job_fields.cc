@@ -137,6 +137,7 @@ struct JobChecker : JobCheck {
     add("NCCL_SOCKET_IFNAME==", settings.text("network.interface"));
     add("GLOO_SOCKET_IFNAME=", settings.text("network.interface"));
     add("NCCL_IB_HCA=", settings.text("network.ib_hca"));
+    add("NCCL_TOPO_FILE=", settings.text("network.topology_file"));
     add("TMPDIR=", settings.text("scratch"));
     if (settings.is_on("offline")) {
       for (const char* name : {"HF_HUB_OFFLINE=", "TRANSFORMERS_OFFLINE=", "HF_DATASETS_OFFLINE="}) add(name, "1");
@@ -288,8 +289,8 @@ struct JobChecker : JobCheck {
       fail(code::kConflict, "--memory-per-gpu and --memory-per-node say the same thing twice", "keep one of them");
   }
 
-  // What the plan expects on a node's host. Where it predicts nothing: each rank's process with its libraries and loaders at 8 GiB, and
-  // the 16-bit weights as they are read, once per node. An assumption for the scheduler, no measurement.
+  // What the plan expects on a node's host. Where it predicts nothing: each rank's process with its libraries and loaders at 8 GiB,
+  // and the 16-bit weights as they are read, once per node. An assumption for the scheduler, no measurement.
   static int64_t host_bytes(const Plan& of) {
     if (of.memory.host_bytes_per_node > 0) return of.memory.host_bytes_per_node;
     return of.hardware.gpus_per_node * 8 * kGiB + 2 * count_parameters(of.model).total;

@@ -8,21 +8,12 @@
 #include "base/digest.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "base/text.h"
 #include "codegen/job/secrets.h"
 #include "codegen/shell/quote.h"
 
 namespace distsetup {
 namespace {
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    if (end > begin) parts.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 char separator(JobSettingType type) { return type == JobSettingType::kLines ? '\n' : type == JobSettingType::kWords ? ' ' : ','; }
 
@@ -127,7 +118,9 @@ Diagnostics set_job_option(JobOptions& options, const JobSetting& setting, std::
     return {};
   }
   if (is_list(setting.type)) {
-    options.settings.set(setting.key, split(text, separator(setting.type)));
+    std::vector<std::string> items = split(text, separator(setting.type));
+    std::erase(items, "");
+    options.settings.set(setting.key, items);
     return {};
   }
   std::string value(text);

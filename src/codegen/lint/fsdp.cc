@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/names.h"
+#include "base/text.h"
 #include "codegen/lint/layer_classes.h"
 #include "codegen/read/match.h"
 

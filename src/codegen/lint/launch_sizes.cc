@@ -91,13 +91,13 @@ int64_t visible_devices(const Launch& in) {
 }
 
 void tr_devices(const Launch& in, const LaunchOption* processes, std::string_view program) {
-  const auto n = processes == nullptr ? std::nullopt : number(processes->value);
+  const int64_t n = processes == nullptr ? 0 : number(processes->value).value_or(0);
   const int64_t devices = visible_devices(in);
-  if (!n || devices == 0 || *n == devices || is_default(in, *processes)) return;
+  if (n == 0 || devices == 0 || n == devices || is_default(in, *processes)) return;
   in.report.add(
       "TR013", in.d, processes->span,
-      fmt::format("{} starts {} processes, CUDA_VISIBLE_DEVICES leaves {} GPU{}", program, *n, devices, devices == 1 ? "" : "s"),
-      {"", "", {}, *n > devices ? std::optional<Severity>() : Severity::kNote});
+      fmt::format("{} starts {} processes, CUDA_VISIBLE_DEVICES leaves {} GPU{}", program, n, devices, devices == 1 ? "" : "s"),
+      {"", "", {}, n > devices ? std::optional<Severity>() : Severity::kNote});
 }
 
 void acc_processes(const Launch& in, const LaunchStage& run) {
@@ -106,12 +106,12 @@ void acc_processes(const Launch& in, const LaunchStage& run) {
   if (processes == nullptr || machines < 2 || is_default(in, *processes)) return;
   const std::string variable = variable_of(processes->value);
   const bool is_variable = variable == "SLURM_GPUS_ON_NODE" || variable == "SLURM_GPUS_PER_NODE";
-  const auto n = number(processes->value);
-  const bool is_of_node = is_variable || (n && in.job_gpus > 0 && *n == in.job_gpus);
+  const int64_t n = number(processes->value).value_or(0);
+  const bool is_of_node = is_variable || (n > 0 && n == in.job_gpus);
   if (!is_of_node) return;
   in.report.add("ACC014", in.d, processes->span,
                 fmt::format("--num_processes counts all {} machines: {} there leaves each of them {}", machines, processes->value,
-                            n ? fmt::format("{}", *n / machines) : "a part of its GPUs"));
+                            n > 0 ? fmt::format("{}", n / machines) : "a part of its GPUs"));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <optional>
 
+#include "codegen/lint/pinned.h"
+
 namespace distsetup::lint {
 namespace {
 
@@ -111,6 +113,11 @@ std::string LintSetup::consumer(const Document& deepspeed) const {
 }
 
 std::string LintSetup::version(std::string_view package) const {
+  const std::string said = said_version(package);
+  return said.empty() ? pinned_version(package, [this](const std::string& tool) { return said_version(tool); }) : said;
+}
+
+std::string LintSetup::said_version(std::string_view package) const {
   if (const auto known = context.tools.find(std::string(package)); known != context.tools.end()) return known->second;
   for (const auto& d : documents) {
     if (std::string found = installed(*d, package); !found.empty()) return found;

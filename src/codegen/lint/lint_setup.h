@@ -22,8 +22,9 @@ struct LintSetup {
   int64_t world() const;
   // "deepspeed", "hf", "accelerate", "lightning", or "" when nothing says who reads the DeepSpeed JSON.
   std::string consumer(const Document& deepspeed) const;
-  // Version of a package: --tools, a requirements file, pip install in a script; "" = not known.
+  // Version of a package: --tools, a requirements file, pip install in a script, or what a tool that is named so pins; "" = not known.
   std::string version(std::string_view package) const;
+  std::string said_version(std::string_view package) const;
   const Document* first(std::string_view kind) const;
   // The last setting of a variable in any file; nullptr: none.
   const EnvironmentSetting* environment(std::string_view name) const;

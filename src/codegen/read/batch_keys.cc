@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
+
 namespace distsetup {
 namespace {
 
@@ -19,16 +21,6 @@ FoundKey key_at(const Document& document, size_t begin, std::string key, std::st
   return one;
 }
 
-std::vector<std::string> parts_at(const std::string& text, char between) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(between, at), text.size());
-    out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
 std::pair<std::string, std::string> name_and_value(const std::string& text) {
   const size_t equals = std::min(text.find('='), text.size());
   return {text.substr(0, equals), text.substr(std::min(equals + 1, text.size()))};
@@ -38,8 +30,8 @@ std::pair<std::string, std::string> name_and_value(const std::string& text) {
 void add_chunks(const std::string& chunks, const Document& document, size_t at, std::vector<FoundKey>& keys) {
   long long nodes = 0;
   std::set<std::string> gpus;
-  for (const std::string& chunk : parts_at(chunks, '+')) {
-    const std::vector<std::string> parts = parts_at(chunk, ':');
+  for (const std::string& chunk : split(chunks, '+')) {
+    const std::vector<std::string> parts = split(chunk, ':');
     const auto count = foreign::number(parts[0]);
     nodes +=
         count && *count > 0 && *count < 1'000'000 ? *count : 1;  // a chunk without a number is one; "nodes=host1+host2" names them
@@ -53,7 +45,7 @@ void add_chunks(const std::string& chunks, const Document& document, size_t at, 
 }
 
 void add_resources(const Directive& directive, const Document& document, std::vector<FoundKey>& keys) {
-  for (const std::string& resource : parts_at(directive.value, ',')) {
+  for (const std::string& resource : split(directive.value, ',')) {
     const auto [name, value] = name_and_value(resource);
     if (name == "select" || name == "nodes") {
       add_chunks(value, document, directive.span.begin, keys);
@@ -91,7 +83,7 @@ std::vector<FoundKey> keys_of_lsf(const Document& document, const std::vector<Di
     }
     keys.push_back(key_at(document, one.span.begin, one.name, value));
     if (one.name != "gpu") continue;
-    for (const std::string& part : parts_at(value, ':')) {
+    for (const std::string& part : split(value, ':')) {
       const auto [name, number] = name_and_value(part);
       if (name == "num") keys.back() = key_at(document, one.span.begin, "gpus_per_node", number.substr(0, number.find('/')));
     }

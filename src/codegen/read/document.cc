@@ -10,6 +10,7 @@
 #include "base/value_yaml.h"
 #include "codegen/read/embedded_scripts.h"
 #include "codegen/read/recognise.h"
+#include "codegen/tables/table_cache.h"
 
 namespace distsetup::foreign {
 namespace {
@@ -126,8 +127,14 @@ const SourceText& Document::source() const {
 }
 
 Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::string& path, std::string_view text) {
+  constexpr size_t kMaxKept = 64;
   const Result<std::shared_ptr<const FileKinds>> kinds = load_kinds(templates);
   if (!kinds.ok()) return kinds.diagnostics;
+  auto* const kept = templates.cache == nullptr ? nullptr : &templates.cache->documents;
+  if (kept != nullptr) {
+    const auto known = kept->find(path);
+    if (known != kept->end() && known->second.first == *kinds && known->second.second->text == text) return known->second.second;
+  }
   auto d = std::make_shared<Document>();
   d->path = path;
   d->text = text;
@@ -137,6 +144,10 @@ Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::
   if (!kind.ok()) return kind.diagnostics;
   if (*kind != nullptr) d->kind = {*kinds, *kind};
   find_embedded_scripts(*d);
+  if (kept != nullptr) {
+    if (kept->size() >= kMaxKept) kept->clear();
+    kept->insert_or_assign(path, std::pair{*kinds, DocumentPointer(d)});
+  }
   return DocumentPointer(std::move(d));
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/names.h"
+#include "base/text.h"
 
 namespace distsetup {
 namespace {
@@ -29,19 +30,6 @@ std::optional<double> number_of(const std::string& text) {
 bool is_integral(double number) { return std::nearbyint(number) == number && std::abs(number) < 9e15; }
 
 }  // namespace
-
-std::vector<std::string> split_words(const std::string& text, char separator) {
-  std::vector<std::string> words;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    std::string word = text.substr(at, end - at);
-    while (!word.empty() && word.front() == ' ') word.erase(word.begin());
-    while (!word.empty() && word.back() == ' ') word.pop_back();
-    if (!word.empty()) words.push_back(std::move(word));
-    at = end + 1;
-  }
-  return words;
-}
 
 bool is_same_key(std::string_view one, std::string_view other) {
   if (one.size() != other.size()) return false;

@@ -9,9 +9,6 @@
 
 namespace distsetup {
 
-// Items of a list in one text, without the blanks around them; empty ones are left out.
-std::vector<std::string> split_words(const std::string& text, char separator);
-
 // The file's text means the same as the constant: numbers by value (5e8, 500000000), truth by word, text without regard to case.
 bool is_same(const FoundKey& found, const Json& constant);
 

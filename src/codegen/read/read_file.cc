@@ -12,6 +12,7 @@
 #include "codegen/read/manifest.h"
 #include "codegen/read/read_script.h"
 #include "codegen/read/recognise.h"
+#include "codegen/shell/quote.h"
 #include "codegen/tables/load_table.h"
 
 namespace distsetup {
@@ -116,6 +117,13 @@ Diagnostic no_settings(const foreign::Document& document) {
                "distsetup lint looks at it");
 }
 
+// Nothing to be converted.
+Diagnostic own_form(const foreign::Document& document) {
+  return error(code::kUnknownValue, {document.path, 0, 0},
+               fmt::format("the file is a {} of distsetup, which is used as it is", document.kind->says),
+               document.is(file_kind::kRun) ? "distsetup plan " + quote_shell(document.path) : "--site " + quote_shell(document.path));
+}
+
 Diagnostic comments_in(const foreign::Document& document) {
   Diagnostic one = document.broken[0];
   one.severity = Severity::kWarning;
@@ -171,6 +179,7 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
                  suggest(table, target_names(templates)));
   }
   if (path.empty() && document.kind != nullptr && document.kind->is_foreign) return foreign::foreign_format(document);
+  if (path.empty() && (document.is(file_kind::kRun) || document.is(file_kind::kSite))) return own_form(document);
   if (const foreign::DocumentPointer plain = foreign::without_comments(document)) {
     Result<std::vector<Reading>> read = read_document(templates, *plain, table, choices);
     read.diagnostics.push_back(comments_in(document));

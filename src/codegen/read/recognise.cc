@@ -178,6 +178,11 @@ struct Score {
 // A kind is claimed where it knows most keys of a file, unless keys that nothing else has decide.
 Result<Score> score_of(const TemplateSet& templates, const FileKinds& kinds, const FileKind& kind, const TopKeys& top) {
   constexpr size_t kDecides = 1000, kNeeded = 100;
+  const bool has_values = std::all_of(kind.values.begin(), kind.values.end(), [&top](const auto& wanted) {
+    const Value* found = top.value(wanted.first);
+    return found != nullptr && found->text == wanted.second;
+  });
+  if (!has_values) return Score{};
   const auto are_there = [&top](const std::vector<std::string>& some) { return top.has_all(some); };
   if (std::any_of(kind.decided_by.begin(), kind.decided_by.end(), are_there)) return Score{kDecides, top.keys.size()};
   if (kind.is_foreign || !kind.within.empty()) return Score{};

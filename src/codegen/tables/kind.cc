@@ -67,6 +67,9 @@ FileKind read_kind(const Value& value, Diagnostics& diagnostics) {
       for (const Value& key : set.items) kind.decided_by.back().push_back(key.text);
     }
   }
+  if (const Value* values = reader.child("values")) {
+    for (const auto& [key, wanted] : values->entries) kind.values.emplace_back(key, wanted.text);
+  }
   reader.finish();
   kind.form = word_of(kForms, form, value, diagnostics);
   kind.every_line = word_of(kShapes, every_line, value, diagnostics);

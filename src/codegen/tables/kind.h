@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -23,13 +24,14 @@ struct FileKind {
   KindForm form = KindForm::kTree;
 
   // Marks of structured files: keys at the top, of `needs` and `decided_by` also paths ("trainer.max_steps").
-  std::vector<std::string> keys;    // the kind with most of them wins, where it knows most of the file's keys
-  std::vector<std::string> also;    // what the kind has beside: known, and no mark
-  std::vector<std::string> needs;   // one of them is there, and then no other kind counts
-  std::vector<std::string> one_of;  // taken only where all keys are known, one of them is of these, and no kind fits
+  std::vector<std::string> keys;                     // the kind with most of them wins, where it knows most of the file's keys
+  std::vector<std::string> also;                     // what the kind has beside: known, and no mark
+  std::vector<std::string> needs;                    // one of them is there, and then no other kind counts
+  std::vector<std::string> one_of;                   // taken only where all keys are known, one of them is of these, and no kind fits
   std::vector<std::vector<std::string>> decided_by;  // all keys of one of these lists are there: this kind, whatever else is there
-  std::string within;                                // a file of that kind with one of `keys` is of this kind
-  std::vector<std::string> tables;                   // key tables that read it, whose keys are known too; empty: any may
+  std::vector<std::pair<std::string, std::string>> values;  // key at the top, and the value that it has to have
+  std::string within;                                       // a file of that kind with one of `keys` is of this kind
+  std::vector<std::string> tables;                          // key tables that read it, whose keys are known too; empty: any may
   // Marks of texts.
   std::vector<std::string> lines;       // how a line begins
   std::vector<std::string> words;       // stand anywhere; of structured files: in one that does not parse
@@ -42,7 +44,7 @@ struct FileKind {
   std::vector<std::string> scripts;       // keys whose text is a script
   std::vector<std::string> environment;   // keys whose entries are environment variables
   std::string names;                      // templates/_lint/names/<names>.yaml lists every key
-  bool is_foreign = false;  // a format that is known by name only: nothing here reads it
+  bool is_foreign = false;                // a format that is known by name only: nothing here reads it
   bool has_lint_rules = true;
   std::string instead;  // without them: what to do; {file} is the file's path
 };
@@ -65,10 +67,11 @@ inline constexpr std::string_view kDeepspeed = "deepspeed", kAccelerate = "accel
                                   kTrainerFsdp = "trainer-fsdp", kTorchtitan = "torchtitan", kAxolotl = "axolotl",
                                   kLlamaFactory = "llamafactory", kLightning = "lightning", kAutomodel = "automodel",
                                   kLlamaStack = "llama-stack", kKubernetes = "kubernetes", kSkypilot = "skypilot", kSbatch = "sbatch",
-                                  kPbs = "pbs", kLsf = "lsf", kHostfile = "hostfile", kEnvironment = "environment", kPlan = "plan";
+                                  kPbs = "pbs", kLsf = "lsf", kHostfile = "hostfile", kEnvironment = "environment", kPlan = "plan",
+                                  kRun = "run", kSite = "site";
 inline constexpr std::string_view kAll[] = {kDeepspeed,    kAccelerate, kTrainer,   kTrl,         kTrainerFsdp, kTorchtitan, kAxolotl,
                                             kLlamaFactory, kLightning,  kAutomodel, kLlamaStack,  kKubernetes,  kSkypilot,   kSbatch,
-                                            kPbs,          kLsf,        kHostfile,  kEnvironment, kPlan};
+                                            kPbs,          kLsf,        kHostfile,  kEnvironment, kPlan,        kRun,        kSite};
 }  // namespace file_kind
 
 }  // namespace distsetup

@@ -1,5 +1,6 @@
-// Tables that were read out of a set of templates, so that each is read once per process. A table is known by its path and by the text
-// it was read from: a copy of the set whose files differ shares the cache and gets its own tables. Not for several threads.
+// Tables that were read out of a set of templates, and documents that were recognised by them, so that each is read once per process.
+// A table is known by its path and by the text it was read from: a copy of the set whose files differ shares the cache and gets its
+// own tables. Not for several threads.
 #pragma once
 #include <map>
 #include <memory>
@@ -13,6 +14,9 @@
 #include "codegen/tables/templates.h"
 
 namespace distsetup {
+namespace foreign {
+struct Document;
+}
 
 template <class Table>
 using CachedTables = std::map<std::string, std::pair<std::string, std::shared_ptr<const Table>>, std::less<>>;
@@ -21,6 +25,8 @@ struct TableCache {
   CachedTables<KeyTable> parsed, to_write, to_read;
   CachedTables<NameTable> names;
   CachedTables<FileKinds> kinds;
+  // By path, with the kinds that it was told by; the last few (document.cc).
+  std::map<std::string, std::pair<std::shared_ptr<const FileKinds>, std::shared_ptr<const foreign::Document>>, std::less<>> documents;
 };
 
 // The table at `path` out of one of the cache's maps, or read now by `read()`, a Result<Table>.

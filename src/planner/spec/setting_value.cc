@@ -10,6 +10,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "base/text.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {
@@ -70,16 +71,6 @@ Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
                  near.empty() ? "" : fmt::format("did you mean '{}'", near));
 }
 
-std::vector<std::string> split_list(std::string_view text) {
-  std::vector<std::string> items;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    if (comma > 0) items.emplace_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return items;
-}
-
 template <class T>
 Diagnostics check_range(const SpecKey& key, const Value& value, T number) {
   if (static_cast<double>(number) >= key.minimum && static_cast<double>(number) <= key.maximum) return {};
@@ -137,7 +128,7 @@ Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
       setting.value = *chosen;
       break;
     }
-    case SettingType::kList: setting.value = split_list(value.text); break;
+    case SettingType::kList: setting.value = split_words(value.text, ','); break;
   }
   if (has_error(problems)) return problems;
   return setting;
