@@ -12,6 +12,8 @@
 #include <type_traits>
 
 #include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "model/approximate.h"
 #include "model/families.h"
 #include "model/geometry_fields.h"
 #include "model/validate.h"
@@ -276,21 +278,38 @@ class ConfigReading {
 
 }  // namespace
 
-Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& config, const std::string& name) {
+namespace {
+
+// Where the text model of a model with pictures or sound stands.
+const Value* text_part(const Value& config) {
+  for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"}) {
+    const Value* part = config.find(key);
+    if (part != nullptr && part->kind == Value::Kind::kMap) return part;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& config, const std::string& name,
+                                         const std::string& directory) {
   if (config.kind != Value::Kind::kMap) return error(code::kWrongType, config.location, "config.json is not an object");
   const Value* type = config.find("model_type");
   if (type != nullptr && type->kind == Value::Kind::kNull) type = nullptr;
   const bool is_known = type != nullptr && is_family(presets, type->text);
-  if (const Value* text = config.find("text_config"); !is_known && text != nullptr) {  // a model with pictures or sound
+  if (const Value* text = text_part(config); !is_known && text != nullptr) {  // a model with pictures or sound
     Result<Geometry> part = geometry_from_hf_config(presets, *text, name);
     if (part.value)
       part.diagnostics.push_back(note(code::kUnsupportedArchitecture, text->location,
                                       fmt::format("of '{}' the text model alone is planned ('text_config')", type ? type->text : "")));
     return part;
   }
-  if (type == nullptr) {
-    return error(code::kUnsupportedArchitecture, config.location,
-                 fmt::format("config.json has no 'model_type', expected one of {}", fmt::join(family_names(presets), ", ")));
+  if (!is_known) {
+    Result<Geometry> near = approximate_geometry(config, name, directory.empty() ? 0 : count_in_safetensors(directory));
+    if (type != nullptr && !near.diagnostics.empty() && near.diagnostics.front().help.empty())
+      if (const std::string known = nearest_name(type->text, family_names(presets)); !known.empty())
+        near.diagnostics.front().help = fmt::format("did you mean '{}'", known);
+    return near;
   }
   const Result<Family> family = find_family(presets, type->text, type->location);
   if (!family.ok()) return family.diagnostics;

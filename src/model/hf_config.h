@@ -10,6 +10,8 @@ namespace distsetup {
 
 // `config` is the parsed file; its model_type names a file of presets/families/, which says how to read it. Unknown:
 // kUnsupportedArchitecture with the list. A setting that makes another model than we know is refused by name.
-Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& config, const std::string& name);
+// An architecture that is not known is planned by its sizes (approximate.h), with the parameters of the tensors in `directory`.
+Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& config, const std::string& name,
+                                         const std::string& directory = "");
 
 }  // namespace distsetup

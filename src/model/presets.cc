@@ -329,7 +329,7 @@ Result<Geometry> resolve_model(const Presets& presets, const std::string& name, 
   const Result<Value> value = parse_json(*text, config.string());
   if (!value.ok()) return value.diagnostics;
   const fs::path directory = fs::absolute(config, failure).lexically_normal().parent_path();
-  return geometry_from_hf_config(presets, *value, directory.filename().string());
+  return geometry_from_hf_config(presets, *value, directory.filename().string(), directory.string());
 }
 
 Result<GpuChoice> find_gpu(const Presets& presets, std::string_view name, const Location& at) {

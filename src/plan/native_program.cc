@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
+#include "model/approximate.h"
 
 namespace distsetup {
 namespace {
@@ -167,6 +168,7 @@ Diagnostics check_native(const Geometry& g) {
     out.push_back(error(code::kUnsupportedFeature, {}, fmt::format("the native trainer cannot run model '{}' yet: {}", g.name, what),
                         "--trainer fsdp2, or choose a model of the Llama family (Llama, Mistral, Qwen 2/3)"));
   };
+  refuse(is_approximate(g), "an architecture that is not known");
   refuse(g.num_experts > 0, fmt::format("{} experts; it runs dense blocks", g.num_experts));
   refuse(g.attention != Attention::kGrouped, "latent attention (MLA)");
   refuse(g.norm != Norm::kRms, "layer norm; it runs RMSNorm");

@@ -62,11 +62,15 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
   }
   const bool as_json = arguments.has("json");
   if (arguments.positionals.empty()) return print_result(terminal, as_json ? dump_json(index_json()) : index_page());
-  const std::string& wanted = arguments.positionals[0];
-  if (const Page* page = find_page(wanted))
-    return print_result(terminal, as_json ? dump_json(page_json(*page)) : page_text(*page, terminal.out.width_columns));
+  const std::string wanted = fmt::format("{}", fmt::join(arguments.positionals, " "));
   const SpecKey* key = find_spec_key(wanted);
   if (key == nullptr) key = find_spec_flag(wanted);
+  const Page* page = find_page(wanted);
+  if (page == nullptr && key == nullptr) page = find_page_with(wanted);
+  if (page != nullptr) {  // a word of a plan may be a setting too
+    const std::string setting = key != nullptr ? "\n" + key_help(*key) : "";
+    return print_result(terminal, as_json ? dump_json(page_json(*page)) : page_text(*page, terminal.out.width_columns) + setting);
+  }
   if (key != nullptr) {
     const Json json = {{"schema_version", 1}, {"key", key->path}, {"text", key_help(*key)}};
     return print_result(terminal, as_json ? dump_json(json) : key_help(*key));
@@ -74,7 +78,7 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
   const std::string nearest = nearest_name(wanted, names_to_explain());
   return fail(arguments, terminal,
               {error(code::kUnknownValue, command_line(),
-                     fmt::format("nothing is called '{}', expected a code such as DS0101 or a key", wanted),
+                     fmt::format("nothing is called '{}', expected a code such as DS0101, a key, or a word of a plan", wanted),
                      nearest.empty() ? "distsetup explain lists the codes, distsetup help keys the keys"
                                      : fmt::format("did you mean '{}'", nearest))});
 }
@@ -84,10 +88,10 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
 Command explain_command() {
   Command command;
   command.name = "explain";
-  command.summary = "what a message or a key means, with a wrong and a right example";
-  command.positional = "[CODE|KEY]";
+  command.summary = "what a message, a key or a word of a plan means";
+  command.positional = "[CODE|KEY|WORD]";
   command.positional_values = names_to_explain;
-  command.max_positionals = 1;
+  command.max_positionals = 6;  // a word of a plan may be several
   command.examples = {"distsetup explain DS0101", "distsetup explain parallel.sharding", "distsetup explain sequence-length"};
   command.flags.push_back(config_flag());
   command.flags.push_back(goal_flag());

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/embedded.h"
 #include "base/map_reader.h"
@@ -44,6 +46,7 @@ PageGroup read_pages(const EmbeddedFile& file) {
     one.finish();
     group.pages.push_back(std::move(page));
   }
+  group.is_of_words = file.path.ends_with("/words.yaml");
   CHECK(diagnostics.empty(), "{}", format_diagnostics(diagnostics));
   return group;
 }
@@ -78,7 +81,7 @@ std::vector<PageGroup> read_all() {
   for (const EmbeddedFile& file : embedded_files()) {
     if (file.path.substr(0, kExplainFolder.size()) == kExplainFolder) groups.push_back(read_pages(file));
   }
-  PageGroup rules{"of `distsetup lint`", {}};
+  PageGroup rules{"of `distsetup lint`", {}, false};
   for (const LintRule& rule : lint_rules()) rules.pages.push_back(page_of_rule(rule));
   groups.push_back(std::move(rules));
   return groups;
@@ -108,6 +111,22 @@ const Page* find_page(std::string_view name) {
       for (const std::string& word : page.also)
         if (same_name(word, name)) return &page;
     }
+  }
+  return nullptr;
+}
+
+const Page* find_page_with(std::string_view word) {
+  const auto has = [&](std::string_view text) {
+    while (!text.empty()) {
+      const size_t end = std::min(text.find_first_of(" /-,"), text.size());
+      if (same_name(text.substr(0, end), word)) return true;
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return false;
+  };
+  for (const PageGroup& group : explanations()) {
+    for (const Page& page : group.pages)
+      if (group.is_of_words && (has(page.name) || std::any_of(page.also.begin(), page.also.end(), has))) return &page;
   }
   return nullptr;
 }

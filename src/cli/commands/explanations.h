@@ -20,11 +20,14 @@ struct Page {
 struct PageGroup {
   std::string heading;  // in the list of all pages; "" = none
   std::vector<Page> pages;
+  bool is_of_words = false;  // that previews print: found by any word of a name too
 };
 
 const std::vector<PageGroup>& explanations();
 // By name or another word for it; letter case does not matter, '-' and '_' are the same. nullptr: there is no such page.
 const Page* find_page(std::string_view name);
+// Of the words of a plan: the first page that has this word in one of its names. nullptr: none.
+const Page* find_page_with(std::string_view word);
 
 // The page for people, wrapped at `width` columns.
 std::string page_text(const Page& page, int width);

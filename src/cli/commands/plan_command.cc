@@ -12,6 +12,7 @@
 #include "cli/deliver/deliver.h"
 #include "cli/deliver/targets.h"
 #include "cli/line/output.h"
+#include "cli/settings/offers_text.h"
 #include "cli/settings/run_source.h"
 #include "cli/settings/trainer_flags.h"
 #include "cli/settings/why_not.h"
@@ -119,6 +120,20 @@ int print_why_not(const Arguments& arguments, const Terminal& terminal, const Se
   return print_result(terminal, wrap_lines(*text, terminal.out.width_columns), verdict_code(source.plan, arguments.has("strict")));
 }
 
+// The run on every kind of GPU. 4: on none as it is wished.
+int print_offers(const Arguments& arguments, const Terminal& terminal, const PlanSource& source) {
+  if (!source.problem)
+    return fail(arguments, terminal,
+                {error(code::kConflict, command_line(), "a plan that is made has no others beside it", "leave --plan away")});
+  const Result<OfferWish> wish = offer_wish(arguments);
+  if (!wish.ok()) return fail(arguments, terminal, wish.diagnostics);
+  const std::vector<Offer> rows = offers(*source.problem, *wish);
+  const bool is_met = !rows.empty() && rows.front().nodes > 0 && rows.front().misses.empty();
+  const int code = is_met ? static_cast<int>(kDone) : static_cast<int>(ExitCode::kNothingFits);
+  if (arguments.has("json")) return print_result(terminal, dump_json(offers_json(rows)), code);
+  return print_result(terminal, offers_text(rows, *source.problem, terminal.out.width_columns), code);
+}
+
 // How many lines of a text are on the screen.
 bool is_longer(const std::string& text, int rows) { return rows > 0 && std::count(text.begin(), text.end(), '\n') > rows; }
 
@@ -139,6 +154,7 @@ int run_plan(const Arguments& given, const Terminal& terminal) {
   Plan& plan = source->plan;
   mention(terminal, machines_line(plan));
   if (arguments.has("pareto")) return print_pareto(arguments, terminal, *source);
+  if (asks_for_offers(arguments)) return print_offers(arguments, terminal, *source);
   if (arguments.has("why-not")) return print_why_not(arguments, terminal, *session, *source);
   if (const Diagnostics failed = write_plan(arguments, terminal, plan); !failed.empty()) return fail(arguments, terminal, failed);
   Diagnostics said = said_of(source);
@@ -199,6 +215,14 @@ Command plan_command() {
        {"load", "step", "evaluate", "save"}},
       goal_flag(),
       {"pareto", {}, FlagKind::kSwitch, "", "all plans that no other beats in both memory and speed, as a table", 0},
+      {"deadline",
+       {},
+       FlagKind::kValue,
+       "TIME",
+       "the run on every kind of GPU, done within this time (7d): machines, goodput, cost",
+       0},
+      {"budget", {}, FlagKind::kValue, "USD", "the same, for no more than this", 0},
+      {"compare-gpus", {}, FlagKind::kSwitch, "", "the same, on the fewest machines that fit", 0},
       plan_flag(),
       config_flag(),
       presets_flag()};

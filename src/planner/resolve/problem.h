@@ -51,6 +51,7 @@ struct Problem {
 
   std::vector<HardwarePlan> other_hardware;   // for "smallest that fits"; empty when hardware was given
   std::vector<HardwarePlan> larger_hardware;  // GPUs with more memory, smallest first: what a fix may name
+  std::vector<HardwarePlan> compared_hardware;  // other GPUs than the plan's, for a table over all of them
   bool hardware_assumed = false;
   bool gpus_per_node_given = false;
   int64_t save_time_s = 0;           // of one checkpoint; 0 = not known

@@ -42,8 +42,8 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
   const Result<Value> value = parse_json(*text, config.string());
   append(said, value.diagnostics);
   if (!value.ok()) return;
-  Result<Geometry> geometry =
-      geometry_from_hf_config(presets, *value, fs::absolute(config, failure).lexically_normal().parent_path().filename().string());
+  const fs::path folder = fs::absolute(config, failure).lexically_normal().parent_path();
+  Result<Geometry> geometry = geometry_from_hf_config(presets, *value, folder.filename().string(), folder.string());
   append(said, geometry.diagnostics);
   if (geometry.ok()) inputs.model = std::move(*geometry);
 }

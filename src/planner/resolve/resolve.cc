@@ -111,6 +111,7 @@ void take_hardware(Resolving& r) {
   r.problem.gpus = std::move(h.gpus);
   r.problem.node_counts = std::move(h.node_counts);
   r.problem.other_hardware = std::move(h.other);
+  r.problem.compared_hardware = std::move(h.compared);
   r.problem.larger_hardware = std::move(h.larger);
   r.problem.hardware_assumed = h.assumed;
   r.problem.gpus_per_node_given = h.gpus_per_node_given;

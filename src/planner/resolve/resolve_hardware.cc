@@ -180,7 +180,8 @@ class HardwareResolver {
       if (o.peak_flops_per_s <= 0) continue;
       out_.gpus[g->name] = *g;
       if (o.memory_bytes > h.memory_bytes && h.accelerator == Accelerator::kCuda) out_.larger.push_back(o);
-      if (out_.assumed) out_.other.push_back(std::move(o));
+      if (out_.assumed) out_.other.push_back(o);
+      out_.compared.push_back(std::move(o));
     }
     std::stable_sort(out_.larger.begin(), out_.larger.end(),
                      [](const HardwarePlan& a, const HardwarePlan& b) { return a.memory_bytes < b.memory_bytes; });

@@ -12,12 +12,13 @@
 namespace distsetup {
 
 struct ResolvedHardware {
-  HardwarePlan plan;                 // nodes left at 1
-  std::vector<int> node_counts;      // to try
-  std::vector<HardwarePlan> other;   // to compare with, when no hardware was given
-  std::vector<HardwarePlan> larger;  // GPUs with more memory, smallest first
-  bool assumed = false;              // nothing about hardware was given
-  std::map<std::string, Gpu> gpus;   // by preset id, of `plan`, `other` and `larger`
+  HardwarePlan plan;                   // nodes left at 1
+  std::vector<int> node_counts;        // to try
+  std::vector<HardwarePlan> other;     // to compare with, when no hardware was given
+  std::vector<HardwarePlan> compared;  // the same, always
+  std::vector<HardwarePlan> larger;    // GPUs with more memory, smallest first
+  bool assumed = false;                // nothing about hardware was given
+  std::map<std::string, Gpu> gpus;     // by preset id, of `plan`, `other` and `larger`
   bool gpus_per_node_given = false;
   std::vector<std::string> assumptions;
   std::string used_texts;  // of the presets and files that were read, for the digest

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/quantity.h"
+#include "model/approximate.h"
 #include "model/count.h"
 #include "model/dtype.h"
 #include "planner/frameworks/memory.h"
@@ -50,6 +52,16 @@ MemoryPlan memory_plan(const Setup& s, const MemoryEstimate& m, const Candidate&
   out.device_low_bytes = static_cast<int64_t>(device.low);
   out.device_high_bytes = static_cast<int64_t>(device.high);
   return out;
+}
+
+// Of a model that is read by its sizes alone: what may not fit by its interval is no more than tight.
+void widen(Plan& plan) {
+  MemoryPlan& m = plan.memory;
+  m.device_low_bytes = std::llround(static_cast<double>(m.device_low_bytes) * (1 - kApproximateMemory));
+  m.device_high_bytes = std::llround(static_cast<double>(m.device_high_bytes) * (1 + kApproximateMemory));
+  plan.time.step_low_s *= 1 - kApproximateTime;
+  plan.time.step_high_s *= 1 + kApproximateTime;
+  if (plan.verdict == Verdict::kFits && m.device_high_bytes > m.capacity_bytes) plan.verdict = Verdict::kTight;
 }
 
 TimePlan time_plan(const Setup& s, const TimeEstimate& e) {
@@ -149,6 +161,7 @@ class FrameworkPredictor final : public Predictor {
     plan.memory = memory_plan(setup_, c.finished ? *known.replayed : *known.simulated, c, plan.hardware.memory_bytes);
     plan.time = time_plan(setup_, e);
     plan.verdict = c.verdict;
+    if (is_approximate(p_.base.model)) widen(plan);
     return plan;
   }
 

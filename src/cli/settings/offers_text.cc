@@ -1,0 +1,97 @@
+#include "cli/settings/offers_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json.h"
+#include "base/quantity.h"
+#include "planner/report/text_layout.h"
+#include "planner/time/economics.h"
+
+namespace distsetup {
+namespace {
+
+std::string offer_row(const Offer& o) {
+  const std::string gpus = o.nodes > 0 ? fmt::format("{} × {}", o.nodes, o.gpus_per_node) : "";
+  std::string row = "  " + pad_right(cut(o.gpu_name, 16), 16) + pad_left(gpus, 10);
+  if (o.nodes == 0) return row + "  " + o.misses;
+  row += pad_left(format_duration(o.run_s), 13) + pad_left(fmt::format("{:.0f} %", 100 * o.goodput), 9) +
+         pad_left(format_count(std::llround(o.gpu_hours)), 12) +
+         pad_left(o.usd > 0 ? format_count(std::llround(o.usd)) : "no price", 12);
+  return o.misses.empty() ? row : row + "  " + o.misses;
+}
+
+}  // namespace
+
+bool asks_for_offers(const Arguments& arguments) {
+  return arguments.has("deadline") || arguments.has("budget") || arguments.has("compare-gpus");
+}
+
+Result<OfferWish> offer_wish(const Arguments& arguments) {
+  OfferWish wish;
+  Diagnostics said;
+  if (const auto deadline = arguments.find("deadline")) {
+    const Result<int64_t> seconds = parse_duration_s(*deadline, command_line());
+    append(said, seconds.diagnostics);
+    wish.deadline_s = static_cast<double>(seconds.value.value_or(0));
+  }
+  if (const std::string budget = arguments.text("budget"); is_short_count(budget)) {
+    const Result<int64_t> usd = parse_count(budget, command_line());
+    append(said, usd.diagnostics);
+    wish.budget_usd = static_cast<double>(usd.value.value_or(0));
+  } else {
+    const Result<double> usd = double_flag(arguments, "budget", 0);
+    append(said, usd.diagnostics);
+    wish.budget_usd = usd.value.value_or(0);
+  }
+  if (has_error(said)) return said;
+  return wish;
+}
+
+std::string offers_text(const std::vector<Offer>& rows, const Problem& problem, int width) {
+  std::string text = cut("  " + pad_right("GPU", 16) + pad_left("nodes", 10) + pad_left("run", 13) + pad_left("goodput", 9) +
+                             pad_left("GPU-hours", 12) + pad_left("USD", 12),
+                         width) +
+                     "\n";
+  std::string sources;
+  for (const Offer& one : rows) {
+    text += cut(offer_row(one), width) + "\n";
+    if (one.usd > 0) sources += fmt::format("{}{}: {}", sources.empty() ? "" : "; ", one.gpu_name, one.price_source);
+  }
+  const double hours = problem.gpu_hours_per_failure > 0 ? problem.gpu_hours_per_failure : kGpuHoursPerFailure;
+  const double save_s = problem.save_time_s > 0 ? static_cast<double>(problem.save_time_s) : kAssumedSaveTime_s;
+  text += fmt::format(
+      "\ngoodput: the share of the time that makes progress, with a failure every {} GPU-hours, {} for a save and {} "
+      "for a restart\n",
+      format_count(std::llround(hours)), format_duration(save_s), format_duration(kAssumedRestartTime_s));
+  const auto is_bound = [](const Offer& o) { return o.batch_bound && o.misses == "late"; };
+  if (std::any_of(rows.begin(), rows.end(), is_bound))
+    text += "late: more nodes would leave GPUs without a sequence; --global-batch-tokens makes the batch larger\n";
+  if (!sources.empty()) text += fmt::format("prices: {}; --price states another\n", sources);
+  if (!rows.empty() && rows.front().nodes > 0 && rows.front().misses.empty())
+    text +=
+        fmt::format("{}: --gpu {} --nodes {}\n", rows.front().usd > 0 ? "cheapest" : "fastest", rows.front().gpu, rows.front().nodes);
+  return wrap_lines(text, width);
+}
+
+Json offers_json(const std::vector<Offer>& rows) {
+  Json list = Json::array();
+  for (const Offer& o : rows) {
+    Json row = {{"gpu", o.gpu}, {"nodes", o.nodes}, {"gpus_per_node", o.gpus_per_node}, {"misses", o.misses}};
+    if (o.nodes > 0) {
+      row["step_s"] = o.step_s;
+      row["run_s"] = o.run_s;
+      row["goodput"] = o.goodput;
+      row["gpu_hours"] = o.gpu_hours;
+      row["strategy"] = o.strategy;
+    }
+    row["usd"] = o.usd > 0 ? Json(o.usd) : Json(nullptr);
+    row["price_source"] = o.price_source;
+    list.push_back(std::move(row));
+  }
+  return {{"schema_version", 1}, {"rows", list}};
+}
+
+}  // namespace distsetup
