@@ -115,7 +115,7 @@ MemoryEstimate of_stages(const Setup& setup, Predict predict) {
   MemoryEstimate fullest;
   bool ran_out = false;
   for (const replay::PipelinePart stage : {replay::PipelinePart::kFirst, replay::PipelinePart::kSecond, replay::PipelinePart::kLast}) {
-    if (stage == replay::PipelinePart::kSecond && (!mixed || setup.pp < 3)) continue;
+    if (stage == replay::PipelinePart::kSecond && (!mixed || setup.pp < 3)) continue;  // without experts the first one's twin
     MemoryEstimate here = predict(stage);
     ran_out = ran_out || here.ran_out;
     if (std::max(here.reserved_bytes, here.allocated_bytes) > std::max(fullest.reserved_bytes, fullest.allocated_bytes))

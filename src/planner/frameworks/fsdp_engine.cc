@@ -21,12 +21,13 @@ ShardingEngine::ShardingEngine(Ledger& ledger, const ShardingOptions& options, s
   }
   parameters_.resize(static_cast<size_t>(weights));
   gradients_.resize(static_cast<size_t>(weights));
+  sums_.resize(static_cast<size_t>(weights));
   order_.reserve(units.size());
 }
 
 // Copy-in stream: the shard in the compute dtype, then the output of the all-gather.
 void ShardingEngine::unshard(ShardedUnit& unit) {
-  if (unit.gathered || unit.gather_output) return;
+  if (unit.gathered || unit.gather_output || unit.kind->in_place) return;
   Handle shard = std::exchange(unit.cast_shard, {});
   if (!shard && (options_.cast || options_.shard_from_host))
     shard = ledger_.allocate(unit.kind->gathered_bytes / unit.kind->shards, MemoryClass::kCommunication, AllocatorStream::kGather);
@@ -98,7 +99,8 @@ void ShardingEngine::weight_gradient(ShardedUnit& unit, int weight) {
 
 bool ShardingEngine::has_gradients(const ShardedUnit& unit) const {
   for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
-    if (gradients_[static_cast<size_t>(unit.first_weight) + i]) return true;
+    const size_t index = static_cast<size_t>(unit.first_weight) + i;
+    if (gradients_[index] || sums_[index]) return true;
   }
   return false;
 }
@@ -106,13 +108,30 @@ bool ShardingEngine::has_gradients(const ShardedUnit& unit) const {
 int64_t ShardingEngine::gradient_elements(const ShardedUnit& unit) const {
   int64_t elements = 0;
   for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
-    if (gradients_[static_cast<size_t>(unit.first_weight) + i]) elements += unit.kind->weights[i].padded;
+    const size_t index = static_cast<size_t>(unit.first_weight) + i;
+    if (gradients_[index] || sums_[index]) elements += unit.kind->weights[i].padded;
   }
   return elements;
 }
 
 void ShardingEngine::free_gradients(ShardedUnit& unit) {
-  for (size_t i = 0; i < unit.kind->weights.size(); ++i) ledger_.free(gradient(unit, i));
+  for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
+    ledger_.free(gradient(unit, i));
+    ledger_.free(sums_[static_cast<size_t>(unit.first_weight) + i]);
+  }
+}
+
+// Gradients of a micro-batch that is not reduced are added to a sum in the wire's type
+// (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, to_accumulated_grad_if_needed); of that type they add up where they are.
+void ShardingEngine::accumulate(ShardedUnit& unit) {
+  if (options_.reduce_bytes == static_cast<double>(options_.gradient_bytes)) return;
+  for (size_t i = 0; i < unit.kind->weights.size(); ++i) {
+    Handle& made = gradient(unit, i);
+    if (!made) continue;
+    Handle& sum = sums_[static_cast<size_t>(unit.first_weight) + i];
+    if (!sum) sum = ledger_.allocate(scaled(options_.reduce_bytes, unit.kind->weights[i].elements), MemoryClass::kGradient);
+    ledger_.free(made);
+  }
 }
 
 // The reduced shard stays as the gradient, or is added to the one of the micro-batch before.
@@ -130,8 +149,18 @@ void ShardingEngine::keep(ShardedUnit& unit, Handle reduced, int64_t shard) {
 }
 
 void ShardingEngine::after_backward(ShardedUnit& unit) {
-  reshard(unit);
+  if (unit.kind->in_place) return;
+  const bool reduces = reduces_ && !options_.reduces_at_end;
+  if (reduces || !options_.stays_gathered) reshard(unit);
   if (!has_gradients(unit)) return;
+  if (reduces) {
+    reduce(unit);
+  } else {
+    accumulate(unit);
+  }
+}
+
+void ShardingEngine::reduce(ShardedUnit& unit) {
   ledger_.free(reduce_input_);
   const int64_t elements = gradient_elements(unit);
   Handle input = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication,
@@ -148,11 +177,17 @@ void ShardingEngine::after_backward(ShardedUnit& unit) {
 
 void ShardingEngine::end_backward() {
   for (ShardedUnit& unit : units_) {
+    if (unit.kind->in_place) continue;
+    const ClassBytes before = ledger_.live();
+    if (reduces_ || !options_.stays_gathered) reshard(unit);
     if (has_gradients(unit)) {
-      after_backward(unit);
-    } else {
-      reshard(unit);
+      if (reduces_) {
+        reduce(unit);
+      } else {
+        accumulate(unit);
+      }
     }
+    if (unit.count > 1 && options_.stays_gathered) ledger_.repeat_change_since(before, unit.count - 1);
     ledger_.free(unit.cast_shard);
     ledger_.free(unit.gather_output);
   }
@@ -162,7 +197,10 @@ void ShardingEngine::end_backward() {
 }
 
 void ShardingEngine::zero_gradients() {
-  for (ShardedUnit& unit : units_) ledger_.free(unit.sharded_gradient);
+  for (ShardedUnit& unit : units_) {
+    ledger_.free(unit.sharded_gradient);
+    if (unit.kind->in_place) free_gradients(unit);
+  }
 }
 
 namespace {
@@ -284,6 +322,10 @@ std::unique_ptr<ShardingEngine> make_engine(const Setup& s, bool unsharded, int6
   options.gradient_leaves = options.shard_from_host || s.optimizer_implementation == OptimizerImplementation::kInBackward;
   options.gradients_in_buckets = s.traits().never_shards && s.dp_replicate > 1 && s.software.gradient_as_bucket_view;
   options.cast_once = s.software.casts_once;
+  // A pipeline's stages keep what they gathered, and reduce when the last micro-batch is through
+  // (torch/distributed/pipelining/stage.py, backward_maybe_with_nosync).
+  options.stays_gathered = s.stays_gathered();
+  options.reduces_at_end = s.pp > 1 && s.traits().pipelines_reduce_last;
   options.reduce_scatter_pool = s.software.reduce_scatter_pool;
   // Forward under a reentrant checkpoint runs without gradients and registers no hook on its outputs; the hook of the second forward
   // finds the order of the first one spent (torch/distributed/fsdp/_exec_order_utils.py).

@@ -27,6 +27,7 @@ struct UnitWeights {
   int64_t trained_padded = 0;  // of trained ones
   int64_t gathered_bytes = 0;
   int shards = 1;
+  bool in_place = false;  // no unit of FSDP: parameters are used where they are, gradients stay where they are made
 };
 
 struct ShardedUnit {
@@ -49,8 +50,10 @@ struct ShardingOptions {
   bool gradient_leaves = false;       // a reduced gradient is applied in backward, or copied to the host, and freed at once
   bool gradients_in_buckets = false;  // DDP with gradient_as_bucket_view: autograd's own buffer is a temporary
   bool prefetch_in_backward = true;
-  bool cast_once = false;   // a traced graph casts a shard in forward and gathers it again from there in backward
-  int frees_in_flight = 0;  // FSDP1: resharded units whose memory the limiter's events still hold
+  bool stays_gathered = false;  // FSDP2: from one micro-batch to the next
+  bool reduces_at_end = false;  // FSDP2 in a pipeline: all units after the last backward, none before
+  bool cast_once = false;       // a traced graph casts a shard in forward and gathers it again from there in backward
+  int frees_in_flight = 0;      // FSDP1: resharded units whose memory the limiter's events still hold
 };
 
 class ShardingEngine {
@@ -67,7 +70,7 @@ class ShardingEngine {
   virtual void prefetch(ShardedUnit& unit) { unshard(unit); }
   void weight_gradient(ShardedUnit& unit, int weight);
   virtual void zero_gradients();
-  // FSDP1's no_sync: until it is over, gradients add up whole on every rank.
+  // FSDP1's no_sync, FSDP2 without gradient sync: until it is over, gradients add up whole on every rank.
   void set_reduces(bool reduces) { reduces_ = reduces; }
 
  protected:
@@ -79,13 +82,15 @@ class ShardingEngine {
   Handle& gradient(const ShardedUnit& unit, size_t weight) { return gradients_[static_cast<size_t>(unit.first_weight) + weight]; }
   int64_t gradient_elements(const ShardedUnit& unit) const;
   void free_gradients(ShardedUnit& unit);
+  void accumulate(ShardedUnit& unit);
+  void reduce(ShardedUnit& unit);
   void keep(ShardedUnit& unit, Handle reduced, int64_t shard);
 
   Ledger& ledger_;
   ShardingOptions options_;
   std::vector<ShardedUnit>& units_;
-  std::vector<Handle> parameters_, gradients_;  // by unit and weight
-  std::vector<ShardedUnit*> order_;             // as forward ran
+  std::vector<Handle> parameters_, gradients_, sums_;  // by unit and weight; sums_: of micro-batches, in the wire's type
+  std::vector<ShardedUnit*> order_;                    // as forward ran
   Handle previous_gather_, reduce_input_;
   bool backward_ = false, reduces_ = true;
 };

@@ -66,7 +66,10 @@ void FsdpModel::make_kind(const ProgramSection& section, uint64_t facts, UnitWei
                           UnitWeights* experts) const {
   const std::vector<bool> is_trained = trained(section);
   kind.shards = unsharded() ? 1 : shards();
-  if (experts != nullptr) experts->shards = expert_shards();
+  if (experts != nullptr) {
+    experts->shards = expert_shards();
+    experts->in_place = s.software.lone_experts_apart && experts->shards == 1;
+  }
   places.assign(section.weights.size(), -1);
   for (size_t i = 0; i < section.weights.size(); ++i) {
     const ProgramWeight& weight = section.weights[i];
@@ -148,10 +151,22 @@ void FsdpModel::trace() {
   }
 }
 
+// torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part: embedding and head count as a layer each, the first
+// stages take what is left over; a rank has every p-th stage.
+int64_t FsdpModel::layers_of(PipelinePart rank_part) const {
+  const int64_t stages = int64_t{s.pp} * std::max(s.virtual_stages, 1), units = s.model.num_layers + 2;
+  const int64_t rank = rank_part == PipelinePart::kFirst ? 0 : rank_part == PipelinePart::kSecond ? 1 : s.pp - 1;
+  int64_t layers = rank_part == PipelinePart::kSecond ? 0 : -1;
+  for (int64_t stage = rank; stage < stages; stage += s.pp) layers += units / stages + (stage < units % stages ? 1 : 0);
+  return std::clamp<int64_t>(layers, 1, s.model.num_layers);
+}
+
 // Which layers are walked, and for how many more each of them stands: of a run of like ones the first, one, and the last.
 void FsdpModel::choose_layers(Blocks which) {
-  const int64_t all = (s.model.num_layers + s.pp - 1) / s.pp;
-  const int64_t start = part == PipelinePart::kLast ? s.model.num_layers - all : part == PipelinePart::kSecond ? all : 0;
+  const int64_t all = part == PipelinePart::kWhole ? s.model.num_layers : layers_of(part);
+  const int64_t start = part == PipelinePart::kLast     ? s.model.num_layers - all
+                        : part == PipelinePart::kSecond ? std::min(layers_of(PipelinePart::kFirst), s.model.num_layers - all)
+                                                        : 0;
   const int64_t stop = std::min(s.model.num_layers, start + all);
   const bool shorten = which == Blocks::kThree && s.recompute != ActivationRecompute::kEveryK && !offloads_activations();
   for (int64_t begin = start; begin < stop;) {

@@ -38,6 +38,10 @@ class FsdpModel {
       return layer % std::max(s.recompute_every_k, 1) == std::max(s.recompute_every_k, 1) - 1;
     return s.recompute != ActivationRecompute::kNone;
   }
+  // Inputs of a block's parts that are recomputed by themselves, but for the block's own.
+  int64_t parts_bytes(size_t i) const {
+    return s.recompute == ActivationRecompute::kFull && is_recomputed(layers[i]) ? (s.recompute_parts - 1) * residual_bytes : 0;
+  }
   bool has_embedding() const { return part == PipelinePart::kWhole || part == PipelinePart::kFirst; }
   bool has_head() const { return part == PipelinePart::kWhole || part == PipelinePart::kLast; }
   int shards() const { return s.sharding == Sharding::kDdp ? 1 : s.dp_shard * s.cp; }
@@ -84,6 +88,7 @@ class FsdpModel {
   UnitWeight make_weight(const ProgramWeight& weight, bool is_trained, int shard, bool any_dimension) const;
   void make_block(BlockKind& kind);
   void trace_block(BlockKind& kind, const TraceOptions& keep);
+  int64_t layers_of(PipelinePart rank_part) const;
   void choose_layers(Blocks which);
   void make_units(Blocks which);
   std::vector<bool> trained(const ProgramSection& section) const;

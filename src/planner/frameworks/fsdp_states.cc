@@ -1,8 +1,33 @@
 #include "planner/frameworks/fsdp_states.h"
 
+#include <algorithm>
+
 #include "planner/frameworks/state_bytes.h"
 
 namespace distsetup::replay {
+namespace {
+
+// Of the micro-batches a part of a pipeline holds activations of, the one that runs included; parts of one with virtual stages (arXiv
+// 2104.04473, section 2.2). 1F1B: the r-th of p ranks has p - r in flight. Interleaved, in pieces of a rank's v stages: two for
+// each rank behind it, all micro-batches of a round of the earlier v - 1 stages, and the one that runs.
+double micro_batches_in_flight(const Setup& s, PipelinePart part) {
+  if (s.pp == 1) return 1;
+  const double p = s.pp, v = std::max(s.virtual_stages, 1), all = static_cast<double>(std::max<int64_t>(s.gradient_accumulation, 1));
+  if (s.pipeline_order == PipelineOrder::kGpipe) return all;
+  const double rank = part == PipelinePart::kFirst ? 0 : part == PipelinePart::kSecond ? 1 : p - 1;
+  return std::min(all, v == 1 ? p - rank : (2 * (p - rank - 1) + (v - 1) * p + 1) / v);
+}
+
+}  // namespace
+
+std::vector<int64_t> saved_by_others(const FsdpModel& m, const Trace& trace) {
+  const double others = micro_batches_in_flight(m.s, m.part) - 1;
+  if (others <= 0) return {};
+  const auto whole = static_cast<size_t>(others);
+  std::vector<int64_t> bytes(whole, saved_bytes(m, trace));
+  if (others > static_cast<double>(whole)) bytes.push_back(as_bytes(others - static_cast<double>(whole), saved_bytes(m, trace)));
+  return bytes;
+}
 
 int64_t saved_bytes(const FsdpModel& m, const Trace& trace) {
   int64_t bytes = trace.input_freed_forward ? 0 : m.residual_bytes;

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "planner/frameworks/fsdp_model.h"
 #include "planner/frameworks/state_bytes.h"
@@ -78,6 +79,8 @@ void for_optimizer_buffers(const Setup& s, const StateBytes& state, int64_t n, b
   }
 }
 
+// What a block keeps for micro-batches of a pipeline beside the one that runs.
+std::vector<int64_t> saved_by_others(const FsdpModel& model, const Trace& trace);
 // What a block keeps for its backward.
 int64_t saved_bytes(const FsdpModel& model, const Trace& trace);
 int64_t quantized_input_bytes(const FsdpModel& model);

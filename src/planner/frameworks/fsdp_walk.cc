@@ -22,6 +22,7 @@ FsdpWalk::FsdpWalk(const Setup& setup, Allocator* allocator, Blocks blocks, Pipe
                                                    m_.blocks[1].kept.num_slots, m_.blocks[1].recomputed.num_slots}));
   block_slots_.resize(slots_per_block_ * m_.layers.size());
   if (m_.offloads_activations()) offloaded_.resize(block_slots_.size());
+  part_inputs_.resize(m_.layers.size());
   embedding_slots_.resize(static_cast<size_t>(m_.embedding_trace.num_slots));
   head_slots_.resize(static_cast<size_t>(m_.head_trace.num_slots));
 }
@@ -31,7 +32,7 @@ void FsdpWalk::run(int steps) {
   for (int step = 0; step < steps; ++step) {
     const int micro_batches = s_.gradient_accumulation > 1 ? 2 : 1;
     for (int i = 0; i < micro_batches && !ledger_.ran_out(); ++i) {
-      engine_->set_reduces(!s_.software.accumulates_whole || i + 1 == micro_batches);
+      engine_->set_reduces(!s_.accumulates_whole() || i + 1 == micro_batches);
       forward();
       backward();
     }
@@ -48,7 +49,7 @@ void FsdpWalk::run_lengths(int order) {
   const int64_t accumulated = std::clamp<int64_t>(s_.gradient_accumulation, 1, kMicroBatches / 2);
   for (int64_t i = 0; i < kMicroBatches && !ledger_.ran_out(); ++i) {
     m_.set_sequence(s_.micro_batch, draw.longest_of_micro_batch());
-    engine_->set_reduces(!s_.software.accumulates_whole || i % accumulated == accumulated - 1);
+    engine_->set_reduces(!s_.accumulates_whole() || i % accumulated == accumulated - 1);
     forward();
     backward();
     if (i % accumulated != accumulated - 1) continue;
@@ -75,12 +76,9 @@ void FsdpWalk::load() {
     ledger_.allocate(8 * kRopePositions * s_.model.head_size / 2, MemoryClass::kWorkspace);  // cosines and sines
   }
   ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
-  // 1F1B: the first stage has started as many micro-batches as there are stages when the first backward arrives.
-  const int64_t in_flight = std::min<int64_t>(s_.pp, std::max<int64_t>(s_.gradient_accumulation, 1));
-  const int64_t started = m_.part == PipelinePart::kFirst ? in_flight : m_.part == PipelinePart::kSecond ? in_flight - 1 : 1;
   for (size_t i = 0; i < m_.layers.size(); ++i) {
-    for (int64_t other = 1; other < started; ++other)
-      in_flight_.push_back(book(saved_bytes(m_, m_.block_trace(i)), MemoryClass::kActivation, m_.block_unit(i).count));
+    for (const int64_t bytes : saved_by_others(m_, m_.block_trace(i)))
+      in_flight_.push_back(book(bytes, MemoryClass::kActivation, m_.block_unit(i).count));
     if (s_.software.graph_outlives_backward)
       in_flight_.push_back(book(quantized_input_bytes(m_), MemoryClass::kActivation, m_.block_unit(i).count));
   }
@@ -168,6 +166,7 @@ void FsdpWalk::forward_block(size_t i) {
   ShardedUnit* experts = m_.experts_unit(i);
   engine_->before_forward(unit);
   if (experts != nullptr) engine_->before_forward(*experts);
+  if (m_.parts_bytes(i) > 0) part_inputs_[i] = ledger_.allocate(m_.parts_bytes(i), MemoryClass::kActivation);
   if (m_.gathers_ahead && i + 1 < m_.layers.size()) gather_ahead(i + 1);
   slots[Trace::kInput] = activation_;
   play(trace.forward, slots, unit, m_.block_kind(i).places, experts);
@@ -220,6 +219,7 @@ void FsdpWalk::backward_block(size_t i) {
   slots[Trace::kGradient] = gradient_;
   play(trace.backward, slots, unit, m_.block_kind(i).places, experts);
   gradient_ = std::exchange(slots[trace.input_gradient], {});
+  ledger_.free(part_inputs_[i]);
   if (!m_.retains) slots[Trace::kGradient] = {};
   if (m_.retains && i + 1 == m_.layers.size()) ledger_.free(slots[Trace::kGradient]);  // the head's: no block's input gradient
   engine_->after_backward(unit);

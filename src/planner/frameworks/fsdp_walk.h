@@ -60,7 +60,8 @@ class FsdpWalk {
   std::vector<Handle> block_slots_, embedding_slots_, head_slots_;
   std::vector<bool> offloaded_;  // by block and slot
   size_t slots_per_block_ = 0;
-  std::vector<Handle> in_flight_;  // saved by micro-batches of a pipeline that started before
+  std::vector<Handle> part_inputs_;  // by block: what its recomputed parts read, but for the first
+  std::vector<Handle> in_flight_;    // saved by micro-batches of a pipeline that started before
   Handle activation_, gradient_, tokens_, labels_;
   bool steady_ = false, backward_workspace_ = false, moments_made_ = false;
 };

@@ -27,7 +27,7 @@ double moments_bytes(const Setup& s, OptimizerKind kind) {
 }
 
 StateBytes states_with(const Setup& s, double moments) {
-  return {bytes_of(s.parameter_dtype), bytes_of(s.gradient_dtype), (s.master_copy ? 4 : 0) + moments};
+  return {bytes_of(s.parameter_dtype), bytes_of(s.gradient_dtype), (s.master_copy ? s.master_bytes : 0) + moments};
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ constexpr FrameworkTraits kFsdp2Traits = {
     .zero2_shards_parameters = true,
     .zero2_is_unresharded_zero3 = true,
     .experts_borrow_tensor_ranks = true,  // torchtitan/distributed/parallel_dims.py
+    .pipelines_reduce_last = true,        // torch/distributed/pipelining/stage.py, backward_maybe_with_nosync
     .frozen_keep_dtype = true,            // torchtitan/components/lora.py
     .gathers_fp8_parameters = true,       // torchao
     .wraps_each_parameter = true,

@@ -58,7 +58,8 @@ struct FrameworkTraits {
   bool flat_optimizer_states = false;        // the optimizer sees vectors at any stage
   bool experts_borrow_tensor_ranks = false;  // expert parallelism takes all context and tensor ranks before data-parallel ones
   bool expert_tensor_axis = false;     // experts have a tensor axis of their own; else tensor ranks split them, or with ep their rows
-  bool memory_reads_schedule = false;  // memory depends on virtual stages, on cp_method, and on each further micro-batch
+  bool pipelines_reduce_last = false;  // a pipeline's ranks reduce gradients after the last micro-batch, and keep what they gathered
+  bool memory_reads_schedule = false;  // memory depends on cp_method, and on each further micro-batch
   bool autocast = false;               // forward runs under torch.autocast with adapters
   bool frozen_keep_dtype = false;      // adapters stand beside parameters as they are stored; else those are loaded in 16 bits
 

@@ -73,6 +73,12 @@ class Ledger {
     for (size_t i = 0; i < kNumClasses; ++i) add_silently(i, change[i] * times);
     note_peak();
   }
+  // The change since `before` that many times more.
+  void repeat_change_since(const ClassBytes& before, int64_t times) {
+    ClassBytes change = live_;
+    for (size_t i = 0; i < kNumClasses; ++i) change[i] -= before[i];
+    repeat(change, times);
+  }
   // Blocks that were left out, `times` of them, each moving the live bytes by `change`: the last of them peaks that much higher.
   void note_repeated_peak(const ClassBytes& live_at_peak, const ClassBytes& change, int64_t times);
   void start_segment() { segment_peak_ = 0; }

@@ -80,6 +80,9 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kOnlineSoftmax, s.software.online_softmax);
   say(Condition::kFusedQkv, s.software.fused_qkv);
   say(Condition::kManySamples, s.micro_batch > 1);
+  say(Condition::kCompiled, s.compiled);
+  // An interpreted graph frees what no later operation reads; in Python local names hold it until the function returns.
+  say(Condition::kSplitLoss, s.tp > 1 && !s.software.traced && !s.software.interpreted);
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);

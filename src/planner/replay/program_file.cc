@@ -66,7 +66,8 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "loss_gathers",
                                                                                                   "online_softmax",
                                                                                                   "fused_qkv",
-                                                                                                  "many_samples"};
+                                                                                                  "many_samples",
+                                                                                                  "compiled", "split_loss"};
 
 When when_of(const Value* value, Diagnostics& said) {
   When when;
@@ -293,9 +294,9 @@ struct SectionReader {
 }  // namespace
 
 const char* loss_name(LossHead loss) {
-  static constexpr std::array<const char*, 11> kNames = {
-      "eager",         "float_in_model",      "hf_shift",    "compiled", "fused_kernel", "liger", "chunked", "cut_cross_entropy",
-      "low_precision", "vocabulary_parallel", "chunked_head"};
+  static constexpr std::array<const char*, 12> kNames = {
+      "eager",         "float_in_model",      "hf_shift",     "compiled",      "fused_kernel", "liger", "chunked", "cut_cross_entropy",
+      "low_precision", "vocabulary_parallel", "chunked_head", "chunked_logits"};
   return kNames[static_cast<size_t>(loss)];
 }
 

@@ -74,6 +74,8 @@ enum class Condition : uint8_t {
   kOnlineSoftmax,        // a compiled loss keeps the logits as they are
   kFusedQkv,             // one matrix makes q, k and v
   kManySamples,          // more than one per micro-batch: a slice of the sequence is no longer contiguous
+  kCompiled,             // torch.compile, of the loss too
+  kSplitLoss,            // tensor parallelism, and Python runs the loss over split logits
   kCount
 };
 struct When {
@@ -119,7 +121,7 @@ struct BlockProgram {
   std::shared_ptr<const KernelFile> kernels;
   ProgramSection embedding;              // leaves "out"
   ProgramSection block;                  // "x" in, "out" out
-  std::array<ProgramSection, 11> heads;  // by LossHead: "x" in; an empty one: this program has no such loss
+  std::array<ProgramSection, 12> heads;  // by LossHead: "x" in; an empty one: this program has no such loss
 };
 
 // `tables`: tables of weights by name (presets/weights), which a program may name instead of listing its own; nullptr: no such table.

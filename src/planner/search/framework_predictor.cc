@@ -222,16 +222,14 @@ class FrameworkPredictor final : public Predictor {
 
 std::unique_ptr<Predictor> framework_predictor(const Problem& problem) { return std::make_unique<FrameworkPredictor>(problem); }
 
-// FSDP's pipelines (torchtitan) keep as many micro-batches for any number of chunks, and no model but Megatron's tells methods of
-// context parallelism apart.
+// No model but Megatron's tells methods of context parallelism apart.
 MemoryKey memory_key(const Problem& p, const Choice& choice) {
   if (p.setup.traits().memory_reads_schedule) return memory_key(choice);
   Choice c = choice;
-  c.virtual_stages = 1;
   c.cp_method = CpMethod::kRing;
   // Whether there is a second micro-batch, and how many a pipeline has in flight.
   if (p.setup.sample_lengths.mean <= 0 && c.gradient_accumulation > 1)
-    c.gradient_accumulation = std::max<int64_t>(2, std::min<int64_t>(c.pp, c.gradient_accumulation));
+    c.gradient_accumulation = std::clamp<int64_t>(c.gradient_accumulation, 2, std::max(2, c.pp * (c.virtual_stages > 1 ? 3 : 1)));
   return memory_key(c);
 }
 

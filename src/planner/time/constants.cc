@@ -224,6 +224,7 @@ ProgramClass program_class(const Setup& s) {
 // 2.5.1); what trained before the end of 2023 had FlashAttention 1 (Triton's or the CUDA one).
 AttentionKernel attention_kernel(const Setup& s) {
   if (!s.flash_attention) return AttentionKernel::kUnfused;
+  if (s.software.flex_attention) return AttentionKernel::kFlash2;
   if (s.program == kNativeProgram) return AttentionKernel::kFlash2;  // called by its name, not through SDPA
   const GpuGeneration generation = gpu_generation(s.gpu);
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;

@@ -142,7 +142,12 @@ double StepModel::copies_s(double parameters, double trained) const {
   const bool old_megatron = s_.software.released > 0 && s_.software.released < 202203;
   double bytes = 0;
   switch (traits_.copies) {
-    case BufferCopies::kFlatBuffers: bytes = rank_.shards > 1 ? 4 * gathers * parameters + (2 + wire) * trained : 0; break;
+    case BufferCopies::kFlatBuffers:
+      if (rank_.shards == 1) break;
+      bytes = 4 * gathers * parameters / (s_.stays_gathered() ? micro_batches_ : 1) +
+              (2 + wire) * trained / (s_.accumulates_whole() ? micro_batches_ : 1);
+      if (s_.accumulates_whole() && wire > 2) bytes += (2 + 2 * wire) * trained;  // added to the sum
+      break;
     case BufferCopies::kGradientCast: bytes = rank_.shards > 1 && wire > 2 ? (2 + wire) * trained : 0; break;
     case BufferCopies::kGradientBucket: bytes = 4 * trained + (s_.sharding == Sharding::kZero3 ? 4 * gathers * parameters : 0); break;
     case BufferCopies::kMainGradients: bytes = old_megatron ? (s_.gradient_dtype == Dtype::kF32 ? 10 : 6) * trained : 0; break;
@@ -234,15 +239,23 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
       s_.hpz > 1 ? all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters)) : gather;
   const double scatter = scatter_layer_s(layer, one.trained);
   const bool again = s_.sharding == Sharding::kZero3 && s_.reshard_after_forward;
+  // What stays gathered is gathered by the first micro-batch alone, what adds up whole is reduced by the last.
+  const double gathers = s_.stays_gathered() ? 1 / micro_batches_ : 1, scatters = s_.accumulates_whole() ? 1 / micro_batches_ : 1;
   const auto beside = [&](double compute, double transfer) {
     transfers.exposed_s += own * (s_.software.unbucketed ? transfer : std::max(0.0, transfer - compute));
     transfers.contended_s += own * (s_.software.unbucketed ? 0 : c_.contention * std::min(compute, transfer));
   };
-  for (int i = 0; i < static_cast<int>(one.forwards); ++i) beside(one.forward_s - layer.forward.network, gather);
-  beside(one.backward_s - layer.backward.network - layer.recompute.network, (again ? gather_again : 0) + scatter);
+  for (int i = 0; i < static_cast<int>(one.forwards); ++i) beside(one.forward_s - layer.forward.network, gather * gathers);
+  const double backward = one.backward_s - layer.backward.network - layer.recompute.network;
+  if (s_.pp > 1 && s_.accumulates_whole()) {
+    beside(backward, 0);
+    transfers.exposed_s += own * scatter * scatters;  // after the last backward
+  } else {
+    beside(backward, (again ? gather_again : 0) + scatter * scatters);
+  }
   const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
-  transfers.exposed_s += gather_s(root) * stage.head_share + gather;  // before the first layer can start
-  transfers.exposed_s += (rank_.full ? scatter_s(root) * stage.head_share : 0) + scatter;
+  transfers.exposed_s += (gather_s(root) * stage.head_share + gather) * gathers;  // before the first layer can start
+  transfers.exposed_s += ((rank_.full ? scatter_s(root) * stage.head_share : 0) + scatter) * scatters;
   if (s_.offload.parameters != OffloadPlace::kNone && !from_host) {
     const double up = layer.parameters / rank_.shards * 2 / c_.pcie_bytes_per_s;
     t.offload_exposed_s += micro_batches_ * own * (std::max(0.0, up - one.forward_s) + std::max(0.0, up - one.backward_s));
