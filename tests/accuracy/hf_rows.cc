@@ -16,6 +16,10 @@ void fmsa(Setup& s, const Row& row) {
   s.fused_norm = s.fused_rope = kernels;
   s.loss = contains(framework, "liger") ? LossHead::kLiger : kernels ? LossHead::kFusedKernel : LossHead::kHfShift;
   if (row.says("notes", "packed to 2048")) s.sequence_length = 2048;
+  if (s.sequence_length == 0 && row.says("notes", "alpaca")) {  // its lengths: tune_rows.cc
+    s.sequence_length = 1024;
+    s.sample_lengths = {177.9, 126.4, 26, true};
+  }
   // The benches of Granite and of Liger came later than a100_80gb.csv, on transformers 4.45.
   if (s.software.released == 0) s.software.released = 202406;
   const bool quantised = s.finetune == Finetune::kQlora;

@@ -200,6 +200,12 @@ const std::vector<std::string>& columns() {
   return all;
 }
 
+void Row::set(std::string_view column, std::string_view text) {
+  for (size_t i = 0; i < columns().size(); ++i) {
+    if (columns()[i] == column) cells[i] = text;
+  }
+}
+
 const std::string& Row::text(std::string_view column) const {
   const auto it = std::find(columns().begin(), columns().end(), column);
   CHECK(it != columns().end(), "no column", column);

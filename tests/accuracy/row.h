@@ -26,6 +26,7 @@ struct Row {
   const std::string& text(std::string_view column) const;  // "" = not stated
   std::optional<double> number(std::string_view column) const;
   int64_t integer(std::string_view column, int64_t absent) const;
+  void set(std::string_view column, std::string_view text);
   bool says(std::string_view column, std::string_view part) const;  // contains, without regard to case
   bool ran_out() const;                                             // of memory: the notes begin with "OOM"
 };

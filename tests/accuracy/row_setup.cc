@@ -83,6 +83,27 @@ int date_in(std::string_view text) {
   return year_only;
 }
 
+void set_expert_ranks(Setup& s, const Row& row) {
+  const std::string& notes = row.text("notes");
+  if (s.model.num_experts == 0 || s.ep > 1) return;
+  const int most = std::min(s.dp_shard * s.cp * s.tp, static_cast<int>(s.model.num_experts));
+  const double stated =
+      number_after(notes, " EP=").value_or(number_after(notes, ";EP=").value_or(number_after(notes, " EP").value_or(0)));
+  if (stated >= 1) {
+    s.ep = static_cast<int>(stated);
+  } else if (row.says("strategy", "EP") || contains(notes, "DeepEP") || contains(notes, "HybridEP")) {
+    s.ep = most;
+  }
+  while (s.ep > 1 && (s.model.num_experts % s.ep != 0 || (s.dp_shard * s.cp * s.tp) % s.ep != 0)) --s.ep;
+}
+
+void set_replicas(Setup& s, const Row& row) {
+  if (!row.text("strategy").starts_with("HSDP") || s.dp_replicate > 1 || s.nodes == 1) return;
+  if (s.dp_shard % s.nodes != 0) return;
+  s.dp_replicate = s.nodes;
+  s.dp_shard /= s.nodes;
+}
+
 Lora lora_targets(std::string_view which, int64_t rank) {
   Lora lora;
   lora.rank = rank;
@@ -164,8 +185,12 @@ Result<Setup> row_setup(const Row& row) {
   const std::string& framework = row.text("framework");
   const auto begins = [&](std::string_view part) { return framework.starts_with(part); };
   Result<Setup> setup;
-  if (begins("torchtitan") || begins("torchtune") || begins("torchao") || begins("KempnerForge") || begins("NeMo Automodel")) {
+  if (begins("torchtune") || begins("torchao benchmark")) {
+    setup = tune_row(row);
+  } else if (begins("torchtitan") || begins("torchao") || begins("KempnerForge") || begins("PithTrain")) {
     setup = torch_row(row);
+  } else if (begins("NeMo Automodel") || begins("OLMo-core")) {
+    setup = automodel_row(row);
   } else if (begins("litgpt") || begins("lit-gpt")) {
     setup = litgpt_row(row);
   } else if (!contains(framework, "Megatron-SWIFT") &&

@@ -23,9 +23,16 @@ void set_mesh(Setup& setup, int tp, int cp, int pp, int gpus);  // dp_shard = th
 Fp8Recipe fp8_recipe(const Row& row);
 // yyyymm of the first date in the text ("2024-12", "202412", "(2025)"); 0: none.
 int date_in(std::string_view text);
+// Expert parallelism of PyTorch's trainers: what the notes say ("EP=8", "EP4"); as wide as the ranks that share parameters, at most
+// one rank per expert, where only the strategy or a dispatcher (DeepEP) says that there is some.
+void set_expert_ranks(Setup& setup, const Row& row);
+// Notes that count the ranks of HSDP's replicas do so in dp_replicate; else one per node.
+void set_replicas(Setup& setup, const Row& row);
 Lora lora_targets(std::string_view which, int64_t rank);  // "qv", "all", "attention", "mlp"
 
-Result<Setup> torch_row(const Row& row);  // torchtitan, torchao, torchtune, litgpt, thunder: torch_rows.cc, litgpt_rows.cc
+Result<Setup> torch_row(const Row& row);      // torchtitan, KempnerForge, PithTrain
+Result<Setup> tune_row(const Row& row);       // torchtune, torchao's script
+Result<Setup> automodel_row(const Row& row);  // NeMo Automodel, OLMo-core
 Result<Setup> litgpt_row(const Row& row);
 Result<Setup> hf_row(const Row& row);        // Hugging Face Trainer and what is built on transformers
 Result<Setup> foundry_row(const Row& row);   // llm-foundry, fms-fsdp

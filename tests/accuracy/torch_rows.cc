@@ -1,8 +1,9 @@
-// torchtitan, torchao and torchtune (and two trainers built of the same parts). What a torchtitan version does follows from the day of
-// its commit (presets/releases).
+// torchtitan, also with torchao's linears, and two trainers built of the same parts (KempnerForge, PithTrain). What a torchtitan
+// version does follows from the day of its commit (presets/releases).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "planner/resolve/releases.h"
@@ -11,11 +12,29 @@
 namespace distsetup::accuracy {
 namespace {
 
-// yyyymmdd of the torchtitan that ran: the day of its commit, the middle of a month; of 2026-01 where the row says neither.
+// Where a row names neither day nor release, what it runs says from when it is. torchtitan's flag enable_float8_linear made way for
+// recipes early in 2025; its experts came in the middle of 2025, graph_trainer in 2026; PyTorch's releases are half a year apart; else
+// the time when torchtitan was measured with models of that name most.
+int undated(const Row& row) {
+  const std::string& notes = row.text("notes");
+  if (const auto minor = number_after(notes, "torch 2."); minor && *minor >= 5) {
+    const int half_years = static_cast<int>(*minor) - 5;  // 2.5: October 2024
+    return (2024 + (10 + 3 * half_years) / 12) * 10000 + ((10 + 3 * half_years) % 12 + 1) * 100;
+  }
+  if (row.says("framework", "graph_trainer")) return 20260415;
+  if (row.says("model", "DeepSeek") || row.says("model", "-A3B") || row.says("model", "Qwen") || row.says("model", "OSS"))
+    return 20251001;
+  if (row.says("precision", "Float8 linear")) return 20241223;
+  if (row.says("model", "Llama-2")) return 20240615;
+  if (row.says("model", "Llama-3.1") && !row.says("precision", "wise")) return 20241223;
+  return 20250615;
+}
+
+// yyyymmdd of the torchtitan that ran: the day of its commit, the middle of a month.
 int titan_date(const Row& row) {
   const std::string& software = row.text("software");
   const int month = date_in(software);
-  if (month == 0) return 20260101;
+  if (month == 0) return undated(row);
   const size_t day = software.find(fmt::format("{}-{:02}-", month / 100, month % 100));
   return month * 100 + (day == std::string::npos ? 15 : std::atoi(software.c_str() + day + 8));
 }
@@ -48,6 +67,7 @@ void titan_software(Setup& s, const Row& row, int date) {
   } else {
     Setup model_alone = s;
     model_alone.compiled = s.compiled && !outside;
+    model_alone.compiled = model_alone.compiled || row.text("compile") == "loss only";
     s.loss = *loss_of_release(model_alone, releases, date);
   }
 }
@@ -77,16 +97,21 @@ void set_recompute(Setup& s, const Row& row) {
   if (contains(notes, "activation CPU offload") || contains(notes, "min budget")) s.offload.activations = OffloadPlace::kHost;
 }
 
-// Batches that the source prints for all GPUs, or for a pipeline.
-void set_titan_batch(Setup& s, const Row& row) {
+// Batches that the source prints for all GPUs, or for a pipeline; where it prints none, those of the model's own configuration
+// (torchtitan/models/*/train_configs, config_registry.py): Llama 8192 tokens, other families 4096; sequences by size.
+void set_titan_batch(Setup& s, const Row& row, int date) {
   const std::string& notes = row.text("notes");
   if (s.micro_batch == 0) {
     if (const auto per_gpu = number_after(notes, "i.e. ")) s.micro_batch = static_cast<int64_t>(*per_gpu);
     if (const auto all = number_after(notes, " bs")) s.micro_batch = static_cast<int64_t>(*all) / s.dp_shard;
-    if (const auto local = number_after(notes, "local batch "); local && s.pp > 1) {
-      // pipeline_parallel_microbatches: as many as there are stages unless given, two on a rank where they interleave
-      s.gradient_accumulation = static_cast<int64_t>(s.pp) * (row.says("notes", "interleaved") ? 2 : 1);
-      s.micro_batch = static_cast<int64_t>(*local) / s.gradient_accumulation;
+    const auto local = number_after(notes, "local batch ");
+    const double global = std::atof(row.text("global_batch_tokens_or_seqs").c_str());
+    if (s.pp > 1 && (local || global > 0)) {
+      // pipeline_parallel_microbatches: as many as ranks unless given, until pipeline_parallel_microbatch_size came with 1
+      // (5e2033c75).
+      const int64_t sequences = std::llround(local ? *local : global / s.dp_shard / s.dp_replicate);
+      s.gradient_accumulation = date < 20250407 ? s.pp : sequences;
+      s.micro_batch = std::max<int64_t>(1, sequences / s.gradient_accumulation);
     }
     if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
   }
@@ -94,11 +119,15 @@ void set_titan_batch(Setup& s, const Row& row) {
   if (s.sequence_length == 0) {
     if (const auto sibling = number_after(notes, "seq not stated (")) s.sequence_length = static_cast<int64_t>(*sibling);
   }
+  if (s.sequence_length == 0) s.sequence_length = s.model.family == "llama" ? 8192 : 4096;
+  if (s.micro_batch == 0) s.micro_batch = s.model.num_experts > 0 ? 4 : s.model.hidden <= 4096 ? 1 : s.model.hidden <= 8192 ? 8 : 2;
 }
 
 Setup titan_row(const Row& row, Setup s) {
   const std::string& strategy = row.text("strategy");
+  const std::string& notes = row.text("notes");
   const int date = titan_date(row);
+  set_expert_ranks(s, row);
   s.framework = s.dp_shard * s.tp * s.pp == 1 ? Framework::kDdp : Framework::kFsdp2;
   if (strategy.starts_with("FSDP1")) s.framework = Framework::kFsdp1;
   s.sharding = s.dp_shard * s.cp > 1 ? Sharding::kZero3 : Sharding::kDdp;
@@ -108,9 +137,11 @@ Setup titan_row(const Row& row, Setup s) {
   s.overlap_tp = row.says("notes", "AsyncTP") || row.says("precision", "AsyncTP");
   s.fp8_all_gather = row.says("precision", "fp8 all-gather");
   s.cp_method = CpMethod::kRing;
-  if (s.pp > 1 && row.says("notes", "interleaved")) s.virtual_stages = 2;
+  // Interleaved schedules have two stages on a rank (torchtitan/distributed/pipeline_parallel.py).
+  if (s.pp > 1 && (contains(notes, "interleaved") || contains(strategy, "Interleaved"))) s.virtual_stages = 2;
+  s.software.flex_attention = contains(row.text("flash_attention"), "flex");
   set_recompute(s, row);
-  set_titan_batch(s, row);
+  set_titan_batch(s, row, date);
   titan_software(s, row, date);
   if (row.says("notes", "reshard always")) {
     s.reshard_root = true;
@@ -125,96 +156,27 @@ Setup titan_row(const Row& row, Setup s) {
   return s;
 }
 
-// recipes/configs of torchtune: the single-device full recipe is PagedAdamW8bit applied in backward; LoRA is rank 8 on q, v, output
-// and the MLP; alpaca_dataset truncates at 512 tokens; batches of 2. The output is cross-entropy in 8 chunks since 2024-09.
-Result<Setup> tune_row(const Row& row, Setup s) {
-  const std::string& notes = row.text("notes");
-  const std::string& optimizer = row.text("optimizer");
-  const bool early = s.software.released > 0 && s.software.released < 202409;
-  s.software.released = early ? 202405 : 202501;
-  s.framework = s.dp_shard == 1 ? Framework::kDdp : row.says("strategy", "FSDP2") ? Framework::kFsdp2 : Framework::kFsdp1;
-  s.sharding = s.dp_shard == 1 ? Sharding::kDdp : Sharding::kZero3;
-  s.compiled = row.text("compile").starts_with("yes");
-  s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
-  s.recompute = row.text("activation_ckpt") == "none" ? ActivationRecompute::kNone : ActivationRecompute::kFull;
-  s.loss = early ? LossHead::kEager : LossHead::kChunked;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = Dtype::kBf16;
-  s.software.expandable_segments = !early;
-  s.optimizer_implementation =
-      contains(optimizer, "fused") || !early ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
-  const bool low_memory =
-      contains(notes, "low-memory recipe") || (optimizer.empty() && s.finetune == Finetune::kFull && s.dp_shard == 1);
-  if (contains(optimizer, "8bit") || contains(optimizer, "8-bit") || (low_memory && s.finetune == Finetune::kFull))
-    s.optimizer = OptimizerKind::kAdamW8bit;
-  if (contains(optimizer, "4-bit")) s.optimizer = OptimizerKind::kAdamW4bit;
-  s.paged_optimizer = contains(optimizer, "Paged") || (low_memory && s.finetune == Finetune::kFull);
-  if (contains(optimizer, "in backward") || contains(optimizer, "Paged") || low_memory)
-    s.optimizer_implementation = OptimizerImplementation::kInBackward;
-  if (contains(optimizer, "bnb 8-bit") || contains(optimizer, "ao ")) s.optimizer_implementation = OptimizerImplementation::kFused;
-  if (s.finetune != Finetune::kFull) {
-    s.optimizer = OptimizerKind::kAdamW;
-    s.paged_optimizer = false;
-    s.optimizer_implementation = OptimizerImplementation::kFused;
-    s.frozen_dtype = s.finetune == Finetune::kQlora ? Dtype::kNf4Double : Dtype::kBf16;
-    s.lora = lora_targets(contains(notes, "Q,V") ? "qv" : "all", static_cast<int64_t>(number_after(notes, "rank ").value_or(8)));
-    if (!contains(notes, "Q,V") && !contains(notes, "all layers")) s.lora.key = false;
-    s.lora.dtype = Dtype::kBf16;
-  }
-  if (s.micro_batch == 0) {
-    s.micro_batch = static_cast<int64_t>(number_after(notes, "batch ").value_or(2));
-    s.gradient_accumulation = 1;
-  }
-  if (s.sequence_length == 0) s.sequence_length = 512;
-  // The LoRA recipes read alpaca_cleaned: 177.9 +- 126.4 tokens, at least 26 (ms-swift,
-  // docs/source_en/LLM/Supported-models-datasets.md).
-  if (contains(notes, "variable length")) s.sample_lengths = {177.9, 126.4, 26, true};
-  return s;
-}
-
-// torchao benchmarks/quantized_training/pretrain_llama2.py: Transformer of torchao._models.llama in bf16 with its own AdamW (states in
-// bf16, one compiled kernel), no option for fewer kv heads; the table's "Llama2-1B" recomputes every block.
-Result<Setup> torchao_script_row(const Row& row, Setup s) {
-  s.framework = Framework::kDdp;
-  s.sharding = Sharding::kDdp;
-  s.compiled = row.text("compile").starts_with("yes");
-  s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
-  s.recompute = ActivationRecompute::kFull;
-  s.loss = s.compiled ? LossHead::kCompiled : LossHead::kLowPrecision;
-  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = Dtype::kBf16;
-  s.optimizer_implementation = OptimizerImplementation::kFused;
-  s.software.expandable_segments = true;
-  s.software.released = 202410;
-  s.gradient_accumulation = 1;
-  return s;
+// A run whose source does not say on how many GPUs: llama3_8b's configuration is made for 64, others are started on one machine.
+Row on_usual_gpus(const Row& row) {
+  if (!row.text("gpus").empty()) return row;
+  Row stated = row;
+  stated.set("gpus", row.says("model", "Llama-3") && row.says("model", "8B") ? "64" : "8");
+  return stated;
 }
 
 }  // namespace
 
 Result<Setup> torch_row(const Row& row) {
-  Result<Setup> common = common_setup(row);
+  Result<Setup> common = common_setup(on_usual_gpus(row));
   if (!common) return common;
-  if (row.says("framework", "benchmark script")) return torchao_script_row(row, *common);
-  if (row.says("framework", "torchtune")) return tune_row(row, *common);
-  if (common->pp > 1 && common->dp_shard * common->cp == 1 && row.text("micro_batch_per_gpu").empty()) {
+  if (common->pp > 1 && common->dp_shard * common->cp == 1 && row.text("micro_batch_per_gpu").empty() &&
+      row.says("framework", "torchtitan")) {
     // Issue 773: with that version's defaults (even stages, as many micro-batches as stages, fp32) the rank with the head would need
     // 20.8 GiB for its states alone, of 17.97 printed, and compute 20 TFLOP/s, of 19.5 that the GPU has.
     return unmapped(row, "precision, layers of the stages and micro-batches of a pipeline alone are not stated");
   }
-  Setup s = titan_row(row, *common);
-  if (row.says("framework", "Automodel")) {
-    s.software.own_container = true;
-    s.program = "torchtitan_compiled";  // Transformer Engine's norm and attention keep what compiled blocks keep
-    s.loss = LossHead::kFusedKernel;
-    s.fused_norm = s.fused_rope = true;
-    s.software.expandable_segments = false;
-    s.parameter_dtype = s.gradient_dtype = s.state_dtype = Dtype::kF32;
-    if (row.text("activation_ckpt").empty()) s.recompute = ActivationRecompute::kNone;
-    if (s.finetune != Finetune::kFull) {
-      s.parameter_dtype = Dtype::kBf16;
-      s.lora = lora_targets("all", static_cast<int64_t>(number_after(row.text("notes"), "LoRA r").value_or(16)));
-    }
-  }
-  return s;
+  if (row.says("notes", "zero bubble")) return unmapped(row, "schedules that split backward in two have no model");
+  return titan_row(row, *common);
 }
 
 }  // namespace distsetup::accuracy
