@@ -4,10 +4,12 @@
 //         fp32 GEMMs take nothing that the allocator sees. bf16 GEMMs take oneDNN scratch (brgemm: packed operands, fp32
 //         accumulators): the bounds here were fitted to 1,843 shapes metered on AVX-512 with libtorch 2.11 and one thread, and
 //         lie above every one of them, mostly within 64 KiB. More threads take about as many times more.
-//   cuda: cuBLAS workspace, 32 MiB per handle and stream on Hopper and later, 8,519,680 bytes before
-//         (aten/src/ATen/cuda/CublasHandlePool.cpp); flash attention backward keeps an fp32 accumulator of dq, T·a·d·4 bytes
-//         (FlashAttention-2). Left out, because not yet measured: the fresh results that attention returns before they are
-//         copied into the arena, and a deterministic backward's larger accumulator.
+//   cuda: cuBLAS keeps its workspace from the first product on, 32 MiB on Hopper and later (aten/src/ATen/cuda/
+//         CublasHandlePool.cpp; 8,519,680 bytes before, here counted alike): beside whatever else runs. Attention returns fresh
+//         tensors, which are copied into the arena; with fewer kv heads dk and dv are first made for every head. In bf16 a
+//         deterministic backward keeps one fp32 accumulator of dq per split, as many splits as give each multiprocessor a
+//         (sample, head) of its own (flash_attn/flash_api.cpp, mha_bwd: nsplits); no GPU has more multiprocessors than kMostSms. In
+//         fp32 the memory-efficient kernel takes k and v repeated for every head (runtime/kernels/cuda/ops.cc).
 #include "plan/workspace.h"
 
 #include <algorithm>
@@ -16,6 +18,7 @@ namespace distsetup {
 namespace {
 
 constexpr int64_t kCublasWorkspaceBytes = 32 * (int64_t{1} << 20);
+constexpr int64_t kMostSms = 192;
 
 struct FlashBlocks {
   int64_t queries = 0, keys = 0;
@@ -66,13 +69,22 @@ int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
   return step.kernel == "linear_dw" ? cpu_gemm_bf16_transposed(out[0], out[1], in[0]) : cpu_gemm_bf16(out[0], out[1], in[1]);
 }
 
+int64_t cuda_attention(const Symbols& s, bool bf16, bool backward) {
+  const int64_t element = bf16 ? 2 : 4, queries = s.at("T") * s.at("a") * s.at("d"), keys = s.at("T") * s.at("kv") * s.at("d");
+  const int64_t sums = s.at("T") * s.at("a") * 4, expanded = s.at("kv") < s.at("a") ? 2 * queries * element : 0;
+  if (!backward) return sums + (bf16 ? 0 : queries * element + expanded);
+  const int64_t fresh = (queries + 2 * keys) * element + expanded;
+  if (!bf16) return fresh + expanded + sums;
+  const int64_t groups = std::max<int64_t>(1, s.at("T") / s.at("S") * s.at("a")), splits = (kMostSms + groups - 1) / groups;
+  return fresh + splits * queries * 4 + sums;
+}
+
 }  // namespace
 
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return cpu_workspace(step, schedule);
-  const Symbols& s = schedule.symbols;
-  if (step.kernel.starts_with("attention") && step.kernel.ends_with("backward")) return s.at("T") * s.at("a") * s.at("d") * 4;
-  return step.kernel.starts_with("linear") ? kCublasWorkspaceBytes : 0;
+  const bool attention = step.kernel.starts_with("attention"), bf16 = schedule.compute == Dtype::kBf16;
+  return kCublasWorkspaceBytes + (attention ? cuda_attention(schedule.symbols, bf16, step.kernel.ends_with("backward")) : 0);
 }
 
 }  // namespace distsetup

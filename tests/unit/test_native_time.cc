@@ -39,7 +39,9 @@ TEST_CASE("native time: a plan's rates are those of other trainers with PyTorch'
     CHECK(own.gemm.num_sm == other.gemm.num_sm);
     CHECK(own.gemm.tiles == other.gemm.tiles);
     CHECK(own.gemm.misaligned_share == other.gemm.misaligned_share);
-    CHECK(own.memory_bytes_per_s == other.memory_bytes_per_s);
+    s.compiled = false;  // its kernels move a value per thread, as PyTorch's own do
+    CHECK(own.memory_bytes_per_s == time_constants(s, embedded_calibration()).memory_bytes_per_s);
+    CHECK(own.gemm.kernel_s >= other.gemm.kernel_s);
     CHECK(own.contention == other.contention);
     CHECK(own.straggler == other.straggler);
   }

@@ -8,6 +8,7 @@
 #include "cli/settings/run_source.h"
 #include "codegen/shell/quote.h"
 #include "codegen/tables/target.h"
+#include "planner/report/uncertainty.h"
 #include "planner/report/words.h"
 
 namespace distsetup {
@@ -135,7 +136,8 @@ struct JobMaker {
     move_data_root(plan, ".", at.directory);
     if (!targets.via.empty()) plan.launch.target = targets.target;
     plan.launch.via = targets.via;
-    const bool is_trainer = !is_native(plan) || arguments.passed_on.empty();
+    const bool is_own = plan.strategy.trainer == kUnknownProgram;  // it saves when it likes
+    const bool is_trainer = !is_own && (!is_native(plan) || arguments.passed_on.empty());
     const bool again = starts_again(session.templates, targets, options.job.settings.is_on("requeue"));
     if (!again || !is_trainer || plan.checkpoint.every_steps > 0) return;
     plan.checkpoint.every_steps = steps_between_checkpoints(plan);

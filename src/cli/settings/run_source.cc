@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "cli/settings/target_limits.h"
 #include "plan/plan_json.h"
+#include "planner/report/uncertainty.h"
+#include "planner/resolve/resolve.h"
 #include "planner/search/choice.h"
 #include "planner/search/goal.h"
 #include "planner/spec/spec_table.h"
@@ -29,7 +31,27 @@ std::string directory_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
+// A script of one's own behind -- runs instead of the bundled trainer: what it does is not known, unless --trainer says so. Where a
+// plain script cannot do what the settings ask for, they are planned as if there were none.
+std::optional<Result<Problem>> problem_of_own_script(const Arguments& arguments, const Session& session, const Spec& spec,
+                                                     const Inputs& inputs) {
+  if (arguments.command->after_dashes != AfterDashes::kPassedOn || arguments.passed_on.empty()) return std::nullopt;
+  if (spec.find("trainer.name") != nullptr || has_trainers(spec, session.templates)) return std::nullopt;
+  Spec own = spec;
+  if (has_error(set(own, "trainer.name", kUnknownProgram, {}))) return std::nullopt;
+  Result<Problem> problem = resolve(own, session.presets, inputs);
+  if (!problem.ok()) return std::nullopt;
+  problem->base.assumptions.insert(
+      problem->base.assumptions.begin(),
+      fmt::format("'{}' is not known here: planned as a plain PyTorch script under FSDP2, with the intervals of unseen code; "
+                  "--trainer says which trainer it is like",
+                  arguments.passed_on[0]));
+  return problem;
+}
+
 Result<Problem> problem_of(const Arguments& arguments, const Session& session, const Spec& spec, const Inputs& inputs) {
+  if (std::optional<Result<Problem>> own = problem_of_own_script(arguments, session, spec, inputs); own.has_value())
+    return std::move(*own);
   return resolve_for_target(spec, session.presets, inputs, session.templates, arguments.text("fsdp-version") == "1");
 }
 

@@ -48,6 +48,10 @@ std::vector<std::string> trainers_of(std::string_view target, const TemplateSet&
 
 }  // namespace
 
+bool has_trainers(const Spec& spec, const TemplateSet& templates) {
+  return !trainers_of(with_settled_via(spec).text("launch.target").value_or(std::string(kNative)), templates).empty();
+}
+
 Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, const Inputs& inputs, const TemplateSet& templates,
                                    bool is_fsdp1) {
   const std::string target = with_settled_via(spec).text("launch.target").value_or(std::string(kNative));

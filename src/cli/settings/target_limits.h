@@ -13,6 +13,9 @@ namespace distsetup {
 Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, const Inputs& inputs, const TemplateSet& templates,
                                    bool is_fsdp1);
 
+// Whether the target of the settings is another trainer's.
+bool has_trainers(const Spec& spec, const TemplateSet& templates);
+
 // What a target cannot express is kept out of the search, so that the best plan is one that can be written. What the user pinned
 // stays: codegen refuses it by name.
 Diagnostics narrow_to_target(Problem& problem, std::string_view target, const TemplateSet& templates);

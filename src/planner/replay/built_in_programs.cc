@@ -23,6 +23,13 @@ class ProgramLibrary {
       if (!kernels.ok()) return kernels.diagnostics;
       kernels_ = std::make_shared<const KernelFile>(std::move(*kernels));
     }
+    if (const Value* base = value.find("base")) {
+      const PresetFile* file = find_preset(presets_, "programs", base->text);
+      if (file == nullptr) return error(code::kUnknownProgram, base->location, "no presets/programs/" + base->text + ".yaml");
+      const Result<Value> of = read_preset(*file);
+      if (!of.ok() || of->find("base") != nullptr) return error(code::kUnknownProgram, base->location, "not a program of its own");
+      return program(*of, id, at);
+    }
     return program_from_value(value, id, kernels_, [this](std::string_view name) { return weights(name); });
   }
 

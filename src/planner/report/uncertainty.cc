@@ -88,6 +88,7 @@ std::string_view architecture_name(const Gpu& gpu) {
 }  // namespace
 
 std::vector<std::string> residual_classes(const Setup& s, Predicted quantity) {
+  if (s.program == kUnknownProgram) return {std::string(kUnknownProgram)};
   const std::string_view framework = s.traits().id;
   const std::string_view finetune = s.finetune == Finetune::kFull ? "full" : "adapter";
   if (quantity == Predicted::kTokensPerSecond) {
@@ -162,7 +163,11 @@ double uncertain_share(const Setup& setup, Predicted quantity, double predicted)
 
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
   double low = quantity == Predicted::kTokensPerSecond ? -0.2 : -0.1, high = -low, wider = 1;
-  const double scale = uncertain_share(setup, quantity, predicted);
+  const bool unknown = setup.program == kUnknownProgram;
+  // Of 29 repositories scored before anything was made for them, half of the errors of memory lay within 22 %, of tokens/s within 23
+  // %.
+  if (unknown) low = quantity == Predicted::kTokensPerSecond ? -0.5 : -0.3, high = 0.3;
+  const double scale = unknown ? 1 : uncertain_share(setup, quantity, predicted);
   const std::vector<std::string> classes = residual_classes(setup, quantity);
   for (const Asked& one : asked(classes, quantity)) {
     const std::string name_of_class = fmt::format("residual.{}.{}", name(one.quantity), one.residual_class);

@@ -20,6 +20,10 @@ std::string_view name(Predicted quantity);  // allocated, reserved, device, toke
 // any framework, any program, "all"}. Of time: {"fsdp2.torchtitan_compiled.full.tensor", "fsdp2.torchtitan_compiled.full", ..}.
 std::vector<std::string> residual_classes(const Setup& setup, Predicted quantity);
 
+// The program of a training script that nobody has described: planned as a plain PyTorch transformer, as sure as runs of code bases
+// were that no constant and no program was made for.
+inline constexpr std::string_view kUnknownProgram = "unknown";
+
 // The share of predicted bytes that can be wrong: all but parameters and optimizer states, which are counted exactly (bound_bytes). An
 // error is one of activations, caches and buffers, so that it weighs less where states are most of the memory. 1 of tokens/s.
 double uncertain_share(const Setup& setup, Predicted quantity, double predicted);

@@ -70,8 +70,9 @@ int num_communicators(const Mesh& mesh) {
   if (mesh.world() == 1) return 0;
   const int shard = mesh.dp_shard > 1 ? 2 : 0;  // gathers and reductions do not wait for each other
   const int replicate = mesh.dp_replicate > 1 ? 1 : 0;
-  const int data = mesh.dp_shard > 1 && mesh.dp_replicate > 1 ? 1 : 0;  // loss and token counts over all of them
-  return shard + replicate + data;
+  // Loss, token counts and norms are summed on the compute stream, over all ranks and over those of a shard group.
+  const int scalars = mesh.dp_shard > 1 && mesh.dp_replicate > 1 ? 2 : 1;
+  return shard + replicate + scalars;
 }
 
 int64_t communicator_bytes(const Plan& plan) {

@@ -9,9 +9,11 @@
 #include "base/quantity.h"
 #include "model/count.h"
 #include "planner/native/simulate.h"
+#include "planner/report/uncertainty.h"
 #include "planner/report/verdict.h"
 #include "planner/report/words.h"
 #include "planner/resolve/hardware_facts.h"
+#include "planner/time/constants.h"
 
 namespace distsetup {
 namespace {
@@ -19,6 +21,22 @@ namespace {
 // Packing and workspace have added at most 2 % to the live bytes of real models: with this much to spare a candidate need not be
 // finished to know that it fits. The plan that is chosen is always finished.
 constexpr double kAmpleMargin = 1.15;
+
+// How far the time of a plan may be off: as that of engines of hand-written kernels, which are timed by the same functions.
+void add_interval(Plan& plan) {
+  if (plan.hardware.accelerator != Accelerator::kCuda) return;
+  Setup s;
+  s.model = plan.model;
+  s.framework = Framework::kLean;
+  s.program = kNativeProgram;
+  s.sharding = plan.strategy.sharding;
+  s.dp_replicate = plan.mesh.dp_replicate;
+  s.dp_shard = plan.mesh.dp_shard;
+  TimePlan& t = plan.time;
+  const Interval speed = interval_of(s, Predicted::kTokensPerSecond, t.tokens_per_s_per_gpu, 0.9);
+  t.step_low_s = t.step_s * t.tokens_per_s_per_gpu / std::max(speed.high, 1e-12);
+  t.step_high_s = t.step_s * t.tokens_per_s_per_gpu / std::max(speed.low, 1e-12);
+}
 
 class NativePredictor final : public Predictor {
  public:
@@ -98,6 +116,7 @@ class NativePredictor final : public Predictor {
     apply(p_, c.choice, plan_);
     plan.memory = packed_.at(key(c.choice));
     plan.time = distsetup::simulate(plan_, cache_).time;
+    add_interval(plan);
     plan.verdict = c.verdict;
     return plan;
   }

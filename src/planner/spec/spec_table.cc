@@ -121,6 +121,7 @@ const std::vector<SettingChoice> kTrainers = {
     {"deepspeed", {"zero"}, "DeepSpeed under the Hugging Face Trainer", ""},
     {"megatron", {"megatron_lm", "nemo", "megatron_bridge"}, "Megatron-Core with Transformer Engine", ""},
     {"ddp", {"torch_ddp"}, "PyTorch DistributedDataParallel", ""},
+    {"unknown", {"own_script"}, "a training script of your own: PyTorch FSDP2, eager modules", ""},
 };
 
 const std::vector<SettingChoice> kLossHeads = {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 6c9712524dba8c334a232fae60f76cf1074783e10f4d8ced74b767dd0129e762
+# distsetup 0.1.0, inputs ff7bc53134ad0061d1983916dd7022f2878dd5957796ed8765d50825047d3a15
 # command: distsetup emit --target deepspeed --model 8B --nodes 2 --gpus 8xH100-80GB --sharding zero2 --recompute none --micro-batch 1
 # plan: llama3_8b, zero2, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

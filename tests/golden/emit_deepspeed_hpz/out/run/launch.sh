@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 1b90deeec74d2adaf2426455b7940e312cea29dedad50008468fbf025043a626
+# distsetup 0.1.0, inputs 642048775ca86236471eae5c1e8dcd7966c5a140201d527942ed9aceb612f539
 # command: distsetup emit --target deepspeed --model 13B --nodes 2 --gpus 8xH100-80GB --sharding zero3 --hpz 8 --recompute full --micro-batch 1
 # plan: llama2_13b, zero3, recompute full, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

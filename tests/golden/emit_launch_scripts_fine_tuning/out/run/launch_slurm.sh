@@ -1,5 +1,5 @@
 #!/bin/bash
-# distsetup 0.1.0, inputs d1a43bee25116ac84e15b05d264eb216690bbce59675a262836945e4c09093b5
+# distsetup 0.1.0, inputs c0d998f379470e70b98e723d3528a76ac9b5ea1470fce72fcb572aa767bb3869
 # command: distsetup emit --target launch-scripts --use finetune_llama2_70b --gpu h100_sxm
 # plan: llama2_70b, zero3, recompute full, bf16: fits
 # 4 nodes × 8 GPUs = 32 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 81ff2324d0e159038497acba480dd04c3628935f7fb03fcaccf3d5c37e54492c
+# distsetup 0.1.0, inputs 7fb264947526333ddfa886a940e73ee13a4f728ff48eef92af0fd686a2c57bbf
 # command: distsetup emit --target native --model tiny --gpu cpu --gpus 2 --sequence-length 64 --global-batch 4
 # plan: tiny, zero1, recompute none, bf16: fits
 # 1 node × 2 processes = 2 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs fff0c935e31194196146c6af542dcd7d6e8d70fa6b282258b447771c145ca6c1
+# distsetup 0.1.0, inputs 9d6f89b8ef564df5984ecd52dd2da4f0568aa353f0e7467c01a008fafe640d12
 # command: distsetup emit --target ssh --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 '--ssh-options=-p 2222' --export 'A=b c'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 0710a612905b1b70ea79cf06610c5ebb6cc52fe6a959674a120d20b984a5565d
+# distsetup 0.1.0, inputs 2153f4724bfb601cbe233bf046bc2ff3e5486cbb9d34737702f1d932cb6b5258
 # command: distsetup emit --target transformers --via kubernetes --model llama3_8b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 --image registry/name:1 --volume-claim data --node-selector pool=h100 --tolerations nvidia.com/gpu:NoSchedule -- train.py 'a b'
 # plan: llama3_8b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
