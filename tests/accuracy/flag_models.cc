@@ -46,7 +46,7 @@ Result<Geometry> flags_geometry(const Row& row) {
   g.family = "gpt2";
   g.layer_class = "TransformerLayer";
   g.name = row.text("model");
-  g.source = row.text("source_repo_or_paper");
+  g.source = "sizes of the row";
   g.hidden = row.integer("hidden", 0);
   g.num_heads = row.integer("heads", 0);
   if (g.hidden == 0 || g.num_heads == 0) return unmapped(row, "the hidden size or the number of attention heads is not stated");

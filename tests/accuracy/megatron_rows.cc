@@ -25,8 +25,14 @@ Result<Setup> core_row(const Row& row, Setup s) {
   s.fused_norm = s.fused_rope = true;
   s.loss = LossHead::kFusedKernel;
   if (s.tp > 1) s.loss = LossHead::kVocabularyParallel;
-  s.sequence_parallel = s.tp > 1;
-  s.overlap_tp = s.tp > 1 && !row.says("framework", "Megatron-LM");  // NeMo and Bridge recipes turn user buffers on
+  const bool command_line = contains(notes, "flags: ");
+  s.sequence_parallel = s.tp > 1 && (!command_line || contains(notes, "sequence-parallel"));
+  // Megatron's own fusion of the loss, unless Transformer Engine's is named; a command line that names none has none.
+  if (contains(notes, "native fused CE") || row.says("framework", "Megatron-SWIFT")) s.loss = LossHead::kCompiled;
+  if (command_line) s.loss = contains(notes, "cross-entropy-loss-fusion") ? LossHead::kCompiled : LossHead::kEager;
+  if (contains(notes, "cross-entropy-fusion-impl=te")) s.loss = LossHead::kFusedKernel;
+  s.overlap_tp =
+      s.tp > 1 && s.sequence_parallel && !row.says("framework", "Megatron-LM");  // NeMo and Bridge recipes turn user buffers on
   s.cp_method = contains(notes, "Ulysses") ? CpMethod::kUlysses : CpMethod::kRing;
   const std::string& recompute = row.text("activation_ckpt");
   // Recipes that print no recomputation have none: flash attention already recomputes its softmax.

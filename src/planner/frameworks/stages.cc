@@ -99,6 +99,7 @@ std::vector<StageLayers> pipeline_stages(const Setup& s) {
   }
   stages.front().has_embedding = true;
   stages.back().has_head = true;
+  stages.back().mtp_layers = s.mtp_layers;
   for (int rank = 0; rank < s.pp; ++rank) stages[static_cast<size_t>(rank)].in_flight = chunks_in_flight(s, rank);
   return stages;
 }
@@ -116,6 +117,7 @@ StageParts stage_parts(const Setup& s, const LifetimeProgram& program) {
   switch (s.loss) {
     case LossHead::kVocabularyParallel:
     case LossHead::kFusedKernel: parts.head = program.find("head_fused"); break;
+    case LossHead::kCompiled: parts.head = program.find("head_compiled"); break;
     default: break;
   }
   if (parts.head == nullptr) parts.head = program.find("head");
@@ -156,6 +158,13 @@ StageElements stage_elements(const Setup& s, const StageParts& parts, const Laye
   if (stage.has_embedding) {
     out.dense += vocabulary + s.model.learned_positions * s.model.hidden;
     out.vocabulary += vocabulary;
+  }
+  if (stage.mtp_layers > 0) {  // a block, the projection of two joined vectors, and the embedding that a later stage needs again
+    const PartWeights mlp = weights_of(stage.last_has_experts ? *parts.experts : *parts.dense, symbols);
+    const int64_t h = s.model.hidden;
+    out.dense += stage.mtp_layers * (attention.elements + mlp.elements + layer_vectors(s, stage.last_has_experts) + 2 * h * h);
+    out.expert += stage.mtp_layers * mlp.expert_elements;
+    if (!stage.has_embedding) out.dense += vocabulary, out.vocabulary += vocabulary;
   }
   if (stage.has_head) {
     const bool shares = s.model.tied_embeddings && stage.has_embedding;
@@ -251,6 +260,12 @@ StageActivations stage_activations(const Setup& s, const StageParts& parts, cons
     const int64_t of_layer = kept_of_one / std::max<int64_t>(1, stage.num_layers);
     out.offloaded = std::max<int64_t>(0, out.kept - 2 * of_layer);
     out.kept -= out.offloaded;
+  }
+  if (stage.mtp_layers > 0 && traced == nullptr) {
+    const Kind& kind = kinds[stage.last_has_experts ? 1 : 0];
+    const int64_t joined = 4 * s.model.hidden * s.tokens() / (s.sequence_parallel ? s.tp : 1);
+    const int64_t block = num_full == stage.num_layers ? kind.full.kept : kind.plain.kept;
+    out.kept += stage.mtp_layers * (block + joined + evaluate(*parts.head, symbols, 0).saved);
   }
   int64_t after = 0;  // kept by layers that come later
   for (int i = 0; i < 2; ++i) {

@@ -16,6 +16,7 @@ struct StageLayers {
   int64_t num_layers = 0, num_expert_layers = 0;
   bool last_has_experts = false;
   bool has_embedding = false, has_head = false;
+  int64_t mtp_layers = 0;  // of multi-token prediction, behind the last one; each has the head's loss of its own
   int64_t in_flight = 1;  // chunks of the stage whose activations are kept at once
 };
 // Layers are spread evenly; where the embedding and the head count as layers (their number then divides), the first and last stage get
