@@ -48,6 +48,7 @@ constexpr GeometryField kGeometryFields[] = {
     {"rope_scaled", &Geometry::rope_scaled},
     {"rotary_fraction", &Geometry::rotary_fraction},
     {"sliding_window", &Geometry::sliding_window},
+    {"scan_channels", &Geometry::scan_channels},
     {"global_layer_every", &Geometry::global_layer_every},
 };
 // clang-format on

@@ -56,6 +56,7 @@ void visit(V& v, Geometry& g) {
   v("qk_rope_head_size", g.qk_rope_head_size);
   v("v_head_size", g.v_head_size);
   v("sliding_window", g.sliding_window);
+  v("scan_channels", g.scan_channels);
   v("source", g.source);
 }
 template <class V>

@@ -177,6 +177,12 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   pieces(master, out.from_start);
   pieces((rank.optimizer - master) / 2, out.from_optimizer);
   pieces((rank.optimizer - master) / 2, out.from_optimizer);
+  // Frozen weights have no buffer of gradients to move into: they stay where they were made.
+  if (s.finetune != Finetune::kFull) {
+    out.from_start[0] = 0;
+    out.from_start.insert(out.from_start.end(), out.initial.begin(), out.initial.end());
+    out.initial.clear();
+  }
   out.from_backward = rank.dummies;
   if (rank.step_temporary > 0) out.in_optimizer.push_back(rank.step_temporary);
   return out;

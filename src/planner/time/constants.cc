@@ -261,6 +261,12 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   // A traced graph that Python interprets op by op pays its dispatch for each of them.
   if (s.software.interpreted && !s.software.cuda_graphs) c.launch_layer_s = look.at("software.launch_s.interpreted_graph");
   if (s.model.qk_norm_present()) c.launch_layer_s *= 1 + 2.0 / kKernelsPerLayer;
+  // Experts: routing, sorting and a launch per local expert, after which the host waits for the counts; in 8 bits each expert's rows
+  // and weights are cast by kernels of their own. What CUDA graphs hold is not launched.
+  if (s.model.num_experts > 0 && traits.expert_tensor_axis) {
+    c.launch_layer_s += look.at("software.launch_s.experts") * (s.fp8 == Fp8Recipe::kNone ? 1 : 2);
+  }
+  c.launch_layer_s *= 1 - s.graphed;
   // ZeRO's hooks run in Python for every module (stage 3: fetch, release) or gradient (stage 2).
   if (traits.python_hooks && s.sharding == Sharding::kZero3) c.launch_layer_s += look.at("software.launch_s.zero3");
   if (traits.python_hooks && s.sharding == Sharding::kZero2) c.launch_layer_s += look.at("software.launch_s.zero2");

@@ -52,7 +52,8 @@ double gemm_s(const GemmRate& r, double m, double n, double k, double element_by
 }
 
 double grouped_gemm_s(const GemmRate& r, double experts, double rows, double n, double k, double element_bytes, double share) {
-  const double arithmetic = 2 * rows * n * (k + r.k_half) / (r.flops_per_s * share);
+  // Persistent kernels start a tile's loads beside the last one's stores.
+  const double arithmetic = 2 * rows * n * (k + r.k_half / 4) / (r.flops_per_s * share);
   const double traffic = (experts * n * k + rows * (n + k)) * element_bytes / r.memory_bytes_per_s;
   return r.kernel_s + std::max(arithmetic, traffic);
 }

@@ -18,6 +18,10 @@ namespace distsetup {
 namespace {
 
 constexpr int kFusedRmsNormSince = 202508;
+// Forward, per channel and token of a state-space mixer: what the in-projection makes goes through a convolution, states of chunks in
+// fp32 are written, passed on and read (Mamba-2, arXiv 2405.21060, section 6), then gate and norm. Some forty reads and writes of 32
+// bits.
+constexpr double kScanBytes = 160;
 
 void add(LayerWork& w, const LayerGemm& gemm) { w.gemms[static_cast<size_t>(w.num_gemms++)] = gemm; }
 
@@ -94,8 +98,16 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
                  top = static_cast<double>(g.experts_per_token), local = e / s.ep;
     // torchtitan: tensor-parallel ranks split the experts' matrices, or with expert parallelism the rows they route.
     const bool borrows = !traits.expert_tensor_axis, splits_rows = borrows && s.ep > 1;
-    const double etp = !borrows ? s.expert_tp : splits_rows ? 1 : tp, rows = splits_rows ? top / tp : top;
-    w.expert_ranks = borrows ? tp : etp;
+    // Megatron: with sequence parallelism a rank sends its part of the tokens, and those who share an expert's matrices gather theirs.
+    const bool splits_sequence = !borrows && s.sequence_parallel && s.tp > 1;
+    const double etp = !borrows      ? s.expert_tp
+                       : splits_rows ? 1
+                                     : tp,
+                 rows = splits_rows       ? top / tp
+                        : splits_sequence ? top * etp / tp
+                                          : top;
+    w.expert_ranks = borrows || splits_sequence ? tp : etp;
+    w.rows_per_token = rows;
     add(w, {e, h, true, true});
     const auto width = static_cast<double>(g.expert_width());
     if (g.expert_hidden > 0) {  // LatentMoE: down before the rows are sent, up after they are summed
@@ -142,9 +154,15 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   if (!joined) w.gradient_sums_per_token = (c.program == ProgramClass::kEager ? 18 : 10) * h;
   if (dropout) bytes += (c.program == ProgramClass::kFused ? 2 : 2 * 3) * h / norm_split;  // fused: the mask alone
   if (g.qk_norm_present()) bytes += norm_traffic(s, c.program) * (q + kv);
-  // permute, unpermute, weighted sum
-  if (w.experts)
-    bytes += static_cast<double>(g.experts_per_token * g.expert_width()) * 16 / (!traits.expert_tensor_axis && s.ep > 1 ? tp : 1);
+  // Permute, unpermute, weighted sum; kernels that send rows themselves put them where they belong.
+  const double passes = s.expert_dispatch == ExpertDispatch::kDirect && s.ep > 1 ? 6 : 16;
+  if (w.experts) bytes += passes * w.rows_per_token * static_cast<double>(g.expert_width());
+  // Biases of experts are added in passes of their own: each row has its expert's.
+  if (w.experts && g.mlp_bias) {
+    const double outputs = static_cast<double>((g.gated_mlp ? 2 : 1) * g.expert_feed_forward + g.expert_width());
+    bytes += 4 * w.rows_per_token * outputs;
+  }
+  if (g.scan_channels > 0 && w.window > 0) bytes += kScanBytes * static_cast<double>(g.scan_channels) / tp;
   w.traffic_per_token = bytes;
   return w;
 }

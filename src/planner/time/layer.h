@@ -26,6 +26,7 @@ struct LayerWork {
   double parameters = 0;               // of the layer on one rank of the TP (and EP) group
   double expert_parameters = 0;        // of those, of routed experts
   double expert_ranks = 1;             // of the TP group, that share an expert's rows or its matrices
+  double rows_per_token = 0;           // of experts, on this rank
   double lora_parameters = 0;
   bool experts = false;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "model/count.h"
 #include "model/flops.h"
@@ -35,14 +36,18 @@ LayerModel::LayerModel(const Setup& setup, const TimeConstants& constants)
       cp_group(group_span(c.fabric, s.cp, s.tp)),
       shard_group(group_span(c.fabric, shards, s.tp)),
       replicate_group(group_span(c.fabric, s.dp_replicate, s.tp * shards)),
-      expert_group(group_span(c.fabric, s.ep, experts_apart ? 1 : s.tp)),
+      expert_group(group_span(c.fabric, s.ep,
+                              traits.expert_tensor_axis ? s.expert_tp
+                              : experts_apart           ? 1
+                                                        : s.tp)),
       expert_shard_group(group_span(c.fabric, expert_shards, s.ep)),
       pipe_group(group_span(c.fabric, s.pp, s.tp * shards * s.dp_replicate)) {}
 
 // Forward: one product. Backward: the input gradient, and the weight gradient where the weight is trained.
 PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
   const double tp = m.replicated ? 1 : s.tp, n = m.column ? m.n / tp : m.n, k = m.column ? m.k : m.k / tp;
-  const double rows = tokens * m.rows_per_token, element = low ? 1 : 2;
+  // The busiest rank's experts set the pace.
+  const double rows = tokens * m.rows_per_token * (m.experts > 0 ? std::max(1.0, s.expert_imbalance) : 1), element = low ? 1 : 2;
   const GemmRate& rate = low ? c.gemm_low_precision : c.gemm;
   const double products = forward ? 1 : full ? 2 : 1;
   PassTime p;
@@ -61,7 +66,7 @@ PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
   if (low) {
     const bool sharded = gathers_in_8_bits() && !m.replicated && forward == m.column;
     const double values = rows * (forward ? k : n) / (sharded ? s.tp : 1);
-    p.elementwise += c.cast_bytes * (values + n * k * weight_casts) / c.memory_bytes_per_s;
+    p.elementwise += c.cast_bytes * (values + std::max(1.0, m.experts) * n * k * weight_casts) / c.memory_bytes_per_s;
   }
   if (m.lora_rank > 0) {
     const double adapter = gemm_s(c.gemm, rows, m.lora_rank, k, 2, 2) + gemm_s(c.gemm, rows, n, m.lora_rank, 2, 2);
@@ -130,14 +135,29 @@ double LayerModel::sequence_copies_s() const {
   return 4 * 4 * tokens * hidden / c.memory_bytes_per_s * (s.overlap_tp ? 0.5 : 1);
 }
 
-// Rows to their experts and back.
+// Rows to their experts, or back. NCCL's all-to-all sends a row once per expert. DeepEP and HybridEP send it once to each node that
+// has one of its experts and from there once to each rank: with k of E experts drawn evenly, k draws of n nodes (ranks) meet n (1 - (1
+// - 1/n)^k) of them. Their README reports 153 of 160 GB/s of NVLink and 43 to 58 of 50 GB/s of RDMA on H800 (2025-02).
+double LayerModel::exchange_s() const {
+  const double split = traits.experts_borrow_tensor_ranks || s.sequence_parallel ? s.tp : 1;
+  const double sent = tokens / split, top = static_cast<double>(s.model.experts_per_token);
+  const double row = 2 * static_cast<double>(s.model.expert_width());
+  if (s.expert_dispatch == ExpertDispatch::kAllToAll) return all_to_all_s(c.fabric, expert_group, sent * top * row);
+  const auto met = [top](double n) { return n * (1 - std::pow(1 - 1 / n, top)); };
+  const double ranks = expert_group.ranks, nodes = expert_group.domains();
+  const double inside = sent * row * met(ranks) * (ranks - 1) / ranks / c.fabric.link_bytes_per_s;
+  const double outside = nodes > 1 ? sent * row * met(nodes) * (nodes - 1) / nodes / c.fabric.nic_bytes_per_s : 0;
+  constexpr double kLatency_s = 20e-6;
+  return kLatency_s + std::max(inside, outside);
+}
+
+// Both ways. Beside another micro-batch's products only what those do not cover is seen, and a tenth that starts and ends alone.
 void LayerModel::add_expert_parallel(const LayerWork& w, PassTime& p) const {
   if (!w.experts || s.ep == 1) return;
-  const double rows = static_cast<double>(s.model.experts_per_token) / (traits.experts_borrow_tensor_ranks ? s.tp : 1);
-  const double bytes = 2 * tokens * static_cast<double>(s.model.expert_width()) * rows;
-  const double both = 2 * all_to_all_s(c.fabric, expert_group, bytes);
-  p.exposed += both;
-  if (experts_apart && expert_group.domains() > 1) p.network += both;
+  const double both = 2 * exchange_s() * std::max(1.0, s.expert_imbalance);
+  const double seen = s.overlap_experts ? std::max(0.1 * both, both - p.compute()) : both;
+  p.exposed += seen;
+  if (experts_apart && expert_group.domains() > 1) p.network += seen;
 }
 
 PassTime LayerModel::forward_pass(const LayerWork& w, bool op_selected_only) const {
@@ -178,8 +198,28 @@ PassTime LayerModel::recomputed_parts(const LayerWork& w) const {
   return p;
 }
 
+// Megatron's --recompute-modules: products of the ones that have any, and the passes of norms and activations.
+PassTime LayerModel::recomputed_modules(const LayerWork& w) const {
+  PassTime p;
+  for (const std::string& module : s.recompute_modules) {
+    if (module == "core_attn") p += attention_pass(w, true);
+    if (module == "layernorm") p.elementwise += 8 * tokens * hidden / c.memory_bytes_per_s;
+    if (module == "moe_act" && w.experts)
+      p.elementwise += 6 * tokens * w.rows_per_token * static_cast<double>(s.model.expert_feed_forward) / c.memory_bytes_per_s;
+    for (int i = 0; i < w.num_gemms; ++i) {
+      const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
+      const bool up = module == "mla_up_proj" && i < 4 && m.column && !m.replicated && s.model.attention == Attention::kLatent;
+      const bool mlp = module == "mlp" && !w.experts && i >= w.num_gemms - 2;
+      if (up || mlp || (module == "moe" && m.experts > 0)) p += gemm_pass(m, true);
+    }
+    if (module == "moe") add_expert_parallel(w, p);
+  }
+  return p;
+}
+
 PassTime LayerModel::recompute_pass(const LayerWork& w) const {
   if (c.program == ProgramClass::kHandWritten && !s.recompute_modules.empty()) return recomputed_parts(w);
+  if (!s.recompute_modules.empty() && s.recompute == ActivationRecompute::kNone) return recomputed_modules(w);
   switch (s.recompute) {
     case ActivationRecompute::kNone: return {};
     case ActivationRecompute::kOpSelective: {

@@ -64,6 +64,8 @@ class LayerModel {
   double sequence_copies_s() const;
   bool gathers_in_8_bits() const;
   double gathers_again_s() const;
+  double exchange_s() const;
+  PassTime recomputed_modules(const LayerWork& w) const;
   void add_expert_parallel(const LayerWork& w, PassTime& p) const;
 };
 

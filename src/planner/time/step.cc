@@ -202,8 +202,9 @@ double StepModel::stage_send_s() const {
 
 // Layers that do not divide leave their places to the embedding and the head.
 SlowestStage StepModel::slowest_stage(const StepLayer& one) const {
-  const double layers = static_cast<double>(s_.model.num_layers), stages = s_.pp;
-  const double head = one.head_s, embedding = embedding_s();
+  // Layers of multi-token prediction are blocks with a head of their own.
+  const double layers = static_cast<double>(s_.model.num_layers + s_.mtp_layers), stages = s_.pp;
+  const double head = one.head_s * (1 + s_.mtp_layers), embedding = embedding_s();
   SlowestStage stage;
   stage.layers = layers;
   stage.ends_s = head + embedding;
