@@ -24,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Sizes {
+class ConfigSizes {
  public:
-  explicit Sizes(const Value& config) : config_(config) {}
+  explicit ConfigSizes(const Value& config) : config_(config) {}
 
   // The first of these keys that holds a number above 0; of a list its largest (a width per layer).
   int64_t first(std::initializer_list<const char*> keys, int64_t absent = 0) const {
@@ -52,7 +52,7 @@ class Sizes {
   const Value& config_;
 };
 
-void read_heads(const Sizes& s, Geometry& g) {
+void read_heads(const ConfigSizes& s, Geometry& g) {
   constexpr int64_t kUsualHead = 64;
   g.num_heads =
       s.first({"num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads"},
@@ -61,7 +61,7 @@ void read_heads(const Sizes& s, Geometry& g) {
   g.head_size = s.first({"head_dim", "kv_channels", "attention_head_dim"}, std::max<int64_t>(1, g.hidden / g.num_heads));
 }
 
-void read_experts(const Sizes& s, Geometry& g) {
+void read_experts(const ConfigSizes& s, Geometry& g) {
   g.num_experts = s.first({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"});
   if (g.num_experts < 2) g.num_experts = 0;
   if (g.num_experts == 0) return;
@@ -76,7 +76,7 @@ void read_experts(const Sizes& s, Geometry& g) {
 }
 
 // What BERT's descendants and OPT have: layer norms, biases, learned positions, an MLP of two matrices.
-void read_old_style(const Sizes& s, Geometry& g) {
+void read_old_style(const ConfigSizes& s, Geometry& g) {
   const std::string act = s.text(s.has("hidden_act") ? "hidden_act" : "activation_function");
   const bool is_old =
       s.has("type_vocab_size") || act == "gelu" || act == "relu" || s.has("layer_norm_eps") || s.has("layer_norm_epsilon");
@@ -90,7 +90,7 @@ void read_old_style(const Sizes& s, Geometry& g) {
 
 // A state-space block has no attention: about three matrices of the inner width. As attention with one key and value head and the rest
 // as an MLP it has the same parameters.
-bool read_state_space(const Sizes& s, Geometry& g) {
+bool read_state_space(const ConfigSizes& s, Geometry& g) {
   const bool is_one = s.has("state_size") || s.has("ssm_cfg") || s.has("mamba_d_state") || s.text("model_type").find("mamba") == 0;
   if (!is_one || s.has("num_attention_heads")) return false;
   const int64_t inner = s.first({"intermediate_size", "d_inner"}, 2 * g.hidden);
@@ -120,7 +120,7 @@ std::string missing_sizes(const Geometry& g) {
 }  // namespace
 
 Result<Geometry> approximate_geometry(const Value& config, const std::string& name, int64_t parameters) {
-  const Sizes s(config);
+  const ConfigSizes s(config);
   const std::string type = s.has("model_type") ? s.text("model_type") : "not stated";
   Geometry g;
   g.name = name;

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/quantity.h"
+#include "cli/deliver/targets.h"
 #include "plan/plan_json.h"
 #include "planner/report/preview.h"
 #include "planner/resolve/method_defaults.h"
@@ -147,6 +148,15 @@ TEST_CASE("user terms: hours to a failure count without a time for saving, which
   CHECK(problem->save_time_s > 0);
   CHECK(assumes(*problem, "a save stops training for"));
   CHECK(resolved({{"model", "8B"}, {"nodes", "1"}})->save_time_s == 0);
+}
+
+TEST_CASE("user terms: a run that is started again saves as often as its plan says, else about every half hour") {
+  Plan plan;
+  plan.train.steps = 100'000;
+  plan.time.step_s = 10;
+  CHECK(steps_between_checkpoints(plan) == 180);
+  plan.time.checkpoint_every_s = 7200;
+  CHECK(steps_between_checkpoints(plan) == 720);
 }
 
 TEST_CASE("user terms: published names lead to the model of the same sizes") {

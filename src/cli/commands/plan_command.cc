@@ -127,7 +127,7 @@ int print_offers(const Arguments& arguments, const Terminal& terminal, const Pla
                 {error(code::kConflict, command_line(), "a plan that is made has no others beside it", "leave --plan away")});
   const Result<OfferWish> wish = offer_wish(arguments);
   if (!wish.ok()) return fail(arguments, terminal, wish.diagnostics);
-  const std::vector<Offer> rows = offers(*source.problem, *wish);
+  const std::vector<GpuOffer> rows = offers(*source.problem, *wish);
   const bool is_met = !rows.empty() && rows.front().nodes > 0 && rows.front().misses.empty();
   const int code = is_met ? static_cast<int>(kDone) : static_cast<int>(ExitCode::kNothingFits);
   if (arguments.has("json")) return print_result(terminal, dump_json(offers_json(rows)), code);

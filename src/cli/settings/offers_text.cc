@@ -13,7 +13,7 @@
 namespace distsetup {
 namespace {
 
-std::string offer_row(const Offer& o) {
+std::string offer_row(const GpuOffer& o) {
   const std::string gpus = o.nodes > 0 ? fmt::format("{} × {}", o.nodes, o.gpus_per_node) : "";
   std::string row = "  " + pad_right(cut(o.gpu_name, 16), 16) + pad_left(gpus, 10);
   if (o.nodes == 0) return row + "  " + o.misses;
@@ -50,13 +50,13 @@ Result<OfferWish> offer_wish(const Arguments& arguments) {
   return wish;
 }
 
-std::string offers_text(const std::vector<Offer>& rows, const Problem& problem, int width) {
+std::string offers_text(const std::vector<GpuOffer>& rows, const Problem& problem, int width) {
   std::string text = cut("  " + pad_right("GPU", 16) + pad_left("nodes", 10) + pad_left("run", 13) + pad_left("goodput", 9) +
                              pad_left("GPU-hours", 12) + pad_left("USD", 12),
                          width) +
                      "\n";
   std::string sources;
-  for (const Offer& one : rows) {
+  for (const GpuOffer& one : rows) {
     text += cut(offer_row(one), width) + "\n";
     if (one.usd > 0) sources += fmt::format("{}{}: {}", sources.empty() ? "" : "; ", one.gpu_name, one.price_source);
   }
@@ -66,7 +66,7 @@ std::string offers_text(const std::vector<Offer>& rows, const Problem& problem, 
       "\ngoodput: the share of the time that makes progress, with a failure every {} GPU-hours, {} for a save and {} "
       "for a restart\n",
       format_count(std::llround(hours)), format_duration(save_s), format_duration(kAssumedRestartTime_s));
-  const auto is_bound = [](const Offer& o) { return o.batch_bound && o.misses == "late"; };
+  const auto is_bound = [](const GpuOffer& o) { return o.batch_bound && o.misses == "late"; };
   if (std::any_of(rows.begin(), rows.end(), is_bound))
     text += "late: more nodes would leave GPUs without a sequence; --global-batch-tokens makes the batch larger\n";
   if (!sources.empty()) text += fmt::format("prices: {}; --price states another\n", sources);
@@ -76,9 +76,9 @@ std::string offers_text(const std::vector<Offer>& rows, const Problem& problem, 
   return wrap_lines(text, width);
 }
 
-Json offers_json(const std::vector<Offer>& rows) {
+Json offers_json(const std::vector<GpuOffer>& rows) {
   Json list = Json::array();
-  for (const Offer& o : rows) {
+  for (const GpuOffer& o : rows) {
     Json row = {{"gpu", o.gpu}, {"nodes", o.nodes}, {"gpus_per_node", o.gpus_per_node}, {"misses", o.misses}};
     if (o.nodes > 0) {
       row["step_s"] = o.step_s;

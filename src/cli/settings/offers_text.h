@@ -11,7 +11,7 @@ namespace distsetup {
 
 bool asks_for_offers(const Arguments& arguments);
 Result<OfferWish> offer_wish(const Arguments& arguments);
-std::string offers_text(const std::vector<Offer>& rows, const Problem& problem, int width);
-Json offers_json(const std::vector<Offer>& rows);
+std::string offers_text(const std::vector<GpuOffer>& rows, const Problem& problem, int width);
+Json offers_json(const std::vector<GpuOffer>& rows);
 
 }  // namespace distsetup

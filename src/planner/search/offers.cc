@@ -27,14 +27,14 @@ Problem on_hardware(const Problem& problem, const HardwarePlan& hardware) {
   return p;
 }
 
-std::optional<Offer> offer_on(const Problem& problem, std::vector<int> node_counts) {
+std::optional<GpuOffer> offer_on(const Problem& problem, std::vector<int> node_counts) {
   Problem p = problem;
   p.node_counts = std::move(node_counts);
   Diagnostics why;
   std::optional<Plan> plan = solve(p, why, Shortfall::kSkip);
   if (!plan.has_value() || !is_answer(*plan) || plan->time.step_s <= 0) return std::nullopt;
   settle_length(p.length, plan->train);
-  Offer out;
+  GpuOffer out;
   out.nodes = plan->hardware.nodes;
   out.gpus_per_node = plan->hardware.gpus_per_node;
   out.step_s = plan->time.step_s;
@@ -49,17 +49,17 @@ std::optional<Offer> offer_on(const Problem& problem, std::vector<int> node_coun
   return out;
 }
 
-bool is_late(const Offer& offer, const OfferWish& wish) { return wish.deadline_s > 0 && offer.run_s > wish.deadline_s; }
-bool is_dear(const Offer& offer, const OfferWish& wish) { return wish.budget_usd > 0 && offer.usd > wish.budget_usd; }
+bool is_late(const GpuOffer& offer, const OfferWish& wish) { return wish.deadline_s > 0 && offer.run_s > wish.deadline_s; }
+bool is_dear(const GpuOffer& offer, const OfferWish& wish) { return wish.budget_usd > 0 && offer.usd > wish.budget_usd; }
 
-int next_nodes(const Offer& offer, const OfferWish& wish) {
+int next_nodes(const GpuOffer& offer, const OfferWish& wish) {
   const double more = is_late(offer, wish) ? offer.run_s / wish.deadline_s : 2;
   return std::min(kMostOfferNodes, std::max(offer.nodes + 1, static_cast<int>(std::ceil(offer.nodes * more))));
 }
 
 // On numbers of nodes that are given: the first on which something fits.
-std::optional<Offer> best_on(const Problem& p, const OfferWish& wish, bool is_fixed) {
-  std::optional<Offer> best = offer_on(p, p.node_counts);
+std::optional<GpuOffer> best_on(const Problem& p, const OfferWish& wish, bool is_fixed) {
+  std::optional<GpuOffer> best = offer_on(p, p.node_counts);
   if (!best.has_value() || is_fixed) return best;
   const bool only_budget = wish.deadline_s <= 0 && wish.budget_usd > 0 && best->usd > 0;
   for (int tried = 1; tried < kMostPlans && (is_late(*best, wish) || only_budget) && !is_dear(*best, wish); ++tried) {
@@ -69,14 +69,14 @@ std::optional<Offer> best_on(const Problem& p, const OfferWish& wish, bool is_fi
       best->batch_bound = true;
     }
     if (nodes == best->nodes) break;
-    std::optional<Offer> larger = offer_on(p, {nodes});
+    std::optional<GpuOffer> larger = offer_on(p, {nodes});
     if (!larger.has_value() || larger->run_s >= best->run_s || (only_budget && is_dear(*larger, wish))) break;
     best = std::move(larger);
   }
   return best;
 }
 
-std::string what_misses(const Offer& offer, const OfferWish& wish) {
+std::string what_misses(const GpuOffer& offer, const OfferWish& wish) {
   if (is_late(offer, wish)) return "late";
   if (is_dear(offer, wish)) return "too dear";
   return wish.budget_usd > 0 && offer.usd <= 0 ? "no price" : "";
@@ -84,14 +84,14 @@ std::string what_misses(const Offer& offer, const OfferWish& wish) {
 
 }  // namespace
 
-std::vector<Offer> offers(const Problem& problem, const OfferWish& wish) {
+std::vector<GpuOffer> offers(const Problem& problem, const OfferWish& wish) {
   std::vector<HardwarePlan> all = {problem.base.hardware};
   for (const HardwarePlan& other : problem.compared_hardware)
     if (other.gpu != all.front().gpu) all.push_back(other);
-  std::vector<Offer> out;
+  std::vector<GpuOffer> out;
   for (const HardwarePlan& hardware : all) {
     const Problem p = on_hardware(problem, hardware);
-    Offer offer = best_on(p, wish, p.node_counts.size() == 1).value_or(Offer{});
+    GpuOffer offer = best_on(p, wish, p.node_counts.size() == 1).value_or(GpuOffer{});
     offer.gpu = hardware.gpu;
     offer.gpu_name = hardware.gpu_name;
     offer.gpus_per_node = hardware.gpus_per_node;
@@ -99,8 +99,8 @@ std::vector<Offer> offers(const Problem& problem, const OfferWish& wish) {
     offer.misses = offer.nodes == 0 ? "nothing fits" : what_misses(offer, wish);
     out.push_back(std::move(offer));
   }
-  std::stable_sort(out.begin(), out.end(), [](const Offer& a, const Offer& b) {
-    const auto order = [](const Offer& o) { return std::tuple(o.nodes == 0, !o.misses.empty(), o.usd <= 0, o.usd, o.run_s); };
+  std::stable_sort(out.begin(), out.end(), [](const GpuOffer& a, const GpuOffer& b) {
+    const auto order = [](const GpuOffer& o) { return std::tuple(o.nodes == 0, !o.misses.empty(), o.usd <= 0, o.usd, o.run_s); };
     return order(a) < order(b);
   });
   return out;

@@ -13,7 +13,7 @@ struct OfferWish {
   double budget_usd = 0;  // 0: none
 };
 
-struct Offer {
+struct GpuOffer {
   std::string gpu, gpu_name;
   int nodes = 0, gpus_per_node = 0;  // 0 nodes: nothing fits
   double step_s = 0, run_s = 0;      // of the run with what is lost to failures and saves
@@ -25,6 +25,6 @@ struct Offer {
   bool batch_bound = false;  // more nodes would leave a GPU without a sequence
 };
 // Of the plan's hardware and all that it is compared with; cheapest first, behind them what misses the wish.
-std::vector<Offer> offers(const Problem& problem, const OfferWish& wish);
+std::vector<GpuOffer> offers(const Problem& problem, const OfferWish& wish);
 
 }  // namespace distsetup

@@ -101,6 +101,8 @@ Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
     case SettingType::kBool: problems = take(as_bool(value)); break;
     case SettingType::kInt:
       problems = take(key.is_count && is_short_count(value.text) ? parse_count(value.text, value.location) : as_int(value));
+      if (key.is_count && !problems.empty() && problems.front().help.empty())
+        problems.front().help = "write it like 4000000, 4M or 15T";
       if (problems.empty()) problems = check_range(key, value, std::get<int64_t>(setting.value));
       break;
     case SettingType::kDouble:
