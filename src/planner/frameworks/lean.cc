@@ -43,11 +43,11 @@ LeanActivations activations(const Setup& s) {
   if (s.offload.activations == OffloadPlace::kNone) wide += h;  // the second residual
   keep(full, h);
   keep(low || no_norm || no_att, h);
-  keep(low || no_norm || no_ffn, h);
+  if (!low && !no_norm && !no_ffn) wide += h;  // else in one of the hidden states beside the layers
   keep(no_qkv, qkv);
   keep(no_att, q);
   keep(low || no_activated, f);
-  keep(no_ffn, up);
+  if (!no_ffn) wide += up;  // else in what backward works in
   if (low) low_bytes = (no_norm ? 0 : 2 * h) + (no_activated ? 0 : f);
   const double statistics = 4 * (2 + static_cast<double>(g.num_heads));
   LeanActivations a;
