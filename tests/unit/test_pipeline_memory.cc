@@ -234,7 +234,7 @@ TEST_CASE("pipeline memory: activations on the host leave two layers on the GPU"
   const MemoryEstimate offloaded = simulate_memory(s);
   // Of 32 inputs of 2 bytes each, 30 move.
   CHECK(kept.allocated_bytes - offloaded.allocated_bytes == 30 * 2 * 4096 * s.tokens());
-  CHECK(offloaded.host_bytes_per_node == 8 * pinned_bytes(30 * 2 * 4096 * s.tokens()));
+  CHECK(offloaded.host_bytes_per_node == 8 * 30 * pinned_bytes(2 * 4096 * s.tokens()));
   const int64_t reserved = replay_memory(s).reserved_bytes;
   s.offload.activations = OffloadPlace::kNone;
   CHECK(reserved < replay_memory(s).reserved_bytes);

@@ -3,6 +3,8 @@
 //   0, 1, 2  16-bit parameters in one flat buffer on every rank; master and moments of the rank's share (all of them in stage 0)
 //   gradients  0, 1: a tensor per parameter until the step; 2: the share alone, and a running sum when micro-batches accumulate
 //   3        parameters, gradients and states of the share; gathered parameters within a budget of live elements; small ones stay
+//   bf16 with stage 1 and gradients that add up in fp32 (runtime/bf16_optimizer.py): autograd's 16-bit gradients stay until the next
+//   step zeroes them, and whole fp32 ones lie beside them from the start
 //   whole buckets  two reduce buckets in backward (stage 3: one, for the whole run), gather bucket at the end of the step step
 //   gradients of the share in fp32 beside the states
 // Offload moves master and moments (and the fp32 gradient) to pinned host memory, or parameters too; NVMe keeps only swap buffers
@@ -25,7 +27,7 @@ namespace distsetup {
 namespace {
 
 // Defaults of deepspeed/runtime/zero/config.py, in elements.
-constexpr double kReduceBucket = 5e8, kPrefetchBucket = 5e7, kMaxLive = 1e9, kSubGroup = 1e9;
+constexpr double kReduceBucket = 5e8, kGatherBucket = 5e9, kPrefetchBucket = 5e7, kMaxLive = 1e9, kSubGroup = 1e9;
 
 struct ZeroElements {
   double all = 0;      // of the rank's pipeline stage, on this tensor-parallel rank
@@ -86,28 +88,39 @@ double or_default(int64_t given, double otherwise) { return given > 0 ? static_c
 struct ZeroBytes {
   double parameter = 0, second_copy = 0, optimizer = 0;  // second_copy: from the first forward on
   double gradient_before = 0, gradient = 0;              // in the forward of a later micro-batch; at the end of backward
+  double main_gradient = 0;                              // whole, in fp32, for the whole run
   double live_loss = 0, live_layer = 0;                  // gathered parameters at the end of forward; while a layer runs
   double bucket = 0, bucket_always = 0;                  // in backward; for the whole run
   double step_gradient = 0, step_temporary = 0;          // gradients that are still there in the step; fp32 copies
+  double step_gather = 0;                                // what updated parameters are gathered into
   double load = 0, host = 0, checkpoint = 0;
 };
 
-double bytes_per_gradient(const Setup& s) { return bytes_of(s.gradient_dtype); }
+// runtime/engine.py, _do_optimizer_sanity_check.
+bool runs_bf16_optimizer(const Setup& s) {
+  return s.sharding == Sharding::kZero1 && s.parameter_dtype == Dtype::kBf16 && s.gradient_dtype == Dtype::kF32 &&
+         s.offload.optimizer == OffloadPlace::kNone;
+}
 
 void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& states, ZeroBytes& out) {
   const double share = s.sharding == Sharding::kDdp ? 1 : n.share;
   const double state_bytes_here = n.trained * states.optimizer / share;
   const double paged = n.trained * (stored_state_bytes(s).optimizer - states.optimizer) / share;
-  const double fp32_gradient = s.master_copy || s.sharding != Sharding::kDdp ? 4 * n.trained / share : 0;
+  // Without an fp32 master the optimizer takes gradients as they are, in one flat copy.
+  const double fp32_gradient = (s.master_copy                  ? 4
+                                : s.sharding == Sharding::kDdp ? 0
+                                                               : bytes_of(s.parameter_dtype)) *
+                               n.trained / share;
   const double ranks = s.gpus_per_node;
   if (s.offload.optimizer == OffloadPlace::kNone) {
     out.optimizer = state_bytes_here;
     out.host += ranks * paged;
     // Stage 3 goes sub-group by sub-group (zero/stage3.py, _prepare_sub_group), stages 1 and 2 convert the whole share; stage 0 has
     // fp32 copies of all gradients and then a flat one (runtime/fp16/fused_optimizer.py).
-    const double converted = s.sharding == Sharding::kZero3 ? std::min(fp32_gradient, 4 * kSubGroup)
-                             : s.sharding == Sharding::kDdp ? 2 * fp32_gradient
-                                                            : fp32_gradient;
+    const double converted = runs_bf16_optimizer(s)           ? 0
+                             : s.sharding == Sharding::kZero3 ? std::min(fp32_gradient, 4 * kSubGroup)
+                             : s.sharding == Sharding::kDdp   ? 2 * fp32_gradient
+                                                              : fp32_gradient;
     out.step_temporary = converted;
     // An fp32 update, and one more of it while it is scaled (transformers/optimization.py, Adafactor.step).
     if (s.optimizer == OptimizerKind::kAdafactor)
@@ -119,13 +132,13 @@ void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& stat
   }
   // zero/stage_1_and_2.py: master, its gradient and the 16-bit copy are pinned, moments are not.
   const auto pinned = [](double bytes) { return static_cast<double>(pinned_bytes(static_cast<int64_t>(bytes))); };
-  const double master = 4 * n.trained / share;
+  const double master = (s.master_copy ? 4 : bytes_of(s.parameter_dtype)) * n.trained / share;
   if (s.offload.optimizer == OffloadPlace::kNvme) {
     out.host += ranks * pinned(4 * std::min(master, 4 * kSubGroup));  // buffer_count 4 of the largest sub-group (offload_config.py)
   } else {
     out.host += ranks * (2 * pinned(master) + pinned(master / 2) + std::max(0.0, state_bytes_here - master));
   }
-  out.bucket_always += 2 * n.largest;  // temp_grad_buffer_for_gpu_offload
+  if (s.sharding != Sharding::kZero3) out.bucket_always += 2 * n.largest;  // stage_1_and_2.py, temp_grad_buffer_for_gpu_offload
 }
 
 void add_parameters(const Setup& s, const ZeroElements& n, const StateBytes& states, ZeroBytes& out) {
@@ -148,7 +161,7 @@ void add_parameters(const Setup& s, const ZeroElements& n, const StateBytes& sta
     out.host += s.gpus_per_node * 5.0 * 1e8 * states.parameter;  // buffer_count 5, buffer_size 1e8 (offload_config.py)
     out.parameter = states.parameter * n.small;
   }
-  if (n.share <= 1) return;
+  if (n.share <= 1 && s.offload.parameters == OffloadPlace::kNone) return;
   // Parameters that backward will use within max_reuse_distance are not given back (partitioned_param_coordinator.py,
   // __params_to_release): about half of it at the turn from forward to backward. Prefetch comes on top, within max_live_parameters.
   const double max_live = or_default(s.max_live_parameters, kMaxLive),
@@ -158,11 +171,20 @@ void add_parameters(const Setup& s, const ZeroElements& n, const StateBytes& sta
 }
 
 void add_gradients(const Setup& s, const ZeroElements& n, ZeroBytes& out) {
-  const double each = bytes_per_gradient(s), bucket = std::min(n.trained, or_default(s.reduce_bucket_elements, kReduceBucket));
+  const double each = bytes_of(s.gradient_dtype), bucket = std::min(n.trained, or_default(s.reduce_bucket_elements, kReduceBucket));
   const bool accumulates = s.gradient_accumulation > 1, offloaded = s.offload.optimizer != OffloadPlace::kNone;
   switch (s.sharding) {
     case Sharding::kDdp:
     case Sharding::kZero1:
+      if (runs_bf16_optimizer(s)) {
+        out.main_gradient = 4 * n.trained;
+        out.gradient = out.gradient_before = out.step_gradient = 2 * n.trained;
+        // Until 2023-01 a list of shards was gathered, which torch.distributed does through one tensor of all of them, here of up to
+        // 5e9 elements (allgather_bucket_size); all_gather_into_tensor needs none.
+        const bool lists = s.software.released > 0 && s.software.released < 202301;
+        if (lists && n.share > 1) out.step_gather = 2 * std::min(n.trained, kGatherBucket);
+        break;
+      }
       out.gradient = each * n.trained;
       out.gradient_before = accumulates ? out.gradient : 0;
       out.step_gradient = out.gradient;
@@ -190,8 +212,8 @@ struct ZeroPeak {
 
 void consider(ZeroPeak& best, const ZeroPeak& candidate, const ZeroBytes& bytes) {
   ZeroPeak with = candidate;
-  with.allocated = bytes.parameter + bytes.second_copy + bytes.optimizer + candidate.activation + candidate.logits +
-                   candidate.gathered + candidate.gradient + candidate.communication + candidate.workspace;
+  with.allocated = bytes.parameter + bytes.second_copy + bytes.optimizer + bytes.main_gradient + candidate.activation +
+                   candidate.logits + candidate.gathered + candidate.gradient + candidate.communication + candidate.workspace;
   if (with.allocated > best.allocated) best = with;
 }
 
@@ -222,7 +244,10 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   const double activation = static_cast<double>(a.layer_peak), loss = static_cast<double>(a.loss_peak);
   const double logits = static_cast<double>(a.logits_bytes), always = b.bucket_always + pipe;
   out.pipe = pipe;
-  out.host_activations = s.gpus_per_node * static_cast<double>(pinned_bytes(a.offloaded));
+  // A tensor for every layer and micro-batch, each pinned by itself.
+  const int64_t of_layer = (a.kept + a.offloaded) / std::max<int64_t>(1, stage.num_layers * stage.in_flight);
+  if (a.offloaded > 0 && of_layer > 0)
+    out.host_activations = s.gpus_per_node * static_cast<double>(a.offloaded / of_layer * pinned_bytes(of_layer));
   ZeroPeak best;
   consider(best, {0, activation, 0, b.live_layer, b.gradient, always + b.bucket, workspace, "backward"}, b);
   out.backward = best.allocated;
@@ -237,14 +262,14 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
     if (at_loss.allocated > best.allocated) best = at_loss;
   }
   ZeroPeak step;
-  consider(step, {0, 0, 0, 0, b.step_gradient + b.step_temporary, b.bucket_always, workspace, "optimizer"}, b);
+  consider(step, {0, 0, 0, b.step_gather, b.step_gradient + b.step_temporary, b.bucket_always, workspace, "optimizer"}, b);
   out.step = step.allocated;
   if (step.allocated > best.allocated) best = step;
   ZeroPeak forward;
   consider(forward, {0, static_cast<double>(a.kept), 0, b.live_loss, b.gradient_before, always, workspace, "forward"}, b);
   out.forward = forward.allocated;
   if (forward.allocated > best.allocated) best = forward;
-  const double fixed = b.parameter + b.second_copy + b.optimizer + b.bucket_always + workspace;
+  const double fixed = b.parameter + b.second_copy + b.optimizer + b.main_gradient + b.bucket_always + workspace;
   out.evaluate = fixed + b.live_layer + static_cast<double>(a.evaluate_peak);
   out.peak = best;
   return out;
@@ -260,6 +285,7 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   const double master = s.master_copy ? 4.0 / std::max(1.0, state_bytes(s).optimizer) * b.optimizer : 0;
   out.from_start = {rounded(b.parameter), rounded(master), rounded(b.bucket_always), rounded(rank.peak.workspace), rounded(rank.pipe)};
   if (b.second_copy > 0) out.from_start.push_back(rounded(b.second_copy));
+  if (b.main_gradient > 0) out.from_start.push_back(rounded(b.main_gradient));
   if (s.sharding == Sharding::kDdp || s.sharding == Sharding::kZero1) {
     out.from_backward = weight_sizes(parts, symbols, stage, rounded(b.gradient));
   } else {
@@ -272,6 +298,7 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   out.in_backward.push_back(rounded(std::max(b.live_layer, b.live_loss)));
   out.in_optimizer.push_back(rounded(b.step_temporary / 2));  // 16-bit, flat
   out.in_optimizer.push_back(rounded(b.step_temporary));
+  out.in_optimizer.push_back(rounded(b.step_gather));
   return out;
 }
 
@@ -288,7 +315,8 @@ MemoryEstimate estimate_of(const RankReport& rank) {
   add("parameter shard", b.parameter, b.parameter, "load");
   add("second copy (hpZ)", b.second_copy, b.second_copy, "forward");
   add("gathered parameter", peak.gathered, std::max(b.live_loss, b.live_layer), "loss");
-  add("gradient", peak.gradient, std::max(b.gradient, b.step_gradient + b.step_temporary), "optimizer");
+  add("gradient", b.main_gradient + peak.gradient, b.main_gradient + std::max(b.gradient, b.step_gradient + b.step_temporary),
+      "optimizer");
   add("optimizer state", b.optimizer, b.optimizer, "optimizer");
   add("activation", peak.activation, peak.activation, peak.phase);
   add("logits", peak.logits, peak.logits, "loss");
@@ -300,7 +328,7 @@ MemoryEstimate estimate_of(const RankReport& rank) {
                   {"backward", rounded(rank.backward)},
                   {"optimizer", rounded(rank.step)},
                   {"evaluate", rounded(rank.evaluate)},
-                  {"save", rounded(b.parameter + b.second_copy + b.optimizer + b.bucket_always)}};
+                  {"save", rounded(b.parameter + b.second_copy + b.optimizer + b.main_gradient + b.bucket_always)}};
   std::erase_if(out.by_phase, [](const PhaseMemory& phase) { return phase.allocated_bytes == 0; });
   for (PhaseMemory& phase : out.by_phase) {  // terms are rounded one by one
     if (phase.phase == out.peak_phase) phase.allocated_bytes = out.allocated_bytes;

@@ -45,7 +45,8 @@ class FsdpModel {
   bool has_embedding() const { return part == PipelinePart::kWhole || part == PipelinePart::kFirst; }
   bool has_head() const { return part == PipelinePart::kWhole || part == PipelinePart::kLast; }
   int shards() const { return s.sharding == Sharding::kDdp ? 1 : s.dp_shard * s.cp; }
-  bool unsharded() const { return s.traits().never_shards || shards() == 1; }
+  // Parameters that wait in host memory come unit by unit, one rank or many.
+  bool unsharded() const { return s.traits().never_shards || (shards() == 1 && s.offload.parameters == OffloadPlace::kNone); }
   // torchtitan's dp_shard_mod_ep: what is left of the ranks that share a stage once experts have taken theirs.
   int expert_shards() const { return std::max(1, s.dp_shard * s.cp * s.tp / s.ep); }
   bool experts_apart() const { return s.ep > 1 && s.traits().experts_borrow_tensor_ranks && !unsharded(); }

@@ -117,6 +117,7 @@ struct Setup {
   double nic_bytes_per_s = 0;  // per node, one direction; 0 = one node, or not known
   std::string nic_kind;        // infiniband, roce, efa, tcpx, tcpxo, omni_path, ethernet
   int64_t host_memory_bytes = 0;
+  double host_memory_bytes_per_s = 0;  // of a node; 0 = not known
 
   Framework framework = Framework::kFsdp2;
   Sharding sharding = Sharding::kZero3;
@@ -138,10 +139,12 @@ struct Setup {
 
   std::string program = "torchtitan_eager";                 // presets/programs/<id>.yaml
   std::shared_ptr<const replay::BlockProgram> own_program;  // of --presets DIR; nullptr: the built-in one of that id
-  bool fused_norm = false, fused_rope = false, compiled = false;
+  bool fused_norm = false, fused_rope = false, fused_swiglu = false, compiled = false;
+  int64_t mlp_tile = 0;  // tokens that go through an MLP at once, forward and again in backward (DeepSpeed's TiledMLP); 0: all
   LossHead loss = LossHead::kEager;
   int loss_chunks = 8;
   bool flash_attention = true;
+  int flash_package = 0;  // 3 or 4: FlashAttention of that generation is installed and asked for; 0: what the stack takes by itself
   ActivationRecompute recompute = ActivationRecompute::kNone;
   int recompute_every_k = 0;
   int recompute_layers = 0;                    // kFull: only the first n layers of each (virtual) stage; 0 = all

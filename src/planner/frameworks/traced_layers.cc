@@ -16,6 +16,7 @@ using replay::Trace;
 
 struct Player {
   std::vector<int64_t> sizes;
+  std::vector<bool> holds_logits;  // by slot: a free does not say what it frees
   int64_t live = 0, logits = 0, peak = 0, logits_at_peak = 0;
 
   void set(int16_t slot, int64_t bytes) {
@@ -34,11 +35,12 @@ struct Player {
       if (event.kind == Event::Kind::kAllocate) {
         size = replay::rounded_size(event.bytes);
         live += size;
-        if (event.memory_class == replay::MemoryClass::kLogits) logits += size;
+        holds_logits[static_cast<size_t>(event.slot)] = event.memory_class == replay::MemoryClass::kLogits;
+        if (holds_logits[static_cast<size_t>(event.slot)]) logits += size;
         note();
       } else if (event.kind == Event::Kind::kFree) {
         live -= size;
-        if (event.memory_class == replay::MemoryClass::kLogits) logits -= size;
+        if (holds_logits[static_cast<size_t>(event.slot)]) logits -= size;
         size = 0;
       }
     }
@@ -49,6 +51,7 @@ PartBytes bytes_of_trace(const Trace& trace, int64_t input_bytes, bool is_block)
   PartBytes out;
   Player player;
   player.sizes.resize(static_cast<size_t>(std::max<int16_t>(trace.num_slots, 2)));
+  player.holds_logits.resize(player.sizes.size());
   player.set(Trace::kInput, input_bytes);
   player.play(trace.forward);
   out.forward_peak = player.peak;

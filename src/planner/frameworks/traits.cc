@@ -67,6 +67,7 @@ constexpr FrameworkTraits kDeepspeedTraits = {
     .flat_optimizer_states = true,
     .memory_reads_schedule = true,
     .copies = BufferCopies::kGradientBucket,
+    .own_cpu_adam = true,
     .python_hooks = true,
 };
 
@@ -94,6 +95,7 @@ constexpr FrameworkTraits kMegatronTraits = {
     .sums_into_main_gradients = true,
     .functional_collectives = false,
     .copies = BufferCopies::kMainGradients,
+    .own_cpu_adam = true,
     .even_stages = true,
     .stages_split_messages = true,  // arXiv 2104.04473, section 4.1
     .receives_ahead = true,

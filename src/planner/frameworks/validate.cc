@@ -69,6 +69,9 @@ struct SetupRules {
     if (s.offload.parameters != OffloadPlace::kNone && !t.offloads_parameters)
       unsupported(fmt::format("{} does not offload parameters", name), "set offload.parameters to none");
     if (t.zero_stages_of_offload) stages_of_offload(name);
+    // FSDP moves the shards of its units: whole copies stay where they are.
+    if (s.offload.parameters != OffloadPlace::kNone && !t.zero_stages_of_offload && s.sharding == Sharding::kDdp && s.world() > 1)
+      unsupported(fmt::format("{} offloads what it splits, found ddp", name), "set sharding to zero3, or offload.parameters to none");
     if (s.recompute == ActivationRecompute::kOpSelective && !t.recomputes_operations) {
       unsupported(fmt::format("{} does not recompute by operation", name), "set recompute to none or full");
     }

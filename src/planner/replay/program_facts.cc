@@ -86,6 +86,8 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);
+  say(Condition::kFusedSwiglu, s.fused_swiglu);
+  say(Condition::kUlysses, s.cp > 1 && s.cp_method == CpMethod::kUlysses);
   say(Condition::kEmbeddingScaled, m.family.starts_with("granite") || m.family.starts_with("gemma"));
   return facts;
 }
@@ -135,6 +137,8 @@ void fill_symbols(const Setup& s, int64_t* values) {
   int64_t chunks = 1;
   while (chunks < ceil_div(tokens, ceil_div(std::max<int64_t>(m.vocabulary, 1), std::max<int64_t>(m.hidden, 1)))) chunks *= 2;
   put(Symbol::kLossRows, ceil_div(tokens, chunks));
+  put(Symbol::kMlpRows, s.mlp_tile > 0 ? std::min(s.mlp_tile, tokens) : tokens);
+  put(Symbol::kUlyssesKvHeads, std::max<int64_t>(m.num_kv_heads, std::min<int64_t>(s.cp, m.num_heads)));
   put(Symbol::kAdapterRank, s.lora.rank);
   put(Symbol::kAdapterBytes, s.lora.dtype == Dtype::kF32 ? 4 : 2);
   put(Symbol::kResidualBytes, s.software.residual_in_fp32 ? 4 : values[static_cast<size_t>(Symbol::kComputeBytes)]);

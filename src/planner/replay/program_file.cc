@@ -67,7 +67,10 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "online_softmax",
                                                                                                   "fused_qkv",
                                                                                                   "many_samples",
-                                                                                                  "compiled", "split_loss"};
+                                                                                                  "compiled",
+                                                                                                  "split_loss",
+                                                                                                  "fused_swiglu",
+                                                                                                  "ulysses"};
 
 When when_of(const Value* value, Diagnostics& said) {
   When when;

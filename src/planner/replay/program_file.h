@@ -76,6 +76,8 @@ enum class Condition : uint8_t {
   kManySamples,          // more than one per micro-batch: a slice of the sequence is no longer contiguous
   kCompiled,             // torch.compile, of the loss too
   kSplitLoss,            // tensor parallelism, and Python runs the loss over split logits
+  kFusedSwiglu,          // a hand-written kernel makes the MLP's product, and its gradients in place (Liger)
+  kUlysses,              // context-parallel ranks exchange parts of the sequence for heads around attention
   kCount
 };
 struct When {

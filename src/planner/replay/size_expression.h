@@ -40,6 +40,8 @@ enum class Symbol : uint8_t {
   kNopeHeadSize,          // dn: of a head, without position
   kRopeHeadSize,          // dr: of a head, with position
   kValueHeadSize,         // dv
+  kMlpRows,               // m: tokens that go through an MLP at once: T, or those of a tile
+  kUlyssesKvHeads,        // ku: kv heads of all ranks between Ulysses' exchanges, where each has one at least
   kCount
 };
 inline constexpr int kFirstLocal = 32;

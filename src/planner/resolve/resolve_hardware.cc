@@ -143,6 +143,7 @@ class HardwareResolver {
 
     HardwarePlan& h = out_.plan;
     h = hardware_plan(*gpu, machine, per_node_);
+    if (machine.has_value()) out_.host_memory_bytes_per_s = machine->host_memory_bytes_per_s;
     out_.gpus[gpu->name] = *gpu;
     if (const auto price = spec_.number("hardware.price"); price.has_value()) {
       h.price_usd_per_gpu_hour = *price;

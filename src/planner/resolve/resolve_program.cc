@@ -158,6 +158,8 @@ void settle_setup(Resolving& r) {
   s.host_memory_bytes = p.hardware.host_memory_bytes;
   if (const auto gpu = r.problem.gpus.find(p.hardware.gpu); gpu != r.problem.gpus.end()) s.gpu = gpu->second;
   set_software(r.problem.trainer, s);
+  // The Trainer's use_liger_kernel replaces more than the loss (liger_kernel/transformers/monkey_patch.py).
+  if (s.loss == LossHead::kLiger && s.program.starts_with("hf_")) s.fused_norm = s.fused_rope = s.fused_swiglu = true;
   r.problem.base.assumptions.push_back(fmt::format("{}, program {}", r.problem.setup.software.name, s.program));
   if (s.model.num_experts > 0 && !r.problem.trainer.defaults.traits().measured_experts)
     r.problem.base.assumptions.push_back(

@@ -166,6 +166,27 @@ void resolve_fabric(TimeConstants& c, const Setup& s, const ConstantLookup& look
   f.nic_half_bytes = look.get(fmt::format("network.{}.half_bytes", nic), look.at("network.unknown.half_bytes"));
 }
 
+// All GPUs of a node share the host's memory: their copies, and Adam. Where its bandwidth is not stated, that of the platforms the GPU
+// is sold in: two sockets of 12 (Volta), 16 (Ampere, GeForce: one socket of 8) or 16 channels DDR5 (Hopper on).
+void resolve_host(TimeConstants& c, const Setup& s, const ConstantLookup& look) {
+  const GpuGeneration generation = gpu_generation(s.gpu);
+  const double platform = !s.gpu.p2p                             ? 2.05e11
+                          : generation == GpuGeneration::kVolta  ? 2.56e11
+                          : generation == GpuGeneration::kAmpere ? 4.1e11
+                                                                 : 6.14e11;
+  const double host = s.host_memory_bytes_per_s > 0 ? s.host_memory_bytes_per_s : platform;
+  const double link = (s.gpu.pcie_bytes_per_s > 0 ? s.gpu.pcie_bytes_per_s : 25e9) * look.at("offload.pcie_share");
+  constexpr double kStreamShare = 0.8;  // of a memory's bandwidth (STREAM)
+  c.pcie_bytes_per_s = std::min(link, kStreamShare * host / std::max(1, s.gpus_per_node));
+  // The kernel is bound by the host's cores, and by what share of its memory's bandwidth they reach (arXiv 2101.06840, table 4: 10B
+  // parameters in 2.57 s on two sockets of 24 cores and 256 GB/s).
+  c.cpu_adam_bytes_per_s = std::min(look.at("offload.cpu_adam_bytes_per_s"), look.at("offload.cpu_adam_share") * host);
+  // PyTorch's own AdamW took 5.7 times as long (the same table) until it had a fused kernel for the CPU (2.4).
+  const bool fused =
+      s.traits().own_cpu_adam || (s.optimizer_implementation == OptimizerImplementation::kFused && runs_since(s, 202407));
+  if (!fused) c.cpu_adam_bytes_per_s /= 5.7;
+}
+
 }  // namespace
 
 GpuGeneration gpu_generation(const Gpu& gpu) {
@@ -204,6 +225,7 @@ std::string_view name(AttentionKernel kernel) {
     case AttentionKernel::kFlash1: return "flash1";
     case AttentionKernel::kFlash2: return "flash2";
     case AttentionKernel::kFlash3: return "flash3";
+    case AttentionKernel::kFlash4: return "flash4";
     case AttentionKernel::kCudnn: return "cudnn";
   }
   return "flash2";
@@ -227,6 +249,8 @@ AttentionKernel attention_kernel(const Setup& s) {
   if (s.software.flex_attention) return AttentionKernel::kFlash2;
   if (s.program == kNativeProgram) return AttentionKernel::kFlash2;  // called by its name, not through SDPA
   const GpuGeneration generation = gpu_generation(s.gpu);
+  if (s.flash_package == 3 && generation == GpuGeneration::kHopper) return AttentionKernel::kFlash3;
+  if (s.flash_package == 4 && generation == GpuGeneration::kBlackwell) return AttentionKernel::kFlash4;
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
   const bool transformer_engine = s.traits().transformer_engine || s.program.starts_with("megatron_te");
   const bool titan = s.program.starts_with("torchtitan") && released >= kTitanPrefersCudnnSince;
@@ -276,8 +300,7 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.optimizer_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("optimizer.bandwidth_share");
   c.foreach_cost = look.at("optimizer.foreach_cost");
   c.foreach_tensor_s = look.at("optimizer.foreach_tensor_s");
-  c.pcie_bytes_per_s = (s.gpu.pcie_bytes_per_s > 0 ? s.gpu.pcie_bytes_per_s : 25e9) * look.at("offload.pcie_share");
-  c.cpu_adam_bytes_per_s = look.at("offload.cpu_adam_bytes_per_s");
+  resolve_host(c, s, look);
   c.nvme_bytes_per_s = look.at("offload.nvme_bytes_per_s");
   c.dequantise_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("quantised.bandwidth_share");
   return c;

@@ -19,7 +19,7 @@ enum class ProgramClass { kEager, kCompiled, kFused, kHandWritten };
 ProgramClass program_class(const Setup& setup);
 inline constexpr std::string_view kNativeProgram = kNative;  // Setup::program of the bundled trainer
 
-enum class AttentionKernel { kUnfused, kFlash1, kFlash2, kFlash3, kCudnn };
+enum class AttentionKernel { kUnfused, kFlash1, kFlash2, kFlash3, kFlash4, kCudnn };
 AttentionKernel attention_kernel(const Setup& setup);
 std::string_view name(AttentionKernel kernel);
 

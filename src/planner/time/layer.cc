@@ -138,7 +138,7 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   switch (c.program) {
     case ProgramClass::kEager:
       bytes = (norms * norm_traffic(s, c.program) + 12) * h / norm_split + (rotary ? (s.fused_rope ? 4 : 24) * (q + kv) : 0) + 4 * q +
-              (g.gated_mlp ? 10 : 4) * activated;
+              (g.gated_mlp ? (s.fused_swiglu ? 6 : 10) : 4) * activated;
       break;
     case ProgramClass::kCompiled:
       bytes = norms * 8 * h / norm_split + (rotary ? (s.software.complex_rotary ? 24 : 8) * (q + kv) : 0) + 4 * q +

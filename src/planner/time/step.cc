@@ -183,9 +183,11 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
     t.offload_exposed_s += parameters * (bytes.optimizer + bytes.parameter) / c_.pcie_bytes_per_s;
     return parameters * traffic / c_.optimizer_bytes_per_s;
   }
-  // Gradients down, Adam on the host (its memory is the node's), parameters up. NVMe: states read and written.
-  const double on_node = parameters * s_.gpus_per_node;
-  double host = on_node * traffic / c_.cpu_adam_bytes_per_s;
+  // Gradients down, Adam on the host (its memory is the node's), parameters up. NVMe: states read and written. Adam reads and writes
+  // master and moments and reads the gradient, after it was clipped in place; then the 16-bit copy is made.
+  const double on_node = parameters * s_.gpus_per_node, gradient = s_.master_copy ? 4 : bytes.gradient;
+  const double written = s_.master_copy ? 4 + 2 : 2 * bytes.parameter;  // cast to 16 bits; or updated where they are
+  double host = on_node * (2 * bytes.optimizer + 3 * gradient + written) / c_.cpu_adam_bytes_per_s;
   if (s_.offload.optimizer == OffloadPlace::kNvme) host = std::max(host, 2 * on_node * bytes.optimizer / c_.nvme_bytes_per_s);
   t.offload_exposed_s += host + parameters * (bytes_of(s_.gradient_dtype) + 2) / c_.pcie_bytes_per_s;
   return 0;
@@ -228,13 +230,15 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   const double own = stage.layers;
   Transfers transfers;
   transfers.exposed_s = own * (one.forwards * layer.forward.exposed + layer.backward.exposed + layer.recompute.exposed);
-  const bool from_host = traits_.streams_host_parameters && s_.offload.parameters != OffloadPlace::kNone;
-  if (from_host) {
-    const double up = layer.parameters * (rank_.low ? 1 : 2) / c_.pcie_bytes_per_s;
-    t.offload_exposed_s += micro_batches_ * own * (std::max(0.0, up - one.forward_s) + std::max(0.0, up - one.backward_s));
-  }
+  // Parameters in host memory come up for forward and again for backward, beside the layer before: a rank's shard, or all of them.
+  const bool from_host = s_.offload.parameters != OffloadPlace::kNone, whole = traits_.streams_host_parameters;
+  const double of_layer = whole ? layer.parameters * (rank_.low ? 1 : 2) : gathered_bytes(layer.parameters) / rank_.shards;
+  const double up = from_host ? of_layer / c_.pcie_bytes_per_s : 0;
+  t.offload_exposed_s += micro_batches_ * own * (std::max(0.0, up - one.forward_s) + std::max(0.0, up - one.backward_s));
   if (rank_.shards == 1 || !gathers_parameters()) return transfers;
-  const double gather = from_host ? 0 : gather_layer_s(layer);
+  // Without peer-to-peer transfers a gather goes through host memory over the same link.
+  const double shared_link = s_.gpu.p2p || rank_.shard_group.domains() > 1 ? 0 : up;
+  const double gather = from_host && whole ? 0 : gather_layer_s(layer) + shared_link;
   // hpZ: backward gathers from the copy that fewer ranks share.
   const double gather_again =
       s_.hpz > 1 ? all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters)) : gather;
@@ -257,10 +261,6 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   transfers.exposed_s += (gather_s(root) * stage.head_share + gather) * gathers;  // before the first layer can start
   transfers.exposed_s += ((rank_.full ? scatter_s(root) * stage.head_share : 0) + scatter) * scatters;
-  if (s_.offload.parameters != OffloadPlace::kNone && !from_host) {
-    const double up = layer.parameters / rank_.shards * 2 / c_.pcie_bytes_per_s;
-    t.offload_exposed_s += micro_batches_ * own * (std::max(0.0, up - one.forward_s) + std::max(0.0, up - one.backward_s));
-  }
   return transfers;
 }
 

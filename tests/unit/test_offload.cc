@@ -1,0 +1,159 @@
+// What DeepSpeed and FSDP hold and move where memory is short: block inputs, logits, Liger's kernels, tiles of the MLP, Ulysses'
+// exchanges, fp32 sums of bf16 gradients, parameters and optimizer in host memory.
+#include <catch2/catch.hpp>
+
+#include "model/count.h"
+#include "planner/frameworks/memory.h"
+#include "planner/frameworks/validate.h"
+#include "planner/time/step.h"
+#include "support/problems.h"
+
+using namespace distsetup;
+
+namespace {
+
+constexpr int64_t kGib = int64_t{1} << 30;
+
+Setup eight_gpus() {
+  Setup s;
+  s.model = *find_model(presets(), "llama3_8b");
+  s.gpu = find_gpu(presets(), "h200_sxm")->gpu;
+  s.framework = Framework::kDeepspeed;
+  s.program = "hf_eager";
+  s.gpus_per_node = 8, s.dp_shard = 8;
+  s.sequence_length = 16384;
+  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
+  s.master_copy = true;
+  s.recompute = ActivationRecompute::kFull;
+  s.reentrant_checkpoint = true;
+  return s;
+}
+
+int64_t term(const MemoryEstimate& estimate, std::string_view name) {
+  for (const MemoryTerm& one : estimate.terms)
+    if (one.buffer_class == name) return one.bytes_at_peak;
+  return 0;
+}
+
+int64_t allocated(const Setup& s) { return simulate_memory(s).allocated_bytes; }
+
+}  // namespace
+
+TEST_CASE("DeepSpeed at the loss: block inputs count, and logits cost the 12 bytes that they cost under FSDP") {
+  const Setup s = eight_gpus();
+  const MemoryEstimate estimate = simulate_memory(s);
+  REQUIRE(estimate.peak_phase == std::string_view("loss"));
+  const int64_t inputs = 2 * s.model.hidden * s.tokens() * s.model.num_layers;
+  CHECK(inputs == 4 * kGib);
+  CHECK(term(estimate, "activation") >= inputs);
+  CHECK(term(estimate, "logits") == 12 * s.model.vocabulary * s.tokens());
+  int64_t sum = 0;
+  for (const MemoryTerm& one : estimate.terms) sum += one.bytes_at_peak;
+  CHECK(sum == estimate.allocated_bytes);
+  Setup fsdp = s;
+  fsdp.framework = Framework::kFsdp1;
+  CHECK(term(simulate_memory(fsdp), "logits") == term(estimate, "logits"));
+}
+
+TEST_CASE("long sequences: Liger's MLP, tiles of the MLP and offloaded block inputs each take less") {
+  Setup s = eight_gpus();
+  s.sequence_length = 131072;
+  s.loss = LossHead::kLiger;
+  s.fused_norm = s.fused_rope = true;
+  const int64_t plain = allocated(s), width = s.model.feed_forward * s.tokens() * 2;
+  s.fused_swiglu = true;  // neither the activated gate nor gradients beside what was saved
+  const int64_t fused = allocated(s);
+  CHECK(plain - fused >= 2 * width);
+  s.fused_swiglu = false;
+  s.mlp_tile = s.model.hidden;
+  const int64_t tiled = allocated(s);
+  CHECK(fused - tiled >= width);
+  s.offload.activations = OffloadPlace::kHost;
+  const int64_t inputs = 2 * s.model.hidden * s.tokens() * s.model.num_layers;
+  const MemoryEstimate moved = simulate_memory(s);
+  CHECK(moved.allocated_bytes < tiled - inputs * 3 / 4);
+  CHECK(moved.host_bytes_per_node >= 8 * inputs * 3 / 4);
+}
+
+TEST_CASE("Ulysses: a rank holds its share of the tokens, and beside them what it exchanges") {
+  Setup whole = eight_gpus();
+  whole.loss = LossHead::kLiger;
+  whole.sequence_length = 32768;
+  Setup split = whole;
+  split.sequence_length = 8 * 32768;
+  split.dp_shard = 1, split.cp = 8, split.cp_method = CpMethod::kUlysses;
+  REQUIRE(whole.tokens() == split.tokens());
+  const int64_t queries = 2 * whole.tokens() * whole.model.hidden;
+  const auto attention_alone = [&](Setup s) {
+    s.mlp_tile = 4096;
+    return allocated(s);
+  };
+  CHECK(attention_alone(split) - attention_alone(whole) >= queries);
+  CHECK(allocated(split) - allocated(whole) < 6 * queries);
+}
+
+TEST_CASE("DeepSpeed's BF16_Optimizer: whole fp32 gradients beside autograd's, and a gather of everything before 2023") {
+  Setup s = eight_gpus();
+  s.sharding = Sharding::kZero1;
+  s.sequence_length = 512;
+  const int64_t all = count_parameters(s.model).total;
+  const auto load = [](const Setup& setup) { return simulate_memory(setup).by_phase.back().allocated_bytes; };  // save: what stays
+  const int64_t in_bf16 = load(s);
+  s.gradient_dtype = Dtype::kF32;
+  CHECK(load(s) == Approx(in_bf16 + 4 * all).epsilon(1e-6));
+  const auto step = [](const Setup& setup) {
+    for (const PhaseMemory& phase : simulate_memory(setup).by_phase)
+      if (phase.phase == std::string_view("optimizer")) return phase.allocated_bytes;
+    return int64_t{0};
+  };
+  const int64_t now = step(s);
+  s.software.released = 202202;
+  CHECK(step(s) - now == 2 * std::min<int64_t>(all, 5'000'000'000));
+}
+
+TEST_CASE("parameters in host memory: the unit that runs and the root stand on the device, on one GPU too") {
+  Setup s = eight_gpus();
+  s.framework = Framework::kFsdp1;
+  s.gpus_per_node = 1, s.dp_shard = 1;
+  s.sequence_length = 512;
+  s.offload.parameters = s.offload.optimizer = OffloadPlace::kHost;
+  const int64_t root = 2 * 2 * s.model.vocabulary * s.model.hidden;
+  CHECK(term(simulate_memory(s), "gathered parameter") >= root);
+  s.framework = Framework::kDeepspeed;
+  CHECK(term(simulate_memory(s), "gathered parameter") > root / 4);
+  s.framework = Framework::kFsdp1;
+  s.sharding = Sharding::kDdp;
+  s.gpus_per_node = s.dp_replicate = 2;
+  REQUIRE(validate(s).size() == 1);
+  CHECK(validate(s).front().message.find("offloads what it splits") != std::string::npos);
+}
+
+TEST_CASE("step time: Adam on the host takes as long as its memory does, PyTorch's own before it was fused longer") {
+  Setup s = eight_gpus();
+  s.offload.optimizer = OffloadPlace::kHost;
+  const double exposed = estimate_time(s).offload_exposed_s;
+  CHECK(exposed > 1.5);  // 8B parameters on one node: 2.1 s and its transfers
+  CHECK(exposed < 3);
+  Setup desktop = s;
+  desktop.host_memory_bytes_per_s = 80e9;
+  CHECK(estimate_time(desktop).offload_exposed_s > 3 * exposed);
+  Setup fsdp = s;
+  fsdp.framework = Framework::kFsdp1;
+  fsdp.optimizer_implementation = OptimizerImplementation::kForeach;
+  CHECK(estimate_time(fsdp).offload_exposed_s > 4 * exposed);
+}
+
+TEST_CASE("step time: an installed FlashAttention is taken on the GPUs that it is made for") {
+  Setup s = eight_gpus();
+  CHECK(attention_kernel(s) == AttentionKernel::kFlash2);
+  s.flash_package = 3;
+  CHECK(attention_kernel(s) == AttentionKernel::kFlash3);
+  const double third = estimate_time(s).attention_s;
+  s.flash_package = 0;
+  CHECK(third < estimate_time(s).attention_s);
+  s.gpu = find_gpu(presets(), "b200")->gpu;
+  s.flash_package = 4;
+  CHECK(attention_kernel(s) == AttentionKernel::kFlash4);
+  s.flash_package = 3;
+  CHECK(attention_kernel(s) == AttentionKernel::kCudnn);
+}
