@@ -1,4 +1,7 @@
-// DeepSpeed under transformers (ml-engineering), xtuner, InternEvo, ATorch, EasyContext.
+// DeepSpeed under transformers (ml-engineering, ArcticTraining) or under a model of one's own, xtuner, InternEvo, ATorch, EasyContext.
+#include <algorithm>
+#include <cmath>
+
 #include "row_setup.h"
 
 namespace distsetup::accuracy {
@@ -16,6 +19,42 @@ Sharding stage(const Row& row) {
   return row.says("strategy", "ZeRO-2") ? Sharding::kZero2 : Sharding::kZero1;
 }
 
+// bf16_master_weights_and_grads: no fp32 master; bf16_optimizer_states: 16-bit moments (DeepSpeed's configuration).
+void low_precision_states(Setup& s, const Row& row) {
+  const std::string& stored = row.text("param_dtype");
+  if (!stored.empty() && !contains(stored, "master")) s.master_copy = false;
+  if (row.says("optimizer", "bf16 states")) s.state_dtype = Dtype::kBf16;
+  if (row.says("optimizer", "Muon")) s.optimizer = OptimizerKind::kMuon;
+}
+
+void liger(Setup& s) {
+  s.loss = LossHead::kLiger;
+  s.fused_norm = s.fused_rope = s.fused_swiglu = true;
+}
+
+// projects/sequence-parallelism of ArcticTraining: DeepSpeed's own defaults, expandable segments. Without Liger the loss of a split
+// sequence goes through the head in shards of 1 GiB of fp32 logits, that of a whole one through the model's own loss. An MLP's tile
+// has as many tokens as the model is wide.
+void arctic(Setup& s, const Row& row) {
+  s.software.released = 202505;
+  s.software.expandable_segments = true;
+  s.loss = LossHead::kEager;
+  const bool tiled_loss = has_feature(row, {"tiled logits", "tiled loss", "tiled fused", "tiledfused"});
+  if (s.cp > 1 || tiled_loss) {
+    s.loss = LossHead::kChunkedHead;
+    const double gib = 4.0 * static_cast<double>(s.model.vocabulary) * static_cast<double>(s.tokens()) / (1 << 30);
+    s.loss_chunks = static_cast<int>(std::max(1.0, std::ceil(gib)));
+  }
+  if (has_feature(row, {"liger"})) liger(s);
+  if (has_feature(row, {"tiled mlp", "tiled_mlp", "tiledmlp", "mlp tiling", "tiled compute"})) {
+    s.mlp_tile = s.model.hidden;
+    s.fused_swiglu = false;
+  }
+  if (has_feature(row, {"checkpoint offload", "activation offload", "act offload", "act-offload", "checkpoints offload", "cpu_offload",
+                        "activation checkpoints to cpu", "checkpoint cpu offload", "checkpointing offload"}))
+    s.offload.activations = OffloadPlace::kHost;
+}
+
 }  // namespace
 
 Result<Setup> deepspeed_row(const Row& row) {
@@ -30,10 +69,23 @@ Result<Setup> deepspeed_row(const Row& row) {
   s.reentrant_checkpoint = true;
   mixed(s);
   if (s.cp > 1) s.cp_method = row.says("strategy", "ring") ? CpMethod::kRing : CpMethod::kUlysses;
-  if (framework.starts_with("DeepSpeed")) {  // ml-engineering: Liger kernels, CPU Adam, DeepSpeed 0.19
+  if (row.says("flash_attention", "FA3")) s.flash_package = 3;
+  if (row.says("flash_attention", "FA4")) s.flash_package = 4;
+  if (framework.starts_with("ArcticTraining")) {
+    arctic(s, row);
+  } else if (framework.starts_with("DeepSpeed") && !contains(framework, "transformers")) {
+    s.software.released = 202601;
+    low_precision_states(s, row);
+    s.loss = LossHead::kLowPrecision;  // CrossEntropyLoss on the model's own logits
+    s.software.logits_kept = true;
+    s.flash_attention = !row.text("flash_attention").starts_with("no");
+    s.reentrant_checkpoint = false;
+    s.autocast = row.says("precision", "autocast");
+    if (s.micro_batch == 0) s.micro_batch = 1;
+    if (s.sequence_length == 0) s.sequence_length = 2048;
+  } else if (framework.starts_with("DeepSpeed")) {  // ml-engineering: Liger kernels, CPU Adam, DeepSpeed 0.19
     s.software.released = row.says("notes", "torch 2.13") ? 202610 : 202606;
-    s.loss = LossHead::kLiger;
-    s.fused_norm = s.fused_rope = true;
+    liger(s);
   } else if (framework.starts_with("xtuner")) {
     s.software.released = 202404;
     s.loss = LossHead::kHfShift;

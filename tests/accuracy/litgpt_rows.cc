@@ -100,6 +100,13 @@ Result<Setup> litgpt_row(const Row& row) {
   Setup s = *common;
   s.model.tied_embeddings = false;  // litgpt copies a tied embedding into lm_head.weight
   if (row.says("framework", "benchmark")) return thunder_row(row, s);
+  // extensions/thunder/pretrain.py: the same model and loss (chunk_size 0), PyTorch's AdamW unasked.
+  if (row.text("framework").starts_with("litgpt + thunder") || (row.text("framework") == "litgpt" && s.finetune == Finetune::kFull)) {
+    Result<Setup> pretrain = thunder_row(row, s);
+    if (pretrain) pretrain->optimizer_implementation = OptimizerImplementation::kForeach;
+    if (pretrain && row.says("notes", "unsloth")) pretrain->loss = LossHead::kFusedKernel;
+    return pretrain;
+  }
   s.software.accumulates_whole = true;  // finetune/*.py: fabric.no_backward_sync
   // The tables of 2024 cut samples at 512 tokens, so that long ones follow each other; those of 2023 pad to the one longest sample.
   s.software.graph_outlives_backward = s.finetune == Finetune::kQlora && s.software.released >= 202401;

@@ -81,7 +81,7 @@ Result<Setup> gpt_row(const Row& row, Setup s) {
   s.framework = Framework::kMegatron;
   mixed_precision(s, row.says("param_dtype", "bf16") ? Dtype::kBf16 : Dtype::kF16);
   s.sharding = contains(strategy, "ZeRO-1") ? Sharding::kZero1 : Sharding::kDdp;
-  s.flash_attention = false;
+  s.flash_attention = row.says("flash_attention", "yes");
   s.sequence_parallel = row.says("notes", "sequence parallel") && s.tp > 1;
   s.loss = s.tp > 1 ? LossHead::kVocabularyParallel : LossHead::kEager;
   const std::string& recompute = row.text("activation_ckpt");
@@ -98,7 +98,11 @@ Result<Setup> gpt_row(const Row& row, Setup s) {
   if (row.says("framework",
                "DeepSpeed")) {  // Megatron's layers under DeepSpeed's engine: ZeRO-1 keeps 16-bit gradients until the step
     s.framework = Framework::kDeepspeed;
-    s.gradient_dtype = s.reduce_dtype = Dtype::kF16;
+    if (contains(strategy, "ZeRO-2")) s.sharding = Sharding::kZero2;
+    if (contains(strategy, "ZeRO-3")) s.sharding = Sharding::kZero3;
+    if (s.cp > 1) s.cp_method = CpMethod::kUlysses;
+    const bool fp32_sums = s.parameter_dtype == Dtype::kBf16 && row.says("grad_reduce_dtype", "fp32");  // BF16_Optimizer
+    s.gradient_dtype = s.reduce_dtype = fp32_sums ? Dtype::kF32 : s.parameter_dtype;
   }
   if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
   return s;

@@ -104,6 +104,19 @@ void set_replicas(Setup& s, const Row& row) {
   s.dp_shard /= s.nodes;
 }
 
+bool has_feature(const Row& row, std::initializer_list<std::string_view> names) {
+  std::string notes = row.text("notes");
+  std::transform(notes.begin(), notes.end(), notes.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const std::string_view name : names) {
+    for (size_t at = notes.find(name); at != std::string::npos; at = notes.find(name, at + 1)) {
+      const std::string_view before = std::string_view(notes).substr(0, at);
+      if (!before.ends_with("no ") && !before.ends_with("not ") && !before.ends_with("without ") && !before.ends_with("no-"))
+        return true;
+    }
+  }
+  return false;
+}
+
 Lora lora_targets(std::string_view which, int64_t rank) {
   Lora lora;
   lora.rank = rank;
@@ -139,9 +152,8 @@ Result<Setup> common_setup(const Row& row) {
   if (world == 0) return unmapped(row, "the number of GPUs is not stated");
   s.nodes = static_cast<int>(row.integer("nodes", (world + 7) / 8));
   s.gpus_per_node = world / std::max(1, s.nodes);
-  if (row.says("interconnect", "PCIe") && !s.gpu.link.kind.starts_with("pcie")) {
-    s.gpu.link = {"pcie4", s.gpu.pcie_bytes_per_s};
-  }
+  // Instead of NVLink; a card without it has a link of its own in its preset.
+  if (row.says("interconnect", "PCIe") && !s.gpu.link.kind.starts_with("pcie")) s.gpu.link = {"pcie4", s.gpu.pcie_bytes_per_s};
   if (s.nodes > 1) {
     s.nic_kind = nic_kind(row);
     s.nic_bytes_per_s = nic_gbits(row, s) * 1e9 / 8;
@@ -181,6 +193,21 @@ Result<Setup> common_setup(const Row& row) {
   return s;
 }
 
+namespace {
+
+// Rows of 2024 on say what their tool sets, or leave the batch to it; those of older pages have rules of their own in hf_rows.cc.
+bool is_trainer_row(const Row& row) {
+  const std::string& framework = row.text("framework");
+  for (const std::string_view begin : {"axolotl", "LLaMA-Factory", "HF Trainer / TRL", "HF accelerate", "ms-swift (HF Trainer + "}) {
+    if (framework.starts_with(begin)) return true;
+  }
+  if (framework.starts_with("ms-swift (HF")) return row.says("optimizer", "HF default");
+  const bool open = row.text("micro_batch_per_gpu").empty() || row.text("precision").empty();
+  return open && (framework.starts_with("HF Trainer (+DeepSpeed)") || framework == "HF Trainer + accelerate FSDP");
+}
+
+}  // namespace
+
 Result<Setup> row_setup(const Row& row) {
   const std::string& framework = row.text("framework");
   const auto begins = [&](std::string_view part) { return framework.starts_with(part); };
@@ -193,6 +220,8 @@ Result<Setup> row_setup(const Row& row) {
     setup = automodel_row(row);
   } else if (begins("litgpt") || begins("lit-gpt")) {
     setup = litgpt_row(row);
+  } else if (is_trainer_row(row)) {
+    setup = trainer_row(row);
   } else if (!contains(framework, "Megatron-SWIFT") &&
              (begins("HF ") || begins("ms-swift") || begins("fsdp_qlora") || begins("llama-recipes"))) {
     setup = hf_row(row);
@@ -200,7 +229,8 @@ Result<Setup> row_setup(const Row& row) {
     setup = foundry_row(row);
   } else if (begins("Megatron") || begins("NeMo") || begins("Primus") || contains(framework, "Megatron-SWIFT")) {
     setup = megatron_row(row);
-  } else if (begins("DeepSpeed") || begins("xtuner") || begins("InternEvo") || begins("ATorch") || begins("EasyContext")) {
+  } else if (begins("DeepSpeed") || begins("xtuner") || begins("InternEvo") || begins("ATorch") || begins("EasyContext") ||
+             begins("ArcticTraining")) {
     setup = deepspeed_row(row);
   } else if (begins("LLM.Q") || begins("llm.c") || begins("modded-nanogpt") || begins("parameter-golf") || begins("nanochat") ||
              begins("autoresearch")) {

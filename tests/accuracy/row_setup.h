@@ -1,6 +1,8 @@
 // A measured row as a Setup: what the source states, and the documented defaults of the tool and version it names. Decided by the text
 // columns, never by the row's id. A row that states too little is refused with the reason; nothing is guessed to make it fit.
 #pragma once
+#include <initializer_list>
+
 #include "planner/frameworks/setup.h"
 #include "row.h"
 
@@ -28,17 +30,20 @@ int date_in(std::string_view text);
 void set_expert_ranks(Setup& setup, const Row& row);
 // Notes that count the ranks of HSDP's replicas do so in dp_replicate; else one per node.
 void set_replicas(Setup& setup, const Row& row);
+// The notes name the feature and do not deny it ("no Liger", "without tiled MLP").
+bool has_feature(const Row& row, std::initializer_list<std::string_view> names);
 Lora lora_targets(std::string_view which, int64_t rank);  // "qv", "all", "attention", "mlp"
 
 Result<Setup> torch_row(const Row& row);      // torchtitan, KempnerForge, PithTrain
 Result<Setup> tune_row(const Row& row);       // torchtune, torchao's script
 Result<Setup> automodel_row(const Row& row);  // NeMo Automodel, OLMo-core
 Result<Setup> litgpt_row(const Row& row);
-Result<Setup> hf_row(const Row& row);        // Hugging Face Trainer and what is built on transformers
-Result<Setup> foundry_row(const Row& row);   // llm-foundry, fms-fsdp
-Result<Setup> megatron_row(const Row& row);  // Megatron-Core, NeMo, Megatron-LM, Megatron-DeepSpeed
-Result<Setup> lean_row(const Row& row);      // LLM.Q, llm.c, modded-nanogpt, parameter-golf, nanochat, autoresearch
-bool is_own_gpt(const Row& row);             // the GPTs of the last four
+Result<Setup> hf_row(const Row& row);         // Hugging Face Trainer and what is built on transformers
+Result<Setup> trainer_row(const Row& row);    // tools on Hugging Face's Trainer that say what they set: ms-swift, axolotl, TRL ...
+Result<Setup> foundry_row(const Row& row);    // llm-foundry, fms-fsdp
+Result<Setup> megatron_row(const Row& row);   // Megatron-Core, NeMo, Megatron-LM, Megatron-DeepSpeed
+Result<Setup> lean_row(const Row& row);       // LLM.Q, llm.c, modded-nanogpt, parameter-golf, nanochat, autoresearch
+bool is_own_gpt(const Row& row);              // the GPTs of the last four
 Result<Geometry> own_gpt_geometry(const Row& row);
 Result<Setup> deepspeed_row(const Row& row);  // DeepSpeed with transformers, xtuner, InternEvo, ATorch
 
