@@ -70,6 +70,8 @@ void storage(Setup& s, const Row& row) {
   }
   if (full) return;
   s.frozen_dtype = s.finetune == Finetune::kQlora ? Dtype::kNf4Double : Dtype::kBf16;
+  // axolotl quantises stacks of experts where it is told to; Llama 4's it makes linear layers first.
+  s.quantized_experts = has_feature(row, {"experts quantized"}) || row.text("model").starts_with("Llama-4");
   // PEFT's adapters are fp32 (autocast_adapter_dtype); DeepSpeed casts the whole model, and units of FSDP have one type.
   s.lora.dtype = s.framework == Framework::kDdp ? Dtype::kF32 : half;
   s.autocast = s.framework == Framework::kDdp;

@@ -43,7 +43,8 @@ UnitWeight FsdpModel::make_weight(const ProgramWeight& weight, bool is_trained, 
   if (any_dimension || (s.traits().flat_parameters && s.finetune == Finetune::kFull && rows < shard))
     made.padded = (made.elements + shard - 1) / shard * shard;
   made.trained = is_trained;
-  made.quantized = s.finetune == Finetune::kQlora && weight.matrix && !weight.target.empty();
+  const bool stack = weight.expert && s.quantized_experts;
+  made.quantized = s.finetune == Finetune::kQlora && weight.matrix && (!weight.target.empty() || stack);
   // An adapter is stored as wide as what is trained; lora.dtype is what it computes in.
   made.stored_bytes = weight.adapter                  ? std::max(bytes_of(s.lora.dtype), bytes_of(s.parameter_dtype))
                       : s.finetune == Finetune::kFull ? state.parameter

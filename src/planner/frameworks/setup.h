@@ -174,6 +174,8 @@ struct Setup {
   bool paged_optimizer = false;
   Finetune finetune = Finetune::kFull;
   Lora lora;
+  bool quantized_experts =
+      false;  // qlora: stacks of experts too, which bitsandbytes leaves as they are (axolotl's quantize_moe_experts)
   Dtype frozen_dtype = Dtype::kBf16;  // of the base weights with lora and qlora
   bool autocast = false;              // torch.autocast around forward: fp32 adapters compute in 16 bit
   OffloadPlan offload;
