@@ -46,7 +46,8 @@ void read_kernels(const Row& row, Setup& s) {
   const bool blackwell = s.gpu.peak_fp8_flops_per_s >= 4e15;
   if (tuned && says("pretrain_performance") && !blackwell) s.expert_dispatch = ExpertDispatch::kDirect;
   if (row.says("framework", "Bridge") && blackwell && s.gpu.name.starts_with("gb")) s.expert_dispatch = ExpertDispatch::kDirect;
-  if (says("dispatcher=None")) s.expert_dispatch = ExpertDispatch::kAllToAll;
+  if (says("dispatcher=None") || says("dispatcher alltoall") || says("alltoall dispatcher"))
+    s.expert_dispatch = ExpertDispatch::kAllToAll;
   if (tuned && blackwell && s.fp8 != Fp8Recipe::kDelayed && !says("eager") && !says("TE CUDA graphs") && !says("cuda graphs=")) {
     const bool hybrid = s.model.layer_class == "NemotronHBlock";
     s.expert_dispatch = ExpertDispatch::kDirect;
@@ -84,9 +85,9 @@ void read_megatron_notes(const Row& row, Setup& s) {
     const bool command_line = says("flags: ");
     s.expert_tp = first_of(notes, {"expert-tensor-parallel-size=", "ETP="}, command_line ? s.tp : 1);
     s.ungrouped_experts = command_line && !says("moe-grouped-gemm");
-    // Routers balance benchmarks by force; what trains on data is uneven.
-    const bool forced = says("forced") || says("force-") || says("force_") || says("mock data");
-    if (!forced) s.expert_imbalance = 1.5;
+    // Benchmarks balance their routers by force; fine-tuning and reinforcement learning train on data, and data is uneven.
+    const bool on_data = row.says("framework", "SWIFT") || row.says("framework", "RL");
+    if (says("natural") || says("imbalance") || on_data) s.expert_imbalance = 1.5;
     const bool dropped = says("tokendrop") || says("token dropping") || says("token drop,") || says("capacity");
     if (dropped) s.graphed = 0.5;  // fixed shapes: the host waits for no counts
     if (dropped) s.expert_imbalance = number_after(notes, "expert capacity ").value_or(1);
@@ -123,7 +124,9 @@ void read_megatron_notes(const Row& row, Setup& s) {
   }
   // What is named is recomputed, and nothing else.
   if (!s.recompute_modules.empty()) s.recompute = ActivationRecompute::kNone;
-  if (const auto fraction = number_after(notes, "fraction ")) s.offloaded_states = *fraction;
+  for (const char* word : {"fraction ", "fraction=", "fraction: "}) {
+    if (const auto fraction = number_after(notes, word)) s.offloaded_states = *fraction > 1 ? *fraction / 100 : *fraction;
+  }
   const std::string& reduce = row.text("grad_reduce_dtype");
   if (reduce.starts_with("bf16")) s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
   if (reduce.starts_with("fp32")) s.gradient_dtype = s.reduce_dtype = Dtype::kF32;
