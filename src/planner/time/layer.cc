@@ -154,8 +154,11 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   if (!joined) w.gradient_sums_per_token = (c.program == ProgramClass::kEager ? 18 : 10) * h;
   if (dropout) bytes += (c.program == ProgramClass::kFused ? 2 : 2 * 3) * h / norm_split;  // fused: the mask alone
   if (g.qk_norm_present()) bytes += norm_traffic(s, c.program) * (q + kv);
-  // Permute, unpermute, weighted sum; kernels that send rows themselves put them where they belong.
-  const double passes = s.expert_dispatch == ExpertDispatch::kDirect && s.ep > 1 ? 6 : 16;
+  // Permute, unpermute, weighted sum; kernels that send rows themselves put them where they belong. torchtitan's Python runs rows
+  // gathered (4 bytes an element), weighted in fp32 (20), padded and ordered by expert (8), put back (6) and added up (6), each apart
+  // (torchtitan/models/moe/moe.py).
+  const bool apart = c.program == ProgramClass::kEager && s.program.starts_with("torchtitan");
+  const double passes = s.expert_dispatch == ExpertDispatch::kDirect && s.ep > 1 ? 6 : apart ? 44 : 16;
   if (w.experts) bytes += passes * w.rows_per_token * static_cast<double>(g.expert_width());
   // Biases of experts are added in passes of their own: each row has its expert's.
   if (w.experts && g.mlp_bias) {
