@@ -184,8 +184,11 @@ struct PeakBuffer {
 struct MemoryPlan {
   int64_t peak_allocated_bytes = 0;  // run buffers + arena + workspace of library ops
   int64_t peak_reserved_bytes = 0;
-  int64_t device_bytes = 0;  // reserved + context + communicators
+  // What the run needs of its device: what the allocator cannot give back, context, communicators. And what it takes where there is
+  // room: cached blocks too.
+  int64_t device_bytes = 0, unconstrained_device_bytes = 0;
   int64_t capacity_bytes = 0;
+  double fit_probability = 0;  // that capacity_bytes are enough, by the interval of device_bytes
   int64_t arena_bytes = 0, live_bytes = 0, workspace_bytes = 0, run_bytes = 0;
   std::string peak_instruction;          // "Backward 41/down_dw micro-batch 0"
   std::vector<PeakBuffer> peak_buffers;  // the three largest live there
@@ -199,7 +202,7 @@ struct MemoryPlan {
   std::vector<RankClass> by_rank_class;
   int64_t host_bytes_per_node = 0;
   int64_t checkpoint_bytes = 0;  // one checkpoint, all ranks
-  // 90 % interval of device_bytes, from the residuals of measured runs of this class; both equal it where nothing is measured.
+  // 90 % interval of device_bytes, which lie inside: from the residuals of measured runs. Both equal it where it is exact.
   int64_t device_low_bytes = 0, device_high_bytes = 0;
   bool operator==(const MemoryPlan&) const = default;
 };
@@ -224,6 +227,7 @@ struct Alternative {
   std::string summary;  // "zero2 · micro-batch 2 · recompute full"
   Verdict verdict = Verdict::kDoesNotFit;
   int64_t device_bytes = 0;
+  double fit_probability = 0;
   double step_s = 0;
   std::string why_not;  // the clause that decided
   bool operator==(const Alternative&) const = default;

@@ -220,7 +220,9 @@ void visit(V& v, MemoryPlan& m) {
   v("peak_allocated_bytes", m.peak_allocated_bytes);
   v("peak_reserved_bytes", m.peak_reserved_bytes);
   v("device_bytes", m.device_bytes);
+  v("unconstrained_device_bytes", m.unconstrained_device_bytes);
   v("capacity_bytes", m.capacity_bytes);
+  v("fit_probability", m.fit_probability);
   v("arena_bytes", m.arena_bytes);
   v("live_bytes", m.live_bytes);
   v("workspace_bytes", m.workspace_bytes);
@@ -259,6 +261,7 @@ void visit(V& v, Alternative& a) {
   v("summary", a.summary);
   v("verdict", a.verdict);
   v("device_bytes", a.device_bytes);
+  v("fit_probability", a.fit_probability);
   v("step_s", a.step_s);
   v("why_not", a.why_not);
 }

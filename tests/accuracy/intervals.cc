@@ -67,13 +67,6 @@ Ends widened(const Ends& e, double by) {
   return {middle - half, middle + half, e.offset};
 }
 
-// Near the GPU's capacity the allocator returns cached blocks to go on: what is measured there is the capacity, not the need.
-bool censored(const Scored& row, const Measurement& m) {
-  constexpr double kGib = 1024.0 * 1024 * 1024, kNear = 3;
-  return (m.metric == Metric::kReserved || m.metric == Metric::kDevice) &&
-         m.value > static_cast<double>(row.setup.gpu.usable_memory_bytes) / kGib - kNear;
-}
-
 double share_of(const Scored& row, Predicted quantity, double predicted) {
   constexpr double kGib = 1024.0 * 1024 * 1024;
   return uncertain_share(row.setup, quantity, quantity == Predicted::kTokensPerSecond ? predicted : predicted * kGib);
@@ -81,10 +74,16 @@ double share_of(const Scored& row, Predicted quantity, double predicted) {
 
 using Classes = std::map<std::string, std::vector<Residual>>;  // by "<quantity>.<class>"
 
-Classes classes_of(const std::vector<Scored>& rows) {
+std::vector<const Scored*> pointers(const std::vector<Scored>& rows) {
+  std::vector<const Scored*> all;
+  for (const Scored& row : rows) all.push_back(&row);
+  return all;
+}
+
+Classes classes_of(const std::vector<const Scored*>& rows) {
   Classes all;
-  for (const Scored& row : rows) {
-    if (row.is_transfer) continue;
+  for (const Scored* one : rows) {
+    const Scored& row = *one;
     for (const Measurement& m : row.measured) {
       const double predicted = predicted_value(row, m.metric, Column::kHeldOutBlock);
       if (predicted <= 0 || censored(row, m)) continue;
@@ -105,6 +104,12 @@ bool says_nothing_new(const std::string& name, const Classes& classes) {
 
 }  // namespace
 
+bool censored(const Scored& row, const Measurement& m) {
+  constexpr double kGib = 1024.0 * 1024 * 1024, kNear = 3;
+  return (m.metric == Metric::kReserved || m.metric == Metric::kDevice) &&
+         m.value > static_cast<double>(row.setup.gpu.usable_memory_bytes) / kGib - kNear;
+}
+
 Predicted quantity(Metric metric) {
   switch (metric) {
     case Metric::kAllocated: return Predicted::kAllocated;
@@ -116,8 +121,20 @@ Predicted quantity(Metric metric) {
   return Predicted::kAllocated;
 }
 
-Calibration residuals(const std::vector<Scored>& rows) {
+Calibration residuals(const std::vector<Scored>& rows) { return residuals(pointers(rows)); }
+
+Calibration residuals(const std::vector<const Scored*>& rows) {
   Calibration all;
+  for (const Scored* row : rows) {
+    const std::vector<Feature> of_row = features(row->setup);
+    for (const Measurement& m : row->measured) {
+      if (m.metric != Metric::kTokensPerSecond) continue;
+      for (const Feature& feature : of_row) all.constants["measured.time." + feature.key] += 1;
+    }
+    // A run that came through shows that it needs no more than its GPU has, whether or not its memory is printed.
+    if (row->row.ran_out()) continue;
+    for (const Feature& feature : of_row) all.constants["measured.memory." + feature.key] += 1;
+  }
   const Classes classes = classes_of(rows);
   for (const auto& [name, members] : classes) {
     if (static_cast<int>(members.size()) < kFewest || says_nothing_new(name, classes)) continue;
@@ -133,7 +150,7 @@ Calibration residuals(const std::vector<Scored>& rows) {
 }
 
 std::vector<IntervalScore> interval_scores(const std::vector<Scored>& rows) {
-  const Classes classes = classes_of(rows);
+  const Classes classes = classes_of(pointers(rows));
   std::vector<IntervalScore> scores;
   for (const Metric metric : kMetrics) {
     IntervalScore score{metric, 0, 0, 0};

@@ -7,8 +7,12 @@ namespace distsetup::accuracy {
 
 // Constants "residual.<quantity>.<class>.{low,high,n}" of all classes with at least kFewest rows.
 inline constexpr int kFewest = 6;
+// And "measured.<memory|time>.<feature>": how many rows have it.
+Calibration residuals(const std::vector<const Scored*>& rows);
 Calibration residuals(const std::vector<Scored>& rows);
 Predicted quantity(Metric metric);
+// Near the GPU's capacity the allocator returns cached blocks to go on: what is measured there is the capacity, not the need.
+bool censored(const Scored& row, const Measurement& m);
 
 struct IntervalScore {
   Metric metric = Metric::kAllocated;

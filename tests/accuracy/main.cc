@@ -18,7 +18,7 @@
 #include "base/value.h"
 #include "base/value_yaml.h"
 #include "code_bases.h"
-#include "planner/frameworks/memory.h"
+#include "planner/report/need.h"
 #include "planner/time/embedded_calibration.h"
 #include "report.h"
 
@@ -122,7 +122,8 @@ Teaching teaching(const std::vector<Scored>& scored, const std::vector<std::stri
 Calibration without_residuals(const Calibration& all) {
   Calibration rest;
   for (const auto& [name, value] : all.constants) {
-    if (!name.starts_with("residual.")) rest.constants[name] = value;
+    if (!name.starts_with("residual.") && !name.starts_with("measured.") && !name.starts_with("distance."))
+      rest.constants[name] = value;
   }
   return rest;
 }
@@ -183,16 +184,26 @@ void predict_bytes(std::vector<Scored>& rows) {
   });
 }
 
-void decide_verdicts(std::vector<Scored>& rows, const Calibration& residual_constants) {
-  constexpr double kGib = 1024.0 * 1024 * 1024;
-  for (Scored& s : rows) {
-    MemoryEstimate memory;
-    memory.allocated_bytes = static_cast<int64_t>(s.prediction.allocated_gib * kGib);
-    memory.reserved_bytes = static_cast<int64_t>(s.prediction.reserved_gib * kGib);
-    memory.device_bytes = static_cast<int64_t>(s.prediction.device_gib * kGib);
-    memory.ran_out = s.prediction.ran_out;
-    s.verdict = replayed_verdict_of(s.setup, memory, residual_constants);
-  }
+// What the run needs is replayed only where what it takes leaves a doubt.
+double predict_fit(Scored& s, const Calibration& residual_constants) {
+  constexpr double kGib = 1024.0 * 1024 * 1024, kNoDoubt = 0.9995;
+  const double at_most = s.prediction.ran_out ? 0 : fit_probability(s.setup, s.prediction.device_gib * kGib, residual_constants);
+  if (at_most >= kNoDoubt) return at_most;
+  // Nor where what is allocated at once is far too much.
+  const double least = s.prediction.allocated_gib * kGib + static_cast<double>(s.setup.gpu.context_bytes);
+  const double at_best = fit_probability(s.setup, least, residual_constants);
+  if (at_best <= 1 - kNoDoubt) return at_best;
+  if (s.need_bytes == 0) s.need_bytes = replay_need(s.setup).bytes;
+  return fit_probability(s.setup, static_cast<double>(s.need_bytes), residual_constants);
+}
+
+void predict_verdicts(std::vector<Scored>& rows, const Calibration& residual_constants, const ResidualsByCodeBase& without) {
+  in_parallel(rows.size(), [&](size_t i) {
+    Scored& s = rows[i];
+    const auto others = without.find(s.code_base);
+    s.fit_probability = predict_fit(s, residual_constants);
+    s.left_out_fit_probability = others == without.end() ? s.fit_probability : predict_fit(s, others->second);
+  });
 }
 
 // The comment lines of a calibration file, which a fit keeps.
@@ -254,6 +265,28 @@ int run_update(const Options& options, const Scoreboard& board, const Calibratio
   return ok ? 0 : 1;
 }
 
+// Intervals without each code base of our own rows, widened by what is shipped, or by what --update learns.
+ResidualsByCodeBase leave_out(const Options& options, const std::vector<Scored>& rows) {
+  if (!options.files.empty()) return {};
+  ResidualsByCodeBase without = residuals_without_each(rows);
+  const Calibration distances = options.update ? fit_distances(rows, without) : embedded_calibration();
+  for (auto& [name, constants] : without) {
+    for (const auto& [key, value] : distances.constants) {
+      if (key.starts_with("distance.")) constants.constants[key] = value;
+    }
+  }
+  return without;
+}
+
+std::map<std::string, double> distances_of(const ResidualsByCodeBase& without) {
+  std::map<std::string, double> all;
+  if (without.empty()) return all;
+  for (const auto& [key, value] : without.begin()->second.constants) {
+    if (key.starts_with("distance.")) all[key] = value;
+  }
+  return all;
+}
+
 int run(const Options& options) {
   const std::string folder = options.source + "/tests/accuracy/";
   const std::vector<std::string> fitted = {folder + "measured.csv", folder + "b200.csv"};
@@ -270,9 +303,16 @@ int run(const Options& options) {
   if (!scored) return fail(scored.diagnostics);
   predict_time(scored->scored, training->scored, *start);
   predict_bytes(scored->scored);
-  Calibration residual_constants = options.update ? residuals(scored->scored) : embedded_calibration();
-  decide_verdicts(scored->scored, residual_constants);
-  const Scoreboard board{scored->num_rows, std::move(scored->scored), std::move(scored->unmapped)};
+  // Rows of a file are held against the shipped intervals: its code bases are not in them, unless they are ours.
+  const ResidualsByCodeBase without = leave_out(options, scored->scored);
+  Calibration residual_constants = embedded_calibration();
+  if (options.update) {
+    residual_constants = residuals(scored->scored);
+    residual_constants.constants.merge(distances_of(without));
+  }
+  predict_verdicts(scored->scored, residual_constants, without);
+  Scoreboard board{scored->num_rows, std::move(scored->scored), std::move(scored->unmapped), {}};
+  board.left_out = leave_out_score(board.rows, without, residual_constants);
   if (options.update) return run_update(options, board, residual_constants);
   std::fputs(options.json ? dump_json(to_json(board)).c_str() : to_table(board).c_str(), stdout);
   if (!options.check) return 0;

@@ -67,7 +67,73 @@ std::map<std::string, Mapped> mapped_by_block(const Scoreboard& board) {
   return by_block;
 }
 
+// The headline: every code base predicted without its own rows.
+std::string left_out_text(const Scoreboard& board) {
+  const LeaveOutScore& score = board.left_out;
+  std::string text = fmt::format("\nleaving one code base out: {} predictions, {:.1f} % inside their 90 % intervals\n", score.n,
+                                 score.n == 0 ? 0 : 100.0 * score.inside / score.n);
+  text += fmt::format("{:<26} {:>5} {:>8} {:>8} {:>10} {:>20} {:>8}\n", "", "n", "MAPE", "median", "inside %", "median half-width %",
+                      "chance");
+  const auto add = [&](const LeftOut& one) {
+    text += fmt::format("{:<26} {:>5} {:>8.2f} {:>8.2f} {:>10.1f} {:>20.1f} {:>8.4f}{}\n", one.name, one.n, one.mape, one.median,
+                        100.0 * one.inside / std::max(1, one.n), one.median_half_width, one.chance,
+                        one.chance < 0.01 ? "  too few inside" : "");
+  };
+  for (const LeftOut& metric : score.metrics) add(metric);
+  text += "\n";
+  for (const LeftOut& base : score.code_bases) add(base);
+  return text;
+}
+
+// Over all rows, transfer included.
+std::string fit_text(const std::vector<Scored>& rows) {
+  const FitScore fit = fit_score(rows, Intervals::kOfOtherCodeBases);
+  std::string text = fmt::format("\nruns {}, ran out {}: Brier score {:.4f} (the share that ran alone: {:.4f})\n", fit.ran,
+                                 fit.ran_out, fit.brier, fit.brier_of_share);
+  text += fmt::format("called fits and ran out {}; ran and called does_not_fit {}, tight {}\n", fit.wrong_fits.size(),
+                      fit.wrong_noes.size(), fit.tight.size());
+  text += fmt::format("{:<22} {:>5} {:>10} {:>10}\n", "said", "n", "mean said %", "ran %");
+  for (const FitScore::Said& said : fit.reliability) {
+    if (said.n == 0) continue;
+    text += fmt::format("{:<22} {:>5} {:>10.1f} {:>10.1f}\n",
+                        fmt::format("{:.0f} to {:.0f} %", 100 * said.from, std::min(100.0, 100 * said.to)), said.n, 100 * said.mean,
+                        100.0 * said.ran / said.n);
+  }
+  return text;
+}
+
 std::string limit_text(const Limit& limit) { return fmt::format("{} <= {:g} %", limit.what, limit.reach); }
+
+}  // namespace
+
+namespace {
+
+Json left_out_json(const Scoreboard& board) {
+  Json metrics = Json::array(), bases = Json::array();
+  const auto entry = [](const LeftOut& one) {
+    return Json{{"name", one.name},
+                {"n", one.n},
+                {"mape", rounded(one.mape)},
+                {"median", rounded(one.median)},
+                {"coverage", rounded(100.0 * one.inside / std::max(1, one.n))},
+                {"median_half_width", rounded(one.median_half_width)},
+                {"chance", rounded(100 * one.chance) / 100}};
+  };
+  for (const LeftOut& one : board.left_out.metrics) metrics.push_back(entry(one));
+  for (const LeftOut& one : board.left_out.code_bases) bases.push_back(entry(one));
+  const FitScore fit = fit_score(board.rows, Intervals::kOfOtherCodeBases);
+  Json reliability = Json::array();
+  for (const FitScore::Said& said : fit.reliability)
+    reliability.push_back({{"from", said.from}, {"n", said.n}, {"mean", rounded(100 * said.mean) / 100}, {"ran", said.ran}});
+  return {{"n", board.left_out.n},
+          {"inside", board.left_out.inside},
+          {"metrics", metrics},
+          {"code_bases", bases},
+          {"brier", rounded(100 * fit.brier) / 100},
+          {"wrong_fits", fit.wrong_fits},
+          {"wrong_noes", fit.wrong_noes},
+          {"reliability", reliability}};
+}
 
 }  // namespace
 
@@ -91,7 +157,9 @@ Json stored_scores(const Scoreboard& board) {
             {"wrong_noes", fit.wrong_noes},
             {"tight", fit.tight},
             {"ran_out", fit.ran_out},
-            {"ran", fit.ran}}}};
+            {"ran", fit.ran},
+            {"brier", rounded(100 * fit.brier) / 100}}},
+          {"left_out", left_out_json(board)}};
 }
 
 Json to_json(const Scoreboard& board) {
@@ -119,7 +187,9 @@ Json to_json(const Scoreboard& board) {
   for (const Scored& row : board.rows) {
     json["verdicts"].push_back({{"id", row.row.id},
                                 {"ran_out", row.row.ran_out()},
-                                {"verdict", name(row.verdict)},
+                                {"verdict", name(verdict_of(row.fit_probability))},
+                                {"fit_probability", row.fit_probability},
+                                {"need_gib", static_cast<double>(row.need_bytes) / (1024.0 * 1024 * 1024)},
                                 {"device_gib", row.prediction.device_gib},
                                 {"allocated_gib", row.prediction.allocated_gib},
                                 {"reserved_gib", row.prediction.reserved_gib},
@@ -130,7 +200,8 @@ Json to_json(const Scoreboard& board) {
 }
 
 std::string to_table(const Scoreboard& board) {
-  std::string text = fmt::format("{} rows, {} mapped, {} unmapped\n\n", board.num_rows, board.rows.size(), board.unmapped.size());
+  std::string text = fmt::format("{} rows, {} mapped, {} unmapped\n", board.num_rows, board.rows.size(), board.unmapped.size());
+  text += left_out_text(board) + fit_text(board.rows) + "\n";
   text += fmt::format("{:<42} {:>5} {:<15} {:>9} {:>14} {:>14} {:>18}\n", "score", "n", "reach", "in-sample", "held-out block",
                       "held-out model", "held-out code base");
   for (const ScoreLine& line : score_lines(board.rows)) {

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/json_fwd.h"
 #include "intervals.h"
+#include "leave_out.h"
 #include "score.h"
 
 namespace distsetup::accuracy {
@@ -10,6 +11,7 @@ struct Scoreboard {
   size_t num_rows = 0;
   std::vector<Scored> rows;
   std::vector<Unmapped> unmapped;
+  LeaveOutScore left_out;
 };
 
 Json to_json(const Scoreboard& board);

@@ -177,18 +177,29 @@ std::vector<ScoreLine> score_lines(const std::vector<Scored>& all_rows) {
   return lines;
 }
 
-FitScore fit_score(const std::vector<Scored>& rows) {
+FitScore fit_score(const std::vector<Scored>& rows, Intervals intervals) {
   FitScore score;
+  for (const double from : {0.0, 0.02, 0.2, 0.4, 0.6, 0.8, 0.9, 0.98}) score.reliability.push_back({from, 1.01, 0, 0, 0});
+  for (size_t i = 0; i + 1 < score.reliability.size(); ++i) score.reliability[i].to = score.reliability[i + 1].from;
   for (const Scored& row : rows) {
-    if (row.row.ran_out()) {
-      ++score.ran_out;
-      if (row.verdict == Verdict::kFits) score.wrong_fits.push_back(row.row.id);
-      continue;
+    const bool ran = !row.row.ran_out();
+    const double p = intervals == Intervals::kShipped ? row.fit_probability : row.left_out_fit_probability;
+    (ran ? score.ran : score.ran_out) += 1;
+    const Verdict verdict = verdict_of(p);
+    if (!ran && verdict == Verdict::kFits) score.wrong_fits.push_back(row.row.id);
+    if (ran && verdict == Verdict::kDoesNotFit) score.wrong_noes.push_back(row.row.id);
+    if (ran && verdict == Verdict::kTight) score.tight.push_back(row.row.id);
+    score.brier += (p - ran) * (p - ran) / static_cast<double>(rows.size());
+    for (FitScore::Said& said : score.reliability) {
+      if (p < said.from || p >= said.to) continue;
+      ++said.n;
+      said.ran += ran ? 1 : 0;
+      said.mean += p;
     }
-    ++score.ran;
-    if (row.verdict == Verdict::kDoesNotFit) score.wrong_noes.push_back(row.row.id);
-    if (row.verdict == Verdict::kTight) score.tight.push_back(row.row.id);
   }
+  for (FitScore::Said& said : score.reliability) said.mean /= std::max(1, said.n);
+  const double share = rows.empty() ? 0 : static_cast<double>(score.ran) / static_cast<double>(rows.size());
+  score.brier_of_share = share * (1 - share);
   return score;
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 #include <vector>
+#include "planner/report/need.h"
 #include "planner/report/uncertainty.h"
 
 #include "fit.h"
@@ -25,8 +26,8 @@ struct Scored {
   Prediction prediction;                  // with the fitted constants
   double tokens_per_s[4] = {0, 0, 0, 0};  // by Column: refitted without the row's block, its model size, its code base
   std::vector<Measurement> measured;
-  Verdict verdict = Verdict::kFits;
-  Interval device_99;  // GiB
+  int64_t need_bytes = 0;                                    // 0: not replayed, there is no doubt
+  double fit_probability = 0, left_out_fit_probability = 0;  // with the shipped intervals; with those of other code bases
 };
 
 struct Unmapped {
@@ -68,7 +69,16 @@ std::vector<ScoreLine> score_lines(const std::vector<Scored>& rows);
 struct FitScore {
   std::vector<std::string> wrong_fits, wrong_noes, tight;  // ids
   int ran_out = 0, ran = 0;
+  double brier = 0;  // mean of (probability - outcome)²: 0 is perfect, always saying the share that ran is `brier_of_share`
+  double brier_of_share = 0;
+  // Rows by what was said of them, and how many ran.
+  struct Said {
+    double from = 0, to = 0, mean = 0;
+    int n = 0, ran = 0;
+  };
+  std::vector<Said> reliability;
 };
-FitScore fit_score(const std::vector<Scored>& rows);
+enum class Intervals { kShipped, kOfOtherCodeBases };
+FitScore fit_score(const std::vector<Scored>& rows, Intervals intervals = Intervals::kShipped);
 
 }  // namespace distsetup::accuracy

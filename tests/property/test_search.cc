@@ -88,6 +88,20 @@ void set_memory(Problem& p, std::mt19937_64& random) {
   p.base.hardware.memory_bytes = std::uniform_int_distribution<int64_t>(least - least / 20, most + most / 10)(random);
 }
 
+// Of what is tight: the fastest of those that are as likely to fit as the one that needs least.
+int likeliest_of(const std::vector<Candidate>& all) {
+  std::vector<int> tight;
+  for (int i = 0; i < static_cast<int>(all.size()); ++i)
+    if (all[i].verdict == Verdict::kTight) tight.push_back(i);
+  std::stable_sort(tight.begin(), tight.end(), [&](int a, int b) { return all[a].device_bytes < all[b].device_bytes; });
+  int best = -1;
+  for (const int i : tight) {
+    if (is_likelier(all[tight.front()], all[i])) break;
+    if (best < 0 || all[i].tokens_per_s_per_gpu > all[best].tokens_per_s_per_gpu) best = i;
+  }
+  return best;
+}
+
 // The rule of choice, applied to every plan finished.
 int brute_force(const Problem& p, std::vector<Candidate>& all) {
   const SelectionRules rules = make_predictor(p)->rules();
@@ -99,23 +113,20 @@ int brute_force(const Problem& p, std::vector<Candidate>& all) {
     c.choice = choice;
     c.tie_bytes = s.allocated_bytes();
     c.device_bytes = plan.memory.device_bytes;
+    c.fit_probability = plan.memory.fit_probability;
     c.verdict = plan.verdict;
     c.tokens_per_s_per_gpu = plan.time.tokens_per_s_per_gpu;
     all.push_back(std::move(c));
   }
-  for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
-    double fastest = 0;
-    const auto counts = [&](const Candidate& c) { return static_cast<int>(c.verdict) <= static_cast<int>(wanted); };
-    for (const Candidate& c : all)
-      if (counts(c)) fastest = std::max(fastest, c.tokens_per_s_per_gpu);
-    int best = -1;
-    for (int i = 0; i < static_cast<int>(all.size()); ++i) {
-      if (!counts(all[i]) || 1 / all[i].tokens_per_s_per_gpu > (1 / fastest) * (1 + kTimeTie)) continue;
-      if (best < 0 || simpler(all[i], all[best], rules)) best = i;
-    }
-    if (best >= 0) return best;
+  double fastest = 0;
+  for (const Candidate& c : all)
+    if (c.verdict == Verdict::kFits) fastest = std::max(fastest, c.tokens_per_s_per_gpu);
+  int best = -1;
+  for (int i = 0; i < static_cast<int>(all.size()); ++i) {
+    if (all[i].verdict != Verdict::kFits || 1 / all[i].tokens_per_s_per_gpu > (1 / fastest) * (1 + kTimeTie)) continue;
+    if (best < 0 || simpler(all[i], all[best], rules)) best = i;
   }
-  return -1;
+  return best >= 0 ? best : likeliest_of(all);
 }
 
 }  // namespace

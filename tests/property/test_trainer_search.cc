@@ -7,7 +7,7 @@
 
 #include "model/presets.h"
 #include "planner/frameworks/memory.h"
-#include "planner/report/uncertainty.h"
+#include "planner/report/need.h"
 #include "planner/resolve/resolve.h"
 #include "planner/search/choice.h"
 #include "planner/search/framework_predictor.h"
@@ -69,9 +69,11 @@ std::vector<Replayed> all_candidates(const Problem& p, int nodes) {
     c.choice = choice;
     c.tokens_per_s_per_gpu = estimate_time(setup).tokens_per_s_per_gpu;
     const int64_t simulated = simulate_memory(setup).allocated_bytes + p.base.hardware.context_bytes;
-    c.memory = replay_memory(setup);
-    c.device_bytes = std::max(c.memory.device_bytes, simulated);
-    c.verdict = simulated > p.base.hardware.memory_bytes ? Verdict::kDoesNotFit : replayed_verdict_of(setup, c.memory);
+    const MemoryNeed need = replay_need(setup);
+    c.memory = need.memory;
+    c.device_bytes = std::max(need.bytes, simulated);
+    c.fit_probability = fit_probability(setup, static_cast<double>(c.device_bytes));
+    c.verdict = verdict_of(c.fit_probability);
     all.push_back(std::move(c));
   }
   return all;
@@ -82,7 +84,7 @@ std::vector<Replayed> all_candidates(const Problem& p, int nodes) {
 TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to fit") {
   std::mt19937_64 random(test_seed());
   INFO("DISTSETUP_SEED=" << test_seed());
-  constexpr size_t kMostReplays = 1200;  // some seconds
+  constexpr size_t kMostReplays = 400;  // some seconds
   int compared = 0, nothing_fitted = 0;
   size_t replays = 0;
   for (int round = 0; round < 200 && replays < kMostReplays; ++round) {
@@ -97,7 +99,7 @@ TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to
     replays += legal;
     const std::vector<Replayed> all = all_candidates(p, nodes);
     if (all.empty()) continue;
-    // One key, one memory; and what fits allocates no more than its class leaves.
+    // One key, one memory.
     std::map<MemoryKey, const Replayed*> by_key;
     for (const Replayed& c : all) {
       INFO(summary(c.choice, 0));
@@ -105,28 +107,31 @@ TEST_CASE("trainer search: as fast as the fastest plan that brute force finds to
       CHECK(first.device_bytes == c.device_bytes);
       CHECK(first.memory.allocated_bytes == c.memory.allocated_bytes);
       CHECK(first.verdict == c.verdict);
-      const Setup setup = setup_of(p, nodes, c.choice);
-      if (c.verdict == Verdict::kFits) CHECK(simulate_memory(setup).allocated_bytes <= most_that_fits(setup));
     }
     if (std::all_of(all.begin(), all.end(), [](const Candidate& c) { return c.verdict == Verdict::kDoesNotFit; })) {
       const SearchResult found = search_alone(p, nodes);
       REQUIRE(found.smallest.has_value());
+      // What does not fit is not replayed by the search: it knows the simulated bytes.
       for (const Replayed& c : all) CHECK(found.smallest->device_bytes <= c.device_bytes);
       ++nothing_fitted;
     }
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
-      double fastest = 0;
+      double fastest = 0, likeliest = 0;
       int64_t least = INT64_MAX;
       for (const Replayed& c : all) {
         if (static_cast<int>(c.verdict) > static_cast<int>(wanted)) continue;
         fastest = std::max(fastest, c.tokens_per_s_per_gpu);
+        likeliest = std::max(likeliest, c.fit_probability);
         least = std::min(least, c.device_bytes);
       }
       if (fastest == 0) continue;
       p.goal = Goal::kThroughput;
       const SearchResult found = search_alone(p, nodes);
       REQUIRE_FALSE(found.best.empty());
-      CHECK(found.best.front().tokens_per_s_per_gpu >= fastest * (1 - kStructureTie) * (1 - kTimeTie));
+      if (wanted == Verdict::kFits)
+        CHECK(found.best.front().tokens_per_s_per_gpu >= fastest * (1 - kStructureTie) * (1 - kTimeTie));
+      else
+        CHECK(found.best.front().fit_probability >= likeliest - 0.02);
       CHECK(static_cast<int>(found.best.front().verdict) <= static_cast<int>(wanted));
       p.goal = Goal::kMinMemory;
       const SearchResult smallest = search_alone(p, nodes);

@@ -126,7 +126,7 @@ Plan full_plan() {
   p.memory.by_rank_class = {{"all ranks", 7}};
   p.time.step_s = 0.1, p.time.tokens_per_s = 1e6 / 3, p.time.tokens_per_s_per_gpu = 2.5, p.time.mfu = 0.41;
   p.time.by_instruction = {{"Forward", 1e-6}};
-  p.alternatives = {{"zero2", Verdict::kTight, 9, 0.2, "slower"}};
+  p.alternatives = {{"zero2", Verdict::kTight, 9, 0.9, 0.2, "slower"}};
   p.reasons = {"because"};
   p.assumptions = {"sequence 4096"};
   p.data.files = {{"a \"quoted\" näme.txt", 3, "00ff", true}};

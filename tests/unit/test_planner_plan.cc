@@ -201,16 +201,21 @@ TEST_CASE("the preview: every line fits the width, ASCII stays ASCII, numbers ha
   for (const char c : format_preview(plan, {.utf8 = false, .smallest_fits = table})) CHECK(static_cast<unsigned char>(c) < 0x80);
 }
 
-TEST_CASE("the preview says why a plan fits whose interval ends above the GPU's") {
+TEST_CASE("the preview says how sure a verdict is, and what the run takes where there is room") {
   Plan plan = plan_for({{"model", "1B"}});
-  const auto says_why = [&plan] { return format_preview(plan, {.width = 100}).find("gives cached blocks back") != std::string::npos; };
-  plan.memory.device_low_bytes = plan.memory.device_bytes;
-  plan.memory.device_high_bytes = plan.memory.capacity_bytes;
-  CHECK_FALSE(says_why());
-  plan.memory.device_high_bytes = plan.memory.capacity_bytes + 1;
-  CHECK(says_why());
+  const auto says = [&plan](const char* words) { return format_preview(plan, {.width = 100}).find(words) != std::string::npos; };
+  plan.memory.fit_probability = 0.99999;
+  CHECK(says("fits (99 %)"));
+  CHECK_FALSE(says("where there is room"));
+  plan.memory.unconstrained_device_bytes = plan.memory.device_bytes + (1LL << 30);
+  CHECK(says("where there is room"));
   plan.verdict = Verdict::kTight;
-  CHECK_FALSE(says_why());
+  plan.memory.fit_probability = 0.839;
+  CHECK(says("tight (83 %)"));
+  plan.verdict = Verdict::kDoesNotFit;
+  plan.memory.fit_probability = 0.1;
+  CHECK(says("does not fit"));
+  CHECK_FALSE(says("does not fit ("));
 }
 
 TEST_CASE("more tokens per step than the batch divides are rounded and said") {

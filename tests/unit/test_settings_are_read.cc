@@ -89,6 +89,7 @@ std::vector<std::string> samples(const SpecKey& key) {
     case SettingType::kBool: return {"true", "false"};
     case SettingType::kInt: return {"2", "4", "1", kConspicuous};
     case SettingType::kDouble: return {"0.05", "0.5"};
+    case SettingType::kShare: return {"5%"};
     case SettingType::kBytes: return {"3GiB"};
     case SettingType::kDuration: return {"77s"};
     case SettingType::kList:

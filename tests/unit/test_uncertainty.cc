@@ -1,9 +1,10 @@
-// Intervals widen with the level, come from the narrowest class that has residuals, and decide the verdict at their 99 % ends.
+// Intervals widen with the level, come from the narrowest class that has residuals, and decide the verdict with what a run needs.
 #include <catch2/catch.hpp>
 #include <cmath>
 
 #include "model/presets.h"
 #include "planner/frameworks/memory.h"
+#include "planner/report/need.h"
 #include "planner/report/uncertainty.h"
 #include "planner/report/verdict.h"
 #include "planner/time/embedded_calibration.h"
@@ -30,13 +31,6 @@ Calibration residuals_of(const std::string& residual_class, double low, double h
     c.constants["residual." + std::string(quantity) + "." + residual_class + ".high"] = high;
   }
   return c;
-}
-
-MemoryEstimate memory_of(double allocated_gib, double device_gib) {
-  MemoryEstimate m;
-  m.allocated_bytes = static_cast<int64_t>(allocated_gib * static_cast<double>(kGib));
-  m.device_bytes = static_cast<int64_t>(device_gib * static_cast<double>(kGib));
-  return m;
 }
 
 }  // namespace
@@ -132,16 +126,35 @@ TEST_CASE("uncertainty: a higher level is a wider interval") {
   }
 }
 
-TEST_CASE("uncertainty: the verdict reads the 99 percent ends") {
+TEST_CASE("uncertainty: a prediction is inside its interval, also where all that was measured lies on one side") {
   const Setup s = setup_of(Framework::kFsdp2);
-  const Calibration c = residuals_of("fsdp2.torchtitan_eager.full", -0.05, 0.05);  // at 99 %: 8.1 % up, 7.5 % down
-  CHECK(verdict_of(needed_bytes(s, memory_of(60, 73), c), s.gpu.usable_memory_bytes) == Verdict::kFits);
-  CHECK(verdict_of(needed_bytes(s, memory_of(60, 75), c), s.gpu.usable_memory_bytes) == Verdict::kTight);
-  CHECK(verdict_of(needed_bytes(s, memory_of(84, 90), c), s.gpu.usable_memory_bytes) == Verdict::kTight);
-  CHECK(verdict_of(needed_bytes(s, memory_of(87, 90), c), s.gpu.usable_memory_bytes) == Verdict::kDoesNotFit);
-  MemoryEstimate failed = memory_of(60, 70);
-  failed.ran_out = true;  // an allocation failed although the sum is small
-  CHECK(verdict_of(needed_bytes(s, failed, c), s.gpu.usable_memory_bytes) == Verdict::kTight);
+  const Interval above = interval_of(s, Predicted::kAllocated, 100, 0.9, residuals_of("fsdp2.torchtitan_eager.full", 0.05, 0.2));
+  CHECK(above.low == 100);
+  CHECK(above.high == Approx(100 * std::exp(0.2)));
+  const Interval below = interval_of(s, Predicted::kAllocated, 100, 0.9, residuals_of("fsdp2.torchtitan_eager.full", -0.2, -0.05));
+  CHECK(below.high == 100);
+}
+
+TEST_CASE("verdict: the probability is that of the interval, and nothing else decides") {
+  const Spread spread{0.05, 0.1};
+  const Interval of = interval_90(60, spread);
+  CHECK(chance_to_fit(60, of.high, spread) == Approx(0.95).margin(1e-4));
+  CHECK(chance_to_fit(60, 60, spread) == Approx(0.5));
+  CHECK(chance_to_fit(60, of.low, spread) == Approx(0.05).margin(1e-4));
+  double before = 0;
+  for (double capacity = 50; capacity < 80; capacity += 0.5) {
+    const double now = chance_to_fit(60, capacity, spread);
+    CHECK(now >= before);
+    before = now;
+    if (verdict_of(now) == Verdict::kFits) CHECK(of.high <= capacity);
+    if (verdict_of(now) == Verdict::kDoesNotFit) CHECK(capacity < 60);
+  }
+  CHECK(chance_to_fit(60, 60, {}) == 1);  // known to the byte
+  CHECK(chance_to_fit(60, 59.9, {}) == 0);
+  CHECK(verdict_of(0.98) == Verdict::kFits);
+  CHECK(verdict_of(0.979) == Verdict::kTight);
+  CHECK(verdict_of(0.201) == Verdict::kTight);
+  CHECK(verdict_of(0.2) == Verdict::kDoesNotFit);
 }
 
 TEST_CASE("uncertainty: the built-in residuals are ordered") {
@@ -154,27 +167,44 @@ TEST_CASE("uncertainty: the built-in residuals are ordered") {
   }
 }
 
-TEST_CASE("uncertainty: what is tight by its interval fits when its replay survives a smaller GPU") {
+TEST_CASE("need: what cannot be given back, whatever the device has") {
   Setup s;
   s.model = *find_model(presets(), "llama3_8b");
   s.gpu = find_gpu(presets(), "h100_sxm")->gpu;
   s.dp_shard = 8;
   s.sequence_length = 4096;
-  s.gpu.usable_memory_bytes = 1000 * kGib;
-  const MemoryEstimate free = replay_memory(s);
-  REQUIRE(free.reserved_bytes > free.allocated_bytes * 103 / 100);  // cached blocks that can go back
-  const auto verdict = [&](int64_t usable, double allocated_error) {
-    Calibration c = residuals_of("fsdp2.torchtitan_eager.full", -0.3, 0.3);
-    c.constants["residual.allocated.fsdp2.torchtitan_eager.full.low"] = -allocated_error;
-    c.constants["residual.allocated.fsdp2.torchtitan_eager.full.high"] = allocated_error;
-    s.gpu.usable_memory_bytes = usable;
-    const MemoryEstimate memory = replay_memory(s);
-    REQUIRE(verdict_of(needed_bytes(s, memory, c), s.gpu.usable_memory_bytes) == Verdict::kTight);
-    return replayed_verdict_of(s, memory, c);
-  };
-  CHECK(verdict(free.device_bytes, 0.005) == Verdict::kFits);
-  CHECK(verdict(free.device_bytes, 0.3) == Verdict::kTight);
-  CHECK(verdict(free.device_bytes - free.reserved_bytes + free.allocated_bytes, 0.005) == Verdict::kTight);
+  const MemoryNeed need = replay_need(s);
+  const int64_t outside = need.memory.device_bytes - need.memory.reserved_bytes;
+  REQUIRE(need.memory.reserved_bytes > need.memory.allocated_bytes * 103 / 100);  // cached blocks that can go back
+  CHECK(need.bytes >= need.memory.allocated_bytes + outside);
+  CHECK(need.bytes < need.memory.device_bytes);
+  s.gpu.usable_memory_bytes = need.bytes;
+  CHECK_FALSE(replay_memory(s).ran_out);
+  CHECK(replay_need(s).bytes == need.bytes);
+  s.gpu.usable_memory_bytes = need.memory.allocated_bytes + outside - kGib / 64;
+  CHECK(replay_memory(s).ran_out);
+  // It decides: a GPU that is smaller than what the run takes with room is enough.
+  const Calibration c = residuals_of("fsdp2.torchtitan_eager.full", -0.005, 0.005);
+  s.gpu.usable_memory_bytes = need.memory.device_bytes - kGib / 64;
+  CHECK(verdict_of(fit_probability(s, static_cast<double>(need.bytes), c)) == Verdict::kFits);
+  s.gpu.usable_memory_bytes = bound_bytes(s);
+  CHECK(fit_probability(s, static_cast<double>(need.bytes), c) == 0);
+}
+
+TEST_CASE("need: DeepSpeed's run does not come through on less than it allocates") {
+  Setup s;
+  s.model = *find_model(presets(), "qwen2.5_7b");
+  s.gpu = find_gpu(presets(), "a100_sxm_40")->gpu;
+  s.framework = Framework::kDeepspeed;
+  s.program = "hf_eager";
+  s.dp_shard = 8;
+  s.micro_batch = 2;
+  s.recompute = ActivationRecompute::kFull;
+  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
+  s.master_copy = true;
+  const int64_t allocated = simulate_memory(s).allocated_bytes;
+  s.gpu.usable_memory_bytes = allocated;  // and nothing for the context
+  CHECK(replay_memory(s).ran_out);
 }
 
 }  // namespace distsetup

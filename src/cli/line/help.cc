@@ -49,6 +49,7 @@ std::string key_placeholder(const SpecKey& key) {
     case SettingType::kBool: return "";
     case SettingType::kInt: return "N";
     case SettingType::kDouble: return "X";
+    case SettingType::kShare: return "X%";
     case SettingType::kBytes: return "SIZE";
     case SettingType::kDuration: return "TIME";
     case SettingType::kText: return "NAME";

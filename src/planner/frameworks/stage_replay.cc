@@ -302,6 +302,12 @@ void replay_into(MemoryEstimate& out, const Setup& setup, const StageParts& part
   const int64_t usable = setup.gpu.usable_memory_bytes;
   buffers.capacity_bytes = usable > 0 ? usable - setup.gpu.context_bytes - communicator_bytes(setup) : kUnlimited;
   StageReplay replayed = replay_stage(setup, parts, symbols, stage, buffers);
+  // What the closed form counts and the walk leaves out takes its place beside the walk's blocks.
+  const int64_t beside = std::max<int64_t>(0, out.allocated_bytes - replayed.allocated_bytes);
+  if (!replayed.ran_out && beside > 0 && replayed.reserved_bytes > buffers.capacity_bytes - beside) {
+    buffers.capacity_bytes -= beside;
+    replayed = replay_stage(setup, parts, symbols, stage, buffers);
+  }
   out.ran_out = replayed.ran_out;
   if (replayed.ran_out) {  // what it would have taken
     buffers.capacity_bytes = kUnlimited;

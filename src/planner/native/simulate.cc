@@ -302,10 +302,26 @@ int64_t states_bound_bytes(const Plan& plan) {
   return bytes;
 }
 
-Interval needed_bytes(int64_t device_bytes, Accelerator accelerator) {
-  const auto device = static_cast<double>(device_bytes);
-  return {device, device * (accelerator == Accelerator::kCpu ? 1.0 : 1.04)};
+Spread need_spread(Accelerator accelerator) {
+  if (accelerator == Accelerator::kCpu) return {};
+  return {0.01, 0.033};  // fits with 4 % to spare
 }
+
+namespace {
+
+// All that is packed is needed: nothing can be given back.
+void settle(Plan& plan, const Spread& spread) {
+  MemoryPlan& m = plan.memory;
+  const auto need = static_cast<double>(m.device_bytes);
+  const Interval of = interval_90(need, spread);
+  m.unconstrained_device_bytes = m.device_bytes;
+  m.device_low_bytes = static_cast<int64_t>(of.low);
+  m.device_high_bytes = static_cast<int64_t>(of.high);
+  m.fit_probability = chance_to_fit(need, static_cast<double>(m.capacity_bytes), spread);
+  plan.verdict = verdict_of(m.fit_probability);
+}
+
+}  // namespace
 
 void finish(Plan& plan) {
   const Accelerator accelerator = plan.hardware.accelerator;
@@ -332,7 +348,7 @@ void finish(Plan& plan) {
   m.host_bytes_per_node = cpu ? 0 : 12 * step.layout.shard_numel * plan.hardware.gpus_per_node;
   plan.memory = std::move(m);
   plan.time = time_of(plan, step);
-  plan.verdict = verdict_of(needed_bytes(plan.memory.device_bytes, accelerator), plan.memory.capacity_bytes);
+  settle(plan, need_spread(accelerator));
 }
 
 void finish_by_bound(Plan& plan) {
@@ -363,7 +379,10 @@ void finish_by_bound(Plan& plan) {
   plan.memory = std::move(m);
   plan.time = {};
   // A bound that does not fit refuses; one that fits proves nothing.
-  plan.verdict = plan.memory.device_bytes > plan.memory.capacity_bytes ? Verdict::kDoesNotFit : Verdict::kTight;
+  const bool is_possible = plan.memory.device_bytes <= plan.memory.capacity_bytes;
+  plan.memory.unconstrained_device_bytes = plan.memory.device_bytes;
+  plan.memory.fit_probability = is_possible ? 0.5 : 0;
+  plan.verdict = is_possible ? Verdict::kTight : Verdict::kDoesNotFit;
 }
 
 }  // namespace distsetup

@@ -59,10 +59,10 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 // Source: ZeRO (arXiv 1910.02054), section 3.1. `dpo` adds the frozen reference in the compute dtype.
 int64_t states_bound_bytes(const Plan& plan);
 
-// Where what a plan needs lies, given what is predicted. On a GPU up to 1.04 times as much: the allocator's and the libraries' share
-// is modelled, not fitted yet, and published structural models of it leave a few percent (reserved / active 1.04 in Megatron-LM runs).
-// On CPU the arena is exact and nothing else is counted.
-Interval needed_bytes(int64_t device_bytes, Accelerator accelerator);
+// How far device bytes can be wrong. On a GPU the allocator's and the libraries' share is modelled, not fitted yet, and published
+// structural models of it leave a few percent (reserved / active 1.04 in Megatron-LM runs). On CPU the arena is exact and nothing else
+// is counted.
+Spread need_spread(Accelerator accelerator);
 
 // Fills memory, time and verdict. Mesh, strategy, batch and recompute must be decided; CHECKs that validate(plan) has no errors.
 void finish(Plan& plan);

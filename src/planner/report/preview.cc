@@ -88,10 +88,15 @@ class Preview {
                      h.gpus_per_node == 1 ? "" : "s", h.nodes * h.gpus_per_node, h.gpu_name));
   }
 
+  // States alone prove no probability.
+  std::string verdict_word() const {
+    return states_only_ ? std::string(verdict_words(plan_.verdict)) : verdict_words(plan_.verdict, plan_.memory.fit_probability);
+  }
+
   // The answer in one line, before any detail.
   void answer() {
     const MemoryPlan& m = plan_.memory;
-    const std::string word(verdict_words(plan_.verdict));
+    const std::string word = verdict_word();
     std::string rest =
         fmt::format(" · {} of {} per {}", format_bytes(m.device_bytes), format_bytes(m.capacity_bytes), rank_word(plan_.hardware));
     std::vector<std::string> more;
@@ -176,12 +181,12 @@ class Preview {
     section(fmt::format("memory per {}{}", rank_word(plan_.hardware), states_only_ ? ", states alone" : ""));
     for (const MemoryTerm& t : m.terms)
       if (t.bytes_at_peak > 0) bar_line(t.buffer_class, t.bytes_at_peak, "36");
-    if (const int64_t rounding = m.peak_reserved_bytes - m.peak_allocated_bytes; rounding > 0)
+    const int64_t comm = m.unconstrained_device_bytes - m.peak_reserved_bytes - plan_.hardware.context_bytes;
+    if (const int64_t rounding = m.device_bytes - comm - plan_.hardware.context_bytes - m.peak_allocated_bytes; rounding > 0)
       bar_line("allocator rounding", rounding, "2");
     if (plan_.hardware.context_bytes > 0) bar_line("GPU context", plan_.hardware.context_bytes, "2");
-    if (const int64_t comm = m.device_bytes - m.peak_reserved_bytes - plan_.hardware.context_bytes; comm > 0)
-      bar_line("communicators", comm, "2");
-    const std::string word(verdict_words(plan_.verdict));
+    if (comm > 0) bar_line("communicators", comm, "2");
+    const std::string word = verdict_word();
     const int64_t free = m.capacity_bytes - m.device_bytes;
     const std::string left = free >= 0 ? fmt::format("{} free", format_bytes(free)) : fmt::format("{} too much", format_bytes(-free));
     const std::string total = bold(pad_right("on the device", kLabel) + pad_left(format_bytes(m.device_bytes), kNumber));
@@ -193,12 +198,13 @@ class Preview {
       line("  " + total);
       line("  " + of + rest);
     }
+    const auto under_total = [&](const std::string& text) {
+      line((2 + kLabel + display_width(text) <= width_ ? pad_right("", 2 + kLabel) : "  ") + text);
+    };
     if (m.device_high_bytes > m.device_low_bytes)
-      line(fmt::format("  {}{} to {} in 9 runs of 10", pad_right("", kLabel), format_gib(m.device_low_bytes),
-                       format_gib(m.device_high_bytes)));
-    // A verdict near the end rests on a replay on a smaller GPU (uncertainty.h): what is cached is not what is needed.
-    if (plan_.verdict == Verdict::kFits && m.device_high_bytes > m.capacity_bytes)
-      paragraph("", 2 + kLabel, "near the end PyTorch gives cached blocks back: replayed with less memory, it still runs");
+      under_total(fmt::format("{} to {} in 9 runs of 10", format_gib(m.device_low_bytes), format_gib(m.device_high_bytes)));
+    if (m.unconstrained_device_bytes > m.device_bytes)
+      under_total(fmt::format("takes {} where there is room", format_gib(m.unconstrained_device_bytes)));
     if (m.host_bytes_per_node > 0) {
       const int64_t host = plan_.hardware.host_memory_bytes;
       line(fmt::format("  {}{}{}", pad_right("host memory per node", kLabel), pad_left(format_bytes(m.host_bytes_per_node), kNumber),

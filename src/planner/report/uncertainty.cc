@@ -8,11 +8,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/check.h"
 #include "planner/frameworks/memory.h"
-#include "planner/report/verdict.h"
 #include "planner/time/constants.h"
 #include "planner/time/embedded_calibration.h"
 
@@ -33,17 +31,6 @@ double two_sided_z(double level) {
 }
 
 }  // namespace
-
-std::string_view name(Predicted quantity) {
-  switch (quantity) {
-    case Predicted::kAllocated: return "allocated";
-    case Predicted::kReserved: return "reserved";
-    case Predicted::kDevice: return "device";
-    case Predicted::kTokensPerSecond: return "tokens_per_s_per_gpu";
-  }
-  CHECK(false, "quantity", static_cast<int>(quantity));
-  return "";
-}
 
 namespace {
 
@@ -162,6 +149,7 @@ double uncertain_share(const Setup& setup, Predicted quantity, double predicted)
 }
 
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
+  const double given = predicted;
   double low = quantity == Predicted::kTokensPerSecond ? -0.2 : -0.1, high = -low, wider = 1;
   const bool unknown = setup.program == kUnknownProgram;
   // Of 29 repositories scored before anything was made for them, half of the errors of memory lay within 22 %, of tokens/s within 23
@@ -180,44 +168,14 @@ Interval interval_of(const Setup& setup, Predicted quantity, double predicted, d
     break;
   }
   const double middle = scale * (low + high) / 2;
-  const double half = scale * wider * (high - low) / 2 * two_sided_z(level) / two_sided_z(0.9);
-  return {predicted * std::exp(middle - half), predicted * std::exp(middle + half)};
+  const double half =
+      scale * std::hypot(wider * (high - low) / 2, distance(setup, quantity, residuals)) * two_sided_z(level) / two_sided_z(0.9);
+  // The prediction itself is inside, also where all that was measured lies on one side of it.
+  return {std::min(given, predicted * std::exp(middle - half)), std::max(given, predicted * std::exp(middle + half))};
 }
 
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level) {
   return interval_of(setup, quantity, predicted, level, embedded_calibration());
-}
-
-Interval needed_bytes(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
-  // A replay that failed stops before its peak: what the run would have asked for is the simulation's.
-  const int64_t asked_bytes =
-      memory.ran_out ? std::max(memory.allocated_bytes, simulate_memory(setup).allocated_bytes) : memory.allocated_bytes;
-  const auto context = static_cast<double>(setup.gpu.context_bytes), allocated = static_cast<double>(asked_bytes) + context;
-  const double device = memory.device_bytes > 0 ? static_cast<double>(memory.device_bytes) : allocated;
-  const Interval of_device = interval_of(setup, Predicted::kDevice, device, 0.99, residuals);
-  // Cached blocks are returned when memory runs out: what cannot fit is what is allocated, not what is reserved.
-  const Interval of_allocated = interval_of(setup, Predicted::kAllocated, static_cast<double>(asked_bytes), 0.99, residuals);
-  constexpr double kMoreThanThereIs = std::numeric_limits<double>::infinity();
-  return {of_allocated.low + context, memory.ran_out ? kMoreThanThereIs : std::max(of_device.high, allocated)};
-}
-
-// Sharded 4-bit weights leave block inputs and their gradients between gathers, and how they lie decides: under FSDP1 FMSA-072 ran out
-// where the replay comes through, FMSA-070 took 10 % more than replayed. No row shows another framework to be better.
-bool is_replayed_when_tight(const Setup& s) { return s.finetune != Finetune::kQlora || s.traits().never_shards; }
-
-Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory, const Calibration& residuals) {
-  const Verdict verdict = verdict_of(needed_bytes(setup, memory, residuals), setup.gpu.usable_memory_bytes);
-  if (verdict != Verdict::kTight || memory.ran_out || memory.allocated_bytes <= 0 || !is_replayed_when_tight(setup)) return verdict;
-  const auto asked = static_cast<double>(memory.allocated_bytes);
-  const Interval of_allocated = interval_of(setup, Predicted::kAllocated, asked, 0.99, residuals);
-  Setup scarce = setup;
-  scarce.gpu.usable_memory_bytes =
-      static_cast<int64_t>(static_cast<double>(setup.gpu.usable_memory_bytes) * std::min(1.0, asked / of_allocated.high));
-  return replay_memory(scarce).ran_out ? Verdict::kTight : Verdict::kFits;
-}
-
-Verdict replayed_verdict_of(const Setup& setup, const MemoryEstimate& memory) {
-  return replayed_verdict_of(setup, memory, embedded_calibration());
 }
 
 }  // namespace distsetup

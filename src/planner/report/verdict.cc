@@ -1,11 +1,27 @@
 #include "planner/report/verdict.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace distsetup {
 
-Verdict verdict_of(const Interval& needed_bytes, int64_t capacity_bytes) {
-  const auto capacity = static_cast<double>(capacity_bytes);
-  if (needed_bytes.high <= capacity) return Verdict::kFits;
-  return needed_bytes.low > capacity ? Verdict::kDoesNotFit : Verdict::kTight;
+Interval interval_90(double predicted, const Spread& spread) {
+  return {predicted * std::exp(-spread.below), predicted * std::exp(spread.above)};
+}
+
+double chance_to_fit(double need_bytes, double capacity_bytes, const Spread& spread) {
+  constexpr double kZ = 1.6449;  // of 95 in 100
+  if (need_bytes <= 0) return 1;
+  if (capacity_bytes <= 0) return 0;
+  const double room = std::log(capacity_bytes / need_bytes), side = room < 0 ? spread.below : spread.above;
+  if (side <= 0) return room < 0 ? 0 : 1;
+  constexpr double kSurest = 0.9999;  // no interval of measured runs says more
+  return std::min(kSurest, 0.5 * std::erfc(-room / side * kZ / std::sqrt(2.0)));
+}
+
+Verdict verdict_of(double fit_probability) {
+  if (fit_probability >= kFitsFrom) return Verdict::kFits;
+  return fit_probability <= kDoesNotFitUpTo ? Verdict::kDoesNotFit : Verdict::kTight;
 }
 
 }  // namespace distsetup

@@ -1,4 +1,5 @@
-// The verdict of any plan: one rule for all trainers, over the range in which its need lies.
+// The verdict of any plan: one rule for all trainers, from the bytes that a run needs of a device, how far that can be wrong, and what
+// the device has.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +12,17 @@ struct Interval {
   double low = 0, high = 0;
 };
 
-// fits: what is needed at most is there; does_not_fit: not even what is needed at least is. Bytes of one device.
-Verdict verdict_of(const Interval& needed_bytes, int64_t capacity_bytes);
+// How far the truth may be from a prediction, as logarithms: in 5 runs of 100 it is below prediction * exp(-below), in 5 above
+// prediction * exp(above). Each side falls off as half a normal distribution, so that the prediction is the median. 0: exact.
+struct Spread {
+  double below = 0, above = 0;
+};
+Interval interval_90(double predicted, const Spread& spread);
+
+// The probability that a run which is predicted to need so much comes through.
+double chance_to_fit(double need_bytes, double capacity_bytes, const Spread& spread);
+
+inline constexpr double kFitsFrom = 0.98, kDoesNotFitUpTo = 0.2;
+Verdict verdict_of(double fit_probability);
 
 }  // namespace distsetup

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/quantity.h"
 #include "planner/search/choice.h"
 
@@ -11,11 +13,18 @@ std::string_view verdict_words(Verdict verdict) {
   return verdict == Verdict::kFits ? "fits" : verdict == Verdict::kTight ? "tight" : "does not fit";
 }
 
+std::string verdict_words(Verdict verdict, double fit_probability) {
+  std::string words(verdict_words(verdict));
+  if (verdict == Verdict::kDoesNotFit || fit_probability >= 1) return words;
+  return fmt::format("{} ({} %)", words, static_cast<int>(100 * std::min(fit_probability, 0.99) + 1e-9));
+}
+
 std::string_view rank_word(const HardwarePlan& hardware) { return hardware.accelerator == Accelerator::kCpu ? "rank" : "GPU"; }
 
 std::string headline(const Plan& plan) {
-  std::string out = fmt::format("{} · {} of {} per {}", verdict_words(plan.verdict), format_bytes(plan.memory.device_bytes),
-                                format_bytes(plan.memory.capacity_bytes), rank_word(plan.hardware));
+  std::string out =
+      fmt::format("{} · {} of {} per {}", verdict_words(plan.verdict, plan.memory.fit_probability),
+                  format_bytes(plan.memory.device_bytes), format_bytes(plan.memory.capacity_bytes), rank_word(plan.hardware));
   if (plan.time.step_s > 0) out += fmt::format(" · {} per step", format_duration(plan.time.step_s));
   return fmt::format("{} · {}", out, summary(plan));
 }

@@ -150,6 +150,7 @@ class HardwareResolver {
       h.price_source = spec_.at("hardware.price").file.empty() ? "given" : "given, " + spec_.at("hardware.price").file;
     }
     if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
+    leave_margin(h);
     if (h.peak_flops_per_s <= 0) {
       fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(compute_)),
            compute_ == Dtype::kF8           ? "--precision bf16"
@@ -165,9 +166,15 @@ class HardwareResolver {
                  ? fmt::format("network of {:.0f} Gb/s per GPU, as in {}", h.network_bytes_per_s * 8e-9, machine->label)
                  : fmt::format("network of {:.1f} Gb/s per GPU", h.network_bytes_per_s * 8e-9));
     }
+    if (const auto margin = spec_.number("hardware.margin"); margin.value_or(0) > 0)
+      assume(fmt::format("{:g} % of each GPU's memory left free", 100 * *margin));
     if (h.accelerator == Accelerator::kCpu && !spec_.find("hardware.memory"))
       assume(fmt::format("{} of memory per rank (--gpu-memory states another)", format_gib(h.memory_bytes)));
     other_hardware();
+  }
+
+  void leave_margin(HardwarePlan& h) const {
+    h.memory_bytes = static_cast<int64_t>(static_cast<double>(h.memory_bytes) * (1 - spec_.number("hardware.margin").value_or(0)));
   }
 
   // GPUs to compare with when none was given, and those with more memory, which a fix may name.
@@ -179,6 +186,7 @@ class HardwareResolver {
       const std::optional<Machine> m = typical_machine(g->name);
       HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
       if (o.peak_flops_per_s <= 0) continue;
+      leave_margin(o);
       out_.gpus[g->name] = *g;
       if (o.memory_bytes > h.memory_bytes && h.accelerator == Accelerator::kCuda) out_.larger.push_back(o);
       if (out_.assumed) out_.other.push_back(o);

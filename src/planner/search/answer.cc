@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/quantity.h"
+#include "planner/report/words.h"
 #include "planner/search/space.h"
 
 namespace distsetup {
@@ -34,12 +35,14 @@ std::string why_not(const Candidate& c, const Candidate& best, Goal goal, const 
 }
 
 Alternative alternative(const Candidate& c, std::string summary, std::string why) {
-  return {std::move(summary), c.verdict, c.device_bytes, c.step_s, std::move(why)};
+  return {std::move(summary), c.verdict, c.device_bytes, c.fit_probability, c.step_s, std::move(why)};
 }
 
 // Why a plan that does not fit as well as the answer lost.
 std::string short_of(const Candidate& c, int64_t capacity) {
-  if (c.verdict == Verdict::kTight) return fmt::format("tight: {} of {}", format_bytes(c.device_bytes), format_bytes(capacity));
+  if (c.verdict == Verdict::kTight)
+    return fmt::format("{}: {} of {}", verdict_words(c.verdict, c.fit_probability), format_bytes(c.device_bytes),
+                       format_bytes(capacity));
   const bool is_bound = !c.simulated;
   return fmt::format("does not fit by {}{}", is_bound ? "≥ " : "", format_bytes(c.device_bytes - capacity));
 }
@@ -97,6 +100,7 @@ class BestOfEachKind {
     if (fits_a != fits_b) return fits_a;
     if (!fits_a || p_.goal == Goal::kMinMemory) return a.device_bytes < b.device_bytes;
     if (a.verdict != b.verdict) return a.verdict == Verdict::kFits;
+    if (a.verdict == Verdict::kTight && is_likelier(a, b) != is_likelier(b, a)) return is_likelier(a, b);
     return a.tokens_per_s_per_gpu > b.tokens_per_s_per_gpu;
   }
 

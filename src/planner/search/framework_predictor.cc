@@ -12,6 +12,7 @@
 #include "model/dtype.h"
 #include "planner/frameworks/memory.h"
 #include "planner/frameworks/state_bytes.h"
+#include "planner/report/need.h"
 #include "planner/report/uncertainty.h"
 #include "planner/resolve/hardware_facts.h"
 #include "planner/search/framework_setup.h"
@@ -35,33 +36,33 @@ std::string states_reason(const Setup& s) {
       format_bytes(bound_bytes(s)));
 }
 
-MemoryPlan memory_plan(const Setup& s, const MemoryEstimate& m, const Candidate& c, int64_t capacity_bytes) {
+MemoryPlan memory_plan(const Setup& s, const MemoryNeed& need, const Candidate& c, int64_t capacity_bytes) {
+  const MemoryEstimate& m = need.memory;
   MemoryPlan out;
   out.peak_allocated_bytes = m.allocated_bytes;
   out.peak_reserved_bytes = m.reserved_bytes > 0 ? m.reserved_bytes : m.allocated_bytes;
-  out.device_bytes = c.device_bytes;
+  out.device_bytes = need.bytes;
+  out.unconstrained_device_bytes = m.device_bytes;
   out.capacity_bytes = capacity_bytes;
+  out.fit_probability = c.fit_probability;
   out.live_bytes = m.allocated_bytes;
   out.peak_instruction = m.peak_phase;
   out.terms = m.terms;
   out.by_phase = m.by_phase;
-  out.by_rank_class = {{c.choice.pp > 1 ? "fullest stage" : "all ranks", c.device_bytes}};
+  out.by_rank_class = {{c.choice.pp > 1 ? "fullest stage" : "all ranks", need.bytes}};
   out.host_bytes_per_node = m.host_bytes_per_node;
   out.checkpoint_bytes = m.checkpoint_bytes;
-  const Interval device = interval_of(s, Predicted::kDevice, static_cast<double>(c.device_bytes), 0.9);
+  const auto needed = static_cast<double>(need.bytes);
+  const Interval device = interval_90(needed, need_spread(s, needed, embedded_calibration()));
   out.device_low_bytes = static_cast<int64_t>(device.low);
   out.device_high_bytes = static_cast<int64_t>(device.high);
   return out;
 }
 
-// Of a model that is read by its sizes alone: what may not fit by its interval is no more than tight.
-void widen(Plan& plan) {
-  MemoryPlan& m = plan.memory;
-  m.device_low_bytes = std::llround(static_cast<double>(m.device_low_bytes) * (1 - kApproximateMemory));
-  m.device_high_bytes = std::llround(static_cast<double>(m.device_high_bytes) * (1 + kApproximateMemory));
-  plan.time.step_low_s *= 1 - kApproximateTime;
-  plan.time.step_high_s *= 1 + kApproximateTime;
-  if (plan.verdict == Verdict::kFits && m.device_high_bytes > m.capacity_bytes) plan.verdict = Verdict::kTight;
+// Of a model that is read by its sizes alone.
+void widen(TimePlan& time) {
+  time.step_low_s *= 1 - kApproximateTime;
+  time.step_high_s *= 1 + kApproximateTime;
 }
 
 TimePlan time_plan(const Setup& s, const TimeEstimate& e) {
@@ -106,7 +107,8 @@ class FrameworkPredictor final : public Predictor {
   void bound(Candidate& c) override {
     distsetup::apply(p_, c.choice, setup_);
     c.device_bytes = bound_bytes(setup_) + p_.base.hardware.context_bytes;
-    c.verdict = c.device_bytes > capacity() ? Verdict::kDoesNotFit : Verdict::kFits;
+    c.fit_probability = c.device_bytes > capacity() ? 0 : 1;
+    c.verdict = verdict_of(c.fit_probability);
     ++counts_.legal;
     counts_.bounded_out += c.verdict == Verdict::kDoesNotFit;
   }
@@ -126,26 +128,17 @@ class FrameworkPredictor final : public Predictor {
     const int64_t allocated = known.simulated->allocated_bytes;
     c.simulated = true;
     c.device_bytes = c.tie_bytes = std::max(c.device_bytes, allocated + p_.base.hardware.context_bytes);
-    c.verdict = c.device_bytes > capacity()    ? Verdict::kDoesNotFit
-                : allocated > known.most_bytes ? Verdict::kTight
-                                               : Verdict::kFits;  // the replay says more
+    c.fit_probability = known.at_best;  // the replay says more
+    c.verdict = verdict_of(c.fit_probability);
   }
 
   void finish(Candidate& c) override {
     if (c.verdict == Verdict::kDoesNotFit) return;  // no replay makes it smaller
-    Known& known = known_[key(c.choice)];
-    if (known.replayed == nullptr) {
-      distsetup::apply(p_, c.choice, setup_);
-      known.replayed = std::make_shared<const MemoryEstimate>(replay_memory(setup_));
-      known.verdict = replayed_verdict_of(setup_, *known.replayed);
-      const int64_t host = p_.base.hardware.host_memory_bytes;
-      if (host > 0 && static_cast<double>(known.replayed->host_bytes_per_node) > kUsableHostShare * static_cast<double>(host))
-        known.verdict = Verdict::kDoesNotFit;
-      ++counts_.finished;
-    }
+    const Known& known = replayed(c.choice);
     c.finished = true;
-    c.device_bytes = c.tie_bytes = std::max(c.device_bytes, known.replayed->device_bytes);
-    c.verdict = known.verdict;
+    c.device_bytes = c.tie_bytes = known.need->bytes;
+    c.fit_probability = known.probability;
+    c.verdict = verdict_of(c.fit_probability);
   }
 
   bool fits_amply(const Candidate&) const override { return false; }
@@ -156,12 +149,13 @@ class FrameworkPredictor final : public Predictor {
   Plan plan(const Candidate& c) override {
     Plan plan = plan_of(p_, setup_.nodes, c.choice, Weight::kFull);
     plan.hardware.rates = {};  // of the bundled trainer
-    const Known& known = simulated(c.choice);
+    const Known& known = replayed(c.choice);
     const TimeEstimate e = estimate(c.choice);
-    plan.memory = memory_plan(setup_, c.finished ? *known.replayed : *known.simulated, c, plan.hardware.memory_bytes);
+    plan.memory = memory_plan(setup_, *known.need, c, plan.hardware.memory_bytes);
+    plan.memory.fit_probability = known.probability;
     plan.time = time_plan(setup_, e);
-    plan.verdict = c.verdict;
-    if (is_approximate(p_.base.model)) widen(plan);
+    if (is_approximate(p_.base.model)) widen(plan.time);
+    plan.verdict = verdict_of(known.probability);
     return plan;
   }
 
@@ -171,6 +165,9 @@ class FrameworkPredictor final : public Predictor {
     plan.reasons.push_back(fmt::format("searched {} combinations: {} ruled out by their states, {} timed, {} simulated, {} replayed",
                                        format_count(n.legal), format_count(n.bounded_out), format_count(n.timed),
                                        format_count(n.simulated), format_count(n.finished)));
+    for (std::string& reason :
+         distance_reasons(setup_, uncertain_share(setup_, Predicted::kAllocated, static_cast<double>(plan.memory.device_bytes))))
+      plan.reasons.push_back(std::move(reason));
     if (too_few.has_value()) plan.reasons.push_back(too_few_words(too_few->nodes));
     if (c.verdict == Verdict::kDoesNotFit) plan.reasons.emplace_back(kMissesByLeast);
     plan.diagnostics.push_back(note("DS0604", {}, fmt::format("planned for {}{}", p_.trainer.label, why_this_trainer())));
@@ -179,9 +176,9 @@ class FrameworkPredictor final : public Predictor {
  private:
   // What choices with one key share.
   struct Known {
-    std::shared_ptr<const MemoryEstimate> simulated, replayed;
-    int64_t most_bytes = 0;  // that a run may allocate which fits
-    Verdict verdict = Verdict::kDoesNotFit;
+    std::shared_ptr<const MemoryEstimate> simulated;
+    std::shared_ptr<const MemoryNeed> need;
+    double at_best = 0, probability = 0;  // that it fits: if it needs no more than what was simulated; by its need
   };
 
   std::string why_this_trainer() const {
@@ -199,8 +196,26 @@ class FrameworkPredictor final : public Predictor {
     if (known.simulated != nullptr) return known;
     distsetup::apply(p_, choice, setup_);
     known.simulated = std::make_shared<const MemoryEstimate>(simulate_memory(setup_));
-    known.most_bytes = most_that_fits(setup_);
+    known.at_best = fit_probability(setup_, static_cast<double>(known.simulated->allocated_bytes + setup_.gpu.context_bytes));
     ++counts_.simulated;
+    return known;
+  }
+
+  const Known& replayed(const Choice& choice) {
+    simulated(choice);
+    Known& known = known_[key(choice)];
+    if (known.need != nullptr) return known;
+    distsetup::apply(p_, choice, setup_);
+    MemoryNeed need = replay_need(setup_);
+    // Near the peak the replay may see less than the simulation of all phases.
+    need.bytes = std::max(need.bytes, known.simulated->allocated_bytes + setup_.gpu.context_bytes);
+    need.memory.device_bytes = std::max(need.memory.device_bytes, need.bytes);
+    const int64_t host = p_.base.hardware.host_memory_bytes;
+    const bool host_is_enough =
+        host <= 0 || static_cast<double>(need.memory.host_bytes_per_node) <= kUsableHostShare * static_cast<double>(host);
+    known.probability = host_is_enough ? std::min(known.at_best, fit_probability(setup_, static_cast<double>(need.bytes))) : 0;
+    known.need = std::make_shared<const MemoryNeed>(std::move(need));
+    ++counts_.finished;
     return known;
   }
 
@@ -232,19 +247,6 @@ MemoryKey memory_key(const Problem& p, const Choice& choice) {
   if (p.setup.sample_lengths.mean <= 0 && c.gradient_accumulation > 1)
     c.gradient_accumulation = std::clamp<int64_t>(c.gradient_accumulation, 2, std::max(2, c.pp * (c.virtual_stages > 1 ? 3 : 1)));
   return memory_key(c);
-}
-
-int64_t most_that_fits(const Setup& s) {
-  constexpr double kProbe = 1024.0 * 1024 * 1024, kLevel = 0.99;
-  const auto usable = static_cast<double>(s.gpu.usable_memory_bytes), context = static_cast<double>(s.gpu.context_bytes);
-  // Device bytes, never less than what is allocated and the context, at their upper end.
-  const double offset = interval_of(s, Predicted::kDevice, 0, kLevel).high;
-  const double slope = (interval_of(s, Predicted::kDevice, kProbe, kLevel).high - offset) / kProbe;
-  double most = std::min(usable, (usable - offset) / slope) - context;
-  // Or what comes through on a GPU that is smaller by the upper end of what is allocated.
-  if (is_replayed_when_tight(s))
-    most = std::max(most, usable * std::min(1.0, kProbe / interval_of(s, Predicted::kAllocated, kProbe, kLevel).high) - context);
-  return static_cast<int64_t>(most);
 }
 
 }  // namespace distsetup

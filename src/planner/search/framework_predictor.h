@@ -15,8 +15,4 @@ std::unique_ptr<Predictor> framework_predictor(const Problem& problem);
 // What the memory models do not read stands at one value.
 MemoryKey memory_key(const Problem& problem, const Choice& choice);
 
-// A run that fits allocates no more than this: what the intervals of its class leave of the GPU, also where it is replayed on a
-// smaller one (uncertainty.h).
-int64_t most_that_fits(const Setup& setup);
-
 }  // namespace distsetup

@@ -59,7 +59,7 @@ class NativePredictor final : public Predictor {
     const StepBound least = rules_.bound_is_all ? StepBound{states_bound_bytes(plan_), 0} : distsetup::bound(plan_, cache_);
     c.device_bytes = least.allocated_bytes + h.context_bytes + communicator_bytes(plan_);
     c.s_per_token = least.step_s / static_cast<double>(plan_.train.global_batch * plan_.train.sequence_length) * plan_.mesh.world();
-    c.verdict = verdict_of(needed_bytes(c.device_bytes, h.accelerator), h.memory_bytes);
+    judge(c);
     if (rules_.bound_is_all) c.verdict = std::max(c.verdict, Verdict::kTight);
   }
 
@@ -73,7 +73,7 @@ class NativePredictor final : public Predictor {
     c.step_s = s.time.step_s;
     c.tokens_per_s_per_gpu = s.time.tokens_per_s_per_gpu;
     c.s_per_token = 1 / c.tokens_per_s_per_gpu;
-    c.verdict = verdict_of(needed_bytes(c.device_bytes, plan_.hardware.accelerator), plan_.hardware.memory_bytes);
+    judge(c);
     c.simulated = c.timed = true;
   }
 
@@ -82,6 +82,7 @@ class NativePredictor final : public Predictor {
     apply(p_, c.choice, plan);
     distsetup::finish(plan);
     c.device_bytes = plan.memory.device_bytes;
+    c.fit_probability = plan.memory.fit_probability;
     c.verdict = plan.verdict;
     c.finished = true;
     packed_[key(c.choice)] = std::move(plan.memory);
@@ -168,6 +169,13 @@ class NativePredictor final : public Predictor {
     plan.diagnostics.push_back(warning(
         code::kUnsupportedFeature, {},
         "dpo is planned by its lower bound only: states and the reference, no activations; the bundled trainer does not run it yet"));
+  }
+
+  void judge(Candidate& c) const {
+    const HardwarePlan& h = plan_.hardware;
+    c.fit_probability =
+        chance_to_fit(static_cast<double>(c.device_bytes), static_cast<double>(h.memory_bytes), need_spread(h.accelerator));
+    c.verdict = verdict_of(c.fit_probability);
   }
 
   const Problem& p_;

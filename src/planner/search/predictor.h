@@ -17,7 +17,8 @@ struct Candidate {
   int64_t tie_bytes = 0;                        // what plans that tie are compared by: predicted in the same way for all of them
   double s_per_token = 0;                       // on one GPU; a lower bound until `timed`
   double step_s = 0, tokens_per_s_per_gpu = 0;  // when timed
-  Verdict verdict = Verdict::kDoesNotFit;       // an upper bound until `finished`
+  double fit_probability = 0;                   // an upper bound until `finished`
+  Verdict verdict = Verdict::kDoesNotFit;       // what follows from it
   bool timed = false, simulated = false, finished = false;
 };
 

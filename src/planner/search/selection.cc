@@ -95,7 +95,7 @@ class Selection {
     if (wish_.whole) simulate_all();
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
       if (!at_least(wanted, wish_.worst)) return;
-      p_.goal == Goal::kMinMemory ? least_memory(wanted) : fastest(wanted);
+      p_.goal == Goal::kMinMemory ? least_memory(wanted) : wanted == Verdict::kFits ? fastest(wanted) : likeliest();
       if (!result_.best.empty()) return;
     }
     if (wish_.nearest) least_shortfall();
@@ -278,6 +278,33 @@ class Selection {
     }
   }
 
+  // Nothing fits for sure: what needs least is the likeliest to; of those that are as likely the fastest.
+  void likeliest() {
+    Open<int64_t> open = by_bytes(Verdict::kTight);
+    std::vector<int> found;
+    bool some_too_slow = false;
+    while (!open.empty()) {
+      const int i = open.top().second;
+      open.pop();
+      Candidate& c = at(i);
+      if (c.finished) {
+        if (!found.empty() && is_likelier(at(found.front()), c)) break;
+        if (!c.timed) predictor_.time(c);
+        some_too_slow = some_too_slow || c.s_per_token > wish_.most_s_per_token;
+        if (c.s_per_token <= wish_.most_s_per_token) found.push_back(i);
+        continue;
+      }
+      if (!c.simulated && too_large(c, Verdict::kTight) != nullptr) continue;
+      c.simulated ? finish(c) : simulate(c);
+      if (at_least(c.verdict, Verdict::kTight)) open.emplace(c.device_bytes, i);
+    }
+    result_.too_slow = found.empty() && some_too_slow;
+    std::stable_sort(found.begin(), found.end(), [&](int a, int b) { return at(a).s_per_token < at(b).s_per_token; });
+    for (const int i : found) {
+      if (static_cast<int>(result_.best.size()) < wish_.wanted) result_.best.push_back(at(i));
+    }
+  }
+
   // Nothing fits: over everything legal, what bounds rule out included, since it may miss by less.
   void least_shortfall() {
     result_.faster.clear();
@@ -316,6 +343,8 @@ class Selection {
 };
 
 }  // namespace
+
+bool is_likelier(const Candidate& a, const Candidate& b) { return a.fit_probability > b.fit_probability + 0.01; }
 
 bool simpler(const Candidate& a, const Candidate& b, const SelectionRules& rules) { return tie_key(a, rules) < tie_key(b, rules); }
 

@@ -1,7 +1,7 @@
 // search: the best of all legal choices on a given number of nodes, by the goal of the problem. Exact, and cheap because what cannot
 // win is ruled out by what is cheaper to know: every choice is bounded, what may fit is timed, and the best are simulated, and
 // finished where they may fit, in the order of the goal, until enough do. The rule of choice: most tokens per second and GPU; within
-// kTimeTie of the fastest the simplest (simpler()).
+// kTimeTie of the fastest the simplest (simpler()). When nothing fits for sure, what is likeliest to fit comes before speed.
 #pragma once
 #include <limits>
 #include <optional>
@@ -21,6 +21,9 @@ bool simpler(const Candidate& a, const Candidate& b, const SelectionRules& rules
 // How many kinds of parallelism a reader has to understand beyond sharding.
 int num_axes(const Choice& choice, const SelectionRules& rules);
 int recompute_order(Recompute recompute);  // none, selective, every_k, full
+
+// By more than a point: probabilities are no better known.
+bool is_likelier(const Candidate& a, const Candidate& b);
 
 struct SearchWish {
   int wanted = 1;

@@ -71,6 +71,17 @@ Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
                  near.empty() ? "" : fmt::format("did you mean '{}'", near));
 }
 
+// "5%", "0.05".
+Result<double> as_share(const Value& value) {
+  if (!value.text.ends_with('%')) return as_double(value);
+  Value number = value;
+  number.text.pop_back();
+  number.quoted = false;
+  Result<double> percent = as_double(number);
+  if (percent.ok()) percent.value = *percent / 100;
+  return percent;
+}
+
 template <class T>
 Diagnostics check_range(const SpecKey& key, const Value& value, T number) {
   if (static_cast<double>(number) >= key.minimum && static_cast<double>(number) <= key.maximum) return {};
@@ -107,6 +118,10 @@ Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
       break;
     case SettingType::kDouble:
       problems = take(as_double(value));
+      if (problems.empty()) problems = check_range(key, value, std::get<double>(setting.value));
+      break;
+    case SettingType::kShare:
+      problems = take(as_share(value));
       if (problems.empty()) problems = check_range(key, value, std::get<double>(setting.value));
       break;
     case SettingType::kBytes:

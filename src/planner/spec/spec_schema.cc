@@ -88,6 +88,8 @@ Json value_schema(const SpecKey& key) {
       if (!key.is_count) return number_schema(key, "integer");
       return {{"anyOf", {number_schema(key, "integer"), {{"type", "string"}, {"pattern", kCount}}}}};
     case SettingType::kDouble: return number_schema(key, "number");
+    case SettingType::kShare:
+      return {{"anyOf", {number_schema(key, "number"), {{"type", "string"}, {"pattern", R"(^[0-9]+(\.[0-9]+)?%$)"}}}}};
     case SettingType::kBytes: return {{"type", "string"}, {"pattern", kSize}};
     case SettingType::kDuration: return {{"type", "string"}, {"pattern", kDuration}};
     case SettingType::kText: return {{"type", "string"}, {"minLength", 1}};

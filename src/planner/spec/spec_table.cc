@@ -157,6 +157,8 @@ std::vector<SpecKey> make_keys() {
                "a machine preset (dgx_h100): GPU, GPUs per node and network in one name"),
       number(Type::kBytes, "hardware.memory", {{"gpu-memory", ""}}, "the GPU's", "", {1 << 20},
              "usable memory of one GPU, in place of the preset's"),
+      number(Type::kShare, "hardware.margin", {{"margin", ""}, {"memory-margin", ""}}, "0%", "", {0, 0.9},
+             "share of the memory that a plan leaves free: 5%"),
 
       number(Type::kDouble, "hardware.price", {{"price", ""}}, "the machine's, with its date", "USD", {0, 1e6},
              "price of one GPU for one hour"),
@@ -350,6 +352,7 @@ std::string_view name(SettingType type) {
     case SettingType::kBool: return "true or false";
     case SettingType::kInt: return "integer";
     case SettingType::kDouble: return "number";
+    case SettingType::kShare: return "share";
     case SettingType::kBytes: return "size";
     case SettingType::kDuration: return "duration";
     case SettingType::kText: return "text";

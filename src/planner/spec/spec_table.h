@@ -10,7 +10,7 @@
 
 namespace distsetup {
 
-enum class SettingType { kBool, kInt, kDouble, kBytes, kDuration, kText, kEnum, kList };
+enum class SettingType { kBool, kInt, kDouble, kShare, kBytes, kDuration, kText, kEnum, kList };
 std::string_view name(SettingType type);  // as help prints it: "integer", "size", "duration", ...
 
 // One allowed value of a kEnum. Compared case-insensitively, '-' and '_' the same.

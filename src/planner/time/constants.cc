@@ -1,5 +1,6 @@
 // Which constants a setup reads. A constant is looked up by the GPU's preset id, then by the GPU's family (the id up to the first
-// '_'), then by its generation, so that a new GPU without measured runs of its own is predicted by its generation and its datasheet.
+// '_'), by a family of the same die, then by its generation, so that a new GPU without measured runs of its own is predicted by its
+// generation and its datasheet.
 #include "planner/time/constants.h"
 
 #include <fmt/format.h>
@@ -18,13 +19,21 @@ constexpr int kTitanPrefersCudnnSince = 202510;  // torchtitan 6a3a9da95: sdpa_k
 constexpr double kKernelsPerLayer = 25;          // two norms, seven products, rotary, attention, residuals, SwiGLU
 constexpr int kCurrentSoftware = 202606;         // of a stack whose release is not stated
 
+// Families that share a die share what its tensor cores reach: GH100, GA100 and the dies of B300 (NVIDIA's architecture papers).
+std::string measured_sibling(const std::string& family) {
+  if (family == "h200" || family == "h800" || family == "gh200" || family == "h20") return "h100";
+  if (family == "a800") return "a100";
+  return family == "b300" ? "gb300" : family;
+}
+
 class ConstantLookup {
  public:
   ConstantLookup(const Setup& setup, const Calibration& calibration) : calibration_(calibration) {
     const std::string& id = setup.gpu.name;
-    names_ = {id, id.substr(0, id.find('_')), std::string(name(gpu_generation(setup.gpu)))};
+    const std::string family = id.substr(0, id.find('_'));
+    names_ = {id, family, measured_sibling(family), std::string(name(gpu_generation(setup.gpu)))};
   }
-  // "gemm.<gpu>.efficiency": first of preset id, family, generation.
+  // "gemm.<gpu>.efficiency": first of preset id, family, a measured family of the same die, generation.
   double of_gpu(std::string_view group, std::string_view leaf, double fallback) const {
     for (const std::string& gpu : names_) {
       const auto it = calibration_.constants.find(fmt::format("{}.{}.{}", group, gpu, leaf));
@@ -39,7 +48,7 @@ class ConstantLookup {
 
  private:
   const Calibration& calibration_;
-  std::array<std::string, 3> names_;
+  std::array<std::string, 4> names_;
 };
 
 // A release that is not stated is a current one.
