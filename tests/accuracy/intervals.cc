@@ -84,6 +84,7 @@ Classes classes_of(const std::vector<const Scored*>& rows) {
   Classes all;
   for (const Scored* one : rows) {
     const Scored& row = *one;
+    if (row.is_transfer) continue;  // what programs show that nothing was fitted to: it teaches distances (leave_out.h), not classes
     for (const Measurement& m : row.measured) {
       const double predicted = predicted_value(row, m.metric, Column::kHeldOutBlock);
       if (predicted <= 0 || censored(row, m)) continue;

@@ -52,20 +52,30 @@ def markdown(head, rows):
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def section(heading):
+    """The lines of table.txt below a heading that begins so, up to an empty line."""
+    for part in (ROOT / "tests/accuracy/table.txt").read_text(encoding="utf-8").split("\n\n"):
+        lines = part.strip("\n").split("\n")
+        if lines[0].startswith(heading):
+            return lines[1:]
+    sys.exit(f"tests/accuracy/table.txt has no section '{heading}'")
+
+
 def scores():
-    """The first section of table.txt: a score, or one more figure of the score above, on each line."""
+    """A score, or one more figure of the score above, on each line."""
     rows = []
-    for line in (ROOT / "tests/accuracy/table.txt").read_text(encoding="utf-8").split("\n\n")[1].split("\n")[1:]:
+    for line in section("score "):
         name, rest = line[:42].strip(), line[42:].split()
-        runs, figure, wanted, by_source, by_model = rest[0], rest[1], rest[3], rest[-3], rest[-2]
+        runs, figure, wanted, by_source, by_model, by_code = rest[0], rest[1], rest[3], rest[6], rest[7], rest[8]
         figure = {"mape": "mean error", "max": "largest error", "percent": "share of runs"}.get(figure, figure)
-        rows.append([name, runs, figure, f"{wanted} %", f"{by_source} %", f"{by_model} %"])
-    return markdown(["score", "runs", "figure", "wanted, at most", "without the source", "without the model"], rows)
+        rows.append([name, runs, figure, f"{wanted} %", f"{by_source} %", f"{by_model} %", f"{by_code} %"])
+    head = ["score", "runs", "figure", "wanted, at most", "without the source", "without the model", "without the code base"]
+    return markdown(head, rows)
 
 
 def intervals():
     rows = []
-    for line in (ROOT / "tests/accuracy/table.txt").read_text(encoding="utf-8").split("\n\n")[2].split("\n")[1:]:
+    for line in section("90 % intervals"):
         name, runs, coverage, half_width = line.split()
         name = {"device": "device memory", "tokens_per_s_per_gpu": "tokens per second and GPU"}.get(name, f"{name} memory")
         rows.append([name, runs, f"{coverage} %", f"± {half_width} %"])

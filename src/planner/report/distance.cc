@@ -13,16 +13,23 @@
 namespace distsetup {
 namespace {
 
-// The code base without its release: "torchtitan 0.3.0" is torchtitan, "megatron-core 0.15, TE 2.9" and "Megatron-LM" are megatron.
+// The code base without its release or options: "torchtitan 0.3.0" and "torchtitan + torchao" are torchtitan, "megatron-core 0.15" and
+// "Megatron-LM" are megatron. What Transformers' Trainer runs with FSDP or DeepSpeed is what these trainers of ours describe.
 std::string stack_of(const std::string& software) {
   std::string stack;
   for (const char c : software) {
     const auto u = static_cast<unsigned char>(c);
-    if (std::isalpha(u) == 0 && c != ' ' && c != '-' && c != '_') break;
-    stack += c == ' ' || c == '-' ? '_' : static_cast<char>(std::tolower(u));
+    if (c == '[' || c == ',' || std::isdigit(u) != 0) break;
+    if (std::isalpha(u) != 0)
+      stack += static_cast<char>(std::tolower(u));
+    else if (!stack.empty() && stack.back() != '_')
+      stack += '_';
   }
   while (!stack.empty() && stack.back() == '_') stack.pop_back();
+  if (stack.starts_with("torchtitan")) return "torchtitan";
   if (stack == "megatron_core" || stack == "megatron_lm") return "megatron";
+  if (stack == "transformers") return "hf_trainer_accelerate_fsdp";
+  if (stack == "deepspeed") return "hf_trainer_deepspeed";
   return stack.empty() ? "unnamed" : stack;
 }
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs f738cb852fb60db4bea7ea24880731e2df792e1db5a729e2741739801289ed3d
+# distsetup 0.1.0, inputs 219432bd732926723247558883c2f926d2ae1cd80852459900725a4f224462ad
 # command: distsetup emit --target torchrun --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 -- train.py --text 'it'\''s $HOME'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
-# global batch 256 = micro-batch 8 × accumulation 2 × data-parallel 16
+# global batch 256 = micro-batch 2 × accumulation 8 × data-parallel 16
 #
 # One process per GPU, started by torchrun. Arguments are passed on to what it runs.
 # Several nodes: the same line on every node, with NODE_RANK (0, 1, ...) and MASTER_ADDR (host of node 0) in the environment.
