@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/diagnostic_codes.h"
+#include "planner/frameworks/lifetimes.h"
 
 namespace distsetup::accuracy {
 namespace {
@@ -206,6 +207,15 @@ bool is_trainer_row(const Row& row) {
   return open && (framework.starts_with("HF Trainer (+DeepSpeed)") || framework == "HF Trainer + accelerate FSDP");
 }
 
+// The nearest program that has what the model has: Megatron-DeepSpeed's own layers know neither experts nor latent attention.
+void settle_program(Setup& s) {
+  const LifetimeProgram* program = s.traits().lifetime_programs ? lifetime_program(s.program) : nullptr;
+  if (program == nullptr) return;
+  const bool latent = s.model.attention != Attention::kLatent || program->find("latent") != nullptr;
+  const bool experts = s.model.num_experts == 0 || program->find("experts") != nullptr;
+  if (!latent || !experts) s.program = "megatron_te";
+}
+
 }  // namespace
 
 Result<Setup> row_setup(const Row& row) {
@@ -241,6 +251,7 @@ Result<Setup> row_setup(const Row& row) {
   if (!setup) return setup;
   if (setup->sequence_length <= 0) return unmapped(row, "the sequence length is not stated");
   if (setup->micro_batch <= 0) return unmapped(row, "the micro-batch is not stated");
+  settle_program(*setup);
   return setup;
 }
 

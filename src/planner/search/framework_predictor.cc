@@ -137,6 +137,7 @@ class FrameworkPredictor final : public Predictor {
     const Known& known = replayed(c.choice);
     c.finished = true;
     c.device_bytes = c.tie_bytes = known.need->bytes;
+    c.missing_host_bytes = missing_host_bytes(known.need->memory);
     c.fit_probability = known.probability;
     c.verdict = verdict_of(c.fit_probability);
   }
@@ -191,6 +192,12 @@ class FrameworkPredictor final : public Predictor {
 
   int64_t capacity() const { return p_.base.hardware.memory_bytes; }
 
+  int64_t missing_host_bytes(const MemoryEstimate& memory) const {
+    const auto host = static_cast<double>(p_.base.hardware.host_memory_bytes);
+    if (host <= 0) return 0;
+    return std::max<int64_t>(0, memory.host_bytes_per_node - static_cast<int64_t>(kUsableHostShare * host));
+  }
+
   const Known& simulated(const Choice& choice) {
     Known& known = known_[key(choice)];
     if (known.simulated != nullptr) return known;
@@ -210,10 +217,9 @@ class FrameworkPredictor final : public Predictor {
     // Near the peak the replay may see less than the simulation of all phases.
     need.bytes = std::max(need.bytes, known.simulated->allocated_bytes + setup_.gpu.context_bytes);
     need.memory.device_bytes = std::max(need.memory.device_bytes, need.bytes);
-    const int64_t host = p_.base.hardware.host_memory_bytes;
-    const bool host_is_enough =
-        host <= 0 || static_cast<double>(need.memory.host_bytes_per_node) <= kUsableHostShare * static_cast<double>(host);
-    known.probability = host_is_enough ? std::min(known.at_best, fit_probability(setup_, static_cast<double>(need.bytes))) : 0;
+    known.probability = missing_host_bytes(need.memory) > 0
+                            ? 0
+                            : std::min(known.at_best, fit_probability(setup_, static_cast<double>(need.bytes)));
     known.need = std::make_shared<const MemoryNeed>(std::move(need));
     ++counts_.finished;
     return known;

@@ -14,6 +14,7 @@ namespace distsetup {
 struct Candidate {
   Choice choice;
   int64_t device_bytes = 0;                     // a lower bound until `finished`
+  int64_t missing_host_bytes = 0;               // what the host of a node lacks; known when `finished`
   int64_t tie_bytes = 0;                        // what plans that tie are compared by: predicted in the same way for all of them
   double s_per_token = 0;                       // on one GPU; a lower bound until `timed`
   double step_s = 0, tokens_per_s_per_gpu = 0;  // when timed

@@ -254,10 +254,13 @@ class Selection {
 
   // --- the smallest
 
+  // What the host lacks counts as if the device lacked it.
+  static int64_t shortfall_key(const Candidate& c) { return c.device_bytes + c.missing_host_bytes; }
+
   Open<int64_t> by_bytes(Verdict wanted) const {
     std::vector<std::pair<int64_t, int>> entries;
     for (size_t i = 0; i < candidates_.size(); ++i)
-      if (at_least(candidates_[i].verdict, wanted)) entries.emplace_back(candidates_[i].device_bytes, static_cast<int>(i));
+      if (at_least(candidates_[i].verdict, wanted)) entries.emplace_back(shortfall_key(candidates_[i]), static_cast<int>(i));
     return Open<int64_t>(std::greater<>(), std::move(entries));
   }
 
@@ -319,7 +322,7 @@ class Selection {
         return;
       }
       c.simulated ? finish(c) : simulate(c);
-      open.emplace(c.device_bytes, i);
+      open.emplace(shortfall_key(c), i);
     }
     CHECK(false, "something was legal");
   }
