@@ -35,6 +35,18 @@ TEST_CASE("eager fp8 with aten.abs on the list of op-selective recompute") {  //
   CHECK(static_cast<double>(replay_memory(s).reserved_bytes) / kGib == Approx(81.77).epsilon(0.02));
 }
 
+// Dense layers of a model with latent attention have no product of plain attention to save the magnitudes of.
+TEST_CASE("eager fp8 with aten.abs saved and latent attention") {
+  Setup s = llama3_8b(64, 4096);
+  s.model = *find_model(presets(), "deepseek_v2_lite");
+  s.nodes = 8;
+  s.recompute = ActivationRecompute::kOpSelective;
+  const int64_t half = replay_memory(s).reserved_bytes;
+  s.fp8 = Fp8Recipe::kTensorwise;
+  s.software.fp8_abs_saved = true;
+  CHECK(replay_memory(s).reserved_bytes > half);
+}
+
 TEST_CASE("a traced graph with full recomputation keeps the shards it gathers from") {  // TT-135
   Setup s = llama3_8b(4, 2048);
   s.micro_batch = 2;
