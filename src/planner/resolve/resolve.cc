@@ -211,7 +211,9 @@ Result<Problem> resolve_variant(const Spec& spec, const Presets& presets, const 
   return resolve_trainer(spec, presets, inputs, "");
 }
 
-bool only_unsupported(const Diagnostics& said) {
+// Weights without an fp32 master train worse: who wants them names the trainer, too.
+bool only_unsupported(const Spec& spec, const Diagnostics& said) {
+  if (spec.text("precision.master").value_or("fp32") != "fp32") return false;
   return std::all_of(said.begin(), said.end(),
                      [](const Diagnostic& d) { return d.severity != Severity::kError || d.code == code::kUnsupportedFeature; });
 }
@@ -247,7 +249,7 @@ Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& 
     return problem;
   }
   const bool is_for_native = settled.text("launch.target") == std::string(kNative);
-  if (is_for_native || !only_unsupported(problem.diagnostics)) return problem;
+  if (is_for_native || !only_unsupported(settled, problem.diagnostics)) return problem;
   std::optional<Result<Problem>> other = resolve_elsewhere(settled, presets, inputs, problem.diagnostics);
   return other.has_value() ? std::move(*other) : std::move(problem);
 }
