@@ -210,10 +210,7 @@ bool is_trainer_row(const Row& row) {
 // The nearest program that has what the model has: Megatron-DeepSpeed's own layers know neither experts nor latent attention.
 void settle_program(Setup& s) {
   const LifetimeProgram* program = s.traits().lifetime_programs ? lifetime_program(s.program) : nullptr;
-  if (program == nullptr) return;
-  const bool latent = s.model.attention != Attention::kLatent || program->find("latent") != nullptr;
-  const bool experts = s.model.num_experts == 0 || program->find("experts") != nullptr;
-  if (!latent || !experts) s.program = "megatron_te";
+  if (program != nullptr && !missing_part(*program, s.model).empty()) s.program = "megatron_te";
 }
 
 }  // namespace

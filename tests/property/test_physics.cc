@@ -6,15 +6,11 @@
 #include "model/presets.h"
 #include "planner/frameworks/memory.h"
 #include "planner/time/step.h"
+#include "support/presets.h"
 
 using namespace distsetup;
 
 namespace {
-
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
 
 Setup setup_of(Framework framework, const char* program, const char* model, const char* gpu) {
   Setup s;
@@ -84,28 +80,23 @@ TEST_CASE("physics: more to hold needs more memory, more ranks need less each") 
     for (const bool full : {true, false}) {
       Setup s = base;
       s.recompute = full ? ActivationRecompute::kFull : ActivationRecompute::kNone;
-      int64_t before = 0;
-      for (const int64_t micro_batch : {1, 2, 3, 4, 8}) {
-        s.micro_batch = micro_batch;
-        CHECK(bytes(s) >= before);
-        before = bytes(s);
-      }
+      const auto grows_with = [&s](int64_t& size, std::initializer_list<int64_t> values) {
+        const int64_t usual = size;
+        int64_t before = 0;
+        for (const int64_t value : values) {
+          size = value;
+          CHECK(bytes(s) >= before);
+          before = bytes(s);
+        }
+        size = usual;
+      };
       s.micro_batch = 1;
-      before = 0;
-      for (const int64_t length : {512, 1024, 4096, 8192, 32768}) {
-        s.sequence_length = length;
-        CHECK(bytes(s) >= before);
-        before = bytes(s);
-      }
       s.sequence_length = 4096;
-      before = 0;
-      for (const int64_t layers : {8, 16, 32, 64}) {
-        s.model.num_layers = layers;
-        CHECK(bytes(s) >= before);
-        before = bytes(s);
-      }
       s.model.num_layers = 32;
-      before = INT64_MAX;
+      grows_with(s.micro_batch, {1, 2, 3, 4, 8});
+      grows_with(s.sequence_length, {512, 1024, 4096, 8192, 32768});
+      grows_with(s.model.num_layers, {8, 16, 32, 64});
+      int64_t before = INT64_MAX;
       for (const int ranks : {2, 4, 8, 16, 64}) {
         s.dp_shard = ranks;
         s.nodes = std::max(1, ranks / 8);

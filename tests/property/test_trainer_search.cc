@@ -5,36 +5,23 @@
 #include <map>
 #include <random>
 
-#include "model/presets.h"
 #include "planner/frameworks/memory.h"
 #include "planner/report/need.h"
-#include "planner/resolve/resolve.h"
 #include "planner/search/choice.h"
 #include "planner/search/framework_predictor.h"
 #include "planner/search/framework_setup.h"
 #include "planner/search/selection.h"
 #include "planner/search/space.h"
 #include "planner/time/step.h"
+#include "support/problems.h"
 #include "support/seed.h"
 
 using namespace distsetup;
 
 namespace {
 
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
-
-using Flags = std::vector<std::pair<std::string, std::string>>;
-
 Problem problem_of(const Flags& flags) {
-  Spec spec;
-  for (const auto& [flag, value] : flags) {
-    INFO(flag << " " << value);
-    REQUIRE_FALSE(has_error(set_flag(spec, flag, std::string_view(value), {"test", 0, 0})));
-  }
-  Result<Problem> problem = resolve(spec, presets(), {});
+  Result<Problem> problem = resolved(flags);
   INFO(format_diagnostics(problem.diagnostics));
   REQUIRE(problem.ok());
   return *problem;

@@ -2,26 +2,16 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "model/presets.h"
 #include "planner/report/verdict.h"
-#include "planner/resolve/resolve.h"
 #include "planner/search/make_plan.h"
+#include "support/problems.h"
 
 using namespace distsetup;
 
 namespace {
 
-const Presets& presets() {
-  static const Presets all = *load_presets();
-  return all;
-}
-
-using Flags = std::vector<std::pair<std::string, std::string>>;
-
 Plan plan_of(const Flags& flags) {
-  Spec spec;
-  for (const auto& [flag, value] : flags) REQUIRE_FALSE(has_error(set_flag(spec, flag, std::string_view(value), {"test", 0, 0})));
-  const Result<Problem> problem = resolve(spec, presets(), {});
+  const Result<Problem> problem = resolved(flags);
   INFO(format_diagnostics(problem.diagnostics));
   REQUIRE(problem.ok());
   Result<Plan> plan = make_plan(*problem);

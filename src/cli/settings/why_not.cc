@@ -10,6 +10,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "base/text.h"
 #include "cli/settings/trials.h"
 #include "planner/report/words.h"
 #include "planner/search/answer.h"
@@ -60,16 +61,12 @@ bool pin(const std::string& word, Pins& pins) {
 
 Result<Pins> pins_of(const std::string& text) {
   Pins pins;
-  std::string word;
-  for (const char c : text + " ") {
-    if (c != ' ' && c != ',') {
-      word += c;
-      continue;
-    }
-    if (!word.empty() && !pin(word, pins))
+  std::string spaced = text;
+  std::replace(spaced.begin(), spaced.end(), ',', ' ');
+  for (const std::string& word : split_words(spaced, ' ')) {
+    if (!pin(word, pins))
       return error(code::kUnknownValue, command_line(), fmt::format("--why-not: '{}' is no setting of a plan", word),
                    "--why-not \"zero1 tp=8 micro-batch=2\"");
-    word.clear();
   }
   if (pins.empty()) return error(code::kMissingArgument, command_line(), "--why-not of what", "--why-not \"zero1 tp=8\"");
   return pins;

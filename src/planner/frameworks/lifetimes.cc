@@ -15,8 +15,8 @@ namespace distsetup {
 namespace {
 
 constexpr std::array<std::string_view, LayerSymbols::kCount> kLayerSymbolNames = {
-    "T", "S", "h", "a",  "kv", "d", "f", "u", "V", "t",  "s",  "g",  "c",  "i",  "e",  "x",  "n",
-    "E", "R", "l", "fe", "fs", "y", "p", "q", "k", "rq", "rk", "dn", "dr", "dv", "he", "hl", "m", "w"};
+    "T", "S", "h",  "a",  "kv", "d", "f", "u", "V",  "t",  "s",  "g",  "c",  "i",  "e",  "x", "n", "E",
+    "R", "l", "fe", "fs", "y",  "p", "q", "k", "rq", "rk", "dn", "dr", "dv", "he", "hl", "m", "w"};
 constexpr std::array<std::string_view, 7> kModuleNames = {"core_attn", "layernorm", "mla_up_proj",   "mlp",
                                                           "moe",       "moe_act",   "shared_experts"};
 
@@ -105,6 +105,11 @@ ModuleSet recompute_module(std::string_view name) {
     if (kModuleNames[i] == name) return 1u << i;
   }
   return 0;
+}
+
+std::string_view missing_part(const LifetimeProgram& program, const Geometry& model) {
+  if (model.attention == Attention::kLatent && program.find("latent") == nullptr) return "latent attention";
+  return model.num_experts > 0 && program.find("experts") == nullptr ? "experts" : "";
 }
 
 LayerSymbols layer_symbols(const Setup& s, const LifetimeProgram& program) {

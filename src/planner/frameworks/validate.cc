@@ -107,10 +107,8 @@ struct SetupRules {
       said.push_back(error(code::kUnknownProgram, {}, fmt::format("unknown program '{}'", s.program), "name one of presets/programs"));
     }
     const LifetimeProgram* program = s.traits().lifetime_programs ? lifetime_program(s.program) : nullptr;
-    if (program != nullptr && s.model.attention == Attention::kLatent && program->find("latent") == nullptr)
-      unsupported(fmt::format("program '{}' has no latent attention", s.program), "set trainer.program to megatron_te");
-    if (program != nullptr && s.model.num_experts > 0 && program->find("experts") == nullptr)
-      unsupported(fmt::format("program '{}' has no experts", s.program), "set trainer.program to megatron_te");
+    const std::string_view missing = program != nullptr ? missing_part(*program, s.model) : "";
+    if (!missing.empty()) unsupported(fmt::format("program '{}' has no {}", s.program, missing), "set trainer.program to megatron_te");
   }
 };
 

@@ -54,6 +54,15 @@ std::string_view precision(const Setup& s) {
   return s.finetune == Finetune::kLora ? "adapters" : "16_bit";
 }
 
+bool is_measured(const Feature& feature, Predicted quantity, const Calibration& residuals) {
+  return residuals.constants.contains(fmt::format("measured.{}.{}", measured_group(quantity), feature.key));
+}
+
+// How far predictions err beyond what is measured, as a logarithm.
+double width_beyond(const Feature& feature, Predicted quantity, const Calibration& residuals) {
+  return residuals.get(fmt::format("distance.{}.{}", measured_group(quantity), feature.kind), 0);
+}
+
 struct AxisOf {
   std::string_view key, words;
   bool used = false;
@@ -101,16 +110,14 @@ std::vector<Feature> features(const Setup& s) {
 
 std::vector<Feature> unmeasured(const Setup& setup, Predicted quantity, const Calibration& residuals) {
   std::vector<Feature> all = features(setup);
-  std::erase_if(all, [&](const Feature& feature) {
-    return residuals.constants.contains(fmt::format("measured.{}.{}", measured_group(quantity), feature.key));
-  });
+  std::erase_if(all, [&](const Feature& feature) { return is_measured(feature, quantity, residuals); });
   return all;
 }
 
 double distance(const Setup& setup, Predicted quantity, const Calibration& residuals) {
   double sum = 0;
   for (const Feature& feature : unmeasured(setup, quantity, residuals)) {
-    const double width = residuals.get(fmt::format("distance.{}.{}", measured_group(quantity), feature.kind), 0);
+    const double width = width_beyond(feature, quantity, residuals);
     sum += width * width;
   }
   return std::sqrt(sum);
@@ -120,10 +127,8 @@ std::vector<std::string> distance_reasons(const Setup& setup, double uncertain_m
   const Calibration& residuals = embedded_calibration();
   std::vector<std::string> reasons;
   const auto percent = [&](Predicted quantity, const Feature& feature, double share) {
-    const std::vector<Feature> missing = unmeasured(setup, quantity, residuals);
-    if (std::none_of(missing.begin(), missing.end(), [&](const Feature& f) { return f.key == feature.key; })) return 0;
-    const double width = residuals.get(fmt::format("distance.{}.{}", measured_group(quantity), feature.kind), 0);
-    return static_cast<int>(std::lround(100 * std::expm1(width * share)));
+    if (is_measured(feature, quantity, residuals)) return 0;
+    return static_cast<int>(std::lround(100 * std::expm1(width_beyond(feature, quantity, residuals) * share)));
   };
   for (const Feature& feature : features(setup)) {
     const int memory = percent(Predicted::kAllocated, feature, uncertain_memory_share);

@@ -1,6 +1,6 @@
 // What measured runs do not cover of a setup. The errors of one trainer's runs say little of a code base, an axis, a GPU or a
 // precision that was not among them, so each widens the interval, by what leaving out one code base at a time shows
-// (presets/calibration/ residuals.yaml: `measured` lists what is covered, `distance` how far predictions err beyond it).
+// (presets/calibration/residuals.yaml: `measured` lists what is covered, `distance` how far predictions err beyond it).
 #pragma once
 #include <string>
 #include <string_view>
