@@ -224,6 +224,14 @@ TEST_CASE("lint: early expansion in every spelling", "[lint]") {
   CHECK_FALSE(early("echo \"$SLURM_PROCID\""));
 }
 
+TEST_CASE("lint: a quote that is never closed is not rewritten", "[lint]") {
+  const std::string job = "#!/bin/bash\n#SBATCH --nodes=2\nsrun bash -c \"torchrun --node_rank=$SLURM_NODEID t.py";
+  for (const LintFinding& one : lint_files({{"j", job}}, {}).findings) {
+    for (const LintEdit& edit : one.edits) CHECK(edit.end <= job.size());
+  }
+  CHECK(finds(lint_files({{"j", job}}, {}), "SL003"));
+}
+
 TEST_CASE("lint: files named together are one set-up", "[lint]") {
   const std::string job =
       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\nsrun --kill-on-bad-exit=1 ./start.sh\n";
