@@ -1,5 +1,6 @@
 // The idea: nearly all that memory and time depend on are a model's width, depth, MLP and vocabulary, and every config.json states
-// those, if under its own names. Leaves out: convolutions, state-space scans, encoders of pictures and sound beside the text model.
+// those, if under its own names. What its layers have that a transformer's have not is counted, and becomes a part of the MLPs.
+// Leaves out: encoders of pictures and sound beside the text model, layers for several tokens at once, norms and biases.
 #include "model/approximate.h"
 
 #include <fmt/format.h>
@@ -10,12 +11,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <initializer_list>
 #include <vector>
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "base/value_json.h"
+#include "model/config_sizes.h"
 #include "model/count.h"
 #include "model/validate.h"
 
@@ -24,89 +25,194 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ConfigSizes {
- public:
-  explicit ConfigSizes(const Value& config) : config_(config) {}
+double d(int64_t value) { return static_cast<double>(value); }
 
-  // The first of these keys that holds a number above 0; of a list its largest (a width per layer).
-  int64_t first(std::initializer_list<const char*> keys, int64_t absent = 0) const {
-    for (const char* key : keys) {
-      const Value* value = config_.find(key);
-      if (value == nullptr) continue;
-      int64_t most = number(*value);
-      for (const Value& item : value->items) most = std::max(most, number(item));
-      if (most > 0) return most;
-    }
-    return absent;
+// The tables of roles that more than one rule reads.
+constexpr const char* kHeads[] = {
+    "num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "encoder_attention_heads", "decoder_attention_heads"};
+constexpr const char* kMlp[] = {
+    "intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "ffn_hidden_size", "ffn_dim", "d_ff", "n_inner",
+    "block_ff_dim",          "inner_hidden_size",       "hidden_dim"};
+
+bool read_latent(const ConfigSizes& s, Geometry& g) {
+  g.kv_lora_rank = s.first({"kv_lora_rank"});
+  g.qk_nope_head_size = s.first({"qk_nope_head_dim"});
+  g.qk_rope_head_size = s.first({"qk_rope_head_dim"});
+  if (g.kv_lora_rank == 0 || g.qk_nope_head_size == 0 || g.qk_rope_head_size == 0) {
+    g.kv_lora_rank = g.qk_nope_head_size = g.qk_rope_head_size = 0;
+    return false;
   }
-  bool has(const char* key) const { return config_.find(key) != nullptr && config_.find(key)->kind != Value::Kind::kNull; }
-  std::string text(const char* key) const { return has(key) ? config_.find(key)->text : ""; }
-  bool is_true(const char* key) const { return text(key) == "true"; }
+  g.attention = Attention::kLatent;
+  g.q_lora_rank = s.first({"q_lora_rank"});
+  g.v_head_size = s.first({"v_head_dim"}, g.qk_nope_head_size);
+  g.head_size = g.qk_nope_head_size + g.qk_rope_head_size;
+  return true;
+}
 
- private:
-  static int64_t number(const Value& value) {
-    if (value.kind != Value::Kind::kScalar) return 0;
-    const Result<int64_t> read = as_int(value);
-    return read.ok() ? *read : 0;
-  }
-  const Value& config_;
-};
-
-void read_heads(const ConfigSizes& s, Geometry& g) {
+void read_heads(const ConfigSizes& s, int64_t heads_per_group, Geometry& g) {
   constexpr int64_t kUsualHead = 64;
-  g.num_heads =
-      s.first({"num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads"},
-              std::max<int64_t>(1, g.hidden / kUsualHead));
-  g.num_kv_heads = s.first({"num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv", "multi_query_group_num"}, g.num_heads);
-  g.head_size = s.first({"head_dim", "kv_channels", "attention_head_dim"}, std::max<int64_t>(1, g.hidden / g.num_heads));
+  g.num_heads = s.first(kHeads, std::max<int64_t>(1, g.hidden / kUsualHead));
+  g.num_kv_heads = s.first({"num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv", "kv_n_heads", "multi_query_group_num",
+                            "num_attention_groups"},
+                           s.is_true({"multi_query"}) ? 1 : g.num_heads / std::max<int64_t>(1, heads_per_group));
+  if (g.num_heads % g.num_kv_heads != 0) g.num_kv_heads = g.num_heads;
+  g.head_size =
+      s.first({"head_dim", "attention_head_dim", "kv_channels", "d_kv", "head_size"}, std::max<int64_t>(1, g.hidden / g.num_heads));
+  if (read_latent(s, g)) g.num_kv_heads = g.num_heads;
+  g.qk_norm = g.attention == Attention::kGrouped && s.is_true({"use_qk_norm", "qk_layernorm", "use_qk_layernorm", "qk_norm"});
 }
 
 void read_experts(const ConfigSizes& s, Geometry& g) {
-  g.num_experts = s.first({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"});
+  constexpr int64_t kSingleNeurons = 4096;  // so many experts are single neurons, looked up (PEER)
+  if (s.has({"is_moe", "use_moe", "enable_moe"}) && !s.is_true({"is_moe", "use_moe", "enable_moe"})) return;
+  g.num_experts =
+      s.first({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts", "n_experts"});
   if (g.num_experts < 2) g.num_experts = 0;
   if (g.num_experts == 0) return;
-  g.experts_per_token =
-      s.first({"num_experts_per_tok", "experts_per_token", "moe_top_k", "moe_topk", "top_k_experts", "num_selected_experts"}, 2);
-  g.expert_feed_forward = s.first({"moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size"}, g.feed_forward);
-  g.num_shared_experts = s.first({"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"});
-  g.shared_feed_forward = s.first({"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"},
-                                  g.num_shared_experts * g.expert_feed_forward);
-  const int64_t dense = std::min(s.first({"first_k_dense_replace", "moe_layer_start_index"}), g.num_layers - 1);
-  for (int64_t i = 0; dense > 0 && i < g.num_layers; ++i) g.expert_layer.push_back(i >= dense);
+  g.experts_per_token = std::min(g.num_experts, s.first({"num_experts_per_tok", "experts_per_token", "moe_top_k", "moe_topk", "moe_k",
+                                                         "top_k_experts", "num_selected_experts", "num_experts_per_token", "topk"},
+                                                        s.has({"router_jitter_noise"}) ? 1 : 2));
+  constexpr const char* kWidth[] = {"moe_intermediate_size",  "expert_intermediate_size", "moe_ffn_hidden_size",
+                                    "expert_ffn_hidden_size", "expert_hidden_size",       "expert_dim"};
+  // Where the MLPs of dense layers have a key of their own, the plain key is the experts'.
+  const bool plain_is_experts = s.has({"intermediate_size_mlp", "dense_intermediate_size"});
+  g.expert_feed_forward = s.first(kWidth, g.num_experts >= kSingleNeurons ? 1
+                                          : plain_is_experts              ? s.first({"intermediate_size"}, g.feed_forward)
+                                                                          : g.feed_forward);
+  g.expert_hidden = s.first({"moe_latent_size"});
+  g.num_shared_experts = s.first({"n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"});
+  const int64_t one = s.first({"moe_shared_expert_intermediate_size"}, g.expert_feed_forward);
+  g.shared_feed_forward =
+      s.first({"shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim"}, g.num_shared_experts * one);
 }
 
-// What BERT's descendants and OPT have: layer norms, biases, learned positions, an MLP of two matrices.
-void read_old_style(const ConfigSizes& s, Geometry& g) {
-  const std::string act = s.text(s.has("hidden_act") ? "hidden_act" : "activation_function");
-  const bool is_old =
-      s.has("type_vocab_size") || act == "gelu" || act == "relu" || s.has("layer_norm_eps") || s.has("layer_norm_epsilon");
-  if (!is_old || s.has("rms_norm_eps") || s.has("rope_theta")) return;
+bool is_gated(const ConfigSizes& s) {
+  const std::string act = s.text({"hidden_act", "activation_function", "hidden_activation", "feed_forward_proj", "mlp_hidden_act",
+                                  "activation_type", "activation", "act_fn"});
+  const auto has = [&](const char* part) { return act.find(part) != std::string::npos; };
+  if (has("glu") || has("gated")) return true;
+  if (has("relu") || has("xielu")) return false;
+  if (s.has({"rms_norm_eps", "rms_norm_epsilon", "norm_eps"})) return true;
+  return has("silu") || has("swish") || (act.empty() && !s.has({"layer_norm_eps", "layer_norm_epsilon", "type_vocab_size"}));
+}
+
+// What BERT's descendants, OPT and T5 have: layer norms, biases, an MLP of two matrices; positions that are learned, where no rotation
+// is stated.
+void read_style(const ConfigSizes& s, Geometry& g) {
+  g.gated_mlp = is_gated(s);
+  if (!g.gated_mlp) g.activation = "gelu";
+  const bool rotates =
+      s.has({"rope_theta", "rope_parameters", "rope_scaling", "rotary_dim", "rotary_emb_base", "partial_rotary_factor"});
+  if (s.has({"rms_norm_eps"}) || rotates || s.has({"relative_attention_num_buckets"})) return;
+  if (!s.has({"type_vocab_size", "layer_norm_eps", "layer_norm_epsilon"}) && g.gated_mlp) return;
   g.norm = Norm::kLayer;
-  g.gated_mlp = false;
-  g.activation = "gelu";
   g.qkv_bias = g.output_bias = g.mlp_bias = true;
   g.learned_positions = g.max_positions;
 }
 
-// A state-space block has no attention: about three matrices of the inner width. As attention with one key and value head and the rest
-// as an MLP it has the same parameters.
-bool read_state_space(const ConfigSizes& s, Geometry& g) {
-  const bool is_one = s.has("state_size") || s.has("ssm_cfg") || s.has("mamba_d_state") || s.text("model_type").find("mamba") == 0;
-  if (!is_one || s.has("num_attention_heads")) return false;
-  const int64_t inner = s.first({"intermediate_size", "d_inner"}, 2 * g.hidden);
-  g.num_kv_heads = 1;
-  g.feed_forward = std::max<int64_t>(64, inner - 2 * g.hidden / 3 - 2 * g.head_size / 3);
-  return true;
+// Parameters of one layer's mixer. Attention: the geometry's own, with the matrix of an output gate where there is one.
+double attention_parameters(const ConfigSizes& s, const Geometry& g) {
+  const double h = d(g.hidden), gate = s.is_true({"attn_output_gate"}) ? h * d(g.num_heads * g.head_size) : 0;
+  return d(layer_parameters(g, 0).attention_matmul) + gate;
 }
 
-// The MLP takes what the tensors have more or less than the sizes say.
-void match_parameters(Geometry& g, int64_t parameters) {
-  const int64_t counted = count_parameters(g).total;
-  int64_t& width = g.num_experts > 0 ? g.expert_feed_forward : g.feed_forward;
-  const double copies =
-      static_cast<double>(g.num_layers) * static_cast<double>(std::max<int64_t>(g.num_experts, 1)) * (g.gated_mlp ? 3 : 2);
-  const double more = static_cast<double>(parameters - counted) / (copies * static_cast<double>(g.hidden));
-  width = std::max<int64_t>(1, width + std::llround(more));
+// Mamba (arXiv 2312.00752, section 3.4) and Mamba-2 (2405.21060, section 7): projections of h to the inner width and back, the states
+// of each group, a short convolution. Their gates and norms are left out.
+double scan_parameters(const ConfigSizes& s, const Geometry& g, bool alone) {
+  const int64_t heads = s.first({"mamba_num_heads", "mamba_n_heads"}),
+                head = s.first({"mamba_head_dim", "mamba_d_head", "mamba_headdim"});
+  const int64_t stated = alone ? s.first({"d_inner", "intermediate_size"}) : 0;
+  const int64_t expand = s.first({"mamba_expand", "expand"}, 2);
+  const double h = d(g.hidden), inner = d(s.first({"mamba_d_ssm"}, heads * head > 0 ? heads * head
+                                                                   : stated > 0     ? stated
+                                                                                    : expand * g.hidden));
+  const double states = d(s.first({"ssm_state_size", "mamba_d_state", "state_size", "d_state"}, 16));
+  const double kernel = d(s.first({"mamba_d_conv", "conv_kernel", "d_conv"}, 4));
+  const int64_t groups = s.first({"mamba_n_groups", "n_groups", "mamba_ngroups"}, heads > 0 ? 1 : 0);
+  if (groups > 0) {
+    const double per_group = 2 * d(groups) * states, num_heads = heads > 0 ? d(heads) : inner / 64;
+    return h * (2 * inner + per_group + num_heads) + kernel * (inner + per_group) + inner * h;
+  }
+  const double rank = d(s.first({"time_step_rank", "mamba_dt_rank", "dt_rank"}, (g.hidden + 15) / 16));
+  return 3 * h * inner + inner * (kernel + 2 * rank + 3 * states);
+}
+
+// Gated DeltaNet (arXiv 2412.06464) where its heads are stated; Kimi's KDA (2510.26692) where a map of its own states them, with gates
+// of low rank; else q, k, v, an output and its gate of attention's width.
+double linear_parameters(const ConfigSizes& s, const Geometry& g) {
+  const double h = d(g.hidden);
+  const double values = d(s.first({"linear_num_value_heads"}) * s.first({"linear_value_head_dim"}));
+  const double keys = d(s.first({"linear_num_key_heads"}) * s.first({"linear_key_head_dim"}));
+  if (values > 0 && keys > 0)
+    return h * (2 * keys + 3 * values + 2 * d(s.first({"linear_num_value_heads"}))) +
+           d(s.first({"linear_conv_kernel_dim"}, 4)) * (2 * keys + values);
+  const Value* own = s.find({"linear_attn_config"});
+  const auto size = [&](const char* key) {
+    return own == nullptr || own->find(key) == nullptr ? 0.0 : d(as_int(*own->find(key)).value.value_or(0));
+  };
+  const double head = size("head_dim"), width = size("num_heads") * head;
+  if (width > 0) return 4 * h * width + 2 * head * (h + width);
+  return 5 * h * d(g.num_heads * g.head_size);
+}
+
+// What the layers have more than the geometry's: in place of attention in some, attention to an encoder, no MLP.
+double more_than_layers(const ConfigSizes& s, const Geometry& g, const LayerParts& parts) {
+  const double h = d(g.hidden), attention = attention_parameters(s, g), mlp = d(layer_parameters(g, 0).mlp_matmul);
+  const double own = d(layer_parameters(g, 0).attention_matmul) * d(g.num_layers);
+  const double attends = d(parts.shared_blocks > 0 ? parts.shared_blocks : parts.attention + parts.window);
+  const double recurrent = d(s.first({"lru_width"}, g.hidden));
+  double total = attends * attention - own;
+  if (parts.scan > 0) total += d(parts.scan) * scan_parameters(s, g, parts.attention == 0);
+  if (parts.linear > 0) total += d(parts.linear) * linear_parameters(s, g);
+  total += d(parts.convolution) * 4 * h * h;
+  total += d(parts.recurrence) * (3 * h * recurrent + 2 * recurrent * recurrent / d(g.num_heads));
+  total += d(parts.decoders) * attention;
+  if (g.num_experts == 0) total -= d(g.num_layers - (parts.shared_blocks > 0 ? parts.shared_blocks : parts.mlps)) * mlp;
+  // Embeddings of each layer's own (Gemma 3n).
+  const double rows = d(s.first({"vocab_size_per_layer_input"}));
+  if (rows > 0) total += d(s.first({"hidden_size_per_layer_input"})) * d(g.num_layers) * (rows + 3 * h);
+  // Embeddings of another width than the layers', with a projection.
+  const double embedding = d(s.first({"embedding_size", "word_embed_proj_dim", "input_embedding_size"}, g.hidden));
+  if (embedding != h) total += embedding * h - d(g.vocabulary) * (h - embedding);
+  return total;
+}
+
+// The MLPs take what there is more or less than the geometry's layers have: of models with experts, more is a part that every token
+// passes through.
+void match_parameters(Geometry& g, double parameters) {
+  const auto more = [&] { return parameters - d(count_parameters(g).total); };
+  const double per_width = (g.gated_mlp ? 3 : 2) * d(g.hidden);
+  const auto widen = [&](int64_t& width, double layers, int64_t least) {
+    width = std::max<int64_t>(least, width + std::llround(more() / (layers * per_width)));
+  };
+  if (g.num_experts == 0) return widen(g.feed_forward, d(g.num_layers), 1);
+  const double with_experts =
+      g.expert_layer.empty() ? d(g.num_layers) : d(std::count(g.expert_layer.begin(), g.expert_layer.end(), true));
+  const double dense = d(g.num_layers) - with_experts;
+  if (dense > 0 && dense >= with_experts) widen(g.feed_forward, dense, 1);
+  if (with_experts > 0) widen(g.shared_feed_forward, with_experts, 0);
+  const double experts = with_experts * d(g.num_experts) * d(g.expert_width()) / d(g.hidden);
+  if (with_experts > 0 && more() < 0) widen(g.expert_feed_forward, experts, 1);
+}
+
+// Attention of a window, and mixers that see a state instead of all tokens: time only.
+void read_windows(const ConfigSizes& s, const LayerParts& parts, Geometry& g) {
+  constexpr int64_t kChunk = 128;  // tokens that a scan multiplies at a time
+  const int64_t elsewhere = parts.scan + parts.linear + parts.convolution + parts.recurrence;
+  if (parts.window == 0 && elsewhere == 0) return;
+  g.sliding_window = parts.window > 0
+                         ? s.first({"sliding_window", "sliding_window_size", "attention_window_size", "attention_chunk_size"}, 4096)
+                         : kChunk;
+  if (parts.attention >= parts.layers) g.sliding_window = 0;  // side by side in every layer
+  if (parts.attention > 0 && g.sliding_window > 0) g.global_layer_every = std::max<int64_t>(1, parts.layers / parts.attention);
+  if (g.global_layer_every == 1) g.sliding_window = g.global_layer_every = 0;
+  if (parts.scan + parts.linear > 0 && g.sliding_window > 0) g.scan_channels = 2 * g.hidden;
+}
+
+// Transformers writes the key where it differs from its default, which is true.
+bool is_tied(const ConfigSizes& s) {
+  const std::string said = s.text({"tie_word_embeddings", "tie_embeddings", "tie_embedding", "weight_tying"});
+  return said.empty() || said == "true";
 }
 
 std::string missing_sizes(const Geometry& g) {
@@ -119,39 +225,57 @@ std::string missing_sizes(const Geometry& g) {
 
 }  // namespace
 
+const Approximation* approximation(const Geometry& geometry) {
+  const auto found = std::find_if(std::begin(kApproximations), std::end(kApproximations),
+                                  [&](const Approximation& one) { return one.family == geometry.family; });
+  return found == std::end(kApproximations) ? nullptr : found;
+}
+
 Result<Geometry> approximate_geometry(const Value& config, const std::string& name, int64_t parameters) {
   const ConfigSizes s(config);
-  const std::string type = s.has("model_type") ? s.text("model_type") : "not stated";
+  const std::string type = s.has({"model_type"}) ? s.text({"model_type"}) : "not stated";
   Geometry g;
   g.name = name;
-  g.family = kApproximateFamily;
   g.layer_class = "DecoderLayer";
-  g.hidden = s.first({"hidden_size", "d_model", "n_embd", "dim", "model_dim", "hidden_dim", "embed_dim", "encoder_hidden_size"});
-  g.num_layers = s.first({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
-  if (g.num_layers == 0) g.num_layers = s.first({"encoder_layers"}) + s.first({"decoder_layers", "num_decoder_layers"});
+  g.hidden =
+      s.first({"hidden_size", "d_model", "n_embd", "n_embed", "dim", "model_dim", "hidden_dim", "embed_dim", "encoder_hidden_size"});
   g.vocabulary = s.first({"vocab_size", "padded_vocab_size", "n_vocab"});
+  g.feed_forward = s.first(kMlp, 4 * g.hidden);
+  if (s.is_true({"block_auto_adjust_ff_dim"}))
+    g.feed_forward = 2 * g.feed_forward / 3;  // LLaMA's rule: as many parameters as two matrices
+  read_experts(s, g);
+  LayerParts parts = layer_parts(s, g.num_experts);
+  g.num_layers = parts.layers;
+  if (parts.mlp_multiple > 0) g.feed_forward = std::llround(parts.mlp_multiple * 2 / 3 * d(g.hidden));
   if (const std::string missing = missing_sizes(g); !missing.empty() || g.num_layers > 100'000)
     return error(code::kUnsupportedArchitecture, config.location,
                  fmt::format("model_type '{}' is not known, and its config.json has no '{}' to plan it by", type, missing),
                  "describe it: distsetup explain DS0201");
+  g.expert_layer = std::move(parts.expert_layer);
   g.max_positions = s.first({"max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "n_ctx"});
-  g.tied_embeddings = s.is_true("tie_word_embeddings") || s.has("type_vocab_size");
-  read_heads(s, g);
-  g.feed_forward = s.first(
-      {"intermediate_size", "ffn_hidden_size", "ffn_dim", "d_ff", "n_inner", "encoder_ffn_dim", "decoder_ffn_dim"}, 4 * g.hidden);
-  const bool is_state_space = read_state_space(s, g);
-  if (!is_state_space) read_old_style(s, g);
-  read_experts(s, g);
+  g.tied_embeddings = is_tied(s);
+  read_heads(s, parts.heads_per_group, g);
+  read_style(s, g);
   g.source = "config.json, read by its sizes alone";
+  g.family = kApproximations[parameters > 0 ? 2 : parts.decoders > 0 || g.norm == Norm::kLayer ? 1 : 0].family;
   if (Diagnostics wrong = validate(g, config.location); has_error(wrong)) return wrong;
-  if (parameters > 0) match_parameters(g, parameters);
+  const bool shares = s.has({"num_hidden_groups"}) && s.first({"num_hidden_groups"}) < g.num_layers;
+  const double more = more_than_layers(s, g, parts);
+  if (parameters > 0 && !shares)
+    match_parameters(g, d(parameters));
+  else if (more != 0)
+    match_parameters(g, d(count_parameters(g).total) + more);
+  read_windows(s, parts, g);
+  const Approximation& as = *approximation(g);
+  const std::string off = as.parameters > 0 ? fmt::format(", within {:.0f} % for 9 of 10 architectures", 100 * as.parameters) : "";
   Diagnostics said = {note(
       code::kUnsupportedArchitecture, config.location,
-      fmt::format(
-          "model_type '{}' is not known: planned approximately, as {} of its sizes with {} parameters ({}); memory may be off by "
-          "{:.0f} %, time by {:.0f} %",
-          type, is_state_space ? "a transformer" : "transformer layers", format_count(count_parameters(g).total),
-          parameters > 0 ? "counted in its safetensors files" : "from its sizes", 100 * kApproximateMemory, 100 * kApproximateTime))};
+      fmt::format("model_type '{}' is not known: planned as a transformer of its sizes, {} parameters ({}{}); memory within {:.0f} %, "
+                  "time within {:.0f} %",
+                  type, format_count(count_parameters(g).total), as.from, off, 100 * as.memory, 100 * as.time))};
+  if (shares)
+    said.push_back(note(code::kUnsupportedArchitecture, config.location,
+                        "its layers share parameters: planned as if each had its own, which needs more memory"));
   if (Diagnostics wrong = validate(g, config.location); has_error(wrong)) return wrong;
   return {std::move(g), std::move(said)};
 }

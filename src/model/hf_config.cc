@@ -13,6 +13,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "base/value_json.h"
 #include "model/approximate.h"
 #include "model/families.h"
 #include "model/geometry_fields.h"
@@ -282,7 +283,8 @@ namespace {
 
 // Where the text model of a model with pictures or sound stands.
 const Value* text_part(const Value& config) {
-  for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"}) {
+  for (const char* key :
+       {"text_config", "llm_config", "language_config", "thinker_config", "language_model_config", "lm_config", "text_model_config"}) {
     const Value* part = config.find(key);
     if (part != nullptr && part->kind == Value::Kind::kMap) return part;
   }
@@ -291,6 +293,22 @@ const Value* text_part(const Value& config) {
 
 }  // namespace
 
+Result<Value> parse_hf_config(std::string text, std::string_view file_name) {
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (quoted && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (text[i] == 'N' || text[i] == 'I' || text[i] == '-')) {
+      for (const auto& [spelling, same_length] :
+           {std::pair<std::string_view, std::string_view>{"NaN", "0  "}, {"Infinity", "null    "}, {"-Infinity", "null     "}})
+        if (std::string_view(text).substr(i).starts_with(spelling)) text.replace(i, spelling.size(), same_length);
+    }
+  }
+  return parse_json(text, file_name);
+}
+
 Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& config, const std::string& name,
                                          const std::string& directory) {
   if (config.kind != Value::Kind::kMap) return error(code::kWrongType, config.location, "config.json is not an object");
@@ -298,7 +316,12 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
   if (type != nullptr && type->kind == Value::Kind::kNull) type = nullptr;
   const bool is_known = type != nullptr && is_family(presets, type->text);
   if (const Value* text = text_part(config); !is_known && text != nullptr) {  // a model with pictures or sound
-    Result<Geometry> part = geometry_from_hf_config(presets, *text, name);
+    Value own = *text;                                                        // whether embeddings are tied may stand outside
+    if (const Value* tied = config.find("tie_word_embeddings"); tied != nullptr && own.find("tie_word_embeddings") == nullptr) {
+      own.entries.push_back({"tie_word_embeddings", *tied});
+      own.key_locations.push_back(tied->location);
+    }
+    Result<Geometry> part = geometry_from_hf_config(presets, own, name);
     if (part.value)
       part.diagnostics.push_back(note(code::kUnsupportedArchitecture, text->location,
                                       fmt::format("of '{}' the text model alone is planned ('text_config')", type ? type->text : "")));

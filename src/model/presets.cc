@@ -14,7 +14,6 @@
 #include "base/embedded.h"
 #include "base/file.h"
 #include "base/names.h"
-#include "base/value_json.h"
 #include "base/value_yaml.h"
 #include "model/geometry_value.h"
 #include "model/hf_config.h"
@@ -326,7 +325,7 @@ Result<Geometry> resolve_model(const Presets& presets, const std::string& name, 
   }
   const Result<std::string> text = read_file(config.string());
   if (!text.ok()) return text.diagnostics;
-  const Result<Value> value = parse_json(*text, config.string());
+  const Result<Value> value = parse_hf_config(*text, config.string());
   if (!value.ok()) return value.diagnostics;
   const fs::path directory = fs::absolute(config, failure).lexically_normal().parent_path();
   return geometry_from_hf_config(presets, *value, directory.filename().string(), directory.string());

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "model/approximate.h"
 #include "planner/time/constants.h"
 #include "planner/time/embedded_calibration.h"
 
@@ -114,6 +115,12 @@ std::vector<Feature> unmeasured(const Setup& setup, Predicted quantity, const Ca
   return all;
 }
 
+double width_of_sizes(const Setup& setup, Predicted quantity) {
+  const Approximation* as = approximation(setup.model);
+  if (as == nullptr) return 0;
+  return std::log1p(quantity == Predicted::kTokensPerSecond ? as->time : as->memory);
+}
+
 double distance(const Setup& setup, Predicted quantity, const Calibration& residuals) {
   double sum = 0;
   for (const Feature& feature : unmeasured(setup, quantity, residuals)) {
@@ -126,6 +133,9 @@ double distance(const Setup& setup, Predicted quantity, const Calibration& resid
 std::vector<std::string> distance_reasons(const Setup& setup, double uncertain_memory_share) {
   const Calibration& residuals = embedded_calibration();
   std::vector<std::string> reasons;
+  if (const Approximation* as = approximation(setup.model); as != nullptr)
+    reasons.push_back(fmt::format("a model of an unknown architecture, read by its sizes alone: memory ±{:.0f} %, tokens/s ±{:.0f} %",
+                                  100 * as->memory, 100 * as->time));
   const auto percent = [&](Predicted quantity, const Feature& feature, double share) {
     if (is_measured(feature, quantity, residuals)) return 0;
     return static_cast<int>(std::lround(100 * std::expm1(width_beyond(feature, quantity, residuals) * share)));

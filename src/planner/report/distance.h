@@ -27,6 +27,9 @@ std::string_view measured_group(Predicted quantity);  // "memory", "time"
 // Those that no measured run has.
 std::vector<Feature> unmeasured(const Setup& setup, Predicted quantity, const Calibration& residuals);
 
+// Of a model planned by its sizes alone also what is counted is uncertain: half-width over the whole prediction, as a logarithm.
+double width_of_sizes(const Setup& setup, Predicted quantity);
+
 // Half-width of all of them together, as a logarithm over the uncertain share of the prediction.
 double distance(const Setup& setup, Predicted quantity, const Calibration& residuals);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/approximate.h"
 #include "planner/report/uncertainty.h"
 #include "planner/time/embedded_calibration.h"
 
@@ -45,11 +44,9 @@ MemoryNeed replay_need(const Setup& setup) {
 Spread need_spread(const Setup& setup, double need_bytes, const Calibration& residuals) {
   constexpr double kLeast = 0.003;  // what is read from a screen
   const Interval of = interval_of(setup, Predicted::kAllocated, need_bytes, 0.9, residuals);
-  const double sizes_alone = is_approximate(setup.model) ? kApproximateMemory : 0;
   // Between what is allocated (FQL-011, 012 ran on 4 % less than they take with room) and more than what is replayed.
   const Spread least = gives_cached_blocks_back(setup) ? Spread{kLeast, kLeast} : Spread{0.12, 0.05};
-  return {std::max(least.below, std::log(need_bytes / of.low)) - std::log1p(-sizes_alone),
-          std::max(least.above, std::log(of.high / need_bytes)) + std::log1p(sizes_alone)};
+  return {std::max(least.below, std::log(need_bytes / of.low)), std::max(least.above, std::log(of.high / need_bytes))};
 }
 
 double fit_probability(const Setup& setup, double need_bytes, const Calibration& residuals) {

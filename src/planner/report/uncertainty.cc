@@ -169,7 +169,8 @@ Interval interval_of(const Setup& setup, Predicted quantity, double predicted, d
   }
   const double middle = scale * (low + high) / 2;
   const double half =
-      scale * std::hypot(wider * (high - low) / 2, distance(setup, quantity, residuals)) * two_sided_z(level) / two_sided_z(0.9);
+      std::hypot(scale * std::hypot(wider * (high - low) / 2, distance(setup, quantity, residuals)), width_of_sizes(setup, quantity)) *
+      two_sided_z(level) / two_sided_z(0.9);
   // The prediction itself is inside, also where all that was measured lies on one side of it.
   return {std::min(given, predicted * std::exp(middle - half)), std::max(given, predicted * std::exp(middle + half))};
 }

@@ -6,7 +6,6 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
-#include "base/value_json.h"
 #include "base/value_yaml.h"
 #include "model/hf_config.h"
 #include "planner/resolve/data_scan.h"
@@ -39,7 +38,7 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
   append(said, text.diagnostics);
   if (!text.ok()) return;
   inputs.model_text = *text;
-  const Result<Value> value = parse_json(*text, config.string());
+  const Result<Value> value = parse_hf_config(*text, config.string());
   append(said, value.diagnostics);
   if (!value.ok()) return;
   const fs::path folder = fs::absolute(config, failure).lexically_normal().parent_path();

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "base/quantity.h"
-#include "model/approximate.h"
 #include "model/count.h"
 #include "model/dtype.h"
 #include "planner/frameworks/memory.h"
@@ -57,12 +56,6 @@ MemoryPlan memory_plan(const Setup& s, const MemoryNeed& need, const Candidate& 
   out.device_low_bytes = static_cast<int64_t>(device.low);
   out.device_high_bytes = static_cast<int64_t>(device.high);
   return out;
-}
-
-// Of a model that is read by its sizes alone.
-void widen(TimePlan& time) {
-  time.step_low_s *= 1 - kApproximateTime;
-  time.step_high_s *= 1 + kApproximateTime;
 }
 
 TimePlan time_plan(const Setup& s, const TimeEstimate& e) {
@@ -155,7 +148,6 @@ class FrameworkPredictor final : public Predictor {
     plan.memory = memory_plan(setup_, *known.need, c, plan.hardware.memory_bytes);
     plan.memory.fit_probability = known.probability;
     plan.time = time_plan(setup_, e);
-    if (is_approximate(p_.base.model)) widen(plan.time);
     plan.verdict = verdict_of(known.probability);
     return plan;
   }
@@ -217,9 +209,8 @@ class FrameworkPredictor final : public Predictor {
     // Near the peak the replay may see less than the simulation of all phases.
     need.bytes = std::max(need.bytes, known.simulated->allocated_bytes + setup_.gpu.context_bytes);
     need.memory.device_bytes = std::max(need.memory.device_bytes, need.bytes);
-    known.probability = missing_host_bytes(need.memory) > 0
-                            ? 0
-                            : std::min(known.at_best, fit_probability(setup_, static_cast<double>(need.bytes)));
+    known.probability =
+        missing_host_bytes(need.memory) > 0 ? 0 : std::min(known.at_best, fit_probability(setup_, static_cast<double>(need.bytes)));
     known.need = std::make_shared<const MemoryNeed>(std::move(need));
     ++counts_.finished;
     return known;
