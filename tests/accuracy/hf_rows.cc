@@ -14,6 +14,7 @@ void fmsa(Setup& s, const Row& row) {
   const std::string& framework = row.text("framework");
   const bool kernels = contains(framework, "foak");
   s.fused_norm = s.fused_rope = kernels;
+  s.grouped_experts = contains(framework, "scattermoe");
   s.loss = contains(framework, "liger") ? LossHead::kLiger : kernels ? LossHead::kFusedKernel : LossHead::kHfShift;
   if (row.says("notes", "packed to 2048")) s.sequence_length = 2048;
   if (s.sequence_length == 0 && row.says("notes", "alpaca")) {  // its lengths: tune_rows.cc

@@ -12,6 +12,8 @@ namespace {
 
 // A row that leaves these open: one sample of 2,048 tokens at a time.
 constexpr int64_t kUsualLength = 2048;
+// Nor does it name a release: the last of Transformers 4.
+constexpr int kUndated = 202509;
 // Samples of instruction data sets (self-cognition, alpaca) that are cut at 2,048 tokens and not packed: the longest have about half
 // of it; a pair of DPO's has a quarter.
 constexpr int64_t kLongestInstruction = 1024, kLongestAnswer = 512;
@@ -143,6 +145,8 @@ Result<Setup> trainer_row(const Row& row) {
   if (!common) return common;
   Setup s = *common;
   s.program = "hf_eager";
+  if (s.software.released == 0) s.software.released = kUndated;
+  s.grouped_experts = has_feature(row, {"scattermoe", "grouped_mm"});
   parallel(s, row);
   storage(s, row);
   optimizer(s, row);

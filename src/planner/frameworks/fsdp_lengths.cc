@@ -25,6 +25,10 @@ int64_t length_at(double u, const SampleLengths& lengths, int64_t longest) {
 
 }  // namespace
 
+int64_t usual_longest(const SampleLengths& lengths, int64_t samples, int64_t sequence_length) {
+  return length_at(std::pow(0.5, 1.0 / static_cast<double>(std::max<int64_t>(1, samples))), lengths, sequence_length);
+}
+
 double LengthDraw::uniform() {
   uint64_t z = (state_ += 0x9e3779b97f4a7c15);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;

@@ -9,6 +9,9 @@
 
 namespace distsetup::replay {
 
+// What a micro-batch of `samples` is usually padded to: the median of its longest.
+int64_t usual_longest(const SampleLengths& lengths, int64_t samples, int64_t sequence_length);
+
 class LengthDraw {
  public:
   LengthDraw(const Setup& setup, int order) : s_(setup), state_(static_cast<uint64_t>(order)) {}

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "model/count.h"
+#include "planner/frameworks/experts.h"
 #include "planner/frameworks/libraries.h"
 #include "planner/frameworks/state_bytes.h"
 #include "planner/replay/built_in_programs.h"
@@ -43,7 +44,7 @@ UnitWeight FsdpModel::make_weight(const ProgramWeight& weight, bool is_trained, 
   if (any_dimension || (s.traits().flat_parameters && s.finetune == Finetune::kFull && rows < shard))
     made.padded = (made.elements + shard - 1) / shard * shard;
   made.trained = is_trained;
-  const bool stack = weight.expert && s.quantized_experts;
+  const bool stack = weight.expert && quantises_experts(s);
   made.quantized = s.finetune == Finetune::kQlora && weight.matrix && (!weight.target.empty() || stack);
   // An adapter is stored as wide as what is trained; lora.dtype is what it computes in.
   made.stored_bytes = weight.adapter                  ? std::max(bytes_of(s.lora.dtype), bytes_of(s.parameter_dtype))

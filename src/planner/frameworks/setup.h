@@ -154,6 +154,7 @@ struct Setup {
   bool overlap_experts = false;    // another micro-batch computes while rows travel (Megatron's overlap_moe_expert_parallel_comm)
   bool ungrouped_experts = false;  // one product per expert in turn (Megatron without --moe-grouped-gemm)
   int mtp_layers = 0;              // multi-token prediction: each a block, a projection of 2 h and the head once more
+  bool grouped_experts = false;    // by kernels that a tool brings, where the program's release runs them in turn (ScatterMoE)
   bool dropout = false;            // of attention's probabilities and after both halves of a block
   double graphed = 0;              // share of a layer's kernels that CUDA graphs launch
   int memory_stage = -1;           // whose bytes are asked for: of this pipeline rank; -1: of the fullest

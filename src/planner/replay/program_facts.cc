@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/frameworks/experts.h"
+
 namespace distsetup::replay {
 
 std::string lacks_for(const BlockProgram& program, const Geometry& model) {
@@ -113,12 +115,12 @@ void fill_symbols(const Setup& s, int64_t* values) {
   put(Symbol::kFeedForward, m.feed_forward);
   put(Symbol::kVocabulary, m.vocabulary);
   put(Symbol::kExperts, m.num_experts);
-  put(Symbol::kExpertsPerToken, m.experts_per_token);
+  put(Symbol::kExpertsPerToken, experts_computed(s));
   put(Symbol::kExpertFeedForward, m.expert_feed_forward);
   put(Symbol::kSharedFeedForward, m.shared_feed_forward);
   // Without expert parallelism every rank of the tensor-parallel group holds a part of all experts and sees all rows; with it whole
   // experts, and the group's ranks route a part of the tokens each (torchtitan's expert_tensor_parallel_degree 1).
-  const int64_t rows = m.experts_per_token * tokens / (s.ep > 1 ? s.tp : 1);
+  const int64_t rows = experts_computed(s) * tokens / (s.ep > 1 ? s.tp : 1);
   put(Symbol::kLocalExperts, m.num_experts / s.ep);
   put(Symbol::kExpertTensorParallel, s.ep > 1 ? 1 : s.tp);
   put(Symbol::kRoutedRows, s.ep > 1 ? static_cast<int64_t>(static_cast<double>(rows) * s.expert_imbalance) : rows);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "planner/frameworks/experts.h"
 #include "planner/replay/program_file.h"
 
 namespace distsetup {
@@ -17,7 +18,9 @@ namespace {
 
 constexpr int kTitanPrefersCudnnSince = 202510;  // torchtitan 6a3a9da95: sdpa_kernel(..., set_priority=True), cuDNN's first
 constexpr double kKernelsPerLayer = 25;          // two norms, seven products, rotary, attention, residuals, SwiGLU
-constexpr int kCurrentSoftware = 202606;         // of a stack whose release is not stated
+constexpr double kModulesPerLayer = 9;           // with parameters: seven products, two norms
+constexpr double kModulesPerExpert = 3;
+constexpr int kCurrentSoftware = 202606;  // of a stack whose release is not stated
 
 // Families that share a die share what its tensor cores reach: GH100, GA100 and the dies of B300 (NVIDIA's architecture papers).
 std::string measured_sibling(const std::string& family) {
@@ -201,12 +204,16 @@ void resolve_host(TimeConstants& c, const Setup& s, const ConstantLookup& look) 
 GpuGeneration gpu_generation(const Gpu& gpu) {
   using enum GpuGeneration;
   constexpr std::array<std::pair<std::string_view, GpuGeneration>, 28> kFamilies = {{
-      {"v100", kVolta},     {"t4", kTuring},         {"a100", kAmpere},      {"a800", kAmpere},      {"a10", kAmpere},
-      {"a40", kAmpere},     {"rtx_30", kAmpere},     {"rtx_a", kAmpere},     {"a30", kAmpere},       {"a6000", kAmpere},
-      {"l4", kAda},         {"rtx_40", kAda},        {"rtx_6000_ada", kAda}, {"h100", kHopper},      {"h800", kHopper},
-      {"h200", kHopper},    {"gh200", kHopper},      {"h20", kHopper},       {"b200", kBlackwell},   {"b100", kBlackwell},
-      {"b300", kBlackwell}, {"gb200", kBlackwell},   {"gb300", kBlackwell},  {"rtx_50", kBlackwellRtx}, {"mi2", kCdna},
-      {"mi3", kCdna},       {"rtx_pro", kBlackwellRtx}, {"titan_rtx", kTuring},
+      {"v100", kVolta},       {"t4", kTuring},       {"a100", kAmpere},
+      {"a800", kAmpere},      {"a10", kAmpere},      {"a40", kAmpere},
+      {"rtx_30", kAmpere},    {"rtx_a", kAmpere},    {"a30", kAmpere},
+      {"a6000", kAmpere},     {"l4", kAda},          {"rtx_40", kAda},
+      {"rtx_6000_ada", kAda}, {"h100", kHopper},     {"h800", kHopper},
+      {"h200", kHopper},      {"gh200", kHopper},    {"h20", kHopper},
+      {"b200", kBlackwell},   {"b100", kBlackwell},  {"b300", kBlackwell},
+      {"gb200", kBlackwell},  {"gb300", kBlackwell}, {"rtx_50", kBlackwellRtx},
+      {"mi2", kCdna},         {"mi3", kCdna},        {"rtx_pro", kBlackwellRtx},
+      {"titan_rtx", kTuring},
   }};
   for (const auto& [prefix, generation] : kFamilies)
     if (gpu.name.starts_with(prefix)) return generation;
@@ -300,8 +307,13 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
     c.launch_layer_s += look.at("software.launch_s.experts") * (s.fp8 == Fp8Recipe::kNone ? 1 : 2);
   }
   c.launch_layer_s *= 1 - s.graphed;
+  const auto experts = static_cast<double>(s.model.num_experts);
+  c.launch_layer_s *= 1 + experts * launches_per_expert(s) / kKernelsPerLayer;
   // ZeRO's hooks run in Python for every module (stage 3: fetch, release) or gradient (stage 2).
-  if (traits.python_hooks && s.sharding == Sharding::kZero3) c.launch_layer_s += look.at("software.launch_s.zero3");
+  if (traits.python_hooks && s.sharding == Sharding::kZero3) {
+    const double modules = expert_kernels(s) == ExpertKernels::kModulesInTurn ? experts * kModulesPerExpert : 0;
+    c.launch_layer_s += look.at("software.launch_s.zero3") * (1 + modules / kModulesPerLayer);
+  }
   if (traits.python_hooks && s.sharding == Sharding::kZero2) c.launch_layer_s += look.at("software.launch_s.zero2");
   c.step_s = look.at("software.step_s");
   if (!traits.python) c.launch_layer_s = c.step_s = 0;

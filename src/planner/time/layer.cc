@@ -13,6 +13,7 @@
 
 #include "model/count.h"
 #include "model/geometry.h"
+#include "planner/frameworks/experts.h"
 
 namespace distsetup {
 namespace {
@@ -85,7 +86,7 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   const Geometry& g = s.model;
   const double h = static_cast<double>(g.hidden), tp = s.tp, norm_split = s.tp > 1 && s.sequence_parallel ? tp : 1;
   const FrameworkTraits& traits = s.traits();
-  const bool joined = traits.joined_matrices || !g.gated_mlp;
+  const bool joined = traits.joined_matrices || !g.gated_mlp, full = s.finetune == Finetune::kFull;
   LayerWork w;
   w.heads = static_cast<double>(g.num_heads) / tp;
   w.experts = g.num_experts > 0 && is_expert_layer(g, layer);
@@ -95,7 +96,7 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   double activated = 0;  // width of the MLP a token passes through on this rank
   if (w.experts) {
     const double e = static_cast<double>(g.num_experts), f = static_cast<double>(g.expert_feed_forward),
-                 top = static_cast<double>(g.experts_per_token), local = e / s.ep;
+                 top = static_cast<double>(experts_computed(s)), local = e / s.ep;
     // torchtitan: tensor-parallel ranks split the experts' matrices, or with expert parallelism the rows they route.
     const bool borrows = !traits.expert_tensor_axis, splits_rows = borrows && s.ep > 1;
     // Megatron: with sequence parallelism a rank sends its part of the tokens, and those who share an expert's matrices gather theirs.
@@ -108,6 +109,7 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
                                           : top;
     w.expert_ranks = borrows || splits_sequence ? tp : etp;
     w.rows_per_token = rows;
+    w.chosen_share = static_cast<double>(g.experts_per_token) / top;
     add(w, {e, h, true, true});
     const auto width = static_cast<double>(g.expert_width());
     if (g.expert_hidden > 0) {  // LatentMoE: down before the rows are sent, up after they are summed
@@ -130,6 +132,11 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
     if (m.experts > 0) w.expert_parameters += held;
     w.lora_parameters += m.lora_rank * (split_n(m, tp) + split_k(m, tp));
   }
+  // A slice's gradient is a stack of zeros with the slice in it, and is added to the others' (torch/csrc/autograd, select_backward):
+  // written, then two stacks read and one written, for every expert.
+  if (full && expert_kernels(s) == ExpertKernels::kSlicesInTurn)
+    w.sliced_bytes =
+        4 * static_cast<double>(g.num_experts) * w.expert_parameters * (s.traits().never_shards ? bytes_of(s.parameter_dtype) : 2);
   const double q = w.heads * w.qk_size,
                kv = g.attention == Attention::kLatent ? q : static_cast<double>(g.num_kv_heads * g.head_size) / tp;
   const bool rotary = g.learned_positions == 0 && g.rotary_fraction > 0, dropout = c.attention_kernel == AttentionKernel::kUnfused;

@@ -12,7 +12,7 @@ struct LayerGemm {
   bool column = true;
   bool replicated = false;        // no rank holds a part of it: MLA's down projections, the router
   bool recomputed_by_op = false;  // torchtitan's selective recomputation runs every second matmul again
-  double experts = 0;             // grouped GEMM over this many experts on the rank; 0 = one matrix
+  double experts = 0;             // products of this many experts on the rank; 0 = one matrix
   double rows_per_token = 1;      // top-k of routed experts
   double lora_rank = 0;
 };
@@ -27,6 +27,8 @@ struct LayerWork {
   double expert_parameters = 0;        // of those, of routed experts
   double expert_ranks = 1;             // of the TP group, that share an expert's rows or its matrices
   double rows_per_token = 0;           // of experts, on this rank
+  double chosen_share = 1;             // of these rows: those of experts that the router chose
+  double sliced_bytes = 0;             // backward, whatever the tokens: gradients of slices are summed up in whole stacks
   double lora_parameters = 0;
   bool experts = false;
 };

@@ -32,6 +32,7 @@ LayerModel::LayerModel(const Setup& setup, const TimeConstants& constants)
       full(s.finetune == Finetune::kFull),
       experts_apart(traits.experts_borrow_tensor_ranks && s.ep > 1),
       expert_shards(experts_apart ? std::max(1, shards * s.tp / s.ep) : shards),
+      kernels(expert_kernels(s)),
       tp_group(group_span(c.fabric, s.tp, 1)),
       cp_group(group_span(c.fabric, s.cp, s.tp)),
       shard_group(group_span(c.fabric, shards, s.tp)),
@@ -43,6 +44,16 @@ LayerModel::LayerModel(const Setup& setup, const TimeConstants& constants)
       expert_shard_group(group_span(c.fabric, expert_shards, s.ep)),
       pipe_group(group_span(c.fabric, s.pp, s.tp * shards * s.dp_replicate)) {}
 
+// The experts' products over `rows` in total: grouped, or one after the other.
+double LayerModel::experts_s(const LayerGemm& m, double rows, double n, double k, bool forward) const {
+  const GemmRate& rate = low ? c.gemm_low_precision : c.gemm;
+  const double element = low ? 1 : 2, each = rows / m.experts;
+  if (kernels == ExpertKernels::kGrouped)
+    return (forward || !full ? 1 : 2) * grouped_gemm_s(rate, m.experts, rows, n, k, element, c.grouped_share);
+  if (forward) return m.experts * gemm_s(rate, each, n, k, element, 2);
+  return m.experts * (gemm_s(rate, each, k, n, element, 2) + (full ? gemm_s(rate, n, k, each, element, 2) : 0));
+}
+
 // Forward: one product. Backward: the input gradient, and the weight gradient where the weight is trained.
 PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
   const double tp = m.replicated ? 1 : s.tp, n = m.column ? m.n / tp : m.n, k = m.column ? m.k : m.k / tp;
@@ -53,7 +64,7 @@ PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
   PassTime p;
   p.flops = 2 * rows * n * k * products;
   if (m.experts > 0) {
-    p.gemm = products * grouped_gemm_s(rate, m.experts, rows, n, k, element, c.grouped_share);
+    p.gemm = experts_s(m, rows, n, k, forward);
   } else if (forward) {
     p.gemm = gemm_s(rate, rows, n, k, element, 2);
   } else {
@@ -74,7 +85,9 @@ PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
     p.flops += 2 * rows * m.lora_rank * (n + k) * (forward ? 1 : 2);
     p.elementwise += (c.program == ProgramClass::kEager ? 6 : 2) * rows * n / c.memory_bytes_per_s;  // added to the base's output
   }
-  if (s.finetune == Finetune::kQlora) p.elementwise += n * k * (2 + bytes_of(s.frozen_dtype)) / c.dequantise_bytes_per_s;
+  // Every expert's matrices are unpacked, however few rows it has.
+  const bool packed = s.finetune == Finetune::kQlora && (m.experts == 0 || quantises_experts(s));
+  if (packed) p.elementwise += std::max(1.0, m.experts) * n * k * (2 + bytes_of(s.frozen_dtype)) / c.dequantise_bytes_per_s;
   return p;
 }
 
@@ -176,8 +189,8 @@ PassTime LayerModel::forward_pass(const LayerWork& w, bool op_selected_only) con
 PassTime LayerModel::backward_pass(const LayerWork& w) const {
   PassTime p = attention_pass(w, false);
   for (int i = 0; i < w.num_gemms; ++i) p += gemm_pass(w.gemms[static_cast<size_t>(i)], false);
-  p.elementwise +=
-      (kBackwardTraffic * w.traffic_per_token + w.gradient_sums_per_token) * tokens / c.memory_bytes_per_s + sequence_copies_s();
+  const double bytes = (kBackwardTraffic * w.traffic_per_token + w.gradient_sums_per_token) * tokens + w.sliced_bytes;
+  p.elementwise += bytes / c.memory_bytes_per_s + sequence_copies_s();
   p.exposed += tensor_parallel_s(false);
   add_expert_parallel(w, p);
   return p;
@@ -253,7 +266,7 @@ LayerTime LayerModel::layer_time(const LayerWork& w) const {
   double flops = 2 * mean_attended(static_cast<double>(s.sequence_length), w.window, 1) * w.heads * s.tp * (w.qk_size + w.v_size);
   for (int i = 0; i < w.num_gemms; ++i) {
     const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
-    flops += 2 * m.n * m.k * m.rows_per_token * (m.experts > 0 ? w.expert_ranks : 1);
+    flops += 2 * m.n * m.k * m.rows_per_token * (m.experts > 0 ? w.expert_ranks * w.chosen_share : 1);
   }
   return {forward_pass(w, false), backward_pass(w), recompute_pass(w), w.parameters, w.expert_parameters, w.lora_parameters, flops,
           orthogonalise_s(w)};

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 
+#include "planner/frameworks/experts.h"
 #include "planner/time/collective.h"
 #include "planner/time/layer.h"
 
@@ -49,10 +50,12 @@ class LayerModel {
   const bool low, full;      // products in 8 bits or fewer; all parameters are trained
   const bool experts_apart;  // experts borrow the tensor ranks first; what is left of the shard group shares each of them
   const int expert_shards;
+  const ExpertKernels kernels;
   const GroupSpan tp_group, cp_group, shard_group, replicate_group, expert_group, expert_shard_group, pipe_group;
 
  private:
   PassTime gemm_pass(const LayerGemm& m, bool forward) const;
+  double experts_s(const LayerGemm& m, double rows, double n, double k, bool forward) const;
   PassTime forward_pass(const LayerWork& w, bool op_selected_only) const;
   PassTime backward_pass(const LayerWork& w) const;
   PassTime attention_pass(const LayerWork& w, bool forward) const;

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "model/flops.h"
+#include "planner/frameworks/fsdp_lengths.h"
 #include "planner/frameworks/state_bytes.h"
 #include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
@@ -53,7 +54,7 @@ class StepModel {
  private:
   // Seconds a micro-batch, over the layers of the stage: not hidden behind compute; by which compute slows beside transfers.
   struct Transfers {
-    double exposed_s = 0, contended_s = 0;
+    double exposed_s = 0, contended_s = 0, in_turn_s = 0;  // in_turn_s: of exposed_s, while the host waits
   };
 
   // Each layer's parameters are gathered and its gradients scattered in every micro-batch.
@@ -70,6 +71,8 @@ class StepModel {
   double gather_s(double parameters) const;
   double scatter_s(double parameters) const;
   double gather_layer_s(const LayerTime& layer) const;
+  double modules_in_turn(const LayerTime& layer) const;
+  double gather_in_turn_s(const LayerTime& layer) const;
   double scatter_layer_s(const LayerTime& layer, double trained) const;
   double gathered_bytes(double parameters) const;
   double optimizer_s(double parameters, TimeEstimate& t) const;
@@ -108,11 +111,27 @@ double StepModel::gathered_bytes(double parameters) const {
 
 double StepModel::gather_s(double parameters) const { return all_gather_s(c_.fabric, rank_.shard_group, gathered_bytes(parameters)); }
 
+// Of a layer's parameters, those of experts that ZeRO-3 gathers module by module, a prefetch bucket at once. The host waits for each
+// expert's rows, so that nothing runs beside these gathers.
+double StepModel::modules_in_turn(const LayerTime& layer) const {
+  return rank_.kernels == ExpertKernels::kModulesInTurn && traits_.python_hooks ? layer.expert_parameters : 0;
+}
+
+double StepModel::gather_in_turn_s(const LayerTime& layer) const {
+  const double parameters = modules_in_turn(layer);
+  if (parameters == 0) return 0;
+  constexpr double kPrefetch = 5e7;  // DeepSpeed's stage3_prefetch_bucket_size
+  const double bucket = s_.prefetch_bucket_elements > 0 ? static_cast<double>(s_.prefetch_bucket_elements) : kPrefetch;
+  const double module = static_cast<double>(s_.model.expert_width() * s_.model.expert_feed_forward);
+  const double at_once = std::min(parameters, std::max(module, bucket));
+  return parameters / at_once * gather_s(at_once);
+}
+
 // With expert parallelism a layer's experts are gathered and reduced by themselves, over the ranks that hold the same ones.
 double StepModel::gather_layer_s(const LayerTime& layer) const {
   // A traced graph without passes that bucket and reorder gathers every parameter by itself, where it is used.
   if (s_.software.unbucketed) return kTensorsPerLayer * gather_s(layer.parameters / kTensorsPerLayer);
-  if (!rank_.experts_apart) return gather_s(layer.parameters);
+  if (!rank_.experts_apart) return gather_s(layer.parameters - modules_in_turn(layer));
   return gather_s(layer.parameters - layer.expert_parameters) +
          all_gather_s(c_.fabric, rank_.expert_shard_group, gathered_bytes(layer.expert_parameters));
 }
@@ -258,6 +277,8 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   } else {
     beside(backward, (again ? gather_again : 0) + scatter * scatters);
   }
+  transfers.in_turn_s = own * (one.forwards * gathers + (again ? 1 : 0)) * gather_in_turn_s(layer);
+  transfers.exposed_s += transfers.in_turn_s;
   const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   transfers.exposed_s += (gather_s(root) * stage.head_share + gather) * gathers;  // before the first layer can start
   transfers.exposed_s += ((rank_.full ? scatter_s(root) * stage.head_share : 0) + scatter) * scatters;
@@ -276,7 +297,7 @@ void StepModel::add_micro_batches(const StepLayer& one, const SlowestStage& stag
   const double gpu_micro = own * (forwards * one.forward_s + one.backward_s + copies) + loss + transfers.contended_s;
   const double again = s_.recompute == ActivationRecompute::kNone ? 0 : s_.recompute == ActivationRecompute::kFull ? 1 : 0.5;
   const double passes = forwards + 1.5 + again;
-  const double launch = std::max(0.0, own * c_.launch_layer_s * passes - gpu_micro - transfers.exposed_s);
+  const double launch = std::max(0.0, own * c_.launch_layer_s * passes - gpu_micro - (transfers.exposed_s - transfers.in_turn_s));
 
   t.gemm_s = m * own * (forwards * layer.forward.gemm + layer.backward.gemm);
   t.attention_s = m * own * (forwards * layer.forward.attention + layer.backward.attention);
@@ -361,7 +382,14 @@ TimeEstimate StepModel::run() {
 
 }  // namespace
 
-TimeEstimate estimate_time(const Setup& setup, const TimeConstants& constants) { return StepModel(setup, constants).run(); }
+// Samples of different lengths are computed as padded, and counted so. The length of a row of activations decides how a matrix is
+// aligned, not how many there are, so that lengths are taken as multiples of 16.
+TimeEstimate estimate_time(const Setup& setup, const TimeConstants& constants) {
+  if (setup.sample_lengths.mean <= 0) return StepModel(setup, constants).run();
+  Setup padded = setup;
+  padded.sequence_length = (replay::usual_longest(setup.sample_lengths, setup.micro_batch, setup.sequence_length) + 15) / 16 * 16;
+  return StepModel(padded, constants).run();
+}
 
 TimeEstimate estimate_time(const Setup& setup, const Calibration& calibration) {
   return estimate_time(setup, time_constants(setup, calibration));

@@ -1,0 +1,94 @@
+// How Transformers runs experts, in seconds: in turn, sliced out of a stack, or all of them for every token. The figures are published
+// ones of tests/accuracy/transfer.csv (AXO-013, FMO-001).
+#include <catch2/catch.hpp>
+
+#include "planner/frameworks/experts.h"
+#include "planner/time/step.h"
+#include "support/presets.h"
+
+using namespace distsetup;
+
+namespace {
+
+Setup transformers(const std::string& model, const std::string& gpu, int released) {
+  Setup s;
+  s.model = *find_model(presets(), model);
+  s.gpu = find_gpu(presets(), gpu)->gpu;
+  s.framework = Framework::kDdp;
+  s.sharding = Sharding::kDdp;
+  s.program = "hf_eager";
+  s.software.released = released;
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = Dtype::kBf16;
+  s.recompute = ActivationRecompute::kFull;
+  return s;
+}
+
+Setup zero3(int released) {
+  Setup s = transformers("qwen3_30b_a3b", "a800_sxm_80", released);
+  s.framework = Framework::kDeepspeed;
+  s.sharding = Sharding::kZero3;
+  s.nodes = 2, s.gpus_per_node = 8, s.dp_shard = 16;
+  s.nic_kind = "infiniband", s.nic_bytes_per_s = 200e9;
+  s.master_copy = true;
+  s.sequence_length = 8192;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("experts: Llama 4 sends every token through all of them, and unpacks all that are in 4 bits") {
+  Setup s = transformers("llama4_scout", "h100_sxm", 202504);
+  s.finetune = Finetune::kQlora;
+  s.frozen_dtype = Dtype::kNf4Double;
+  s.quantized_experts = true;
+  CHECK(expert_kernels(s) == ExpertKernels::kEveryToken);
+  CHECK(experts_computed(s) == 16);
+  const TimeEstimate t = estimate_time(s);
+  CHECK(t.tokens_per_s_per_gpu == Approx(519).epsilon(0.3));
+  CHECK(t.mfu < t.hfu / 3);  // nobody asked for most of that work
+  s.software.released = 202606;
+  CHECK(expert_kernels(s) == ExpertKernels::kEveryToken);
+  s.program = "torchtitan_eager";
+  CHECK(expert_kernels(s) == ExpertKernels::kGrouped);
+}
+
+TEST_CASE("experts: slices of a trained stack cost a stack each, until Transformers 5 groups them") {
+  Setup s = transformers("granite3.0_3b_a800m", "a100_sxm_80", 202406);
+  s.recompute = ActivationRecompute::kNone;
+  s.micro_batch = 8, s.gradient_accumulation = 16, s.sequence_length = 1024;
+  s.sample_lengths = {177.9, 126.4, 26, true};
+  const double in_turn = estimate_time(s).tokens_per_s_per_gpu;
+  CHECK(expert_kernels(s) == ExpertKernels::kSlicesInTurn);
+  CHECK(in_turn == Approx(1951).epsilon(0.15));
+  Setup frozen = s;
+  frozen.finetune = Finetune::kLora;
+  CHECK(estimate_time(frozen).tokens_per_s_per_gpu > 1.5 * in_turn);
+  Setup grouped = s;
+  grouped.grouped_experts = true;
+  CHECK(estimate_time(grouped).tokens_per_s_per_gpu > 3 * in_turn);
+  s.software.released = 202601;
+  CHECK(expert_kernels(s) == ExpertKernels::kGrouped);
+}
+
+TEST_CASE("experts: modules in turn are launched and gathered one by one") {
+  CHECK(expert_kernels(zero3(202505)) == ExpertKernels::kModulesInTurn);
+  const TimeEstimate in_turn = estimate_time(zero3(202505)), grouped = estimate_time(zero3(202601));
+  CHECK(in_turn.step_s > 5 * grouped.step_s);  // Megatron against ZeRO-3 on these GPUs: 9.6 against 91.2 s (ms-swift's documentation)
+  CHECK(in_turn.launch_s > in_turn.step_s / 2);
+  Setup quantised = zero3(202505);
+  quantised.finetune = Finetune::kQlora;
+  CHECK(quantises_experts(quantised));
+  quantised.software.released = 202601;
+  CHECK_FALSE(quantises_experts(quantised));
+}
+
+TEST_CASE("samples of different lengths are timed as padded") {
+  Setup s = transformers("llama3_8b", "h100_sxm", 202601);
+  s.sequence_length = 4096, s.micro_batch = 4;
+  const double whole = estimate_time(s).step_s;
+  s.sample_lengths = {200, 120, 20, true};
+  const double padded = estimate_time(s).step_s;
+  CHECK(padded < whole / 3);
+  s.micro_batch = 1;
+  CHECK(estimate_time(s).step_s < padded);
+}
