@@ -2,9 +2,11 @@
 // and 3 micro-batches. No torch.
 #include <fmt/format.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "plan/check_job.h"
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
 #include "plan/invariants.h"
@@ -93,18 +95,6 @@ TEST_CASE("every plan with at most 4 ranks, 3 units and 3 micro-batches obeys ev
   CHECK(plans > 500);
 }
 
-TEST_CASE("ranks of a group issue the same collectives in the same order") {
-  // One list serves every rank: what differs between ranks is only the own chunk, named by the coordinate. So the order per
-  // communicator is the order in the list; here each group sees a non-empty, repeatable sequence.
-  const Plan plan = make_test_plan(tiny_geometry(), {Sharding::kZero3, 2, 2, Recompute::kNone, 0, 2});
-  const Schedule a = compile_schedule(plan, Phase::kStep), b = compile_schedule(plan, Phase::kStep);
-  CHECK(canonical_text(a) == canonical_text(b));
-  std::set<Group> groups;
-  for (const Instruction& i : a.instructions)
-    if (i.group != Group::kSelf) groups.insert(i.group);
-  CHECK(groups == std::set<Group>{Group::kDpShard, Group::kDpReplicate, Group::kData});
-}
-
 TEST_CASE("accumulation beyond three micro-batches repeats one segment") {
   const Plan three = make_test_plan(tiny_geometry(), {Sharding::kZero2, 1, 2, Recompute::kNone, 0, 3});
   const Plan many = make_test_plan(tiny_geometry(), {Sharding::kZero2, 1, 2, Recompute::kNone, 0, 100});
@@ -115,43 +105,143 @@ TEST_CASE("accumulation beyond three micro-batches repeats one segment") {
   CHECK(b.segments[1].repeat == 98);
 }
 
-// A mutant is a schedule with one instruction dropped or doubled.
-Schedule mutant_of(const Schedule& good, int at, bool drops) {
-  Schedule bad = good;
-  Segment* home = nullptr;
-  for (Segment& g : bad.segments)
-    if (at >= g.first_instruction && at < g.first_instruction + g.num_instructions) home = &g;
-  if (drops)
-    bad.instructions.erase(bad.instructions.begin() + at);
-  else
-    bad.instructions.insert(bad.instructions.begin() + at, bad.instructions[at]);
-  home->num_instructions += drops ? -1 : 1;
-  for (Segment& g : bad.segments)
-    if (&g > home) g.first_instruction += drops ? -1 : 1;
-  return bad;
-}
+// --- check_job
 
-TEST_CASE("mutated schedules are caught or mean the same") {
-  check_property(2000, [] {
+TEST_CASE("a job of random ranks obeys every rule of jobs") {
+  check_property(1000, [] {
     Draw random;
     const Geometry geometry = random_geometry(random);
     const Plan plan = make_test_plan(geometry, random_choice(random), 4);
-    const Schedule good = compile_schedule(plan, Phase::kStep);
-    const int at = static_cast<int>(random() % good.instructions.size());
-    const InstructionOp op = good.instructions[at].op;
-    RC_PRE(op != InstructionOp::kZero && op != InstructionOp::kWait);
-    const bool drops = random() % 2 == 0;
-    RC_LOG() << (drops ? "drop" : "double") << " of " << format_instruction(good, at) << " in " << describe(plan);
-    // A cast or gather that is doubled fills the same chunk with the same bytes, a norm or a sum taken twice over the same input
-    // is the only exception that must be caught elsewhere (trace and parity): everything else breaks a rule here.
-    bool is_caught = false;
-    try {
-      is_caught = !check_invariants(plan, mutant_of(good, at, drops)).empty();
-    } catch (...) {
-      is_caught = true;
-    }
-    RC_ASSERT(is_caught);
+    RC_LOG() << describe(plan);
+    const std::vector<std::string> broken = check_job(plan);
+    RC_ASSERT(fmt::format("{}", fmt::join(broken, "\n")) == "");
   });
+}
+
+// Ways to break one instruction of a list. Each says false where it would change nothing.
+enum class Break { kDrop, kDouble, kSwap, kGroup, kWait, kUnit, kAccumulate };
+constexpr int kNumBreaks = 7;
+
+bool touches_what(const Schedule& s, const Instruction& a, const Instruction& b) {
+  const auto bytes = [](const View& v) {
+    int64_t n = size_bytes(v.dtype);
+    for (const int64_t d : v.shape) n *= d;
+    return n;
+  };
+  const auto meets = [&](const View& x, const View& y) {
+    return x.buffer == y.buffer && x.offset_bytes < y.offset_bytes + bytes(y) && y.offset_bytes < x.offset_bytes + bytes(x);
+  };
+  for (int n = a.first_step; n < a.first_step + a.num_steps; ++n) {
+    for (int m = b.first_step; m < b.first_step + b.num_steps; ++m) {
+      const Step &x = s.steps[n], &y = s.steps[m];
+      for (const View& w : x.writes) {
+        for (const auto* views : {&y.reads, &y.writes})
+          for (const View& v : *views)
+            if (meets(w, v)) return true;
+      }
+      for (const View& r : x.reads)
+        for (const View& w : y.writes)
+          if (meets(r, w)) return true;
+    }
+  }
+  return false;
+}
+
+void insert_or_erase(Schedule& s, int at, bool drops) {
+  Segment* home = nullptr;
+  for (Segment& g : s.segments)
+    if (at >= g.first_instruction && at < g.first_instruction + g.num_instructions) home = &g;
+  if (drops)
+    s.instructions.erase(s.instructions.begin() + at);
+  else
+    s.instructions.insert(s.instructions.begin() + at, s.instructions[at]);
+  home->num_instructions += drops ? -1 : 1;
+  for (Segment& g : s.segments)
+    if (&g > home) g.first_instruction += drops ? -1 : 1;
+}
+
+// `expanded`: the same list with its steps, to tell what depends on what.
+bool apply(Break how, Schedule& s, const Schedule& expanded, int at, const Plan& plan) {
+  Instruction& i = s.instructions[at];
+  switch (how) {
+    case Break::kDouble:
+      if (i.op == InstructionOp::kZero || i.op == InstructionOp::kWait) return false;  // the same again
+      insert_or_erase(s, at, false);
+      return true;
+    case Break::kDrop: insert_or_erase(s, at, true); return true;
+    case Break::kSwap: {
+      if (at + 1 >= static_cast<int>(s.instructions.size())) return false;
+      Instruction& next = s.instructions[at + 1];
+      // Two collectives of one group in another order are the same to every rank when all ranks swap them.
+      const bool waits = i.signals >= 0 && std::count(next.waits.begin(), next.waits.end(), i.signals) > 0;
+      if (!waits && !touches_what(expanded, expanded.instructions[at], expanded.instructions[at + 1])) return false;
+      std::swap(i, next);
+      return true;
+    }
+    case Break::kGroup:
+      if (i.group == Group::kSelf) return false;
+      for (const Group other : {Group::kDpShard, Group::kDpReplicate, Group::kData, Group::kSelf}) {
+        if (group_members(plan.mesh, other, 0) == group_members(plan.mesh, i.group, 0)) continue;
+        i.group = other;
+        return true;
+      }
+      return false;
+    case Break::kWait:
+      if (i.waits.empty()) return false;
+      i.waits.pop_back();
+      return true;
+    case Break::kUnit:
+      if (i.unit < 0 || i.op == InstructionOp::kWait) return false;
+      i.unit = i.unit > 0 ? i.unit - 1 : i.unit + 1;
+      return true;
+    case Break::kAccumulate:
+      if (i.op != InstructionOp::kAccumulate) return false;
+      i.accumulate = !i.accumulate;
+      return true;
+  }
+  return false;
+}
+
+bool is_caught(const Plan& plan, const Schedule& good, const Schedule& bad, int only_rank) {
+  std::vector<const Schedule*> by_rank(plan.mesh.world(), &bad);
+  if (only_rank >= 0)
+    for (int r = 0; r < plan.mesh.world(); ++r)
+      if (r != only_rank) by_rank[r] = &good;
+  return !check_job(plan, by_rank).empty();
+}
+
+TEST_CASE("a list with one instruction broken, on one rank or on all, is caught by check_job") {
+  std::array<int, kNumBreaks> tried{};
+  check_property(3000, [&tried] {
+    Draw random;
+    const Geometry geometry = random_geometry(random);
+    const Plan plan = make_test_plan(geometry, random_choice(random), 4);
+    const Schedule list = compile_schedule(plan, Phase::kStep), good = compile_expanded(plan, Phase::kStep);
+    const int at = static_cast<int>(random() % list.instructions.size());
+    const Break how = static_cast<Break>(random() % kNumBreaks);
+    const int only_rank = random() % 2 == 0 ? static_cast<int>(random() % plan.mesh.world()) : -1;
+    Schedule bad = list;
+    RC_PRE(apply(how, bad, good, at, plan));
+    RC_LOG() << "break " << static_cast<int>(how) << " of " << format_instruction(list, at) << " on rank " << only_rank << " in "
+             << describe(plan);
+    ++tried[static_cast<int>(how)];
+    // check_job asks these rules too; only what obeys them can be expanded.
+    bool caught = !check_invariants(plan, bad).empty();
+    if (!caught) try {
+        expand(bad);
+        caught = is_caught(plan, good, bad, only_rank);
+      } catch (const std::exception&) {
+        caught = true;  // refused while it was expanded
+      }
+    RC_ASSERT(caught);
+  });
+  for (const int n : tried) CHECK(n > 0);
+}
+
+TEST_CASE("a job of 512 ranks is checked in less than two seconds") {
+  Geometry g = tiny_geometry(80);
+  const Plan plan = make_test_plan(g, {Sharding::kZero3, 8, 64, Recompute::kFull, 0, 4, 1, Dtype::kBf16, true, 1}, 4);
+  CHECK(check_job(plan).empty());
 }
 
 }  // namespace

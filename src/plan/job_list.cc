@@ -1,0 +1,51 @@
+#include "plan/job_list.h"
+
+namespace distsetup {
+
+JobList::JobList(const Schedule& schedule) : s(schedule), num_units(static_cast<int>(schedule.layout.units.size())) {
+  for (size_t b = 0; b < s.buffers.size(); ++b) {
+    first_slot.push_back(num_slots);
+    num_slots += s.buffers[b].lifetime == BufferLifetime::kRun ? num_units : 1;
+    if (s.buffers[b].name == "loss") loss = static_cast<int>(b);
+    if (s.buffers[b].name == "parameters") replica = static_cast<int>(b);
+  }
+  std::set<int> written;
+  for (const Instruction& i : s.instructions) {
+    const bool is_program = i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
+    programs.push_back(is_program ? touched(i, written) : Touched{});
+  }
+}
+
+int JobList::slot(int buffer, int unit) const {
+  return first_slot[buffer] + (s.buffers[buffer].lifetime == BufferLifetime::kRun ? unit : 0);
+}
+
+JobList::Touched JobList::touched(const Instruction& i, std::set<int>& written) const {
+  const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];
+  const int own = static_cast<int>(v.slots.size() - v.program->borrowed_slots.size());
+  std::set<int> reads, writes;  // units
+  Touched out;
+  for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
+    for (const Operand& r : op.reads) {
+      if (r.kind == Operand::Kind::kParameter) reads.insert(r.index < own ? i.unit : 0);
+    }
+    for (const Operand& w : op.writes) {
+      if (w.kind == Operand::Kind::kGradient) writes.insert(w.index < own ? i.unit : 0);
+      out.adds_loss |= w.kind == Operand::Kind::kInput && v.program->inputs[w.index] == "loss";
+    }
+  }
+  for (const int b : std::set<int>(i.uses.begin(), i.uses.end())) {  // a buffer that holds two units stands there twice
+    const Buffer& buffer = s.buffers[b];
+    const auto holds = [&buffer](int unit) { return buffer.lifetime == BufferLifetime::kRun || buffer.unit == unit; };
+    for (const int u : reads) {
+      if (buffer.buffer_class == BufferClass::kGatheredParameter && holds(u)) out.parameters.push_back(slot(b, u));
+    }
+    for (const int u : writes) {
+      if (buffer.buffer_class == BufferClass::kGradient && holds(u))
+        out.gradients.push_back({slot(b, u), u, written.insert(slot(b, u)).second});
+    }
+  }
+  return out;
+}
+
+}  // namespace distsetup

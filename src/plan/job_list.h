@@ -1,0 +1,36 @@
+// What check_job looks up of a list once for all ranks that run it: which parameters a program computes with, which gradients it
+// writes.
+#pragma once
+#include <set>
+#include <vector>
+
+#include "plan/schedule.h"
+
+namespace distsetup {
+
+// Parameters and gradients are told apart by slot: (buffer, unit). A run buffer holds all units, any other buffer one.
+struct JobList {
+  explicit JobList(const Schedule& schedule);  // which must outlive this
+  int slot(int buffer, int unit) const;
+
+  struct Touched {
+    std::vector<int> parameters;  // slots of gathered parameters that have to be there; not the fp32 master itself
+    struct Write {
+      int slot = 0, unit = 0;
+      bool fresh = false;  // the first write of the list: sets, does not add
+    };
+    std::vector<Write> gradients;
+    bool adds_loss = false;
+  };
+
+  const Schedule& s;
+  int num_units = 0, num_slots = 0;
+  int loss = -1, replica = -1;    // buffers; -1: there is none
+  std::vector<int> first_slot;    // per buffer
+  std::vector<Touched> programs;  // per instruction; empty but for Forward and Backward
+
+ private:
+  Touched touched(const Instruction& i, std::set<int>& written) const;
+};
+
+}  // namespace distsetup

@@ -1,0 +1,166 @@
+#include "plan/ordering.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kNumStreams = 3;
+constexpr size_t kMostUnordered = 20;
+using Clock = std::array<int64_t, kNumStreams>;  // what of each stream is known to be done
+
+int stream_index(Stream s) { return static_cast<int>(s); }
+
+// A stretch of bytes with the same history.
+struct Cell {
+  int64_t end = 0;
+  int write_stream = -1;  // -1: never written in this list
+  int64_t written = 0;    // clock of the last write
+  Clock read{};           // clock of the last read by each stream
+  int writer = -1;        // instruction
+  std::array<int, kNumStreams> reader{-1, -1, -1};
+};
+
+class OrderChecker {
+ public:
+  OrderChecker(const Schedule& s, int shard_index) : s_(s), shard_index_(shard_index), memory_(s.buffers.size() + 1) {
+    for (const Buffer& b : s.buffers) is_fed_ |= b.name == "ids";
+  }
+
+  std::vector<std::string> run() {
+    for (const Segment& g : s_.segments) {
+      // What the last round leaves under way meets the first instructions of the next: two rounds show it.
+      for (int64_t round = 0; round < std::min<int64_t>(g.repeat, 2); ++round) {
+        for (int i = g.first_instruction; i < g.first_instruction + g.num_instructions; ++i) instruction(i);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  static void join(Clock& a, const Clock& b) {
+    for (int i = 0; i < kNumStreams; ++i) a[i] = std::max(a[i], b[i]);
+  }
+
+  void report(std::string message) {
+    if (out_.size() < kMostUnordered) out_.push_back(std::move(message));
+  }
+
+  void instruction(int index) {
+    const Instruction& i = s_.instructions[index];
+    const int stream = stream_index(i.stream);
+    for (const int event : i.waits) {
+      const auto found = signalled_.find(event);
+      if (found == signalled_.end())
+        report(fmt::format("instruction {}: waits for event {} that nothing before it signals", index, event));
+      else
+        join(clock_[stream], found->second);
+    }
+    if (i.stream != Stream::kCompute) join(clock_[stream], clock_[stream_index(Stream::kCompute)]);
+    ++clock_[stream][stream];
+    if (i.op == InstructionOp::kForward && i.unit == 0 && is_fed_) feed(index);
+    for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
+      for (const View& v : s_.steps[n].reads) access(index, v, false);
+      for (const View& v : s_.steps[n].writes) access(index, v, true);
+    }
+    const bool is_collective = i.group != Group::kSelf;
+    if (i.signals >= 0)
+      signalled_[i.signals] = clock_[stream];
+    else if (is_collective && i.stream != Stream::kCompute)
+      join(clock_[stream_index(Stream::kCompute)], clock_[stream]);
+  }
+
+  // Tokens of a micro-batch are copied to the device before its first forward.
+  void feed(int index) {
+    for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) {
+      const Buffer& buffer = s_.buffers[b];
+      if (buffer.name == "ids" || buffer.name == "targets") touch(index, memory_[b], 0, buffer.bytes, true, buffer.name);
+    }
+  }
+
+  void access(int index, const View& v, bool write) {
+    const Buffer& b = s_.buffers[v.buffer];
+    int64_t bytes = size_bytes(v.dtype);
+    for (const int64_t d : v.shape) bytes *= d;
+    int64_t begin = v.offset_bytes;
+    if (v.part == View::Part::kOwn) begin += shard_index_ * bytes;
+    if (bytes == 0) return;
+    if (b.lifetime == BufferLifetime::kRun) return touch(index, memory_[v.buffer], begin, begin + bytes, write, b.name);
+    int root = v.buffer;
+    while (s_.buffers[root].overlay_of >= 0) root = s_.buffers[root].overlay_of;
+    begin += s_.buffers[root].offset_bytes;
+    touch(index, memory_.back(), begin, begin + bytes, write, b.name);
+  }
+
+  using Memory = std::map<int64_t, Cell>;  // by first byte; cells do not overlap
+
+  // Makes `at` a boundary between cells.
+  static void split(Memory& memory, int64_t at) {
+    auto next = memory.lower_bound(at);
+    if (next == memory.begin()) return;
+    const auto before = std::prev(next);
+    if (before->second.end <= at) return;
+    Cell tail = before->second;
+    before->second.end = at;
+    memory.emplace(at, tail);
+  }
+
+  void touch(int index, Memory& memory, int64_t begin, int64_t end, bool write, const std::string& what) {
+    split(memory, begin);
+    split(memory, end);
+    for (int64_t at = begin; at < end;) {
+      auto cell = memory.lower_bound(at);
+      if (cell == memory.end() || cell->first > at) {
+        const int64_t gap_end = cell == memory.end() ? end : std::min(end, cell->first);
+        cell = memory.emplace(at, Cell{gap_end, -1, 0, {}, -1, {-1, -1, -1}}).first;
+      }
+      visit(index, cell->second, write, what);
+      at = cell->second.end;
+    }
+  }
+
+  void visit(int index, Cell& cell, bool write, const std::string& what) {
+    const int stream = stream_index(s_.instructions[index].stream);
+    const Clock& known = clock_[stream];
+    const auto unordered = [&](int other, const char* did) {
+      report(fmt::format("instruction {} {} '{}' while instruction {} may still {} these bytes: nothing orders them", index,
+                         write ? "writes" : "reads", what, other, did));
+    };
+    if (cell.write_stream >= 0 && known[cell.write_stream] < cell.written) unordered(cell.writer, "write");
+    if (write) {
+      for (int other = 0; other < kNumStreams; ++other) {
+        if (known[other] < cell.read[other]) unordered(cell.reader[other], "read");
+      }
+      cell.write_stream = stream;
+      cell.written = known[stream];
+      cell.writer = index;
+      cell.read = {};
+      return;
+    }
+    cell.read[stream] = known[stream];
+    cell.reader[stream] = index;
+  }
+
+  const Schedule& s_;
+  const int shard_index_;
+  bool is_fed_ = false;
+  std::vector<Memory> memory_;  // per run buffer; the last is the arena
+  std::array<Clock, kNumStreams> clock_{};
+  std::map<int, Clock> signalled_;
+  std::vector<std::string> out_;
+};
+
+}  // namespace
+
+std::vector<std::string> check_order(const Schedule& schedule, int shard_index) {
+  CHECK(!schedule.steps.empty() || schedule.instructions.empty(), "check_order needs an expanded list");
+  return OrderChecker(schedule, shard_index).run();
+}
+
+}  // namespace distsetup
