@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/quantity.h"
+#include "plan/check_job.h"
 #include "runtime/ask_plan.h"
 #include "runtime/checkpoint/collective.h"
 #include "runtime/checkpoint/load.h"
@@ -47,6 +48,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kNumEvaluations = 10;     // of the held-out files over a run, besides start and end
 constexpr int64_t kNumConsoleLines = 100;   // step lines on the terminal; metrics.jsonl has every step
+constexpr int64_t kMeteredSteps = 3;        // whose every op is asked what it allocated
 constexpr int64_t kReplicaCheckSteps = 50;  // parameter checksums across replicas
 
 class Run {
@@ -104,6 +106,10 @@ class Run {
                                        : asked_training_plan(ask_for_plan(options_.flags, environment_), options_.output_dir);
     const bool anywhere = options_.dry_run && environment_.source == "no launcher";
     if (!anywhere) throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
+    if (const std::vector<std::string> broken = check_job(plan_); !broken.empty()) {
+      throw Failure(kExitFailed, fmt::format("the schedule of this plan breaks a rule: {}", broken.front()),
+                    "this is a bug of distsetup: please report it with plan.json; nothing was trained");
+    }
     place_ = {training_.checkpoint_directory, plan_.checkpoint.keep, plan_.mesh, training_.digest, {}};
   }
 
@@ -155,7 +161,7 @@ class Run {
     if (!device_) install_meter();  // of CPU memory; a GPU's device brings its own
     set_compute_threads(options_.num_threads > 0 ? options_.num_threads : compute_threads(environment_.local_world));
     if (!device_) device_ = make_cpu_device();
-    engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, EngineOptions{options_.poison, true});
+    engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, EngineOptions{options_.poison, kMeteredSteps});
     sampler_ = std::make_unique<Sampler>(corpus_, plan_, environment_.rank);
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
   }

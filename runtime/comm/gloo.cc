@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "base/check.h"
 #include "runtime/comm/rendezvous.h"
 
 namespace distsetup {
@@ -97,7 +99,7 @@ at::Tensor bytes_at(const void* data, int64_t num_bytes) {
 
 class GlooCommunicator : public Communicator {
  public:
-  GlooCommunicator(const Mesh& mesh, const Rendezvous& r) : mesh_(mesh), rank_(r.rank) {
+  GlooCommunicator(const Mesh& mesh, const Rendezvous& r) : mesh_(mesh), groups_(mesh, r.rank), rank_(r.rank) {
     failures_->store = meet(r);
     failures_->rank = r.rank;
     failures_->world = r.world;
@@ -110,12 +112,12 @@ class GlooCommunicator : public Communicator {
                   : c10d::ProcessGroupGloo::createDeviceForHostname(local_address_towards(r.master_address, r.master_port));
     for (const Group group : {Group::kDpShard, Group::kDpReplicate, Group::kData, Group::kWorld}) {
       // One name for the same set of ranks, so that a group that equals another shares its connections.
-      const std::vector<int> members = group_members(mesh_, group, rank_);
+      const std::vector<int>& members = groups_.members(group);
       if (members.size() < 2) continue;
       for (const Channel channel : {Channel::kGather, Channel::kReduce, Channel::kControl}) {
         if (channel == Channel::kControl && group != Group::kWorld) continue;
         if (channel == Channel::kGather && group != Group::kDpShard) continue;
-        make_group(channel, members, r);
+        connections_[size_t(channel)][size_t(group)] = &connect(channel, members, r);
       }
     }
     if (world() > 1) failures_->closed = [this](const std::vector<int>& peers, int tries) { return closed_connections(peers, tries); };
@@ -141,11 +143,8 @@ class GlooCommunicator : public Communicator {
 
   int rank() const override { return rank_; }
   int world() const override { return mesh_.world(); }
-  int size(Group group) const override { return group_size(mesh_, group); }
-  int index(Group group) const override {
-    const std::vector<int> members = group_members(mesh_, group, rank_);
-    return int(std::find(members.begin(), members.end(), rank_) - members.begin());
-  }
+  int size(Group group) const override { return groups_.size(group); }
+  int index(Group group) const override { return groups_.index(group); }
 
   std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override {
     const int n = size(group), at = index(group);
@@ -179,7 +178,7 @@ class GlooCommunicator : public Communicator {
     c10d::BroadcastOptions options;
     options.rootRank = root;
     std::vector<int> peers = rank_ == root ? others(Group::kWorld) : std::vector<int>{root};
-    run("Broadcast", peers, [&] { return process_group(Channel::kControl, Group::kWorld)->broadcast(tensors, options); })->wait();
+    run("Broadcast", peers, [&] { return connection(Channel::kControl, Group::kWorld).group->broadcast(tensors, options); })->wait();
   }
   void barrier() override {
     if (world() < 2) return;
@@ -203,34 +202,39 @@ class GlooCommunicator : public Communicator {
   void outlast_readers() override { distsetup::outlast_readers(*failures_); }
 
  private:
-  static std::string key(Channel channel, const std::vector<int>& members) {
-    return fmt::format("{}/{}", int(channel), fmt::join(members, ","));
-  }
+  struct Connection {
+    ProcessGroup group;
+    int64_t num_operations = 0;
+  };
 
-  void make_group(Channel channel, const std::vector<int>& members, const Rendezvous& r) {
-    const std::string name = key(channel, members);
-    if (process_groups_.count(name)) return;
+  // Groups of the same ranks share one connection for each channel.
+  Connection& connect(Channel channel, const std::vector<int>& members, const Rendezvous& r) {
+    const std::string name = fmt::format("{}/{}", int(channel), fmt::join(members, ","));
+    if (const auto known = by_name_.find(name); known != by_name_.end()) return known->second;
     auto options = c10d::ProcessGroupGloo::Options::create(seconds(r.collective_timeout_s));
     options->threads = 1;
     options->devices.push_back(device_);
     const int at = int(std::find(members.begin(), members.end(), rank_) - members.begin());
     try {
       auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + name, failures_->store);
-      process_groups_[name] = c10::make_intrusive<c10d::ProcessGroupGloo>(store, at, int(members.size()), options);
+      by_name_[name].group = c10::make_intrusive<c10d::ProcessGroupGloo>(store, at, int(members.size()), options);
     } catch (const std::exception& e) {
       std::vector<int> peers = members;
       peers.erase(peers.begin() + at);
       failures_->raise("connecting", peers, e);
     }
+    return by_name_[name];
   }
 
-  ProcessGroup& process_group(Channel channel, Group group) {
-    return process_groups_.at(key(channel, group_members(mesh_, group, rank_)));
+  Connection& connection(Channel channel, Group group) {
+    Connection* const found = connections_[size_t(channel)][size_t(group)];
+    CHECK(found != nullptr, "no connection of channel {} over {}", int(channel), name(group));
+    return *found;
   }
 
   std::vector<int> others(Group group) const {
-    std::vector<int> members = group_members(mesh_, group, rank_);
-    members.erase(std::find(members.begin(), members.end(), rank_));
+    std::vector<int> members = groups_.members(group);
+    members.erase(members.begin() + groups_.index(group));
     return members;
   }
 
@@ -243,7 +247,7 @@ class GlooCommunicator : public Communicator {
       for (const int peer : peers) {
         try {
           std::vector<at::Tensor> tensors{bytes_at(&probe_byte_, 1)};
-          probes_.push_back(process_group(Channel::kControl, Group::kWorld)->send(tensors, peer, 0x7fffffff));
+          probes_.push_back(connection(Channel::kControl, Group::kWorld).group->send(tensors, peer, 0x7fffffff));
         } catch (const std::exception&) {
           closed.push_back(peer);
         }
@@ -270,15 +274,15 @@ class GlooCommunicator : public Communicator {
     auto work = std::make_unique<PendingWork>(op, failures_);
     const int n = size(group), at = index(group);
     if (n < 2) return work;
-    const std::vector<int> members = group_members(mesh_, group, rank_);
-    ProcessGroup& pg = process_group(channel, group);
-    const int tag = int(++num_operations_[key(channel, members)] & 0x3fffffff);
+    const std::vector<int>& members = groups_.members(group);
+    Connection& connected = connection(channel, group);
+    const int tag = int(++connected.num_operations & 0x3fffffff);
     for (int k = 1; k < n; ++k) {
       const int member = (at + k) % n, peer = members[member];
       try {
         std::vector<at::Tensor> in{bytes_at(target(k), chunk_bytes)}, out{bytes_at(source(k), chunk_bytes)};
-        work->add(pg->recv(in, member, tag), {peer});
-        work->add(pg->send(out, member, tag), {peer});
+        work->add(connected.group->recv(in, member, tag), {peer});
+        work->add(connected.group->send(out, member, tag), {peer});
       } catch (const std::exception& e) {
         failures_->raise(op, {peer}, e);
       }
@@ -289,15 +293,16 @@ class GlooCommunicator : public Communicator {
   std::unique_ptr<Work> sum(Channel channel, Group group, const at::Tensor& tensor) {
     if (size(group) < 2) return std::make_unique<PendingWork>("AllReduce", failures_);
     std::vector<at::Tensor> tensors{tensor};
-    return run("AllReduce", others(group), [&] { return process_group(channel, group)->allreduce(tensors); });
+    return run("AllReduce", others(group), [&] { return connection(channel, group).group->allreduce(tensors); });
   }
 
   Mesh mesh_;
+  const RankGroups groups_;
   int rank_ = 0;
   std::shared_ptr<Failures> failures_ = std::make_shared<Failures>();
   std::shared_ptr<::gloo::transport::Device> device_;
-  std::map<std::string, ProcessGroup> process_groups_;
-  std::map<std::string, int64_t> num_operations_;
+  std::map<std::string, Connection> by_name_;
+  std::array<std::array<Connection*, kNumGroups>, 3> connections_{};  // by channel and group: what an operation looks up
   char probe_byte_ = 0;
   std::vector<GlooWork> probes_;
 };

@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -57,7 +57,11 @@ struct NcclChannel {         // one NCCL communicator and what is under way on i
 class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(const Mesh& mesh, Device& device, std::unique_ptr<Communicator> control, const NcclOptions& options)
-      : mesh_(mesh), device_(device), control_(std::move(control)), options_(options), api_(nccl::load(options.library)) {
+      : groups_(mesh, control->rank()),
+        device_(device),
+        control_(std::move(control)),
+        options_(options),
+        api_(nccl::load(options.library)) {
     add(Purpose::kGathers, Group::kDpShard, Stream::kGather);
     add(Purpose::kReductions, Group::kDpShard, Stream::kReduce);
     add(Purpose::kReplicas, Group::kDpReplicate, Stream::kReduce);
@@ -158,14 +162,14 @@ class NcclCommunicator : public Communicator {
 
   void add(Purpose purpose, Group group, Stream stream) {
     NcclChannel c;
-    c.members = group_members(mesh_, group, rank());
+    c.members = groups_.members(group);
     if (c.members.size() < 2) return;
     c.name = fmt::format("{} of ranks {}", kPurposes[int(purpose)], fmt::join(c.members, ", "));
-    c.index = int(std::find(c.members.begin(), c.members.end(), rank()) - c.members.begin());
+    c.index = groups_.index(group);
     c.stream = stream;
     const std::string k = key(purpose, c.members);
     if (channels_.count(k) == 0) order_.push_back(k);
-    channels_.emplace(k, std::move(c));
+    by_group_[size_t(purpose)][size_t(group)] = &channels_.emplace(k, std::move(c)).first->second;
   }
 
   // ncclCommInitRank has no time limit of its own: it runs on a thread that is left behind when the limit passes. Groups of one
@@ -231,9 +235,9 @@ class NcclCommunicator : public Communicator {
   std::unique_ptr<Work> issue(const char* op, Purpose purpose, Group group, const Call& call) {
     if (size(group) < 2) return std::make_unique<IssuedWork>(nullptr);
     check();
-    const auto found = channels_.find(key(purpose, group_members(mesh_, group, rank())));
-    CHECK(found != channels_.end(), "no communicator for {} over {}", kPurposes[int(purpose)], name(group));
-    NcclChannel& channel = found->second;
+    NcclChannel* const found = by_group_[size_t(purpose)][size_t(group)];
+    CHECK(found != nullptr, "no communicator for {} over {}", kPurposes[int(purpose)], name(group));
+    NcclChannel& channel = *found;
     const nccl::Status result = call(channel, device_.native_stream(channel.stream));
     const std::lock_guard<std::mutex> lock(mutex_);
     if (result != nccl::kSuccess && result != nccl::kInProgress && !failure_) fail(channel, op, api_.get_error_string(result));
@@ -288,12 +292,13 @@ class NcclCommunicator : public Communicator {
     }
   }
 
-  const Mesh mesh_;
+  const RankGroups groups_;
   Device& device_;
   std::unique_ptr<Communicator> control_;
   const NcclOptions options_;
   const nccl::Api api_;
-  std::map<std::string, NcclChannel> channels_;
+  std::map<std::string, NcclChannel> channels_;  // one for each purpose and set of ranks
+  std::array<std::array<NcclChannel*, kNumGroups>, std::size(kPurposes)> by_group_{};
   std::vector<std::string> order_;
   std::mutex mutex_;  // failure_, stopping_, pending
   std::condition_variable wake_;

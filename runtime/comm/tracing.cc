@@ -17,14 +17,11 @@ class DoneWork : public Work {
 
 class LocalCommunicator : public Communicator {
  public:
-  LocalCommunicator(const Mesh& mesh, int rank) : mesh_(mesh), rank_(rank) {}
+  LocalCommunicator(const Mesh& mesh, int rank) : mesh_(mesh), groups_(mesh, rank), rank_(rank) {}
   int rank() const override { return rank_; }
   int world() const override { return mesh_.world(); }
-  int size(Group group) const override { return group_size(mesh_, group); }
-  int index(Group group) const override {
-    const std::vector<int> members = group_members(mesh_, group, rank_);
-    return int(std::find(members.begin(), members.end(), rank_) - members.begin());
-  }
+  int size(Group group) const override { return groups_.size(group); }
+  int index(Group group) const override { return groups_.index(group); }
   std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override {
     char* base = static_cast<char*>(buffer);
     for (int p = 0; p < size(group); ++p) {
@@ -44,6 +41,7 @@ class LocalCommunicator : public Communicator {
 
  private:
   Mesh mesh_;
+  const RankGroups groups_;
   int rank_ = 0;
 };
 

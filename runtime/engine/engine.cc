@@ -30,6 +30,7 @@ struct Engine::State {
   void gradient_norm(const Call& call);
   void optimizer_step();
   void wait(int event);
+  bool is_metering() const { return metering_left > 0; }
   void check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const;
   void feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch);
   double scalar(const char* name) {
@@ -59,8 +60,8 @@ struct Engine::State {
 
   // Of the list that runs.
   struct StartedWork {
-    std::unique_ptr<Work> work;
-    const Instruction* instruction = nullptr;
+    std::unique_ptr<Work> work;                // null: nothing to wait for on the host, or waited for already
+    const Instruction* instruction = nullptr;  // what signals the event; null: nothing yet
   };
   std::vector<StartedWork> events;
   StepStats stats;
@@ -72,6 +73,7 @@ struct Engine::State {
     bool valid = false;
   };
   std::map<std::string, Mirror> mirrors;
+  int64_t metering_left = 0;  // training steps
   int64_t metered_peak = 0, metered_workspace = 0, peak_bytes = 0;
   std::string peak_instruction;
 };
@@ -79,7 +81,8 @@ struct Engine::State {
 Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, EngineOptions o)
     : plan(p), device(d), communicator(c), options(o) {
   CHECK(communicator.world() == plan.mesh.world(), "communicator {} plan {}", communicator.world(), plan.mesh.world());
-  CHECK(!options.meter_steps || meter_installed());
+  CHECK(options.metered_steps == 0 || meter_installed());
+  metering_left = options.metered_steps;
   shard_index = coordinates(plan.mesh, communicator.rank()).dp_shard;
   std::map<Phase, Schedule> schedules;
   schedules[Phase::kLoad] = compile_expanded(plan, Phase::kLoad);
@@ -161,7 +164,7 @@ void Engine::State::run_instruction(BoundList& list, int index) {
   device.stop_timer(i.stream, timer);
   if (i.signals >= 0) {
     device.record(i.stream, i.signals);
-    CHECK(events[size_t(i.signals)].work == nullptr, "event {} is signalled twice", i.signals);
+    CHECK(events[size_t(i.signals)].work == nullptr, "event {} is signalled again before it was waited for", i.signals);
     events[size_t(i.signals)] = {std::move(work), &i};
   } else if (work) {
     const double blocked_s = now_s();
@@ -179,7 +182,8 @@ void Engine::State::run_instruction(BoundList& list, int index) {
 
 void Engine::State::wait(int event) {
   StartedWork& e = events[size_t(event)];
-  CHECK(e.work != nullptr, "event {} is waited for before it is signalled", event);
+  CHECK(e.instruction != nullptr, "event {} is waited for before it is signalled", event);
+  if (e.work == nullptr) return;
   const double begin_s = now_s();
   e.work->wait();
   e.work.reset();
@@ -191,7 +195,7 @@ void Engine::State::wait(int event) {
 void Engine::State::run_steps(BoundList& list, const Instruction& i) {
   for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
     const Call& call = list.calls[size_t(n)];
-    if (!options.meter_steps) {
+    if (!is_metering()) {
       call.function(call);
     } else {
       const MeterReading before = read_meter();
@@ -352,6 +356,7 @@ StepStats Engine::step(const StepInput& input) {
   for (auto& [name, mirror] : s.mirrors) mirror.valid = false;
   s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
   s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(input.ids, input.targets, m); });
+  if (s.metering_left > 0) --s.metering_left;
   ++s.steps_done;
   s.stats.seconds = now_s() - begin_s;
   return std::move(s.stats);

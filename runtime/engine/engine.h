@@ -36,8 +36,9 @@ struct EngineOptions {
   // Fills the arena before a step, every range at its last use, and padding that no op writes with 0xff (NaN): results must not
   // change. Slower.
   bool poison = false;
-  // Reads the meter around every step of the list (see StepStats::allocations); needs install_meter() before the engine is made.
-  bool meter_steps = false;
+  // In so many training steps from the first, reads the meter around every step of the list (see StepStats::allocations); needs
+  // install_meter() before the engine is made. The list is the same in every step, and asking costs microseconds per op.
+  int64_t metered_steps = 0;
 };
 
 // Tokens of this rank for one optimizer step: gradient_accumulation micro-batches, each micro_batch × sequence_length, one after
@@ -66,7 +67,7 @@ struct StepStats {
   // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective. On a device with
   // streams: the time on the instruction's stream, overlapped or not; wait_s then is the host's, not the streams'.
   std::map<std::string, OpSeconds> by_instruction;
-  std::vector<StepAllocation> allocations;  // with EngineOptions::meter_steps
+  std::vector<StepAllocation> allocations;  // in metered steps
 };
 
 struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the same number on every rank
@@ -81,8 +82,8 @@ struct MemoryReport {
   // Measured, with the meter; 0 without it.
   std::array<int64_t, Device::kNumTags> metered_bytes{};  // alive now, by what it was allocated for
   int64_t metered_peak_bytes = 0;                         // most that was ever alive, since the engine was made
-  int64_t metered_workspace_bytes = 0;                    // largest undeclared need of a step, with meter_steps
-  // Where live buffers and metered workspace together were largest, with meter_steps: "Backward 41/down_dw micro-batch 0".
+  int64_t metered_workspace_bytes = 0;                    // largest undeclared need of a metered step
+  // Where live buffers and metered workspace together were largest in a metered step: "Backward 41/down_dw micro-batch 0".
   std::string peak_instruction;
   int64_t peak_instruction_bytes = 0;  // run buffers + live part of the arena + workspace there
 };

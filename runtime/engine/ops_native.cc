@@ -1,10 +1,17 @@
-// The trainer's own kernels under the names that programs use. Operand order is the program's (src/plan/native_program.cc).
+// The trainer's own kernels under the names that programs use, on all threads of the rank. Operand order is the program's
+// (src/plan/native_program.cc). How work is split changes no bit of a result, with one exception: the sum behind a row of a norm's
+// weight gradient may be rounded otherwise by one thread than by several.
 #include "runtime/engine/ops_native.h"
 
+#include <algorithm>
 #include <array>
+#include <cstring>
+#include <type_traits>
+#include <vector>
 
 #include "base/check.h"
 #include "runtime/engine/ops_aten.h"
+#include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
 
 namespace distsetup {
@@ -26,37 +33,67 @@ Heads heads(const OpContext& x) { return {x.a, x.kv, x.d}; }
 // ids, p:wte -> y
 template <class E>
 void embedding_forward(const Call& c) {
-  cpu::embedding_forward<E>(in<int64_t>(c, 0), in<E>(c, 1), out<E>(c, 0), c.writes[0].dim(0), c.writes[0].dim(1));
+  const int64_t H = c.writes[0].dim(1);
+  parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::embedding_forward<E>(in<int64_t>(c, 0) + begin, in<E>(c, 1), out<E>(c, 0) + begin * H, end - begin, H);
+  });
 }
 // ids, dy -> g:wte
 template <class E>
 void embedding_backward(const Call& c) {
-  cpu::embedding_backward<E>(in<int64_t>(c, 0), in<E>(c, 1), out<E>(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1),
-                             store(c));
+  const int64_t T = c.reads[1].dim(0), V = c.writes[0].dim(0), H = c.writes[0].dim(1), row = H * int64_t(sizeof(E));
+  const auto zero = [&](int64_t begin, int64_t end) { std::memset(out<char>(c, 0) + begin * row, 0, size_t((end - begin) * row)); };
+  if (store(c) == Store::kSet) parallel_ranges(V, row, zero);
+  constexpr bool kByColumn = std::is_same_v<E, float>;
+  parallel_ranges(kByColumn ? H : T, kByColumn ? 2 * T * int64_t(sizeof(E)) : 2 * row, [&](int64_t begin, int64_t end) {
+    cpu::embedding_backward_add(in<int64_t>(c, 0), in<E>(c, 1), out<E>(c, 0), T, H, begin, end);
+  });
 }
 // x, p:n -> h, r
 template <class E>
 void rms_norm(const Call& c) {
-  cpu::rms_norm<E>(in<E>(c, 0), in<E>(c, 1), out<E>(c, 0), out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1),
-                   c.context->norm_epsilon);
+  const int64_t H = c.reads[0].dim(1);
+  parallel_ranges(c.reads[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::rms_norm<E>(in<E>(c, 0) + begin * H, in<E>(c, 1), out<E>(c, 0) + begin * H, out<float>(c, 1) + begin, end - begin, H,
+                     c.context->norm_epsilon);
+  });
+}
+// One thread does both halves in one pass over memory; several take the weights by columns first, since dx may lie over dh.
+template <class E>
+void rms_norm_backward_of(const Call& c, const E* residual) {
+  const int64_t T = c.reads[0].dim(0), H = c.reads[0].dim(1);
+  const E *dh = in<E>(c, 0), *x = in<E>(c, 1), *w = in<E>(c, 3);
+  const float* r = in<float>(c, 2);
+  if (compute_threads_now() == 1)
+    return cpu::rms_norm_backward<E>(dh, x, r, w, residual, out<E>(c, 0), out<E>(c, 1), out<float>(c, 2), T, H, store(c));
+  constexpr int64_t kColumns = 64;  // of a range at least: whole cache lines
+  parallel_ranges((H + kColumns - 1) / kColumns, 2 * T * kColumns * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::rms_norm_backward_weight<E>(dh, x, r, out<E>(c, 1), out<float>(c, 2), T, H, begin * kColumns, std::min(end * kColumns, H),
+                                     store(c));
+  });
+  parallel_ranges(T, 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::rms_norm_backward_input<E>(dh + begin * H, x + begin * H, r + begin, w, residual ? residual + begin * H : nullptr,
+                                    out<E>(c, 0) + begin * H, end - begin, H);
+  });
 }
 // dh, x, r, p:n, dy -> dx, g:n, ws
 template <class E>
 void rms_norm_backward(const Call& c) {
-  cpu::rms_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), in<E>(c, 4), out<E>(c, 0), out<E>(c, 1),
-                            out<float>(c, 2), c.reads[0].dim(0), c.reads[0].dim(1), store(c));
+  rms_norm_backward_of<E>(c, in<E>(c, 4));
 }
 // dh, x, r, p:n -> dx, g:n, ws
 template <class E>
 void rms_norm_backward_first(const Call& c) {
-  cpu::rms_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), nullptr, out<E>(c, 0), out<E>(c, 1),
-                            out<float>(c, 2), c.reads[0].dim(0), c.reads[0].dim(1), store(c));
+  rms_norm_backward_of<E>(c, nullptr);
 }
 // qkv, p:qn, p:kn -> qk, rqk
 template <class E>
 void qk_norm(const Call& c) {
-  cpu::qk_norm<E>(in<E>(c, 0), in<E>(c, 1), in<E>(c, 2), out<E>(c, 0), out<float>(c, 1), c.context->T, heads(*c.context),
-                  c.context->norm_epsilon);
+  const Heads h = heads(*c.context);
+  parallel_ranges(c.context->T, 2 * h.row() * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::qk_norm<E>(in<E>(c, 0) + begin * h.packed_row(), in<E>(c, 1), in<E>(c, 2), out<E>(c, 0) + begin * h.row(),
+                    out<float>(c, 1) + begin * (h.num_q + h.num_kv), end - begin, h, c.context->norm_epsilon);
+  });
 }
 // dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
 template <class E>
@@ -69,7 +106,11 @@ void qk_norm_backward(const Call& c) {
 template <class E>
 void rope_in_place(const Call& c, float direction) {
   const OpContext& x = *c.context;
-  cpu::rope<E>(out<E>(c, 0), in<float>(c, 1), in<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, c.writes[0].dim(1), direction);
+  const int64_t stride = c.writes[0].dim(1);
+  parallel_ranges(x.T, 2 * stride * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::rope<E>(out<E>(c, 0) + begin * stride, in<float>(c, 1), in<float>(c, 2), end - begin, x.S, x.a + x.kv, x.d, stride, direction,
+                 begin);
+  });
 }
 template <class E>
 void rope(const Call& c) {
@@ -82,23 +123,41 @@ void rope_backward(const Call& c) {
 // gu -> m
 template <class E>
 void swiglu(const Call& c) {
-  cpu::swiglu<E>(in<E>(c, 0), out<E>(c, 0), c.writes[0].dim(0), c.writes[0].dim(1));
+  const int64_t F = c.writes[0].dim(1);
+  parallel_ranges(c.writes[0].dim(0), 3 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::swiglu<E>(in<E>(c, 0) + begin * 2 * F, out<E>(c, 0) + begin * F, end - begin, F);
+  });
 }
 // dm, gu -> dgu
 template <class E>
 void swiglu_backward(const Call& c) {
-  cpu::swiglu_backward<E>(in<E>(c, 0), in<E>(c, 1), out<E>(c, 0), c.reads[0].dim(0), c.reads[0].dim(1));
+  const int64_t F = c.reads[0].dim(1);
+  parallel_ranges(c.reads[0].dim(0), 5 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::swiglu_backward<E>(in<E>(c, 0) + begin * F, in<E>(c, 1) + begin * 2 * F, out<E>(c, 0) + begin * 2 * F, end - begin, F);
+  });
 }
 // z, targets, loss_scale, loss -> dz, loss
 template <class E>
 void cross_entropy(const Call& c) {
-  cpu::cross_entropy<E>(in<E>(c, 0), in<int64_t>(c, 1), out<E>(c, 0), out<double>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1),
-                        *in<double>(c, 2));
+  const int64_t T = c.reads[0].dim(0), V = c.reads[0].dim(1);
+  const double scale = *in<double>(c, 2);
+  thread_local std::vector<double> rows;  // added up in the order of rows, whichever thread had them
+  rows.resize(size_t(T));
+  double* const row_loss = rows.data();
+  parallel_ranges(T, 3 * V * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::cross_entropy<E>(in<E>(c, 0) + begin * V, in<int64_t>(c, 1) + begin, out<E>(c, 0) + begin * V, nullptr, end - begin, V, scale,
+                          row_loss + begin);
+  });
+  double total = 0;
+  for (const double row : rows) total += row;
+  *out<double>(c, 1) += total * scale;
 }
 // qkv, p:b -> qkv
 template <class E>
 void bias_add(const Call& c) {
-  cpu::bias_add<E>(out<E>(c, 0), in<E>(c, 1), c.writes[0].dim(0), c.writes[0].dim(1));
+  const int64_t H = c.writes[0].dim(1);
+  parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)),
+                  [&](int64_t begin, int64_t end) { cpu::bias_add<E>(out<E>(c, 0) + begin * H, in<E>(c, 1), end - begin, H); });
 }
 // dqkv -> g:b, ws
 template <class E>
@@ -145,16 +204,21 @@ class CpuKernels : public Kernels {
     return bind_native_op(kernel, call) || bind_aten_op(kernel, call) ? "" : "the CPU has no such kernel";
   }
   void cast(Stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
-    if (to_dtype == Dtype::kBf16)
-      cpu::cast(from, static_cast<Bf16*>(to), n);
-    else
-      cpu::cast(from, static_cast<float*>(to), n);
+    parallel_ranges(n, 8, [&](int64_t begin, int64_t end) {
+      if (to_dtype == Dtype::kBf16)
+        cpu::cast(from + begin, static_cast<Bf16*>(to) + begin, end - begin);
+      else
+        cpu::cast(from + begin, static_cast<float*>(to) + begin, end - begin);
+    });
   }
   void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
                   int64_t n, bool accumulate) const override {
     const auto sum = [&]<class E>(const E* mine) {
-      cpu::sum_chunks<E>(target, mine, static_cast<const E*>(received), size, index, chunk_stride, n,
-                         accumulate ? Store::kAdd : Store::kSet);
+      const E* const others = static_cast<const E*>(received);
+      parallel_ranges(n, size * int64_t(sizeof(E)) + 8, [&](int64_t begin, int64_t end) {
+        cpu::sum_chunks<E>(target + begin, mine + begin, others ? others + begin : nullptr, size, index, chunk_stride, end - begin,
+                           accumulate ? Store::kAdd : Store::kSet);
+      });
     };
     if (dtype == Dtype::kBf16)
       sum(static_cast<const Bf16*>(own));
@@ -162,8 +226,19 @@ class CpuKernels : public Kernels {
       sum(static_cast<const float*>(own));
   }
   void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
+    // Blocks of a fixed length, added in order: the sum does not depend on the number of threads.
+    constexpr int64_t kBlock = 1 << 20;
     *sum = 0;
-    for (const ElementRange& r : ranges) *sum += cpu::sum_of_squares(x + r.begin, r.end - r.begin);
+    for (const ElementRange& r : ranges) {
+      std::vector<double> blocks(size_t((r.end - r.begin + kBlock - 1) / kBlock));
+      parallel_ranges(int64_t(blocks.size()), 4 * kBlock, [&](int64_t begin, int64_t end) {
+        for (int64_t b = begin; b < end; ++b) {
+          const int64_t first = r.begin + b * kBlock;
+          blocks[size_t(b)] = cpu::sum_of_squares(x + first, std::min(kBlock, r.end - first));
+        }
+      });
+      for (const double block : blocks) *sum += block;
+    }
   }
 };
 

@@ -1,8 +1,11 @@
-// See replicas.h. FNV-1a, 64 bits, in two halves that a double carries exactly.
+// See replicas.h. A hash of 64 bits travels in two halves that a double carries exactly.
 #include "runtime/monitor/replicas.h"
 
 #include <fmt/format.h>
 
+#include <array>
+#include <bit>
+#include <cstring>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -12,10 +15,24 @@
 namespace distsetup {
 namespace {
 
-uint64_t fnv1a(std::span<const float> values) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto* p = reinterpret_cast<const unsigned char*>(values.data());
-  for (size_t i = 0; i < values.size_bytes(); ++i) hash = (hash ^ p[i]) * 0x100000001b3u;
+// Eight sums side by side, each over every eighth word: the processor need not wait for one multiplication before the next.
+uint64_t hash_of(std::span<const float> values) {
+  constexpr size_t kLanes = 8;
+  std::array<uint64_t, kLanes> lanes{};
+  const size_t num_words = values.size() / 2, whole = num_words / kLanes * kLanes;
+  const auto word = [&values](size_t i) {
+    uint64_t w;
+    std::memcpy(&w, values.data() + 2 * i, sizeof(w));
+    return w;
+  };
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = (lanes[lane] ^ word(i + lane)) * 0x9e3779b97f4a7c15u;
+  }
+  uint64_t hash = values.size();
+  const auto add = [&hash](uint64_t w) { hash = ((hash ^ w) * 0x9e3779b97f4a7c15u) ^ (hash >> 29); };
+  for (const uint64_t lane : lanes) add(lane);
+  for (size_t i = whole; i < num_words; ++i) add(word(i));
+  if (values.size() % 2 == 1) add(std::bit_cast<uint32_t>(values.back()));
   return hash;
 }
 
@@ -24,7 +41,7 @@ uint64_t fnv1a(std::span<const float> values) {
 void check_replicas(Communicator& communicator, int shard_ranks, int shard_index, std::span<const float> master) {
   const size_t world = static_cast<size_t>(communicator.world());
   if (communicator.world() == shard_ranks) return;
-  const uint64_t hash = fnv1a(master);
+  const uint64_t hash = hash_of(master);
   std::vector<double> slots(3 * world, 0.0);
   double* const mine = slots.data() + 3 * static_cast<size_t>(communicator.rank());
   mine[0] = shard_index;

@@ -1,5 +1,7 @@
 #include "plan/mesh.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace distsetup {
@@ -50,6 +52,13 @@ int group_size(const Mesh& mesh, Group group) {
     case Group::kWorld: return mesh.world();
   }
   return 1;
+}
+
+RankGroups::RankGroups(const Mesh& mesh, int rank) {
+  for (int g = 0; g < kNumGroups; ++g) {
+    members_[g] = group_members(mesh, static_cast<Group>(g), rank);
+    index_[g] = static_cast<int>(std::find(members_[g].begin(), members_[g].end(), rank) - members_[g].begin());
+  }
 }
 
 int data_index(const Mesh& mesh, int rank) {

@@ -1,5 +1,6 @@
 // How ranks are arranged: named axes, tp fastest, pp slowest. Everything about groups is derived from the six sizes.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -25,11 +26,26 @@ struct Coordinates {
 
 // Groups are sets of ranks that differ in the named axes only. kData = dp_replicate × dp_shard.
 enum class Group { kSelf, kDpShard, kDpReplicate, kData, kWorld };
+inline constexpr int kNumGroups = 5;
 
 Coordinates coordinates(const Mesh& mesh, int rank);
 int rank_of(const Mesh& mesh, const Coordinates& at);
 std::vector<int> group_members(const Mesh& mesh, Group group, int rank);  // ascending; contains rank
 int group_size(const Mesh& mesh, Group group);
+
+// The groups of one rank, looked up once: group_members() walks the world.
+class RankGroups {
+ public:
+  RankGroups(const Mesh& mesh, int rank);
+  const std::vector<int>& members(Group group) const { return members_[static_cast<size_t>(group)]; }
+  int size(Group group) const { return static_cast<int>(members(group).size()); }
+  int index(Group group) const { return index_[static_cast<size_t>(group)]; }  // of this rank, ascending by rank
+
+ private:
+  std::array<std::vector<int>, kNumGroups> members_;
+  std::array<int, kNumGroups> index_{};
+};
+
 int data_index(const Mesh& mesh, int rank);  // which slice of the global batch: dp_replicate · dp_shard_size + dp_shard
 std::string_view name(Group group);
 

@@ -1,4 +1,6 @@
 // The executor: gradients against autograd, losses against a plain training loop, and every strategy against the one-rank run.
+#include "plan/check_job.h"
+#include "plan/expand.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/oracle.h"
@@ -98,6 +100,32 @@ TEST_CASE("recompute policies and poisoned memory change no bit on one rank", "[
     RunResult poisoned = train(tiny_plan(o), 4, {.poison = true});
     CHECK(poisoned == plain);
   }
+}
+
+TEST_CASE("an event may be waited for more than once", "[engine]") {
+  TinyOptions o;
+  o.sharding = Sharding::kZero3;
+  o.shard = 2;
+  const Plan plan = tiny_plan(o);
+  Schedule twice = compile_expanded(plan, Phase::kStep);
+  size_t first = 0;
+  while (twice.instructions[first].waits.empty()) ++first;
+  twice.instructions[first + 1].waits.push_back(twice.instructions[first].waits.front());
+  REQUIRE(check_job(plan, {&twice, &twice}).empty());
+  double expected = 0, loss = 0;
+  for (double* to : {&expected, &loss}) {
+    run_ranks(plan.mesh, [&](Communicator& communicator) {
+      const auto device = make_cpu_device();
+      const bool is_plain = to == &expected;
+      Engine engine(plan, is_plain ? compile_expanded(plan, Phase::kStep) : twice, *device, communicator);
+      engine.initialize_parameters();
+      engine.load();
+      const Batch batch = rank_batch(plan, global_batch(plan, 0), data_index(plan.mesh, communicator.rank()));
+      const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-2});
+      if (communicator.rank() == 0) *to = stats.loss;
+    });
+  }
+  CHECK(loss == expected);
 }
 
 struct Strategy {

@@ -6,8 +6,12 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "runtime/engine/ops.h"
+#include "runtime/engine/ops_native.h"
+#include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
 
 namespace distsetup {
@@ -321,6 +325,81 @@ TEST_CASE("sum_of_squares is exact to fp32 rounding and shows NaN", "[kernels]")
   auto bad = x;
   bad[50000] = std::nanf("");
   CHECK(std::isnan(cpu::sum_of_squares(bad.data(), 100003)));
+}
+
+// Runs a program's kernel on operands of the given shapes, which start as random numbers, and returns everything it wrote.
+struct Operands {
+  std::vector<std::vector<float>> floats;
+  std::vector<int64_t> ids;
+  double scale = 0.5, loss = 0;
+};
+std::vector<std::vector<float>> run_kernel(const std::string& kernel, const std::vector<std::vector<int64_t>>& reads,
+                                           const std::vector<std::vector<int64_t>>& writes, const OpContext& context,
+                                           int num_threads) {
+  set_compute_threads(num_threads);
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  Operands o;
+  const auto make = [&](const std::vector<int64_t>& shape) {
+    int64_t n = 1;
+    for (const int64_t d : shape) n *= d;
+    std::vector<float>& values = o.floats.emplace_back(size_t(n));
+    for (float& v : values) v = normal(random);
+    return Argument{values.data(), shape, Dtype::kF32};
+  };
+  o.floats.reserve(reads.size() + writes.size());
+  for (int64_t t = 0; t < context.T; ++t) o.ids.push_back(int64_t(random() % 50));
+  Call call;
+  call.context = &context;
+  const bool is_loss = kernel == "cross_entropy", takes_ids = kernel.rfind("embedding", 0) == 0;
+  for (const auto& shape : reads) call.reads.push_back(make(shape));
+  for (const auto& shape : writes) call.writes.push_back(make(shape));
+  if (takes_ids) call.reads.insert(call.reads.begin(), {o.ids.data(), {context.T}, Dtype::kI64});
+  if (is_loss) {
+    call.reads.push_back({o.ids.data(), {context.T}, Dtype::kI64});
+    call.reads.push_back({&o.scale, {1}, Dtype::kF64});
+    call.writes.push_back({&o.loss, {1}, Dtype::kF64});
+  }
+  REQUIRE(cpu_kernels().bind(kernel, call).empty());
+  call.function(call);
+  o.floats.erase(o.floats.begin(), o.floats.begin() + long(reads.size()));
+  o.floats.push_back({float(o.loss)});
+  set_compute_threads(1);
+  return o.floats;
+}
+
+TEST_CASE("kernels give the same on one thread and on several", "[kernels]") {
+  OpContext x;
+  x.T = 1000, x.S = 250, x.B = 4, x.a = 4, x.kv = 2, x.d = 32, x.norm_epsilon = 1e-5f;
+  const int64_t T = x.T, H = 130, F = 96, V = 200, qkv = (x.a + 2 * x.kv) * x.d, qk = (x.a + x.kv) * x.d, n = x.a + x.kv;
+  struct Case {
+    std::string kernel;
+    std::vector<std::vector<int64_t>> reads, writes;
+  };
+  const std::vector<Case> cases = {{"rms_norm", {{T, H}, {H}}, {{T, H}, {T}}},
+                                   {"rms_norm_backward", {{T, H}, {T, H}, {T}, {H}, {T, H}}, {{T, H}, {H}, {H}}},
+                                   {"rms_norm_backward_first", {{T, H}, {T, H}, {T}, {H}}, {{T, H}, {H}, {H}}},
+                                   {"qk_norm", {{T, qkv}, {x.d}, {x.d}}, {{T, qk}, {T, n}}},
+                                   {"rope", {{T, qkv}, {x.S, x.d / 2}, {x.S, x.d / 2}}, {{T, qkv}}},
+                                   {"rope_backward", {{T, qkv}, {x.S, x.d / 2}, {x.S, x.d / 2}}, {{T, qkv}}},
+                                   {"swiglu", {{T, 2 * F}}, {{T, F}}},
+                                   {"swiglu_backward", {{T, F}, {T, 2 * F}}, {{T, 2 * F}}},
+                                   {"cross_entropy", {{T, V}}, {{T, V}}},
+                                   {"bias_add", {{T, H}, {H}}, {{T, H}}},
+                                   {"embedding_forward", {{50, H}}, {{T, H}}},
+                                   {"embedding_backward", {{T, H}}, {{50, H}}}};
+  for (const Case& c : cases) {
+    INFO(c.kernel);
+    const auto one = run_kernel(c.kernel, c.reads, c.writes, x, 1), several = run_kernel(c.kernel, c.reads, c.writes, x, 3);
+    REQUIRE(one.size() == several.size());
+    const bool is_norm = c.kernel.rfind("rms_norm_backward", 0) == 0;  // one pass or two: the compiler may contract them differently
+    for (size_t w = 0; w < one.size(); ++w) {
+      if (!is_norm) CHECK(one[w] == several[w]);
+      double worst = 0;
+      for (size_t i = 0; i < one[w].size(); ++i) worst = std::max(worst, double(std::abs(one[w][i] - several[w][i])));
+      CHECK(worst < 1e-4);
+    }
+  }
 }
 
 }  // namespace

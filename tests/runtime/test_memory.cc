@@ -54,7 +54,7 @@ TEST_CASE("run buffers and arena are allocated to the byte, ops allocate their w
   const auto device = make_cpu_device();
   const auto self = make_self_communicator(plan.mesh);
   const MeterReading before = read_meter();
-  Engine engine(plan, *device, *self, {.meter_steps = true});
+  Engine engine(plan, *device, *self, {.metered_steps = 2});
   engine.initialize_parameters();
   engine.load();
   const Schedule& list = engine.schedule(Phase::kStep);
@@ -94,7 +94,7 @@ TEST_CASE("the peak is at the instruction that the list predicts", "[memory]") {
   const Plan plan = tiny_plan(o);
   const auto device = make_cpu_device();
   const auto self = make_self_communicator(plan.mesh);
-  Engine engine(plan, *device, *self, {.meter_steps = true});
+  Engine engine(plan, *device, *self, {.metered_steps = 2});
   engine.initialize_parameters();
   engine.load();
   const Batch batch = global_batch(plan, 0);

@@ -30,12 +30,13 @@ float row_max(const E* z, int64_t V) {
 }  // namespace
 
 template <class E>
-void cross_entropy(const E* z, const int64_t* target, E* dz, double* loss, int64_t T, int64_t V, double scale) {
+void cross_entropy(const E* z, const int64_t* target, E* dz, double* loss, int64_t T, int64_t V, double scale, double* row_loss) {
   alignas(64) float zs[kTile], os[kTile];
   double total = 0;
   for (int64_t t = 0; t < T; ++t, z += V, dz += V) {
     if (target[t] < 0) {
       std::memset(static_cast<void*>(dz), 0, size_t(V) * sizeof(E));
+      if (row_loss) row_loss[t] = 0;
       continue;
     }
     const float largest = row_max(z, V), z_target = to_float(z[target[t]]);
@@ -64,11 +65,13 @@ void cross_entropy(const E* z, const int64_t* target, E* dz, double* loss, int64
       }
     }
     if constexpr (std::is_same_v<E, float>) dz[target[t]] -= float(scale);
-    total += double(largest) + std::log(sum) - double(z_target);
+    const double row = double(largest) + std::log(sum) - double(z_target);
+    total += row;
+    if (row_loss) row_loss[t] = row;
   }
-  *loss += total * scale;
+  if (!row_loss) *loss += total * scale;
 }
-template void cross_entropy(const float*, const int64_t*, float*, double*, int64_t, int64_t, double);
-template void cross_entropy(const Bf16*, const int64_t*, Bf16*, double*, int64_t, int64_t, double);
+template void cross_entropy(const float*, const int64_t*, float*, double*, int64_t, int64_t, double, double*);
+template void cross_entropy(const Bf16*, const int64_t*, Bf16*, double*, int64_t, int64_t, double, double*);
 
 }  // namespace distsetup::cpu

@@ -6,8 +6,10 @@
 namespace distsetup::cpu {
 
 // loss += scale · sum over rows of (log sum exp(z) - z[target]); dz = (softmax(z) - onehot(target)) · scale. A target of -1 adds
-// nothing and its row of dz is zero. dz may be z.
+// nothing and its row of dz is zero. dz may be z. row_loss (null: not wanted) takes each row's part of that sum, unscaled, and then
+// loss is not added to.
 template <class E>
-void cross_entropy(const E* z_TV, const int64_t* target_T, E* dz_TV, double* loss, int64_t T, int64_t V, double scale);
+void cross_entropy(const E* z_TV, const int64_t* target_T, E* dz_TV, double* loss, int64_t T, int64_t V, double scale,
+                   double* row_loss_T = nullptr);
 
 }  // namespace distsetup::cpu

@@ -23,32 +23,36 @@ void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t 
   for (int64_t t = 0; t < T; ++t) std::memcpy(static_cast<void*>(y + t * H), w + ids[t] * H, size_t(H) * sizeof(E));
 }
 
+void embedding_backward_add(const int64_t* ids, const float* dy, float* gw, int64_t T, int64_t H, int64_t begin, int64_t end) {
+  for (int64_t t = 0; t < T; ++t) {
+    float* g = gw + ids[t] * H;
+    const float* d = dy + t * H;
+    for (int64_t j = begin; j < end; ++j) g[j] += d[j];
+  }
+}
+
+void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_t T, int64_t H, int64_t begin, int64_t end) {
+  alignas(64) float sum[kTile];
+  for (int64_t t = begin; t < end; ++t) {
+    if (seen_before(ids, t)) continue;
+    Bf16* g = gw + ids[t] * H;
+    for (int64_t j = 0; j < H; j += kTile) {
+      const int64_t m = H - j < kTile ? H - j : kTile;
+      for (int64_t i = 0; i < m; ++i) sum[i] = to_float(g[j + i]);
+      for (int64_t s = t; s < T; ++s) {
+        if (ids[s] != ids[t]) continue;
+        const Bf16* d = dy + s * H + j;
+        for (int64_t i = 0; i < m; ++i) sum[i] += to_float(d[i]);
+      }
+      for (int64_t i = 0; i < m; ++i) from_float(sum[i], g + j + i);
+    }
+  }
+}
+
 template <class E>
 void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t V, int64_t H, Store store) {
   if (store == Store::kSet) std::memset(static_cast<void*>(gw), 0, size_t(V * H) * sizeof(E));
-  if constexpr (std::is_same_v<E, float>) {
-    for (int64_t t = 0; t < T; ++t) {
-      float* g = gw + ids[t] * H;
-      const float* d = dy + t * H;
-      for (int64_t j = 0; j < H; ++j) g[j] += d[j];
-    }
-  } else {
-    alignas(64) float sum[kTile];
-    for (int64_t t = 0; t < T; ++t) {
-      if (seen_before(ids, t)) continue;
-      E* g = gw + ids[t] * H;
-      for (int64_t j = 0; j < H; j += kTile) {
-        const int64_t m = H - j < kTile ? H - j : kTile;
-        for (int64_t i = 0; i < m; ++i) sum[i] = to_float(g[j + i]);
-        for (int64_t s = t; s < T; ++s) {
-          if (ids[s] != ids[t]) continue;
-          const E* d = dy + s * H + j;
-          for (int64_t i = 0; i < m; ++i) sum[i] += to_float(d[i]);
-        }
-        for (int64_t i = 0; i < m; ++i) from_float(sum[i], g + j + i);
-      }
-    }
-  }
+  embedding_backward_add(ids, dy, gw, T, H, 0, std::is_same_v<E, float> ? H : T);
 }
 
 #define DISTSETUP_INSTANTIATE(E)                                                   \

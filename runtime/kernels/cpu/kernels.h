@@ -3,7 +3,7 @@
 // Shapes: T rows (tokens), H row width, V vocabulary, S sequence length, D head size. Rows are dense unless a stride is given.
 // `accumulate`: gradients of parameters add to what is there. dx may be the same memory as any input of its shape; other outputs may
 // not overlap inputs.
-// Left out: threads. These kernels are memory-bound and below 3 % of a step.
+// Left out: threads. Callers split rows, columns or elements (runtime/engine/ops_native.cc); no split changes a result.
 #pragma once
 #include "runtime/kernels/cpu/bf16.h"
 #include "runtime/kernels/cpu/cross_entropy.h"

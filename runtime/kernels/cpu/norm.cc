@@ -32,7 +32,7 @@ float norm_row(const E* x, const E* w, E* h, int64_t n, float epsilon) {
   return r;
 }
 
-// gw: fp32 row of weight gradients, added to.
+// gw: fp32 row of weight gradients, added to; null: left out.
 template <class E>
 void norm_row_backward(const E* dh, const E* x, float r, const E* w, const E* residual, E* dx, float* __restrict gw, int64_t n) {
   alignas(64) float ds[kTile], xs[kTile], ws[kTile], rs[kTile], os[kTile];
@@ -40,11 +40,15 @@ void norm_row_backward(const E* dh, const E* x, float r, const E* w, const E* re
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = tile_size(n - j);
     const float *d = in_tile(dh + j, ds, m), *a = in_tile(x + j, xs, m), *b = in_tile(w + j, ws, m);
-    float* g = gw + j;
-    for (int64_t i = 0; i < m; ++i) {
-      const float t = d[i] * a[i] * r;
-      sum += t * b[i];
-      g[i] += t;
+    if (gw) {
+      float* g = gw + j;
+      for (int64_t i = 0; i < m; ++i) {
+        const float t = d[i] * a[i] * r;
+        sum += t * b[i];
+        g[i] += t;
+      }
+    } else {
+      for (int64_t i = 0; i < m; ++i) sum += d[i] * a[i] * r * b[i];
     }
   }
   const float k = sum / float(n) * r * r;
@@ -84,6 +88,28 @@ void rms_norm_backward(const E* dh, const E* x, const float* r, const E* w, cons
     norm_row_backward(dh + t * H, x + t * H, r[t], w, residual ? residual + t * H : nullptr, dx + t * H, ws, H);
   }
   store_row(ws, gw, H, store);
+}
+
+template <class E>
+void rms_norm_backward_weight(const E* dh, const E* x, const float* r, E* gw, float* ws, int64_t T, int64_t H, int64_t begin,
+                              int64_t end, Store store) {
+  alignas(64) float ds[kTile], xs[kTile];
+  for (int64_t j = begin; j < end; j += kTile) {
+    const int64_t m = tile_size(end - j);
+    float* sum = ws + j;
+    std::memset(sum, 0, size_t(m) * sizeof(float));
+    for (int64_t t = 0; t < T; ++t) {
+      const float *d = in_tile(dh + t * H + j, ds, m), *a = in_tile(x + t * H + j, xs, m);
+      for (int64_t i = 0; i < m; ++i) sum[i] += d[i] * a[i] * r[t];
+    }
+    store_row(sum, gw + j, m, store);
+  }
+}
+
+template <class E>
+void rms_norm_backward_input(const E* dh, const E* x, const float* r, const E* w, const E* residual, E* dx, int64_t T, int64_t H) {
+  for (int64_t t = 0; t < T; ++t)
+    norm_row_backward<E>(dh + t * H, x + t * H, r[t], w, residual ? residual + t * H : nullptr, dx + t * H, nullptr, H);
 }
 
 template <class E>
@@ -140,6 +166,8 @@ void bias_backward(const E* dy, E* gb, float* ws, int64_t T, int64_t H, Store st
 #define DISTSETUP_INSTANTIATE(E)                                                                                                   \
   template void rms_norm(const E*, const E*, E*, float*, int64_t, int64_t, float);                                                 \
   template void rms_norm_backward(const E*, const E*, const float*, const E*, const E*, E*, E*, float*, int64_t, int64_t, Store);  \
+  template void rms_norm_backward_weight(const E*, const E*, const float*, E*, float*, int64_t, int64_t, int64_t, int64_t, Store); \
+  template void rms_norm_backward_input(const E*, const E*, const float*, const E*, const E*, E*, int64_t, int64_t);               \
   template void qk_norm(const E*, const E*, const E*, E*, float*, int64_t, Heads, float);                                          \
   template void qk_norm_backward(const E*, const E*, const float*, const E*, const E*, E*, E*, E*, float*, float*, int64_t, Heads, \
                                  Store);                                                                                           \

@@ -15,6 +15,13 @@ void rms_norm(const E* x_TH, const E* w_H, E* h_TH, float* r_T, int64_t T, int64
 template <class E>
 void rms_norm_backward(const E* dh_TH, const E* x_TH, const float* r_T, const E* w_H, const E* residual_TH, E* dx_TH, E* gw_H,
                        float* ws_H, int64_t T, int64_t H, Store store);
+// Its two halves, for several threads: columns begin .. end of gw, and rows of dx. Where dx is dh or x, the weights come first.
+template <class E>
+void rms_norm_backward_weight(const E* dh_TH, const E* x_TH, const float* r_T, E* gw_H, float* ws_H, int64_t T, int64_t H,
+                              int64_t begin, int64_t end, Store store);
+template <class E>
+void rms_norm_backward_input(const E* dh_TH, const E* x_TH, const float* r_T, const E* w_H, const E* residual_TH, E* dx_TH, int64_t T,
+                             int64_t H);
 
 // The same per head: q heads with weight wq, then k heads with wk, from rows of row_in elements into dense rows of (A + K) · D.
 template <class E>
@@ -27,6 +34,6 @@ void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq_D,
 template <class E>
 void bias_add(E* x_TH, const E* b_H, int64_t T, int64_t H);
 template <class E>
-void bias_backward(const E* dy_TH, E* gb_H, float* ws_H, int64_t T, int64_t H, Store store);
+void bias_backward(const E* dy_TH, E* gb_H, float* ws_H, int64_t T, int64_t H, Store store);  // ws_H: scratch
 
 }  // namespace distsetup::cpu

@@ -9,11 +9,12 @@ namespace distsetup::cpu {
 
 template <class E>
 void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t row_stride,
-          float direction) {
+          float direction, int64_t first_position) {
   const int64_t half = D / 2;
   alignas(64) float as[kTile], bs[kTile], cs[kTile], ds[kTile];
   for (int64_t t = 0; t < T; ++t) {
-    const float *c = cos + (t % S) * half, *s = sin + (t % S) * half;
+    const int64_t position = (first_position + t) % S;
+    const float *c = cos + position * half, *s = sin + position * half;
     for (int64_t n = 0; n < num_heads; ++n) {
       E *first = rows + t * row_stride + n * D, *second = first + half;
       for (int64_t j = 0; j < half; j += kTile) {
@@ -30,8 +31,8 @@ void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int
     }
   }
 }
-template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, float);
-template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, float);
+template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
+template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
 
 void rope_tables(float* cos, float* sin, int64_t S, int64_t D, double base) {
   const int64_t half = D / 2;
