@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/quantity.h"
+#include "plan/check_job.h"
 #include "plan/plan_json.h"
 #include "plan/schedule.h"
 #include "plan/schedule_text.h"
@@ -40,12 +41,16 @@ void check_plan(const Plan& plan) {
   if (plan.checkpoint.keep < 0 || plan.checkpoint.every_steps < 0) {
     throw Failure(kExitBadPlan, "checkpoint.keep or checkpoint.every_steps is negative");
   }
-  const std::string digest = schedule_digest(plan);
-  if (digest == plan.schedule_digest) return;
-  throw Failure(kExitBadPlan,
-                fmt::format("this trainer compiles another schedule than the plan was made with (digest {:.12}…, expected {:.12}…)",
-                            digest, plan.schedule_digest),
-                "plan again with the distsetup of the same build: the prediction belongs to that schedule");
+  if (const std::string digest = schedule_digest(plan); digest != plan.schedule_digest) {
+    throw Failure(kExitBadPlan,
+                  fmt::format("this trainer compiles another schedule than the plan was made with (digest {:.12}…, expected {:.12}…)",
+                              digest, plan.schedule_digest),
+                  "plan again with the distsetup of the same build: the prediction belongs to that schedule");
+  }
+  if (const std::vector<std::string> broken = check_job(plan); !broken.empty()) {
+    throw Failure(kExitBadPlan, fmt::format("the schedule of this plan breaks a rule: {}", broken.front()),
+                  "this is a mistake in distsetup: please report it with plan.json; nothing was trained");
+  }
 }
 
 TrainingPlan training_plan(const std::string& text, const std::string& name) {

@@ -19,8 +19,8 @@ struct TrainingPlan {
   bool is_asked = false;  // made here from flags
 };
 
-// Throws Failure (kExitBadPlan): unreadable, corrupt, of another version, for another trainer, does not fit, no steps, or this trainer
-// compiles another schedule than the one that was predicted. `output` empty: plan.json's directory.
+// Throws Failure (kExitBadPlan): unreadable, corrupt, of another version, for another trainer, does not fit, no steps, this trainer
+// compiles another schedule than the one that was predicted, or check_job finds it broken. `output` empty: plan.json's directory.
 TrainingPlan read_training_plan(const std::string& plan_path, const std::string& output);
 
 // The same for the text of a plan that was made here and now: data and checkpoints lie where it says, seen from the working directory;

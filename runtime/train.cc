@@ -17,7 +17,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/quantity.h"
-#include "plan/check_job.h"
 #include "runtime/ask_plan.h"
 #include "runtime/checkpoint/collective.h"
 #include "runtime/checkpoint/load.h"
@@ -43,7 +42,6 @@
 
 namespace distsetup {
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr int64_t kNumEvaluations = 10;     // of the held-out files over a run, besides start and end
@@ -106,10 +104,6 @@ class Run {
                                        : asked_training_plan(ask_for_plan(options_.flags, environment_), options_.output_dir);
     const bool anywhere = options_.dry_run && environment_.source == "no launcher";
     if (!anywhere) throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
-    if (const std::vector<std::string> broken = check_job(plan_); !broken.empty()) {
-      throw Failure(kExitFailed, fmt::format("the schedule of this plan breaks a rule: {}", broken.front()),
-                    "this is a bug of distsetup: please report it with plan.json; nothing was trained");
-    }
     place_ = {training_.checkpoint_directory, plan_.checkpoint.keep, plan_.mesh, training_.digest, {}};
   }
 

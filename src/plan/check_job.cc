@@ -34,7 +34,7 @@ uint64_t token(uint64_t kind, uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64
   }
   return x;
 }
-enum Kind : uint64_t { kGradientToken, kLossToken, kNormToken, kStaleToken };
+enum TokenKind : uint64_t { kGradientToken, kLossToken, kNormToken, kStaleToken };
 
 // One rank on its way through its list.
 struct Rank {

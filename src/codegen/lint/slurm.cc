@@ -64,7 +64,7 @@ bool is_exported(const JobScript& in, std::string_view name) {
   });
 }
 
-// Double quotes may become single ones when nothing inside needs the batch script's own variables. Not where the quote is never closed.
+// Double quotes may become single ones when nothing inside needs the batch script's own variables, and the quote is closed.
 std::vector<LintEdit> to_single_quotes(const JobScript& in, const WordPart& part) {
   if (part.span.end >= in.d.text.size() || in.d.text[part.span.end] != '"') return {};
   const std::string_view inside = in.d.cut(part.span);
