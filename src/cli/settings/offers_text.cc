@@ -60,8 +60,8 @@ std::string offers_text(const std::vector<GpuOffer>& rows, const Problem& proble
     text += cut(offer_row(one), width) + "\n";
     if (one.usd > 0) sources += fmt::format("{}{}: {}", sources.empty() ? "" : "; ", one.gpu_name, one.price_source);
   }
-  const double hours = problem.gpu_hours_per_failure > 0 ? problem.gpu_hours_per_failure : kGpuHoursPerFailure;
-  const double save_s = problem.save_time_s > 0 ? static_cast<double>(problem.save_time_s) : kAssumedSaveTime_s;
+  const double hours = gpu_hours_per_failure(problem.gpu_hours_per_failure);
+  const double save_s = save_time_s(static_cast<double>(problem.save_time_s));
   text += fmt::format(
       "\ngoodput: the share of the time that makes progress, with a failure every {} GPU-hours, {} for a save and {} "
       "for a restart\n",

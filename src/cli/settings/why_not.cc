@@ -82,13 +82,13 @@ std::string speed_words(const Plan& other, const Plan& best) {
 std::string verdict_of(const Trial& trial, const PlanSource& made) {
   if (!trial.plan.has_value()) return fmt::format("refused: {}", trial.refused);
   const Plan &other = *trial.plan, &best = made.plan;
-  const std::string needs =
-      fmt::format("{} · {} of {} per {}{}", verdict_words(other.verdict), format_bytes(other.memory.device_bytes),
-                  format_bytes(other.memory.capacity_bytes), rank_word(other.hardware), speed_words(other, best));
+  const std::string needs = fmt::format("{} · {} of {} per {}{}", verdict_words(other.verdict, other.memory.fit_probability),
+                                        format_bytes(other.memory.device_bytes), format_bytes(other.memory.capacity_bytes),
+                                        rank_word(other.hardware), speed_words(other, best));
   if (other.strategy.trainer == best.strategy.trainer && choice_of(other) == choice_of(best)) return needs + "\nit is the plan";
   const double ratio = best.time.step_s > 0 ? other.time.tokens_per_s_per_gpu / best.time.tokens_per_s_per_gpu : 1;
   const std::string rule = other.strategy.trainer == best.strategy.trainer ? why_lost(*made.problem, other, best)
-                           : other.verdict > best.verdict                  ? std::string(verdict_words(other.verdict))
+                           : other.verdict > best.verdict                  ? verdict_words(other.verdict, other.memory.fit_probability)
                            : ratio < 1                                     ? fmt::format("{:.2f}× tokens/s", ratio)
                                                                            : "another trainer, which nobody asked for";
   return fmt::format("{}\nlost by: {}", needs, rule);

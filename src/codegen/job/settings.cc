@@ -74,7 +74,8 @@ JobSetting read_setting(const Value& row, bool is_of_site, Diagnostics& diagnost
   setting.minimum = static_cast<int>(least);
   setting.maximum = static_cast<int>(most);
   const auto fail = [&](std::string message) { diagnostics.push_back(error(code::kTemplate, row.location, std::move(message))); };
-  if (setting.fields.empty()) fail(fmt::format("setting '{}' has neither field nor acts_on", setting.key));
+  const bool is_of_site_alone = setting.flag.empty() && !setting.site.empty();  // price: of plans, not of jobs
+  if (setting.fields.empty() && !is_of_site_alone) fail(fmt::format("setting '{}' has neither field nor acts_on", setting.key));
   for (const std::string& field : setting.fields) {
     if (field.compare(0, 4, "job.") != 0) fail(fmt::format("field '{}' of setting '{}' is none of a job: job.*", field, setting.key));
   }

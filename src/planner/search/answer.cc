@@ -186,6 +186,7 @@ std::string why_lost(const Problem& problem, const Plan& other, const Plan& best
     c.step_s = plan.time.step_s;
     c.tokens_per_s_per_gpu = plan.time.tokens_per_s_per_gpu;
     c.verdict = plan.verdict;
+    c.fit_probability = plan.memory.fit_probability;
     c.timed = c.simulated = c.finished = true;
     return c;
   };

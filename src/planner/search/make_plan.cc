@@ -26,8 +26,8 @@ void account(Plan& plan, const Problem& problem) {
   t.gpu_hours = cost.gpu_hours;
   t.cost_usd = cost.usd;
   if (problem.save_time_s > 0) {
-    const double hours = problem.gpu_hours_per_failure > 0 ? problem.gpu_hours_per_failure : kGpuHoursPerFailure;
-    t.checkpoint_every_s = checkpoint_interval_s(static_cast<double>(problem.save_time_s), failures_per_s(plan.mesh.world(), hours));
+    const double failures = failures_per_s(plan.mesh.world(), gpu_hours_per_failure(problem.gpu_hours_per_failure));
+    t.checkpoint_every_s = checkpoint_interval_s(static_cast<double>(problem.save_time_s), failures);
   }
   if (t.step_low_s == 0) t.step_low_s = t.step_high_s = t.step_s;
   MemoryPlan& m = plan.memory;

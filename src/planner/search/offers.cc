@@ -40,8 +40,8 @@ std::optional<GpuOffer> offer_on(const Problem& problem, std::vector<int> node_c
   out.step_s = plan->time.step_s;
   out.strategy = summary(*plan);
   const double gpus = plan->mesh.world();
-  const double failures = failures_per_s(gpus, p.gpu_hours_per_failure > 0 ? p.gpu_hours_per_failure : kGpuHoursPerFailure);
-  const double save_s = p.save_time_s > 0 ? static_cast<double>(p.save_time_s) : kAssumedSaveTime_s;
+  const double failures = failures_per_s(gpus, gpu_hours_per_failure(p.gpu_hours_per_failure));
+  const double save_s = save_time_s(static_cast<double>(p.save_time_s));
   out.goodput = std::max(0.01, goodput(checkpoint_interval_s(save_s, failures), save_s, kAssumedRestartTime_s, failures));
   out.run_s = out.step_s * static_cast<double>(plan->train.steps) / out.goodput;
   out.gpu_hours = out.run_s / 3600 * gpus;

@@ -7,8 +7,13 @@ namespace distsetup {
 // section 3.3.4).
 inline constexpr double kGpuHoursPerFailure = 54.0 * 24 * 16384 / 419;
 
+// What is stated (0: nothing is), else that.
+inline double gpu_hours_per_failure(double stated) { return stated > 0 ? stated : kGpuHoursPerFailure; }
+
 // Where nothing is said of them; stated as an assumption wherever they count.
 inline constexpr double kAssumedSaveTime_s = 60, kAssumedRestartTime_s = 600;
+
+inline double save_time_s(double stated) { return stated > 0 ? stated : kAssumedSaveTime_s; }
 
 struct RunCost {
   double days = 0, gpu_hours = 0;
