@@ -143,7 +143,12 @@ void read_megatron_notes(const Row& row, Setup& s) {
     s.frozen_dtype = Dtype::kBf16;
   }
   if (says("DPO")) s.frozen_reference = s.finetune == Finetune::kFull;
-  if (says("packed")) s.mean_sequence_fraction = 0.1;  // short samples, one behind the other
+  // Instruction data that is not packed: the longest of a batch have about half of what they are cut at (trainer_rows.cc).
+  if (says("NOT packed")) {
+    s.sequence_length = std::min<int64_t>(s.sequence_length, 1024);
+  } else if (says("packed")) {
+    s.mean_sequence_fraction = 0.1;  // short samples, one behind the other
+  }
 }
 
 }  // namespace distsetup::accuracy

@@ -39,8 +39,9 @@ Result<Setup> core_row(const Row& row, Setup s) {
   s.recompute = recompute == "full"        ? ActivationRecompute::kFull
                 : recompute == "selective" ? ActivationRecompute::kAttentionOnly
                                            : ActivationRecompute::kNone;
-  if (!row.says("framework", "Megatron-LM")) {
-    // The performance recipes of NeMo and Megatron-Bridge keep and reduce gradients in bf16 (grad_reduce_in_fp32 = False).
+  if (!row.says("framework", "Megatron-LM") && !row.says("framework", "SWIFT")) {
+    // Megatron-LM's own default is fp32 (arguments.py), and Megatron-SWIFT leaves it there. The performance recipes of NeMo and
+    // Megatron-Bridge keep and reduce gradients in bf16 (grad_reduce_in_fp32 = False).
     s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
     // Their fp8 recipes hold the weights of linear layers in fp8 alone (fp8_param_gather;
     // megatron/bridge/training/mixed_precision.py).
