@@ -225,6 +225,19 @@ TEST_CASE("lint jobs: configuration files", "[lint]") {
          {"ACC007", Found::kNothing, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\ndowncast_bf16: no\n"}});
 }
 
+TEST_CASE("lint jobs: a pipe behind whatever starts the training", "[lint]") {
+  const std::string head = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:8\n";
+  const std::string branches =
+      "if [ \"$n\" -gt 1 ]; then\n  header=\"srun torchrun --nproc_per_node=8 a.py\"\nelse\n"
+      "  header=\"torchrun --standalone --nproc_per_node=8 a.py\"\nfi\n";
+  check({{"SL010", Found::kError, "a.sbatch", head + "torchrun --standalone --nproc_per_node=8 a.py | tee log\n"},
+         {"SL010", Found::kNothing, "a.sbatch", head + "set -o pipefail\ntorchrun --standalone --nproc_per_node=8 a.py | tee log\n"},
+         {"SL010", Found::kNothing, "a.sbatch", head + "python prepare.py | tee log\n"},
+         {"SL010", Found::kNothing, "a.sh", "torchrun --standalone --nproc_per_node=8 a.py | tee log\n"},
+         {"SL010", Found::kError, "a.sbatch", head + branches + "${header} --x 1 2>&1 | tee log\n"},
+         {"SL010", Found::kNothing, "a.sbatch", head + branches + "${header} --x 1\n"}});
+}
+
 TEST_CASE("lint jobs: names of other releases and of forks", "[lint]") {
   const std::string megatron =
       "torchrun --standalone --nproc_per_node=8 pretrain_gpt.py --micro-batch-size 1 --tensor-model-parallel-size 2 ";
@@ -241,6 +254,18 @@ TEST_CASE("lint jobs: names of other releases and of forks", "[lint]") {
          {"LF002", Found::kWarning, "s.yaml", "stage: sft\nfinetuning_type: lora\ntemplate: t\nour_own_switch: true\n"},
          {"LN005", Found::kNote, "l.yaml", "seed_everything: 1\ntrainer: {gpus: 4, max_epochs: 1}\n"},
          {"LN005", Found::kError, "l.yaml", "seed_everything: 1\ntrainer: {devices: 4, max_epoch: 1}\n"},
+         {"LN005", Found::kWarning, "l.yaml", "seed_everything: 1\ntrainer: {devices: 4, target_batch_size: 256}\n"},
+         {"DSJ034", Found::kWarning, "d.json", R"({"train_batch_size": 16, "bf16": {"enabled": true, "loss_scale": 0}})"},
+         {"DSJ034", Found::kNothing, "d.json", R"({"train_batch_size": 16, "bf16": {"enabled": true}})"},
+         {"DSJ004", Found::kWarning, "d.json", R"({"train_batch_size": 16, "fp16": {"enabled": true, "fused_optimizer": false}})"},
+         {"DSJ004", Found::kError, "d.json", R"({"train_batch_size": 16, "zero_optimization": {"stage": 2, "overlap_com": true}})"},
+         {"DSJ004", Found::kWarning, "d.yaml", "train_batch_size: 16\nzero_optimization: {stage: 2, overlap_com: true}\n"},
+         {"DSJ049", Found::kError, "d.json",
+          R"({"train_batch_size": 16, "scheduler": {"type": "WarmupCosineLR", "params": {"warmup_num_steps": 5}}})"},
+         {"DSJ049", Found::kWarning, "d.yaml",
+          "train_batch_size: 16\nscheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 5}}\n"},
+         {"DSJ014", Found::kWarning, "d.json",
+          R"({"train_batch_size": 16, "pipeline": {"stages": 2}, "zero_optimization": {"stage": 2}})"},
          {"TT007", Found::kNote, "t.toml", "[job]\ncustom_config_module = \"own.config\"\n[training]\nimg_size = 256\n"},
          {"TT007", Found::kNote, "t.toml", "[training]\ncompile = true\n"},
          {"TT007", Found::kError, "t.toml", "[training]\nlocal_batchsize = 8\n"}});

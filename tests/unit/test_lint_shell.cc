@@ -327,6 +327,11 @@ TEST_CASE("lint kinds: formats of other tools are named", "[lint]") {
   CHECK(kind_of("x.yaml", "services:\n  web:\n    image: i\n") == "compose");
   CHECK(kind_of("x.yaml", "stage: pt\nfinetuning_type: full\ntensor_model_parallel_size: 2\n") == "llamafactory-mca");
   CHECK(kind_of("x.yaml", "a:\n{{- if .Values.gpu }}\nb: 1\n") == "template");
+  CHECK(kind_of("x.yaml", "save_folder: s\ndevice_train_microbatch_size: 4\nmax_duration: 5ba\ntrain_loader: {}\n") == "composer");
+  CHECK(kind_of("x.yaml", "save_folder: s\ndevice_train_microbatch_size: 4\nmax_duration: 5\nmodel: {d_model: 8}\n") == "olmo");
+  CHECK(kind_of("x.yaml", "language_model: {num_layers: 4}\nvocab_file: v\nmerge_file: m\nsave: s\n") == "megatron-yaml");
+  CHECK(kind_of("x.yaml", "_wandb: {value: {}}\narchitectures: {value: a}\nmodel_type: {value: b}\n") == "wandb-run");
+  CHECK(kind_of("x.yaml", "model_id_or_path: m\nrun_dir: r\nbatch_size: 1\nmax_steps: 3\nseed: 0\n") == "mistral-finetune");
   const std::vector<LintFile> files = {{"x.yaml", "services:\n  web:\n    image: i\n"}};
   const LintReport report = lint_files(files, {});
   REQUIRE(report.unreadable.size() == 1);

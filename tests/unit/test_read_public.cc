@@ -154,6 +154,44 @@ TEST_CASE("public files: a script of somebody's own gets no tool's defaults") {
       {"e.sh",
        "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --tensor-model-parallel-size 2 --my-own 3\n",
        {{"strategy.trainer", "megatron"}, {"mesh.tp", "2"}}},
+      // Flags that a parser shares with Megatron, the Trainer or Llama Stack, and none of their defaults.
+      {"f.sh",
+       "mpirun -np 8 python own.py --micro-batch-size 2 --seq-length 512 --lr 1e-4 --train-iters 9 --bf16 --base-model /m\n",
+       {{"strategy.trainer", ""}, {"model.gated_mlp", ""}, {"micro_batch", "2"}}},
+      {"g.sh",
+       "swift sft --model Qwen/Qwen2.5-7B --train_type lora --torch_dtype bfloat16 --per_device_train_batch_size 1 --output_dir o\n",
+       {{"precision.compute", ""}, {"recompute.policy", ""}, {"train.grad_clip", ""}}},
+      {"h.sh",
+       "accelerate launch own.py --per_device_train_batch_size 4 --learning_rate 1e-4 --with_tracking --num_warmup_steps 5\n",
+       {{"micro_batch", "4"}, {"train.grad_clip", ""}, {"recompute.policy", ""}}},
+      {"i.sh", "accelerate launch rate.py --dataset_name_or_path d --output_dir o\n", {{"micro_batch", ""}, {"train.grad_clip", ""}}},
+      {"j.sh", "python -m own.eval --model precomputed_hf --tasks a\n", {{"model.name", ""}}},
+      // accelerate's file may say the precision, and was not given.
+      {"k.sh",
+       "accelerate launch --config_file none.yaml sft.py --per_device_train_batch_size 2 --num_train_epochs 1 --output_dir o\n",
+       {{"micro_batch", "2"}, {"train.grad_clip", "1"}, {"precision.compute", ""}}},
+      // A launcher may take less than the hosts have.
+      {"l.sh",
+       "cat <<EOT > hostfile\nn1 slots=2\nn2 slots=2\nEOT\ndeepspeed --num_gpus 1 --num_nodes 2 --hostfile hostfile own.py\n",
+       {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "1"}}},
+  });
+}
+
+TEST_CASE("public files: remarks before a file's first line, one process, and names of older releases") {
+  check_fields({
+      {"x.yaml", "# a run\n# of ours\n---\noutput_dir: o\nmax_steps: 5\nper_device_train_batch_size: 2\n", {{"train.steps", "5"}}},
+      {"x.yaml", "%YAML 1.2\n---\noutput_dir: o\nmax_steps: 5\nper_device_train_batch_size: 2\n", {{"train.steps", "5"}}},
+      {"a.yaml",
+       "compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\nnum_machines: 1\nnum_processes: 8\nmixed_precision: bf16\n",
+       {{"hardware.nodes", "1"}, {"hardware.gpus_per_node", "1"}, {"strategy.sharding", "ddp"}}},
+      {"a.yaml",
+       "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\nmixed_precision: bf16\n",
+       {{"hardware.gpus_per_node", "8"}}},
+      {"t.toml",
+       "[training]\nbatch_size = 4\nseq_len = 64\ntensor_parallel_degree = 2\nwarmup_steps = 3\n[experimental]\n"
+       "pipeline_parallel_degree = 1\ncontext_parallel_degree = 2\n",
+       {{"micro_batch", "4"}, {"mesh.tp", "2"}, {"mesh.cp", "2"}, {"mesh.pp", "1"}, {"train.warmup_steps", "3"}}},
+      {"t.toml", "[training]\nseq_len = 64\nsteps = 3\n", {{"micro_batch", "8"}, {"mesh.tp", "1"}}},
   });
 }
 

@@ -107,7 +107,8 @@ void names_of_lightning(const LintSetup& setup, const Document& d, Findings& rep
     if (!trainer || trainer.value->kind != Value::Kind::kMap) continue;
     // `trainer:` is a section of many a script's own format; LightningCLI's names classes.
     const bool is_cli = d.text.find("class_path") != std::string::npos || has(d.root, "seed_everything") || has(d.root, "fit");
-    names_of_map(d, table, *trainer.value, "trainer", path, names, is_cli ? NamesOf::kEveryRelease : NamesOf::kExtendedParser, report);
+    // A Trainer of the script's own (trainer_class) may have more names, so that what is near to none is no mistake for sure.
+    names_of_map(d, table, *trainer.value, "trainer", path, names, is_cli ? NamesOf::kOneRelease : NamesOf::kExtendedParser, report);
     const std::string name = text(*trainer.value, "strategy.class_path");
     const TreeNode arguments = node(*trainer.value, "strategy.init_args");
     if (arguments) in.walk(*arguments.value, name.substr(name.rfind('.') + 1), fmt::format("{}.strategy.init_args", path));

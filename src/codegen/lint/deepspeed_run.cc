@@ -141,6 +141,8 @@ void ds_parallel(const DeepspeedFile& in) {
                                                                "consecutive_hysteresis",
                                                                "opt_level",
                                                                "fp16_master_weights_and_grads"};
+  const std::string version = in.setup.version("deepspeed");
+  const bool is_refused = !version.empty() && compare_versions(version, "0.17.2") >= 0;
   for (const char* section : {"bf16", "bfloat16", "fp16"}) {
     const TreeNode at = node(root, section);
     if (!at) continue;
@@ -149,7 +151,8 @@ void ds_parallel(const DeepspeedFile& in) {
       const bool is_foreign = std::string_view(section) == "fp16" ? name == "opt_level" : kFp16Only.count(name) > 0;
       if (!is_foreign) continue;
       in.report.add("DSJ034", in.d, key_span(in.d, {&at.value->entries[i].second, at.value, i}),
-                    fmt::format("DeepSpeed refuses '{}.{}'", section, name));
+                    fmt::format("DeepSpeed refuses '{}.{}' since June 2025: older releases silently ignore it", section, name),
+                    {"", "", {}, is_refused ? std::optional<Severity>(Severity::kError) : std::nullopt});
     }
   }
   if (has(root, "aio.thread_count")) {

@@ -7,6 +7,12 @@
 #include "codegen/lint/rule_table.h"
 
 namespace distsetup::lint {
+namespace {
+
+// DeepSpeed takes JSON or what a script hands it: a script reads YAML first, and may take its own keys out and put others in.
+bool is_read_by_script_first(const Document& d) { return d.is(file_kind::kDeepspeed) && d.form == foreign::TextForm::kYaml; }
+
+}  // namespace
 
 void Findings::add(std::string_view code, const Document& document, TextSpan span, std::string message, FindingDetails more) {
   const LintRule* rule = find_lint_rule(code);
@@ -15,6 +21,7 @@ void Findings::add(std::string_view code, const Document& document, TextSpan spa
   Diagnostic& d = finding.diagnostic;
   d.code = std::string(code);
   d.severity = more.severity.value_or(rule->severity);
+  if (is_read_by_script_first(document) && d.severity == Severity::kError) d.severity = Severity::kWarning;
   d.location = document.place(span.begin);
   const size_t line_end = std::min(document.text.find('\n', span.begin), document.text.size());
   const std::string_view marked = document.cut({span.begin, std::clamp(span.end, span.begin, line_end)});

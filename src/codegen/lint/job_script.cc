@@ -33,14 +33,14 @@ std::vector<const LaunchLine*> inner_lines(const JobScript& in, const LaunchLine
   return out;
 }
 
+}  // namespace
+
 const LaunchStage* launcher_of(const LaunchLine& line) {
   for (const LaunchProgram program : {LaunchProgram::kTorchrun, LaunchProgram::kDeepspeed, LaunchProgram::kAccelerate}) {
     if (const LaunchStage* stage = line.find(program)) return stage;
   }
   return nullptr;
 }
-
-}  // namespace
 
 const LaunchStage* launcher_under(const JobScript& in, const LaunchLine& line) {
   if (const LaunchStage* stage = launcher_of(line)) return stage;

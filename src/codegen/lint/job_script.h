@@ -23,6 +23,7 @@ struct JobScript {
   }
 };
 
+const LaunchStage* launcher_of(const LaunchLine& line);  // torchrun, deepspeed or accelerate; nullptr: none
 // The launcher that a line starts, itself or inside its bash -c or script; nullptr: none.
 const LaunchStage* launcher_under(const JobScript& in, const LaunchLine& line);
 bool starts_training(const JobScript& in, const LaunchLine& line);

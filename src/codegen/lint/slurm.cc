@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <set>
 
 #include "codegen/lint/batch_launch.h"
@@ -215,16 +216,34 @@ void sl_srun_options(const JobScript& in, const LaunchLine& line, const LaunchSt
   }
 }
 
-void sl_pipes(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
-  const bool has_pipefail =
-      std::any_of(in.part.script.commands.begin(), in.part.script.commands.end(), [](const ShellCommand& command) {
-        const bool is_set = !command.words.empty() && (command.words[0].text == "set" || command.words[0].text == "shopt");
-        return is_set &&
-               std::any_of(command.words.begin(), command.words.end(), [](const ShellWord& word) { return word.text == "pipefail"; });
-      });
-  if (in.command(line).ends_with == "|" && !has_pipefail && in.part.script.shebang.find("pipefail") == std::string::npos) {
-    in.report.add("SL010", in.d, srun.span, "the pipe hides srun's exit code: a failed job counts as done",
-                  {"", "", {}, in.is_batch ? std::optional<Severity>() : Severity::kNote});
+// `by`: what starts the training.
+void report_pipe(const JobScript& in, const ShellCommand& command, TextSpan span, std::string_view by) {
+  const bool has_pipefail = std::any_of(in.part.script.commands.begin(), in.part.script.commands.end(), [](const ShellCommand& one) {
+    const bool is_set = !one.words.empty() && (one.words[0].text == "set" || one.words[0].text == "shopt");
+    return is_set && std::any_of(one.words.begin(), one.words.end(), [](const ShellWord& word) { return word.text == "pipefail"; });
+  });
+  if (command.ends_with != "|" || has_pipefail || in.part.script.shebang.find("pipefail") != std::string::npos) return;
+  in.report.add("SL010", in.d, span, fmt::format("the pipe hides {}'s exit code: a failed job counts as done", by),
+                {"", "", {}, in.is_batch ? std::optional<Severity>() : Severity::kNote});
+}
+
+// "$header ... | tee log", where a branch makes header "srun torchrun ...": which one it is, the running script knows.
+void sl_piped_variables(const JobScript& in) {
+  for (const ShellCommand& command : in.part.script.commands) {
+    if (command.ends_with != "|" || command.in_substitution || command.words.empty()) continue;
+    std::string name = command.words[0].text;
+    if (name.rfind('$', 0) != 0) continue;
+    name = name.substr(name.rfind("${", 0) == 0 ? 2 : 1);
+    if (!name.empty() && name.back() == '}') name.pop_back();
+    const bool is_name = std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+    for (const ShellCommand& other : in.part.script.commands) {
+      for (const ShellAssignment& one : other.assignments) {
+        const std::string first = one.value.text.substr(0, one.value.text.find_first_of(" \t\n\\"));
+        const bool starts = first == "srun" || first == "torchrun" || first == "deepspeed" || first == "accelerate";
+        if (!is_name || one.name != name || !starts) continue;
+        return report_pipe(in, command, command.words[0].span, first);
+      }
+    }
   }
 }
 
@@ -238,16 +257,22 @@ void check_slurm(const LintSetup& setup, const Document& d, Findings& report) {
     std::vector<const LaunchLine*> sruns;
     for (const LaunchLine& line : part.lines) {
       const LaunchStage* srun = line.find(LaunchProgram::kSrun);
-      if (srun == nullptr || in.command(line).in_substitution) continue;
+      if (in.command(line).in_substitution) continue;
+      if (srun == nullptr) {
+        if (const LaunchStage* launcher = launcher_of(line); launcher != nullptr && in.is_batch)
+          report_pipe(in, in.command(line), launcher->span, launcher->name);
+        continue;
+      }
       sruns.push_back(&line);
       sl_shapes(in, line, *srun);
       sl_early(in, line, *srun);
       sl_srun_options(in, line, *srun);
-      sl_pipes(in, line, *srun);
+      report_pipe(in, in.command(line), srun->span, "srun");
     }
     sl_assigned(in, sruns);
     sl_written(in);
     if (!in.is_batch) continue;
+    sl_piped_variables(in);
     check_job(in, sruns);
     check_batch_launch(in, sruns);
   }

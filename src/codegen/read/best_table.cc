@@ -10,6 +10,7 @@
 #include "codegen/read/parts.h"
 #include "codegen/read/read_keys.h"
 #include "codegen/tables/accepted_names.h"
+#include "codegen/tables/fields.h"
 #include "codegen/tables/load_table.h"
 
 namespace distsetup {
@@ -69,6 +70,7 @@ bool is_told(const KeyTable& table, const std::vector<FoundKey>& found) {
   const auto is_there = [&found](const std::string& mark) {
     return std::any_of(found.begin(), found.end(), [&mark](const FoundKey& one) { return is_below(mark, one.key); });
   };
+  if (std::any_of(table.not_told_by.begin(), table.not_told_by.end(), is_there)) return false;
   const std::vector<std::string>& marks = table.told_by.empty() ? table.marks : table.told_by;
   const auto num_taken =
       static_cast<size_t>(std::count_if(found.begin(), found.end(), [&table](const FoundKey& one) { return takes(table, one); }));
@@ -80,6 +82,12 @@ Reading as_own_script(Reading reading, const std::string& program) {
   reading.table.clear();
   reading.tool = "arguments of " + program + ", by their usual names";
   std::erase_if(reading.fields, [](const auto& one) { return one.second.is_assumed || one.second.is_guess; });
+  // "--model" is a word of the script's own, unless it looks like a path or a name on the Hub.
+  if (const auto it = reading.fields.find("model.name");
+      it != reading.fields.end() && field_text(it->second.value).find('/') == std::string::npos) {
+    reading.lost.push_back({it->second.key, field_text(it->second.value), "", it->second.at, LostKey::Why::kUnknownKey});
+    reading.fields.erase(it);
+  }
   reading.contradictions.clear();
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {

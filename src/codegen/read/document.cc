@@ -21,13 +21,24 @@ struct StreamPart {
   int lines_before = 0;
 };
 
+// Not only blanks, comments and "%YAML 1.2", as in front of the first "---".
+bool says_something(std::string_view part) {
+  for (size_t at = 0; at < part.size();) {
+    const size_t end = std::min(part.find('\n', at), part.size());
+    const size_t first = part.find_first_not_of(" \t\r", at);
+    if (first < end && part[first] != '#' && part[first] != '%') return true;
+    at = end + 1;
+  }
+  return false;
+}
+
 std::vector<StreamPart> split_stream(std::string_view text) {
   std::vector<StreamPart> out;
   size_t begin = 0;
   int line = 0, begin_line = 0;
   const auto add = [&](size_t end, bool is_last) {
     const std::string_view part = text.substr(begin, end - begin);
-    if (part.find_first_not_of(" \t\r\n") != std::string_view::npos || (is_last && out.empty())) out.push_back({part, begin_line});
+    if (says_something(part) || (is_last && out.empty())) out.push_back({part, begin_line});
   };
   for (size_t at = 0; at < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', at), text.size());

@@ -27,6 +27,23 @@ Diagnostic contradiction(const std::string& name, const ReadField& first, const 
   return conflict;
 }
 
+// A hostfile says what there is: a launcher may take less of it.
+bool is_less_of_hosts(const Reading& reading, const ReadField& field, const Reading* other, const ReadField& offered) {
+  const auto offers = [](const Reading& one) { return one.table == "launchers/hostfile.yaml"; };
+  return other != nullptr && offers(*other) && !offers(reading) && field.value.is_number() && offered.value.is_number() &&
+         field.value.get<double>() <= offered.value.get<double>();
+}
+
+// A precision that nobody asked for is not known while a file that may choose it was not read: accelerate's sets the Trainer's.
+void drop_unread_precision(const std::vector<Reading>& readings, ReadFields& merged) {
+  const bool is_unread = std::any_of(readings.begin(), readings.end(), [](const Reading& reading) {
+    return std::any_of(reading.lost.begin(), reading.lost.end(),
+                       [](const LostKey& lost) { return lost.is_file && lost.key == "config_file"; });
+  });
+  const auto it = merged.find("precision.compute");
+  if (is_unread && it != merged.end() && it->second.is_assumed) merged.erase(it);
+}
+
 bool chooses_parts(const Reading& reading) {
   const ReadChoices& chosen = reading.chosen;
   return !chosen.stage.empty() || !chosen.setup.empty() || !chosen.assignments.empty();
@@ -60,6 +77,12 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
         }
         continue;
       }
+      if (is_less_of_hosts(reading, field, other, it->second)) {
+        it->second = field;
+        other = &reading;
+        continue;
+      }
+      if (other != nullptr && is_less_of_hosts(*other, it->second, &reading, field)) continue;
       const auto is_weak = [](const ReadField& one) { return one.is_assumed || one.is_guess; };
       if (is_weak(it->second) || is_weak(field)) {
         if (!is_weak(field) || it->second.is_assumed) it->second = field;
@@ -68,6 +91,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
       diagnostics.push_back(contradiction(name, it->second, field));
     }
   }
+  drop_unread_precision(readings, merged);
   settle_derived(merged);
   if (has_error(diagnostics)) return diagnostics;
   return merged;

@@ -24,6 +24,7 @@ bool is_hidden(const std::string& field) {
                                                  "derived.offload",
                                                  "derived.hybrid",
                                                  "derived.world",
+                                                 "derived.one_process",
                                                  "derived.pipeline_batch",
                                                  "derived.save_interval",
                                                  "derived.warmup_ratio",

@@ -169,6 +169,11 @@ void settle_groups(ReadFields& fields) {
 
 // Ranks in all are nodes times GPUs.
 void settle_world(ReadFields& fields) {
+  if (text_of(fields, "derived.one_process") == "true") {
+    derive(fields, "derived.one_process", "derived.world", 1);
+    fields["derived.world"].value = 1;  // whatever stands there: the launcher starts one
+  }
+  fields.erase("derived.one_process");
   const auto world = whole(fields, "derived.world"), nodes = whole(fields, "hardware.nodes");
   const auto per_node = whole(fields, "hardware.gpus_per_node");
   if (world && nodes && !per_node && *nodes > 0 && *world % *nodes == 0)

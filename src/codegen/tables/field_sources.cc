@@ -6,6 +6,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& field_source
   static const std::map<std::string, std::vector<std::string>, std::less<>> kSources = {
       {"derived.source", {}},
       {"derived.world", {"hardware.nodes", "hardware.gpus_per_node"}},
+      {"derived.one_process", {"hardware.nodes", "hardware.gpus_per_node"}},
       {"derived.data_parallel", {"mesh.dp_replicate", "mesh.dp_shard"}},
       {"derived.model_parallel", {"mesh.pp", "mesh.cp", "mesh.tp", "mesh.ep"}},
       {"derived.hybrid", {"mesh.dp_replicate", "strategy.sharding"}},

@@ -81,6 +81,7 @@ Fields fields_of(const Plan& plan) {
   // The Hugging Face integration of DeepSpeed fills reduce_bucket_size "auto" with hidden² (transformers/integrations/deepspeed.py).
   set_field(fields, "derived.hidden_squared", plan.model.hidden * plan.model.hidden);
   set_field(fields, "derived.single_node", plan.hardware.nodes == 1);
+  set_field(fields, "derived.one_process", mesh.world() == 1);
   set_field(fields, "derived.data_paths", data_paths(plan.data));
   const bool offload_params = plan.offload.parameters != OffloadPlace::kNone;
   const bool offload_optimizer = plan.offload.optimizer != OffloadPlace::kNone;

@@ -159,6 +159,7 @@ struct KeyTableReader {
     }
     reader.get("marks", table.marks);
     reader.get("told_by", table.told_by);
+    reader.get("not_told_by", table.not_told_by);
     const Value* checks = reader.child("checks");
     for (const Value& item : checks == nullptr ? std::vector<Value>{} : checks->items) read_check(item, table, mistakes);
     reader.finish();

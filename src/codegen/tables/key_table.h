@@ -96,8 +96,9 @@ struct KeyTable {
   std::vector<std::pair<std::string, std::string>> unknown_key;  // section -> how the tool takes a key that it does not know there
   std::vector<std::pair<std::string, std::string>> read_as;      // how a key begins -> how the rows call it
   std::vector<ReadPart> parts;
-  std::vector<std::string> marks;  // flags of which one makes a command line this tool's
-  std::vector<std::string> told_by;  // of arguments: one of them is there, or a script that was not named is not this tool's
+  std::vector<std::string> marks;        // flags of which one makes a command line this tool's
+  std::vector<std::string> told_by;      // of arguments: one of them is there, or a script that was not named is not this tool's
+  std::vector<std::string> not_told_by;  // and none of these
   std::vector<KeyCheck> checks;
   std::vector<std::string> decides;    // keys that choose how the model is sharded: one that is not understood is refused
   std::vector<std::string> words;      // keys whose text is several words, each read by itself
