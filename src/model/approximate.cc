@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 double d(int64_t value) { return static_cast<double>(value); }
 
 // The tables of roles that more than one rule reads.
-constexpr const char* kHeads[] = {
+constexpr const char* kHeadKeys[] = {
     "num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "encoder_attention_heads", "decoder_attention_heads"};
-constexpr const char* kMlp[] = {
+constexpr const char* kMlpKeys[] = {
     "intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "ffn_hidden_size", "ffn_dim", "d_ff", "n_inner",
     "block_ff_dim",          "inner_hidden_size",       "hidden_dim"};
 
@@ -51,7 +51,7 @@ bool read_latent(const ConfigSizes& s, Geometry& g) {
 
 void read_heads(const ConfigSizes& s, int64_t heads_per_group, Geometry& g) {
   constexpr int64_t kUsualHead = 64;
-  g.num_heads = s.first(kHeads, std::max<int64_t>(1, g.hidden / kUsualHead));
+  g.num_heads = s.first(kHeadKeys, std::max<int64_t>(1, g.hidden / kUsualHead));
   g.num_kv_heads = s.first({"num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv", "kv_n_heads", "multi_query_group_num",
                             "num_attention_groups"},
                            s.is_true({"multi_query"}) ? 1 : g.num_heads / std::max<int64_t>(1, heads_per_group));
@@ -240,7 +240,7 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   g.hidden =
       s.first({"hidden_size", "d_model", "n_embd", "n_embed", "dim", "model_dim", "hidden_dim", "embed_dim", "encoder_hidden_size"});
   g.vocabulary = s.first({"vocab_size", "padded_vocab_size", "n_vocab"});
-  g.feed_forward = s.first(kMlp, 4 * g.hidden);
+  g.feed_forward = s.first(kMlpKeys, 4 * g.hidden);
   if (s.is_true({"block_auto_adjust_ff_dim"}))
     g.feed_forward = 2 * g.feed_forward / 3;  // LLaMA's rule: as many parameters as two matrices
   read_experts(s, g);

@@ -8,7 +8,7 @@
 namespace distsetup {
 namespace {
 
-constexpr int64_t kMostLayers = 100'000;
+constexpr int64_t kMostConfigLayers = 100'000;
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -237,7 +237,7 @@ LayerParts layer_parts(const ConfigSizes& s, int64_t num_experts) {
     parts.decoders = decoders > 0 ? decoders : parts.layers;
     parts.layers += parts.decoders;
   }
-  if (parts.layers <= 0 || parts.layers > kMostLayers) return parts;
+  if (parts.layers <= 0 || parts.layers > kMostConfigLayers) return parts;
   read_mixers(s, parts);
   if (num_experts > 0 && parts.expert_layer.empty() && parts.layers == parts.mlps) read_expert_layers(s, parts);
   return parts;
