@@ -13,6 +13,7 @@ struct AtenViews {
   std::vector<at::Tensor> t;
 };
 using MakeViews = std::vector<at::Tensor> (*)(const Call&);
+inline std::vector<at::Tensor>& views_of(const Call& c) { return static_cast<AtenViews*>(c.prepared.get())->t; }
 
 namespace views {
 

@@ -30,7 +30,6 @@ inline int64_t numel(const Argument& a) {
 }
 inline int64_t num_bytes(const Argument& a) { return numel(a) * size_bytes(a.dtype); }
 
-struct AtenViews;  // aten_views.h
 struct Call;
 using OpFunction = void (*)(const Call& call);
 
@@ -39,7 +38,7 @@ struct Call {
   std::vector<Argument> reads, writes;
   bool accumulate = false;
   const OpContext* context = nullptr;
-  std::shared_ptr<const AtenViews> views;
+  std::shared_ptr<void> prepared;  // what the device made of the operands when the step was bound
 };
 
 // What a device computes with. All calls are on the compute stream unless a stream is given, on memory of the device.

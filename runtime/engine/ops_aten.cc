@@ -37,22 +37,22 @@ Tensor tensor(const Argument& a) { return at::from_blob(a.data, a.shape, at::Ten
 
 // out = t0 · t1
 void gemm(const Call& c) {
-  std::vector<Tensor>& t = const_cast<AtenViews&>(*c.views).t;
+  std::vector<Tensor>& t = views_of(c);
   at::cpu::mm_out(t[2], t[0], t[1]);
 }
 // out = t3 + t0 · t1; t3 may be out
 void gemm_add(const Call& c) {
-  std::vector<Tensor>& t = const_cast<AtenViews&>(*c.views).t;
+  std::vector<Tensor>& t = views_of(c);
   at::cpu::addmm_out(t[2], t[3], t[0], t[1]);
 }
 
 void flash(const Call& c) {
-  const std::vector<Tensor>& t = c.views->t;
+  const std::vector<Tensor>& t = views_of(c);
   at::native::flash_attention_kernel(at::kCPU, t[3], t[4], t[0], t[1], t[2], 0.0, true, std::optional<Tensor>(),
                                      std::optional<double>());
 }
 void flash_backward(const Call& c) {
-  const std::vector<Tensor>& t = c.views->t;
+  const std::vector<Tensor>& t = views_of(c);
   const OpContext& x = *c.context;
   for (const Argument& w : c.writes) std::memset(w.data, 0, size_t(w.dim(0) * w.dim(1) * size_bytes(x.compute)));
   at::native::flash_attention_backward_kernel(at::kCPU, t[6], t[7], t[8], t[0], t[1], t[2], t[3], t[4], t[5], 0.0, true,
@@ -100,7 +100,7 @@ const std::map<std::string, AtenOp>& table() {
 bool bind_aten_op(const std::string& kernel, Call& call) {
   const auto found = table().find(kernel);
   if (found == table().end()) return false;
-  call.views = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
+  call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
   call.function = kernel == "linear_dw" && call.accumulate ? gemm_add : found->second.function;
   return true;
 }

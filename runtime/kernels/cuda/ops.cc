@@ -159,12 +159,12 @@ Tensor tensor(const Argument& a) {
 
 // out = t0 · t1
 void gemm(const Call& c) {
-  std::vector<Tensor>& t = const_cast<AtenViews&>(*c.views).t;
+  std::vector<Tensor>& t = views_of(c);
   at::cuda::mm_out(t[2], t[0], t[1]);
 }
 // out = t3 + t0 · t1
 void gemm_add(const Call& c) {
-  std::vector<Tensor>& t = const_cast<AtenViews&>(*c.views).t;
+  std::vector<Tensor>& t = views_of(c);
   at::cuda::addmm_out(t[2], t[3], t[0], t[1]);
 }
 
@@ -187,7 +187,7 @@ std::vector<Tensor> attention_backward(const Call& c) {
 }
 
 void flash(const Call& c) {
-  const std::vector<Tensor>& t = c.views->t;
+  const std::vector<Tensor>& t = views_of(c);
   std::optional<Tensor> output = t[3], no_slopes;
   const auto result = pytorch_flash::mha_fwd(t[0], t[1], t[2], output, no_slopes, 0.f, 1.f / std::sqrt(float(c.context->d)),
                                              /*is_causal=*/true, -1, -1, 0.f, false, std::nullopt);
@@ -202,7 +202,7 @@ class Deterministic {
 };
 
 void flash_backward(const Call& c) {
-  const std::vector<Tensor>& t = c.views->t;
+  const std::vector<Tensor>& t = views_of(c);
   const Deterministic scope;
   const auto [dq, dk, dv] =
       at::_flash_attention_backward(t[0], t[1], t[2], t[3], t[4], t[5], Tensor(), Tensor(), c.context->S, c.context->S, 0.0,
@@ -219,7 +219,7 @@ Tensor repeated(const Tensor& k, const OpContext& x) {
 }
 Tensor summed(const Tensor& dk, const OpContext& x) { return x.kv == x.a ? dk : dk.view({x.B, x.S, x.kv, x.a / x.kv, x.d}).sum(3); }
 void efficient(const Call& c) {
-  const std::vector<Tensor>& t = c.views->t;
+  const std::vector<Tensor>& t = views_of(c);
   const OpContext& x = *c.context;
   const auto result = at::_efficient_attention_forward(t[0], repeated(t[1], x), repeated(t[2], x), {}, {}, {}, x.S, x.S, 0.0,
                                                        kCausalFromTopLeft, true);
@@ -227,7 +227,7 @@ void efficient(const Call& c) {
   t[4].copy_(std::get<1>(result).narrow(2, 0, x.S));
 }
 void efficient_backward(const Call& c) {
-  const std::vector<Tensor>& t = c.views->t;
+  const std::vector<Tensor>& t = views_of(c);
   const OpContext& x = *c.context;
   const int64_t padded = (x.S + kLogSumExpAlignment - 1) / kLogSumExpAlignment * kLogSumExpAlignment;
   Tensor lse = t[5];
@@ -281,7 +281,7 @@ class CudaKernels : public Kernels {
     }
     const auto found = libtorch_kernels().find(kernel);
     if (found == libtorch_kernels().end()) return "the CUDA plugin has no such kernel";
-    call.views = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
+    call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
     call.function = kernel == "linear_dw" && call.accumulate ? gemm_add : bf16(call) ? found->second.bf16 : found->second.f32;
     return "";
   }

@@ -1,0 +1,282 @@
+// A device and a communicator that do everything as late and in as odd an order as a GPU with streams may: work is put on a queue for
+// each stream and only done when the host waits for it, taking heads of queues at random; a wait for an event blocks its queue, a
+// collective blocks it until all members have arrived. Results must be those of the CPU. Kernels are the CPU's.
+//
+// Ranks are threads. A collective moves its bytes when the last member arrives, so that sources are read and targets written late.
+#pragma once
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/device/cpu_device.h"
+#include "runtime/device/device.h"
+#include "runtime/engine/ops.h"
+
+namespace distsetup {
+
+// One queue for each stream.
+class LateStreams {
+ public:
+  using Item = std::function<bool()>;  // false: cannot be done yet, stays at the head
+
+  explicit LateStreams(uint64_t seed) : random_(seed) {}
+
+  void put(Stream stream, Item item) {
+    queue(stream).push_back(std::move(item));
+    // Now and then something is done early: otherwise each run would be the latest order only.
+    if (random_() % 4 == 0) advance();
+  }
+  void put_action(Stream stream, std::function<void()> action) {
+    put(stream, [action = std::move(action)] {
+      action();
+      return true;
+    });
+  }
+  void finish(Stream stream) {
+    work_until([&] { return queue(stream).empty(); });
+  }
+  void finish_all() {
+    work_until([&] { return std::all_of(queues_.begin(), queues_.end(), [](const auto& q) { return q.empty(); }); });
+  }
+
+ private:
+  std::deque<Item>& queue(Stream stream) { return queues_[static_cast<size_t>(stream)]; }
+
+  // Tries the heads in a random order, does the first that can be done.
+  bool advance() {
+    std::array<size_t, 3> order = {0, 1, 2};
+    std::shuffle(order.begin(), order.end(), random_);
+    for (const size_t q : order) {
+      if (queues_[q].empty() || !queues_[q].front()()) continue;
+      queues_[q].pop_front();
+      return true;
+    }
+    return false;
+  }
+  void work_until(const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!done()) {
+      if (advance()) continue;
+      if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("streams wait for each other for ever");
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::array<std::deque<Item>, 3> queues_;
+};
+
+class LateKernels : public Kernels {
+ public:
+  explicit LateKernels(LateStreams& streams, const Kernels& now) : streams_(streams), now_(now) {}
+
+  std::string bind(const std::string& kernel, Call& call) const override {
+    auto late = std::make_shared<LateCall>(LateCall{&streams_, call});
+    const std::string why_not = now_.bind(kernel, late->call);
+    call.function = [](const Call& c) {
+      const auto mine = std::static_pointer_cast<LateCall>(c.prepared);
+      mine->streams->put_action(Stream::kCompute, [mine] { mine->call.function(mine->call); });
+    };
+    call.prepared = late;
+    return why_not;
+  }
+  void cast(Stream stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
+    streams_.put_action(stream, [=, this] { now_.cast(stream, from, to, to_dtype, n); });
+  }
+  void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
+                  int64_t n, bool accumulate) const override {
+    streams_.put_action(Stream::kCompute,
+                        [=, this] { now_.sum_chunks(target, own, received, dtype, size, index, chunk_stride, n, accumulate); });
+  }
+  void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.sum_of_squares(x, ranges, sum); });
+  }
+
+ private:
+  struct LateCall {
+    LateStreams* streams;
+    Call call;
+  };
+  LateStreams& streams_;
+  const Kernels& now_;
+};
+
+class AdversarialDevice : public Device {
+ public:
+  // ignored_order: the how-many-th wait or follow of this device is left out; -1: none.
+  explicit AdversarialDevice(uint64_t seed, int64_t ignored_order = -1) : ignored_order_(ignored_order), streams_(seed) {}
+
+  LateStreams& streams() { return streams_; }
+  int64_t num_orders() const { return num_orders_; }
+
+  std::string description() const override { return "adversarial streams of a test"; }
+  Accelerator accelerator() const override { return Accelerator::kCpu; }
+  const Kernels& kernels() const override { return kernels_; }
+  bool host_memory() const override { return false; }
+  std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) override { return cpu_->allocate(num_bytes, tag); }
+  void fill(void* data, int byte, int64_t num_bytes) override {
+    streams_.put_action(Stream::kCompute, [=, this] { cpu_->fill(data, byte, num_bytes); });
+  }
+  void copy_to_device(void* device, const void* host, int64_t num_bytes) override {
+    const auto* begin = static_cast<const char*>(host);
+    auto bytes = std::make_shared<std::vector<char>>(begin, begin + num_bytes);
+    streams_.put_action(Stream::kCompute, [=] { std::copy(bytes->begin(), bytes->end(), static_cast<char*>(device)); });
+  }
+  void copy_to_host(void* host, const void* device, int64_t num_bytes) override {
+    streams_.finish(Stream::kCompute);
+    cpu_->copy_to_host(host, device, num_bytes);
+  }
+  void record(Stream stream, int event) override {
+    auto reached = events_[event] = std::make_shared<bool>(false);
+    streams_.put_action(stream, [reached] { *reached = true; });
+  }
+  void wait(Stream stream, int event) override {
+    if (num_orders_++ == ignored_order_) return;
+    streams_.put(stream, [reached = events_.at(event)] { return *reached; });
+  }
+  void follow(Stream later, Stream earlier) override {
+    if (num_orders_++ == ignored_order_) return;
+    auto reached = std::make_shared<bool>(false);
+    streams_.put_action(earlier, [reached] { *reached = true; });
+    streams_.put(later, [reached] { return *reached; });
+  }
+  void synchronize() override { streams_.finish_all(); }
+
+ private:
+  const int64_t ignored_order_;
+  int64_t num_orders_ = 0;
+  LateStreams streams_;
+  std::unique_ptr<Device> cpu_ = make_cpu_device();
+  LateKernels kernels_{streams_, cpu_->kernels()};
+  std::map<int, std::shared_ptr<bool>> events_;
+};
+
+// Where the ranks of a job meet for collectives.
+class MeetingPlace {
+ public:
+  struct Arrival {
+    int index = 0;
+    void* data = nullptr;
+    void* received = nullptr;
+  };
+  using Move = std::function<void(const std::vector<Arrival>& by_index)>;
+
+  // Says whether the operation is done; the last of `size` to arrive does it. Each rank asks with the same `ticket` until it is.
+  bool meet(const std::string& key, int64_t ticket, int size, bool& has_arrived, const Arrival& arrival, const Move& move) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Meeting& m = meetings_[{key, ticket}];
+    if (m.done) return true;
+    if (!has_arrived) {
+      has_arrived = true;
+      m.arrivals.push_back(arrival);
+    }
+    if (static_cast<int>(m.arrivals.size()) < size) return false;
+    std::sort(m.arrivals.begin(), m.arrivals.end(), [](const Arrival& a, const Arrival& b) { return a.index < b.index; });
+    move(m.arrivals);
+    m.done = true;
+    return true;
+  }
+
+ private:
+  struct Meeting {
+    std::vector<Arrival> arrivals;
+    bool done = false;
+  };
+  std::mutex mutex_;
+  std::map<std::pair<std::string, int64_t>, Meeting> meetings_;
+};
+
+// As NCCL: an operation is put on a stream and has not happened when the call returns. Control goes to another communicator.
+class AdversarialCommunicator : public Communicator {
+ public:
+  AdversarialCommunicator(const Mesh& mesh, MeetingPlace& place, LateStreams& streams, Communicator& control)
+      : groups_(mesh, control.rank()), place_(place), streams_(streams), control_(control) {}
+
+  int rank() const override { return control_.rank(); }
+  int world() const override { return control_.world(); }
+  int size(Group group) const override { return groups_.size(group); }
+  int index(Group group) const override { return groups_.index(group); }
+
+  std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override {
+    return issue("gathers", Stream::kGather, group, {0, buffer, nullptr},
+                 [chunk_bytes](const std::vector<MeetingPlace::Arrival>& all) {
+                   for (const auto& from : all) {
+                     for (const auto& to : all) {
+                       if (&from == &to) continue;
+                       const int64_t at = from.index * chunk_bytes;
+                       std::memcpy(static_cast<char*>(to.data) + at, static_cast<char*>(from.data) + at, size_t(chunk_bytes));
+                     }
+                   }
+                 });
+  }
+  std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override {
+    return issue("reductions", Stream::kReduce, group, {0, const_cast<void*>(full), received},
+                 [chunk_bytes](const std::vector<MeetingPlace::Arrival>& all) {
+                   const int n = int(all.size());
+                   for (const auto& to : all) {
+                     for (int k = 1; k < n; ++k)
+                       std::memcpy(static_cast<char*>(to.received) + (k - 1) * chunk_bytes,
+                                   static_cast<char*>(all[size_t((to.index + k) % n)].data) + to.index * chunk_bytes,
+                                   size_t(chunk_bytes));
+                   }
+                 });
+  }
+  std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override {
+    return issue("replicas", Stream::kReduce, group, {0, data, nullptr}, sum<float>(count));
+  }
+  std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) override {
+    return issue("scalars", Stream::kCompute, group, {0, data, nullptr}, sum<double>(count));
+  }
+  void broadcast(void* data, int64_t num_bytes, int root) override { control_.broadcast(data, num_bytes, root); }
+  void control_sum(double* data, int64_t count) override { control_.control_sum(data, count); }
+  void barrier() override { control_.barrier(); }
+
+ private:
+  struct Issued : Work {
+    void wait() override {}
+  };
+
+  template <class E>
+  static MeetingPlace::Move sum(int64_t count) {
+    return [count](const std::vector<MeetingPlace::Arrival>& all) {
+      std::vector<E> total(size_t(count), E(0));
+      for (const auto& from : all)
+        for (int64_t i = 0; i < count; ++i) total[size_t(i)] += static_cast<const E*>(from.data)[i];
+      for (const auto& to : all) std::memcpy(to.data, total.data(), size_t(count) * sizeof(E));
+    };
+  }
+
+  std::unique_ptr<Work> issue(const std::string& purpose, Stream stream, Group group, MeetingPlace::Arrival arrival,
+                              MeetingPlace::Move move) {
+    const int n = size(group);
+    if (n < 2) return std::make_unique<Issued>();
+    std::string key = purpose;
+    for (const int member : groups_.members(group)) key += " " + std::to_string(member);
+    arrival.index = index(group);
+    const int64_t ticket = tickets_[key]++;
+    auto has_arrived = std::make_shared<bool>(false);
+    streams_.put(stream, [this, key, ticket, n, has_arrived, arrival, move = std::move(move)] {
+      return place_.meet(key, ticket, n, *has_arrived, arrival, move);
+    });
+    return std::make_unique<Issued>();
+  }
+
+  const RankGroups groups_;
+  MeetingPlace& place_;
+  LateStreams& streams_;
+  Communicator& control_;
+  std::map<std::string, int64_t> tickets_;
+};
+
+}  // namespace distsetup
