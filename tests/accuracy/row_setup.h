@@ -38,12 +38,12 @@ Result<Setup> torch_row(const Row& row);      // torchtitan, KempnerForge, PithT
 Result<Setup> tune_row(const Row& row);       // torchtune, torchao's script
 Result<Setup> automodel_row(const Row& row);  // NeMo Automodel, OLMo-core
 Result<Setup> litgpt_row(const Row& row);
-Result<Setup> hf_row(const Row& row);         // Hugging Face Trainer and what is built on transformers
-Result<Setup> trainer_row(const Row& row);    // tools on Hugging Face's Trainer that say what they set: ms-swift, axolotl, TRL ...
-Result<Setup> foundry_row(const Row& row);    // llm-foundry, fms-fsdp
-Result<Setup> megatron_row(const Row& row);   // Megatron-Core, NeMo, Megatron-LM, Megatron-DeepSpeed
-Result<Setup> lean_row(const Row& row);       // LLM.Q, llm.c, modded-nanogpt, parameter-golf, nanochat, autoresearch
-bool is_own_gpt(const Row& row);              // the GPTs of the last four
+Result<Setup> hf_row(const Row& row);        // Hugging Face Trainer and what is built on transformers
+Result<Setup> trainer_row(const Row& row);   // tools on Hugging Face's Trainer that say what they set: ms-swift, axolotl, TRL ...
+Result<Setup> foundry_row(const Row& row);   // llm-foundry, fms-fsdp
+Result<Setup> megatron_row(const Row& row);  // Megatron-Core, NeMo, Megatron-LM, Megatron-DeepSpeed
+Result<Setup> lean_row(const Row& row);      // LLM.Q, llm.c, modded-nanogpt, parameter-golf, nanochat, autoresearch
+bool is_own_gpt(const Row& row);             // the GPTs of the last four
 Result<Geometry> own_gpt_geometry(const Row& row);
 Result<Setup> deepspeed_row(const Row& row);  // DeepSpeed with transformers, xtuner, InternEvo, ATorch
 

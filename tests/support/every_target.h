@@ -57,7 +57,8 @@ inline bool emit_first(const std::string& target, int nodes, std::vector<Emitted
       EmittedTarget one{target, nodes, plan_for(target, nodes, gpus, method), {}, {}};
       one.options.job.settings.set("container.image", "registry.example/image:1");
       if (nodes > 1) one.options.job.settings.set("hosts", Json::array({"n0", "n1", "n2", "n3"}));
-      if (nodes > 1 && target.rfind("kubernetes", 0) == 0) one.options.job.settings.set("kubernetes.queue", "gpus");  // gang scheduling
+      if (nodes > 1 && target.rfind("kubernetes", 0) == 0)
+        one.options.job.settings.set("kubernetes.queue", "gpus");  // gang scheduling
       Result<Artifacts> written = emit(one.plan, target, one.options);
       if (written.ok()) {
         one.files = std::move(*written);

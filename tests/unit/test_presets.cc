@@ -122,7 +122,7 @@ TEST_CASE("presets: names with a misspelt word, an owner, or only a part of a na
                                                         {"Lama-3.1-8B-Instrct", "did you mean 'llama3.1_8b'"},
                                                         {"meta-llama/Llama-3.1-8B-Instrct", "did you mean 'meta-llama/Llama-3.1-8B'"},
                                                         {"somebody/Qwen2.5-7B-Instruc", "did you mean 'qwen2.5_7b'"},
-      {"gpt-oss", "did you mean one of gpt_oss_120b, gpt_oss_20b"},
+                                                        {"gpt-oss", "did you mean one of gpt_oss_120b, gpt_oss_20b"},
                                                         {"TinyLlma", "did you mean 'tinyllama_1.1b'"},
                                                         {"r1-distill", "known: "}};
   for (const auto& [name, help] : models) {

@@ -40,6 +40,7 @@ std::string sample(const SpecKey& key) {
     case SettingType::kBool: return "true";
     case SettingType::kInt: return "8";
     case SettingType::kDouble: return key.minimum > 0.1 ? fmt::format("{}", key.minimum) : "0.1";
+    case SettingType::kShare: return "5%";
     case SettingType::kBytes: return "80GB";
     case SettingType::kDuration: return "4h";
     case SettingType::kList: return "[text]";

@@ -55,8 +55,8 @@ struct Document {
   mutable std::shared_ptr<const SourceText> source_;  // of `text`, which stays as it is once a place was asked for
 };
 
-// Parses the text and recognises its kind (recognise.h), once: the same text again is the same document. A document cannot move: its scripts point into its text. Mistakes of syntax
-// are in `broken`. Errors: the table of kinds has a mistake.
+// Parses the text and recognises its kind (recognise.h), once: the same text again is the same document. A document cannot move: its
+// scripts point into its text. Mistakes of syntax are in `broken`. Errors: the table of kinds has a mistake.
 using DocumentPointer = std::shared_ptr<const Document>;
 Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::string& path, std::string_view text);
 

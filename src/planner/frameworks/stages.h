@@ -17,7 +17,7 @@ struct StageLayers {
   bool last_has_experts = false;
   bool has_embedding = false, has_head = false;
   int64_t mtp_layers = 0;  // of multi-token prediction, behind the last one; each has the head's loss of its own
-  int64_t in_flight = 1;  // chunks of the stage whose activations are kept at once
+  int64_t in_flight = 1;   // chunks of the stage whose activations are kept at once
 };
 // Layers are spread evenly; where the embedding and the head count as layers (their number then divides), the first and last stage get
 // one less; what is left over goes to the middle.

@@ -49,8 +49,8 @@ struct Problem {
   Location batch_at, parallel_at;   // where to point when no combination is legal
   Goal goal = Goal::kThroughput;
 
-  std::vector<HardwarePlan> other_hardware;   // for "smallest that fits"; empty when hardware was given
-  std::vector<HardwarePlan> larger_hardware;  // GPUs with more memory, smallest first: what a fix may name
+  std::vector<HardwarePlan> other_hardware;     // for "smallest that fits"; empty when hardware was given
+  std::vector<HardwarePlan> larger_hardware;    // GPUs with more memory, smallest first: what a fix may name
   std::vector<HardwarePlan> compared_hardware;  // other GPUs than the plan's, for a table over all of them
   bool hardware_assumed = false;
   bool gpus_per_node_given = false;
