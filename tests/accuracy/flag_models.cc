@@ -16,12 +16,18 @@ void read_hybrid_pattern(std::string_view notes, Geometry& g) {
   constexpr std::string_view kName = "hybrid-layer-pattern=";
   const size_t at = notes.find(kName);
   if (at == std::string_view::npos || g.num_layers > 0) return;
+  int64_t attending = 0;
   for (const char layer : notes.substr(at + kName.size())) {
     if (layer == ',' || layer == ';') break;
     g.num_layers += layer == 'M' || layer == '*' ? 1 : 0;
+    attending += layer == '*' ? 1 : 0;
   }
-  g.num_heads = 2 * g.hidden / g.head_size;  // in-projection of 4 h and more, out-projection of 2 h
-  g.num_kv_heads = g.num_heads / 2;
+  // The in-projection makes two times 2 h, eight groups of B and C with 128 states each, and a step per head of 64 channels; the
+  // out-projection takes 2 h (megatron/core/ssm/mamba_mixer.py).
+  g.scan_channels = 2 * g.hidden;
+  g.global_layer_every = attending > 0 ? g.num_layers / attending : 0;
+  g.num_heads = 2 * g.hidden / g.head_size;
+  g.num_kv_heads = (g.hidden + 8 * 128 + g.hidden / 64) / g.head_size;
 }
 
 }  // namespace

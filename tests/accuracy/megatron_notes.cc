@@ -86,7 +86,7 @@ void read_megatron_notes(const Row& row, Setup& s) {
     s.expert_tp = first_of(notes, {"expert-tensor-parallel-size=", "ETP="}, command_line ? s.tp : 1);
     s.ungrouped_experts = command_line && !says("moe-grouped-gemm");
     // Benchmarks balance their routers by force; fine-tuning and reinforcement learning train on data, and data is uneven.
-    const bool on_data = row.says("framework", "SWIFT") || row.says("framework", "RL");
+    const bool on_data = row.says("framework", "SWIFT") || row.says("framework", "RL") || says("packed");
     if (says("natural") || says("imbalance") || on_data) s.expert_imbalance = 1.5;
     const bool dropped = says("tokendrop") || says("token dropping") || says("token drop,") || says("capacity");
     if (dropped) s.graphed = 0.5;  // fixed shapes: the host waits for no counts
@@ -103,6 +103,8 @@ void read_megatron_notes(const Row& row, Setup& s) {
   s.mtp_layers = first_of(notes, {"mtp-num-layers=", "MTP "}, says("with MTP") || recipe ? 1 : 0);
   if (says("fine-grained activation") || says("fine-grained-activation")) s.offload.activations = OffloadPlace::kHost;
   if (says("hybrid-layer-pattern")) s.flash_attention = true;  // of its mixers few are attention
+  if (says("without SP") || says("no SP") || says("without sequence parallel") || says("no sequence parallel"))
+    s.sequence_parallel = s.overlap_tp = false;
   if (says("last pipeline stage")) s.memory_stage = s.pp - 1;
   if (says("recompute") || says("recompute_modules")) {
     for (const char* module : {"core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "shared_experts"}) {

@@ -127,3 +127,14 @@ TEST_CASE("experts: a latent shrinks their matrices, not the model's width") {
   g.expert_hidden = 0;
   CHECK(count_parameters(g).total > 450'000'000'000);
 }
+
+TEST_CASE("a state-space mixer keeps what it scanned beside what it multiplied") {
+  Setup plain = small_gpt(1, 1);
+  plain.model.tied_embeddings = false;
+  Setup scans = plain;
+  scans.model.scan_channels = 1024;
+  const int64_t one = 2 * 1024 * plain.tokens(), layers = plain.model.num_layers;
+  CHECK(simulate_memory(scans).allocated_bytes - simulate_memory(plain).allocated_bytes == layers * one);
+  scans.model.global_layer_every = 4;  // three of four scan
+  CHECK(simulate_memory(scans).allocated_bytes - simulate_memory(plain).allocated_bytes == layers * one * 3 / 4);
+}

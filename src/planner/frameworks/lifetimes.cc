@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<std::string_view, LayerSymbols::kCount> kLayerSymbolNames = {
     "T", "S", "h",  "a",  "kv", "d", "f", "u", "V",  "t",  "s",  "g",  "c",  "i",  "e",  "x", "n", "E",
-    "R", "l", "fe", "fs", "y",  "p", "q", "k", "rq", "rk", "dn", "dr", "dv", "he", "hl", "m", "w"};
+    "R", "l", "fe", "fs", "y",  "p", "q", "k", "rq", "rk", "dn", "dr", "dv", "he", "hl", "m", "w", "z"};
 constexpr std::array<std::string_view, 7> kModuleNames = {"core_attn", "layernorm", "mla_up_proj",   "mlp",
                                                           "moe",       "moe_act",   "shared_experts"};
 
@@ -153,6 +153,7 @@ LayerSymbols layer_symbols(const Setup& s, const LifetimeProgram& program) {
   }
   set("m", s.dropout ? 1 : 0);
   set("w", s.flash_attention ? 0 : 1);
+  set("z", g.scan_channels - (g.global_layer_every > 0 ? g.scan_channels / g.global_layer_every : 0));
   set("y", s.expert_tp);
   set("p", s.ep > 1 ? 1 : 0);
   set("rq", g.q_lora_rank);
