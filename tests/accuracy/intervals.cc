@@ -84,8 +84,10 @@ Classes classes_of(const std::vector<const Scored*>& rows) {
   Classes all;
   for (const Scored* one : rows) {
     const Scored& row = *one;
-    if (row.is_transfer) continue;  // what programs show that nothing was fitted to: it teaches distances (leave_out.h), not classes
     for (const Measurement& m : row.measured) {
+      // What a new program's memory shows is in `unseen` (leave_out.h): a class of bytes is of programs that were counted operation by
+      // operation.
+      if (row.is_transfer && m.metric != Metric::kTokensPerSecond) continue;
       const double predicted = predicted_value(row, m.metric, Column::kHeldOutBlock);
       if (predicted <= 0 || censored(row, m)) continue;
       const double share = share_of(row, quantity(m.metric), predicted);

@@ -13,15 +13,20 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr double kInside = 0.9;
-// No feature alone widens by more than a quarter: what errs by more is mistaken, not distant.
-constexpr double kWidths[] = {0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.21, 0.24};
+// Of runs of an unseen code base on each side of the interval. Of time less than one in twenty: code bases differ in it as wholes, and
+// those that are here are few.
+constexpr double kOutsideOfMemory = 0.05, kOutsideOfTime = 0.04;
+// A width must earn itself: what one code base shows is nearer to chance than what all do. And none is known better than kLeast.
+constexpr double kPrice = 0.002, kLeast = 0.05;
+constexpr double kWidths[] = {0,    0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12,
+                              0.14, 0.16, 0.18, 0.21, 0.24, 0.28, 0.33, 0.4,  0.5,  0.6, 0.8};
 
 double unit_of(Metric metric) { return metric == Metric::kTokensPerSecond ? 1 : kGib; }
 
-// What a row misses by, and the half-width without any distance; logarithms over the uncertain share.
+// What a row misses by on one side, as a logarithm; 0 where it misses on the other.
 struct Miss {
-  double by = 0, half = 0, weight = 1;
-  std::vector<size_t> kinds;  // of features that no other code base covers
+  double by = 0, weight = 1;
+  std::vector<size_t> difficulties;
 };
 
 Interval interval_without(const Scored& row, Metric metric, const Calibration& residual_constants) {
@@ -38,19 +43,40 @@ void each_prediction(const std::vector<Scored>& rows, Visit visit) {
   }
 }
 
-double half_of(const Miss& miss, const std::vector<double>& widths) {
-  double sum = miss.half * miss.half;
-  for (const size_t kind : miss.kinds) sum += widths[kind] * widths[kind];
-  return std::sqrt(sum);
-}
-
-double loss(const std::vector<Miss>& misses, const std::vector<double>& widths) {
-  double sum = 0;
+// The widths whose sum, as of variances, `outside` of the weight of all misses is beyond. The first difficulty is that of any code.
+std::vector<double> fit_widths(const std::vector<Miss>& misses, size_t num_difficulties, double outside) {
+  std::vector<double> widths(num_difficulties, 0.03), variance;
+  std::vector<std::vector<size_t>> with(num_difficulties);
+  double weight = 0;
   for (const Miss& miss : misses) {
-    const double over = miss.by - half_of(miss, widths);
-    sum += miss.weight * (over > 0 ? kInside * over : (kInside - 1) * over);
+    for (const size_t one : miss.difficulties) with[one].push_back(variance.size());
+    variance.push_back(static_cast<double>(miss.difficulties.size()) * 0.03 * 0.03);
+    weight += miss.weight;
   }
-  return sum;
+  const auto loss = [&](size_t difficulty, double width) {
+    double sum = difficulty == 0 ? 0 : kPrice * weight * width;
+    for (const size_t i : with[difficulty]) {
+      const double over =
+          misses[i].by - std::sqrt(std::max(0.0, variance[i] + width * width - widths[difficulty] * widths[difficulty]));
+      sum += misses[i].weight * (over > 0 ? (1 - outside) * over : -outside * over);
+    }
+    return sum;
+  };
+  for (int round = 0; round < 6; ++round) {
+    for (size_t one = 0; one < num_difficulties; ++one) {
+      double best = 0, least = 1e30;
+      for (const double width : kWidths) {
+        if (one == 0 && width < kLeast) continue;
+        const double now = loss(one, width);
+        if (now >= least - 1e-12) continue;
+        least = now;
+        best = width;
+      }
+      for (const size_t i : with[one]) variance[i] += best * best - widths[one] * widths[one];
+      widths[one] = best;
+    }
+  }
+  return widths;
 }
 
 // P(at most `inside` of n) where each is inside with probability 0.9.
@@ -100,53 +126,51 @@ ResidualsByCodeBase residuals_without_each(const std::vector<Scored>& rows) {
       if (row.code_base != list[i]) others.push_back(&row);
     }
     found[i] = residuals(others);
+    found[i].constants.merge(fit_unseen(rows, list[i]).constants);
+    for (const Scored& row : rows) {
+      if (row.code_base != list[i]) continue;
+      const std::string software = features(row.setup).front().key;
+      for (const char* group : {"memory", "time"}) found[i].constants.erase(fmt::format("measured.{}.{}", group, software));
+    }
   });
   ResidualsByCodeBase all;
   for (size_t i = 0; i < list.size(); ++i) all[list[i]] = std::move(found[i]);
   return all;
 }
 
-Calibration fit_distances(const std::vector<Scored>& rows, const ResidualsByCodeBase& without) {
-  std::map<std::string, int> size;
-  each_prediction(rows, [&](const Scored& row, const Measurement&) { ++size[row.code_base]; });
+Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_base) {
   Calibration fitted;
   for (const std::string_view group : {"memory", "time"}) {
-    std::vector<std::string> kinds;
-    std::vector<Miss> misses;
-    each_prediction(rows, [&](const Scored& row, const Measurement& m) {
-      if (measured_group(quantity(m.metric)) != group) return;
-      const Calibration& others = without.at(row.code_base);
-      const double predicted = predicted_value(row, m.metric, Column::kHeldOutCodeBase);
-      const double share = uncertain_share(row.setup, quantity(m.metric), predicted * unit_of(m.metric));
-      const Interval i = interval_without(row, m.metric, others);
-      const double low = std::log(i.low / unit_of(m.metric)), high = std::log(i.high / unit_of(m.metric));
+    std::vector<std::string> names;
+    std::vector<Miss> below, above;
+    std::map<std::string, int> size;
+    const auto each = [&](auto visit) {
+      each_prediction(rows, [&](const Scored& row, const Measurement& m) {
+        if (row.code_base != code_base && measured_group(quantity(m.metric)) == group) visit(row, m);
+      });
+    };
+    each([&](const Scored& row, const Measurement&) { ++size[row.code_base]; });
+    each([&](const Scored& row, const Measurement& m) {
+      const double by = std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase));
       Miss miss;
-      miss.by = std::abs(std::log(m.value) - (low + high) / 2) / share;
-      miss.half = (high - low) / 2 / share;
       miss.weight = 1 / std::sqrt(size[row.code_base]);
-      for (const Feature& feature : unmeasured(row.setup, quantity(m.metric), others)) {
-        auto kind = std::find(kinds.begin(), kinds.end(), feature.kind);
-        if (kind == kinds.end()) kind = kinds.insert(kinds.end(), feature.kind);
-        miss.kinds.push_back(static_cast<size_t>(kind - kinds.begin()));
+      for (const Difficulty& one : difficulties(row.setup, quantity(m.metric))) {
+        auto name = std::find(names.begin(), names.end(), one.key);
+        if (name == names.end()) name = names.insert(names.end(), std::string(one.key));
+        miss.difficulties.push_back(static_cast<size_t>(name - names.begin()));
       }
-      misses.push_back(std::move(miss));
+      below.push_back(miss);
+      below.back().by = std::max(0.0, -by);
+      above.push_back(std::move(miss));
+      above.back().by = std::max(0.0, by);
     });
-    std::vector<double> widths(kinds.size(), 0.05);
-    for (int round = 0; round < 6; ++round) {
-      for (size_t kind = 0; kind < kinds.size(); ++kind) {
-        double best = widths[kind], least = loss(misses, widths);
-        for (const double width : kWidths) {
-          widths[kind] = width;
-          if (const double now = loss(misses, widths); now < least - 1e-12) {
-            least = now;
-            best = width;
-          }
-        }
-        widths[kind] = best;
+    const double outside = group == "time" ? kOutsideOfTime : kOutsideOfMemory;
+    for (const auto& [side, misses] : {std::pair{"below", &below}, {"above", &above}}) {
+      const std::vector<double> widths = fit_widths(*misses, names.size(), outside);
+      for (size_t i = 0; i < names.size(); ++i) {
+        if (widths[i] > 0) fitted.constants[fmt::format("unseen.{}.{}.{}", group, names[i], side)] = widths[i];
       }
     }
-    for (size_t kind = 0; kind < kinds.size(); ++kind)
-      fitted.constants[fmt::format("distance.{}.{}", group, kinds[kind])] = widths[kind];
   }
   return fitted;
 }

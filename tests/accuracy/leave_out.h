@@ -1,5 +1,5 @@
-// How well a code base is predicted that nothing was fitted to: constants of time and intervals without its rows. And how much wider
-// an interval has to be for what no measured run covers (planner/report/distance.h), learned in the same way.
+// How well a code base is predicted that nothing was fitted to: constants of time and intervals without its rows. And how far such
+// predictions err (planner/report/distance.h, unseen_spread), learned in the same way.
 #pragma once
 #include <map>
 #include <string>
@@ -12,12 +12,12 @@ namespace distsetup::accuracy {
 
 using ResidualsByCodeBase = std::map<std::string, Calibration>;  // without the code base of that name
 
+// Intervals of the other code bases alone. None of a code base's rows covers its software, also where others have the same name.
 ResidualsByCodeBase residuals_without_each(const std::vector<Scored>& rows);
 
-// Constants "distance.<memory|time>.<kind>": the half-widths with which nine in ten rows of a left-out code base are inside. Quantile
-// regression of what rows miss by, over the features that the other code bases do not cover; a code base counts as the root of its
-// rows.
-Calibration fit_distances(const std::vector<Scored>& rows, const ResidualsByCodeBase& without);
+// Constants "unseen.<memory|time>.<difficulty>.{below,above}": the widths beyond which few rows of a left-out code base are. Quantile
+// regression of what rows miss by; a code base counts as the root of its rows. Without the rows of `code_base`, if any is named.
+Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_base = "");
 
 struct LeftOut {
   std::string name;  // of a metric, or of a code base

@@ -74,10 +74,11 @@ std::string left_out_text(const Scoreboard& board) {
                                  score.n == 0 ? 0 : 100.0 * score.inside / score.n);
   text += fmt::format("{:<26} {:>5} {:>8} {:>8} {:>10} {:>20} {:>8}\n", "", "n", "MAPE", "median", "inside %", "median half-width %",
                       "chance");
+  constexpr double kTooUnlikely = 0.01 - 1e-9;  // none of two has a chance of 0.01
   const auto add = [&](const LeftOut& one) {
     text += fmt::format("{:<26} {:>5} {:>8.2f} {:>8.2f} {:>10.1f} {:>20.1f} {:>8.4f}{}\n", one.name, one.n, one.mape, one.median,
                         100.0 * one.inside / std::max(1, one.n), one.median_half_width, one.chance,
-                        one.chance < 0.01 ? "  too few inside" : "");
+                        one.chance < kTooUnlikely ? "  too few inside" : "");
   };
   for (const LeftOut& metric : score.metrics) add(metric);
   text += "\n";

@@ -135,6 +135,46 @@ TEST_CASE("uncertainty: a prediction is inside its interval, also where all that
   CHECK(below.high == 100);
 }
 
+TEST_CASE("uncertainty: code that nothing was fitted to is as sure as other code bases were") {
+  Setup s = setup_of(Framework::kFsdp2);
+  s.software.name = "somebody's trainer";
+  Calibration c = residuals_of("fsdp2.torchtitan_eager.full", -0.02, 0.02);
+  c.constants["unseen.memory.any.below"] = 0.05;
+  c.constants["unseen.memory.any.above"] = 0.1;
+  c.constants["unseen.memory.experts.above"] = 0.2;
+  const auto high = [&] { return interval_of(s, Predicted::kAllocated, 100, 0.9, c).high; };
+  CHECK(interval_of(s, Predicted::kAllocated, 100, 0.9, c).low == Approx(100 * std::exp(-0.05)));
+  CHECK(high() == Approx(100 * std::exp(0.1)));
+  CHECK(need_spread(s, 100, c).is_heavy);
+  s.model.num_experts = 8;
+  CHECK(high() == Approx(100 * std::exp(std::hypot(0.1, 0.2))));
+  s.model.num_experts = 0;
+  // Once all of it is measured, its own class says more.
+  for (const Feature& feature : features(s)) c.constants["measured.memory." + feature.key] = 1;
+  CHECK(high() == Approx(100 * std::exp(0.02)));
+  CHECK_FALSE(need_spread(s, 100, c).is_heavy);
+  // And where one thing is not, it is no surer than unseen code.
+  s.cp = 2;
+  CHECK(high() == Approx(100 * std::exp(0.1)));
+  c.constants["residual.allocated.fsdp2.torchtitan_eager.full.high"] = 0.3;
+  CHECK(high() == Approx(100 * std::exp(0.3)));
+}
+
+TEST_CASE("uncertainty: what is not measured is named with what it adds") {
+  Setup s = setup_of(Framework::kMegatron);
+  s.program = "megatron_te";
+  s.software.name = "Megatron-LM";
+  s.gpu.name = "h100_sxm";
+  s.tp = 2;
+  CHECK(distance_reasons(s).empty());
+  s.software.name = "somebody's trainer";
+  s.model.num_experts = 8;
+  const std::vector<std::string> reasons = distance_reasons(s);
+  REQUIRE(reasons.size() >= 2);
+  CHECK(reasons[0].starts_with("no measured run of somebody's trainer: as other code bases show, memory ±"));
+  CHECK(reasons[1].starts_with("less sure there with experts: "));
+}
+
 TEST_CASE("verdict: the probability is that of the interval, and nothing else decides") {
   const Spread spread{0.05, 0.1};
   const Interval of = interval_90(60, spread);
@@ -149,6 +189,12 @@ TEST_CASE("verdict: the probability is that of the interval, and nothing else de
     if (verdict_of(now) == Verdict::kFits) CHECK(of.high <= capacity);
     if (verdict_of(now) == Verdict::kDoesNotFit) CHECK(capacity < 60);
   }
+  // Unseen code bases: the same interval, and more beyond it.
+  const Spread heavy{0.05, 0.1, true};
+  CHECK(chance_to_fit(60, of.high, heavy) == Approx(0.95).margin(1e-4));
+  CHECK(chance_to_fit(60, of.low, heavy) == Approx(0.05).margin(1e-4));
+  CHECK(chance_to_fit(60, 60 * std::exp(0.2), heavy) < chance_to_fit(60, 60 * std::exp(0.2), spread));
+  CHECK(chance_to_fit(60, 60 * std::exp(-0.2), heavy) > 0.002);
   CHECK(chance_to_fit(60, 60, {}) == 1);  // known to the byte
   CHECK(chance_to_fit(60, 59.9, {}) == 0);
   CHECK(verdict_of(0.98) == Verdict::kFits);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <set>
 
 #include "base/check.h"
 #include "model/approximate.h"
@@ -59,9 +60,27 @@ bool is_measured(const Feature& feature, Predicted quantity, const Calibration& 
   return residuals.constants.contains(fmt::format("measured.{}.{}", measured_group(quantity), feature.key));
 }
 
-// How far predictions err beyond what is measured, as a logarithm.
-double width_beyond(const Feature& feature, Predicted quantity, const Calibration& residuals) {
-  return residuals.get(fmt::format("distance.{}.{}", measured_group(quantity), feature.kind), 0);
+// How far predictions of unseen code err for one difficulty alone.
+Spread width_of(const Difficulty& difficulty, Predicted quantity, const Calibration& residuals) {
+  const std::string name = fmt::format("unseen.{}.{}", measured_group(quantity), difficulty.key);
+  return {residuals.get(name + ".below", 0), residuals.get(name + ".above", 0)};
+}
+
+int percent(const Spread& spread) { return static_cast<int>(std::lround(50 * (std::exp(spread.above) - std::exp(-spread.below)))); }
+
+// "memory ±9 %, tokens/s ±17 %" of a difficulty; empty where it adds nothing.
+std::string widths_text(const Difficulty& difficulty, bool of_memory, bool of_time, const Calibration& residuals) {
+  const int memory = of_memory ? percent(width_of(difficulty, Predicted::kAllocated, residuals)) : 0;
+  const int time = of_time ? percent(width_of(difficulty, Predicted::kTokensPerSecond, residuals)) : 0;
+  std::string text = memory > 0 ? fmt::format("memory ±{} %", memory) : "";
+  if (time > 0) text += fmt::format("{}tokens/s ±{} %", text.empty() ? "" : ", ", time);
+  return text;
+}
+
+// Launches and gathers count as much as products.
+bool works_on_little(const Setup& s) {
+  constexpr int64_t kFewTokens = 4096;
+  return s.tokens() < kFewTokens;
 }
 
 struct AxisOf {
@@ -121,33 +140,68 @@ double width_of_sizes(const Setup& setup, Predicted quantity) {
   return std::log1p(quantity == Predicted::kTokensPerSecond ? as->time : as->memory);
 }
 
-double distance(const Setup& setup, Predicted quantity, const Calibration& residuals) {
-  double sum = 0;
-  for (const Feature& feature : unmeasured(setup, quantity, residuals)) {
-    const double width = width_beyond(feature, quantity, residuals);
-    sum += width * width;
+std::vector<Difficulty> difficulties(const Setup& s, Predicted quantity) {
+  const bool is_time = quantity == Predicted::kTokensPerSecond;
+  const struct {
+    Difficulty difficulty;
+    bool is_present;
+  } all[] = {{{"any", ""}, true},
+             {{"reserved", "what the allocator keeps"}, quantity == Predicted::kReserved},
+             {{"device", "what libraries keep"}, quantity == Predicted::kDevice},
+             {{"experts", "experts"}, s.model.num_experts > 0},
+             {{"adapters", "adapters"}, s.finetune != Finetune::kFull},
+             {{"quantised", "quantised weights"}, s.finetune == Finetune::kQlora},
+             {{"low_precision", "low-precision products"}, s.fp8 != Fp8Recipe::kNone},
+             {{"lengths", "samples of unlike lengths"}, s.sample_lengths.mean > 0},
+             {{"tensor", "tensor parallelism"}, s.tp > 1},
+             {{"pipeline", "pipeline stages"}, s.pp > 1 && !is_time},
+             {{"context", "context parallelism"}, s.cp > 1},
+             {{"offload", "offloading"}, s.offload != OffloadPlan{}},
+             {{"compiled", "compiled layers"}, s.compiled && !is_time},
+             {{"little", "few tokens per micro-batch"}, works_on_little(s) && is_time},
+             {{"without_nvlink", "GPUs without NVLink"}, architecture(s.gpu) == "without_nvlink" && is_time}};
+  std::vector<Difficulty> present;
+  for (const auto& one : all) {
+    if (one.is_present) present.push_back(one.difficulty);
   }
-  return std::sqrt(sum);
+  return present;
 }
 
-std::vector<std::string> distance_reasons(const Setup& setup, double uncertain_memory_share) {
+Spread unseen_spread(const Setup& setup, Predicted quantity, const Calibration& residuals) {
+  const double sizes = width_of_sizes(setup, quantity);
+  Spread sum{sizes, sizes, true};
+  for (const Difficulty& one : difficulties(setup, quantity)) {
+    const Spread width = width_of(one, quantity, residuals);
+    sum.below = std::hypot(sum.below, width.below);
+    sum.above = std::hypot(sum.above, width.above);
+  }
+  return sum;
+}
+
+std::vector<std::string> distance_reasons(const Setup& setup) {
   const Calibration& residuals = embedded_calibration();
   std::vector<std::string> reasons;
   if (const Approximation* as = approximation(setup.model); as != nullptr)
     reasons.push_back(fmt::format("a model of an unknown architecture, read by its sizes alone: memory ±{:.0f} %, tokens/s ±{:.0f} %",
                                   100 * as->memory, 100 * as->time));
-  const auto percent = [&](Predicted quantity, const Feature& feature, double share) {
-    if (is_measured(feature, quantity, residuals)) return 0;
-    return static_cast<int>(std::lround(100 * std::expm1(width_beyond(feature, quantity, residuals) * share)));
-  };
+  std::string uncovered;
+  bool of_memory = false, of_time = false;
   for (const Feature& feature : features(setup)) {
-    const int memory = percent(Predicted::kAllocated, feature, uncertain_memory_share);
-    const int time = percent(Predicted::kTokensPerSecond, feature, 1);
-    if (memory == 0 && time == 0) continue;
-    std::string said = feature.reason + ":";
-    if (memory > 0) said += fmt::format(" memory ±{} %", memory);
-    if (time > 0) said += fmt::format("{} tokens/s ±{} %", memory > 0 ? "," : "", time);
-    reasons.push_back(std::move(said));
+    const bool memory = !is_measured(feature, Predicted::kAllocated, residuals);
+    const bool time = !is_measured(feature, Predicted::kTokensPerSecond, residuals);
+    if (memory || time) uncovered += (uncovered.empty() ? "" : "; ") + feature.reason;
+    of_memory = of_memory || memory;
+    of_time = of_time || time;
+  }
+  if (uncovered.empty()) return reasons;
+  std::set<std::string_view> said;
+  for (const Predicted quantity : {Predicted::kAllocated, Predicted::kTokensPerSecond}) {
+    for (const Difficulty& one : difficulties(setup, quantity)) {
+      const std::string widths = widths_text(one, of_memory, of_time, residuals);
+      if (widths.empty() || !said.insert(one.key).second) continue;
+      reasons.push_back(one.key == "any" ? fmt::format("{}: as other code bases show, {}", uncovered, widths)
+                                         : fmt::format("less sure there with {}: {}", one.words, widths));
+    }
   }
   return reasons;
 }

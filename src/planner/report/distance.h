@@ -1,6 +1,6 @@
 // What measured runs do not cover of a setup. The errors of one trainer's runs say little of a code base, an axis, a GPU or a
-// precision that was not among them, so each widens the interval, by what leaving out one code base at a time shows
-// (presets/calibration/residuals.yaml: `measured` lists what is covered, `distance` how far predictions err beyond it).
+// precision that was not among them: there the interval is what code bases show that nothing was fitted to, by leaving out one at a
+// time (presets/calibration/residuals.yaml: `measured` lists what is covered, `unseen` how far predictions err beyond it).
 #pragma once
 #include <string>
 #include <string_view>
@@ -30,10 +30,19 @@ std::vector<Feature> unmeasured(const Setup& setup, Predicted quantity, const Ca
 // Of a model planned by its sizes alone also what is counted is uncertain: half-width over the whole prediction, as a logarithm.
 double width_of_sizes(const Setup& setup, Predicted quantity);
 
-// Half-width of all of them together, as a logarithm over the uncertain share of the prediction.
-double distance(const Setup& setup, Predicted quantity, const Calibration& residuals);
+// What makes errors larger in code that nothing was fitted to, whatever else was measured: experts, adapters, unlike lengths. "any" is
+// always among them.
+struct Difficulty {
+  std::string_view key;    // behind unseen.<memory|time>.
+  std::string_view words;  // "experts"
+};
+std::vector<Difficulty> difficulties(const Setup& setup, Predicted quantity);
 
-// "no measured run of Megatron with tensor parallelism: memory ±12 %, tokens/s ±20 %", one per feature.
-std::vector<std::string> distance_reasons(const Setup& setup, double uncertain_memory_share);
+// How far the truth may be from a prediction of code that nothing was fitted to: the difficulties' widths add like variances.
+Spread unseen_spread(const Setup& setup, Predicted quantity, const Calibration& residuals);
+
+// "no measured run of megatron with context parallelism: as other code bases show, memory ±9 %, tokens/s ±17 %"; "less sure there with
+// experts: tokens/s ±60 %". None where everything is measured.
+std::vector<std::string> distance_reasons(const Setup& setup);
 
 }  // namespace distsetup

@@ -46,7 +46,8 @@ Spread need_spread(const Setup& setup, double need_bytes, const Calibration& res
   const Interval of = interval_of(setup, Predicted::kAllocated, need_bytes, 0.9, residuals);
   // Between what is allocated (FQL-011, 012 ran on 4 % less than they take with room) and more than what is replayed.
   const Spread least = gives_cached_blocks_back(setup) ? Spread{kLeast, kLeast} : Spread{0.12, 0.05};
-  return {std::max(least.below, std::log(need_bytes / of.low)), std::max(least.above, std::log(of.high / need_bytes))};
+  return {std::max(least.below, std::log(need_bytes / of.low)), std::max(least.above, std::log(of.high / need_bytes)),
+          is_unseen(setup, Predicted::kAllocated, residuals)};
 }
 
 double fit_probability(const Setup& setup, double need_bytes, const Calibration& residuals) {

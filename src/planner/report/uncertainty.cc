@@ -30,9 +30,8 @@ double two_sided_z(double level) {
   return kZ[std::size(kZ) - 1];
 }
 
-}  // namespace
-
-namespace {
+// The same for a heavy spread: of Student's t of 2 degrees of freedom, which has a closed form.
+double two_sided_heavy_z(double level) { return level * std::sqrt(2 / (1 - level * level)); }
 
 // What a prediction has to get right beside the program: runs that differ in it differ in how well they are predicted.
 std::string_view mesh_name(const Setup& s) {
@@ -79,7 +78,8 @@ std::vector<std::string> residual_classes(const Setup& s, Predicted quantity) {
   const std::string_view framework = s.traits().id;
   const std::string_view finetune = s.finetune == Finetune::kFull ? "full" : "adapter";
   if (quantity == Predicted::kTokensPerSecond) {
-    const std::string_view mesh = mesh_name(s) == "data" && s.compute == Dtype::kF8 ? "low_precision" : mesh_name(s);
+    const bool is_lower = mesh_name(s) == "data" && s.compute == Dtype::kF8;
+    const std::string_view mesh = s.model.num_experts > 0 ? "experts" : is_lower ? "low_precision" : mesh_name(s);
     const std::string program = fmt::format("{}.{}.{}", framework, s.program, finetune);
     return {fmt::format("{}.{}", program, mesh), program, fmt::format("{}.any.{}", framework, finetune), "all"};
   }
@@ -148,7 +148,10 @@ double uncertain_share(const Setup& setup, Predicted quantity, double predicted)
   return std::max(kLeast, 1 - static_cast<double>(bound_bytes(setup)) / predicted);
 }
 
-Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
+namespace {
+
+// By what was measured of the setup's class, without a doubt about what was not.
+Interval interval_of_class(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
   const double given = predicted;
   double low = quantity == Predicted::kTokensPerSecond ? -0.2 : -0.1, high = -low, wider = 1;
   const bool unknown = setup.program == kUnknownProgram;
@@ -169,10 +172,29 @@ Interval interval_of(const Setup& setup, Predicted quantity, double predicted, d
   }
   const double middle = scale * (low + high) / 2;
   const double half =
-      std::hypot(scale * std::hypot(wider * (high - low) / 2, distance(setup, quantity, residuals)), width_of_sizes(setup, quantity)) *
-      two_sided_z(level) / two_sided_z(0.9);
+      std::hypot(scale * wider * (high - low) / 2, width_of_sizes(setup, quantity)) * two_sided_z(level) / two_sided_z(0.9);
   // The prediction itself is inside, also where all that was measured lies on one side of it.
   return {std::min(given, predicted * std::exp(middle - half)), std::max(given, predicted * std::exp(middle + half))};
+}
+
+}  // namespace
+
+bool is_unseen(const Setup& setup, Predicted quantity, const Calibration& residuals) {
+  return residuals.constants.contains(fmt::format("unseen.{}.any.below", measured_group(quantity))) &&
+         !unmeasured(setup, quantity, residuals).empty();
+}
+
+Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
+  const auto of_class = [&] { return interval_of_class(setup, quantity, predicted, level, residuals); };
+  if (!is_unseen(setup, quantity, residuals)) return of_class();
+  const Spread spread = unseen_spread(setup, quantity, residuals);
+  const double scale = two_sided_heavy_z(level) / two_sided_heavy_z(0.9);
+  const Interval unseen = interval_90(predicted, {scale * spread.below, scale * spread.above});
+  // What other code bases show of the class says nothing of this one. Of a known one, and of a script that is like none, it does.
+  const bool is_of_unseen_code = unmeasured(setup, quantity, residuals).front().kind == "software";
+  if (is_of_unseen_code && setup.program != kUnknownProgram) return unseen;
+  const Interval own = of_class();
+  return {std::min(own.low, unseen.low), std::max(own.high, unseen.high)};
 }
 
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level) {

@@ -14,7 +14,8 @@ namespace distsetup {
 
 // From the narrowest class to the widest; the first that has residuals counts. Of memory, a class is what makes the error physically
 // different: {"fsdp2.torchtitan_compiled.full.data.expandable.plain.blackwell", ".. .plain", ".. .expandable", the same program under
-// any framework, any program, "all"}. Of time: {"fsdp2.torchtitan_compiled.full.tensor", "fsdp2.torchtitan_compiled.full", ..}.
+// any framework, any program, "all"}. Of time: {"fsdp2.torchtitan_compiled.full.tensor", "fsdp2.torchtitan_compiled.full", ..}, with
+// "experts" in the place of the mesh for models that have them.
 std::vector<std::string> residual_classes(const Setup& setup, Predicted quantity);
 
 // The program of a training script that nobody has described: planned as a plain PyTorch transformer, as sure as runs of code bases
@@ -28,8 +29,11 @@ double uncertain_share(const Setup& setup, Predicted quantity, double predicted)
 // What runs of other programs show says less about this one: intervals of memory from such a class are half again as wide.
 double widening(std::string_view residual_class);
 
+// Whether something of the setup is in no measured run: its interval is that of unseen code (distance.h), whose tails are heavy.
+bool is_unseen(const Setup& setup, Predicted quantity, const Calibration& residuals);
+
 // Where the truth is with probability `level` (0.9, 0.99), given the prediction (bytes, or tokens/s per GPU), which is inside. Without
-// residuals of any class: +-10 % memory, +-20 % tokens/s at 0.9. What measured runs do not cover widens it (distance.h).
+// residuals of any class: +-10 % memory, +-20 % tokens/s at 0.9.
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals);
 Interval interval_of(const Setup& setup, Predicted quantity, double predicted, double level);  // the built-in residuals
 

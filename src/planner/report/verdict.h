@@ -13,9 +13,11 @@ struct Interval {
 };
 
 // How far the truth may be from a prediction, as logarithms: in 5 runs of 100 it is below prediction * exp(-below), in 5 above
-// prediction * exp(above). Each side falls off as half a normal distribution, so that the prediction is the median. 0: exact.
+// prediction * exp(above). Each side falls off as half a normal distribution, so that the prediction is the median; a heavy one as
+// half of Student's t of 2 degrees of freedom: most unseen code bases are close, and a few are off by far. 0: exact.
 struct Spread {
   double below = 0, above = 0;
+  bool is_heavy = false;
 };
 Interval interval_90(double predicted, const Spread& spread);
 

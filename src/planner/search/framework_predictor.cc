@@ -158,9 +158,7 @@ class FrameworkPredictor final : public Predictor {
     plan.reasons.push_back(fmt::format("searched {} combinations: {} ruled out by their states, {} timed, {} simulated, {} replayed",
                                        format_count(n.legal), format_count(n.bounded_out), format_count(n.timed),
                                        format_count(n.simulated), format_count(n.finished)));
-    for (std::string& reason :
-         distance_reasons(setup_, uncertain_share(setup_, Predicted::kAllocated, static_cast<double>(plan.memory.device_bytes))))
-      plan.reasons.push_back(std::move(reason));
+    for (std::string& reason : distance_reasons(setup_)) plan.reasons.push_back(std::move(reason));
     if (too_few.has_value()) plan.reasons.push_back(too_few_words(too_few->nodes));
     if (c.verdict == Verdict::kDoesNotFit) plan.reasons.emplace_back(kMissesByLeast);
     plan.diagnostics.push_back(note("DS0604", {}, fmt::format("planned for {}{}", p_.trainer.label, why_this_trainer())));
