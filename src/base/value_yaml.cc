@@ -211,6 +211,8 @@ class YamlEvents : public YAML::EventHandler {
     const std::string_view rest = source_.text().substr(std::min(key_end_, source_.text().size()));
     const size_t next = rest.find_first_not_of(" \t\r\n");
     if (next != std::string_view::npos && rest[next] == ':') return true;
+    // {A100:1, H100:8}: keys without values, as SkyPilot takes them. In files of ours a blank is missing.
+    if (takes_merges_ && next != std::string_view::npos && (rest[next] == '}' || rest[next] == ',')) return true;
     if (next == std::string_view::npos && report_open_bracket()) return false;
     const std::string_view key = source_.text().substr(key_begin_, key_end_ - key_begin_);
     Diagnostic d = error(code::kSyntax, source_.at(key_begin_), fmt::format("found '{}', expected 'key: value'", key),

@@ -225,6 +225,17 @@ TEST_CASE("lint jobs: configuration files", "[lint]") {
          {"ACC007", Found::kNothing, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\ndowncast_bf16: no\n"}});
 }
 
+TEST_CASE("lint jobs: which DeepSpeed reads the file follows from the tool that installs it", "[lint]") {
+  const LintFile file{"d.json", R"({"train_batch_size": 16, "bf16": {"enabled": true, "loss_scale": 0}})"};
+  const auto found = [&file](const std::string& installed) {
+    return strongest(lint_files({file, {"requirements.txt", installed + "\n"}}, {}), "DSJ034");
+  };
+  CHECK(found("axolotl==0.12.2") == Found::kError);        // DeepSpeed 0.17.2
+  CHECK(found("axolotl==0.9.2") == Found::kWarning);       // 0.15.4
+  CHECK(found("open-r1==0.1.0.dev0") == Found::kWarning);  // 0.16.8
+  CHECK(found("deepspeed==0.19.6") == Found::kError);
+}
+
 TEST_CASE("lint jobs: a pipe behind whatever starts the training", "[lint]") {
   const std::string head = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:8\n";
   const std::string branches =

@@ -76,7 +76,8 @@ void check_autos(const LintSetup& setup, const Document& d, Findings& report) {
     if (!is_accelerate || (consumer == "hf" && !is_hf)) {
       report.add("DSJ002", d, at,
                  fmt::format("nothing fills '{}': \"auto\" is {}", one.path, is_accelerate ? "accelerate's here" : "no value of it"),
-                 {"", auto_bites(one.path), {}, {}});
+                 // A script of one's own may fill it.
+                 {"", auto_bites(one.path), {}, consumer.empty() ? std::nullopt : std::optional<Severity>(Severity::kError)});
     } else if (consumer == "deepspeed" || consumer == "lightning") {
       const std::string bites = auto_bites(one.path);
       const std::string what =

@@ -10,7 +10,11 @@ namespace distsetup::lint {
 namespace {
 
 // DeepSpeed takes JSON or what a script hands it: a script reads YAML first, and may take its own keys out and put others in.
-bool is_read_by_script_first(const Document& d) { return d.is(file_kind::kDeepspeed) && d.form == foreign::TextForm::kYaml; }
+// JSON under a name of YAML is still JSON.
+bool is_read_by_script_first(const Document& d) {
+  const size_t first = d.text.find_first_not_of(" \t\r\n");
+  return d.is(file_kind::kDeepspeed) && d.form == foreign::TextForm::kYaml && first != std::string::npos && d.text[first] != '{';
+}
 
 }  // namespace
 

@@ -126,7 +126,11 @@ struct ManifestReader {
 // "H100:8", {H100: 8} or "H100": the GPUs of a node. Alternatives ("any_of", lists, several names) say no one number.
 std::string gpus_of(const Value& accelerators) {
   const bool is_map = accelerators.kind == Value::Kind::kMap;
-  if (is_map && accelerators.entries.size() == 1) return accelerators.entries[0].second.text;
+  if (is_map && accelerators.entries.size() == 1) {
+    const auto& [name, count] = accelerators.entries[0];
+    const size_t colon = name.rfind(':');  // {L4:2}: a set
+    return colon == std::string::npos || count.kind != Value::Kind::kNull ? count.text : name.substr(colon + 1);
+  }
   if (is_map || accelerators.kind != Value::Kind::kScalar) return "";
   const size_t colon = accelerators.text.rfind(':');
   return colon == std::string::npos ? "1" : accelerators.text.substr(colon + 1);

@@ -44,7 +44,8 @@ void settle_warmup(ReadFields& fields) {
 // A run that counts samples of its data, in epochs: the last step may be short, and is not counted.
 void end_with_samples(ReadFields& fields) {
   const auto samples = whole(fields, "derived.samples"), batch = whole(fields, "train.global_batch");
-  if (!samples || !batch || *batch < 1) return;
+  constexpr int64_t kNoLimit = 10'000'000;  // people write it for "all of them": it ends no fine-tuning
+  if (!samples || !batch || *batch < 1 || *samples >= kNoLimit) return;
   int64_t all = 0;
   if (__builtin_mul_overflow(*samples, std::max<int64_t>(1, whole(fields, "derived.epochs").value_or(1)), &all)) return;
   if (all / *batch >= 1) derive(fields, "derived.samples", "train.steps", all / *batch);
