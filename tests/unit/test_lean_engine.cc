@@ -103,6 +103,10 @@ TEST_CASE("a script of one's own is as sure as unseen code") {
   s.framework = Framework::kFsdp2;
   s.program = kUnknownProgram;
   CHECK(residual_classes(s, Predicted::kTokensPerSecond) == std::vector<std::string>{"unknown"});
+  s.program = "unknown_compiled";
+  s.compiled = true;
+  CHECK(residual_classes(s, Predicted::kTokensPerSecond) == std::vector<std::string>{"unknown"});
+  CHECK(estimate_time(s).step_s > 0);
   const Interval speed = interval_of(s, Predicted::kTokensPerSecond, 1000, 0.9), bytes = interval_of(s, Predicted::kDevice, 1e9, 0.9);
   CHECK(speed.low < 750);
   CHECK(speed.high > 1250);

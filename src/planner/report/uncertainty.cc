@@ -74,7 +74,7 @@ std::string_view architecture_name(const Gpu& gpu) {
 }  // namespace
 
 std::vector<std::string> residual_classes(const Setup& s, Predicted quantity) {
-  if (s.program == kUnknownProgram) return {std::string(kUnknownProgram)};
+  if (s.program.starts_with(kUnknownProgram)) return {std::string(kUnknownProgram)};
   const std::string_view framework = s.traits().id;
   const std::string_view finetune = s.finetune == Finetune::kFull ? "full" : "adapter";
   if (quantity == Predicted::kTokensPerSecond) {
@@ -154,7 +154,7 @@ namespace {
 Interval interval_of_class(const Setup& setup, Predicted quantity, double predicted, double level, const Calibration& residuals) {
   const double given = predicted;
   double low = quantity == Predicted::kTokensPerSecond ? -0.2 : -0.1, high = -low, wider = 1;
-  const bool unknown = setup.program == kUnknownProgram;
+  const bool unknown = setup.program.starts_with(kUnknownProgram);
   // Of 29 repositories scored before anything was made for them, half of the errors of memory lay within 22 %, of tokens/s within 23
   // %.
   if (unknown) low = quantity == Predicted::kTokensPerSecond ? -0.5 : -0.3, high = 0.3;
