@@ -13,11 +13,14 @@ constexpr Dtype kStored = Dtype::kBf16;  // of Automodel's parameters: torch_dty
 // SQuAD's contexts with question and answer 180 (arXiv 1606.05250: 120 words of context), Tulu 3's conversations 600.
 void set_lengths(Setup& s, const Row& row) {
   const std::string& notes = row.text("notes");
+  s.padding_counted = false;  // train_ft.py leaves the tail's padding out (count_tail_padding)
+  if (contains(notes, "HellaSwag") || contains(notes, "sequences padded to")) {
+    s.sample_lengths = {79, 35, 15, true, contains(notes, "sequences padded to")};
+    if (s.sequence_length == 0) s.sequence_length = 160;
+  }
   if (s.sequence_length > 0) return;
   if (const auto packed = number_after(notes, "packed to ")) {
     s.sequence_length = static_cast<int64_t>(*packed);
-  } else if (contains(notes, "HellaSwag")) {
-    s.sequence_length = 160;
   } else if (contains(notes, "SQuAD")) {
     s.sequence_length = 1024;
     s.sample_lengths = {180, 80, 40, true};

@@ -128,7 +128,7 @@ Setup titan_row(const Row& row, Setup s) {
   const std::string& notes = row.text("notes");
   const int date = titan_date(row);
   set_expert_ranks(s, row);
-  s.framework = s.dp_shard * s.tp * s.pp == 1 ? Framework::kDdp : Framework::kFsdp2;
+  s.framework = s.dp_shard * s.cp * s.tp * s.pp == 1 ? Framework::kDdp : Framework::kFsdp2;
   if (strategy.starts_with("FSDP1")) s.framework = Framework::kFsdp1;
   s.sharding = s.dp_shard * s.cp > 1 ? Sharding::kZero3 : Sharding::kDdp;
   s.reshard_after_forward = !contains(strategy, "SHARD_GRAD_OP") && s.pp == 1;  // pipelines keep parameters between micro-batches
@@ -136,7 +136,7 @@ Setup titan_row(const Row& row, Setup s) {
   s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
   s.overlap_tp = row.says("notes", "AsyncTP") || row.says("precision", "AsyncTP");
   s.fp8_all_gather = row.says("precision", "fp8 all-gather");
-  s.cp_method = CpMethod::kRing;
+  s.cp_method = CpMethod::kAllGather;  // context_parallel_rotate_method's default
   // Interleaved schedules have two stages on a rank (torchtitan/distributed/pipeline_parallel.py).
   if (s.pp > 1 && (contains(notes, "interleaved") || contains(strategy, "Interleaved"))) s.virtual_stages = 2;
   s.software.flex_attention = contains(row.text("flash_attention"), "flex");
@@ -152,7 +152,26 @@ Setup titan_row(const Row& row, Setup s) {
     s.software.inductor_kernels = row.says("compile", "full inductor");
     if (row.says("software", "without CUDA graphs")) s.software.cuda_graphs = false;
   }
-  if (row.says("framework", "KempnerForge")) s.software.name = "KempnerForge";
+  return s;
+}
+
+// KempnerForge: parameters and states as the row stores them; the model compiled as a whole, its loss not, on 16-bit logits that every
+// tensor-parallel rank has whole; every projection is split by itself; no sequence parallelism in pipelines; "selective" is attention
+// (kempnerforge/distributed/{parallel,tensor_parallel}.py, training/loss.py, config/training.py, of 2026-06).
+Setup kempner_row(const Row& row, Setup s) {
+  constexpr int kReleased = 20260630;
+  set_release(s, built_in_releases("torchtitan"), kReleased);
+  s.software.name = "KempnerForge";
+  s.software.expandable_segments = false;
+  s.software.wrapping = UnitWrapping::kRoot;
+  s.software.fused_qkv = s.software.complex_rotary = false;
+  s.software.gathers_each_input = s.software.compiled_loss_gathers = true;
+  s.program = s.compiled ? "torchtitan_compiled" : "torchtitan_eager";
+  s.loss = LossHead::kLowPrecision;
+  s.sequence_parallel = s.pp == 1;
+  s.optimizer_implementation = OptimizerImplementation::kFused;
+  if (row.text("activation_ckpt") == "selective") s.recompute = ActivationRecompute::kAttentionOnly;
+  if (row.text("activation_ckpt").empty()) s.recompute = ActivationRecompute::kNone;
   return s;
 }
 
@@ -176,7 +195,8 @@ Result<Setup> torch_row(const Row& row) {
     return unmapped(row, "precision, layers of the stages and micro-batches of a pipeline alone are not stated");
   }
   if (row.says("notes", "zero bubble")) return unmapped(row, "schedules that split backward in two have no model");
-  return titan_row(row, *common);
+  const Setup titan = titan_row(row, *common);
+  return row.says("framework", "KempnerForge") ? kempner_row(row, titan) : titan;
 }
 
 }  // namespace distsetup::accuracy

@@ -42,7 +42,8 @@ Result<Setup> recipe_row(const Row& row, Setup s) {
     if (!contains(notes, "Q,V") && !contains(notes, "all layers")) s.lora.key = false;
     s.lora.dtype = Dtype::kBf16;
   }
-  if (s.micro_batch == 0) {
+  const bool stated = s.micro_batch > 0;
+  if (!stated) {
     s.micro_batch = static_cast<int64_t>(number_after(notes, "batch ").value_or(2));
     // Two samples of alpaca cannot take as long as the updates that go with them: more, where the table leaves it out.
     if (contains(notes, "batch/seq not in table")) s.micro_batch = 4;
@@ -51,7 +52,8 @@ Result<Setup> recipe_row(const Row& row, Setup s) {
   if (s.sequence_length == 0) s.sequence_length = 512;
   // The LoRA recipes read alpaca_cleaned: 177.9 +- 126.4 tokens, at least 26 (ms-swift,
   // docs/source_en/LLM/Supported-models-datasets.md).
-  if (contains(notes, "variable length")) s.sample_lengths = {177.9, 126.4, 26, true};
+  if (stated && (contains(notes, "variable length") || contains(notes, "unpacked"))) s.sample_lengths = {177.9, 126.4, 26, true};
+  s.padding_counted = false;  // tokens of labels that are not ignored
   return s;
 }
 

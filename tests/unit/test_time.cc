@@ -9,6 +9,7 @@
 #include "model/presets.h"
 #include "planner/time/attention.h"
 #include "planner/time/collective.h"
+#include "planner/time/context.h"
 #include "planner/time/economics.h"
 #include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
@@ -332,6 +333,70 @@ TEST_CASE("step time: casts of block recipes cost what their kernels take, torch
     s.framework = Framework::kMegatron;
     CHECK(torchao > 1.5 * time_constants(s, embedded_calibration()).cast_bytes);
   }
+}
+
+TEST_CASE("context parallelism: PyTorch sends keys and values of all heads, and a compiled program waits for them") {
+  Setup s = setup_of("llama3.1_8b", "h100_sxm", 16);
+  s.cp = 16;
+  s.dp_shard = 1;
+  s.sequence_length = 131072;
+  s.program = "torchtitan_eager";
+  const TimeConstants c = time_constants(s, embedded_calibration());
+  const ContextShape eager{8192, 32, 128, 128, true, false, 1e-3};
+  ContextShape traced = eager;
+  traced.traced = true;
+  const GroupSpan nodes = group_span(c.fabric, 16, 1);
+  const double keys = all_gather_s(c.fabric, nodes, 2.0 * 8192 * 32 * 256 * 16);
+  CHECK(context_forward_s(c, nodes, traced).exposed_s == Approx(keys));
+  CHECK(context_forward_s(c, nodes, eager).exposed_s == Approx(keys - 1e-3 / 16));
+  CHECK(context_forward_s(c, nodes, traced).elementwise_s < context_forward_s(c, nodes, eager).elementwise_s);
+  // Gradients of keys and values come back in fp32, a step at a time.
+  CHECK(context_backward_s(c, nodes, traced).exposed_s == Approx(keys + 16 * send_s(c.fabric, nodes, 4.0 * 8192 * 32 * 256)));
+  Setup grouped = s;
+  grouped.model.num_kv_heads = 1;
+  const double wire = estimate_time(s).communication_exposed_s;
+  CHECK(estimate_time(grouped).communication_exposed_s > 0.9 * wire);  // repeated before they are sent
+}
+
+TEST_CASE("step time: heads that every tensor-parallel rank gets, and inputs gathered for each product, cost what they move") {
+  Setup s = setup_of("qwen3_32b", "h100_sxm", 32);
+  s.tp = 8;
+  s.dp_shard = 4;
+  const auto with = [&](bool Software::*flag, int tp) {
+    Setup more = s;
+    more.tp = tp;
+    more.dp_shard = 32 / tp;
+    const double without = step_s(more);
+    more.software.*flag = true;
+    return step_s(more) / without;
+  };
+  CHECK(with(&Software::normed_heads_gathered, 8) > 1.05);
+  CHECK(with(&Software::normed_heads_gathered, 1) == 1);
+  CHECK(with(&Software::gathers_each_input, 8) > 1.02);
+  CHECK(with(&Software::gathers_each_input, 1) == 1);
+}
+
+TEST_CASE("step time: keys and values of two sizes run in PyTorch's memory-efficient kernel, unless it is cuDNN's") {
+  Setup s = setup_of("deepseek_v2_lite", "h100_sxm", 8);
+  CHECK(attention_kernel(s) == AttentionKernel::kFlash1);
+  s.software.released = 202606;  // torchtitan prefers cuDNN's
+  CHECK(attention_kernel(s) == AttentionKernel::kCudnn);
+  CHECK(attention_kernel(setup_of("llama3.1_8b", "h100_sxm", 8)) == AttentionKernel::kFlash2);
+}
+
+TEST_CASE("step time: samples of different lengths are padded to the longest of their micro-batch") {
+  Setup s = setup_of("llama3.1_8b", "h100_sxm", 8);
+  s.sequence_length = 1024;
+  s.micro_batch = 8;
+  const TimeEstimate full = estimate_time(s);
+  s.sample_lengths = {178, 126, 26, true};
+  const TimeEstimate padded = estimate_time(s);
+  CHECK(padded.step_s < full.step_s);
+  s.padding_counted = false;
+  CHECK(estimate_time(s).step_s == padded.step_s);
+  CHECK(estimate_time(s).tokens_per_s_per_gpu < 0.6 * padded.tokens_per_s_per_gpu);
+  s.sample_lengths.padded_to_whole = true;
+  CHECK(estimate_time(s).step_s == Approx(full.step_s));
 }
 
 TEST_CASE("calibration: the table that the build made says what the files say") {

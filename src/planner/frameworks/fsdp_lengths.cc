@@ -26,7 +26,23 @@ int64_t length_at(double u, const SampleLengths& lengths, int64_t longest) {
 }  // namespace
 
 int64_t usual_longest(const SampleLengths& lengths, int64_t samples, int64_t sequence_length) {
+  if (lengths.padded_to_whole) return sequence_length;
   return length_at(std::pow(0.5, 1.0 / static_cast<double>(std::max<int64_t>(1, samples))), lengths, sequence_length);
+}
+
+Setup padded(const Setup& setup) {
+  Setup whole = setup;
+  whole.sequence_length = (usual_longest(setup.sample_lengths, setup.micro_batch, setup.sequence_length) + 15) / 16 * 16;
+  return whole;
+}
+
+double counted_share(const Setup& setup, int64_t padded_length) {
+  if (setup.padding_counted) return 1;
+  constexpr int kPoints = 64;  // lengths at evenly spaced probabilities
+  double sum = 0;
+  for (int i = 0; i < kPoints; ++i)
+    sum += static_cast<double>(length_at((i + 0.5) / kPoints, setup.sample_lengths, setup.sequence_length));
+  return sum / kPoints / static_cast<double>(padded_length);
 }
 
 double LengthDraw::uniform() {
@@ -37,6 +53,7 @@ double LengthDraw::uniform() {
 }
 
 int64_t LengthDraw::longest_of_micro_batch() {
+  if (s_.sample_lengths.padded_to_whole) return s_.sequence_length;
   int64_t longest = 1;
   for (int64_t sample = 0; sample < s_.micro_batch; ++sample)
     longest = std::max(longest, length_at(uniform(), s_.sample_lengths, s_.sequence_length));

@@ -11,6 +11,11 @@ namespace distsetup::replay {
 
 // What a micro-batch of `samples` is usually padded to: the median of its longest.
 int64_t usual_longest(const SampleLengths& lengths, int64_t samples, int64_t sequence_length);
+// As computed: every sample padded to that. The length of a row of activations decides how a matrix is aligned, not how many there
+// are, so that lengths are taken as multiples of 16.
+Setup padded(const Setup& setup);
+// Of the padded tokens, those that throughput counts.
+double counted_share(const Setup& setup, int64_t padded_length);
 
 class LengthDraw {
  public:

@@ -64,6 +64,8 @@ inline constexpr Named<bool Software::*> kSoftwareFlags[] = {
     {"flex_attention", &Software::flex_attention},
     {"cast_kernels", &Software::cast_kernels},
     {"own_container", &Software::own_container},
+    {"normed_heads_gathered", &Software::normed_heads_gathered},
+    {"gathers_each_input", &Software::gathers_each_input},
     {"complex_rotary", &Software::complex_rotary},
 };
 

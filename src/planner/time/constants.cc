@@ -273,7 +273,10 @@ AttentionKernel attention_kernel(const Setup& s) {
   const bool cudnn_default = titan || (released >= 202408 && released <= 202410);
   if (generation == GpuGeneration::kBlackwell) return AttentionKernel::kCudnn;
   if (generation == GpuGeneration::kHopper && (transformer_engine || cudnn_default)) return AttentionKernel::kCudnn;
-  return released < 202310 ? AttentionKernel::kFlash1 : AttentionKernel::kFlash2;
+  // FlashAttention wants one head size: keys and values of two are PyTorch's memory-efficient kernel's, as fast as FlashAttention 1.
+  const bool two_sizes =
+      s.model.attention == Attention::kLatent && s.model.qk_nope_head_size + s.model.qk_rope_head_size != s.model.v_head_size;
+  return released < 202310 || two_sizes ? AttentionKernel::kFlash1 : AttentionKernel::kFlash2;
 }
 
 TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
@@ -303,7 +306,7 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   if (s.model.qk_norm_present()) c.launch_layer_s *= 1 + 2.0 / kKernelsPerLayer;
   // Experts: routing, sorting and a launch per local expert, after which the host waits for the counts; in 8 bits each expert's rows
   // and weights are cast by kernels of their own. What CUDA graphs hold is not launched.
-  if (s.model.num_experts > 0 && traits.expert_tensor_axis) {
+  if (s.model.num_experts > 0 && !runs_in_turn(expert_kernels(s))) {
     c.launch_layer_s += look.at("software.launch_s.experts") * (s.fp8 == Fp8Recipe::kNone ? 1 : 2);
   }
   c.launch_layer_s *= 1 - s.graphed;

@@ -11,6 +11,7 @@
 #include "model/count.h"
 #include "model/flops.h"
 #include "planner/time/attention.h"
+#include "planner/time/context.h"
 #include "planner/time/gemm.h"
 
 namespace distsetup {
@@ -108,6 +109,15 @@ PassTime LayerModel::attention_pass(const LayerWork& w, bool forward) const {
       p.exposed = transfer;
       return p;
     }
+    if (traits.functional_collectives && !s.software.flex_attention) {
+      const ContextShape part{
+          tokens,     w.heads, w.qk_size, w.v_size, s.cp_method == CpMethod::kAllGather, c.program == ProgramClass::kCompiled,
+          p.attention};
+      const ContextTime around = forward ? context_forward_s(c, cp_group, part) : context_backward_s(c, cp_group, part);
+      p.exposed = around.exposed_s;
+      p.elementwise = around.elementwise_s;
+      return p;
+    }
     if (s.cp_method == CpMethod::kAllGather) {
       p.exposed = (forward ? 1 : 2) * all_gather_s(c.fabric, cp_group, keys * s.cp);
       return p;
@@ -125,6 +135,12 @@ double LayerModel::tensor_parallel_s(bool forward) const {
   const double bytes = 2 * tokens * hidden;
   const double gather = s.sequence_parallel ? all_gather_s(c.fabric, tp_group, gathers_in_8_bits() ? bytes / 2 : bytes) : 0;
   const double reduce = s.sequence_parallel ? reduce_scatter_s(c.fabric, tp_group, bytes) : all_reduce_s(c.fabric, tp_group, bytes);
+  if (s.software.gathers_each_input) {
+    // Five inputs of a layer, not two; a compiler sees that they are the same tensors, but their gradients are not.
+    constexpr double kInputs = 2.5;
+    const double gathers = forward && c.program != ProgramClass::kCompiled ? kInputs : 1, reductions = forward ? 1 : kInputs;
+    return 2 * (gather * gathers + reduce * reductions);
+  }
   if (forward || c.tp_backward_hidden == 0) return 2 * (gather + reduce) * (1 - c.tp_hidden);
   return 2 * (gather + (reduce + gather) * (1 - c.tp_backward_hidden)) * (1 - c.tp_hidden);
 }
@@ -146,6 +162,19 @@ double LayerModel::gathers_again_s() const {
 double LayerModel::sequence_copies_s() const {
   if (s.tp == 1 || !s.sequence_parallel || !traits.functional_collectives) return 0;
   return 4 * 4 * tokens * hidden / c.memory_bytes_per_s * (s.overlap_tp ? 0.5 : 1);
+}
+
+// q and k of all heads on every tensor-parallel rank (Software::normed_heads_gathered): gathered after their norms, copied into
+// place and rotated whole; backward gathers the gradients of queries and of keys that are repeated for every query by then.
+PassTime LayerModel::whole_heads_pass(const LayerWork& w, bool forward) const {
+  PassTime p;
+  if (!s.software.normed_heads_gathered || s.tp == 1) return p;
+  const double q = tokens * w.heads * w.qk_size * s.tp, k = tokens * static_cast<double>(s.model.num_kv_heads) * w.qk_size;
+  const double sent = 2 * (forward ? q + k : 2 * q), others = (s.tp - 1.0) / s.tp;
+  p.exposed = all_gather_s(c.fabric, tp_group, sent);
+  const double rotated = c.program == ProgramClass::kCompiled && !s.software.complex_rotary ? 8 : 24;
+  p.elementwise = (2 * sent + others * rotated * (q + k) * (forward ? 1 : kBackwardTraffic)) / c.memory_bytes_per_s;
+  return p;
 }
 
 // Rows to their experts, or back. NCCL's all-to-all sends a row once per expert. DeepEP and HybridEP send it once to each node that
@@ -179,7 +208,10 @@ PassTime LayerModel::forward_pass(const LayerWork& w, bool op_selected_only) con
     const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
     if (!op_selected_only || m.recomputed_by_op) p += gemm_pass(m, true);
   }
-  if (!op_selected_only) p += attention_pass(w, true);
+  if (!op_selected_only) {
+    p += attention_pass(w, true);
+    p += whole_heads_pass(w, true);
+  }
   p.elementwise += w.traffic_per_token * tokens / c.memory_bytes_per_s + sequence_copies_s() * (op_selected_only ? 0.5 : 1);
   p.exposed += op_selected_only ? gathers_again_s() : tensor_parallel_s(true);
   if (!op_selected_only) add_expert_parallel(w, p);
@@ -188,6 +220,7 @@ PassTime LayerModel::forward_pass(const LayerWork& w, bool op_selected_only) con
 
 PassTime LayerModel::backward_pass(const LayerWork& w) const {
   PassTime p = attention_pass(w, false);
+  p += whole_heads_pass(w, false);
   for (int i = 0; i < w.num_gemms; ++i) p += gemm_pass(w.gemms[static_cast<size_t>(i)], false);
   const double bytes = (kBackwardTraffic * w.traffic_per_token + w.gradient_sums_per_token) * tokens + w.sliced_bytes;
   p.elementwise += bytes / c.memory_bytes_per_s + sequence_copies_s();

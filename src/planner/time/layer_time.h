@@ -59,6 +59,7 @@ class LayerModel {
   PassTime forward_pass(const LayerWork& w, bool op_selected_only) const;
   PassTime backward_pass(const LayerWork& w) const;
   PassTime attention_pass(const LayerWork& w, bool forward) const;
+  PassTime whole_heads_pass(const LayerWork& w, bool forward) const;
   PassTime recompute_pass(const LayerWork& w) const;
   PassTime recomputed_parts(const LayerWork& w) const;
   double orthogonalise_s(const LayerWork& w) const;

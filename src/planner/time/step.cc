@@ -95,7 +95,9 @@ double StepModel::head_s(double& flops) const {
       gemm_s(c_.gemm, rank_.tokens, vocabulary, rank_.hidden, 2, 2) + gemm_s(c_.gemm, rank_.tokens, rank_.hidden, vocabulary, 2, 2);
   if (rank_.full) seconds += gemm_s(c_.gemm, vocabulary, rank_.hidden, rank_.tokens, 2, 2);
   if (s_.loss == LossHead::kCutCrossEntropy) seconds += gemm_s(c_.gemm, rank_.tokens, vocabulary, rank_.hidden, 2, 2);  // logits again
-  return seconds + rank_.tokens * vocabulary * c_.loss_bytes_per_logit / c_.memory_bytes_per_s;
+  const int split = s_.software.compiled_loss_gathers ? s_.tp : 1;  // a loss of whole logits gathers them first
+  if (split > 1) seconds += all_gather_s(c_.fabric, rank_.tp_group, 2 * rank_.tokens * vocabulary * split);
+  return seconds + rank_.tokens * vocabulary * split * c_.loss_bytes_per_logit / c_.memory_bytes_per_s;
 }
 
 // The embedding: rows looked up, its gradient made and added up. In a pipeline the first stage's.
@@ -359,10 +361,8 @@ TimeEstimate StepModel::run() {
   add_micro_batches(one, stage, transfers, t);
 
   const double own = stage.layers;
-  const double embeddings = (s_.pp > 1                  ? 1
-                             : s_.model.tied_embeddings ? 1
-                                                        : 2) *
-                            static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
+  const int ends = s_.pp > 1 || s_.model.tied_embeddings ? 1 : 2;
+  const double embeddings = ends * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   const double stage_parameters = rank_.full ? own * one.time.parameters + embeddings : own * one.time.lora_parameters;
   t.communication_exposed_s += gradient_reduction_s(one, stage, stage_parameters);
 
@@ -382,13 +382,12 @@ TimeEstimate StepModel::run() {
 
 }  // namespace
 
-// Samples of different lengths are computed as padded, and counted so. The length of a row of activations decides how a matrix is
-// aligned, not how many there are, so that lengths are taken as multiples of 16.
 TimeEstimate estimate_time(const Setup& setup, const TimeConstants& constants) {
   if (setup.sample_lengths.mean <= 0) return StepModel(setup, constants).run();
-  Setup padded = setup;
-  padded.sequence_length = (replay::usual_longest(setup.sample_lengths, setup.micro_batch, setup.sequence_length) + 15) / 16 * 16;
-  return StepModel(padded, constants).run();
+  const Setup padded = replay::padded(setup);
+  TimeEstimate t = StepModel(padded, constants).run();
+  t.tokens_per_s_per_gpu *= replay::counted_share(setup, padded.sequence_length);
+  return t;
 }
 
 TimeEstimate estimate_time(const Setup& setup, const Calibration& calibration) {
