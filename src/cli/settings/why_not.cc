@@ -102,8 +102,7 @@ Result<std::string> explain_why_not(const Arguments& arguments, const Session& s
   if (!pins.ok()) return pins.diagnostics;
   if (!made.problem.has_value())
     return error(code::kConflict, command_line(), "a plan that is made has no others beside it", "leave --plan away");
-  Arguments of_run = arguments;
-  const Result<Spec> spec = read_spec(of_run, session);
+  const Result<Spec> spec = read_spec(arguments, session);
   if (!spec.ok()) return spec.diagnostics;
   Pins wanted = *pins;
   const auto is_pinned = [&](std::string_view path) {
