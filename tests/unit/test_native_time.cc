@@ -1,6 +1,8 @@
 // Seconds of the bundled trainer's plans: the same model of products and attention as other trainers', from what the plan carries.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "plan/plan_json.h"
 #include "planner/native/plan_rates.h"
@@ -99,4 +101,15 @@ TEST_CASE("native time: near what FSDP2 compiled predicts and inside of what the
 TEST_CASE("native time: plans for CPU and for other trainers carry no rates") {
   CHECK(plan_for({{"model", "tiny"}, {"gpu", "cpu"}, {"gpus", "2"}, {"nodes", "1"}}).hardware.rates == RatesPlan{});
   CHECK(plan_for({{"model", "8B"}, {"gpus", "8"}, {"nodes", "1"}, {"trainer", "fsdp2"}}).hardware.rates == RatesPlan{});
+}
+
+TEST_CASE("native time: seconds have an interval, from engines like it, and say that no run of its own is measured") {
+  const Result<Plan> plan = make_plan(*resolved({{"model", "qwen2.5_7b"}, {"nodes", "1"}, {"gpu", "h100_sxm"}}));
+  REQUIRE(plan.ok());
+  const TimePlan& t = plan->time;
+  CHECK(t.step_low_s < t.step_s / 1.3);  // LLM.Q's fastest runs are so much faster than planned
+  CHECK(t.step_high_s > t.step_s * 1.1);
+  CHECK(t.step_high_s < t.step_s * 1.5);
+  const auto said = [](const std::string& reason) { return reason.starts_with("no measured run of the bundled trainer: tokens/s -"); };
+  CHECK(std::count_if(plan->reasons.begin(), plan->reasons.end(), said) == 1);
 }

@@ -13,13 +13,20 @@
 namespace distsetup {
 namespace {
 
-std::string offer_row(const GpuOffer& o) {
-  const std::string gpus = o.nodes > 0 ? fmt::format("{} × {}", o.nodes, o.gpus_per_node) : "";
-  std::string row = "  " + pad_right(cut(o.gpu_name, 16), 16) + pad_left(gpus, 10);
-  if (o.nodes == 0) return row + "  " + o.misses;
-  row += pad_left(format_duration(o.run_s), 13) + pad_left(fmt::format("{:.0f} %", 100 * o.goodput), 9) +
-         pad_left(format_count(std::llround(o.gpu_hours)), 12) +
-         pad_left(o.usd > 0 ? format_count(std::llround(o.usd)) : "no price", 12);
+// Where a line is short, what can be told from the other columns gives way to the price.
+bool has_all_columns(int width) { return width >= 74; }
+
+std::string columns(const std::string& gpu, const std::string& nodes, const std::string& run, const std::string& goodput,
+                    const std::string& hours, const std::string& usd, int width) {
+  const std::string row = "  " + pad_right(cut(gpu, 16), 16) + pad_left(nodes, 10) + pad_left(run, 13);
+  return has_all_columns(width) ? row + pad_left(goodput, 9) + pad_left(hours, 12) + pad_left(usd, 12) : row + pad_left(usd, 9);
+}
+
+std::string offer_row(const GpuOffer& o, int width) {
+  if (o.nodes == 0) return "  " + pad_right(cut(o.gpu_name, 16), 28) + o.misses;
+  const std::string row = columns(o.gpu_name, fmt::format("{} × {}", o.nodes, o.gpus_per_node), format_duration(o.run_s),
+                                  fmt::format("{:.0f} %", 100 * o.goodput), format_count(std::llround(o.gpu_hours)),
+                                  o.usd > 0 ? format_count(std::llround(o.usd)) : "no price", width);
   return o.misses.empty() ? row : row + "  " + o.misses;
 }
 
@@ -51,13 +58,10 @@ Result<OfferWish> offer_wish(const Arguments& arguments) {
 }
 
 std::string offers_text(const std::vector<GpuOffer>& rows, const Problem& problem, int width) {
-  std::string text = cut("  " + pad_right("GPU", 16) + pad_left("nodes", 10) + pad_left("run", 13) + pad_left("goodput", 9) +
-                             pad_left("GPU-hours", 12) + pad_left("USD", 12),
-                         width) +
-                     "\n";
+  std::string text = cut(columns("GPU", "nodes", "run", "goodput", "GPU-hours", "USD", width), width) + "\n";
   std::string sources;
   for (const GpuOffer& one : rows) {
-    text += cut(offer_row(one), width) + "\n";
+    text += cut(offer_row(one, width), width) + "\n";
     if (one.usd > 0) sources += fmt::format("{}{}: {}", sources.empty() ? "" : "; ", one.gpu_name, one.price_source);
   }
   const double hours = gpu_hours_per_failure(problem.gpu_hours_per_failure);
