@@ -222,7 +222,9 @@ TEST_CASE("lint jobs: configuration files", "[lint]") {
          {"FIL001", Found::kError, "ds.json", "{\"train_batch_size\": 8 \"gradient_clipping\": 1.0}"},
          {"FIL004", Found::kError, "ds.json", "{\"train_batch_size\": 8, \"gradient_clipping\": 1.0, \"fp16\": {\"enabled \": true}}"},
          {"DSJ003", Found::kNothing, "ds.json", "{\"train_batch_size\": 8, \"gradient_clipping\": 1.0, \"_comment\": \"x\"}"},
-         {"ACC007", Found::kNothing, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\ndowncast_bf16: no\n"}});
+         {"ACC007", Found::kNothing, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\ndowncast_bf16: no\n"},
+         {"ACC009", Found::kNothing, "a.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: no\nnum_processes: 1\n"},
+         {"ACC009", Found::kError, "a.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: 'no'\nnum_processes: 1\n"}});
 }
 
 TEST_CASE("lint jobs: which DeepSpeed reads the file follows from the tool that installs it", "[lint]") {

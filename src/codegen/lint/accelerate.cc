@@ -119,6 +119,12 @@ void acc_deepspeed(const Document& d, Findings& report) {
 
 }  // namespace
 
+static bool is_yaml_no(const Value& root) {
+  const TreeNode at = node(root, "distributed_type");
+  const std::string text = lower(at.text());
+  return !at.value->quoted && (text == "no" || text == "false" || text == "off");
+}
+
 void check_accelerate(const LintSetup& setup, const Document& d, Findings& report) {
   if (!d.is(file_kind::kAccelerate)) return;
   const Value& root = d.root;
@@ -126,6 +132,8 @@ void check_accelerate(const LintSetup& setup, const Document& d, Findings& repor
   const TextSpan top{d.offset(root.location), d.offset(root.location) + 1};
   if (type.empty()) {
     report.add("ACC009", d, top, "distributed_type is not given");
+  } else if (is_yaml_no(root)) {
+    // YAML makes false of it, and the launcher starts one process, as for NO.
   } else if (nearest_name(type, kDistributedTypes) != type ||
              std::find(kDistributedTypes.begin(), kDistributedTypes.end(), type) == kDistributedTypes.end()) {
     report.add("ACC009", d, value_span(d, *node(root, "distributed_type").value), fmt::format("unknown distributed_type '{}'", type),
