@@ -15,10 +15,10 @@ std::string suggest_command(const std::string& typed, const std::vector<std::str
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands = {
-      plan_command(),     emit_command(),        convert_command(),  fsdp_command(),        deepspeed_command(), slurm_command(),
-      launcher_command(), launch_command(),      probe_command(),    config_show_command(), diff_command(),      init_command(),
-      schema_command(),   lint_command(),        validate_command(), explain_command(),     sweep_command(),     list_command(),
-      help_command(),     completions_command(), man_command(),      version_command(),
+      plan_command(),     emit_command(),   convert_command(),     fsdp_command(),        deepspeed_command(), slurm_command(),
+      launcher_command(), launch_command(), probe_command(),       config_show_command(), diff_command(),      compare_command(),
+      init_command(),     schema_command(), lint_command(),        validate_command(),    explain_command(),   sweep_command(),
+      list_command(),     help_command(),   completions_command(), man_command(),         version_command(),
   };
   return kCommands;
 }

@@ -17,6 +17,7 @@ Command launch_command();
 Command probe_command();
 Command config_show_command();
 Command diff_command();
+Command compare_command();
 Command init_command();
 Command schema_command();
 Command lint_command();
