@@ -123,6 +123,7 @@ void read_megatron_notes(const Row& row, Setup& s) {
   if (row.says("activation_ckpt", "selective") && s.recompute_modules.empty() && s.model.num_experts > 0) {
     s.recompute_modules = {"layernorm", "moe_act"};
     if (s.model.attention == Attention::kLatent) s.recompute_modules.emplace_back("mla_up_proj");
+    if (s.model.layer_class == "NemotronHBlock") s.recompute_modules.emplace_back("moe");  // Nemotron 3's, on 80 GB
   }
   // What is named is recomputed, and nothing else.
   if (!s.recompute_modules.empty()) s.recompute = ActivationRecompute::kNone;
