@@ -13,11 +13,14 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr double kInside = 0.9;
-// Of runs of an unseen code base on each side of the interval. Of time less than one in twenty: code bases differ in it as wholes, and
-// those that are here are few.
-constexpr double kOutsideOfMemory = 0.05, kOutsideOfTime = 0.04;
-// A width must earn itself: what one code base shows is nearer to chance than what all do. And none is known better than kLeast.
-constexpr double kPrice = 0.002, kLeast = 0.05;
+// How many runs of an unseen code base are outside on each side, and what a width costs. Fewer than one in twenty: code bases differ
+// as wholes, and those that are here are few. Of memory a width must earn itself: still fewer print it, and what one of them shows is
+// nearer to chance than what all do. None is known better than kLeast.
+struct Target {
+  double outside = 0, price = 0;
+};
+constexpr Target kMemory{0.04, 0.002}, kTime{0.03, 0};
+constexpr double kLeast = 0.05;
 constexpr double kWidths[] = {0,    0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12,
                               0.14, 0.16, 0.18, 0.21, 0.24, 0.28, 0.33, 0.4,  0.5,  0.6, 0.8};
 
@@ -43,8 +46,9 @@ void each_prediction(const std::vector<Scored>& rows, Visit visit) {
   }
 }
 
-// The widths whose sum, as of variances, `outside` of the weight of all misses is beyond. The first difficulty is that of any code.
-std::vector<double> fit_widths(const std::vector<Miss>& misses, size_t num_difficulties, double outside) {
+// The widths whose sum, as of variances, `target.outside` of the weight of all misses is beyond. The first difficulty is that of any
+// code.
+std::vector<double> fit_widths(const std::vector<Miss>& misses, size_t num_difficulties, const Target& target) {
   std::vector<double> widths(num_difficulties, 0.03), variance;
   std::vector<std::vector<size_t>> with(num_difficulties);
   double weight = 0;
@@ -54,11 +58,11 @@ std::vector<double> fit_widths(const std::vector<Miss>& misses, size_t num_diffi
     weight += miss.weight;
   }
   const auto loss = [&](size_t difficulty, double width) {
-    double sum = difficulty == 0 ? 0 : kPrice * weight * width;
+    double sum = difficulty == 0 ? 0 : target.price * weight * width;
     for (const size_t i : with[difficulty]) {
       const double over =
           misses[i].by - std::sqrt(std::max(0.0, variance[i] + width * width - widths[difficulty] * widths[difficulty]));
-      sum += misses[i].weight * (over > 0 ? (1 - outside) * over : -outside * over);
+      sum += misses[i].weight * (over > 0 ? (1 - target.outside) * over : -target.outside * over);
     }
     return sum;
   };
@@ -164,9 +168,8 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_
       above.push_back(std::move(miss));
       above.back().by = std::max(0.0, by);
     });
-    const double outside = group == "time" ? kOutsideOfTime : kOutsideOfMemory;
     for (const auto& [side, misses] : {std::pair{"below", &below}, {"above", &above}}) {
-      const std::vector<double> widths = fit_widths(*misses, names.size(), outside);
+      const std::vector<double> widths = fit_widths(*misses, names.size(), group == "time" ? kTime : kMemory);
       for (size_t i = 0; i < names.size(); ++i) {
         if (widths[i] > 0) fitted.constants[fmt::format("unseen.{}.{}.{}", group, names[i], side)] = widths[i];
       }
