@@ -136,7 +136,7 @@ std::optional<double> bar_position(std::string_view line) {
 }
 
 // Terminal colours out, everything in lower case.
-std::string plain(std::string_view line) {
+std::string lower_plain(std::string_view line) {
   std::string out;
   for (size_t i = 0; i < line.size(); ++i) {
     if (line[i] == '\x1b' && i + 1 < line.size() && line[i + 1] == '[') {
@@ -187,7 +187,7 @@ Result<RunLog> parse_lines(const std::string& path, std::string_view text) {
   size_t begin = 0;
   while (begin < text.size()) {
     const size_t end = std::min(text.find_first_of("\n\r", begin), text.size());
-    const std::string line = plain(text.substr(begin, end - begin));
+    const std::string line = lower_plain(text.substr(begin, end - begin));
     begin = end + 1;
     if (line.find("train_runtime") != std::string::npos) continue;  // the Trainer's summary: a mean
     std::optional<double> step = first_of(line, kStepNames);
@@ -217,7 +217,7 @@ std::optional<double> number_in(const Json& object, std::string_view key) {
   if (found->is_number()) return found->get<double>();
   if (!found->is_string()) return std::nullopt;
   size_t at = 0;
-  const std::string text = plain(found->get<std::string>());
+  const std::string text = lower_plain(found->get<std::string>());
   return number_at(text, at);
 }
 
@@ -264,7 +264,7 @@ Result<RunLog> parse_json_lines(const std::string& path, std::string_view text) 
 // --- CSV
 
 std::vector<std::string> cells_of(std::string_view line) {
-  std::string text = plain(line);
+  std::string text = lower_plain(line);
   std::erase_if(text, [](char c) { return c == '"' || c == '\r'; });
   return split(text, text.find('\t') != std::string::npos ? '\t' : ',');
 }
