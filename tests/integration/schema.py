@@ -1,13 +1,15 @@
-"""usage: schema.py SCHEMA ROOT: checks run files of the project against the schema of run files."""
+"""usage: schema.py RUN-SCHEMA SITE-SCHEMA ROOT: checks run files and site files (site*.yaml) of the project against their schemas."""
 import copy, glob, json, pathlib, sys
 
 import jsonschema
 import yaml
 
 schema = json.load(open(sys.argv[1]))
-root = pathlib.Path(sys.argv[2])
-jsonschema.Draft7Validator.check_schema(schema)
-validator = jsonschema.Draft7Validator(schema)
+site_schema = json.load(open(sys.argv[2]))
+root = pathlib.Path(sys.argv[3])
+for one in (schema, site_schema):
+    jsonschema.Draft7Validator.check_schema(one)
+validator, site_validator = jsonschema.Draft7Validator(schema), jsonschema.Draft7Validator(site_schema)
 
 
 class Loader(yaml.SafeLoader):
@@ -29,13 +31,23 @@ def load(path):
 
 right = sorted(path for path in [*root.glob("presets/recipes/*.yaml"), *root.glob("tests/golden/*/in/*.yaml")]
                if not path.parent.parent.name.startswith("bad_") and isinstance(load(path), dict) and "version" in load(path)
-               and not {"gpus", "hidden", "source"} & set(load(path)))
+               and not {"gpus", "hidden", "source"} & set(load(path)) and not path.name.startswith("site"))
+sites = sorted(root.glob("tests/golden/*/in/site*.yaml"))
 failures = []
 for path in right:
     for problem in validator.iter_errors(load(path)):
         failures.append(f"{path.relative_to(root)}: {problem.json_path}: {problem.message}")
 
 wrong = 0
+for path in sites:
+    is_wrong = path.name == "site_wrong.yaml" or path.parent.parent.name == "site_bad"
+    problems = list(site_validator.iter_errors(load(path)))
+    wrong += is_wrong
+    if is_wrong and not problems:
+        failures.append(f"{path.relative_to(root)} is right by the schema of site files")
+    if not is_wrong:
+        failures += [f"{path.relative_to(root)}: {problem.json_path}: {problem.message}" for problem in problems]
+
 for case in ["bad_key_unknown", "bad_enum_unknown", "bad_type", "bad_unit_missing", "bad_version", "bad_range"]:
     for path in (root / "tests/golden" / case / "in").glob("*.yaml"):
         wrong += 1
@@ -61,6 +73,6 @@ for path, value in mutations.items():
     node[path[-1]] = value
     if validator.is_valid(mutated):
         failures.append(f"mutation {'.'.join(path)} = {value!r} is right by the schema")
-print(f"{len(right)} right files, {wrong} wrong files, {len(mutations)} mutations, {len(failures)} failures")
+print(f"{len(right)} run files, {len(sites)} site files, {wrong} wrong ones, {len(mutations)} mutations, {len(failures)} failures")
 print("\n".join(failures))
-sys.exit(1 if failures or len(right) < 3 or wrong < 4 else 0)
+sys.exit(1 if failures or len(right) < 3 or len(sites) < 5 or wrong < 6 else 0)

@@ -18,7 +18,8 @@ if [[ $(cat "$environment/stamp" 2>/dev/null) != "$stamp" ]]; then
   fi
   echo "$stamp" >"$environment/stamp"
 fi
-schema=$(mktemp)
-trap 'rm -f "$schema"' EXIT
-"$distsetup" schema run >"$schema"
-"$environment/bin/python" "$root/tests/integration/schema.py" "$schema" "$root"
+schemas=$(mktemp -d)
+trap 'rm -rf "$schemas"' EXIT
+"$distsetup" schema run >"$schemas/run.json"
+"$distsetup" schema site >"$schemas/site.json"
+"$environment/bin/python" "$root/tests/integration/schema.py" "$schemas/run.json" "$schemas/site.json" "$root"

@@ -21,9 +21,10 @@ struct SettingTypeName {
   std::string_view name;
   JobSettingType type;
 };
-constexpr std::array<SettingTypeName, 10> kSettingTypes = {{{"text", JobSettingType::kText},
+constexpr std::array<SettingTypeName, 11> kSettingTypes = {{{"text", JobSettingType::kText},
                                                             {"switch", JobSettingType::kSwitch},
                                                             {"int", JobSettingType::kInt},
+                                                            {"number", JobSettingType::kNumber},
                                                             {"list", JobSettingType::kList},
                                                             {"lines", JobSettingType::kLines},
                                                             {"words", JobSettingType::kWords},

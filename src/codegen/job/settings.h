@@ -11,7 +11,7 @@
 
 namespace distsetup {
 
-enum class JobSettingType { kText, kSwitch, kInt, kList, kLines, kWords, kDuration, kBytes, kRate, kChoice };
+enum class JobSettingType { kText, kSwitch, kInt, kNumber, kList, kLines, kWords, kDuration, kBytes, kRate, kChoice };
 
 struct JobSetting {
   std::string key;                   // "gpus.request"

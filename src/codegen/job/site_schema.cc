@@ -15,6 +15,10 @@ Json schema_of(const JobSetting& key) {
       schema["minimum"] = key.minimum;
       schema["maximum"] = key.maximum;
       break;
+    case JobSettingType::kNumber:
+      schema["type"] = "number";
+      schema["minimum"] = 0;
+      break;
     case JobSettingType::kList:
     case JobSettingType::kLines:
     case JobSettingType::kWords: schema["anyOf"] = {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}; break;

@@ -85,7 +85,11 @@ void sl_placeholders(const JobScript& in) {
   }
   if (first == nullptr) return;
   const std::string others = num_more == 0 ? "" : fmt::format(", and so are {} more", num_more);
-  in.report.add("SL029", in.d, first->span, fmt::format("'{}' is a placeholder that was not filled in{}", said, others));
+  // A file that is meant to be filled in by a program or a person says so: by its name, or by many places.
+  constexpr size_t kManyMore = 2;
+  const bool is_template = num_more >= kManyMore || in.d.path.find("template") != std::string::npos;
+  in.report.add("SL029", in.d, first->span, fmt::format("'{}' is a placeholder that was not filled in{}", said, others),
+                {"", "", {}, is_template ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
 // "48:00" is minutes and seconds. Nobody asks for 48 minutes in these words; "30:00" and "60:00" are asked for.

@@ -198,11 +198,12 @@ void torchtitan(const LintSetup& setup, const Document& d, Findings& report) {
     const std::string path = fmt::format("training.{}", name);
     const std::string type = text(root, path);
     const bool is_reduce = std::string_view(name) == "mixed_precision_reduce";
-    const bool is_known = type.empty() || type == "float32" || (type == "bfloat16" && !is_reduce);
-    if (!is_known) {
-      report.add("TT001", d, val(path),
-                 fmt::format("'{}' is '{}', expected {}", path, type, is_reduce ? "float32" : "bfloat16 or float32"));
-    }
+    if (type.empty() || type == "float32" || (type == "bfloat16" && !is_reduce)) continue;
+    // What its table of dtypes knows it takes, with a warning: the field's choices are not enforced for values of a file.
+    const bool has_dtype = type == "bfloat16" || type == "float16";
+    report.add("TT001", d, val(path),
+               fmt::format("'{}' is '{}', expected {}", path, type, is_reduce ? "float32" : "bfloat16 or float32"),
+               {"", "", {}, has_dtype ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
   const std::string version = setup.version("torchtitan");
   if (!version.empty() && compare_versions(version, "0.2.2") > 0) {

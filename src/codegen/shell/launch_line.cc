@@ -144,7 +144,8 @@ class LineReader {
       return LaunchProgram::kAccelerate;
     }
     if (base.rfind("python", 0) == 0) return python();
-    const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m";  // of a Python whose path is a variable
+    // Of a Python whose path is a variable; a debugger's own options stand behind the module.
+    const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m" && !(at_ > 1 && base_name(words_[at_ - 2].text) == "debugpy-run");
     if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return LaunchProgram::kTorchrun;
     const bool is_own = !stages_.empty() || at_ == 0;
     const std::string task = at_ + 1 < words_.size() ? words_[at_ + 1].text : "";
