@@ -9,8 +9,9 @@ the same: DISTSETUP_SEED repeats a run, --only one mutant of it, and what failed
 files of up to 1 MB, and 256 MB of memory (ten times that in a build with sanitizers, DISTSETUP_FUZZ_SLOWER times it on a machine that is slower).
 """
 import argparse
-import concurrent.futures
+import functools
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -191,9 +192,9 @@ def complaint(command, folder):
     return ""
 
 
-def try_one(seed, number, files, work):
+def try_one(seed, files, work, number):
     rng = random.Random(f"{seed} {number}")
-    folder = work / str(threading.get_ident())
+    folder = work / str(os.getpid())
     folder.mkdir(exist_ok=True)
     names = []
     for _ in range(rng.choice([1, 1, 1, 2])):
@@ -227,8 +228,10 @@ def main():
         sys.exit(f"fuzz: only {len(files)} files to start from")
     failures = 0
     numbers = range(arguments.mutants) if arguments.only is None else [arguments.only]
-    with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(arguments.processes) as pool:
-        for text in pool.map(lambda number: try_one(seed, number, files, pathlib.Path(name)), numbers):
+    # Processes that are replaced after some hundred mutants: the kernel counts what the parent of a command had as the command's own
+    # memory, and this program grows.
+    with tempfile.TemporaryDirectory() as name, multiprocessing.Pool(arguments.processes, maxtasksperchild=500) as pool:
+        for text in pool.imap(functools.partial(try_one, seed, files, pathlib.Path(name)), numbers):
             if text:
                 failures += 1
                 print(text, flush=True)
