@@ -15,8 +15,9 @@ namespace distsetup {
 namespace {
 
 constexpr size_t kListed = 6;
-constexpr size_t kShortestPart = 3;  // letters that say something of a name
-constexpr size_t kLongName = 8;      // where one letter more or less is a likeness, though words behind it are left out
+constexpr size_t kShortestPart = 3;   // letters that say something of a name
+constexpr size_t kLongestName = 128;  // more is no name that somebody mistyped: its words are not tried one by one
+constexpr size_t kLongName = 8;       // where one letter more or less is a likeness, though words behind it are left out
 
 bool is_separator(char c) { return c == '-' || c == '_' || c == '.' || c == ' '; }
 
@@ -70,6 +71,7 @@ std::string normal_name(std::string_view name) {
 }
 
 std::string suggest_preset(std::string_view name, const std::vector<std::string>& ids, const std::vector<std::string>& stated) {
+  if (name.size() > kLongestName) return suggest(name, ids);
   const std::string own(name.substr(name.rfind('/') + 1));  // npos + 1 is 0
   const std::string part = normal_name(own);
   std::vector<std::string> holding;
