@@ -5,19 +5,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/splitmix.h"
 
 namespace distsetup {
 namespace {
 
-// splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 struct SplitMix64 {
   uint64_t state = 0;
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  uint64_t next() { return splitmix(state += kSplitMixStep); }
   // Uniform in [0, bound), without modulo bias.
   uint64_t below(uint64_t bound) {
     const uint64_t limit = UINT64_MAX - UINT64_MAX % bound;

@@ -9,12 +9,6 @@
 namespace distsetup {
 namespace {
 
-int64_t num_bytes(const View& v) {
-  int64_t n = size_bytes(v.dtype);
-  for (const int64_t s : v.shape) n *= s;
-  return n;
-}
-
 void check_supported(const Instruction& i) {
   switch (i.op) {
     case InstructionOp::kForward:
@@ -70,17 +64,13 @@ int64_t RankMemory::run_num_bytes(const std::string& name) const {
 
 BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context, const Kernels& kernels) {
   BoundList list;
-  const auto root = [&](int b) {
-    while (schedule.buffers[size_t(b)].overlay_of >= 0) b = schedule.buffers[size_t(b)].overlay_of;
-    return b;
-  };
   for (int b = 0; b < int(schedule.buffers.size()); ++b) {
     const Buffer& buffer = schedule.buffers[size_t(b)];
     if (buffer.lifetime == BufferLifetime::kRun) {
       list.base.push_back(static_cast<char*>(memory.run(buffer.name)));
       continue;
     }
-    const int64_t offset = schedule.buffers[size_t(root(b))].offset_bytes;
+    const int64_t offset = schedule.buffers[size_t(root_buffer(schedule.buffers, b))].offset_bytes;
     CHECK(offset >= 0 && offset + buffer.bytes <= schedule.arena_bytes, "buffer '{}' at {} of {}", buffer.name, offset,
           schedule.arena_bytes);
     list.base.push_back(memory.arena() + offset);

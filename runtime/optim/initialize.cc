@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "base/splitmix.h"
 
 namespace distsetup {
 namespace {
@@ -17,12 +18,7 @@ uint64_t hash_name(uint64_t seed, std::string_view name) {
   return h;
 }
 
-uint64_t splitmix64(uint64_t key, uint64_t counter) {
-  uint64_t z = key + (counter + 1) * 0x9e3779b97f4a7c15ull;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
+uint64_t splitmix64(uint64_t key, uint64_t counter) { return splitmix(key + (counter + 1) * kSplitMixStep); }
 
 // In (0, 1): 53 random bits, never 0.
 double uniform(uint64_t key, uint64_t counter) { return (double(splitmix64(key, counter) >> 11) + 0.5) * 0x1.0p-53; }

@@ -147,11 +147,7 @@ int64_t pack_arena(std::vector<Buffer>& buffers) {
   Packer packer(std::move(items));
   const int64_t arena = packer.run();
   for (const ArenaItem& item : packer.items()) buffers[item.buffer].offset_bytes = item.offset;
-  for (Buffer& b : buffers) {
-    int root = b.overlay_of;
-    while (root >= 0 && buffers[root].overlay_of >= 0) root = buffers[root].overlay_of;
-    if (root >= 0) b.offset_bytes = buffers[root].offset_bytes;
-  }
+  for (int b = 0; b < static_cast<int>(buffers.size()); ++b) buffers[b].offset_bytes = buffers[root_buffer(buffers, b)].offset_bytes;
   return arena;
 }
 

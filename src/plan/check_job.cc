@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/splitmix.h"
 #include "plan/expand.h"
 #include "plan/invariants.h"
 #include "plan/job_list.h"
@@ -23,15 +24,10 @@ constexpr size_t kMostMessages = 20;
 constexpr int kMostRanks = 512, kCutAxis = 4;
 constexpr int64_t kMostRounds = 2;  // of a repeated segment: the others are the same
 
-// A number that stands for one contribution (splitmix64, Steele et al., OOPSLA 2014).
+// A number that stands for one contribution.
 uint64_t token(uint64_t kind, uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64_t d = 0) {
   uint64_t x = 0;
-  for (const uint64_t part : {kind, a, b, c, d}) {
-    x += part + 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    x ^= x >> 31;
-  }
+  for (const uint64_t part : {kind, a, b, c, d}) x = splitmix(x + part + kSplitMixStep);
   return x;
 }
 enum TokenKind : uint64_t { kGradientToken, kLossToken, kNormToken, kStaleToken };
@@ -267,6 +263,16 @@ class Job {
     return sum;
   }
 
+  void check_loss(int rank) {
+    const Rank& r = ranks_[rank];
+    uint64_t loss = 0;
+    for (const int peer : peers(rank)) {
+      for (int64_t m = 0; m < r.micro_batches; ++m) loss += token(kLossToken, peer, m);
+    }
+    require(r.value[r.list->slot(r.list->loss, 0)] == loss, rank,
+            "the loss does not hold every rank's every micro-batch exactly once");
+  }
+
   void norm(int rank, const Instruction& i) {
     Rank& r = ranks_[rank];
     for (int u = 0; u < r.list->num_units; ++u) {
@@ -281,14 +287,10 @@ class Job {
 
   void optimizer(int rank, const Instruction& i) {
     Rank& r = ranks_[rank];
-    uint64_t norm = 0, loss = 0;
+    uint64_t norm = 0;
     for (int shard = 0; shard < mesh_.dp_shard; ++shard) norm += token(kNormToken, shard);
     require(r.value[r.list->slot(i.uses.back(), 0)] == norm, rank, "the gradient norm does not hold every shard exactly once");
-    for (const int peer : peers(rank)) {
-      for (int64_t m = 0; m < r.micro_batches; ++m) loss += token(kLossToken, peer, m);
-    }
-    require(r.value[r.list->slot(r.list->loss, 0)] == loss, rank,
-            "the loss does not hold every rank's every micro-batch exactly once");
+    check_loss(rank);
     ++r.version;
   }
 
@@ -298,12 +300,7 @@ class Job {
     if (list.s.phase == Phase::kStep) require(r.version == 1, rank, "{} optimizer steps were taken, expected one", r.version);
     for (int u = 0; list.replica >= 0 && list.s.phase != Phase::kSave && u < list.num_units; ++u)
       require(r.whole[list.slot(list.replica, u)] == r.version, rank, "the replica of unit {} is not the one after the optimizer", u);
-    if (list.s.phase != Phase::kEvaluate) return;
-    uint64_t loss = 0;
-    for (const int peer : peers(rank)) {
-      for (int64_t m = 0; m < r.micro_batches; ++m) loss += token(kLossToken, peer, m);
-    }
-    require(r.value[list.slot(list.loss, 0)] == loss, rank, "the loss does not hold every rank's every micro-batch exactly once");
+    if (list.s.phase == Phase::kEvaluate) check_loss(rank);
   }
 
   const Mesh mesh_;

@@ -263,11 +263,6 @@ class Expander {
     }
   }
 
-  int root(int b) const {
-    while (s_.buffers[b].overlay_of >= 0) b = s_.buffers[b].overlay_of;
-    return b;
-  }
-
   static bool is_tensor(const Buffer& b) {
     return b.buffer_class == BufferClass::kActivation || b.buffer_class == BufferClass::kLogits;
   }
@@ -281,9 +276,9 @@ class Expander {
         Buffer& to = s_.buffers[w];
         if (to.lifetime == BufferLifetime::kRun || s_.buffers[r].lifetime == BufferLifetime::kRun) continue;
         if (!is_tensor(to) || !is_tensor(s_.buffers[r])) continue;
-        Buffer& from = s_.buffers[root(r)];
+        Buffer& from = s_.buffers[root_buffer(s_.buffers, r)];
         if (to.first_step != n || from.last_step != n || aligned(from.bytes) != aligned(to.bytes)) continue;
-        to.overlay_of = root(r);
+        to.overlay_of = root_buffer(s_.buffers, r);
         from.last_step = to.last_step;
       }
     }

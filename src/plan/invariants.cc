@@ -290,17 +290,14 @@ class ScheduleChecker {
       const Step& t = s_.steps[n];
       const auto inside = [&](const View& v, bool write) {
         const Buffer& b = s_.buffers[v.buffer];
-        int64_t numel = 1;
-        for (const int64_t d : v.shape) numel *= d;
         const int64_t chunks = v.part == View::Part::kOwn ? s_.layout.shard_ranks : 1;
-        require(v.offset_bytes >= 0 && v.offset_bytes + numel * chunks * size_bytes(v.dtype) <= b.bytes,
-                "step {} {} reaches outside '{}'", n, t.op, b.name);
+        require(v.offset_bytes >= 0 && v.offset_bytes + chunks * num_bytes(v) <= b.bytes, "step {} {} reaches outside '{}'", n, t.op,
+                b.name);
         if (b.lifetime == BufferLifetime::kRun) return;
-        const Buffer* root = &b;
-        while (root->overlay_of >= 0) root = &s_.buffers[root->overlay_of];
+        const Buffer& root = s_.buffers[root_buffer(s_.buffers, v.buffer)];
         const int step = static_cast<int>(n);
-        require(b.first_step <= step && step <= root->last_step, "step {} {} touches '{}' outside its life {}..{}", n, t.op, b.name,
-                b.first_step, root->last_step);
+        require(b.first_step <= step && step <= root.last_step, "step {} {} touches '{}' outside its life {}..{}", n, t.op, b.name,
+                b.first_step, root.last_step);
         if (write)
           written[v.buffer] = true;
         else

@@ -86,15 +86,12 @@ class OrderChecker {
 
   void access(int index, const View& v, bool write) {
     const Buffer& b = s_.buffers[v.buffer];
-    int64_t bytes = size_bytes(v.dtype);
-    for (const int64_t d : v.shape) bytes *= d;
+    const int64_t bytes = num_bytes(v);
     int64_t begin = v.offset_bytes;
     if (v.part == View::Part::kOwn) begin += shard_index_ * bytes;
     if (bytes == 0) return;
     if (b.lifetime == BufferLifetime::kRun) return touch(index, memory_[v.buffer], begin, begin + bytes, write, b.name);
-    int root = v.buffer;
-    while (s_.buffers[root].overlay_of >= 0) root = s_.buffers[root].overlay_of;
-    begin += s_.buffers[root].offset_bytes;
+    begin += s_.buffers[root_buffer(s_.buffers, v.buffer)].offset_bytes;
     touch(index, memory_.back(), begin, begin + bytes, write, b.name);
   }
 

@@ -24,6 +24,17 @@ std::string_view name(BufferClass v) {
   return kNames[static_cast<int>(v)];
 }
 
+int64_t num_bytes(const View& view) {
+  int64_t bytes = size_bytes(view.dtype);
+  for (const int64_t size : view.shape) bytes *= size;
+  return bytes;
+}
+
+int root_buffer(const std::vector<Buffer>& buffers, int buffer) {
+  while (buffers[buffer].overlay_of >= 0) buffer = buffers[buffer].overlay_of;
+  return buffer;
+}
+
 int64_t run_bytes(const Schedule& schedule) {
   int64_t sum = 0;
   for (const Buffer& b : schedule.buffers)

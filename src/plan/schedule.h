@@ -141,6 +141,9 @@ struct Schedule {
   std::vector<int64_t> live_bytes;  // span bytes during each step
 };
 
+int64_t num_bytes(const View& view);  // of one part: a rank's own chunk, not all of them
+// The buffer whose bytes this one takes: itself, or the first of the buffers that it lies over.
+int root_buffer(const std::vector<Buffer>& buffers, int buffer);
 int64_t run_bytes(const Schedule& schedule);  // all run buffers
 int64_t run_bytes(const Schedule& schedule, BufferClass which);
 

@@ -13,6 +13,7 @@
 #include "plan/live.h"
 #include "plan/schedule.h"
 #include "plan/schedule_text.h"
+#include "support/broken_lists.h"
 #include "support/property.h"
 #include "support/random_plan.h"
 
@@ -95,6 +96,16 @@ TEST_CASE("every plan with at most 4 ranks, 3 units and 3 micro-batches obeys ev
   CHECK(plans > 500);
 }
 
+TEST_CASE("a hybrid list meets in three groups, the same each time it is compiled") {
+  const Plan plan = make_test_plan(tiny_geometry(), {Sharding::kZero3, 2, 2, Recompute::kNone, 0, 2});
+  const Schedule a = compile_schedule(plan, Phase::kStep), b = compile_schedule(plan, Phase::kStep);
+  CHECK(canonical_text(a) == canonical_text(b));
+  std::set<Group> groups;
+  for (const Instruction& i : a.instructions)
+    if (i.group != Group::kSelf) groups.insert(i.group);
+  CHECK(groups == std::set<Group>{Group::kDpShard, Group::kDpReplicate, Group::kData});
+}
+
 TEST_CASE("accumulation beyond three micro-batches repeats one segment") {
   const Plan three = make_test_plan(tiny_geometry(), {Sharding::kZero2, 1, 2, Recompute::kNone, 0, 3});
   const Plan many = make_test_plan(tiny_geometry(), {Sharding::kZero2, 1, 2, Recompute::kNone, 0, 100});
@@ -122,59 +133,20 @@ TEST_CASE("a job of random ranks obeys every rule of jobs") {
 enum class Break { kDrop, kDouble, kSwap, kGroup, kWait, kUnit, kAccumulate };
 constexpr int kNumBreaks = 7;
 
-bool touches_what(const Schedule& s, const Instruction& a, const Instruction& b) {
-  const auto bytes = [](const View& v) {
-    int64_t n = size_bytes(v.dtype);
-    for (const int64_t d : v.shape) n *= d;
-    return n;
-  };
-  const auto meets = [&](const View& x, const View& y) {
-    return x.buffer == y.buffer && x.offset_bytes < y.offset_bytes + bytes(y) && y.offset_bytes < x.offset_bytes + bytes(x);
-  };
-  for (int n = a.first_step; n < a.first_step + a.num_steps; ++n) {
-    for (int m = b.first_step; m < b.first_step + b.num_steps; ++m) {
-      const Step &x = s.steps[n], &y = s.steps[m];
-      for (const View& w : x.writes) {
-        for (const auto* views : {&y.reads, &y.writes})
-          for (const View& v : *views)
-            if (meets(w, v)) return true;
-      }
-      for (const View& r : x.reads)
-        for (const View& w : y.writes)
-          if (meets(r, w)) return true;
-    }
-  }
-  return false;
-}
-
-void insert_or_erase(Schedule& s, int at, bool drops) {
-  Segment* home = nullptr;
-  for (Segment& g : s.segments)
-    if (at >= g.first_instruction && at < g.first_instruction + g.num_instructions) home = &g;
-  if (drops)
-    s.instructions.erase(s.instructions.begin() + at);
-  else
-    s.instructions.insert(s.instructions.begin() + at, s.instructions[at]);
-  home->num_instructions += drops ? -1 : 1;
-  for (Segment& g : s.segments)
-    if (&g > home) g.first_instruction += drops ? -1 : 1;
-}
-
 // `expanded`: the same list with its steps, to tell what depends on what.
 bool apply(Break how, Schedule& s, const Schedule& expanded, int at, const Plan& plan) {
   Instruction& i = s.instructions[at];
   switch (how) {
     case Break::kDouble:
       if (i.op == InstructionOp::kZero || i.op == InstructionOp::kWait) return false;  // the same again
-      insert_or_erase(s, at, false);
+      drop_or_double(s, at, false);
       return true;
-    case Break::kDrop: insert_or_erase(s, at, true); return true;
+    case Break::kDrop: drop_or_double(s, at, true); return true;
     case Break::kSwap: {
       if (at + 1 >= static_cast<int>(s.instructions.size())) return false;
       Instruction& next = s.instructions[at + 1];
       // Two collectives of one group in another order are the same to every rank when all ranks swap them.
-      const bool waits = i.signals >= 0 && std::count(next.waits.begin(), next.waits.end(), i.signals) > 0;
-      if (!waits && !touches_what(expanded, expanded.instructions[at], expanded.instructions[at + 1])) return false;
+      if (!depends_on(expanded, expanded.instructions[at], expanded.instructions[at + 1])) return false;
       std::swap(i, next);
       return true;
     }
@@ -208,6 +180,28 @@ bool is_caught(const Plan& plan, const Schedule& good, const Schedule& bad, int 
     for (int r = 0; r < plan.mesh.world(); ++r)
       if (r != only_rank) by_rank[r] = &good;
   return !check_job(plan, by_rank).empty();
+}
+
+TEST_CASE("a list with an instruction dropped or doubled breaks a rule of its own") {
+  check_property(2000, [] {
+    Draw random;
+    const Geometry geometry = random_geometry(random);
+    const Plan plan = make_test_plan(geometry, random_choice(random), 4);
+    Schedule list = compile_schedule(plan, Phase::kStep);
+    const int at = static_cast<int>(random() % list.instructions.size());
+    const InstructionOp op = list.instructions[at].op;
+    RC_PRE(op != InstructionOp::kZero && op != InstructionOp::kWait);
+    const bool drops = random() % 2 == 0;
+    RC_LOG() << (drops ? "drop" : "double") << " of " << format_instruction(list, at) << " in " << describe(plan);
+    bool is_caught = false;
+    try {
+      drop_or_double(list, at, drops);
+      is_caught = !check_invariants(plan, list).empty();
+    } catch (...) {
+      is_caught = true;
+    }
+    RC_ASSERT(is_caught);
+  });
 }
 
 TEST_CASE("a list with one instruction broken, on one rank or on all, is caught by check_job") {

@@ -16,6 +16,7 @@
 #include "runtime/comm/tracing.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/tiny.h"
+#include "support/broken_lists.h"
 #include "support/seed.h"
 
 #include <catch2/catch.hpp>
@@ -24,11 +25,6 @@ namespace distsetup {
 namespace {
 
 using namespace tiny;
-
-int root_of(const Schedule& s, int b) {
-  while (s.buffers[size_t(b)].overlay_of >= 0) b = s.buffers[size_t(b)].overlay_of;
-  return b;
-}
 
 // What a training run of two steps says, or why it stopped.
 struct Outcome {
@@ -67,7 +63,7 @@ std::vector<int> touches(const Schedule& s, int b) {
   for (int n = 0; n < int(s.steps.size()); ++n) {
     for (const auto* views : {&s.steps[size_t(n)].reads, &s.steps[size_t(n)].writes}) {
       for (const View& v : *views) {
-        if (root_of(s, v.buffer) == b) steps.insert(n);
+        if (root_buffer(s.buffers, v.buffer) == b) steps.insert(n);
       }
     }
   }
@@ -110,37 +106,10 @@ TEST_CASE("forgetting the last use of any buffer is caught by poison", "[mutants
 
 // --- instructions
 
-struct Range {
-  int buffer = -1;  // root
-  int64_t begin = 0, end = 0;
-};
-std::vector<Range> ranges(const Schedule& s, const Instruction& i, bool writes_only) {
-  std::vector<Range> out;
-  const auto add = [&](const View& v) {
-    int64_t bytes = size_bytes(v.dtype);
-    for (const int64_t d : v.shape) bytes *= d;
-    // A rank's own chunk: any of them.
-    const int64_t end = v.part == View::Part::kOwn ? v.offset_bytes + bytes * s.layout.shard_ranks : v.offset_bytes + bytes;
-    out.push_back({root_of(s, v.buffer), v.offset_bytes, end});
-  };
-  for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
-    for (const View& v : s.steps[size_t(n)].writes) add(v);
-    if (writes_only) continue;
-    for (const View& v : s.steps[size_t(n)].reads) add(v);
-  }
-  return out;
-}
 // Does the order of two neighbours matter?
 bool depend(const Schedule& s, const Instruction& a, const Instruction& b) {
-  const auto overlap = [](const std::vector<Range>& x, const std::vector<Range>& y) {
-    return std::any_of(x.begin(), x.end(), [&](const Range& r) {
-      return std::any_of(y.begin(), y.end(),
-                         [&](const Range& q) { return r.buffer == q.buffer && r.begin < q.end && q.begin < r.end; });
-    });
-  };
-  if (a.signals >= 0 && std::count(b.waits.begin(), b.waits.end(), a.signals) > 0) return true;
   if (a.group != Group::kSelf && b.group != Group::kSelf && (a.group != b.group || a.bytes != b.bytes)) return true;
-  return overlap(ranges(s, a, true), ranges(s, b, false)) || overlap(ranges(s, b, true), ranges(s, a, false));
+  return depends_on(s, a, b);
 }
 
 // True when the run differs from the reference, throws, aborts or hangs. In a process of its own: a broken list may do anything.
@@ -213,8 +182,6 @@ TEST_CASE("an instruction dropped, doubled or swapped is caught by a rule, the t
       Schedule bad = good;
       const size_t at = random() % bad.instructions.size();
       const Instruction chosen = bad.instructions[at];
-      size_t home = 0;
-      while (at >= size_t(bad.segments[home].first_instruction + bad.segments[home].num_instructions)) ++home;
       const int kind = int(random() % 3);
       if (kind == 1 && (chosen.op == InstructionOp::kZero || chosen.op == InstructionOp::kWait)) {  // twice is once
         --n;
@@ -228,13 +195,7 @@ TEST_CASE("an instruction dropped, doubled or swapped is caught by a rule, the t
         }
         std::swap(bad.instructions[at], bad.instructions[at + 1]);
       } else {
-        if (kind == 0)
-          bad.instructions.erase(bad.instructions.begin() + long(at));
-        else
-          bad.instructions.insert(bad.instructions.begin() + long(at), chosen);
-        const int change = kind == 0 ? -1 : 1;
-        bad.segments[home].num_instructions += change;
-        for (size_t g = home + 1; g < bad.segments.size(); ++g) bad.segments[g].first_instruction += change;
+        drop_or_double(bad, int(at), kind == 0);
       }
       ++total;
       if (!check_job(plan, std::vector<const Schedule*>(size_t(plan.mesh.world()), &bad)).empty()) {

@@ -15,6 +15,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/quantity.h"
 #include "base/text.h"
 
@@ -58,7 +59,6 @@ constexpr std::array kMemoryNames = {LogName{"memory", 1.0 * kGiB}, LogName{"pea
 constexpr std::array<std::string_view, 12> kOtherLosses = {"val",      "valid", "validation", "eval",   "evaluation", "test",
                                                            "held-out", "aux",   "z",          "router", "balancing",  "mtp_1"};
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '/' || c == '-' || c == '.'; }
 
 // A number at `at`: "1,234.5", "6.3E+00", "nan". Sets `at` behind it.
@@ -136,16 +136,16 @@ std::optional<double> bar_position(std::string_view line) {
 }
 
 // Terminal colours out, everything in lower case.
-std::string lower_plain(std::string_view line) {
+std::string uncoloured(std::string_view line) {
   std::string out;
   for (size_t i = 0; i < line.size(); ++i) {
     if (line[i] == '\x1b' && i + 1 < line.size() && line[i + 1] == '[') {
       while (i < line.size() && std::isalpha(static_cast<unsigned char>(line[i])) == 0) ++i;
       continue;
     }
-    out += static_cast<char>(std::tolower(static_cast<unsigned char>(line[i])));
+    out += line[i];
   }
-  return out;
+  return lower(out);
 }
 
 class CurveBuilder {
@@ -187,7 +187,7 @@ Result<RunLog> parse_lines(const std::string& path, std::string_view text) {
   size_t begin = 0;
   while (begin < text.size()) {
     const size_t end = std::min(text.find_first_of("\n\r", begin), text.size());
-    const std::string line = lower_plain(text.substr(begin, end - begin));
+    const std::string line = uncoloured(text.substr(begin, end - begin));
     begin = end + 1;
     if (line.find("train_runtime") != std::string::npos) continue;  // the Trainer's summary: a mean
     std::optional<double> step = first_of(line, kStepNames);
@@ -217,7 +217,7 @@ std::optional<double> number_in(const Json& object, std::string_view key) {
   if (found->is_number()) return found->get<double>();
   if (!found->is_string()) return std::nullopt;
   size_t at = 0;
-  const std::string text = lower_plain(found->get<std::string>());
+  const std::string text = uncoloured(found->get<std::string>());
   return number_at(text, at);
 }
 
@@ -264,7 +264,7 @@ Result<RunLog> parse_json_lines(const std::string& path, std::string_view text) 
 // --- CSV
 
 std::vector<std::string> cells_of(std::string_view line) {
-  std::string text = lower_plain(line);
+  std::string text = uncoloured(line);
   std::erase_if(text, [](char c) { return c == '"' || c == '\r'; });
   return split(text, text.find('\t') != std::string::npos ? '\t' : ',');
 }

@@ -117,13 +117,13 @@ void acc_deepspeed(const Document& d, Findings& report) {
   }
 }
 
-}  // namespace
-
-static bool is_yaml_no(const Value& root) {
+bool is_yaml_no(const Value& root) {
   const TreeNode at = node(root, "distributed_type");
   const std::string text = lower(at.text());
   return !at.value->quoted && (text == "no" || text == "false" || text == "off");
 }
+
+}  // namespace
 
 void check_accelerate(const LintSetup& setup, const Document& d, Findings& report) {
   if (!d.is(file_kind::kAccelerate)) return;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/splitmix.h"
+
 namespace distsetup::replay {
 namespace {
 
@@ -45,12 +47,7 @@ double counted_share(const Setup& setup, int64_t padded_length) {
   return sum / kPoints / static_cast<double>(padded_length);
 }
 
-double LengthDraw::uniform() {
-  uint64_t z = (state_ += 0x9e3779b97f4a7c15);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
+double LengthDraw::uniform() { return static_cast<double>(splitmix(state_ += kSplitMixStep) >> 11) * 0x1p-53; }
 
 int64_t LengthDraw::longest_of_micro_batch() {
   if (s_.sample_lengths.padded_to_whole) return s_.sequence_length;

@@ -74,8 +74,7 @@ std::vector<int> holders_at(const Schedule& s, int step) {
   std::vector<int> holder(s.buffers.size());
   for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b) holder[b] = b;
   for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b) {
-    int root = b;
-    while (s.buffers[root].overlay_of >= 0) root = s.buffers[root].overlay_of;
+    const int root = root_buffer(s.buffers, b);
     if (root != b && s.buffers[b].first_step <= step && s.buffers[b].first_step > s.buffers[holder[root]].first_step) holder[root] = b;
   }
   return holder;
