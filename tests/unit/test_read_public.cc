@@ -188,6 +188,49 @@ TEST_CASE("public files: a script of somebody's own gets no tool's defaults") {
   });
 }
 
+TEST_CASE("public files: what a launcher's switches and a tool's defaults say of the strategy and the precision") {
+  const std::string own = " own.py --x 1\n";
+  const std::string sft = "output_dir: o\nper_device_train_batch_size: 1\nmax_length: 512\npacking: true\n";
+  check_fields({
+      {"a.sh", "accelerate launch --use_deepspeed --deepspeed_config_file none.conf" + own, {{"strategy.trainer", "deepspeed"}}},
+      {"a.sh", "accelerate launch --use_fsdp --config_file none.yaml" + own, {{"strategy.trainer", "fsdp1"}}},
+      {"a.sh", "accelerate launch --use_fsdp --fsdp_version 2" + own, {{"strategy.trainer", "fsdp2"}}},
+      {"a.sh", "accelerate launch --multi_gpu --num_processes 4" + own, {{"strategy.sharding", "ddp"}}},
+      {"a.sh", "accelerate launch --num_processes 4" + own, {{"strategy.sharding", ""}, {"strategy.trainer", ""}}},
+      {"a.sh",
+       "deepspeed train.py --deepspeed none.json --per_device_train_batch_size 4 --num_train_epochs 3 --output_dir o\n",
+       {{"strategy.trainer", "deepspeed"}, {"micro_batch", "4"}}},
+      {"a.yaml",
+       kAccelerate + "deepspeed_config: {zero_stage: 2, offload_optimizer_device: cpu, offload_param_device: cpu}\n",
+       {{"offload.optimizer", "host"}, {"offload.parameters", "none"}}},
+      {"a.yaml", kAccelerate + "deepspeed_config: {zero_stage: 3, offload_param_device: cpu}\n", {{"offload.parameters", "host"}}},
+      {"t.yaml", sft + "torch_dtype: bfloat16\n", {{"precision.compute", "bf16"}, {"train.method", "sft"}}},
+      {"t.yaml", sft, {{"precision.compute", "fp32"}}},
+      {"t.yaml", sft + "dtype: bfloat16\nfp16: true\n", {{"precision.compute", "fp16"}}},
+      {"t.yaml", sft + "bf16: true\nfsdp: full_shard auto_wrap\n", {{"strategy.sharding", "zero3"}}},
+      {"t.yaml", sft + "max_steps: 0\n", {{"train.steps", ""}}},
+      {"l.yaml",
+       "seed_everything: 1\ntrainer: {strategy: deepspeed_stage_2_offload, precision: bf16, my_batch: 256}\n",
+       {{"strategy.sharding", "zero2"}, {"precision.compute", "bf16"}, {"gradient_accumulation", ""}}},
+      {"l.yaml",
+       "seed_everything: 1\ntrainer: {strategy: ddp, precision: '16'}\n",
+       {{"precision.compute", "fp16"}, {"gradient_accumulation", "1"}}},
+      // Flags that TRL has too, of parsers that are not the Trainer's.
+      {"w.sh",
+       "accelerate launch own.py --model_name_or_path a/b --per_device_train_batch_size 8 --num_train_epochs 3 --output_dir o "
+       "--num_warmup_steps 5 --with_tracking --use_peft --lora_alpha 32\n",
+       {{"recompute.policy", ""}, {"train.grad_clip", ""}, {"micro_batch", "8"}}},
+      {"g.sh",
+       "torchrun own.py --dtype=bf16 --learning_rate=1e-5 --seed=1 --output_dir=o\n",
+       {{"micro_batch", ""}, {"train.grad_clip", ""}}},
+  });
+  CHECK(refusal({"a.sh", "accelerate launch --use_megatron_lm" + own, {}}).find("'use_megatron_lm' is 'true', which chooses how") ==
+        0);
+  const std::string predict = "stage: sft\nfinetuning_type: lora\ntemplate: x\ndo_predict: true\n";
+  CHECK(refusal({"p.yaml", predict, {}}).find("the file trains nothing: 'do_predict' without 'do_train'") == 0);
+  CHECK(refusal({"p.yaml", predict + "do_train: true\n", {}}).empty());
+}
+
 TEST_CASE("public files: remarks before a file's first line, one process, and names of older releases") {
   check_fields({
       {"x.yaml", "# a run\n# of ours\n---\noutput_dir: o\nmax_steps: 5\nper_device_train_batch_size: 2\n", {{"train.steps", "5"}}},
@@ -220,6 +263,13 @@ TEST_CASE("public files: SkyPilot tasks, keys given twice, and values that someb
        {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "8"}, {"strategy.trainer", ""}}},
       {"s.yaml", "resources:\n  accelerators: {A100: 4}\nrun: python own.py --x 1\n", {{"hardware.gpus_per_node", "4"}}},
       {"s.yaml", "resources:\n  accelerators: [A100:4, H100:8]\nrun: python own.py --x 1\n", {{"hardware.gpus_per_node", ""}}},
+      {"s.yaml", "resources:\n  accelerators: [A100:8, H100:8]\nrun: python own.py --x 1\n", {{"hardware.gpus_per_node", "8"}}},
+      {"s.yaml", "resources:\n  accelerators: {H100: 2, H200:2}\nrun: python own.py --x 1\n", {{"hardware.gpus_per_node", "2"}}},
+      {"s.yaml", "resources:\n  accelerators: {H100: 2, L4:4}\nrun: python own.py --x 1\n", {{"hardware.gpus_per_node", ""}}},
+      {"k.yaml",
+       "apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 2, template: {spec: {containers: [{name: c, image: i, resources: "
+       "{limits: {nvidia.com/a100: 4, nvidia.com/mig-1g.5gb: 7}}}]}}}\n",
+       {{"hardware.gpus_per_node", "4"}, {"hardware.nodes", "2"}}},
       {"x.yaml", "output_dir: o\nlearning_rate: 1e-5\nmax_steps: 5\nmax_steps: 7\n", {{"train.steps", "7"}}},
       {"x.yaml",
        "base_model: m\nsequence_len: 512\nmicro_batch_size: ${SIZE}\nfsdp: ${FSDP}\nbf16: '{{ bf16 }}'\n",
@@ -236,6 +286,13 @@ TEST_CASE("public files: SkyPilot tasks, keys given twice, and values that someb
   CHECK(job.diagnostics[0].message == "the manifest holds TFJob, of which no nodes, GPUs or commands were read");
   const Result<std::vector<Reading>> none = read_config(embedded_templates(), "strategy: ddp\naccelerator: gpu\nwidth: 4\n", "h.yaml");
   CHECK_FALSE(none.ok());  // a table of sections knows two of its keys; it is a file of no kind
+  // Sections that everybody has, with keys that nobody here knows.
+  const Result<std::vector<Reading>> own =
+      read_config(embedded_templates(),
+                  "model: {width: 4, embed: 8}\ntraining: {batch_size: 32, checks: 10}\noptimizer: {kind: a, own: b}\n"
+                  "scheduler: {warmup_steps: 5, of: a}\ndata: {folder: x}\nwandb: {name: b}\n",
+                  "own.yaml");
+  CHECK_FALSE(own.ok());
 }
 
 TEST_CASE("public files: job managers other than SLURM, hostfiles, and manifests of more kinds") {

@@ -100,9 +100,21 @@ void acc_mesh(const Document& d, Findings& report) {
   }
 }
 
+// Below stage 3 (2 where none is given) parameters are whole on every rank.
+void acc_offload(const Document& d, const Value& section, Findings& report) {
+  const TreeNode device = node(section, "offload_param_device");
+  const double stage = real(section, "zero_stage").value_or(2);
+  if (!device || (device.text() != "cpu" && device.text() != "nvme") || stage >= 3) return;
+  report.add(
+      "ACC015", d, key_span(d, device),
+      fmt::format("'offload_param_device' is silently ignored: parameter offload works in stage 3 only, the stage is {}", stage));
+}
+
 void acc_deepspeed(const Document& d, Findings& report) {
   const TreeNode section = node(d.root, "deepspeed_config");
-  if (!section || !has(*section.value, "deepspeed_config_file")) return;
+  const std::string type = text(d.root, "distributed_type");
+  if (!section || (!type.empty() && type != "DEEPSPEED")) return;
+  if (!has(*section.value, "deepspeed_config_file")) return acc_offload(d, *section.value, report);
   for (const char* name : {"zero_stage", "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",
                            "offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping", "zero3_save_16bit_model"}) {
     const TreeNode at = node(*section.value, name);

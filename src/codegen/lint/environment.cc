@@ -103,8 +103,13 @@ void env_names(const Document& d, const EnvironmentSetting& one, Findings& repor
   const bool is_debugging = std::find(kDebugSwitches.begin(), kDebugSwitches.end(), one.name) != kDebugSwitches.end() && !is_off;
   const bool is_verbose = one.name == "NCCL_DEBUG" && (same_name(one.value, "INFO") || same_name(one.value, "TRACE"));
   if (is_debugging || is_verbose) {
-    report.add("ENV002", d, one.span, fmt::format("{}={} is for debugging: slow or fragile in production", one.name, one.value),
-               {is_verbose ? "use NCCL_DEBUG=WARN, or NCCL_DEBUG_FILE to keep it out of the log" : "", "", {}, {}});
+    report.add("ENV002", d, one.span,
+               fmt::format("{}={} is for debugging: {}", one.name, one.value,
+                           is_verbose ? "it fills the log" : "slow or fragile in production"),
+               {is_verbose ? "use NCCL_DEBUG=WARN, or NCCL_DEBUG_FILE to keep it out of the log" : "",
+                "",
+                {},
+                is_verbose ? std::optional<Severity>(Severity::kNote) : std::nullopt});
   }
   const bool is_unknown =
       one.name.rfind("NCCL_", 0) == 0 && std::find(kNcclNames.begin(), kNcclNames.end(), one.name) == kNcclNames.end();

@@ -32,7 +32,8 @@ struct AcceptedSection {
   std::string type_code;  // of the rule for wrong types; empty: not checked here
   std::string type_bites;
   std::vector<KeySpec> keys;
-  std::vector<std::string> prefixes;  // keys that may carry this in front ("fsdp_")
+  std::vector<std::string> prefixes;   // keys that may carry this in front ("fsdp_")
+  std::vector<std::string> read_with;  // a key at the top and its value: with another one the tool passes over the whole section
 };
 
 struct Accepted {
@@ -91,6 +92,8 @@ std::vector<Accepted> read_accepted() {
       one.get("type_code", section.type_code);
       one.get("types", section.type_bites);
       one.get("prefixes", section.prefixes);
+      one.get("read_with", section.read_with);
+      CHECK(section.read_with.empty() || section.read_with.size() == 2, "{}: section '{}'", path, section.path);
       const Value* keys = one.child("keys");
       CHECK(keys != nullptr, "{}: section '{}' has no keys", path, section.path);
       for (const auto& [name, type] : keys->entries) section.keys.push_back({name, type.text, "", ""});
@@ -243,6 +246,8 @@ void check_keys(const LintSetup& setup, const Document& d, Findings& report) {
     UnknownNames names{"", table.tool, "", table.other_releases, version, {0, 1}, {}};
     for (const AcceptedSection& section : table.sections) {
       const TreeNode at = node(d.root, section.path);
+      const std::string other = section.read_with.empty() ? "" : text(d.root, section.read_with[0]);
+      if (!other.empty() && other != section.read_with[1]) continue;
       if (at && at.value->kind == Value::Kind::kMap) check_section(table, section, version, d, *at.value, names, report);
     }
     const bool is_extended = std::any_of(table.extended_by.begin(), table.extended_by.end(),

@@ -113,7 +113,8 @@ bool is_megatron(const LaunchStage& stage) {
                            "sequence_parallel", "ckpt_format", "lr_decay_style"}) {
     marks += stage.has(name) ? 1 : 0;
   }
-  const bool is_named = stage.name.find("pretrain_") != std::string::npos || stage.name.find("megatron") != std::string::npos;
+  const std::string program = stage.name.substr(stage.name.rfind('/') + 1);
+  const bool is_named = program.rfind("pretrain_", 0) == 0 || stage.name.find("megatron") != std::string::npos;
   return marks >= 2 || (is_named && marks >= 1) || (is_named && stage.has("model_parallel_size")) ||
          (is_named && stage.has("batch_size"));
 }

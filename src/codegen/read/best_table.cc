@@ -71,6 +71,8 @@ bool is_told(const KeyTable& table, const std::vector<FoundKey>& found) {
     return std::any_of(found.begin(), found.end(), [&mark](const FoundKey& one) { return is_below(mark, one.key); });
   };
   if (std::any_of(table.not_told_by.begin(), table.not_told_by.end(), is_there)) return false;
+  const bool is_of_files = table.format != TableFormat::kArguments && table.told_by.empty();
+  if (is_of_files) return false;  // its keys stand in a file, not on a command line
   const std::vector<std::string>& marks = table.told_by.empty() ? table.marks : table.told_by;
   const auto num_taken =
       static_cast<size_t>(std::count_if(found.begin(), found.end(), [&table](const FoundKey& one) { return takes(table, one); }));

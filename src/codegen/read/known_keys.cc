@@ -11,6 +11,12 @@ namespace {
 
 std::string first_part(const std::string& path) { return accepted_form(path.substr(0, path.find('.'))); }
 
+// "training.checkpointing" of "training.checkpointing.monitor"; "" of a key at the top.
+std::string first_two_parts(const std::string& path) {
+  const size_t dot = path.find('.');
+  return dot == std::string::npos ? "" : accepted_form(path.substr(0, path.find('.', dot + 1)));
+}
+
 // Names of a list at the top: "metadata:object_meta" is a key with a type.
 void add_names(KnownKeys& known, const TemplateSet& templates, const std::string& list) {
   const auto names = load_name_table(templates, list);
@@ -33,6 +39,17 @@ bool KnownKeys::knows(const std::string& key, const Value* value) const {
   return is_most(static_cast<size_t>(num_known), value->entries.size());
 }
 
+bool KnownKeys::knows_sections(const Value& root) const {
+  size_t num_keys = 0, num_known = 0;
+  for (const auto& [section, value] : root.entries) {
+    const std::string name = accepted_form(section) + ".";
+    if (within.count(name + "*") != 0) continue;  // whatever it holds
+    num_keys += value.entries.size();
+    for (const Value::Entry& one : value.entries) num_known += within.count(name + accepted_form(one.first));
+  }
+  return is_most(num_known, num_keys);
+}
+
 void add_known_keys(KnownKeys& known, const KeyTable& table) {
   for (const KeyRow& row : table.rows) known.top.insert(first_part(row.key));
   for (const ReadRow& row : table.reads) known.top.insert(first_part(row.key));
@@ -40,6 +57,10 @@ void add_known_keys(KnownKeys& known, const KeyTable& table) {
   for (const auto& [from, to] : table.read_as) known.top.insert(first_part(from));
   for (const std::string& name : table.accepted) known.top.insert(first_part(name));
   known.accepted.insert(table.accepted.begin(), table.accepted.end());
+  for (const KeyRow& row : table.rows) known.within.insert(first_two_parts(row.key));
+  for (const ReadRow& row : table.reads) known.within.insert(first_two_parts(row.key));
+  for (const ReadPart& part : table.parts) known.within.insert(first_part(part.section) + ".*");
+  for (const auto& [from, to] : table.read_as) known.within.insert(from.ends_with('.') ? from + "*" : first_two_parts(from));
 }
 
 Result<KnownKeys> known_keys(const TemplateSet& templates, const FileKind& kind) {

@@ -16,9 +16,12 @@ namespace distsetup {
 struct KnownKeys {
   std::set<std::string> top;       // at the top of a file
   std::set<std::string> accepted;  // paths below the top ("trainer.devices")
+  std::set<std::string> within;    // keys of sections that rows are about ("training.batch_size", "data.*")
 
   // A section whose own keys are listed is known where most of them are.
   bool knows(const std::string& key, const Value* value) const;
+  // Most keys within the sections of the file have rows: section names alone ("model", "training") are those of everybody's files.
+  bool knows_sections(const Value& root) const;
 };
 
 void add_known_keys(KnownKeys& known, const KeyTable& table);

@@ -63,6 +63,15 @@ void each_at(const Value& root, std::string_view path, double times, const std::
   }
 }
 
+// "nvidia.com/gpu"; where a cluster tells its kinds apart also "nvidia.com/a100". Slices ("nvidia.com/mig-1g.5gb") are no GPUs.
+bool is_gpu_resource(std::string_view name) {
+  const size_t slash = name.find('/');
+  const std::string_view vendor = name.substr(0, slash), kind = slash == std::string_view::npos ? "" : name.substr(slash + 1);
+  if (vendor != "nvidia.com" && vendor != "amd.com") return false;
+  const size_t digit = kind.find_first_not_of("abcdefghijklmnopqrstuvwxyz");
+  return kind == "gpu" || (digit > 0 && digit <= 4 && digit < kind.size() && kind[digit] >= '0' && kind[digit] <= '9');
+}
+
 struct ManifestReader {
   std::vector<FoundKey> keys;
 
@@ -103,7 +112,7 @@ struct ManifestReader {
       for (const char* kind : {"limits", "requests"}) {
         const TreeNode section = node(map, std::string(which) + "." + kind);
         for (const auto& [name, value] : section ? section.value->entries : std::vector<Value::Entry>{}) {
-          if (name == "nvidia.com/gpu" || name == "amd.com/gpu") add("gpus_per_node", value.text, value.location);
+          if (is_gpu_resource(name)) add("gpus_per_node", value.text, value.location);
         }
       }
     }
@@ -123,17 +132,21 @@ struct ManifestReader {
   }
 };
 
-// "H100:8", {H100: 8} or "H100": the GPUs of a node. Alternatives ("any_of", lists, several names) say no one number.
+std::string after_colon(const std::string& name) {
+  const size_t colon = name.rfind(':');
+  return colon == std::string::npos ? "1" : name.substr(colon + 1);
+}
+
+// "H100:8", {H100: 8} or "H100": the GPUs of a node. Alternatives ([H100:8, A100:8], {H100:8, A100:8}) say a number where all say the
+// same one.
 std::string gpus_of(const Value& accelerators) {
-  const bool is_map = accelerators.kind == Value::Kind::kMap;
-  if (is_map && accelerators.entries.size() == 1) {
-    const auto& [name, count] = accelerators.entries[0];
-    const size_t colon = name.rfind(':');  // {L4:2}: a set
-    return colon == std::string::npos || count.kind != Value::Kind::kNull ? count.text : name.substr(colon + 1);
-  }
-  if (is_map || accelerators.kind != Value::Kind::kScalar) return "";
-  const size_t colon = accelerators.text.rfind(':');
-  return colon == std::string::npos ? "1" : accelerators.text.substr(colon + 1);
+  if (accelerators.kind == Value::Kind::kScalar) return after_colon(accelerators.text);
+  std::vector<std::string> counts;
+  for (const Value& one : accelerators.items) counts.push_back(gpus_of(one));
+  for (const auto& [name, count] : accelerators.entries)
+    counts.push_back(count.kind == Value::Kind::kNull ? after_colon(name) : count.text);  // {L4:2}: a set
+  const bool is_one = !counts.empty() && std::count(counts.begin(), counts.end(), counts[0]) == static_cast<long>(counts.size());
+  return is_one ? counts[0] : "";
 }
 
 }  // namespace

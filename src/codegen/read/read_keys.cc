@@ -48,6 +48,7 @@ class TableReading {
     reading_.table = table.name;
     reading_.tool = table.tool;
     for (const FoundKey& one : found) add(one);
+    tell_extended_sections();
     assume_defaults();
   }
 
@@ -130,6 +131,32 @@ class TableReading {
       if (is_below(key, one.key)) return &one;
     }
     return nullptr;
+  }
+
+  // Of a section whose every name is known ("trainer"), one that the tool does not have: whoever reads the file has extended it. Rows
+  // can ask for that as `given: {extended.trainer: null}`.
+  void tell_extended_sections() {
+    std::set<std::string> extended;
+    for (const FoundKey& one : found_) {
+      const std::string section = one.key.substr(0, one.key.find('.'));
+      const bool is_below_one = section.size() < one.key.size() && one.key.find('.', section.size() + 1) == std::string::npos;
+      const auto first = table_.accepted.lower_bound(accepted_form(section) + ".");
+      const bool is_listed =
+          first != table_.accepted.end() && first->compare(0, section.size() + 1, accepted_form(section) + ".") == 0;
+      const auto has_row = [&one](const auto& row) { return is_below(row.key, one.key); };
+      const bool is_known = table_.accepted.count(accepted_form(one.key)) != 0 ||
+                            std::any_of(table_.rows.begin(), table_.rows.end(), has_row) ||
+                            std::any_of(table_.reads.begin(), table_.reads.end(), has_row);
+      if (is_below_one && is_listed && !is_known) extended.insert(section);
+    }
+    for (const std::string& section : extended) {
+      FoundKey one;
+      one.key = "extended." + section;
+      one.text = "true";
+      one.is_assumed = true;
+      one.at = {reading_.file, 0, 0};
+      found_.push_back(std::move(one));
+    }
   }
 
   void assume_defaults() {

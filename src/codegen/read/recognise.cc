@@ -202,7 +202,12 @@ Result<Score> score_of(const TemplateSet& templates, const FileKinds& kinds, con
     known->top.insert(more->top.begin(), more->top.end());
   }
   const size_t num_known = top.num_known(*known);
-  if (!kind.one_of.empty()) return Score{num_known == top.keys.size() && top.has_any(kind.one_of) ? size_t{1} : 0, 0};
+  if (!kind.one_of.empty()) {
+    const bool is_its =
+        num_known == top.keys.size() && top.has_any(kind.one_of) &&
+        std::all_of(top.roots.begin(), top.roots.end(), [&](const Value* root) { return known->knows_sections(*root); });
+    return Score{is_its ? size_t{1} : 0, 0};
+  }
   const auto num_marks = static_cast<size_t>(std::count_if(
       kind.keys.begin(), kind.keys.end(), [&](const std::string& key) { return top.has(key) && known->knows(key, top.value(key)); }));
   if (!is_most(num_known, top.keys.size())) return Score{};

@@ -71,6 +71,13 @@ void settle_parts(ReadFields& fields) {
     static constexpr std::array<const char*, 4> kSharding = {"ddp", "zero1", "zero2", "zero3"};
     derive(fields, "derived.zero_stage", "strategy.sharding", kSharding[static_cast<size_t>(*stage)]);
   }
+  // DeepSpeed moves parameters in stage 3 only; below it the device is passed over.
+  const std::string sharding = text_of(fields, "strategy.sharding");
+  const bool is_below_stage_3 = sharding == "ddp" || sharding == "zero1" || sharding == "zero2";
+  if (const auto it = fields.find("offload.parameters");
+      it != fields.end() && is_below_stage_3 && text_of(fields, "strategy.trainer") == "deepspeed")
+    it->second.value = "none";
+  if (whole(fields, "train.steps") == 0) fields.erase(fields.find("train.steps"));  // 0 is how tools write that epochs count
   if (const std::string offload = text_of(fields, "derived.offload"); !offload.empty()) {
     derive(fields, "derived.offload", "offload.optimizer", offload == "both" || offload == "optimizer" ? "host" : "none");
     derive(fields, "derived.offload", "offload.parameters", offload == "both" || offload == "parameters" ? "host" : "none");

@@ -69,6 +69,7 @@ void add_reads(const KeyTable& more, KeyTable& table) {
   table.reads = std::move(reads);
   add(table.read_as, more.read_as);
   add(table.words, more.words);
+  add(table.checks, more.checks);
   add(table.decides, more.decides);
   add(table.told_by, more.told_by);
   add(table.not_told_by, more.not_told_by);
