@@ -233,7 +233,6 @@ TEST_CASE("lint jobs: configuration files", "[lint]") {
        {"ACC009", Found::kNothing, "a.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: no\nnum_processes: 1\n"},
        {"ACC009", Found::kError, "a.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: 'no'\nnum_processes: 1\n"},
        {"FIL002", Found::kError, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_processes: 4\n"},
-       {"FIL002", Found::kWarning, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_processes: 8\n"},
        {"FIL002", Found::kError, "k.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p, name: p}\n"},
        {"FSDP020", Found::kError, "a.yaml", "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_own: 1}\n"},
        {"FSDP020", Found::kNothing, "a.yaml",

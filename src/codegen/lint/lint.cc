@@ -45,30 +45,6 @@ constexpr LintCheck kLintChecks[] = {lint::check_file_text,  lint::check_keys,  
                                      lint::check_slurm,      lint::check_launchers,   lint::check_launch_sizes,
                                      lint::check_kubernetes, lint::check_environment, lint::check_plan_level};
 
-bool is_same_value(const Value& a, const Value& b) {
-  if (a.kind != b.kind || a.text != b.text || a.items.size() != b.items.size() || a.entries.size() != b.entries.size()) return false;
-  for (size_t i = 0; i < a.items.size(); ++i) {
-    if (!is_same_value(a.items[i], b.items[i])) return false;
-  }
-  for (size_t i = 0; i < a.entries.size(); ++i) {
-    if (a.entries[i].first != b.entries[i].first || !is_same_value(a.entries[i].second, b.entries[i].second)) return false;
-  }
-  return true;
-}
-
-// Of the key at `at`, which stood in its section before: it says what it said there.
-bool says_it_again(const Value& value, const Location& at) {
-  for (size_t i = 0; i < value.entries.size() && i < value.key_locations.size(); ++i) {
-    if (value.key_locations[i].line != at.line || value.key_locations[i].column != at.column) continue;
-    for (size_t k = 0; k < i; ++k) {
-      if (value.entries[k].first == value.entries[i].first) return is_same_value(value.entries[k].second, value.entries[i].second);
-    }
-  }
-  const auto is_there = [&at](const Value& one) { return says_it_again(one, at); };
-  return std::any_of(value.items.begin(), value.items.end(), is_there) ||
-         std::any_of(value.entries.begin(), value.entries.end(), [&](const Value::Entry& one) { return is_there(one.second); });
-}
-
 // A file that does not parse: its mistakes as they are; a key given twice in DeepSpeed's JSON is its own rule.
 void report_broken(const foreign::Document& d, lint::Findings& report) {
   for (const Diagnostic& one : d.broken) {
@@ -81,12 +57,8 @@ void report_broken(const foreign::Document& d, lint::Findings& report) {
                  {"fill it in before the tool reads the file", "", {}, Severity::kNote});
       return;
     }
-    // Whichever of the two a reader of YAML keeps, it is the same.
-    const bool is_harmless =
-        is_twice && d.form == foreign::TextForm::kYaml && !d.is(file_kind::kKubernetes) && says_it_again(d.root, one.location);
     report.add(is_twice ? d.is(file_kind::kDeepspeed) ? "DSJ040" : "FIL002" : "FIL001", d,
-               {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message,
-               {one.help, "", {}, is_harmless ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+               {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message, {one.help, "", {}, {}});
   }
 }
 
