@@ -81,7 +81,7 @@ TEST_CASE("lint names: a second document of a stream is looked at", "[lint]") {
 
 TEST_CASE("lint names: what the tool takes in another way is no finding", "[lint]") {
   CHECK(messages("a.yaml", "base_model: m\nplugins: [axolotl.integrations.liger.LigerPlugin]\nliger_rope: true\n", "AX004").empty());
-  CHECK(messages("a.yaml", "base_model: m\nliger_rope: true\n", "AX004").size() == 1);
+  CHECK(messages("a.yaml", "base_model: m\nadapter: lora\nliger_rope: true\n", "AX004").size() == 1);
   CHECK(messages("a.yaml", "base_model: m\nfsdp_version: 2\nfsdp_config: {fsdp_offload_params: true}\n", "AX004").empty());
   CHECK(messages("t.sh", "torchrun --nproc 8 train.py --nonsense 1\n", "TR011").empty());  // a prefix; the script's own
   CHECK(messages("j", "#SBATCH --ntasks=4 -N2 --part=gpu\nsrun -n4 -l --mpi=pmix hostname\n", "SL023").empty());

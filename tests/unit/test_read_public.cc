@@ -220,6 +220,16 @@ TEST_CASE("public files: what a launcher's switches and a tool's defaults say of
        "accelerate launch own.py --model_name_or_path a/b --per_device_train_batch_size 8 --num_train_epochs 3 --output_dir o "
        "--num_warmup_steps 5 --with_tracking --use_peft --lora_alpha 32\n",
        {{"recompute.policy", ""}, {"train.grad_clip", ""}, {"micro_batch", "8"}}},
+      {"b.sh", "accelerate launch -m own --model m --tasks t --batch_size 1 --output_path o\n", {{"micro_batch", ""}}},
+      {"s.sh",
+       "swift pt --model a/b --tuner_type full --deepspeed zero3 --per_device_train_batch_size 1 --output_dir o\n",
+       {{"strategy.trainer", "deepspeed"}, {"strategy.sharding", "zero3"}}},
+      {"j.sbatch",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:0\nsrun python own.py --x 1\n",
+       {{"hardware.gpus_per_node", ""}, {"hardware.nodes", "2"}}},
+      {"t.toml",
+       "[model]\nname = \"llama2\"\nflavor = \"70B\"\n[training]\nbatch_size = 1\nseq_len = 64\n",
+       {{"model.name", "llama2_70b"}}},
       {"g.sh",
        "torchrun own.py --dtype=bf16 --learning_rate=1e-5 --seed=1 --output_dir=o\n",
        {{"micro_batch", ""}, {"train.grad_clip", ""}}},
@@ -267,6 +277,10 @@ TEST_CASE("public files: SkyPilot tasks, keys given twice, and values that someb
       {"s.yaml", "resources:\n  accelerators: {H100: 2, H200:2}\nrun: python own.py --x 1\n", {{"hardware.gpus_per_node", "2"}}},
       {"s.yaml", "resources:\n  accelerators: {H100: 2, L4:4}\nrun: python own.py --x 1\n", {{"hardware.gpus_per_node", ""}}},
       {"k.yaml",
+       "apiVersion: batch/v1\nkind: Job\nspec: {template: {spec: {initContainers: [{name: p, image: q}], containers: [{name: c, "
+       "image: i, resources: {limits: {nvidia.com/gpu: 4}}}]}}}\n",
+       {{"job.image", "i"}, {"hardware.gpus_per_node", "4"}}},
+      {"k.yaml",
        "apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 2, template: {spec: {containers: [{name: c, image: i, resources: "
        "{limits: {nvidia.com/a100: 4, nvidia.com/mig-1g.5gb: 7}}}]}}}\n",
        {{"hardware.gpus_per_node", "4"}, {"hardware.nodes", "2"}}},
@@ -293,6 +307,10 @@ TEST_CASE("public files: SkyPilot tasks, keys given twice, and values that someb
                   "scheduler: {warmup_steps: 5, of: a}\ndata: {folder: x}\nwandb: {name: b}\n",
                   "own.yaml");
   CHECK_FALSE(own.ok());
+  const Result<std::vector<Reading>> half = read_config(
+      embedded_templates(),
+      "base_model: a/b\nnum_epochs: 3\nbatch_size: 4\nlearning_rate: 2e-5\nmodel_max_length: 9\nuse_lora: true\n", "h.yaml");
+  CHECK((!half.ok() || half->empty() || (*half)[0].tool.find("Axolotl") == std::string::npos));
 }
 
 TEST_CASE("public files: job managers other than SLURM, hostfiles, and manifests of more kinds") {

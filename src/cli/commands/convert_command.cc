@@ -1,6 +1,7 @@
 // `distsetup convert`: configuration that exists, as another tool's. No plan is made: what the files say is written in the other form,
 // and what has no place there is said.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -136,6 +137,19 @@ ReadChoices foreign_choices(const Arguments& arguments) {
   return choices;
 }
 
+// Files that say nothing of a run, or name others that do and are not here.
+Diagnostic nothing_to_convert(const std::vector<Reading>& readings, const std::vector<LostKey>& lost) {
+  std::vector<std::string> named;
+  for (const LostKey& one : lost) {
+    if (one.is_file && std::find(named.begin(), named.end(), one.text) == named.end()) named.push_back(one.text);
+  }
+  const Location at{readings.empty() ? "" : readings[0].file, 0, 0};
+  if (named.empty()) return error(code::kUnknownValue, at, "nothing in the file is a setting of a run", "distsetup lint looks at it");
+  return error(code::kUnknownValue, at,
+               fmt::format("nothing in the file is a setting of a run: they stand in {}, which is not here", fmt::join(named, ", ")),
+               "give that file beside this one");
+}
+
 int run_convert(const Arguments& arguments, const Terminal& terminal) {
   const Result<Session> session = open_session(arguments);
   if (!session.ok()) return fail(arguments, terminal, session.diagnostics);
@@ -166,6 +180,10 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
     if (!one.chosen.setup.empty() && !has_setup)
       lost.push_back(
           {"fsdp_config", one.chosen.setup, "no file has this setup; distsetup plan takes those of presets/recipes too", {one.file}});
+  }
+  if (fields->empty()) {
+    diagnostics.push_back(nothing_to_convert(*readings, lost));
+    return fail(arguments, terminal, diagnostics);
   }
   const Result<Artifacts> written = target == kRunFile ? as_run_file(*fields, session->presets, lost)
                                                        : as_target(templates, target, *fields, emitted_command(arguments), lost);

@@ -81,15 +81,22 @@ void sl_placeholders(const JobScript& in) {
       continue;
     }
     first = &one;
-    said = line.substr(open, close + 1 - open);
+    const bool is_variable = line[open] == '{' && open > 0 && line[open - 1] == '$';
+    said = line.substr(is_variable ? open - 1 : open, close + 1 - open + (is_variable ? 1 : 0));
   }
   if (first == nullptr) return;
   const std::string others = num_more == 0 ? "" : fmt::format(", and so are {} more", num_more);
   // A file that is meant to be filled in by a program or a person says so: by its name, or by many places.
   constexpr size_t kManyMore = 2;
   const bool is_template = num_more >= kManyMore || in.d.path.find("template") != std::string::npos;
-  in.report.add("SL029", in.d, first->span, fmt::format("'{}' is a placeholder that was not filled in{}", said, others),
-                {"", "", {}, is_template ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+  const bool is_variable = said[0] == '$';
+  in.report.add("SL029", in.d, first->span,
+                is_variable ? fmt::format("'{}' is not expanded here: sbatch reads its lines before any shell does{}", said, others)
+                            : fmt::format("'{}' is a placeholder that was not filled in{}", said, others),
+                {is_variable ? "write the value, or give the option to sbatch on its command line" : "",
+                 "",
+                 {},
+                 is_template ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
 // "48:00" is minutes and seconds. Nobody asks for 48 minutes in these words; "30:00" and "60:00" are asked for.

@@ -43,7 +43,9 @@ void sl_logs(const JobScript& in) {
         {is_of_job ? "put the number into the file's name" : "", "", {}, is_of_job ? std::optional<Severity>() : Severity::kWarning});
     break;
   }
-  if (output != nullptr && error_log != nullptr && output->value == error_log->value) {
+  const Directive *tasks = in.directive("ntasks"), *gpus = in.directive("gres");
+  const bool is_of_one = tasks != nullptr && tasks->value == "1" && gpus != nullptr && gpus->value == "gpu:1";
+  if (output != nullptr && error_log != nullptr && output->value == error_log->value && !is_of_one) {
     in.report.add("SL007", in.d, error_log->span, "output and error go to one file: tracebacks of many ranks interleave");
   }
 }

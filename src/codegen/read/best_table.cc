@@ -90,6 +90,11 @@ Reading as_own_script(Reading reading, const std::string& program) {
     reading.lost.push_back({it->second.key, field_text(it->second.value), "", it->second.at, LostKey::Why::kUnknownKey});
     reading.fields.erase(it);
   }
+  // "--batch_size" is of a process in one script and of all of them in the next.
+  if (const auto it = reading.fields.find("micro_batch"); it != reading.fields.end() && is_same_key(it->second.key, "batch_size")) {
+    reading.lost.push_back({it->second.key, field_text(it->second.value), "", it->second.at, LostKey::Why::kUnknownKey});
+    reading.fields.erase(it);
+  }
   reading.contradictions.clear();
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {

@@ -11,10 +11,13 @@ namespace {
 using foreign::node;
 using foreign::TreeNode;
 
+// Of what trains: containers that prepare a pod are passed over.
 void each_map(const Value& value, const std::function<void(const Value&)>& see) {
   if (value.kind == Value::Kind::kMap) see(value);
   for (const Value& item : value.items) each_map(item, see);
-  for (const auto& entry : value.entries) each_map(entry.second, see);
+  for (const auto& entry : value.entries) {
+    if (entry.first != "initContainers") each_map(entry.second, see);
+  }
 }
 
 // Where a kind says how many machines it takes. "[]" stands for every entry of a list; an entry whose `replicas` stands above its own

@@ -191,6 +191,7 @@ Result<Score> score_of(const TemplateSet& templates, const FileKinds& kinds, con
   if (kind.is_foreign || !kind.within.empty()) return Score{};
   const bool is_needed = !kind.needs.empty();
   if (is_needed && !top.has_any(kind.needs)) return Score{};
+  if (!kind.needs_too.empty() && !top.has_any(kind.needs_too)) return Score{};
   const auto is_there = [&top](const std::string& key) { return top.has(key); };
   if (!is_needed && std::none_of(kind.keys.begin(), kind.keys.end(), is_there)) return Score{};
   Result<KnownKeys> known = known_keys(templates, kind);

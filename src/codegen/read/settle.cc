@@ -87,6 +87,10 @@ void settle_parts(ReadFields& fields) {
     const std::string text = text_of(fields, request);
     const Json number = value_of_text(text.substr(text.rfind(':') + 1));
     if (!number.is_number_integer()) continue;
+    if (number == 0) {  // a job without GPUs
+      fields.erase(fields.find(request));
+      continue;
+    }
     derive(fields, request, "hardware.gpus_per_node", number);
     std::string type = text.substr(0, std::min(text.rfind(':'), text.size()));
     if (type.compare(0, 4, "gpu:") == 0) type.erase(0, 4);

@@ -46,6 +46,7 @@ FileKind read_kind(const Value& value, Diagnostics& diagnostics) {
   reader.get("also", kind.also);
   reader.get("tables", kind.tables);
   reader.get("needs", kind.needs);
+  reader.get("needs_too", kind.needs_too);
   reader.get("one_of", kind.one_of);
   reader.get("within", kind.within);
   reader.get("lines", kind.lines);

@@ -27,6 +27,7 @@ struct FileKind {
   std::vector<std::string> keys;                     // the kind with most of them wins, where it knows most of the file's keys
   std::vector<std::string> also;                     // what the kind has beside: known, and no mark
   std::vector<std::string> needs;                    // one of them is there, and then no other kind counts
+  std::vector<std::string> needs_too;                // and one of these
   std::vector<std::string> one_of;                   // taken only where all keys are known, one of them is of these, and no kind fits
   std::vector<std::vector<std::string>> decided_by;  // all keys of one of these lists are there: this kind, whatever else is there
   std::vector<std::pair<std::string, std::string>> values;  // key at the top, and the value that it has to have
