@@ -152,7 +152,11 @@ TEST_CASE("lint jobs: what a script says to the scheduler and to conda", "[lint]
   check({in_job("SL007", Found::kWarning, "--nodes=2 --output=a --error=a", "srun python t.py"),
          in_job("SL007", Found::kNothing, "--ntasks=1 --gres=gpu:1 --output=a --error=a", "srun python t.py"),
          in_job("SL029", Found::kError, "--nodes=2 --container-image=${IMAGE}", "srun python t.py"),
-         in_job("SL029", Found::kNothing, "--nodes=2 --output=%x.{a,b}.log", "srun python t.py")});
+         in_job("SL029", Found::kNothing, "--nodes=2 --output=%x.{a,b}.log", "srun python t.py"),
+         in_job("TR009", Found::kNothing, "--nodes=2 hetjob --nodes=1",
+                "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $H:1 t.py"),
+         in_job("TR009", Found::kError, "--nodes=1",
+                "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $H:1 t.py")});
   check({in_job("SL028", Found::kError, "--nodes=1", "conda init bash\nconda activate llm"),
          in_job("SL028", Found::kNothing, "--nodes=1", "eval \"$(conda shell.bash hook)\"\nconda activate llm"),
          in_job("SL028", Found::kNothing, "--nodes=1", "conda init bash\nsource ~/.bashrc\nconda activate llm"),

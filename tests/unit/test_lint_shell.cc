@@ -96,6 +96,13 @@ TEST_CASE("lint shell: words as the shell hands them on", "[lint]") {
   CHECK(last_command("#SBATCH --nodes=2\nrun $((SLURM_NNODES*8)) $SLURM_NNODES\n") == "run|16|$SLURM_NNODES|");
   CHECK(last_command(": ${TP:=4}\n: \"${PP:=$TP}\"\nrun $TP $PP ${TP:+--x} ${NONE:+--y}\n") == "run|4|4|--x|");
   CHECK(last_command("F=a/b.json\nrun ${F##*/} ${F%.json} ${F/a/c} ${#F} ${F:0:1}\n") == "run|b.json|a/b|c/b.json|8|a|");
+  // Values that grow: by themselves, in a branch, and by thousands of lines.
+  CHECK(last_command("C=(a b)\nC+=(\"${C[@]}\" c)\nx \"${C[@]}\"\n") == "x|a|b|a|b|c|");
+  CHECK(last_command("T=a\nT+='b c'\nT+=' d'\nx $T\n") == "x|ab|c|d|");
+  CHECK(last_command("C=(a)\nif [ 1 = 1 ]; then C+=(b); else C+=(c); fi\nx \"${C[@]}\"\n") == "x|a|b|");
+  std::string grows = "C=(a)\n";
+  for (int i = 0; i < 1500; ++i) grows += "C+=(b)\n";
+  CHECK(last_command(grows + "x ${C[0]}\n") == "x|a|");
   CHECK(last_command("C=(torchrun --n 1)\nC=(srun \"${C[@]}\" t.py)\nC+=(--x)\n\"${C[@]}\" ${C[0]} ${#C[@]}\n") ==
         "srun|torchrun|--n|1|t.py|--x|srun|6|");
   CHECK(last_command("IFS=, read -ra L <<< \"a b\"\nrun ${L[@]}\n") == "run|a|b|");

@@ -73,6 +73,7 @@ TEST_CASE("a wrong value is told by the flag that was typed, and by its key wher
   };
   CHECK(said("--nodes", "two", "command line") == "--nodes: found 'two', expected a whole number");
   CHECK(said("--num-nodes", "0", "command line") == "found '0' for --num-nodes, expected from 1 to 100000");
+  CHECK(said("--nodes", "2:4", "command line").find("--nodes: '2:4' is an elastic range") == 0);
   CHECK(said("nodes", "two", "DISTSETUP_NODES") == "hardware.nodes: found 'two', expected a whole number");
 }
 

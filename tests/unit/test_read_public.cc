@@ -241,6 +241,20 @@ TEST_CASE("public files: what a launcher's switches and a tool's defaults say of
   CHECK(refusal({"p.yaml", predict + "do_train: true\n", {}}).empty());
 }
 
+TEST_CASE("public files: jobs that a plan has no form for are refused by name") {
+  const std::string het =
+      "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=8\n#SBATCH hetjob\n#SBATCH --nodes=1\nsrun python own.py --x 1\n";
+  const Result<std::vector<Reading>> job = read_config(embedded_templates(), het, "a.sbatch");
+  REQUIRE_FALSE(job.ok());
+  CHECK(job.diagnostics[0].message.find("'#SBATCH hetjob': the parts of the job have nodes of their own") == 0);
+  CHECK(job.diagnostics[0].location.line == 3);
+  bool says_elastic = false;
+  for (const Reading& one : read_public({"e.sh", "torchrun --nnodes 2:4 --nproc_per_node 8 own.py --x 1\n", {}})) {
+    for (const LostKey& lost : one.lost) says_elastic = says_elastic || lost.reason.find("an elastic range ") == 0;
+  }
+  CHECK(says_elastic);
+}
+
 TEST_CASE("public files: remarks before a file's first line, one process, and names of older releases") {
   check_fields({
       {"x.yaml", "# a run\n# of ours\n---\noutput_dir: o\nmax_steps: 5\nper_device_train_batch_size: 2\n", {{"train.steps", "5"}}},

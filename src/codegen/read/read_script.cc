@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/diagnostic_codes.h"
 #include "base/tree_builder.h"
 #include "codegen/read/batch_keys.h"
 #include "codegen/read/best_table.h"
@@ -53,6 +54,11 @@ class ScriptReader {
 
   void directives(const foreign::ScriptPart& part) {
     const foreign::ShellScript& script = part.script;
+    if (script.hetjob.end > 0) {
+      diagnostics_.push_back(error(code::kUnknownValue, source_.at(script.hetjob.begin),
+                                   "'#SBATCH hetjob': the parts of the job have nodes of their own, and a plan has nodes of one kind",
+                                   "convert the part that trains, as a job of its own"));
+    }
     std::vector<FoundKey> keys;
     for (const foreign::Directive& one : script.directives) {
       if (one.is_late || is_narrowed(part, one)) continue;

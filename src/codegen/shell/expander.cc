@@ -343,37 +343,38 @@ void ShellExpander::assign(ShellAssignment& one) {
     one.known = expand(one.value).text;
     return set_unknown(one.name.substr(0, bracket));
   }
-  const ShellValue* before = one.appends ? find(one.name) : nullptr;
-  ShellValue value;
-  value.is_array = one.is_array || (before != nullptr && before->is_array);
   if (one.is_array) {
-    if (before != nullptr) value.words = before->words;
     const std::vector<ShellWord> items = expand_words(one.array);
+    std::optional<ShellValue> before = one.appends ? take(one.name) : std::nullopt;
+    ShellValue value = before ? std::move(*before) : ShellValue();
     value.words.insert(value.words.end(), items.begin(), items.end());
-    value.text = joined(value.words);
-    value.is_known = before == nullptr || before->is_known;
-    value.is_certain = before == nullptr || before->is_certain;
+    const bool has_text = value.is_array && !value.text.empty();
+    value.text = has_text ? value.text + (items.empty() ? "" : " " + joined(items)) : joined(value.words);
+    value.is_array = true;
     return set(one.name, std::move(value));
   }
   const ExpandedText text = expand(one.value);
   one.known = text.text;
-  value.text = (before == nullptr ? "" : before->text) + text.text;
-  value.is_known = text.is_known && (before == nullptr || before->is_known) && !(one.appends && before == nullptr);
-  value.is_certain = text.is_certain && (before == nullptr || before->is_certain);
+  std::vector<ShellWord> words;
   const bool is_quoted = one.value.parts.size() == 1 && one.value.parts[0].quote != ShellQuote::kNone;
   if (is_quoted) {
-    value.words = split(one.value.parts[0].span, one.value.parts[0].quote == ShellQuote::kDouble);
+    words = split(one.value.parts[0].span, one.value.parts[0].quote == ShellQuote::kDouble);
   } else if (one.value.parts.size() == 1 && !text.is_known) {
-    value.words = expand_words({one.value});
+    words = expand_words({one.value});
   } else {
-    value.words = words_of_text(text.text, one.value.span);
+    words = words_of_text(text.text, one.value.span);
   }
-  if (before != nullptr) {
-    std::vector<ShellWord> words = before->words;
-    words.insert(words.end(), value.words.begin(), value.words.end());
-    value.words = std::move(words);
-    if (!before->text.empty() && !is_shell_blank(before->text.back()) && !text.text.empty() && !is_shell_blank(text.text[0]))
-      value.words = words_of_text(value.text, one.value.span);
+  std::optional<ShellValue> before = one.appends ? take(one.name) : std::nullopt;
+  ShellValue value = before ? std::move(*before) : ShellValue();
+  const bool is_one_word =
+      before && !value.text.empty() && !is_shell_blank(value.text.back()) && !text.text.empty() && !is_shell_blank(text.text[0]);
+  value.text += text.text;
+  value.is_known = text.is_known && value.is_known && !(one.appends && !before);
+  value.is_certain = text.is_certain && value.is_certain;
+  if (is_one_word) {
+    value.words = words_of_text(value.text, one.value.span);
+  } else {
+    value.words.insert(value.words.end(), words.begin(), words.end());
   }
   set(one.name, std::move(value));
 }

@@ -110,8 +110,13 @@ class ShellReader : public CommandReader {
   void directive(std::string_view mark, Scheduler scheduler, std::vector<Directive>& out) {
     const char after = at_ + mark.size() < end_ ? text_[at_ + mark.size()] : ' ';
     if (!starts(mark) || (scheduler != Scheduler::kSlurm && after != ' ' && after != '\t')) return;
+    const std::string_view line = text_.substr(at_ + mark.size(), line_end() - at_ - mark.size());
+    const std::string_view option = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+    const bool begins_part = scheduler == Scheduler::kSlurm && (option.starts_with("hetjob") || option.starts_with("packjob"));
+    if (begins_part && !has_command_ && script.hetjob.end == 0) script.hetjob = {at_, line_end()};
     for (Directive& one : read_directives(text_, {at_ + mark.size(), line_end()}, scheduler)) {
       one.is_late = has_command_;
+      one.is_of_more = scheduler == Scheduler::kSlurm && script.hetjob.end > 0;
       out.push_back(std::move(one));
     }
   }
@@ -332,7 +337,7 @@ class ShellReader : public CommandReader {
 const Directive* ShellScript::directive(std::string_view name) const {
   const Directive* found = nullptr;
   for (const Directive& one : directives) {
-    if (!one.is_late && one.name == name) found = &one;
+    if (!one.is_late && !one.is_of_more && one.name == name) found = &one;
   }
   return found;
 }

@@ -94,6 +94,7 @@ struct Directive {
   TextSpan span;            // of the option, without #SBATCH
   size_t line_end = 0;      // where its line ends
   bool is_late = false;     // behind the first command: the scheduler does not see it
+  bool is_of_more = false;  // of a later part of a heterogeneous job, behind `#SBATCH hetjob`
 };
 
 struct ShellScript {
@@ -102,6 +103,7 @@ struct ShellScript {
   std::vector<ControlWord> controls;
   std::vector<Directive> directives;  // of SLURM
   std::vector<Directive> pbs, lsf;
+  TextSpan hetjob;  // `#SBATCH hetjob`, or packjob before 20.02; empty: all nodes of the job are of one kind
   std::string shebang;
   std::vector<ShellMistake> mistakes;
   std::vector<ScriptFile> files;  // after follow_shell

@@ -8,15 +8,26 @@ const ShellValue* ShellVariables::find(std::string_view name) const {
   return it == values_.end() ? nullptr : &it->second;
 }
 
+void ShellVariables::remember(std::string_view name) {
+  if (before_.empty() || before_.back().find(name) != before_.back().end()) return;
+  const ShellValue* now = find(name);
+  before_.back().emplace(name, now == nullptr ? std::nullopt : std::optional<ShellValue>(*now));
+}
+
+std::optional<ShellValue> ShellVariables::take(std::string_view name) {
+  remember(name);
+  const auto it = values_.find(name);
+  if (it == values_.end()) return std::nullopt;
+  return std::move(it->second);
+}
+
 void ShellVariables::set(std::string_view name, ShellValue value) {
   if (value.text.size() > kMaxValueBytes || value.words.size() > kMaxValueWords) {
     value = {};
     value.is_known = false;
   }
+  remember(name);
   const auto it = values_.find(name);
-  if (!before_.empty()) {
-    before_.back().try_emplace(std::string(name), it == values_.end() ? std::nullopt : std::optional<ShellValue>(it->second));
-  }
   if (it == values_.end()) {
     values_.emplace(name, std::move(value));
   } else {

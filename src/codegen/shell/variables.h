@@ -26,6 +26,8 @@ class ShellVariables {
  public:
   const ShellValue* find(std::string_view name) const;
   void set(std::string_view name, ShellValue value);
+  // The value, to be changed and set again: a list that grows by += is not copied at each of them.
+  std::optional<ShellValue> take(std::string_view name);
   void set_unknown(std::string_view name);
 
   // What happens between begin() and end() may happen or not: end() takes it back and returns it.
@@ -36,6 +38,8 @@ class ShellVariables {
   void merge(const std::vector<Changes>& parts, bool may_be_none);
 
  private:
+  void remember(std::string_view name);  // for end()
+
   Changes values_;
   std::vector<std::map<std::string, std::optional<ShellValue>, std::less<>>> before_;  // of each begin(): what a change has hidden
 };

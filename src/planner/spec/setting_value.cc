@@ -92,6 +92,21 @@ Diagnostics check_range(const SpecKey& key, const Value& value, T number) {
                       : fmt::format("found '{}' for {}, expected at least {}", value.text, key.path, key.minimum))};
 }
 
+// "2:4", as torchrun takes it: nodes may come and go while training.
+bool is_elastic_range(std::string_view text) {
+  const size_t colon = text.find(':');
+  return colon != std::string_view::npos && colon > 0 && colon + 1 < text.size() &&
+         text.find_first_not_of("0123456789:") == std::string_view::npos && text.find(':', colon + 1) == std::string_view::npos;
+}
+
+Diagnostic no_elastic_range(const SpecKey& key, const Value& value) {
+  Diagnostic one = mistake(
+      code::kWrongType, value,
+      fmt::format("{}: '{}' is an elastic range: a plan's sharding and batch are those of one number of nodes", key.path, value.text));
+  one.help = "plan with the least of them, where memory is shortest, and with the most; a launch line of your own may say MIN:MAX";
+  return one;
+}
+
 }  // namespace
 
 Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
@@ -111,6 +126,7 @@ Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
   switch (key.type) {
     case SettingType::kBool: problems = take(as_bool(value)); break;
     case SettingType::kInt:
+      if (key.path == "hardware.nodes" && is_elastic_range(value.text)) return no_elastic_range(key, value);
       problems = take(key.is_count && is_short_count(value.text) ? parse_count(value.text, value.location) : as_int(value));
       if (key.is_count && !problems.empty() && problems.front().help.empty())
         problems.front().help = "write it like 4000000, 4M or 15T";
