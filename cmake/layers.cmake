@@ -1,57 +1,97 @@
 # One static library per folder of src/, and what they share.
 
-# The standard headers, fmt and nlohmann's JSON, compiled once: a third of the compile time of src/. A file still includes what it
-# uses; scripts/check builds without this.
-file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/src_pch.cc" CONTENT "namespace distsetup { int src_pch_anchor; }\n" @ONLY)
-add_library(distsetup_src_pch OBJECT "${PROJECT_BINARY_DIR}/src_pch.cc")
-target_compile_definitions(distsetup_src_pch PRIVATE DISTSETUP_VERSION="${PROJECT_VERSION}")
-target_link_libraries(distsetup_src_pch PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
-set(precompiled_headers <algorithm> <cstdint> <functional> <map> <optional> <set> <span> <string> <string_view> <utility> <vector>
-  <fmt/format.h> <nlohmann/json.hpp>)
-target_precompile_headers(distsetup_src_pch PRIVATE ${precompiled_headers})
-
-# How src/ is optimised in a release build. Most of it runs for milliseconds: little inlining there (50 instead of 225 instructions)
-# makes a third less code in half the compile time. HOT sources (schedules, simulation, replay) are where a search spends its time.
-set(cold_options -O1)
+# How src/ is compiled in a release build; other builds take the optimisation of compiler.cmake. One place, because it is the build time:
+# - hot: schedules, simulation, replay. That is where a search spends its time.
+# - cold: what every command runs through (files read, the other parts of planning), for milliseconds. Little inlining there (50
+#   instead of 225 instructions) makes a third less code in half the compile time.
+# - quick: the command line, what is set and printed, what reads and writes files of other tools. More than half of all sources, and
+#   none of them computes: not optimised they compile in 0.4 (clang) to 0.6 (g++) of the time, and a command takes up to 5 ms more.
 set(hot_options -O2)
+set(cold_options -O1)
+set(quick_options -O0)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   list(APPEND cold_options "SHELL:-mllvm -inline-threshold=50" "SHELL:-mllvm -inlinehint-threshold=50")
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # passes that cost a seventh of the time
+  list(APPEND cold_options -fno-tree-vrp -fno-tree-dominator-opts -fno-tree-pta -fno-ivopts
+    -fno-ipa-modref -fno-ipa-profile -fno-ipa-pure-const -fno-ipa-reference)
 endif()
+# Several sources at once (DISTSETUP_UNITY): most of the time of a source alone goes into headers and templates that its neighbours
+# need too. How many: few enough that two cores end together.
+set(hot_batch 32)
+set(cold_batch 40)
+set(quick_batch 54)
 
-# distsetup_sources(target options folder...): what a library of src/ is compiled with.
-function(distsetup_sources target options)
-  target_precompile_headers(${target} REUSE_FROM distsetup_src_pch)
-  foreach(option IN LISTS ${options})
+# distsetup_optimise(target level): how a target of the compiler half is compiled.
+function(distsetup_optimise target level)
+  foreach(option IN LISTS ${level}_options)
     target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:${option}>")
   endforeach()
-  # Several sources at once: most of the time of a source alone goes into headers and templates that its neighbours need too. Off
-  # where single files are changed and built again (preset dev).
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${DISTSETUP_UNITY} UNITY_BUILD_BATCH_SIZE 26)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # it looks for garbage each time that 300 MB more are in use, not 30 %: a tenth less time
+    target_compile_options(${target} PRIVATE --param=ggc-min-expand=100 --param=ggc-min-heapsize=300000)
+  endif()
 endfunction()
 
-# distsetup_layer(name folder [HOT pattern...] [LIBRARIES library...]): a static library of a folder and its rooms. HOT: which sources
-# are optimised for speed, each a regular expression for the end of a path without its ".cc".
-function(distsetup_layer name folder)
-  cmake_parse_arguments(PARSE_ARGV 2 layer "" "" "HOT;LIBRARIES")
-  set(target distsetup_${name})
-  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cc" "${PROJECT_SOURCE_DIR}/${folder}/*/*.cc")
-  set(targets ${target})
-  if(layer_HOT)
-    set(hot_sources ${sources})
-    list(JOIN layer_HOT "|" patterns)
-    list(FILTER hot_sources INCLUDE REGEX "/(${patterns})\\.cc$")
-    list(REMOVE_ITEM sources ${hot_sources})
-    add_library(${target}_hot OBJECT ${hot_sources})
-    distsetup_sources(${target}_hot hot_options)
-    list(APPEND targets ${target}_hot)
-    list(APPEND sources $<TARGET_OBJECTS:${target}_hot>)
+# The standard headers, fmt and nlohmann's JSON, compiled once: a third of the compile time of src/. A file still includes what it
+# uses; scripts/check builds without this. Compilers refuse a header precompiled with optimisation where there is none: one for each.
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/src_pch.cc" CONTENT "namespace distsetup { int src_pch_anchor; }\n" @ONLY)
+set(precompiled_headers <algorithm> <cstdint> <functional> <map> <optional> <set> <span> <string> <string_view> <utility> <vector>
+  <fmt/format.h> <nlohmann/json.hpp>)
+foreach(pch distsetup_src_pch distsetup_quick_pch)
+  add_library(${pch} OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/src_pch.cc")
+  target_compile_definitions(${pch} PRIVATE DISTSETUP_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(${pch} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+  target_precompile_headers(${pch} PRIVATE ${precompiled_headers})
+endforeach()
+distsetup_optimise(distsetup_quick_pch quick)
+
+# distsetup_sources(target level): how a library of src/ is compiled.
+function(distsetup_sources target level)
+  if(level STREQUAL "quick" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_precompile_headers(${target} REUSE_FROM distsetup_quick_pch)
+  else()
+    target_precompile_headers(${target} REUSE_FROM distsetup_src_pch)
   endif()
-  add_library(${target} STATIC ${sources})
-  distsetup_sources(${target} cold_options)
+  distsetup_optimise(${target} ${level})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${DISTSETUP_UNITY} UNITY_BUILD_BATCH_SIZE ${${level}_batch})
+endfunction()
+
+# distsetup_layer(name folder [HOT pattern...] [QUICK pattern...] [LIBRARIES library...]): a static library of a folder and its rooms.
+# HOT and QUICK: how sources are compiled that are not cold, each a regular expression for the end of a path without its ".cc".
+function(distsetup_layer name folder)
+  cmake_parse_arguments(PARSE_ARGV 2 layer "" "" "HOT;QUICK;LIBRARIES")
+  set(target distsetup_${name})
+  file(GLOB cold_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cc" "${PROJECT_SOURCE_DIR}/${folder}/*/*.cc")
+  foreach(level hot quick)
+    string(TOUPPER ${level} given)
+    list(JOIN layer_${given} "|" patterns)
+    set(${level}_sources ${cold_sources})
+    list(FILTER ${level}_sources INCLUDE REGEX "/(${patterns})\\.cc$")
+    list(REMOVE_ITEM cold_sources ${${level}_sources})
+  endforeach()
+  add_library(${target} STATIC)
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  set(targets ${target})
+  foreach(level hot cold quick)  # in the order in which a linker meets them
+    if(${level}_sources)
+      add_library(${target}_${level} OBJECT ${${level}_sources})
+      distsetup_sources(${target}_${level} ${level})
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${level}>)
+      list(APPEND targets ${target}_${level})
+    endif()
+  endforeach()
   foreach(one IN LISTS targets)
     target_include_directories(${one} PUBLIC "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
     target_include_directories(${one} SYSTEM PUBLIC "${DISTSETUP_MUSTACHE_DIR}")
     target_link_libraries(${one} PUBLIC ${layer_LIBRARIES})
+  endforeach()
+endfunction()
+
+# distsetup_optimised_first(target layer...): for a program with quick objects in it. An inline function of a header stands in many
+# objects, and a linker takes the first. So that it is not the slow one (a search would take twice as long), these layers come first.
+function(distsetup_optimised_first target)
+  foreach(layer IN LISTS ARGN)
+    target_link_options(${target} PRIVATE
+      "SHELL:-Wl,--whole-archive $<TARGET_FILE:distsetup_${layer}> -Wl,--no-whole-archive")
   endforeach()
 endfunction()
 

@@ -30,6 +30,7 @@ add_library(distsetup_test_pch OBJECT "${PROJECT_BINARY_DIR}/test_pch.cc")
 target_compile_definitions(distsetup_test_pch PRIVATE DISTSETUP_VERSION="${PROJECT_VERSION}")
 target_link_libraries(distsetup_test_pch PRIVATE fmt::fmt nlohmann_json::nlohmann_json Catch2::Catch2)
 target_precompile_headers(distsetup_test_pch PRIVATE ${precompiled_headers} <catch2/catch.hpp>)
+distsetup_optimise(distsetup_test_pch quick)
 
 # tests/support/*.cc: what several suites share, on the compiler half only.
 file(GLOB support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cc")
@@ -72,11 +73,12 @@ function(distsetup_catch_suite suite all_target nightly precompiled)
   endforeach()
   set(target ${suite}_tests)
   add_executable(${target} ${sources})
-  foreach(option IN LISTS cold_options)  # of layers.cmake: tests are compiled far longer than they run
-    target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:${option}>")
-  endforeach()
   if(precompiled)
     target_precompile_headers(${target} REUSE_FROM ${precompiled})
+    distsetup_optimise(${target} quick)  # tests are compiled far longer than they run
+    distsetup_optimised_first(${target} base model plan planner)
+  else()
+    distsetup_optimise(${target} cold)
   endif()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE distsetup_test_main Catch2::Catch2 distsetup_test_support ${ARGN})
@@ -113,6 +115,7 @@ endif()
 # What every target makes of a plan per strategy: read by tests/golden/targets and tests/integration/emit_parsers_all.sh.
 add_executable(emit_targets "${PROJECT_SOURCE_DIR}/tests/support/main/emit_targets.cc")
 target_link_libraries(emit_targets PRIVATE distsetup_codegen)
+distsetup_optimised_first(emit_targets base model plan)
 add_dependencies(distsetup_tests emit_targets)
 
 # Google Benchmark programs: built on request (ninja planner_bench), never run as tests.

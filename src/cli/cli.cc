@@ -32,8 +32,7 @@ Chosen choose(const std::vector<std::string>& words) {
 
 Diagnostic unknown_command(const std::vector<std::string>& words) {
   const std::string& first = words[0];
-  std::vector<std::string> known;
-  for (const Command& command : commands()) known.push_back(command.name);
+  const std::vector<std::string> known = command_names();
   if (first[0] == '-') {
     const std::vector<std::string> own = {"--help", "--version", "-h", "-V"};
     const std::string meant = nearest_name(first, own);

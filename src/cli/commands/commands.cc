@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <iterator>
+#include <optional>
+
 #include "base/names.h"
 
 namespace distsetup {
@@ -13,19 +17,66 @@ std::string suggest_command(const std::string& typed, const std::vector<std::str
   return suggest(typed, known);
 }
 
-const std::vector<Command>& commands() {
-  static const std::vector<Command> kCommands = {
-      plan_command(),     emit_command(),   convert_command(),     fsdp_command(),        deepspeed_command(), slurm_command(),
-      launcher_command(), launch_command(), probe_command(),       config_show_command(), diff_command(),      compare_command(),
-      init_command(),     schema_command(), lint_command(),        validate_command(),    explain_command(),   sweep_command(),
-      list_command(),     help_command(),   completions_command(), man_command(),         version_command(),
-  };
-  return kCommands;
+namespace {
+
+struct NamedCommand {
+  std::string_view name;
+  Command (*make)();
+};
+
+constexpr NamedCommand kCommands[] = {
+    {"plan", plan_command},
+    {"emit", emit_command},
+    {"convert", convert_command},
+    {"fsdp", fsdp_command},
+    {"deepspeed", deepspeed_command},
+    {"slurm", slurm_command},
+    {"launcher", launcher_command},
+    {"launch", launch_command},
+    {"probe", probe_command},
+    {"config show", config_show_command},
+    {"diff", diff_command},
+    {"compare", compare_command},
+    {"init", init_command},
+    {"schema", schema_command},
+    {"lint", lint_command},
+    {"validate", validate_command},
+    {"explain", explain_command},
+    {"sweep", sweep_command},
+    {"list", list_command},
+    {"help", help_command},
+    {"completions", completions_command},
+    {"man", man_command},
+    {"version", version_command},
+};
+
+// Made when it is first asked for: the flags of some come out of files, which would cost every other command milliseconds.
+const Command& command_at(size_t i) {
+  static std::array<std::optional<Command>, std::size(kCommands)> made;
+  if (!made[i]) {
+    made[i] = kCommands[i].make();
+    made[i]->name = kCommands[i].name;
+  }
+  return *made[i];
+}
+
+}  // namespace
+
+std::vector<std::reference_wrapper<const Command>> commands() {
+  std::vector<std::reference_wrapper<const Command>> all;
+  for (size_t i = 0; i < std::size(kCommands); ++i) all.emplace_back(command_at(i));
+  return all;
+}
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const NamedCommand& command : kCommands) names.emplace_back(command.name);
+  return names;
 }
 
 const Command* find_command(std::string_view name) {
-  for (const Command& command : commands()) {
-    if (same_name(command.name, name)) return &command;
+  for (size_t i = 0; i < std::size(kCommands); ++i) {
+    if (same_name(kCommands[i].name, name)) return &command_at(i);
   }
   return nullptr;
 }

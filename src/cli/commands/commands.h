@@ -1,5 +1,8 @@
-// Every command, in the order of the help. One file each: its own flags, its help texts and its function.
+// Every command, in the order of the help. One file each: its own flags, its help texts and its function; names are in commands.cc.
 #pragma once
+#include <functional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/line/flags.h"
@@ -30,7 +33,8 @@ Command help_command();
 Command completions_command();
 Command man_command();
 
-const std::vector<Command>& commands();
+std::vector<std::reference_wrapper<const Command>> commands();
+std::vector<std::string> command_names();
 // What `typed` may have meant of these names of commands or topics, as help of a message.
 std::string suggest_command(const std::string& typed, const std::vector<std::string>& known);
 // "plan", "config show"; '-' and '_' the same, case ignored. nullptr: none.

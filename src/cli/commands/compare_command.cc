@@ -36,7 +36,6 @@ int run_compare(const Arguments& arguments, const Terminal& terminal) {
 
 Command compare_command() {
   Command command;
-  command.name = "compare";
   command.summary = "whether two runs trained alike: losses, norms, time and memory";
   command.positional = "RUN RUN";
   command.min_positionals = 2;

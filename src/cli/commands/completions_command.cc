@@ -34,7 +34,6 @@ int run_man(const Arguments& arguments, const Terminal& terminal) {
 
 Command completions_command() {
   Command command;
-  command.name = "completions";
   command.summary = "a script that completes commands, flags and values in bash, zsh or fish";
   command.positional = "bash|zsh|fish";
   command.positional_values = [] { return std::vector<std::string>{"bash", "zsh", "fish"}; };
@@ -50,7 +49,6 @@ Command completions_command() {
 
 Command man_command() {
   Command command;
-  command.name = "man";
   command.summary = "the manual page, for man(1)";
   command.examples = {"distsetup man | man -l -", "distsetup man --output ~/.local/share/man/man1/distsetup.1"};
   command.flags = {output_flag("write the page there"), force_flag()};

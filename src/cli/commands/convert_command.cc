@@ -202,7 +202,6 @@ std::vector<std::string> known_outputs() {
 
 Command convert_command() {
   Command command;
-  command.name = "convert";
   command.summary = "configuration files that exist, as another tool's";
   command.positional = "FILE...";
   command.min_positionals = 1;

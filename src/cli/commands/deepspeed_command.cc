@@ -47,7 +47,6 @@ int run_deepspeed(const Arguments& arguments, const Terminal& terminal) {
 
 Command deepspeed_command() {
   Command command;
-  command.name = "deepspeed";
   command.summary = "a DeepSpeed ZeRO configuration";
   command.examples = {"distsetup deepspeed --zero-stage 3 --bf16 --output ds_config.json",
                       "distsetup deepspeed --zero_stage 2 --offload_optimizer --bf16 --gradient_accumulation_steps 16"};

@@ -96,7 +96,6 @@ int run_diff(const Arguments& arguments, const Terminal& terminal) {
 
 Command diff_command() {
   Command command;
-  command.name = "diff";
   command.summary = "in which fields two effective plans differ";
   command.positional = "A B";
   command.min_positionals = 2;

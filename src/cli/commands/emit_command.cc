@@ -44,7 +44,6 @@ int run_emit(const Arguments& arguments, const Terminal& terminal) {
 
 Command emit_command() {
   Command command;
-  command.name = "emit";
   command.summary = "plan.json, configuration files and launch scripts, into a folder";
   command.positional = "[run.yaml]";
   command.max_positionals = 1;

@@ -87,7 +87,6 @@ int run_explain(const Arguments& arguments, const Terminal& terminal) {
 
 Command explain_command() {
   Command command;
-  command.name = "explain";
   command.summary = "what a message, a key or a word of a plan means";
   command.positional = "[CODE|KEY|WORD]";
   command.positional_values = names_to_explain;

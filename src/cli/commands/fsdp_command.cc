@@ -68,7 +68,6 @@ int run_fsdp(const Arguments& arguments, const Terminal& terminal) {
 
 Command fsdp_command() {
   Command command;
-  command.name = "fsdp";
   command.summary = "an FSDP configuration, for accelerate launch --config_file or for the Trainer";
   command.examples = {"distsetup fsdp --sharding FULL_SHARD --output cfg.json",
                       "distsetup fsdp --sharding FULL_SHARD --model 8B --nodes 2 --gpus 8 --output accelerate.yaml",

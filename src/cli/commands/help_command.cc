@@ -14,7 +14,7 @@ namespace {
 
 std::vector<std::string> help_topics() {
   std::vector<std::string> names = {"exit-codes", "keys"};
-  for (const Command& command : commands()) names.push_back(command.name);
+  for (std::string& name : command_names()) names.push_back(std::move(name));
   return names;
 }
 
@@ -40,7 +40,6 @@ int run_version(const Arguments& arguments, const Terminal& terminal) {
 
 Command help_command() {
   Command command;
-  command.name = "help";
   command.summary = "help about a command, 'keys' or 'exit-codes'";
   command.positional = "[COMMAND|keys|exit-codes]";
   command.positional_values = help_topics;
@@ -52,7 +51,6 @@ Command help_command() {
 
 Command version_command() {
   Command command;
-  command.name = "version";
   command.summary = "the version of this program";
   command.run = run_version;
   return command;

@@ -249,7 +249,6 @@ int run_launch_command(const Arguments& arguments, const Terminal& terminal) {
 
 Command launch_command() {
   Command command;
-  command.name = "launch";
   command.summary = "start the trainer on this node, one process per GPU, or as a job";
   command.examples = {"distsetup launch --plan run/plan.json",
                       "distsetup launch --plan run/plan.json --node-rank 1 --master-addr node0 --master-port 29500",

@@ -46,7 +46,6 @@ int run_launcher(const Arguments& arguments, const Terminal& terminal) {
 
 Command launcher_command() {
   Command command;
-  command.name = "launcher";
   command.summary = "one script that starts a run on every node";
   command.positional = "[run.yaml]";
   command.max_positionals = 1;

@@ -213,7 +213,6 @@ int run_lint(const Arguments& arguments, const Terminal& terminal) {
 
 Command lint_command() {
   Command command;
-  command.name = "lint";
   command.summary = "mistakes in the files you have: keys that are ignored in silence, scripts that hang";
   command.positional = "FILE...";
   command.min_positionals = 1;

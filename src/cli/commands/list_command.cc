@@ -178,7 +178,6 @@ int run_list(const Arguments& arguments, const Terminal& terminal) {
 
 Command list_command() {
   Command command;
-  command.name = "list";
   command.summary = "the models, GPUs, machines, targets or trainers that are known";
   command.positional = "models|gpus|machines|targets|trainers [WORD]";
   command.positional_values = kind_names;

@@ -188,7 +188,6 @@ int run_plan(const Arguments& given, const Terminal& terminal) {
 
 Command plan_command() {
   Command command;
-  command.name = "plan";
   command.summary = "a plan that fits, with its memory and time before anything runs";
   command.positional = "[run.yaml]";
   command.max_positionals = 1;

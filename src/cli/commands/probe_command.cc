@@ -28,7 +28,6 @@ int run_probe_command(const Arguments& arguments, const Terminal& terminal) {
 
 Command probe_command() {
   Command command;
-  command.name = "probe";
   command.summary = "measure this machine, as an input of plan";
   command.examples = {"distsetup probe --output machine.yaml", "distsetup probe --json"};
   command.flags = {output_flag("write the machine there"),

@@ -26,7 +26,6 @@ int run_schema_command(const Arguments& arguments, const Terminal& terminal) {
 
 Command schema_command() {
   Command command;
-  command.name = "schema";
   command.summary = "JSON Schema of a run file or a site file, for editors and checkers";
   command.positional = "[run|site]";
   command.positional_values = [] { return std::vector<std::string>{"run", "site"}; };

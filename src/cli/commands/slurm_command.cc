@@ -50,7 +50,6 @@ int run_slurm(const Arguments& arguments, const Terminal& terminal) {
 
 Command slurm_command() {
   Command command;
-  command.name = "slurm";
   command.summary = "a SLURM job script: one task per GPU, no inner launcher";
   command.positional = "[run.yaml]";
   command.max_positionals = 1;

@@ -81,7 +81,6 @@ int run_sweep(const Arguments& arguments, const Terminal& terminal) {
 
 Command sweep_command() {
   Command command;
-  command.name = "sweep";
   command.summary = "one plan per value of a setting, as a table";
   command.positional = "[run.yaml]";
   command.max_positionals = 1;

@@ -229,7 +229,6 @@ int run_validate(const Arguments& arguments, const Terminal& terminal) {
 
 Command validate_command() {
   Command command;
-  command.name = "validate";
   command.summary = "may these files be used as they are: run files, site files, plans, and files of other tools";
   command.positional = "FILE...";
   command.min_positionals = 1;
