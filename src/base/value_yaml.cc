@@ -267,8 +267,11 @@ void merge_maps(Value& value) {
     value.entries.erase(value.entries.begin() + static_cast<std::ptrdiff_t>(i));
     value.key_locations.erase(value.key_locations.begin() + static_cast<std::ptrdiff_t>(i));
     std::vector<Value> maps;
-    if (from.kind == Value::Kind::kMap) maps.push_back(std::move(from));
-    for (Value& item : from.items) maps.push_back(std::move(item));
+    if (from.kind == Value::Kind::kMap) {
+      maps.push_back(std::move(from));
+    } else {
+      maps = std::move(from.items);
+    }
     for (Value& map : maps) {
       for (size_t k = 0; k < map.entries.size(); ++k) {
         const auto is_it = [&name = map.entries[k].first](const Value::Entry& one) { return one.first == name; };

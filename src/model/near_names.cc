@@ -38,7 +38,7 @@ bool leave_last_word(std::string& name) {
 
 std::string without_last_words(std::string name, const std::vector<std::string>& known) {
   while (leave_last_word(name)) {
-    const std::string near = nearest_name(name, known);
+    std::string near = nearest_name(name, known);
     if (!near.empty() && (same_name(near, name) || name.size() >= kLongName)) return near;
   }
   return "";

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
-#include "base/value_yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
@@ -54,17 +52,10 @@ std::string site_text(const Value& value) {
 }
 
 // What the site file says of jobs, flags of a job over it. Errors: those of reading it for a job.
-Result<std::vector<Row>> site_rows(const Arguments& arguments, const std::string& path) {
-  const Result<JobOptions> checked = job_options(arguments, path);
+Result<std::vector<Row>> site_rows(const Arguments& arguments, const Session& session, const std::string& path) {
+  const Result<JobOptions> checked = job_options(arguments, session, path);
   if (!checked.ok()) return checked.diagnostics;
-  Value site;
-  if (!path.empty()) {
-    const Result<std::string> text = read_file(path);
-    if (!text.ok()) return text.diagnostics;
-    Result<Value> root = parse_yaml(*text, path);
-    if (!root.ok()) return root.diagnostics;
-    site = std::move(*root);
-  }
+  const Value site = path.empty() ? Value{} : site_file(session, path)->value;
   std::vector<Row> rows;
   for (const JobSetting* setting : site_keys()) {
     const std::string key = "site." + setting->site;
@@ -109,7 +100,7 @@ int run_config_show(const Arguments& given, const Terminal& terminal) {
   const Arguments& arguments = *whole;
   const Result<Spec> spec = read_spec(arguments, *session);
   if (!spec.ok()) return fail(arguments, terminal, spec.diagnostics);
-  const Result<std::vector<Row>> of_site = site_rows(arguments, spec->text("launch.site").value_or(""));
+  const Result<std::vector<Row>> of_site = site_rows(arguments, *session, spec->text("launch.site").value_or(""));
   if (!of_site.ok()) return fail(arguments, terminal, of_site.diagnostics);
   say_diagnostics(terminal, spec.diagnostics);
   std::vector<Row> rows = run_rows(*spec);
@@ -122,7 +113,6 @@ int run_config_show(const Arguments& given, const Terminal& terminal) {
 
 Command config_show_command() {
   Command command;
-  command.name = "config show";
   command.summary = "every key with its value, and where the value comes from";
   command.positional = "[run.yaml]";
   command.max_positionals = 1;
@@ -137,7 +127,7 @@ Command config_show_command() {
       {"origin", {}, FlagKind::kSwitch, "", "where each value comes from: command line, variable, file:line:column, built-in", 0},
       config_flag()};
   for (const Flag& flag : job_flags()) {
-    const auto settings = job_settings();
+    const auto& settings = job_settings();
     const bool is_of_site = std::any_of(settings.begin(), settings.end(), [&flag](const JobSetting& setting) {
       return setting.flag == flag.name && !setting.site.empty();
     });

@@ -32,7 +32,7 @@ std::string allowed_text(const SpecKey& key) {
 // A sample that would read: the default where it is a value, else one of the right type.
 std::string sample(const SpecKey& key) {
   if (key.can_be_auto) return "auto";
-  const std::string fallback(key.fallback);
+  std::string fallback(key.fallback);
   const bool is_value = !fallback.empty() && fallback.find(' ') == std::string::npos && fallback != "none" && fallback != "required";
   if (is_value) return fallback;
   if (!key.choices.empty()) return std::string(key.choices.front().value);
@@ -108,7 +108,6 @@ int run_init(const Arguments& arguments, const Terminal& terminal) {
 
 Command init_command() {
   Command command;
-  command.name = "init";
   command.summary = "a run file to start from, with every key explained";
   command.examples = {"distsetup init --output run.yaml", "distsetup init --model 70B | less",
                       "distsetup init --site --output site.yaml"};

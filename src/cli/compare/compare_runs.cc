@@ -103,7 +103,7 @@ std::string bars(const std::vector<LoggedStep>& steps, double low, double high, 
     double mean = 0;
     for (size_t k = begin; k < end; ++k) mean += steps[k].loss / static_cast<double>(end - begin);
     const double level = high > low ? (mean - low) / (high - low) : 0;
-    out += std::isfinite(mean) ? kBars[static_cast<size_t>(std::clamp(level, 0.0, 1.0) * 7.0 + 0.5)] : "?";
+    out += std::isfinite(mean) ? kBars[static_cast<size_t>(std::lround(std::clamp(level, 0.0, 1.0) * 7.0))] : "?";
   }
   return out;
 }

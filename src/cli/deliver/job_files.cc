@@ -33,11 +33,11 @@ std::string settle_script(Arguments& arguments, const Session& session, const Jo
   return use;
 }
 
-Result<JobOptions> settings_of_job(const Arguments& arguments, const JobRequest& request, const Plan* plan) {
+Result<JobOptions> settings_of_job(const Arguments& arguments, const Session& session, const JobRequest& request, const Plan* plan) {
   const Spec* machines = request.machines;
   const std::string site = plan != nullptr ? plan->launch.site : machines->text("launch.site").value_or("");
   const int64_t limit_s = plan != nullptr ? plan->launch.time_limit_s : machines->integer("launch.time_limit").value_or(0);
-  Result<JobOptions> job = job_options(arguments, site_path(arguments, site));
+  Result<JobOptions> job = job_options(arguments, session, site_path(arguments, site));
   if (!job.ok()) return job;
   job->time_limit = time_limit(arguments, limit_s);
   if (plan == nullptr) {
@@ -100,7 +100,7 @@ struct JobMaker {
 
   bool settle_job(const Targets& targets) {
     const Plan* plan = files.plan ? &*files.plan : nullptr;
-    Result<JobOptions> job = settings_of_job(arguments, request, plan);
+    Result<JobOptions> job = settings_of_job(arguments, session, request, plan);
     append(diagnostics, job.diagnostics);
     if (!job.ok()) return false;
     job->use = options.job.use;

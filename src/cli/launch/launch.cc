@@ -3,7 +3,6 @@
 // other program is given it, and rank 0 may still listen on it (Linux: such sockets share a port while at most one of them listens).
 // Leaves out: starting other nodes. Each node runs its own `distsetup launch --node-rank K` (the emitted launch_node.sh does).
 #include "cli/launch/launch.h"
-#include "cli/deliver/targets.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/names.h"
 #include "base/quantity.h"
-#include "base/value_yaml.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
 #include "codegen/job/site.h"
@@ -94,19 +93,13 @@ bool starts_program(const TemplateSet& templates, const std::string& target) { r
 std::vector<Flag> job_flags() { return flags_where(false); }
 std::vector<Flag> launcher_flags() { return flags_where(true); }
 
-Result<JobOptions> job_options(const Arguments& arguments, const std::string& site) {
+Result<JobOptions> job_options(const Arguments& arguments, const Session& session, const std::string& site) {
   JobOptions options;
   Diagnostics diagnostics;
   if (!site.empty()) {
-    const Result<std::string> text = read_file(site);
-    append(diagnostics, text.diagnostics);
-    if (!text.ok()) {
-      diagnostics.back().help = "make one: distsetup init --site --output " + site;
-      return diagnostics;
-    }
-    const Result<Value> value = parse_yaml(*text, site);
-    append(diagnostics, value.diagnostics);
-    if (value.ok()) append(diagnostics, apply_site(options, *value, *text, site));
+    const Result<SiteFile>& file = site_file(session, site);
+    append(diagnostics, file.diagnostics);
+    if (file.ok()) append(diagnostics, apply_site(options, file->value, file->text, site));
   }
   for (const JobSetting& setting : job_settings()) {
     const std::optional<std::string> text = setting.flag.empty() ? std::nullopt : arguments.find(setting.flag);

@@ -15,7 +15,7 @@ std::vector<Flag> job_flags();
 std::vector<Flag> launcher_flags();  // --master-addr, --master-port, --node-rank: of `launcher` alone
 
 // Defaults, over them the site file (`site` "" = none), over that the flags and the words behind "--".
-Result<JobOptions> job_options(const Arguments& arguments, const std::string& site);
+Result<JobOptions> job_options(const Arguments& arguments, const Session& session, const std::string& site);
 
 // --site and --time-limit may stand beside --plan: they say where a plan runs, not what it is. `planned`: the plan's own; "" = none.
 std::string site_path(const Arguments& arguments, const std::string& planned);

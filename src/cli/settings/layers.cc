@@ -181,12 +181,11 @@ namespace {
 
 // A site file states settings of jobs (codegen/job/site.h), and what its GPUs cost. One that cannot be read is said where jobs are
 // made.
-Diagnostics take_price_of_site(Spec& spec) {
+Diagnostics take_price_of_site(Spec& spec, const Session& session) {
   const std::optional<std::string> site = spec.text("launch.site");
   if (!site.has_value() || spec.find("hardware.price") != nullptr) return {};
-  const Result<std::string> text = read_file(*site);
-  const Result<Value> file = text.ok() ? parse_yaml(*text, *site) : Result<Value>(Diagnostics{});
-  const Value* price = file.value ? file->find("price") : nullptr;
+  const Result<SiteFile>& file = site_file(session, *site);
+  const Value* price = file.value ? file->value.find("price") : nullptr;
   return price == nullptr ? Diagnostics{} : set(spec, "hardware.price", price->text, price->location);
 }
 
@@ -198,7 +197,7 @@ Result<Spec> read_spec(const Arguments& arguments, const Session& session) {
   Diagnostics diagnostics = files.diagnostics;
   append(diagnostics, std::move(spec.diagnostics));
   if (has_error(diagnostics) || !spec.value) return diagnostics;
-  append(diagnostics, take_price_of_site(*spec.value));
+  append(diagnostics, take_price_of_site(*spec.value, session));
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(*spec.value), std::move(diagnostics)};
 }

@@ -1,8 +1,30 @@
 #include "cli/settings/session.h"
 
+#include "base/file.h"
+#include "base/value_yaml.h"
 #include "cli/line/parse.h"
 
 namespace distsetup {
+
+namespace {
+
+Result<SiteFile> read_site_file(const std::string& path) {
+  Result<std::string> text = read_file(path);
+  if (!text.ok()) {
+    text.diagnostics.back().help = "make one: distsetup init --site --output " + path;
+    return text.diagnostics;
+  }
+  Result<Value> value = parse_yaml(*text, path);
+  if (!value.ok()) return value.diagnostics;
+  return {SiteFile{std::move(*text), std::move(*value)}, std::move(value.diagnostics)};
+}
+
+}  // namespace
+
+const Result<SiteFile>& site_file(const Session& session, const std::string& path) {
+  const auto known = session.site_files->find(path);
+  return known != session.site_files->end() ? known->second : session.site_files->emplace(path, read_site_file(path)).first->second;
+}
 
 Result<Session> open_session(const Arguments& arguments) {
   const bool takes_script_flags = arguments.command != nullptr && arguments.command->after_dashes == AfterDashes::kTrainerFlags;

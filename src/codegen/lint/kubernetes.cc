@@ -4,16 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
+
+#include "codegen/read/manifest.h"
 
 namespace distsetup::lint {
 namespace {
-
-void each_map(const Value& value, const std::function<void(const Value&)>& see) {
-  if (value.kind == Value::Kind::kMap) see(value);
-  for (const Value& item : value.items) each_map(item, see);
-  for (const auto& entry : value.entries) each_map(entry.second, see);
-}
 
 // Keys with dots in their name ("nvidia.com/gpu").
 const Value* exact(const Value& map, std::string_view key) {

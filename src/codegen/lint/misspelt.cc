@@ -83,7 +83,7 @@ std::string misspelt_name(std::string_view name, std::span<const std::string> ca
 
 std::string misspelt_option(const std::vector<NameEntry>& entries, std::string_view spelled) {
   const std::vector<std::string> names = spellings(entries);
-  const std::string near = misspelt_name(spelled, names);
+  std::string near = misspelt_name(spelled, names);
   if (!near.empty()) return near;
   // "-nodes" for "--nodes"
   const bool has_one_dash = spelled.size() > 3 && spelled[0] == '-' && spelled[1] != '-';

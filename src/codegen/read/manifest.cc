@@ -11,15 +11,6 @@ namespace {
 using foreign::node;
 using foreign::TreeNode;
 
-// Of what trains: containers that prepare a pod are passed over.
-void each_map(const Value& value, const std::function<void(const Value&)>& see) {
-  if (value.kind == Value::Kind::kMap) see(value);
-  for (const Value& item : value.items) each_map(item, see);
-  for (const auto& entry : value.entries) {
-    if (entry.first != "initContainers") each_map(entry.second, see);
-  }
-}
-
 // Where a kind says how many machines it takes. "[]" stands for every entry of a list; an entry whose `replicas` stands above its own
 // count is that many times.
 struct ManifestKind {
@@ -86,7 +77,7 @@ struct ManifestReader {
     one.key = key;
     one.text = text;
     one.at = at;
-    if (text.find_first_of("$") != std::string::npos || text.find("{{") != std::string::npos)
+    if (text.find('$') != std::string::npos || text.find("{{") != std::string::npos)
       one.unknown = "it is filled in before the file is applied: " + text;
     keys.push_back(std::move(one));
   }
@@ -153,6 +144,14 @@ std::string gpus_of(const Value& accelerators) {
 }
 
 }  // namespace
+
+void each_map(const Value& value, const std::function<void(const Value&)>& see) {
+  if (value.kind == Value::Kind::kMap) see(value);
+  for (const Value& item : value.items) each_map(item, see);
+  for (const auto& entry : value.entries) {
+    if (entry.first != "initContainers") each_map(entry.second, see);
+  }
+}
 
 std::vector<FoundKey> keys_of_task(const foreign::Document& document) {
   ManifestReader reader;

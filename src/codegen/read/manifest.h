@@ -1,6 +1,7 @@
 // Kubernetes manifests that train (kinds_of_manifests) as keys: how many machines with how many GPUs, and what stands
 // around them. What their commands start is read as the lines of a script are (read_file.cc).
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include "codegen/read/found.h"
 
 namespace distsetup {
+
+// Every map of a manifest, outer ones first. Containers that prepare a pod are passed over: they train nothing.
+void each_map(const Value& manifest, const std::function<void(const Value&)>& see);
 
 // The kinds that keys_of_manifest() reads, for messages.
 std::string kinds_of_manifests();

@@ -15,7 +15,8 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 51> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 52> kPaths = {{{"strategy.trainer", "trainer.name"},
+                                               {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
                                                {"strategy.virtual_stages", "parallel.virtual_stages"},
@@ -102,8 +103,6 @@ ReadSettings settings_of(const ReadFields& fields) {
       add(std::string(it->path), std::move(text));
     } else if (const auto seconds = std::find_if(kSeconds.begin(), kSeconds.end(), is_field); seconds != kSeconds.end()) {
       add(std::string(seconds->path), field_text(read.value) + "s");
-    } else if (field == "hardware.gpu") {
-      add(field, field_text(read.value));
     } else if (field == "hardware.accelerator") {
       if (read.value == "cpu") add("hardware.gpu", "cpu");
     } else if (field == "model.name" && fields.count("model.hub_id") != 0) {

@@ -100,7 +100,7 @@ ExpandedText ShellExpander::with_default(std::string_view name, std::string_view
   const char how = rest[has_colon ? 1 : 0];
   const std::string other = unquoted_default(rest.substr(has_colon ? 2 : 1), is_quoted);
   const ShellValue* set_here = find(name);
-  const ExpandedText value = value_text(name);
+  ExpandedText value = value_text(name);
   const bool is_empty = value.is_known && value.text.empty();
   if (how == '+') {
     if (set_here == nullptr || (is_empty && has_colon)) return {"", true, set_here != nullptr && value.is_certain};
@@ -115,7 +115,7 @@ ExpandedText ShellExpander::with_default(std::string_view name, std::string_view
 
 // What stands inside ${ }.
 ExpandedText ShellExpander::expand_braces(std::string_view inside, bool is_quoted) {
-  const ExpandedText unknown{"", false, false};
+  ExpandedText unknown{"", false, false};
   if (inside.size() > 1 && inside[0] == '#' && is_name_start(inside[1])) {
     const size_t end = name_end(inside, 1);
     const ShellValue* value = find(inside.substr(1, end - 1));

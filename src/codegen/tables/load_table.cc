@@ -93,7 +93,7 @@ Result<std::shared_ptr<const KeyTable>> load_table_alone(const TemplateSet& temp
 }
 
 Result<std::shared_ptr<const KeyTable>> load_key_table(const TemplateSet& templates, const std::string& path, const Location& at) {
-  const auto parsed = load_table_alone(templates, path, at);
+  auto parsed = load_table_alone(templates, path, at);
   if (!parsed.ok()) return parsed;
   const auto load = [&templates](const std::string& inner, const Location& place) { return load_key_table(templates, inner, place); };
   return cached(templates, &TableCache::to_write, path, *find_file(templates, path),
@@ -101,7 +101,7 @@ Result<std::shared_ptr<const KeyTable>> load_key_table(const TemplateSet& templa
 }
 
 Result<std::shared_ptr<const KeyTable>> load_read_table(const TemplateSet& templates, const std::string& path, const Location& at) {
-  const auto parsed = load_table_alone(templates, path, at);
+  auto parsed = load_table_alone(templates, path, at);
   if (!parsed.ok()) return parsed;
   const auto load = [&templates](const std::string& inner, const Location& place) { return load_read_table(templates, inner, place); };
   const auto read = [&]() -> Result<KeyTable> {

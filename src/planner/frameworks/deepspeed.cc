@@ -246,8 +246,10 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
   out.pipe = pipe;
   // A tensor for every layer and micro-batch, each pinned by itself.
   const int64_t of_layer = (a.kept + a.offloaded) / std::max<int64_t>(1, stage.num_layers * stage.in_flight);
-  if (a.offloaded > 0 && of_layer > 0)
-    out.host_activations = s.gpus_per_node * static_cast<double>(a.offloaded / of_layer * pinned_bytes(of_layer));
+  if (a.offloaded > 0 && of_layer > 0) {
+    const int64_t num_tensors = a.offloaded / of_layer;
+    out.host_activations = s.gpus_per_node * static_cast<double>(num_tensors * pinned_bytes(of_layer));
+  }
   ZeroPeak best;
   consider(best, {0, activation, 0, b.live_layer, b.gradient, always + b.bucket, workspace, "backward"}, b);
   out.backward = best.allocated;

@@ -24,8 +24,6 @@ namespace {
 
 constexpr int kReplayedSteps = 2;
 
-constexpr std::array<const char*, kNumPhases> kPhases = {"load", "forward", "loss", "backward", "optimizer", "evaluate", "save"};
-
 // Of a step; what comes after it adds its phases alone.
 MemoryEstimate estimate_of(const Ledger& ledger) {
   static constexpr std::array<const char*, kNumClasses> kClasses = {
@@ -34,15 +32,16 @@ MemoryEstimate estimate_of(const Ledger& ledger) {
   size_t peak = 0;
   for (size_t phase = 0; phase < static_cast<size_t>(MemoryPhase::kEvaluate); ++phase) {
     const int64_t bytes = ledger.phase_peak(static_cast<MemoryPhase>(phase));
-    estimate.by_phase.push_back({kPhases[phase], bytes});
+    estimate.by_phase.push_back({kPhaseNames[phase], bytes});
     if (bytes > ledger.phase_peak(static_cast<MemoryPhase>(peak))) peak = phase;
   }
   estimate.allocated_bytes = ledger.phase_peak(static_cast<MemoryPhase>(peak));
-  estimate.peak_phase = kPhases[peak];
+  estimate.peak_phase = kPhaseNames[peak];
   const ClassBytes& live = ledger.phase_live(static_cast<MemoryPhase>(peak));
   for (size_t i = 0; i < kNumClasses; ++i) {
     if (ledger.class_peak(i) == 0) continue;
-    estimate.terms.push_back({kClasses[i], live[i], ledger.class_peak(i), kPhases[static_cast<size_t>(ledger.class_peak_phase(i))]});
+    estimate.terms.push_back(
+        {kClasses[i], live[i], ledger.class_peak(i), kPhaseNames[static_cast<size_t>(ledger.class_peak_phase(i))]});
   }
   return estimate;
 }
@@ -50,7 +49,7 @@ MemoryEstimate estimate_of(const Ledger& ledger) {
 void evaluate_and_save(FsdpWalk& walk, MemoryEstimate& estimate) {
   walk.evaluate_and_save();
   for (const MemoryPhase phase : {MemoryPhase::kEvaluate, MemoryPhase::kSave})
-    estimate.by_phase.push_back({kPhases[static_cast<size_t>(phase)], walk.ledger().phase_peak(phase)});
+    estimate.by_phase.push_back({kPhaseNames[static_cast<size_t>(phase)], walk.ledger().phase_peak(phase)});
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
 #include "plan/workspace.h"
+#include "planner/replay/ledger.h"
 #include "planner/report/verdict.h"
 #include "planner/resolve/hardware_facts.h"
 
@@ -20,9 +21,6 @@ constexpr size_t kClasses = kNumBufferClasses;
 using ByClass = std::array<int64_t, kClasses>;
 
 size_t index(BufferClass c) { return static_cast<size_t>(c); }
-
-// Phases in the order of the memory timeline.
-constexpr std::string_view kPhases[] = {"load", "forward", "loss", "backward", "optimizer", "evaluate", "save"};
 
 std::vector<int64_t> run_buffer_bytes(const Schedule& s) {
   std::vector<int64_t> bytes;
@@ -170,7 +168,7 @@ void fill_phases(MemoryPlan& m, const Schedule& step, int64_t evaluate_bytes, Ac
   }
   by_phase["evaluate"] = evaluate_bytes;
   by_phase["save"] = m.run_bytes;
-  for (const std::string_view phase : kPhases)
+  for (const std::string_view phase : replay::kPhaseNames)
     if (const auto it = by_phase.find(phase); it != by_phase.end()) m.by_phase.push_back({it->first, it->second});
   CHECK(m.by_phase.size() == by_phase.size(), "a phase without a place in the timeline");
 }

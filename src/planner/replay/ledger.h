@@ -10,8 +10,11 @@
 
 namespace distsetup::replay {
 
+// In the order of the memory timeline.
 enum class MemoryPhase : uint8_t { kLoad, kForward, kLoss, kBackward, kOptimizer, kEvaluate, kSave, kCount };
 inline constexpr size_t kNumClasses = static_cast<size_t>(MemoryClass::kCount), kNumPhases = static_cast<size_t>(MemoryPhase::kCount);
+inline constexpr std::array<const char*, kNumPhases> kPhaseNames = {"load",      "forward",  "loss", "backward",
+                                                                    "optimizer", "evaluate", "save"};
 using ClassBytes = std::array<int64_t, kNumClasses>;
 
 // An allocation: a block of the allocator, or (without one) its rounded size; 0 = nothing. The class rides in the low bits: blocks are
@@ -55,12 +58,12 @@ class Ledger {
       add(index, -static_cast<int64_t>(handle.bits & ~kMask));
       return;
     }
-    auto* block = reinterpret_cast<Block*>(handle.bits & ~kMask);
+    Block* block = block_of(handle);
     add(index, -block->size);
     allocator_->retire(block);
   }
   void free_retired(Handle& handle) {
-    if (allocator_ != nullptr && handle) allocator_->free_retired(reinterpret_cast<Block*>(handle.bits & ~kMask));
+    if (allocator_ != nullptr && handle) allocator_->free_retired(block_of(handle));
     handle = {};
   }
 
@@ -96,6 +99,9 @@ class Ledger {
 
  private:
   static constexpr uint64_t kMask = 7;
+  static Block* block_of(Handle handle) {
+    return reinterpret_cast<Block*>(handle.bits & ~kMask);
+  }  // NOLINT(performance-no-int-to-ptr)
   static_assert(kNumClasses <= 8 && alignof(Block) >= 8);
 
   void add_silently(size_t index, int64_t bytes) {

@@ -18,7 +18,7 @@ constexpr int kListed = 5;  // the answer and its runners-up
 // The clause that decided against a plan that fits as well, by the rule of choice.
 std::string why_not(const Candidate& c, const Candidate& best, Goal goal, const SelectionRules& rules) {
   const int64_t more_bytes = c.device_bytes - best.device_bytes;
-  const std::string memory = more_bytes > 0 ? format_bytes(more_bytes) + " more memory" : "as much memory";
+  std::string memory = more_bytes > 0 ? format_bytes(more_bytes) + " more memory" : "as much memory";
   if (rules.bound_is_all) return memory;
   const double ratio = c.tokens_per_s_per_gpu / best.tokens_per_s_per_gpu;
   if (goal == Goal::kMinMemory) return fmt::format("{:.2f}× tokens/s, {}", ratio, memory);

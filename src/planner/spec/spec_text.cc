@@ -42,7 +42,7 @@ std::string canonical_tree(const Value& value) {
 }
 
 std::string yaml_scalar(const SpecKey& key, const Setting& setting) {
-  const std::string text = canonical_value(setting);
+  std::string text = canonical_value(setting);
   if (setting.is_auto()) return text;
   if (key.type == SettingType::kBytes) return text + "B";
   if (key.type == SettingType::kDuration) return text + "s";

@@ -59,7 +59,8 @@ bool runs_since(const Setup& s, int month) { return month != kNever && (s.softwa
 
 double year_of(const Setup& s) {
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
-  return released / 100 + (released % 100 - 1) / 12.0;
+  const int year = released / 100, month = released % 100;
+  return year + (month - 1) / 12.0;
 }
 
 // NVIDIA's containers, where Megatron, NeMo and Lightning Thunder's benchmarks run, have libraries that PyTorch's own builds get

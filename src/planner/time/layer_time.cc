@@ -313,7 +313,7 @@ LayerTime LayerModel::mean_layer() const {
   std::array<int64_t, 4> first = {-1, -1, -1, -1}, count = {};
   for (int64_t i = 0; i < g.num_layers; ++i) {
     const bool global = g.global_layer_every > 0 && (i + 1) % g.global_layer_every == 0;
-    const auto kind = static_cast<size_t>((g.num_experts > 0 && is_expert_layer(g, i) ? 1 : 0) + (global ? 2 : 0));
+    const size_t kind = (g.num_experts > 0 && is_expert_layer(g, i) ? 1U : 0U) + (global ? 2U : 0U);
     if (count[kind]++ == 0) first[kind] = i;
   }
   LayerTime mean;
