@@ -109,6 +109,11 @@ if(DISTSETUP_RUNTIME)
     target_include_directories(fake_nccl PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     target_compile_definitions(runtime_tests PRIVATE DISTSETUP_FAKE_NCCL="$<TARGET_FILE:fake_nccl>")
     add_dependencies(runtime_tests fake_nccl)
+    # One step of a family's program against Transformers: tests/integration/families_all.sh.
+    add_executable(family_check "${PROJECT_SOURCE_DIR}/tests/support/main/family_check.cc")
+    target_include_directories(family_check PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    target_link_libraries(family_check PRIVATE distsetup_runtime distsetup_planner)
+    add_dependencies(distsetup_runtime_tests family_check)
   endif()
 endif()
 

@@ -28,6 +28,11 @@ inline std::vector<at::Tensor> linear_add(const Call& c, TensorOf of) {
 }
 // dy, W -> dx = dy · W
 inline std::vector<at::Tensor> linear_dx(const Call& c, TensorOf of) { return {of(c.reads[0]), of(c.reads[1]), of(c.writes[0])}; }
+// dy, W, residual -> dx = residual + dy · W, as {dy, W, dx, residual}
+inline std::vector<at::Tensor> linear_dx_add(const Call& c, TensorOf of) {
+  const at::Tensor dx = of(c.writes[0]);
+  return {of(c.reads[0]), of(c.reads[1]), dx, c.reads[2].data == c.writes[0].data ? dx : of(c.reads[2])};
+}
 // dy, x -> g = [g +] dyᵀ · x, as {dyᵀ, x, g, g}
 inline std::vector<at::Tensor> linear_dw(const Call& c, TensorOf of) {
   const at::Tensor g = of(c.writes[0]);

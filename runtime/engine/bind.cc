@@ -91,6 +91,7 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
     for (const View& v : step.reads) call.reads.push_back(argument(v));
     for (const View& v : step.writes) call.writes.push_back(argument(v));
     if (step.program_op != nullptr) {
+      call.attributes = &step.program_op->attributes;
       const std::string why_not = kernels.bind(step.kernel, call);
       if (!why_not.empty())
         throw UnsupportedOpError(
@@ -109,7 +110,7 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
   return list;
 }
 
-OpContext op_context(const Plan& plan, const Schedule& schedule) {
+OpContext op_context(const Schedule& schedule) {
   const auto symbol = [&](const char* name) { return schedule.symbols.at(name); };
   OpContext x;
   x.T = symbol("T");
@@ -118,7 +119,6 @@ OpContext op_context(const Plan& plan, const Schedule& schedule) {
   x.a = symbol("a");
   x.kv = symbol("kv");
   x.d = symbol("d");
-  x.norm_epsilon = float(plan.model.norm_epsilon);
   x.compute = schedule.compute;
   return x;
 }

@@ -26,6 +26,7 @@ class RankMemory {
   // Allocates and zeroes.
   RankMemory(Device& device, const std::vector<const Schedule*>& schedules);
   void* run(const std::string& name) const;
+  bool has_run(const std::string& name) const { return run_.contains(name); }
   int64_t run_num_bytes(const std::string& name) const;
   char* arena() const { return arena_ ? static_cast<char*>(arena_->data()) : nullptr; }
   int64_t arena_bytes() const { return arena_ ? arena_->num_bytes() : 0; }
@@ -49,7 +50,7 @@ struct BoundList {
 // shard_index: this rank's place in its dp_shard group. `context` must outlive the list.
 // Throws UnsupportedOpError when the device has no kernel for an op, or refuses its shapes.
 BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context, const Kernels& kernels);
-OpContext op_context(const Plan& plan, const Schedule& schedule);
+OpContext op_context(const Schedule& schedule);
 
 // The most bytes of each class that a list has in the arena at once.
 std::array<int64_t, kNumBufferClasses> arena_peak_by_class(const Schedule& schedule);

@@ -12,6 +12,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -24,6 +25,7 @@
 #include "plan/schedule.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device/meter.h"
+#include "runtime/engine/ops.h"
 
 namespace distsetup {
 
@@ -39,6 +41,8 @@ struct EngineOptions {
   // In so many training steps from the first, reads the meter around every step of the list (see StepStats::allocations); needs
   // install_meter() before the engine is made. The list is the same in every step, and asking costs microseconds per op.
   int64_t metered_steps = 0;
+  // Called before each op of a program with its operands as they are then. Slow on a device with streams: for looking inside.
+  std::function<void(const Step& step, const Call& call)> watch;
 };
 
 // Tokens of this rank for one optimizer step: gradient_accumulation micro-batches, each micro_batch × sequence_length, one after

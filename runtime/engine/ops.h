@@ -13,7 +13,6 @@ namespace distsetup {
 // Legend: T tokens of a micro-batch, S sequence length, B sequences, a heads, kv key and value heads, d head size.
 struct OpContext {
   int64_t T = 0, S = 0, B = 0, a = 0, kv = 0, d = 0;
-  float norm_epsilon = 0;
   Dtype compute = Dtype::kF32;
 };
 
@@ -38,6 +37,7 @@ struct Call {
   std::vector<Argument> reads, writes;
   bool accumulate = false;
   const OpContext* context = nullptr;
+  const OpAttributes* attributes = nullptr;  // of a program's op
   std::shared_ptr<void> prepared;  // what the device made of the operands when the step was bound
 };
 

@@ -45,18 +45,31 @@ void gemm_add(const Call& c) {
   std::vector<Tensor>& t = views_of(c);
   at::cpu::addmm_out(t[2], t[3], t[0], t[1]);
 }
+// The same with the product multiplied.
+void gemm_scaled(const Call& c) {
+  std::vector<Tensor>& t = views_of(c);
+  at::cpu::addmm_out(t[2], t[2], t[0], t[1], 0, c.attributes->multiplier);
+}
+void gemm_add_scaled(const Call& c) {
+  std::vector<Tensor>& t = views_of(c);
+  at::cpu::addmm_out(t[2], t[3], t[0], t[1], 1, c.attributes->multiplier);
+}
+
+std::optional<double> score_scale(const Call& c) {
+  return c.attributes->scale > 0 ? std::optional<double>(c.attributes->scale) : std::nullopt;
+}
 
 void flash(const Call& c) {
   const std::vector<Tensor>& t = views_of(c);
   at::native::flash_attention_kernel(at::kCPU, t[3], t[4], t[0], t[1], t[2], 0.0, true, std::optional<Tensor>(),
-                                     std::optional<double>());
+                                     score_scale(c));
 }
 void flash_backward(const Call& c) {
   const std::vector<Tensor>& t = views_of(c);
   const OpContext& x = *c.context;
   for (const Argument& w : c.writes) std::memset(w.data, 0, size_t(w.dim(0) * w.dim(1) * size_bytes(x.compute)));
   at::native::flash_attention_backward_kernel(at::kCPU, t[6], t[7], t[8], t[0], t[1], t[2], t[3], t[4], t[5], 0.0, true,
-                                              std::optional<Tensor>(), std::optional<double>());
+                                              std::optional<Tensor>(), score_scale(c));
 }
 
 template <std::vector<Tensor> (*kShapes)(const Call&, views::TensorOf)>
@@ -87,6 +100,7 @@ const std::map<std::string, AtenOp>& table() {
   static const std::map<std::string, AtenOp> entries = {{"linear", {of_cpu<views::linear>, gemm}},
                                                         {"linear_add", {of_cpu<views::linear_add>, gemm_add}},
                                                         {"linear_dx", {of_cpu<views::linear_dx>, gemm}},
+                                                        {"linear_dx_add", {of_cpu<views::linear_dx_add>, gemm_add}},
                                                         {"linear_dw", {of_cpu<views::linear_dw>, gemm}},
                                                         {"attention", {attention<false>, flash}},
                                                         {"attention_split", {attention<true>, flash}},
@@ -102,6 +116,8 @@ bool bind_aten_op(const std::string& kernel, Call& call) {
   if (found == table().end()) return false;
   call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
   call.function = kernel == "linear_dw" && call.accumulate ? gemm_add : found->second.function;
+  if (call.attributes->multiplier != 1 && call.function == gemm) call.function = gemm_scaled;
+  if (call.attributes->multiplier != 1 && call.function == gemm_add) call.function = gemm_add_scaled;
   return true;
 }
 

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
 #include "base/check.h"
+#include "plan/workspace.h"
 #include "runtime/engine/ops_aten.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
@@ -29,13 +31,16 @@ E* out(const Call& c, int i) {
 }
 Store store(const Call& c) { return c.accumulate ? Store::kAdd : Store::kSet; }
 Heads heads(const OpContext& x) { return {x.a, x.kv, x.d}; }
+float multiplier(const Call& c) { return float(c.attributes->multiplier); }
+float weight_offset(const Call& c) { return float(c.attributes->weight_offset); }
+cpu::RmsNorm rms(const Call& c) { return {float(c.attributes->epsilon), weight_offset(c)}; }
 
 // ids, p:wte -> y
 template <class E>
 void embedding_forward(const Call& c) {
   const int64_t H = c.writes[0].dim(1);
   parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::embedding_forward<E>(in<int64_t>(c, 0) + begin, in<E>(c, 1), out<E>(c, 0) + begin * H, end - begin, H);
+    cpu::embedding_forward<E>(in<int64_t>(c, 0) + begin, in<E>(c, 1), out<E>(c, 0) + begin * H, end - begin, H, multiplier(c));
   });
 }
 // ids, dy -> g:wte
@@ -46,7 +51,7 @@ void embedding_backward(const Call& c) {
   if (store(c) == Store::kSet) parallel_ranges(V, row, zero);
   constexpr bool kByColumn = std::is_same_v<E, float>;
   parallel_ranges(kByColumn ? H : T, kByColumn ? 2 * T * int64_t(sizeof(E)) : 2 * row, [&](int64_t begin, int64_t end) {
-    cpu::embedding_backward_add(in<int64_t>(c, 0), in<E>(c, 1), out<E>(c, 0), T, H, begin, end);
+    cpu::embedding_backward_add(in<int64_t>(c, 0), in<E>(c, 1), out<E>(c, 0), T, H, begin, end, multiplier(c));
   });
 }
 // x, p:n -> h, r
@@ -55,7 +60,7 @@ void rms_norm(const Call& c) {
   const int64_t H = c.reads[0].dim(1);
   parallel_ranges(c.reads[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::rms_norm<E>(in<E>(c, 0) + begin * H, in<E>(c, 1), out<E>(c, 0) + begin * H, out<float>(c, 1) + begin, end - begin, H,
-                     c.context->norm_epsilon);
+                     rms(c));
   });
 }
 // One thread does both halves in one pass over memory; several take the weights by columns first, since dx may lie over dh.
@@ -65,7 +70,8 @@ void rms_norm_backward_of(const Call& c, const E* residual) {
   const E *dh = in<E>(c, 0), *x = in<E>(c, 1), *w = in<E>(c, 3);
   const float* r = in<float>(c, 2);
   if (compute_threads_now() == 1)
-    return cpu::rms_norm_backward<E>(dh, x, r, w, residual, out<E>(c, 0), out<E>(c, 1), out<float>(c, 2), T, H, store(c));
+    return cpu::rms_norm_backward<E>(dh, x, r, w, residual, out<E>(c, 0), out<E>(c, 1), out<float>(c, 2), T, H, weight_offset(c),
+                                     store(c));
   constexpr int64_t kColumns = 64;  // of a range at least: whole cache lines
   parallel_ranges((H + kColumns - 1) / kColumns, 2 * T * kColumns * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::rms_norm_backward_weight<E>(dh, x, r, out<E>(c, 1), out<float>(c, 2), T, H, begin * kColumns, std::min(end * kColumns, H),
@@ -73,7 +79,7 @@ void rms_norm_backward_of(const Call& c, const E* residual) {
   });
   parallel_ranges(T, 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::rms_norm_backward_input<E>(dh + begin * H, x + begin * H, r + begin, w, residual ? residual + begin * H : nullptr,
-                                    out<E>(c, 0) + begin * H, end - begin, H);
+                                    out<E>(c, 0) + begin * H, end - begin, H, weight_offset(c));
   });
 }
 // dh, x, r, p:n, dy -> dx, g:n, ws
@@ -92,7 +98,7 @@ void qk_norm(const Call& c) {
   const Heads h = heads(*c.context);
   parallel_ranges(c.context->T, 2 * h.row() * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::qk_norm<E>(in<E>(c, 0) + begin * h.packed_row(), in<E>(c, 1), in<E>(c, 2), out<E>(c, 0) + begin * h.row(),
-                    out<float>(c, 1) + begin * (h.num_q + h.num_kv), end - begin, h, c.context->norm_epsilon);
+                    out<float>(c, 1) + begin * (h.num_q + h.num_kv), end - begin, h, rms(c));
   });
 }
 // dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
@@ -100,7 +106,7 @@ template <class E>
 void qk_norm_backward(const Call& c) {
   float* ws = out<float>(c, 3);
   cpu::qk_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), in<E>(c, 4), out<E>(c, 0), out<E>(c, 1),
-                           out<E>(c, 2), ws, ws + c.context->d, c.context->T, heads(*c.context), store(c));
+                           out<E>(c, 2), ws, ws + c.context->d, c.context->T, heads(*c.context), weight_offset(c), store(c));
 }
 // rows, cos, sin -> rows: qkv or qk, told apart by its width
 template <class E>
@@ -108,7 +114,8 @@ void rope_in_place(const Call& c, float direction) {
   const OpContext& x = *c.context;
   const int64_t stride = c.writes[0].dim(1);
   parallel_ranges(x.T, 2 * stride * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::rope<E>(out<E>(c, 0) + begin * stride, in<float>(c, 1), in<float>(c, 2), end - begin, x.S, x.a + x.kv, x.d, stride, direction,
+    cpu::rope<E>(out<E>(c, 0) + begin * stride, in<float>(c, 1), in<float>(c, 2), end - begin, x.S, x.a + x.kv, x.d,
+                 2 * c.reads[1].dim(1), stride, direction,
                  begin);
   });
 }
@@ -119,6 +126,142 @@ void rope(const Call& c) {
 template <class E>
 void rope_backward(const Call& c) {
   rope_in_place<E>(c, -1.f);
+}
+// y, p:wpe -> y
+template <class E>
+void position_add(const Call& c) {
+  const int64_t H = c.writes[0].dim(1);
+  parallel_ranges(c.writes[0].dim(0), 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::position_add<E>(out<E>(c, 0) + begin * H, in<E>(c, 1), end - begin, c.context->S, H, begin);
+  });
+}
+// dy -> g:wpe
+template <class E>
+void position_backward(const Call& c) {
+  const int64_t T = c.reads[0].dim(0), H = c.writes[0].dim(1);
+  parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::position_backward<E>(in<E>(c, 0), out<E>(c, 0), T, c.context->S, H, begin, end, store(c));
+  });
+}
+// x, p:w, p:b -> h, mean, r
+template <class E>
+void layer_norm(const Call& c) {
+  const int64_t H = c.reads[0].dim(1);
+  parallel_ranges(c.reads[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::layer_norm<E>(in<E>(c, 0) + begin * H, in<E>(c, 1), in<E>(c, 2), out<E>(c, 0) + begin * H, out<float>(c, 1) + begin,
+                       out<float>(c, 2) + begin, end - begin, H, float(c.attributes->epsilon));
+  });
+}
+// dh, x, mean, r, p:w[, residual] -> dx, g:w, g:b, ws: the weights first, since dx may lie over dh.
+template <class E>
+void layer_norm_backward(const Call& c) {
+  const int64_t T = c.reads[0].dim(0), H = c.reads[0].dim(1);
+  const E *dh = in<E>(c, 0), *x = in<E>(c, 1), *residual = c.reads.size() > 5 ? in<E>(c, 5) : nullptr;
+  const float *mean = in<float>(c, 2), *r = in<float>(c, 3);
+  constexpr int64_t kColumns = 64;
+  parallel_ranges((H + kColumns - 1) / kColumns, 2 * T * kColumns * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::layer_norm_backward_weight<E>(dh, x, mean, r, out<E>(c, 1), out<E>(c, 2), out<float>(c, 3), T, H, begin * kColumns,
+                                       std::min(end * kColumns, H), store(c));
+  });
+  parallel_ranges(T, 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::layer_norm_backward_input<E>(dh + begin * H, x + begin * H, mean + begin, r + begin, in<E>(c, 4),
+                                      residual ? residual + begin * H : nullptr, out<E>(c, 0) + begin * H, end - begin, H);
+  });
+}
+template <class E>
+void layer_norm_backward_first(const Call& c) {
+  layer_norm_backward<E>(c);
+}
+// qkv, p:qn, p:kn -> qk, rqk
+template <class E>
+void qk_norm_wide(const Call& c) {
+  const Heads h = heads(*c.context);
+  parallel_ranges(c.context->T, 2 * h.row() * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::qk_norm_wide<E>(in<E>(c, 0) + begin * h.packed_row(), in<E>(c, 1), in<E>(c, 2), out<E>(c, 0) + begin * h.row(),
+                         out<float>(c, 1) + begin * 2, end - begin, h, rms(c));
+  });
+}
+// dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws
+template <class E>
+void qk_norm_wide_backward(const Call& c) {
+  cpu::qk_norm_wide_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), in<E>(c, 4), out<E>(c, 0), out<E>(c, 1),
+                                out<E>(c, 2), out<float>(c, 3), c.context->T, heads(*c.context), weight_offset(c), store(c));
+}
+// a, b -> c
+template <class E>
+void add(const Call& c) {
+  parallel_ranges(numel(c.writes[0]), 3 * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::add<E>(in<E>(c, 0) + begin, in<E>(c, 1) + begin, out<E>(c, 0) + begin, end - begin);
+  });
+}
+// x -> y; dy, x -> dx
+template <cpu::Activation kF, class E>
+void activation(const Call& c) {
+  parallel_ranges(numel(c.writes[0]), 2 * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::activation<kF, E>(in<E>(c, 0) + begin, out<E>(c, 0) + begin, end - begin);
+  });
+}
+template <cpu::Activation kF, class E>
+void activation_backward(const Call& c) {
+  parallel_ranges(numel(c.writes[0]), 3 * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::activation_backward<kF, E>(in<E>(c, 0) + begin, in<E>(c, 1) + begin, out<E>(c, 0) + begin, end - begin);
+  });
+}
+// gu -> m; dm, gu -> dgu
+template <cpu::Activation kF, class E>
+void gated(const Call& c) {
+  const int64_t F = c.writes[0].dim(1);
+  parallel_ranges(c.writes[0].dim(0), 3 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::gated_activation<kF, E>(in<E>(c, 0) + begin * 2 * F, out<E>(c, 0) + begin * F, end - begin, F);
+  });
+}
+template <cpu::Activation kF, class E>
+void gated_backward(const Call& c) {
+  const int64_t F = c.reads[0].dim(1);
+  parallel_ranges(c.reads[0].dim(0), 5 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::gated_activation_backward<kF, E>(in<E>(c, 0) + begin * F, in<E>(c, 1) + begin * 2 * F, out<E>(c, 0) + begin * 2 * F,
+                                          end - begin, F);
+  });
+}
+
+cpu::AttentionShape attention_shape(const Call& c) {
+  const OpContext& x = *c.context;
+  const OpAttributes& a = *c.attributes;
+  const double scale = a.scale > 0 ? a.scale : 1 / std::sqrt(double(x.d));
+  return {x.B, x.S, heads(x), float(scale), float(a.soft_cap), a.window};
+}
+// Rows of q, k and v in `qkv`, or q and k in `qk` and v where all three were made.
+template <class E>
+cpu::QkvRows<E> rows_of(E* qk, E* qkv, const OpContext& x) {
+  const Heads h = heads(x);
+  const int64_t q = h.num_q * h.size, k = h.num_kv * h.size;
+  if (qk == nullptr) return {qkv, qkv + q, qkv + q + k, h.packed_row(), h.packed_row(), h.packed_row()};
+  return {qk, qk + q, qkv + q + k, h.row(), h.row(), h.packed_row()};
+}
+int64_t bytes_per_query(const Call& c) { return c.context->S * c.context->a * c.context->d; }
+// qkv | qk, qkv -> att, lse
+template <class E>
+void own_attention(const Call& c) {
+  const bool split = c.reads.size() == 2;
+  const cpu::QkvRows<const E> rows =
+      rows_of<const E>(split ? in<E>(c, 0) : nullptr, split ? in<E>(c, 1) : in<E>(c, 0), *c.context);
+  parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
+    cpu::attention<E>(rows, out<E>(c, 0), out<float>(c, 1), attention_shape(c), begin, end);
+  });
+}
+// datt, qkv | qk, qkv, att, lse -> dqkv | dqk, dqkv
+template <class E>
+void own_attention_backward(const Call& c) {
+  const bool split = c.reads.size() == 5;
+  const int att = split ? 3 : 2;
+  const cpu::QkvRows<const E> rows =
+      rows_of<const E>(split ? in<E>(c, 1) : nullptr, split ? in<E>(c, 2) : in<E>(c, 1), *c.context);
+  const cpu::QkvRows<E> d = rows_of<E>(split ? out<E>(c, 0) : nullptr, split ? out<E>(c, 1) : out<E>(c, 0), *c.context);
+  const cpu::AttentionShape shape = attention_shape(c);
+  parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
+    cpu::attention_backward_q<E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), d, shape, begin, end);
+    cpu::attention_backward_kv<E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), d, shape, begin, end);
+  });
 }
 // gu -> m
 template <class E>
@@ -144,9 +287,16 @@ void cross_entropy(const Call& c) {
   thread_local std::vector<double> rows;  // added up in the order of rows, whichever thread had them
   rows.resize(size_t(T));
   double* const row_loss = rows.data();
+  const auto soft_cap = float(c.attributes->soft_cap);
+  const bool is_shaped = soft_cap > 0 || multiplier(c) != 1;
   parallel_ranges(T, 3 * V * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::cross_entropy<E>(in<E>(c, 0) + begin * V, in<int64_t>(c, 1) + begin, out<E>(c, 0) + begin * V, nullptr, end - begin, V, scale,
-                          row_loss + begin);
+    const E* z = in<E>(c, 0) + begin * V;
+    const int64_t* targets = in<int64_t>(c, 1) + begin;
+    E* dz = out<E>(c, 0) + begin * V;
+    if (is_shaped)
+      cpu::cross_entropy_shaped<E>(z, targets, dz, row_loss + begin, end - begin, V, scale, multiplier(c), soft_cap);
+    else
+      cpu::cross_entropy<E>(z, targets, dz, nullptr, end - begin, V, scale, row_loss + begin);
   });
   double total = 0;
   for (const double row : rows) total += row;
@@ -184,15 +334,52 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(swiglu_backward),
                                DISTSETUP_ENTRY(cross_entropy),
                                DISTSETUP_ENTRY(bias_add),
-                               DISTSETUP_ENTRY(bias_backward)};
+                               DISTSETUP_ENTRY(bias_backward),
+                               DISTSETUP_ENTRY(position_add),
+                               DISTSETUP_ENTRY(position_backward),
+                               DISTSETUP_ENTRY(layer_norm),
+                               DISTSETUP_ENTRY(layer_norm_backward),
+                               DISTSETUP_ENTRY(layer_norm_backward_first),
+                               DISTSETUP_ENTRY(qk_norm_wide),
+                               DISTSETUP_ENTRY(qk_norm_wide_backward),
+                               DISTSETUP_ENTRY(add)};
 #undef DISTSETUP_ENTRY
+#define DISTSETUP_ACTIVATION(name, F)                                                                             \
+  NativeOp{#name, activation<cpu::Activation::F, float>, activation<cpu::Activation::F, Bf16>}, NativeOp {        \
+    #name "_backward", activation_backward<cpu::Activation::F, float>, activation_backward<cpu::Activation::F, Bf16> \
+  }
+#define DISTSETUP_GATED(name, F)                                                                                                  \
+  NativeOp{#name, gated<cpu::Activation::F, float>, gated<cpu::Activation::F, Bf16>}, NativeOp {                                  \
+    #name "_backward", gated_backward<cpu::Activation::F, float>, gated_backward<cpu::Activation::F, Bf16>                        \
+  }
+constexpr std::array kActivations = {DISTSETUP_ACTIVATION(gelu, kGelu),   DISTSETUP_ACTIVATION(gelu_tanh, kGeluTanh),
+                                     DISTSETUP_ACTIVATION(relu, kRelu),   DISTSETUP_ACTIVATION(relu2, kRelu2),
+                                     DISTSETUP_ACTIVATION(silu, kSilu),   DISTSETUP_GATED(geglu, kGelu),
+                                     DISTSETUP_GATED(geglu_tanh, kGeluTanh)};
+#undef DISTSETUP_GATED
+#undef DISTSETUP_ACTIVATION
+constexpr std::array kAttention = {NativeOp{"attention", own_attention<float>, own_attention<Bf16>},
+                                   NativeOp{"attention_split", own_attention<float>, own_attention<Bf16>},
+                                   NativeOp{"attention_backward", own_attention_backward<float>, own_attention_backward<Bf16>},
+                                   NativeOp{"attention_split_backward", own_attention_backward<float>, own_attention_backward<Bf16>}};
+
+bool has_own_attention(const Call& c) {
+  const OpAttributes& a = *c.attributes;
+  return c.context->d <= cpu::kMostHeadSize && distsetup::has_own_attention(a, {{"S", c.context->S}});
+}
+
+template <size_t N>
+void find_in(const std::array<NativeOp, N>& table, const std::string& kernel, Call& call) {
+  for (const NativeOp& entry : table)
+    if (kernel == entry.kernel) call.function = call.context->compute == Dtype::kBf16 ? entry.bf16 : entry.f32;
+}
 
 }  // namespace
 
 bool bind_native_op(const std::string& kernel, Call& call) {
-  for (const NativeOp& entry : kTable) {
-    if (kernel == entry.kernel) call.function = call.context->compute == Dtype::kBf16 ? entry.bf16 : entry.f32;
-  }
+  find_in(kTable, kernel, call);
+  find_in(kActivations, kernel, call);
+  if (has_own_attention(call)) find_in(kAttention, kernel, call);
   return call.function != nullptr;
 }
 

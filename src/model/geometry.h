@@ -40,7 +40,21 @@ struct Geometry {
   double rope_base = 10000;
   double rotary_fraction = 1;       // of d; Phi-2 0.4; 0: no rotation (ALiBi)
   std::string activation = "silu";  // silu, gelu, gelu_tanh, or as the config names it
-  bool rope_scaled = false;         // the model states a rope_scaling that the trainer must refuse
+  bool rope_scaled = false;         // the model states a rope_scaling
+  std::string rope_scaling;         // its kind: linear, llama3, yarn, or one that the trainer refuses; empty: not stated
+  double rope_factor = 1;           // of the scaling: how many times longer than the original context
+  double rope_low_turns = 1;        // of the scaling: pairs that turn less often than this in the original context are interpolated ...
+  double rope_high_turns = 4;       // ... more often: left as they are (llama3: low and high_freq_factor; yarn: beta_slow and beta_fast)
+  double rope_amplitude = 0;        // yarn's attention_factor; 0: from the factor
+  int64_t rope_original_positions = 0;
+  double local_rope_base = 0;       // of layers with a window (Gemma 3); 0: rope_base
+  double query_scalar = 0;          // scores are divided by its root (Gemma: query_pre_attn_scalar); 0: by that of d
+  double attention_multiplier = 0;  // scores are multiplied by it instead (Granite); 0: they are not
+  double attention_soft_cap = 0;    // scores become cap · tanh(score / cap) (Gemma 2); 0: they do not
+  double logit_soft_cap = 0;        // the same of logits
+  double logits_scaling = 1;        // logits are divided by it (Granite)
+  double embedding_multiplier = 1;  // Granite
+  double residual_multiplier = 1;   // Granite: of what attention and MLP add
   int64_t learned_positions = 0;    // GPT-2: 1024
   bool head_bias = false;           // Phi-2
   // Experts (E = 0: dense)
@@ -53,10 +67,11 @@ struct Geometry {
   // Latent attention
   Attention attention = Attention::kGrouped;
   int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_size = 0, qk_rope_head_size = 0, v_head_size = 0;
-  int64_t sliding_window = 0;      // 0 = none; time only
+  int64_t sliding_window = 0;      // keys a query sees, itself included; 0 = none
   int64_t scan_channels = 0;       // of the mixer in layers with a window that is a state-space scan (Mamba-2) or the like
   int64_t global_layer_every = 0;  // with a window: each n-th layer sees everything (Gemma 2: 2, Gemma 3: 6); 0 = no layer does
   std::string source;              // URL or text, with date
+  std::string native_program;      // text of the bundled trainer's program where it is not a built-in one (presets/programs/native)
   bool operator==(const Geometry&) const = default;
 
   // Compiled once, in geometry.cc: a geometry is copied with every plan.

@@ -210,10 +210,25 @@ class ConfigReading {
     const Value* rope = stated("rope_parameters");
     if (rope == nullptr) rope = stated("rope_scaling");
     if (rope == nullptr) return;
+    if (const Value* whole = rope->find("full_attention")) rope = whole;  // beside that of layers with a window (Gemma 3)
     const Value* type = rope->find("rope_type");
     if (type == nullptr || type->kind == Value::Kind::kNull) type = rope->find("type");
     const bool says_type = type != nullptr && type->kind != Value::Kind::kNull;
     g_.rope_scaled = !says_type || take<std::string>(as_text(*type), "") != "default";
+    if (!g_.rope_scaled || !says_type) return;
+    g_.rope_scaling = type->text;
+    const auto number = [&](std::string_view key, double& out) {
+      const Value* value = rope->find(key);
+      if (value != nullptr && value->kind != Value::Kind::kNull) out = take<double>(as_double(*value), out);
+    };
+    number("factor", g_.rope_factor);
+    if (g_.rope_scaling == "yarn") g_.rope_low_turns = 1, g_.rope_high_turns = 32;
+    for (const char* key : {"low_freq_factor", "beta_slow"}) number(key, g_.rope_low_turns);
+    for (const char* key : {"high_freq_factor", "beta_fast"}) number(key, g_.rope_high_turns);
+    number("attention_factor", g_.rope_amplitude);
+    const Value* original = rope->find("original_max_position_embeddings");
+    if (original == nullptr) original = stated("original_max_position_embeddings");
+    g_.rope_original_positions = original == nullptr ? g_.max_positions : integer("original_max_position_embeddings", *original, 0);
   }
 
   // `layer_types` lists what each layer sees, which goes before a stated pattern.

@@ -62,20 +62,18 @@ class Compiler : private ScheduleWriter {
   // --- buffers
 
   void make_run_buffers() {
-    const int64_t n = s_.layout.shard_numel, tokens = s_.symbols.at("T");
+    const int64_t n = s_.layout.shard_numel;
     master_ = run_buffer("master", BufferClass::kParameterShard, n, Dtype::kF32);
     gradient_shard_ = run_buffer("gradient", BufferClass::kGradient, n, Dtype::kF32);
     exp_avg_ = run_buffer("exp_avg", BufferClass::kOptimizerState, n, Dtype::kF32);
     exp_avg_sq_ = run_buffer("exp_avg_sq", BufferClass::kOptimizerState, n, Dtype::kF32);
     if (source_ == ParameterSource::kReplica)
       replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout.gathered_numel, s_.compute);
-    run_buffer("ids", BufferClass::kActivation, tokens, Dtype::kI64);
-    run_buffer("targets", BufferClass::kActivation, tokens, Dtype::kI64);
-    const int64_t rope = plan_.train.sequence_length * (plan_.model.head_size / 2);
-    run_buffer("cos", BufferClass::kActivation, rope, Dtype::kF32);
-    run_buffer("sin", BufferClass::kActivation, rope, Dtype::kF32);
-    run_buffer("loss_scale", BufferClass::kActivation, 1, Dtype::kF64);
-    loss_ = run_buffer("loss", BufferClass::kActivation, 1, Dtype::kF64);
+    for (const char* input : {"ids", "targets", "cos", "sin", "cos_local", "sin_local", "loss_scale", "loss"}) {
+      if (!reads_input(*s_.programs, input)) continue;
+      const ProgramInput of = program_input(input, s_.symbols);
+      loss_ = run_buffer(input, BufferClass::kActivation, of.numel(), of.dtype);
+    }
     sumsq_ = run_buffer("sumsq", BufferClass::kGradient, 1, Dtype::kF64);
   }
 

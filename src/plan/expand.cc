@@ -125,10 +125,7 @@ class Expander {
     switch (o.kind) {
       case Operand::Kind::kInput: {
         const int b = run_.at(v.program->inputs[o.index]);
-        const std::string& n = s_.buffers[b].name;
-        if (n == "cos" || n == "sin") return whole(b, {s_.symbols.at("S"), s_.symbols.at("d") / 2});
-        if (n == "ids" || n == "targets") return whole(b, {s_.symbols.at("T")});
-        return whole(b, {1});
+        return whole(b, program_input(s_.buffers[b].name, s_.symbols).shape);
       }
       case Operand::Kind::kParameter: {
         const int u = slot_unit(v, o.index, i.unit);

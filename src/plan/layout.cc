@@ -10,7 +10,15 @@ namespace {
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-UnitLayout make_unit(const Program& program, const std::string& prefix, const Symbols& symbols) {
+std::string prefix_of(const Program& program, int64_t layer) {
+  constexpr std::string_view kLayer = "{layer}";
+  std::string prefix = program.prefix;
+  if (const size_t at = prefix.find(kLayer); at != std::string::npos) prefix.replace(at, kLayer.size(), std::to_string(layer));
+  return prefix;
+}
+
+UnitLayout make_unit(const Program& program, int64_t layer, const Symbols& symbols) {
+  const std::string prefix = prefix_of(program, layer);
   UnitLayout unit;
   unit.kind = program.kind;
   for (const ParameterDecl& decl : program.parameters) {
@@ -24,6 +32,8 @@ UnitLayout make_unit(const Program& program, const std::string& prefix, const Sy
     p.offset = unit.numel;
     p.decay = decl.decay;
     p.init = decl.init;
+    p.order = decl.order;
+    p.transposed = decl.transposed;
     if (unit.slots.empty() || unit.slots.back().name != decl.slot) {
       unit.slots.push_back({decl.slot, p.offset, p.shape});
     } else {
@@ -39,14 +49,13 @@ UnitLayout make_unit(const Program& program, const std::string& prefix, const Sy
 
 Layout make_layout(const Geometry& geometry, int shard_ranks) {
   CHECK(shard_ranks >= 1);
-  const NativePrograms programs = native_programs(geometry);
+  const std::shared_ptr<const NativePrograms> programs = native_programs(geometry);
   const Symbols symbols = native_symbols(geometry, 1, 1);
   Layout layout;
   layout.shard_ranks = shard_ranks;
-  layout.units.push_back(make_unit(programs.embedding, "", symbols));
-  for (int64_t i = 0; i < geometry.num_layers; ++i)
-    layout.units.push_back(make_unit(programs.block, fmt::format("model.layers.{}.", i), symbols));
-  layout.units.push_back(make_unit(programs.head, "", symbols));
+  layout.units.push_back(make_unit(programs->embedding, 0, symbols));
+  for (int64_t i = 0; i < geometry.num_layers; ++i) layout.units.push_back(make_unit(programs->block(i), i, symbols));
+  layout.units.push_back(make_unit(programs->head, 0, symbols));
   for (UnitLayout& unit : layout.units) {
     unit.shard_numel = round_up((unit.numel + shard_ranks - 1) / shard_ranks, kShardAlignment);
     unit.shard_offset = layout.shard_numel;
@@ -56,6 +65,20 @@ Layout make_layout(const Geometry& geometry, int shard_ranks) {
     layout.numel += unit.numel;
   }
   return layout;
+}
+
+int64_t published_element(const Parameter& p, const Geometry& g, int64_t element) {
+  const int64_t width = p.shape.size() > 1 ? p.shape[1] : 1;
+  int64_t row = element / width;
+  const int64_t column = element % width;
+  if (p.order == RowOrder::kGrouped) {  // [q of group 0 .., k of group 0, v of group 0, q of group 1 ..], d rows each
+    const int64_t d = g.head_size, group_size = g.num_heads / g.num_kv_heads, head = row / d;
+    const bool is_q = head < g.num_heads;
+    const int64_t group = is_q ? head / group_size : (head - g.num_heads) % g.num_kv_heads;
+    const int64_t inside = is_q ? head % group_size : group_size + (head - g.num_heads) / g.num_kv_heads;
+    row = (group * (group_size + 2) + inside) * d + row % d;
+  }
+  return p.transposed ? column * p.shape[0] + row : row * width + column;
 }
 
 ElementRange owned_range(const UnitLayout& unit, int index) {

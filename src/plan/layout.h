@@ -22,6 +22,8 @@ struct Parameter {
   int64_t numel = 0;
   bool decay = true;
   ParameterDecl::Init init = ParameterDecl::Init::kNormal;
+  RowOrder order = RowOrder::kPlain;
+  bool transposed = false;
 };
 struct Slot {
   std::string name;  // "wqkv"
@@ -46,6 +48,10 @@ struct Layout {
 };
 
 Layout make_layout(const Geometry& geometry, int shard_ranks);
+
+// Where element `element` of a parameter (row-major, in the program's order) stands in the published tensor, which may order its rows
+// otherwise or be transposed.
+int64_t published_element(const Parameter& parameter, const Geometry& geometry, int64_t element);
 
 // Half-open range of valid elements of unit `unit` that shard rank `index` owns; empty past the end.
 struct ElementRange {

@@ -1,7 +1,10 @@
-// The programs of the bundled trainer, Llama family: RMSNorm, RoPE, grouped-query attention, SwiGLU; tied or not, QKV bias, qk-norm.
-// Weight gradients come before input gradients (0-4 % less arena). Legend: T tokens, h hidden, f feed-forward, a heads, kv kv heads,
-// d head size, V vocabulary.
+// The programs of the bundled trainer for one model, from its family's file (native_file.h). Symbols: T tokens, S sequence length,
+// B sequences, h hidden, f feed-forward, a heads, kv kv heads, d head size, rot elements of a head that are rotated, V vocabulary,
+// P learned positions.
 #pragma once
+#include <memory>
+#include <vector>
+
 #include "model/geometry.h"
 #include "plan/plan.h"
 #include "plan/program.h"
@@ -9,16 +12,30 @@
 namespace distsetup {
 
 struct NativePrograms {
-  Program embedding, block, head;
+  Program embedding, head;
+  std::vector<Program> blocks;  // kinds of layers: most models have one, others layers with and without a window
+  std::vector<int> kind_of_layer;
+  const Program& block(int64_t layer) const { return blocks[static_cast<size_t>(kind_of_layer[static_cast<size_t>(layer)])]; }
 };
-NativePrograms native_programs(const Geometry& geometry);
+// The model must pass check_native(). Made once for the models asked for last.
+std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry);
 
-// What the native programs cannot express (experts, latent attention, layer norm, learned positions, ...), each named.
+// What of the model has no program (experts, latent attention, a family without a file ...), each named.
 Diagnostics check_native(const Geometry& geometry);
+// Kernels of its programs that the device has not got.
+Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator);
 
 Symbols native_symbols(const Geometry& geometry, int64_t micro_batch, int64_t sequence_length);
+// The run buffers that programs read, "ids", "cos", ...: shape and type of each.
+struct ProgramInput {
+  std::vector<int64_t> shape;
+  Dtype dtype = Dtype::kF32;
+  int64_t numel() const;
+};
+ProgramInput program_input(std::string_view name, const Symbols& symbols);
+bool reads_input(const NativePrograms& programs, std::string_view name);
 
-// Names of block tensors a policy drops: none {}, selective {h1 r1 h2 r2 m (+ qk-norm)}, full: everything saved but x.
+// Names of block tensors a policy drops: none {}, selective what the family's file lists, full: everything saved but x.
 std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy);
 
 }  // namespace distsetup

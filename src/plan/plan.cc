@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/diagnostic_codes.h"
+#include "model/rope.h"
 #include "plan/native_program.h"
 #include "plan/plan_fields.h"
 
@@ -62,6 +63,10 @@ Diagnostics validate(const Plan& p) {
     return out;
   }
   append(out, check_native(p.model));
+  if (has_error(out)) return out;
+  append(out, check_native_kernels(p.model, p.hardware.accelerator));
+  require(p.model.learned_positions == 0 || p.train.sequence_length <= p.model.learned_positions, code::kOutOfRange,
+          fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, p.model.learned_positions));
   require(m.pp == 1 && m.cp == 1 && m.tp == 1 && m.ep == 1, code::kUnsupportedFeature,
           fmt::format("the native trainer runs data parallelism only, the mesh has pp {} cp {} tp {} ep {}", m.pp, m.cp, m.tp, m.ep));
   require(p.precision.compute == Dtype::kF32 || p.precision.compute == Dtype::kBf16, code::kUnsupportedFeature,
@@ -91,12 +96,14 @@ Diagnostics check_trainable(const Plan& p) {
   };
   refuse(p.train.method != "pretrain", code::kUnsupportedFeature,
          fmt::format("the trainer runs pretrain, the plan says method {}", p.train.method), "emit the plan for another trainer");
-  refuse(p.model.rope_scaled, code::kUnsupportedFeature,
-         fmt::format("the trainer does not scale RoPE yet, model '{}' does", p.model.name), "use a model without rope_scaling");
-  refuse(p.model.sliding_window > 0 && p.model.sliding_window < p.train.sequence_length, code::kUnsupportedFeature,
-         fmt::format("the trainer attends to the whole sequence of {}, model '{}' to a window of {}", p.train.sequence_length,
-                     p.model.name, p.model.sliding_window),
-         fmt::format("train with --sequence-length {} or less", p.model.sliding_window));
+  refuse((p.model.rope_scaling == "llama3" || p.model.rope_scaling == "yarn") && p.model.rope_original_positions <= 0,
+         code::kUnsupportedFeature,
+         fmt::format("model '{}' does not say how long its context was before RoPE scaling '{}'", p.model.name, p.model.rope_scaling),
+         "state original_max_position_embeddings (in a preset: rope_original_positions)");
+  refuse(p.model.rope_scaled && !is_known_rope_scaling(p.model.rope_scaling), code::kUnsupportedFeature,
+         fmt::format("the trainer has no RoPE scaling '{}', model '{}' does",
+                     p.model.rope_scaling.empty() ? "of an unstated kind" : p.model.rope_scaling, p.model.name),
+         "use a model with linear, llama3 or yarn scaling, or without any");
   return out;
 }
 

@@ -38,6 +38,20 @@ void visit(V& v, Geometry& g) {
   v("norm_epsilon", g.norm_epsilon);
   v("rope_base", g.rope_base);
   v("rope_scaled", g.rope_scaled);
+  v("rope_scaling", g.rope_scaling);
+  v("rope_factor", g.rope_factor);
+  v("rope_low_turns", g.rope_low_turns);
+  v("rope_high_turns", g.rope_high_turns);
+  v("rope_amplitude", g.rope_amplitude);
+  v("rope_original_positions", g.rope_original_positions);
+  v("local_rope_base", g.local_rope_base);
+  v("query_scalar", g.query_scalar);
+  v("attention_multiplier", g.attention_multiplier);
+  v("attention_soft_cap", g.attention_soft_cap);
+  v("logit_soft_cap", g.logit_soft_cap);
+  v("logits_scaling", g.logits_scaling);
+  v("embedding_multiplier", g.embedding_multiplier);
+  v("residual_multiplier", g.residual_multiplier);
   v("learned_positions", g.learned_positions);
   v("head_bias", g.head_bias);
   v("num_experts", g.num_experts);
@@ -58,6 +72,7 @@ void visit(V& v, Geometry& g) {
   v("sliding_window", g.sliding_window);
   v("scan_channels", g.scan_channels);
   v("source", g.source);
+  v("native_program", g.native_program);
 }
 template <class V>
 void visit(V& v, RatesPlan& r) {

@@ -61,7 +61,7 @@ class Deriver {
     out_.y = find("y");
     out_.dy = find("dy");
     out_.dx = find("dx");
-    out_.name = std::string(name(program_.kind));
+    out_.name = program_.name;
     return std::move(out_);
   }
 

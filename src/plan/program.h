@@ -37,6 +37,10 @@ struct TensorDecl {
   bool logits = false;  // counted under class "logits"
 };
 
+// How a published file orders the rows of a fused q, k and v matrix. kGrouped: for each kv head its q heads, then its k, then its v
+// (Falcon; GPT-NeoX, where every q head has its own k and v). The program's order is always all q, all k, all v.
+enum class RowOrder { kPlain, kGrouped };
+
 // A parameter as published. Consecutive parameters with the same slot lie next to each other and are one matrix to the program
 // (q, k and v are one GEMM).
 struct ParameterDecl {
@@ -45,10 +49,23 @@ struct ParameterDecl {
   std::vector<std::string> shape;
   bool decay = true;  // weight decay applies (matrices), not to norms and biases
   enum class Init { kNormal, kOnes, kZeros, kScaledNormal } init = Init::kNormal;  // std 0.02; scaled: 0.02 / sqrt(2 L)
+  RowOrder order = RowOrder::kPlain;
+  bool transposed = false;  // published as [in, out] (GPT-2's Conv1D)
 };
 
 struct Overlay {
   int write = 0, read = 0;  // indices into the op: this write may take the bytes of that read, if the read dies here
+};
+
+// Numbers that a kernel needs beside its operands. What a kernel has no use for stays as it is here.
+struct OpAttributes {
+  double epsilon = 0;        // norms
+  double weight_offset = 0;  // norms multiply by this + the weight (Gemma: 1)
+  double multiplier = 1;     // of an embedding's rows, of a product, of the logits
+  double scale = 0;          // of attention's scores; 0: 1 / sqrt(d)
+  double soft_cap = 0;       // scores or logits become cap · tanh(score / cap); 0: they do not
+  int64_t window = 0;        // keys a query sees, itself included; 0: all before it
+  bool operator==(const OpAttributes&) const = default;
 };
 
 struct Op {
@@ -60,6 +77,7 @@ struct Op {
   std::vector<Overlay> over;
   std::string flops;           // expression; "" = memory-bound
   Group group = Group::kSelf;  // of a communication op
+  OpAttributes attributes;
 };
 
 enum class UnitKind { kEmbedding, kBlock, kHead };
@@ -67,6 +85,8 @@ std::string_view name(UnitKind kind);
 
 struct Program {
   UnitKind kind = UnitKind::kBlock;
+  std::string name;                         // "block"; "block.local" where a model's layers are not all alike
+  std::string prefix;                       // of parameter names; {layer} stands for the layer's number
   std::vector<ParameterDecl> parameters;    // of this unit; a tied head has none for its matrix
   std::vector<std::string> borrowed_slots;  // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
   std::vector<TensorDecl> tensors;

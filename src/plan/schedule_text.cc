@@ -23,6 +23,22 @@ std::string_view digest_name(Dtype dtype) {
   }
 }
 
+// What differs from a kernel without attributes.
+std::string attributes_text(const OpAttributes& a) {
+  const OpAttributes none;
+  std::string out;
+  const auto add = [&](std::string_view key, auto value, auto usual) {
+    if (value != usual) out += fmt::format(" {}={}", key, value);
+  };
+  add("epsilon", a.epsilon, none.epsilon);
+  add("weight_offset", a.weight_offset, none.weight_offset);
+  add("multiplier", a.multiplier, none.multiplier);
+  add("scale", a.scale, none.scale);
+  add("soft_cap", a.soft_cap, none.soft_cap);
+  add("window", a.window, none.window);
+  return out;
+}
+
 std::string join(const std::vector<int>& numbers) { return fmt::format("{}", fmt::join(numbers, ",")); }
 
 std::string unit_text(const Schedule& s, int unit) {
@@ -92,6 +108,7 @@ std::string canonical_text(const Schedule& s) {
     for (const View& v : t.reads) view(v);
     out += " w";
     for (const View& v : t.writes) view(v);
+    if (t.program_op != nullptr) out += attributes_text(t.program_op->attributes);
     out += "\n";
   }
   return out;

@@ -7,7 +7,7 @@ namespace distsetup {
 
 ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase) : plan_(plan) {
   s_.phase = phase;
-  s_.programs = std::make_shared<NativePrograms>(native_programs(plan.model));
+  s_.programs = native_programs(plan.model);
   s_.layout = make_layout(plan.model, plan.mesh.dp_shard);
   s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
   s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
@@ -26,16 +26,19 @@ void ScheduleWriter::derive_variants() {
   const int embedding = add(s_.programs->embedding, {}, "");
   const bool mixed = plan_.recompute.policy == Recompute::kEveryK;
   const std::string suffix = dropped.empty() ? "" : mixed ? "/full" : "/" + std::string(distsetup::name(plan_.recompute.policy));
-  const int block = add(s_.programs->block, dropped, suffix);
-  const int plain = mixed ? add(s_.programs->block, {}, "") : block;
+  std::vector<int> block, plain;  // per kind of layer
+  for (const Program& kind : s_.programs->blocks) block.push_back(add(kind, dropped, suffix));
+  for (size_t kind = 0; kind < block.size(); ++kind) plain.push_back(mixed ? add(s_.programs->blocks[kind], {}, "") : block[kind]);
   const int last = add(s_.programs->head, {}, "");
   for (int u = 0; u < num_units(); ++u) {
     if (u == 0)
       s_.unit_variant.push_back(embedding);
     else if (u == head())
       s_.unit_variant.push_back(last);
-    else
-      s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block : plain);
+    else {
+      const auto kind = static_cast<size_t>(s_.programs->kind_of_layer[static_cast<size_t>(u - 1)]);
+      s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block[kind] : plain[kind]);
+    }
   }
 }
 

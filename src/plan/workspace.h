@@ -5,6 +5,11 @@
 
 namespace distsetup {
 
+// On CPU, attention with a window shorter than the sequence or with a soft cap is a kernel of our own, which takes nothing.
+inline bool has_own_attention(const OpAttributes& a, const Symbols& symbols) {
+  return a.soft_cap > 0 || (a.window > 0 && a.window < symbols.at("S"));
+}
+
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator);
 
 }  // namespace distsetup

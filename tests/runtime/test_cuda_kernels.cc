@@ -73,9 +73,9 @@ TEMPLATE_TEST_CASE("cuda: rms_norm and its backward", "[cuda_kernels]", float, B
              residual = random_values<TestType>(T * H, 4), g0 = random_values<TestType>(H, 5);
   std::vector<TestType> h(x.size()), dx(x.size()), gw = g0;
   std::vector<float> r(T), ws(H);
-  cpu::rms_norm(x.data(), w.data(), h.data(), r.data(), T, H, 1e-5f);
+  cpu::rms_norm(x.data(), w.data(), h.data(), r.data(), T, H, {1e-5f, 0});
   cpu::rms_norm_backward(dh.data(), x.data(), r.data(), w.data(), with_residual ? residual.data() : nullptr, dx.data(), gw.data(),
-                         ws.data(), T, H, accumulate ? Store::kAdd : Store::kSet);
+                         ws.data(), T, H, 0, accumulate ? Store::kAdd : Store::kSet);
   same_in_both_orders([&] {
     std::vector<TestType> h2(x.size()), gw2 = g0;
     std::vector<float> r2(T);
@@ -100,9 +100,9 @@ TEMPLATE_TEST_CASE("cuda: qk_norm and its backward", "[cuda_kernels]", float, Bf
              before = random_values<TestType>(T * heads.packed_row(), 5), g0 = random_values<TestType>(D, 6);
   std::vector<TestType> qk(T * heads.row()), dqkv = before, gwq = g0, gwk = g0;
   std::vector<float> r(T * n), ws(2 * D);
-  cpu::qk_norm(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, 1e-6f);
+  cpu::qk_norm(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, {1e-6f, 0});
   cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gwq.data(), gwk.data(), ws.data(),
-                        ws.data() + D, T, heads, accumulate ? Store::kAdd : Store::kSet);
+                        ws.data() + D, T, heads, 0, accumulate ? Store::kAdd : Store::kSet);
   same_in_both_orders([&] {
     std::vector<TestType> qk2(qk.size()), dqkv2 = before, gwq2 = g0, gwk2 = g0;
     std::vector<float> r2(r.size());
@@ -122,10 +122,10 @@ TEMPLATE_TEST_CASE("cuda: rope, forward and back", "[cuda_kernels]", float, Bf16
   const int64_t T = 10, S = 5, num_heads = 3, D = GENERATE(2, 10, 64), stride = 4 * D;
   const float direction = GENERATE(1.f, -1.f);
   std::vector<float> cos(S * D / 2), sin(cos.size());
-  cpu::rope_tables(cos.data(), sin.data(), S, D, 10000);
+  cpu::rope_tables(cos.data(), sin.data(), S, frequencies(D, 10000), 1);
   const auto rows = random_values<TestType>(T * stride, 1);
   auto expected = rows, found = rows;
-  cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, stride, direction);
+  cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, D, stride, direction);
   cuda::rope(kIsBf16<TestType>, found.data(), cos.data(), sin.data(), T, S, num_heads, D, stride, direction, nullptr);
   CHECK(difference(found, expected) < kClose<TestType>);
 }

@@ -59,6 +59,12 @@ constexpr double tolerance() {
 }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
+std::vector<double> frequencies(int64_t D, double base) {
+  std::vector<double> out;
+  for (int64_t j = 0; j < D / 2; ++j) out.push_back(std::pow(base, -2.0 * double(j) / double(D)));
+  return out;
+}
+
 struct NormReference {
   Doubles dx, gw, h, r;
 };
@@ -86,11 +92,11 @@ TEMPLATE_TEST_CASE("rms_norm and its backward follow the formula", "[kernels]", 
   const NormReference expected = norm_reference(widen(x), widen(w), widen(dh), T, H, 1e-5);
   std::vector<TestType> h(T * H), dx(T * H), gw = before;
   std::vector<float> r(T), ws(H, std::nanf(""));
-  cpu::rms_norm(x.data(), w.data(), h.data(), r.data(), T, H, 1e-5f);
+  cpu::rms_norm(x.data(), w.data(), h.data(), r.data(), T, H, {1e-5f, 0});
   CHECK(error(h, expected.h) < tolerance<TestType>());
   CHECK(error(r, expected.r) < 2e-6);
 
-  cpu::rms_norm_backward<TestType>(dh.data(), x.data(), r.data(), w.data(), nullptr, dx.data(), gw.data(), ws.data(), T, H,
+  cpu::rms_norm_backward<TestType>(dh.data(), x.data(), r.data(), w.data(), nullptr, dx.data(), gw.data(), ws.data(), T, H, 0,
                                    Store::kSet);
   // At H = 1 the true dx is nothing but epsilon: compare with the size of its two terms.
   if (H > 1) CHECK(error(dx, expected.dx) < tolerance<TestType>());
@@ -98,7 +104,7 @@ TEMPLATE_TEST_CASE("rms_norm and its backward follow the formula", "[kernels]", 
 
   gw = before;
   dx = residual;  // the output over the residual, as the schedule binds it
-  cpu::rms_norm_backward(dh.data(), x.data(), r.data(), w.data(), dx.data(), dx.data(), gw.data(), ws.data(), T, H, Store::kAdd);
+  cpu::rms_norm_backward(dh.data(), x.data(), r.data(), w.data(), dx.data(), dx.data(), gw.data(), ws.data(), T, H, 0, Store::kAdd);
   Doubles with_residual = expected.dx, sum = expected.gw;
   for (int64_t i = 0; i < T * H; ++i) with_residual[i] += to_float(residual[i]);
   for (int64_t j = 0; j < H; ++j) sum[j] += to_float(before[j]);
@@ -114,9 +120,9 @@ TEMPLATE_TEST_CASE("qk_norm norms each q and k head and leaves v alone", "[kerne
              start = random_values<TestType>(T * heads.packed_row(), 5);
   std::vector<TestType> qk(T * heads.row()), dqkv = start, gq(D), gk(D);
   std::vector<float> r(T * n), wsq(D), wsk(D);
-  cpu::qk_norm(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, 1e-6f);
+  cpu::qk_norm(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, {1e-6f, 0});
   cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gq.data(), gk.data(), wsq.data(),
-                        wsk.data(), T, heads, Store::kSet);
+                        wsk.data(), T, heads, 0, Store::kSet);
   Doubles expected_qk(qk.size()), expected_dqkv = widen(start), expected_gq(D), expected_gk(D);
   for (int64_t t = 0; t < T; ++t) {
     for (int64_t i = 0; i < n; ++i) {
@@ -139,7 +145,7 @@ TEMPLATE_TEST_CASE("qk_norm norms each q and k head and leaves v alone", "[kerne
   CHECK(error(gk, expected_gk) < tolerance<TestType>());
   const auto once = gq;
   cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gq.data(), gk.data(), wsq.data(),
-                        wsk.data(), T, heads, Store::kAdd);
+                        wsk.data(), T, heads, 0, Store::kAdd);
   for (double& v : expected_gq) v *= 2;
   CHECK(error(gq, expected_gq) < 2 * tolerance<TestType>());
   CHECK(std::memcmp(once.data(), gq.data(), D * sizeof(TestType)) != 0);
@@ -149,9 +155,9 @@ TEMPLATE_TEST_CASE("rope rotates pairs j and j + D/2 by the position's angle and
   const int64_t S = 5, T = 2 * S, D = GENERATE(2, 6, 64, 600), heads = 3, stride = 5 * D;
   const auto start = random_values<TestType>(T * stride, 1);
   std::vector<float> cos(S * D / 2), sin(S * D / 2);
-  cpu::rope_tables(cos.data(), sin.data(), S, D, 10000);
+  cpu::rope_tables(cos.data(), sin.data(), S, frequencies(D, 10000), 1);
   auto rows = start;
-  cpu::rope(rows.data(), cos.data(), sin.data(), T, S, heads, D, stride, 1.f);
+  cpu::rope(rows.data(), cos.data(), sin.data(), T, S, heads, D, D, stride, 1.f);
   Doubles expected = widen(start);
   for (int64_t t = 0; t < T; ++t) {
     for (int64_t n = 0; n < heads; ++n) {
@@ -164,7 +170,7 @@ TEMPLATE_TEST_CASE("rope rotates pairs j and j + D/2 by the position's angle and
     }
   }
   CHECK(error(rows, expected) < tolerance<TestType>());
-  cpu::rope(rows.data(), cos.data(), sin.data(), T, S, heads, D, stride, -1.f);
+  cpu::rope(rows.data(), cos.data(), sin.data(), T, S, heads, D, D, stride, -1.f);
   CHECK(error(rows, widen(start)) < 2 * tolerance<TestType>());
 }
 

@@ -36,17 +36,18 @@ TEST_CASE("expressions") {
   CHECK(evaluate("max(T,min(kv,h))/4", s) == 3);
 }
 
-// What backward of a Llama block keeps, by hand: see the op table in src/plan/native_program.cc.
+// What backward of a Llama block keeps, by hand: see presets/programs/native/llama.yaml.
 TEST_CASE("saved tensors and recomputed operations are derived from reads and writes") {
-  const NativePrograms p = native_programs(tiny_geometry());
-  const ProgramVariant none = derive(p.block, {}, Pass::kTrain);
+  const std::shared_ptr<const NativePrograms> programs = native_programs(tiny_geometry());
+  const Program& block = programs->blocks[0];
+  const ProgramVariant none = derive(block, {}, Pass::kTrain);
   CHECK(std::set<std::string>(none.saved.begin(), none.saved.end()) ==
         std::set<std::string>{"x", "h1", "r1", "qkv", "att", "lse", "x2", "h2", "r2", "gu", "m"});
   CHECK(none.forward.size() == 9);
   CHECK(none.backward.size() == 13);
   const auto recomputed = [&](Recompute policy) {
     const std::vector<std::string> dropped = dropped_tensors(tiny_geometry(), policy);
-    const ProgramVariant v = derive(p.block, {dropped.begin(), dropped.end()}, Pass::kTrain);
+    const ProgramVariant v = derive(block, {dropped.begin(), dropped.end()}, Pass::kTrain);
     std::vector<std::string> out;
     for (const OpInstance& op : v.backward)
       if (op.recomputed) out.push_back(op.op->name);
@@ -204,10 +205,9 @@ TEST_CASE("what can be planned and not trained is refused by name") {
   other = plan;
   other.model.rope_scaled = true;
   CHECK(refused(other, "RoPE"));
-  other = plan;
-  other.model.sliding_window = plan.train.sequence_length - 1;
-  CHECK(refused(other, "window"));
-  other.model.sliding_window = plan.train.sequence_length;
+  other.model.rope_scaling = "longrope";
+  CHECK(refused(other, "longrope"));
+  other.model.rope_scaling = "linear";
   CHECK(check_trainable(other).empty());
 }
 

@@ -2,6 +2,7 @@
 // fp32 keeps exp(z - max) in the output row and scales it; Bf16 computes it twice, so that nothing is rounded twice.
 #include "runtime/kernels/cpu/cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -71,6 +72,35 @@ void cross_entropy(const E* z, const int64_t* target, E* dz, double* loss, int64
   }
   if (!row_loss) *loss += total * scale;
 }
+template <class E>
+void cross_entropy_shaped(const E* z, const int64_t* target, E* dz, double* row_loss, int64_t T, int64_t V, double scale,
+                          float multiplier, float soft_cap) {
+  const auto shaped = [&](E logit) {
+    const float s = to_float(logit) * multiplier;
+    return soft_cap > 0 ? soft_cap * std::tanh(s / soft_cap) : s;
+  };
+  for (int64_t t = 0; t < T; ++t, z += V, dz += V) {
+    if (target[t] < 0) {
+      std::memset(static_cast<void*>(dz), 0, size_t(V) * sizeof(E));
+      row_loss[t] = 0;
+      continue;
+    }
+    float largest = -3.0e38f;
+    for (int64_t j = 0; j < V; ++j) largest = std::max(largest, shaped(z[j]));
+    double sum = 0;
+    for (int64_t j = 0; j < V; ++j) sum += std::exp(shaped(z[j]) - largest);
+    row_loss[t] = double(largest) + std::log(sum) - double(shaped(z[target[t]]));
+    const float k = float(scale / sum);
+    for (int64_t j = 0; j < V; ++j) {
+      const float s = shaped(z[j]), u = soft_cap > 0 ? s / soft_cap : 0;
+      const float gradient = std::exp(s - largest) * k - (j == target[t] ? float(scale) : 0);
+      from_float(gradient * (1 - u * u) * multiplier, dz + j);
+    }
+  }
+}
+template void cross_entropy_shaped(const float*, const int64_t*, float*, double*, int64_t, int64_t, double, float, float);
+template void cross_entropy_shaped(const Bf16*, const int64_t*, Bf16*, double*, int64_t, int64_t, double, float, float);
+
 template void cross_entropy(const float*, const int64_t*, float*, double*, int64_t, int64_t, double, double*);
 template void cross_entropy(const Bf16*, const int64_t*, Bf16*, double*, int64_t, int64_t, double, double*);
 

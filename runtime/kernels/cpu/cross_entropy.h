@@ -12,4 +12,9 @@ template <class E>
 void cross_entropy(const E* z_TV, const int64_t* target_T, E* dz_TV, double* loss, int64_t T, int64_t V, double scale,
                    double* row_loss_T = nullptr);
 
+// The same of logits that are multiplied first, and then capped: cap · tanh(z / cap), cap 0: not.
+template <class E>
+void cross_entropy_shaped(const E* z_TV, const int64_t* target_T, E* dz_TV, double* row_loss_T, int64_t T, int64_t V, double scale,
+                          float multiplier, float soft_cap);
+
 }  // namespace distsetup::cpu

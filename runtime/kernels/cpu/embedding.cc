@@ -19,19 +19,29 @@ bool seen_before(const int64_t* ids, int64_t t) {
 }  // namespace
 
 template <class E>
-void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t H) {
-  for (int64_t t = 0; t < T; ++t) std::memcpy(static_cast<void*>(y + t * H), w + ids[t] * H, size_t(H) * sizeof(E));
-}
-
-void embedding_backward_add(const int64_t* ids, const float* dy, float* gw, int64_t T, int64_t H, int64_t begin, int64_t end) {
-  for (int64_t t = 0; t < T; ++t) {
-    float* g = gw + ids[t] * H;
-    const float* d = dy + t * H;
-    for (int64_t j = begin; j < end; ++j) g[j] += d[j];
+void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t H, float multiplier) {
+  for (int64_t t = 0; t < T; ++t, y += H) {
+    std::memcpy(static_cast<void*>(y), w + ids[t] * H, size_t(H) * sizeof(E));
+    if (multiplier == 1) continue;
+    for (int64_t j = 0; j < H; ++j) from_float(to_float(y[j]) * multiplier, y + j);
   }
 }
 
-void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_t T, int64_t H, int64_t begin, int64_t end) {
+void embedding_backward_add(const int64_t* ids, const float* dy, float* gw, int64_t T, int64_t H, int64_t begin, int64_t end,
+                            float multiplier) {
+  for (int64_t t = 0; t < T; ++t) {
+    float* g = gw + ids[t] * H;
+    const float* d = dy + t * H;
+    if (multiplier == 1) {
+      for (int64_t j = begin; j < end; ++j) g[j] += d[j];
+    } else {
+      for (int64_t j = begin; j < end; ++j) g[j] += multiplier * d[j];
+    }
+  }
+}
+
+void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_t T, int64_t H, int64_t begin, int64_t end,
+                            float multiplier) {
   alignas(64) float sum[kTile];
   for (int64_t t = begin; t < end; ++t) {
     if (seen_before(ids, t)) continue;
@@ -42,7 +52,7 @@ void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_
       for (int64_t s = t; s < T; ++s) {
         if (ids[s] != ids[t]) continue;
         const Bf16* d = dy + s * H + j;
-        for (int64_t i = 0; i < m; ++i) sum[i] += to_float(d[i]);
+        for (int64_t i = 0; i < m; ++i) sum[i] += multiplier * to_float(d[i]);
       }
       for (int64_t i = 0; i < m; ++i) from_float(sum[i], g + j + i);
     }
@@ -50,14 +60,39 @@ void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_
 }
 
 template <class E>
-void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t V, int64_t H, Store store) {
+void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t V, int64_t H, Store store, float multiplier) {
   if (store == Store::kSet) std::memset(static_cast<void*>(gw), 0, size_t(V * H) * sizeof(E));
-  embedding_backward_add(ids, dy, gw, T, H, 0, std::is_same_v<E, float> ? H : T);
+  embedding_backward_add(ids, dy, gw, T, H, 0, std::is_same_v<E, float> ? H : T, multiplier);
 }
 
-#define DISTSETUP_INSTANTIATE(E)                                                   \
-  template void embedding_forward(const int64_t*, const E*, E*, int64_t, int64_t); \
-  template void embedding_backward(const int64_t*, const E*, E*, int64_t, int64_t, int64_t, Store);
+template <class E>
+void position_add(E* y, const E* w, int64_t T, int64_t S, int64_t H, int64_t first) {
+  for (int64_t t = 0; t < T; ++t, y += H) {
+    const E* row = w + (first + t) % S * H;
+    for (int64_t j = 0; j < H; ++j) from_float(to_float(y[j]) + to_float(row[j]), y + j);
+  }
+}
+
+template <class E>
+void position_backward(const E* dy, E* gw, int64_t T, int64_t S, int64_t H, int64_t begin, int64_t end, Store store) {
+  alignas(64) float sum[kTile];
+  for (int64_t p = begin; p < end; ++p) {
+    E* g = gw + p * H;
+    for (int64_t j = 0; j < H; j += kTile) {
+      const int64_t m = H - j < kTile ? H - j : kTile;
+      for (int64_t i = 0; i < m; ++i) sum[i] = store == Store::kAdd ? to_float(g[j + i]) : 0;
+      for (int64_t t = p; t < T && p < S; t += S)
+        for (int64_t i = 0; i < m; ++i) sum[i] += to_float(dy[t * H + j + i]);
+      for (int64_t i = 0; i < m; ++i) from_float(sum[i], g + j + i);
+    }
+  }
+}
+
+#define DISTSETUP_INSTANTIATE(E)                                                                             \
+  template void embedding_forward(const int64_t*, const E*, E*, int64_t, int64_t, float);                    \
+  template void embedding_backward(const int64_t*, const E*, E*, int64_t, int64_t, int64_t, Store, float);   \
+  template void position_add(E*, const E*, int64_t, int64_t, int64_t, int64_t);                              \
+  template void position_backward(const E*, E*, int64_t, int64_t, int64_t, int64_t, int64_t, Store);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
 #undef DISTSETUP_INSTANTIATE

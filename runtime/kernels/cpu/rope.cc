@@ -8,9 +8,9 @@
 namespace distsetup::cpu {
 
 template <class E>
-void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t row_stride,
-          float direction, int64_t first_position) {
-  const int64_t half = D / 2;
+void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
+          int64_t row_stride, float direction, int64_t first_position) {
+  const int64_t half = R / 2;
   alignas(64) float as[kTile], bs[kTile], cs[kTile], ds[kTile];
   for (int64_t t = 0; t < T; ++t) {
     const int64_t position = (first_position + t) % S;
@@ -31,16 +31,18 @@ void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int
     }
   }
 }
-template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
-template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
+template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float,
+                   int64_t);
+template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float,
+                   int64_t);
 
-void rope_tables(float* cos, float* sin, int64_t S, int64_t D, double base) {
-  const int64_t half = D / 2;
+void rope_tables(float* cos, float* sin, int64_t S, const std::vector<double>& frequencies, double amplitude) {
+  const auto half = int64_t(frequencies.size());
   for (int64_t t = 0; t < S; ++t) {
     for (int64_t j = 0; j < half; ++j) {
-      const double angle = double(t) * std::pow(base, -2.0 * double(j) / double(D));
-      cos[t * half + j] = float(std::cos(angle));
-      sin[t * half + j] = float(std::sin(angle));
+      const double angle = double(t) * frequencies[size_t(j)];
+      cos[t * half + j] = float(amplitude * std::cos(angle));
+      sin[t * half + j] = float(amplitude * std::sin(angle));
     }
   }
 }

@@ -86,7 +86,7 @@ void embed_backward(const Call& c) {
 }
 // x, p:n -> h, r
 void norm(const Call& c) {
-  rms_norm(bf16(c), in(c, 0), in(c, 1), out(c, 0), out_as<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), c.context->norm_epsilon,
+  rms_norm(bf16(c), in(c, 0), in(c, 1), out(c, 0), out_as<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), float(c.attributes->epsilon),
            compute());
 }
 // dh, x, r, p:n[, dy] -> dx, g:n, ws
@@ -96,7 +96,7 @@ void norm_backward(const Call& c) {
 }
 // qkv, p:qn, p:kn -> qk, rqk
 void head_norm(const Call& c) {
-  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), c.context->norm_epsilon,
+  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), float(c.attributes->epsilon),
           compute());
 }
 // dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
@@ -186,11 +186,22 @@ std::vector<Tensor> attention_backward(const Call& c) {
   return {datt, in.q, in.k, in.v, att, log_sums(*lse, *c.context), d.q, d.k, d.v};
 }
 
+double score_scale(const Call& c) { return c.attributes->scale > 0 ? c.attributes->scale : 1 / std::sqrt(double(c.context->d)); }
+// Keys that a query sees, itself included, where that is not all before it; and those of them before it.
+std::optional<int64_t> window_keys(const Call& c) {
+  const int64_t window = c.attributes->window;
+  return window > 0 && window < c.context->S ? std::optional<int64_t>(window) : std::nullopt;
+}
+std::optional<int64_t> window_left(const Call& c) {
+  const std::optional<int64_t> keys = window_keys(c);
+  return keys ? std::optional<int64_t>(*keys - 1) : std::nullopt;
+}
+
 void flash(const Call& c) {
   const std::vector<Tensor>& t = views_of(c);
   std::optional<Tensor> output = t[3], no_slopes;
-  const auto result = pytorch_flash::mha_fwd(t[0], t[1], t[2], output, no_slopes, 0.f, 1.f / std::sqrt(float(c.context->d)),
-                                             /*is_causal=*/true, -1, -1, 0.f, false, std::nullopt);
+  const auto result = pytorch_flash::mha_fwd(t[0], t[1], t[2], output, no_slopes, 0.f, float(score_scale(c)), /*is_causal=*/true,
+                                             int(window_left(c).value_or(-1)), window_left(c) ? 0 : -1, 0.f, false, std::nullopt);
   t[4].copy_(std::get<4>(result));
 }
 
@@ -206,7 +217,8 @@ void flash_backward(const Call& c) {
   const Deterministic scope;
   const auto [dq, dk, dv] =
       at::_flash_attention_backward(t[0], t[1], t[2], t[3], t[4], t[5], Tensor(), Tensor(), c.context->S, c.context->S, 0.0,
-                                    /*is_causal=*/true, Tensor(), Tensor());
+                                    /*is_causal=*/true, Tensor(), Tensor(), score_scale(c), window_left(c),
+                                    window_left(c) ? std::optional<int64_t>(0) : std::nullopt);
   t[6].copy_(dq);
   t[7].copy_(dk);
   t[8].copy_(dv);
@@ -222,7 +234,7 @@ void efficient(const Call& c) {
   const std::vector<Tensor>& t = views_of(c);
   const OpContext& x = *c.context;
   const auto result = at::_efficient_attention_forward(t[0], repeated(t[1], x), repeated(t[2], x), {}, {}, {}, x.S, x.S, 0.0,
-                                                       kCausalFromTopLeft, true);
+                                                       kCausalFromTopLeft, true, score_scale(c), {}, window_keys(c));
   t[3].copy_(std::get<0>(result));
   t[4].copy_(std::get<1>(result).narrow(2, 0, x.S));
 }
@@ -238,7 +250,8 @@ void efficient_backward(const Call& c) {
   // One split of the keys: no atomics.
   const auto result =
       at::_efficient_attention_backward(t[0], t[1], repeated(t[2], x), repeated(t[3], x), {}, t[4], {}, {}, x.S, x.S, lse, 0.0,
-                                        Tensor(), Tensor(), kCausalFromTopLeft, false, std::nullopt, /*num_splits_key=*/1);
+                                        Tensor(), Tensor(), kCausalFromTopLeft, false, score_scale(c), /*num_splits_key=*/1,
+                                            window_keys(c));
   t[6].copy_(std::get<0>(result));
   t[7].copy_(summed(std::get<1>(result), x));
   t[8].copy_(summed(std::get<2>(result), x));
@@ -253,6 +266,7 @@ const std::map<std::string, CudaAtenOp>& libtorch_kernels() {
       {"linear", {of_cuda<views::linear>, gemm, gemm}},
       {"linear_add", {of_cuda<views::linear_add>, gemm_add, gemm_add}},
       {"linear_dx", {of_cuda<views::linear_dx>, gemm, gemm}},
+      {"linear_dx_add", {of_cuda<views::linear_dx_add>, gemm_add, gemm_add}},
       {"linear_dw", {of_cuda<views::linear_dw>, gemm, gemm}},
       {"attention", {attention<false>, efficient, flash}},
       {"attention_split", {attention<true>, efficient, flash}},

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
+#include "base/file.h"
 #include "base/names.h"
 #include "base/quantity.h"
 #include "model/count.h"
@@ -50,6 +51,25 @@ void take_geometry(Resolving& r, Result<Geometry> geometry) {
   if (geometry.ok()) r.plan().model = std::move(*geometry);
 }
 
+// The bundled trainer's program of the model's family, from a directory of --presets where one has it: the plan carries it.
+void take_native_program(Resolving& r) {
+  Geometry& model = r.plan().model;
+  const PresetFile* own = find_preset(r.presets, "native", model.family);
+  if (own == nullptr || own->is_embedded) {
+    append(r.said, pinned_at(check_native(model), model_at(r)));
+    return;
+  }
+  Result<std::string> text = read_file(own->path);
+  append(r.said, text.diagnostics);
+  if (!text.ok()) return;
+  r.used_texts += *text;
+  model.native_program = std::move(*text);
+  for (Diagnostic d : check_native(model)) {
+    d.location.file = own->path;
+    r.said.push_back(std::move(d));
+  }
+}
+
 void resolve_model(Resolving& r) {
   if (r.spec.model.has_value()) {
     const bool has_base = r.spec.model->find("base") != nullptr;
@@ -66,8 +86,7 @@ void resolve_model(Resolving& r) {
   }
   if (has_error(r.said)) return;
   append(r.said, validate(r.plan().model, model_at(r)));
-  if (r.native())
-    for (Diagnostic& d : pinned_at(check_native(r.plan().model), model_at(r))) r.said.push_back(d);
+  if (r.native()) take_native_program(r);
   if (has_error(r.said)) return;
   if (std::optional<Diagnostic> off = label_note(r.plan().model); off.has_value()) append(r.said, pinned_at({*off}, model_at(r)));
 }
@@ -117,6 +136,8 @@ void take_hardware(Resolving& r) {
   r.problem.gpus_per_node_given = h.gpus_per_node_given;
   r.problem.setup.host_memory_bytes_per_s = h.host_memory_bytes_per_s;
   r.per_node = r.plan().hardware.gpus_per_node;
+  if (!r.native() || has_error(r.said)) return;
+  append(r.said, pinned_at(check_native_kernels(r.plan().model, r.plan().hardware.accelerator), model_at(r)));
 }
 
 void take_data(Resolving& r) {

@@ -1,0 +1,25 @@
+// Rotary positions of a model: how fast each pair of a head's elements turns, long-context scaling included.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/geometry.h"
+
+namespace distsetup {
+
+// Elements of a head that are rotated; the others pass through.
+int64_t rotated_elements(const Geometry& geometry);
+
+struct RopeFrequencies {
+  std::vector<double> per_pair;  // radians a position, rotated_elements / 2 of them
+  double amplitude = 1;          // what cosines and sines are multiplied by (YaRN)
+};
+// `local`: of the layers with a window, where the model has a base of their own for them (Gemma 3).
+RopeFrequencies rope_frequencies(const Geometry& geometry, bool local);
+
+// Kinds of scaling (config.json's rope_type) that rope_frequencies() knows: "linear", "llama3", "yarn".
+bool is_known_rope_scaling(std::string_view kind);
+
+}  // namespace distsetup

@@ -1,0 +1,206 @@
+// Sources: the adjoints are calculus; FLOPs of products and attention as in FlashAttention-2 (arXiv 2307.08691, section 4.1: backward
+// computes the scores again, 2.5 times the forward), attention's counted for the half of the scores that a causal mask leaves.
+#include "plan/kernel_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace distsetup {
+namespace {
+
+using Builder = ProgramBuilder;
+
+Op adjoint_op(const Op& of, std::string_view suffix, OpKind kind, std::string kernel, std::vector<std::string> reads,
+              std::vector<std::string> writes, std::vector<Overlay> over = {}, std::string flops = "") {
+  return {of.name + std::string(suffix), kind, std::move(kernel), std::move(reads), std::move(writes), std::move(over),
+          std::move(flops), Group::kSelf, of.attributes};
+}
+
+std::string gradient_slot(const std::string& parameter) { return "g:" + parameter.substr(2); }
+
+// Writes what it reads first, in place or not.
+void declare_same(const Op& op, Builder& b) { b.declare(op.writes[0], std::vector<std::string>(b.shape(op.reads[0]))); }
+
+// --- products: x, p:W [, residual] -> y
+
+void declare_product(const Op& op, Builder& b) {
+  const std::string rows = b.shape(op.reads[0]).front(), columns = b.shape(op.reads[1]).front();
+  b.declare(op.writes[0], {rows, columns});
+}
+std::string product_flops(const Op& op, Builder& b) {
+  return product_of({"2", b.shape(op.reads[0])[0], b.shape(op.reads[1])[1], b.shape(op.reads[1])[0]});
+}
+void product_adjoint(const Op& op, Builder& b) {
+  const std::string dy = b.incoming(op.writes[0]), x = op.reads[0], before = b.gradient(x);
+  b.backward(adjoint_op(op, "_dw", OpKind::kGemm, "linear_dw", {dy, x}, {gradient_slot(op.reads[1])}, {}, op.flops));
+  if (before.empty())
+    b.backward(adjoint_op(op, "_dx", OpKind::kGemm, "linear_dx", {dy, op.reads[1]}, {b.target(x)}, {}, op.flops));
+  else
+    b.backward(
+        adjoint_op(op, "_dx", OpKind::kGemm, "linear_dx_add", {dy, op.reads[1], before}, {b.target(x)}, {{0, 2}}, op.flops));
+}
+void product_add_adjoint(const Op& op, Builder& b) {
+  const std::string dy = b.incoming(op.writes[0]);
+  product_adjoint(op, b);
+  b.pass(op, op.reads[2], dy);
+}
+
+// --- norms
+
+void declare_rms(const Op& op, Builder& b) {
+  declare_same(op, b);
+  b.declare(op.writes[1], {b.shape(op.reads[0])[0]}, Dtype::kF32);
+}
+void rms_adjoint(const Op& op, Builder& b) {
+  const std::string dh = b.incoming(op.writes[0]), x = op.reads[0], before = b.gradient(x), w = op.reads[1];
+  std::vector<std::string> reads = {dh, x, op.writes[1], w};
+  const bool first = before.empty();
+  if (!first) reads.push_back(before);
+  const std::string dx = b.target(x);
+  b.backward(adjoint_op(op, "_b", OpKind::kNorm, first ? "rms_norm_backward_first" : "rms_norm_backward", std::move(reads),
+                        {dx, gradient_slot(w), b.scratch(op, std::vector<std::string>(b.shape(w)))}, {{0, first ? 0 : 4}}));
+}
+void declare_layer_norm(const Op& op, Builder& b) {
+  declare_same(op, b);
+  b.declare(op.writes[1], {b.shape(op.reads[0])[0]}, Dtype::kF32);
+  b.declare(op.writes[2], {b.shape(op.reads[0])[0]}, Dtype::kF32);
+}
+void layer_norm_adjoint(const Op& op, Builder& b) {
+  const std::string dh = b.incoming(op.writes[0]), x = op.reads[0], before = b.gradient(x), w = op.reads[1];
+  std::vector<std::string> reads = {dh, x, op.writes[1], op.writes[2], w};
+  const bool first = before.empty();
+  if (!first) reads.push_back(before);
+  const std::string dx = b.target(x), width = b.shape(w)[0];
+  b.backward(adjoint_op(op, "_b", OpKind::kNorm, first ? "layer_norm_backward_first" : "layer_norm_backward", std::move(reads),
+                        {dx, gradient_slot(w), gradient_slot(op.reads[2]), b.scratch(op, {product_of({"2", width})})},
+                        {{0, first ? 0 : 5}}));
+}
+// qkv, p:qn, p:kn -> qk, r: the k heads lie behind the q heads in both.
+void declare_qk_norm(const Op& op, Builder& b) {
+  b.declare(op.writes[0], {b.shape(op.reads[0])[0], "(a+kv)*d"});
+  b.declare(op.writes[1], {b.shape(op.reads[0])[0], op.kernel == "qk_norm_wide" ? "2" : "a+kv"}, Dtype::kF32);
+}
+// Takes the q and k columns; those of v have come from attention.
+void qk_norm_adjoint(const Op& op, Builder& b) {
+  const std::string dqk = b.incoming(op.writes[0]), dqkv = b.incoming(op.reads[0]);
+  const std::string width = b.shape(op.reads[1])[0] + "+" + b.shape(op.reads[2])[0];
+  b.backward(adjoint_op(op, "_b", OpKind::kNorm, op.kernel + "_backward",
+                        {dqk, op.reads[0], op.writes[1], op.reads[1], op.reads[2], dqkv},
+                        {dqkv, gradient_slot(op.reads[1]), gradient_slot(op.reads[2]), b.scratch(op, {width})}));
+}
+
+// --- attention: qkv | qk, qkv -> att, lse
+
+void declare_attention(const Op& op, Builder& b) {
+  const std::string rows = b.shape(op.reads[0])[0];
+  b.declare(op.writes[0], {rows, "a*d"});
+  b.declare(op.writes[1], {rows, "a"}, Dtype::kF32);
+}
+std::string attention_work(const Op& op, std::string_view times) {
+  if (op.attributes.window == 0) return fmt::format("{}*T*S*a*d", times);
+  const std::string w = fmt::format("min({},S)", op.attributes.window);  // the first w queries of a sequence see fewer
+  return fmt::format("{}*(T/S)*a*d*{}*(2*S-{})", times, w, w);
+}
+std::string attention_flops(const Op& op, Builder&) { return attention_work(op, "2"); }
+void attention_adjoint(const Op& op, Builder& b) {
+  const bool split = op.reads.size() == 2;
+  std::vector<std::string> reads = {b.incoming(op.writes[0])}, writes;
+  for (const std::string& r : op.reads) {
+    reads.push_back(r);
+    writes.push_back(b.target(r));
+  }
+  reads.insert(reads.end(), op.writes.begin(), op.writes.end());
+  b.backward(adjoint_op(op, "_b", OpKind::kAttention, split ? "attention_split_backward" : "attention_backward", std::move(reads),
+                        std::move(writes), {}, attention_work(op, "5")));
+}
+
+// --- in place: rows, ... -> rows
+
+void rope_adjoint(const Op& op, Builder& b) {
+  const std::string d = b.incoming(op.writes[0]);
+  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "rope_backward", {d, op.reads[1], op.reads[2]}, {d}));
+}
+void bias_adjoint(const Op& op, Builder& b) {
+  const std::string bias = op.reads[1];
+  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "bias_backward", {b.incoming(op.writes[0])},
+                        {gradient_slot(bias), b.scratch(op, std::vector<std::string>(b.shape(bias)))}));
+}
+void position_adjoint(const Op& op, Builder& b) {
+  b.backward(adjoint_op(op, "_b", OpKind::kEmbedding, "position_backward", {b.incoming(op.writes[0])}, {gradient_slot(op.reads[1])}));
+}
+
+// --- activations
+
+void declare_half(const Op& op, Builder& b) {
+  const std::vector<std::string> in = b.shape(op.reads[0]);
+  b.declare(op.writes[0], {in[0], "(" + in[1] + ")/2"});
+}
+void activation_adjoint(const Op& op, Builder& b) {
+  const std::string dm = b.incoming(op.writes[0]);
+  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, op.kernel + "_backward", {dm, op.reads[0]}, {b.target(op.reads[0])},
+                        {{0, 1}}));
+}
+void add_adjoint(const Op& op, Builder& b) {
+  const std::string d = b.incoming(op.writes[0]);
+  for (const std::string& r : op.reads) b.pass(op, r, d);
+}
+
+// --- ends
+
+void declare_embedding(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], b.shape(op.reads[1])[1]}); }
+void embedding_adjoint(const Op& op, Builder& b) {
+  b.backward(adjoint_op(op, "_dw", OpKind::kEmbedding, "embedding_backward", {op.reads[0], b.incoming(op.writes[0])},
+                        {gradient_slot(op.reads[1])}));
+}
+// z, targets, loss_scale, loss -> dz, loss: the gradient comes with the loss.
+void declare_loss(const Op& op, Builder& b) {
+  b.declare(op.writes[0], std::vector<std::string>(b.shape(op.reads[0])));
+  b.mark_logits(op.reads[0]);
+  b.mark_logits(op.writes[0]);
+}
+void loss_adjoint(const Op& op, Builder& b) { b.set_gradient(op.reads[0], op.writes[0]); }
+
+const std::vector<KernelRule>& kernel_rules() {
+  using enum OpKind;
+  static const std::vector<KernelRule> rules = {
+      {"embedding_forward", kEmbedding, 2, 1, {}, declare_embedding, nullptr, embedding_adjoint, true},
+      {"position_add", kEmbedding, 2, 1, {}, declare_same, nullptr, position_adjoint, false},
+      {"rms_norm", kNorm, 2, 2, {}, declare_rms, nullptr, rms_adjoint, true},
+      {"layer_norm", kNorm, 3, 3, {}, declare_layer_norm, nullptr, layer_norm_adjoint, false},
+      {"qk_norm", kNorm, 3, 2, {}, declare_qk_norm, nullptr, qk_norm_adjoint, true},
+      {"qk_norm_wide", kNorm, 3, 2, {}, declare_qk_norm, nullptr, qk_norm_adjoint, false},
+      {"linear", kGemm, 2, 1, {}, declare_product, product_flops, product_adjoint, true},
+      {"linear_add", kGemm, 3, 1, {{0, 2}}, declare_product, product_flops, product_add_adjoint, true},
+      {"bias_add", kElementwise, 2, 1, {}, declare_same, nullptr, bias_adjoint, true},
+      {"rope", kElementwise, 3, 1, {}, declare_same, nullptr, rope_adjoint, true},
+      {"attention", kAttention, 1, 2, {}, declare_attention, attention_flops, attention_adjoint, true},
+      {"attention_split", kAttention, 2, 2, {}, declare_attention, attention_flops, attention_adjoint, true},
+      {"add", kElementwise, 2, 1, {{0, 0}, {0, 1}}, declare_same, nullptr, add_adjoint, false},
+      {"swiglu", kElementwise, 1, 1, {}, declare_half, nullptr, activation_adjoint, true},
+      {"geglu", kElementwise, 1, 1, {}, declare_half, nullptr, activation_adjoint, false},
+      {"geglu_tanh", kElementwise, 1, 1, {}, declare_half, nullptr, activation_adjoint, false},
+      {"gelu", kElementwise, 1, 1, {}, declare_same, nullptr, activation_adjoint, false},
+      {"gelu_tanh", kElementwise, 1, 1, {}, declare_same, nullptr, activation_adjoint, false},
+      {"relu", kElementwise, 1, 1, {}, declare_same, nullptr, activation_adjoint, false},
+      {"relu2", kElementwise, 1, 1, {}, declare_same, nullptr, activation_adjoint, false},
+      {"silu", kElementwise, 1, 1, {}, declare_same, nullptr, activation_adjoint, false},
+      {"cross_entropy", kLoss, 4, 2, {{0, 0}}, declare_loss, nullptr, loss_adjoint, true}};
+  return rules;
+}
+
+}  // namespace
+
+const KernelRule* find_kernel(std::string_view name) {
+  for (const KernelRule& rule : kernel_rules())
+    if (rule.name == name) return &rule;
+  return nullptr;
+}
+
+bool is_program_input(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kInputs = {"ids", "targets", "cos", "sin", "cos_local", "sin_local", "loss_scale", "loss"};
+  return std::find(kInputs.begin(), kInputs.end(), name) != kInputs.end();
+}
+
+}  // namespace distsetup

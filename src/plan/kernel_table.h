@@ -1,0 +1,30 @@
+// The kernels that native programs are made of: what each reads and writes, the FLOPs it takes, and its adjoint, the ops that
+// bring its gradients. A family made of these kernels is one YAML file (presets/programs/native); a new kernel is a row here and a
+// function in runtime/.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/program_builder.h"
+
+namespace distsetup {
+
+struct KernelRule {
+  std::string_view name;
+  OpKind kind = OpKind::kElementwise;
+  size_t num_reads = 0, num_writes = 0;
+  std::vector<Overlay> over;
+  void (*declare)(const Op& op, ProgramBuilder& program) = nullptr;         // the tensors it writes
+  std::string (*flops)(const Op& op, ProgramBuilder& program) = nullptr;    // null: memory-bound
+  void (*adjoint)(const Op& op, ProgramBuilder& program) = nullptr;
+  bool cuda = false;  // the CUDA device has it and its adjoint
+};
+
+const KernelRule* find_kernel(std::string_view name);  // nullptr: none
+
+// Run buffers that programs may read: ids, targets [T], rotary tables, and the loss, which is added to.
+bool is_program_input(std::string_view name);
+
+}  // namespace distsetup

@@ -1,0 +1,295 @@
+#include "plan/native_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "base/map_reader.h"
+#include "base/value_yaml.h"
+#include "model/geometry_fields.h"
+#include "plan/kernel_table.h"
+#include "plan/program_builder.h"
+
+namespace distsetup {
+namespace {
+
+struct AttributeField {
+  std::string_view name;
+  std::variant<double OpAttributes::*, int64_t OpAttributes::*> member;
+};
+constexpr std::array<AttributeField, 6> kAttributes = {{{"epsilon", &OpAttributes::epsilon},
+                                                        {"weight_offset", &OpAttributes::weight_offset},
+                                                        {"multiplier", &OpAttributes::multiplier},
+                                                        {"scale", &OpAttributes::scale},
+                                                        {"soft_cap", &OpAttributes::soft_cap},
+                                                        {"window", &OpAttributes::window}}};
+
+constexpr std::array<std::pair<std::string_view, ParameterDecl::Init>, 4> kInits = {
+    {{"normal", ParameterDecl::Init::kNormal},
+     {"ones", ParameterDecl::Init::kOnes},
+     {"zeros", ParameterDecl::Init::kZeros},
+     {"scaled", ParameterDecl::Init::kScaledNormal}}};
+
+class FileReading {
+ public:
+  explicit FileReading(Diagnostics& said) : said_(said) {}
+
+  void read(const Value& value, NativeFile& file, std::string (*read_base)(std::string_view)) {
+    MapReader reader(value, "native program", said_);
+    std::string base;
+    if (reader.get("base", base)) read_over(base, value, file, read_base);
+    reader.get("needs", file.needs);
+    if (const Value* attributes = reader.child("attributes"))
+      for (const auto& [kernel, values] : attributes->entries) read_attributes(values, file.attributes[kernel]);
+    if (const Value* unit = reader.child("embedding")) read_unit(*unit, file.embedding);
+    if (const Value* unit = reader.child("block")) read_unit(*unit, file.block);
+    if (const Value* unit = reader.child("head")) read_unit(*unit, file.head);
+    reader.finish();
+  }
+
+ private:
+  void read_over(const std::string& base, const Value& value, NativeFile& file, std::string (*read_base)(std::string_view)) {
+    const std::string text = read_base(base);
+    if (text.empty())
+      return say(value.find("base")->location, fmt::format("found no native program '{}' to be based on", base));
+    const Result<Value> below = parse_yaml(text, base + ".yaml");
+    append(said_, below.diagnostics);
+    if (below.ok()) read(*below, file, read_base);
+  }
+
+  void say(const Location& at, std::string message) { said_.push_back(error(code::kUnknownValue, at, std::move(message))); }
+
+  void read_attributes(const Value& values, std::map<std::string, std::string>& out) {
+    for (const Value::Entry& entry : values.entries) {
+      const auto is_it = [&](const AttributeField& a) { return a.name == entry.first; };
+      if (std::none_of(kAttributes.begin(), kAttributes.end(), is_it))
+        say(entry.second.location, fmt::format("found attribute '{}', which no kernel has", entry.first));
+      out[entry.first] = entry.second.text;
+    }
+  }
+
+  // What a file says of a unit takes the place of what its base says: weights, forward and selective each as a whole.
+  void read_unit(const Value& value, NativeFile::Unit& unit) {
+    MapReader reader(value, "unit", said_);
+    reader.get("prefix", unit.prefix);
+    reader.get("selective", unit.selective);
+    if (const Value* weights = reader.child("weights")) {
+      unit.weights.clear();
+      for (const Value& item : weights->items) read_weight(item, unit);
+    }
+    if (const Value* forward = reader.child("forward")) {
+      unit.forward.clear();
+      for (const Value& item : forward->items) read_op(item, unit);
+    }
+    reader.finish();
+  }
+
+  void read_weight(const Value& value, NativeFile::Unit& unit) {
+    NativeFile::Weight w;
+    std::string init = "normal", order = "plain";
+    MapReader reader(value, "weight", said_);
+    for (const char* key : {"name", "slot", "shape"}) reader.require(key);
+    reader.get("name", w.decl.name);
+    reader.get("slot", w.decl.slot);
+    reader.get("shape", w.decl.shape);
+    reader.get("when", w.when);
+    reader.get("init", init);
+    reader.get("order", order);
+    reader.get("transposed", w.decl.transposed);
+    reader.finish();
+    w.decl.decay = w.decl.shape.size() > 1;  // matrices, not norms and biases
+    const auto known = std::find_if(kInits.begin(), kInits.end(), [&](const auto& i) { return i.first == init; });
+    if (known == kInits.end())
+      say(value.location, fmt::format("init is '{}', expected normal, ones, zeros or scaled", init));
+    else
+      w.decl.init = known->second;
+    if (order != "plain" && order != "grouped") say(value.location, fmt::format("order is '{}', expected plain or grouped", order));
+    w.decl.order = order == "grouped" ? RowOrder::kGrouped : RowOrder::kPlain;
+    unit.weights.push_back(std::move(w));
+  }
+
+  void read_op(const Value& value, NativeFile::Unit& unit) {
+    NativeFile::Operation o;
+    MapReader reader(value, "op", said_);
+    for (const char* key : {"op", "kernel", "reads", "writes"}) reader.require(key);
+    reader.get("op", o.op.name);
+    reader.get("kernel", o.op.kernel);
+    o.op.reads = names_of(reader.child("reads"));
+    o.op.writes = names_of(reader.child("writes"));
+    reader.get("when", o.when);
+    if (const Value* attributes = reader.child("attributes")) read_attributes(*attributes, o.attributes);
+    reader.finish();
+    unit.forward.push_back(std::move(o));
+  }
+
+  // A list as it is written: of operands, 'y' is one.
+  static std::vector<std::string> names_of(const Value* list) {
+    std::vector<std::string> names;
+    if (list != nullptr)
+      for (const Value& item : list->items) names.push_back(item.text);
+    return names;
+  }
+
+  Diagnostics& said_;
+};
+
+std::string field_text(std::string_view name, const Geometry& geometry) {
+  const GeometryField* field = find_geometry_field(name);
+  if (field == nullptr) return "";
+  return std::visit(
+      [&](auto member) -> std::string {
+        const auto& value = geometry.*member;
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, Norm>) return std::string(kNormNames[static_cast<size_t>(value)]);
+        if constexpr (std::is_same_v<T, Attention>) return std::string(kAttentionNames[static_cast<size_t>(value)]);
+        if constexpr (!std::is_enum_v<T>) return fmt::format("{}", value);
+        return "";
+      },
+      field->member);
+}
+
+// A number, a field, "sqrt(field)", "1/field", "1/sqrt(field)" (0 where the field is 0), or "layer_window".
+double number_of(std::string_view text, const Geometry& geometry, bool local) {
+  if (text == "layer_window") return local ? static_cast<double>(geometry.sliding_window) : 0;
+  if (text.starts_with("1/")) {
+    const double below = number_of(text.substr(2), geometry, local);
+    return below == 0 ? 0 : 1 / below;
+  }
+  if (text.starts_with("sqrt(") && text.ends_with(")")) return std::sqrt(number_of(text.substr(5, text.size() - 6), geometry, local));
+  const std::string field = field_text(text, geometry);
+  const Result<double> number = as_double(scalar_value(field.empty() ? std::string(text) : field));
+  CHECK(number.ok(), "attribute value '{}'", text);
+  return *number;
+}
+
+OpAttributes attributes_of(const NativeFile& file, const NativeFile::Operation& o, const Geometry& geometry, bool local) {
+  OpAttributes out;
+  const auto take = [&](const std::map<std::string, std::string>& values) {
+    for (const auto& entry : values) {
+      const double number = number_of(entry.second, geometry, local);
+      for (const AttributeField& a : kAttributes)
+        if (a.name == entry.first)
+          std::visit([&](auto member) { out.*member = static_cast<std::decay_t<decltype(out.*member)>>(number); }, a.member);
+    }
+  };
+  if (const auto common = file.attributes.find(o.op.kernel); common != file.attributes.end()) take(common->second);
+  take(o.attributes);
+  return out;
+}
+
+// The kernel of an activation by the name that a config.json gives it.
+std::string kernel_name(const std::string& kernel, const Geometry& geometry) {
+  const std::string& a = geometry.activation;
+  if (kernel == "activation") return a;
+  if (kernel != "gated_activation") return kernel;
+  return a == "silu" ? "swiglu" : a == "gelu" ? "geglu" : a == "gelu_tanh" ? "geglu_tanh" : "gated " + a;
+}
+
+const NativeFile::Unit& unit_of(const NativeFile& file, UnitKind kind) {
+  return kind == UnitKind::kEmbedding ? file.embedding : kind == UnitKind::kHead ? file.head : file.block;
+}
+
+bool all_hold(const std::vector<std::string>& conditions, const Geometry& geometry, bool local) {
+  return std::all_of(conditions.begin(), conditions.end(), [&](const std::string& c) { return holds(c, geometry, local); });
+}
+
+// Rows of the parameters of a slot, added.
+std::map<std::string, std::vector<std::string>> slots_of(const std::vector<ParameterDecl>& parameters) {
+  std::map<std::string, std::vector<std::string>> slots;
+  for (const ParameterDecl& p : parameters) {
+    std::vector<std::string>& shape = slots[p.slot];
+    if (shape.empty())
+      shape = p.shape;
+    else
+      shape[0] += "+" + p.shape[0];
+  }
+  return slots;
+}
+
+std::vector<ParameterDecl> parameters_of(const NativeFile::Unit& unit, const Geometry& geometry, bool local) {
+  std::vector<ParameterDecl> out;
+  for (const NativeFile::Weight& w : unit.weights)
+    if (all_hold(w.when, geometry, local)) out.push_back(w.decl);
+  return out;
+}
+
+std::string build(const NativeFile& file, UnitKind kind, const Geometry& geometry, bool local, Program& program) {
+  const NativeFile::Unit& unit = unit_of(file, kind);
+  program.kind = kind;
+  program.name = std::string(name(kind)) + (kind == UnitKind::kBlock && local && geometry.global_layer_every > 0 ? ".local" : "");
+  program.prefix = unit.prefix;
+  program.parameters = parameters_of(unit, geometry, local);
+  std::map<std::string, std::vector<std::string>> slots = slots_of(program.parameters);
+  const auto embedding_slots = slots_of(parameters_of(file.embedding, geometry, local));
+  for (const NativeFile::Operation& o : unit.forward) {
+    if (!all_hold(o.when, geometry, local)) continue;
+    for (const std::string& r : o.op.reads) {
+      const std::string slot = r.starts_with("p:") ? r.substr(2) : "";
+      if (kind != UnitKind::kHead || slot.empty() || slots.contains(slot) || !embedding_slots.contains(slot)) continue;
+      slots[slot] = embedding_slots.at(slot);
+      program.borrowed_slots.push_back(slot);
+    }
+  }
+  if (kind != UnitKind::kEmbedding) program.tensors.push_back({"x", {"T", "h"}});
+  ProgramBuilder builder(program, std::move(slots));
+  for (const NativeFile::Operation& o : unit.forward) {
+    if (!all_hold(o.when, geometry, local)) continue;
+    Op op = o.op;
+    op.kernel = kernel_name(op.kernel, geometry);
+    op.attributes = attributes_of(file, o, geometry, local);
+    builder.forward(std::move(op));
+  }
+  return builder.finish();
+}
+
+}  // namespace
+
+bool holds(std::string_view condition, const Geometry& geometry, bool local) {
+  constexpr std::string_view kNot = "not ", kEquals = " = ";
+  if (condition.starts_with(kNot)) return !holds(condition.substr(kNot.size()), geometry, local);
+  if (condition == "local") return local;
+  if (condition == "tied") return geometry.tied_embeddings;
+  const size_t equals = condition.find(kEquals);
+  if (equals != std::string_view::npos) return field_text(condition.substr(0, equals), geometry) == condition.substr(equals + kEquals.size());
+  const std::string text = field_text(condition, geometry);
+  CHECK(!text.empty() || find_geometry_field(condition) != nullptr, "condition '{}'", condition);
+  return text != "false" && text != "0" && !text.empty();
+}
+
+Result<NativeFile> read_native_file(std::string_view text, const std::string& path, std::string (*read_base)(std::string_view)) {
+  Result<Value> value = parse_yaml(text, path);
+  if (!value.ok()) return value.diagnostics;
+  NativeFile file;
+  Diagnostics said;
+  FileReading(said).read(*value, file, read_base);
+  if (has_error(said)) return said;
+  return file;
+}
+
+Program program_of(const NativeFile& file, UnitKind kind, const Geometry& geometry, bool local) {
+  Program program;
+  const std::string problem = build(file, kind, geometry, local, program);
+  CHECK(problem.empty(), "native program '{}', {}: {}", file.name, name(kind), problem);
+  return program;
+}
+
+std::string check_programs(const NativeFile& file, const Geometry& geometry) {
+  for (const std::string& need : file.needs)
+    if (!all_hold({need}, geometry, false)) {
+      const std::string field = need.substr(need.starts_with("not ") ? 4 : 0, need.find(" = ") - (need.starts_with("not ") ? 4 : 0));
+      return fmt::format("its program '{}' needs {}, the model has {} {}", file.name, need, field, field_text(field, geometry));
+    }
+  for (const UnitKind kind : {UnitKind::kEmbedding, UnitKind::kBlock, UnitKind::kHead}) {
+    Program program;
+    std::string problem = build(file, kind, geometry, false, program);
+    if (problem.empty()) problem = build(file, kind, geometry, true, program = {});
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+}  // namespace distsetup

@@ -1,0 +1,49 @@
+// presets/programs/native/FAMILY.yaml: the bundled trainer's program for a family of models (config.json's model_type), forward only (presets/README.md says how to
+// write one). Read once; program_of() then fills in one model's facts.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "model/geometry.h"
+#include "plan/program.h"
+
+namespace distsetup {
+
+struct NativeFile {
+  struct Weight {
+    ParameterDecl decl;
+    std::vector<std::string> when;
+  };
+  struct Operation {
+    Op op;
+    std::vector<std::string> when;
+    std::map<std::string, std::string> attributes;  // name -> value, as written
+  };
+  struct Unit {
+    std::string prefix;
+    std::vector<Weight> weights;
+    std::vector<Operation> forward;
+    std::vector<std::string> selective;  // what recompute: selective drops
+  };
+  std::string name;
+  std::vector<std::string> needs;                                         // conditions that must hold of a model
+  std::map<std::string, std::map<std::string, std::string>> attributes;  // by kernel, where an op does not say otherwise
+  Unit embedding, block, head;
+};
+
+// `read_base`: the text of another file by name, "" when there is none. Errors are at `path`:line:col.
+Result<NativeFile> read_native_file(std::string_view text, const std::string& path, std::string (*read_base)(std::string_view name));
+
+// What is asked of a model in conditions: fields of Geometry ("qkv_bias", "not qk_norm", "norm = rms", "norms_per_layer = 4"), "local"
+// (the layer has a window), "tied".
+bool holds(std::string_view condition, const Geometry& geometry, bool local);
+
+// One unit's program for a model, backward included. CHECKs where the file makes none: ask check_programs() first.
+Program program_of(const NativeFile& file, UnitKind kind, const Geometry& geometry, bool local);
+// "": all its programs can be made for this model; else why not.
+std::string check_programs(const NativeFile& file, const Geometry& geometry);
+
+}  // namespace distsetup

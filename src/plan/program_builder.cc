@@ -1,0 +1,112 @@
+#include "plan/program_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/kernel_table.h"
+
+namespace distsetup {
+
+void ProgramBuilder::forward(Op op) {
+  const KernelRule* rule = find_kernel(op.kernel);
+  if (rule == nullptr) return fail(fmt::format("op '{}': there is no kernel '{}'", op.name, op.kernel));
+  if (op.reads.size() != rule->num_reads || op.writes.size() != rule->num_writes)
+    return fail(fmt::format("op '{}': kernel '{}' reads {} and writes {} operands, found {} and {}", op.name, op.kernel,
+                            rule->num_reads, rule->num_writes, op.reads.size(), op.writes.size()));
+  op.kind = rule->kind;
+  op.over = rule->over;
+  for (const std::string& r : op.reads) (void)shape(r);
+  if (!problem_.empty()) return;
+  rule->declare(op, *this);
+  if (rule->flops != nullptr) op.flops = rule->flops(op, *this);
+  program_.forward.push_back(std::move(op));
+}
+
+std::string ProgramBuilder::finish() {
+  if (problem_.empty() && program_.kind != UnitKind::kHead) {
+    declare("dy", shape("y"));
+    set_gradient("y", "dy");
+  }
+  for (auto op = program_.forward.rbegin(); problem_.empty() && op != program_.forward.rend(); ++op)
+    find_kernel(op->kernel)->adjoint(*op, *this);
+  if (problem_.empty() && program_.kind != UnitKind::kEmbedding && gradient("x") != "dx")
+    fail(fmt::format("the gradient of x ends in '{}', expected an op that writes it", gradient("x")));
+  return problem_;
+}
+
+bool ProgramBuilder::has(const std::string& tensor) const {
+  return std::any_of(program_.tensors.begin(), program_.tensors.end(), [&](const TensorDecl& t) { return t.name == tensor; });
+}
+
+const std::vector<std::string>& ProgramBuilder::shape(const std::string& name) {
+  static const std::vector<std::string> kTokens = {"T"}, kScalar = {"1"}, kNone;
+  if (name.starts_with("p:")) {
+    const auto slot = slots_.find(name.substr(2));
+    if (slot != slots_.end()) return slot->second;
+    fail(fmt::format("nothing has the slot '{}'", name.substr(2)));
+    return kNone;
+  }
+  for (const TensorDecl& t : program_.tensors)
+    if (t.name == name) return t.shape;
+  if (is_program_input(name)) {
+    if (std::find(program_.inputs.begin(), program_.inputs.end(), name) == program_.inputs.end()) program_.inputs.push_back(name);
+    return name == "ids" || name == "targets" ? kTokens : kScalar;
+  }
+  fail(fmt::format("nothing writes '{}', which an op reads", name));
+  return kNone;
+}
+
+void ProgramBuilder::declare(const std::string& tensor, std::vector<std::string> shape, Dtype dtype) {
+  if (!has(tensor)) program_.tensors.push_back({tensor, std::move(shape), dtype, false});
+}
+
+void ProgramBuilder::mark_logits(const std::string& tensor) {
+  for (TensorDecl& t : program_.tensors)
+    if (t.name == tensor) t.logits = true;
+}
+
+std::string ProgramBuilder::gradient(const std::string& tensor) const {
+  const auto found = gradients_.find(tensor);
+  return found == gradients_.end() ? "" : found->second;
+}
+
+std::string ProgramBuilder::incoming(const std::string& tensor) {
+  const std::string found = gradient(tensor);
+  if (found.empty()) fail(fmt::format("no op after it reads '{}': it has no gradient", tensor));
+  return found;
+}
+
+std::string ProgramBuilder::target(const std::string& tensor) {
+  declare("d" + tensor, shape(tensor));
+  return gradients_[tensor] = "d" + tensor;
+}
+
+void ProgramBuilder::pass(const Op& op, const std::string& tensor, const std::string& gradient) {
+  const std::string before = this->gradient(tensor);
+  if (before.empty()) return set_gradient(tensor, gradient);
+  Op sum;
+  sum.name = fmt::format("{}_{}_sum", op.name, tensor);
+  sum.kernel = "add";
+  sum.reads = {before, gradient};
+  sum.writes = {target(tensor)};
+  sum.over = {{0, 0}, {0, 1}};
+  backward(std::move(sum));
+}
+
+std::string ProgramBuilder::scratch(const Op& op, std::vector<std::string> shape) {
+  const std::string name = "ws_" + op.name;
+  declare(name, std::move(shape), Dtype::kF32);
+  return name;
+}
+
+std::string product_of(const std::vector<std::string>& factors) {
+  std::string text;
+  for (const std::string& f : factors) {
+    const bool is_sum = f.find_first_of("+-/") != std::string::npos;
+    text += (text.empty() ? "" : "*") + (is_sum ? "(" + f + ")" : f);
+  }
+  return text;
+}
+
+}  // namespace distsetup

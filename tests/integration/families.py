@@ -1,0 +1,114 @@
+"""families.py FOLDER [FAMILY]: tiny models of each family that the bundled trainer runs, random weights, with the logits, the loss and
+the gradients that Transformers' own modules give (fp64, eager attention), one folder each, for family_check. own_errors.txt says how
+far Transformers' fp32 gradients are from them."""
+import json
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+# Sizes that are multiples of nothing much; windows shorter than the sequence, so that they show.
+COMMON = {"vocab_size": 67, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
+          "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
+
+FAMILIES = {
+    "llama": ("llama", {}),
+    "llama_tied": ("llama", {"tie_word_embeddings": True}),
+    "llama_biases": ("llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama3.1": ("llama", {"rope_theta": 500000.0, "rope_scaling": LLAMA3}),
+    "llama_linear": ("llama", {"rope_scaling": LINEAR}),
+    "mistral": ("mistral", {"sliding_window": 5}),
+    "qwen2": ("qwen2", {"rope_scaling": YARN}),
+    "qwen3": ("qwen3", {}),
+    "granite": ("granite", {"embedding_multiplier": 12.0, "attention_multiplier": 0.05, "residual_multiplier": 0.22, "logits_scaling": 8.0}),
+    "gemma": ("gemma", {**GEMMA, "hidden_act": "gelu_pytorch_tanh"}),
+    "gemma2": ("gemma2", {**GEMMA, "sliding_window": 5, "query_pre_attn_scalar": 24, "attn_logit_softcapping": 5.0,
+                          "final_logit_softcapping": 3.0}),
+    "gemma3_text": ("gemma3_text", {**GEMMA, "num_hidden_layers": 4, "sliding_window": 5, "query_pre_attn_scalar": 24,
+                                    "layer_types": ["sliding_attention", "full_attention"] * 2,
+                                    "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                                        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0}}}),
+    "olmo2": ("olmo2", {"pad_token_id": None}),  # its row of the embedding would get no gradient
+    "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
+    "phi3": ("phi3", {"sliding_window": 7, "pad_token_id": None}),
+    "gpt2": ("gpt2", {"n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 64, "n_inner": 80}),
+    "gpt_bigcode": ("gpt_bigcode", {"n_embd": 48, "n_layer": 2, "n_head": 6, "n_positions": 64, "n_inner": 80}),
+    "gpt_neox": ("gpt_neox", {"rotary_pct": 0.5}),
+    "gpt_neox_serial": ("gpt_neox", {"rotary_pct": 0.25, "hidden_size": 96, "use_parallel_residual": False}),
+    "falcon_7b": ("falcon", {"multi_query": True, "alibi": False, "parallel_attn": True, "bias": False, "ffn_hidden_size": 80}),
+    "falcon_40b": ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 2, "alibi": False, "bias": False, "ffn_hidden_size": 80}),
+    "falcon_rw": ("falcon", {"multi_query": False, "alibi": False, "parallel_attn": False, "bias": True, "ffn_hidden_size": 80}),
+}
+
+
+def settings(family, changes):
+    """COMMON as this family spells it."""
+    common = dict(COMMON)
+    if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi"):
+        for key in ("num_key_value_heads", "head_dim"):
+            common.pop(key)
+    if family in ("phi3", "granite", "olmo2", "qwen2"):
+        common.pop("head_dim")
+    if family in ("gpt2", "gpt_bigcode"):
+        common = {"vocab_size": common["vocab_size"]}
+    if family == "falcon":
+        common.pop("intermediate_size")
+    return {**common, **changes}
+
+
+def write(folder, name, family, changes):
+    torch.manual_seed(7)
+    folder = folder / name
+    (folder / "weights").mkdir(parents=True, exist_ok=True)
+    (folder / "gradients").mkdir(exist_ok=True)
+    config = AutoConfig.for_model(family, **settings(family, changes))
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # no norm at one, no bias at zero, nothing small enough to hide
+            parameter.copy_(torch.randn_like(parameter) * 0.08 + (parameter if parameter.dim() == 1 else 0))
+    model.tie_weights()
+    saved = json.loads(config.to_json_string(use_diff=False))
+    (folder / "config.json").write_text(json.dumps(saved, indent=1))
+    sequences, length = 3, 19
+    ids = torch.randint(config.vocab_size, (sequences, length + 1))
+    inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+    for key, parameter in model.named_parameters():
+        raw(folder / "weights" / f"{published(family, key)}.f32", parameter)
+    _, rounded = logits_and_gradients(model, inputs, targets)
+    logits, exact = logits_and_gradients(model.double(), inputs, targets)
+    raw(folder / "logits.f32", logits)
+    with open(folder / "own_errors.txt", "w", encoding="utf-8") as file:
+        for key, gradient in exact.items():
+            error = (rounded[key].double() - gradient).abs().max() / gradient.abs().max()
+            file.write(f"{published(family, key)} {error:.3e}\n")
+    for key, gradient in exact.items():
+        raw(folder / "gradients" / f"{published(family, key)}.f32", gradient)
+    numbers = [str(sequences), str(length)] + [str(i) for i in inputs.flatten().tolist() + targets.flatten().tolist()]
+    (folder / "tokens.txt").write_text(" ".join(numbers) + "\n")
+
+
+def published(family, name):
+    """The name in published files, where Transformers 5 calls the parameter otherwise."""
+    return "embed_out.weight" if family == "gpt_neox" and name == "lm_head.weight" else name
+
+
+def logits_and_gradients(model, inputs, targets):
+    model.zero_grad()
+    logits = model(input_ids=inputs, use_cache=False).logits
+    torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)).backward()
+    return logits, {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+def raw(path, tensor):
+    path.write_bytes(tensor.detach().contiguous().float().numpy().tobytes())
+
+
+if __name__ == "__main__":
+    chosen = sys.argv[2:] or list(FAMILIES)
+    for one in chosen:
+        write(Path(sys.argv[1]), one, *FAMILIES[one])
