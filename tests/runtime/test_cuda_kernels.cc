@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "model/rope.h"
 #include "runtime/kernels/cpu/kernels.h"
 #include "support/cuda_emulation.h"
 
@@ -122,7 +123,9 @@ TEMPLATE_TEST_CASE("cuda: rope, forward and back", "[cuda_kernels]", float, Bf16
   const int64_t T = 10, S = 5, num_heads = 3, D = GENERATE(2, 10, 64), stride = 4 * D;
   const float direction = GENERATE(1.f, -1.f);
   std::vector<float> cos(S * D / 2), sin(cos.size());
-  cpu::rope_tables(cos.data(), sin.data(), S, frequencies(D, 10000), 1);
+  Geometry g;
+  g.head_size = D;
+  cpu::rope_tables(cos.data(), sin.data(), S, rope_frequencies(g, false).per_pair, 1);
   const auto rows = random_values<TestType>(T * stride, 1);
   auto expected = rows, found = rows;
   cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, D, stride, direction);

@@ -12,6 +12,7 @@
 #include "runtime/engine/ops.h"
 #include "runtime/engine/ops_native.h"
 #include "runtime/engine/threads.h"
+#include "model/rope.h"
 #include "runtime/kernels/cpu/kernels.h"
 
 namespace distsetup {
@@ -59,10 +60,10 @@ constexpr double tolerance() {
 }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-std::vector<double> frequencies(int64_t D, double base) {
-  std::vector<double> out;
-  for (int64_t j = 0; j < D / 2; ++j) out.push_back(std::pow(base, -2.0 * double(j) / double(D)));
-  return out;
+Geometry with_head_size(int64_t D) {
+  Geometry g;
+  g.head_size = D;
+  return g;
 }
 
 struct NormReference {
@@ -155,7 +156,7 @@ TEMPLATE_TEST_CASE("rope rotates pairs j and j + D/2 by the position's angle and
   const int64_t S = 5, T = 2 * S, D = GENERATE(2, 6, 64, 600), heads = 3, stride = 5 * D;
   const auto start = random_values<TestType>(T * stride, 1);
   std::vector<float> cos(S * D / 2), sin(S * D / 2);
-  cpu::rope_tables(cos.data(), sin.data(), S, frequencies(D, 10000), 1);
+  cpu::rope_tables(cos.data(), sin.data(), S, rope_frequencies(with_head_size(D), false).per_pair, 1);
   auto rows = start;
   cpu::rope(rows.data(), cos.data(), sin.data(), T, S, heads, D, D, stride, 1.f);
   Doubles expected = widen(start);
@@ -357,6 +358,10 @@ std::vector<std::vector<float>> run_kernel(const std::string& kernel, const std:
   for (int64_t t = 0; t < context.T; ++t) o.ids.push_back(int64_t(random() % 50));
   Call call;
   call.context = &context;
+  OpAttributes attributes;
+  attributes.epsilon = 1e-5;
+  if (kernel.find("attention") != std::string::npos) attributes.window = 40, attributes.soft_cap = 3;
+  call.attributes = &attributes;
   const bool is_loss = kernel == "cross_entropy", takes_ids = kernel.rfind("embedding", 0) == 0;
   for (const auto& shape : reads) call.reads.push_back(make(shape));
   for (const auto& shape : writes) call.writes.push_back(make(shape));
@@ -376,7 +381,7 @@ std::vector<std::vector<float>> run_kernel(const std::string& kernel, const std:
 
 TEST_CASE("kernels give the same on one thread and on several", "[kernels]") {
   OpContext x;
-  x.T = 1000, x.S = 250, x.B = 4, x.a = 4, x.kv = 2, x.d = 32, x.norm_epsilon = 1e-5f;
+  x.T = 1000, x.S = 250, x.B = 4, x.a = 4, x.kv = 2, x.d = 32;
   const int64_t T = x.T, H = 130, F = 96, V = 200, qkv = (x.a + 2 * x.kv) * x.d, qk = (x.a + x.kv) * x.d, n = x.a + x.kv;
   struct Case {
     std::string kernel;
@@ -392,6 +397,19 @@ TEST_CASE("kernels give the same on one thread and on several", "[kernels]") {
                                    {"swiglu_backward", {{T, F}, {T, 2 * F}}, {{T, 2 * F}}},
                                    {"cross_entropy", {{T, V}}, {{T, V}}},
                                    {"bias_add", {{T, H}, {H}}, {{T, H}}},
+                                   {"layer_norm", {{T, H}, {H}, {H}}, {{T, H}, {T}, {T}}},
+                                   {"layer_norm_backward", {{T, H}, {T, H}, {T}, {T}, {H}, {T, H}}, {{T, H}, {H}, {H}, {2 * H}}},
+                                   {"qk_norm_wide", {{T, qkv}, {x.a * x.d}, {x.kv * x.d}}, {{T, qk}, {T, 2}}},
+                                   {"gelu", {{T, F}}, {{T, F}}},
+                                   {"gelu_tanh_backward", {{T, F}, {T, F}}, {{T, F}}},
+                                   {"geglu", {{T, 2 * F}}, {{T, F}}},
+                                   {"geglu_tanh_backward", {{T, F}, {T, 2 * F}}, {{T, 2 * F}}},
+                                   {"add", {{T, H}, {T, H}}, {{T, H}}},
+                                   {"position_add", {{T, H}, {x.S, H}}, {{T, H}}},
+                                   {"position_backward", {{T, H}}, {{x.S + 5, H}}},
+                                   {"attention", {{T, qkv}}, {{T, x.a * x.d}, {T, x.a}}},
+                                   {"attention_split", {{T, qk}, {T, qkv}}, {{T, x.a * x.d}, {T, x.a}}},
+                                   {"attention_backward", {{T, x.a * x.d}, {T, qkv}, {T, x.a * x.d}, {T, x.a}}, {{T, qkv}}},
                                    {"embedding_forward", {{50, H}}, {{T, H}}},
                                    {"embedding_backward", {{T, H}}, {{50, H}}}};
   for (const Case& c : cases) {

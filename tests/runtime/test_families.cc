@@ -1,0 +1,124 @@
+// Programs beyond Llama's: each family's kernels under sharding, recomputation, bf16 and several threads. What they compute is held
+// against Transformers in tests/integration/families_all.sh.
+#include <string>
+#include <vector>
+
+#include "plan/workspace.h"
+#include "runtime/tiny.h"
+
+#include <catch2/catch.hpp>
+
+namespace distsetup {
+namespace {
+
+using tiny::difference;
+
+struct FamilyCase {
+  std::string name;
+  Geometry geometry;
+};
+
+Geometry of(const std::string& family) {
+  Geometry g = tiny::odd_geometry();
+  g.family = family;
+  g.num_layers = 3;
+  g.hidden = 32, g.num_heads = 4, g.num_kv_heads = 2, g.head_size = 8;
+  return g;
+}
+
+Geometry with_layer_norm(const std::string& family) {
+  Geometry g = of(family);
+  g.norm = Norm::kLayer;
+  g.gated_mlp = false;
+  g.activation = "gelu";
+  g.qkv_bias = g.output_bias = g.mlp_bias = true;
+  return g;
+}
+
+std::vector<FamilyCase> families() {
+  std::vector<FamilyCase> out;
+  const auto add = [&](std::string name, Geometry g) { out.push_back({std::move(name), std::move(g)}); };
+  Geometry g = of("mistral");
+  g.sliding_window = 5;
+  add("window", g);
+  g = of("gemma2");
+  g.activation = "gelu_tanh", g.norms_per_layer = 4, g.tied_embeddings = true, g.sliding_window = 5, g.global_layer_every = 2;
+  g.query_scalar = 20, g.attention_soft_cap = 5, g.logit_soft_cap = 3;
+  add("gemma2", g);
+  g = of("olmo2");
+  g.qk_norm_wide = true;
+  add("olmo2", g);
+  g = of("granite");
+  g.embedding_multiplier = 12, g.residual_multiplier = 0.22, g.attention_multiplier = 0.1, g.logits_scaling = 8;
+  add("granite", g);
+  g = with_layer_norm("phi");
+  g.parallel_block = true, g.norms_per_layer = 1, g.head_bias = true, g.rotary_fraction = 0.5, g.activation = "gelu_tanh";
+  add("phi", g);
+  g = with_layer_norm("gpt_neox");
+  g.parallel_block = true, g.rotary_fraction = 0.25;
+  add("gpt_neox", g);
+  g = with_layer_norm("gpt2");
+  g.learned_positions = 16, g.tied_embeddings = true;
+  add("gpt2", g);
+  g = with_layer_norm("falcon");
+  g.parallel_block = true, g.norms_per_layer = 1, g.num_kv_heads = 1, g.qkv_bias = g.output_bias = g.mlp_bias = false, g.tied_embeddings = true;
+  add("falcon", g);
+  return out;
+}
+
+TEST_CASE("families: sharded, recomputed and poisoned runs are the one-rank run") {
+  for (const FamilyCase& family : families()) {
+    INFO(family.name);
+    tiny::TinyOptions options;
+    options.geometry = family.geometry;
+    options.steps = 6;
+    const tiny::RunResult one = tiny::train(tiny::tiny_plan(options), 6);
+    CHECK(one.losses.back() < one.losses.front());
+    options.sharding = Sharding::kZero3;
+    options.shard = 2;
+    options.accumulation = 2;
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      options.recompute = recompute;
+      EngineOptions poisoned;
+      poisoned.poison = true;
+      const tiny::RunResult many = tiny::train(tiny::tiny_plan(options), 6, poisoned);
+      CHECK(difference(many.losses, one.losses) < 1e-5);
+      CHECK(difference(many.norms, one.norms) < 1e-4);
+      CHECK(difference(many.parameters, one.parameters) < 1e-4);
+      CHECK(std::abs(many.held_out - one.held_out) < 1e-5 * one.held_out);
+    }
+    options.precision = Dtype::kBf16;
+    const tiny::RunResult rounded = tiny::train(tiny::tiny_plan(options), 6);
+    CHECK(difference(rounded.losses, one.losses) < 2e-2);
+  }
+}
+
+TEST_CASE("families: nothing is allocated while a step runs but what is declared") {
+  for (const FamilyCase& family : families()) {
+    INFO(family.name);
+    tiny::TinyOptions options;
+    options.geometry = family.geometry;
+    const Plan plan = tiny::tiny_plan(options);
+    run_ranks(plan.mesh, [&](Communicator& communicator) {
+      install_meter();
+      const auto device = make_cpu_device();
+      EngineOptions metered;
+      metered.metered_steps = 1;
+      Engine engine(plan, *device, communicator, metered);
+      engine.initialize_parameters();
+      engine.load();
+      const tiny::Batch batch = tiny::global_batch(plan, 0);
+      const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-3});
+      const Schedule& list = engine.schedule(Phase::kStep);
+      for (const StepAllocation& a : stats.allocations) {
+        const Step& step = list.steps[size_t(a.step)];
+        INFO(step.op << " " << step.kernel);
+        CHECK(a.peak_bytes <= workspace_bytes(step, list, Accelerator::kCpu));
+      }
+      CHECK(engine.memory().arena_bytes >= list.arena_bytes);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace distsetup
