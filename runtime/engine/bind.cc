@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "model/rope.h"
+#include "runtime/kernels/cpu/rope.h"
 
 namespace distsetup {
 namespace {
@@ -108,6 +110,18 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
   }
   list.schedule = std::move(schedule);
   return list;
+}
+
+void fill_rope_tables(const Geometry& geometry, int64_t S, const RankMemory& memory, Device& device) {
+  for (const bool local : {false, true}) {
+    const std::string suffix = local ? "_local" : "";
+    if (!memory.has_run("cos" + suffix)) continue;
+    const RopeFrequencies f = rope_frequencies(geometry, local);
+    std::vector<float> cos(size_t(S) * f.per_pair.size()), sin(cos.size());
+    cpu::rope_tables(cos.data(), sin.data(), S, f.per_pair, f.amplitude);
+    device.copy_to_device(memory.run("cos" + suffix), cos.data(), int64_t(cos.size()) * 4);
+    device.copy_to_device(memory.run("sin" + suffix), sin.data(), int64_t(sin.size()) * 4);
+  }
 }
 
 OpContext op_context(const Schedule& schedule) {

@@ -50,6 +50,8 @@ struct BoundList {
 // shard_index: this rank's place in its dp_shard group. `context` must outlive the list.
 // Throws UnsupportedOpError when the device has no kernel for an op, or refuses its shapes.
 BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context, const Kernels& kernels);
+// cos and sin of every position, and those of layers with a window where programs read them.
+void fill_rope_tables(const Geometry& geometry, int64_t sequence_length, const RankMemory& memory, Device& device);
 OpContext op_context(const Schedule& schedule);
 
 // The most bytes of each class that a list has in the arena at once.

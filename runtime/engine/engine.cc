@@ -9,7 +9,6 @@
 #include <functional>
 
 #include "base/check.h"
-#include "model/rope.h"
 #include "base/clock.h"
 #include "plan/expand.h"
 #include "runtime/engine/bind.h"
@@ -22,7 +21,6 @@ struct Engine::State {
   State(const Plan& p, Schedule step, Device& d, Communicator& c, EngineOptions o);
 
   using Feed = std::function<void(int64_t micro_batch)>;
-  void fill_rope_tables(bool local);  // local: of layers with a window, where programs read them
   void execute(BoundList& list, const Feed& feed);
   void run_instruction(BoundList& list, int index);
   void run_steps(BoundList& list, const Instruction& i);
@@ -95,8 +93,7 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   for (const auto& [phase, s] : schedules) all.push_back(&s);
   memory = std::make_unique<RankMemory>(device, all);
   for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, shard_index, context, device.kernels());
-  fill_rope_tables(false);
-  fill_rope_tables(true);
+  fill_rope_tables(plan.model, context.S, *memory, device);
   adamw = std::make_unique<AdamW>(plan.train, decay_ranges(layout(), shard_index), shard("master").data(), shard("gradient").data(),
                                   shard("exp_avg").data(), shard("exp_avg_sq").data(), device.accelerator(), device.index());
   if (!options.poison) return;
@@ -104,16 +101,6 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
     const int64_t valid = owned_range(unit, shard_index).size();
     device.fill(shard("gradient").data() + unit.shard_offset + valid, 0xff, (unit.shard_numel - valid) * 4);
   }
-}
-
-void Engine::State::fill_rope_tables(bool local) {
-  const std::string suffix = local ? "_local" : "";
-  if (!memory->has_run("cos" + suffix)) return;
-  const RopeFrequencies f = rope_frequencies(plan.model, local);
-  std::vector<float> cos(size_t(context.S) * f.per_pair.size()), sin(cos.size());
-  cpu::rope_tables(cos.data(), sin.data(), context.S, f.per_pair, f.amplitude);
-  device.copy_to_device(memory->run("cos" + suffix), cos.data(), int64_t(cos.size()) * 4);
-  device.copy_to_device(memory->run("sin" + suffix), sin.data(), int64_t(sin.size()) * 4);
 }
 
 void Engine::State::execute(BoundList& list, const Feed& feed) {

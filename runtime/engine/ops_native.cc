@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
 #include "base/check.h"
-#include "plan/workspace.h"
 #include "runtime/engine/ops_aten.h"
+#include "runtime/engine/ops_attention.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
 
@@ -224,45 +223,6 @@ void gated_backward(const Call& c) {
   });
 }
 
-cpu::AttentionShape attention_shape(const Call& c) {
-  const OpContext& x = *c.context;
-  const OpAttributes& a = *c.attributes;
-  const double scale = a.scale > 0 ? a.scale : 1 / std::sqrt(double(x.d));
-  return {x.B, x.S, heads(x), float(scale), float(a.soft_cap), a.window};
-}
-// Rows of q, k and v in `qkv`, or q and k in `qk` and v where all three were made.
-template <class E>
-cpu::QkvRows<E> rows_of(E* qk, E* qkv, const OpContext& x) {
-  const Heads h = heads(x);
-  const int64_t q = h.num_q * h.size, k = h.num_kv * h.size;
-  if (qk == nullptr) return {qkv, qkv + q, qkv + q + k, h.packed_row(), h.packed_row(), h.packed_row()};
-  return {qk, qk + q, qkv + q + k, h.row(), h.row(), h.packed_row()};
-}
-int64_t bytes_per_query(const Call& c) { return c.context->S * c.context->a * c.context->d; }
-// qkv | qk, qkv -> att, lse
-template <class E>
-void own_attention(const Call& c) {
-  const bool split = c.reads.size() == 2;
-  const cpu::QkvRows<const E> rows =
-      rows_of<const E>(split ? in<E>(c, 0) : nullptr, split ? in<E>(c, 1) : in<E>(c, 0), *c.context);
-  parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
-    cpu::attention<E>(rows, out<E>(c, 0), out<float>(c, 1), attention_shape(c), begin, end);
-  });
-}
-// datt, qkv | qk, qkv, att, lse -> dqkv | dqk, dqkv
-template <class E>
-void own_attention_backward(const Call& c) {
-  const bool split = c.reads.size() == 5;
-  const int att = split ? 3 : 2;
-  const cpu::QkvRows<const E> rows =
-      rows_of<const E>(split ? in<E>(c, 1) : nullptr, split ? in<E>(c, 2) : in<E>(c, 1), *c.context);
-  const cpu::QkvRows<E> d = rows_of<E>(split ? out<E>(c, 0) : nullptr, split ? out<E>(c, 1) : out<E>(c, 0), *c.context);
-  const cpu::AttentionShape shape = attention_shape(c);
-  parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
-    cpu::attention_backward_q<E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), d, shape, begin, end);
-    cpu::attention_backward_kv<E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), d, shape, begin, end);
-  });
-}
 // gu -> m
 template <class E>
 void swiglu(const Call& c) {
@@ -358,16 +318,6 @@ constexpr std::array kActivations = {DISTSETUP_ACTIVATION(gelu, kGelu),   DISTSE
                                      DISTSETUP_GATED(geglu_tanh, kGeluTanh)};
 #undef DISTSETUP_GATED
 #undef DISTSETUP_ACTIVATION
-constexpr std::array kAttention = {NativeOp{"attention", own_attention<float>, own_attention<Bf16>},
-                                   NativeOp{"attention_split", own_attention<float>, own_attention<Bf16>},
-                                   NativeOp{"attention_backward", own_attention_backward<float>, own_attention_backward<Bf16>},
-                                   NativeOp{"attention_split_backward", own_attention_backward<float>, own_attention_backward<Bf16>}};
-
-bool has_own_attention(const Call& c) {
-  const OpAttributes& a = *c.attributes;
-  return c.context->d <= cpu::kMostHeadSize && distsetup::has_own_attention(a, {{"S", c.context->S}});
-}
-
 template <size_t N>
 void find_in(const std::array<NativeOp, N>& table, const std::string& kernel, Call& call) {
   for (const NativeOp& entry : table)
@@ -379,8 +329,7 @@ void find_in(const std::array<NativeOp, N>& table, const std::string& kernel, Ca
 bool bind_native_op(const std::string& kernel, Call& call) {
   find_in(kTable, kernel, call);
   find_in(kActivations, kernel, call);
-  if (has_own_attention(call)) find_in(kAttention, kernel, call);
-  return call.function != nullptr;
+  return call.function != nullptr || bind_own_attention(kernel, call);
 }
 
 namespace {

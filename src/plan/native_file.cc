@@ -281,7 +281,7 @@ std::string check_programs(const NativeFile& file, const Geometry& geometry) {
   for (const std::string& need : file.needs)
     if (!all_hold({need}, geometry, false)) {
       const std::string field = need.substr(need.starts_with("not ") ? 4 : 0, need.find(" = ") - (need.starts_with("not ") ? 4 : 0));
-      return fmt::format("its program '{}' needs {}, the model has {} {}", file.name, need, field, field_text(field, geometry));
+      return fmt::format("the program of {} needs {}, the model has {} {}", file.name, need, field, field_text(field, geometry));
     }
   for (const UnitKind kind : {UnitKind::kEmbedding, UnitKind::kBlock, UnitKind::kHead}) {
     Program program;

@@ -27,21 +27,16 @@ std::string built_in_text(std::string_view family) {
   return "";
 }
 
-std::vector<std::string> built_in_families() {
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.path.starts_with(kFolder)) names.emplace_back(file.path.substr(kFolder.size(), file.path.size() - kFolder.size() - 5));
-  return names;
-}
+constexpr std::string_view kLlama = "llama";
 
-// The model's own file where it brings one, else that of its family. No value: there is none, or it cannot be read.
+// The model's own file where it brings one, else that of its family. A family without one is tried as Llama: its needs say whether a
+// model is like it.
 Result<NativeFile> native_file(const Geometry& g) {
-  const std::string text = g.native_program.empty() ? built_in_text(g.family) : g.native_program;
-  if (text.empty())
-    return error(code::kUnsupportedFeature, {},
-                 fmt::format("it has programs for {}, not for '{}'", fmt::join(built_in_families(), ", "), g.family));
-  Result<NativeFile> file = read_native_file(text, fmt::format("{}{}.yaml", kFolder, g.family), built_in_text);
-  if (file.ok()) file->name = g.family;
+  const std::string own = g.native_program.empty() ? built_in_text(g.family) : g.native_program;
+  const std::string_view name = own.empty() ? kLlama : std::string_view(g.family);
+  Result<NativeFile> file =
+      read_native_file(own.empty() ? built_in_text(kLlama) : own, fmt::format("{}{}.yaml", kFolder, name), built_in_text);
+  if (file.ok()) file->name = name;
   return file;
 }
 
@@ -84,6 +79,7 @@ Diagnostics refused_traits(const Geometry& g) {
 
 std::shared_ptr<const NativePrograms> programs_of(const NativeFile& file, const Geometry& g) {
   NativePrograms p;
+  p.file = file.name;
   p.embedding = program_of(file, UnitKind::kEmbedding, g, false);
   p.head = program_of(file, UnitKind::kHead, g, false);
   std::array<int, 2> kinds = {-1, -1};
@@ -113,11 +109,12 @@ Made make(const Geometry& g) {
   if (!made.refused.empty()) return made;
   const Result<NativeFile> file = native_file(g);
   if (!file.ok()) {
-    made.refused = g.native_program.empty() ? Diagnostics{refusal(g, file.diagnostics.front().message)} : file.diagnostics;
+    made.refused = file.diagnostics;
     return made;
   }
   if (const std::string problem = check_programs(*file, g); !problem.empty()) {
-    made.refused = {refusal(g, problem)};
+    const bool is_like_another = file->name != g.family;
+    made.refused = {refusal(g, is_like_another ? fmt::format("it has none for '{}', and {}", g.family, problem) : problem)};
     return made;
   }
   made.programs = programs_of(*file, g);
@@ -151,22 +148,21 @@ Diagnostics check_native(const Geometry& geometry) { return made_for(geometry)->
 
 Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return {};
-  Diagnostics out;
-  std::vector<std::string> named;
+  std::vector<std::string> missing;
   each_op(*native_programs(g), [&](const Op& op) {
     const OpAttributes& a = op.attributes;
     const bool rotates_part = op.kernel == "rope" && rotated_elements(g) != g.head_size;
-    std::string what;
-    if (!find_kernel(op.kernel)->cuda) what = fmt::format("no CUDA kernel '{}'", op.kernel);
-    if (a.soft_cap > 0) what = fmt::format("no CUDA kernel '{}' with a soft cap", op.kernel);
-    if (a.multiplier != 1) what = fmt::format("no CUDA kernel '{}' with a multiplier", op.kernel);
-    if (a.weight_offset != 0) what = fmt::format("no CUDA kernel '{}' that adds to its weight", op.kernel);
-    if (rotates_part) what = "no CUDA kernel 'rope' for a part of each head";
-    if (what.empty() || std::find(named.begin(), named.end(), what) != named.end()) return;
-    named.push_back(what);
-    out.push_back(refusal(g, what));
+    const std::string_view what = !find_kernel(op.kernel)->cuda ? ""
+                                  : a.soft_cap > 0              ? " with a soft cap"
+                                  : a.multiplier != 1           ? " with a multiplier"
+                                  : a.weight_offset != 0        ? " that adds to its weight"
+                                  : rotates_part                ? " for a part of each head"
+                                                                : "-";
+    const std::string kernel = op.kernel + std::string(what);
+    if (what != "-" && std::find(missing.begin(), missing.end(), kernel) == missing.end()) missing.push_back(kernel);
   });
-  return out;
+  if (missing.empty()) return {};
+  return {refusal(g, fmt::format("CUDA has no kernel for {}", fmt::join(missing, ", ")))};
 }
 
 Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_length) {

@@ -12,6 +12,7 @@
 namespace distsetup {
 
 struct NativePrograms {
+  std::string file;  // "llama": of presets/programs/native, or the model's own
   Program embedding, head;
   std::vector<Program> blocks;  // kinds of layers: most models have one, others layers with and without a window
   std::vector<int> kind_of_layer;

@@ -42,12 +42,12 @@ float cap_slope(float capped_score, float cap) {
 }
 
 int64_t first_key(int64_t s, int64_t window) { return window > 0 ? std::max<int64_t>(0, s - window + 1) : 0; }
-int64_t last_query(int64_t s, const AttentionShape& x) { return x.window > 0 ? std::min(x.S - 1, s + x.window - 1) : x.S - 1; }
+int64_t last_query(int64_t s, const CausalAttention& x) { return x.window > 0 ? std::min(x.S - 1, s + x.window - 1) : x.S - 1; }
 
 }  // namespace
 
 template <class E>
-void attention(const QkvRows<const E>& in, E* att, float* lse, const AttentionShape& x, int64_t begin, int64_t end) {
+void attention(const QkvRows<const E>& in, E* att, float* lse, const CausalAttention& x, int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float q[kMostHeadSize], sum_v[kMostHeadSize], score[kKeys];
   for (int64_t t = begin; t < end; ++t) {
@@ -83,7 +83,7 @@ void attention(const QkvRows<const E>& in, E* att, float* lse, const AttentionSh
 
 template <class E>
 void attention_backward_q(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse, const QkvRows<E>& d,
-                          const AttentionShape& x, int64_t begin, int64_t end) {
+                          const CausalAttention& x, int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float q[kMostHeadSize], go[kMostHeadSize], dq[kMostHeadSize];
   for (int64_t t = begin; t < end; ++t) {
@@ -108,7 +108,7 @@ void attention_backward_q(const E* datt, const QkvRows<const E>& in, const E* at
 
 template <class E>
 void attention_backward_kv(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse, const QkvRows<E>& d,
-                           const AttentionShape& x, int64_t begin, int64_t end) {
+                           const CausalAttention& x, int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float k[kMostHeadSize], v[kMostHeadSize], dk[kMostHeadSize], dv[kMostHeadSize];
   for (int64_t j = begin; j < end; ++j) {
@@ -137,11 +137,11 @@ void attention_backward_kv(const E* datt, const QkvRows<const E>& in, const E* a
 }
 
 #define DISTSETUP_INSTANTIATE(E)                                                                                                    \
-  template void attention(const QkvRows<const E>&, E*, float*, const AttentionShape&, int64_t, int64_t);                            \
+  template void attention(const QkvRows<const E>&, E*, float*, const CausalAttention&, int64_t, int64_t);                            \
   template void attention_backward_q(const E*, const QkvRows<const E>&, const E*, const float*, const QkvRows<E>&,                  \
-                                     const AttentionShape&, int64_t, int64_t);                                                      \
+                                     const CausalAttention&, int64_t, int64_t);                                                      \
   template void attention_backward_kv(const E*, const QkvRows<const E>&, const E*, const float*, const QkvRows<E>&,                 \
-                                      const AttentionShape&, int64_t, int64_t);
+                                      const CausalAttention&, int64_t, int64_t);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
 #undef DISTSETUP_INSTANTIATE

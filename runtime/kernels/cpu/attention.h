@@ -10,7 +10,7 @@ namespace distsetup::cpu {
 
 inline constexpr int64_t kMostHeadSize = 512;
 
-struct AttentionShape {
+struct CausalAttention {
   int64_t B = 0, S = 0;
   Heads heads;         // size <= kMostHeadSize
   float scale = 0;     // of scores
@@ -26,14 +26,14 @@ struct QkvRows {
 
 // att [T, A · D], lse [T, A]: the logarithm of the sum of exponentials. Work is split over `begin .. end` of the B · S tokens.
 template <class E>
-void attention(const QkvRows<const E>& in, E* att, float* lse, const AttentionShape& shape, int64_t begin, int64_t end);
+void attention(const QkvRows<const E>& in, E* att, float* lse, const CausalAttention& shape, int64_t begin, int64_t end);
 // dq of tokens begin .. end; then dk and dv of tokens begin .. end as keys. Scores are computed again in both: no scratch, and sums
 // whose order does not depend on how the tokens are split.
 template <class E>
 void attention_backward_q(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse, const QkvRows<E>& d,
-                          const AttentionShape& shape, int64_t begin, int64_t end);
+                          const CausalAttention& shape, int64_t begin, int64_t end);
 template <class E>
 void attention_backward_kv(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse, const QkvRows<E>& d,
-                           const AttentionShape& shape, int64_t begin, int64_t end);
+                           const CausalAttention& shape, int64_t begin, int64_t end);
 
 }  // namespace distsetup::cpu

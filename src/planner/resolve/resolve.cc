@@ -57,6 +57,9 @@ void take_native_program(Resolving& r) {
   const PresetFile* own = find_preset(r.presets, "native", model.family);
   if (own == nullptr || own->is_embedded) {
     append(r.said, pinned_at(check_native(model), model_at(r)));
+    if (has_error(r.said)) return;
+    const std::string& file = native_programs(model)->file;
+    if (file != model.family) r.assume(fmt::format("family '{}' run as {}: it has no program of its own", model.family, file));
     return;
   }
   Result<std::string> text = read_file(own->path);

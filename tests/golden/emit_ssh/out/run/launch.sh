@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 9d6f89b8ef564df5984ecd52dd2da4f0568aa353f0e7467c01a008fafe640d12
+# distsetup 0.1.0, inputs 5c5d9b33338a81cd52be4d16daf83a70aa7633cb453fb6fc9e5a720cc9a7ed66
 # command: distsetup emit --target ssh --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 '--ssh-options=-p 2222' --export 'A=b c'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

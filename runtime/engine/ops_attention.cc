@@ -1,0 +1,82 @@
+#include "runtime/engine/ops_attention.h"
+
+#include <array>
+#include <cmath>
+
+#include "plan/workspace.h"
+#include "runtime/engine/threads.h"
+#include "runtime/kernels/cpu/attention.h"
+#include "runtime/kernels/cpu/bf16.h"
+
+namespace distsetup {
+namespace {
+
+template <class E>
+E* in(const Call& c, int i) {
+  return static_cast<E*>(c.reads[size_t(i)].data);
+}
+template <class E>
+E* out(const Call& c, int i) {
+  return static_cast<E*>(c.writes[size_t(i)].data);
+}
+Heads heads(const OpContext& x) { return {x.a, x.kv, x.d}; }
+
+cpu::CausalAttention attention_shape(const Call& c) {
+  const OpContext& x = *c.context;
+  const OpAttributes& a = *c.attributes;
+  const double scale = a.scale > 0 ? a.scale : 1 / std::sqrt(double(x.d));
+  return {x.B, x.S, heads(x), float(scale), float(a.soft_cap), a.window};
+}
+// Rows of q, k and v in `qkv`, or q and k in `qk` and v where all three were made.
+template <class E>
+cpu::QkvRows<E> rows_of(E* qk, E* qkv, const OpContext& x) {
+  const Heads h = heads(x);
+  const int64_t q = h.num_q * h.size, k = h.num_kv * h.size;
+  if (qk == nullptr) return {qkv, qkv + q, qkv + q + k, h.packed_row(), h.packed_row(), h.packed_row()};
+  return {qk, qk + q, qkv + q + k, h.row(), h.row(), h.packed_row()};
+}
+int64_t bytes_per_query(const Call& c) { return c.context->S * c.context->a * c.context->d; }
+// qkv | qk, qkv -> att, lse
+template <class E>
+void own_attention(const Call& c) {
+  const bool split = c.reads.size() == 2;
+  const cpu::QkvRows<const E> rows =
+      rows_of<const E>(split ? in<E>(c, 0) : nullptr, split ? in<E>(c, 1) : in<E>(c, 0), *c.context);
+  parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
+    cpu::attention<E>(rows, out<E>(c, 0), out<float>(c, 1), attention_shape(c), begin, end);
+  });
+}
+// datt, qkv | qk, qkv, att, lse -> dqkv | dqk, dqkv
+template <class E>
+void own_attention_backward(const Call& c) {
+  const bool split = c.reads.size() == 5;
+  const int att = split ? 3 : 2;
+  const cpu::QkvRows<const E> rows =
+      rows_of<const E>(split ? in<E>(c, 1) : nullptr, split ? in<E>(c, 2) : in<E>(c, 1), *c.context);
+  const cpu::QkvRows<E> d = rows_of<E>(split ? out<E>(c, 0) : nullptr, split ? out<E>(c, 1) : out<E>(c, 0), *c.context);
+  const cpu::CausalAttention shape = attention_shape(c);
+  parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
+    cpu::attention_backward_q<E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), d, shape, begin, end);
+    cpu::attention_backward_kv<E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), d, shape, begin, end);
+  });
+}
+
+struct AttentionOp {
+  const char* kernel;
+  OpFunction f32, bf16;
+};
+constexpr std::array kAttention = {AttentionOp{"attention", own_attention<float>, own_attention<Bf16>},
+                                   AttentionOp{"attention_split", own_attention<float>, own_attention<Bf16>},
+                                   AttentionOp{"attention_backward", own_attention_backward<float>, own_attention_backward<Bf16>},
+                                   AttentionOp{"attention_split_backward", own_attention_backward<float>, own_attention_backward<Bf16>}};
+
+}  // namespace
+
+bool bind_own_attention(const std::string& kernel, Call& call) {
+  if (call.context->d > cpu::kMostHeadSize || !has_own_attention(*call.attributes, {{"S", call.context->S}})) return false;
+  for (const AttentionOp& entry : kAttention)
+    if (kernel == entry.kernel) call.function = call.context->compute == Dtype::kBf16 ? entry.bf16 : entry.f32;
+  return call.function != nullptr;
+}
+
+}  // namespace distsetup
