@@ -248,6 +248,9 @@ TEST_CASE("public files: jobs that a plan has no form for are refused by name") 
   REQUIRE_FALSE(job.ok());
   CHECK(job.diagnostics[0].message.find("'#SBATCH hetjob': the parts of the job have nodes of their own") == 0);
   CHECK(job.diagnostics[0].location.line == 3);
+  check_fields({{"t.sbatch",
+                 "#!/bin/bash\n#SBATCH --time={LIMIT_TIME}\n#SBATCH --nodes=2\nsrun torchrun --nproc_per_node <gpus> own.py\n",
+                 {{"hardware.nodes", "2"}, {"launch.time_limit_s", ""}, {"hardware.gpus_per_node", ""}}}});
   bool says_elastic = false;
   for (const Reading& one : read_public({"e.sh", "torchrun --nnodes 2:4 --nproc_per_node 8 own.py --x 1\n", {}})) {
     for (const LostKey& lost : one.lost) says_elastic = says_elastic || lost.reason.find("an elastic range ") == 0;

@@ -144,8 +144,8 @@ Diagnostic nothing_to_convert(const std::vector<Reading>& readings, const std::v
     if (one.is_file && std::find(named.begin(), named.end(), one.text) == named.end()) named.push_back(one.text);
   }
   const Location at{readings.empty() ? "" : readings[0].file, 0, 0};
-  if (named.empty()) return error(code::kUnknownValue, at, "nothing in the file is a setting of a run", "distsetup lint looks at it");
-  return error(code::kUnknownValue, at,
+  if (named.empty()) return warning(code::kUnknownValue, at, "nothing in the file is a setting of a run", "distsetup lint looks at it");
+  return warning(code::kUnknownValue, at,
                fmt::format("nothing in the file is a setting of a run: they stand in {}, which is not here", fmt::join(named, ", ")),
                "give that file beside this one");
 }
@@ -181,10 +181,7 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
       lost.push_back(
           {"fsdp_config", one.chosen.setup, "no file has this setup; distsetup plan takes those of presets/recipes too", {one.file}});
   }
-  if (fields->empty()) {
-    diagnostics.push_back(nothing_to_convert(*readings, lost));
-    return fail(arguments, terminal, diagnostics);
-  }
+  if (fields->empty()) diagnostics.push_back(nothing_to_convert(*readings, lost));
   const Result<Artifacts> written = target == kRunFile ? as_run_file(*fields, session->presets, lost)
                                                        : as_target(templates, target, *fields, emitted_command(arguments), lost);
   append(diagnostics, written.diagnostics);

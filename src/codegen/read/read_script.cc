@@ -47,6 +47,13 @@ std::string table_of(LaunchProgram program) {
   return "";
 }
 
+// "{LIMIT_TIME}", "<account>": filled in before the script is a script.
+bool is_placeholder(std::string_view value) {
+  if (value.size() < 3) return false;
+  const bool is_marked = (value.front() == '{' && value.back() == '}') || (value.front() == '<' && value.back() == '>');
+  return is_marked && value.substr(1, value.size() - 2).find_first_of("{}<>,:\"'") == std::string_view::npos;
+}
+
 class ScriptReader {
  public:
   ScriptReader(const TemplateSet& templates, const foreign::Document& document)
@@ -121,6 +128,7 @@ class ScriptReader {
     one.text = has_value ? value : "true";
     one.stands_alone = !has_value;
     one.at = source_.at(span.begin);
+    if (is_placeholder(value)) one.unknown = "a placeholder that was not filled in";
     const size_t dollar = value.find_first_of("$`");
     if (dollar != std::string::npos) one.unknown = fmt::format("only the running script knows {}", value.substr(dollar));
     return one;
