@@ -13,20 +13,22 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr double kInside = 0.9;
-// How many runs of an unseen code base are outside on each side, and what a width costs. Fewer than one in twenty: code bases differ
-// as wholes, and those that are here are few. Of memory a width must earn itself: still fewer print it, and what one of them shows is
-// nearer to chance than what all do. None is known better than kLeast.
+// How many runs of an unseen code base are outside, and what a width costs. Fewer than one in ten of time: code bases differ as
+// wholes, and those that are here are few. Of memory a width must earn itself: still fewer print it, and what one of them shows is
+// nearer to chance than what all do. On both sides the same: which side an unseen code base is on, those that are here do not say
+// (apart, each side held what a few of them chanced to show: Brier 0.028 for 0.024, and one code base more failed). None is known
+// better than kLeast.
 struct Target {
   double outside = 0, price = 0;
 };
-constexpr Target kMemory{0.04, 0.002}, kTime{0.03, 0};
+constexpr Target kMemory{0.1, 0.004}, kTime{0.06, 0};
 constexpr double kLeast = 0.05;
-constexpr double kWidths[] = {0,    0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12,
-                              0.14, 0.16, 0.18, 0.21, 0.24, 0.28, 0.33, 0.4,  0.5,  0.6, 0.8};
+constexpr double kWidths[] = {0,    0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.1, 0.11, 0.12,
+                              0.13, 0.14, 0.15, 0.16, 0.18, 0.21, 0.24, 0.28, 0.33, 0.4,  0.5, 0.6,  0.8};
 
 double unit_of(Metric metric) { return metric == Metric::kTokensPerSecond ? 1 : kGib; }
 
-// What a row misses by on one side, as a logarithm; 0 where it misses on the other.
+// What a row misses by, as a logarithm.
 struct Miss {
   double by = 0, weight = 1;
   std::vector<size_t> difficulties;
@@ -146,7 +148,7 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_
   Calibration fitted;
   for (const std::string_view group : {"memory", "time"}) {
     std::vector<std::string> names;
-    std::vector<Miss> below, above;
+    std::vector<Miss> misses;
     std::map<std::string, int> size;
     const auto each = [&](auto visit) {
       each_prediction(rows, [&](const Scored& row, const Measurement& m) {
@@ -155,24 +157,20 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_
     };
     each([&](const Scored& row, const Measurement&) { ++size[row.code_base]; });
     each([&](const Scored& row, const Measurement& m) {
-      const double by = std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase));
       Miss miss;
+      miss.by = std::abs(std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase)));
       miss.weight = 1 / std::sqrt(size[row.code_base]);
       for (const Difficulty& one : difficulties(row.setup, quantity(m.metric))) {
         auto name = std::find(names.begin(), names.end(), one.key);
         if (name == names.end()) name = names.insert(names.end(), std::string(one.key));
         miss.difficulties.push_back(static_cast<size_t>(name - names.begin()));
       }
-      below.push_back(miss);
-      below.back().by = std::max(0.0, -by);
-      above.push_back(std::move(miss));
-      above.back().by = std::max(0.0, by);
+      misses.push_back(std::move(miss));
     });
-    for (const auto& [side, misses] : {std::pair{"below", &below}, {"above", &above}}) {
-      const std::vector<double> widths = fit_widths(*misses, names.size(), group == "time" ? kTime : kMemory);
-      for (size_t i = 0; i < names.size(); ++i) {
-        if (widths[i] > 0) fitted.constants[fmt::format("unseen.{}.{}.{}", group, names[i], side)] = widths[i];
-      }
+    const std::vector<double> widths = fit_widths(misses, names.size(), group == "time" ? kTime : kMemory);
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (widths[i] == 0) continue;
+      for (const char* side : {"below", "above"}) fitted.constants[fmt::format("unseen.{}.{}.{}", group, names[i], side)] = widths[i];
     }
   }
   return fitted;

@@ -18,6 +18,7 @@
 #include "base/value.h"
 #include "base/value_yaml.h"
 #include "code_bases.h"
+#include "planner/frameworks/fsdp_lengths.h"
 #include "planner/report/need.h"
 #include "planner/time/embedded_calibration.h"
 #include "report.h"
@@ -28,7 +29,7 @@ namespace {
 struct Options {
   std::string source = ".";
   std::vector<std::string> files, blocks;
-  bool json = false, check = false, update = false, fit = false;
+  bool json = false, check = false, update = false, fit = false, quick = false;
 };
 
 struct Loaded {
@@ -140,12 +141,14 @@ Result<Calibration> start_values(const std::string& source) {
   return all;
 }
 
-// Tokens/s with the shipped constants, and refitted without each block, each model and each code base.
-void predict_time(std::vector<Scored>& rows, const std::vector<Scored>& training, const Calibration& start) {
+// Tokens/s with the shipped constants, and refitted without each block, each model and each code base (`quick`: shipped everywhere).
+void predict_time(std::vector<Scored>& rows, const std::vector<Scored>& training, const Calibration& start, bool quick) {
   const Calibration shipped = without_residuals(embedded_calibration());
   in_parallel(rows.size(), [&](size_t i) {
-    rows[i].prediction.tokens_per_s_per_gpu = rows[i].tokens_per_s[0] = predict_tokens_per_s_per_gpu(rows[i].setup, shipped);
+    rows[i].prediction.tokens_per_s_per_gpu = predict_tokens_per_s_per_gpu(rows[i].setup, shipped);
+    std::fill(std::begin(rows[i].tokens_per_s), std::end(rows[i].tokens_per_s), rows[i].prediction.tokens_per_s_per_gpu);
   });
+  if (quick) return;
   const Teaching taught = teaching(training, {});
   Fitter fitter(taught.observations, start);
   fitter.fit(shipped, 0);  // the Jacobian at the shipped constants
@@ -180,6 +183,11 @@ void predict_bytes(std::vector<Scored>& rows) {
     const double tokens = s.prediction.tokens_per_s_per_gpu;
     s.prediction = predict_memory(s.setup);
     s.prediction.tokens_per_s_per_gpu = tokens;
+    // torchtune's peaks are of a step (get_memory_stats resets them), and so of what a step is usually padded to.
+    if (s.setup.sample_lengths.mean <= 0 || !s.row.says("framework", "torchtune")) return;
+    Setup usual = replay::padded(s.setup);
+    usual.sample_lengths = {};
+    s.prediction.allocated_gib = predict_memory(usual).allocated_gib;
   });
 }
 
@@ -279,7 +287,7 @@ int run(const Options& options) {
   if (options.fit) return run_fit(options, *training, *start);
   Result<Loaded> scored = load(options.files.empty() ? own : options.files, *bases);
   if (!scored) return fail(scored.diagnostics);
-  predict_time(scored->scored, training->scored, *start);
+  predict_time(scored->scored, training->scored, *start, options.quick && !options.update);
   predict_bytes(scored->scored);
   // Rows of a file are held against the shipped intervals: its code bases are not in them, unless they are ours.
   const ResidualsByCodeBase without = options.files.empty() ? residuals_without_each(scored->scored) : ResidualsByCodeBase{};
@@ -310,6 +318,8 @@ int main(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument == "--source" && i + 1 < argc) {
       options.source = argv[++i];
+    } else if (argument == "--quick") {
+      options.quick = true;
     } else if (argument == "--json") {
       options.json = true;
     } else if (argument == "--check") {
@@ -319,10 +329,10 @@ int main(int argc, char** argv) {
     } else if (argument == "--fit") {
       options.fit = true;
     } else if (argument.starts_with("--")) {
-      std::fprintf(
-          stderr,
-          "unknown option '%s' (distsetup-accuracy --source DIR [FILE.csv ...] [--json] [--check] [--update] [--fit BLOCK ...])\n",
-          argv[i]);
+      std::fprintf(stderr,
+                   "unknown option '%s' (distsetup-accuracy --source DIR [FILE.csv ...] [--json] [--quick] [--check] [--update] "
+                   "[--fit BLOCK ...])\n",
+                   argv[i]);
       return 2;
     } else {
       (options.fit ? options.blocks : options.files).push_back(argument);

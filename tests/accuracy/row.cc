@@ -261,6 +261,15 @@ Result<std::vector<Row>> read_rows(std::string_view text, const std::string& fil
   return rows;
 }
 
+namespace {
+
+// torchtune divided bytes by 1e9 until 2024-08-15 (d0b89e206).
+bool prints_decimal_gb(const Row& row) {
+  return row.says("framework", "torchtune") && contains(row.text("notes"), "GB as printed") && row.says("software", "2024-05");
+}
+
+}  // namespace
+
 std::vector<Measurement> measurements(const Row& row) {
   std::vector<Measurement> all;
   const auto add = [&](Metric metric, std::optional<double> value) {
@@ -280,7 +289,10 @@ std::vector<Measurement> measurements(const Row& row) {
     if (kind == "allocated" && notes.starts_with("reserved ")) add(Metric::kReserved, number_after(notes, "reserved "));
     add(Metric::kDevice, number_after(notes, "nvidia-smi "));
   }
-  add(Metric::kTokensPerSecond, row.number("tokens_per_s_per_gpu"));
+  if (prints_decimal_gb(row)) {
+    for (Measurement& m : all) m.value *= 1e9 / (1024.0 * 1024 * 1024);
+  }
+  if (!contains(notes, "do not use for time")) add(Metric::kTokensPerSecond, row.number("tokens_per_s_per_gpu"));
   return all;
 }
 

@@ -119,6 +119,10 @@ void set_titan_batch(Setup& s, const Row& row, int date) {
   if (s.sequence_length == 0) {
     if (const auto sibling = number_after(notes, "seq not stated (")) s.sequence_length = static_cast<int64_t>(*sibling);
   }
+  // experiments/transformers_modeling_backend/config_registry.py: two sequences of 2048.
+  const bool own_defaults = contains(notes, "transformers modeling backend");
+  if (own_defaults && s.micro_batch == 0) s.micro_batch = 2;
+  if (own_defaults && s.sequence_length == 0) s.sequence_length = 2048;
   if (s.sequence_length == 0) s.sequence_length = s.model.family == "llama" ? 8192 : 4096;
   if (s.micro_batch == 0) s.micro_batch = s.model.num_experts > 0 ? 4 : s.model.hidden <= 4096 ? 1 : s.model.hidden <= 8192 ? 8 : 2;
 }
@@ -148,6 +152,12 @@ Setup titan_row(const Row& row, Setup s) {
     s.software.last_block_stays_gathered = false;
   }
   s.software.cast_kernels = row.says("precision", "nocompile");
+  if (contains(notes, "FAKE communication")) {
+    // One process stands for all: nothing is moved. What its "selective rematerialization" pass recomputes is any policy's
+    // (selective_activation_remat.py); the default one would keep ten times what the GPU has.
+    s.recompute = ActivationRecompute::kFull;
+    s.nic_bytes_per_s = s.gpu.link.bytes_per_s = 1e15;
+  }
   if (row.says("framework", "graph_trainer")) {
     s.software.inductor_kernels = row.says("compile", "full inductor");
     if (row.says("software", "without CUDA graphs")) s.software.cuda_graphs = false;

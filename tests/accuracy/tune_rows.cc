@@ -1,11 +1,16 @@
 // torchtune, and torchao's own script for quantised training.
+#include <algorithm>
+
 #include "row_setup.h"
 
 namespace distsetup::accuracy {
 namespace {
 
 // recipes/configs of torchtune: the single-device full recipe is PagedAdamW8bit applied in backward; LoRA is rank 8 on q, v, output
-// and the MLP; alpaca_dataset truncates at 512 tokens; batches of 2. The output is cross-entropy in 8 chunks since 2024-09.
+// and the MLP; alpaca_dataset truncates at 512 tokens until 2024-08 (8295cc350), then nowhere: its longest sample has 1,044 tokens;
+// batches of 2. The output is cross-entropy in 8 chunks since 2024-09. No launcher of it asks for expandable segments.
+constexpr int64_t kLongestAlpaca = 1044;
+
 Result<Setup> recipe_row(const Row& row, Setup s) {
   const std::string& notes = row.text("notes");
   const std::string& optimizer = row.text("optimizer");
@@ -20,8 +25,16 @@ Result<Setup> recipe_row(const Row& row, Setup s) {
   const bool before = row.says("notes", "unpacked baseline") || row.says("notes", "+ packed") || row.says("notes", "+ compile");
   s.loss = early || before ? LossHead::kEager : LossHead::kChunkedLogits;
   if (s.loss == LossHead::kEager && s.compiled) s.loss = LossHead::kCompiled;
+  // Qwen3 came two weeks after LinearCrossEntropyLoss (c9861c94a, eb01f0765): head and loss chunk by chunk, of the labels that count
+  // alone: of samples of unlike lengths a sixth.
+  if (row.says("model", "Qwen3")) {
+    s.loss = LossHead::kChunkedHead;
+    s.loss_chunks = contains(notes, "variable length") ? 8 * 6 : 8;
+  }
+  // The last steps of the ablation offload activations, adapters too (README.md of v0.5.0).
+  const auto step = [&](std::string_view name) { return contains(notes, "ablation step: " + std::string(name)); };
+  if (step("+ activation offloading") || step("+ 8-bit") || step("LoRA") || step("QLoRA")) s.offload.activations = OffloadPlace::kHost;
   s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = Dtype::kBf16;
-  s.software.expandable_segments = !early;
   s.optimizer_implementation =
       contains(optimizer, "fused") || !early ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
   const bool low_memory =
@@ -51,7 +64,9 @@ Result<Setup> recipe_row(const Row& row, Setup s) {
   // Where the batch is not stated, its lengths are not drawn: both together are as good as two samples of 512 tokens.
   // The LoRA recipes read alpaca_cleaned: 177.9 +- 126.4 tokens, at least 26 (ms-swift,
   // docs/source_en/LLM/Supported-models-datasets.md).
-  if (stated && (contains(notes, "variable length") || contains(notes, "unpacked"))) s.sample_lengths = {177.9, 126.4, 26, true};
+  const bool unlike = contains(notes, "variable length") || contains(notes, "unpacked");
+  if (unlike && !early) s.sequence_length = row.text("seq_len").empty() ? kLongestAlpaca : std::min(s.sequence_length, kLongestAlpaca);
+  if (stated && unlike) s.sample_lengths = {177.9, 126.4, 26, true};
   s.padding_counted = false;  // tokens of labels that are not ignored
   return s;
 }

@@ -92,3 +92,36 @@ TEST_CASE("samples of different lengths are timed as padded") {
   s.micro_batch = 1;
   CHECK(estimate_time(s).step_s < padded);
 }
+
+TEST_CASE("4-bit integers are unpacked by PyTorch's operations, a kernel each, in forward alone") {  // QW-076, 077, 081
+  Setup s = transformers("qwen_72b", "a100_sxm_80", 202312);
+  s.finetune = Finetune::kQlora;
+  s.frozen_dtype = Dtype::kInt4;
+  s.lora = {64, true, true, true, true, true, true, true};
+  s.gradient_accumulation = 8;
+  const auto tokens_per_s = [&](int64_t length) {
+    s.sequence_length = length;
+    return estimate_time(s).tokens_per_s_per_gpu;
+  };
+  CHECK(tokens_per_s(256) == Approx(74.7).epsilon(0.2));
+  CHECK(tokens_per_s(512) == Approx(130.0).epsilon(0.2));
+  CHECK(tokens_per_s(8192) == Approx(364.5).epsilon(0.1));
+  s.frozen_dtype = Dtype::kNf4Double;
+  CHECK(tokens_per_s(256) > 74.7 * 1.3);
+}
+
+TEST_CASE("a graph that Python interprets dispatches the experts' operations too, unless CUDA graphs replay them") {  // TTM-008
+  Setup s = transformers("deepseek_v2_lite", "h100_hbm2e_96", 202603);
+  s.framework = Framework::kFsdp2;
+  s.program = "torchtitan_compiled";
+  s.compiled = true;
+  s.software.traced = s.software.interpreted = true;
+  const auto launch_of = [&](const char* model) {
+    s.model = *find_model(presets(), model);
+    return estimate_time(s).launch_s / static_cast<double>(s.model.num_layers);
+  };
+  s.micro_batch = 1, s.sequence_length = 256;
+  CHECK(launch_of("deepseek_v2_lite") > 2.5 * launch_of("llama3_8b"));
+  s.software.cuda_graphs = true;
+  CHECK(launch_of("deepseek_v2_lite") < 0.03);
+}

@@ -110,8 +110,8 @@ TEST_CASE("a script of one's own is as sure as unseen code") {
   const Interval speed = interval_of(s, Predicted::kTokensPerSecond, 1000, 0.9), bytes = interval_of(s, Predicted::kDevice, 1e9, 0.9);
   CHECK(speed.low < 750);
   CHECK(speed.high > 1250);
-  CHECK(bytes.low < 0.9e9);  // left-out code bases took 12 % less and 21 % more at the edges
-  CHECK(bytes.high > 1.2e9);
+  CHECK(bytes.low < 0.87e9);  // left-out code bases took 15 % less or 17 % more at the edges
+  CHECK(bytes.high > 1.16e9);
 }
 
 }  // namespace

@@ -59,3 +59,21 @@ TEST_CASE("a traced graph with full recomputation keeps the shards it gathers fr
   s.software.casts_once = false;
   CHECK(static_cast<double>(replay_memory(s).allocated_bytes) / kGib < 33.6);
 }
+
+TEST_CASE("nvfp4's products are not on the list of op-selective recompute, those of the last 15 % of the blocks are") {  // TT-142, 144
+  Setup s = llama3_8b(4, 2048);
+  s.gpu = find_gpu(presets(), "b200_sxm")->gpu;
+  s.micro_batch = 32;
+  s.program = "torchtitan_compiled";
+  s.compiled = true;
+  s.recompute = ActivationRecompute::kOpSelective;
+  s.loss = LossHead::kChunkedHead;
+  const double half = static_cast<double>(simulate_memory(s).allocated_bytes) / kGib;
+  CHECK(half == Approx(174.49).epsilon(0.15));
+  s.fp8 = Fp8Recipe::kNvfp4;
+  s.compute = Dtype::kF8;
+  const double fourth = static_cast<double>(simulate_memory(s).allocated_bytes) / kGib;
+  CHECK(fourth / half == Approx(110.95 / 174.49).epsilon(0.12));
+  s.recompute = ActivationRecompute::kFull;
+  CHECK(static_cast<double>(simulate_memory(s).allocated_bytes) / kGib < fourth);
+}

@@ -105,6 +105,10 @@ void FsdpModel::trace_block(BlockKind& kind, const TraceOptions& keep) {
   again.reentrant = s.reentrant_checkpoint;
   again.keeps_matmuls = s.software.keeps_every_matmul;
   again.retains_input = retains;
+  if (has_blocks_in_16_bits()) {
+    kind.kept = trace_section(block, kind.facts, symbols, is_trained, again);
+    again.drops_matmuls = true;
+  }
   kind.recomputed = trace_section(block, kind.facts, symbols, is_trained, again);
 }
 
@@ -170,7 +174,8 @@ void FsdpModel::choose_layers(Blocks which) {
                         : part == PipelinePart::kSecond ? std::min(layers_of(PipelinePart::kFirst), s.model.num_layers - all)
                                                         : 0;
   const int64_t stop = std::min(s.model.num_layers, start + all);
-  const bool shorten = which == Blocks::kThree && s.recompute != ActivationRecompute::kEveryK && !offloads_activations();
+  const bool shorten =
+      which == Blocks::kThree && s.recompute != ActivationRecompute::kEveryK && !has_blocks_in_16_bits() && !offloads_activations();
   for (int64_t begin = start; begin < stop;) {
     int64_t end = begin + 1;
     while (end < stop && is_expert_layer(s.model, end) == is_expert_layer(s.model, begin)) ++end;

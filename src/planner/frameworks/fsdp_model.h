@@ -22,7 +22,7 @@ struct BlockKind {
   bool present = false;
   UnitWeights unit, experts;  // experts: a unit of their own under expert parallelism, else empty
   std::vector<int> places;    // section weight -> index in its unit; -1: not there; from kExpertPlace down: index in `experts`
-  Trace kept, recomputed;
+  Trace kept, recomputed;     // kept: of blocks without recompute, or of those in 16 bits beside nvfp4
 };
 inline constexpr int kExpertPlace = -2;
 
@@ -38,6 +38,10 @@ class FsdpModel {
       return layer % std::max(s.recompute_every_k, 1) == std::max(s.recompute_every_k, 1) - 1;
     return s.recompute != ActivationRecompute::kNone;
   }
+  // Under op-selective recompute in nvfp4 the last 15 % of the blocks stay in 16 bits (torchtitan components/quantization/nvfp4.md);
+  // their products are on the list of what is kept, nvfp4's own kernels are not.
+  bool has_blocks_in_16_bits() const { return s.fp8 == Fp8Recipe::kNvfp4 && s.recompute == ActivationRecompute::kOpSelective; }
+  bool stays_in_16_bits(int64_t layer) const { return has_blocks_in_16_bits() && layer >= s.model.num_layers * 85 / 100; }
   // Inputs of a block's parts that are recomputed by themselves, but for the block's own.
   int64_t parts_bytes(size_t i) const {
     return s.recompute == ActivationRecompute::kFull && is_recomputed(layers[i]) ? (s.recompute_parts - 1) * residual_bytes : 0;
@@ -57,7 +61,9 @@ class FsdpModel {
   ShardedUnit& block_unit(size_t i) { return units[first_block + i]; }
   ShardedUnit* experts_unit(size_t i) { return expert_units[i] < 0 ? nullptr : &units[static_cast<size_t>(expert_units[i])]; }
   const BlockKind& block_kind(size_t i) const { return blocks[is_expert_layer(s.model, layers[i]) ? 1 : 0]; }
-  const Trace& block_trace(size_t i) const { return is_recomputed(layers[i]) ? block_kind(i).recomputed : block_kind(i).kept; }
+  const Trace& block_trace(size_t i) const {
+    return is_recomputed(layers[i]) && !stays_in_16_bits(layers[i]) ? block_kind(i).recomputed : block_kind(i).kept;
+  }
 
   const Setup& s;
   const PipelinePart part;

@@ -162,6 +162,7 @@ class Tracer {
   // A policy that keeps every product saves what backward or the recomputed ops read: not what is reduced at once, nor what comes
   // last.
   bool is_kept(const ProgramOp& op) const {
+    if (options_.drops_matmuls && op.kernel->kind == "gemm") return false;
     if (!options_.keeps_matmuls) return op.keep;
     const auto at = static_cast<int>(&op - section_.ops.data());
     if (at >= last_saving_) return false;

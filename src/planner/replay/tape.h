@@ -50,6 +50,7 @@ struct TraceOptions {
   bool reentrant = false;
   int64_t input_bytes = 0;     // of x, and of the gradient of the output
   bool keeps_matmuls = false;  // kOpSelective: the outputs of every matrix multiplication beside those of flagged ops
+  bool drops_matmuls = false;  // or of none, flagged or not
   bool retains_input = false;  // x and the gradient of the output outlive backward: whoever plays the trace frees them
 };
 

@@ -20,7 +20,8 @@ constexpr int kTitanPrefersCudnnSince = 202510;  // torchtitan 6a3a9da95: sdpa_k
 constexpr double kKernelsPerLayer = 25;          // two norms, seven products, rotary, attention, residuals, SwiGLU
 constexpr double kModulesPerLayer = 9;           // with parameters: seven products, two norms
 constexpr double kModulesPerExpert = 3;
-constexpr int kCurrentSoftware = 202606;  // of a stack whose release is not stated
+constexpr double kUnpackingLaunch_s = 7 * 8 * 10e-6 * 2 / 3.5;  // seven matrices, eight operations of 10 us, in two of 3.5 passes
+constexpr int kCurrentSoftware = 202606;                        // of a stack whose release is not stated
 
 // Families that share a die share what its tensor cores reach: GH100, GA100 and the dies of B300 (NVIDIA's architecture papers).
 std::string measured_sibling(const std::string& family) {
@@ -248,6 +249,10 @@ std::string_view name(AttentionKernel kernel) {
   return "flash2";
 }
 
+bool unpacks_by_operations(const Setup& s) {
+  return s.finetune == Finetune::kQlora && (s.frozen_dtype == Dtype::kInt4 || s.frozen_dtype == Dtype::kInt8);
+}
+
 // Megatron's kernels are fused from 2022 on; a trainer that fuses norms and rotary alone still runs PyTorch's kernels between them.
 ProgramClass program_class(const Setup& s) {
   if (!s.traits().python) return ProgramClass::kHandWritten;
@@ -302,15 +307,20 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.dp_hidden = look.at(fmt::format("overlap.data_parallel.{}", traits.overlap));
   const double age = std::clamp((2025 - year_of(s)) / 2, 0.0, 1.0);  // hosts and PyTorch's dispatch got faster until 2025
   c.launch_layer_s = look.get(fmt::format("software.launch_s.{}", program), 1e-3) * (1 + look.at("software.launch_2023") * age);
-  // A traced graph that Python interprets op by op pays its dispatch for each of them.
-  if (s.software.interpreted && !s.software.cuda_graphs) c.launch_layer_s = look.at("software.launch_s.interpreted_graph");
+  // A traced graph that Python interprets op by op pays its dispatch for each of them, those of experts too.
+  double dispatch = 1;
+  if (s.software.interpreted && !s.software.cuda_graphs) {
+    c.launch_layer_s = look.at("software.launch_s.interpreted_graph");
+    dispatch = c.launch_layer_s / look.at("software.launch_s.eager");
+  }
   if (s.model.qk_norm_present()) c.launch_layer_s *= 1 + 2.0 / kKernelsPerLayer;
   // Experts: routing, sorting and a launch per local expert, after which the host waits for the counts; in 8 bits each expert's rows
   // and weights are cast by kernels of their own. What CUDA graphs hold is not launched.
   if (s.model.num_experts > 0 && !runs_in_turn(expert_kernels(s))) {
-    c.launch_layer_s += look.at("software.launch_s.experts") * (s.fp8 == Fp8Recipe::kNone ? 1 : 2);
+    c.launch_layer_s += dispatch * look.at("software.launch_s.experts") * (s.fp8 == Fp8Recipe::kNone ? 1 : 2);
   }
   c.launch_layer_s *= 1 - s.graphed;
+  c.launch_layer_s += kUnpackingLaunch_s * (unpacks_by_operations(s) ? 1 + look.at("software.launch_2023") * age : 0);
   const auto experts = static_cast<double>(s.model.num_experts);
   c.launch_layer_s *= 1 + experts * launches_per_expert(s) / kKernelsPerLayer;
   // ZeRO's hooks run in Python for every module (stage 3: fetch, release) or gradient (stage 2).

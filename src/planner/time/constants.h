@@ -17,6 +17,8 @@ std::string_view name(GpuGeneration generation);
 // (Transformer Engine, Apex, Liger), or an engine's own for all of it.
 enum class ProgramClass { kEager, kCompiled, kFused, kHandWritten };
 ProgramClass program_class(const Setup& setup);
+// Frozen weights are GPTQ's integers.
+bool unpacks_by_operations(const Setup& setup);
 inline constexpr std::string_view kNativeProgram = kNative;  // Setup::program of the bundled trainer
 
 enum class AttentionKernel { kUnfused, kFlash1, kFlash2, kFlash3, kFlash4, kCudnn };

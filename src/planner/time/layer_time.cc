@@ -20,6 +20,15 @@ namespace {
 // Of forward's bytes: a fused norm reads x and dy and writes dx (6 for 4), SwiGLU reads three and writes two (10 for 6).
 constexpr double kBackwardTraffic = 1.5;
 
+// bitsandbytes unpacks in one kernel, in forward and again in backward. GPTQ's integers (auto_gptq's qlinear_cuda, which trains) are
+// unpacked by PyTorch's operations: shifted as int32 (4 bytes written), cast (5), masked (2), zero points subtracted (2), scaled to 16
+// bits (3); autograd keeps the result for backward.
+double unpacking_s_per_weight(const Setup& s, const TimeConstants& c, bool forward) {
+  if (!unpacks_by_operations(s)) return (2 + bytes_of(s.frozen_dtype)) / c.dequantise_bytes_per_s;
+  constexpr double kOperationBytes = 16;
+  return forward ? (kOperationBytes + bytes_of(s.frozen_dtype)) / c.memory_bytes_per_s : 0;
+}
+
 }  // namespace
 
 LayerModel::LayerModel(const Setup& setup, const TimeConstants& constants)
@@ -88,7 +97,7 @@ PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
   }
   // Every expert's matrices are unpacked, however few rows it has.
   const bool packed = s.finetune == Finetune::kQlora && (m.experts == 0 || quantises_experts(s));
-  if (packed) p.elementwise += std::max(1.0, m.experts) * n * k * (2 + bytes_of(s.frozen_dtype)) / c.dequantise_bytes_per_s;
+  if (packed) p.elementwise += std::max(1.0, m.experts) * n * k * unpacking_s_per_weight(s, c, forward);
   return p;
 }
 
