@@ -43,6 +43,14 @@ bool is_value_of(const SpecKey& key, std::string_view word) {
 }
 
 Diagnostic unknown_flag(const Command& command, std::string_view word) {
+  // A setting of a run, at a command that takes the plan that was made with it.
+  const bool takes_plan = command.positional.find("plan.json") != std::string::npos;
+  if (takes_plan && find_spec_flag(word.substr(0, word.find('='))) != nullptr) {
+    const std::string help =
+        fmt::format("it is a setting of the plan: distsetup plan {} … --output plan.json, then distsetup {} plan.json",
+                    word.substr(0, word.find('=')), command.name);
+    return error(code::kUnknownFlag, command_line(), fmt::format("unknown flag '{}' of 'distsetup {}'", word, command.name), help);
+  }
   const std::vector<std::string> known = flag_spellings(command);
   const std::string nearest = nearest_name(word, known);
   const std::string help =
