@@ -139,7 +139,7 @@ class Job {
     }
     m.arrived.push_back(rank);
     if (m.arrived.size() < m.members.size()) return {};
-    const std::vector<int> all = std::move(m.members);
+    std::vector<int> all = std::move(m.members);
     m = {};
     for (const int r : all) begin(ranks_[r], head(ranks_[r]));
     collective(all);

@@ -136,8 +136,6 @@ const FrameworkTraits& traits_of(Framework framework) {
   return traits;
 }
 
-std::span<const FrameworkTraits> all_frameworks() { return kFrameworkTraits; }
-
 std::optional<Framework> find_framework(std::string_view id) {
   const auto* found =
       std::find_if(kFrameworkTraits.begin(), kFrameworkTraits.end(), [id](const FrameworkTraits& t) { return t.id == id; });

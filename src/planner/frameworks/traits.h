@@ -5,7 +5,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 
 namespace distsetup {
@@ -91,7 +90,6 @@ struct FrameworkTraits {
 };
 
 const FrameworkTraits& traits_of(Framework framework);
-std::span<const FrameworkTraits> all_frameworks();
 std::optional<Framework> find_framework(std::string_view id);
 
 }  // namespace distsetup
