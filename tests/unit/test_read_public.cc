@@ -220,6 +220,9 @@ TEST_CASE("public files: what a launcher's switches and a tool's defaults say of
        "accelerate launch own.py --model_name_or_path a/b --per_device_train_batch_size 8 --num_train_epochs 3 --output_dir o "
        "--num_warmup_steps 5 --with_tracking --use_peft --lora_alpha 32\n",
        {{"recompute.policy", ""}, {"train.grad_clip", ""}, {"micro_batch", "8"}}},
+      {"v.sh",
+       "trl vllm-serve --model a/b --tensor-parallel-size 2 &\naccelerate launch --num_processes 6 own.py --lr 1\n",
+       {{"mesh.tp", ""}, {"model.name", ""}, {"derived.world", "6"}}},
       {"b.sh", "accelerate launch -m own --model m --tasks t --batch_size 1 --output_path o\n", {{"micro_batch", ""}}},
       {"s.sh",
        "swift pt --model a/b --tuner_type full --deepspeed zero3 --per_device_train_batch_size 1 --output_dir o\n",

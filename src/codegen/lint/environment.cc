@@ -76,8 +76,8 @@ const std::vector<std::string_view> kDebugSwitches = {"NCCL_IB_DISABLE",    "NCC
                                                       "NCCL_LAUNCH_MODE",   "NCCL_CHECKS_DISABLE",      "TORCH_DISTRIBUTED_DEBUG"};
 
 bool is_plugin_name(std::string_view name) {
-  for (const std::string_view head :
-       {"NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_PLUGIN_", "NCCL_OFI_", "NCCL_UCX_", "NCCL_SHARP_", "NCCL_GIN_", "NCCL_RMA_"}) {
+  for (const std::string_view head : {"NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_PLUGIN_", "NCCL_OFI_", "NCCL_UCX_", "NCCL_SHARP_",
+                                      "NCCL_GIN_", "NCCL_RMA_", "NCCL_IBEXT_"}) {
     if (name.substr(0, head.size()) == head) return true;
   }
   return false;

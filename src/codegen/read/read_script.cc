@@ -54,6 +54,18 @@ bool is_placeholder(std::string_view value) {
   return is_marked && value.substr(1, value.size() - 2).find_first_of("{}<>,:\"'") == std::string_view::npos;
 }
 
+// A server of a model beside the training (rollouts of GRPO): its sizes are none of the run's.
+bool is_server(const foreign::ShellCommand& command) {
+  static const std::set<std::string, std::less<>> kServers = {"vllm-serve", "sglang.launch_server",
+                                                              "vllm.entrypoints.openai.api_server"};
+  const std::vector<foreign::ShellWord>& words = command.expanded;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool is_vllm = words[i].text == "serve" && i > 0 && words[i - 1].text == "vllm";
+    if (is_vllm || kServers.count(words[i].text) != 0) return true;
+  }
+  return false;
+}
+
 class ScriptReader {
  public:
   ScriptReader(const TemplateSet& templates, const foreign::Document& document)
@@ -81,6 +93,7 @@ class ScriptReader {
     const bool is_under_ray = has_ray(part.script);
     std::set<std::string> seen;
     for (const LaunchLine& line : part.lines) {
+      if (is_server(part.script.commands[line.command])) continue;
       std::string words;
       for (const foreign::ShellWord& word : part.script.commands[line.command].expanded) words += word.text + '\n';
       if (!seen.insert(std::move(words)).second || seen.size() > kMaxRuns) continue;
