@@ -194,27 +194,27 @@ void add(const Call& c) {
   });
 }
 // x -> y; dy, x -> dx
-template <cpu::Activation kF, class E>
+template <Activation kF, class E>
 void activation(const Call& c) {
   parallel_ranges(numel(c.writes[0]), 2 * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::activation<kF, E>(in<E>(c, 0) + begin, out<E>(c, 0) + begin, end - begin);
   });
 }
-template <cpu::Activation kF, class E>
+template <Activation kF, class E>
 void activation_backward(const Call& c) {
   parallel_ranges(numel(c.writes[0]), 3 * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::activation_backward<kF, E>(in<E>(c, 0) + begin, in<E>(c, 1) + begin, out<E>(c, 0) + begin, end - begin);
   });
 }
 // gu -> m; dm, gu -> dgu
-template <cpu::Activation kF, class E>
+template <Activation kF, class E>
 void gated(const Call& c) {
   const int64_t F = c.writes[0].dim(1);
   parallel_ranges(c.writes[0].dim(0), 3 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::gated_activation<kF, E>(in<E>(c, 0) + begin * 2 * F, out<E>(c, 0) + begin * F, end - begin, F);
   });
 }
-template <cpu::Activation kF, class E>
+template <Activation kF, class E>
 void gated_backward(const Call& c) {
   const int64_t F = c.reads[0].dim(1);
   parallel_ranges(c.reads[0].dim(0), 5 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
@@ -305,12 +305,12 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(add)};
 #undef DISTSETUP_ENTRY
 #define DISTSETUP_ACTIVATION(name, F)                                                                             \
-  NativeOp{#name, activation<cpu::Activation::F, float>, activation<cpu::Activation::F, Bf16>}, NativeOp {        \
-    #name "_backward", activation_backward<cpu::Activation::F, float>, activation_backward<cpu::Activation::F, Bf16> \
+  NativeOp{#name, activation<Activation::F, float>, activation<Activation::F, Bf16>}, NativeOp {        \
+    #name "_backward", activation_backward<Activation::F, float>, activation_backward<Activation::F, Bf16> \
   }
 #define DISTSETUP_GATED(name, F)                                                                                                  \
-  NativeOp{#name, gated<cpu::Activation::F, float>, gated<cpu::Activation::F, Bf16>}, NativeOp {                                  \
-    #name "_backward", gated_backward<cpu::Activation::F, float>, gated_backward<cpu::Activation::F, Bf16>                        \
+  NativeOp{#name, gated<Activation::F, float>, gated<Activation::F, Bf16>}, NativeOp {                                  \
+    #name "_backward", gated_backward<Activation::F, float>, gated_backward<Activation::F, Bf16>                        \
   }
 constexpr std::array kActivations = {DISTSETUP_ACTIVATION(gelu, kGelu),   DISTSETUP_ACTIVATION(gelu_tanh, kGeluTanh),
                                      DISTSETUP_ACTIVATION(relu, kRelu),   DISTSETUP_ACTIVATION(relu2, kRelu2),

@@ -19,7 +19,6 @@ struct KernelRule {
   void (*declare)(const Op& op, ProgramBuilder& program) = nullptr;         // the tensors it writes
   std::string (*flops)(const Op& op, ProgramBuilder& program) = nullptr;    // null: memory-bound
   void (*adjoint)(const Op& op, ProgramBuilder& program) = nullptr;
-  bool cuda = false;  // the CUDA device has it and its adjoint
 };
 
 const KernelRule* find_kernel(std::string_view name);  // nullptr: none

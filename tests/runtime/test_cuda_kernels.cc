@@ -13,6 +13,7 @@
 #include "support/cuda_emulation.h"
 
 #include "runtime/kernels/cuda/kernels.cu"
+#include "runtime/kernels/cuda/kernels_families.cu"
 
 #include <catch2/catch.hpp>
 
@@ -70,22 +71,23 @@ TEMPLATE_TEST_CASE("cuda: rms_norm and its backward", "[cuda_kernels]", float, B
   const int64_t T = 7, H = GENERATE(3, 30, 257, 1000);
   const bool with_residual = GENERATE(true, false);
   const bool accumulate = with_residual;
+  const float offset = with_residual ? 1 : 0;
   const auto x = random_values<TestType>(T * H, 1), w = random_values<TestType>(H, 2), dh = random_values<TestType>(T * H, 3),
              residual = random_values<TestType>(T * H, 4), g0 = random_values<TestType>(H, 5);
   std::vector<TestType> h(x.size()), dx(x.size()), gw = g0;
   std::vector<float> r(T), ws(H);
-  cpu::rms_norm(x.data(), w.data(), h.data(), r.data(), T, H, {1e-5f, 0});
+  cpu::rms_norm(x.data(), w.data(), h.data(), r.data(), T, H, {1e-5f, offset});
   cpu::rms_norm_backward(dh.data(), x.data(), r.data(), w.data(), with_residual ? residual.data() : nullptr, dx.data(), gw.data(),
-                         ws.data(), T, H, 0, accumulate ? Store::kAdd : Store::kSet);
+                         ws.data(), T, H, offset, accumulate ? Store::kAdd : Store::kSet);
   same_in_both_orders([&] {
     std::vector<TestType> h2(x.size()), gw2 = g0;
     std::vector<float> r2(T);
     std::vector<TestType> dx2 = with_residual ? residual : dh;  // in place of the residual, or of dh
-    cuda::rms_norm(kIsBf16<TestType>, x.data(), w.data(), h2.data(), r2.data(), T, H, 1e-5f, nullptr);
+    cuda::rms_norm(kIsBf16<TestType>, x.data(), w.data(), h2.data(), r2.data(), T, H, 1e-5f, offset, nullptr);
     CHECK(difference(h2, h) < kClose<TestType>);
     CHECK(difference(r2, r) < 3e-6);
     cuda::rms_norm_backward(kIsBf16<TestType>, with_residual ? dh.data() : dx2.data(), x.data(), r2.data(), w.data(),
-                            with_residual ? dx2.data() : nullptr, dx2.data(), gw2.data(), T, H, accumulate, nullptr);
+                            with_residual ? dx2.data() : nullptr, dx2.data(), gw2.data(), T, H, offset, accumulate, nullptr);
     CHECK(difference(dx2, dx) < kClose<TestType>);
     CHECK(difference(gw2, gw) < kClose<TestType>);
     return bytes_of(h2, r2, dx2, gw2);
@@ -95,23 +97,24 @@ TEMPLATE_TEST_CASE("cuda: rms_norm and its backward", "[cuda_kernels]", float, B
 TEMPLATE_TEST_CASE("cuda: qk_norm and its backward", "[cuda_kernels]", float, Bf16) {
   const Heads heads = GENERATE(Heads{3, 1, 10}, Heads{4, 2, 64}, Heads{2, 2, 250});
   const bool accumulate = GENERATE(true, false);
+  const float offset = accumulate ? 1 : 0;
   const int64_t T = 5, D = heads.size, n = heads.num_q + heads.num_kv;
   const auto qkv = random_values<TestType>(T * heads.packed_row(), 1), wq = random_values<TestType>(D, 2),
              wk = random_values<TestType>(D, 3), dqk = random_values<TestType>(T * heads.row(), 4),
              before = random_values<TestType>(T * heads.packed_row(), 5), g0 = random_values<TestType>(D, 6);
   std::vector<TestType> qk(T * heads.row()), dqkv = before, gwq = g0, gwk = g0;
   std::vector<float> r(T * n), ws(2 * D);
-  cpu::qk_norm(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, {1e-6f, 0});
+  cpu::qk_norm(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, {1e-6f, offset});
   cpu::qk_norm_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gwq.data(), gwk.data(), ws.data(),
-                        ws.data() + D, T, heads, 0, accumulate ? Store::kAdd : Store::kSet);
+                        ws.data() + D, T, heads, offset, accumulate ? Store::kAdd : Store::kSet);
   same_in_both_orders([&] {
     std::vector<TestType> qk2(qk.size()), dqkv2 = before, gwq2 = g0, gwk2 = g0;
     std::vector<float> r2(r.size());
-    cuda::qk_norm(kIsBf16<TestType>, qkv.data(), wq.data(), wk.data(), qk2.data(), r2.data(), T, heads, 1e-6f, nullptr);
+    cuda::qk_norm(kIsBf16<TestType>, qkv.data(), wq.data(), wk.data(), qk2.data(), r2.data(), T, heads, 1e-6f, offset, nullptr);
     CHECK(difference(qk2, qk) < kClose<TestType>);
     CHECK(difference(r2, r) < 3e-6);
     cuda::qk_norm_backward(kIsBf16<TestType>, dqk.data(), qkv.data(), r2.data(), wq.data(), wk.data(), dqkv2.data(), gwq2.data(),
-                           gwk2.data(), T, heads, accumulate, nullptr);
+                           gwk2.data(), T, heads, offset, accumulate, nullptr);
     CHECK(difference(dqkv2, dqkv) < kClose<TestType>);  // v columns: as they were
     CHECK(difference(gwq2, gwq) < kClose<TestType>);
     CHECK(difference(gwk2, gwk) < kClose<TestType>);
@@ -120,16 +123,16 @@ TEMPLATE_TEST_CASE("cuda: qk_norm and its backward", "[cuda_kernels]", float, Bf
 }
 
 TEMPLATE_TEST_CASE("cuda: rope, forward and back", "[cuda_kernels]", float, Bf16) {
-  const int64_t T = 10, S = 5, num_heads = 3, D = GENERATE(2, 10, 64), stride = 4 * D;
+  const int64_t T = 10, S = 5, num_heads = 3, D = GENERATE(2, 10, 64), R = D > 2 ? D / 2 / 2 * 2 : D, stride = 4 * D;
   const float direction = GENERATE(1.f, -1.f);
-  std::vector<float> cos(S * D / 2), sin(cos.size());
+  std::vector<float> cos(S * R / 2), sin(cos.size());
   Geometry g;
-  g.head_size = D;
+  g.head_size = R;
   cpu::rope_tables(cos.data(), sin.data(), S, rope_frequencies(g, false).per_pair, 1);
   const auto rows = random_values<TestType>(T * stride, 1);
   auto expected = rows, found = rows;
-  cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, D, stride, direction);
-  cuda::rope(kIsBf16<TestType>, found.data(), cos.data(), sin.data(), T, S, num_heads, D, stride, direction, nullptr);
+  cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, R, stride, direction);
+  cuda::rope(kIsBf16<TestType>, found.data(), cos.data(), sin.data(), T, S, num_heads, D, R, stride, direction, nullptr);
   CHECK(difference(found, expected) < kClose<TestType>);
 }
 
@@ -161,7 +164,7 @@ TEMPLATE_TEST_CASE("cuda: cross entropy over its logits, with ignored targets", 
   const auto run = [&] {
     std::vector<TestType> dz2 = z;
     std::vector<double> loss2 = {before};
-    cuda::cross_entropy(kIsBf16<TestType>, dz2.data(), target.data(), dz2.data(), loss2.data(), T, V, &scale, nullptr);
+    cuda::cross_entropy(kIsBf16<TestType>, dz2.data(), target.data(), dz2.data(), loss2.data(), T, V, &scale, 1, 0, nullptr);
     CHECK(loss2[0] == Approx(loss).epsilon(1e-6));
     CHECK(difference(dz2, dz) < kClose<TestType>);
     return bytes_of(dz2, loss2);
@@ -180,7 +183,7 @@ TEST_CASE("cuda: cross entropy of huge, infinite and undefined logits", "[cuda_k
     std::vector<float> dz(3), dz2(3);
     double loss = 0, loss2 = 0;
     cpu::cross_entropy(z.data(), target.data(), dz.data(), &loss, 1, 3, 1.0);
-    cuda::cross_entropy(false, z.data(), target.data(), dz2.data(), &loss2, 1, 3, &one, nullptr);
+    cuda::cross_entropy(false, z.data(), target.data(), dz2.data(), &loss2, 1, 3, &one, 1, 0, nullptr);
     CHECK(loss2 == Approx(loss));
     CHECK(difference(dz2, dz) < 3e-6);
   }
@@ -188,7 +191,7 @@ TEST_CASE("cuda: cross entropy of huge, infinite and undefined logits", "[cuda_k
                         std::vector<float>{inf, 0, 0}}) {  // the step has to stop
     std::vector<float> dz(3);
     double loss = 0;
-    cuda::cross_entropy(false, z.data(), target.data(), dz.data(), &loss, 1, 3, &one, nullptr);
+    cuda::cross_entropy(false, z.data(), target.data(), dz.data(), &loss, 1, 3, &one, 1, 0, nullptr);
     CHECK_FALSE(std::isfinite(loss));
   }
 }
@@ -208,8 +211,8 @@ TEMPLATE_TEST_CASE("cuda: embedding and its backward, rows of one id in order", 
   cpu::embedding_backward(ids.data(), dy.data(), gw.data(), T, V, H, accumulate ? Store::kAdd : Store::kSet);
   same_in_both_orders([&] {
     std::vector<TestType> y2(T * H), gw2 = g0;
-    cuda::embedding_forward(kIsBf16<TestType>, ids.data(), w.data(), y2.data(), T, H, nullptr);
-    cuda::embedding_backward(kIsBf16<TestType>, ids.data(), dy.data(), gw2.data(), T, V, H, accumulate, nullptr);
+    cuda::embedding_forward(kIsBf16<TestType>, ids.data(), w.data(), y2.data(), T, H, 1, nullptr);
+    cuda::embedding_backward(kIsBf16<TestType>, ids.data(), dy.data(), gw2.data(), T, V, H, 1, accumulate, nullptr);
     CHECK(bytes_of(y2) == bytes_of(y));
     CHECK(difference(gw2, gw) < kClose<TestType>);
     return bytes_of(y2, gw2);
@@ -268,6 +271,127 @@ TEST_CASE("cuda: sums of squares add up over ranges", "[cuda_kernels]") {
     CHECK(sum[0] == Approx(expected).epsilon(1e-5));
     return bytes_of(sum);
   });
+}
+
+TEMPLATE_TEST_CASE("cuda: layer_norm and its backward", "[cuda_kernels]", float, Bf16) {
+  const int64_t T = 7, H = GENERATE(3, 257, 1000);
+  const bool with_residual = GENERATE(true, false);
+  const auto x = random_values<TestType>(T * H, 1), w = random_values<TestType>(H, 2), b = random_values<TestType>(H, 3),
+             dh = random_values<TestType>(T * H, 4), residual = random_values<TestType>(T * H, 5), g0 = random_values<TestType>(H, 6);
+  std::vector<TestType> h(x.size()), dx(x.size()), gw = g0, gb = g0;
+  std::vector<float> mean(T), r(T), ws(2 * H);
+  const Store store = with_residual ? Store::kAdd : Store::kSet;
+  cpu::layer_norm(x.data(), w.data(), b.data(), h.data(), mean.data(), r.data(), T, H, 1e-5f);
+  cpu::layer_norm_backward_weight(dh.data(), x.data(), mean.data(), r.data(), gw.data(), gb.data(), ws.data(), T, H, 0, H, store);
+  cpu::layer_norm_backward_input<TestType>(dh.data(), x.data(), mean.data(), r.data(), w.data(), with_residual ? residual.data() : nullptr,
+                                           dx.data(), T, H);
+  same_in_both_orders([&] {
+    std::vector<TestType> h2(x.size()), gw2 = g0, gb2 = g0, dx2 = with_residual ? residual : dh;
+    std::vector<float> mean2(T), r2(T);
+    cuda::layer_norm(kIsBf16<TestType>, x.data(), w.data(), b.data(), h2.data(), mean2.data(), r2.data(), T, H, 1e-5f, nullptr);
+    CHECK(difference(h2, h) < kClose<TestType>);
+    CHECK(difference(r2, r) < 3e-6);
+    cuda::layer_norm_backward(kIsBf16<TestType>, with_residual ? dh.data() : dx2.data(), x.data(), mean2.data(), r2.data(), w.data(),
+                              with_residual ? dx2.data() : nullptr, dx2.data(), gw2.data(), gb2.data(), T, H, with_residual, nullptr);
+    CHECK(difference(dx2, dx) < 2 * kClose<TestType>);
+    CHECK(difference(gw2, gw) < kClose<TestType>);
+    CHECK(difference(gb2, gb) < kClose<TestType>);
+    return bytes_of(h2, mean2, r2, dx2, gw2, gb2);
+  });
+}
+
+TEMPLATE_TEST_CASE("cuda: norms over all heads and their backward", "[cuda_kernels]", float, Bf16) {
+  const Heads heads = GENERATE(Heads{3, 1, 10}, Heads{4, 2, 64});
+  const bool accumulate = GENERATE(true, false);
+  const int64_t T = 5, Q = heads.num_q * heads.size, K = heads.num_kv * heads.size;
+  const auto qkv = random_values<TestType>(T * heads.packed_row(), 1), wq = random_values<TestType>(Q, 2),
+             wk = random_values<TestType>(K, 3), dqk = random_values<TestType>(T * heads.row(), 4),
+             before = random_values<TestType>(T * heads.packed_row(), 5), q0 = random_values<TestType>(Q, 6),
+             k0 = random_values<TestType>(K, 7);
+  std::vector<TestType> qk(T * heads.row()), dqkv = before, gwq = q0, gwk = k0;
+  std::vector<float> r(2 * T), ws(Q + K);
+  cpu::qk_norm_wide(qkv.data(), wq.data(), wk.data(), qk.data(), r.data(), T, heads, {1e-6f, 0});
+  cpu::qk_norm_wide_backward(dqk.data(), qkv.data(), r.data(), wq.data(), wk.data(), dqkv.data(), gwq.data(), gwk.data(), ws.data(), T,
+                             heads, 0, accumulate ? Store::kAdd : Store::kSet);
+  same_in_both_orders([&] {
+    std::vector<TestType> qk2(qk.size()), dqkv2 = before, gwq2 = q0, gwk2 = k0;
+    std::vector<float> r2(r.size());
+    cuda::qk_norm_wide(kIsBf16<TestType>, qkv.data(), wq.data(), wk.data(), qk2.data(), r2.data(), T, heads, 1e-6f, nullptr);
+    CHECK(difference(qk2, qk) < kClose<TestType>);
+    cuda::qk_norm_wide_backward(kIsBf16<TestType>, dqk.data(), qkv.data(), r2.data(), wq.data(), wk.data(), dqkv2.data(), gwq2.data(),
+                                gwk2.data(), T, heads, accumulate, nullptr);
+    CHECK(difference(dqkv2, dqkv) < kClose<TestType>);
+    CHECK(difference(gwq2, gwq) < kClose<TestType>);
+    CHECK(difference(gwk2, gwk) < kClose<TestType>);
+    return bytes_of(qk2, r2, dqkv2, gwq2, gwk2);
+  });
+}
+
+template <Activation kCpu, class E>
+void check_activation(Activation f) {
+  const int64_t T = 6, F = 300;
+  const auto gu = random_values<E>(T * 2 * F, 1), dm = random_values<E>(T * F, 2);
+  std::vector<E> m(T * F), d(T * 2 * F), m2 = m, d2 = gu;
+  cpu::gated_activation<kCpu>(gu.data(), m.data(), T, F);
+  cpu::gated_activation_backward<kCpu>(dm.data(), gu.data(), d.data(), T, F);
+  cuda::gated_activation(kIsBf16<E>, f, gu.data(), m2.data(), T, F, nullptr);
+  cuda::gated_activation_backward(kIsBf16<E>, f, dm.data(), d2.data(), d2.data(), T, F, nullptr);
+  CHECK(difference(m2, m) < kClose<E>);
+  CHECK(difference(d2, d) < kClose<E>);
+  std::vector<E> y(T * F), dx(T * F), y2 = y, dx2(gu.begin(), gu.begin() + T * F);
+  cpu::activation<kCpu>(gu.data(), y.data(), T * F);
+  cpu::activation_backward<kCpu>(dm.data(), gu.data(), dx.data(), T * F);
+  cuda::activation(kIsBf16<E>, f, gu.data(), y2.data(), T * F, nullptr);
+  cuda::activation_backward(kIsBf16<E>, f, dm.data(), dx2.data(), dx2.data(), T * F, nullptr);
+  CHECK(difference(y2, y) < kClose<E>);
+  CHECK(difference(dx2, dx) < kClose<E>);
+}
+
+TEMPLATE_TEST_CASE("cuda: activations, gated or not, in place too", "[cuda_kernels]", float, Bf16) {
+  check_activation<Activation::kGelu, TestType>(Activation::kGelu);
+  check_activation<Activation::kGeluTanh, TestType>(Activation::kGeluTanh);
+  check_activation<Activation::kRelu, TestType>(Activation::kRelu);
+  check_activation<Activation::kRelu2, TestType>(Activation::kRelu2);
+  check_activation<Activation::kSilu, TestType>(Activation::kSilu);
+}
+
+TEMPLATE_TEST_CASE("cuda: sums, learned positions, multipliers and capped logits", "[cuda_kernels]", float, Bf16) {
+  const bool bf16 = kIsBf16<TestType>, accumulate = GENERATE(true, false);
+  const int64_t T = 10, S = 5, P = 8, H = 37, V = 41;
+  const auto a = random_values<TestType>(T * H, 1), b = random_values<TestType>(T * H, 2), w = random_values<TestType>(P * H, 3);
+  std::vector<TestType> c(T * H), c2 = b;
+  cpu::add(a.data(), b.data(), c.data(), T * H);
+  cuda::add(bf16, a.data(), c2.data(), c2.data(), T * H, nullptr);
+  CHECK(difference(c2, c) == 0);
+  auto y = a, y2 = a;
+  cpu::position_add(y.data(), w.data(), T, S, H);
+  cuda::position_add(bf16, y2.data(), w.data(), T, S, H, nullptr);
+  CHECK(difference(y2, y) == 0);
+  auto g = w, g2 = w;
+  cpu::position_backward(a.data(), g.data(), T, S, H, 0, P, accumulate ? Store::kAdd : Store::kSet);
+  cuda::position_backward(bf16, a.data(), g2.data(), T, S, P, H, accumulate, nullptr);
+  CHECK(difference(g2, g) < kClose<TestType>);
+
+  std::vector<int64_t> ids, target;
+  for (int64_t t = 0; t < T; ++t) ids.push_back(t * t % P), target.push_back(t % 4 == 3 ? -1 : t * 7 % V);
+  cpu::embedding_forward(ids.data(), w.data(), y.data(), T, H, 3.5f);
+  cuda::embedding_forward(bf16, ids.data(), w.data(), y2.data(), T, H, 3.5f, nullptr);
+  CHECK(difference(y2, y) == 0);
+  g = g2 = w;
+  cpu::embedding_backward(ids.data(), a.data(), g.data(), T, P, H, accumulate ? Store::kAdd : Store::kSet, 3.5f);
+  cuda::embedding_backward(bf16, ids.data(), a.data(), g2.data(), T, P, H, 3.5f, accumulate, nullptr);
+  CHECK(difference(g2, g) < kClose<TestType>);
+
+  const auto z = random_values<TestType>(T * V, 4);
+  std::vector<TestType> dz(T * V), dz2 = z;
+  std::vector<double> rows(T);
+  const double scale = 0.125;
+  double loss = 0, loss2 = 0;
+  cpu::cross_entropy_shaped(z.data(), target.data(), dz.data(), rows.data(), T, V, scale, 0.5f, 2.0f);
+  for (const double row : rows) loss += row * scale;
+  cuda::cross_entropy(bf16, dz2.data(), target.data(), dz2.data(), &loss2, T, V, &scale, 0.5f, 2.0f, nullptr);
+  CHECK(loss2 == Approx(loss).epsilon(1e-5));
+  CHECK(difference(dz2, dz) < kClose<TestType>);
 }
 
 }  // namespace

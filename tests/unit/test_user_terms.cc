@@ -35,7 +35,7 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
   REQUIRE(dense.ok());
   CHECK(dense->trainer.name == kNative);
   CHECK(assumes(*dense, "the bundled trainer"));
-  for (const char* model : {"mixtral_8x7b", "qwen3_30b_a3b", "gpt2_xl", "gemma2_9b"}) {
+  for (const char* model : {"mixtral_8x7b", "qwen3_30b_a3b", "mpt_7b", "gemma2_9b"}) {
     const Result<Problem> other = resolved({{"model", model}, {"nodes", "2"}});
     INFO(model << " " << format_diagnostics(other.diagnostics));
     REQUIRE(other.ok());

@@ -3,11 +3,9 @@
 #pragma once
 #include <cstdint>
 
-namespace distsetup::cpu {
+#include "runtime/kernels/activation.h"
 
-// gelu: x · Φ(x) by the error function; gelu_tanh: its approximation by tanh (Hendrycks and Gimpel, arXiv 1606.08415); relu2: relu
-// squared.
-enum class Activation { kGelu, kGeluTanh, kRelu, kRelu2, kSilu };
+namespace distsetup::cpu {
 
 // y = f(x) over n elements; dx = dy · f'(x), where dx may be x.
 template <Activation kF, class E>

@@ -1,122 +1,45 @@
-// See kernels.h. One file: nvcc compiles it once per architecture, and every further file would cost that time again.
+// See kernels.h. Few files: nvcc compiles each once per architecture.
 // Legend: T rows, H row width, V vocabulary, D head size, F feed-forward width. One block per row unless said otherwise.
-#include "runtime/kernels/cuda/kernels.h"
-
-#ifndef DISTSETUP_CUDA_EMULATED  // tests/support/cuda_emulation.h runs these very kernels on the CPU
-#include <cuda_bf16.h>
-#include <cuda_runtime.h>
-#endif
-
-#include <stdexcept>
-#include <string>
-#include <type_traits>
+#include "runtime/kernels/cuda/common.cuh"
 
 namespace distsetup::cuda {
 namespace {
 
-using Bf16 = __nv_bfloat16;
-constexpr int kBlock = 256;
-constexpr int kWarp = 32;
 constexpr int kNumPartials = 1024;  // blocks of a sum in fp64
 constexpr int kNumSplits = 64;      // parts of a column sum over very many rows
-constexpr unsigned kAllLanes = 0xffffffffu;
 
 __device__ double partial_sums[kNumPartials];
 __device__ float partial_columns[2 * kNumSplits * kMaxHeadSize];
 
-__device__ inline float load(const float* p) { return *p; }
-__device__ inline float load(const Bf16* p) { return __bfloat162float(*p); }
-__device__ inline void store(float* p, float v) { *p = v; }
-__device__ inline void store(Bf16* p, float v) { *p = __float2bfloat16_rn(v); }
-
-void check_launch(const char* kernel) {
-  const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess) throw std::runtime_error(std::string("CUDA kernel ") + kernel + ": " + cudaGetErrorString(error));
-}
-unsigned grid(int64_t n, int64_t per_block) {
-  const int64_t blocks = (n + per_block - 1) / per_block;
-  return unsigned(blocks < 1 ? 1 : blocks > 0x7fffffff ? 0x7fffffff : blocks);
-}
-
-#ifndef DISTSETUP_CUDA_EMULATED
-template <class... P, class... A>
-void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, StreamHandle stream, A... arguments) {
-  kernel<<<blocks, threads, 0, stream>>>(static_cast<P>(arguments)...);
-}
-#endif
-
-// Calls f with a null pointer of the element type.
-template <class F>
-void with_type(bool bf16, const F& f) {
-  if (bf16)
-    f(static_cast<Bf16*>(nullptr));
-  else
-    f(static_cast<float*>(nullptr));
-}
-#define DISTSETUP_ELEMENT(e) std::remove_pointer_t<decltype(e)>
-
-// Sums and maxima of a warp and of a block, always in the same order; every thread gets the result.
-template <class V>
-__device__ V warp_sum(V v) {
-  for (int d = kWarp / 2; d > 0; d /= 2) v += __shfl_xor_sync(kAllLanes, v, d);
-  return v;
-}
-template <class V>
-__device__ V block_sum(V v) {
-  __shared__ V of_warp[kWarp];
-  v = warp_sum(v);
-  __syncthreads();  // of_warp may still be read from the call before
-  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = v;
-  __syncthreads();
-  V total = 0;
-  for (unsigned w = 0; w < blockDim.x / kWarp; ++w) total += of_warp[w];
-  return total;
-}
-
 // --- norms
 
 template <class E>
-__global__ void norm_kernel(const E* x, const E* w, E* h, float* r, int64_t H, float epsilon) {
+__global__ void norm_kernel(const E* x, const E* w, E* h, float* r, int64_t H, float epsilon, float offset) {
   const int64_t t = blockIdx.x;
   const E* row = x + t * H;
   float sum = 0;
   for (int64_t j = threadIdx.x; j < H; j += blockDim.x) sum += load(row + j) * load(row + j);
   const float scale = rsqrtf(block_sum(sum) / float(H) + epsilon);
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(h + t * H + j, load(row + j) * scale * load(w + j));
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(h + t * H + j, load(row + j) * scale * (offset + load(w + j)));
   if (threadIdx.x == 0) r[t] = scale;
 }
 
 // dx may be dh or the residual: a thread reads what it overwrites before it does.
 template <class E>
-__global__ void norm_backward_kernel(const E* dh, const E* x, const float* r, const E* w, const E* residual, E* dx, int64_t H) {
+__global__ void norm_backward_kernel(const E* dh, const E* x, const float* r, const E* w, const E* residual, E* dx, int64_t H,
+                                     float offset) {
   const int64_t at = int64_t(blockIdx.x) * H;
   const float scale = r[blockIdx.x];
   float sum = 0;
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) sum += load(dh + at + j) * load(x + at + j) * scale * load(w + j);
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) sum += load(dh + at + j) * load(x + at + j) * scale * (offset + load(w + j));
   const float k = block_sum(sum) / float(H) * scale * scale;
   for (int64_t j = threadIdx.x; j < H; j += blockDim.x) {
-    float v = load(dh + at + j) * load(w + j) * scale - load(x + at + j) * k;
+    float v = load(dh + at + j) * (offset + load(w + j)) * scale - load(x + at + j) * k;
     if (residual != nullptr) v += load(residual + at + j);
     store(dx + at + j, v);
   }
 }
 
-// Column sums of f(t, j) over T rows: 32 columns a block, 32 row lanes, lanes added in order.
-template <class E, class F>
-__device__ void column_sums(int64_t T, int64_t H, E* out, bool accumulate, const F& f) {
-  __shared__ float lanes[kWarp][kWarp + 1];
-  const int64_t j = int64_t(blockIdx.x) * kWarp + threadIdx.x;
-  float sum = 0;
-  if (j < H) {
-    for (int64_t t = threadIdx.y; t < T; t += kWarp) sum += f(t, j);
-  }
-  lanes[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || j >= H) return;
-  float total = 0;
-  for (int i = 0; i < kWarp; ++i) total += lanes[i][threadIdx.x];
-  store(out + j, accumulate ? load(out + j) + total : total);
-}
 template <class E>
 __global__ void norm_weight_kernel(const E* dh, const E* x, const float* r, E* gw, int64_t T, int64_t H, bool accumulate) {
   column_sums(T, H, gw, accumulate, [=](int64_t t, int64_t j) { return load(dh + t * H + j) * load(x + t * H + j) * r[t]; });
@@ -128,7 +51,8 @@ __global__ void bias_backward_kernel(const E* dy, E* gb, int64_t T, int64_t H, b
 
 // One warp per (row, head).
 template <class E>
-__global__ void head_norm_kernel(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T, Heads heads, float epsilon) {
+__global__ void head_norm_kernel(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T, Heads heads, float epsilon,
+                                 float offset) {
   const int64_t n = heads.num_q + heads.num_kv, D = heads.size, lane = threadIdx.x % kWarp;
   const int64_t item = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
   if (item >= T * n) return;
@@ -138,12 +62,12 @@ __global__ void head_norm_kernel(const E* qkv, const E* wq, const E* wk, E* qk, 
   float sum = 0;
   for (int64_t j = lane; j < D; j += kWarp) sum += load(x + j) * load(x + j);
   const float scale = rsqrtf(warp_sum(sum) / float(D) + epsilon);
-  for (int64_t j = lane; j < D; j += kWarp) store(qk + item * D + j, load(x + j) * scale * load(w + j));
+  for (int64_t j = lane; j < D; j += kWarp) store(qk + item * D + j, load(x + j) * scale * (offset + load(w + j)));
   if (lane == 0) r[item] = scale;
 }
 template <class E>
 __global__ void head_norm_backward_kernel(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, int64_t T,
-                                          Heads heads) {
+                                          Heads heads, float offset) {
   const int64_t n = heads.num_q + heads.num_kv, D = heads.size, lane = threadIdx.x % kWarp;
   const int64_t item = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
   if (item >= T * n) return;
@@ -151,9 +75,9 @@ __global__ void head_norm_backward_kernel(const E* dqk, const E* qkv, const floa
   const E *d = dqk + item * D, *x = qkv + at, *w = i < heads.num_q ? wq : wk;
   const float scale = r[item];
   float sum = 0;
-  for (int64_t j = lane; j < D; j += kWarp) sum += load(d + j) * load(x + j) * scale * load(w + j);
+  for (int64_t j = lane; j < D; j += kWarp) sum += load(d + j) * load(x + j) * scale * (offset + load(w + j));
   const float k = warp_sum(sum) / float(D) * scale * scale;
-  for (int64_t j = lane; j < D; j += kWarp) store(dqkv + at + j, load(d + j) * load(w + j) * scale - load(x + j) * k);
+  for (int64_t j = lane; j < D; j += kWarp) store(dqkv + at + j, load(d + j) * (offset + load(w + j)) * scale - load(x + j) * k);
 }
 // Weight gradients of q (blockIdx.y 0) and k (1): T · heads rows and only D columns, so rows are split over blockIdx.x; thread j has
 // column j. The second kernel adds the parts in order.
@@ -193,8 +117,8 @@ __global__ void bias_add_kernel(E* x, const E* b, int64_t n, int64_t H) {
 
 template <class E>
 __global__ void rope_kernel(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
-                            int64_t row_stride, float direction) {
-  const int64_t half = D / 2, i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+                            int64_t R, int64_t row_stride, float direction) {
+  const int64_t half = R / 2, i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= T * num_heads * half) return;
   const int64_t j = i % half, head = i / half % num_heads, t = i / half / num_heads;
   E *first = rows + t * row_stride + head * D + j, *second = first + half;
@@ -264,9 +188,23 @@ __device__ Softmax block_merge(Softmax v) {
   return total;
 }
 
+// What the loss is of: multiplied, then capped: cap · tanh(z / cap).
+struct LogitShape {
+  float multiplier = 1, soft_cap = 0;
+};
+__device__ inline float shaped(float z, LogitShape s) {
+  const float m = z * s.multiplier;
+  return s.soft_cap > 0 ? s.soft_cap * tanhf(m / s.soft_cap) : m;
+}
+__device__ inline float slope(float shaped_z, LogitShape s) {
+  const float u = s.soft_cap > 0 ? shaped_z / s.soft_cap : 0;
+  return s.multiplier * (1 - u * u);
+}
+
 // Block b takes rows b, b + grid, ... and leaves the sum of their losses. dz may be z.
 template <class E>
-__global__ void cross_entropy_kernel(const E* z, const int64_t* target, E* dz, int64_t T, int64_t V, const double* scale_in) {
+__global__ void cross_entropy_kernel(const E* z, const int64_t* target, E* dz, int64_t T, int64_t V, const double* scale_in,
+                                     LogitShape shape) {
   const float scale = float(*scale_in);
   double loss = 0;
   for (int64_t t = blockIdx.x; t < T; t += gridDim.x) {
@@ -278,13 +216,14 @@ __global__ void cross_entropy_kernel(const E* z, const int64_t* target, E* dz, i
       continue;
     }
     Softmax mine = {-INFINITY, 0.0f};
-    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) mine = merge(mine, {load(row + j), 1.0f});
-    const float z_right = load(row + right);  // before anyone overwrites it: block_merge waits for all threads
+    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) mine = merge(mine, {shaped(load(row + j), shape), 1.0f});
+    const float z_right = shaped(load(row + right), shape);  // before anyone overwrites it: block_merge waits for all threads
     const Softmax all = block_merge(mine);
     loss += double(all.largest) + log(double(all.sum)) - double(z_right);
     const float k = scale / all.sum;
     for (int64_t j = threadIdx.x; j < V; j += blockDim.x) {
-      store(out + j, expf(load(row + j) - all.largest) * k - (j == right ? scale : 0.0f));
+      const float s = shaped(load(row + j), shape);
+      store(out + j, (expf(s - all.largest) * k - (j == right ? scale : 0.0f)) * slope(s, shape));
     }
   }
   if (threadIdx.x == 0) partial_sums[blockIdx.x] = loss;
@@ -307,15 +246,16 @@ __global__ void sum_of_squares_kernel(const float* x, int64_t n) {
 // --- embedding
 
 template <class E>
-__global__ void embedding_kernel(const int64_t* ids, const E* w, E* y, int64_t H) {
+__global__ void embedding_kernel(const int64_t* ids, const E* w, E* y, int64_t H, float multiplier) {
   const int64_t t = blockIdx.x;
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) y[t * H + j] = w[ids[t] * H + j];
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(y + t * H + j, load(w + ids[t] * H + j) * multiplier);
 }
 
 // The block of a token that no earlier one equals adds up the rows of all that equal it, in order, and adds the sum to the gradient's
 // row. Work is T² / 2 comparisons and as many row reads as there are tokens.
 template <class E>
-__global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t H) {
+__global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t H,
+                                          float multiplier) {
   constexpr int kColumns = 8;  // a thread's, kBlock apart
   __shared__ int found;
   __shared__ bool equal[kBlock];
@@ -337,7 +277,7 @@ __global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw
         if (!equal[s]) continue;
         for (int c = 0; c < kColumns; ++c) {
           const int64_t j = first + c * kBlock + threadIdx.x;
-          if (j < H) sum[c] += load(dy + (s0 + s) * H + j);
+          if (j < H) sum[c] += multiplier * load(dy + (s0 + s) * H + j);
         }
       }
     }
@@ -350,41 +290,42 @@ __global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw
 
 }  // namespace
 
-void rms_norm(bool bf16, const void* x, const void* w, void* h, float* r, int64_t T, int64_t H, float epsilon, StreamHandle stream) {
+void rms_norm(bool bf16, const void* x, const void* w, void* h, float* r, int64_t T, int64_t H, float epsilon, float offset,
+              StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(norm_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(x), static_cast<const E*>(w), static_cast<E*>(h), r, H,
-           epsilon);
+           epsilon, offset);
   });
   check_launch("rms_norm");
 }
 
 void rms_norm_backward(bool bf16, const void* dh, const void* x, const float* r, const void* w, const void* residual, void* dx,
-                       void* gw, int64_t T, int64_t H, bool accumulate, StreamHandle stream) {
+                       void* gw, int64_t T, int64_t H, float offset, bool accumulate, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     // Weights first: dx may take the place of dh.
     launch(norm_weight_kernel<E>, grid(H, kWarp), dim3(kWarp, kWarp), stream, static_cast<const E*>(dh), static_cast<const E*>(x), r,
            static_cast<E*>(gw), T, H, accumulate);
     launch(norm_backward_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(dh), static_cast<const E*>(x), r,
-           static_cast<const E*>(w), static_cast<const E*>(residual), static_cast<E*>(dx), H);
+           static_cast<const E*>(w), static_cast<const E*>(residual), static_cast<E*>(dx), H, offset);
   });
   check_launch("rms_norm_backward");
 }
 
 void qk_norm(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads, float epsilon,
-             StreamHandle stream) {
+             float offset, StreamHandle stream) {
   const int64_t items = T * (heads.num_q + heads.num_kv);
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(head_norm_kernel<E>, grid(items, kBlock / kWarp), kBlock, stream, static_cast<const E*>(qkv), static_cast<const E*>(wq),
-           static_cast<const E*>(wk), static_cast<E*>(qk), r, T, heads, epsilon);
+           static_cast<const E*>(wk), static_cast<E*>(qk), r, T, heads, epsilon, offset);
   });
   check_launch("qk_norm");
 }
 
 void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
-                      void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream) {
+                      void* gwq, void* gwk, int64_t T, Heads heads, float offset, bool accumulate, StreamHandle stream) {
   const int64_t items = T * (heads.num_q + heads.num_kv);
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
@@ -392,17 +333,17 @@ void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* 
            T, heads);
     launch(head_norm_weight_sum<E>, 2, kBlock, stream, static_cast<E*>(gwq), static_cast<E*>(gwk), heads.size, accumulate);
     launch(head_norm_backward_kernel<E>, grid(items, kBlock / kWarp), kBlock, stream, static_cast<const E*>(dqk),
-           static_cast<const E*>(qkv), r, static_cast<const E*>(wq), static_cast<const E*>(wk), static_cast<E*>(dqkv), T, heads);
+           static_cast<const E*>(qkv), r, static_cast<const E*>(wq), static_cast<const E*>(wk), static_cast<E*>(dqkv), T, heads, offset);
   });
   check_launch("qk_norm_backward");
 }
 
-void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
+void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
           int64_t row_stride, float direction, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(rope_kernel<E>, grid(T * num_heads * (D / 2), kBlock), kBlock, stream, static_cast<E*>(rows), cos, sin, T, S, num_heads, D,
-           row_stride, direction);
+    launch(rope_kernel<E>, grid(T * num_heads * (R / 2), kBlock), kBlock, stream, static_cast<E*>(rows), cos, sin, T, S, num_heads, D,
+           R, row_stride, direction);
   });
   check_launch("rope");
 }
@@ -425,30 +366,32 @@ void swiglu_backward(bool bf16, const void* dm, const void* gu, void* dgu, int64
 }
 
 void cross_entropy(bool bf16, const void* z, const int64_t* target, void* dz, double* loss, int64_t T, int64_t V, const double* scale,
-                   StreamHandle stream) {
+                   float multiplier, float soft_cap, StreamHandle stream) {
   const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(cross_entropy_kernel<E>, blocks, kBlock, stream, static_cast<const E*>(z), target, static_cast<E*>(dz), T, V, scale);
+    launch(cross_entropy_kernel<E>, blocks, kBlock, stream, static_cast<const E*>(z), target, static_cast<E*>(dz), T, V, scale,
+           LogitShape{multiplier, soft_cap});
   });
   launch(finish_sum, 1, kNumPartials, stream, loss, int(blocks), scale, /*accumulate=*/true);
   check_launch("cross_entropy");
 }
 
-void embedding_forward(bool bf16, const int64_t* ids, const void* w, void* y, int64_t T, int64_t H, StreamHandle stream) {
+void embedding_forward(bool bf16, const int64_t* ids, const void* w, void* y, int64_t T, int64_t H, float multiplier,
+                       StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(embedding_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(w), static_cast<E*>(y), H);
+    launch(embedding_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(w), static_cast<E*>(y), H, multiplier);
   });
   check_launch("embedding_forward");
 }
 
-void embedding_backward(bool bf16, const int64_t* ids, const void* dy, void* gw, int64_t T, int64_t V, int64_t H, bool accumulate,
-                        StreamHandle stream) {
+void embedding_backward(bool bf16, const int64_t* ids, const void* dy, void* gw, int64_t T, int64_t V, int64_t H, float multiplier,
+                        bool accumulate, StreamHandle stream) {
   if (!accumulate) cudaMemsetAsync(gw, 0, size_t(V * H) * (bf16 ? sizeof(Bf16) : sizeof(float)), stream);
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(embedding_backward_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(dy), static_cast<E*>(gw), T, H);
+    launch(embedding_backward_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(dy), static_cast<E*>(gw), T, H, multiplier);
   });
   check_launch("embedding_backward");
 }

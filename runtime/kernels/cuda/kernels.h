@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 
+#include "runtime/kernels/activation.h"
 #include "runtime/kernels/heads.h"
 
 struct CUstream_st;
@@ -19,25 +20,45 @@ inline constexpr int64_t kMaxHeadSize = 256;  // of qk_norm
 
 // All throw std::runtime_error with the kernel's name when the launch fails.
 void rms_norm(bool bf16, const void* x_TH, const void* w_H, void* h_TH, float* r_T, int64_t T, int64_t H, float epsilon,
-              StreamHandle stream);
+              float weight_offset, StreamHandle stream);
 void rms_norm_backward(bool bf16, const void* dh_TH, const void* x_TH, const float* r_T, const void* w_H, const void* residual_TH,
-                       void* dx_TH, void* gw_H, int64_t T, int64_t H, bool accumulate, StreamHandle stream);
+                       void* dx_TH, void* gw_H, int64_t T, int64_t H, float weight_offset, bool accumulate, StreamHandle stream);
 void qk_norm(bool bf16, const void* qkv, const void* wq_D, const void* wk_D, void* qk, float* r, int64_t T, Heads heads, float epsilon,
-             StreamHandle stream);
+             float weight_offset, StreamHandle stream);
 void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq_D, const void* wk_D, void* dqkv,
-                      void* gwq_D, void* gwk_D, int64_t T, Heads heads, bool accumulate, StreamHandle stream);
+                      void* gwq_D, void* gwk_D, int64_t T, Heads heads, float weight_offset, bool accumulate, StreamHandle stream);
 void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
-          int64_t row_stride, float direction, StreamHandle stream);
+          int64_t R, int64_t row_stride, float direction, StreamHandle stream);
 void swiglu(bool bf16, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
 void swiglu_backward(bool bf16, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F, StreamHandle stream);
 // scale: device memory.
 void cross_entropy(bool bf16, const void* z_TV, const int64_t* target_T, void* dz_TV, double* loss, int64_t T, int64_t V,
-                   const double* scale, StreamHandle stream);
-void embedding_forward(bool bf16, const int64_t* ids_T, const void* w_VH, void* y_TH, int64_t T, int64_t H, StreamHandle stream);
+                   const double* scale, float multiplier, float soft_cap, StreamHandle stream);
+void embedding_forward(bool bf16, const int64_t* ids_T, const void* w_VH, void* y_TH, int64_t T, int64_t H, float multiplier,
+                       StreamHandle stream);
 void embedding_backward(bool bf16, const int64_t* ids_T, const void* dy_TH, void* gw_VH, int64_t T, int64_t V, int64_t H,
-                        bool accumulate, StreamHandle stream);
+                        float multiplier, bool accumulate, StreamHandle stream);
 void bias_add(bool bf16, void* x_TH, const void* b_H, int64_t T, int64_t H, StreamHandle stream);
 void bias_backward(bool bf16, const void* dy_TH, void* gb_H, int64_t T, int64_t H, bool accumulate, StreamHandle stream);
+// kernels_families.cu
+void layer_norm(bool bf16, const void* x_TH, const void* w_H, const void* b_H, void* h_TH, float* mean_T, float* r_T, int64_t T, int64_t H,
+                float epsilon, StreamHandle stream);
+void layer_norm_backward(bool bf16, const void* dh_TH, const void* x_TH, const float* mean_T, const float* r_T, const void* w_H,
+                         const void* residual_TH, void* dx_TH, void* gw_H, void* gb_H, int64_t T, int64_t H, bool accumulate,
+                         StreamHandle stream);
+void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r_T2, int64_t T, Heads heads, float epsilon,
+                  StreamHandle stream);
+void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const float* r_T2, const void* wq, const void* wk, void* dqkv,
+                           void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream);
+void add(bool bf16, const void* a, const void* b, void* c, int64_t n, StreamHandle stream);
+void position_add(bool bf16, void* y_TH, const void* w_PH, int64_t T, int64_t S, int64_t H, StreamHandle stream);
+void position_backward(bool bf16, const void* dy_TH, void* gw_PH, int64_t T, int64_t S, int64_t P, int64_t H, bool accumulate,
+                       StreamHandle stream);
+void activation(bool bf16, Activation f, const void* x, void* y, int64_t n, StreamHandle stream);
+void activation_backward(bool bf16, Activation f, const void* dy, const void* x, void* dx, int64_t n, StreamHandle stream);
+void gated_activation(bool bf16, Activation f, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
+void gated_activation_backward(bool bf16, Activation f, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F,
+                               StreamHandle stream);
 void cast_to_bf16(const float* from, void* to, int64_t n, StreamHandle stream);
 void sum_chunks(bool bf16, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
                 int64_t n, bool accumulate, StreamHandle stream);

@@ -30,6 +30,7 @@
 
 #include "base/check.h"
 #include "runtime/engine/aten_views.h"
+#include "runtime/kernels/cuda/own_ops.h"
 
 // In libtorch_cuda; its header is not in the wheel whole (aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.h of
 // PyTorch 2.11).
@@ -54,98 +55,8 @@ struct Streams {
 };
 Streams streams;  // one device per process
 
-StreamHandle compute() { return streams.of[size_t(Stream::kCompute)]; }
-
 void check_cuda(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw std::runtime_error(fmt::format("CUDA {}: {}", what, cudaGetErrorString(error)));
-}
-
-// --- our kernels. Operand order is the program's (src/plan/native_program.cc).
-
-const void* in(const Call& c, int i) { return c.reads[size_t(i)].data; }
-void* out(const Call& c, int i) { return c.writes[size_t(i)].data; }
-template <class T>
-const T* in_as(const Call& c, int i) {
-  return static_cast<const T*>(in(c, i));
-}
-template <class T>
-T* out_as(const Call& c, int i) {
-  return static_cast<T*>(out(c, i));
-}
-bool bf16(const Call& c) { return c.context->compute == Dtype::kBf16; }
-Heads heads_of(const Call& c) { return {c.context->a, c.context->kv, c.context->d}; }
-
-// ids, p:wte -> y
-void embed(const Call& c) {
-  embedding_forward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute());
-}
-// ids, dy -> g:wte
-void embed_backward(const Call& c) {
-  embedding_backward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1),
-                     c.accumulate, compute());
-}
-// x, p:n -> h, r
-void norm(const Call& c) {
-  rms_norm(bf16(c), in(c, 0), in(c, 1), out(c, 0), out_as<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), float(c.attributes->epsilon),
-           compute());
-}
-// dh, x, r, p:n[, dy] -> dx, g:n, ws
-void norm_backward(const Call& c) {
-  rms_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), c.reads.size() > 4 ? in(c, 4) : nullptr, out(c, 0),
-                    out(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
-}
-// qkv, p:qn, p:kn -> qk, rqk
-void head_norm(const Call& c) {
-  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), float(c.attributes->epsilon),
-          compute());
-}
-// dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
-void head_norm_backward(const Call& c) {
-  qk_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2), c.context->T,
-                   heads_of(c), c.accumulate, compute());
-}
-// rows, cos, sin -> rows
-void rotate(const Call& c, float direction) {
-  const OpContext& x = *c.context;
-  rope(bf16(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, c.writes[0].dim(1), direction,
-       compute());
-}
-void rotate_forward(const Call& c) { rotate(c, 1.f); }
-void rotate_backward(const Call& c) { rotate(c, -1.f); }
-// gu -> m
-void gate(const Call& c) { swiglu(bf16(c), in(c, 0), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
-// dm, gu -> dgu
-void gate_backward(const Call& c) {
-  swiglu_backward(bf16(c), in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute());
-}
-// z, targets, loss_scale, loss -> dz, loss
-void loss(const Call& c) {
-  cross_entropy(bf16(c), in(c, 0), in_as<int64_t>(c, 1), out(c, 0), out_as<double>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1),
-                in_as<double>(c, 2), compute());
-}
-// qkv, p:b -> qkv
-void bias(const Call& c) { bias_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
-// dqkv -> g:b, ws
-void bias_gradient(const Call& c) {
-  bias_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
-}
-
-const std::map<std::string, OpFunction>& own_kernels() {
-  static const std::map<std::string, OpFunction> table = {{"embedding_forward", embed},
-                                                          {"embedding_backward", embed_backward},
-                                                          {"rms_norm", norm},
-                                                          {"rms_norm_backward", norm_backward},
-                                                          {"rms_norm_backward_first", norm_backward},
-                                                          {"qk_norm", head_norm},
-                                                          {"qk_norm_backward", head_norm_backward},
-                                                          {"rope", rotate_forward},
-                                                          {"rope_backward", rotate_backward},
-                                                          {"swiglu", gate},
-                                                          {"swiglu_backward", gate_backward},
-                                                          {"cross_entropy", loss},
-                                                          {"bias_add", bias},
-                                                          {"bias_backward", bias_gradient}};
-  return table;
 }
 
 // --- libtorch's. Views are made once, when the step is bound.
@@ -166,6 +77,16 @@ void gemm(const Call& c) {
 void gemm_add(const Call& c) {
   std::vector<Tensor>& t = views_of(c);
   at::cuda::addmm_out(t[2], t[3], t[0], t[1]);
+}
+
+// The same with the product multiplied.
+void gemm_scaled(const Call& c) {
+  std::vector<Tensor>& t = views_of(c);
+  at::cuda::addmm_out(t[2], t[2], t[0], t[1], 0, c.attributes->multiplier);
+}
+void gemm_add_scaled(const Call& c) {
+  std::vector<Tensor>& t = views_of(c);
+  at::cuda::addmm_out(t[2], t[3], t[0], t[1], 1, c.attributes->multiplier);
 }
 
 template <std::vector<Tensor> (*kShapes)(const Call&, views::TensorOf)>
@@ -275,9 +196,11 @@ const std::map<std::string, CudaAtenOp>& libtorch_kernels() {
   return table;
 }
 
-std::string refusal(const std::string& kernel, const OpContext& x) {
+std::string refusal(const std::string& kernel, const Call& call) {
+  const OpContext& x = *call.context;
   if (kernel.starts_with("attention")) {
     if (x.d % 8 != 0) return fmt::format("attention on CUDA takes head sizes that are multiples of 8, this model's is {}", x.d);
+    if (call.attributes->soft_cap > 0) return "attention on CUDA has no soft cap";
     if (x.d > 256) return fmt::format("attention on CUDA takes head sizes up to 256, this model's is {}", x.d);
   }
   if (kernel.starts_with("qk_norm") && x.d > kMaxHeadSize)
@@ -288,7 +211,7 @@ std::string refusal(const std::string& kernel, const OpContext& x) {
 class CudaKernels : public Kernels {
  public:
   std::string bind(const std::string& kernel, Call& call) const override {
-    if (const std::string why = refusal(kernel, *call.context); !why.empty()) return why;
+    if (const std::string why = refusal(kernel, call); !why.empty()) return why;
     if (const auto own = own_kernels().find(kernel); own != own_kernels().end()) {
       call.function = own->second;
       return "";
@@ -297,6 +220,9 @@ class CudaKernels : public Kernels {
     if (found == libtorch_kernels().end()) return "the CUDA plugin has no such kernel";
     call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
     call.function = kernel == "linear_dw" && call.accumulate ? gemm_add : bf16(call) ? found->second.bf16 : found->second.f32;
+    const bool is_scaled = call.attributes->multiplier != 1;
+    if (is_scaled && call.function == gemm) call.function = gemm_scaled;
+    if (is_scaled && call.function == gemm_add) call.function = gemm_add_scaled;
     return "";
   }
   void cast(Stream stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
@@ -317,6 +243,8 @@ class CudaKernels : public Kernels {
 };
 
 }  // namespace
+
+StreamHandle compute() { return streams.of[size_t(Stream::kCompute)]; }
 
 std::unique_ptr<Kernels> make_kernels(int device_index, StreamHandle compute, StreamHandle gather, StreamHandle reduce) {
   streams = {device_index, {compute, gather, reduce}};

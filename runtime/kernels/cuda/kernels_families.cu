@@ -1,0 +1,276 @@
+// Kernels of families beyond Llama's: layer norm, norms over all heads, GELU and its kin, learned positions. See kernels.h.
+#include "runtime/kernels/cuda/common.cuh"
+
+namespace distsetup::cuda {
+namespace {
+
+// --- norms, one block per row
+
+template <class E>
+__global__ void layer_norm_kernel(const E* x, const E* w, const E* b, E* h, float* mean, float* r, int64_t H, float epsilon) {
+  const int64_t t = blockIdx.x;
+  const E* row = x + t * H;
+  float sum = 0, squares = 0;
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) sum += load(row + j);
+  const float m = block_sum(sum) / float(H);
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) squares += (load(row + j) - m) * (load(row + j) - m);
+  const float scale = rsqrtf(block_sum(squares) / float(H) + epsilon);
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(h + t * H + j, (load(row + j) - m) * scale * load(w + j) + load(b + j));
+  if (threadIdx.x != 0) return;
+  mean[t] = m;
+  r[t] = scale;
+}
+template <class E>
+__global__ void layer_norm_backward_kernel(const E* dh, const E* x, const float* mean, const float* r, const E* w, const E* residual,
+                                           E* dx, int64_t H) {
+  const int64_t at = int64_t(blockIdx.x) * H;
+  const float m = mean[blockIdx.x], scale = r[blockIdx.x];
+  float sum = 0, dot = 0;
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) {
+    const float g = load(dh + at + j) * load(w + j);
+    sum += g;
+    dot += g * (load(x + at + j) - m) * scale;
+  }
+  const float a = block_sum(sum) / float(H), k = block_sum(dot) / float(H);
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) {
+    float v = scale * (load(dh + at + j) * load(w + j) - a - (load(x + at + j) - m) * scale * k);
+    if (residual != nullptr) v += load(residual + at + j);
+    store(dx + at + j, v);
+  }
+}
+template <class E>
+__global__ void layer_norm_weight_kernel(const E* dh, const E* x, const float* mean, const float* r, E* gw, int64_t T, int64_t H,
+                                         bool accumulate) {
+  column_sums(T, H, gw, accumulate,
+              [=](int64_t t, int64_t j) { return load(dh + t * H + j) * (load(x + t * H + j) - mean[t]) * r[t]; });
+}
+template <class E>
+__global__ void column_sum_kernel(const E* dy, E* gb, int64_t T, int64_t H, bool accumulate) {
+  column_sums(T, H, gb, accumulate, [=](int64_t t, int64_t j) { return load(dy + t * H + j); });
+}
+
+// q (blockIdx.y 0) or k (1) of one row: all heads at once.
+template <class E>
+__global__ void wide_norm_kernel(const E* qkv, const E* wq, const E* wk, E* qk, float* r, Heads heads, float epsilon) {
+  const bool is_k = blockIdx.y == 1;
+  const int64_t t = blockIdx.x, first = is_k ? heads.num_q * heads.size : 0, H = (is_k ? heads.num_kv : heads.num_q) * heads.size;
+  const E *x = qkv + t * (heads.num_q + 2 * heads.num_kv) * heads.size + first, *w = is_k ? wk : wq;
+  E* out = qk + t * (heads.num_q + heads.num_kv) * heads.size + first;
+  float sum = 0;
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) sum += load(x + j) * load(x + j);
+  const float scale = rsqrtf(block_sum(sum) / float(H) + epsilon);
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(out + j, load(x + j) * scale * load(w + j));
+  if (threadIdx.x == 0) r[2 * t + (is_k ? 1 : 0)] = scale;
+}
+template <class E>
+__global__ void wide_norm_backward_kernel(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, Heads heads) {
+  const bool is_k = blockIdx.y == 1;
+  const int64_t t = blockIdx.x, first = is_k ? heads.num_q * heads.size : 0, H = (is_k ? heads.num_kv : heads.num_q) * heads.size;
+  const int64_t at = t * (heads.num_q + 2 * heads.num_kv) * heads.size + first;
+  const E *d = dqk + t * (heads.num_q + heads.num_kv) * heads.size + first, *x = qkv + at, *w = is_k ? wk : wq;
+  const float scale = r[2 * t + (is_k ? 1 : 0)];
+  float sum = 0;
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) sum += load(d + j) * load(x + j) * scale * load(w + j);
+  const float k = block_sum(sum) / float(H) * scale * scale;
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(dqkv + at + j, load(d + j) * load(w + j) * scale - load(x + j) * k);
+}
+template <class E>
+__global__ void wide_norm_weight_kernel(const E* dqk, const E* qkv, const float* r, E* gw, int64_t T, Heads heads, bool is_k,
+                                        bool accumulate) {
+  const int64_t first = is_k ? heads.num_q * heads.size : 0, H = (is_k ? heads.num_kv : heads.num_q) * heads.size;
+  const int64_t row = (heads.num_q + heads.num_kv) * heads.size, packed = (heads.num_q + 2 * heads.num_kv) * heads.size;
+  column_sums(T, H, gw, accumulate, [=](int64_t t, int64_t j) {
+    return load(dqk + t * row + first + j) * load(qkv + t * packed + first + j) * r[2 * t + (is_k ? 1 : 0)];
+  });
+}
+
+// --- elementwise
+
+template <class E>
+__global__ void add_kernel(const E* a, const E* b, E* c, int64_t n) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) store(c + i, load(a + i) + load(b + i));
+}
+template <class E>
+__global__ void position_add_kernel(E* y, const E* w, int64_t n, int64_t S, int64_t H) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) store(y + i, load(y + i) + load(w + i / H % S * H + i % H));
+}
+template <class E>
+__global__ void position_backward_kernel(const E* dy, E* gw, int64_t T, int64_t S, int64_t n, int64_t H, bool accumulate) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const int64_t p = i / H, j = i % H;
+  float sum = accumulate ? load(gw + i) : 0.0f;
+  for (int64_t t = p; t < T && p < S; t += S) sum += load(dy + t * H + j);
+  store(gw + i, sum);
+}
+
+struct ActivationPoint {
+  float value, slope;
+};
+__device__ inline ActivationPoint activation_at(Activation f, float x) {
+  switch (f) {
+    case Activation::kGelu: {
+      const float cdf = 0.5f * (1.0f + erff(x * 0.7071067811865475f));
+      return {x * cdf, cdf + x * 0.3989422804014327f * expf(-0.5f * x * x)};
+    }
+    case Activation::kGeluTanh: {
+      const float u = 0.7978845608028654f * (x + 0.044715f * x * x * x), s = 1.0f / (1.0f + expf(-2.0f * u));
+      return {x * s, s + x * 2.0f * s * (1.0f - s) * 0.7978845608028654f * (1.0f + 3.0f * 0.044715f * x * x)};
+    }
+    case Activation::kRelu: return {x > 0 ? x : 0.0f, x > 0 ? 1.0f : 0.0f};
+    case Activation::kRelu2: return {x > 0 ? x * x : 0.0f, x > 0 ? 2 * x : 0.0f};
+    case Activation::kSilu: break;
+  }
+  const float s = 1.0f / (1.0f + expf(-x));
+  return {x * s, s * (1.0f + x * (1.0f - s))};
+}
+template <class E>
+__global__ void activation_kernel(Activation f, const E* x, E* y, int64_t n) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) store(y + i, activation_at(f, load(x + i)).value);
+}
+template <class E>
+__global__ void activation_backward_kernel(Activation f, const E* dy, const E* x, E* dx, int64_t n) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) store(dx + i, load(dy + i) * activation_at(f, load(x + i)).slope);
+}
+template <class E>
+__global__ void gated_kernel(Activation f, const E* gu, E* m, int64_t T, int64_t F) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= T * F) return;
+  const int64_t at = i / F * 2 * F + i % F;
+  store(m + i, activation_at(f, load(gu + at)).value * load(gu + at + F));
+}
+template <class E>
+__global__ void gated_backward_kernel(Activation f, const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= T * F) return;
+  const int64_t at = i / F * 2 * F + i % F;
+  const ActivationPoint g = activation_at(f, load(gu + at));
+  const float up = load(gu + at + F), d = load(dm + i);
+  store(dgu + at, d * up * g.slope);
+  store(dgu + at + F, d * g.value);
+}
+
+}  // namespace
+
+#define DISTSETUP_IN(p) static_cast<const E*>(p)
+#define DISTSETUP_OUT(p) static_cast<E*>(p)
+
+void layer_norm(bool bf16, const void* x, const void* w, const void* b, void* h, float* mean, float* r, int64_t T, int64_t H,
+                float epsilon, StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(layer_norm_kernel<E>, unsigned(T), kBlock, stream, DISTSETUP_IN(x), DISTSETUP_IN(w), DISTSETUP_IN(b), DISTSETUP_OUT(h), mean,
+           r, H, epsilon);
+  });
+  check_launch("layer_norm");
+}
+
+void layer_norm_backward(bool bf16, const void* dh, const void* x, const float* mean, const float* r, const void* w,
+                         const void* residual, void* dx, void* gw, void* gb, int64_t T, int64_t H, bool accumulate,
+                         StreamHandle stream) {
+  const dim3 threads(kWarp, kWarp);
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    // Weights first: dx may take the place of dh.
+    launch(layer_norm_weight_kernel<E>, grid(H, kWarp), threads, stream, DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, DISTSETUP_OUT(gw),
+           T, H, accumulate);
+    launch(column_sum_kernel<E>, grid(H, kWarp), threads, stream, DISTSETUP_IN(dh), DISTSETUP_OUT(gb), T, H, accumulate);
+    launch(layer_norm_backward_kernel<E>, unsigned(T), kBlock, stream, DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, DISTSETUP_IN(w),
+           DISTSETUP_IN(residual), DISTSETUP_OUT(dx), H);
+  });
+  check_launch("layer_norm_backward");
+}
+
+void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads, float epsilon,
+                  StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(wide_norm_kernel<E>, dim3(unsigned(T), 2), kBlock, stream, DISTSETUP_IN(qkv), DISTSETUP_IN(wq), DISTSETUP_IN(wk),
+           DISTSETUP_OUT(qk), r, heads, epsilon);
+  });
+  check_launch("qk_norm_wide");
+}
+
+void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
+                           void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream) {
+  const dim3 threads(kWarp, kWarp);
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(wide_norm_weight_kernel<E>, grid(heads.num_q * heads.size, kWarp), threads, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r,
+           DISTSETUP_OUT(gwq), T, heads, false, accumulate);
+    launch(wide_norm_weight_kernel<E>, grid(heads.num_kv * heads.size, kWarp), threads, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r,
+           DISTSETUP_OUT(gwk), T, heads, true, accumulate);
+    launch(wide_norm_backward_kernel<E>, dim3(unsigned(T), 2), kBlock, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r, DISTSETUP_IN(wq),
+           DISTSETUP_IN(wk), DISTSETUP_OUT(dqkv), heads);
+  });
+  check_launch("qk_norm_wide_backward");
+}
+
+void add(bool bf16, const void* a, const void* b, void* c, int64_t n, StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(add_kernel<E>, grid(n, kBlock), kBlock, stream, DISTSETUP_IN(a), DISTSETUP_IN(b), DISTSETUP_OUT(c), n);
+  });
+  check_launch("add");
+}
+
+void position_add(bool bf16, void* y, const void* w, int64_t T, int64_t S, int64_t H, StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(position_add_kernel<E>, grid(T * H, kBlock), kBlock, stream, DISTSETUP_OUT(y), DISTSETUP_IN(w), T * H, S, H);
+  });
+  check_launch("position_add");
+}
+
+void position_backward(bool bf16, const void* dy, void* gw, int64_t T, int64_t S, int64_t P, int64_t H, bool accumulate,
+                       StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(position_backward_kernel<E>, grid(P * H, kBlock), kBlock, stream, DISTSETUP_IN(dy), DISTSETUP_OUT(gw), T, S, P * H, H,
+           accumulate);
+  });
+  check_launch("position_backward");
+}
+
+void activation(bool bf16, Activation f, const void* x, void* y, int64_t n, StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(activation_kernel<E>, grid(n, kBlock), kBlock, stream, f, DISTSETUP_IN(x), DISTSETUP_OUT(y), n);
+  });
+  check_launch("activation");
+}
+
+void activation_backward(bool bf16, Activation f, const void* dy, const void* x, void* dx, int64_t n, StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(activation_backward_kernel<E>, grid(n, kBlock), kBlock, stream, f, DISTSETUP_IN(dy), DISTSETUP_IN(x), DISTSETUP_OUT(dx), n);
+  });
+  check_launch("activation_backward");
+}
+
+void gated_activation(bool bf16, Activation f, const void* gu, void* m, int64_t T, int64_t F, StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(gated_kernel<E>, grid(T * F, kBlock), kBlock, stream, f, DISTSETUP_IN(gu), DISTSETUP_OUT(m), T, F);
+  });
+  check_launch("gated_activation");
+}
+
+void gated_activation_backward(bool bf16, Activation f, const void* dm, const void* gu, void* dgu, int64_t T, int64_t F,
+                               StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(gated_backward_kernel<E>, grid(T * F, kBlock), kBlock, stream, f, DISTSETUP_IN(dm), DISTSETUP_IN(gu), DISTSETUP_OUT(dgu), T,
+           F);
+  });
+  check_launch("gated_activation_backward");
+}
+
+#undef DISTSETUP_OUT
+#undef DISTSETUP_IN
+
+}  // namespace distsetup::cuda

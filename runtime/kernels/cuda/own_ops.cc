@@ -1,0 +1,168 @@
+// Operand order is the program's (src/plan/kernel_table.cc).
+#include "runtime/kernels/cuda/own_ops.h"
+
+namespace distsetup::cuda {
+namespace {
+
+const void* in(const Call& c, int i) { return c.reads[size_t(i)].data; }
+void* out(const Call& c, int i) { return c.writes[size_t(i)].data; }
+template <class T>
+const T* in_as(const Call& c, int i) {
+  return static_cast<const T*>(in(c, i));
+}
+template <class T>
+T* out_as(const Call& c, int i) {
+  return static_cast<T*>(out(c, i));
+}
+float epsilon(const Call& c) { return float(c.attributes->epsilon); }
+float weight_offset(const Call& c) { return float(c.attributes->weight_offset); }
+float multiplier(const Call& c) { return float(c.attributes->multiplier); }
+Heads heads_of(const Call& c) { return {c.context->a, c.context->kv, c.context->d}; }
+
+// ids, p:wte -> y
+void embed(const Call& c) {
+  embedding_forward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), multiplier(c), compute());
+}
+// ids, dy -> g:wte
+void embed_backward(const Call& c) {
+  embedding_backward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1),
+                     multiplier(c), c.accumulate, compute());
+}
+// x, p:n -> h, r
+void norm(const Call& c) {
+  rms_norm(bf16(c), in(c, 0), in(c, 1), out(c, 0), out_as<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), epsilon(c),
+           weight_offset(c), compute());
+}
+// dh, x, r, p:n[, dy] -> dx, g:n, ws
+void norm_backward(const Call& c) {
+  rms_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), c.reads.size() > 4 ? in(c, 4) : nullptr, out(c, 0),
+                    out(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), weight_offset(c), c.accumulate, compute());
+}
+// qkv, p:qn, p:kn -> qk, rqk
+void head_norm(const Call& c) {
+  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c), weight_offset(c),
+          compute());
+}
+// dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
+void head_norm_backward(const Call& c) {
+  qk_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2), c.context->T,
+                   heads_of(c), weight_offset(c), c.accumulate, compute());
+}
+// rows, cos, sin -> rows
+void rotate(const Call& c, float direction) {
+  const OpContext& x = *c.context;
+  rope(bf16(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, 2 * c.reads[1].dim(1), c.writes[0].dim(1),
+       direction,
+       compute());
+}
+void rotate_forward(const Call& c) { rotate(c, 1.f); }
+void rotate_backward(const Call& c) { rotate(c, -1.f); }
+// gu -> m
+void gate(const Call& c) { swiglu(bf16(c), in(c, 0), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
+// dm, gu -> dgu
+void gate_backward(const Call& c) {
+  swiglu_backward(bf16(c), in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute());
+}
+// z, targets, loss_scale, loss -> dz, loss
+void loss(const Call& c) {
+  cross_entropy(bf16(c), in(c, 0), in_as<int64_t>(c, 1), out(c, 0), out_as<double>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1),
+                in_as<double>(c, 2), multiplier(c), float(c.attributes->soft_cap), compute());
+}
+// qkv, p:b -> qkv
+void bias(const Call& c) { bias_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
+// dqkv -> g:b, ws
+void bias_gradient(const Call& c) {
+  bias_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
+}
+
+// x, p:w, p:b -> h, mean, r
+void row_norm(const Call& c) {
+  layer_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), out_as<float>(c, 2), c.reads[0].dim(0),
+             c.reads[0].dim(1), epsilon(c), compute());
+}
+// dh, x, mean, r, p:w[, residual] -> dx, g:w, g:b, ws
+void row_norm_backward(const Call& c) {
+  layer_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in_as<float>(c, 3), in(c, 4),
+                      c.reads.size() > 5 ? in(c, 5) : nullptr, out(c, 0), out(c, 1), out(c, 2), c.reads[0].dim(0), c.reads[0].dim(1),
+                      c.accumulate, compute());
+}
+// qkv, p:qn, p:kn -> qk, rqk
+void wide_norm(const Call& c) {
+  qk_norm_wide(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c), compute());
+}
+// dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws
+void wide_norm_backward(const Call& c) {
+  qk_norm_wide_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2),
+                        c.context->T, heads_of(c), c.accumulate, compute());
+}
+// a, b -> c
+void sum(const Call& c) { add(bf16(c), in(c, 0), in(c, 1), out(c, 0), numel(c.writes[0]), compute()); }
+// y, p:wpe -> y
+void positions(const Call& c) {
+  position_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.context->S, c.writes[0].dim(1), compute());
+}
+// dy -> g:wpe
+void positions_backward(const Call& c) {
+  position_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.context->S, c.writes[0].dim(0), c.writes[0].dim(1), c.accumulate,
+                    compute());
+}
+template <Activation kF>
+void activate(const Call& c) {
+  activation(bf16(c), kF, in(c, 0), out(c, 0), numel(c.writes[0]), compute());
+}
+template <Activation kF>
+void activate_backward(const Call& c) {
+  activation_backward(bf16(c), kF, in(c, 0), in(c, 1), out(c, 0), numel(c.writes[0]), compute());
+}
+template <Activation kF>
+void gated(const Call& c) {
+  gated_activation(bf16(c), kF, in(c, 0), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute());
+}
+template <Activation kF>
+void gated_backward(const Call& c) {
+  gated_activation_backward(bf16(c), kF, in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute());
+}
+
+}  // namespace
+
+const std::map<std::string, OpFunction>& own_kernels() {
+  static const std::map<std::string, OpFunction> table = {{"embedding_forward", embed},
+                                                          {"embedding_backward", embed_backward},
+                                                          {"rms_norm", norm},
+                                                          {"rms_norm_backward", norm_backward},
+                                                          {"rms_norm_backward_first", norm_backward},
+                                                          {"qk_norm", head_norm},
+                                                          {"qk_norm_backward", head_norm_backward},
+                                                          {"rope", rotate_forward},
+                                                          {"rope_backward", rotate_backward},
+                                                          {"swiglu", gate},
+                                                          {"swiglu_backward", gate_backward},
+                                                          {"cross_entropy", loss},
+                                                          {"bias_add", bias},
+                                                          {"bias_backward", bias_gradient},
+                                                          {"layer_norm", row_norm},
+                                                          {"layer_norm_backward", row_norm_backward},
+                                                          {"layer_norm_backward_first", row_norm_backward},
+                                                          {"qk_norm_wide", wide_norm},
+                                                          {"qk_norm_wide_backward", wide_norm_backward},
+                                                          {"add", sum},
+                                                          {"position_add", positions},
+                                                          {"position_backward", positions_backward},
+                                                          {"gelu", activate<Activation::kGelu>},
+                                                          {"gelu_backward", activate_backward<Activation::kGelu>},
+                                                          {"gelu_tanh", activate<Activation::kGeluTanh>},
+                                                          {"gelu_tanh_backward", activate_backward<Activation::kGeluTanh>},
+                                                          {"relu", activate<Activation::kRelu>},
+                                                          {"relu_backward", activate_backward<Activation::kRelu>},
+                                                          {"relu2", activate<Activation::kRelu2>},
+                                                          {"relu2_backward", activate_backward<Activation::kRelu2>},
+                                                          {"silu", activate<Activation::kSilu>},
+                                                          {"silu_backward", activate_backward<Activation::kSilu>},
+                                                          {"geglu", gated<Activation::kGelu>},
+                                                          {"geglu_backward", gated_backward<Activation::kGelu>},
+                                                          {"geglu_tanh", gated<Activation::kGeluTanh>},
+                                                          {"geglu_tanh_backward", gated_backward<Activation::kGeluTanh>}};
+  return table;
+}
+
+}  // namespace distsetup::cuda
