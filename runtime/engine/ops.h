@@ -38,7 +38,7 @@ struct Call {
   bool accumulate = false;
   const OpContext* context = nullptr;
   const OpAttributes* attributes = nullptr;  // of a program's op
-  std::shared_ptr<void> prepared;  // what the device made of the operands when the step was bound
+  std::shared_ptr<void> prepared;            // what the device made of the operands when the step was bound
 };
 
 // What a device computes with. All calls are on the compute stream unless a stream is given, on memory of the device.

@@ -61,8 +61,7 @@ std::optional<double> score_scale(const Call& c) {
 
 void flash(const Call& c) {
   const std::vector<Tensor>& t = views_of(c);
-  at::native::flash_attention_kernel(at::kCPU, t[3], t[4], t[0], t[1], t[2], 0.0, true, std::optional<Tensor>(),
-                                     score_scale(c));
+  at::native::flash_attention_kernel(at::kCPU, t[3], t[4], t[0], t[1], t[2], 0.0, true, std::optional<Tensor>(), score_scale(c));
 }
 void flash_backward(const Call& c) {
   const std::vector<Tensor>& t = views_of(c);

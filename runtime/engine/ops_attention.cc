@@ -40,8 +40,7 @@ int64_t bytes_per_query(const Call& c) { return c.context->S * c.context->a * c.
 template <class E>
 void own_attention(const Call& c) {
   const bool split = c.reads.size() == 2;
-  const cpu::QkvRows<const E> rows =
-      rows_of<const E>(split ? in<E>(c, 0) : nullptr, split ? in<E>(c, 1) : in<E>(c, 0), *c.context);
+  const cpu::QkvRows<const E> rows = rows_of<const E>(split ? in<E>(c, 0) : nullptr, split ? in<E>(c, 1) : in<E>(c, 0), *c.context);
   parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
     cpu::attention<E>(rows, out<E>(c, 0), out<float>(c, 1), attention_shape(c), begin, end);
   });
@@ -51,8 +50,7 @@ template <class E>
 void own_attention_backward(const Call& c) {
   const bool split = c.reads.size() == 5;
   const int att = split ? 3 : 2;
-  const cpu::QkvRows<const E> rows =
-      rows_of<const E>(split ? in<E>(c, 1) : nullptr, split ? in<E>(c, 2) : in<E>(c, 1), *c.context);
+  const cpu::QkvRows<const E> rows = rows_of<const E>(split ? in<E>(c, 1) : nullptr, split ? in<E>(c, 2) : in<E>(c, 1), *c.context);
   const cpu::QkvRows<E> d = rows_of<E>(split ? out<E>(c, 0) : nullptr, split ? out<E>(c, 1) : out<E>(c, 0), *c.context);
   const cpu::CausalAttention shape = attention_shape(c);
   parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
@@ -65,10 +63,11 @@ struct AttentionOp {
   const char* kernel;
   OpFunction f32, bf16;
 };
-constexpr std::array kAttention = {AttentionOp{"attention", own_attention<float>, own_attention<Bf16>},
-                                   AttentionOp{"attention_split", own_attention<float>, own_attention<Bf16>},
-                                   AttentionOp{"attention_backward", own_attention_backward<float>, own_attention_backward<Bf16>},
-                                   AttentionOp{"attention_split_backward", own_attention_backward<float>, own_attention_backward<Bf16>}};
+constexpr std::array kAttention = {
+    AttentionOp{"attention", own_attention<float>, own_attention<Bf16>},
+    AttentionOp{"attention_split", own_attention<float>, own_attention<Bf16>},
+    AttentionOp{"attention_backward", own_attention_backward<float>, own_attention_backward<Bf16>},
+    AttentionOp{"attention_split_backward", own_attention_backward<float>, own_attention_backward<Bf16>}};
 
 }  // namespace
 

@@ -58,8 +58,7 @@ template <class E>
 void rms_norm(const Call& c) {
   const int64_t H = c.reads[0].dim(1);
   parallel_ranges(c.reads[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::rms_norm<E>(in<E>(c, 0) + begin * H, in<E>(c, 1), out<E>(c, 0) + begin * H, out<float>(c, 1) + begin, end - begin, H,
-                     rms(c));
+    cpu::rms_norm<E>(in<E>(c, 0) + begin * H, in<E>(c, 1), out<E>(c, 0) + begin * H, out<float>(c, 1) + begin, end - begin, H, rms(c));
   });
 }
 // One thread does both halves in one pass over memory; several take the weights by columns first, since dx may lie over dh.
@@ -114,8 +113,7 @@ void rope_in_place(const Call& c, float direction) {
   const int64_t stride = c.writes[0].dim(1);
   parallel_ranges(x.T, 2 * stride * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::rope<E>(out<E>(c, 0) + begin * stride, in<float>(c, 1), in<float>(c, 2), end - begin, x.S, x.a + x.kv, x.d,
-                 2 * c.reads[1].dim(1), stride, direction,
-                 begin);
+                 2 * c.reads[1].dim(1), stride, direction, begin);
   });
 }
 template <class E>
@@ -196,9 +194,8 @@ void add(const Call& c) {
 // x -> y; dy, x -> dx
 template <Activation kF, class E>
 void activation(const Call& c) {
-  parallel_ranges(numel(c.writes[0]), 2 * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::activation<kF, E>(in<E>(c, 0) + begin, out<E>(c, 0) + begin, end - begin);
-  });
+  parallel_ranges(numel(c.writes[0]), 2 * int64_t(sizeof(E)),
+                  [&](int64_t begin, int64_t end) { cpu::activation<kF, E>(in<E>(c, 0) + begin, out<E>(c, 0) + begin, end - begin); });
 }
 template <Activation kF, class E>
 void activation_backward(const Call& c) {
@@ -304,17 +301,17 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(qk_norm_wide_backward),
                                DISTSETUP_ENTRY(add)};
 #undef DISTSETUP_ENTRY
-#define DISTSETUP_ACTIVATION(name, F)                                                                             \
-  NativeOp{#name, activation<Activation::F, float>, activation<Activation::F, Bf16>}, NativeOp {        \
-    #name "_backward", activation_backward<Activation::F, float>, activation_backward<Activation::F, Bf16> \
+#define DISTSETUP_ACTIVATION(name, F)                                                                          \
+  NativeOp{#name, activation<Activation::F, float>, activation<Activation::F, Bf16>}, NativeOp {               \
+#name "_backward", activation_backward < Activation::F, float>, activation_backward < Activation::F, Bf16> \
   }
-#define DISTSETUP_GATED(name, F)                                                                                                  \
-  NativeOp{#name, gated<Activation::F, float>, gated<Activation::F, Bf16>}, NativeOp {                                  \
-    #name "_backward", gated_backward<Activation::F, float>, gated_backward<Activation::F, Bf16>                        \
+#define DISTSETUP_GATED(name, F)                                                                     \
+  NativeOp{#name, gated<Activation::F, float>, gated<Activation::F, Bf16>}, NativeOp {               \
+#name "_backward", gated_backward < Activation::F, float>, gated_backward < Activation::F, Bf16> \
   }
-constexpr std::array kActivations = {DISTSETUP_ACTIVATION(gelu, kGelu),   DISTSETUP_ACTIVATION(gelu_tanh, kGeluTanh),
-                                     DISTSETUP_ACTIVATION(relu, kRelu),   DISTSETUP_ACTIVATION(relu2, kRelu2),
-                                     DISTSETUP_ACTIVATION(silu, kSilu),   DISTSETUP_GATED(geglu, kGelu),
+constexpr std::array kActivations = {DISTSETUP_ACTIVATION(gelu, kGelu),     DISTSETUP_ACTIVATION(gelu_tanh, kGeluTanh),
+                                     DISTSETUP_ACTIVATION(relu, kRelu),     DISTSETUP_ACTIVATION(relu2, kRelu2),
+                                     DISTSETUP_ACTIVATION(silu, kSilu),     DISTSETUP_GATED(geglu, kGelu),
                                      DISTSETUP_GATED(geglu_tanh, kGeluTanh)};
 #undef DISTSETUP_GATED
 #undef DISTSETUP_ACTIVATION

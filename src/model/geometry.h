@@ -43,9 +43,9 @@ struct Geometry {
   bool rope_scaled = false;         // the model states a rope_scaling
   std::string rope_scaling;         // its kind: linear, llama3, yarn, or one that the trainer refuses; empty: not stated
   double rope_factor = 1;           // of the scaling: how many times longer than the original context
-  double rope_low_turns = 1;        // of the scaling: pairs that turn less often than this in the original context are interpolated ...
-  double rope_high_turns = 4;       // ... more often: left as they are (llama3: low and high_freq_factor; yarn: beta_slow and beta_fast)
-  double rope_amplitude = 0;        // yarn's attention_factor; 0: from the factor
+  double rope_low_turns = 1;   // of the scaling: pairs that turn less often than this in the original context are interpolated ...
+  double rope_high_turns = 4;  // ... more often: left as they are (llama3: low and high_freq_factor; yarn: beta_slow and beta_fast)
+  double rope_amplitude = 0;   // yarn's attention_factor; 0: from the factor
   int64_t rope_original_positions = 0;
   double local_rope_base = 0;       // of layers with a window (Gemma 3); 0: rope_base
   double query_scalar = 0;          // scores are divided by its root (Gemma: query_pre_attn_scalar); 0: by that of d

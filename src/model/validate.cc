@@ -108,7 +108,8 @@ Diagnostics validate(const Geometry& g, const Location& at) {
   if (!(g.rotary_fraction >= 0 && g.rotary_fraction <= 1)) {
     check.fail(fmt::format("rotary_fraction is {}, expected 0 (no rotation) to 1", g.rotary_fraction));
   }
-  if (!g.rope_scaling.empty() && !(g.rope_factor > 0)) check.fail(fmt::format("rope_factor is {}, expected more than 0", g.rope_factor));
+  if (!g.rope_scaling.empty() && !(g.rope_factor > 0))
+    check.fail(fmt::format("rope_factor is {}, expected more than 0", g.rope_factor));
   if (!(g.logits_scaling > 0)) check.fail(fmt::format("logits_scaling is {}, expected more than 0", g.logits_scaling));
   check.at_least_zero("rope_original_positions", g.rope_original_positions, 1'000'000'000'000);
   check.at_least_zero("max_positions", g.max_positions, 1'000'000'000'000);

@@ -14,8 +14,15 @@ using Builder = ProgramBuilder;
 
 Op adjoint_op(const Op& of, std::string_view suffix, OpKind kind, std::string kernel, std::vector<std::string> reads,
               std::vector<std::string> writes, std::vector<Overlay> over = {}, std::string flops = "") {
-  return {of.name + std::string(suffix), kind, std::move(kernel), std::move(reads), std::move(writes), std::move(over),
-          std::move(flops), Group::kSelf, of.attributes};
+  return {of.name + std::string(suffix),
+          kind,
+          std::move(kernel),
+          std::move(reads),
+          std::move(writes),
+          std::move(over),
+          std::move(flops),
+          Group::kSelf,
+          of.attributes};
 }
 
 std::string gradient_slot(const std::string& parameter) { return "g:" + parameter.substr(2); }
@@ -38,8 +45,7 @@ void product_adjoint(const Op& op, Builder& b) {
   if (before.empty())
     b.backward(adjoint_op(op, "_dx", OpKind::kGemm, "linear_dx", {dy, op.reads[1]}, {b.target(x)}, {}, op.flops));
   else
-    b.backward(
-        adjoint_op(op, "_dx", OpKind::kGemm, "linear_dx_add", {dy, op.reads[1], before}, {b.target(x)}, {{0, 2}}, op.flops));
+    b.backward(adjoint_op(op, "_dx", OpKind::kGemm, "linear_dx_add", {dy, op.reads[1], before}, {b.target(x)}, {{0, 2}}, op.flops));
 }
 void product_add_adjoint(const Op& op, Builder& b) {
   const std::string dy = b.incoming(op.writes[0]);
@@ -139,8 +145,8 @@ void declare_half(const Op& op, Builder& b) {
 }
 void activation_adjoint(const Op& op, Builder& b) {
   const std::string dm = b.incoming(op.writes[0]);
-  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, op.kernel + "_backward", {dm, op.reads[0]}, {b.target(op.reads[0])},
-                        {{0, 1}}));
+  b.backward(
+      adjoint_op(op, "_b", OpKind::kElementwise, op.kernel + "_backward", {dm, op.reads[0]}, {b.target(op.reads[0])}, {{0, 1}}));
 }
 void add_adjoint(const Op& op, Builder& b) {
   const std::string d = b.incoming(op.writes[0]);

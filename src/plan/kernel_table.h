@@ -16,8 +16,8 @@ struct KernelRule {
   OpKind kind = OpKind::kElementwise;
   size_t num_reads = 0, num_writes = 0;
   std::vector<Overlay> over;
-  void (*declare)(const Op& op, ProgramBuilder& program) = nullptr;         // the tensors it writes
-  std::string (*flops)(const Op& op, ProgramBuilder& program) = nullptr;    // null: memory-bound
+  void (*declare)(const Op& op, ProgramBuilder& program) = nullptr;       // the tensors it writes
+  std::string (*flops)(const Op& op, ProgramBuilder& program) = nullptr;  // null: memory-bound
   void (*adjoint)(const Op& op, ProgramBuilder& program) = nullptr;
 };
 

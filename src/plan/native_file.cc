@@ -28,11 +28,10 @@ constexpr std::array<AttributeField, 6> kAttributes = {{{"epsilon", &OpAttribute
                                                         {"soft_cap", &OpAttributes::soft_cap},
                                                         {"window", &OpAttributes::window}}};
 
-constexpr std::array<std::pair<std::string_view, ParameterDecl::Init>, 4> kInits = {
-    {{"normal", ParameterDecl::Init::kNormal},
-     {"ones", ParameterDecl::Init::kOnes},
-     {"zeros", ParameterDecl::Init::kZeros},
-     {"scaled", ParameterDecl::Init::kScaledNormal}}};
+constexpr std::array<std::pair<std::string_view, ParameterDecl::Init>, 4> kInits = {{{"normal", ParameterDecl::Init::kNormal},
+                                                                                     {"ones", ParameterDecl::Init::kOnes},
+                                                                                     {"zeros", ParameterDecl::Init::kZeros},
+                                                                                     {"scaled", ParameterDecl::Init::kScaledNormal}}};
 
 class FileReading {
  public:
@@ -54,8 +53,7 @@ class FileReading {
  private:
   void read_over(const std::string& base, const Value& value, NativeFile& file, std::string (*read_base)(std::string_view)) {
     const std::string text = read_base(base);
-    if (text.empty())
-      return say(value.find("base")->location, fmt::format("found no native program '{}' to be based on", base));
+    if (text.empty()) return say(value.find("base")->location, fmt::format("found no native program '{}' to be based on", base));
     const Result<Value> below = parse_yaml(text, base + ".yaml");
     append(said_, below.diagnostics);
     if (below.ok()) read(*below, file, read_base);
@@ -254,7 +252,8 @@ bool holds(std::string_view condition, const Geometry& geometry, bool local) {
   if (condition == "local") return local;
   if (condition == "tied") return geometry.tied_embeddings;
   const size_t equals = condition.find(kEquals);
-  if (equals != std::string_view::npos) return field_text(condition.substr(0, equals), geometry) == condition.substr(equals + kEquals.size());
+  if (equals != std::string_view::npos)
+    return field_text(condition.substr(0, equals), geometry) == condition.substr(equals + kEquals.size());
   const std::string text = field_text(condition, geometry);
   CHECK(!text.empty() || find_geometry_field(condition) != nullptr, "condition '{}'", condition);
   return text != "false" && text != "0" && !text.empty();

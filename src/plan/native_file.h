@@ -1,5 +1,5 @@
-// presets/programs/native/FAMILY.yaml: the bundled trainer's program for a family of models (config.json's model_type), forward only (presets/README.md says how to
-// write one). Read once; program_of() then fills in one model's facts.
+// presets/programs/native/FAMILY.yaml: the bundled trainer's program for a family of models (config.json's model_type), forward only
+// (presets/README.md says how to write one). Read once; program_of() then fills in one model's facts.
 #pragma once
 #include <map>
 #include <string>
@@ -29,7 +29,7 @@ struct NativeFile {
     std::vector<std::string> selective;  // what recompute: selective drops
   };
   std::string name;
-  std::vector<std::string> needs;                                         // conditions that must hold of a model
+  std::vector<std::string> needs;                                        // conditions that must hold of a model
   std::map<std::string, std::map<std::string, std::string>> attributes;  // by kernel, where an op does not say otherwise
   Unit embedding, block, head;
 };

@@ -149,7 +149,8 @@ Diagnostics check_native(const Geometry& geometry) { return made_for(geometry)->
 Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return {};
   bool is_capped = false;  // libtorch's flash attention is built without soft caps
-  each_op(*native_programs(g), [&](const Op& op) { is_capped = is_capped || (op.kind == OpKind::kAttention && op.attributes.soft_cap > 0); });
+  each_op(*native_programs(g),
+          [&](const Op& op) { is_capped = is_capped || (op.kind == OpKind::kAttention && op.attributes.soft_cap > 0); });
   if (!is_capped) return {};
   return {refusal(g, "CUDA has no kernel for attention with a soft cap")};
 }

@@ -283,8 +283,8 @@ TEMPLATE_TEST_CASE("cuda: layer_norm and its backward", "[cuda_kernels]", float,
   const Store store = with_residual ? Store::kAdd : Store::kSet;
   cpu::layer_norm(x.data(), w.data(), b.data(), h.data(), mean.data(), r.data(), T, H, 1e-5f);
   cpu::layer_norm_backward_weight(dh.data(), x.data(), mean.data(), r.data(), gw.data(), gb.data(), ws.data(), T, H, 0, H, store);
-  cpu::layer_norm_backward_input<TestType>(dh.data(), x.data(), mean.data(), r.data(), w.data(), with_residual ? residual.data() : nullptr,
-                                           dx.data(), T, H);
+  cpu::layer_norm_backward_input<TestType>(dh.data(), x.data(), mean.data(), r.data(), w.data(),
+                                           with_residual ? residual.data() : nullptr, dx.data(), T, H);
   same_in_both_orders([&] {
     std::vector<TestType> h2(x.size()), gw2 = g0, gb2 = g0, dx2 = with_residual ? residual : dh;
     std::vector<float> mean2(T), r2(T);

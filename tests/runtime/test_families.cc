@@ -61,7 +61,8 @@ std::vector<FamilyCase> families() {
   g.learned_positions = 16, g.tied_embeddings = true;
   add("gpt2", g);
   g = with_layer_norm("falcon");
-  g.parallel_block = true, g.norms_per_layer = 1, g.num_kv_heads = 1, g.qkv_bias = g.output_bias = g.mlp_bias = false, g.tied_embeddings = true;
+  g.parallel_block = true, g.norms_per_layer = 1, g.num_kv_heads = 1, g.qkv_bias = g.output_bias = g.mlp_bias = false,
+  g.tied_embeddings = true;
   add("falcon", g);
   return out;
 }

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "model/rope.h"
 #include "runtime/engine/ops.h"
 #include "runtime/engine/ops_native.h"
 #include "runtime/engine/threads.h"
-#include "model/rope.h"
 #include "runtime/kernels/cpu/kernels.h"
 
 namespace distsetup {

@@ -102,8 +102,8 @@ TEST_CASE("native programs: each built-in model that one runs has as many parame
         CHECK(v.kept.size() < v.saved.size() + 1);
       }
   }
-  CHECK(families == std::set<std::string>{"falcon", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neox", "llama", "mistral", "olmo2",
-                                          "phi", "phi3", "qwen2", "qwen3"});
+  CHECK(families == std::set<std::string>{"falcon", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neox", "llama",
+                                          "mistral", "olmo2", "phi", "phi3", "qwen2", "qwen3"});
 }
 
 TEST_CASE("native programs: layers with and without a window are two programs") {
@@ -139,7 +139,8 @@ TEST_CASE("native programs: what a file of one's own gets wrong is said") {
   const auto unit = [&](const std::string& forward) {
     return problem_of("embedding: {weights: [{name: w, slot: w, shape: [V, h]}], forward: [" + forward + "]}\n");
   };
-  CHECK_THAT(unit("{op: e, kernel: embed, reads: [ids, 'p:w'], writes: [y]}"), Catch::Matchers::Contains("there is no kernel 'embed'"));
+  CHECK_THAT(unit("{op: e, kernel: embed, reads: [ids, 'p:w'], writes: [y]}"),
+             Catch::Matchers::Contains("there is no kernel 'embed'"));
   CHECK_THAT(unit("{op: e, kernel: embedding_forward, reads: [ids], writes: [y]}"), Catch::Matchers::Contains("reads 2"));
   CHECK_THAT(unit("{op: e, kernel: embedding_forward, reads: [ids, 'p:v'], writes: [y]}"), Catch::Matchers::Contains("slot 'v'"));
   CHECK_THAT(unit("{op: e, kernel: bias_add, reads: [q, 'p:w'], writes: [q]}"), Catch::Matchers::Contains("nothing writes 'q'"));
@@ -155,9 +156,9 @@ TEST_CASE("published tensors: rows in groups and transposed ones are told apart 
   std::set<int64_t> seen;
   for (int64_t i = 0; i < p.numel; ++i) seen.insert(published_element(p, g, i));
   CHECK(seen.size() == 120);
-  CHECK(published_element(p, g, 0) == 0);                    // q 0 is first
-  CHECK(published_element(p, g, 2 * 3 * 5) == 4 * 3 * 5);    // q 2 is the first of the second group
-  CHECK(published_element(p, g, 4 * 3 * 5) == 2 * 3 * 5);    // k 0 follows q 0 and q 1
+  CHECK(published_element(p, g, 0) == 0);                          // q 0 is first
+  CHECK(published_element(p, g, 2 * 3 * 5) == 4 * 3 * 5);          // q 2 is the first of the second group
+  CHECK(published_element(p, g, 4 * 3 * 5) == 2 * 3 * 5);          // k 0 follows q 0 and q 1
   CHECK(published_element(p, g, 7 * 3 * 5 + 1) == 7 * 3 * 5 + 1);  // v 1 is last
   p.order = RowOrder::kPlain;
   p.transposed = true;
@@ -176,8 +177,8 @@ TEST_CASE("rotary positions: scaling as the papers have it") {
   CHECK(rope_frequencies(g, false).per_pair[2] == Approx(0.0025));
   g.rope_scaling = "llama3", g.rope_original_positions = 100;
   const RopeFrequencies bands = rope_frequencies(g, false);
-  CHECK(bands.per_pair[0] == 1);                    // 16 turns in 100 positions: left
-  CHECK(bands.per_pair[3] == Approx(0.001 / 4));    // 0.02 turns: interpolated
+  CHECK(bands.per_pair[0] == 1);                  // 16 turns in 100 positions: left
+  CHECK(bands.per_pair[3] == Approx(0.001 / 4));  // 0.02 turns: interpolated
   CHECK(bands.per_pair[1] == Approx(0.1 * (0.25 + 0.75 * (100 * 0.1 / (2 * 3.14159265358979) - 1) / 3)));
   g.rope_scaling = "yarn", g.rope_low_turns = 1, g.rope_high_turns = 32;
   CHECK(rope_frequencies(g, false).amplitude == Approx(0.1 * std::log(4.0) + 1));

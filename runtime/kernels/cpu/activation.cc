@@ -102,10 +102,10 @@ void add(const E* a, const E* b, E* c, int64_t n) {
   }
 }
 
-#define DISTSETUP_INSTANTIATE(F, E)                                             \
-  template void activation<F, E>(const E*, E*, int64_t);                        \
-  template void activation_backward<F, E>(const E*, const E*, E*, int64_t);     \
-  template void gated_activation<F, E>(const E*, E*, int64_t, int64_t);         \
+#define DISTSETUP_INSTANTIATE(F, E)                                         \
+  template void activation<F, E>(const E*, E*, int64_t);                    \
+  template void activation_backward<F, E>(const E*, const E*, E*, int64_t); \
+  template void gated_activation<F, E>(const E*, E*, int64_t, int64_t);     \
   template void gated_activation_backward<F, E>(const E*, const E*, E*, int64_t, int64_t);
 #define DISTSETUP_INSTANTIATE_BOTH(F) DISTSETUP_INSTANTIATE(F, float) DISTSETUP_INSTANTIATE(F, Bf16)
 DISTSETUP_INSTANTIATE_BOTH(Activation::kGelu)

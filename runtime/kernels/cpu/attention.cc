@@ -136,11 +136,11 @@ void attention_backward_kv(const E* datt, const QkvRows<const E>& in, const E* a
   }
 }
 
-#define DISTSETUP_INSTANTIATE(E)                                                                                                    \
-  template void attention(const QkvRows<const E>&, E*, float*, const CausalAttention&, int64_t, int64_t);                            \
-  template void attention_backward_q(const E*, const QkvRows<const E>&, const E*, const float*, const QkvRows<E>&,                  \
-                                     const CausalAttention&, int64_t, int64_t);                                                      \
-  template void attention_backward_kv(const E*, const QkvRows<const E>&, const E*, const float*, const QkvRows<E>&,                 \
+#define DISTSETUP_INSTANTIATE(E)                                                                                    \
+  template void attention(const QkvRows<const E>&, E*, float*, const CausalAttention&, int64_t, int64_t);           \
+  template void attention_backward_q(const E*, const QkvRows<const E>&, const E*, const float*, const QkvRows<E>&,  \
+                                     const CausalAttention&, int64_t, int64_t);                                     \
+  template void attention_backward_kv(const E*, const QkvRows<const E>&, const E*, const float*, const QkvRows<E>&, \
                                       const CausalAttention&, int64_t, int64_t);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)

@@ -88,10 +88,10 @@ void position_backward(const E* dy, E* gw, int64_t T, int64_t S, int64_t H, int6
   }
 }
 
-#define DISTSETUP_INSTANTIATE(E)                                                                             \
-  template void embedding_forward(const int64_t*, const E*, E*, int64_t, int64_t, float);                    \
-  template void embedding_backward(const int64_t*, const E*, E*, int64_t, int64_t, int64_t, Store, float);   \
-  template void position_add(E*, const E*, int64_t, int64_t, int64_t, int64_t);                              \
+#define DISTSETUP_INSTANTIATE(E)                                                                           \
+  template void embedding_forward(const int64_t*, const E*, E*, int64_t, int64_t, float);                  \
+  template void embedding_backward(const int64_t*, const E*, E*, int64_t, int64_t, int64_t, Store, float); \
+  template void position_add(E*, const E*, int64_t, int64_t, int64_t, int64_t);                            \
   template void position_backward(const E*, E*, int64_t, int64_t, int64_t, int64_t, int64_t, Store);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)

@@ -1,5 +1,5 @@
-// RMS norm over rows and over heads, layer norm. One row at a time: its sum, then its output. Weight gradients gather in an fp32 row that the
-// caller owns and are rounded once at the end.
+// RMS norm over rows and over heads, layer norm. One row at a time: its sum, then its output. Weight gradients gather in an fp32 row
+// that the caller owns and are rounded once at the end.
 #include "runtime/kernels/cpu/norm.h"
 
 #include <cmath>
@@ -34,7 +34,8 @@ float norm_row(const E* x, const E* w, E* h, int64_t n, RmsNorm norm) {
 
 // gw: fp32 row of weight gradients, added to; null: left out.
 template <class E>
-void norm_row_backward(const E* dh, const E* x, float r, const E* w, float offset, const E* residual, E* dx, float* __restrict gw, int64_t n) {
+void norm_row_backward(const E* dh, const E* x, float r, const E* w, float offset, const E* residual, E* dx, float* __restrict gw,
+                       int64_t n) {
   alignas(64) float ds[kTile], xs[kTile], ws[kTile], rs[kTile], os[kTile];
   float sum = 0;
   for (int64_t j = 0; j < n; j += kTile) {
@@ -118,8 +119,7 @@ void qk_norm(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T,
   const int64_t D = heads.size, n = heads.num_q + heads.num_kv;
   for (int64_t t = 0; t < T; ++t) {
     for (int64_t i = 0; i < n; ++i) {
-      r[t * n + i] =
-          norm_row(qkv + t * heads.packed_row() + i * D, i < heads.num_q ? wq : wk, qk + t * heads.row() + i * D, D, norm);
+      r[t * n + i] = norm_row(qkv + t * heads.packed_row() + i * D, i < heads.num_q ? wq : wk, qk + t * heads.row() + i * D, D, norm);
     }
   }
 }
@@ -134,8 +134,8 @@ void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq, c
     for (int64_t i = 0; i < n; ++i) {
       const bool is_q = i < heads.num_q;
       const int64_t at = t * heads.packed_row() + i * D;
-      norm_row_backward<E>(dqk + t * heads.row() + i * D, qkv + at, r[t * n + i], is_q ? wq : wk, offset, nullptr, dqkv + at, is_q ? wsq : wsk,
-                           D);
+      norm_row_backward<E>(dqk + t * heads.row() + i * D, qkv + at, r[t * n + i], is_q ? wq : wk, offset, nullptr, dqkv + at,
+                           is_q ? wsq : wsk, D);
     }
   }
   store_row(wsq, gwq, D, store);

@@ -50,8 +50,8 @@ template <class E>
 void layer_norm_backward_weight(const E* dh_TH, const E* x_TH, const float* mean_T, const float* r_T, E* gw_H, E* gb_H, float* ws,
                                 int64_t T, int64_t H, int64_t begin, int64_t end, Store store);
 template <class E>
-void layer_norm_backward_input(const E* dh_TH, const E* x_TH, const float* mean_T, const float* r_T, const E* w_H, const E* residual_TH,
-                               E* dx_TH, int64_t T, int64_t H);
+void layer_norm_backward_input(const E* dh_TH, const E* x_TH, const float* mean_T, const float* r_T, const E* w_H,
+                               const E* residual_TH, E* dx_TH, int64_t T, int64_t H);
 
 template <class E>
 void bias_add(E* x_TH, const E* b_H, int64_t T, int64_t H);

@@ -31,10 +31,8 @@ void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int
     }
   }
 }
-template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float,
-                   int64_t);
-template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float,
-                   int64_t);
+template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
+template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
 
 void rope_tables(float* cos, float* sin, int64_t S, const std::vector<double>& frequencies, double amplitude) {
   const auto half = int64_t(frequencies.size());

@@ -116,8 +116,8 @@ __global__ void bias_add_kernel(E* x, const E* b, int64_t n, int64_t H) {
 }
 
 template <class E>
-__global__ void rope_kernel(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
-                            int64_t R, int64_t row_stride, float direction) {
+__global__ void rope_kernel(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
+                            int64_t row_stride, float direction) {
   const int64_t half = R / 2, i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= T * num_heads * half) return;
   const int64_t j = i % half, head = i / half % num_heads, t = i / half / num_heads;
@@ -254,8 +254,7 @@ __global__ void embedding_kernel(const int64_t* ids, const E* w, E* y, int64_t H
 // The block of a token that no earlier one equals adds up the rows of all that equal it, in order, and adds the sum to the gradient's
 // row. Work is T² / 2 comparisons and as many row reads as there are tokens.
 template <class E>
-__global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t H,
-                                          float multiplier) {
+__global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t H, float multiplier) {
   constexpr int kColumns = 8;  // a thread's, kBlock apart
   __shared__ int found;
   __shared__ bool equal[kBlock];
@@ -333,7 +332,8 @@ void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* 
            T, heads);
     launch(head_norm_weight_sum<E>, 2, kBlock, stream, static_cast<E*>(gwq), static_cast<E*>(gwk), heads.size, accumulate);
     launch(head_norm_backward_kernel<E>, grid(items, kBlock / kWarp), kBlock, stream, static_cast<const E*>(dqk),
-           static_cast<const E*>(qkv), r, static_cast<const E*>(wq), static_cast<const E*>(wk), static_cast<E*>(dqkv), T, heads, offset);
+           static_cast<const E*>(qkv), r, static_cast<const E*>(wq), static_cast<const E*>(wk), static_cast<E*>(dqkv), T, heads,
+           offset);
   });
   check_launch("qk_norm_backward");
 }
@@ -391,7 +391,8 @@ void embedding_backward(bool bf16, const int64_t* ids, const void* dy, void* gw,
   if (!accumulate) cudaMemsetAsync(gw, 0, size_t(V * H) * (bf16 ? sizeof(Bf16) : sizeof(float)), stream);
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(embedding_backward_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(dy), static_cast<E*>(gw), T, H, multiplier);
+    launch(embedding_backward_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(dy), static_cast<E*>(gw), T, H,
+           multiplier);
   });
   check_launch("embedding_backward");
 }

@@ -27,8 +27,8 @@ void qk_norm(bool bf16, const void* qkv, const void* wq_D, const void* wk_D, voi
              float weight_offset, StreamHandle stream);
 void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq_D, const void* wk_D, void* dqkv,
                       void* gwq_D, void* gwk_D, int64_t T, Heads heads, float weight_offset, bool accumulate, StreamHandle stream);
-void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
-          int64_t R, int64_t row_stride, float direction, StreamHandle stream);
+void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
+          int64_t row_stride, float direction, StreamHandle stream);
 void swiglu(bool bf16, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
 void swiglu_backward(bool bf16, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F, StreamHandle stream);
 // scale: device memory.
@@ -41,13 +41,13 @@ void embedding_backward(bool bf16, const int64_t* ids_T, const void* dy_TH, void
 void bias_add(bool bf16, void* x_TH, const void* b_H, int64_t T, int64_t H, StreamHandle stream);
 void bias_backward(bool bf16, const void* dy_TH, void* gb_H, int64_t T, int64_t H, bool accumulate, StreamHandle stream);
 // kernels_families.cu
-void layer_norm(bool bf16, const void* x_TH, const void* w_H, const void* b_H, void* h_TH, float* mean_T, float* r_T, int64_t T, int64_t H,
-                float epsilon, StreamHandle stream);
+void layer_norm(bool bf16, const void* x_TH, const void* w_H, const void* b_H, void* h_TH, float* mean_T, float* r_T, int64_t T,
+                int64_t H, float epsilon, StreamHandle stream);
 void layer_norm_backward(bool bf16, const void* dh_TH, const void* x_TH, const float* mean_T, const float* r_T, const void* w_H,
                          const void* residual_TH, void* dx_TH, void* gw_H, void* gb_H, int64_t T, int64_t H, bool accumulate,
                          StreamHandle stream);
-void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r_T2, int64_t T, Heads heads, float epsilon,
-                  StreamHandle stream);
+void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r_T2, int64_t T, Heads heads,
+                  float epsilon, StreamHandle stream);
 void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const float* r_T2, const void* wq, const void* wk, void* dqkv,
                            void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream);
 void add(bool bf16, const void* a, const void* b, void* c, int64_t n, StreamHandle stream);

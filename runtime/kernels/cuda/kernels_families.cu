@@ -163,8 +163,8 @@ void layer_norm(bool bf16, const void* x, const void* w, const void* b, void* h,
                 float epsilon, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(layer_norm_kernel<E>, unsigned(T), kBlock, stream, DISTSETUP_IN(x), DISTSETUP_IN(w), DISTSETUP_IN(b), DISTSETUP_OUT(h), mean,
-           r, H, epsilon);
+    launch(layer_norm_kernel<E>, unsigned(T), kBlock, stream, DISTSETUP_IN(x), DISTSETUP_IN(w), DISTSETUP_IN(b), DISTSETUP_OUT(h),
+           mean, r, H, epsilon);
   });
   check_launch("layer_norm");
 }
@@ -185,8 +185,8 @@ void layer_norm_backward(bool bf16, const void* dh, const void* x, const float* 
   check_launch("layer_norm_backward");
 }
 
-void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads, float epsilon,
-                  StreamHandle stream) {
+void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads,
+                  float epsilon, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(wide_norm_kernel<E>, dim3(unsigned(T), 2), kBlock, stream, DISTSETUP_IN(qkv), DISTSETUP_IN(wq), DISTSETUP_IN(wk),
@@ -202,10 +202,10 @@ void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const fl
     using E = DISTSETUP_ELEMENT(e);
     launch(wide_norm_weight_kernel<E>, grid(heads.num_q * heads.size, kWarp), threads, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r,
            DISTSETUP_OUT(gwq), T, heads, false, accumulate);
-    launch(wide_norm_weight_kernel<E>, grid(heads.num_kv * heads.size, kWarp), threads, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r,
-           DISTSETUP_OUT(gwk), T, heads, true, accumulate);
-    launch(wide_norm_backward_kernel<E>, dim3(unsigned(T), 2), kBlock, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r, DISTSETUP_IN(wq),
-           DISTSETUP_IN(wk), DISTSETUP_OUT(dqkv), heads);
+    launch(wide_norm_weight_kernel<E>, grid(heads.num_kv * heads.size, kWarp), threads, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv),
+           r, DISTSETUP_OUT(gwk), T, heads, true, accumulate);
+    launch(wide_norm_backward_kernel<E>, dim3(unsigned(T), 2), kBlock, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r,
+           DISTSETUP_IN(wq), DISTSETUP_IN(wk), DISTSETUP_OUT(dqkv), heads);
   });
   check_launch("qk_norm_wide_backward");
 }

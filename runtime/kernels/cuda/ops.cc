@@ -169,10 +169,9 @@ void efficient_backward(const Call& c) {
     lse.narrow(2, 0, x.S).copy_(t[5]);
   }
   // One split of the keys: no atomics.
-  const auto result =
-      at::_efficient_attention_backward(t[0], t[1], repeated(t[2], x), repeated(t[3], x), {}, t[4], {}, {}, x.S, x.S, lse, 0.0,
-                                        Tensor(), Tensor(), kCausalFromTopLeft, false, score_scale(c), /*num_splits_key=*/1,
-                                            window_keys(c));
+  const auto result = at::_efficient_attention_backward(t[0], t[1], repeated(t[2], x), repeated(t[3], x), {}, t[4], {}, {}, x.S, x.S,
+                                                        lse, 0.0, Tensor(), Tensor(), kCausalFromTopLeft, false, score_scale(c),
+                                                        /*num_splits_key=*/1, window_keys(c));
   t[6].copy_(std::get<0>(result));
   t[7].copy_(summed(std::get<1>(result), x));
   t[8].copy_(summed(std::get<2>(result), x));

@@ -21,7 +21,8 @@ Heads heads_of(const Call& c) { return {c.context->a, c.context->kv, c.context->
 
 // ids, p:wte -> y
 void embed(const Call& c) {
-  embedding_forward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), multiplier(c), compute());
+  embedding_forward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), multiplier(c),
+                    compute());
 }
 // ids, dy -> g:wte
 void embed_backward(const Call& c) {
@@ -40,8 +41,8 @@ void norm_backward(const Call& c) {
 }
 // qkv, p:qn, p:kn -> qk, rqk
 void head_norm(const Call& c) {
-  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c), weight_offset(c),
-          compute());
+  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c),
+          weight_offset(c), compute());
 }
 // dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
 void head_norm_backward(const Call& c) {
@@ -51,9 +52,8 @@ void head_norm_backward(const Call& c) {
 // rows, cos, sin -> rows
 void rotate(const Call& c, float direction) {
   const OpContext& x = *c.context;
-  rope(bf16(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, 2 * c.reads[1].dim(1), c.writes[0].dim(1),
-       direction,
-       compute());
+  rope(bf16(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, 2 * c.reads[1].dim(1),
+       c.writes[0].dim(1), direction, compute());
 }
 void rotate_forward(const Call& c) { rotate(c, 1.f); }
 void rotate_backward(const Call& c) { rotate(c, -1.f); }
@@ -88,7 +88,8 @@ void row_norm_backward(const Call& c) {
 }
 // qkv, p:qn, p:kn -> qk, rqk
 void wide_norm(const Call& c) {
-  qk_norm_wide(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c), compute());
+  qk_norm_wide(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c),
+               compute());
 }
 // dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws
 void wide_norm_backward(const Call& c) {
@@ -103,8 +104,8 @@ void positions(const Call& c) {
 }
 // dy -> g:wpe
 void positions_backward(const Call& c) {
-  position_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.context->S, c.writes[0].dim(0), c.writes[0].dim(1), c.accumulate,
-                    compute());
+  position_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.context->S, c.writes[0].dim(0), c.writes[0].dim(1),
+                    c.accumulate, compute());
 }
 template <Activation kF>
 void activate(const Call& c) {

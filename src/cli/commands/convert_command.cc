@@ -144,10 +144,11 @@ Diagnostic nothing_to_convert(const std::vector<Reading>& readings, const std::v
     if (one.is_file && std::find(named.begin(), named.end(), one.text) == named.end()) named.push_back(one.text);
   }
   const Location at{readings.empty() ? "" : readings[0].file, 0, 0};
-  if (named.empty()) return warning(code::kUnknownValue, at, "nothing in the file is a setting of a run", "distsetup lint looks at it");
+  if (named.empty())
+    return warning(code::kUnknownValue, at, "nothing in the file is a setting of a run", "distsetup lint looks at it");
   return warning(code::kUnknownValue, at,
-               fmt::format("nothing in the file is a setting of a run: they stand in {}, which is not here", fmt::join(named, ", ")),
-               "give that file beside this one");
+                 fmt::format("nothing in the file is a setting of a run: they stand in {}, which is not here", fmt::join(named, ", ")),
+                 "give that file beside this one");
 }
 
 int run_convert(const Arguments& arguments, const Terminal& terminal) {

@@ -67,7 +67,8 @@ class OpTimes {
       case OpKind::kGemm: return product_s(op);
       case OpKind::kAttention: {
         const double length = symbol("S"), head = symbol("d");
-        const AttentionShape shape{symbol("T"), mean_attended(length, static_cast<double>(op.op->attributes.window), 1), length, symbol("a"), head, head};
+        const AttentionShape shape{
+            symbol("T"), mean_attended(length, static_cast<double>(op.op->attributes.window), 1), length, symbol("a"), head, head};
         return backward && !op.recomputed ? attention_backward_s(c, shape) : attention_forward_s(c, shape);
       }
       case OpKind::kLoss: return c.gemm.kernel_s + symbol("T") * symbol("V") * c.loss_bytes_per_logit / c.memory_bytes_per_s;

@@ -69,8 +69,8 @@ void resolve_training(Resolving& r) {
                              "the bundled trainer does not mask prompts yet: sft is planned, and cannot be launched with it"));
   const int64_t learned = r.plan().model.learned_positions;  // there is no row for a position beyond them
   const int64_t assumed = learned > 0 ? std::min<int64_t>(learned, 4096) : 4096;
-  t.sequence_length = value_or<int64_t>(r, r.spec.integer("train.sequence_length"), assumed,
-                                        fmt::format("sequence length {}", format_count(assumed)));
+  t.sequence_length =
+      value_or<int64_t>(r, r.spec.integer("train.sequence_length"), assumed, fmt::format("sequence length {}", format_count(assumed)));
   if (r.native() && learned > 0 && t.sequence_length > learned)
     r.fail(code::kOutOfRange, "train.sequence_length",
            fmt::format("sequences of {} tokens, '{}' has rows for {} positions", format_count(t.sequence_length), r.plan().model.name,

@@ -1,8 +1,8 @@
 // family_check FOLDER: one step of the bundled trainer on a model as Transformers saved it, against what Transformers computed.
-// FOLDER (tests/integration/families.py makes it): config.json; weights/NAME.f32, logits.f32, gradients/NAME.f32 as raw fp32; tokens.txt
-// (sequences, length, then ids and targets); own_errors.txt. Prints one line with the largest differences, each over the largest
-// magnitude of its tensor. Exit 1 when one is above 2e-6 and, of a gradient, above twice what Transformers' own fp32 misses by too:
-// gradients that nearly cancel (of k's bias, of norms over heads) are not known better in fp32.
+// FOLDER (tests/integration/families.py makes it): config.json; weights/NAME.f32, logits.f32, gradients/NAME.f32 as raw fp32;
+// tokens.txt (sequences, length, then ids and targets); own_errors.txt. Prints one line with the largest differences, each over the
+// largest magnitude of its tensor. Exit 1 when one is above 2e-6 and, of a gradient, above twice what Transformers' own fp32 misses by
+// too: gradients that nearly cancel (of k's bias, of norms over heads) are not known better in fp32.
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -93,21 +93,27 @@ struct Check {
       EngineOptions options;
       options.watch = [&](const Step& step, const Call& call) { take_logits(step, call); };
       Engine engine(plan, *device, communicator, options);
-      each_parameter(engine, [&](const Parameter& p, float* at) {
-        const std::vector<float> published = read_floats(folder + "/weights/" + p.name + ".f32");
-        for (int64_t i = 0; i < p.numel; ++i) at[i] = published.at(size_t(published_element(p, geometry, i)));
-      }, engine.master());
+      each_parameter(
+          engine,
+          [&](const Parameter& p, float* at) {
+            const std::vector<float> published = read_floats(folder + "/weights/" + p.name + ".f32");
+            for (int64_t i = 0; i < p.numel; ++i) at[i] = published.at(size_t(published_element(p, geometry, i)));
+          },
+          engine.master());
       engine.load();
       loss = engine.step({ids, targets, int64_t(targets.size()), 0.0}).loss;
       std::vector<float> gradient(engine.gradient().begin(), engine.gradient().end());
-      each_parameter(engine, [&](const Parameter& p, float* at) {
-        const std::vector<float> expected = read_floats(folder + "/gradients/" + p.name + ".f32");
-        std::vector<float> found(expected.size());
-        for (int64_t i = 0; i < p.numel; ++i) found.at(size_t(published_element(p, geometry, i))) = at[i];
-        const double d = difference(found, expected);
-        if (d >= worst_gradient) worst_gradient = d, worst_name = p.name;
-        failed = failed || d > std::max(kBound, 2 * own_errors.at(p.name));
-      }, gradient);
+      each_parameter(
+          engine,
+          [&](const Parameter& p, float* at) {
+            const std::vector<float> expected = read_floats(folder + "/gradients/" + p.name + ".f32");
+            std::vector<float> found(expected.size());
+            for (int64_t i = 0; i < p.numel; ++i) found.at(size_t(published_element(p, geometry, i))) = at[i];
+            const double d = difference(found, expected);
+            if (d >= worst_gradient) worst_gradient = d, worst_name = p.name;
+            failed = failed || d > std::max(kBound, 2 * own_errors.at(p.name));
+          },
+          gradient);
     });
     const double worst_logit = difference(logits, read_floats(folder + "/logits.f32"));
     std::printf("%-12s loss %.6f, logits %.1e, gradients %.1e (%s)\n", geometry.family.c_str(), loss, worst_logit, worst_gradient,
