@@ -244,6 +244,13 @@ std::string build(const NativeFile& file, UnitKind kind, const Geometry& geometr
   return builder.finish();
 }
 
+// "norms_per_layer" of "norms_per_layer = 4", "qk_norm" of "not qk_norm".
+std::string field_of(std::string_view condition) {
+  constexpr std::string_view kNot = "not ";
+  if (condition.starts_with(kNot)) condition.remove_prefix(kNot.size());
+  return std::string(condition.substr(0, condition.find(' ')));
+}
+
 }  // namespace
 
 bool holds(std::string_view condition, const Geometry& geometry, bool local) {
@@ -277,11 +284,11 @@ Program program_of(const NativeFile& file, UnitKind kind, const Geometry& geomet
 }
 
 std::string check_programs(const NativeFile& file, const Geometry& geometry) {
-  for (const std::string& need : file.needs)
-    if (!all_hold({need}, geometry, false)) {
-      const std::string field = need.substr(need.starts_with("not ") ? 4 : 0, need.find(" = ") - (need.starts_with("not ") ? 4 : 0));
-      return fmt::format("the program of {} needs {}, the model has {} {}", file.name, need, field, field_text(field, geometry));
-    }
+  for (const std::string& need : file.needs) {
+    if (all_hold({need}, geometry, false)) continue;
+    const std::string field = field_of(need);
+    return fmt::format("the program of {} needs {}, the model has {} {}", file.name, need, field, field_text(field, geometry));
+  }
   for (const UnitKind kind : {UnitKind::kEmbedding, UnitKind::kBlock, UnitKind::kHead}) {
     Program program;
     std::string problem = build(file, kind, geometry, false, program);
