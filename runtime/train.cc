@@ -155,7 +155,7 @@ class Run {
     if (!device_) install_meter();  // of CPU memory; a GPU's device brings its own
     set_compute_threads(options_.num_threads > 0 ? options_.num_threads : compute_threads(environment_.local_world));
     if (!device_) device_ = make_cpu_device();
-    engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, EngineOptions{options_.poison, kMeteredSteps});
+    engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, EngineOptions{options_.poison, kMeteredSteps, {}});
     sampler_ = std::make_unique<Sampler>(corpus_, plan_, environment_.rank);
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
   }

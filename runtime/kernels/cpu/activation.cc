@@ -4,6 +4,7 @@
 
 #include "runtime/kernels/cpu/bf16.h"
 #include "runtime/kernels/cpu/exp.h"
+#include "runtime/kernels/cpu/isa.h"
 
 namespace distsetup::cpu {
 namespace {
@@ -16,7 +17,7 @@ constexpr float kRootOf2OverPi = 0.7978845608028654f, kCubic = 0.044715f;
 constexpr float kRootOfHalf = 0.7071067811865475f, kDensity = 0.3989422804014327f;  // 1 / sqrt(2 π)
 
 template <Activation kF>
-inline ValueAndSlope at(float x) {
+KERNEL_INLINE ValueAndSlope at(float x) {
   if constexpr (kF == Activation::kGelu) {
     const float cdf = 0.5f * (1.0f + std::erf(x * kRootOfHalf));
     return {x * cdf, cdf + x * kDensity * vector_exp(-0.5f * x * x)};
@@ -34,12 +35,12 @@ inline ValueAndSlope at(float x) {
   }
 }
 
-int64_t tile_of(int64_t left) { return left < kTile ? left : kTile; }
+KERNEL_INLINE int64_t tile_of(int64_t left) { return left < kTile ? left : kTile; }
 
 }  // namespace
 
 template <Activation kF, class E>
-void activation(const E* x, E* y, int64_t n) {
+KERNEL void activation(const E* x, E* y, int64_t n) {
   alignas(64) float xs[kTile], ys[kTile];
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = tile_of(n - j);
@@ -50,7 +51,7 @@ void activation(const E* x, E* y, int64_t n) {
 }
 
 template <Activation kF, class E>
-void activation_backward(const E* dy, const E* x, E* dx, int64_t n) {
+KERNEL void activation_backward(const E* dy, const E* x, E* dx, int64_t n) {
   alignas(64) float xs[kTile], ds[kTile], os[kTile];
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = tile_of(n - j);
@@ -61,7 +62,7 @@ void activation_backward(const E* dy, const E* x, E* dx, int64_t n) {
 }
 
 template <Activation kF, class E>
-void gated_activation(const E* gu, E* out, int64_t T, int64_t F) {
+KERNEL void gated_activation(const E* gu, E* out, int64_t T, int64_t F) {
   alignas(64) float gs[kTile], us[kTile], os[kTile];
   for (int64_t t = 0; t < T; ++t, gu += 2 * F, out += F) {
     for (int64_t j = 0; j < F; j += kTile) {
@@ -74,7 +75,7 @@ void gated_activation(const E* gu, E* out, int64_t T, int64_t F) {
 }
 
 template <Activation kF, class E>
-void gated_activation_backward(const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
+KERNEL void gated_activation_backward(const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
   alignas(64) float gs[kTile], us[kTile], ds[kTile], dgate[kTile], dup[kTile];
   for (int64_t t = 0; t < T; ++t, gu += 2 * F, dgu += 2 * F, dm += F) {
     for (int64_t j = 0; j < F; j += kTile) {
@@ -92,7 +93,7 @@ void gated_activation_backward(const E* dm, const E* gu, E* dgu, int64_t T, int6
 }
 
 template <class E>
-void add(const E* a, const E* b, E* c, int64_t n) {
+KERNEL void add(const E* a, const E* b, E* c, int64_t n) {
   alignas(64) float as[kTile], bs[kTile], os[kTile];
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = tile_of(n - j);

@@ -5,17 +5,19 @@
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/kernels/cpu/isa.h"
+
 namespace distsetup {
 
 struct Bf16 {
   uint16_t bits;
 };
 
-inline float to_float(float v) { return v; }
-inline float to_float(Bf16 v) { return std::bit_cast<float>(uint32_t(v.bits) << 16); }
-inline void from_float(float v, float* out) { *out = v; }
+KERNEL_INLINE float to_float(float v) { return v; }
+KERNEL_INLINE float to_float(Bf16 v) { return std::bit_cast<float>(uint32_t(v.bits) << 16); }
+KERNEL_INLINE void from_float(float v, float* out) { *out = v; }
 // Round to nearest even. A NaN stays one: the rounding term could carry it into infinity, so its quiet bit is set instead.
-inline void from_float(float v, Bf16* out) {
+KERNEL_INLINE void from_float(float v, Bf16* out) {
   const uint32_t u = std::bit_cast<uint32_t>(v);
   const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const uint32_t is_nan = (u & 0x7fffffffu) > 0x7f800000u;
@@ -24,20 +26,20 @@ inline void from_float(float v, Bf16* out) {
 
 inline constexpr int64_t kTile = 256;  // elements; three fp32 tiles fit the L1 cache with room to spare
 
-inline const float* in_tile(const float* row, float*, int64_t) { return row; }
-inline const float* in_tile(const Bf16* row, float* scratch, int64_t n) {
+KERNEL_INLINE const float* in_tile(const float* row, float*, int64_t) { return row; }
+KERNEL_INLINE const float* in_tile(const Bf16* row, float* scratch, int64_t n) {
   for (int64_t i = 0; i < n; ++i) scratch[i] = to_float(row[i]);
   return scratch;
 }
-inline float* out_tile(float* row, float*) { return row; }
-inline float* out_tile(Bf16*, float* scratch) { return scratch; }
-inline void flush(const float*, float*, int64_t) {}
-inline void flush(const float* tile, Bf16* row, int64_t n) {
+KERNEL_INLINE float* out_tile(float* row, float*) { return row; }
+KERNEL_INLINE float* out_tile(Bf16*, float* scratch) { return scratch; }
+KERNEL_INLINE void flush(const float*, float*, int64_t) {}
+KERNEL_INLINE void flush(const float* tile, Bf16* row, int64_t n) {
   for (int64_t i = 0; i < n; ++i) from_float(tile[i], row + i);
 }
 
 // For outputs that may be the same memory as an input: always through the tile, else no compiler vectorises the loop.
-inline void put(const float* tile, float* row, int64_t n) { std::memcpy(row, tile, size_t(n) * sizeof(float)); }
-inline void put(const float* tile, Bf16* row, int64_t n) { flush(tile, row, n); }
+KERNEL_INLINE void put(const float* tile, float* row, int64_t n) { std::memcpy(row, tile, size_t(n) * sizeof(float)); }
+KERNEL_INLINE void put(const float* tile, Bf16* row, int64_t n) { flush(tile, row, n); }
 
 }  // namespace distsetup

@@ -6,11 +6,12 @@
 #include <type_traits>
 
 #include "runtime/kernels/cpu/bf16.h"
+#include "runtime/kernels/cpu/isa.h"
 
 namespace distsetup::cpu {
 namespace {
 
-bool seen_before(const int64_t* ids, int64_t t) {
+KERNEL_INLINE bool seen_before(const int64_t* ids, int64_t t) {
   bool found = false;
   for (int64_t s = 0; s < t; ++s) found |= ids[s] == ids[t];
   return found;
@@ -19,7 +20,7 @@ bool seen_before(const int64_t* ids, int64_t t) {
 }  // namespace
 
 template <class E>
-void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t H, float multiplier) {
+KERNEL void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t H, float multiplier) {
   for (int64_t t = 0; t < T; ++t, y += H) {
     std::memcpy(static_cast<void*>(y), w + ids[t] * H, size_t(H) * sizeof(E));
     if (multiplier == 1) continue;
@@ -27,8 +28,8 @@ void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t 
   }
 }
 
-void embedding_backward_add(const int64_t* ids, const float* dy, float* gw, int64_t T, int64_t H, int64_t begin, int64_t end,
-                            float multiplier) {
+KERNEL void embedding_backward_add(const int64_t* ids, const float* dy, float* gw, int64_t T, int64_t H, int64_t begin, int64_t end,
+                                   float multiplier) {
   for (int64_t t = 0; t < T; ++t) {
     float* g = gw + ids[t] * H;
     const float* d = dy + t * H;
@@ -40,8 +41,8 @@ void embedding_backward_add(const int64_t* ids, const float* dy, float* gw, int6
   }
 }
 
-void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_t T, int64_t H, int64_t begin, int64_t end,
-                            float multiplier) {
+KERNEL void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_t T, int64_t H, int64_t begin, int64_t end,
+                                   float multiplier) {
   alignas(64) float sum[kTile];
   for (int64_t t = begin; t < end; ++t) {
     if (seen_before(ids, t)) continue;
@@ -60,13 +61,14 @@ void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_
 }
 
 template <class E>
-void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t V, int64_t H, Store store, float multiplier) {
+KERNEL void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t V, int64_t H, Store store,
+                               float multiplier) {
   if (store == Store::kSet) std::memset(static_cast<void*>(gw), 0, size_t(V * H) * sizeof(E));
   embedding_backward_add(ids, dy, gw, T, H, 0, std::is_same_v<E, float> ? H : T, multiplier);
 }
 
 template <class E>
-void position_add(E* y, const E* w, int64_t T, int64_t S, int64_t H, int64_t first) {
+KERNEL void position_add(E* y, const E* w, int64_t T, int64_t S, int64_t H, int64_t first) {
   for (int64_t t = 0; t < T; ++t, y += H) {
     const E* row = w + (first + t) % S * H;
     for (int64_t j = 0; j < H; ++j) from_float(to_float(y[j]) + to_float(row[j]), y + j);
@@ -74,7 +76,7 @@ void position_add(E* y, const E* w, int64_t T, int64_t S, int64_t H, int64_t fir
 }
 
 template <class E>
-void position_backward(const E* dy, E* gw, int64_t T, int64_t S, int64_t H, int64_t begin, int64_t end, Store store) {
+KERNEL void position_backward(const E* dy, E* gw, int64_t T, int64_t S, int64_t H, int64_t begin, int64_t end, Store store) {
   alignas(64) float sum[kTile];
   for (int64_t p = begin; p < end; ++p) {
     E* g = gw + p * H;
