@@ -4,8 +4,9 @@
 # - hot: schedules, simulation, replay. That is where a search spends its time.
 # - cold: what every command runs through (files read, the other parts of planning), for milliseconds. Little inlining there (50
 #   instead of 225 instructions) makes a third less code in half the compile time.
-# - quick: the command line, what is set and printed, what reads and writes files of other tools. More than half of all sources, and
-#   none of them computes: not optimised they compile in 0.4 (clang) to 0.6 (g++) of the time, and a command takes up to 5 ms more.
+# - quick: the command line, what is set and printed, what writes files of other tools (what reads them is cold: a megabyte of
+#   somebody's script takes a second when it is not optimised). Nearly half of all sources, and none of them computes: not optimised
+#   they compile in 0.4 (clang) to 0.6 (g++) of the time, and a command takes up to 5 ms more.
 set(hot_options -O2)
 set(cold_options -O1)
 set(quick_options -O0)

@@ -1,8 +1,8 @@
 // family_check FOLDER: one step of the bundled trainer on a model as Transformers saved it, against what Transformers computed.
 // FOLDER (tests/integration/families.py makes it): config.json; weights/NAME.f32, logits.f32, gradients/NAME.f32 as raw fp32;
 // tokens.txt (sequences, length, then ids and targets); own_errors.txt. Prints one line with the largest differences, each over the
-// largest magnitude of its tensor. Exit 1 when one is above 2e-6 and, of a gradient, above twice what Transformers' own fp32 misses by
-// too: gradients that nearly cancel (of k's bias, of norms over heads) are not known better in fp32.
+// largest magnitude of its tensor. Exit 1 when one is above 2e-6 and, of a gradient, above four times what Transformers' own fp32
+// misses by too: gradients that nearly cancel (of k's bias, of norms over heads) are not known better in fp32.
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -111,7 +111,7 @@ struct Check {
             for (int64_t i = 0; i < p.numel; ++i) found.at(size_t(published_element(p, geometry, i))) = at[i];
             const double d = difference(found, expected);
             if (d >= worst_gradient) worst_gradient = d, worst_name = p.name;
-            failed = failed || d > std::max(kBound, 2 * own_errors.at(p.name));
+            failed = failed || d > std::max(kBound, 4 * own_errors.at(p.name));
           },
           gradient);
     });
