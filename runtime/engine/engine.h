@@ -41,7 +41,8 @@ struct EngineOptions {
   // In so many training steps from the first, reads the meter around every step of the list (see StepStats::allocations); needs
   // install_meter() before the engine is made. The list is the same in every step, and asking costs microseconds per op.
   int64_t metered_steps = 0;
-  // Called before each op of a program with its operands as they are then. Slow on a device with streams: for looking inside.
+  // Called before each op of a program is started, for looking inside. On the CPU its operands are complete then; on a device with
+  // streams they may still be in the making.
   std::function<void(const Step& step, const Call& call)> watch;
 };
 

@@ -1,6 +1,7 @@
 // A step as the executor runs it: a function and its operands' addresses. Kernels::bind() looks a schedule's kernel name up in a
 // table; libtorch's share of it (GEMMs, attention) prepares its tensor views there, once.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,6 +41,11 @@ struct Call {
   const OpAttributes* attributes = nullptr;  // of a program's op
   std::shared_ptr<void> prepared;            // what the device made of the operands when the step was bound
 };
+
+// What attention's scores are multiplied by.
+inline double score_scale(const Call& c) {
+  return c.attributes->scale > 0 ? c.attributes->scale : 1 / std::sqrt(double(c.context->d));
+}
 
 // What a device computes with. All calls are on the compute stream unless a stream is given, on memory of the device.
 class Kernels {

@@ -40,23 +40,15 @@ void gemm(const Call& c) {
   std::vector<Tensor>& t = views_of(c);
   at::cpu::mm_out(t[2], t[0], t[1]);
 }
-// out = t3 + t0 · t1; t3 may be out
-void gemm_add(const Call& c) {
-  std::vector<Tensor>& t = views_of(c);
-  at::cpu::addmm_out(t[2], t[3], t[0], t[1]);
-}
-// The same with the product multiplied.
+// out = multiplier · t0 · t1
 void gemm_scaled(const Call& c) {
   std::vector<Tensor>& t = views_of(c);
   at::cpu::addmm_out(t[2], t[2], t[0], t[1], 0, c.attributes->multiplier);
 }
-void gemm_add_scaled(const Call& c) {
+// out = t3 + multiplier · t0 · t1; t3 may be out
+void gemm_add(const Call& c) {
   std::vector<Tensor>& t = views_of(c);
   at::cpu::addmm_out(t[2], t[3], t[0], t[1], 1, c.attributes->multiplier);
-}
-
-std::optional<double> score_scale(const Call& c) {
-  return c.attributes->scale > 0 ? std::optional<double>(c.attributes->scale) : std::nullopt;
 }
 
 void flash(const Call& c) {
@@ -116,7 +108,6 @@ bool bind_aten_op(const std::string& kernel, Call& call) {
   call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
   call.function = kernel == "linear_dw" && call.accumulate ? gemm_add : found->second.function;
   if (call.attributes->multiplier != 1 && call.function == gemm) call.function = gemm_scaled;
-  if (call.attributes->multiplier != 1 && call.function == gemm_add) call.function = gemm_add_scaled;
   return true;
 }
 

@@ -1,9 +1,11 @@
 #include "runtime/engine/ops_attention.h"
 
+#include <fmt/format.h>
+
 #include <array>
-#include <cmath>
 
 #include "plan/workspace.h"
+#include "runtime/engine/ops_table.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/bf16.h"
@@ -11,21 +13,9 @@
 namespace distsetup {
 namespace {
 
-template <class E>
-E* in(const Call& c, int i) {
-  return static_cast<E*>(c.reads[size_t(i)].data);
-}
-template <class E>
-E* out(const Call& c, int i) {
-  return static_cast<E*>(c.writes[size_t(i)].data);
-}
-Heads heads(const OpContext& x) { return {x.a, x.kv, x.d}; }
-
 cpu::CausalAttention attention_shape(const Call& c) {
   const OpContext& x = *c.context;
-  const OpAttributes& a = *c.attributes;
-  const double scale = a.scale > 0 ? a.scale : 1 / std::sqrt(double(x.d));
-  return {x.B, x.S, heads(x), float(scale), float(a.soft_cap), a.window};
+  return {x.B, x.S, heads(x), float(score_scale(c)), float(c.attributes->soft_cap), c.attributes->window};
 }
 // Rows of q, k and v in `qkv`, or q and k in `qk` and v where all three were made.
 template <class E>
@@ -59,23 +49,23 @@ void own_attention_backward(const Call& c) {
   });
 }
 
-struct AttentionOp {
-  const char* kernel;
-  OpFunction f32, bf16;
-};
-constexpr std::array kAttention = {
-    AttentionOp{"attention", own_attention<float>, own_attention<Bf16>},
-    AttentionOp{"attention_split", own_attention<float>, own_attention<Bf16>},
-    AttentionOp{"attention_backward", own_attention_backward<float>, own_attention_backward<Bf16>},
-    AttentionOp{"attention_split_backward", own_attention_backward<float>, own_attention_backward<Bf16>}};
+constexpr std::array kAttention = {NativeOp{"attention", own_attention<float>, own_attention<Bf16>},
+                                   NativeOp{"attention_split", own_attention<float>, own_attention<Bf16>},
+                                   NativeOp{"attention_backward", own_attention_backward<float>, own_attention_backward<Bf16>},
+                                   NativeOp{"attention_split_backward", own_attention_backward<float>, own_attention_backward<Bf16>}};
 
 }  // namespace
 
-bool bind_own_attention(const std::string& kernel, Call& call) {
-  if (call.context->d > cpu::kMostHeadSize || !has_own_attention(*call.attributes, {{"S", call.context->S}})) return false;
-  for (const AttentionOp& entry : kAttention)
-    if (kernel == entry.kernel) call.function = call.context->compute == Dtype::kBf16 ? entry.bf16 : entry.f32;
-  return call.function != nullptr;
+bool needs_own_attention(const std::string& kernel, const Call& call) {
+  return kernel.starts_with("attention") && has_own_attention(*call.attributes, call.context->S);
+}
+
+std::string bind_own_attention(const std::string& kernel, Call& call) {
+  if (call.context->d > cpu::kMostHeadSize)
+    return fmt::format("attention with a window or a soft cap takes head sizes up to {}, this model's is {}", cpu::kMostHeadSize,
+                       call.context->d);
+  call.function = find_op(kAttention, kernel, call);
+  return call.function != nullptr ? "" : "the CPU has no such kernel";
 }
 
 }  // namespace distsetup

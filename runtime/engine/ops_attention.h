@@ -6,7 +6,8 @@
 
 namespace distsetup {
 
-// False: not such a call, or no attention.
-bool bind_own_attention(const std::string& kernel, Call& call);
+bool needs_own_attention(const std::string& kernel, const Call& call);
+// For a call that needs it. Returns why it cannot; empty: bound.
+std::string bind_own_attention(const std::string& kernel, Call& call);
 
 }  // namespace distsetup

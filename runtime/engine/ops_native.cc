@@ -1,5 +1,5 @@
 // The trainer's own kernels under the names that programs use, on all threads of the rank. Operand order is the program's
-// (src/plan/native_program.cc). How work is split changes no bit of a result, with one exception: the sum behind a row of a norm's
+// (src/plan/kernel_table.cc). How work is split changes no bit of a result, with one exception: the sum behind a row of a norm's
 // weight gradient may be rounded otherwise by one thread than by several.
 #include "runtime/engine/ops_native.h"
 
@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "runtime/engine/ops_aten.h"
 #include "runtime/engine/ops_attention.h"
+#include "runtime/engine/ops_table.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
 
@@ -20,16 +21,7 @@ namespace {
 
 using cpu::Store;
 
-template <class E>
-E* in(const Call& c, int i) {
-  return static_cast<E*>(c.reads[size_t(i)].data);
-}
-template <class E>
-E* out(const Call& c, int i) {
-  return static_cast<E*>(c.writes[size_t(i)].data);
-}
 Store store(const Call& c) { return c.accumulate ? Store::kAdd : Store::kSet; }
-Heads heads(const OpContext& x) { return {x.a, x.kv, x.d}; }
 float multiplier(const Call& c) { return float(c.attributes->multiplier); }
 float weight_offset(const Call& c) { return float(c.attributes->weight_offset); }
 cpu::RmsNorm rms(const Call& c) { return {float(c.attributes->epsilon), weight_offset(c)}; }
@@ -272,10 +264,6 @@ void bias_backward(const Call& c) {
   cpu::bias_backward<E>(in<E>(c, 0), out<E>(c, 0), out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), store(c));
 }
 
-struct NativeOp {
-  const char* kernel;
-  OpFunction f32, bf16;
-};
 #define DISTSETUP_ENTRY(kernel) \
   NativeOp { #kernel, kernel < float>, kernel < Bf16> }
 constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
@@ -315,18 +303,13 @@ constexpr std::array kActivations = {DISTSETUP_ACTIVATION(gelu, kGelu),     DIST
                                      DISTSETUP_GATED(geglu_tanh, kGeluTanh)};
 #undef DISTSETUP_GATED
 #undef DISTSETUP_ACTIVATION
-template <size_t N>
-void find_in(const std::array<NativeOp, N>& table, const std::string& kernel, Call& call) {
-  for (const NativeOp& entry : table)
-    if (kernel == entry.kernel) call.function = call.context->compute == Dtype::kBf16 ? entry.bf16 : entry.f32;
-}
 
 }  // namespace
 
 bool bind_native_op(const std::string& kernel, Call& call) {
-  find_in(kTable, kernel, call);
-  find_in(kActivations, kernel, call);
-  return call.function != nullptr || bind_own_attention(kernel, call);
+  call.function = find_op(kTable, kernel, call);
+  if (call.function == nullptr) call.function = find_op(kActivations, kernel, call);
+  return call.function != nullptr;
 }
 
 namespace {
@@ -334,6 +317,7 @@ namespace {
 class CpuKernels : public Kernels {
  public:
   std::string bind(const std::string& kernel, Call& call) const override {
+    if (needs_own_attention(kernel, call)) return bind_own_attention(kernel, call);
     return bind_native_op(kernel, call) || bind_aten_op(kernel, call) ? "" : "the CPU has no such kernel";
   }
   void cast(Stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {

@@ -71,6 +71,10 @@ bool is_expert_layer(const Geometry& g, int64_t layer) {
   return g.expert_layer.empty() || g.expert_layer[static_cast<size_t>(layer)];
 }
 
+bool has_window(const Geometry& g, int64_t layer) {
+  return g.sliding_window > 0 && (g.global_layer_every == 0 || (layer + 1) % g.global_layer_every != 0);
+}
+
 namespace {
 
 LayerParameters layer_of_kind(const Geometry& g, bool experts) {

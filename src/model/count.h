@@ -20,6 +20,8 @@ ParameterCount count_parameters(const Geometry& geometry);
 
 // Whether layer `layer` has experts instead of the dense MLP.
 bool is_expert_layer(const Geometry& geometry, int64_t layer);
+// Whether its queries see a window of keys only.
+bool has_window(const Geometry& geometry, int64_t layer);
 
 struct LayerParameters {
   int64_t attention_matmul = 0;

@@ -12,8 +12,7 @@ namespace {
 // Positions a token attends to, averaged over a sequence of S: S/2, and with a window w < S, w·(1 - w/(2S)).
 double mean_positions(const Geometry& g, int64_t layer, double sequence_length) {
   const double window = static_cast<double>(g.sliding_window);
-  const bool is_global = g.global_layer_every > 0 && (layer + 1) % g.global_layer_every == 0;
-  if (window <= 0 || is_global || window >= sequence_length) return sequence_length / 2;
+  if (!has_window(g, layer) || window >= sequence_length) return sequence_length / 2;
   return window * (1 - window / (2 * sequence_length));
 }
 

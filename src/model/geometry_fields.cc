@@ -1,7 +1,10 @@
 // The table. Left out: what a config.json has no key for and presets read apart (name, family, label, source, expert_layer).
 #include "model/geometry_fields.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <type_traits>
 
 namespace distsetup {
 namespace {
@@ -75,6 +78,21 @@ const GeometryField* find_geometry_field(std::string_view name) {
   const auto found = std::find_if(std::begin(kGeometryFields), std::end(kGeometryFields),
                                   [name](const GeometryField& field) { return field.name == name; });
   return found == std::end(kGeometryFields) ? nullptr : found;
+}
+
+std::string field_text(const GeometryField& field, const Geometry& geometry) {
+  return std::visit(
+      [&](auto member) -> std::string {
+        const auto& value = geometry.*member;
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, Norm>)
+          return std::string(kNormNames[static_cast<size_t>(value)]);
+        else if constexpr (std::is_same_v<T, Attention>)
+          return std::string(kAttentionNames[static_cast<size_t>(value)]);
+        else
+          return fmt::format("{}", value);
+      },
+      field.member);
 }
 
 }  // namespace distsetup

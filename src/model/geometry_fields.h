@@ -20,7 +20,8 @@ struct GeometryField {
 
 // In an order in which a field may be computed from those before it (feed_forward from hidden).
 std::span<const GeometryField> geometry_fields();
-const GeometryField* find_geometry_field(std::string_view name);  // nullptr when there is none
+const GeometryField* find_geometry_field(std::string_view name);               // nullptr when there is none
+std::string field_text(const GeometryField& field, const Geometry& geometry);  // "rms", "true", "4096"
 
 // Beside the values of the two enumerations.
 inline constexpr std::array<std::string_view, 3> kNormNames = {"rms", "layer", "layer_no_bias"};

@@ -15,6 +15,7 @@
 #include "base/names.h"
 #include "base/value_json.h"
 #include "model/approximate.h"
+#include "model/condition.h"
 #include "model/families.h"
 #include "model/geometry_fields.h"
 #include "model/validate.h"
@@ -163,27 +164,14 @@ class ConfigReading {
       mistake(rule, fmt::format("'{}' is neither a field of a model nor one of the values of family '{}'", name, family_.name));
       return "0";
     }
-    return std::visit(
-        [this](auto member) -> std::string {
-          const auto& value = g_.*member;
-          if constexpr (std::is_enum_v<std::decay_t<decltype(value)>>)
-            return std::to_string(static_cast<int>(value));
-          else
-            return fmt::format("{}", value);
-        },
-        field->member);
+    return field_text(*field, g_);
   }
 
   // "true", "alibi", "not alibi", "attn_type = multiquery_attention"; a number holds unless it is 0.
   bool condition_holds(std::string_view condition, const FamilyRule& rule) {
-    constexpr std::string_view kNot = "not ", kEquals = " = ";
-    if (condition.starts_with(kNot)) return !condition_holds(condition.substr(kNot.size()), rule);
-    if (condition == "true" || condition == "false") return condition == "true";
-    const size_t equals = condition.find(kEquals);
-    if (equals != std::string_view::npos)
-      return text_of(condition.substr(0, equals), rule) == condition.substr(equals + kEquals.size());
-    const std::string text = text_of(condition, rule);
-    return text != "false" && text != "0";
+    return distsetup::condition_holds(condition, [&](std::string_view subject) -> std::string {
+      return subject == "true" || subject == "false" ? std::string(subject) : text_of(subject, rule);
+    });
   }
 
   // "4 * hidden", "a + b": sums of products; too large for 64 bits is -1, which validate() refuses.
@@ -222,13 +210,14 @@ class ConfigReading {
       if (value != nullptr && value->kind != Value::Kind::kNull) out = take<double>(as_double(*value), out);
     };
     number("factor", g_.rope_factor);
-    if (g_.rope_scaling == "yarn") g_.rope_low_turns = 1, g_.rope_high_turns = 32;
+    if (g_.rope_scaling == "yarn") g_.rope_high_turns = 32;
     for (const char* key : {"low_freq_factor", "beta_slow"}) number(key, g_.rope_low_turns);
     for (const char* key : {"high_freq_factor", "beta_fast"}) number(key, g_.rope_high_turns);
     number("attention_factor", g_.rope_amplitude);
-    const Value* original = rope->find("original_max_position_embeddings");
-    if (original == nullptr) original = stated("original_max_position_embeddings");
-    g_.rope_original_positions = original == nullptr ? g_.max_positions : integer("original_max_position_embeddings", *original, 0);
+    constexpr const char* kOriginal = "original_max_position_embeddings";
+    const Value* original = rope->find(kOriginal);
+    if (original == nullptr || original->kind == Value::Kind::kNull) original = stated(kOriginal);
+    g_.rope_original_positions = original == nullptr ? g_.max_positions : integer(kOriginal, *original, 0);
   }
 
   // `layer_types` lists what each layer sees, which goes before a stated pattern.

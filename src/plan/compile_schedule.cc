@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "plan/kernel_table.h"
 #include "plan/schedule_writer.h"
 
 namespace distsetup {
@@ -69,10 +70,11 @@ class Compiler : private ScheduleWriter {
     exp_avg_sq_ = run_buffer("exp_avg_sq", BufferClass::kOptimizerState, n, Dtype::kF32);
     if (source_ == ParameterSource::kReplica)
       replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout.gathered_numel, s_.compute);
-    for (const char* input : {"ids", "targets", "cos", "sin", "cos_local", "sin_local", "loss_scale", "loss"}) {
+    for (const std::string_view input : program_inputs()) {
       if (!reads_input(*s_.programs, input)) continue;
       const ProgramInput of = program_input(input, s_.symbols);
-      loss_ = run_buffer(input, BufferClass::kActivation, of.numel(), of.dtype);
+      const int buffer = run_buffer(std::string(input), BufferClass::kActivation, of.numel(), of.dtype);
+      if (input == "loss") loss_ = buffer;
     }
     sumsq_ = run_buffer("sumsq", BufferClass::kGradient, 1, Dtype::kF64);
   }

@@ -34,7 +34,30 @@ struct Evaluation {
   }
 };
 
+struct SymbolCheck {
+  using Value = int;
+  const Symbols& symbols;
+  std::string& problem;
+
+  bool number(int64_t, int&) const { return true; }
+  bool symbol(std::string_view name, int&) const {
+    if (symbols.contains(name)) return true;
+    problem = fmt::format("found no symbol '{}'", name);
+    return false;
+  }
+  bool combine(char, int&, int) const { return true; }
+  bool call(std::string_view, int&, int) const { return true; }
+};
+
 }  // namespace
+
+std::string expression_problem(std::string_view expression, const Symbols& symbols) {
+  std::string problem;
+  SymbolCheck algebra{symbols, problem};
+  int value = 0;
+  (void)ExpressionReader<SymbolCheck>(expression, algebra, problem).read(value);
+  return problem;
+}
 
 int64_t evaluate(std::string_view expression, const Symbols& symbols) {
   Evaluation algebra{expression, symbols};

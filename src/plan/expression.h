@@ -13,7 +13,9 @@ namespace distsetup {
 
 using Symbols = std::map<std::string, int64_t, std::less<>>;
 
-// CHECKs on an unknown symbol, bad syntax or a division with a rest: native programs are ours.
+// CHECKs on an unknown symbol, bad syntax or a division with a rest: what comes out of a file is asked for with expression_problem().
 int64_t evaluate(std::string_view expression, const Symbols& symbols);
+// "": it is an expression over these symbols; their values do not matter.
+std::string expression_problem(std::string_view expression, const Symbols& symbols);
 
 }  // namespace distsetup

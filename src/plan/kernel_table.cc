@@ -4,9 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
 namespace distsetup {
 namespace {
 
@@ -27,8 +24,15 @@ Op adjoint_op(const Op& of, std::string_view suffix, OpKind kind, std::string ke
 
 std::string gradient_slot(const std::string& parameter) { return "g:" + parameter.substr(2); }
 
+// Of vectors, added.
+std::string width_of(const std::vector<std::string>& parameters, Builder& b) {
+  std::string width;
+  for (const std::string& p : parameters) width += (width.empty() ? "" : "+") + b.shape(p)[0];
+  return width;
+}
+
 // Writes what it reads first, in place or not.
-void declare_same(const Op& op, Builder& b) { b.declare(op.writes[0], std::vector<std::string>(b.shape(op.reads[0]))); }
+void declare_same(const Op& op, Builder& b) { b.declare(op.writes[0], b.shape(op.reads[0])); }
 
 // --- products: x, p:W [, residual] -> y
 
@@ -55,33 +59,24 @@ void product_add_adjoint(const Op& op, Builder& b) {
 
 // --- norms
 
-void declare_rms(const Op& op, Builder& b) {
+// x, p:w[, p:b] -> h and what backward needs of each row (r; mean and r).
+void declare_row_norm(const Op& op, Builder& b) {
   declare_same(op, b);
-  b.declare(op.writes[1], {b.shape(op.reads[0])[0]}, Dtype::kF32);
+  for (size_t i = 1; i < op.writes.size(); ++i) b.declare(op.writes[i], {b.shape(op.reads[0])[0]}, Dtype::kF32);
 }
-void rms_adjoint(const Op& op, Builder& b) {
-  const std::string dh = b.incoming(op.writes[0]), x = op.reads[0], before = b.gradient(x), w = op.reads[1];
-  std::vector<std::string> reads = {dh, x, op.writes[1], w};
-  const bool first = before.empty();
-  if (!first) reads.push_back(before);
-  const std::string dx = b.target(x);
-  b.backward(adjoint_op(op, "_b", OpKind::kNorm, first ? "rms_norm_backward_first" : "rms_norm_backward", std::move(reads),
-                        {dx, gradient_slot(w), b.scratch(op, std::vector<std::string>(b.shape(w)))}, {{0, first ? 0 : 4}}));
-}
-void declare_layer_norm(const Op& op, Builder& b) {
-  declare_same(op, b);
-  b.declare(op.writes[1], {b.shape(op.reads[0])[0]}, Dtype::kF32);
-  b.declare(op.writes[2], {b.shape(op.reads[0])[0]}, Dtype::kF32);
-}
-void layer_norm_adjoint(const Op& op, Builder& b) {
-  const std::string dh = b.incoming(op.writes[0]), x = op.reads[0], before = b.gradient(x), w = op.reads[1];
-  std::vector<std::string> reads = {dh, x, op.writes[1], op.writes[2], w};
-  const bool first = before.empty();
-  if (!first) reads.push_back(before);
-  const std::string dx = b.target(x), width = b.shape(w)[0];
-  b.backward(adjoint_op(op, "_b", OpKind::kNorm, first ? "layer_norm_backward_first" : "layer_norm_backward", std::move(reads),
-                        {dx, gradient_slot(w), gradient_slot(op.reads[2]), b.scratch(op, {product_of({"2", width})})},
-                        {{0, first ? 0 : 5}}));
+// dh, x, rows' numbers, p:w[, what has come before] -> dx, g:w[, g:b], scratch as wide as the weights together
+void row_norm_adjoint(const Op& op, Builder& b) {
+  const std::string x = op.reads[0], before = b.gradient(x);
+  std::vector<std::string> reads = {b.incoming(op.writes[0]), x}, weights(op.reads.begin() + 1, op.reads.end());
+  reads.insert(reads.end(), op.writes.begin() + 1, op.writes.end());
+  reads.push_back(weights[0]);
+  const std::string kernel = op.kernel + "_backward" + (before.empty() ? "_first" : "");
+  const int over = before.empty() ? 0 : static_cast<int>(reads.size());
+  if (!before.empty()) reads.push_back(before);
+  std::vector<std::string> writes = {b.target(x)};
+  for (const std::string& w : weights) writes.push_back(gradient_slot(w));
+  writes.push_back(b.scratch(op, {width_of(weights, b)}));
+  b.backward(adjoint_op(op, "_b", OpKind::kNorm, kernel, std::move(reads), std::move(writes), {{0, over}}));
 }
 // qkv, p:qn, p:kn -> qk, r: the k heads lie behind the q heads in both.
 void declare_qk_norm(const Op& op, Builder& b) {
@@ -91,7 +86,7 @@ void declare_qk_norm(const Op& op, Builder& b) {
 // Takes the q and k columns; those of v have come from attention.
 void qk_norm_adjoint(const Op& op, Builder& b) {
   const std::string dqk = b.incoming(op.writes[0]), dqkv = b.incoming(op.reads[0]);
-  const std::string width = b.shape(op.reads[1])[0] + "+" + b.shape(op.reads[2])[0];
+  const std::string width = width_of({op.reads[1], op.reads[2]}, b);
   b.backward(adjoint_op(op, "_b", OpKind::kNorm, op.kernel + "_backward",
                         {dqk, op.reads[0], op.writes[1], op.reads[1], op.reads[2], dqkv},
                         {dqkv, gradient_slot(op.reads[1]), gradient_slot(op.reads[2]), b.scratch(op, {width})}));
@@ -131,7 +126,7 @@ void rope_adjoint(const Op& op, Builder& b) {
 void bias_adjoint(const Op& op, Builder& b) {
   const std::string bias = op.reads[1];
   b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "bias_backward", {b.incoming(op.writes[0])},
-                        {gradient_slot(bias), b.scratch(op, std::vector<std::string>(b.shape(bias)))}));
+                        {gradient_slot(bias), b.scratch(op, b.shape(bias))}));
 }
 void position_adjoint(const Op& op, Builder& b) {
   b.backward(adjoint_op(op, "_b", OpKind::kEmbedding, "position_backward", {b.incoming(op.writes[0])}, {gradient_slot(op.reads[1])}));
@@ -162,7 +157,7 @@ void embedding_adjoint(const Op& op, Builder& b) {
 }
 // z, targets, loss_scale, loss -> dz, loss: the gradient comes with the loss.
 void declare_loss(const Op& op, Builder& b) {
-  b.declare(op.writes[0], std::vector<std::string>(b.shape(op.reads[0])));
+  b.declare(op.writes[0], b.shape(op.reads[0]));
   b.mark_logits(op.reads[0]);
   b.mark_logits(op.writes[0]);
 }
@@ -173,8 +168,8 @@ const std::vector<KernelRule>& kernel_rules() {
   static const std::vector<KernelRule> rules = {
       {"embedding_forward", kEmbedding, 2, 1, {}, declare_embedding, nullptr, embedding_adjoint},
       {"position_add", kEmbedding, 2, 1, {}, declare_same, nullptr, position_adjoint},
-      {"rms_norm", kNorm, 2, 2, {}, declare_rms, nullptr, rms_adjoint},
-      {"layer_norm", kNorm, 3, 3, {}, declare_layer_norm, nullptr, layer_norm_adjoint},
+      {"rms_norm", kNorm, 2, 2, {}, declare_row_norm, nullptr, row_norm_adjoint},
+      {"layer_norm", kNorm, 3, 3, {}, declare_row_norm, nullptr, row_norm_adjoint},
       {"qk_norm", kNorm, 3, 2, {}, declare_qk_norm, nullptr, qk_norm_adjoint},
       {"qk_norm_wide", kNorm, 3, 2, {}, declare_qk_norm, nullptr, qk_norm_adjoint},
       {"linear", kGemm, 2, 1, {}, declare_product, product_flops, product_adjoint},
@@ -204,9 +199,9 @@ const KernelRule* find_kernel(std::string_view name) {
   return nullptr;
 }
 
-bool is_program_input(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kInputs = {"ids", "targets", "cos", "sin", "cos_local", "sin_local", "loss_scale", "loss"};
-  return std::find(kInputs.begin(), kInputs.end(), name) != kInputs.end();
+std::span<const std::string_view> program_inputs() {
+  static constexpr std::string_view kInputs[] = {"ids", "targets", "cos", "sin", "cos_local", "sin_local", "loss_scale", "loss"};
+  return kInputs;
 }
 
 }  // namespace distsetup

@@ -3,6 +3,7 @@
 // function in runtime/.
 #pragma once
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,6 @@ struct KernelRule {
 const KernelRule* find_kernel(std::string_view name);  // nullptr: none
 
 // Run buffers that programs may read: ids, targets [T], rotary tables, and the loss, which is added to.
-bool is_program_input(std::string_view name);
+std::span<const std::string_view> program_inputs();
 
 }  // namespace distsetup

@@ -5,33 +5,45 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/map_reader.h"
 #include "base/value_yaml.h"
+#include "model/condition.h"
 #include "model/geometry_fields.h"
 #include "plan/kernel_table.h"
+#include "plan/native_program.h"
 #include "plan/program_builder.h"
 
 namespace distsetup {
 namespace {
 
-struct AttributeField {
-  std::string_view name;
-  std::variant<double OpAttributes::*, int64_t OpAttributes::*> member;
-};
-constexpr std::array<AttributeField, 6> kAttributes = {{{"epsilon", &OpAttributes::epsilon},
-                                                        {"weight_offset", &OpAttributes::weight_offset},
-                                                        {"multiplier", &OpAttributes::multiplier},
-                                                        {"scale", &OpAttributes::scale},
-                                                        {"soft_cap", &OpAttributes::soft_cap},
-                                                        {"window", &OpAttributes::window}}};
+// Beside fields of Geometry, conditions ask whether the layer has a window, and whether the head is the embedding; attributes may be
+// the layer's window, 0 where it has none.
+constexpr std::string_view kLocal = "local", kTied = "tied", kLayerWindow = "layer_window";
 
 constexpr std::array<std::pair<std::string_view, ParameterDecl::Init>, 4> kInits = {{{"normal", ParameterDecl::Init::kNormal},
                                                                                      {"ones", ParameterDecl::Init::kOnes},
                                                                                      {"zeros", ParameterDecl::Init::kZeros},
                                                                                      {"scaled", ParameterDecl::Init::kScaledNormal}}};
+
+// A number, a field with one, "sqrt(field)", "1/field", "1/sqrt(field)" (0 where the field is 0), or "layer_window". Empty: none of
+// these.
+std::optional<double> number_of(std::string_view text, const Geometry& geometry, bool local) {
+  if (text == kLayerWindow) return local ? static_cast<double>(geometry.sliding_window) : 0;
+  if (text.starts_with("1/")) {
+    const std::optional<double> below = number_of(text.substr(2), geometry, local);
+    return below && *below != 0 ? 1 / *below : below;
+  }
+  if (text.starts_with("sqrt(") && text.ends_with(")")) {
+    const std::optional<double> square = number_of(text.substr(5, text.size() - 6), geometry, local);
+    return square ? std::optional<double>(std::sqrt(*square)) : std::nullopt;
+  }
+  const GeometryField* field = find_geometry_field(text);
+  return as_double(scalar_value(field == nullptr ? std::string(text) : field_text(*field, geometry))).value;
+}
 
 class FileReading {
  public:
@@ -41,7 +53,7 @@ class FileReading {
     MapReader reader(value, "native program", said_);
     std::string base;
     if (reader.get("base", base)) read_over(base, value, file, read_base);
-    reader.get("needs", file.needs);
+    if (const Value* needs = reader.child("needs")) file.needs = conditions_of(needs);
     if (const Value* attributes = reader.child("attributes"))
       for (const auto& [kernel, values] : attributes->entries) read_attributes(values, file.attributes[kernel]);
     if (const Value* unit = reader.child("embedding")) read_unit(*unit, file.embedding);
@@ -61,11 +73,32 @@ class FileReading {
 
   void say(const Location& at, std::string message) { said_.push_back(error(code::kUnknownValue, at, std::move(message))); }
 
+  // A condition, or a list of them.
+  std::vector<std::string> conditions_of(const Value* value) {
+    std::vector<std::string> conditions;
+    const auto add = [&](const Value& one) {
+      const std::string_view subject = condition_subject(one.text);
+      if (find_geometry_field(subject) == nullptr && subject != kLocal && subject != kTied)
+        say(one.location, fmt::format("found '{}', expected a field of a model, {} or {}", subject, kLocal, kTied));
+      conditions.push_back(one.text);
+    };
+    if (value != nullptr && value->kind == Value::Kind::kScalar) add(*value);
+    if (value != nullptr)
+      for (const Value& item : value->items) add(item);
+    return conditions;
+  }
+
   void read_attributes(const Value& values, std::map<std::string, std::string>& out) {
     for (const Value::Entry& entry : values.entries) {
+      const Location& at = entry.second.location;
       const auto is_it = [&](const AttributeField& a) { return a.name == entry.first; };
-      if (std::none_of(kAttributes.begin(), kAttributes.end(), is_it))
-        say(entry.second.location, fmt::format("found attribute '{}', which no kernel has", entry.first));
+      const std::span<const AttributeField> fields = attribute_fields();
+      if (std::none_of(fields.begin(), fields.end(), is_it))
+        say(at, fmt::format("found attribute '{}', which no kernel has", entry.first));
+      if (!number_of(entry.second.text, Geometry(), false))
+        say(at,
+            fmt::format("found '{}', expected a number, a field of a model with a number, sqrt(field), 1/field, 1/sqrt(field) or {}",
+                        entry.second.text, kLayerWindow));
       out[entry.first] = entry.second.text;
     }
   }
@@ -94,12 +127,17 @@ class FileReading {
     reader.get("name", w.decl.name);
     reader.get("slot", w.decl.slot);
     reader.get("shape", w.decl.shape);
-    reader.get("when", w.when);
+    w.when = conditions_of(reader.child("when"));
     reader.get("init", init);
     reader.get("order", order);
     reader.get("transposed", w.decl.transposed);
     reader.finish();
     w.decl.decay = w.decl.shape.size() > 1;  // matrices, not norms and biases
+    if (w.decl.shape.empty() || w.decl.shape.size() > 2)
+      say(value.location, fmt::format("found a shape of {} sizes, expected 1 or 2", w.decl.shape.size()));
+    for (const std::string& size : w.decl.shape)
+      if (const std::string problem = expression_problem(size, symbols_); !problem.empty())
+        say(value.location, fmt::format("size '{}': {}", size, problem));
     const auto known = std::find_if(kInits.begin(), kInits.end(), [&](const auto& i) { return i.first == init; });
     if (known == kInits.end())
       say(value.location, fmt::format("init is '{}', expected normal, ones, zeros or scaled", init));
@@ -118,7 +156,7 @@ class FileReading {
     reader.get("kernel", o.op.kernel);
     o.op.reads = names_of(reader.child("reads"));
     o.op.writes = names_of(reader.child("writes"));
-    reader.get("when", o.when);
+    o.when = conditions_of(reader.child("when"));
     if (const Value* attributes = reader.child("attributes")) read_attributes(*attributes, o.attributes);
     reader.finish();
     unit.forward.push_back(std::move(o));
@@ -133,43 +171,15 @@ class FileReading {
   }
 
   Diagnostics& said_;
+  const Symbols symbols_ = native_symbols(Geometry(), 1, 1);  // for their names
 };
-
-std::string field_text(std::string_view name, const Geometry& geometry) {
-  const GeometryField* field = find_geometry_field(name);
-  if (field == nullptr) return "";
-  return std::visit(
-      [&](auto member) -> std::string {
-        const auto& value = geometry.*member;
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, Norm>) return std::string(kNormNames[static_cast<size_t>(value)]);
-        if constexpr (std::is_same_v<T, Attention>) return std::string(kAttentionNames[static_cast<size_t>(value)]);
-        if constexpr (!std::is_enum_v<T>) return fmt::format("{}", value);
-        return "";
-      },
-      field->member);
-}
-
-// A number, a field, "sqrt(field)", "1/field", "1/sqrt(field)" (0 where the field is 0), or "layer_window".
-double number_of(std::string_view text, const Geometry& geometry, bool local) {
-  if (text == "layer_window") return local ? static_cast<double>(geometry.sliding_window) : 0;
-  if (text.starts_with("1/")) {
-    const double below = number_of(text.substr(2), geometry, local);
-    return below == 0 ? 0 : 1 / below;
-  }
-  if (text.starts_with("sqrt(") && text.ends_with(")")) return std::sqrt(number_of(text.substr(5, text.size() - 6), geometry, local));
-  const std::string field = field_text(text, geometry);
-  const Result<double> number = as_double(scalar_value(field.empty() ? std::string(text) : field));
-  CHECK(number.ok(), "attribute value '{}'", text);
-  return *number;
-}
 
 OpAttributes attributes_of(const NativeFile& file, const NativeFile::Operation& o, const Geometry& geometry, bool local) {
   OpAttributes out;
   const auto take = [&](const std::map<std::string, std::string>& values) {
     for (const auto& entry : values) {
-      const double number = number_of(entry.second, geometry, local);
-      for (const AttributeField& a : kAttributes)
+      const double number = number_of(entry.second, geometry, local).value_or(0);  // a number, or the file was refused
+      for (const AttributeField& a : attribute_fields())
         if (a.name == entry.first)
           std::visit([&](auto member) { out.*member = static_cast<std::decay_t<decltype(out.*member)>>(number); }, a.member);
     }
@@ -191,8 +201,15 @@ const NativeFile::Unit& unit_of(const NativeFile& file, UnitKind kind) {
   return kind == UnitKind::kEmbedding ? file.embedding : kind == UnitKind::kHead ? file.head : file.block;
 }
 
+std::string subject_text(std::string_view subject, const Geometry& geometry, bool local) {
+  if (subject == kLocal) return local ? "true" : "false";
+  if (subject == kTied) return geometry.tied_embeddings ? "true" : "false";
+  return field_text(*find_geometry_field(subject), geometry);
+}
+
 bool all_hold(const std::vector<std::string>& conditions, const Geometry& geometry, bool local) {
-  return std::all_of(conditions.begin(), conditions.end(), [&](const std::string& c) { return holds(c, geometry, local); });
+  const auto text_of = [&](std::string_view subject) { return subject_text(subject, geometry, local); };
+  return std::all_of(conditions.begin(), conditions.end(), [&](const std::string& c) { return condition_holds(c, text_of); });
 }
 
 // Rows of the parameters of a slot, added.
@@ -244,27 +261,7 @@ std::string build(const NativeFile& file, UnitKind kind, const Geometry& geometr
   return builder.finish();
 }
 
-// "norms_per_layer" of "norms_per_layer = 4", "qk_norm" of "not qk_norm".
-std::string field_of(std::string_view condition) {
-  constexpr std::string_view kNot = "not ";
-  if (condition.starts_with(kNot)) condition.remove_prefix(kNot.size());
-  return std::string(condition.substr(0, condition.find(' ')));
-}
-
 }  // namespace
-
-bool holds(std::string_view condition, const Geometry& geometry, bool local) {
-  constexpr std::string_view kNot = "not ", kEquals = " = ";
-  if (condition.starts_with(kNot)) return !holds(condition.substr(kNot.size()), geometry, local);
-  if (condition == "local") return local;
-  if (condition == "tied") return geometry.tied_embeddings;
-  const size_t equals = condition.find(kEquals);
-  if (equals != std::string_view::npos)
-    return field_text(condition.substr(0, equals), geometry) == condition.substr(equals + kEquals.size());
-  const std::string text = field_text(condition, geometry);
-  CHECK(!text.empty() || find_geometry_field(condition) != nullptr, "condition '{}'", condition);
-  return text != "false" && text != "0" && !text.empty();
-}
 
 Result<NativeFile> read_native_file(std::string_view text, const std::string& path, std::string (*read_base)(std::string_view)) {
   Result<Value> value = parse_yaml(text, path);
@@ -286,8 +283,9 @@ Program program_of(const NativeFile& file, UnitKind kind, const Geometry& geomet
 std::string check_programs(const NativeFile& file, const Geometry& geometry) {
   for (const std::string& need : file.needs) {
     if (all_hold({need}, geometry, false)) continue;
-    const std::string field = field_of(need);
-    return fmt::format("the program of {} needs {}, the model has {} {}", file.name, need, field, field_text(field, geometry));
+    const std::string_view field = condition_subject(need);
+    return fmt::format("the program of {} needs {}, the model has {} {}", file.name, need, field,
+                       subject_text(field, geometry, false));
   }
   for (const UnitKind kind : {UnitKind::kEmbedding, UnitKind::kBlock, UnitKind::kHead}) {
     Program program;

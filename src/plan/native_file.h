@@ -37,10 +37,6 @@ struct NativeFile {
 // `read_base`: the text of another file by name, "" when there is none. Errors are at `path`:line:col.
 Result<NativeFile> read_native_file(std::string_view text, const std::string& path, std::string (*read_base)(std::string_view name));
 
-// What is asked of a model in conditions: fields of Geometry ("qkv_bias", "not qk_norm", "norm = rms", "norms_per_layer = 4"), "local"
-// (the layer has a window), "tied".
-bool holds(std::string_view condition, const Geometry& geometry, bool local);
-
 // One unit's program for a model, backward included. CHECKs where the file makes none: ask check_programs() first.
 Program program_of(const NativeFile& file, UnitKind kind, const Geometry& geometry, bool local);
 // "": all its programs can be made for this model; else why not.

@@ -11,6 +11,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
 #include "model/approximate.h"
+#include "model/count.h"
 #include "model/rope.h"
 #include "plan/kernel_table.h"
 #include "plan/native_file.h"
@@ -38,10 +39,6 @@ Result<NativeFile> native_file(const Geometry& g) {
       read_native_file(own.empty() ? built_in_text(kLlama) : own, fmt::format("{}{}.yaml", kFolder, name), built_in_text);
   if (file.ok()) file->name = name;
   return file;
-}
-
-bool has_window(const Geometry& g, int64_t layer) {
-  return g.sliding_window > 0 && (g.global_layer_every == 0 || (layer + 1) % g.global_layer_every != 0);
 }
 
 Diagnostic refusal(const Geometry& g, std::string_view what) {

@@ -260,6 +260,13 @@ std::string_view name(UnitKind kind) {
   return "?";
 }
 
+std::span<const AttributeField> attribute_fields() {
+  static constexpr AttributeField kFields[] = {
+      {"epsilon", &OpAttributes::epsilon}, {"weight_offset", &OpAttributes::weight_offset}, {"multiplier", &OpAttributes::multiplier},
+      {"scale", &OpAttributes::scale},     {"soft_cap", &OpAttributes::soft_cap},           {"window", &OpAttributes::window}};
+  return kFields;
+}
+
 ProgramVariant derive(const Program& program, const std::set<std::string>& dropped, Pass pass) {
   return Deriver(program, dropped, pass).run();
 }

@@ -5,7 +5,10 @@
 #pragma once
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "model/dtype.h"
@@ -67,6 +70,12 @@ struct OpAttributes {
   int64_t window = 0;        // keys a query sees, itself included; 0: all before it
   bool operator==(const OpAttributes&) const = default;
 };
+
+struct AttributeField {
+  std::string_view name;
+  std::variant<double OpAttributes::*, int64_t OpAttributes::*> member;
+};
+std::span<const AttributeField> attribute_fields();
 
 struct Op {
   std::string name;  // "down_dw", unique in its program

@@ -49,7 +49,8 @@ const std::vector<std::string>& ProgramBuilder::shape(const std::string& name) {
   }
   for (const TensorDecl& t : program_.tensors)
     if (t.name == name) return t.shape;
-  if (is_program_input(name)) {
+  const std::span<const std::string_view> inputs = program_inputs();
+  if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) {
     if (std::find(program_.inputs.begin(), program_.inputs.end(), name) == program_.inputs.end()) program_.inputs.push_back(name);
     return name == "ids" || name == "targets" ? kTokens : kScalar;
   }

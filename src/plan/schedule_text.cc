@@ -24,18 +24,15 @@ std::string_view digest_name(Dtype dtype) {
 }
 
 // What differs from a kernel without attributes.
-std::string attributes_text(const OpAttributes& a) {
+std::string attributes_text(const OpAttributes& attributes) {
   const OpAttributes none;
   std::string out;
-  const auto add = [&](std::string_view key, auto value, auto usual) {
-    if (value != usual) out += fmt::format(" {}={}", key, value);
-  };
-  add("epsilon", a.epsilon, none.epsilon);
-  add("weight_offset", a.weight_offset, none.weight_offset);
-  add("multiplier", a.multiplier, none.multiplier);
-  add("scale", a.scale, none.scale);
-  add("soft_cap", a.soft_cap, none.soft_cap);
-  add("window", a.window, none.window);
+  for (const AttributeField& field : attribute_fields())
+    std::visit(
+        [&](auto member) {
+          if (attributes.*member != none.*member) out += fmt::format(" {}={}", field.name, attributes.*member);
+        },
+        field.member);
   return out;
 }
 

@@ -6,8 +6,8 @@
 namespace distsetup {
 
 // On CPU, attention with a window shorter than the sequence or with a soft cap is a kernel of our own, which takes nothing.
-inline bool has_own_attention(const OpAttributes& a, const Symbols& symbols) {
-  return a.soft_cap > 0 || (a.window > 0 && a.window < symbols.at("S"));
+inline bool has_own_attention(const OpAttributes& a, int64_t sequence_length) {
+  return a.soft_cap > 0 || (a.window > 0 && a.window < sequence_length);
 }
 
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator);

@@ -379,6 +379,22 @@ std::vector<std::vector<float>> run_kernel(const std::string& kernel, const std:
   return o.floats;
 }
 
+TEST_CASE("attention with a window is refused where heads are too large, not run without it", "[kernels]") {
+  OpContext x;
+  x.T = x.S = 8, x.B = 1, x.a = x.kv = 1, x.d = cpu::kMostHeadSize + 8;
+  OpAttributes attributes;
+  attributes.window = 4;
+  std::vector<float> qkv(size_t(x.T * 3 * x.d)), att(size_t(x.T * x.d)), lse(size_t(x.T));
+  Call call;
+  call.context = &x;
+  call.attributes = &attributes;
+  call.reads = {{qkv.data(), {x.T, 3 * x.d}, Dtype::kF32}};
+  call.writes = {{att.data(), {x.T, x.d}, Dtype::kF32}, {lse.data(), {x.T, 1}, Dtype::kF32}};
+  CHECK(cpu_kernels().bind("attention", call) ==
+        "attention with a window or a soft cap takes head sizes up to 512, this model's is 520");
+  CHECK(call.function == nullptr);
+}
+
 TEST_CASE("kernels give the same on one thread and on several", "[kernels]") {
   OpContext x;
   x.T = 1000, x.S = 250, x.B = 4, x.a = 4, x.kv = 2, x.d = 32;

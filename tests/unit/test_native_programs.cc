@@ -135,6 +135,16 @@ TEST_CASE("native programs: what a file of one's own gets wrong is said") {
   };
   CHECK_THAT(problem_of("base: nothing\n"), Catch::Matchers::Contains("mine.yaml:1:7") && Catch::Matchers::Contains("'nothing'"));
   CHECK_THAT(problem_of("attributes: {rms_norm: {epsilom: 1}}\n"), Catch::Matchers::Contains("'epsilom'"));
+  CHECK_THAT(problem_of("attributes: {rms_norm: {epsilon: norm_epsilom}}\n"),
+             Catch::Matchers::Contains("mine.yaml:1:34") && Catch::Matchers::Contains("'norm_epsilom'"));
+  CHECK_THAT(problem_of("attributes: {rms_norm: {epsilon: activation}}\n"), Catch::Matchers::Contains("'activation'"));
+  CHECK_THAT(problem_of("needs: [gated_mlp, not qk_nrm]\n"),
+             Catch::Matchers::Contains("mine.yaml:1:20") && Catch::Matchers::Contains("found 'qk_nrm', expected a field"));
+  const auto weight = [&](const std::string& rest) { return problem_of("block: {weights: [{name: w, slot: w, " + rest + "}]}\n"); };
+  CHECK_THAT(weight("shape: [hh]"), Catch::Matchers::Contains("size 'hh': found no symbol 'hh'"));
+  CHECK_THAT(weight("shape: ['h*']"), Catch::Matchers::Contains("size 'h*'"));
+  CHECK_THAT(weight("shape: [h, h, h]"), Catch::Matchers::Contains("3 sizes, expected 1 or 2"));
+  CHECK_THAT(weight("shape: [h], when: [tied, qkv_bais = 1]"), Catch::Matchers::Contains("found 'qkv_bais'"));
   CHECK_THAT(problem_of("needs: [norm = layer]\n"), Catch::Matchers::Contains("needs norm = layer, the model has norm rms"));
   const auto unit = [&](const std::string& forward) {
     return problem_of("embedding: {weights: [{name: w, slot: w, shape: [V, h]}], forward: [" + forward + "]}\n");

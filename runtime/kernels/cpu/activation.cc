@@ -17,7 +17,7 @@ constexpr float kRootOf2OverPi = 0.7978845608028654f, kCubic = 0.044715f;
 constexpr float kRootOfHalf = 0.7071067811865475f, kDensity = 0.3989422804014327f;  // 1 / sqrt(2 π)
 
 template <Activation kF>
-KERNEL_INLINE ValueAndSlope at(float x) {
+DISTSETUP_KERNEL_INLINE ValueAndSlope at(float x) {
   if constexpr (kF == Activation::kGelu) {
     const float cdf = 0.5f * (1.0f + std::erf(x * kRootOfHalf));
     return {x * cdf, cdf + x * kDensity * vector_exp(-0.5f * x * x)};
@@ -35,12 +35,12 @@ KERNEL_INLINE ValueAndSlope at(float x) {
   }
 }
 
-KERNEL_INLINE int64_t tile_of(int64_t left) { return left < kTile ? left : kTile; }
+DISTSETUP_KERNEL_INLINE int64_t tile_of(int64_t left) { return left < kTile ? left : kTile; }
 
 }  // namespace
 
 template <Activation kF, class E>
-KERNEL void activation(const E* x, E* y, int64_t n) {
+DISTSETUP_KERNEL void activation(const E* x, E* y, int64_t n) {
   alignas(64) float xs[kTile], ys[kTile];
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = tile_of(n - j);
@@ -51,7 +51,7 @@ KERNEL void activation(const E* x, E* y, int64_t n) {
 }
 
 template <Activation kF, class E>
-KERNEL void activation_backward(const E* dy, const E* x, E* dx, int64_t n) {
+DISTSETUP_KERNEL void activation_backward(const E* dy, const E* x, E* dx, int64_t n) {
   alignas(64) float xs[kTile], ds[kTile], os[kTile];
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = tile_of(n - j);
@@ -62,7 +62,7 @@ KERNEL void activation_backward(const E* dy, const E* x, E* dx, int64_t n) {
 }
 
 template <Activation kF, class E>
-KERNEL void gated_activation(const E* gu, E* out, int64_t T, int64_t F) {
+DISTSETUP_KERNEL void gated_activation(const E* gu, E* out, int64_t T, int64_t F) {
   alignas(64) float gs[kTile], us[kTile], os[kTile];
   for (int64_t t = 0; t < T; ++t, gu += 2 * F, out += F) {
     for (int64_t j = 0; j < F; j += kTile) {
@@ -75,7 +75,7 @@ KERNEL void gated_activation(const E* gu, E* out, int64_t T, int64_t F) {
 }
 
 template <Activation kF, class E>
-KERNEL void gated_activation_backward(const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
+DISTSETUP_KERNEL void gated_activation_backward(const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
   alignas(64) float gs[kTile], us[kTile], ds[kTile], dgate[kTile], dup[kTile];
   for (int64_t t = 0; t < T; ++t, gu += 2 * F, dgu += 2 * F, dm += F) {
     for (int64_t j = 0; j < F; j += kTile) {
@@ -93,7 +93,7 @@ KERNEL void gated_activation_backward(const E* dm, const E* gu, E* dgu, int64_t 
 }
 
 template <class E>
-KERNEL void add(const E* a, const E* b, E* c, int64_t n) {
+DISTSETUP_KERNEL void add(const E* a, const E* b, E* c, int64_t n) {
   alignas(64) float as[kTile], bs[kTile], os[kTile];
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = tile_of(n - j);

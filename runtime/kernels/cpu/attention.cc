@@ -15,12 +15,12 @@ namespace {
 constexpr int64_t kKeys = 64;  // of a block
 
 template <class E>
-KERNEL_INLINE void load(const E* row, float* out, int64_t n) {
+DISTSETUP_KERNEL_INLINE void load(const E* row, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = to_float(row[i]);
 }
 // Eight sums side by side, so that the loop is vectorised without changing the order of additions from run to run.
 template <class E>
-KERNEL_INLINE float dot(const float* a, const E* b, int64_t n) {
+DISTSETUP_KERNEL_INLINE float dot(const float* a, const E* b, int64_t n) {
   constexpr int64_t kLanes = 8;
   float sums[kLanes] = {};
   int64_t i = 0;
@@ -31,26 +31,26 @@ KERNEL_INLINE float dot(const float* a, const E* b, int64_t n) {
   return sum;
 }
 template <class E>
-KERNEL_INLINE void add_scaled(float* to, float scale, const E* row, int64_t n) {
+DISTSETUP_KERNEL_INLINE void add_scaled(float* to, float scale, const E* row, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] += scale * to_float(row[i]);
 }
 
-KERNEL_INLINE float capped(float score, float cap) { return cap > 0 ? cap * std::tanh(score / cap) : score; }
+DISTSETUP_KERNEL_INLINE float capped(float score, float cap) { return cap > 0 ? cap * std::tanh(score / cap) : score; }
 // Of a capped score with respect to the one before.
-KERNEL_INLINE float cap_slope(float capped_score, float cap) {
+DISTSETUP_KERNEL_INLINE float cap_slope(float capped_score, float cap) {
   const float t = cap > 0 ? capped_score / cap : 0;
   return 1 - t * t;
 }
 
-KERNEL_INLINE int64_t first_key(int64_t s, int64_t window) { return window > 0 ? std::max<int64_t>(0, s - window + 1) : 0; }
-KERNEL_INLINE int64_t last_query(int64_t s, const CausalAttention& x) {
+DISTSETUP_KERNEL_INLINE int64_t first_key(int64_t s, int64_t window) { return window > 0 ? std::max<int64_t>(0, s - window + 1) : 0; }
+DISTSETUP_KERNEL_INLINE int64_t last_query(int64_t s, const CausalAttention& x) {
   return x.window > 0 ? std::min(x.S - 1, s + x.window - 1) : x.S - 1;
 }
 
 }  // namespace
 
 template <class E>
-KERNEL void attention(const QkvRows<const E>& in, E* att, float* lse, const CausalAttention& x, int64_t begin, int64_t end) {
+DISTSETUP_KERNEL void attention(const QkvRows<const E>& in, E* att, float* lse, const CausalAttention& x, int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float q[kMostHeadSize], sum_v[kMostHeadSize], score[kKeys];
   for (int64_t t = begin; t < end; ++t) {
@@ -85,8 +85,8 @@ KERNEL void attention(const QkvRows<const E>& in, E* att, float* lse, const Caus
 }
 
 template <class E>
-KERNEL void attention_backward_q(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse, const QkvRows<E>& d,
-                                 const CausalAttention& x, int64_t begin, int64_t end) {
+DISTSETUP_KERNEL void attention_backward_q(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse,
+                                           const QkvRows<E>& d, const CausalAttention& x, int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float q[kMostHeadSize], go[kMostHeadSize], dq[kMostHeadSize];
   for (int64_t t = begin; t < end; ++t) {
@@ -110,8 +110,8 @@ KERNEL void attention_backward_q(const E* datt, const QkvRows<const E>& in, cons
 }
 
 template <class E>
-KERNEL void attention_backward_kv(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse, const QkvRows<E>& d,
-                                  const CausalAttention& x, int64_t begin, int64_t end) {
+DISTSETUP_KERNEL void attention_backward_kv(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse,
+                                            const QkvRows<E>& d, const CausalAttention& x, int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float k[kMostHeadSize], v[kMostHeadSize], dk[kMostHeadSize], dv[kMostHeadSize];
   for (int64_t j = begin; j < end; ++j) {

@@ -15,10 +15,10 @@
 namespace distsetup::cpu {
 namespace {
 
-KERNEL_INLINE int64_t tile_size(int64_t left) { return left < kTile ? left : kTile; }
+DISTSETUP_KERNEL_INLINE int64_t tile_size(int64_t left) { return left < kTile ? left : kTile; }
 
 template <class E>
-KERNEL_INLINE float row_max(const E* z, int64_t V) {
+DISTSETUP_KERNEL_INLINE float row_max(const E* z, int64_t V) {
   alignas(64) float zs[kTile];
   float largest = -3.0e38f;
   for (int64_t j = 0; j < V; j += kTile) {
@@ -32,8 +32,8 @@ KERNEL_INLINE float row_max(const E* z, int64_t V) {
 }  // namespace
 
 template <class E>
-KERNEL void cross_entropy(const E* z, const int64_t* target, E* dz, double* loss, int64_t T, int64_t V, double scale,
-                          double* row_loss) {
+DISTSETUP_KERNEL void cross_entropy(const E* z, const int64_t* target, E* dz, double* loss, int64_t T, int64_t V, double scale,
+                                    double* row_loss) {
   alignas(64) float zs[kTile], os[kTile];
   double total = 0;
   for (int64_t t = 0; t < T; ++t, z += V, dz += V) {
@@ -75,8 +75,8 @@ KERNEL void cross_entropy(const E* z, const int64_t* target, E* dz, double* loss
   if (!row_loss) *loss += total * scale;
 }
 template <class E>
-KERNEL void cross_entropy_shaped(const E* z, const int64_t* target, E* dz, double* row_loss, int64_t T, int64_t V, double scale,
-                                 float multiplier, float soft_cap) {
+DISTSETUP_KERNEL void cross_entropy_shaped(const E* z, const int64_t* target, E* dz, double* row_loss, int64_t T, int64_t V,
+                                           double scale, float multiplier, float soft_cap) {
   const auto shaped = [&](E logit) {
     const float s = to_float(logit) * multiplier;
     return soft_cap > 0 ? soft_cap * std::tanh(s / soft_cap) : s;

@@ -11,7 +11,7 @@
 namespace distsetup::cpu {
 namespace {
 
-KERNEL_INLINE bool seen_before(const int64_t* ids, int64_t t) {
+DISTSETUP_KERNEL_INLINE bool seen_before(const int64_t* ids, int64_t t) {
   bool found = false;
   for (int64_t s = 0; s < t; ++s) found |= ids[s] == ids[t];
   return found;
@@ -20,7 +20,7 @@ KERNEL_INLINE bool seen_before(const int64_t* ids, int64_t t) {
 }  // namespace
 
 template <class E>
-KERNEL void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t H, float multiplier) {
+DISTSETUP_KERNEL void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t H, float multiplier) {
   for (int64_t t = 0; t < T; ++t, y += H) {
     std::memcpy(static_cast<void*>(y), w + ids[t] * H, size_t(H) * sizeof(E));
     if (multiplier == 1) continue;
@@ -28,8 +28,8 @@ KERNEL void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, i
   }
 }
 
-KERNEL void embedding_backward_add(const int64_t* ids, const float* dy, float* gw, int64_t T, int64_t H, int64_t begin, int64_t end,
-                                   float multiplier) {
+DISTSETUP_KERNEL void embedding_backward_add(const int64_t* ids, const float* dy, float* gw, int64_t T, int64_t H, int64_t begin,
+                                             int64_t end, float multiplier) {
   for (int64_t t = 0; t < T; ++t) {
     float* g = gw + ids[t] * H;
     const float* d = dy + t * H;
@@ -41,8 +41,8 @@ KERNEL void embedding_backward_add(const int64_t* ids, const float* dy, float* g
   }
 }
 
-KERNEL void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_t T, int64_t H, int64_t begin, int64_t end,
-                                   float multiplier) {
+DISTSETUP_KERNEL void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_t T, int64_t H, int64_t begin,
+                                             int64_t end, float multiplier) {
   alignas(64) float sum[kTile];
   for (int64_t t = begin; t < end; ++t) {
     if (seen_before(ids, t)) continue;
@@ -61,14 +61,14 @@ KERNEL void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw,
 }
 
 template <class E>
-KERNEL void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t V, int64_t H, Store store,
-                               float multiplier) {
+DISTSETUP_KERNEL void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t V, int64_t H, Store store,
+                                         float multiplier) {
   if (store == Store::kSet) std::memset(static_cast<void*>(gw), 0, size_t(V * H) * sizeof(E));
   embedding_backward_add(ids, dy, gw, T, H, 0, std::is_same_v<E, float> ? H : T, multiplier);
 }
 
 template <class E>
-KERNEL void position_add(E* y, const E* w, int64_t T, int64_t S, int64_t H, int64_t first) {
+DISTSETUP_KERNEL void position_add(E* y, const E* w, int64_t T, int64_t S, int64_t H, int64_t first) {
   for (int64_t t = 0; t < T; ++t, y += H) {
     const E* row = w + (first + t) % S * H;
     for (int64_t j = 0; j < H; ++j) from_float(to_float(y[j]) + to_float(row[j]), y + j);
@@ -76,7 +76,7 @@ KERNEL void position_add(E* y, const E* w, int64_t T, int64_t S, int64_t H, int6
 }
 
 template <class E>
-KERNEL void position_backward(const E* dy, E* gw, int64_t T, int64_t S, int64_t H, int64_t begin, int64_t end, Store store) {
+DISTSETUP_KERNEL void position_backward(const E* dy, E* gw, int64_t T, int64_t S, int64_t H, int64_t begin, int64_t end, Store store) {
   alignas(64) float sum[kTile];
   for (int64_t p = begin; p < end; ++p) {
     E* g = gw + p * H;

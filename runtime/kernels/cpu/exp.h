@@ -9,7 +9,7 @@
 
 namespace distsetup {
 
-KERNEL_INLINE float vector_exp(float x) {
+DISTSETUP_KERNEL_INLINE float vector_exp(float x) {
   x = x < -87.3f ? -87.3f : (x > 88.3f ? 88.3f : x);
   const float n = __builtin_floorf(x * 1.44269504088896341f + 0.5f);
   float r = x - n * 0.693359375f;

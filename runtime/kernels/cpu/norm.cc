@@ -11,10 +11,10 @@
 namespace distsetup::cpu {
 namespace {
 
-KERNEL_INLINE int64_t tile_size(int64_t left) { return left < kTile ? left : kTile; }
+DISTSETUP_KERNEL_INLINE int64_t tile_size(int64_t left) { return left < kTile ? left : kTile; }
 
 template <class E>
-KERNEL_INLINE float norm_row(const E* x, const E* w, E* h, int64_t n, RmsNorm norm) {
+DISTSETUP_KERNEL_INLINE float norm_row(const E* x, const E* w, E* h, int64_t n, RmsNorm norm) {
   alignas(64) float xs[kTile], ws[kTile], hs[kTile];
   float sum = 0;
   for (int64_t j = 0; j < n; j += kTile) {
@@ -35,8 +35,8 @@ KERNEL_INLINE float norm_row(const E* x, const E* w, E* h, int64_t n, RmsNorm no
 
 // gw: fp32 row of weight gradients, added to; null: left out.
 template <class E>
-KERNEL_INLINE void norm_row_backward(const E* dh, const E* x, float r, const E* w, float offset, const E* residual, E* dx,
-                                     float* __restrict gw, int64_t n) {
+DISTSETUP_KERNEL_INLINE void norm_row_backward(const E* dh, const E* x, float r, const E* w, float offset, const E* residual, E* dx,
+                                               float* __restrict gw, int64_t n) {
   alignas(64) float ds[kTile], xs[kTile], ws[kTile], rs[kTile], os[kTile];
   float sum = 0;
   for (int64_t j = 0; j < n; j += kTile) {
@@ -67,7 +67,7 @@ KERNEL_INLINE void norm_row_backward(const E* dh, const E* x, float r, const E* 
 }
 
 template <class E>
-KERNEL_INLINE void store_row(const float* from, E* to, int64_t n, Store store) {
+DISTSETUP_KERNEL_INLINE void store_row(const float* from, E* to, int64_t n, Store store) {
   if (store == Store::kAdd) {
     for (int64_t j = 0; j < n; ++j) from_float(to_float(to[j]) + from[j], to + j);
   } else {
@@ -78,13 +78,13 @@ KERNEL_INLINE void store_row(const float* from, E* to, int64_t n, Store store) {
 }  // namespace
 
 template <class E>
-KERNEL void rms_norm(const E* x, const E* w, E* h, float* r, int64_t T, int64_t H, RmsNorm norm) {
+DISTSETUP_KERNEL void rms_norm(const E* x, const E* w, E* h, float* r, int64_t T, int64_t H, RmsNorm norm) {
   for (int64_t t = 0; t < T; ++t) r[t] = norm_row(x + t * H, w, h + t * H, H, norm);
 }
 
 template <class E>
-KERNEL void rms_norm_backward(const E* dh, const E* x, const float* r, const E* w, const E* residual, E* dx, E* gw, float* ws,
-                              int64_t T, int64_t H, float offset, Store store) {
+DISTSETUP_KERNEL void rms_norm_backward(const E* dh, const E* x, const float* r, const E* w, const E* residual, E* dx, E* gw,
+                                        float* ws, int64_t T, int64_t H, float offset, Store store) {
   std::memset(ws, 0, size_t(H) * sizeof(float));
   for (int64_t t = 0; t < T; ++t) {
     norm_row_backward(dh + t * H, x + t * H, r[t], w, offset, residual ? residual + t * H : nullptr, dx + t * H, ws, H);
@@ -93,8 +93,8 @@ KERNEL void rms_norm_backward(const E* dh, const E* x, const float* r, const E* 
 }
 
 template <class E>
-KERNEL void rms_norm_backward_weight(const E* dh, const E* x, const float* r, E* gw, float* ws, int64_t T, int64_t H, int64_t begin,
-                                     int64_t end, Store store) {
+DISTSETUP_KERNEL void rms_norm_backward_weight(const E* dh, const E* x, const float* r, E* gw, float* ws, int64_t T, int64_t H,
+                                               int64_t begin, int64_t end, Store store) {
   alignas(64) float ds[kTile], xs[kTile];
   for (int64_t j = begin; j < end; j += kTile) {
     const int64_t m = tile_size(end - j);
@@ -109,14 +109,14 @@ KERNEL void rms_norm_backward_weight(const E* dh, const E* x, const float* r, E*
 }
 
 template <class E>
-KERNEL void rms_norm_backward_input(const E* dh, const E* x, const float* r, const E* w, const E* residual, E* dx, int64_t T,
-                                    int64_t H, float offset) {
+DISTSETUP_KERNEL void rms_norm_backward_input(const E* dh, const E* x, const float* r, const E* w, const E* residual, E* dx, int64_t T,
+                                              int64_t H, float offset) {
   for (int64_t t = 0; t < T; ++t)
     norm_row_backward<E>(dh + t * H, x + t * H, r[t], w, offset, residual ? residual + t * H : nullptr, dx + t * H, nullptr, H);
 }
 
 template <class E>
-KERNEL void qk_norm(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T, Heads heads, RmsNorm norm) {
+DISTSETUP_KERNEL void qk_norm(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T, Heads heads, RmsNorm norm) {
   const int64_t D = heads.size, n = heads.num_q + heads.num_kv;
   for (int64_t t = 0; t < T; ++t) {
     for (int64_t i = 0; i < n; ++i) {
@@ -126,8 +126,8 @@ KERNEL void qk_norm(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int
 }
 
 template <class E>
-KERNEL void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, E* gwq, E* gwk, float* wsq,
-                             float* wsk, int64_t T, Heads heads, float offset, Store store) {
+DISTSETUP_KERNEL void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, E* gwq, E* gwk,
+                                       float* wsq, float* wsk, int64_t T, Heads heads, float offset, Store store) {
   const int64_t D = heads.size, n = heads.num_q + heads.num_kv;
   std::memset(wsq, 0, size_t(D) * sizeof(float));
   std::memset(wsk, 0, size_t(D) * sizeof(float));
@@ -144,7 +144,7 @@ KERNEL void qk_norm_backward(const E* dqk, const E* qkv, const float* r, const E
 }
 
 template <class E>
-KERNEL void qk_norm_wide(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T, Heads heads, RmsNorm norm) {
+DISTSETUP_KERNEL void qk_norm_wide(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T, Heads heads, RmsNorm norm) {
   const int64_t Q = heads.num_q * heads.size, K = heads.num_kv * heads.size;
   for (int64_t t = 0; t < T; ++t, qkv += heads.packed_row(), qk += heads.row()) {
     r[2 * t] = norm_row(qkv, wq, qk, Q, norm);
@@ -153,8 +153,8 @@ KERNEL void qk_norm_wide(const E* qkv, const E* wq, const E* wk, E* qk, float* r
 }
 
 template <class E>
-KERNEL void qk_norm_wide_backward(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, E* gwq, E* gwk,
-                                  float* ws, int64_t T, Heads heads, float offset, Store store) {
+DISTSETUP_KERNEL void qk_norm_wide_backward(const E* dqk, const E* qkv, const float* r, const E* wq, const E* wk, E* dqkv, E* gwq,
+                                            E* gwk, float* ws, int64_t T, Heads heads, float offset, Store store) {
   const int64_t Q = heads.num_q * heads.size, K = heads.num_kv * heads.size;
   std::memset(ws, 0, size_t(Q + K) * sizeof(float));
   for (int64_t t = 0; t < T; ++t, dqk += heads.row(), qkv += heads.packed_row(), dqkv += heads.packed_row()) {
@@ -167,7 +167,8 @@ KERNEL void qk_norm_wide_backward(const E* dqk, const E* qkv, const float* r, co
 
 // dx = [residual +] r · (g - mean(g) - x̂ · mean(g · x̂)) with g = dh · w and x̂ = (x - mean) · r.
 template <class E>
-KERNEL void layer_norm(const E* x, const E* w, const E* b, E* h, float* mean, float* r, int64_t T, int64_t H, float epsilon) {
+DISTSETUP_KERNEL void layer_norm(const E* x, const E* w, const E* b, E* h, float* mean, float* r, int64_t T, int64_t H,
+                                 float epsilon) {
   for (int64_t t = 0; t < T; ++t, x += H, h += H) {
     double sum = 0, squares = 0;
     for (int64_t j = 0; j < H; ++j) sum += to_float(x[j]);
@@ -183,8 +184,8 @@ KERNEL void layer_norm(const E* x, const E* w, const E* b, E* h, float* mean, fl
 }
 
 template <class E>
-KERNEL void layer_norm_backward_weight(const E* dh, const E* x, const float* mean, const float* r, E* gw, E* gb, float* ws, int64_t T,
-                                       int64_t H, int64_t begin, int64_t end, Store store) {
+DISTSETUP_KERNEL void layer_norm_backward_weight(const E* dh, const E* x, const float* mean, const float* r, E* gw, E* gb, float* ws,
+                                                 int64_t T, int64_t H, int64_t begin, int64_t end, Store store) {
   float *sw = ws, *sb = ws + H;
   for (int64_t j = begin; j < end; ++j) sw[j] = sb[j] = 0;
   for (int64_t t = 0; t < T; ++t, dh += H, x += H) {
@@ -199,8 +200,8 @@ KERNEL void layer_norm_backward_weight(const E* dh, const E* x, const float* mea
 }
 
 template <class E>
-KERNEL void layer_norm_backward_input(const E* dh, const E* x, const float* mean, const float* r, const E* w, const E* residual, E* dx,
-                                      int64_t T, int64_t H) {
+DISTSETUP_KERNEL void layer_norm_backward_input(const E* dh, const E* x, const float* mean, const float* r, const E* w,
+                                                const E* residual, E* dx, int64_t T, int64_t H) {
   for (int64_t t = 0; t < T; ++t, dh += H, x += H, dx += H) {
     double sum = 0, dot = 0;
     for (int64_t j = 0; j < H; ++j) {
@@ -218,7 +219,7 @@ KERNEL void layer_norm_backward_input(const E* dh, const E* x, const float* mean
 }
 
 template <class E>
-KERNEL void bias_add(E* x, const E* b, int64_t T, int64_t H) {
+DISTSETUP_KERNEL void bias_add(E* x, const E* b, int64_t T, int64_t H) {
   for (int64_t t = 0; t < T; ++t, x += H) {
     for (int64_t j = 0; j < H; j += kTile) {
       alignas(64) float xs[kTile], bs[kTile], os[kTile];
@@ -231,7 +232,7 @@ KERNEL void bias_add(E* x, const E* b, int64_t T, int64_t H) {
 }
 
 template <class E>
-KERNEL void bias_backward(const E* dy, E* gb, float* ws, int64_t T, int64_t H, Store store) {
+DISTSETUP_KERNEL void bias_backward(const E* dy, E* gb, float* ws, int64_t T, int64_t H, Store store) {
   std::memset(ws, 0, size_t(H) * sizeof(float));
   for (int64_t t = 0; t < T; ++t, dy += H) {
     for (int64_t j = 0; j < H; ++j) ws[j] += to_float(dy[j]);

@@ -8,16 +8,16 @@
 
 namespace distsetup::cpu {
 
-KERNEL void cast(const float* from, float* to, int64_t n) {
+DISTSETUP_KERNEL void cast(const float* from, float* to, int64_t n) {
   if (n > 0) std::memmove(to, from, size_t(n) * sizeof(float));
 }
-KERNEL void cast(const float* from, Bf16* to, int64_t n) {
+DISTSETUP_KERNEL void cast(const float* from, Bf16* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) from_float(from[i], to + i);
 }
 
 template <class E>
-KERNEL void sum_chunks(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t chunk_stride, int64_t n,
-                       Store store) {
+DISTSETUP_KERNEL void sum_chunks(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t chunk_stride,
+                                 int64_t n, Store store) {
   alignas(64) float sum[kTile];
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = n - j < kTile ? n - j : kTile;
@@ -40,7 +40,7 @@ KERNEL void sum_chunks(float* target, const E* own, const E* received, int64_t s
 template void sum_chunks(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, Store);
 template void sum_chunks(float*, const Bf16*, const Bf16*, int64_t, int64_t, int64_t, int64_t, Store);
 
-KERNEL double sum_of_squares(const float* x, int64_t n) {
+DISTSETUP_KERNEL double sum_of_squares(const float* x, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t m = n - j < kTile ? n - j : kTile;

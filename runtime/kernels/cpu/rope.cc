@@ -9,8 +9,8 @@
 namespace distsetup::cpu {
 
 template <class E>
-KERNEL void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
-                 int64_t row_stride, float direction, int64_t first_position) {
+DISTSETUP_KERNEL void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
+                           int64_t row_stride, float direction, int64_t first_position) {
   const int64_t half = R / 2;
   alignas(64) float as[kTile], bs[kTile], cs[kTile], ds[kTile];
   for (int64_t t = 0; t < T; ++t) {

@@ -9,7 +9,7 @@
 namespace distsetup::cpu {
 
 template <class E>
-KERNEL void swiglu(const E* gu, E* m, int64_t T, int64_t F) {
+DISTSETUP_KERNEL void swiglu(const E* gu, E* m, int64_t T, int64_t F) {
   alignas(64) float gs[kTile], us[kTile], os[kTile];
   for (int64_t t = 0; t < T; ++t, gu += 2 * F, m += F) {
     for (int64_t j = 0; j < F; j += kTile) {
@@ -24,7 +24,7 @@ KERNEL void swiglu(const E* gu, E* m, int64_t T, int64_t F) {
 
 // With s = sigmoid(gate): d gate = dm · up · s · (1 + gate · (1 - s)), d up = dm · gate · s.
 template <class E>
-KERNEL void swiglu_backward(const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
+DISTSETUP_KERNEL void swiglu_backward(const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
   alignas(64) float gs[kTile], us[kTile], ds[kTile], dgate[kTile], dup[kTile];
   for (int64_t t = 0; t < T; ++t, gu += 2 * F, dgu += 2 * F, dm += F) {
     for (int64_t j = 0; j < F; j += kTile) {

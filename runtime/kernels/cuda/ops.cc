@@ -73,18 +73,13 @@ void gemm(const Call& c) {
   std::vector<Tensor>& t = views_of(c);
   at::cuda::mm_out(t[2], t[0], t[1]);
 }
-// out = t3 + t0 · t1
-void gemm_add(const Call& c) {
-  std::vector<Tensor>& t = views_of(c);
-  at::cuda::addmm_out(t[2], t[3], t[0], t[1]);
-}
-
-// The same with the product multiplied.
+// out = multiplier · t0 · t1
 void gemm_scaled(const Call& c) {
   std::vector<Tensor>& t = views_of(c);
   at::cuda::addmm_out(t[2], t[2], t[0], t[1], 0, c.attributes->multiplier);
 }
-void gemm_add_scaled(const Call& c) {
+// out = t3 + multiplier · t0 · t1
+void gemm_add(const Call& c) {
   std::vector<Tensor>& t = views_of(c);
   at::cuda::addmm_out(t[2], t[3], t[0], t[1], 1, c.attributes->multiplier);
 }
@@ -107,7 +102,6 @@ std::vector<Tensor> attention_backward(const Call& c) {
   return {datt, in.q, in.k, in.v, att, log_sums(*lse, *c.context), d.q, d.k, d.v};
 }
 
-double score_scale(const Call& c) { return c.attributes->scale > 0 ? c.attributes->scale : 1 / std::sqrt(double(c.context->d)); }
 // Keys that a query sees, itself included, where that is not all before it; and those of them before it.
 std::optional<int64_t> window_keys(const Call& c) {
   const int64_t window = c.attributes->window;
@@ -219,9 +213,7 @@ class CudaKernels : public Kernels {
     if (found == libtorch_kernels().end()) return "the CUDA plugin has no such kernel";
     call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
     call.function = kernel == "linear_dw" && call.accumulate ? gemm_add : bf16(call) ? found->second.bf16 : found->second.f32;
-    const bool is_scaled = call.attributes->multiplier != 1;
-    if (is_scaled && call.function == gemm) call.function = gemm_scaled;
-    if (is_scaled && call.function == gemm_add) call.function = gemm_add_scaled;
+    if (call.attributes->multiplier != 1 && call.function == gemm) call.function = gemm_scaled;
     return "";
   }
   void cast(Stream stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {

@@ -84,17 +84,16 @@ Reading as_own_script(Reading reading, const std::string& program) {
   reading.table.clear();
   reading.tool = "arguments of " + program + ", by their usual names";
   std::erase_if(reading.fields, [](const auto& one) { return one.second.is_assumed || one.second.is_guess; });
+  const auto lose_if = [&reading](const char* field, const auto& is_own) {
+    const auto it = reading.fields.find(field);
+    if (it == reading.fields.end() || !is_own(it->second)) return;
+    reading.lost.push_back({it->second.key, field_text(it->second.value), "", it->second.at, LostKey::Why::kUnknownKey});
+    reading.fields.erase(it);
+  };
   // "--model" is a word of the script's own, unless it looks like a path or a name on the Hub.
-  if (const auto it = reading.fields.find("model.name");
-      it != reading.fields.end() && field_text(it->second.value).find('/') == std::string::npos) {
-    reading.lost.push_back({it->second.key, field_text(it->second.value), "", it->second.at, LostKey::Why::kUnknownKey});
-    reading.fields.erase(it);
-  }
+  lose_if("model.name", [](const auto& one) { return field_text(one.value).find('/') == std::string::npos; });
   // "--batch_size" is of a process in one script and of all of them in the next.
-  if (const auto it = reading.fields.find("micro_batch"); it != reading.fields.end() && is_same_key(it->second.key, "batch_size")) {
-    reading.lost.push_back({it->second.key, field_text(it->second.value), "", it->second.at, LostKey::Why::kUnknownKey});
-    reading.fields.erase(it);
-  }
+  lose_if("micro_batch", [](const auto& one) { return is_same_key(one.key, "batch_size"); });
   reading.contradictions.clear();
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {

@@ -99,9 +99,8 @@ class Ledger {
 
  private:
   static constexpr uint64_t kMask = 7;
-  static Block* block_of(Handle handle) {
-    return reinterpret_cast<Block*>(handle.bits & ~kMask);
-  }  // NOLINT(performance-no-int-to-ptr)
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  static Block* block_of(Handle handle) { return reinterpret_cast<Block*>(handle.bits & ~kMask); }
   static_assert(kNumClasses <= 8 && alignof(Block) >= 8);
 
   void add_silently(size_t index, int64_t bytes) {

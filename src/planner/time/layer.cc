@@ -90,8 +90,7 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   LayerWork w;
   w.heads = static_cast<double>(g.num_heads) / tp;
   w.experts = g.num_experts > 0 && is_expert_layer(g, layer);
-  const bool global = g.global_layer_every > 0 && (layer + 1) % g.global_layer_every == 0;
-  w.window = global ? 0 : static_cast<double>(g.sliding_window);
+  w.window = has_window(g, layer) ? static_cast<double>(g.sliding_window) : 0;
   add_attention(w, s, joined);
   double activated = 0;  // width of the MLP a token passes through on this rank
   if (w.experts) {

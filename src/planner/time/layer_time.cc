@@ -321,8 +321,7 @@ LayerTime LayerModel::mean_layer() const {
   if (!mixed) return layer_time(layer_work(s, c, 0));
   std::array<int64_t, 4> first = {-1, -1, -1, -1}, count = {};
   for (int64_t i = 0; i < g.num_layers; ++i) {
-    const bool global = g.global_layer_every > 0 && (i + 1) % g.global_layer_every == 0;
-    const size_t kind = (g.num_experts > 0 && is_expert_layer(g, i) ? 1U : 0U) + (global ? 2U : 0U);
+    const size_t kind = (is_expert_layer(g, i) ? 1U : 0U) + (has_window(g, i) ? 0U : 2U);
     if (count[kind]++ == 0) first[kind] = i;
   }
   LayerTime mean;
