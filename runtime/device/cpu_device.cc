@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "runtime/device/meter.h"
-#include "runtime/engine/ops_native.h"
+#include "runtime/engine/cpu_kernels.h"
 
 namespace distsetup {
 namespace {

@@ -1,6 +1,7 @@
 // A step as the executor runs it: a function and its operands' addresses. Kernels::bind() looks a schedule's kernel name up in a
 // table; libtorch's share of it (GEMMs, attention) prepares its tensor views there, once.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "plan/schedule.h"
+#include "runtime/kernels/vocabulary.h"
 
 namespace distsetup {
 
@@ -15,7 +17,16 @@ namespace distsetup {
 struct OpContext {
   int64_t T = 0, S = 0, B = 0, a = 0, kv = 0, d = 0;
   Dtype compute = Dtype::kF32;
+  // Tensor parallelism: ranks that share a model's matrices, this rank's place among them, and the size of the whole vocabulary, of
+  // which each has an equal part, the last ones less or nothing. Of one rank alone the vocabulary need not be known.
+  int tp = 1, tp_index = 0;
+  int64_t vocabulary = 0;
 };
+// The ids whose rows a table of num_rows rows has on this rank.
+inline VocabularyRange own_vocabulary(const OpContext& x, int64_t num_rows) {
+  const int64_t begin = x.tp_index * num_rows;
+  return {begin, x.tp == 1 ? num_rows : std::clamp(x.vocabulary, begin, begin + num_rows)};
+}
 
 struct Argument {
   void* data = nullptr;
@@ -57,6 +68,12 @@ class Kernels {
   // As cpu::sum_chunks: target = [target +] the members' contributions, ascending, summed in fp32.
   virtual void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index,
                           int64_t chunk_stride, int64_t n, bool accumulate) const = 0;
+  // As cpu::sum_partials: target = the members' contributions, ascending, + addend (may be null), summed in fp32, rounded once.
+  // All of `dtype`, n elements; received: size - 1 chunks of n as Communicator::exchange delivers them. target may be own or addend.
+  virtual void sum_partials(const void* own, const void* received, const void* addend, void* target, Dtype dtype, int64_t size,
+                            int64_t index, int64_t n) const = 0;
+  // Nothing where both are the same memory; else they may not overlap.
+  virtual void copy(void* to, const void* from, int64_t bytes) const = 0;
   struct ElementRange {
     int64_t begin = 0, end = 0;
   };

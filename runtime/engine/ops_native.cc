@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <type_traits>
 #include <vector>
 
-#include "base/check.h"
-#include "runtime/engine/ops_aten.h"
-#include "runtime/engine/ops_attention.h"
 #include "runtime/engine/ops_table.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
@@ -31,7 +29,8 @@ template <class E>
 void embedding_forward(const Call& c) {
   const int64_t H = c.writes[0].dim(1);
   parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::embedding_forward<E>(in<int64_t>(c, 0) + begin, in<E>(c, 1), out<E>(c, 0) + begin * H, end - begin, H, multiplier(c));
+    cpu::embedding_forward<E>(in<int64_t>(c, 0) + begin, in<E>(c, 1), out<E>(c, 0) + begin * H, end - begin, H, multiplier(c),
+                              own_vocabulary(*c.context, c.reads[1].dim(0)));
   });
 }
 // ids, dy -> g:wte
@@ -42,7 +41,8 @@ void embedding_backward(const Call& c) {
   if (store(c) == Store::kSet) parallel_ranges(V, row, zero);
   constexpr bool kByColumn = std::is_same_v<E, float>;
   parallel_ranges(kByColumn ? H : T, kByColumn ? 2 * T * int64_t(sizeof(E)) : 2 * row, [&](int64_t begin, int64_t end) {
-    cpu::embedding_backward_add(in<int64_t>(c, 0), in<E>(c, 1), out<E>(c, 0), T, H, begin, end, multiplier(c));
+    cpu::embedding_backward_add(in<int64_t>(c, 0), in<E>(c, 1), out<E>(c, 0), T, H, begin, end, multiplier(c),
+                                own_vocabulary(*c.context, V));
   });
 }
 // x, p:n -> h, r
@@ -116,12 +116,14 @@ template <class E>
 void rope_backward(const Call& c) {
   rope_in_place<E>(c, -1.f);
 }
+// The token that this rank's first row is, where ranks share the tokens.
+int64_t first_token(const OpContext& x, int64_t num_rows) { return x.tp_index * num_rows; }
 // y, p:wpe -> y
 template <class E>
 void position_add(const Call& c) {
-  const int64_t H = c.writes[0].dim(1);
+  const int64_t H = c.writes[0].dim(1), first = first_token(*c.context, c.writes[0].dim(0));
   parallel_ranges(c.writes[0].dim(0), 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::position_add<E>(out<E>(c, 0) + begin * H, in<E>(c, 1), end - begin, c.context->S, H, begin);
+    cpu::position_add<E>(out<E>(c, 0) + begin * H, in<E>(c, 1), end - begin, c.context->S, H, first + begin);
   });
 }
 // dy -> g:wpe
@@ -129,7 +131,7 @@ template <class E>
 void position_backward(const Call& c) {
   const int64_t T = c.reads[0].dim(0), H = c.writes[0].dim(1);
   parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::position_backward<E>(in<E>(c, 0), out<E>(c, 0), T, c.context->S, H, begin, end, store(c));
+    cpu::position_backward<E>(in<E>(c, 0), out<E>(c, 0), T, c.context->S, H, begin, end, store(c), first_token(*c.context, T));
   });
 }
 // x, p:w, p:b -> h, mean, r
@@ -228,28 +230,53 @@ void swiglu_backward(const Call& c) {
     cpu::swiglu_backward<E>(in<E>(c, 0) + begin * F, in<E>(c, 1) + begin * 2 * F, out<E>(c, 0) + begin * 2 * F, end - begin, F);
   });
 }
+LogitShape logit_shape(const Call& c) { return {multiplier(c), float(c.attributes->soft_cap)}; }
+// Adds the loss of all rows, in the order of rows, whichever thread had them. rows(begin, end, loss): the loss of those, unscaled.
+void add_loss(const Call& c, double scale, int64_t row_bytes, const std::function<void(int64_t, int64_t, double*)>& rows) {
+  thread_local std::vector<double> loss;
+  loss.resize(size_t(c.reads[0].dim(0)));
+  double* const row_loss = loss.data();
+  parallel_ranges(c.reads[0].dim(0), row_bytes, [&](int64_t begin, int64_t end) { rows(begin, end, row_loss + begin); });
+  double total = 0;
+  for (const double row : loss) total += row;
+  *out<double>(c, 1) += total * scale;
+}
 // z, targets, loss_scale, loss -> dz, loss
 template <class E>
 void cross_entropy(const Call& c) {
-  const int64_t T = c.reads[0].dim(0), V = c.reads[0].dim(1);
+  const int64_t V = c.reads[0].dim(1);
   const double scale = *in<double>(c, 2);
-  thread_local std::vector<double> rows;  // added up in the order of rows, whichever thread had them
-  rows.resize(size_t(T));
-  double* const row_loss = rows.data();
-  const auto soft_cap = float(c.attributes->soft_cap);
-  const bool is_shaped = soft_cap > 0 || multiplier(c) != 1;
-  parallel_ranges(T, 3 * V * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+  const LogitShape shape = logit_shape(c);
+  const bool is_shaped = shape.soft_cap > 0 || shape.multiplier != 1;
+  add_loss(c, scale, 3 * V * int64_t(sizeof(E)), [&](int64_t begin, int64_t end, double* row_loss) {
     const E* z = in<E>(c, 0) + begin * V;
     const int64_t* targets = in<int64_t>(c, 1) + begin;
     E* dz = out<E>(c, 0) + begin * V;
     if (is_shaped)
-      cpu::cross_entropy_shaped<E>(z, targets, dz, row_loss + begin, end - begin, V, scale, multiplier(c), soft_cap);
+      cpu::cross_entropy_shaped<E>(z, targets, dz, row_loss, end - begin, V, scale, shape.multiplier, shape.soft_cap);
     else
-      cpu::cross_entropy<E>(z, targets, dz, nullptr, end - begin, V, scale, row_loss + begin);
+      cpu::cross_entropy<E>(z, targets, dz, nullptr, end - begin, V, scale, row_loss);
   });
-  double total = 0;
-  for (const double row : rows) total += row;
-  *out<double>(c, 1) += total * scale;
+}
+// z, targets -> stats
+template <class E>
+void cross_entropy_local(const Call& c) {
+  const int64_t V = c.reads[0].dim(1);
+  parallel_ranges(c.reads[0].dim(0), 2 * V * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::cross_entropy_local<E>(in<E>(c, 0) + begin * V, in<int64_t>(c, 1) + begin, out<float>(c, 0) + begin * kLossStats, end - begin,
+                                V, own_vocabulary(*c.context, V), logit_shape(c));
+  });
+}
+// z, targets, all_stats, loss_scale, loss -> dz, loss
+template <class E>
+void cross_entropy_finish(const Call& c) {
+  const int64_t T = c.reads[0].dim(0), V = c.reads[0].dim(1);
+  const double scale = *in<double>(c, 3);
+  add_loss(c, scale, 2 * V * int64_t(sizeof(E)), [&](int64_t begin, int64_t end, double* row_loss) {
+    cpu::cross_entropy_finish<E>(in<E>(c, 0) + begin * V, in<int64_t>(c, 1) + begin, in<float>(c, 2) + begin * kLossStats,
+                                 c.context->tp, T * kLossStats, out<E>(c, 0) + begin * V, row_loss, end - begin, V, scale,
+                                 own_vocabulary(*c.context, V), logit_shape(c));
+  });
 }
 // qkv, p:b -> qkv
 template <class E>
@@ -278,6 +305,8 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(swiglu),
                                DISTSETUP_ENTRY(swiglu_backward),
                                DISTSETUP_ENTRY(cross_entropy),
+                               DISTSETUP_ENTRY(cross_entropy_local),
+                               DISTSETUP_ENTRY(cross_entropy_finish),
                                DISTSETUP_ENTRY(bias_add),
                                DISTSETUP_ENTRY(bias_backward),
                                DISTSETUP_ENTRY(position_add),
@@ -310,60 +339,6 @@ bool bind_native_op(const std::string& kernel, Call& call) {
   call.function = find_op(kTable, kernel, call);
   if (call.function == nullptr) call.function = find_op(kActivations, kernel, call);
   return call.function != nullptr;
-}
-
-namespace {
-
-class CpuKernels : public Kernels {
- public:
-  std::string bind(const std::string& kernel, Call& call) const override {
-    if (needs_own_attention(kernel, call)) return bind_own_attention(kernel, call);
-    return bind_native_op(kernel, call) || bind_aten_op(kernel, call) ? "" : "the CPU has no such kernel";
-  }
-  void cast(Stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
-    parallel_ranges(n, 8, [&](int64_t begin, int64_t end) {
-      if (to_dtype == Dtype::kBf16)
-        cpu::cast(from + begin, static_cast<Bf16*>(to) + begin, end - begin);
-      else
-        cpu::cast(from + begin, static_cast<float*>(to) + begin, end - begin);
-    });
-  }
-  void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
-                  int64_t n, bool accumulate) const override {
-    const auto sum = [&]<class E>(const E* mine) {
-      const E* const others = static_cast<const E*>(received);
-      parallel_ranges(n, size * int64_t(sizeof(E)) + 8, [&](int64_t begin, int64_t end) {
-        cpu::sum_chunks<E>(target + begin, mine + begin, others ? others + begin : nullptr, size, index, chunk_stride, end - begin,
-                           accumulate ? Store::kAdd : Store::kSet);
-      });
-    };
-    if (dtype == Dtype::kBf16)
-      sum(static_cast<const Bf16*>(own));
-    else
-      sum(static_cast<const float*>(own));
-  }
-  void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
-    // Blocks of a fixed length, added in order: the sum does not depend on the number of threads.
-    constexpr int64_t kBlock = 1 << 20;
-    *sum = 0;
-    for (const ElementRange& r : ranges) {
-      std::vector<double> blocks(size_t((r.end - r.begin + kBlock - 1) / kBlock));
-      parallel_ranges(int64_t(blocks.size()), 4 * kBlock, [&](int64_t begin, int64_t end) {
-        for (int64_t b = begin; b < end; ++b) {
-          const int64_t first = r.begin + b * kBlock;
-          blocks[size_t(b)] = cpu::sum_of_squares(x + first, std::min(kBlock, r.end - first));
-        }
-      });
-      for (const double block : blocks) *sum += block;
-    }
-  }
-};
-
-}  // namespace
-
-const Kernels& cpu_kernels() {
-  static const CpuKernels kernels;
-  return kernels;
 }
 
 }  // namespace distsetup

@@ -1,4 +1,4 @@
-// What the CPU computes with: the kernels of runtime/kernels/cpu, and libtorch's for the rest.
+// Programs' kernels that are those of runtime/kernels/cpu.
 #pragma once
 #include <string>
 
@@ -6,9 +6,7 @@
 
 namespace distsetup {
 
-const Kernels& cpu_kernels();
-
-// False when the kernel is none of runtime/kernels/cpu.
+// False when the kernel is none of them.
 bool bind_native_op(const std::string& kernel, Call& call);
 
 }  // namespace distsetup

@@ -99,6 +99,13 @@ class LateKernels : public Kernels {
     streams_.put_action(Stream::kCompute,
                         [=, this] { now_.sum_chunks(target, own, received, dtype, size, index, chunk_stride, n, accumulate); });
   }
+  void sum_partials(const void* own, const void* received, const void* addend, void* target, Dtype dtype, int64_t size, int64_t index,
+                    int64_t n) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.sum_partials(own, received, addend, target, dtype, size, index, n); });
+  }
+  void copy(void* to, const void* from, int64_t bytes) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.copy(to, from, bytes); });
+  }
   void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
     streams_.put_action(Stream::kCompute, [=, this] { now_.sum_of_squares(x, ranges, sum); });
   }

@@ -1,5 +1,6 @@
 // The CUDA kernels, run on the CPU (tests/support/cuda_emulation.h), against the CPU's own kernels on the same numbers: every result
 // within rounding, in place where programs use them so, and with the same bits whichever way the threads of a block are taken.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -14,6 +15,7 @@
 
 #include "runtime/kernels/cuda/kernels.cu"
 #include "runtime/kernels/cuda/kernels_families.cu"
+#include "runtime/kernels/cuda/kernels_loss.cu"
 
 #include <catch2/catch.hpp>
 
@@ -211,8 +213,8 @@ TEMPLATE_TEST_CASE("cuda: embedding and its backward, rows of one id in order", 
   cpu::embedding_backward(ids.data(), dy.data(), gw.data(), T, V, H, accumulate ? Store::kAdd : Store::kSet);
   same_in_both_orders([&] {
     std::vector<TestType> y2(T * H), gw2 = g0;
-    cuda::embedding_forward(kIsBf16<TestType>, ids.data(), w.data(), y2.data(), T, H, 1, nullptr);
-    cuda::embedding_backward(kIsBf16<TestType>, ids.data(), dy.data(), gw2.data(), T, V, H, 1, accumulate, nullptr);
+    cuda::embedding_forward(kIsBf16<TestType>, ids.data(), w.data(), y2.data(), T, H, 1, {}, nullptr);
+    cuda::embedding_backward(kIsBf16<TestType>, ids.data(), dy.data(), gw2.data(), T, V, H, 1, {}, accumulate, nullptr);
     CHECK(bytes_of(y2) == bytes_of(y));
     CHECK(difference(gw2, gw) < kClose<TestType>);
     return bytes_of(y2, gw2);
@@ -365,21 +367,21 @@ TEMPLATE_TEST_CASE("cuda: sums, learned positions, multipliers and capped logits
   CHECK(difference(c2, c) == 0);
   auto y = a, y2 = a;
   cpu::position_add(y.data(), w.data(), T, S, H);
-  cuda::position_add(bf16, y2.data(), w.data(), T, S, H, nullptr);
+  cuda::position_add(bf16, y2.data(), w.data(), T, S, H, 0, nullptr);
   CHECK(difference(y2, y) == 0);
   auto g = w, g2 = w;
   cpu::position_backward(a.data(), g.data(), T, S, H, 0, P, accumulate ? Store::kAdd : Store::kSet);
-  cuda::position_backward(bf16, a.data(), g2.data(), T, S, P, H, accumulate, nullptr);
+  cuda::position_backward(bf16, a.data(), g2.data(), T, S, P, H, 0, accumulate, nullptr);
   CHECK(difference(g2, g) < kClose<TestType>);
 
   std::vector<int64_t> ids, target;
   for (int64_t t = 0; t < T; ++t) ids.push_back(t * t % P), target.push_back(t % 4 == 3 ? -1 : t * 7 % V);
   cpu::embedding_forward(ids.data(), w.data(), y.data(), T, H, 3.5f);
-  cuda::embedding_forward(bf16, ids.data(), w.data(), y2.data(), T, H, 3.5f, nullptr);
+  cuda::embedding_forward(bf16, ids.data(), w.data(), y2.data(), T, H, 3.5f, {}, nullptr);
   CHECK(difference(y2, y) == 0);
   g = g2 = w;
   cpu::embedding_backward(ids.data(), a.data(), g.data(), T, P, H, accumulate ? Store::kAdd : Store::kSet, 3.5f);
-  cuda::embedding_backward(bf16, ids.data(), a.data(), g2.data(), T, P, H, 3.5f, accumulate, nullptr);
+  cuda::embedding_backward(bf16, ids.data(), a.data(), g2.data(), T, P, H, 3.5f, {}, accumulate, nullptr);
   CHECK(difference(g2, g) < kClose<TestType>);
 
   const auto z = random_values<TestType>(T * V, 4);
@@ -392,6 +394,112 @@ TEMPLATE_TEST_CASE("cuda: sums, learned positions, multipliers and capped logits
   cuda::cross_entropy(bf16, dz2.data(), target.data(), dz2.data(), &loss2, T, V, &scale, 0.5f, 2.0f, nullptr);
   CHECK(loss2 == Approx(loss).epsilon(1e-5));
   CHECK(difference(dz2, dz) < kClose<TestType>);
+}
+
+TEMPLATE_TEST_CASE("cuda: embeddings and positions of a rank that has a part of them", "[cuda_kernels]", float, Bf16) {
+  const bool bf16 = kIsBf16<TestType>, accumulate = GENERATE(true, false);
+  const VocabularyRange range = GENERATE(VocabularyRange{0, 4}, VocabularyRange{4, 7}, VocabularyRange{8, 8});
+  const int64_t T = 300, V = 4, H = 37, S = 9, P = 12, own = 20;
+  std::vector<int64_t> ids;
+  for (int64_t t = 0; t < T; ++t) ids.push_back(t * t % 7);
+  const auto w = random_values<TestType>(P * H, 1), dy = random_values<TestType>(T * H, 2);
+  std::vector<TestType> y(T * H), gw = w;
+  cpu::embedding_forward(ids.data(), w.data(), y.data(), T, H, 3.5f, range);
+  cpu::embedding_backward(ids.data(), dy.data(), gw.data(), T, V, H, accumulate ? Store::kAdd : Store::kSet, 3.5f, range);
+  same_in_both_orders([&] {
+    std::vector<TestType> y2(T * H), gw2 = w;
+    cuda::embedding_forward(bf16, ids.data(), w.data(), y2.data(), T, H, 3.5f, range, nullptr);
+    cuda::embedding_backward(bf16, ids.data(), dy.data(), gw2.data(), T, V, H, 3.5f, range, accumulate, nullptr);
+    CHECK(bytes_of(y2) == bytes_of(y));
+    CHECK(difference(gw2, gw) < kClose<TestType>);
+    return bytes_of(y2, gw2);
+  });
+  for (const int64_t first : {0, 5, 20, 27}) {
+    std::vector<TestType> rows(dy.begin(), dy.begin() + own * H), rows2 = rows, g = w, g2 = w;
+    cpu::position_add(rows.data(), w.data(), own, S, H, first);
+    cuda::position_add(bf16, rows2.data(), w.data(), own, S, H, first, nullptr);
+    CHECK(difference(rows2, rows) == 0);
+    cpu::position_backward(dy.data(), g.data(), own, S, H, 0, P, accumulate ? Store::kAdd : Store::kSet, first);
+    cuda::position_backward(bf16, dy.data(), g2.data(), own, S, P, H, first, accumulate, nullptr);
+    CHECK(difference(g2, g) < kClose<TestType>);
+  }
+}
+
+TEMPLATE_TEST_CASE("cuda: cross entropy of columns that ranks share", "[cuda_kernels]", float, Bf16) {
+  struct Shape {
+    int64_t size, T, V;
+  };
+  const Shape s =
+      GENERATE(Shape{2, 9, 64}, Shape{3, 9, 257}, Shape{4, 9, 257}, Shape{4, 9, 5}, Shape{1, 1030, 3});  // more rows than blocks
+  const LogitShape logits = GENERATE(LogitShape{1, 0}, LogitShape{0.5f, 2.0f});
+  if (s.T > 100 && logits.soft_cap > 0) return;  // slow here, and nothing new
+  const bool bf16 = kIsBf16<TestType>;
+  const int64_t columns = (s.V + s.size - 1) / s.size;
+  const auto z = random_values<TestType>(s.T * s.V, 1);
+  std::vector<int64_t> target;
+  for (int64_t t = 0; t < s.T; ++t) target.push_back(t % 4 == 2 ? -1 : t * 7 % s.V);
+  const double scale = 1.0 / double(s.T);
+  std::vector<TestType> dz(z.size());
+  double whole = 0.25;
+  cuda::cross_entropy(bf16, z.data(), target.data(), dz.data(), &whole, s.T, s.V, &scale, logits.multiplier, logits.soft_cap, nullptr);
+  const auto run = [&] {
+    std::vector<std::vector<TestType>> parts;
+    std::vector<VocabularyRange> ranges;
+    std::vector<float> all_stats(static_cast<size_t>(s.size * s.T * kLossStats), std::nanf(""));
+    for (int64_t p = 0; p < s.size; ++p) {
+      const int64_t begin = p * columns;
+      ranges.push_back({begin, std::clamp(s.V, begin, begin + columns)});
+      std::vector<TestType>& part = parts.emplace_back(static_cast<size_t>(s.T * columns));
+      for (TestType& v : part) from_float(std::nanf(""), &v);  // padding
+      for (int64_t i = 0; i < s.T * (ranges.back().end - begin); ++i) {
+        const int64_t n = ranges.back().end - begin;
+        part[i / n * columns + i % n] = z[i / n * s.V + begin + i % n];
+      }
+      float* const stats = all_stats.data() + p * s.T * kLossStats;
+      cuda::cross_entropy_local(bf16, part.data(), target.data(), stats, s.T, columns, ranges.back(), logits, nullptr);
+      std::vector<float> stats2(static_cast<size_t>(s.T * kLossStats));
+      cpu::cross_entropy_local(part.data(), target.data(), stats2.data(), s.T, columns, ranges.back(), logits);
+      for (int64_t i = 0; i < s.T * kLossStats; ++i) CHECK((stats[i] == stats2[i] || stats[i] == Approx(stats2[i]).epsilon(1e-5)));
+    }
+    std::vector<TestType> together = dz;
+    std::vector<double> losses;
+    for (int64_t p = 0; p < s.size; ++p) {
+      std::vector<TestType>& part = parts[p];
+      losses.push_back(0.25);
+      cuda::cross_entropy_finish(bf16, part.data(), target.data(), all_stats.data(), s.size, part.data(), &losses.back(), s.T, columns,
+                                 &scale, ranges[p], logits, nullptr);
+      CHECK(losses.back() == losses.front());
+      for (int64_t i = 0; i < s.T * columns; ++i) {
+        const int64_t t = i / columns, j = ranges[p].begin + i % columns;
+        if (j < ranges[p].end)
+          together[t * s.V + j] = part[i];
+        else
+          REQUIRE(to_float(part[i]) == 0.0f);
+      }
+    }
+    CHECK(losses[0] == Approx(whole).epsilon(1e-6));
+    CHECK(difference(together, dz) < kClose<TestType>);
+    return bytes_of(together, losses, all_stats);
+  };
+  if (s.T < 100)
+    same_in_both_orders(run);
+  else
+    run();
+}
+
+TEMPLATE_TEST_CASE("cuda: partial sums of ranks, with an addend and in its place", "[cuda_kernels]", float, Bf16) {
+  const int64_t size = GENERATE(1, 2, 3, 4), n = 290;
+  const auto own = random_values<TestType>(n, 1), received = random_values<TestType>(std::max<int64_t>(1, size - 1) * n, 2),
+             addend = random_values<TestType>(n, 3);
+  for (int64_t index = 0; index < size; ++index) {
+    for (const bool has_addend : {true, false}) {
+      auto target = own, target2 = addend;
+      cpu::sum_partials<TestType>(own.data(), received.data(), has_addend ? addend.data() : nullptr, target.data(), size, index, n, n);
+      cuda::sum_partials(kIsBf16<TestType>, own.data(), received.data(), has_addend ? target2.data() : nullptr, target2.data(), size,
+                         index, n, nullptr);
+      CHECK(difference(target2, target) < 3e-7);
+    }
+  }
 }
 
 }  // namespace

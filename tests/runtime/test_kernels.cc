@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "model/rope.h"
+#include "runtime/engine/cpu_kernels.h"
 #include "runtime/engine/ops.h"
-#include "runtime/engine/ops_native.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
 

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "runtime/kernels/vocabulary.h"
+
 namespace distsetup::cpu {
 
 // loss += scale · sum over rows of (log sum exp(z) - z[target]); dz = (softmax(z) - onehot(target)) · scale. A target of -1 adds
@@ -12,9 +14,21 @@ template <class E>
 void cross_entropy(const E* z_TV, const int64_t* target_T, E* dz_TV, double* loss, int64_t T, int64_t V, double scale,
                    double* row_loss_T = nullptr);
 
-// The same of logits that are multiplied first, and then capped: cap · tanh(z / cap), cap 0: not.
+// The same of logits that are multiplied first, and then capped (LogitShape).
 template <class E>
 void cross_entropy_shaped(const E* z_TV, const int64_t* target_T, E* dz_TV, double* row_loss_T, int64_t T, int64_t V, double scale,
                           float multiplier, float soft_cap);
+
+// The same where each rank has the logits of a range of the vocabulary (columns z[:, 0 .. end - begin]; the rest is padding and is not
+// read), in two steps. First what the others need to know of a row: its largest logit here, the sum of exp(z - largest), and the
+// target's logit, 0 where it is not here; (-inf, 0, 0) of an empty range. Source: Shoeybi et al., arXiv 1909.08053, section 3.
+template <class E>
+void cross_entropy_local(const E* z_TV, const int64_t* target_T, float* stats_T3, int64_t T, int64_t V, VocabularyRange range,
+                         LogitShape shape);
+// Then, from what all `size` ranks found (member p's rows begin at all_stats + p · member_stride), the loss of the whole rows, the
+// same bits on every rank, and dz of these columns; padding gets 0. dz may be z.
+template <class E>
+void cross_entropy_finish(const E* z_TV, const int64_t* target_T, const float* all_stats, int64_t size, int64_t member_stride,
+                          E* dz_TV, double* row_loss_T, int64_t T, int64_t V, double scale, VocabularyRange range, LogitShape shape);
 
 }  // namespace distsetup::cpu

@@ -11,6 +11,7 @@
 namespace distsetup::cpu {
 namespace {
 
+DISTSETUP_KERNEL_INLINE bool is_in(VocabularyRange range, int64_t id) { return id >= range.begin && id < range.end; }
 DISTSETUP_KERNEL_INLINE bool seen_before(const int64_t* ids, int64_t t) {
   bool found = false;
   for (int64_t s = 0; s < t; ++s) found |= ids[s] == ids[t];
@@ -20,18 +21,24 @@ DISTSETUP_KERNEL_INLINE bool seen_before(const int64_t* ids, int64_t t) {
 }  // namespace
 
 template <class E>
-DISTSETUP_KERNEL void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t H, float multiplier) {
+DISTSETUP_KERNEL void embedding_forward(const int64_t* ids, const E* w, E* y, int64_t T, int64_t H, float multiplier,
+                                        VocabularyRange range) {
   for (int64_t t = 0; t < T; ++t, y += H) {
-    std::memcpy(static_cast<void*>(y), w + ids[t] * H, size_t(H) * sizeof(E));
+    if (!is_in(range, ids[t])) {
+      std::memset(static_cast<void*>(y), 0, size_t(H) * sizeof(E));
+      continue;
+    }
+    std::memcpy(static_cast<void*>(y), w + (ids[t] - range.begin) * H, size_t(H) * sizeof(E));
     if (multiplier == 1) continue;
     for (int64_t j = 0; j < H; ++j) from_float(to_float(y[j]) * multiplier, y + j);
   }
 }
 
 DISTSETUP_KERNEL void embedding_backward_add(const int64_t* ids, const float* dy, float* gw, int64_t T, int64_t H, int64_t begin,
-                                             int64_t end, float multiplier) {
+                                             int64_t end, float multiplier, VocabularyRange range) {
   for (int64_t t = 0; t < T; ++t) {
-    float* g = gw + ids[t] * H;
+    if (!is_in(range, ids[t])) continue;
+    float* g = gw + (ids[t] - range.begin) * H;
     const float* d = dy + t * H;
     if (multiplier == 1) {
       for (int64_t j = begin; j < end; ++j) g[j] += d[j];
@@ -42,11 +49,11 @@ DISTSETUP_KERNEL void embedding_backward_add(const int64_t* ids, const float* dy
 }
 
 DISTSETUP_KERNEL void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_t T, int64_t H, int64_t begin,
-                                             int64_t end, float multiplier) {
+                                             int64_t end, float multiplier, VocabularyRange range) {
   alignas(64) float sum[kTile];
   for (int64_t t = begin; t < end; ++t) {
-    if (seen_before(ids, t)) continue;
-    Bf16* g = gw + ids[t] * H;
+    if (!is_in(range, ids[t]) || seen_before(ids, t)) continue;
+    Bf16* g = gw + (ids[t] - range.begin) * H;
     for (int64_t j = 0; j < H; j += kTile) {
       const int64_t m = H - j < kTile ? H - j : kTile;
       for (int64_t i = 0; i < m; ++i) sum[i] = to_float(g[j + i]);
@@ -62,9 +69,9 @@ DISTSETUP_KERNEL void embedding_backward_add(const int64_t* ids, const Bf16* dy,
 
 template <class E>
 DISTSETUP_KERNEL void embedding_backward(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t V, int64_t H, Store store,
-                                         float multiplier) {
+                                         float multiplier, VocabularyRange range) {
   if (store == Store::kSet) std::memset(static_cast<void*>(gw), 0, size_t(V * H) * sizeof(E));
-  embedding_backward_add(ids, dy, gw, T, H, 0, std::is_same_v<E, float> ? H : T, multiplier);
+  embedding_backward_add(ids, dy, gw, T, H, 0, std::is_same_v<E, float> ? H : T, multiplier, range);
 }
 
 template <class E>
@@ -76,25 +83,27 @@ DISTSETUP_KERNEL void position_add(E* y, const E* w, int64_t T, int64_t S, int64
 }
 
 template <class E>
-DISTSETUP_KERNEL void position_backward(const E* dy, E* gw, int64_t T, int64_t S, int64_t H, int64_t begin, int64_t end, Store store) {
+DISTSETUP_KERNEL void position_backward(const E* dy, E* gw, int64_t T, int64_t S, int64_t H, int64_t begin, int64_t end, Store store,
+                                        int64_t first) {
   alignas(64) float sum[kTile];
   for (int64_t p = begin; p < end; ++p) {
+    const int64_t row = p < S ? (p + S - first % S) % S : T;  // the first of this position
     E* g = gw + p * H;
     for (int64_t j = 0; j < H; j += kTile) {
       const int64_t m = H - j < kTile ? H - j : kTile;
       for (int64_t i = 0; i < m; ++i) sum[i] = store == Store::kAdd ? to_float(g[j + i]) : 0;
-      for (int64_t t = p; t < T && p < S; t += S)
+      for (int64_t t = row; t < T; t += S)
         for (int64_t i = 0; i < m; ++i) sum[i] += to_float(dy[t * H + j + i]);
       for (int64_t i = 0; i < m; ++i) from_float(sum[i], g + j + i);
     }
   }
 }
 
-#define DISTSETUP_INSTANTIATE(E)                                                                           \
-  template void embedding_forward(const int64_t*, const E*, E*, int64_t, int64_t, float);                  \
-  template void embedding_backward(const int64_t*, const E*, E*, int64_t, int64_t, int64_t, Store, float); \
-  template void position_add(E*, const E*, int64_t, int64_t, int64_t, int64_t);                            \
-  template void position_backward(const E*, E*, int64_t, int64_t, int64_t, int64_t, int64_t, Store);
+#define DISTSETUP_INSTANTIATE(E)                                                                                            \
+  template void embedding_forward(const int64_t*, const E*, E*, int64_t, int64_t, float, VocabularyRange);                  \
+  template void embedding_backward(const int64_t*, const E*, E*, int64_t, int64_t, int64_t, Store, float, VocabularyRange); \
+  template void position_add(E*, const E*, int64_t, int64_t, int64_t, int64_t);                                             \
+  template void position_backward(const E*, E*, int64_t, int64_t, int64_t, int64_t, int64_t, Store, int64_t);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
 #undef DISTSETUP_INSTANTIATE

@@ -18,6 +18,11 @@ void cast(const float* from, Bf16* to, int64_t n);
 template <class E>
 void sum_chunks(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t chunk_stride, int64_t n,
                 Store store);
+// The same of activations: target = the members' contributions + addend (may be null), summed in fp32 and rounded once. target may be
+// own or addend.
+template <class E>
+void sum_partials(const E* own, const E* received, const E* addend, E* target, int64_t size, int64_t index, int64_t chunk_stride,
+                  int64_t n);
 
 double sum_of_squares(const float* x, int64_t n);
 

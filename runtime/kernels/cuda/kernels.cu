@@ -1,14 +1,12 @@
-// See kernels.h. Few files: nvcc compiles each once per architecture.
+// See kernels.h; the loss: kernels_loss.cu. Few files: nvcc compiles each once per architecture.
 // Legend: T rows, H row width, V vocabulary, D head size, F feed-forward width. One block per row unless said otherwise.
-#include "runtime/kernels/cuda/common.cuh"
+#include "runtime/kernels/cuda/partial_sums.cuh"
 
 namespace distsetup::cuda {
 namespace {
 
-constexpr int kNumPartials = 1024;  // blocks of a sum in fp64
-constexpr int kNumSplits = 64;      // parts of a column sum over very many rows
+constexpr int kNumSplits = 64;  // parts of a column sum over very many rows
 
-__device__ double partial_sums[kNumPartials];
 __device__ float partial_columns[2 * kNumSplits * kMaxHeadSize];
 
 // --- norms
@@ -150,89 +148,30 @@ __global__ void cast_kernel(const float* from, Bf16* to, int64_t n) {
   if (i < n) to[i] = __float2bfloat16_rn(from[i]);
 }
 
+// Element i of all members' chunks, added in the order of members.
+template <class E>
+__device__ float sum_of_members(const E* own, const E* received, int64_t size, int64_t index, int64_t stride, int64_t i) {
+  float sum = 0;
+  for (int64_t p = 0; p < size; ++p) {
+    sum += p == index ? load(own + i) : load(received + ((p - index + size) % size - 1) * stride + i);
+  }
+  return sum;
+}
 template <class E>
 __global__ void sum_chunks_kernel(float* target, const E* own, const E* received, int64_t size, int64_t index, int64_t stride,
                                   int64_t n, bool accumulate) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n) return;
-  float sum = 0;
-  for (int64_t p = 0; p < size; ++p) {
-    sum += p == index ? load(own + i) : load(received + ((p - index + size) % size - 1) * stride + i);
-  }
+  const float sum = sum_of_members(own, received, size, index, stride, i);
   target[i] = accumulate ? target[i] + sum : sum;
 }
-
-// --- loss
-
-// Largest value and sum of exp(z - largest), merged in a fixed order.
-struct Softmax {
-  float largest, sum;
-};
-__device__ Softmax merge(Softmax a, Softmax b) {
-  // Not in terms of the maximum: fmaxf drops a NaN, which has to reach the loss.
-  if (a.largest == -INFINITY && b.largest == -INFINITY) return {-INFINITY, a.sum + b.sum};
-  const float largest = fmaxf(a.largest, b.largest);
-  return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest)};
-}
-__device__ Softmax block_merge(Softmax v) {
-  __shared__ Softmax of_warp[kWarp];
-  for (int d = 1; d < kWarp; d *= 2) {
-    const Softmax other = {__shfl_xor_sync(kAllLanes, v.largest, d), __shfl_xor_sync(kAllLanes, v.sum, d)};
-    v = threadIdx.x & d ? merge(other, v) : merge(v, other);
-  }
-  __syncthreads();
-  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = v;
-  __syncthreads();
-  Softmax total = of_warp[0];
-  for (unsigned w = 1; w < blockDim.x / kWarp; ++w) total = merge(total, of_warp[w]);
-  return total;
-}
-
-// What the loss is of: multiplied, then capped: cap · tanh(z / cap).
-struct LogitShape {
-  float multiplier = 1, soft_cap = 0;
-};
-__device__ inline float shaped(float z, LogitShape s) {
-  const float m = z * s.multiplier;
-  return s.soft_cap > 0 ? s.soft_cap * tanhf(m / s.soft_cap) : m;
-}
-__device__ inline float slope(float shaped_z, LogitShape s) {
-  const float u = s.soft_cap > 0 ? shaped_z / s.soft_cap : 0;
-  return s.multiplier * (1 - u * u);
-}
-
-// Block b takes rows b, b + grid, ... and leaves the sum of their losses. dz may be z.
 template <class E>
-__global__ void cross_entropy_kernel(const E* z, const int64_t* target, E* dz, int64_t T, int64_t V, const double* scale_in,
-                                     LogitShape shape) {
-  const float scale = float(*scale_in);
-  double loss = 0;
-  for (int64_t t = blockIdx.x; t < T; t += gridDim.x) {
-    const E* row = z + t * V;
-    E* out = dz + t * V;
-    const int64_t right = target[t];
-    if (right < 0) {
-      for (int64_t j = threadIdx.x; j < V; j += blockDim.x) store(out + j, 0.0f);
-      continue;
-    }
-    Softmax mine = {-INFINITY, 0.0f};
-    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) mine = merge(mine, {shaped(load(row + j), shape), 1.0f});
-    const float z_right = shaped(load(row + right), shape);  // before anyone overwrites it: block_merge waits for all threads
-    const Softmax all = block_merge(mine);
-    loss += double(all.largest) + log(double(all.sum)) - double(z_right);
-    const float k = scale / all.sum;
-    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) {
-      const float s = shaped(load(row + j), shape);
-      store(out + j, (expf(s - all.largest) * k - (j == right ? scale : 0.0f)) * slope(s, shape));
-    }
-  }
-  if (threadIdx.x == 0) partial_sums[blockIdx.x] = loss;
-}
-__global__ void finish_sum(double* out, int num_partials, const double* scale, bool accumulate) {
-  double sum = block_sum(threadIdx.x < unsigned(num_partials) ? partial_sums[threadIdx.x] : 0.0);
-  if (threadIdx.x != 0) return;
-  if (scale != nullptr) sum *= *scale;
-  *out = accumulate ? *out + sum : sum;
+__global__ void sum_partials_kernel(const E* own, const E* received, const E* addend, E* target, int64_t size, int64_t index,
+                                    int64_t n) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const float sum = sum_of_members(own, received, size, index, n, i);
+  store(target + i, addend != nullptr ? sum + load(addend + i) : sum);
 }
 
 __global__ void sum_of_squares_kernel(const float* x, int64_t n) {
@@ -246,19 +185,23 @@ __global__ void sum_of_squares_kernel(const float* x, int64_t n) {
 // --- embedding
 
 template <class E>
-__global__ void embedding_kernel(const int64_t* ids, const E* w, E* y, int64_t H, float multiplier) {
-  const int64_t t = blockIdx.x;
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(y + t * H + j, load(w + ids[t] * H + j) * multiplier);
+__global__ void embedding_kernel(const int64_t* ids, const E* w, E* y, int64_t H, float multiplier, VocabularyRange range) {
+  const int64_t t = blockIdx.x, id = ids[t];
+  const bool is_here = id >= range.begin && id < range.end;
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x)
+    store(y + t * H + j, is_here ? load(w + (id - range.begin) * H + j) * multiplier : 0.0f);
 }
 
 // The block of a token that no earlier one equals adds up the rows of all that equal it, in order, and adds the sum to the gradient's
 // row. Work is T² / 2 comparisons and as many row reads as there are tokens.
 template <class E>
-__global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t H, float multiplier) {
+__global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t H, float multiplier,
+                                          VocabularyRange range) {
   constexpr int kColumns = 8;  // a thread's, kBlock apart
   __shared__ int found;
   __shared__ bool equal[kBlock];
   const int64_t t = blockIdx.x, id = ids[t];
+  if (id < range.begin || id >= range.end) return;
   if (threadIdx.x == 0) found = 0;
   __syncthreads();
   bool earlier = false;
@@ -282,7 +225,7 @@ __global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw
     }
     for (int c = 0; c < kColumns; ++c) {
       const int64_t j = first + c * kBlock + threadIdx.x;
-      if (j < H) store(gw + id * H + j, load(gw + id * H + j) + sum[c]);
+      if (j < H) store(gw + (id - range.begin) * H + j, load(gw + (id - range.begin) * H + j) + sum[c]);
     }
   }
 }
@@ -365,34 +308,22 @@ void swiglu_backward(bool bf16, const void* dm, const void* gu, void* dgu, int64
   check_launch("swiglu_backward");
 }
 
-void cross_entropy(bool bf16, const void* z, const int64_t* target, void* dz, double* loss, int64_t T, int64_t V, const double* scale,
-                   float multiplier, float soft_cap, StreamHandle stream) {
-  const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
-  with_type(bf16, [&](auto* e) {
-    using E = DISTSETUP_ELEMENT(e);
-    launch(cross_entropy_kernel<E>, blocks, kBlock, stream, static_cast<const E*>(z), target, static_cast<E*>(dz), T, V, scale,
-           LogitShape{multiplier, soft_cap});
-  });
-  launch(finish_sum, 1, kNumPartials, stream, loss, int(blocks), scale, /*accumulate=*/true);
-  check_launch("cross_entropy");
-}
-
 void embedding_forward(bool bf16, const int64_t* ids, const void* w, void* y, int64_t T, int64_t H, float multiplier,
-                       StreamHandle stream) {
+                       VocabularyRange range, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(embedding_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(w), static_cast<E*>(y), H, multiplier);
+    launch(embedding_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(w), static_cast<E*>(y), H, multiplier, range);
   });
   check_launch("embedding_forward");
 }
 
 void embedding_backward(bool bf16, const int64_t* ids, const void* dy, void* gw, int64_t T, int64_t V, int64_t H, float multiplier,
-                        bool accumulate, StreamHandle stream) {
+                        VocabularyRange range, bool accumulate, StreamHandle stream) {
   if (!accumulate) cudaMemsetAsync(gw, 0, size_t(V * H) * (bf16 ? sizeof(Bf16) : sizeof(float)), stream);
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(embedding_backward_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(dy), static_cast<E*>(gw), T, H,
-           multiplier);
+           multiplier, range);
   });
   check_launch("embedding_backward");
 }
@@ -429,6 +360,17 @@ void sum_chunks(bool bf16, float* target, const void* own, const void* received,
            size, index, chunk_stride, n, accumulate);
   });
   check_launch("sum_chunks");
+}
+
+void sum_partials(bool bf16, const void* own, const void* received, const void* addend, void* target, int64_t size, int64_t index,
+                  int64_t n, StreamHandle stream) {
+  if (n == 0) return;
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(sum_partials_kernel<E>, grid(n, kBlock), kBlock, stream, static_cast<const E*>(own), static_cast<const E*>(received),
+           static_cast<const E*>(addend), static_cast<E*>(target), size, index, n);
+  });
+  check_launch("sum_partials");
 }
 
 void sum_of_squares(const float* x, int64_t n, double* sum, bool accumulate, StreamHandle stream) {

@@ -1,14 +1,14 @@
 // The trainer's own kernels on CUDA, with the meaning of runtime/kernels/cpu/kernels.h: operand order, in-place rules and rounding are
 // documented there. Data is fp32 or, where `bf16` says so, bfloat16; sums are formed in fp32 (losses and norms in fp64).
 // Deterministic: every sum has one order, fixed by the shape; there are no floating-point atomics. Nothing is allocated: partial sums
-// lie in static device memory, so calls of bias_backward, rms_norm_backward, qk_norm_backward, cross_entropy and sum_of_squares of one
-// process must be on one stream.
-// Compiled, linked and loaded without a GPU so far; not yet run on one.
+// lie in static device memory, so calls of bias_backward, rms_norm_backward, qk_norm_backward, cross_entropy[_finish] and
+// sum_of_squares of one process must be on one stream. Compiled, linked and loaded without a GPU so far; not yet run on one.
 #pragma once
 #include <cstdint>
 
 #include "runtime/kernels/activation.h"
 #include "runtime/kernels/heads.h"
+#include "runtime/kernels/vocabulary.h"
 
 struct CUstream_st;
 
@@ -31,13 +31,10 @@ void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, 
           int64_t row_stride, float direction, StreamHandle stream);
 void swiglu(bool bf16, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
 void swiglu_backward(bool bf16, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F, StreamHandle stream);
-// scale: device memory.
-void cross_entropy(bool bf16, const void* z_TV, const int64_t* target_T, void* dz_TV, double* loss, int64_t T, int64_t V,
-                   const double* scale, float multiplier, float soft_cap, StreamHandle stream);
 void embedding_forward(bool bf16, const int64_t* ids_T, const void* w_VH, void* y_TH, int64_t T, int64_t H, float multiplier,
-                       StreamHandle stream);
+                       VocabularyRange range, StreamHandle stream);
 void embedding_backward(bool bf16, const int64_t* ids_T, const void* dy_TH, void* gw_VH, int64_t T, int64_t V, int64_t H,
-                        float multiplier, bool accumulate, StreamHandle stream);
+                        float multiplier, VocabularyRange range, bool accumulate, StreamHandle stream);
 void bias_add(bool bf16, void* x_TH, const void* b_H, int64_t T, int64_t H, StreamHandle stream);
 void bias_backward(bool bf16, const void* dy_TH, void* gb_H, int64_t T, int64_t H, bool accumulate, StreamHandle stream);
 // kernels_families.cu
@@ -51,17 +48,29 @@ void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, vo
 void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const float* r_T2, const void* wq, const void* wk, void* dqkv,
                            void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream);
 void add(bool bf16, const void* a, const void* b, void* c, int64_t n, StreamHandle stream);
-void position_add(bool bf16, void* y_TH, const void* w_PH, int64_t T, int64_t S, int64_t H, StreamHandle stream);
-void position_backward(bool bf16, const void* dy_TH, void* gw_PH, int64_t T, int64_t S, int64_t P, int64_t H, bool accumulate,
-                       StreamHandle stream);
+void position_add(bool bf16, void* y_TH, const void* w_PH, int64_t T, int64_t S, int64_t H, int64_t first, StreamHandle stream);
+void position_backward(bool bf16, const void* dy_TH, void* gw_PH, int64_t T, int64_t S, int64_t P, int64_t H, int64_t first,
+                       bool accumulate, StreamHandle stream);
 void activation(bool bf16, Activation f, const void* x, void* y, int64_t n, StreamHandle stream);
 void activation_backward(bool bf16, Activation f, const void* dy, const void* x, void* dx, int64_t n, StreamHandle stream);
 void gated_activation(bool bf16, Activation f, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
 void gated_activation_backward(bool bf16, Activation f, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F,
                                StreamHandle stream);
+// kernels_loss.cu. scale: device memory.
+void cross_entropy(bool bf16, const void* z_TV, const int64_t* target_T, void* dz_TV, double* loss, int64_t T, int64_t V,
+                   const double* scale, float multiplier, float soft_cap, StreamHandle stream);
+void cross_entropy_local(bool bf16, const void* z_TV, const int64_t* target_T, float* stats_T3, int64_t T, int64_t V,
+                         VocabularyRange range, LogitShape shape, StreamHandle stream);
+// Adds to loss, as cross_entropy does.
+void cross_entropy_finish(bool bf16, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size, void* dz_TV,
+                          double* loss, int64_t T, int64_t V, const double* scale, VocabularyRange range, LogitShape shape,
+                          StreamHandle stream);
+// kernels.cu again
 void cast_to_bf16(const float* from, void* to, int64_t n, StreamHandle stream);
 void sum_chunks(bool bf16, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
                 int64_t n, bool accumulate, StreamHandle stream);
+void sum_partials(bool bf16, const void* own, const void* received, const void* addend, void* target, int64_t size, int64_t index,
+                  int64_t n, StreamHandle stream);
 // *sum = [*sum +] Σ x²
 void sum_of_squares(const float* x, int64_t n, double* sum, bool accumulate, StreamHandle stream);
 

@@ -201,6 +201,11 @@ std::string refusal(const std::string& kernel, const Call& call) {
   return "";
 }
 
+void copy_on(StreamHandle stream, void* to, const void* from, int64_t bytes) {
+  if (to == from || bytes == 0) return;
+  check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToDevice, stream), "copy");
+}
+
 class CudaKernels : public Kernels {
  public:
   std::string bind(const std::string& kernel, Call& call) const override {
@@ -220,13 +225,18 @@ class CudaKernels : public Kernels {
     const StreamHandle on = streams.of[size_t(stream)];
     if (to_dtype == Dtype::kBf16)
       cast_to_bf16(from, to, n, on);
-    else if (to != from && n > 0)
-      check_cuda(cudaMemcpyAsync(to, from, size_t(n) * 4, cudaMemcpyDeviceToDevice, on), "copy");
+    else
+      copy_on(on, to, from, n * 4);
   }
   void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
                   int64_t n, bool accumulate) const override {
     cuda::sum_chunks(dtype == Dtype::kBf16, target, own, received, size, index, chunk_stride, n, accumulate, compute());
   }
+  void sum_partials(const void* own, const void* received, const void* addend, void* target, Dtype dtype, int64_t size, int64_t index,
+                    int64_t n) const override {
+    cuda::sum_partials(dtype == Dtype::kBf16, own, received, addend, target, size, index, n, compute());
+  }
+  void copy(void* to, const void* from, int64_t bytes) const override { copy_on(compute(), to, from, bytes); }
   void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
     check_cuda(cudaMemsetAsync(sum, 0, sizeof(double), compute()), "memset");
     for (const ElementRange& r : ranges) cuda::sum_of_squares(x + r.begin, r.end - r.begin, sum, /*accumulate=*/true, compute());

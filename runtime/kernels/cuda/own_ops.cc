@@ -22,12 +22,12 @@ Heads heads_of(const Call& c) { return {c.context->a, c.context->kv, c.context->
 // ids, p:wte -> y
 void embed(const Call& c) {
   embedding_forward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), multiplier(c),
-                    compute());
+                    own_vocabulary(*c.context, c.reads[1].dim(0)), compute());
 }
 // ids, dy -> g:wte
 void embed_backward(const Call& c) {
   embedding_backward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1),
-                     multiplier(c), c.accumulate, compute());
+                     multiplier(c), own_vocabulary(*c.context, c.writes[0].dim(0)), c.accumulate, compute());
 }
 // x, p:n -> h, r
 void norm(const Call& c) {
@@ -68,6 +68,19 @@ void loss(const Call& c) {
   cross_entropy(bf16(c), in(c, 0), in_as<int64_t>(c, 1), out(c, 0), out_as<double>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1),
                 in_as<double>(c, 2), multiplier(c), float(c.attributes->soft_cap), compute());
 }
+LogitShape logit_shape(const Call& c) { return {multiplier(c), float(c.attributes->soft_cap)}; }
+// z, targets -> stats
+void loss_local(const Call& c) {
+  const int64_t V = c.reads[0].dim(1);
+  cross_entropy_local(bf16(c), in(c, 0), in_as<int64_t>(c, 1), out_as<float>(c, 0), c.reads[0].dim(0), V,
+                      own_vocabulary(*c.context, V), logit_shape(c), compute());
+}
+// z, targets, all_stats, loss_scale, loss -> dz, loss
+void loss_finish(const Call& c) {
+  const int64_t V = c.reads[0].dim(1);
+  cross_entropy_finish(bf16(c), in(c, 0), in_as<int64_t>(c, 1), in_as<float>(c, 2), c.context->tp, out(c, 0), out_as<double>(c, 1),
+                       c.reads[0].dim(0), V, in_as<double>(c, 3), own_vocabulary(*c.context, V), logit_shape(c), compute());
+}
 // qkv, p:b -> qkv
 void bias(const Call& c) { bias_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
 // dqkv -> g:b, ws
@@ -98,14 +111,17 @@ void wide_norm_backward(const Call& c) {
 }
 // a, b -> c
 void sum(const Call& c) { add(bf16(c), in(c, 0), in(c, 1), out(c, 0), numel(c.writes[0]), compute()); }
+// The token that this rank's first row is, where ranks share the tokens.
+int64_t first_token(const Call& c, int64_t num_rows) { return c.context->tp_index * num_rows; }
 // y, p:wpe -> y
 void positions(const Call& c) {
-  position_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.context->S, c.writes[0].dim(1), compute());
+  position_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.context->S, c.writes[0].dim(1), first_token(c, c.writes[0].dim(0)),
+               compute());
 }
 // dy -> g:wpe
 void positions_backward(const Call& c) {
   position_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.context->S, c.writes[0].dim(0), c.writes[0].dim(1),
-                    c.accumulate, compute());
+                    first_token(c, c.reads[0].dim(0)), c.accumulate, compute());
 }
 template <Activation kF>
 void activate(const Call& c) {
@@ -139,6 +155,8 @@ const std::map<std::string, OpFunction>& own_kernels() {
                                                           {"swiglu", gate},
                                                           {"swiglu_backward", gate_backward},
                                                           {"cross_entropy", loss},
+                                                          {"cross_entropy_local", loss_local},
+                                                          {"cross_entropy_finish", loss_finish},
                                                           {"bias_add", bias},
                                                           {"bias_backward", bias_gradient},
                                                           {"layer_norm", row_norm},

@@ -1,0 +1,163 @@
+// The loss, of whole rows of logits and of rows whose columns several ranks share. See kernels.h.
+#include "runtime/kernels/cuda/partial_sums.cuh"
+
+namespace distsetup::cuda {
+namespace {
+
+// Largest value and sum of exp(z - largest), merged in a fixed order.
+struct Softmax {
+  float largest, sum;
+};
+__device__ Softmax merge(Softmax a, Softmax b) {
+  // Not in terms of the maximum: fmaxf drops a NaN, which has to reach the loss.
+  if (a.largest == -INFINITY && b.largest == -INFINITY) return {-INFINITY, a.sum + b.sum};
+  const float largest = fmaxf(a.largest, b.largest);
+  return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest)};
+}
+__device__ Softmax block_merge(Softmax v) {
+  __shared__ Softmax of_warp[kWarp];
+  for (int d = 1; d < kWarp; d *= 2) {
+    const Softmax other = {__shfl_xor_sync(kAllLanes, v.largest, d), __shfl_xor_sync(kAllLanes, v.sum, d)};
+    v = threadIdx.x & d ? merge(other, v) : merge(v, other);
+  }
+  __syncthreads();
+  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = v;
+  __syncthreads();
+  Softmax total = of_warp[0];
+  for (unsigned w = 1; w < blockDim.x / kWarp; ++w) total = merge(total, of_warp[w]);
+  return total;
+}
+
+__device__ inline float shaped(float z, LogitShape s) {
+  const float m = z * s.multiplier;
+  return s.soft_cap > 0 ? s.soft_cap * tanhf(m / s.soft_cap) : m;
+}
+__device__ inline float slope(float shaped_z, LogitShape s) {
+  const float u = s.soft_cap > 0 ? shaped_z / s.soft_cap : 0;
+  return s.multiplier * (1 - u * u);
+}
+
+// Block b takes rows b, b + grid, ... and leaves the sum of their losses. dz may be z.
+template <class E>
+__global__ void cross_entropy_kernel(const E* z, const int64_t* target, E* dz, int64_t T, int64_t V, const double* scale_in,
+                                     LogitShape shape) {
+  const float scale = float(*scale_in);
+  double loss = 0;
+  for (int64_t t = blockIdx.x; t < T; t += gridDim.x) {
+    const E* row = z + t * V;
+    E* out = dz + t * V;
+    const int64_t right = target[t];
+    if (right < 0) {
+      for (int64_t j = threadIdx.x; j < V; j += blockDim.x) store(out + j, 0.0f);
+      continue;
+    }
+    Softmax mine = {-INFINITY, 0.0f};
+    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) mine = merge(mine, {shaped(load(row + j), shape), 1.0f});
+    const float z_right = shaped(load(row + right), shape);  // before anyone overwrites it: block_merge waits for all threads
+    const Softmax all = block_merge(mine);
+    loss += double(all.largest) + log(double(all.sum)) - double(z_right);
+    const float k = scale / all.sum;
+    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) {
+      const float s = shaped(load(row + j), shape);
+      store(out + j, (expf(s - all.largest) * k - (j == right ? scale : 0.0f)) * slope(s, shape));
+    }
+  }
+  if (threadIdx.x == 0) partial_sums[blockIdx.x] = loss;
+}
+
+// --- columns shared by ranks
+
+template <class E>
+__global__ void cross_entropy_local_kernel(const E* z, const int64_t* target, float* stats, int64_t V, VocabularyRange range,
+                                           LogitShape shape) {
+  const int64_t t = blockIdx.x, n = range.end - range.begin, id = target[t];
+  const E* row = z + t * V;
+  Softmax mine = {-INFINITY, 0.0f};
+  for (int64_t j = threadIdx.x; j < n; j += blockDim.x) mine = merge(mine, {shaped(load(row + j), shape), 1.0f});
+  const Softmax all = block_merge(mine);
+  if (threadIdx.x != 0) return;
+  float* out = stats + t * kLossStats;
+  out[0] = all.largest;
+  out[1] = all.sum;
+  out[2] = id >= range.begin && id < range.end ? shaped(load(row + id - range.begin), shape) : 0.0f;
+}
+
+// A row of the whole vocabulary, of what each rank found in its columns.
+struct SharedRow {
+  Softmax softmax;
+  double target;
+};
+__device__ SharedRow whole_row(const float* stats, int64_t size, int64_t member_stride) {
+  SharedRow row = {{stats[0], 0.0f}, 0.0};
+  for (int64_t p = 1; p < size; ++p) row.softmax.largest = fmaxf(row.softmax.largest, stats[p * member_stride]);
+  for (int64_t p = 0; p < size; ++p) {
+    const float* member = stats + p * member_stride;
+    row.softmax.sum += member[1] * expf(member[0] - row.softmax.largest);
+    row.target += double(member[2]);
+  }
+  return row;
+}
+
+// Blocks take rows and leave losses as cross_entropy_kernel's do. dz may be z: a thread reads only what it overwrites itself.
+template <class E>
+__global__ void cross_entropy_finish_kernel(const E* z, const int64_t* target, const float* all_stats, int64_t size, E* dz, int64_t T,
+                                            int64_t V, const double* scale_in, VocabularyRange range, LogitShape shape) {
+  const float scale = float(*scale_in);
+  double loss = 0;
+  for (int64_t t = blockIdx.x; t < T; t += gridDim.x) {
+    const E* row = z + t * V;
+    E* out = dz + t * V;
+    if (target[t] < 0) {
+      for (int64_t j = threadIdx.x; j < V; j += blockDim.x) store(out + j, 0.0f);
+      continue;
+    }
+    const int64_t n = range.end - range.begin, right = target[t] - range.begin;
+    const SharedRow whole = whole_row(all_stats + t * kLossStats, size, T * kLossStats);
+    const Softmax all = whole.softmax;
+    loss += double(all.largest) + log(double(all.sum)) - whole.target;
+    const float k = scale / all.sum;
+    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) {
+      const float s = j < n ? shaped(load(row + j), shape) : 0.0f;
+      store(out + j, j < n ? (expf(s - all.largest) * k - (j == right ? scale : 0.0f)) * slope(s, shape) : 0.0f);
+    }
+  }
+  if (threadIdx.x == 0) partial_sums[blockIdx.x] = loss;
+}
+
+}  // namespace
+
+void cross_entropy(bool bf16, const void* z, const int64_t* target, void* dz, double* loss, int64_t T, int64_t V, const double* scale,
+                   float multiplier, float soft_cap, StreamHandle stream) {
+  const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(cross_entropy_kernel<E>, blocks, kBlock, stream, static_cast<const E*>(z), target, static_cast<E*>(dz), T, V, scale,
+           LogitShape{multiplier, soft_cap});
+  });
+  launch(finish_sum, 1, kNumPartials, stream, loss, int(blocks), scale, /*accumulate=*/true);
+  check_launch("cross_entropy");
+}
+
+void cross_entropy_local(bool bf16, const void* z, const int64_t* target, float* stats, int64_t T, int64_t V, VocabularyRange range,
+                         LogitShape shape, StreamHandle stream) {
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(cross_entropy_local_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(z), target, stats, V, range, shape);
+  });
+  check_launch("cross_entropy_local");
+}
+
+void cross_entropy_finish(bool bf16, const void* z, const int64_t* target, const float* all_stats, int64_t size, void* dz,
+                          double* loss, int64_t T, int64_t V, const double* scale, VocabularyRange range, LogitShape shape,
+                          StreamHandle stream) {
+  const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(cross_entropy_finish_kernel<E>, blocks, kBlock, stream, static_cast<const E*>(z), target, all_stats, size,
+           static_cast<E*>(dz), T, V, scale, range, shape);
+  });
+  launch(finish_sum, 1, kNumPartials, stream, loss, int(blocks), scale, /*accumulate=*/true);
+  check_launch("cross_entropy_finish");
+}
+
+}  // namespace distsetup::cuda
