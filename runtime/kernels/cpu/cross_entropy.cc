@@ -136,15 +136,13 @@ DISTSETUP_KERNEL void cross_entropy_local(const E* z, const int64_t* target, flo
   const int64_t n = range.end - range.begin;
   for (int64_t t = 0; t < T; ++t, z += V, stats += kLossStats) {
     float largest = n > 0 ? -3.0e38f : -std::numeric_limits<float>::infinity();
-    for (int64_t j = 0; j < n; j += kTile) {
-      const int64_t m = tile_size(n - j);
-      const float* a = shaped_tile(z + j, zs, m, shape);
-      for (int64_t i = 0; i < m; ++i) largest = a[i] > largest ? a[i] : largest;
-    }
     double sum = 0;
     for (int64_t j = 0; j < n; j += kTile) {
       const int64_t m = tile_size(n - j);
       const float* a = shaped_tile(z + j, zs, m, shape);
+      const float before = largest;
+      for (int64_t i = 0; i < m; ++i) largest = a[i] > largest ? a[i] : largest;
+      sum *= std::exp(double(before) - double(largest));  // Milakov and Gimelshein, arXiv 1805.02867
       float tile_sum = 0;
       for (int64_t i = 0; i < m; ++i) tile_sum += vector_exp(a[i] - largest);
       sum += tile_sum;
