@@ -104,7 +104,7 @@ class Run {
                                        : asked_training_plan(ask_for_plan(options_.flags, environment_), options_.output_dir);
     const bool anywhere = options_.dry_run && environment_.source == "no launcher";
     if (!anywhere) throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
-    place_ = {training_.checkpoint_directory, plan_.checkpoint.keep, plan_.mesh, training_.digest, {}};
+    place_ = {training_.checkpoint_directory, plan_.checkpoint.keep, training_.digest, {}};
   }
 
   int dry_run() {
@@ -160,9 +160,7 @@ class Run {
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
   }
 
-  ShardState shard() {
-    return {&engine_->layout(), engine_->shard_index(), engine_->master(), engine_->moment1(), engine_->moment2()};
-  }
+  ShardState shard() { return {&engine_->layout(), engine_->place(), engine_->master(), engine_->moment1(), engine_->moment2()}; }
 
   void start_from(const std::optional<CheckpointMetadata>& newest) {
     if (newest) {
@@ -249,7 +247,7 @@ class Run {
     std::fflush(stdout);
   }
 
-  void compare_replicas() { check_replicas(*communicator_, engine_->layout().shard_ranks, engine_->shard_index(), engine_->master()); }
+  void compare_replicas() { check_replicas(*communicator_, plan_.mesh, engine_->master()); }
 
   void save() {
     if (saved_step_ == done_) return;

@@ -65,21 +65,23 @@ Diagnostics write_json(const std::string& path, const Json& json, FileDigest* di
   return write_file_atomic(path, text, Overwrite::kForce).diagnostics;
 }
 
-CheckpointIndex make_index(const Mesh& mesh, const Layout& layout, const std::string& plan_digest) {
+// Of the name of a tensor that holds a part of a parameter.
+std::string suffix_of(const Parameter& parameter, const std::vector<Box>& boxes, size_t k) {
+  return boxes[k].numel() == full_numel(parameter) ? "" : fmt::format(".box{}", k);
+}
+
+CheckpointIndex make_index(const Layout& layout, const std::string& plan_digest) {
   CheckpointIndex index;
   index.plan_digest = plan_digest;
-  index.mesh = mesh;
+  index.mesh = layout.mesh;
   for (const UnitLayout& unit : layout.units) {
     for (const Parameter& parameter : unit.parameters) {
       StoredParameter stored;
-      stored.shape = parameter.shape;
-      for (int shard = 0; shard < layout.shard_ranks; ++shard) {
-        const std::vector<Box> boxes = boxes_of(unit, parameter, shard);
-        for (size_t k = 0; k < boxes.size(); ++k) {
-          const bool whole = boxes[k].numel() == parameter.numel;
-          stored.boxes.push_back({rank_file_name(writer_rank(mesh, layout, shard)), boxes[k].start, boxes[k].size,
-                                  whole ? "" : fmt::format(".box{}", k)});
-        }
+      stored.shape = parameter.full_shape;
+      for (const int rank : writer_ranks(layout.mesh)) {
+        const std::vector<Box> boxes = boxes_of(layout, unit, parameter, coordinates(layout.mesh, rank));
+        for (size_t k = 0; k < boxes.size(); ++k)
+          stored.boxes.push_back({rank_file_name(rank), boxes[k].start, boxes[k].size, suffix_of(parameter, boxes, k)});
       }
       const bool fresh = index.parameters.emplace(parameter.name, std::move(stored)).second;
       CHECK(fresh, "{} twice", parameter.name);
@@ -111,12 +113,7 @@ std::vector<int64_t> list_checkpoints(const std::string& directory) {
   return steps;
 }
 
-int writer_rank(const Mesh& mesh, const Layout& layout, int shard_index) {
-  if (layout.shard_ranks == 1) return 0;
-  Coordinates at;
-  at.dp_shard = shard_index;
-  return rank_of(mesh, at);
-}
+std::vector<int> writer_ranks(const Mesh& mesh) { return group_members(mesh, state_group(mesh), 0); }
 
 Diagnostics begin_checkpoint(const std::string& directory, int64_t step) {
   const std::string partial = partial_path(directory, step);
@@ -138,9 +135,9 @@ Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, i
   const std::span<float> states[] = {state.master, state.moment1, state.moment2};
   for (const UnitLayout& unit : state.layout->units) {
     for (const Parameter& parameter : unit.parameters) {
-      const std::vector<Box> boxes = boxes_of(unit, parameter, state.shard_index);
+      const std::vector<Box> boxes = boxes_of(*state.layout, unit, parameter, state.at);
       for (size_t k = 0; k < boxes.size(); ++k) {
-        const std::string suffix = boxes[k].numel() == parameter.numel ? "" : fmt::format(".box{}", k);
+        const std::string suffix = suffix_of(parameter, boxes, k);
         for (size_t s = 0; s < std::size(states); ++s) {
           CHECK(boxes[k].shard_offset + boxes[k].numel() <= static_cast<int64_t>(states[s].size()), "{}", parameter.name);
           tensors.push_back(
@@ -153,12 +150,12 @@ Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, i
   return write_safetensors(path, tensors, {{"format", "pt"}, {"step", std::to_string(step)}});
 }
 
-Diagnostics commit_checkpoint(const std::string& directory, const Mesh& mesh, const Layout& layout, const std::string& plan_digest,
+Diagnostics commit_checkpoint(const std::string& directory, const Layout& layout, const std::string& plan_digest,
                               const CheckpointMetadata& metadata, const std::map<std::string, FileDigest>& files) {
   const std::string partial = partial_path(directory, metadata.step), final_path = checkpoint_path(directory, metadata.step);
   CheckpointCommit commit = {metadata.step, files};
-  Diagnostics found = write_json((fs::path(partial) / "index.json").string(), to_json(make_index(mesh, layout, plan_digest)),
-                                 &commit.files["index.json"]);
+  Diagnostics found =
+      write_json((fs::path(partial) / "index.json").string(), to_json(make_index(layout, plan_digest)), &commit.files["index.json"]);
   if (has_error(found)) return found;
   found = write_json((fs::path(partial) / "metadata.json").string(), to_json(metadata), &commit.files["metadata.json"]);
   if (has_error(found)) return found;

@@ -23,21 +23,21 @@ namespace distsetup {
 // One rank's piece of the training state: flat shards as Layout describes them.
 struct ShardState {
   const Layout* layout = nullptr;
-  int shard_index = 0;
+  Coordinates at;  // the rank's place in the layout's mesh
   std::span<float> master, moment1, moment2;
 };
 
 std::string checkpoint_name(int64_t step);  // "checkpoint_120"
 std::string checkpoint_path(const std::string& directory, int64_t step);
 std::vector<int64_t> list_checkpoints(const std::string& directory);  // steps of directories of exactly that name, newest first
-// Which rank writes the file of a shard: the one of replica 0.
-int writer_rank(const Mesh& mesh, const Layout& layout, int shard_index);
+// Ranks that write a file: those of replica 0, which hold all of the model together.
+std::vector<int> writer_ranks(const Mesh& mesh);
 
 // Makes `directory` and an empty checkpoint_<step>.partial; left-overs of a killed run with our file names are removed from it.
 Diagnostics begin_checkpoint(const std::string& directory, int64_t step);
 Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, int rank, const ShardState& state);
 // `files`: digests of all rank files. Writes index and metadata, renames, writes COMMIT.
-Diagnostics commit_checkpoint(const std::string& directory, const Mesh& mesh, const Layout& layout, const std::string& plan_digest,
+Diagnostics commit_checkpoint(const std::string& directory, const Layout& layout, const std::string& plan_digest,
                               const CheckpointMetadata& metadata, const std::map<std::string, FileDigest>& files);
 void discard_partial(const std::string& directory, int64_t step);  // after a failed write
 

@@ -40,7 +40,7 @@ std::vector<std::string> save_checkpoint(Communicator& communicator, const Check
   Diagnostics mine;
   std::vector<double> slots(static_cast<size_t>(world * kSlot), 0.0);
   if (writes) {
-    CHECK(writer_rank(place.mesh, *state.layout, state.shard_index) == rank, "rank {} shard {}", rank, state.shard_index);
+    CHECK(state.at == coordinates(state.layout->mesh, rank) && state.at.dp_replicate == 0, "rank {}", rank);
     const Result<FileDigest> digest = write_rank_file(place.directory, metadata.step, rank, state);
     if (digest.ok()) put_digest(*digest, slots.data() + rank * kSlot);
     mine = digest.diagnostics;
@@ -60,9 +60,9 @@ std::vector<std::string> save_checkpoint(Communicator& communicator, const Check
     for (int r = 0; r < world; ++r) {
       if (slots[static_cast<size_t>(r * kSlot)] > 0) files[rank_file_name(r)] = get_digest(slots.data() + r * kSlot);
     }
-    CHECK(static_cast<int>(files.size()) == state.layout->shard_ranks, "{} files of {} shards", files.size(),
-          state.layout->shard_ranks);
-    mine = commit_checkpoint(place.directory, place.mesh, *state.layout, place.plan_digest, metadata, files);
+    const size_t num_writers = writer_ranks(state.layout->mesh).size();
+    CHECK(files.size() == num_writers, "{} files of {} ranks", files.size(), num_writers);
+    mine = commit_checkpoint(place.directory, *state.layout, place.plan_digest, metadata, files);
     if (has_error(mine))
       discard_partial(place.directory, metadata.step);
     else

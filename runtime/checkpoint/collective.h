@@ -14,7 +14,6 @@ namespace distsetup {
 struct CheckpointPlace {
   std::string directory;
   int64_t keep = 0;
-  Mesh mesh;
   std::string plan_digest;
   std::set<int64_t> refused;  // steps that find_checkpoint() refused
 };

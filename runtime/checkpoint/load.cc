@@ -153,9 +153,9 @@ Diagnostics check_model(const std::string& path, const CheckpointIndex& index, c
       const auto stored = index.parameters.find(parameter.name);
       if (stored == index.parameters.end())
         return {bad(path, fmt::format("'{}' is of another model: it has no parameter '{}'", path, parameter.name))};
-      if (stored->second.shape != parameter.shape) {
+      if (stored->second.shape != parameter.full_shape) {
         return {bad(path, fmt::format("'{}' is of another model: '{}' has the shape {}, expected {}", path, parameter.name,
-                                      shape_text(stored->second.shape), shape_text(parameter.shape)))};
+                                      shape_text(stored->second.shape), shape_text(parameter.full_shape)))};
       }
       for (const StoredBox& box : stored->second.boxes) {
         if (!commit.files.contains(box.file))
@@ -214,7 +214,7 @@ Diagnostics load_shard(const std::string& directory, int64_t step, const ShardSt
   for (const UnitLayout& unit : state.layout->units) {
     for (const Parameter& parameter : unit.parameters) {
       const StoredParameter& stored = index->parameters.at(parameter.name);
-      for (const Box& box : boxes_of(unit, parameter, state.shard_index)) {
+      for (const Box& box : boxes_of(*state.layout, unit, parameter, state.at)) {
         for (size_t s = 0; s < std::size(states); ++s) {
           CHECK(box.shard_offset + box.numel() <= static_cast<int64_t>(states[s].size()), "{}", parameter.name);
           Diagnostics found = load_box(path, sources, parameter.name + std::string(kStateSuffixes[s]), stored, box,

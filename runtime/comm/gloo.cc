@@ -110,13 +110,14 @@ class GlooCommunicator : public Communicator {
     device_ = !interface.empty()
                   ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
                   : c10d::ProcessGroupGloo::createDeviceForHostname(local_address_towards(r.master_address, r.master_port));
-    for (const Group group : {Group::kDpShard, Group::kDpReplicate, Group::kData, Group::kWorld}) {
+    for (const Group group : {Group::kTp, Group::kDpShard, Group::kShardTp, Group::kDpReplicate, Group::kData, Group::kWorld}) {
       // One name for the same set of ranks, so that a group that equals another shares its connections.
       const std::vector<int>& members = groups_.members(group);
       if (members.size() < 2) continue;
       for (const Channel channel : {Channel::kGather, Channel::kReduce, Channel::kControl}) {
         if (channel == Channel::kControl && group != Group::kWorld) continue;
-        if (channel == Channel::kGather && group != Group::kDpShard) continue;
+        const bool gathers = group == Group::kTp || group == Group::kDpShard || group == Group::kShardTp;
+        if (channel == Channel::kGather && !gathers) continue;
         connections_[size_t(channel)][size_t(group)] = &connect(channel, members, r);
       }
     }

@@ -62,11 +62,16 @@ class NcclCommunicator : public Communicator {
         control_(std::move(control)),
         options_(options),
         api_(nccl::load(options.library)) {
-    add(Purpose::kGathers, Group::kDpShard, Stream::kGather);
-    add(Purpose::kReductions, Group::kDpShard, Stream::kReduce);
+    add(Purpose::kGathers, Group::kTp, Stream::kCompute);  // programs wait for theirs
+    add(Purpose::kReductions, Group::kTp, Stream::kCompute);
+    for (const Group group : {Group::kDpShard, Group::kShardTp}) {
+      add(Purpose::kGathers, group, Stream::kGather);
+      add(Purpose::kReductions, group, Stream::kReduce);
+    }
     add(Purpose::kReplicas, Group::kDpReplicate, Stream::kReduce);
     add(Purpose::kScalars, Group::kData, Stream::kCompute);
     add(Purpose::kScalars, Group::kDpShard, Stream::kCompute);
+    add(Purpose::kScalars, Group::kShardTp, Stream::kCompute);
     connect();
     watchdog_ = std::thread([this] { watch(); });
   }
@@ -156,8 +161,8 @@ class NcclCommunicator : public Communicator {
     std::string what;
   };
 
-  static std::string key(Purpose purpose, const std::vector<int>& members) {
-    return fmt::format("{}/{}", kPurposes[int(purpose)], fmt::join(members, ","));
+  static std::string key(Purpose purpose, Stream stream, const std::vector<int>& members) {
+    return fmt::format("{}/{}/{}", kPurposes[int(purpose)], name(stream), fmt::join(members, ","));
   }
 
   void add(Purpose purpose, Group group, Stream stream) {
@@ -167,7 +172,7 @@ class NcclCommunicator : public Communicator {
     c.name = fmt::format("{} of ranks {}", kPurposes[int(purpose)], fmt::join(c.members, ", "));
     c.index = groups_.index(group);
     c.stream = stream;
-    const std::string k = key(purpose, c.members);
+    const std::string k = key(purpose, stream, c.members);
     if (channels_.count(k) == 0) order_.push_back(k);
     by_group_[size_t(purpose)][size_t(group)] = &channels_.emplace(k, std::move(c)).first->second;
   }
@@ -297,7 +302,7 @@ class NcclCommunicator : public Communicator {
   std::unique_ptr<Communicator> control_;
   const NcclOptions options_;
   const nccl::Api api_;
-  std::map<std::string, NcclChannel> channels_;  // one for each purpose and set of ranks
+  std::map<std::string, NcclChannel> channels_;  // one for each purpose, stream and set of ranks
   std::array<std::array<NcclChannel*, kNumGroups>, std::size(kPurposes)> by_group_{};
   std::vector<std::string> order_;
   std::mutex mutex_;  // failure_, stopping_, pending

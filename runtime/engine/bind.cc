@@ -64,7 +64,7 @@ int64_t RankMemory::run_num_bytes(const std::string& name) const {
   return found->second->num_bytes();
 }
 
-BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context, const Kernels& kernels) {
+BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& at, const OpContext& context, const Kernels& kernels) {
   BoundList list;
   for (int b = 0; b < int(schedule.buffers.size()); ++b) {
     const Buffer& buffer = schedule.buffers[size_t(b)];
@@ -80,7 +80,7 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
 
   const auto argument = [&](const View& v) {
     const Buffer& buffer = schedule.buffers[size_t(v.buffer)];
-    const int64_t own = v.part == View::Part::kOwn ? shard_index * num_bytes(v) : 0;
+    const int64_t own = v.own_of == Group::kSelf ? 0 : group_index(schedule.layout.mesh, v.own_of, at) * num_bytes(v);
     CHECK(v.offset_bytes >= 0 && v.offset_bytes + own + num_bytes(v) <= buffer.bytes, "a view of '{}': {} + {} + {} of {} bytes",
           buffer.name, v.offset_bytes, own, num_bytes(v), buffer.bytes);
     return Argument{list.base[size_t(v.buffer)] + v.offset_bytes + own, v.shape, v.dtype};
@@ -92,7 +92,7 @@ BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, con
     call.context = &context;
     for (const View& v : step.reads) call.reads.push_back(argument(v));
     for (const View& v : step.writes) call.writes.push_back(argument(v));
-    if (step.program_op != nullptr) {
+    if (step.program_op != nullptr && !is_communication(step.program_op->kind)) {
       call.attributes = &step.program_op->attributes;
       const std::string why_not = kernels.bind(step.kernel, call);
       if (!why_not.empty())
@@ -124,7 +124,7 @@ void fill_rope_tables(const Geometry& geometry, int64_t S, const RankMemory& mem
   }
 }
 
-OpContext op_context(const Schedule& schedule) {
+OpContext op_context(const Schedule& schedule, const Geometry& geometry, const Coordinates& at) {
   const auto symbol = [&](const char* name) { return schedule.symbols.at(name); };
   OpContext x;
   x.T = symbol("T");
@@ -134,6 +134,9 @@ OpContext op_context(const Schedule& schedule) {
   x.kv = symbol("kv");
   x.d = symbol("d");
   x.compute = schedule.compute;
+  x.tp = schedule.layout.mesh.tp;
+  x.tp_index = at.tp;
+  x.vocabulary = geometry.vocabulary;
   return x;
 }
 

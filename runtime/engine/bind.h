@@ -38,7 +38,7 @@ class RankMemory {
 
 struct BoundList {
   Schedule schedule;
-  std::vector<Call> calls;  // one per step; function is null for instructions without a program
+  std::vector<Call> calls;  // one per step; function is null for instructions without a program and for exchanges with other ranks
   struct ByteRange {
     char* data = nullptr;
     int64_t num_bytes = 0;
@@ -47,12 +47,12 @@ struct BoundList {
   std::vector<char*> base;                   // per buffer
 };
 
-// shard_index: this rank's place in its dp_shard group. `context` must outlive the list.
+// at: this rank's place in the mesh. `context` must outlive the list.
 // Throws UnsupportedOpError when the device has no kernel for an op, or refuses its shapes.
-BoundList bind(Schedule schedule, const RankMemory& memory, int shard_index, const OpContext& context, const Kernels& kernels);
+BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& at, const OpContext& context, const Kernels& kernels);
 // cos and sin of every position, and those of layers with a window where programs read them.
 void fill_rope_tables(const Geometry& geometry, int64_t sequence_length, const RankMemory& memory, Device& device);
-OpContext op_context(const Schedule& schedule);
+OpContext op_context(const Schedule& schedule, const Geometry& geometry, const Coordinates& at);
 
 // The most bytes of each class that a list has in the arena at once.
 std::array<int64_t, kNumBufferClasses> arena_peak_by_class(const Schedule& schedule);

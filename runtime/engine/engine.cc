@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "plan/expand.h"
 #include "runtime/engine/bind.h"
+#include "runtime/engine/exchange.h"
+#include "runtime/engine/host_shards.h"
 #include "runtime/kernels/cpu/kernels.h"
 #include "runtime/optim/adamw.h"
 #include "runtime/optim/initialize.h"
@@ -24,6 +26,7 @@ struct Engine::State {
   void execute(BoundList& list, const Feed& feed);
   void run_instruction(BoundList& list, int index);
   void run_steps(BoundList& list, const Instruction& i);
+  void run_op(const Step& step, const Call& call);
   void after_step(BoundList& list, int step);
   std::unique_ptr<Work> start(BoundList& list, const Instruction& i);
   void accumulate(const Call& call, const Instruction& i);
@@ -40,18 +43,17 @@ struct Engine::State {
     return value;
   }
   void set_scalar(const char* name, double value) { device.copy_to_device(memory->run(name), &value, sizeof(value)); }
-  std::span<float> host_shard(const char* name);
-  void upload_shards();
   void collect_times();
   std::span<float> shard(const char* name) const { return {static_cast<float*>(memory->run(name)), size_t(layout().shard_numel)}; }
   const Layout& layout() const { return list(Phase::kStep).schedule.layout; }
+  ElementRange owned_by(const UnitLayout& unit) const { return owned_range(unit, shard_index(layout(), unit, place)); }
   const BoundList& list(Phase phase) const { return lists.at(phase); }
 
   const Plan plan;
   Device& device;
   Communicator& communicator;
   EngineOptions options;
-  int shard_index = 0;
+  Coordinates place;
   OpContext context;
   std::unique_ptr<RankMemory> memory;
   std::map<Phase, BoundList> lists;
@@ -67,12 +69,7 @@ struct Engine::State {
   StepStats stats;
   std::vector<std::pair<InstructionOp, int>> timers;
   double rate = 0;
-  // Shards as the host sees them where device memory is not the host's: valid until the next step.
-  struct Mirror {
-    std::vector<float> values;
-    bool valid = false;
-  };
-  std::map<std::string, Mirror> mirrors;
+  std::unique_ptr<HostShards> host_shards;
   int64_t metering_left = 0;  // training steps
   int64_t metered_peak = 0, metered_workspace = 0, peak_bytes = 0;
   std::string peak_instruction;
@@ -83,22 +80,23 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   CHECK(communicator.world() == plan.mesh.world(), "communicator {} plan {}", communicator.world(), plan.mesh.world());
   CHECK(options.metered_steps == 0 || meter_installed());
   metering_left = options.metered_steps;
-  shard_index = coordinates(plan.mesh, communicator.rank()).dp_shard;
+  place = coordinates(plan.mesh, communicator.rank());
   std::map<Phase, Schedule> schedules;
   schedules[Phase::kLoad] = compile_expanded(plan, Phase::kLoad);
   schedules[Phase::kEvaluate] = compile_expanded(plan, Phase::kEvaluate);
   schedules[Phase::kStep] = std::move(step);
-  context = op_context(schedules[Phase::kStep]);
+  context = op_context(schedules[Phase::kStep], plan.model, place);
   std::vector<const Schedule*> all;
   for (const auto& [phase, s] : schedules) all.push_back(&s);
   memory = std::make_unique<RankMemory>(device, all);
-  for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, shard_index, context, device.kernels());
+  for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, place, context, device.kernels());
+  host_shards = std::make_unique<HostShards>(*memory, device, layout().shard_numel);
   fill_rope_tables(plan.model, context.S, *memory, device);
-  adamw = std::make_unique<AdamW>(plan.train, decay_ranges(layout(), shard_index), shard("master").data(), shard("gradient").data(),
+  adamw = std::make_unique<AdamW>(plan.train, decay_ranges(layout(), place), shard("master").data(), shard("gradient").data(),
                                   shard("exp_avg").data(), shard("exp_avg_sq").data(), device.accelerator(), device.index());
   if (!options.poison) return;
   for (const UnitLayout& unit : layout().units) {  // gradient padding: nobody may read it
-    const int64_t valid = owned_range(unit, shard_index).size();
+    const int64_t valid = owned_by(unit).size();
     device.fill(shard("gradient").data() + unit.shard_offset + valid, 0xff, (unit.shard_numel - valid) * 4);
   }
 }
@@ -128,23 +126,6 @@ void Engine::State::collect_times() {
   for (const auto& [op, timer] : timers) stats.by_instruction[std::string(name(op))].seconds += device.timer_s(timer);
   timers.clear();
   device.forget_timers();
-}
-
-std::span<float> Engine::State::host_shard(const char* name) {
-  if (device.host_memory()) return shard(name);
-  Mirror& mirror = mirrors[name];
-  if (!mirror.valid) {
-    mirror.values.resize(size_t(layout().shard_numel));
-    device.copy_to_host(mirror.values.data(), memory->run(name), layout().shard_numel * 4);
-    mirror.valid = true;
-  }
-  return mirror.values;
-}
-
-void Engine::State::upload_shards() {
-  for (const auto& [name, mirror] : mirrors) {
-    if (mirror.valid) device.copy_to_device(memory->run(name), mirror.values.data(), layout().shard_numel * 4);
-  }
 }
 
 void Engine::State::run_instruction(BoundList& list, int index) {
@@ -192,14 +173,15 @@ void Engine::State::wait(int event) {
 void Engine::State::run_steps(BoundList& list, const Instruction& i) {
   for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
     const Call& call = list.calls[size_t(n)];
-    if (options.watch) options.watch(list.schedule.steps[size_t(n)], call);
+    const Step& step = list.schedule.steps[size_t(n)];
+    if (options.watch) options.watch(step, call);
     if (!is_metering()) {
-      call.function(call);
+      run_op(step, call);
     } else {
       const MeterReading before = read_meter();
       metered_peak = std::max(metered_peak, before.peak_bytes);
       reset_meter_peak();
-      call.function(call);
+      run_op(step, call);
       const MeterReading after = read_meter();
       const int64_t own = after.peak_bytes - before.live_bytes;
       if (after.num_allocations != before.num_allocations)
@@ -208,12 +190,18 @@ void Engine::State::run_steps(BoundList& list, const Instruction& i) {
       const int64_t bytes = run_bytes(list.schedule) + list.schedule.live_bytes[size_t(n)] + own;
       if (bytes > peak_bytes) {
         peak_bytes = bytes;
-        peak_instruction =
-            fmt::format("{} {}/{} micro-batch {}", name(i.op), i.unit, list.schedule.steps[size_t(n)].op, i.micro_batch);
+        peak_instruction = fmt::format("{} {}/{} micro-batch {}", name(i.op), i.unit, step.op, i.micro_batch);
       }
     }
     after_step(list, n);
   }
+}
+
+void Engine::State::run_op(const Step& step, const Call& call) {
+  if (is_communication(step.program_op->kind))
+    stats.wait_s += exchange(*step.program_op, call, communicator, device.kernels());
+  else
+    call.function(call);
 }
 
 void Engine::State::after_step(BoundList& list, int step) {
@@ -266,8 +254,8 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
 void Engine::State::accumulate(const Call& call, const Instruction& i) {
   const UnitLayout& unit = layout().units[size_t(i.unit)];
   const bool reduce = call.reads.size() == 2;
-  const int64_t size = reduce ? layout().shard_ranks : 1, index = reduce ? shard_index : 0;
-  const int64_t valid = reduce ? owned_range(unit, shard_index).size() : unit.numel;
+  const int64_t size = reduce ? unit.shard_ranks : 1, index = reduce ? shard_index(layout(), unit, place) : 0;
+  const int64_t valid = reduce ? owned_by(unit).size() : unit.numel;
   const Argument& own = call.reads[0];
   device.kernels().sum_chunks(static_cast<float*>(call.writes[0].data), own.data, reduce ? call.reads[1].data : nullptr, own.dtype,
                               size, index, numel(own), valid, call.accumulate);
@@ -275,8 +263,7 @@ void Engine::State::accumulate(const Call& call, const Instruction& i) {
 
 void Engine::State::gradient_norm(const Call& call) {
   std::vector<Kernels::ElementRange> ranges;
-  for (const UnitLayout& unit : layout().units)
-    ranges.push_back({unit.shard_offset, unit.shard_offset + owned_range(unit, shard_index).size()});
+  for (const UnitLayout& unit : layout().units) ranges.push_back({unit.shard_offset, unit.shard_offset + owned_by(unit).size()});
   device.kernels().sum_of_squares(static_cast<const float*>(call.reads[0].data), ranges, static_cast<double*>(call.writes[0].data));
 }
 
@@ -320,19 +307,19 @@ Engine::Engine(const Plan& plan, Schedule step, Device& device, Communicator& co
 }
 Engine::~Engine() = default;
 
-std::span<float> Engine::master() { return state_->host_shard("master"); }
-std::span<float> Engine::moment1() { return state_->host_shard("exp_avg"); }
-std::span<float> Engine::moment2() { return state_->host_shard("exp_avg_sq"); }
-std::span<const float> Engine::gradient() const { return state_->host_shard("gradient"); }
+std::span<float> Engine::master() { return state_->host_shards->of("master"); }
+std::span<float> Engine::moment1() { return state_->host_shards->of("exp_avg"); }
+std::span<float> Engine::moment2() { return state_->host_shards->of("exp_avg_sq"); }
+std::span<const float> Engine::gradient() const { return state_->host_shards->of("gradient"); }
 const Layout& Engine::layout() const { return state_->layout(); }
-int Engine::shard_index() const { return state_->shard_index; }
-bool Engine::writes_checkpoint() const { return coordinates(state_->plan.mesh, state_->communicator.rank()).dp_replicate == 0; }
+Coordinates Engine::place() const { return state_->place; }
+bool Engine::writes_checkpoint() const { return place().dp_replicate == 0; }
 int64_t Engine::steps_done() const { return state_->steps_done; }
 void Engine::set_steps_done(int64_t steps) { state_->steps_done = steps; }
 const Schedule& Engine::schedule(Phase phase) const { return state_->list(phase).schedule; }
 
 void Engine::initialize_parameters() {
-  initialize_shard(layout(), shard_index(), uint64_t(state_->plan.train.seed), master());
+  initialize_shard(layout(), place(), uint64_t(state_->plan.train.seed), master());
   std::fill(moment1().begin(), moment1().end(), 0.0f);
   std::fill(moment2().begin(), moment2().end(), 0.0f);
   state_->steps_done = 0;
@@ -340,7 +327,7 @@ void Engine::initialize_parameters() {
 
 void Engine::load() {
   state_->stats = {};
-  state_->upload_shards();
+  state_->host_shards->upload();
   state_->execute(state_->lists.at(Phase::kLoad), [](int64_t) {});
 }
 
@@ -351,7 +338,7 @@ StepStats Engine::step(const StepInput& input) {
   const double begin_s = now_s();
   s.stats = {};
   s.rate = input.learning_rate;
-  for (auto& [name, mirror] : s.mirrors) mirror.valid = false;
+  s.host_shards->forget();
   s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
   s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(input.ids, input.targets, m); });
   if (s.metering_left > 0) --s.metering_left;

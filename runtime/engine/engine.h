@@ -69,7 +69,8 @@ struct StepStats {
   double gradient_norm = 0;  // global, before clipping
   double seconds = 0;
   double wait_s = 0;  // of it, blocked on collectives
-  // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective. On a device with
+  // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective; what programs
+  // exchange on their way (tensor parallelism) counts for the program. On a device with
   // streams: the time on the instruction's stream, overlapped or not; wait_s then is the host's, not the streams'.
   std::map<std::string, OpSeconds> by_instruction;
   std::vector<StepAllocation> allocations;  // in metered steps
@@ -104,14 +105,14 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // This rank's flat shard: fp32 master parameters, AdamW's moments, and the gradient that the last step used. layout() says where
-  // each parameter's elements are (boxes_of, owned_range with shard_index()). Padding is zero. Where device memory is not the host's
+  // each parameter's elements are (boxes_of at place()). Padding is zero. Where device memory is not the host's
   // (Device::host_memory) these are copies: valid until the next step, and what is written into them counts from load() on.
   std::span<float> master();
   std::span<float> moment1();
   std::span<float> moment2();
   std::span<const float> gradient() const;
   const Layout& layout() const;
-  int shard_index() const;
+  Coordinates place() const;       // of this rank in the plan's mesh
   bool writes_checkpoint() const;  // false on ranks whose shard another rank (dp_replicate 0) holds too
 
   // Optimizer steps taken so far: AdamW's bias correction counts them.

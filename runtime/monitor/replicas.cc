@@ -38,13 +38,14 @@ uint64_t hash_of(std::span<const float> values) {
 
 }  // namespace
 
-void check_replicas(Communicator& communicator, int shard_ranks, int shard_index, std::span<const float> master) {
+void check_replicas(Communicator& communicator, const Mesh& mesh, std::span<const float> master) {
   const size_t world = static_cast<size_t>(communicator.world());
-  if (communicator.world() == shard_ranks) return;
+  const Group shards = state_group(mesh);
+  if (communicator.world() == group_size(mesh, shards)) return;
   const uint64_t hash = hash_of(master);
   std::vector<double> slots(3 * world, 0.0);
   double* const mine = slots.data() + 3 * static_cast<size_t>(communicator.rank());
-  mine[0] = shard_index;
+  mine[0] = group_index(mesh, shards, coordinates(mesh, communicator.rank()));
   mine[1] = static_cast<double>(hash >> 32);
   mine[2] = static_cast<double>(hash & 0xffffffffu);
   communicator.control_sum(slots.data(), static_cast<int64_t>(slots.size()));

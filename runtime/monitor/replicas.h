@@ -3,12 +3,13 @@
 #pragma once
 #include <span>
 
+#include "plan/mesh.h"
 #include "runtime/comm/communicator.h"
 
 namespace distsetup {
 
-// Collective. Throws Failure, the same on every rank, naming two ranks that differ. Without replicas (world = shard_ranks) does
+// Collective. Throws Failure, the same on every rank, naming two ranks that differ. Where no rank holds what another does it does
 // nothing.
-void check_replicas(Communicator& communicator, int shard_ranks, int shard_index, std::span<const float> master);
+void check_replicas(Communicator& communicator, const Mesh& mesh, std::span<const float> master);
 
 }  // namespace distsetup

@@ -43,18 +43,19 @@ float initial_value(uint64_t seed, std::string_view parameter, ParameterDecl::In
   return value(hash_name(seed, parameter), init, element, num_layers);
 }
 
-void initialize_shard(const Layout& layout, int shard_index, uint64_t seed, std::span<float> shard) {
+void initialize_shard(const Layout& layout, const Coordinates& at, uint64_t seed, std::span<float> shard) {
   CHECK(int64_t(shard.size()) == layout.shard_numel, "shard {} layout {}", shard.size(), layout.shard_numel);
   std::fill(shard.begin(), shard.end(), 0.0f);
   const int64_t num_layers =
       std::count_if(layout.units.begin(), layout.units.end(), [](const UnitLayout& u) { return u.kind == UnitKind::kBlock; });
   for (const UnitLayout& unit : layout.units) {
-    const ElementRange owned = owned_range(unit, shard_index);
+    const ElementRange owned = owned_range(unit, shard_index(layout, unit, at));
     for (const Parameter& p : unit.parameters) {
       const uint64_t key = hash_name(seed, p.name);
       const int64_t begin = std::max(owned.begin, p.offset), end = std::min(owned.end, p.offset + p.numel);
       for (int64_t i = begin; i < end; ++i) {
-        shard[size_t(unit.shard_offset + i - owned.begin)] = value(key, p.init, i - p.offset, num_layers);
+        const int64_t element = full_element(p, at.tp, i - p.offset);
+        if (element >= 0) shard[size_t(unit.shard_offset + i - owned.begin)] = value(key, p.init, element, num_layers);
       }
     }
   }

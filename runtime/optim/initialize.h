@@ -14,6 +14,6 @@ namespace distsetup {
 float initial_value(uint64_t seed, std::string_view parameter, ParameterDecl::Init init, int64_t element, int64_t num_layers);
 
 // Fills this rank's flat shard (layout.shard_numel elements); padding becomes zero.
-void initialize_shard(const Layout& layout, int shard_index, uint64_t seed, std::span<float> shard);
+void initialize_shard(const Layout& layout, const Coordinates& at, uint64_t seed, std::span<float> shard);
 
 }  // namespace distsetup

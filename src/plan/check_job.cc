@@ -102,7 +102,7 @@ class Job {
     Rank& r = ranks_[rank];
     for (skip_empty(r); !r.done; skip_empty(r)) {
       const Instruction& i = head(r);
-      if (i.group != Group::kSelf && group_size(mesh_, i.group) > 1) return arrive(rank, i);
+      if (group_size(mesh_, group_of(r, i)) > 1) return arrive(rank, i);
       begin(r, i);
       local(rank, i);
       ++r.at;
@@ -111,6 +111,12 @@ class Job {
   }
 
   // --- meeting
+
+  // A program that exchanges data on its way is one meeting of the ranks that run it together.
+  static Group group_of(const Rank& r, const Instruction& i) {
+    const bool is_program = i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
+    return is_program && communicates(*r.list->s.variants[r.list->s.unit_variant[i.unit]]) ? Group::kTp : i.group;
+  }
 
   struct Meeting {
     std::vector<int> arrived;
@@ -124,14 +130,16 @@ class Job {
   }
 
   std::vector<int> arrive(int rank, const Instruction& i) {
-    const std::vector<int>& group = members(i.group, rank);
+    const Group over = group_of(ranks_[rank], i);
+    const std::vector<int>& group = members(over, rank);
     const bool gathers = i.op == InstructionOp::kAllGather;
-    Meeting& m = meetings_[{i.group, gathers, group.front()}];
+    Meeting& m = meetings_[{over, gathers, group.front()}];
     if (m.arrived.empty()) m.members = group;
     if (!m.arrived.empty()) {
       const int first = m.arrived.front();
       const Instruction& other = head(ranks_[first]);
-      const bool same = other.op == i.op && other.unit == i.unit && other.bytes == i.bytes && other.dtype == i.dtype;
+      const bool same = other.op == i.op && other.unit == i.unit && other.bytes == i.bytes && other.dtype == i.dtype &&
+                        other.program_variant == i.program_variant;
       if (!same)
         require(false, rank, "rank {} issues {} in its place", first, format_instruction(ranks_[first].list->s, index(ranks_[first])));
       torn_ |= !same;
@@ -142,7 +150,10 @@ class Job {
     std::vector<int> all = std::move(m.members);
     m = {};
     for (const int r : all) begin(ranks_[r], head(ranks_[r]));
-    collective(all);
+    if (i.group == Group::kSelf)
+      for (const int r : all) local(r, head(ranks_[r]));
+    else
+      collective(all);
     for (const int r : all) ++ranks_[r].at;
     return all;
   }
@@ -177,7 +188,7 @@ class Job {
       case InstructionOp::kCast: {
         const int slot = r.list->slot(i.uses[1], i.unit);
         r.own[slot] = r.version;
-        r.whole[slot] = r.list->s.layout.shard_ranks == 1 ? r.version : -1;
+        r.whole[slot] = r.list->s.layout.units[i.unit].shard_ranks == 1 ? r.version : -1;
         break;
       }
       case InstructionOp::kForward:
@@ -248,15 +259,18 @@ class Job {
 
   // Every rank that sees other samples than this one, and this one.
   const std::vector<int>& peers(int rank) { return members(Group::kData, rank); }
+  // Every rank that has a part in the gradient of a unit: of the shared one, each of them has it of its own tokens.
+  const std::vector<int>& contributors(int rank, int unit) {
+    const bool is_shared = unit == ranks_[rank].list->s.layout.shared_unit();
+    return members(is_shared ? static_cast<Group>(static_cast<int>(Group::kData) | static_cast<int>(Group::kTp)) : Group::kData, rank);
+  }
 
   uint64_t expected_gradient(int rank, int unit) {
     const Schedule& s = ranks_[rank].list->s;
     uint64_t sum = 0;
-    for (int writer = 0; writer < ranks_[rank].list->num_units; ++writer) {
-      const ProgramVariant& v = *s.variants[s.unit_variant[writer]];
-      const bool borrows = unit == 0 && writer != 0 && !v.program->borrowed_slots.empty();
-      if (writer != unit && !borrows) continue;
-      for (const int peer : peers(rank)) {
+    for (int writer = 0; writer < s.layout.num_programs; ++writer) {
+      if (!touched_units(s, InstructionOp::kBackward, writer).gradients.contains(unit)) continue;
+      for (const int peer : contributors(rank, unit)) {
         for (int64_t m = 0; m < ranks_[rank].micro_batches; ++m) sum += token(kGradientToken, peer, m, writer, unit);
       }
     }
@@ -273,22 +287,28 @@ class Job {
             "the loss does not hold every rank's every micro-batch exactly once");
   }
 
+  uint64_t norm_token(int rank) const {
+    const Coordinates at = coordinates(mesh_, rank);
+    return token(kNormToken, at.dp_shard, at.tp);
+  }
+
   void norm(int rank, const Instruction& i) {
     Rank& r = ranks_[rank];
     for (int u = 0; u < r.list->num_units; ++u) {
       // Peers of a rank expect the same sum.
-      const auto [known, is_new] = expected_.try_emplace({peers(rank).front(), u, r.micro_batches}, 0);
+      if (r.list->s.layout.units[u].numel == 0) continue;
+      const auto [known, is_new] = expected_.try_emplace({contributors(rank, u).front(), u, r.micro_batches}, 0);
       if (is_new) known->second = expected_gradient(rank, u);
       require(r.value[r.list->slot(i.uses[0], u)] == known->second, rank,
               "the gradient of unit {} does not hold every rank's every micro-batch exactly once", u);
     }
-    r.value[r.list->slot(i.uses[1], 0)] = token(kNormToken, coordinates(mesh_, rank).dp_shard);
+    r.value[r.list->slot(i.uses[1], 0)] = norm_token(rank);
   }
 
   void optimizer(int rank, const Instruction& i) {
     Rank& r = ranks_[rank];
     uint64_t norm = 0;
-    for (int shard = 0; shard < mesh_.dp_shard; ++shard) norm += token(kNormToken, shard);
+    for (const int owner : members(state_group(mesh_), rank)) norm += norm_token(owner);
     require(r.value[r.list->slot(i.uses.back(), 0)] == norm, rank, "the gradient norm does not hold every shard exactly once");
     check_loss(rank);
     ++r.version;
@@ -298,8 +318,9 @@ class Job {
     const Rank& r = ranks_[rank];
     const JobList& list = *r.list;
     if (list.s.phase == Phase::kStep) require(r.version == 1, rank, "{} optimizer steps were taken, expected one", r.version);
-    for (int u = 0; list.replica >= 0 && list.s.phase != Phase::kSave && u < list.num_units; ++u)
-      require(r.whole[list.slot(list.replica, u)] == r.version, rank, "the replica of unit {} is not the one after the optimizer", u);
+    for (int u = 0; list.s.phase != Phase::kSave && u < list.num_units; ++u)
+      require(list.replica[u] < 0 || r.whole[list.slot(list.replica[u], u)] == r.version, rank,
+              "the replica of unit {} is not the one after the optimizer", u);
     if (list.s.phase == Phase::kEvaluate) check_loss(rank);
   }
 
@@ -321,8 +342,8 @@ std::vector<std::string> check_on(const Mesh& mesh, const Plan& plan, const std:
   };
   for (const Schedule* list : std::set<const Schedule*>(by_rank.begin(), by_rank.end())) {
     add(check_invariants(plan, *list));
-    add(check_order(*list, 0));
-    if (list->layout.shard_ranks > 1) add(check_order(*list, list->layout.shard_ranks - 1));
+    add(check_order(*list, coordinates(plan.mesh, 0)));
+    if (plan.mesh.world() > 1) add(check_order(*list, coordinates(plan.mesh, plan.mesh.world() - 1)));
   }
   if (out.empty()) add(Job(mesh, by_rank).run());
   return out;

@@ -3,10 +3,13 @@
 //               zero1, zero2) | gathered unit by unit around each use (zero3)
 //   gradients:  written straight into the fp32 gradient (fp32, unsharded) | into a unit buffer, then added to a local fp32 accumulator
 //               | into a unit buffer, reduced to the own shard after every backward
+// Tensor parallelism adds the shared unit (layout.h), whose vectors are small: they are read from a replica and reduced after every
+// micro-batch, whatever the sharding.
 // Sources: ZeRO (arXiv 1910.02054) for the stages, PyTorch FSDP (arXiv 2304.11277) for gather, prefetch and hybrid sharding.
 #include "plan/compile_schedule.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "plan/kernel_table.h"
@@ -25,24 +28,25 @@ enum class GradientPath {
 
 class Compiler : private ScheduleWriter {
  public:
-  Compiler(const Plan& plan, Phase phase)
-      : ScheduleWriter(plan, phase), shards_(plan.mesh.dp_shard), replicas_(plan.mesh.dp_replicate) {
-    const bool f32 = s_.compute == Dtype::kF32;
-    if (shards_ == 1 && f32)
+  Compiler(const Plan& plan, Phase phase) : ScheduleWriter(plan, phase), replicas_(plan.mesh.dp_replicate) {
+    const bool f32 = s_.compute == Dtype::kF32, whole = plan.mesh.dp_shard == 1;
+    if (whole && f32)
       source_ = ParameterSource::kMaster;
     else
       source_ = plan.strategy.sharding == Sharding::kZero3 ? ParameterSource::kGather : ParameterSource::kReplica;
-    if (shards_ == 1)
+    if (whole)
       path_ = f32 ? GradientPath::kDirect : GradientPath::kStaged;
     else if (plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1)
       path_ = GradientPath::kAccumulated;
     else
       path_ = GradientPath::kReduce;
     make_run_buffers();
-    gathered_.assign(num_units(), -1);
-    gather_event_.assign(num_units(), -1);
-    gradient_.assign(num_units(), -1);
-    accumulator_.assign(num_units(), -1);
+    gathered_.assign(num_buckets(), -1);
+    gather_event_.assign(num_buckets(), -1);
+    gradient_.assign(num_buckets(), -1);
+    accumulator_.assign(num_buckets(), -1);
+    forward_touches_ = touched_by_units(s_, InstructionOp::kForward);
+    backward_touches_ = touched_by_units(s_, InstructionOp::kBackward);
   }
 
   Schedule run() {
@@ -57,7 +61,14 @@ class Compiler : private ScheduleWriter {
 
  private:
   int64_t element_bytes() const { return size_bytes(s_.compute); }
-  int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards_ * element_bytes(); }
+  int num_buckets() const { return static_cast<int>(s_.layout.units.size()); }  // units that have parameters
+  bool is_shared(int u) const { return u == s_.layout.shared_unit(); }
+  bool is_empty(int u) const { return unit(u).numel == 0; }  // a tied head, where norms are shared
+  int shards(int u) const { return unit(u).shard_ranks; }
+  ParameterSource source(int u) const { return is_shared(u) ? ParameterSource::kReplica : source_; }
+  GradientPath path(int u) const { return is_shared(u) ? GradientPath::kReduce : path_; }
+  int replica(int u) const { return is_shared(u) ? shared_replica_ : replica_; }
+  int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * element_bytes(); }
   bool tied() const { return plan_.model.tied_embeddings; }
 
   // --- buffers
@@ -70,6 +81,11 @@ class Compiler : private ScheduleWriter {
     exp_avg_sq_ = run_buffer("exp_avg_sq", BufferClass::kOptimizerState, n, Dtype::kF32);
     if (source_ == ParameterSource::kReplica)
       replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout.gathered_numel, s_.compute);
+    if (const int shared = s_.layout.shared_unit(); shared >= 0) {
+      shared_replica_ =
+          run_buffer("shared_parameters", BufferClass::kGatheredParameter, unit(shared).shard_numel * shards(shared), s_.compute);
+      s_.buffers[shared_replica_].unit = shared;
+    }
     for (const std::string_view input : program_inputs()) {
       if (!reads_input(*s_.programs, input)) continue;
       const ProgramInput of = program_input(input, s_.symbols);
@@ -84,31 +100,36 @@ class Compiler : private ScheduleWriter {
   void emit_gather(int u, int buffer, bool fresh) {
     Instruction& cast = emit(InstructionOp::kCast, u);
     cast.bucket = u;
-    cast.stream = shards_ > 1 ? Stream::kGather : Stream::kCompute;
+    cast.stream = shards(u) > 1 ? Stream::kGather : Stream::kCompute;
     cast.uses = {master_, buffer};
     if (fresh) cast.allocates = {buffer};
     gather_event_[u] = -1;
-    if (shards_ == 1) return;
+    if (shards(u) == 1) return;
     Instruction& gather = emit(InstructionOp::kAllGather, u);
     gather.bucket = u;
-    gather.group = Group::kDpShard;
+    gather.group = unit(u).shard_group;
     gather.bytes = gathered_bytes(u);
     gather.stream = Stream::kGather;
     gather.uses = {buffer};
     gather.signals = gather_event_[u] = new_event();
   }
 
+  static std::vector<int> itself_first(int u, const std::set<int>& touched) {
+    std::vector<int> buckets(touched.begin(), touched.end());
+    std::stable_partition(buckets.begin(), buckets.end(), [u](int bucket) { return bucket == u; });
+    return buckets;
+  }
   // Units whose parameters unit u reads.
   std::vector<int> needs(int u, bool backward) const {
-    if (u == 0) return backward ? std::vector<int>{} : std::vector<int>{0};
-    if (u == head() && tied()) return {u, 0};
-    return {u};
+    return itself_first(u, (backward ? backward_touches_ : forward_touches_)[u].parameters);
   }
+  // Units that backward of unit u writes gradients of.
+  std::vector<int> gradient_buckets(int u) const { return itself_first(u, backward_touches_[u].gradients); }
 
   void ensure_gathered(int u, bool backward) {
-    if (source_ != ParameterSource::kGather || u < 0 || u >= num_units()) return;
+    if (u < 0 || u >= num_units()) return;
     for (const int bucket : needs(u, backward)) {
-      if (gathered_[bucket] >= 0) continue;
+      if (source(bucket) != ParameterSource::kGather || gathered_[bucket] >= 0) continue;
       gathered_[bucket] = add_buffer(fmt::format("P{}", bucket), BufferClass::kGatheredParameter, gathered_bytes(bucket), s_.compute,
                                      BufferLifetime::kSpan, bucket);
       emit_gather(bucket, gathered_[bucket], true);
@@ -118,9 +139,9 @@ class Compiler : private ScheduleWriter {
   // Parameters of unit u as the instruction reads them: waits for their gathers.
   void use_parameters(Instruction& i, int u, bool backward) {
     for (const int bucket : needs(u, backward)) {
-      if (source_ == ParameterSource::kMaster) i.uses.push_back(master_);
-      if (source_ == ParameterSource::kReplica) i.uses.push_back(replica_);
-      if (source_ != ParameterSource::kGather) continue;
+      if (source(bucket) == ParameterSource::kMaster) i.uses.push_back(master_);
+      if (source(bucket) == ParameterSource::kReplica) i.uses.push_back(replica(bucket));
+      if (source(bucket) != ParameterSource::kGather) continue;
       i.uses.push_back(gathered_[bucket]);
       if (gather_event_[bucket] >= 0) i.waits.push_back(gather_event_[bucket]);
       gather_event_[bucket] = -1;
@@ -128,7 +149,7 @@ class Compiler : private ScheduleWriter {
   }
 
   void release(Instruction& i, int bucket) {
-    if (source_ != ParameterSource::kGather || gathered_[bucket] < 0) return;
+    if (gathered_[bucket] < 0) return;
     i.frees.push_back(gathered_[bucket]);
     gathered_[bucket] = -1;
   }
@@ -147,20 +168,17 @@ class Compiler : private ScheduleWriter {
     }
   }
 
-  // Buffers that backward of unit u writes gradients to.
-  std::vector<int> gradient_buckets(int u) const { return u == head() && tied() ? std::vector<int>{u, 0} : std::vector<int>{u}; }
-
   void backward(int u) {
     phase_ = "backward";
     ensure_gathered(u, true);
     for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u - k > 0 ? u - k : -1, true);
     std::vector<int> born;
     for (const int bucket : gradient_buckets(u)) {
-      if (path_ == GradientPath::kDirect) {
+      if (path(bucket) == GradientPath::kDirect) {
         gradient_[bucket] = gradient_shard_;
         continue;
       }
-      if (path_ == GradientPath::kAccumulated && s_.compute == Dtype::kF32) {
+      if (path(bucket) == GradientPath::kAccumulated && s_.compute == Dtype::kF32) {
         if (accumulator_[bucket] < 0) born.push_back(accumulator_[bucket] = new_accumulator(bucket));
         gradient_[bucket] = accumulator_[bucket];
         continue;
@@ -179,14 +197,15 @@ class Compiler : private ScheduleWriter {
   }
 
   int new_accumulator(int u) {
-    return add_buffer(fmt::format("A{}", u), BufferClass::kGradient, unit(u).shard_numel * shards_ * 4, Dtype::kF32,
+    return add_buffer(fmt::format("A{}", u), BufferClass::kGradient, unit(u).shard_numel * shards(u) * 4, Dtype::kF32,
                       BufferLifetime::kSpan, u);
   }
 
   // --- gradients after the backward of a unit
 
   void after_backward(int u, bool last) {
-    switch (path_) {
+    if (is_empty(u)) return;
+    switch (path(u)) {
       case GradientPath::kDirect:
         if (last) reduce_replicas(u);
         break;
@@ -204,7 +223,7 @@ class Compiler : private ScheduleWriter {
         if (last) start_reduce(u, accumulator_[u], Dtype::kF32, last);
         break;
     }
-    if (path_ == GradientPath::kDirect || s_.compute == Dtype::kF32) gradient_[u] = -1;
+    if (path(u) == GradientPath::kDirect || s_.compute == Dtype::kF32) gradient_[u] = -1;
   }
 
   void accumulate_local(int u, int target, bool fresh = false) {
@@ -220,11 +239,11 @@ class Compiler : private ScheduleWriter {
   void start_reduce(int u, int full, Dtype dtype, bool last) {
     finish_reduce(last);
     const int received = add_buffer(fmt::format("R{}", u), BufferClass::kCommunication,
-                                    unit(u).shard_numel * (shards_ - 1) * size_bytes(dtype), dtype, BufferLifetime::kSpan, u);
+                                    unit(u).shard_numel * (shards(u) - 1) * size_bytes(dtype), dtype, BufferLifetime::kSpan, u);
     Instruction& i = emit(InstructionOp::kReduceScatter, u);
     i.bucket = u;
-    i.group = Group::kDpShard;
-    i.bytes = unit(u).shard_numel * shards_ * size_bytes(dtype);
+    i.group = unit(u).shard_group;
+    i.bytes = unit(u).shard_numel * shards(u) * size_bytes(dtype);
     i.dtype = dtype;
     i.stream = Stream::kReduce;
     i.uses = {full};
@@ -232,7 +251,7 @@ class Compiler : private ScheduleWriter {
     i.signals = new_event();
     pending_ = {u, full, received, i.signals};
     gradient_[u] = -1;
-    if (path_ == GradientPath::kAccumulated) accumulator_[u] = -1;
+    if (path(u) == GradientPath::kAccumulated) accumulator_[u] = -1;
   }
 
   void finish_reduce(bool last) {
@@ -242,7 +261,7 @@ class Compiler : private ScheduleWriter {
     i.waits = {pending_.event};
     i.uses = {pending_.full, pending_.received, gradient_shard_};
     i.frees = {pending_.full, pending_.received};
-    i.accumulate = micro_batch_ > 0 && path_ == GradientPath::kReduce;
+    i.accumulate = micro_batch_ > 0 && path(pending_.unit) == GradientPath::kReduce;
     const int u = pending_.unit;
     pending_ = {};
     if (last) reduce_replicas(u);
@@ -273,10 +292,10 @@ class Compiler : private ScheduleWriter {
   // --- phases
 
   void refresh_replica() {
-    if (source_ != ParameterSource::kReplica) return;
     std::vector<int> events;
-    for (int u = 0; u < num_units(); ++u) {
-      emit_gather(u, replica_, false);
+    for (int u = 0; u < num_buckets(); ++u) {
+      if (source(u) != ParameterSource::kReplica || is_empty(u)) continue;
+      emit_gather(u, replica(u), false);
       if (gather_event_[u] >= 0) events.push_back(gather_event_[u]);
     }
     if (events.empty()) return;
@@ -301,6 +320,7 @@ class Compiler : private ScheduleWriter {
       backward(u);
       after_backward(u, last);
     }
+    if (const int shared = s_.layout.shared_unit(); shared >= 0) after_backward(shared, last);
     finish_reduce(last);
   }
 
@@ -321,7 +341,7 @@ class Compiler : private ScheduleWriter {
     norm.uses = {gradient_shard_, sumsq_};
     norm.waits = replica_events_;
     norm.dtype = Dtype::kF32;
-    reduce_scalar(sumsq_, Group::kDpShard);
+    reduce_scalar(sumsq_, state_group(plan_.mesh));
     Instruction& optimizer = emit(InstructionOp::kOptimizerStep, -1);
     optimizer.uses = {master_, gradient_shard_, exp_avg_, exp_avg_sq_, sumsq_};
     optimizer.dtype = Dtype::kF32;
@@ -355,14 +375,16 @@ class Compiler : private ScheduleWriter {
     int unit = -1, full = -1, received = -1, event = -1;
   };
 
-  const int shards_, replicas_;
+  const int replicas_;
   ParameterSource source_ = ParameterSource::kMaster;
   GradientPath path_ = GradientPath::kDirect;
-  int master_ = -1, gradient_shard_ = -1, exp_avg_ = -1, exp_avg_sq_ = -1, replica_ = -1, loss_ = -1, sumsq_ = -1;
+  int master_ = -1, gradient_shard_ = -1, exp_avg_ = -1, exp_avg_sq_ = -1, replica_ = -1, shared_replica_ = -1, loss_ = -1,
+      sumsq_ = -1;
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
   std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
   PendingReduction pending_;
   std::vector<int> replica_events_;
+  std::vector<TouchedUnits> forward_touches_, backward_touches_;  // per unit
 };
 
 }  // namespace

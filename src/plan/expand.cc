@@ -41,49 +41,45 @@ class Expander {
  private:
   const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
   const ProgramVariant& variant(int u) const { return *s_.variants[s_.unit_variant[u]]; }
-  int64_t shards() const { return s_.layout.shard_ranks; }
 
   // --- views
 
   View whole(int buffer, std::vector<int64_t> shape) const {
-    return {buffer, 0, std::move(shape), s_.buffers[buffer].dtype, View::Part::kFixed};
+    return {buffer, 0, std::move(shape), s_.buffers[buffer].dtype, Group::kSelf};
   }
 
   View stretch(int buffer, int64_t offset_numel, int64_t numel) const {
     const Dtype dtype = s_.buffers[buffer].dtype;
-    return {buffer, offset_numel * size_bytes(dtype), {numel}, dtype, View::Part::kFixed};
+    return {buffer, offset_numel * size_bytes(dtype), {numel}, dtype, Group::kSelf};
   }
 
   // A unit's whole flat buffer: in a span buffer of its own, the replica, or (unsharded) the fp32 run buffer.
   View unit_flat(int buffer, int u) const {
     const Buffer& b = s_.buffers[buffer];
-    const int64_t numel = unit(u).shard_numel * shards();
+    const int64_t numel = unit(u).shard_numel * unit(u).shard_ranks;
     if (b.unit == u) return stretch(buffer, 0, numel);
     if (b.name == "parameters") return stretch(buffer, unit(u).gathered_offset, numel);
-    CHECK(shards() == 1, "buffer {} of unit {}", b.name, u);
+    CHECK(unit(u).shard_ranks == 1, "buffer {} of unit {}", b.name, u);
     return stretch(buffer, unit(u).shard_offset, numel);
   }
 
   View own_chunk(int buffer, int u) const {
     View v = unit_flat(buffer, u);
     v.shape = {unit(u).shard_numel};
-    v.part = View::Part::kOwn;
+    v.own_of = unit(u).shard_group;
     return v;
   }
 
   View shard_range(int buffer, int u) const { return stretch(buffer, unit(u).shard_offset, unit(u).shard_numel); }
 
-  // A slot of unit `u`'s flat buffer held in `buffer`.
-  View slot_view(int buffer, int u, const std::string& slot) const {
-    for (const Slot& s : unit(u).slots) {
-      if (s.name != slot) continue;
-      View v = unit_flat(buffer, u);
-      v.offset_bytes += s.offset * size_bytes(v.dtype);
-      v.shape = s.shape;
-      return v;
-    }
-    CHECK(false, "unit {} has no slot '{}'", u, slot);
-    return {};
+  // Slot `slot` of what an instruction's program reads or writes, in the buffer that holds it.
+  View slot_view(const Instruction& i, int slot, bool gradient) const {
+    const int u = slot_unit(s_, i.unit, slot);
+    const Slot& at = slot_of(s_, i.unit, slot);
+    View v = unit_flat(holder(i, u, gradient), u);
+    v.offset_bytes += at.offset * size_bytes(v.dtype);
+    v.shape = at.shape;
+    return v;
   }
 
   // --- tensors
@@ -103,19 +99,13 @@ class Expander {
     return table[index] = static_cast<int>(s_.buffers.size()) - 1;
   }
 
-  // Which unit a slot index of a variant belongs to: own slots, then those borrowed from the embedding.
-  int slot_unit(const ProgramVariant& v, int index, int u) const {
-    const int own = static_cast<int>(v.slots.size() - v.program->borrowed_slots.size());
-    return index < own ? u : 0;
-  }
-
   // The buffer among an instruction's uses that holds unit `u`'s parameters (or gradient).
   int holder(const Instruction& i, int u, bool gradient) const {
     for (const int b : i.uses) {
       const Buffer& buffer = s_.buffers[b];
       const bool is_gradient = buffer.buffer_class == BufferClass::kGradient;
       if (is_gradient != gradient) continue;
-      if (buffer.unit == u || buffer.lifetime == BufferLifetime::kRun) return b;
+      if (holds_unit(s_, b, u)) return b;
     }
     CHECK(false, "{} of unit {} does not hold its {}", name(i.op), i.unit, gradient ? "gradient" : "parameters");
     return -1;
@@ -127,14 +117,8 @@ class Expander {
         const int b = run_.at(v.program->inputs[o.index]);
         return whole(b, program_input(s_.buffers[b].name, s_.symbols).shape);
       }
-      case Operand::Kind::kParameter: {
-        const int u = slot_unit(v, o.index, i.unit);
-        return slot_view(holder(i, u, false), u, v.slots[o.index]);
-      }
-      case Operand::Kind::kGradient: {
-        const int u = slot_unit(v, o.index, i.unit);
-        return slot_view(holder(i, u, true), u, v.slots[o.index]);
-      }
+      case Operand::Kind::kParameter: return slot_view(i, o.index, false);
+      case Operand::Kind::kGradient: return slot_view(i, o.index, true);
       case Operand::Kind::kTensor: break;
     }
     const int b = tensor(v, o.index, i.unit, i.micro_batch, table);
@@ -240,9 +224,10 @@ class Expander {
   void lifetimes() {
     std::set<int> by_instruction;  // freed by an instruction, not by their last touch
     for (const Instruction& i : s_.instructions) {
-      const bool program = i.op == InstructionOp::kBackward;
-      for (const int b : i.allocates)
-        if (!program && s_.buffers[b].lifetime == BufferLifetime::kSpan) s_.buffers[b].first_step = i.first_step;
+      for (const int b : i.allocates) {
+        const bool when_written = i.op == InstructionOp::kBackward && s_.buffers[b].unit == i.unit;
+        if (!when_written && s_.buffers[b].lifetime == BufferLifetime::kSpan) s_.buffers[b].first_step = i.first_step;
+      }
       for (const int b : i.frees) {
         s_.buffers[b].last_step = i.first_step + i.num_steps - 1;
         by_instruction.insert(b);

@@ -34,6 +34,7 @@ class ScheduleChecker {
     if (!holds) out_.push_back(fmt::format("instruction {}: {}", index_, fmt::format(text, std::forward<A>(args)...)));
   }
   bool is_step() const { return s_.phase == Phase::kStep; }
+  const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
 
   void segments() {
     int next = 0;
@@ -102,32 +103,28 @@ class ScheduleChecker {
 
   void gather(const Instruction& i) {
     require(cast_.contains({i.uses[0], i.unit}), "gathers unit {} before its own chunk is filled", i.unit);
-    require(i.group == Group::kDpShard, "gathers unit {} over {}", i.unit, name(i.group));
-    const int64_t expected = s_.layout.units[i.unit].shard_numel * s_.layout.shard_ranks * size_bytes(s_.compute);
+    require(i.group == unit(i.unit).shard_group, "gathers unit {} over {}", i.unit, name(i.group));
+    const int64_t expected = unit(i.unit).shard_numel * unit(i.unit).shard_ranks * size_bytes(s_.compute);
     require(i.bytes == expected, "gathers {} bytes of unit {}, expected {}", i.bytes, i.unit, expected);
     filled_[i.uses[0]] = i.signals;
   }
 
   // Every parameter a program reads is in a buffer that is complete: cast, and gathered and waited for when sharded.
   void compute(const Instruction& i) {
-    const ProgramVariant& v = *s_.variants[s_.unit_variant[i.unit]];
-    std::set<int> units;
-    const int own = static_cast<int>(v.slots.size() - v.program->borrowed_slots.size());
-    for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward)
-      for (const Operand& r : op.reads)
-        if (r.kind == Operand::Kind::kParameter) units.insert(r.index < own ? i.unit : 0);
-    for (const int u : units) {
+    const TouchedUnits touched = touched_units(s_, i.op, i.unit);
+    for (const int u : touched.parameters) {
       bool found = false;
       for (const int b : i.uses) {
         const Buffer& buffer = s_.buffers[b];
+        if (!holds_unit(s_, b, u)) continue;
         if (buffer.lifetime == BufferLifetime::kRun) {
           found |= buffer.buffer_class == BufferClass::kParameterShard || buffer.buffer_class == BufferClass::kGatheredParameter;
           continue;
         }
-        if (buffer.unit != u || buffer.buffer_class != BufferClass::kGatheredParameter) continue;
+        if (buffer.buffer_class != BufferClass::kGatheredParameter) continue;
         found = true;
         require(cast_.contains({b, u}), "unit {} computes with '{}' before it is filled", i.unit, buffer.name);
-        if (s_.layout.shard_ranks > 1)
+        if (unit(u).shard_ranks > 1)
           require(filled_.contains(b) && !in_flight_.contains(filled_[b]),
                   "unit {} computes with '{}' before its gather is waited for", i.unit, buffer.name);
       }
@@ -141,13 +138,9 @@ class ScheduleChecker {
     }
     require(forwards_.contains({i.unit, i.micro_batch}), "backward of unit {} before its forward", i.unit);
     require(backwards_.insert({i.unit, i.micro_batch}).second, "backward of unit {} runs twice in a micro-batch", i.unit);
-    const bool turns = i.unit + 1 == static_cast<int>(s_.layout.units.size());
+    const bool turns = i.unit + 1 == s_.layout.num_programs;
     require(turns || backwards_.contains({i.unit + 1, i.micro_batch}), "backward of unit {} before unit {}", i.unit, i.unit + 1);
-    std::set<int> written;
-    for (const OpInstance& op : v.backward)
-      for (const Operand& w : op.writes)
-        if (w.kind == Operand::Kind::kGradient) written.insert(w.index < own ? i.unit : 0);
-    for (const int u : written) {
+    for (const int u : touched.gradients) {
       const int b = gradient_holder(i, u);
       require(b >= 0, "backward of unit {} has nowhere to write the gradient of unit {}", i.unit, u);
       if (b < 0) continue;
@@ -159,13 +152,13 @@ class ScheduleChecker {
   int gradient_holder(const Instruction& i, int u) const {
     for (const int b : i.uses) {
       const Buffer& buffer = s_.buffers[b];
-      if (buffer.buffer_class == BufferClass::kGradient && (buffer.unit == u || buffer.lifetime == BufferLifetime::kRun)) return b;
+      if (buffer.buffer_class == BufferClass::kGradient && holds_unit(s_, b, u)) return b;
     }
     return -1;
   }
 
   void reduce(const Instruction& i) {
-    require(i.group == Group::kDpShard, "reduces unit {} over {}", i.unit, name(i.group));
+    require(i.group == unit(i.unit).shard_group, "reduces unit {} over {}", i.unit, name(i.group));
     reduced_.insert({i.uses[0], i.unit});
     received_[i.allocates.empty() ? -1 : i.allocates[0]] = i.uses[0];
     require(!contributions_[{i.uses[0], i.unit}].empty(), "reduces '{}' that holds no gradient", s_.buffers[i.uses[0]].name);
@@ -198,7 +191,7 @@ class ScheduleChecker {
       return;
     }
     const Buffer& b = s_.buffers[i.uses[0]];
-    const Group expected = b.name == "loss" ? Group::kData : Group::kDpShard;
+    const Group expected = b.name == "loss" ? Group::kData : state_group(plan_.mesh);
     require(i.group == expected, "all-reduces '{}' over {}, expected {}", b.name, name(i.group), name(expected));
     require(scalars_.insert(b.name).second, "sums '{}' over its group twice", b.name);
   }
@@ -207,16 +200,16 @@ class ScheduleChecker {
   bool complete(int gradient, int u) {
     std::set<std::pair<int, int>> expected;
     const int micro_batches = static_cast<int>(std::min<int64_t>(plan_.gradient_accumulation, 3));
-    const bool tied = plan_.model.tied_embeddings && u == 0;
-    for (int m = 0; m < micro_batches; ++m) {
-      expected.insert({u, m});
-      if (tied) expected.insert({static_cast<int>(s_.layout.units.size()) - 1, m});
+    for (int writer = 0; writer < s_.layout.num_programs; ++writer) {
+      if (!touched_units(s_, InstructionOp::kBackward, writer).gradients.contains(u)) continue;
+      for (int m = 0; m < micro_batches; ++m) expected.insert({writer, m});
     }
     return contributions_[{gradient, u}] == expected;
   }
 
   void grad_norm(const Instruction& i) {
     for (int u = 0; u < static_cast<int>(s_.layout.units.size()); ++u) {
+      if (unit(u).numel == 0) continue;
       require(complete(i.uses[0], u), "the gradient norm is taken before the gradient of unit {} is complete", u);
       if (plan_.mesh.dp_replicate > 1) require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);
     }
@@ -229,7 +222,8 @@ class ScheduleChecker {
 
   void optimizer(const Instruction&) {
     require(normed_, "the optimizer steps before the gradient norm");
-    if (plan_.mesh.dp_shard > 1) require(scalars_.contains("sumsq"), "the optimizer steps before the norm is summed over shards");
+    if (group_size(plan_.mesh, state_group(plan_.mesh)) > 1)
+      require(scalars_.contains("sumsq"), "the optimizer steps before the norm is summed over shards");
     if (plan_.mesh.data_parallel() > 1) require(scalars_.contains("loss"), "the optimizer steps before the loss is summed");
     require(!stepped_, "the optimizer steps twice");
     stepped_ = true;
@@ -251,8 +245,14 @@ class ScheduleChecker {
     }
     if (!is_step()) return;
     require(stepped_, "there is no optimizer step");
-    const bool has_replica = std::any_of(s_.buffers.begin(), s_.buffers.end(), [](const Buffer& b) { return b.name == "parameters"; });
-    for (int u = 0; has_replica && replica_stale_ && u < static_cast<int>(s_.layout.units.size()); ++u) {
+    for (int u = 0; replica_stale_ && u < static_cast<int>(s_.layout.units.size()); ++u) {
+      bool has_replica = false;
+      for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) {
+        const Buffer& buffer = s_.buffers[b];
+        const bool is_replica = buffer.lifetime == BufferLifetime::kRun && buffer.buffer_class == BufferClass::kGatheredParameter;
+        has_replica |= is_replica && holds_unit(s_, b, u);
+      }
+      if (!has_replica || unit(u).numel == 0) continue;
       const bool fresh = std::any_of(cast_.begin(), cast_.end(), [u](const auto& c) { return c.second == u; });
       require(fresh, "the replica of unit {} is stale after the optimizer step", u);
     }
@@ -290,7 +290,7 @@ class ScheduleChecker {
       const Step& t = s_.steps[n];
       const auto inside = [&](const View& v, bool write) {
         const Buffer& b = s_.buffers[v.buffer];
-        const int64_t chunks = v.part == View::Part::kOwn ? s_.layout.shard_ranks : 1;
+        const int64_t chunks = group_size(s_.layout.mesh, v.own_of);
         require(v.offset_bytes >= 0 && v.offset_bytes + chunks * num_bytes(v) <= b.bytes, "step {} {} reaches outside '{}'", n, t.op,
                 b.name);
         if (b.lifetime == BufferLifetime::kRun) return;

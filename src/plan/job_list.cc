@@ -7,7 +7,13 @@ JobList::JobList(const Schedule& schedule) : s(schedule), num_units(static_cast<
     first_slot.push_back(num_slots);
     num_slots += s.buffers[b].lifetime == BufferLifetime::kRun ? num_units : 1;
     if (s.buffers[b].name == "loss") loss = static_cast<int>(b);
-    if (s.buffers[b].name == "parameters") replica = static_cast<int>(b);
+  }
+  replica.assign(num_units, -1);
+  for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b) {
+    const bool is_replica =
+        s.buffers[b].lifetime == BufferLifetime::kRun && s.buffers[b].buffer_class == BufferClass::kGatheredParameter;
+    for (int u = 0; is_replica && u < num_units; ++u)
+      if (s.layout.units[u].numel > 0 && holds_unit(s, b, u)) replica[u] = b;
   }
   std::set<int> written;
   for (const Instruction& i : s.instructions) {
@@ -22,26 +28,17 @@ int JobList::slot(int buffer, int unit) const {
 
 JobList::Touched JobList::touched(const Instruction& i, std::set<int>& written) const {
   const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];
-  const int own = static_cast<int>(v.slots.size() - v.program->borrowed_slots.size());
-  std::set<int> reads, writes;  // units
+  const TouchedUnits units = touched_units(s, i.op, i.unit);
   Touched out;
-  for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
-    for (const Operand& r : op.reads) {
-      if (r.kind == Operand::Kind::kParameter) reads.insert(r.index < own ? i.unit : 0);
-    }
-    for (const Operand& w : op.writes) {
-      if (w.kind == Operand::Kind::kGradient) writes.insert(w.index < own ? i.unit : 0);
-      out.adds_loss |= w.kind == Operand::Kind::kInput && v.program->inputs[w.index] == "loss";
-    }
-  }
+  for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward)
+    for (const Operand& w : op.writes) out.adds_loss |= w.kind == Operand::Kind::kInput && v.program->inputs[w.index] == "loss";
   for (const int b : std::set<int>(i.uses.begin(), i.uses.end())) {  // a buffer that holds two units stands there twice
     const Buffer& buffer = s.buffers[b];
-    const auto holds = [&buffer](int unit) { return buffer.lifetime == BufferLifetime::kRun || buffer.unit == unit; };
-    for (const int u : reads) {
-      if (buffer.buffer_class == BufferClass::kGatheredParameter && holds(u)) out.parameters.push_back(slot(b, u));
+    for (const int u : units.parameters) {
+      if (buffer.buffer_class == BufferClass::kGatheredParameter && holds_unit(s, b, u)) out.parameters.push_back(slot(b, u));
     }
-    for (const int u : writes) {
-      if (buffer.buffer_class == BufferClass::kGradient && holds(u))
+    for (const int u : units.gradients) {
+      if (buffer.buffer_class == BufferClass::kGradient && holds_unit(s, b, u))
         out.gradients.push_back({slot(b, u), u, written.insert(slot(b, u)).second});
     }
   }

@@ -25,7 +25,8 @@ struct JobList {
 
   const Schedule& s;
   int num_units = 0, num_slots = 0;
-  int loss = -1, replica = -1;    // buffers; -1: there is none
+  int loss = -1;                  // buffer; -1: there is none
+  std::vector<int> replica;       // per unit: the run buffer that holds all of its parameters; -1: there is none
   std::vector<int> first_slot;    // per buffer
   std::vector<Touched> programs;  // per instruction; empty but for Forward and Backward
 

@@ -163,6 +163,46 @@ void declare_loss(const Op& op, Builder& b) {
 }
 void loss_adjoint(const Op& op, Builder& b) { b.set_gradient(op.reads[0], op.writes[0]); }
 
+// --- the loss where each rank has a part of the vocabulary (tensor_parallel.h)
+
+// z, targets -> for each row: the largest logit, the sum of exp(logit - largest), the target's logit
+void declare_local_loss(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], "3"}, Dtype::kF32); }
+void no_adjoint(const Op&, Builder&) {}
+
+// --- communication over tp
+
+// Rows of all ranks, one after the other.
+void declare_gathered(const Op& op, Builder& b) {
+  const std::vector<std::string> rows = b.shape(op.reads[0]);
+  b.declare(op.writes[0], {rows[0] == "Ts" ? "T" : product_of({"tp", rows[0]}), rows[1]}, b.dtype(op.reads[0]));
+}
+// y: this rank's rows of the sum over all ranks, and of an addend; what the others send lies in the second tensor until it is added.
+void declare_scattered(const Op& op, Builder& b) {
+  const std::string width = b.shape(op.reads[0])[1];
+  b.declare(op.writes[0], {"Ts", width});
+  b.declare(op.writes[1], {"T-Ts", width});
+}
+Op communication(const Op& of, std::string_view kernel, OpKind kind, std::vector<std::string> reads, std::vector<std::string> writes) {
+  Op op = adjoint_op(of, "_b", kind, std::string(kernel), std::move(reads), std::move(writes), find_kernel(kernel)->over);
+  op.group = Group::kTp;
+  return op;
+}
+void gather_adjoint(const Op& op, Builder& b) {
+  const std::string d = b.gradient(op.writes[0]), before = b.gradient(op.reads[0]);
+  if (d.empty()) return;  // what the loss gathers has none
+  std::vector<std::string> reads = {d};
+  if (!before.empty()) reads.push_back(before);
+  const std::string received = "recv_" + op.name + "_b";
+  b.declare(received, {"T-Ts", b.shape(op.reads[0])[1]});
+  b.backward(communication(op, before.empty() ? "reduce_scatter" : "reduce_scatter_add", OpKind::kReduceScatter, std::move(reads),
+                           {b.target(op.reads[0]), received}));
+}
+void scatter_adjoint(const Op& op, Builder& b) {
+  const std::string d = b.incoming(op.writes[0]);
+  b.backward(communication(op, "all_gather", OpKind::kAllGather, {d}, {b.target(op.reads[0])}));
+  if (op.reads.size() > 1) b.pass(op, op.reads[1], d);
+}
+
 const std::vector<KernelRule>& kernel_rules() {
   using enum OpKind;
   static const std::vector<KernelRule> rules = {
@@ -187,7 +227,12 @@ const std::vector<KernelRule>& kernel_rules() {
       {"relu", kElementwise, 1, 1, {}, declare_same, nullptr, activation_adjoint},
       {"relu2", kElementwise, 1, 1, {}, declare_same, nullptr, activation_adjoint},
       {"silu", kElementwise, 1, 1, {}, declare_same, nullptr, activation_adjoint},
-      {"cross_entropy", kLoss, 4, 2, {{0, 0}}, declare_loss, nullptr, loss_adjoint}};
+      {"cross_entropy", kLoss, 4, 2, {{0, 0}}, declare_loss, nullptr, loss_adjoint},
+      {"cross_entropy_local", kLoss, 2, 1, {}, declare_local_loss, nullptr, no_adjoint},
+      {"cross_entropy_finish", kLoss, 5, 2, {{0, 0}}, declare_loss, nullptr, loss_adjoint},
+      {"all_gather", kAllGather, 1, 1, {}, declare_gathered, nullptr, gather_adjoint},
+      {"reduce_scatter", kReduceScatter, 1, 2, {}, declare_scattered, nullptr, scatter_adjoint},
+      {"reduce_scatter_add", kReduceScatter, 2, 2, {{0, 1}}, declare_scattered, nullptr, scatter_adjoint}};
   return rules;
 }
 

@@ -1,5 +1,7 @@
 #include "plan/layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -17,58 +19,160 @@ std::string prefix_of(const Program& program, int64_t layer) {
   return prefix;
 }
 
-UnitLayout make_unit(const Program& program, int64_t layer, const Symbols& symbols) {
+// A model's sizes as one rank of tensor parallelism has them, and whole.
+struct ProgramSizes {
+  Symbols local, full;
+  int tp = 1;
+};
+
+Parameter make_parameter(const ParameterDecl& decl, const ProgramSizes& sizes) {
+  Parameter p;
+  p.name = decl.name;
+  p.numel = 1;
+  for (const std::string& e : decl.shape) {
+    p.shape.push_back(evaluate(e, sizes.local));
+    p.full_shape.push_back(evaluate(e, sizes.full));
+    p.numel *= p.shape.back();
+  }
+  p.decay = decl.decay;
+  p.init = decl.init;
+  p.order = decl.order;
+  p.transposed = decl.transposed;
+  if (sizes.tp == 1 || decl.split < 0) return p;
+  p.split_dim = decl.split;
+  p.split_ranks = sizes.tp;
+  for (const std::string& e : decl.parts) p.parts.push_back(evaluate(e, sizes.full));
+  if (p.parts.empty()) p.parts.push_back(p.full_shape[static_cast<size_t>(decl.split)]);
+  return p;
+}
+
+void add_parameter(UnitLayout& unit, Parameter p, const std::string& slot) {
+  p.offset = unit.numel;
+  if (unit.slots.empty() || unit.slots.back().name != slot) {
+    unit.slots.push_back({slot, p.offset, p.shape});
+  } else {
+    unit.slots.back().shape[0] += p.shape[0];
+  }
+  unit.numel += p.numel;
+  unit.parameters.push_back(std::move(p));
+}
+
+// Of a program, without the prefixes of units that run it: made once.
+struct ProgramParameters {
+  std::vector<Parameter> own, shared;
+  ProgramParameters(const Program& program, const ProgramSizes& sizes) {
+    for (const ParameterDecl& decl : program.parameters) own.push_back(make_parameter(decl, sizes));
+    for (const ParameterDecl& decl : program.shared_parameters) shared.push_back(make_parameter(decl, sizes));
+  }
+};
+
+void add_program(const Program& program, int64_t layer, const ProgramParameters& parameters, Layout& layout, UnitLayout& shared) {
   const std::string prefix = prefix_of(program, layer);
+  const int u = static_cast<int>(layout.units.size());
+  const auto named = [&](Parameter p) {
+    p.name = prefix + p.name;
+    return p;
+  };
   UnitLayout unit;
   unit.kind = program.kind;
-  for (const ParameterDecl& decl : program.parameters) {
-    Parameter p;
-    p.name = prefix + decl.name;
-    p.numel = 1;
-    for (const std::string& e : decl.shape) {
-      p.shape.push_back(evaluate(e, symbols));
-      p.numel *= p.shape.back();
+  for (size_t i = 0; i < parameters.own.size(); ++i) add_parameter(unit, named(parameters.own[i]), program.parameters[i].slot);
+  for (size_t i = 0; i < parameters.shared.size(); ++i)
+    add_parameter(shared, named(parameters.shared[i]), shared_slot(u, program.shared_parameters[i].slot));
+  layout.units.push_back(std::move(unit));
+}
+
+// Sizes of a part along the split dimension on one rank.
+int64_t piece_of(int64_t part, int ranks) { return (part + ranks - 1) / ranks; }
+
+// Moves a box of a rank's piece to where it stands in the whole, cut where parts meet; without padding.
+void place_box(const Parameter& p, int tp_index, const Box& local, std::vector<Box>& boxes) {
+  if (p.split_dim < 0) return boxes.push_back(local);
+  const size_t d = static_cast<size_t>(p.split_dim);
+  const int64_t begin = local.start[d], end = begin + local.size[d], stride = local.numel() / local.size[d];
+  CHECK(d == 0 || p.parts.size() == 1, "parameter {}", p.name);
+  int64_t part_local = 0, part_full = 0;
+  for (const int64_t part : p.parts) {
+    const int64_t piece = piece_of(part, p.split_ranks), first = tp_index * piece;
+    const int64_t valid = std::clamp<int64_t>(part - first, 0, piece);
+    const int64_t from = std::max(begin, part_local), to = std::min(end, part_local + valid);
+    if (from < to) {
+      Box box = local;
+      box.start[d] = part_full + first + from - part_local;
+      box.size[d] = to - from;
+      box.shard_offset += d == 0 ? (from - begin) * stride : 0;
+      boxes.push_back(std::move(box));
     }
-    p.offset = unit.numel;
-    p.decay = decl.decay;
-    p.init = decl.init;
-    p.order = decl.order;
-    p.transposed = decl.transposed;
-    if (unit.slots.empty() || unit.slots.back().name != decl.slot) {
-      unit.slots.push_back({decl.slot, p.offset, p.shape});
-    } else {
-      unit.slots.back().shape[0] += p.shape[0];
-    }
-    unit.numel += p.numel;
-    unit.parameters.push_back(std::move(p));
+    part_local += piece;
+    part_full += part;
   }
-  return unit;
 }
 
 }  // namespace
 
-Layout make_layout(const Geometry& geometry, int shard_ranks) {
-  CHECK(shard_ranks >= 1);
-  const std::shared_ptr<const NativePrograms> programs = native_programs(geometry);
-  const Symbols symbols = native_symbols(geometry, 1, 1);
+std::string shared_slot(int unit, std::string_view slot) { return fmt::format("{}/{}", unit, slot); }
+
+int shard_index(const Layout& layout, const UnitLayout& unit, const Coordinates& at) {
+  return group_index(layout.mesh, unit.shard_group, at);
+}
+
+Layout make_layout(const Geometry& geometry, const Mesh& mesh) {
+  CHECK(mesh.dp_shard >= 1 && mesh.tp >= 1);
+  const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, mesh.tp);
+  const ProgramSizes sizes = {native_symbols(geometry, mesh.tp, 1, mesh.tp), native_symbols(geometry, 1, 1), mesh.tp};
   Layout layout;
-  layout.shard_ranks = shard_ranks;
-  layout.units.push_back(make_unit(programs->embedding, 0, symbols));
-  for (int64_t i = 0; i < geometry.num_layers; ++i) layout.units.push_back(make_unit(programs->block(i), i, symbols));
-  layout.units.push_back(make_unit(programs->head, 0, symbols));
+  layout.mesh = mesh;
+  UnitLayout shared;
+  shared.kind = UnitKind::kShared;
+  shared.shard_group = Group::kShardTp;
+  std::vector<ProgramParameters> blocks;
+  for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
+  add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), layout, shared);
+  for (int64_t i = 0; i < geometry.num_layers; ++i)
+    add_program(programs->block(i), i, blocks[static_cast<size_t>(programs->kind_of_layer[static_cast<size_t>(i)])], layout, shared);
+  add_program(programs->head, 0, ProgramParameters(programs->head, sizes), layout, shared);
+  layout.num_programs = static_cast<int>(layout.units.size());
+  if (shared.numel > 0) layout.units.push_back(std::move(shared));
   for (UnitLayout& unit : layout.units) {
-    unit.shard_numel = round_up((unit.numel + shard_ranks - 1) / shard_ranks, kShardAlignment);
+    const bool is_shared = unit.kind == UnitKind::kShared;
+    unit.shard_ranks = group_size(mesh, unit.shard_group);
+    unit.shard_numel = round_up((unit.numel + unit.shard_ranks - 1) / unit.shard_ranks, kShardAlignment);
     unit.shard_offset = layout.shard_numel;
-    unit.gathered_offset = layout.gathered_numel;
+    unit.gathered_offset = is_shared ? 0 : layout.gathered_numel;
     layout.shard_numel += unit.shard_numel;
-    layout.gathered_numel += unit.shard_numel * shard_ranks;
-    layout.numel += unit.numel;
+    if (!is_shared) layout.gathered_numel += unit.shard_numel * unit.shard_ranks;
+    for (const Parameter& p : unit.parameters) layout.numel += full_numel(p);
   }
   return layout;
 }
 
+int64_t full_numel(const Parameter& p) {
+  int64_t n = 1;
+  for (const int64_t size : p.full_shape) n *= size;
+  return n;
+}
+
+int64_t full_element(const Parameter& p, int tp_index, int64_t element) {
+  if (p.split_dim < 0) return element;
+  const int64_t width = p.shape.size() > 1 ? p.shape[1] : 1, full_width = p.full_shape.size() > 1 ? p.full_shape[1] : 1;
+  int64_t row = element / width, column = element % width;
+  int64_t& at = p.split_dim == 0 ? row : column;
+  int64_t before = 0;
+  for (const int64_t part : p.parts) {
+    const int64_t piece = piece_of(part, p.split_ranks);
+    if (at < piece) {
+      const int64_t inside = tp_index * piece + at;
+      if (inside >= part) return -1;
+      at = before + inside;
+      return row * full_width + column;
+    }
+    at -= piece;
+    before += part;
+  }
+  return -1;
+}
+
 int64_t published_element(const Parameter& p, const Geometry& g, int64_t element) {
-  const int64_t width = p.shape.size() > 1 ? p.shape[1] : 1;
+  const int64_t width = p.full_shape.size() > 1 ? p.full_shape[1] : 1;
   int64_t row = element / width;
   const int64_t column = element % width;
   if (p.order == RowOrder::kGrouped) {  // [q of group 0 .., k of group 0, v of group 0, q of group 1 ..], d rows each
@@ -78,7 +182,7 @@ int64_t published_element(const Parameter& p, const Geometry& g, int64_t element
     const int64_t inside = is_q ? head % group_size : group_size + (head - g.num_heads) / g.num_kv_heads;
     row = (group * (group_size + 2) + inside) * d + row % d;
   }
-  return p.transposed ? column * p.shape[0] + row : row * width + column;
+  return p.transposed ? column * p.full_shape[0] + row : row * width + column;
 }
 
 ElementRange owned_range(const UnitLayout& unit, int index) {
@@ -92,13 +196,13 @@ int64_t Box::numel() const {
   return n;
 }
 
-std::vector<Box> boxes_of(const UnitLayout& unit, const Parameter& p, int index) {
-  const ElementRange own = owned_range(unit, index);
+std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Parameter& p, const Coordinates& at) {
+  const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
   const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
   std::vector<Box> boxes;
   if (begin >= end) return boxes;
   const auto add = [&](int64_t from, int64_t to, std::vector<int64_t> start, std::vector<int64_t> size) {
-    if (from < to) boxes.push_back({std::move(start), std::move(size), unit.shard_offset + (p.offset + from - own.begin)});
+    if (from < to) place_box(p, at.tp, {std::move(start), std::move(size), unit.shard_offset + (p.offset + from - own.begin)}, boxes);
   };
   const int64_t from = begin - p.offset, to = end - p.offset;
   if (p.shape.size() == 1) {
@@ -118,10 +222,10 @@ std::vector<Box> boxes_of(const UnitLayout& unit, const Parameter& p, int index)
   return boxes;
 }
 
-std::vector<DecayRange> decay_ranges(const Layout& layout, int index) {
+std::vector<DecayRange> decay_ranges(const Layout& layout, const Coordinates& at) {
   std::vector<DecayRange> ranges;
   for (const UnitLayout& unit : layout.units) {
-    const ElementRange own = owned_range(unit, index);
+    const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
     for (const Parameter& p : unit.parameters) {
       const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
       if (begin >= end) continue;

@@ -1,6 +1,9 @@
 // Layout: where each parameter's elements live. One flat buffer per unit, in program order; every shard rank owns one equal, aligned
 // chunk of each unit's buffer, the last ones padded. A rank's chunks of all units lie one after the other in one flat shard buffer
 // (master, gradient, each moment): one AdamW call per decay class, one norm pass. Every element is covered exactly once.
+// With tensor parallelism a unit's buffer holds this rank's piece of each matrix, and is sharded over dp_shard. What is not split
+// (norms, some biases) lies in one more unit, the shared one, sharded over dp_shard and tp together: each element has one owner, and
+// the reduction that brings the gradients of the data ranks brings those of the tensor-parallel ranks' tokens too.
 // Shard boundaries fall on elements, not rows: equal chunks keep collectives regular; a piece of a parameter is up to three boxes.
 #pragma once
 #include <cstdint>
@@ -16,10 +19,16 @@ namespace distsetup {
 inline constexpr int64_t kShardAlignment = 16;  // elements; 64 bytes of fp32
 
 struct Parameter {
-  std::string name;  // published: "model.layers.3.self_attn.q_proj.weight"
-  std::vector<int64_t> shape;
-  int64_t offset = 0;  // elements, inside the unit's flat buffer
-  int64_t numel = 0;
+  std::string name;                 // published: "model.layers.3.self_attn.q_proj.weight"
+  std::vector<int64_t> shape;       // of the piece that a tensor-parallel rank holds, padding included
+  std::vector<int64_t> full_shape;  // of the whole
+  int64_t offset = 0;               // elements, inside the unit's flat buffer
+  int64_t numel = 0;                // of the piece
+  // Dimension that tensor parallelism splits (-1: none), over how many ranks, and the sizes of the stretches of it that are split one
+  // by one: q, k and v of a fused matrix. A stretch that the ranks do not divide is padded on the last ones (the vocabulary's rows).
+  int split_dim = -1;
+  int split_ranks = 1;
+  std::vector<int64_t> parts;
   bool decay = true;
   ParameterDecl::Init init = ParameterDecl::Init::kNormal;
   RowOrder order = RowOrder::kPlain;
@@ -34,23 +43,36 @@ struct UnitLayout {
   UnitKind kind = UnitKind::kBlock;
   std::vector<Parameter> parameters;
   std::vector<Slot> slots;
+  Group shard_group = Group::kDpShard;
+  int shard_ranks = 1;          // of that group
   int64_t numel = 0;            // valid elements
   int64_t shard_numel = 0;      // per rank, padded: multiple of kShardAlignment
   int64_t shard_offset = 0;     // of this unit in a rank's flat shard buffer, elements
   int64_t gathered_offset = 0;  // of this unit in a buffer that holds every unit gathered, elements
 };
 struct Layout {
-  int shard_ranks = 1;
-  std::vector<UnitLayout> units;  // embedding, blocks, head
+  Mesh mesh;
+  std::vector<UnitLayout> units;  // embedding, blocks, head; then the shared one, if there is one
+  int num_programs = 0;           // units that have a program: all but the shared one
   int64_t shard_numel = 0;        // a rank's flat shard
-  int64_t gathered_numel = 0;     // all units gathered, padding included
+  int64_t gathered_numel = 0;     // all units with a program gathered, padding included
   int64_t numel = 0;              // parameters of the model
+
+  int shared_unit() const { return num_programs < static_cast<int>(units.size()) ? num_programs : -1; }
 };
 
-Layout make_layout(const Geometry& geometry, int shard_ranks);
+Layout make_layout(const Geometry& geometry, const Mesh& mesh);
 
-// Where element `element` of a parameter (row-major, in the program's order) stands in the published tensor, which may order its rows
-// otherwise or be transposed.
+// Name of unit `unit`'s slot in the shared unit.
+std::string shared_slot(int unit, std::string_view slot);
+// Which chunk of the unit a rank owns.
+int shard_index(const Layout& layout, const UnitLayout& unit, const Coordinates& at);
+
+int64_t full_numel(const Parameter& parameter);
+// Where element `element` of tensor-parallel rank tp_index's piece (row-major) stands in the whole; -1: padding.
+int64_t full_element(const Parameter& parameter, int tp_index, int64_t element);
+// Where element `element` of a whole parameter (row-major, in the program's order) stands in the published tensor, which may order
+// its rows otherwise or be transposed.
 int64_t published_element(const Parameter& parameter, const Geometry& geometry, int64_t element);
 
 // Half-open range of valid elements of unit `unit` that shard rank `index` owns; empty past the end.
@@ -60,19 +82,19 @@ struct ElementRange {
 };
 ElementRange owned_range(const UnitLayout& unit, int index);
 
-// A parameter's piece on one rank as boxes: `start` and `size` per dimension; `offset` into the rank's flat shard.
+// A parameter's piece on one rank as boxes of the whole: `start` and `size` per dimension; `shard_offset` into the rank's flat shard.
 struct Box {
   std::vector<int64_t> start, size;
   int64_t shard_offset = 0;
   int64_t numel() const;
 };
-std::vector<Box> boxes_of(const UnitLayout& unit, const Parameter& parameter, int index);
+std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Parameter& parameter, const Coordinates& at);
 
 // Contiguous stretches of a rank's flat shard that share the decay flag, in order: AdamW's tensor list.
 struct DecayRange {
   int64_t begin = 0, end = 0;
   bool decay = true;
 };
-std::vector<DecayRange> decay_ranges(const Layout& layout, int index);
+std::vector<DecayRange> decay_ranges(const Layout& layout, const Coordinates& at);
 
 }  // namespace distsetup

@@ -24,22 +24,37 @@ struct Coordinates {
   bool operator==(const Coordinates&) const = default;
 };
 
-// Groups are sets of ranks that differ in the named axes only. kData = dp_replicate × dp_shard.
-enum class Group { kSelf, kDpShard, kDpReplicate, kData, kWorld };
-inline constexpr int kNumGroups = 5;
+// A group is a set of axes: the ranks that differ in these axes only.
+enum class Group : uint8_t {
+  kSelf = 0,
+  kTp = 1,
+  kCp = 2,
+  kDpShard = 4,
+  kDpReplicate = 8,
+  kPp = 16,
+  kData = kDpReplicate | kDpShard,  // ranks that see different samples
+  kShardTp = kDpShard | kTp,        // shard what tensor parallelism does not split
+  kWorld = 31
+};
+inline constexpr int kNumGroups = 32;
+inline bool has_axis(Group group, Group axis) { return (static_cast<int>(group) & static_cast<int>(axis)) != 0; }
 
 Coordinates coordinates(const Mesh& mesh, int rank);
 int rank_of(const Mesh& mesh, const Coordinates& at);
 std::vector<int> group_members(const Mesh& mesh, Group group, int rank);  // ascending; contains rank
 int group_size(const Mesh& mesh, Group group);
+int group_index(const Mesh& mesh, Group group, const Coordinates& at);  // place in group_members()
 
-// The groups of one rank, looked up once: group_members() walks the world.
+// Ranks that share the states of one copy of the model.
+Group state_group(const Mesh& mesh);
+
+// The groups of one rank, looked up once.
 class RankGroups {
  public:
   RankGroups(const Mesh& mesh, int rank);
   const std::vector<int>& members(Group group) const { return members_[static_cast<size_t>(group)]; }
   int size(Group group) const { return static_cast<int>(members(group).size()); }
-  int index(Group group) const { return index_[static_cast<size_t>(group)]; }  // of this rank, ascending by rank
+  int index(Group group) const { return index_[static_cast<size_t>(group)]; }
 
  private:
   std::array<std::vector<int>, kNumGroups> members_;

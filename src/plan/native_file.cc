@@ -16,6 +16,7 @@
 #include "plan/kernel_table.h"
 #include "plan/native_program.h"
 #include "plan/program_builder.h"
+#include "plan/tensor_parallel.h"
 
 namespace distsetup {
 namespace {
@@ -130,14 +131,19 @@ class FileReading {
     w.when = conditions_of(reader.child("when"));
     reader.get("init", init);
     reader.get("order", order);
+    reader.get("parts", w.decl.parts);
     reader.get("transposed", w.decl.transposed);
     reader.finish();
     w.decl.decay = w.decl.shape.size() > 1;  // matrices, not norms and biases
     if (w.decl.shape.empty() || w.decl.shape.size() > 2)
       say(value.location, fmt::format("found a shape of {} sizes, expected 1 or 2", w.decl.shape.size()));
-    for (const std::string& size : w.decl.shape)
-      if (const std::string problem = expression_problem(size, symbols_); !problem.empty())
-        say(value.location, fmt::format("size '{}': {}", size, problem));
+    for (const std::vector<std::string>* sizes : {&w.decl.shape, &w.decl.parts})
+      for (const std::string& size : *sizes)
+        if (const std::string problem = expression_problem(size, symbols_); !problem.empty())
+          say(value.location, fmt::format("size '{}': {}", size, problem));
+    w.decl.split = split_dimension(w.decl.shape);
+    if (!w.decl.parts.empty() && w.decl.split != 0)
+      say(value.location, "parts are of a first size that counts heads, feed-forward elements or tokens of the vocabulary");
     const auto known = std::find_if(kInits.begin(), kInits.end(), [&](const auto& i) { return i.first == init; });
     if (known == kInits.end())
       say(value.location, fmt::format("init is '{}', expected normal, ones, zeros or scaled", init));
@@ -213,14 +219,14 @@ bool all_hold(const std::vector<std::string>& conditions, const Geometry& geomet
 }
 
 // Rows of the parameters of a slot, added.
-std::map<std::string, std::vector<std::string>> slots_of(const std::vector<ParameterDecl>& parameters) {
-  std::map<std::string, std::vector<std::string>> slots;
+std::map<std::string, SlotShape> slots_of(const std::vector<ParameterDecl>& parameters) {
+  std::map<std::string, SlotShape> slots;
   for (const ParameterDecl& p : parameters) {
-    std::vector<std::string>& shape = slots[p.slot];
-    if (shape.empty())
-      shape = p.shape;
+    SlotShape& slot = slots[p.slot];
+    if (slot.shape.empty())
+      slot = {p.shape, p.split};
     else
-      shape[0] += "+" + p.shape[0];
+      slot.shape[0] += "+" + p.shape[0];
   }
   return slots;
 }
@@ -232,13 +238,30 @@ std::vector<ParameterDecl> parameters_of(const NativeFile::Unit& unit, const Geo
   return out;
 }
 
-std::string build(const NativeFile& file, UnitKind kind, const Geometry& geometry, bool local, Program& program) {
+// "": parts of fused weights add up, and where tensor parallelism splits them, it can.
+std::string parts_problem(const std::vector<ParameterDecl>& parameters, const Geometry& geometry, int tp) {
+  const Symbols symbols = native_symbols(geometry, 1, 1);
+  for (const ParameterDecl& p : parameters) {
+    if (const std::string problem = tp > 1 ? split_problem(p) : ""; !problem.empty()) return problem;
+    if (p.parts.empty()) continue;
+    int64_t sum = 0;
+    for (const std::string& part : p.parts) sum += evaluate(part, symbols);
+    const int64_t size = evaluate(p.shape[0], symbols);
+    if (sum != size) return fmt::format("the parts of weight '{}' have {} rows together, its shape has {}", p.name, sum, size);
+  }
+  return "";
+}
+
+std::string build(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry, Program& program) {
+  const auto [kind, local, tp] = choice;
   const NativeFile::Unit& unit = unit_of(file, kind);
   program.kind = kind;
   program.name = std::string(name(kind)) + (kind == UnitKind::kBlock && local && geometry.global_layer_every > 0 ? ".local" : "");
   program.prefix = unit.prefix;
-  program.parameters = parameters_of(unit, geometry, local);
-  std::map<std::string, std::vector<std::string>> slots = slots_of(program.parameters);
+  const std::vector<ParameterDecl> parameters = parameters_of(unit, geometry, local);
+  if (std::string problem = parts_problem(parameters, geometry, tp); !problem.empty()) return problem;
+  for (const ParameterDecl& p : parameters) (tp > 1 && p.split < 0 ? program.shared_parameters : program.parameters).push_back(p);
+  std::map<std::string, SlotShape> slots = slots_of(parameters);
   const auto embedding_slots = slots_of(parameters_of(file.embedding, geometry, local));
   for (const NativeFile::Operation& o : unit.forward) {
     if (!all_hold(o.when, geometry, local)) continue;
@@ -249,14 +272,17 @@ std::string build(const NativeFile& file, UnitKind kind, const Geometry& geometr
       program.borrowed_slots.push_back(slot);
     }
   }
-  if (kind != UnitKind::kEmbedding) program.tensors.push_back({"x", {"T", "h"}});
+  if (kind != UnitKind::kEmbedding) program.tensors.push_back({"x", {tp > 1 ? "Ts" : "T", "h"}});
   ProgramBuilder builder(program, std::move(slots));
   for (const NativeFile::Operation& o : unit.forward) {
     if (!all_hold(o.when, geometry, local)) continue;
     Op op = o.op;
     op.kernel = kernel_name(op.kernel, geometry);
     op.attributes = attributes_of(file, o, geometry, local);
-    builder.forward(std::move(op));
+    if (tp > 1)
+      add_split(std::move(op), builder);
+    else
+      builder.add(std::move(op));
   }
   return builder.finish();
 }
@@ -273,14 +299,14 @@ Result<NativeFile> read_native_file(std::string_view text, const std::string& pa
   return file;
 }
 
-Program program_of(const NativeFile& file, UnitKind kind, const Geometry& geometry, bool local) {
+Program program_of(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry) {
   Program program;
-  const std::string problem = build(file, kind, geometry, local, program);
-  CHECK(problem.empty(), "native program '{}', {}: {}", file.name, name(kind), problem);
+  const std::string problem = build(file, choice, geometry, program);
+  CHECK(problem.empty(), "native program '{}', {}: {}", file.name, name(choice.kind), problem);
   return program;
 }
 
-std::string check_programs(const NativeFile& file, const Geometry& geometry) {
+std::string check_programs(const NativeFile& file, const Geometry& geometry, int tp) {
   for (const std::string& need : file.needs) {
     if (all_hold({need}, geometry, false)) continue;
     const std::string_view field = condition_subject(need);
@@ -288,10 +314,10 @@ std::string check_programs(const NativeFile& file, const Geometry& geometry) {
                        subject_text(field, geometry, false));
   }
   for (const UnitKind kind : {UnitKind::kEmbedding, UnitKind::kBlock, UnitKind::kHead}) {
-    Program program;
-    std::string problem = build(file, kind, geometry, false, program);
-    if (problem.empty()) problem = build(file, kind, geometry, true, program = {});
-    if (!problem.empty()) return problem;
+    for (const bool local : {false, true}) {
+      Program program;
+      if (std::string problem = build(file, {kind, local, tp}, geometry, program); !problem.empty()) return problem;
+    }
   }
   return "";
 }

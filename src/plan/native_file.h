@@ -37,9 +37,15 @@ struct NativeFile {
 // `read_base`: the text of another file by name, "" when there is none. Errors are at `path`:line:col.
 Result<NativeFile> read_native_file(std::string_view text, const std::string& path, std::string (*read_base)(std::string_view name));
 
+// Which of a model's programs.
+struct ProgramChoice {
+  UnitKind kind = UnitKind::kBlock;
+  bool local = false;  // of a layer with a window
+  int tp = 1;          // ranks of tensor parallelism
+};
 // One unit's program for a model, backward included. CHECKs where the file makes none: ask check_programs() first.
-Program program_of(const NativeFile& file, UnitKind kind, const Geometry& geometry, bool local);
+Program program_of(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry);
 // "": all its programs can be made for this model; else why not.
-std::string check_programs(const NativeFile& file, const Geometry& geometry);
+std::string check_programs(const NativeFile& file, const Geometry& geometry, int tp = 1);
 
 }  // namespace distsetup

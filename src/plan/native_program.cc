@@ -57,6 +57,7 @@ void each_op(const NativePrograms& p, F f) {
 // All that is known of a model's programs, or why it has none.
 struct Made {
   Geometry geometry;
+  int tp = 1;
   Diagnostics refused;
   std::shared_ptr<const NativePrograms> programs;  // when nothing is refused
   std::vector<std::string> selective, full;        // what recomputing drops
@@ -74,18 +75,18 @@ Diagnostics refused_traits(const Geometry& g) {
   return out;
 }
 
-std::shared_ptr<const NativePrograms> programs_of(const NativeFile& file, const Geometry& g) {
+std::shared_ptr<const NativePrograms> programs_of(const NativeFile& file, const Geometry& g, int tp) {
   NativePrograms p;
   p.file = file.name;
-  p.embedding = program_of(file, UnitKind::kEmbedding, g, false);
-  p.head = program_of(file, UnitKind::kHead, g, false);
+  p.embedding = program_of(file, {UnitKind::kEmbedding, false, tp}, g);
+  p.head = program_of(file, {UnitKind::kHead, false, tp}, g);
   std::array<int, 2> kinds = {-1, -1};
   for (int64_t layer = 0; layer < g.num_layers; ++layer) {
     const bool local = has_window(g, layer);
     int& kind = kinds[local ? 1 : 0];
     if (kind < 0) {
       kind = static_cast<int>(p.blocks.size());
-      p.blocks.push_back(program_of(file, UnitKind::kBlock, g, local));
+      p.blocks.push_back(program_of(file, {UnitKind::kBlock, local, tp}, g));
     }
     p.kind_of_layer.push_back(kind);
   }
@@ -101,47 +102,60 @@ std::vector<std::string> saved_tensors(const NativePrograms& programs) {
   return all;
 }
 
-Made make(const Geometry& g) {
-  Made made{g, refused_traits(g), nullptr, {}, {}};
+// Heads and feed-forward elements go whole to ranks; the vocabulary is padded.
+std::string split_refusal(const Geometry& g, int tp) {
+  for (const auto& [what, count] : {std::pair<std::string_view, int64_t>{"heads", g.num_heads},
+                                    {"key and value heads", g.num_kv_heads},
+                                    {"feed-forward elements", g.feed_forward}})
+    if (count % tp != 0) return fmt::format("tensor parallelism over {} ranks does not divide its {} {}", tp, count, what);
+  return "";
+}
+
+Made make(const Geometry& g, int tp) {
+  Made made{g, tp, refused_traits(g), nullptr, {}, {}};
   if (!made.refused.empty()) return made;
   const Result<NativeFile> file = native_file(g);
   if (!file.ok()) {
     made.refused = file.diagnostics;
     return made;
   }
-  if (const std::string problem = check_programs(*file, g); !problem.empty()) {
+  if (const std::string problem = split_refusal(g, tp); !problem.empty()) {
+    made.refused = {refusal(g, problem)};
+    return made;
+  }
+  if (const std::string problem = check_programs(*file, g, tp); !problem.empty()) {
     const bool is_like_another = file->name != g.family;
     made.refused = {refusal(g, is_like_another ? fmt::format("it has none for '{}', and {}", g.family, problem) : problem)};
     return made;
   }
-  made.programs = programs_of(*file, g);
+  made.programs = programs_of(*file, g, tp);
   made.selective = file->block.selective;
   made.full = saved_tensors(*made.programs);
   return made;
 }
 
 // Of the models asked for last: a search compiles one model's lists hundreds of times.
-std::shared_ptr<const Made> made_for(const Geometry& geometry) {
-  constexpr size_t kKept = 4;
+std::shared_ptr<const Made> made_for(const Geometry& geometry, int tp) {
+  constexpr size_t kKept = 8;
   static std::mutex mutex;
   static std::deque<std::shared_ptr<const Made>> kept;
   const std::lock_guard<std::mutex> lock(mutex);
   for (const std::shared_ptr<const Made>& made : kept)
-    if (made->geometry == geometry) return made;
-  kept.push_front(std::make_shared<const Made>(make(geometry)));
+    if (made->tp == tp && made->geometry == geometry) return made;
+  kept.push_front(std::make_shared<const Made>(make(geometry, tp)));
   if (kept.size() > kKept) kept.pop_back();
   return kept.front();
 }
 
 }  // namespace
 
-std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry) {
-  const std::shared_ptr<const Made> made = made_for(geometry);
+std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, int tp) {
+  const std::shared_ptr<const Made> made = made_for(geometry, tp);
   CHECK(made->programs != nullptr, "{}", format_diagnostics(made->refused));
   return made->programs;
 }
 
-Diagnostics check_native(const Geometry& geometry) { return made_for(geometry)->refused; }
+Diagnostics check_native(const Geometry& geometry, int tp) { return made_for(geometry, tp)->refused; }
 
 Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return {};
@@ -152,17 +166,19 @@ Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
   return {refusal(g, "CUDA has no kernel for attention with a soft cap")};
 }
 
-Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_length) {
+Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_length, int tp) {
   return {{"T", micro_batch * sequence_length},
+          {"Ts", micro_batch * sequence_length / tp},
+          {"tp", tp},
           {"S", sequence_length},
           {"B", micro_batch},
           {"h", g.hidden},
-          {"f", g.feed_forward},
-          {"a", g.num_heads},
-          {"kv", g.num_kv_heads},
+          {"f", g.feed_forward / tp},
+          {"a", g.num_heads / tp},
+          {"kv", g.num_kv_heads / tp},
           {"d", g.head_size},
           {"rot", rotated_elements(g)},
-          {"V", g.vocabulary},
+          {"V", (g.vocabulary + tp - 1) / tp},
           {"P", g.learned_positions}};
 }
 
@@ -186,7 +202,7 @@ bool reads_input(const NativePrograms& programs, std::string_view name) {
 
 std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy) {
   if (policy == Recompute::kNone) return {};
-  const std::shared_ptr<const Made> made = made_for(geometry);
+  const std::shared_ptr<const Made> made = made_for(geometry, 1);
   return policy == Recompute::kSelective ? made->selective : made->full;
 }
 

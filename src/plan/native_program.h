@@ -1,6 +1,7 @@
 // The programs of the bundled trainer for one model, from its family's file (native_file.h). Symbols: T tokens, S sequence length,
 // B sequences, h hidden, f feed-forward, a heads, kv kv heads, d head size, rot elements of a head that are rotated, V vocabulary,
-// P learned positions.
+// P learned positions. With tensor parallelism over tp ranks a, kv, f and V are one rank's share (V rounded up), and Ts = T / tp
+// tokens are a rank's own; without, Ts = T and tp = 1.
 #pragma once
 #include <memory>
 #include <vector>
@@ -19,14 +20,15 @@ struct NativePrograms {
   const Program& block(int64_t layer) const { return blocks[static_cast<size_t>(kind_of_layer[static_cast<size_t>(layer)])]; }
 };
 // The model must pass check_native(). Made once for the models asked for last.
-std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry);
+std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, int tp = 1);
 
-// What of the model has no program (experts, latent attention, a family without a file ...), each named.
-Diagnostics check_native(const Geometry& geometry);
+// What of the model has no program (experts, latent attention, a family without a file ...), or cannot be split over tp ranks, each
+// named.
+Diagnostics check_native(const Geometry& geometry, int tp = 1);
 // Kernels of its programs that the device has not got.
 Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator);
 
-Symbols native_symbols(const Geometry& geometry, int64_t micro_batch, int64_t sequence_length);
+Symbols native_symbols(const Geometry& geometry, int64_t micro_batch, int64_t sequence_length, int tp = 1);
 // The run buffers that programs read, "ids", "cos", ...: shape and type of each.
 struct ProgramInput {
   std::vector<int64_t> shape;

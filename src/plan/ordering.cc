@@ -29,7 +29,7 @@ struct Cell {
 
 class OrderChecker {
  public:
-  OrderChecker(const Schedule& s, int shard_index) : s_(s), shard_index_(shard_index), memory_(s.buffers.size() + 1) {
+  OrderChecker(const Schedule& s, const Coordinates& at) : s_(s), at_(at), memory_(s.buffers.size() + 1) {
     for (const Buffer& b : s.buffers) is_fed_ |= b.name == "ids";
   }
 
@@ -88,7 +88,7 @@ class OrderChecker {
     const Buffer& b = s_.buffers[v.buffer];
     const int64_t bytes = num_bytes(v);
     int64_t begin = v.offset_bytes;
-    if (v.part == View::Part::kOwn) begin += shard_index_ * bytes;
+    if (v.own_of != Group::kSelf) begin += group_index(s_.layout.mesh, v.own_of, at_) * bytes;
     if (bytes == 0) return;
     if (b.lifetime == BufferLifetime::kRun) return touch(index, memory_[v.buffer], begin, begin + bytes, write, b.name);
     begin += s_.buffers[root_buffer(s_.buffers, v.buffer)].offset_bytes;
@@ -145,7 +145,7 @@ class OrderChecker {
   }
 
   const Schedule& s_;
-  const int shard_index_;
+  const Coordinates at_;
   bool is_fed_ = false;
   std::vector<Memory> memory_;  // per run buffer; the last is the arena
   std::array<Clock, kNumStreams> clock_{};
@@ -155,9 +155,9 @@ class OrderChecker {
 
 }  // namespace
 
-std::vector<std::string> check_order(const Schedule& schedule, int shard_index) {
+std::vector<std::string> check_order(const Schedule& schedule, const Coordinates& at) {
   CHECK(!schedule.steps.empty() || schedule.instructions.empty(), "check_order needs an expanded list");
-  return OrderChecker(schedule, shard_index).run();
+  return OrderChecker(schedule, at).run();
 }
 
 }  // namespace distsetup

@@ -15,7 +15,7 @@
 namespace distsetup {
 
 // Accesses of an expanded list that nothing orders, and waits for events that were not signalled, as messages, at most 20; empty:
-// there are none. `shard_index`: the coordinate whose own chunks are looked at.
-std::vector<std::string> check_order(const Schedule& schedule, int shard_index);
+// there are none. `at`: the rank whose own chunks are looked at.
+std::vector<std::string> check_order(const Schedule& schedule, const Coordinates& at);
 
 }  // namespace distsetup

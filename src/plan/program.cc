@@ -42,9 +42,9 @@ class Deriver {
   Deriver(const Program& program, const std::set<std::string>& dropped, Pass pass)
       : program_(program), dropped_(dropped), pass_(pass) {
     out_.program = &program;
-    for (const ParameterDecl& p : program.parameters)
-      if (out_.slots.empty() || out_.slots.back() != p.slot) out_.slots.push_back(p.slot);
+    out_.num_own_slots = add_slots(program.parameters);
     for (const std::string& slot : program.borrowed_slots) out_.slots.push_back(slot);
+    out_.num_shared_slots = add_slots(program.shared_parameters);
     forward_names_ = written_by(program.forward, program);
     if (declares("x")) forward_names_.insert(forward_names_.begin(), "x");
   }
@@ -68,6 +68,13 @@ class Deriver {
  private:
   enum class Mode { kForward, kRecompute, kBackward };
 
+  int add_slots(const std::vector<ParameterDecl>& parameters) {
+    const size_t before = out_.slots.size();
+    for (const ParameterDecl& p : parameters)
+      if (out_.slots.size() == before || out_.slots.back() != p.slot) out_.slots.push_back(p.slot);
+    return static_cast<int>(out_.slots.size() - before);
+  }
+
   bool declares(std::string_view name) const {
     return std::any_of(program_.tensors.begin(), program_.tensors.end(), [&](const TensorDecl& t) { return t.name == name; });
   }
@@ -78,6 +85,11 @@ class Deriver {
       for (const std::string& r : op.reads)
         if (contains(forward_names_, r) && !rewritten.contains(r) && !contains(out_.saved, r)) out_.saved.push_back(r);
       for (const std::string& w : op.writes) rewritten.insert(w);
+    }
+    // Rows that are gathered again need what they were gathered from.
+    for (const Op& op : program_.forward) {
+      const bool again = op.kind == OpKind::kAllGather && contains(out_.saved, op.writes[0]) && dropped_.contains(op.writes[0]);
+      if (again && contains(forward_names_, op.reads[0]) && !contains(out_.saved, op.reads[0])) out_.saved.push_back(op.reads[0]);
     }
     for (const std::string& n : out_.saved)
       if (!dropped_.contains(n) || n == "x") out_.kept.push_back(n);
@@ -236,10 +248,9 @@ class PassLiveness {
 
   // Of the unit's own slots: borrowed ones live in another unit's buffer.
   int first_gradient_write() const {
-    const int own = static_cast<int>(variant_.slots.size() - variant_.program->borrowed_slots.size());
     for (int j = 0; j < num_ops(); ++j)
       for (const Operand& w : ops_[j].writes)
-        if (w.kind == Operand::Kind::kGradient && w.index < own) return j;
+        if (w.kind == Operand::Kind::kGradient && w.index < variant_.num_own_slots) return j;
     return num_ops();
   }
 
@@ -256,6 +267,7 @@ std::string_view name(UnitKind kind) {
     case UnitKind::kEmbedding: return "embedding";
     case UnitKind::kBlock: return "block";
     case UnitKind::kHead: return "head";
+    case UnitKind::kShared: return "shared";
   }
   return "?";
 }

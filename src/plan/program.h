@@ -33,6 +33,8 @@ enum class OpKind {
   kSendRecv
 };
 
+inline bool is_communication(OpKind kind) { return kind >= OpKind::kAllGather; }
+
 struct TensorDecl {
   std::string name;
   std::vector<std::string> shape;  // expressions
@@ -54,6 +56,10 @@ struct ParameterDecl {
   enum class Init { kNormal, kOnes, kZeros, kScaledNormal } init = Init::kNormal;  // std 0.02; scaled: 0.02 / sqrt(2 L)
   RowOrder order = RowOrder::kPlain;
   bool transposed = false;  // published as [in, out] (GPT-2's Conv1D)
+  // Tensor parallelism: the dimension whose size counts heads, feed-forward elements or tokens of the vocabulary; -1: each rank has
+  // all of it. Where that dimension holds several matrices one after the other, their sizes: each is split by itself.
+  int split = -1;
+  std::vector<std::string> parts;
 };
 
 struct Overlay {
@@ -89,15 +95,16 @@ struct Op {
   OpAttributes attributes;
 };
 
-enum class UnitKind { kEmbedding, kBlock, kHead };
+enum class UnitKind { kEmbedding, kBlock, kHead, kShared };  // kShared has parameters and no program (layout.h)
 std::string_view name(UnitKind kind);
 
 struct Program {
   UnitKind kind = UnitKind::kBlock;
-  std::string name;                         // "block"; "block.local" where a model's layers are not all alike
-  std::string prefix;                       // of parameter names; {layer} stands for the layer's number
-  std::vector<ParameterDecl> parameters;    // of this unit; a tied head has none for its matrix
-  std::vector<std::string> borrowed_slots;  // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
+  std::string name;                              // "block"; "block.local" where a model's layers are not all alike
+  std::string prefix;                            // of parameter names; {layer} stands for the layer's number
+  std::vector<ParameterDecl> parameters;         // of this unit; a tied head has none for its matrix
+  std::vector<ParameterDecl> shared_parameters;  // with tensor parallelism: those that are not split, which lie in the shared unit
+  std::vector<std::string> borrowed_slots;       // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
   std::vector<TensorDecl> tensors;
   std::vector<std::string> inputs;  // run buffers every unit may read: ids, targets, cos, sin, and "loss" which is added to
   std::vector<Op> forward, backward;
@@ -109,7 +116,7 @@ struct Program {
 // operation goes to a dead instance "name.dead".
 struct Operand {
   enum class Kind { kTensor, kParameter, kGradient, kInput } kind = Kind::kTensor;
-  int index = 0;  // tensor instance; slot index (own slots first, then borrowed); input index
+  int index = 0;  // tensor instance; slot index (own slots first, then borrowed, then shared); input index
 };
 struct OpInstance {
   const Op* op = nullptr;
@@ -125,7 +132,8 @@ struct ProgramVariant {
   std::string name;  // "block", "block/full"
   std::vector<TensorInstance> tensors;
   std::vector<OpInstance> forward, backward;
-  std::vector<std::string> slots;        // own slots in order, then borrowed
+  std::vector<std::string> slots;  // own slots in order, then borrowed, then those in the shared unit
+  int num_own_slots = 0, num_shared_slots = 0;
   std::vector<std::string> saved, kept;  // derived: read by backward and written by forward; minus the dropped ones
   int x = -1, y = -1, dy = -1, dx = -1;  // tensor instances, -1 = none
 };

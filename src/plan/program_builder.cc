@@ -8,7 +8,8 @@
 
 namespace distsetup {
 
-void ProgramBuilder::forward(Op op) {
+void ProgramBuilder::add(Op op) {
+  if (!problem_.empty()) return;
   const KernelRule* rule = find_kernel(op.kernel);
   if (rule == nullptr) return fail(fmt::format("op '{}': there is no kernel '{}'", op.name, op.kernel));
   if (op.reads.size() != rule->num_reads || op.writes.size() != rule->num_writes)
@@ -16,6 +17,7 @@ void ProgramBuilder::forward(Op op) {
                             rule->num_reads, rule->num_writes, op.reads.size(), op.writes.size()));
   op.kind = rule->kind;
   op.over = rule->over;
+  if (is_communication(op.kind)) op.group = Group::kTp;
   for (const std::string& r : op.reads) (void)shape(r);
   if (!problem_.empty()) return;
   rule->declare(op, *this);
@@ -43,7 +45,7 @@ const std::vector<std::string>& ProgramBuilder::shape(const std::string& name) {
   static const std::vector<std::string> kTokens = {"T"}, kScalar = {"1"}, kNone;
   if (name.starts_with("p:")) {
     const auto slot = slots_.find(name.substr(2));
-    if (slot != slots_.end()) return slot->second;
+    if (slot != slots_.end()) return slot->second.shape;
     fail(fmt::format("nothing has the slot '{}'", name.substr(2)));
     return kNone;
   }
@@ -56,6 +58,18 @@ const std::vector<std::string>& ProgramBuilder::shape(const std::string& name) {
   }
   fail(fmt::format("nothing writes '{}', which an op reads", name));
   return kNone;
+}
+
+int ProgramBuilder::split(const std::string& slot) {
+  (void)shape(slot);  // says where there is none
+  const auto found = slots_.find(slot.substr(2));
+  return found == slots_.end() ? -1 : found->second.split;
+}
+
+Dtype ProgramBuilder::dtype(const std::string& tensor) const {
+  for (const TensorDecl& t : program_.tensors)
+    if (t.name == tensor) return t.dtype;
+  return Dtype::kCompute;
 }
 
 void ProgramBuilder::declare(const std::string& tensor, std::vector<std::string> shape, Dtype dtype) {

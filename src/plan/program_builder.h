@@ -11,14 +11,19 @@
 
 namespace distsetup {
 
+// A matrix or vector that a program reads: its shape, and the dimension that tensor parallelism splits (-1: none).
+struct SlotShape {
+  std::vector<std::string> shape;
+  int split = -1;
+};
+
 class ProgramBuilder {
  public:
-  // `slots`: shapes of the matrices that the program reads, borrowed ones included.
-  ProgramBuilder(Program& program, std::map<std::string, std::vector<std::string>> slots)
-      : program_(program), slots_(std::move(slots)) {}
+  // `slots`: what the program reads, borrowed ones included.
+  ProgramBuilder(Program& program, std::map<std::string, SlotShape> slots) : program_(program), slots_(std::move(slots)) {}
 
   // Adds the op, whose kernel must be in the table, and declares what it writes. A problem is kept and said by finish().
-  void forward(Op op);
+  void add(Op op);
   // Adds backward. Empty, or what is wrong: "kernel 'rope' reads 'q', which nothing writes".
   std::string finish();
 
@@ -26,6 +31,8 @@ class ProgramBuilder {
 
   bool has(const std::string& tensor) const;
   const std::vector<std::string>& shape(const std::string& tensor_or_slot);  // "h1", "p:wqkv", "ids"
+  int split(const std::string& slot);                                        // of "p:wqkv"; -1: it is not split
+  Dtype dtype(const std::string& tensor) const;
   void declare(const std::string& tensor, std::vector<std::string> shape, Dtype dtype = Dtype::kCompute);
   void mark_logits(const std::string& tensor);
 
@@ -47,7 +54,7 @@ class ProgramBuilder {
 
  private:
   Program& program_;
-  const std::map<std::string, std::vector<std::string>> slots_;
+  const std::map<std::string, SlotShape> slots_;
   std::map<std::string, std::string> gradients_;
   std::string problem_;
 };

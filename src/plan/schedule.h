@@ -10,6 +10,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -76,13 +77,13 @@ struct Buffer {
   int64_t offset_bytes = -1;  // span buffers only
 };
 
-// What a step's function sees of a buffer. kOwn: this rank's chunk, at dp_shard coordinate × chunk.
+// What a step's function sees of a buffer.
 struct View {
   int buffer = -1;
   int64_t offset_bytes = 0;
   std::vector<int64_t> shape;
   Dtype dtype = Dtype::kF32;
-  enum class Part { kFixed, kOwn } part = Part::kFixed;
+  Group own_of = Group::kSelf;  // another group: this rank's chunk, at its index in the group × chunk
 };
 
 struct Step {
@@ -140,6 +141,21 @@ struct Schedule {
   int live_peak_step = -1;
   std::vector<int64_t> live_bytes;  // span bytes during each step
 };
+
+// Where a unit's program has its parameters: the unit of slot `slot` of its variant, and the slot there.
+int slot_unit(const Schedule& schedule, int unit, int slot);
+const Slot& slot_of(const Schedule& schedule, int unit, int slot);
+// Do programs find this unit's parameters or gradients in the buffer? One that is of a unit holds that one; a run buffer of none holds
+// all but the shared unit, which has buffers of its own.
+bool holds_unit(const Schedule& schedule, int buffer, int unit);
+// Units whose parameters an instruction's program reads, and whose gradients it writes.
+struct TouchedUnits {
+  std::set<int> parameters, gradients;
+};
+TouchedUnits touched_units(const Schedule& schedule, InstructionOp op, int unit);
+std::vector<TouchedUnits> touched_by_units(const Schedule& schedule, InstructionOp op);  // of each unit that has a program
+// Does a program exchange data with other ranks while it runs?
+bool communicates(const ProgramVariant& variant);
 
 int64_t num_bytes(const View& view);  // of one part: a rank's own chunk, not all of them
 // The buffer whose bytes this one takes: itself, or the first of the buffers that it lies over.

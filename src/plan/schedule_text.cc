@@ -98,7 +98,9 @@ std::string canonical_text(const Schedule& s) {
                        b.overlay_of, b.offset_bytes);
   const auto view = [&](const View& v) {
     out += fmt::format(" {}@{}[{}]{}{}", v.buffer, v.offset_bytes, fmt::join(v.shape, ","), digest_name(v.dtype),
-                       v.part == View::Part::kOwn ? "own" : "");
+                       v.own_of == Group::kSelf      ? ""
+                       : v.own_of == Group::kDpShard ? "own"
+                                                     : fmt::format("own of {}", name(v.own_of)));
   };
   for (const Step& t : s.steps) {
     out += fmt::format("s {} {} i{} {}{} r", t.op, t.kernel, t.instruction, t.recomputed ? "R" : "", t.accumulate ? "+" : "");

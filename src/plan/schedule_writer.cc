@@ -7,12 +7,23 @@ namespace distsetup {
 
 ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase) : plan_(plan) {
   s_.phase = phase;
-  s_.programs = native_programs(plan.model);
-  s_.layout = make_layout(plan.model, plan.mesh.dp_shard);
-  s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
+  s_.programs = native_programs(plan.model, plan.mesh.tp);
+  s_.layout = make_layout(plan.model, plan.mesh);
+  s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, plan.mesh.tp);
   s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
   derive_variants();
 }
+
+namespace {
+
+// Rows that a block gathers from other ranks are not kept for backward, which gathers them again.
+std::set<std::string> with_gathered(std::set<std::string> dropped, const Program& program) {
+  for (const Op& op : program.forward)
+    if (op.kind == OpKind::kAllGather) dropped.insert(op.writes[0]);
+  return dropped;
+}
+
+}  // namespace
 
 void ScheduleWriter::derive_variants() {
   const Pass pass = s_.phase == Phase::kEvaluate ? Pass::kEvaluate : Pass::kTrain;
@@ -27,8 +38,11 @@ void ScheduleWriter::derive_variants() {
   const bool mixed = plan_.recompute.policy == Recompute::kEveryK;
   const std::string suffix = dropped.empty() ? "" : mixed ? "/full" : "/" + std::string(distsetup::name(plan_.recompute.policy));
   std::vector<int> block, plain;  // per kind of layer
-  for (const Program& kind : s_.programs->blocks) block.push_back(add(kind, dropped, suffix));
-  for (size_t kind = 0; kind < block.size(); ++kind) plain.push_back(mixed ? add(s_.programs->blocks[kind], {}, "") : block[kind]);
+  for (const Program& kind : s_.programs->blocks) block.push_back(add(kind, with_gathered(dropped, kind), suffix));
+  for (size_t kind = 0; kind < block.size(); ++kind) {
+    const Program& program = s_.programs->blocks[kind];
+    plain.push_back(mixed ? add(program, with_gathered({}, program), "") : block[kind]);
+  }
   const int last = add(s_.programs->head, {}, "");
   for (int u = 0; u < num_units(); ++u) {
     if (u == 0)

@@ -12,7 +12,7 @@ class ScheduleWriter {
  public:
   ScheduleWriter(const Plan& plan, Phase phase);
 
-  int num_units() const { return static_cast<int>(s_.layout.units.size()); }
+  int num_units() const { return s_.layout.num_programs; }  // that have a program
   int head() const { return num_units() - 1; }
   const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
 

@@ -21,10 +21,11 @@ namespace distsetup {
 namespace {
 
 std::string describe(const Plan& p) {
-  return fmt::format("{} dp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",
-                     name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.gradient_accumulation, p.micro_batch,
-                     name(p.recompute.policy), p.recompute.every_k, name(p.precision.compute), p.strategy.reshard_after_forward,
-                     p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings, p.model.qkv_bias, p.model.qk_norm);
+  return fmt::format("{} dp {}x{} tp {} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",
+                     name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.mesh.tp, p.gradient_accumulation,
+                     p.micro_batch, name(p.recompute.policy), p.recompute.every_k, name(p.precision.compute),
+                     p.strategy.reshard_after_forward, p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings,
+                     p.model.qkv_bias, p.model.qk_norm);
 }
 
 // Both levels agree to the byte, instruction by instruction.
@@ -56,7 +57,8 @@ std::string broken_rule(const Plan& plan) {
     if (s.arena_bytes < s.live_peak_bytes) return broken("the arena is smaller than what lives in it");
     if (s.arena_bytes > s.live_peak_bytes + s.live_peak_bytes / 4 + 4096) return broken("the arena is a quarter too large");
     // States alone: master, gradient and moments in fp32 over the shard ranks.
-    if (phase == Phase::kStep && run_bytes(s) < 16 * s.layout.numel / plan.mesh.dp_shard) return broken("states are missing");
+    if (phase == Phase::kStep && run_bytes(s) < 16 * s.layout.numel / (plan.mesh.dp_shard * plan.mesh.tp))
+      return broken("states are missing");
   }
   return "";
 }
@@ -66,7 +68,7 @@ TEST_CASE("random plans obey every schedule rule") {
     Draw random;
     const Geometry geometry = random_geometry(random);
     const PlanChoice choice = random_choice(random);
-    const Plan plan = make_test_plan(geometry, choice, 1 + random() % 20);
+    const Plan plan = make_test_plan(geometry, choice, choice.tp * (1 + random() % 20));
     RC_LOG() << describe(plan);
     const std::string broken = broken_rule(plan);
     RC_ASSERT(broken == "");
@@ -77,18 +79,19 @@ TEST_CASE("every plan with at most 4 ranks, 3 units and 3 micro-batches obeys ev
   int plans = 0;
   for (const Sharding sharding : {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3})
     for (int shard = 1; shard <= 4; ++shard)
-      for (int replicate = 1; shard * replicate <= 4; ++replicate)
+      for (const auto& [replicate, tp] : {std::pair(1, 1), {2, 1}, {3, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 4}})
         for (const int64_t accumulation : {1, 2, 3})
           for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
             for (const Dtype compute : {Dtype::kF32, Dtype::kBf16})
               for (const bool tied : {false, true})
                 for (const bool reshard : {true, false}) {
                   if (sharding == Sharding::kDdp && shard > 1) continue;
+                  if (shard * replicate * tp > 4) continue;
                   if (!reshard && sharding != Sharding::kZero3) continue;
                   Geometry g = tiny_geometry(1);
                   g.tied_embeddings = tied;
                   const Plan plan =
-                      make_test_plan(g, {sharding, replicate, shard, recompute, 0, accumulation, 1, compute, reshard, 1}, 4);
+                      make_test_plan(g, {sharding, replicate, shard, recompute, 0, accumulation, 1, compute, reshard, 1, tp}, 4);
                   INFO(describe(plan));
                   REQUIRE(broken_rule(plan) == "");
                   ++plans;
@@ -232,10 +235,26 @@ TEST_CASE("a list with one instruction broken, on one rank or on all, is caught 
   for (const int n : tried) CHECK(n > 0);
 }
 
+TEST_CASE("tensor parallelism shards what it does not split over its ranks too") {
+  const Plan plan = make_test_plan(tiny_geometry(), {.dp_shard = 2, .tp = 2});
+  const Schedule s = compile_schedule(plan, Phase::kStep);
+  const int shared = s.layout.shared_unit();
+  REQUIRE(shared == 4);
+  CHECK(s.layout.units[shared].shard_ranks == 4);
+  CHECK(s.layout.units[shared].numel == 5 * 32);  // two norms of each block, one of the head
+  std::set<Group> groups;
+  for (const Instruction& i : s.instructions)
+    if (i.group != Group::kSelf) groups.insert(i.group);
+  CHECK(groups == std::set<Group>{Group::kDpShard, Group::kShardTp, Group::kData});
+}
+
 TEST_CASE("a job of 512 ranks is checked in less than two seconds") {
   Geometry g = tiny_geometry(80);
   const Plan plan = make_test_plan(g, {Sharding::kZero3, 8, 64, Recompute::kFull, 0, 4, 1, Dtype::kBf16, true, 1}, 4);
   CHECK(check_job(plan).empty());
+  const Plan split =
+      make_test_plan(g, {.sharding = Sharding::kZero3, .dp_replicate = 2, .dp_shard = 32, .accumulation = 4, .tp = 8}, 8);
+  CHECK(check_job(split).empty());
 }
 
 }  // namespace

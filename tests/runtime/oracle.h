@@ -20,7 +20,7 @@ struct Model {
   const Layout layout;
   std::vector<std::vector<Tensor>> parameters;  // per unit, in layout order; leaves
 
-  Model(const Geometry& g, const std::vector<std::vector<float>>& units) : geometry(g), layout(make_layout(g, 1)) {
+  Model(const Geometry& g, const std::vector<std::vector<float>>& units) : geometry(g), layout(make_layout(g, {})) {
     for (size_t u = 0; u < layout.units.size(); ++u) {
       parameters.emplace_back();
       for (const Parameter& p : layout.units[u].parameters) {

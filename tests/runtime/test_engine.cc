@@ -20,7 +20,7 @@ std::vector<std::vector<float>> initial_units(const Plan& plan) {
   const auto self = make_self_communicator(one.mesh);
   Engine engine(one, *device, *self);
   engine.initialize_parameters();
-  collect(engine, engine.master(), units);
+  collect(plan.model, engine, engine.master(), units);
   return units;
 }
 

@@ -94,6 +94,33 @@ TEST_CASE("families: sharded, recomputed and poisoned runs are the one-rank run"
   }
 }
 
+TEST_CASE("families: split over two tensor-parallel ranks they train as on one") {
+  int num_split = 0;
+  for (FamilyCase& family : families()) {
+    INFO(family.name);
+    tiny::TinyOptions options;
+    family.geometry.feed_forward = 38;
+    if (has_error(check_native(family.geometry, 2))) continue;
+    ++num_split;
+    options.geometry = family.geometry;
+    options.steps = 6;
+    const tiny::RunResult one = tiny::train(tiny::tiny_plan(options), 6), first = tiny::train(tiny::tiny_plan(options), 1);
+    options.tp = 2;
+    CHECK(difference(tiny::train(tiny::tiny_plan(options), 1).gradients, first.gradients) < 4e-6);
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+      options.recompute = recompute;
+      EngineOptions poisoned;
+      poisoned.poison = true;
+      const tiny::RunResult many = tiny::train(tiny::tiny_plan(options), 6, poisoned);
+      CHECK(difference(many.losses, one.losses) < 1e-5);
+      CHECK(difference(many.norms, one.norms) < 1e-4);
+      CHECK(difference(many.parameters, one.parameters) < 2e-4);  // AdamW takes whole steps where gradients nearly cancel
+      CHECK(std::abs(many.held_out - one.held_out) < 1e-5 * one.held_out);
+    }
+  }
+  CHECK(num_split == 6);  // all but one kv head (Falcon) and norms over all heads (OLMo 2)
+}
+
 TEST_CASE("families: nothing is allocated while a step runs but what is declared") {
   for (const FamilyCase& family : families()) {
     INFO(family.name);

@@ -62,21 +62,16 @@ Geometry small_geometry() {
 
 // Four ranks, two replicas of two shards.
 struct Saver {
-  Mesh mesh;
-  Layout layout = make_layout(small_geometry(), 2);
-  Saver() {
-    mesh.dp_replicate = 2;
-    mesh.dp_shard = 2;
-  }
-  CheckpointPlace place(const fs::path& directory) const { return {directory.string(), 2, mesh, std::string(64, 'b'), {}}; }
+  Mesh mesh = {.dp_replicate = 2, .dp_shard = 2};
+  Layout layout = make_layout(small_geometry(), mesh);
+  CheckpointPlace place(const fs::path& directory) const { return {directory.string(), 2, std::string(64, 'b'), {}}; }
   // What rank's save does; its values depend on its shard only.
   void save(Communicator& communicator, const fs::path& directory, int64_t step) const {
-    const int shard = coordinates(mesh, communicator.rank()).dp_shard;
+    const Coordinates at = coordinates(mesh, communicator.rank());
     std::array<std::vector<float>, 3> values;
-    for (auto& state : values) state.assign(static_cast<size_t>(layout.shard_numel), static_cast<float>(shard + 1));
+    for (auto& state : values) state.assign(static_cast<size_t>(layout.shard_numel), static_cast<float>(at.dp_shard + 1));
     const CheckpointMetadata metadata = {step, 0, 1.0, 0.1, {}, 1, std::string(64, 'a')};
-    save_checkpoint(communicator, place(directory), {&layout, shard, values[0], values[1], values[2]},
-                    coordinates(mesh, communicator.rank()).dp_replicate == 0, metadata);
+    save_checkpoint(communicator, place(directory), {&layout, at, values[0], values[1], values[2]}, at.dp_replicate == 0, metadata);
   }
 };
 
@@ -229,10 +224,11 @@ TEST_CASE("regression 21: all ranks go on from the same step, whoever finds the 
 TEST_CASE("regression 30: replicas whose bits differ stop the run on every rank") {
   for (int drifted : {-1, 0, 3}) {
     const auto failures = run_ranks(4, [drifted](ThreadCommunicator& communicator) {
-      const int shard = communicator.rank() % 2;
+      const Mesh mesh = {.dp_replicate = 2, .dp_shard = 2};
+      const int shard = coordinates(mesh, communicator.rank()).dp_shard;
       std::vector<float> master(1000, 0.5f + static_cast<float>(shard));
       if (communicator.rank() == drifted) master[777] = std::nextafter(master[777], 10.0f);
-      check_replicas(communicator, 2, shard, master);
+      check_replicas(communicator, mesh, master);
     });
     for (const auto& failure : failures) {
       CHECK(outcome_of(failure).exit_code == (drifted < 0 ? 0 : kExitFailed));

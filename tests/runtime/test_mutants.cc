@@ -47,7 +47,7 @@ Outcome run_list(const Plan& plan, const Schedule& list, EngineOptions options) 
         out.result.losses.push_back(stats.loss);
         out.result.norms.push_back(stats.gradient_norm);
       }
-      if (engine.writes_checkpoint()) collect(engine, engine.master(), out.result.parameters);
+      if (engine.writes_checkpoint()) collect(plan.model, engine, engine.master(), out.result.parameters);
     });
   } catch (const std::exception& e) {
     out.error = e.what();

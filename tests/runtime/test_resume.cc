@@ -14,17 +14,15 @@ using namespace distsetup;
 
 namespace {
 
-ShardState state_of(Engine& engine) {
-  return {&engine.layout(), engine.shard_index(), engine.master(), engine.moment1(), engine.moment2()};
-}
+ShardState state_of(Engine& engine) { return {&engine.layout(), engine.place(), engine.master(), engine.moment1(), engine.moment2()}; }
 
-void save(Engine& engine, const Plan& plan, const std::string& directory, int64_t step) {
+void save(Engine& engine, const std::string& directory, int64_t step) {
   REQUIRE(begin_checkpoint(directory, step).empty());
   const Result<FileDigest> digest = write_rank_file(directory, step, 0, state_of(engine));
   REQUIRE(digest.ok());
   CheckpointMetadata metadata;
   metadata.step = step;
-  REQUIRE(commit_checkpoint(directory, plan.mesh, engine.layout(), "", metadata, {{rank_file_name(0), *digest}}).empty());
+  REQUIRE(commit_checkpoint(directory, engine.layout(), "", metadata, {{rank_file_name(0), *digest}}).empty());
 }
 
 }  // namespace
@@ -45,9 +43,9 @@ TEST_CASE("regression 16: an engine filled from a checkpoint computes what a pla
     const tiny::Batch batch = tiny::global_batch(plan, s);
     first.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s)});
   }
-  save(first, plan, directory, 3);
+  save(first, directory, 3);
   std::vector<std::vector<float>> parameters;
-  tiny::collect(first, first.master(), parameters);
+  tiny::collect(plan.model, first, first.master(), parameters);
   const oracle::Model plain(plan.model, parameters);
   const double expected = plain.loss(held_out, plan.train.sequence_length).item<double>();
   const StepStats straight = first.step({next.ids, next.targets, next.valid, learning_rate(plan.train, 3)});

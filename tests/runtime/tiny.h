@@ -33,7 +33,7 @@ inline Geometry odd_geometry() {
 struct TinyOptions {
   Geometry geometry = odd_geometry();
   Sharding sharding = Sharding::kDdp;
-  int replicate = 1, shard = 1;
+  int replicate = 1, shard = 1, tp = 1;
   Recompute recompute = Recompute::kNone;
   int64_t accumulation = 1;
   Dtype precision = Dtype::kF32;
@@ -48,11 +48,13 @@ inline Plan tiny_plan(const TinyOptions& o) {
   p.hardware.accelerator = Accelerator::kCpu;
   p.mesh.dp_replicate = o.replicate;
   p.mesh.dp_shard = o.shard;
+  p.mesh.tp = o.tp;
+  p.strategy.sequence_parallel = o.tp > 1;
   p.hardware.gpus_per_node = p.mesh.world();
   p.strategy.sharding = o.sharding;
   p.strategy.reshard_after_forward = o.reshard;
   p.gradient_accumulation = o.accumulation;
-  p.micro_batch = o.global_batch / (o.accumulation * p.mesh.world());
+  p.micro_batch = o.global_batch / (o.accumulation * p.mesh.data_parallel());
   p.recompute.policy = o.recompute;
   p.recompute.every_k = o.recompute == Recompute::kEveryK ? 2 : 0;
   p.recompute.dropped = dropped_tensors(o.geometry, o.recompute);
@@ -110,16 +112,29 @@ struct RunResult {
   bool operator==(const RunResult&) const = default;
 };
 
-// What every rank of a run sees is written by rank 0; shards by the ranks that own them.
-inline void collect(Engine& engine, std::span<const float> shard, std::vector<std::vector<float>>& units) {
+// What every rank of a run sees is written by rank 0; shards by the ranks that own them, into units as one rank has them.
+inline void collect(const Geometry& geometry, Engine& engine, std::span<const float> shard, std::vector<std::vector<float>>& units) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
-  const Layout& layout = engine.layout();
-  units.resize(layout.units.size());
-  for (size_t u = 0; u < layout.units.size(); ++u) {
-    const ElementRange own = owned_range(layout.units[u], engine.shard_index());
-    units[u].resize(size_t(layout.units[u].numel));
-    std::copy_n(shard.begin() + layout.units[u].shard_offset, own.size(), units[u].begin() + own.begin);
+  const Layout &layout = engine.layout(), whole = make_layout(geometry, {});
+  std::map<std::string, std::pair<size_t, int64_t>> place;  // unit and offset by name
+  units.resize(whole.units.size());
+  for (size_t u = 0; u < whole.units.size(); ++u) {
+    units[u].resize(size_t(whole.units[u].numel));
+    for (const Parameter& p : whole.units[u].parameters) place[p.name] = {u, p.offset};
+  }
+  for (const UnitLayout& unit : layout.units) {
+    for (const Parameter& p : unit.parameters) {
+      const auto [u, offset] = place.at(p.name);
+      const int64_t width = p.full_shape.size() > 1 ? p.full_shape[1] : 1;
+      for (const Box& box : boxes_of(layout, unit, p, engine.place())) {
+        const int64_t columns = box.size.size() > 1 ? box.size[1] : 1, first_column = box.size.size() > 1 ? box.start[1] : 0;
+        for (int64_t i = 0; i < box.numel(); ++i) {
+          const int64_t to = (box.start[0] + i / columns) * width + first_column + i % columns;
+          units[u][size_t(offset + to)] = shard[size_t(box.shard_offset + i)];
+        }
+      }
+    }
   }
 }
 
@@ -142,8 +157,8 @@ inline void train_rank(const Plan& plan, int64_t steps, EngineOptions options, C
   const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid});
   if (communicator.rank() == 0) result.held_out = held_out;
   if (!engine.writes_checkpoint()) return;
-  collect(engine, engine.master(), result.parameters);
-  collect(engine, engine.gradient(), result.gradients);
+  collect(plan.model, engine, engine.master(), result.parameters);
+  collect(plan.model, engine, engine.gradient(), result.gradients);
 }
 
 inline RunResult train(const Plan& plan, int64_t steps, EngineOptions options = {}) {

@@ -16,6 +16,7 @@ struct PlanChoice {
   Dtype compute = Dtype::kF32;
   bool reshard = true;
   int prefetch = 1;
+  int tp = 1;  // the model gets as many times more heads and feed-forward elements
 };
 
 inline Geometry tiny_geometry(int64_t layers = 2) {
@@ -40,9 +41,12 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.hardware.gpu = "cpu";
   p.hardware.accelerator = Accelerator::kCpu;
   p.hardware.nodes = 1;
-  p.hardware.gpus_per_node = c.dp_replicate * c.dp_shard;
+  p.model.num_heads *= c.tp, p.model.num_kv_heads *= c.tp, p.model.feed_forward *= c.tp;
+  p.hardware.gpus_per_node = c.dp_replicate * c.dp_shard * c.tp;
   p.mesh.dp_replicate = c.dp_replicate;
   p.mesh.dp_shard = c.dp_shard;
+  p.mesh.tp = c.tp;
+  p.strategy.sequence_parallel = c.tp > 1;
   p.strategy.sharding = c.sharding;
   p.strategy.reshard_after_forward = c.reshard;
   p.strategy.prefetch = c.prefetch;
@@ -85,6 +89,7 @@ PlanChoice random_choice(Random& random) {
   c.compute = pick(0, 1) ? Dtype::kBf16 : Dtype::kF32;
   c.reshard = c.sharding != Sharding::kZero3 || pick(0, 2) > 0;
   c.prefetch = pick(0, 3);
+  c.tp = 1 << pick(0, 2);
   return c;
 }
 

@@ -83,7 +83,7 @@ TEST_CASE("layout covers every element exactly once, boxes and shards alike") {
   for (int trial = 0; trial < 200; ++trial) {
     const Geometry g = random_geometry(random);
     const int ranks = 1 + static_cast<int>(random() % 7);
-    const Layout layout = make_layout(g, ranks);
+    const Layout layout = make_layout(g, {.dp_shard = ranks});
     CHECK(layout.numel == count_parameters(g).total);
     for (const UnitLayout& unit : layout.units) {
       int64_t covered = 0;
@@ -92,7 +92,7 @@ TEST_CASE("layout covers every element exactly once, boxes and shards alike") {
       for (const Parameter& p : unit.parameters) {
         std::vector<int> hits(p.numel, 0);
         for (int r = 0; r < ranks; ++r) {
-          for (const Box& box : boxes_of(unit, p, r)) {
+          for (const Box& box : boxes_of(layout, unit, p, {.dp_shard = r})) {
             REQUIRE(box.shard_offset >= unit.shard_offset);
             REQUIRE(box.shard_offset + box.numel() <= unit.shard_offset + unit.shard_numel);
             const int64_t width = p.shape.size() == 2 ? p.shape[1] : 1;
@@ -106,13 +106,13 @@ TEST_CASE("layout covers every element exactly once, boxes and shards alike") {
     }
     int64_t owned = 0;
     for (int r = 0; r < ranks; ++r)
-      for (const DecayRange& range : decay_ranges(layout, r)) owned += range.end - range.begin;
+      for (const DecayRange& range : decay_ranges(layout, {.dp_shard = r})) owned += range.end - range.begin;
     CHECK(owned == layout.numel);
   }
 }
 
 TEST_CASE("q, k, v are one slot and gate, up another") {
-  const Layout layout = make_layout(tiny_geometry(), 1);
+  const Layout layout = make_layout(tiny_geometry(), {});
   const UnitLayout& block = layout.units[1];
   std::vector<std::string> slots;
   for (const Slot& s : block.slots) slots.push_back(fmt::format("{} [{}]", s.name, fmt::join(s.shape, ",")));

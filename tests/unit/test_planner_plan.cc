@@ -140,9 +140,15 @@ TEST_CASE("regression 45: no plan is below its states") {
 
 TEST_CASE("when nothing fits, every fix is flags that make it fit") {
   const std::vector<Flags> hopeless = {
-      {{"model", "8B"}, {"gpu", "rtx_4090"}, {"gpus", "8"}, {"micro-batch", "8"}, {"recompute", "none"}, {"sharding", "zero3"}},
+      {{"model", "8B"},
+       {"gpu", "rtx_4090"},
+       {"gpus", "8"},
+       {"micro-batch", "8"},
+       {"recompute", "none"},
+       {"sharding", "zero3"},
+       {"tp", "1"}},
       {{"model", "8B"}, {"gpu", "rtx_4090"}, {"gpus", "4"}},
-      {{"model", "8B"}, {"gpu", "h100"}, {"gpus", "8"}, {"sharding", "ddp"}},
+      {{"model", "8B"}, {"gpu", "h100"}, {"gpus", "8"}, {"sharding", "ddp"}, {"tp", "1"}},
       {{"model", "1B"}, {"gpu", "rtx_4090"}, {"gpus", "1"}, {"seq", "65536"}, {"global-batch", "8"}},
   };
   for (const Flags& given : hopeless) {

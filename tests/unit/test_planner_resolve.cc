@@ -99,11 +99,9 @@ TEST_CASE("contradictions are refused with both sides") {
 }
 
 TEST_CASE("what the bundled trainer does not run is refused by name") {
-  for (const auto& [flag, value] : Flags{{"tp", "2"},
-                                         {"pp", "2"},
+  for (const auto& [flag, value] : Flags{{"pp", "2"},
                                          {"cp", "2"},
                                          {"ep", "2"},
-                                         {"sequence-parallel", "true"},
                                          {"cp-method", "ring"},
                                          {"offload-optimizer", "cpu"},
                                          {"offload-param", "host"},
@@ -114,6 +112,9 @@ TEST_CASE("what the bundled trainer does not run is refused by name") {
   CHECK(first_code({{"model", "mixtral_8x7b"}, {"trainer", "native"}}) == code::kUnsupportedFeature);
   CHECK(first_code({{"model", "8B"}, {"gpu", "v100_sxm_32"}}) == code::kUnsupportedFeature);  // no bf16
   CHECK(problem_of({{"model", "8B"}, {"gpu", "v100_sxm_32"}, {"precision", "fp32"}}).ok());
+  CHECK(first_code({{"model", "8B"}, {"trainer", "native"}, {"tp", "2"}, {"sequence-parallel", "false"}}) ==
+        code::kUnsupportedFeature);
+  CHECK(problem_of({{"model", "8B"}, {"trainer", "native"}, {"sequence-parallel", "false"}})->tp == 1);
   for (const char* one : {"tp", "pp", "cp", "ep"}) CHECK(problem_of({{"model", "8B"}, {one, "1"}}).ok());
 }
 
@@ -138,7 +139,7 @@ TEST_CASE("regression 20, 32: no heads that do not divide, no batch that does no
   REQUIRE(model.ok());
   spec.model = *model;
   CHECK_FALSE(resolve(spec, presets(), {}).ok());
-  const Result<Problem> p = problem_of({{"model", "8B"}, {"gpus", "8"}, {"global-batch", "100"}, {"micro-batch", "2"}});
+  const Result<Problem> p = problem_of({{"model", "8B"}, {"gpus", "8"}, {"global-batch", "100"}, {"micro-batch", "2"}, {"tp", "1"}});
   REQUIRE(p.ok());
   const Result<Plan> plan = make_plan(*p);
   REQUIRE_FALSE(plan.ok());

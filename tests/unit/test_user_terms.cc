@@ -43,7 +43,8 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
     CHECK_FALSE(other->why_not_native.empty());
     CHECK(assumes(*other, "the first that can: the native trainer cannot run"));
   }
-  CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"tp", "2"}})->trainer.name == "fsdp2");
+  CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"tp", "2"}})->trainer.name == kNative);
+  CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"cp", "2"}})->trainer.name == "fsdp2");
   CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp16"}})->trainer.name == "deepspeed");
   // Asked for by name it is refused, and so is what is wrong for every trainer.
   CHECK_FALSE(resolved({{"model", "mixtral_8x7b"}, {"trainer", "native"}}).ok());
@@ -205,7 +206,8 @@ TEST_CASE("user terms: plan.json says how many parameters a model has and uses")
 }
 
 TEST_CASE("user terms: what would fit begins with what the user has") {
-  const Result<Problem> problem = resolved({{"model", "8B"}, {"nodes", "1"}, {"micro-batch", "16"}, {"recompute", "none"}});
+  const Result<Problem> problem =
+      resolved({{"model", "8B"}, {"nodes", "1"}, {"micro-batch", "16"}, {"recompute", "none"}, {"tp", "1"}});
   const Result<Plan> plan = make_plan(*problem);
   REQUIRE(plan->verdict == Verdict::kDoesNotFit);
   const std::vector<Fix> fixes = find_fixes(*problem, *plan);

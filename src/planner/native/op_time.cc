@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "planner/native/plan_rates.h"
+#include "planner/native/step_time.h"
 #include "planner/time/attention.h"
 #include "planner/time/gemm.h"
 
@@ -22,6 +23,7 @@ class OpTimes {
       : h_(plan.hardware),
         unit_(unit),
         v_(*unit.variant),
+        plan_(plan),
         symbols_(symbols),
         compute_(compute),
         gpu_(h_.accelerator == Accelerator::kCuda),
@@ -29,21 +31,34 @@ class OpTimes {
     CHECK(!gpu_ || h_.rates.gemm_flops_per_s > 0, "a plan for GPUs without their rates");
   }
 
-  double seconds(const OpInstance& op, bool backward) const { return gpu_ ? on_gpu(op, backward) : on_cpu(op); }
+  double seconds(const OpInstance& op, bool backward) const {
+    const double here = gpu_ ? on_gpu(op, backward) : on_cpu(op);
+    if (!is_communication(op.op->kind)) return here;
+    const bool gathers = op.op->kind == OpKind::kAllGather;
+    const Operand& all_ranks = gathers ? op.writes.front() : op.reads.front();
+    return here + collective_s(plan_, gathers ? InstructionOp::kAllGather : InstructionOp::kReduceScatter, op.op->group,
+                               tensor_bytes(all_ranks));
+  }
 
  private:
   double symbol(const char* name) const { return static_cast<double>(symbols_.at(name)); }
   double element_bytes() const { return static_cast<double>(size_bytes(compute_)); }
+  int64_t tensor_bytes(const Operand& o) const { return bytes_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_, compute_); }
   double columns(const Operand& o) const {
     return static_cast<double>(shape_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_).back());
   }
 
-  // Every byte an op reads and writes: a lookup reads T rows of its table, counted as what it writes.
+  // Every byte an op reads and writes: a lookup reads T rows of its table, counted as what it writes. A gather copies what this rank
+  // sends; a reduction adds what has come, its own part, and what it adds to.
   double bytes(const OpInstance& op) const {
     double bytes = 0;
+    if (op.op->kind == OpKind::kAllGather) return 2 * static_cast<double>(tensor_bytes(op.reads.front()));
+    if (op.op->kind == OpKind::kReduceScatter)
+      return static_cast<double>(tensor_bytes(op.writes.back()) +
+                                 (1 + static_cast<int64_t>(op.reads.size())) * tensor_bytes(op.writes.front()));
     const auto count = [&](const Operand& o) {
       const auto index = static_cast<size_t>(o.index);
-      if (o.kind == Operand::Kind::kTensor) bytes += static_cast<double>(bytes_of(*v_.tensors[index].decl, symbols_, compute_));
+      if (o.kind == Operand::Kind::kTensor) bytes += static_cast<double>(tensor_bytes(o));
       const bool rows_only = op.op->kind == OpKind::kEmbedding && o.kind == Operand::Kind::kParameter;
       if ((o.kind == Operand::Kind::kParameter && !rows_only) || o.kind == Operand::Kind::kGradient)
         bytes += unit_.slot_elements[index] * element_bytes();
@@ -85,21 +100,17 @@ class OpTimes {
   const HardwarePlan& h_;
   const UnitProgram& unit_;
   const ProgramVariant& v_;
+  const Plan& plan_;
   const Symbols& symbols_;
   const Dtype compute_;
   const bool gpu_;
   const TimeConstants constants_;
 };
 
-double elements_of(const Schedule& s, int unit, const ProgramVariant& v, int index) {
-  const int own = static_cast<int>(v.slots.size() - v.program->borrowed_slots.size());
-  for (const Slot& slot : s.layout.units[static_cast<size_t>(index < own ? unit : 0)].slots) {
-    if (slot.name != v.slots[static_cast<size_t>(index)]) continue;
-    double n = 1;
-    for (const int64_t dim : slot.shape) n *= static_cast<double>(dim);
-    return n;
-  }
-  return 0;
+double elements_of(const Schedule& s, int unit, int slot) {
+  double n = 1;
+  for (const int64_t dim : slot_of(s, unit, slot).shape) n *= static_cast<double>(dim);
+  return n;
 }
 
 }  // namespace
@@ -110,7 +121,7 @@ std::vector<UnitProgram> unit_programs(const Schedule& s) {
     UnitProgram unit{s.programs, s.variants[static_cast<size_t>(v)], {}, std::count(s.unit_variant.begin(), s.unit_variant.end(), v)};
     const auto first = std::find(s.unit_variant.begin(), s.unit_variant.end(), v);
     for (int slot = 0; first != s.unit_variant.end() && slot < static_cast<int>(unit.variant->slots.size()); ++slot)
-      unit.slot_elements.push_back(elements_of(s, static_cast<int>(first - s.unit_variant.begin()), *unit.variant, slot));
+      unit.slot_elements.push_back(elements_of(s, static_cast<int>(first - s.unit_variant.begin()), slot));
     out.push_back(std::move(unit));
   }
   return out;

@@ -59,6 +59,8 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"gu", "gate and up"},
     {"m", "SwiGLU products"},
     {"h1", "normed inputs"},
+    {"h1_all", "normed inputs of all tokens"},
+    {"h2_all", "normed inputs of the MLP, of all tokens"},
     {"h2", "normed inputs of the MLP"},
     {"qkv", "queries, keys, values"},
     {"att", "attention outputs"},
@@ -189,7 +191,7 @@ constexpr double kLeastOptimizerBytesPerParameter = kOptimizerBytesPerParameter 
 
 CachedUnit make_unit(const Plan& plan, const StepList& list, size_t program) {
   const UnitProgram& unit = list.programs[program];
-  const Symbols symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length);
+  const Symbols symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, plan.mesh.tp);
   return {program_time(plan, unit, symbols, list.compute), profile(*unit.variant, symbols, list.compute)};
 }
 
@@ -197,7 +199,7 @@ const CachedUnit& cached_unit(const Plan& plan, const StepList& list, size_t pro
   static const CachedUnit kUnused;
   if (list.programs[program].num_units == 0) return kUnused;  // every_k:1 has no block without recomputation
   const int64_t tokens = plan.micro_batch * plan.train.sequence_length;
-  const auto [it, fresh] = cache.by_variant.try_emplace({list.programs[program].variant->name, tokens});
+  const auto [it, fresh] = cache.by_variant.try_emplace({list.programs[program].variant->name, plan.mesh.tp, tokens});
   if (fresh) it->second = make_unit(plan, list, program);
   return it->second;
 }
@@ -215,7 +217,8 @@ int64_t live_peak(const StepList& list, const std::vector<const CachedUnit*>& un
 }
 
 SimulationCache::ComputeCost compute_of(const Plan& plan, SimulationCache& cache) {
-  std::shared_ptr<const StepList>& known = cache.by_policy[{static_cast<int>(plan.recompute.policy), plan.recompute.every_k}];
+  std::shared_ptr<const StepList>& known =
+      cache.by_policy[{static_cast<int>(plan.recompute.policy), plan.recompute.every_k, plan.mesh.tp}];
   if (known == nullptr) known = std::make_shared<const StepList>(step_list(plan, compile_schedule(plan, Phase::kStep)));
   SimulationCache::ComputeCost c;
   for (size_t program = 0; program < known->programs.size(); ++program) {
@@ -233,6 +236,7 @@ SimulationCache::StepKey step_key(const Plan& p) {
           p.strategy.prefetch,
           p.mesh.dp_replicate,
           p.mesh.dp_shard,
+          p.mesh.tp,
           static_cast<int>(p.recompute.policy),
           p.recompute.every_k,
           std::min<int64_t>(p.gradient_accumulation, 3)};
@@ -242,11 +246,12 @@ SimulationCache::StepKey step_key(const Plan& p) {
 
 StepBound bound(const Plan& plan, SimulationCache& cache) {
   const int64_t tokens = plan.micro_batch * plan.train.sequence_length;
-  const auto [it, fresh] = cache.by_compute.try_emplace({static_cast<int>(plan.recompute.policy), plan.recompute.every_k, tokens});
+  const auto [it, fresh] =
+      cache.by_compute.try_emplace({static_cast<int>(plan.recompute.policy), plan.recompute.every_k, plan.mesh.tp, tokens});
   if (fresh) it->second = compute_of(plan, cache);
   const SimulationCache::ComputeCost& c = it->second;
   const auto parameters = static_cast<double>(count_parameters(plan.model).total);
-  const double shard = parameters / plan.mesh.dp_shard;
+  const double shard = parameters / (plan.mesh.dp_shard * plan.mesh.tp);
   const double compute =
       static_cast<double>(plan.gradient_accumulation) * c.seconds + stream_s(plan.hardware, shard * kLeastOptimizerBytesPerParameter);
   // Sums in another order than the simulation's: what rounding may add is taken off.
@@ -288,7 +293,7 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 }
 
 int64_t states_bound_bytes(const Plan& plan) {
-  const int64_t parameters = count_parameters(plan.model).total;
+  const int64_t parameters = (count_parameters(plan.model).total + plan.mesh.tp - 1) / plan.mesh.tp;
   const int64_t shards = plan.mesh.dp_shard;
   const int64_t element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };

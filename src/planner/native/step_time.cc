@@ -24,8 +24,9 @@ struct NodeSpan {
 
 NodeSpan span_of(const Plan& plan, Group group) {
   const int n = group_size(plan.mesh, group), per_node = plan.hardware.gpus_per_node;
-  // dp_shard ranks lie next to each other; dp_replicate ranks are dp_shard apart.
-  const int stride = group == Group::kDpReplicate ? plan.mesh.dp_shard : 1;
+  // How far apart its ranks are: tp ranks lie next to each other.
+  const Mesh& m = plan.mesh;
+  const int stride = has_axis(group, Group::kTp) ? 1 : group == Group::kDpReplicate ? m.dp_shard * m.tp : m.tp;
   const int together = std::clamp(per_node / std::max(stride, 1), 1, n);
   return {(n + together - 1) / together, together};
 }
@@ -36,13 +37,16 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
   const auto shard = [&](int u) {
     return static_cast<double>(u >= 0 ? s.layout.units[static_cast<size_t>(u)].shard_numel : s.layout.shard_numel);
   };
-  const double element = static_cast<double>(size_bytes(i.dtype == Dtype::kCompute ? s.compute : i.dtype)), ranks = plan.mesh.dp_shard;
+  const double element = static_cast<double>(size_bytes(i.dtype == Dtype::kCompute ? s.compute : i.dtype));
   switch (i.op) {
     case InstructionOp::kAllGather:
     case InstructionOp::kReduceScatter:
     case InstructionOp::kAllReduce: return collective_s(plan, i.op, i.group, i.bytes);
     case InstructionOp::kCast: return stream_s(h, shard(i.unit) * (4 + element));
-    case InstructionOp::kAccumulate: return stream_s(h, shard(i.unit) * (ranks * element + 8));
+    case InstructionOp::kAccumulate: {
+      const double ranks = s.layout.units[static_cast<size_t>(i.unit)].shard_ranks;
+      return stream_s(h, shard(i.unit) * (ranks * element + 8));
+    }
     case InstructionOp::kGradNorm: return stream_s(h, shard(-1) * 4);
     case InstructionOp::kOptimizerStep: return stream_s(h, shard(-1) * kOptimizerBytesPerParameter);
     default: return 0;

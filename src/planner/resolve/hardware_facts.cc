@@ -70,9 +70,13 @@ int num_communicators(const Mesh& mesh) {
   if (mesh.world() == 1) return 0;
   const int shard = mesh.dp_shard > 1 ? 2 : 0;  // gathers and reductions do not wait for each other
   const int replicate = mesh.dp_replicate > 1 ? 1 : 0;
-  // Loss, token counts and norms are summed on the compute stream, over all ranks and over those of a shard group.
-  const int scalars = mesh.dp_shard > 1 && mesh.dp_replicate > 1 ? 2 : 1;
-  return shard + replicate + scalars;
+  // Loss, token counts and norms are summed on the compute stream: over the ranks that see other samples, and over those that share
+  // states.
+  const int states = mesh.dp_shard * mesh.tp, data = mesh.data_parallel();
+  const int scalars = (data > 1 ? 1 : 0) + (states > 1 && (states != data || mesh.tp > 1) ? 1 : 0);
+  // Programs gather and reduce over tp on the compute stream; what tp does not split, over dp_shard and tp beside it.
+  const int tensor = mesh.tp > 1 ? 4 : 0;
+  return shard + replicate + scalars + tensor;
 }
 
 int64_t communicator_bytes(const Plan& plan) {

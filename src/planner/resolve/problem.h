@@ -42,6 +42,7 @@ struct Problem {
   int tp = 0, pp = 0, cp = 0, ep = 0, virtual_stages = 0, hpz = 0;
   std::vector<CpMethod> cp_methods;  // to try where cp > 1
   bool sequence_parallel = true;     // with tp
+  bool sequence_parallel_said = false;
   int64_t micro_batch = 0, gradient_accumulation = 0;
   int64_t global_batch = 0;         // sequences; 0 = from global_batch_tokens
   int64_t global_batch_tokens = 0;  // rounded to sequences and data-parallel ranks, which is said

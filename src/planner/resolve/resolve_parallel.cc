@@ -58,10 +58,12 @@ void check_mesh(Resolving& r) {
            "--sharding zero3");
   if (r.problem.node_counts.size() != 1 || r.per_node <= 0 || has_error(r.said)) return;
   if (!r.native()) return;  // further axes divide the ranks first
-  const int64_t ranks = int64_t{r.problem.node_counts.front()} * r.per_node;
-  const int64_t shard = r.problem.dp_shard, replicate = r.problem.dp_replicate;
-  const std::string product = fmt::format("{} node{} × {} GPUs = {}", r.problem.node_counts.front(),
-                                          r.problem.node_counts.front() == 1 ? "" : "s", r.per_node, ranks);
+  const int64_t world = int64_t{r.problem.node_counts.front()} * r.per_node, tp = std::max(r.problem.tp, 1);
+  if (world % tp != 0) return;  // the search says that no mesh has it
+  const int64_t ranks = world / tp, shard = r.problem.dp_shard, replicate = r.problem.dp_replicate;
+  const std::string product =
+      fmt::format("{} node{} × {} GPUs{} = {}", r.problem.node_counts.front(), r.problem.node_counts.front() == 1 ? "" : "s",
+                  r.per_node, tp > 1 ? fmt::format(" / tp {}", tp) : "", ranks);
   if (shard > 0 && replicate > 0 && shard * replicate != ranks)
     r.fail(code::kMeshInvalid, "parallel.dp_shard",
            fmt::format("dp_replicate {} × dp_shard {} = {}, not {}", replicate, shard, replicate * shard, product),
@@ -96,13 +98,16 @@ void pin_sequence_parallel(Resolving& r) {
   const std::optional<bool> given = r.spec.boolean("parallel.sequence_parallel");
   const bool has = r.problem.trainer.has("sequence_parallel");
   r.problem.sequence_parallel = given.value_or(has);
-  if (!given.value_or(false) || has) return;
-  if (!r.native())
-    r.require("sequence_parallel", "parallel.sequence_parallel", "sequence parallelism");
-  else
+  r.problem.sequence_parallel_said = given.has_value();
+  if (given.value_or(false) && !has) r.require("sequence_parallel", "parallel.sequence_parallel", "sequence parallelism");
+  if (!r.native() || given.value_or(true)) return;
+  // Otherwise each rank would count the gradients of norms, which are not split, once more.
+  if (r.problem.tp > 1)
     r.fail(code::kUnsupportedFeature, "parallel.sequence_parallel",
-           "sequence_parallel splits over tensor-parallel ranks, which the bundled trainer does not run yet",
-           "--sequence-parallel false");
+           fmt::format("the bundled trainer splits norms and residuals over the sequence wherever tp is above 1, and tp is {}",
+                       r.problem.tp),
+           "leave sequence_parallel out");
+  r.problem.tp = 1;
 }
 
 void refuse_cp_method(Resolving& r, std::string_view given) {

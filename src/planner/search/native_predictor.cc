@@ -159,13 +159,19 @@ class NativePredictor final : public Predictor {
     const int64_t parameters = count_parameters(plan.model).total;
     const std::string_view rank = rank_word(plan.hardware);
     plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4, AdamW moments 8)",
-                                       format_count(parameters), c.dp_shard, format_bytes(16 * parameters / c.dp_shard), rank));
+                                       format_count(parameters), c.dp_shard * c.tp,
+                                       format_bytes(16 * parameters / (c.dp_shard * c.tp)), rank));
     if (too_few.has_value())
       plan.reasons.push_back(fmt::format("{}: {} per {} of {}", too_few_words(too_few->nodes), format_bytes(too_few->device_bytes),
                                          rank, format_bytes(plan.memory.capacity_bytes)));
     if (c.dp_replicate > 1 && c.dp_shard > 1)
       plan.reasons.push_back(fmt::format("mesh: {} copies of {} shards, so that gathers stay among {} {}s", c.dp_replicate, c.dp_shard,
                                          c.dp_shard, rank));
+    if (c.tp > 1) {
+      plan.reasons.push_back(fmt::format("mesh: tensor parallel over {} {}s of a node", c.tp, rank));
+      if (!p_.sequence_parallel_said)
+        plan.assumptions.emplace_back("sequence_parallel: true, the bundled trainer runs tp with nothing else");
+    }
     if (p_.global_batch > 0 || p_.global_batch_tokens == 0) return;
     const int64_t tokens = plan.train.global_batch * plan.train.sequence_length;
     if (tokens == p_.global_batch_tokens) return;

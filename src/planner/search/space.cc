@@ -6,6 +6,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
+#include "plan/native_program.h"
 #include "planner/search/framework_setup.h"
 
 namespace distsetup {
@@ -24,7 +25,7 @@ class Space {
     const int per_node = p_.base.hardware.gpus_per_node, world = nodes_ * per_node;
     Choice c;
     for (const int tp : sizes(world, p_.tp, "tensor_parallel")) {
-      if (tp > per_node || !uneven_over_tensor_ranks(g_, tp, KvHeads::kSplit).empty()) continue;
+      if (tp > per_node || !uneven_over_tensor_ranks(g_, tp, KvHeads::kSplit).empty() || !bundled_splits(tp)) continue;
       c.tp = tp;
       for (const int pp : sizes(world / tp, p_.pp, "pipeline_parallel")) {
         if (pp > g_.num_layers) continue;
@@ -43,6 +44,12 @@ class Space {
   }
 
  private:
+  // What the bundled trainer's programs do not say by themselves; dpo, which it does not run yet, is planned by its states alone.
+  bool bundled_splits(int tp) const {
+    if (tp == 1 || !is_native(p_.base)) return true;
+    return p_.base.train.method != "dpo" && !has_error(check_native(g_, tp));
+  }
+
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
 
   // Of an axis over some of `ranks`.
@@ -128,6 +135,7 @@ class Space {
     if (!wanted(c.micro_batch, p_.micro_batch) || !wanted(c.gradient_accumulation, p_.gradient_accumulation)) return false;
     const double length = static_cast<double>(p_.base.train.sequence_length);
     if (c.micro_batch > 1 && p_.micro_batch == 0 && static_cast<double>(c.micro_batch) * length * length > kMostPairs) return false;
+    if (is_native(p_.base) && c.micro_batch * p_.base.train.sequence_length % c.tp != 0) return false;
     // A pipeline fills with one micro-batch per stage; interleaving deals them out in rounds of pp.
     if (c.pp > 1 && p_.gradient_accumulation == 0 && c.gradient_accumulation < c.pp) return false;
     return c.virtual_stages == 1 || c.gradient_accumulation % c.pp == 0;
@@ -205,9 +213,11 @@ bool has_further_axes(const TrainerFacts& trainer) {
 
 // Which rule leaves nothing.
 Diagnostics why_nothing(const Problem& p, int nodes) {
-  const int64_t world = int64_t{nodes} * p.base.hardware.gpus_per_node;
+  const int64_t world = int64_t{nodes} * p.base.hardware.gpus_per_node, ranks = world / std::max(p.tp, 1);
+  const std::vector<int64_t> data_ranks = divisors(std::max<int64_t>(ranks, 1));
+  const bool is_batch = std::all_of(data_ranks.begin(), data_ranks.end(), [&](int64_t dp) { return sequences_per_step(p, dp) == 0; });
+  if (is_batch || (is_native(p.base) && p.tp == 1 && sequences_per_step(p, world) == 0)) return {indivisible_batch(p, ranks)};
   if (!has_further_axes(p.trainer)) {
-    if (sequences_per_step(p, world) == 0) return {indivisible_batch(p, world)};
     return {error(code::kMeshInvalid, p.parallel_at,
                   fmt::format("no mesh of {} ranks has dp_replicate {} and dp_shard {}", world, p.dp_replicate, p.dp_shard),
                   "leave dp_replicate and dp_shard out")};

@@ -1,0 +1,30 @@
+#include "runtime/engine/exchange.h"
+
+#include "base/clock.h"
+
+namespace distsetup {
+namespace {
+
+double wait_for(const std::unique_ptr<Work>& work) {
+  const double begin_s = now_s();
+  work->wait();
+  return now_s() - begin_s;
+}
+
+}  // namespace
+
+double exchange(const Op& op, const Call& call, Communicator& communicator, const Kernels& kernels) {
+  const int64_t size = communicator.size(op.group), index = communicator.index(op.group);
+  const Argument &from = call.reads[0], &to = call.writes[0];
+  if (op.kind == OpKind::kAllGather) {
+    kernels.copy(static_cast<char*>(to.data) + index * num_bytes(from), from.data, num_bytes(from));
+    return wait_for(communicator.all_gather(op.group, to.data, num_bytes(from)));
+  }
+  const int64_t chunk_bytes = num_bytes(from) / size;
+  const double wait_s = wait_for(communicator.exchange(op.group, from.data, call.writes[1].data, chunk_bytes));
+  kernels.sum_partials(static_cast<const char*>(from.data) + index * chunk_bytes, call.writes[1].data,
+                       call.reads.size() > 1 ? call.reads[1].data : nullptr, to.data, to.dtype, size, index, numel(to));
+  return wait_s;
+}
+
+}  // namespace distsetup

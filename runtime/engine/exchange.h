@@ -1,0 +1,13 @@
+// What a program exchanges with the ranks that share its tensors (tensor parallelism).
+#pragma once
+#include "plan/program.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/ops.h"
+
+namespace distsetup {
+
+// An op that gathers rows of all ranks of its group, or adds the parts that each has of every row and keeps this rank's rows. Complete
+// when it returns: on the host, or in the order of the compute stream. Returns the seconds that the host was blocked.
+double exchange(const Op& op, const Call& call, Communicator& communicator, const Kernels& kernels);
+
+}  // namespace distsetup
