@@ -80,7 +80,7 @@ BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& a
 
   const auto argument = [&](const View& v) {
     const Buffer& buffer = schedule.buffers[size_t(v.buffer)];
-    const int64_t own = v.own_of == Group::kSelf ? 0 : group_index(schedule.layout.mesh, v.own_of, at) * num_bytes(v);
+    const int64_t own = v.own_of == Group::kSelf ? 0 : group_index(schedule.layout->mesh, v.own_of, at) * num_bytes(v);
     CHECK(v.offset_bytes >= 0 && v.offset_bytes + own + num_bytes(v) <= buffer.bytes, "a view of '{}': {} + {} + {} of {} bytes",
           buffer.name, v.offset_bytes, own, num_bytes(v), buffer.bytes);
     return Argument{list.base[size_t(v.buffer)] + v.offset_bytes + own, v.shape, v.dtype};
@@ -134,7 +134,7 @@ OpContext op_context(const Schedule& schedule, const Geometry& geometry, const C
   x.kv = symbol("kv");
   x.d = symbol("d");
   x.compute = schedule.compute;
-  x.tp = schedule.layout.mesh.tp;
+  x.tp = schedule.layout->mesh.tp;
   x.tp_index = at.tp;
   x.vocabulary = geometry.vocabulary;
   return x;

@@ -45,7 +45,7 @@ struct Engine::State {
   void set_scalar(const char* name, double value) { device.copy_to_device(memory->run(name), &value, sizeof(value)); }
   void collect_times();
   std::span<float> shard(const char* name) const { return {static_cast<float*>(memory->run(name)), size_t(layout().shard_numel)}; }
-  const Layout& layout() const { return list(Phase::kStep).schedule.layout; }
+  const Layout& layout() const { return *list(Phase::kStep).schedule.layout; }
   ElementRange owned_by(const UnitLayout& unit) const { return owned_range(unit, shard_index(layout(), unit, place)); }
   const BoundList& list(Phase phase) const { return lists.at(phase); }
 

@@ -188,7 +188,7 @@ class Job {
       case InstructionOp::kCast: {
         const int slot = r.list->slot(i.uses[1], i.unit);
         r.own[slot] = r.version;
-        r.whole[slot] = r.list->s.layout.units[i.unit].shard_ranks == 1 ? r.version : -1;
+        r.whole[slot] = r.list->s.layout->units[i.unit].shard_ranks == 1 ? r.version : -1;
         break;
       }
       case InstructionOp::kForward:
@@ -261,14 +261,14 @@ class Job {
   const std::vector<int>& peers(int rank) { return members(Group::kData, rank); }
   // Every rank that has a part in the gradient of a unit: of the shared one, each of them has it of its own tokens.
   const std::vector<int>& contributors(int rank, int unit) {
-    const bool is_shared = unit == ranks_[rank].list->s.layout.shared_unit();
+    const bool is_shared = unit == ranks_[rank].list->s.layout->shared_unit();
     return members(is_shared ? static_cast<Group>(static_cast<int>(Group::kData) | static_cast<int>(Group::kTp)) : Group::kData, rank);
   }
 
   uint64_t expected_gradient(int rank, int unit) {
     const Schedule& s = ranks_[rank].list->s;
     uint64_t sum = 0;
-    for (int writer = 0; writer < s.layout.num_programs; ++writer) {
+    for (int writer = 0; writer < s.layout->num_programs; ++writer) {
       if (!touched_units(s, InstructionOp::kBackward, writer).gradients.contains(unit)) continue;
       for (const int peer : contributors(rank, unit)) {
         for (int64_t m = 0; m < ranks_[rank].micro_batches; ++m) sum += token(kGradientToken, peer, m, writer, unit);
@@ -296,7 +296,7 @@ class Job {
     Rank& r = ranks_[rank];
     for (int u = 0; u < r.list->num_units; ++u) {
       // Peers of a rank expect the same sum.
-      if (r.list->s.layout.units[u].numel == 0) continue;
+      if (r.list->s.layout->units[u].numel == 0) continue;
       const auto [known, is_new] = expected_.try_emplace({contributors(rank, u).front(), u, r.micro_batches}, 0);
       if (is_new) known->second = expected_gradient(rank, u);
       require(r.value[r.list->slot(i.uses[0], u)] == known->second, rank,

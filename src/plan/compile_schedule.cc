@@ -61,8 +61,8 @@ class Compiler : private ScheduleWriter {
 
  private:
   int64_t element_bytes() const { return size_bytes(s_.compute); }
-  int num_buckets() const { return static_cast<int>(s_.layout.units.size()); }  // units that have parameters
-  bool is_shared(int u) const { return u == s_.layout.shared_unit(); }
+  int num_buckets() const { return static_cast<int>(s_.layout->units.size()); }  // units that have parameters
+  bool is_shared(int u) const { return u == s_.layout->shared_unit(); }
   bool is_empty(int u) const { return unit(u).numel == 0; }  // a tied head, where norms are shared
   int shards(int u) const { return unit(u).shard_ranks; }
   ParameterSource source(int u) const { return is_shared(u) ? ParameterSource::kReplica : source_; }
@@ -74,14 +74,14 @@ class Compiler : private ScheduleWriter {
   // --- buffers
 
   void make_run_buffers() {
-    const int64_t n = s_.layout.shard_numel;
+    const int64_t n = s_.layout->shard_numel;
     master_ = run_buffer("master", BufferClass::kParameterShard, n, Dtype::kF32);
     gradient_shard_ = run_buffer("gradient", BufferClass::kGradient, n, Dtype::kF32);
     exp_avg_ = run_buffer("exp_avg", BufferClass::kOptimizerState, n, Dtype::kF32);
     exp_avg_sq_ = run_buffer("exp_avg_sq", BufferClass::kOptimizerState, n, Dtype::kF32);
     if (source_ == ParameterSource::kReplica)
-      replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout.gathered_numel, s_.compute);
-    if (const int shared = s_.layout.shared_unit(); shared >= 0) {
+      replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout->gathered_numel, s_.compute);
+    if (const int shared = s_.layout->shared_unit(); shared >= 0) {
       shared_replica_ =
           run_buffer("shared_parameters", BufferClass::kGatheredParameter, unit(shared).shard_numel * shards(shared), s_.compute);
       s_.buffers[shared_replica_].unit = shared;
@@ -320,7 +320,7 @@ class Compiler : private ScheduleWriter {
       backward(u);
       after_backward(u, last);
     }
-    if (const int shared = s_.layout.shared_unit(); shared >= 0) after_backward(shared, last);
+    if (const int shared = s_.layout->shared_unit(); shared >= 0) after_backward(shared, last);
     finish_reduce(last);
   }
 

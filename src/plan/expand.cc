@@ -17,7 +17,7 @@ namespace {
 
 class Expander {
  public:
-  explicit Expander(Schedule& s) : s_(s), forward_tensors_(s.layout.units.size()), backward_in_(s.layout.units.size() + 1, -1) {
+  explicit Expander(Schedule& s) : s_(s), forward_tensors_(s.layout->units.size()), backward_in_(s.layout->units.size() + 1, -1) {
     for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b)
       if (s.buffers[b].lifetime == BufferLifetime::kRun) run_[s.buffers[b].name] = b;
   }
@@ -39,7 +39,7 @@ class Expander {
   }
 
  private:
-  const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
+  const UnitLayout& unit(int u) const { return s_.layout->units[u]; }
   const ProgramVariant& variant(int u) const { return *s_.variants[s_.unit_variant[u]]; }
 
   // --- views

@@ -34,7 +34,7 @@ class ScheduleChecker {
     if (!holds) out_.push_back(fmt::format("instruction {}: {}", index_, fmt::format(text, std::forward<A>(args)...)));
   }
   bool is_step() const { return s_.phase == Phase::kStep; }
-  const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
+  const UnitLayout& unit(int u) const { return s_.layout->units[u]; }
 
   void segments() {
     int next = 0;
@@ -138,7 +138,7 @@ class ScheduleChecker {
     }
     require(forwards_.contains({i.unit, i.micro_batch}), "backward of unit {} before its forward", i.unit);
     require(backwards_.insert({i.unit, i.micro_batch}).second, "backward of unit {} runs twice in a micro-batch", i.unit);
-    const bool turns = i.unit + 1 == s_.layout.num_programs;
+    const bool turns = i.unit + 1 == s_.layout->num_programs;
     require(turns || backwards_.contains({i.unit + 1, i.micro_batch}), "backward of unit {} before unit {}", i.unit, i.unit + 1);
     for (const int u : touched.gradients) {
       const int b = gradient_holder(i, u);
@@ -200,7 +200,7 @@ class ScheduleChecker {
   bool complete(int gradient, int u) {
     std::set<std::pair<int, int>> expected;
     const int micro_batches = static_cast<int>(std::min<int64_t>(plan_.gradient_accumulation, 3));
-    for (int writer = 0; writer < s_.layout.num_programs; ++writer) {
+    for (int writer = 0; writer < s_.layout->num_programs; ++writer) {
       if (!touched_units(s_, InstructionOp::kBackward, writer).gradients.contains(u)) continue;
       for (int m = 0; m < micro_batches; ++m) expected.insert({writer, m});
     }
@@ -208,7 +208,7 @@ class ScheduleChecker {
   }
 
   void grad_norm(const Instruction& i) {
-    for (int u = 0; u < static_cast<int>(s_.layout.units.size()); ++u) {
+    for (int u = 0; u < static_cast<int>(s_.layout->units.size()); ++u) {
       if (unit(u).numel == 0) continue;
       require(complete(i.uses[0], u), "the gradient norm is taken before the gradient of unit {} is complete", u);
       if (plan_.mesh.dp_replicate > 1) require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);
@@ -245,7 +245,7 @@ class ScheduleChecker {
     }
     if (!is_step()) return;
     require(stepped_, "there is no optimizer step");
-    for (int u = 0; replica_stale_ && u < static_cast<int>(s_.layout.units.size()); ++u) {
+    for (int u = 0; replica_stale_ && u < static_cast<int>(s_.layout->units.size()); ++u) {
       bool has_replica = false;
       for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) {
         const Buffer& buffer = s_.buffers[b];
@@ -290,7 +290,7 @@ class ScheduleChecker {
       const Step& t = s_.steps[n];
       const auto inside = [&](const View& v, bool write) {
         const Buffer& b = s_.buffers[v.buffer];
-        const int64_t chunks = group_size(s_.layout.mesh, v.own_of);
+        const int64_t chunks = group_size(s_.layout->mesh, v.own_of);
         require(v.offset_bytes >= 0 && v.offset_bytes + chunks * num_bytes(v) <= b.bytes, "step {} {} reaches outside '{}'", n, t.op,
                 b.name);
         if (b.lifetime == BufferLifetime::kRun) return;

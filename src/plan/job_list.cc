@@ -2,7 +2,7 @@
 
 namespace distsetup {
 
-JobList::JobList(const Schedule& schedule) : s(schedule), num_units(static_cast<int>(schedule.layout.units.size())) {
+JobList::JobList(const Schedule& schedule) : s(schedule), num_units(static_cast<int>(schedule.layout->units.size())) {
   for (size_t b = 0; b < s.buffers.size(); ++b) {
     first_slot.push_back(num_slots);
     num_slots += s.buffers[b].lifetime == BufferLifetime::kRun ? num_units : 1;
@@ -13,7 +13,7 @@ JobList::JobList(const Schedule& schedule) : s(schedule), num_units(static_cast<
     const bool is_replica =
         s.buffers[b].lifetime == BufferLifetime::kRun && s.buffers[b].buffer_class == BufferClass::kGatheredParameter;
     for (int u = 0; is_replica && u < num_units; ++u)
-      if (s.layout.units[u].numel > 0 && holds_unit(s, b, u)) replica[u] = b;
+      if (s.layout->units[u].numel > 0 && holds_unit(s, b, u)) replica[u] = b;
   }
   std::set<int> written;
   for (const Instruction& i : s.instructions) {

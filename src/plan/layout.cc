@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
 
 #include "base/check.h"
 #include "plan/native_program.h"
@@ -143,6 +145,23 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh) {
     for (const Parameter& p : unit.parameters) layout.numel += full_numel(p);
   }
   return layout;
+}
+
+std::shared_ptr<const Layout> shared_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
+                                            const Mesh& mesh) {
+  struct KnownLayout {
+    std::shared_ptr<const NativePrograms> programs;
+    std::shared_ptr<const Layout> layout;
+  };
+  constexpr size_t kKept = 48;
+  static std::mutex mutex;
+  static std::deque<KnownLayout> kept;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const KnownLayout& known : kept)
+    if (known.programs == programs && known.layout->mesh == mesh) return known.layout;
+  kept.push_front({programs, std::make_shared<const Layout>(make_layout(geometry, mesh))});
+  if (kept.size() > kKept) kept.pop_back();
+  return kept.front().layout;
 }
 
 int64_t full_numel(const Parameter& p) {

@@ -7,6 +7,7 @@
 // Shard boundaries fall on elements, not rows: equal chunks keep collectives regular; a piece of a parameter is up to three boxes.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "plan/program.h"
 
 namespace distsetup {
+
+struct NativePrograms;
 
 inline constexpr int64_t kShardAlignment = 16;  // elements; 64 bytes of fp32
 
@@ -62,6 +65,10 @@ struct Layout {
 };
 
 Layout make_layout(const Geometry& geometry, const Mesh& mesh);
+// The same, made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of the
+// geometry and mesh.tp.
+std::shared_ptr<const Layout> shared_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
+                                            const Mesh& mesh);
 
 // Name of unit `unit`'s slot in the shared unit.
 std::string shared_slot(int unit, std::string_view slot);

@@ -88,7 +88,7 @@ class OrderChecker {
     const Buffer& b = s_.buffers[v.buffer];
     const int64_t bytes = num_bytes(v);
     int64_t begin = v.offset_bytes;
-    if (v.own_of != Group::kSelf) begin += group_index(s_.layout.mesh, v.own_of, at_) * bytes;
+    if (v.own_of != Group::kSelf) begin += group_index(s_.layout->mesh, v.own_of, at_) * bytes;
     if (bytes == 0) return;
     if (b.lifetime == BufferLifetime::kRun) return touch(index, memory_[v.buffer], begin, begin + bytes, write, b.name);
     begin += s_.buffers[root_buffer(s_.buffers, v.buffer)].offset_bytes;

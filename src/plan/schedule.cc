@@ -30,15 +30,15 @@ std::string_view name(BufferClass v) {
 int slot_unit(const Schedule& s, int unit, int slot) {
   const ProgramVariant& v = *s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(unit)])];
   if (slot < v.num_own_slots) return unit;
-  return slot < static_cast<int>(v.slots.size()) - v.num_shared_slots ? 0 : s.layout.shared_unit();
+  return slot < static_cast<int>(v.slots.size()) - v.num_shared_slots ? 0 : s.layout->shared_unit();
 }
 
 const Slot& slot_of(const Schedule& s, int unit, int slot) {
   const int home = slot_unit(s, unit, slot);
   const std::string& own =
       s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(unit)])]->slots[static_cast<size_t>(slot)];
-  const std::string name = home == s.layout.shared_unit() ? shared_slot(unit, own) : own;
-  const std::vector<Slot>& slots = s.layout.units[static_cast<size_t>(home)].slots;
+  const std::string name = home == s.layout->shared_unit() ? shared_slot(unit, own) : own;
+  const std::vector<Slot>& slots = s.layout->units[static_cast<size_t>(home)].slots;
   const auto found = std::find_if(slots.begin(), slots.end(), [&](const Slot& one) { return one.name == name; });
   CHECK(found != slots.end(), "unit {} has no slot '{}'", home, name);
   return *found;
@@ -47,7 +47,7 @@ const Slot& slot_of(const Schedule& s, int unit, int slot) {
 bool holds_unit(const Schedule& s, int buffer, int unit) {
   const Buffer& b = s.buffers[static_cast<size_t>(buffer)];
   if (b.unit >= 0) return b.unit == unit;
-  return b.lifetime == BufferLifetime::kRun && unit != s.layout.shared_unit();
+  return b.lifetime == BufferLifetime::kRun && unit != s.layout->shared_unit();
 }
 
 TouchedUnits touched_units(const Schedule& s, InstructionOp op, int unit) {
@@ -65,7 +65,7 @@ TouchedUnits touched_units(const Schedule& s, InstructionOp op, int unit) {
 std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op) {
   std::vector<TouchedUnits> touched;
   std::vector<int> first(s.variants.size(), -1);  // units of one variant differ in themselves alone
-  for (int u = 0; u < s.layout.num_programs; ++u) {
+  for (int u = 0; u < s.layout->num_programs; ++u) {
     int& known = first[static_cast<size_t>(s.unit_variant[static_cast<size_t>(u)])];
     if (known < 0) {
       touched.push_back(touched_units(s, op, known = u));

@@ -127,7 +127,7 @@ struct Schedule {
   std::shared_ptr<const NativePrograms> programs;
   std::vector<std::shared_ptr<const ProgramVariant>> variants;  // of units: embedding, block (one per recompute choice), head
   std::vector<int> unit_variant;                                // per unit
-  Layout layout;
+  std::shared_ptr<const Layout> layout;
   Symbols symbols;
   Dtype compute = Dtype::kF32;
   std::vector<Buffer> buffers;

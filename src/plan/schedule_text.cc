@@ -40,7 +40,7 @@ std::string join(const std::vector<int>& numbers) { return fmt::format("{}", fmt
 
 std::string unit_text(const Schedule& s, int unit) {
   if (unit < 0) return "";
-  const UnitKind kind = s.layout.units[unit].kind;
+  const UnitKind kind = s.layout->units[unit].kind;
   if (kind == UnitKind::kBlock) return fmt::format("block {}", unit - 1);
   return std::string(name(kind));
 }

@@ -12,9 +12,9 @@ class ScheduleWriter {
  public:
   ScheduleWriter(const Plan& plan, Phase phase);
 
-  int num_units() const { return s_.layout.num_programs; }  // that have a program
+  int num_units() const { return s_.layout->num_programs; }  // that have a program
   int head() const { return num_units() - 1; }
-  const UnitLayout& unit(int u) const { return s_.layout.units[u]; }
+  const UnitLayout& unit(int u) const { return s_.layout->units[u]; }
 
   // Of unit u (-1: of none) and of the micro-batch being written. Returns its index.
   int add_buffer(std::string name, BufferClass buffer_class, int64_t bytes, Dtype dtype, BufferLifetime lifetime, int u = -1);

@@ -57,7 +57,7 @@ std::string broken_rule(const Plan& plan) {
     if (s.arena_bytes < s.live_peak_bytes) return broken("the arena is smaller than what lives in it");
     if (s.arena_bytes > s.live_peak_bytes + s.live_peak_bytes / 4 + 4096) return broken("the arena is a quarter too large");
     // States alone: master, gradient and moments in fp32 over the shard ranks.
-    if (phase == Phase::kStep && run_bytes(s) < 16 * s.layout.numel / (plan.mesh.dp_shard * plan.mesh.tp))
+    if (phase == Phase::kStep && run_bytes(s) < 16 * s.layout->numel / (plan.mesh.dp_shard * plan.mesh.tp))
       return broken("states are missing");
   }
   return "";
@@ -238,10 +238,10 @@ TEST_CASE("a list with one instruction broken, on one rank or on all, is caught 
 TEST_CASE("tensor parallelism shards what it does not split over its ranks too") {
   const Plan plan = make_test_plan(tiny_geometry(), {.dp_shard = 2, .tp = 2});
   const Schedule s = compile_schedule(plan, Phase::kStep);
-  const int shared = s.layout.shared_unit();
+  const int shared = s.layout->shared_unit();
   REQUIRE(shared == 4);
-  CHECK(s.layout.units[shared].shard_ranks == 4);
-  CHECK(s.layout.units[shared].numel == 5 * 32);  // two norms of each block, one of the head
+  CHECK(s.layout->units[shared].shard_ranks == 4);
+  CHECK(s.layout->units[shared].numel == 5 * 32);  // two norms of each block, one of the head
   std::set<Group> groups;
   for (const Instruction& i : s.instructions)
     if (i.group != Group::kSelf) groups.insert(i.group);

@@ -30,7 +30,7 @@ inline std::vector<TouchedBytes> touched_bytes(const Schedule& s, const Instruct
   std::vector<TouchedBytes> out;
   const auto add = [&](const View& v) {
     // A rank's own chunk: any of them.
-    const int64_t chunks = group_size(s.layout.mesh, v.own_of);
+    const int64_t chunks = group_size(s.layout->mesh, v.own_of);
     out.push_back({root_buffer(s.buffers, v.buffer), v.offset_bytes, v.offset_bytes + chunks * num_bytes(v)});
   };
   for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {

@@ -345,9 +345,9 @@ void finish(Plan& plan) {
   fill_terms(m, step, peak, m.workspace_bytes);
   fill_phases(m, step, m.run_bytes + evaluate.live_peak_bytes + largest_workspace(evaluate, accelerator), accelerator);
   m.by_rank_class = {{"all ranks", m.device_bytes}};
-  m.checkpoint_bytes = checkpoint_bytes(step.layout.numel);
+  m.checkpoint_bytes = checkpoint_bytes(step.layout->numel);
   // Saving copies the shards of all ranks of a node to the host; on CPU they are there already.
-  m.host_bytes_per_node = cpu ? 0 : 12 * step.layout.shard_numel * plan.hardware.gpus_per_node;
+  m.host_bytes_per_node = cpu ? 0 : 12 * step.layout->shard_numel * plan.hardware.gpus_per_node;
   plan.memory = std::move(m);
   plan.time = time_of(plan, step);
   settle(plan, need_spread(accelerator));

@@ -35,7 +35,7 @@ NodeSpan span_of(const Plan& plan, Group group) {
 double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
   const HardwarePlan& h = plan.hardware;
   const auto shard = [&](int u) {
-    return static_cast<double>(u >= 0 ? s.layout.units[static_cast<size_t>(u)].shard_numel : s.layout.shard_numel);
+    return static_cast<double>(u >= 0 ? s.layout->units[static_cast<size_t>(u)].shard_numel : s.layout->shard_numel);
   };
   const double element = static_cast<double>(size_bytes(i.dtype == Dtype::kCompute ? s.compute : i.dtype));
   switch (i.op) {
@@ -44,7 +44,7 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
     case InstructionOp::kAllReduce: return collective_s(plan, i.op, i.group, i.bytes);
     case InstructionOp::kCast: return stream_s(h, shard(i.unit) * (4 + element));
     case InstructionOp::kAccumulate: {
-      const double ranks = s.layout.units[static_cast<size_t>(i.unit)].shard_ranks;
+      const double ranks = s.layout->units[static_cast<size_t>(i.unit)].shard_ranks;
       return stream_s(h, shard(i.unit) * (ranks * element + 8));
     }
     case InstructionOp::kGradNorm: return stream_s(h, shard(-1) * 4);
