@@ -53,6 +53,19 @@ std::string buffers_text(const Schedule& s, const std::vector<int>& buffers) {
   return out;
 }
 
+// By the program of an instruction, each message as one rank has it whole.
+int64_t exchanged_bytes(const Schedule& s, const Instruction& i) {
+  if (i.op != InstructionOp::kForward && i.op != InstructionOp::kBackward) return 0;
+  const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];
+  int64_t bytes = 0;
+  for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
+    if (!is_communication(op.op->kind)) continue;
+    const Operand& whole = op.op->kind == OpKind::kAllGather ? op.writes.front() : op.reads.front();
+    bytes += bytes_of(*v.tensors[whole.index].decl, s.symbols, s.compute);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::string format_instruction(const Schedule& s, int index) {
@@ -62,6 +75,8 @@ std::string format_instruction(const Schedule& s, int index) {
   std::string rest;
   if (!i.program_variant.empty() && i.program_variant.find('/') != std::string::npos) rest += fmt::format(" as {}", i.program_variant);
   if (i.group != Group::kSelf) rest += fmt::format(" over {} {}", name(i.group), format_bytes(i.bytes));
+  if (const int64_t bytes = exchanged_bytes(s, i); bytes > 0)
+    rest += fmt::format(" over {} {}", name(Group::kTp), format_bytes(bytes));
   if (i.accumulate) rest += " add";
   if (!i.waits.empty()) rest += fmt::format(" wait e{}", fmt::join(i.waits, ",e"));
   if (i.signals >= 0) rest += fmt::format(" -> e{}", i.signals);

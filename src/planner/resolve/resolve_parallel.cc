@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "model/parallel_rules.h"
+#include "plan/native_program.h"
 
 namespace distsetup {
 namespace {
@@ -148,10 +150,19 @@ void move_together(Resolving& r, OffloadPlan& o) {
   r.problem.base.assumptions.push_back("optimizer state on the host: FSDP moves it with the parameters");
 }
 
+// Sizes that ranks do not divide are every trainer's; check_parallel() says those.
+void refuse_what_cannot_be_split(Resolving& r) {
+  const int tp = r.problem.tp;
+  if (tp <= 1 || !uneven_over_tensor_ranks(r.problem.base.model, tp, KvHeads::kSplit).empty()) return;
+  for (const Diagnostic& d : check_native(r.problem.base.model, tp))
+    if (d.severity == Severity::kError) r.fail(code::kUnsupportedFeature, "parallel.tp", d.message, "--tp 1, or --trainer fsdp2");
+}
+
 }  // namespace
 
 void resolve_parallel(Resolving& r) {
   if (r.native()) resolve_axes(r);
+  if (r.native()) refuse_what_cannot_be_split(r);
   r.problem.dp_shard = pinned(r, "parallel.dp_shard");
   r.problem.dp_replicate = pinned(r, "parallel.dp_replicate");
   pin_sharding(r);
