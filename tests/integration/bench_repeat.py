@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/bench/fsdp2.py with peers that write their results and then end badly so many times."""
+"""tests/bench/peers.py with peers that write their results and then end badly so many times."""
 import contextlib
 import io
 import os
@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(os.environ["DISTSETUP_SOURCE"]) / "tests/bench"))
-import fsdp2  # noqa: E402
+import peers  # noqa: E402
 
 # Rank 1 ends badly in the first FAILURES runs, after the results are written; every run leaves a line in `runs`.
 PEER = """
@@ -35,7 +35,7 @@ def run(failures, end):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
             try:
-                result, _ = fsdp2.run_peer("plan.json", str(folder / "out"), peer)
+                result, _ = peers.run_peer("plan.json", str(folder / "out"), peer)
             except SystemExit as stop:
                 result = str(stop.code)
         return result, said.getvalue(), len((folder / "runs").read_text().splitlines())

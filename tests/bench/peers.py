@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""distsetup-train and PyTorch FSDP2 on the same model, tokens and two ranks, in turn: ratios of step times, and memory.
+"""distsetup-train and PyTorch on the same model, tokens and two ranks, in turn: ratios of step times, and memory.
 
-usage: fsdp2.py [--pairs N] [--sizes small,big] [--precisions fp32,bf16] [--steps N]
+usage: peers.py PEER [--pairs N] [--sizes small,big] [--precisions fp32,bf16] [--steps N]
+
+PEER is fsdp2 (fully_shard against zero3) or tp (DTensor's tensor, sequence and loss parallel against tp 2; fp32 alone).
 
 A pair is one run of each, one straight after the other; which goes first changes from pair to pair. A run's time is the median of its
-steps without the first three; a pair's ratio is FSDP2's time over ours; what counts is the median over pairs. Both sides are started
+steps without the first three; a pair's ratio is the peer's time over ours; what counts is the median over pairs. Both sides are started
 the same way (torchrun's environment, a thread per rank); resident memory is what the kernel says at the end of each rank (the largest).
 
 A peer that is ended by a signal (PyTorch sometimes aborts while it shuts down, its results already printed) is run again, twice at
@@ -33,7 +35,7 @@ SIZES = {
 }
 
 
-def make_plan(work, size, precision, steps):
+def make_plan(work, peer, size, precision, steps):
     s = SIZES[size]
     name = f"{size}-{precision}"
     (work / f"{name}.yaml").write_text(f"""version: 1
@@ -41,12 +43,18 @@ model: {{family: llama, num_layers: {s["num_layers"]}, hidden: {s["hidden"]}, nu
   vocabulary: {s["vocabulary"]}}}
 hardware: {{gpu: cpu, gpus_per_node: {RANKS}, nodes: 1}}
 train: {{sequence_length: {s["length"]}, global_batch: 4, steps: {steps or s["steps"]}, learning_rate: 3e-4, min_learning_rate: 3e-4, warmup_steps: 0}}
-parallel: {{sharding: zero3, reshard_after_forward: true, micro_batch: 2, recompute: none}}
+parallel: {{{PEERS[peer]["parallel"]}, micro_batch: 2, recompute: none}}
 precision: {{compute: {precision}}}
 data: {{paths: [data], tokenizer: bytes, held_out: 0}}
 """)
     subprocess.run([BIN / "distsetup", "plan", "--quiet", f"{name}.yaml", "--output", f"{name}/plan.json"], cwd=work, check=True, stdout=subprocess.DEVNULL)
     return work / name / "plan.json"
+
+
+PEERS = {
+    "fsdp2": {"name": "FSDP2", "program": "fsdp2_peer.py", "parallel": "sharding: zero3, reshard_after_forward: true", "precisions": "fp32,bf16"},
+    "tp": {"name": "DTensor TP", "program": "tp_peer.py", "parallel": "tp: 2", "precisions": "fp32"},
+}
 
 
 def free_port():
@@ -89,27 +97,29 @@ def run_ours(plan, folder):
     return files.read_metrics(pathlib.Path(folder) / "metrics.jsonl"), rss
 
 
-def run_peer(plan, folder, peer=SOURCE / "tests/bench/fsdp2_peer.py"):
-    rss = run_ranks(pathlib.Path(peer).name, [sys.executable, peer, plan, f"{folder}.json"], f"{folder}.log", repeats=2)
+def run_peer(plan, folder, peer):
+    rss = run_ranks(pathlib.Path(peer).name, [sys.executable, SOURCE / "tests/bench" / peer, plan, f"{folder}.json"], f"{folder}.log", repeats=2)
     return json.loads(pathlib.Path(f"{folder}.json").read_text()), rss
 
 
 def measure(work, size, precision, arguments):
-    plan = make_plan(work, size, precision, arguments.steps)
-    runs = {"ours": [], "FSDP2": []}
+    plan = make_plan(work, arguments.peer, size, precision, arguments.steps)
+    peer = PEERS[arguments.peer]["name"]
+    runs = {"ours": [], peer: []}
     for pair in range(arguments.pairs):
-        order = ["ours", "FSDP2"] if pair % 2 == 0 else ["FSDP2", "ours"]
+        order = ["ours", peer] if pair % 2 == 0 else [peer, "ours"]
         for who in order:
-            steps, rss = (run_ours if who == "ours" else run_peer)(plan, str(work / f"{size}-{precision}" / f"{who}{pair}"))
+            folder = str(work / f"{size}-{precision}" / f"{who.replace(' ', '_')}{pair}")
+            steps, rss = run_ours(plan, folder) if who == "ours" else run_peer(plan, folder, PEERS[arguments.peer]["program"])
             times = [s["step_s"] for s in steps[WARM_UP:]]
             runs[who].append({"s": statistics.median(times), "best_s": min(times), "rss": rss, "first": steps[0]["loss"], "last": steps[-1]["loss"]})
-    ratios = sorted(p["s"] / o["s"] for o, p in zip(runs["ours"], runs["FSDP2"]))
+    ratios = sorted(p["s"] / o["s"] for o, p in zip(runs["ours"], runs[peer]))
     best = {who: min(r["best_s"] for r in rows) for who, rows in runs.items()}
     middle = {who: statistics.median(r["s"] for r in rows) for who, rows in runs.items()}
     rss = {who: statistics.median(r["rss"] for r in rows) for who, rows in runs.items()}
     last = {who: rows[0]["last"] for who, rows in runs.items()}
-    print(f"| {size} {precision} | {1 / middle['ours']:.2f} | {1 / middle['FSDP2']:.2f} | **{statistics.median(ratios):.2f}** ({ratios[0]:.2f} to {ratios[-1]:.2f}) | "
-          f"{best['FSDP2'] / best['ours']:.2f} | {rss['ours']:.0f} | {rss['FSDP2']:.0f} | {last['ours']:.2f}, {last['FSDP2']:.2f} |", flush=True)
+    print(f"| {size} {precision} | {1 / middle['ours']:.2f} | {1 / middle[peer]:.2f} | **{statistics.median(ratios):.2f}** ({ratios[0]:.2f} to {ratios[-1]:.2f}) | "
+          f"{best[peer] / best['ours']:.2f} | {rss['ours']:.0f} | {rss[peer]:.0f} | {last['ours']:.2f}, {last[peer]:.2f} |", flush=True)
 
 
 def processor():
@@ -121,14 +131,16 @@ def processor():
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("peer", choices=list(PEERS))
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--sizes", default="small,big")
-    parser.add_argument("--precisions", default="fp32,bf16")
+    parser.add_argument("--precisions", default="")
     arguments = parser.parse_args()
+    peer = PEERS[arguments.peer]["name"]
     load = os.getloadavg()
     print(f"{processor()}, {os.cpu_count()} cores; load before {load[0]:.1f}; {arguments.pairs} pairs")
-    print("| run | ours, steps/s | FSDP2, steps/s | ours is faster by (median of pairs, range) | by the best steps | ours, MiB per rank | FSDP2, MiB per rank | last losses |")
+    print(f"| run | ours, steps/s | {peer}, steps/s | ours is faster by (median of pairs, range) | by the best steps | ours, MiB per rank | {peer}, MiB per rank | last losses |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
@@ -136,7 +148,7 @@ def main():
         for path in sorted((SOURCE / "src").rglob("*.cc")):
             (work / "data" / f"{path.parent.name}_{path.name}").write_bytes(path.read_bytes())
         for size in arguments.sizes.split(","):
-            for precision in arguments.precisions.split(","):
+            for precision in (arguments.precisions or PEERS[arguments.peer]["precisions"]).split(","):
                 measure(work, size, precision, arguments)
     print(f"load after {os.getloadavg()[0]:.1f}")
 
