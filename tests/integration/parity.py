@@ -3,7 +3,7 @@
 
 usage: parity.py light|pairwise|all
 
-A cell is sharding x recompute x accumulation x precision x ranks x model. Each is planned, emitted, started with its launch.sh, twice:
+A cell is sharding x recompute x accumulation x precision x ranks x model; some have tensor parallelism too. Each is planned, emitted, started with its launch.sh, twice:
 the second run poisons freed memory in every other cell and must give the same bits either way. `light` is a handful of cells, `pairwise`
 a selection in which every pair of values of two factors occurs, `all` every cell. Standard library only; steps and sizes are small.
 Leaves out: comparison with PyTorch (parity_oracle_all.sh), resuming (resume.sh).
@@ -80,6 +80,11 @@ def extra_cells():
         dict(cell, ranks=4, sharding="zero1", recompute="full", more=["--dp-replicate", "2", "--dp-shard", "2"]),
         dict(cell, ranks=3, recompute="selective", accumulation=1, batch=15),
         dict(cell, recompute="selective", model="quickstart"),
+        dict(cell, ranks=4, tp=2, model="tiny"),
+        dict(cell, ranks=4, tp=2, model="tiny_tied", sharding="zero1", recompute="full"),
+        dict(cell, ranks=4, tp=2, model="tiny_qwen", sharding="ddp", recompute="selective"),
+        dict(cell, ranks=2, tp=2, model="tiny_qwen", sharding="ddp", recompute="full", accumulation=1),
+        dict(cell, ranks=4, tp=2, model="tiny", sharding="zero2", accumulation=1, precision="bf16"),
     ]
 
 
@@ -91,11 +96,17 @@ def light_cells():
         row("hybrid", "full", 1, "fp32", 4, "tiny_qwen"),
         row("ddp", "none", 1, "bf16", 2, "tiny_qwen"),
         row("zero1", "full", 4, "bf16", 1, "odd"),
+        dict(row("zero3", "full", 4, "fp32", 4, "tiny_qwen"), tp=2),
     ]
+
+
+def data_ranks(cell):
+    return cell["ranks"] // cell.get("tp", 1)
 
 
 def name_of(cell):
     name = "-".join(str(cell[f]) for f in ("model", "sharding", "recompute")) + f"-a{cell['accumulation']}-{cell['precision']}-{cell['ranks']}ranks"
+    name += f"-tp{cell['tp']}" if "tp" in cell else ""
     return (name + "".join(cell.get("more", [])).replace("--", "-")).replace(":", "")
 
 
@@ -146,8 +157,8 @@ launch: {{init_timeout: 120s, collective_timeout: 120s}}
 
 def plan(cell, work, name):
     batch = cell.get("batch", GLOBAL_BATCH)
-    flags = ["--gpus", cell["ranks"], "--recompute", cell["recompute"], "--precision", cell["precision"], "--global-batch", batch,
-             "--gradient-accumulation", cell["accumulation"], "--micro-batch", batch // cell["accumulation"] // cell["ranks"]]
+    flags = ["--gpus", cell["ranks"], "--tp", cell.get("tp", 1), "--recompute", cell["recompute"], "--precision", cell["precision"], "--global-batch", batch,
+             "--gradient-accumulation", cell["accumulation"], "--micro-batch", batch // cell["accumulation"] // data_ranks(cell)]
     if cell["sharding"] == "hybrid":
         flags += ["--sharding", "zero3", "--dp-replicate", "2", "--dp-shard", cell["ranks"] // 2]
     else:
@@ -160,7 +171,7 @@ def plan(cell, work, name):
     mesh = made["mesh"]
     found = [made["strategy"]["sharding"], made["gradient_accumulation"], mesh["dp_replicate"] * mesh["dp_shard"],
              made["precision"]["compute"], made["recompute"]["policy"]]
-    asked = ["zero3" if cell["sharding"] == "hybrid" else cell["sharding"], cell["accumulation"], cell["ranks"],
+    asked = ["zero3" if cell["sharding"] == "hybrid" else cell["sharding"], cell["accumulation"], data_ranks(cell),
              cell["precision"], cell["recompute"].split(":")[0]]
     if found != asked:
         raise Failed(f"the plan is {found}, asked for {asked}")
@@ -246,8 +257,8 @@ def check_tokens(result, cell, complaints):
         batch = batches.next()
         if files.valid_tokens(batch) != step["valid_tokens"]:
             complaints.append(f"step {step['step']}: {step['valid_tokens']} tokens in the log, {files.valid_tokens(batch)} in the documents")
-        unequal += len({files.valid_tokens(batch, rank) for rank in range(cell["ranks"])}) > 1
-    if cell["ranks"] > 1 and unequal < STEPS // 2:
+        unequal += len({files.valid_tokens(batch, rank) for rank in range(data_ranks(cell))}) > 1
+    if data_ranks(cell) > 1 and unequal < STEPS // 2:
         complaints.append(f"ranks have different numbers of tokens in {unequal} steps only")
 
 
