@@ -16,7 +16,7 @@ cd "$work"
 planned() { # NAME RANKS BATCH ACCUMULATION [FLAGS]
   local name=$1
   mkdir -p "$name"
-  run "plan of $name" 0 "$distsetup" plan --model tiny --trainer native --gpu cpu --nodes 1 --gpus "$2" --method pretrain \
+  run "plan of $name" 0 "$distsetup" plan --model tiny --trainer native --gpu cpu --nodes 1 --gpus "$2" --tp 1 --method pretrain \
     --sequence-length 32 --steps 40 --learning-rate 3e-3 --min-lr 3e-4 --warmup-steps 3 --weight-decay 0.1 --grad-clip 1.0 \
     --precision fp32 --micro-batch "$3" --gradient-accumulation "$4" --seed 1 --data data --checkpoint-every 7 \
     --checkpoint-dir . "${@:5}" --output "$name/plan.json" --force
@@ -112,8 +112,11 @@ run "a ring without packing" 2 "$trainer" "${sft[@]}" --backend fsdp2 --ring_att
 has "a ring without packing" "$said" "'--ring_attn_size 2' without --packing_samples"
 run "fine-tuning" 3 "$trainer" "${sft[@]/#--pretrain_mode/--packing_samples}" --backend fsdp2 --dry-run
 has "fine-tuning" "$said" "the plan says method sft"
-if ranks tensor 2 torchrun_words "${sft[@]}" --backend fsdp2 --fsdp_tensor_parallel_size 2; then fail "tensor parallelism was accepted"; fi
-has "tensor parallelism" "$said" "tp"
+ranks tensor 2 torchrun_words "${sft[@]}" --backend fsdp2 --fsdp_tensor_parallel_size 2 --ckpt_path tensor || fail "tensor parallelism" "$said"
+run "both ranks split each matrix" 0 grep -q '"tp": 2' tensor/plan.json
+losses_agree "tensor parallelism beside stage 2" tensor/metrics.jsonl engine/metrics.jsonl 1e-5
+if ranks tensor3 3 torchrun_words "${sft[@]}" --backend fsdp2 --fsdp_tensor_parallel_size 3; then fail "heads that do not divide were accepted"; fi
+has "heads that do not divide" "$said" "heads are not divisible by tp 3"
 
 # --- stages of a config.yaml, chosen by the command line of their own trainer
 cat >stages.yaml <<'YAML'

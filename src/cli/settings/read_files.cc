@@ -316,6 +316,8 @@ void give_way(Spec& assumed, const Spec& said) {
   drop_if(sharding != "zero3", "parallel.reshard_after_forward");
   const bool shards = sharding == "zero1" || sharding == "zero2" || sharding == "zero3";
   drop_if(!shards || said.find("parallel.dp_shard") != nullptr, "parallel.dp_replicate");
+  // Another trainer's default; the bundled one has no tensor parallelism without it, and says that it assumes it.
+  drop_if(all.text("trainer.name") == std::string(kNative), "parallel.sequence_parallel");
 }
 
 Result<ForeignFiles> open_foreign_files(const std::vector<std::string>& paths, const ReadChoices& choices,
