@@ -52,7 +52,7 @@ data: {{paths: [data], tokenizer: bytes, held_out: 0}}
 
 
 PEERS = {
-    "fsdp2": {"name": "FSDP2", "program": "fsdp2_peer.py", "parallel": "sharding: zero3, reshard_after_forward: true", "precisions": "fp32,bf16"},
+    "fsdp2": {"name": "FSDP2", "program": "fsdp2_peer.py", "parallel": "tp: 1, sharding: zero3, reshard_after_forward: true", "precisions": "fp32,bf16"},
     "tp": {"name": "DTensor TP", "program": "tp_peer.py", "parallel": "tp: 2", "precisions": "fp32"},
 }
 

@@ -47,6 +47,9 @@ class Space {
   // What the bundled trainer's programs do not say by themselves; dpo, which it does not run yet, is planned by its states alone.
   bool bundled_splits(int tp) const {
     if (tp == 1 || !is_native(p_.base)) return true;
+    // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
+    // than half the steps/s of zero3): there tp is run where it is asked for, not proposed.
+    if (p_.tp == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
     return p_.base.train.method != "dpo" && !has_error(check_native(g_, tp));
   }
 
