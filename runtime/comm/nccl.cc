@@ -70,8 +70,7 @@ class NcclCommunicator : public Communicator {
     }
     add(Purpose::kReplicas, Group::kDpReplicate, Stream::kReduce);
     add(Purpose::kScalars, Group::kData, Stream::kCompute);
-    add(Purpose::kScalars, Group::kDpShard, Stream::kCompute);
-    add(Purpose::kScalars, Group::kShardTp, Stream::kCompute);
+    add(Purpose::kScalars, state_group(mesh), Stream::kCompute);
     connect();
     watchdog_ = std::thread([this] { watch(); });
   }

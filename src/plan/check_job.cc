@@ -262,14 +262,14 @@ class Job {
   // Every rank that has a part in the gradient of a unit: of the shared one, each of them has it of its own tokens.
   const std::vector<int>& contributors(int rank, int unit) {
     const bool is_shared = unit == ranks_[rank].list->s.layout->shared_unit();
-    return members(is_shared ? static_cast<Group>(static_cast<int>(Group::kData) | static_cast<int>(Group::kTp)) : Group::kData, rank);
+    return members(is_shared ? Group::kData | Group::kTp : Group::kData, rank);
   }
 
   uint64_t expected_gradient(int rank, int unit) {
     const Schedule& s = ranks_[rank].list->s;
     uint64_t sum = 0;
     for (int writer = 0; writer < s.layout->num_programs; ++writer) {
-      if (!touched_units(s, InstructionOp::kBackward, writer).gradients.contains(unit)) continue;
+      if (!ranks_[rank].list->backward[writer].gradients.contains(unit)) continue;
       for (const int peer : contributors(rank, unit)) {
         for (int64_t m = 0; m < ranks_[rank].micro_batches; ++m) sum += token(kGradientToken, peer, m, writer, unit);
       }
@@ -295,8 +295,8 @@ class Job {
   void norm(int rank, const Instruction& i) {
     Rank& r = ranks_[rank];
     for (int u = 0; u < r.list->num_units; ++u) {
-      // Peers of a rank expect the same sum.
       if (r.list->s.layout->units[u].numel == 0) continue;
+      // Ranks with the same contributors expect the same sum.
       const auto [known, is_new] = expected_.try_emplace({contributors(rank, u).front(), u, r.micro_batches}, 0);
       if (is_new) known->second = expected_gradient(rank, u);
       require(r.value[r.list->slot(i.uses[0], u)] == known->second, rank,
@@ -343,7 +343,7 @@ std::vector<std::string> check_on(const Mesh& mesh, const Plan& plan, const std:
   for (const Schedule* list : std::set<const Schedule*>(by_rank.begin(), by_rank.end())) {
     add(check_invariants(plan, *list));
     add(check_order(*list, coordinates(plan.mesh, 0)));
-    if (plan.mesh.world() > 1) add(check_order(*list, coordinates(plan.mesh, plan.mesh.world() - 1)));
+    if (group_size(plan.mesh, state_group(plan.mesh)) > 1) add(check_order(*list, coordinates(plan.mesh, plan.mesh.world() - 1)));
   }
   if (out.empty()) add(Job(mesh, by_rank).run());
   return out;

@@ -15,7 +15,12 @@ namespace {
 
 class ScheduleChecker {
  public:
-  ScheduleChecker(const Plan& plan, const Schedule& s) : plan_(plan), s_(s), alive_(s.buffers.size()), allocated_(s.buffers.size()) {
+  ScheduleChecker(const Plan& plan, const Schedule& s)
+      : plan_(plan),
+        s_(s),
+        backward_(touched_by_units(s, InstructionOp::kBackward)),
+        alive_(s.buffers.size()),
+        allocated_(s.buffers.size()) {
     for (size_t b = 0; b < s.buffers.size(); ++b)
       if (s.buffers[b].lifetime == BufferLifetime::kRun) alive_[b] = s.phase != Phase::kLoad;
   }
@@ -201,7 +206,7 @@ class ScheduleChecker {
     std::set<std::pair<int, int>> expected;
     const int micro_batches = static_cast<int>(std::min<int64_t>(plan_.gradient_accumulation, 3));
     for (int writer = 0; writer < s_.layout->num_programs; ++writer) {
-      if (!touched_units(s_, InstructionOp::kBackward, writer).gradients.contains(u)) continue;
+      if (!backward_[writer].gradients.contains(u)) continue;
       for (int m = 0; m < micro_batches; ++m) expected.insert({writer, m});
     }
     return contributions_[{gradient, u}] == expected;
@@ -246,13 +251,7 @@ class ScheduleChecker {
     if (!is_step()) return;
     require(stepped_, "there is no optimizer step");
     for (int u = 0; replica_stale_ && u < static_cast<int>(s_.layout->units.size()); ++u) {
-      bool has_replica = false;
-      for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) {
-        const Buffer& buffer = s_.buffers[b];
-        const bool is_replica = buffer.lifetime == BufferLifetime::kRun && buffer.buffer_class == BufferClass::kGatheredParameter;
-        has_replica |= is_replica && holds_unit(s_, b, u);
-      }
-      if (!has_replica || unit(u).numel == 0) continue;
+      if (replica_of(s_, u) < 0) continue;
       const bool fresh = std::any_of(cast_.begin(), cast_.end(), [u](const auto& c) { return c.second == u; });
       require(fresh, "the replica of unit {} is stale after the optimizer step", u);
     }
@@ -311,6 +310,7 @@ class ScheduleChecker {
 
   const Plan& plan_;
   const Schedule& s_;
+  const std::vector<TouchedUnits> backward_;  // per unit with a program
   int index_ = 0;
   std::vector<std::string> out_;
   std::vector<bool> alive_, allocated_;

@@ -2,19 +2,16 @@
 
 namespace distsetup {
 
-JobList::JobList(const Schedule& schedule) : s(schedule), num_units(static_cast<int>(schedule.layout->units.size())) {
+JobList::JobList(const Schedule& schedule)
+    : s(schedule),
+      num_units(static_cast<int>(schedule.layout->units.size())),
+      backward(touched_by_units(schedule, InstructionOp::kBackward)) {
   for (size_t b = 0; b < s.buffers.size(); ++b) {
     first_slot.push_back(num_slots);
     num_slots += s.buffers[b].lifetime == BufferLifetime::kRun ? num_units : 1;
     if (s.buffers[b].name == "loss") loss = static_cast<int>(b);
   }
-  replica.assign(num_units, -1);
-  for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b) {
-    const bool is_replica =
-        s.buffers[b].lifetime == BufferLifetime::kRun && s.buffers[b].buffer_class == BufferClass::kGatheredParameter;
-    for (int u = 0; is_replica && u < num_units; ++u)
-      if (s.layout->units[u].numel > 0 && holds_unit(s, b, u)) replica[u] = b;
-  }
+  for (int u = 0; u < num_units; ++u) replica.push_back(replica_of(s, u));
   std::set<int> written;
   for (const Instruction& i : s.instructions) {
     const bool is_program = i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;

@@ -25,10 +25,11 @@ struct JobList {
 
   const Schedule& s;
   int num_units = 0, num_slots = 0;
-  int loss = -1;                  // buffer; -1: there is none
-  std::vector<int> replica;       // per unit: the run buffer that holds all of its parameters; -1: there is none
-  std::vector<int> first_slot;    // per buffer
-  std::vector<Touched> programs;  // per instruction; empty but for Forward and Backward
+  std::vector<TouchedUnits> backward;  // per unit with a program: what its backward reads and writes
+  int loss = -1;                       // buffer; -1: there is none
+  std::vector<int> replica;            // per unit: replica_of()
+  std::vector<int> first_slot;         // per buffer
+  std::vector<Touched> programs;       // per instruction; empty but for Forward and Backward
 
  private:
   Touched touched(const Instruction& i, std::set<int>& written) const;

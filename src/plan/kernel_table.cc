@@ -182,8 +182,9 @@ void declare_scattered(const Op& op, Builder& b) {
   b.declare(op.writes[0], {"Ts", width});
   b.declare(op.writes[1], {"T-Ts", width});
 }
-Op communication(const Op& of, std::string_view kernel, OpKind kind, std::vector<std::string> reads, std::vector<std::string> writes) {
-  Op op = adjoint_op(of, "_b", kind, std::string(kernel), std::move(reads), std::move(writes), find_kernel(kernel)->over);
+Op communication(const Op& of, std::string_view kernel, std::vector<std::string> reads, std::vector<std::string> writes) {
+  const KernelRule& rule = *find_kernel(kernel);
+  Op op = adjoint_op(of, "_b", rule.kind, std::string(kernel), std::move(reads), std::move(writes), rule.over);
   op.group = Group::kTp;
   return op;
 }
@@ -194,12 +195,12 @@ void gather_adjoint(const Op& op, Builder& b) {
   if (!before.empty()) reads.push_back(before);
   const std::string received = "recv_" + op.name + "_b";
   b.declare(received, {"T-Ts", b.shape(op.reads[0])[1]});
-  b.backward(communication(op, before.empty() ? "reduce_scatter" : "reduce_scatter_add", OpKind::kReduceScatter, std::move(reads),
+  b.backward(communication(op, before.empty() ? "reduce_scatter" : "reduce_scatter_add", std::move(reads),
                            {b.target(op.reads[0]), received}));
 }
 void scatter_adjoint(const Op& op, Builder& b) {
   const std::string d = b.incoming(op.writes[0]);
-  b.backward(communication(op, "all_gather", OpKind::kAllGather, {d}, {b.target(op.reads[0])}));
+  b.backward(communication(op, "all_gather", {d}, {b.target(op.reads[0])}));
   if (op.reads.size() > 1) b.pass(op, op.reads[1], d);
 }
 

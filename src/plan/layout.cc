@@ -147,7 +147,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh) {
   return layout;
 }
 
-std::shared_ptr<const Layout> shared_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
+std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
                                             const Mesh& mesh) {
   struct KnownLayout {
     std::shared_ptr<const NativePrograms> programs;

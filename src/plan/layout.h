@@ -67,7 +67,7 @@ struct Layout {
 Layout make_layout(const Geometry& geometry, const Mesh& mesh);
 // The same, made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of the
 // geometry and mesh.tp.
-std::shared_ptr<const Layout> shared_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
+std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
                                             const Mesh& mesh);
 
 // Name of unit `unit`'s slot in the shared unit.

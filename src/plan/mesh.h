@@ -37,6 +37,7 @@ enum class Group : uint8_t {
   kWorld = 31
 };
 inline constexpr int kNumGroups = 32;
+constexpr Group operator|(Group a, Group b) { return static_cast<Group>(static_cast<int>(a) | static_cast<int>(b)); }
 inline bool has_axis(Group group, Group axis) { return (static_cast<int>(group) & static_cast<int>(axis)) != 0; }
 
 Coordinates coordinates(const Mesh& mesh, int rank);

@@ -123,6 +123,10 @@ struct OpInstance {
   bool recomputed = false;
   std::vector<Operand> reads, writes;
 };
+// Of a communication op: the operand that has the rows of all ranks.
+inline const Operand& all_rows(const OpInstance& op) {
+  return op.op->kind == OpKind::kAllGather ? op.writes.front() : op.reads.front();
+}
 struct TensorInstance {
   std::string name;  // "h1", "h1.r"
   const TensorDecl* decl = nullptr;

@@ -50,6 +50,16 @@ bool holds_unit(const Schedule& s, int buffer, int unit) {
   return b.lifetime == BufferLifetime::kRun && unit != s.layout->shared_unit();
 }
 
+int replica_of(const Schedule& s, int unit) {
+  if (s.layout->units[static_cast<size_t>(unit)].numel == 0) return -1;
+  for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b) {
+    const Buffer& buffer = s.buffers[static_cast<size_t>(b)];
+    const bool is_replica = buffer.lifetime == BufferLifetime::kRun && buffer.buffer_class == BufferClass::kGatheredParameter;
+    if (is_replica && holds_unit(s, b, unit)) return b;
+  }
+  return -1;
+}
+
 TouchedUnits touched_units(const Schedule& s, InstructionOp op, int unit) {
   const ProgramVariant& v = *s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(unit)])];
   TouchedUnits touched;

@@ -148,6 +148,8 @@ const Slot& slot_of(const Schedule& schedule, int unit, int slot);
 // Do programs find this unit's parameters or gradients in the buffer? One that is of a unit holds that one; a run buffer of none holds
 // all but the shared unit, which has buffers of its own.
 bool holds_unit(const Schedule& schedule, int buffer, int unit);
+// The run buffer that holds all of a unit's parameters in the compute type; -1: there is none.
+int replica_of(const Schedule& schedule, int unit);
 // Units whose parameters an instruction's program reads, and whose gradients it writes.
 struct TouchedUnits {
   std::set<int> parameters, gradients;

@@ -60,8 +60,7 @@ int64_t exchanged_bytes(const Schedule& s, const Instruction& i) {
   int64_t bytes = 0;
   for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
     if (!is_communication(op.op->kind)) continue;
-    const Operand& whole = op.op->kind == OpKind::kAllGather ? op.writes.front() : op.reads.front();
-    bytes += bytes_of(*v.tensors[whole.index].decl, s.symbols, s.compute);
+    bytes += bytes_of(*v.tensors[all_rows(op).index].decl, s.symbols, s.compute);
   }
   return bytes;
 }

@@ -8,7 +8,7 @@ namespace distsetup {
 ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase) : plan_(plan) {
   s_.phase = phase;
   s_.programs = native_programs(plan.model, plan.mesh.tp);
-  s_.layout = shared_layout(s_.programs, plan.model, plan.mesh);
+  s_.layout = cached_layout(s_.programs, plan.model, plan.mesh);
   s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, plan.mesh.tp);
   s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
   derive_variants();

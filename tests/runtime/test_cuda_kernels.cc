@@ -11,6 +11,7 @@
 
 #include "model/rope.h"
 #include "runtime/kernels/cpu/kernels.h"
+#include "runtime/values.h"
 #include "support/cuda_emulation.h"
 
 #include "runtime/kernels/cuda/kernels.cu"
@@ -24,30 +25,6 @@ namespace {
 
 using cpu::Store;
 
-template <class E>
-constexpr bool kIsBf16 = std::is_same_v<E, Bf16>;
-
-template <class E>
-std::vector<E> random_values(int64_t n, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  std::vector<E> values(static_cast<size_t>(n));
-  for (E& v : values) from_float(normal(engine), &v);
-  return values;
-}
-
-// Largest difference over the largest magnitude.
-template <class E>
-double difference(const std::vector<E>& found, const std::vector<E>& expected) {
-  REQUIRE(found.size() == expected.size());
-  double largest = 1e-30, worst = 0;
-  for (size_t i = 0; i < found.size(); ++i) {
-    largest = std::max(largest, std::abs(double(to_float(expected[i]))));
-    const double d = std::abs(double(to_float(found[i])) - double(to_float(expected[i])));
-    worst = d <= 1e30 ? std::max(worst, d) : 1e30;  // NaN too
-  }
-  return worst / largest;
-}
 template <class E>
 constexpr double kClose = kIsBf16<E> ? 8e-3 : 3e-6;  // bf16: one unit in the last of 8 bits
 

@@ -1,5 +1,7 @@
 // Tiny models, plans and batches for tests of the executor, and a run of several ranks that returns what they agree on.
 #pragma once
+#include <fmt/format.h>
+
 #include <functional>
 #include <map>
 #include <mutex>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "plan/native_program.h"
+#include "plan/workspace.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/engine/engine.h"
 #include "runtime/optim/learning_rate.h"
@@ -168,6 +171,26 @@ inline RunResult train(const Plan& plan, int64_t steps, EngineOptions options = 
     train_rank(plan, steps, options, communicator, *device, result);
   });
   return result;
+}
+
+// One metered step of one rank: the first op that allocates more than is declared for it; empty: none does.
+inline std::string undeclared_bytes(const Plan& plan, Communicator& communicator) {
+  install_meter();
+  const auto device = make_cpu_device();
+  EngineOptions metered;
+  metered.metered_steps = 1;
+  Engine engine(plan, *device, communicator, metered);
+  engine.initialize_parameters();
+  engine.load();
+  const Batch batch = rank_batch(plan, global_batch(plan, 0), data_index(plan.mesh, communicator.rank()));
+  const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-3});
+  const Schedule& list = engine.schedule(Phase::kStep);
+  for (const StepAllocation& a : stats.allocations) {
+    const Step& step = list.steps[size_t(a.step)];
+    const int64_t declared = workspace_bytes(step, list, Accelerator::kCpu);
+    if (a.peak_bytes > declared) return fmt::format("{} {}: {} bytes, declared {}", step.op, step.kernel, a.peak_bytes, declared);
+  }
+  return engine.memory().arena_bytes >= list.arena_bytes ? "" : "the arena is smaller than the list's";
 }
 
 // Largest difference of two sets of units over the largest magnitude per unit.

@@ -146,6 +146,10 @@ TEST_CASE("regression 20, 32: no heads that do not divide, no batch that does no
   CHECK(plan.diagnostics.front().code == code::kBatchIndivisible);
   CHECK(plan.diagnostics.front().message.find("100") != std::string::npos);
   CHECK(plan.diagnostics.front().help == "--global-batch 96");
+  // A trainer without further axes has no smaller number of data-parallel ranks to divide it by.
+  const Result<Problem> fsdp1 = problem_of({{"model", "8B"}, {"gpus", "8"}, {"global-batch", "100"}, {"trainer", "fsdp1"}});
+  REQUIRE(fsdp1.ok());
+  CHECK(make_plan(*fsdp1).diagnostics.front().help == "--global-batch 104");
 }
 
 TEST_CASE("the inputs digest changes with the spec and with a preset, not with the order of keys") {

@@ -35,9 +35,8 @@ class OpTimes {
     const double here = gpu_ ? on_gpu(op, backward) : on_cpu(op);
     if (!is_communication(op.op->kind)) return here;
     const bool gathers = op.op->kind == OpKind::kAllGather;
-    const Operand& all_ranks = gathers ? op.writes.front() : op.reads.front();
     return here + collective_s(plan_, gathers ? InstructionOp::kAllGather : InstructionOp::kReduceScatter, op.op->group,
-                               tensor_bytes(all_ranks));
+                               tensor_bytes(all_rows(op)));
   }
 
  private:

@@ -44,7 +44,8 @@ class Space {
   }
 
  private:
-  // What the bundled trainer's programs do not say by themselves; dpo, which it does not run yet, is planned by its states alone.
+  // Whether the bundled trainer, if it is the one, may split matrices over tp ranks. dpo, which it does not run yet, is planned by its
+  // states alone.
   bool bundled_splits(int tp) const {
     if (tp == 1 || !is_native(p_.base)) return true;
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
@@ -216,10 +217,12 @@ bool has_further_axes(const TrainerFacts& trainer) {
 
 // Which rule leaves nothing.
 Diagnostics why_nothing(const Problem& p, int nodes) {
-  const int64_t world = int64_t{nodes} * p.base.hardware.gpus_per_node, ranks = world / std::max(p.tp, 1);
-  const std::vector<int64_t> data_ranks = divisors(std::max<int64_t>(ranks, 1));
-  const bool is_batch = std::all_of(data_ranks.begin(), data_ranks.end(), [&](int64_t dp) { return sequences_per_step(p, dp) == 0; });
-  if (is_batch || (is_native(p.base) && p.tp == 1 && sequences_per_step(p, world) == 0)) return {indivisible_batch(p, ranks)};
+  const int64_t world = int64_t{nodes} * p.base.hardware.gpus_per_node;
+  const int64_t others = int64_t{std::max(p.tp, 1)} * std::max(p.pp, 1) * std::max(p.cp, 1), ranks = world / others;
+  const bool are_free = p.tp == 0 || p.pp == 0 || p.cp == 0;  // other axes may leave fewer data-parallel ranks
+  const std::vector<int64_t> data_ranks = are_free ? divisors(ranks) : std::vector<int64_t>{ranks};
+  const auto has_none = [&p](int64_t dp) { return sequences_per_step(p, dp) == 0; };
+  if (world % others == 0 && std::all_of(data_ranks.begin(), data_ranks.end(), has_none)) return {indivisible_batch(p, ranks)};
   if (!has_further_axes(p.trainer)) {
     return {error(code::kMeshInvalid, p.parallel_at,
                   fmt::format("no mesh of {} ranks has dp_replicate {} and dp_shard {}", world, p.dp_replicate, p.dp_shard),
