@@ -33,6 +33,7 @@
 #include "runtime/monitor/environment.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/metrics.h"
+#include "runtime/monitor/profile_file.h"
 #include "runtime/monitor/replicas.h"
 #include "runtime/monitor/report.h"
 #include "runtime/monitor/signals.h"
@@ -155,7 +156,8 @@ class Run {
     if (!device_) install_meter();  // of CPU memory; a GPU's device brings its own
     set_compute_threads(options_.num_threads > 0 ? options_.num_threads : compute_threads(environment_.local_world));
     if (!device_) device_ = make_cpu_device();
-    engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, EngineOptions{options_.poison, kMeteredSteps, {}});
+    const EngineOptions options = {options_.poison, kMeteredSteps, options_.first_profiled_step, options_.last_profiled_step, {}};
+    engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, options);
     sampler_ = std::make_unique<Sampler>(corpus_, plan_, environment_.rank);
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
   }
@@ -225,6 +227,7 @@ class Run {
     last_rate_ = rate;
     time_.add(stats, step_s);
     if (trace_) trace_->end_step(done_);
+    profile_.add(training_.output, environment_.rank, done_, stats.profile);
     if (!first()) return;
     curve_.push_back({done_, stats.loss});
     const double tokens_per_s = static_cast<double>(batch.global_valid_tokens) / step_s;
@@ -247,13 +250,11 @@ class Run {
     std::fflush(stdout);
   }
 
-  void compare_replicas() { check_replicas(*communicator_, plan_.mesh, engine_->master()); }
-
   void save() {
     if (saved_step_ == done_) return;
     const std::string phase = std::exchange(phase_, fmt::format("checkpoint of step {}", done_));
     const double begin_s = now_s();
-    compare_replicas();
+    check_replicas(*communicator_, plan_.mesh, engine_->master());
     CheckpointMetadata metadata = {done_,         sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed,
                                    corpus_.digest};
     for (const std::string& complaint : save_checkpoint(*communicator_, place_, shard(), engine_->writes_checkpoint(), metadata))
@@ -287,7 +288,7 @@ class Run {
       if ((save_every > 0 && done_ % save_every == 0) || done_ == steps)
         save();
       else if (done_ % kReplicaCheckSteps == 0)
-        compare_replicas();
+        check_replicas(*communicator_, plan_.mesh, engine_->master());
     }
     finish("completed");
   }
@@ -353,6 +354,7 @@ class Run {
   std::unique_ptr<Device> device_;  // outlives the communicator, which uses its streams
   std::unique_ptr<Communicator> real_communicator_;
   std::unique_ptr<TraceFile> trace_;
+  ProfileFile profile_;
   Communicator* communicator_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Sampler> sampler_;

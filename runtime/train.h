@@ -17,6 +17,7 @@ struct TrainOptions {
   int64_t stop_after = 0;          // --stop-after: checkpoint and end after so many steps of this process; 0 = not
   bool poison = false;             // --poison: freed ranges are NaN (EngineOptions::poison)
   std::string trace_path;          // --trace: collectives as issued, a JSON line per step; ranks > 0 append ".rank<r>"
+  int64_t first_profiled_step = 0, last_profiled_step = 0;  // --profile FIRST:LAST: when each op of these steps ran
   int num_threads = 0;             // --threads; 0: cores / ranks on this host
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char kTrainUsage[] =
     "usage: distsetup-train --plan plan.json [--output DIR] [--dry-run] [--stop-after STEPS]\n"
-    "                       [--log-interval N] [--poison] [--trace FILE] [--threads N]\n"
+    "                       [--log-interval N] [--poison] [--trace FILE] [--profile A:B] [--threads N]\n"
     "       distsetup-train FLAGS OF THE RUN [the same]\n"
     "       distsetup-train --probe [SECONDS]\n"
     "\n"
@@ -30,6 +30,7 @@ constexpr const char kTrainUsage[] =
     "  --log-interval N    a line every N steps (default: 100 lines a run); also --logging-steps\n"
     "  --poison            fill freed memory with NaN: the numbers must not change\n"
     "  --trace FILE        write the collectives of every step as JSON lines\n"
+    "  --profile A:B       write when each op of steps A to B ran, for chrome://tracing: profile.json\n"
     "  --threads N         compute threads of this rank (default: cores / ranks on this host)\n"
     "  --probe [SECONDS]   measure matrix multiplications on this host, print JSON\n";
 
@@ -55,8 +56,14 @@ bool read_number(std::string_view text, T least, T& out) {
   return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && out >= least;
 }
 
+bool read_steps(std::string_view text, TrainOptions& options) {
+  const size_t colon = text.find(':');
+  return colon != std::string_view::npos && read_number<int64_t>(text.substr(0, colon), 1, options.first_profiled_step) &&
+         read_number(text.substr(colon + 1), options.first_profiled_step, options.last_profiled_step);
+}
+
 bool takes_value(const std::string& flag) {
-  for (const char* one : {"--plan", "--output", "--stop-after", "--trace", "--threads", "--log-interval"}) {
+  for (const char* one : {"--plan", "--output", "--stop-after", "--trace", "--profile", "--threads", "--log-interval"}) {
     if (flag == one) return true;
   }
   return false;
@@ -72,6 +79,8 @@ std::string set_value(TrainOptions& options, const std::string& flag, const std:
     return fmt::format("--stop-after '{}', expected a number of steps, at least 1", value);
   if (flag == "--log-interval" && !read_number<int64_t>(value, 1, options.log_every))
     return fmt::format("--log-interval '{}', expected a number of steps, at least 1", value);
+  if (flag == "--profile" && !read_steps(value, options))
+    return fmt::format("--profile '{}', expected two steps, 10:12, the first at least 1", value);
   if (flag == "--threads" && !read_number<int>(value, 1, options.num_threads))
     return fmt::format("--threads '{}', expected at least 1", value);
   return "";

@@ -181,6 +181,11 @@ class CudaDevice : public Device {
     check_cuda(cudaEventElapsedTime(&milliseconds, timers_[size_t(timer)].begin, timers_[size_t(timer)].end), "timer");
     return double(milliseconds) / 1000;
   }
+  double timer_begin_s(int timer, int since) override {
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, timers_[size_t(since)].begin, timers_[size_t(timer)].begin), "timer");
+    return double(milliseconds) / 1000;
+  }
   void forget_timers() override {
     for (const Timer& t : timers_) {
       timing_.give_back(t.begin);

@@ -62,6 +62,7 @@ class Device {
   virtual int start_timer(Stream) { return -1; }
   virtual void stop_timer(Stream, int /*timer*/) {}
   virtual double timer_s(int /*timer*/) { return 0; }
+  virtual double timer_begin_s(int /*timer*/, int /*since*/) { return 0; }  // from the start of timer `since` to the start of `timer`
   virtual void forget_timers() {}
 };
 

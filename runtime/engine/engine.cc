@@ -34,6 +34,7 @@ struct Engine::State {
   void optimizer_step();
   void wait(int event);
   bool is_metering() const { return metering_left > 0; }
+  bool is_profiled() const { return steps_done + 1 >= options.first_profiled_step && steps_done < options.last_profiled_step; }
   void check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const;
   void feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch);
   double scalar(const char* name) {
@@ -68,6 +69,7 @@ struct Engine::State {
   std::vector<StartedWork> events;
   StepStats stats;
   std::vector<std::pair<InstructionOp, int>> timers;
+  std::unique_ptr<Profile> profile;  // of a step that is profiled
   double rate = 0;
   std::unique_ptr<HostShards> host_shards;
   int64_t metering_left = 0;  // training steps
@@ -121,6 +123,8 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
 }
 
 void Engine::State::collect_times() {
+  if (profile) stats.profile = profile->finish();
+  profile = nullptr;
   if (timers.empty()) return;
   device.synchronize();
   for (const auto& [op, timer] : timers) stats.by_instruction[std::string(name(op))].seconds += device.timer_s(timer);
@@ -175,6 +179,7 @@ void Engine::State::run_steps(BoundList& list, const Instruction& i) {
     const Call& call = list.calls[size_t(n)];
     const Step& step = list.schedule.steps[size_t(n)];
     if (options.watch) options.watch(step, call);
+    const ProfileScope scope(profile.get(), i, step.op);
     if (!is_metering()) {
       run_op(step, call);
     } else {
@@ -219,6 +224,10 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
     case InstructionOp::kBackward:
     case InstructionOp::kRecompute:
     case InstructionOp::kLoss: run_steps(list, i); return work;
+    default: break;
+  }
+  const ProfileScope scope(profile.get(), i);
+  switch (i.op) {
     case InstructionOp::kCast: {
       const Argument& to = call.writes[0];
       device.kernels().cast(i.stream, static_cast<const float*>(call.reads[0].data), to.data, to.dtype, numel(to));
@@ -340,6 +349,7 @@ StepStats Engine::step(const StepInput& input) {
   s.rate = input.learning_rate;
   s.host_shards->forget();
   s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
+  if (s.is_profiled()) s.profile = std::make_unique<Profile>(s.device);
   s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(input.ids, input.targets, m); });
   if (s.metering_left > 0) --s.metering_left;
   ++s.steps_done;

@@ -26,6 +26,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/device/meter.h"
 #include "runtime/engine/ops.h"
+#include "runtime/engine/profile.h"
 
 namespace distsetup {
 
@@ -41,6 +42,8 @@ struct EngineOptions {
   // In so many training steps from the first, reads the meter around every step of the list (see StepStats::allocations); needs
   // install_meter() before the engine is made. The list is the same in every step, and asking costs microseconds per op.
   int64_t metered_steps = 0;
+  // Training steps, the first is 1, whose every op is timed (StepStats::profile); 0: none.
+  int64_t first_profiled_step = 0, last_profiled_step = 0;
   // Called before each op of a program is started, for looking inside. On the CPU its operands are complete then; on a device with
   // streams they may still be in the making.
   std::function<void(const Step& step, const Call& call)> watch;
@@ -74,6 +77,7 @@ struct StepStats {
   // streams: the time on the instruction's stream, overlapped or not; wait_s then is the host's, not the streams'.
   std::map<std::string, OpSeconds> by_instruction;
   std::vector<StepAllocation> allocations;  // in metered steps
+  std::vector<ProfiledOp> profile;          // in profiled steps
 };
 
 struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the same number on every rank

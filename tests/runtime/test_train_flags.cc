@@ -13,7 +13,7 @@ std::string mistake(const std::vector<std::string>& words) { return read_train_f
 
 TEST_CASE("distsetup-train: its own flags are read in either spelling", "[flags]") {
   const TrainCommand command = read_train_flags({"--plan", "p.json", "--output=out", "--stop_after", "3", "--logging-steps=7",
-                                                 "--dry-run", "--poison", "--trace", "t", "--threads", "2"});
+                                                 "--dry-run", "--poison", "--trace", "t", "--threads", "2", "--profile", "10:12"});
   CHECK(command.mistake == "");
   CHECK(command.what == TrainCommand::What::kTrain);
   const TrainOptions& options = command.options;
@@ -24,6 +24,8 @@ TEST_CASE("distsetup-train: its own flags are read in either spelling", "[flags]
   CHECK((options.dry_run && options.poison));
   CHECK(options.trace_path == "t");
   CHECK(options.num_threads == 2);
+  CHECK((options.first_profiled_step == 10 && options.last_profiled_step == 12));
+  for (const char* wrong : {"10", "0:3", "4:3", "a:b", "1:"}) CHECK(mistake({"--plan", "p", "--profile", wrong}) != "");
 }
 
 TEST_CASE("distsetup-train: flags of a run go to the planner as they stand", "[flags]") {

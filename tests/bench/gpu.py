@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""distsetup-train and PyTorch on one GPU, in turn: step times, memory, and what the plan predicted.
+
+usage: gpu.py [--pairs N] [--cases 1b,8b_slice] [--steps N] [--profile DIR]
+
+PyTorch is FSDP2 at world size 1 with torch.compile (gpu_peer.py). A run's time is the median of its steps without the first four; a
+pair is one run of each; what counts is the median over pairs of the peer's time over ours. Bytes on the device are what the driver says
+while the run trains, less what it said before. With --profile, profile.json of the last steps of each case is left in DIR.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("DISTSETUP_BIN") or SOURCE / "build/release/bin")
+sys.path.insert(0, str(SOURCE / "tests/oracle"))
+import files  # noqa: E402
+
+WARM_UP = 4
+CASES = {
+    "1b": {"model": "llama3.2_1b", "length": 4096, "batch": 2, "recompute": "none"},
+    "1b_2k": {"model": "llama3.2_1b", "length": 2048, "batch": 8, "recompute": "selective"},
+    "8b_slice": {"model": "{family: llama, num_layers: 4, hidden: 4096, num_heads: 32, num_kv_heads: 8, feed_forward: 14336, "
+                          "vocabulary: 128256, rope_base: 500000}", "length": 8192, "batch": 1, "recompute": "none"},
+    "small": {"model": "{family: llama, num_layers: 8, hidden: 512, num_heads: 8, num_kv_heads: 8, feed_forward: 1408, vocabulary: 1024}",
+              "length": 512, "batch": 16, "recompute": "none"},
+}
+
+
+def driver_bytes():
+    out = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"], capture_output=True, text=True, check=True)
+    return int(out.stdout.split()[0]) << 20
+
+
+class Watch:
+    """The most bytes in use on the device while something runs."""
+
+    def __enter__(self):
+        self.before = self.most = driver_bytes()
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.look)
+        self.thread.start()
+        return self
+
+    def look(self):
+        while not self.over.wait(0.3):
+            self.most = max(self.most, driver_bytes())
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+        self.bytes = self.most - self.before
+
+
+def make_plan(work, name, steps):
+    case = CASES[name]
+    (work / f"{name}.yaml").write_text(f"""version: 1
+model: {case["model"]}
+hardware: {{gpu: {gpu_preset()}, gpus_per_node: 1, nodes: 1}}
+train: {{sequence_length: {case["length"]}, global_batch: {case["batch"]}, steps: {steps}, learning_rate: 3e-4, min_learning_rate: 3e-4, warmup_steps: 0}}
+parallel: {{sharding: ddp, micro_batch: {case["batch"]}, recompute: {case["recompute"]}}}
+precision: {{compute: bf16}}
+data: {{paths: [data], tokenizer: bytes, held_out: 0}}
+checkpoint: {{every_steps: 0}}
+""")
+    subprocess.run([BIN / "distsetup", "plan", "--quiet", f"{name}.yaml", "--output", f"{name}/plan.json"], cwd=work, check=True, stdout=subprocess.DEVNULL)
+    return work / name / "plan.json"
+
+
+def gpu_preset():
+    name = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"], capture_output=True, text=True, check=True).stdout
+    for part, preset in (("H100", "h100_sxm"), ("H200", "h200_sxm"), ("A100-SXM4-80GB", "a100_sxm_80"), ("A100-SXM4-40GB", "a100_sxm_40"), ("B200", "b200")):
+        if part in name:
+            return preset
+    sys.exit(f"no preset is named here for '{name.strip()}'")
+
+
+def run(command, log):
+    with open(log, "w") as out, Watch() as watch:
+        done = subprocess.run([str(c) for c in command], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]}: exit code {done.returncode}\n{pathlib.Path(log).read_text()[-3000:]}")
+    return watch.bytes
+
+
+def run_ours(plan, folder, steps):
+    device = run([BIN / "distsetup-train", "--plan", plan, "--output", folder, "--profile", f"{steps - 1}:{steps - 1}"], f"{folder}.log")
+    folder = pathlib.Path(folder)
+    report = json.loads((folder / "report.json").read_text())
+    peak = next(c for c in report["comparison"] if c["what"] == "peak allocated")
+    times = [s["step_s"] for s in files.read_metrics(folder / "metrics.jsonl")]
+    losses = [s["loss"] for s in files.read_metrics(folder / "metrics.jsonl")]
+    return {"s": statistics.median(times[WARM_UP:-2]), "device": device, "allocated": peak["measured_bytes"], "losses": losses, "report": report}
+
+
+def run_peer(plan, folder):
+    device = run([sys.executable, SOURCE / "tests/bench/gpu_peer.py", plan, f"{folder}.json"], f"{folder}.log")
+    found = json.loads(pathlib.Path(f"{folder}.json").read_text())
+    return {"s": statistics.median(s["step_s"] for s in found["steps"][WARM_UP:]), "device": device, "allocated": found["allocated_bytes"],
+            "losses": [s["loss"] for s in found["steps"]]}
+
+
+def largest(profile, count):
+    """Where the time of the profiled step went, by op whatever its layer."""
+    sums = {}
+    for event in json.loads(profile.read_text())["traceEvents"]:
+        words = event["name"].split()
+        name = words[0] + ("/" + words[1].split("/")[1] if len(words) > 1 and "/" in words[1] else "")
+        entry = sums.setdefault(name, [0.0, 0])
+        entry[0] += event["dur"] / 1000
+        entry[1] += 1
+    total = sum(ms for ms, _ in sums.values())
+    lines = [f"    {name:<34} {ms:9.3f} ms {100 * ms / total:5.1f} % {n:5} times" for name, (ms, n) in sorted(sums.items(), key=lambda x: -x[1][0])[:count]]
+    return f"    {'all ops':<34} {total:9.3f} ms\n" + "\n".join(lines)
+
+
+def measure(work, name, arguments):
+    plan_path = make_plan(work, name, arguments.steps)
+    plan = json.loads(plan_path.read_text())
+    ours, peer = [], []
+    for pair in range(arguments.pairs):
+        for who in ((ours, peer) if pair % 2 == 0 else (peer, ours)):
+            folder = str(plan_path.parent / f"{'ours' if who is ours else 'peer'}{pair}")
+            who.append(run_ours(plan_path, folder, arguments.steps) if who is ours else run_peer(plan_path, folder))
+    gib = 1 << 30
+    ratios = [p["s"] / o["s"] for o, p in zip(ours, peer)]
+    us, them = statistics.median(o["s"] for o in ours), statistics.median(p["s"] for p in peer)
+    print(f"| {name} | {us * 1e3:.1f} | {plan['time']['step_s'] * 1e3:.1f} | {them * 1e3:.1f} | **{statistics.median(ratios):.2f}** | {ours[0]['allocated'] / gib:.2f} | "
+          f"{plan['memory']['peak_allocated_bytes'] / gib:.2f} | {peer[0]['allocated'] / gib:.2f} | {ours[0]['device'] / gib:.2f} | {plan['memory']['device_bytes'] / gib:.2f} | "
+          f"{peer[0]['device'] / gib:.2f} | {ours[0]['losses'][-1]:.3f}, {peer[0]['losses'][-1]:.3f} |", flush=True)
+    profile = plan_path.parent / "ours0" / "profile.json"
+    print(largest(profile, 24), file=sys.stderr, flush=True)
+    if arguments.profile:
+        (pathlib.Path(arguments.profile) / f"{name}.json").write_bytes(profile.read_bytes())
+        (pathlib.Path(arguments.profile) / f"{name}.log").write_bytes((plan_path.parent / "ours0.log").read_bytes())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--cases", default="1b,1b_2k,8b_slice,small")
+    parser.add_argument("--profile", default="")
+    arguments = parser.parse_args()
+    print("| run | ours, ms | predicted | PyTorch, ms | ours is faster by | ours, GiB allocated | predicted | PyTorch | ours, GiB on the device | predicted | PyTorch | last losses |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        (work / "data").mkdir()
+        for path in sorted((SOURCE / "src").rglob("*.cc")):
+            (work / "data" / f"{path.parent.name}_{path.name}").write_bytes(path.read_bytes())
+        for name in arguments.cases.split(","):
+            began = time.monotonic()
+            measure(work, name, arguments)
+            print(f"    {name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+// On one GPU (tag [.gpu], run by scripts/test --gpu): whole training steps of the CUDA plugin against the CPU's, with memory poisoned,
+// and what every op allocates against what is declared for it.
+#include "plan/workspace.h"
+#include "runtime/device/plugin.h"
+#include "runtime/tiny.h"
+
+#include <catch2/catch.hpp>
+
+namespace distsetup {
+namespace {
+
+using namespace tiny;
+
+Device& gpu() {
+  static const std::unique_ptr<Device> device = load_cuda_device(0);  // one a process
+  return *device;
+}
+
+TinyOptions sized(int64_t hidden, int64_t head_size) {
+  TinyOptions o;
+  o.geometry.hidden = hidden;
+  o.geometry.num_heads = hidden / head_size;
+  o.geometry.num_kv_heads = 2;
+  o.geometry.head_size = head_size;
+  o.geometry.feed_forward = 3 * hidden - 8;
+  o.geometry.vocabulary = 264;
+  o.sequence_length = 40;
+  o.global_batch = 4;
+  return o;
+}
+
+Plan on_gpu(Plan plan) {
+  plan.hardware.accelerator = Accelerator::kCuda;
+  return plan;
+}
+
+RunResult train_on_gpu(const Plan& plan, int64_t steps, bool poison = false) {
+  RunResult result;
+  const auto self = make_self_communicator(plan.mesh);
+  EngineOptions options;
+  options.poison = poison;
+  train_rank(on_gpu(plan), steps, options, *self, gpu(), result);
+  return result;
+}
+
+TEST_CASE("gpu: a run in fp32 is the CPU's, poisoned memory changes no bit", "[.gpu]") {
+  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kFull);
+  const int64_t accumulation = GENERATE(1, 2);
+  const bool plain = GENERATE(true, false);
+  TinyOptions o = sized(64, 16);
+  o.recompute = recompute;
+  o.accumulation = accumulation;
+  o.geometry.tied_embeddings = o.geometry.qkv_bias = o.geometry.qk_norm = !plain;
+  INFO("recompute " << name(recompute) << " accumulation " << accumulation << (plain ? "" : " tied, biases, norms of q and k"));
+  const Plan plan = tiny_plan(o);
+  const RunResult cpu = train(plan, 10), cuda = train_on_gpu(plan, 10), poisoned = train_on_gpu(plan, 10, true);
+  CHECK(cuda == poisoned);
+  CHECK(difference(cuda.losses, cpu.losses) < 1e-5);
+  CHECK(difference(cuda.norms, cpu.norms) < 1e-4);
+  CHECK(difference(cuda.parameters, cpu.parameters) < 1e-3);
+  CHECK(std::abs(cuda.held_out - cpu.held_out) < 1e-5 * cpu.held_out);
+}
+
+TEST_CASE("gpu: a run in bf16 stays near fp32, poisoned memory changes no bit", "[.gpu]") {
+  const int64_t head_size = GENERATE(16, 64, 128);
+  TinyOptions o = sized(256, head_size);
+  o.sequence_length = GENERATE(40, 192);
+  o.geometry.qk_norm = head_size == 64;
+  o.steps = 10;
+  const RunResult exact = train(tiny_plan(o), 10);
+  o.precision = Dtype::kBf16;
+  const Plan plan = tiny_plan(o);
+  const RunResult cuda = train_on_gpu(plan, 10), again = train_on_gpu(plan, 10), poisoned = train_on_gpu(plan, 10, true);
+  INFO("head size " << head_size << " S " << o.sequence_length);
+  CHECK(cuda == again);
+  CHECK(cuda == poisoned);
+  CHECK(difference(cuda.losses, exact.losses) < 2e-2);
+}
+
+TEST_CASE("gpu: run buffers and arena are allocated to the byte, ops allocate what is declared", "[.gpu]") {
+  const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
+  const auto [sequence_length, hidden] = GENERATE(table<int64_t, int64_t>({{40, 64}, {256, 256}, {1024, 512}}));
+  TinyOptions o = sized(hidden, hidden / 4);
+  o.geometry.num_kv_heads = GENERATE(2, 4);
+  o.sequence_length = sequence_length;
+  o.precision = precision;
+  const Plan plan = on_gpu(tiny_plan(o));
+  const auto self = make_self_communicator(plan.mesh);
+  Device& device = gpu();
+  const MeterReading before = read_meter();
+  EngineOptions options;
+  options.metered_steps = 2;
+  Engine engine(plan, device, *self, options);
+  engine.initialize_parameters();
+  engine.load();
+  const Schedule& list = engine.schedule(Phase::kStep);
+  const Batch batch = global_batch(plan, 0);
+  for (int s = 0; s < 2; ++s) {
+    const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-3});
+    for (const StepAllocation& a : stats.allocations) {
+      const Step& step = list.steps[size_t(a.step)];
+      const int64_t declared = workspace_bytes(step, list, Accelerator::kCuda);
+      INFO(name(precision) << " S " << sequence_length << " h " << hidden << " step " << a.step << " " << step.op << " " << step.kernel
+                           << ": " << a.peak_bytes << " taken, " << declared << " declared, " << a.num_allocations << " allocations");
+      CHECK(a.peak_bytes <= declared);
+      if (s == 1) UNSCOPED_INFO("second step");
+    }
+  }
+  const MemoryReport report = engine.memory();
+  for (int c = 0; c < kNumBufferClasses; ++c)
+    CHECK(report.metered_bytes[size_t(c)] - before.live_by_tag[size_t(c)] == report.run_bytes[size_t(c)]);
+  CHECK(report.metered_bytes[Device::kArenaTag] - before.live_by_tag[Device::kArenaTag] == list.arena_bytes);
+  UNSCOPED_INFO("undeclared bytes that stay: " << report.metered_bytes[Device::kUndeclaredTag]);
+  CHECK(report.metered_bytes[Device::kUndeclaredTag] <= 40 << 20);
+}
+
+}  // namespace
+}  // namespace distsetup
