@@ -1,53 +1,17 @@
-// Plan → instructions over units. What each sharding means is three choices, made once at the top:
-//   parameters: read from the fp32 master itself (fp32, unsharded) | from a whole replica refreshed after the optimizer (ddp bf16,
-//               zero1, zero2) | gathered unit by unit around each use (zero3)
-//   gradients:  written straight into the fp32 gradient (fp32, unsharded) | into a unit buffer, then added to a local fp32 accumulator
-//               | into a unit buffer, reduced to the own shard after every backward
-// Tensor parallelism adds the shared unit (layout.h), whose vectors are small: they are read from a replica and reduced after every
-// micro-batch, whatever the sharding.
-// Sources: ZeRO (arXiv 1910.02054) for the stages, PyTorch FSDP (arXiv 2304.11277) for gather, prefetch and hybrid sharding.
+// Plan → instructions over units: each micro-batch runs all units forward and backward. What surrounds a unit is unit_compiler.h's.
 #include "plan/compile_schedule.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/check.h"
-#include "plan/kernel_table.h"
-#include "plan/schedule_writer.h"
+#include "plan/unit_compiler.h"
 
 namespace distsetup {
 namespace {
 
-enum class ParameterSource { kMaster, kReplica, kGather };
-enum class GradientPath {
-  kDirect,       // into the rank's fp32 gradient
-  kStaged,       // unit buffer in the compute dtype, added to the rank's fp32 gradient
-  kReduce,       // unit buffer, reduce-scattered every micro-batch, added to the gradient shard
-  kAccumulated,  // fp32 unit accumulators over all micro-batches, reduce-scattered with the last one (zero1)
-};
-
-class Compiler : private ScheduleWriter {
+class Compiler : private UnitCompiler {
  public:
-  Compiler(const Plan& plan, Phase phase) : ScheduleWriter(plan, phase), replicas_(plan.mesh.dp_replicate) {
-    const bool f32 = s_.compute == Dtype::kF32, whole = plan.mesh.dp_shard == 1;
-    if (whole && f32)
-      source_ = ParameterSource::kMaster;
-    else
-      source_ = plan.strategy.sharding == Sharding::kZero3 ? ParameterSource::kGather : ParameterSource::kReplica;
-    if (whole)
-      path_ = f32 ? GradientPath::kDirect : GradientPath::kStaged;
-    else if (plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1)
-      path_ = GradientPath::kAccumulated;
-    else
-      path_ = GradientPath::kReduce;
-    make_run_buffers();
-    gathered_.assign(num_buckets(), -1);
-    gather_event_.assign(num_buckets(), -1);
-    gradient_.assign(num_buckets(), -1);
-    accumulator_.assign(num_buckets(), -1);
-    forward_touches_ = touched_by_units(s_, InstructionOp::kForward);
-    backward_touches_ = touched_by_units(s_, InstructionOp::kBackward);
-  }
+  Compiler(const Plan& plan, Phase phase) : UnitCompiler(plan, phase) {}
 
   Schedule run() {
     switch (s_.phase) {
@@ -60,110 +24,14 @@ class Compiler : private ScheduleWriter {
   }
 
  private:
-  int64_t element_bytes() const { return size_bytes(s_.compute); }
-  int num_buckets() const { return static_cast<int>(s_.layout->units.size()); }  // units that have parameters
-  bool is_shared(int u) const { return u == s_.layout->shared_unit(); }
-  bool is_empty(int u) const { return unit(u).numel == 0; }  // a tied head, where norms are shared
-  int shards(int u) const { return unit(u).shard_ranks; }
-  ParameterSource source(int u) const { return is_shared(u) ? ParameterSource::kReplica : source_; }
-  GradientPath path(int u) const { return is_shared(u) ? GradientPath::kReduce : path_; }
-  int replica(int u) const { return is_shared(u) ? shared_replica_ : replica_; }
-  int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * element_bytes(); }
-  bool tied() const { return plan_.model.tied_embeddings; }
-
-  // --- buffers
-
-  void make_run_buffers() {
-    const int64_t n = s_.layout->shard_numel;
-    master_ = run_buffer("master", BufferClass::kParameterShard, n, Dtype::kF32);
-    gradient_shard_ = run_buffer("gradient", BufferClass::kGradient, n, Dtype::kF32);
-    exp_avg_ = run_buffer("exp_avg", BufferClass::kOptimizerState, n, Dtype::kF32);
-    exp_avg_sq_ = run_buffer("exp_avg_sq", BufferClass::kOptimizerState, n, Dtype::kF32);
-    if (source_ == ParameterSource::kReplica)
-      replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout->gathered_numel, s_.compute);
-    if (const int shared = s_.layout->shared_unit(); shared >= 0) {
-      shared_replica_ =
-          run_buffer("shared_parameters", BufferClass::kGatheredParameter, unit(shared).shard_numel * shards(shared), s_.compute);
-      s_.buffers[shared_replica_].unit = shared;
-    }
-    for (const std::string_view input : program_inputs()) {
-      if (!reads_input(*s_.programs, input)) continue;
-      const ProgramInput of = program_input(input, s_.symbols);
-      const int buffer = run_buffer(std::string(input), BufferClass::kActivation, of.numel(), of.dtype);
-      if (input == "loss") loss_ = buffer;
-    }
-    sumsq_ = run_buffer("sumsq", BufferClass::kGradient, 1, Dtype::kF64);
-  }
-
-  // --- emitting
-
-  void emit_gather(int u, int buffer, bool fresh) {
-    Instruction& cast = emit(InstructionOp::kCast, u);
-    cast.bucket = u;
-    cast.stream = shards(u) > 1 ? Stream::kGather : Stream::kCompute;
-    cast.uses = {master_, buffer};
-    if (fresh) cast.allocates = {buffer};
-    gather_event_[u] = -1;
-    if (shards(u) == 1) return;
-    Instruction& gather = emit(InstructionOp::kAllGather, u);
-    gather.bucket = u;
-    gather.group = unit(u).shard_group;
-    gather.bytes = gathered_bytes(u);
-    gather.stream = Stream::kGather;
-    gather.uses = {buffer};
-    gather.signals = gather_event_[u] = new_event();
-  }
-
-  static std::vector<int> itself_first(int u, const std::set<int>& touched) {
-    std::vector<int> buckets(touched.begin(), touched.end());
-    std::stable_partition(buckets.begin(), buckets.end(), [u](int bucket) { return bucket == u; });
-    return buckets;
-  }
-  // Units whose parameters unit u reads.
-  std::vector<int> needs(int u, bool backward) const {
-    return itself_first(u, (backward ? backward_touches_ : forward_touches_)[u].parameters);
-  }
-  // Units that backward of unit u writes gradients of.
-  std::vector<int> gradient_buckets(int u) const { return itself_first(u, backward_touches_[u].gradients); }
-
-  void ensure_gathered(int u, bool backward) {
-    if (u < 0 || u >= num_units()) return;
-    for (const int bucket : needs(u, backward)) {
-      if (source(bucket) != ParameterSource::kGather || gathered_[bucket] >= 0) continue;
-      gathered_[bucket] = add_buffer(fmt::format("P{}", bucket), BufferClass::kGatheredParameter, gathered_bytes(bucket), s_.compute,
-                                     BufferLifetime::kSpan, bucket);
-      emit_gather(bucket, gathered_[bucket], true);
-    }
-  }
-
-  // Parameters of unit u as the instruction reads them: waits for their gathers.
-  void use_parameters(Instruction& i, int u, bool backward) {
-    for (const int bucket : needs(u, backward)) {
-      if (source(bucket) == ParameterSource::kMaster) i.uses.push_back(master_);
-      if (source(bucket) == ParameterSource::kReplica) i.uses.push_back(replica(bucket));
-      if (source(bucket) != ParameterSource::kGather) continue;
-      i.uses.push_back(gathered_[bucket]);
-      if (gather_event_[bucket] >= 0) i.waits.push_back(gather_event_[bucket]);
-      gather_event_[bucket] = -1;
-    }
-  }
-
-  void release(Instruction& i, int bucket) {
-    if (gathered_[bucket] < 0) return;
-    i.frees.push_back(gathered_[bucket]);
-    gathered_[bucket] = -1;
-  }
-
   void forward(int u, bool train) {
     phase_ = u == head() ? "loss" : "forward";
     ensure_gathered(u, false);
     for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u + k < num_units() ? u + k : -1, false);
-    Instruction& i = emit(InstructionOp::kForward, u);
-    i.program_variant = s_.variants[s_.unit_variant[u]]->name;
-    use_parameters(i, u, false);
+    Instruction& i = emit_program(InstructionOp::kForward, u);
     for (const int bucket : needs(u, false)) {
       const bool next_in_backward = u >= head() - 1;  // the head turns round at once, the last block follows it
-      const bool kept_whole = !plan_.strategy.reshard_after_forward && (bucket != 0 || tied());
+      const bool kept_whole = !plan_.strategy.reshard_after_forward && (bucket != 0 || plan_.model.tied_embeddings);
       if (!train || !(next_in_backward || kept_whole)) release(i, bucket);
     }
   }
@@ -172,145 +40,9 @@ class Compiler : private ScheduleWriter {
     phase_ = "backward";
     ensure_gathered(u, true);
     for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u - k > 0 ? u - k : -1, true);
-    std::vector<int> born;
-    for (const int bucket : gradient_buckets(u)) {
-      if (path(bucket) == GradientPath::kDirect) {
-        gradient_[bucket] = gradient_shard_;
-        continue;
-      }
-      if (path(bucket) == GradientPath::kAccumulated && s_.compute == Dtype::kF32) {
-        if (accumulator_[bucket] < 0) born.push_back(accumulator_[bucket] = new_accumulator(bucket));
-        gradient_[bucket] = accumulator_[bucket];
-        continue;
-      }
-      if (gradient_[bucket] < 0)
-        born.push_back(gradient_[bucket] = add_buffer(fmt::format("G{}", bucket), BufferClass::kGradient, gathered_bytes(bucket),
-                                                      s_.compute, BufferLifetime::kSpan, bucket));
-    }
-    Instruction& i = emit(InstructionOp::kBackward, u);
-    i.program_variant = s_.variants[s_.unit_variant[u]]->name;
-    i.allocates = born;
-    use_parameters(i, u, true);
-    for (const int bucket : gradient_buckets(u)) i.uses.push_back(gradient_[bucket]);
+    Instruction& i = emit_backward(u);
     for (const int bucket : needs(u, true)) release(i, bucket);
     if (u == 0) release(i, 0);
-  }
-
-  int new_accumulator(int u) {
-    return add_buffer(fmt::format("A{}", u), BufferClass::kGradient, unit(u).shard_numel * shards(u) * 4, Dtype::kF32,
-                      BufferLifetime::kSpan, u);
-  }
-
-  // --- gradients after the backward of a unit
-
-  void after_backward(int u, bool last) {
-    if (is_empty(u)) return;
-    switch (path(u)) {
-      case GradientPath::kDirect:
-        if (last) reduce_replicas(u);
-        break;
-      case GradientPath::kStaged:
-        accumulate_local(u, gradient_shard_);
-        if (last) reduce_replicas(u);
-        break;
-      case GradientPath::kReduce: start_reduce(u, gradient_[u], s_.compute, last); break;
-      case GradientPath::kAccumulated:
-        if (s_.compute != Dtype::kF32) {
-          const bool fresh = accumulator_[u] < 0;
-          if (fresh) accumulator_[u] = new_accumulator(u);
-          accumulate_local(u, accumulator_[u], fresh);
-        }
-        if (last) start_reduce(u, accumulator_[u], Dtype::kF32, last);
-        break;
-    }
-    if (path(u) == GradientPath::kDirect || s_.compute == Dtype::kF32) gradient_[u] = -1;
-  }
-
-  void accumulate_local(int u, int target, bool fresh = false) {
-    Instruction& i = emit(InstructionOp::kAccumulate, u);
-    i.bucket = u;
-    i.uses = {gradient_[u], target};
-    if (fresh) i.allocates = {target};
-    i.frees = {gradient_[u]};
-    i.accumulate = micro_batch_ > 0;
-    gradient_[u] = -1;
-  }
-
-  void start_reduce(int u, int full, Dtype dtype, bool last) {
-    finish_reduce(last);
-    const int received = add_buffer(fmt::format("R{}", u), BufferClass::kCommunication,
-                                    unit(u).shard_numel * (shards(u) - 1) * size_bytes(dtype), dtype, BufferLifetime::kSpan, u);
-    Instruction& i = emit(InstructionOp::kReduceScatter, u);
-    i.bucket = u;
-    i.group = unit(u).shard_group;
-    i.bytes = unit(u).shard_numel * shards(u) * size_bytes(dtype);
-    i.dtype = dtype;
-    i.stream = Stream::kReduce;
-    i.uses = {full};
-    i.allocates = {received};
-    i.signals = new_event();
-    pending_ = {u, full, received, i.signals};
-    gradient_[u] = -1;
-    if (path(u) == GradientPath::kAccumulated) accumulator_[u] = -1;
-  }
-
-  void finish_reduce(bool last) {
-    if (pending_.unit < 0) return;
-    Instruction& i = emit(InstructionOp::kAccumulate, pending_.unit);
-    i.bucket = pending_.unit;
-    i.waits = {pending_.event};
-    i.uses = {pending_.full, pending_.received, gradient_shard_};
-    i.frees = {pending_.full, pending_.received};
-    i.accumulate = micro_batch_ > 0 && path(pending_.unit) == GradientPath::kReduce;
-    const int u = pending_.unit;
-    pending_ = {};
-    if (last) reduce_replicas(u);
-  }
-
-  void reduce_replicas(int u) {
-    if (replicas_ == 1) return;
-    Instruction& i = emit(InstructionOp::kAllReduce, u);
-    i.bucket = u;
-    i.group = Group::kDpReplicate;
-    i.bytes = unit(u).shard_numel * 4;
-    i.dtype = Dtype::kF32;
-    i.stream = Stream::kReduce;
-    i.uses = {gradient_shard_};
-    i.signals = new_event();
-    replica_events_.push_back(i.signals);
-  }
-
-  void reduce_scalar(int buffer, Group group) {
-    if (group_size(plan_.mesh, group) == 1) return;
-    Instruction& i = emit(InstructionOp::kAllReduce, -1);
-    i.group = group;
-    i.bytes = 8;
-    i.dtype = Dtype::kF64;
-    i.uses = {buffer};
-  }
-
-  // --- phases
-
-  void refresh_replica() {
-    std::vector<int> events;
-    for (int u = 0; u < num_buckets(); ++u) {
-      if (source(u) != ParameterSource::kReplica || is_empty(u)) continue;
-      emit_gather(u, replica(u), false);
-      if (gather_event_[u] >= 0) events.push_back(gather_event_[u]);
-    }
-    if (events.empty()) return;
-    emit(InstructionOp::kWait, -1).waits = events;
-  }
-
-  void load() {
-    phase_ = "load";
-    std::vector<int> all;
-    for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) all.push_back(b);
-    Instruction& zero = emit(InstructionOp::kZero, -1);
-    zero.allocates = all;
-    zero.uses = all;
-    refresh_replica();
-    close_segment(1);
   }
 
   void micro_batch(int index, bool last) {
@@ -326,7 +58,7 @@ class Compiler : private ScheduleWriter {
 
   void step() {
     phase_ = "forward";
-    emit(InstructionOp::kZero, -1).uses = {loss_};
+    start_loss();
     const int64_t m = plan_.gradient_accumulation;
     const int written = static_cast<int>(std::min<int64_t>(m, 3));
     for (int i = 0; i < written; ++i) {
@@ -334,57 +66,19 @@ class Compiler : private ScheduleWriter {
       if (i > 0) close_segment(i == 2 ? m - 2 : 1);
       micro_batch(i, last);
     }
-    micro_batch_ = -1;
-    phase_ = "optimizer";
-    reduce_scalar(loss_, Group::kData);
-    Instruction& norm = emit(InstructionOp::kGradNorm, -1);
-    norm.uses = {gradient_shard_, sumsq_};
-    norm.waits = replica_events_;
-    norm.dtype = Dtype::kF32;
-    reduce_scalar(sumsq_, state_group(plan_.mesh));
-    Instruction& optimizer = emit(InstructionOp::kOptimizerStep, -1);
-    optimizer.uses = {master_, gradient_shard_, exp_avg_, exp_avg_sq_, sumsq_};
-    optimizer.dtype = Dtype::kF32;
-    refresh_replica();
-    close_segment(1);
+    update();
   }
 
   void evaluate_held_out() {
     phase_ = "evaluate";
-    emit(InstructionOp::kZero, -1).uses = {loss_};
+    start_loss();
     micro_batch_ = 0;
     for (int u = 0; u < num_units(); ++u) forward(u, false);
     micro_batch_ = -1;
-    reduce_scalar(loss_, Group::kData);
+    reduce_loss();
     for (Instruction& i : s_.instructions) i.phase = "evaluate";
     close_segment(1);
   }
-
-  void save() {
-    phase_ = "save";
-    for (const int b : {master_, exp_avg_, exp_avg_sq_}) {
-      Instruction& i = emit(InstructionOp::kCopyToHost, -1);
-      i.uses = {b};
-      i.bytes = s_.buffers[b].bytes;
-      i.dtype = Dtype::kF32;
-    }
-    close_segment(1);
-  }
-
-  struct PendingReduction {
-    int unit = -1, full = -1, received = -1, event = -1;
-  };
-
-  const int replicas_;
-  ParameterSource source_ = ParameterSource::kMaster;
-  GradientPath path_ = GradientPath::kDirect;
-  int master_ = -1, gradient_shard_ = -1, exp_avg_ = -1, exp_avg_sq_ = -1, replica_ = -1, shared_replica_ = -1, loss_ = -1,
-      sumsq_ = -1;
-  std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
-  std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
-  PendingReduction pending_;
-  std::vector<int> replica_events_;
-  std::vector<TouchedUnits> forward_touches_, backward_touches_;  // per unit
 };
 
 }  // namespace

@@ -1,0 +1,87 @@
+// What a list does around one unit: gathers its parameters, computes, reduces its gradients. In which order units compute is
+// compile_schedule.cc's, and compile_pipeline.cc's for a stage of a pipeline.
+#pragma once
+#include <set>
+#include <vector>
+
+#include "plan/schedule_writer.h"
+
+namespace distsetup {
+
+enum class ParameterSource { kMaster, kReplica, kGather };
+enum class GradientPath {
+  kDirect,       // into the rank's fp32 gradient
+  kStaged,       // unit buffer in the compute dtype, added to the rank's fp32 gradient
+  kReduce,       // unit buffer, reduce-scattered every micro-batch, added to the gradient shard
+  kAccumulated,  // fp32 unit accumulators over all micro-batches, reduce-scattered with the last one (zero1)
+};
+
+class UnitCompiler : protected ScheduleWriter {
+ protected:
+  UnitCompiler(const Plan& plan, Phase phase);
+
+  int num_buckets() const { return static_cast<int>(s_.layout->units.size()); }  // units that have parameters
+  bool is_shared(int u) const { return u == s_.layout->shared_unit(); }
+  bool is_empty(int u) const { return unit(u).numel == 0; }  // a tied head, where norms are shared
+
+  // --- forward and backward of one unit
+
+  // The parameters that unit u reads are on their way from here on; nothing for a unit that there is not.
+  void ensure_gathered(int u, bool backward);
+  // Reads the parameters of unit u, and waits for their gathers.
+  Instruction& emit_program(InstructionOp op, int u);
+  void release(Instruction& i, int bucket);
+  // Units whose parameters unit u reads; units that its backward writes gradients of. Itself first.
+  std::vector<int> needs(int u, bool backward) const;
+  std::vector<int> gradient_buckets(int u) const;
+  // With the buffers that its gradients go to. Parameters are not released.
+  Instruction& emit_backward(int u);
+
+  // --- gradients. `last`: of the last micro-batch.
+
+  void after_backward(int u, bool last);
+  void finish_reduce(bool last);  // of the reduction that is under way, if one is
+
+  // --- outside of micro-batches
+
+  void load();
+  void save();
+  // Sums over ranks, the gradient norm, the optimizer, fresh replicas.
+  void update();
+  void reduce_scalar(int buffer, Group group);
+  void start_loss() { emit(InstructionOp::kZero, -1).uses = {loss_}; }
+  void reduce_loss() { reduce_scalar(loss_, Group::kData); }
+
+ private:
+  int64_t element_bytes() const { return size_bytes(s_.compute); }
+  int shards(int u) const { return unit(u).shard_ranks; }
+  ParameterSource source(int u) const { return is_shared(u) ? ParameterSource::kReplica : source_; }
+  GradientPath path(int u) const { return is_shared(u) ? GradientPath::kReduce : path_; }
+  int replica(int u) const { return is_shared(u) ? shared_replica_ : replica_; }
+  int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * element_bytes(); }
+
+  void make_run_buffers();
+  void emit_gather(int u, int buffer, bool fresh);
+  void use_parameters(Instruction& i, int u, bool backward);
+  int new_accumulator(int u);
+  void accumulate_local(int u, int target, bool fresh = false);
+  void start_reduce(int u, int full, Dtype dtype, bool last);
+  void reduce_replicas(int u);
+  void refresh_replica();
+
+  struct PendingReduction {
+    int unit = -1, full = -1, received = -1, event = -1;
+  };
+
+  ParameterSource source_ = ParameterSource::kMaster;
+  GradientPath path_ = GradientPath::kDirect;
+  int master_ = -1, gradient_shard_ = -1, exp_avg_ = -1, exp_avg_sq_ = -1, replica_ = -1, shared_replica_ = -1, loss_ = -1,
+      sumsq_ = -1;
+  std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
+  std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
+  PendingReduction pending_;
+  std::vector<int> replica_events_;
+  std::vector<TouchedUnits> forward_touches_, backward_touches_;  // per unit
+};
+
+}  // namespace distsetup
