@@ -113,6 +113,7 @@ if(DISTSETUP_RUNTIME)
     add_executable(family_check "${PROJECT_SOURCE_DIR}/tests/support/main/family_check.cc")
     target_include_directories(family_check PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     target_link_libraries(family_check PRIVATE distsetup_runtime distsetup_planner)
+    set_target_properties(runtime_tests family_check PROPERTIES ENABLE_EXPORTS ON)  # the CUDA plugin's base symbols come from the program
     add_dependencies(distsetup_runtime_tests family_check)
   endif()
 endif()

@@ -73,16 +73,17 @@ class Model(nn.Module):
         self.tied = geometry["tied_embeddings"]
         self.tables = {}
 
-    def rotations(self, length, dtype):
-        if (length, dtype) not in self.tables:
+    def rotations(self, length, like):
+        key = (length, like.dtype, like.device)
+        if key not in self.tables:
             planes = self.base ** (-torch.arange(0, self.head_size, 2, dtype=torch.float64) / self.head_size)
             angles = torch.outer(torch.arange(length, dtype=torch.float64), planes)
-            self.tables[length, dtype] = angles.cos().to(dtype), angles.sin().to(dtype)
-        return self.tables[length, dtype]
+            self.tables[key] = angles.cos().to(like), angles.sin().to(like)
+        return self.tables[key]
 
     def forward(self, ids):
         x = self.model.embed_tokens(ids)
-        cos, sin = self.rotations(ids.shape[1], x.dtype)
+        cos, sin = self.rotations(ids.shape[1], x)
         for block in self.model.layers:
             x = block(x, cos, sin)
         x = self.model.norm(x)

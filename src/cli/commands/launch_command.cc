@@ -33,7 +33,7 @@ std::vector<std::string> trainer_arguments(const Arguments& arguments) {
   for (const char* name : {"dry-run", "poison"}) {
     if (arguments.has(name)) out.push_back(std::string("--") + name);
   }
-  for (const char* name : {"stop-after", "trace", "threads"}) {
+  for (const char* name : {"stop-after", "trace", "profile", "threads"}) {
     if (arguments.has(name)) out.insert(out.end(), {std::string("--") + name, arguments.text(name)});
   }
   out.insert(out.end(), arguments.passed_on.begin(), arguments.passed_on.end());
@@ -41,8 +41,8 @@ std::vector<std::string> trainer_arguments(const Arguments& arguments) {
 }
 
 // Flags of the trainer say nothing to a job that starts it later.
-const std::vector<std::string> kLocalFlags = {"node-rank",  "master-addr", "master-port", "grace",  "trainer-program",
-                                              "stop-after", "poison",      "trace",       "threads"};
+const std::vector<std::string> kLocalFlags = {"node-rank",  "master-addr", "master-port", "grace",   "trainer-program",
+                                              "stop-after", "poison",      "trace",       "profile", "threads"};
 
 // Standard input and error on a terminal: yes or no. Elsewhere --yes has to have said it.
 Result<bool> confirm(const Arguments& arguments, const std::string& question) {
@@ -281,6 +281,7 @@ Command launch_command() {
       {"stop-after", {}, FlagKind::kValue, "N", "trainer: stop after N steps", 0},
       {"poison", {}, FlagKind::kSwitch, "", "trainer: fill freed memory with NaN", 0},
       {"trace", {}, FlagKind::kValue, "PATH", "trainer: write what was executed", 0},
+      {"profile", {}, FlagKind::kValue, "A:B", "trainer: write when each op of steps A to B ran, for chrome://tracing", 0},
       {"threads", {}, FlagKind::kValue, "N", "trainer: CPU threads per rank", 0}};
   command.flags.push_back(force_flag());
   for (const Flag& flag : job_flags()) command.flags.push_back(flag);
