@@ -8,9 +8,12 @@
 
 #include "base/check.h"
 #include "base/splitmix.h"
+#include "runtime/engine/threads.h"
 
 namespace distsetup {
 namespace {
+
+constexpr int64_t kBytesOfWork = 128;  // an element takes as long as so many bytes of memory traffic
 
 uint64_t hash_name(uint64_t seed, std::string_view name) {
   uint64_t h = 14695981039346656037ull ^ (seed * 0x9e3779b97f4a7c15ull);
@@ -53,10 +56,12 @@ void initialize_shard(const Layout& layout, const Coordinates& at, uint64_t seed
     for (const Parameter& p : unit.parameters) {
       const uint64_t key = hash_name(seed, p.name);
       const int64_t begin = std::max(owned.begin, p.offset), end = std::min(owned.end, p.offset + p.numel);
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t element = full_element(p, at.tp, i - p.offset);
-        if (element >= 0) shard[size_t(unit.shard_offset + i - owned.begin)] = value(key, p.init, element, num_layers);
-      }
+      parallel_ranges(end - begin, kBytesOfWork, [&](int64_t from, int64_t to) {
+        for (int64_t i = begin + from; i < begin + to; ++i) {
+          const int64_t element = full_element(p, at.tp, i - p.offset);
+          if (element >= 0) shard[size_t(unit.shard_offset + i - owned.begin)] = value(key, p.init, element, num_layers);
+        }
+      });
     }
   }
 }

@@ -10,12 +10,13 @@ namespace distsetup {
 
 class Sha256 {
  public:
-  Sha256();
+  explicit Sha256(bool plain = false);  // plain: without the processor's own instructions for it
   void update(const void* data, size_t num_bytes);
   void update(std::string_view text) { update(text.data(), text.size()); }
   std::string hex();  // finishes
  private:
-  void block(const uint8_t* p);
+  void blocks(const uint8_t* p, size_t num_blocks);
+  bool plain_;
   uint32_t state_[8];
   uint8_t buffer_[64];
   uint64_t num_bytes_ = 0;

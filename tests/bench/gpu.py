@@ -83,10 +83,12 @@ def gpu_preset():
 
 
 def run(command, log):
+    began = time.monotonic()
     with open(log, "w") as out, Watch() as watch:
         done = subprocess.run([str(c) for c in command], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         sys.exit(f"{command[0]}: exit code {done.returncode}\n{pathlib.Path(log).read_text()[-3000:]}")
+    print(f"    {pathlib.Path(log).stem}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return watch.bytes
 
 
@@ -157,9 +159,7 @@ def main():
         for path in sorted((SOURCE / "src").rglob("*.cc")):
             (work / "data" / f"{path.parent.name}_{path.name}").write_bytes(path.read_bytes())
         for name in arguments.cases.split(","):
-            began = time.monotonic()
             measure(work, name, arguments)
-            print(f"    {name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

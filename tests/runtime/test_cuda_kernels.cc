@@ -15,6 +15,7 @@
 #include "support/cuda_emulation.h"
 
 #include "runtime/kernels/cuda/kernels.cu"
+#include "runtime/kernels/cuda/kernels_embedding.cu"
 #include "runtime/kernels/cuda/kernels_families.cu"
 #include "runtime/kernels/cuda/kernels_loss.cu"
 
@@ -47,7 +48,7 @@ std::vector<char> bytes_of(const std::vector<V>&... values) {
 }
 
 TEMPLATE_TEST_CASE("cuda: rms_norm and its backward", "[cuda_kernels]", float, Bf16) {
-  const int64_t T = 7, H = GENERATE(3, 30, 257, 1000);
+  const int64_t T = 7, H = GENERATE(3, 30, 257, 1000, 2056);
   const bool with_residual = GENERATE(true, false);
   const bool accumulate = with_residual;
   const float offset = with_residual ? 1 : 0;
@@ -116,7 +117,7 @@ TEMPLATE_TEST_CASE("cuda: rope, forward and back", "[cuda_kernels]", float, Bf16
 }
 
 TEMPLATE_TEST_CASE("cuda: swiglu and its backward over its input", "[cuda_kernels]", float, Bf16) {
-  const int64_t T = 6, F = GENERATE(1, 37, 300);
+  const int64_t T = 6, F = GENERATE(1, 37, 300, 2064);
   const auto gu = random_values<TestType>(T * 2 * F, 1), dm = random_values<TestType>(T * F, 2);
   std::vector<TestType> m(T * F), m2(T * F), dgu(gu.size()), dgu2 = gu;
   cpu::swiglu(gu.data(), m.data(), T, F);
@@ -131,7 +132,7 @@ TEMPLATE_TEST_CASE("cuda: cross entropy over its logits, with ignored targets", 
   struct Shape {
     int64_t T, V;
   };
-  const Shape shape = GENERATE(Shape{9, 53}, Shape{3, 1000}, Shape{1030, 3});  // more rows than blocks
+  const Shape shape = GENERATE(Shape{9, 53}, Shape{3, 1000}, Shape{3, 4104}, Shape{1030, 3});  // more rows than blocks
   const int64_t T = shape.T, V = shape.V;
   const auto z = random_values<TestType>(T * V, 1);
   std::vector<int64_t> target;
@@ -179,7 +180,7 @@ TEMPLATE_TEST_CASE("cuda: embedding and its backward, rows of one id in order", 
   struct Shape {
     int64_t T, V, H;
   };
-  const Shape shape = GENERATE(Shape{300, 7, 30}, Shape{5, 3, 2100}, Shape{1, 1, 1});
+  const Shape shape = GENERATE(Shape{300, 7, 30}, Shape{5, 3, 2100}, Shape{600, 9, 520}, Shape{1, 1, 1});
   const int64_t T = shape.T, V = shape.V, H = shape.H;
   const bool accumulate = GENERATE(true, false);
   std::vector<int64_t> ids;
@@ -199,7 +200,7 @@ TEMPLATE_TEST_CASE("cuda: embedding and its backward, rows of one id in order", 
 }
 
 TEMPLATE_TEST_CASE("cuda: biases", "[cuda_kernels]", float, Bf16) {
-  const int64_t T = 70, H = GENERATE(1, 33, 100);
+  const int64_t T = 70, H = GENERATE(1, 33, 104, 16400);
   const bool accumulate = GENERATE(true, false);
   const auto x = random_values<TestType>(T * H, 1), b = random_values<TestType>(H, 2);
   auto expected = x, found = x, gb = b, gb2 = b;

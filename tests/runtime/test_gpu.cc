@@ -53,6 +53,7 @@ TEST_CASE("gpu: a run in fp32 is the CPU's, poisoned memory changes no bit", "[.
   o.geometry.tied_embeddings = o.geometry.qkv_bias = o.geometry.qk_norm = !plain;
   INFO("recompute " << name(recompute) << " accumulation " << accumulation << (plain ? "" : " tied, biases, norms of q and k"));
   const Plan plan = tiny_plan(o);
+  gpu();  // before libtorch is asked for anything
   const RunResult cpu = train(plan, 10), cuda = train_on_gpu(plan, 10), poisoned = train_on_gpu(plan, 10, true);
   CHECK(cuda == poisoned);
   CHECK(difference(cuda.losses, cpu.losses) < 1e-5);
@@ -67,6 +68,7 @@ TEST_CASE("gpu: a run in bf16 stays near fp32, poisoned memory changes no bit", 
   o.sequence_length = GENERATE(40, 192);
   o.geometry.qk_norm = head_size == 64;
   o.steps = 10;
+  gpu();
   const RunResult exact = train(tiny_plan(o), 10);
   o.precision = Dtype::kBf16;
   const Plan plan = tiny_plan(o);

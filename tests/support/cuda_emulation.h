@@ -89,6 +89,15 @@ class Block {
     barrier();
     return other;
   }
+  // As exchange(): bit n is what lane n of this warp says.
+  unsigned ballot(bool value) {
+    fibers_[current_].slot = value;
+    barrier();
+    unsigned bits = 0;
+    for (size_t lane = 0; lane < 32; ++lane) bits |= unsigned(fibers_[current_ / 32 * 32 + lane].slot != 0) << lane;
+    barrier();
+    return bits;
+  }
 
  private:
   static constexpr size_t kStackBytes = 32 * 1024;
@@ -120,6 +129,9 @@ template <class V>
 V __shfl_xor_sync(unsigned, V value, int mask) {
   return cuda_emulation::Block::running()->exchange(value, mask);
 }
+
+inline unsigned __ballot_sync(unsigned, bool value) { return cuda_emulation::Block::running()->ballot(value); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 
 template <class Stream>
 int cudaMemsetAsync(void* data, int byte, size_t num_bytes, Stream) {

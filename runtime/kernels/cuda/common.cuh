@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 #endif
 
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -23,6 +24,23 @@ __device__ inline float load(const float* p) { return *p; }
 __device__ inline float load(const Bf16* p) { return __bfloat162float(*p); }
 __device__ inline void store(float* p, float v) { *p = v; }
 __device__ inline void store(Bf16* p, float v) { *p = __float2bfloat16_rn(v); }
+
+// N neighbouring elements in one access of 16 bytes.
+template <class E, int N>
+struct alignas(sizeof(E) * N) Pack {
+  E v[N];
+};
+template <int N, class E>
+__device__ inline void load_pack(const E* p, float* out) {
+  const Pack<E, N> pack = *reinterpret_cast<const Pack<E, N>*>(p);
+  for (int c = 0; c < N; ++c) out[c] = load(&pack.v[c]);
+}
+template <int N, class E>
+__device__ inline void store_pack(E* p, const float* values) {
+  Pack<E, N> pack;
+  for (int c = 0; c < N; ++c) store(&pack.v[c], values[c]);
+  *reinterpret_cast<Pack<E, N>*>(p) = pack;
+}
 
 void check_launch(const char* kernel) {
   const cudaError_t error = cudaGetLastError();
@@ -48,6 +66,20 @@ void with_type(bool bf16, const F& f) {
   else
     f(static_cast<float*>(nullptr));
 }
+// As with_type, and with the number of elements of an access: as many as 16 bytes hold where rows of `columns` elements and all
+// pointers allow it, else one.
+template <class F>
+void with_pack(bool bf16, int64_t columns, std::initializer_list<const void*> pointers, const F& f) {
+  const int64_t wide = bf16 ? 8 : 4;
+  bool aligned = columns % wide == 0;
+  for (const void* p : pointers) aligned = aligned && reinterpret_cast<uintptr_t>(p) % 16 == 0;
+  with_type(bf16, [&](auto* e) {
+    if (aligned)
+      f(e, std::integral_constant < int, sizeof(*e) == 2 ? 8 : 4 > ());
+    else
+      f(e, std::integral_constant<int, 1>());
+  });
+}
 #define DISTSETUP_ELEMENT(e) std::remove_pointer_t<decltype(e)>
 
 // Sums and maxima of a warp and of a block, always in the same order; every thread gets the result.
@@ -68,22 +100,65 @@ __device__ V block_sum(V v) {
   return total;
 }
 
-// Column sums of f(t, j) over T rows: 32 columns a block, 32 row lanes, lanes added in order.
-template <class E, class F>
-__device__ void column_sums(int64_t T, int64_t H, E* out, bool accumulate, const F& f) {
-  __shared__ float lanes[kWarp][kWarp + 1];
-  const int64_t j = int64_t(blockIdx.x) * kWarp + threadIdx.x;
-  float sum = 0;
-  if (j < H) {
-    for (int64_t t = threadIdx.y; t < T; t += kWarp) sum += f(t, j);
+// --- Column sums over T rows: the rows are split over blocks, whose sums lie in static memory and are added in order. One stream.
+
+constexpr int kColumnSplits = 32, kColumnsAtOnce = 16384, kRowLanes = 8;
+__device__ float column_parts[kColumnSplits * kColumnsAtOnce];
+
+// Columns first ... first + num - 1 of term(row, column, out), which gives N columns. Block (x, y): 32 · N columns of rows part y.
+template <int N, class Term>
+__global__ void column_parts_kernel(Term term, int64_t T, int64_t first, int64_t num) {
+  __shared__ float lanes[kRowLanes][kWarp * N];
+  const int64_t at = (int64_t(blockIdx.x) * kWarp + threadIdx.x) * N, rows = (T + gridDim.y - 1) / gridDim.y,
+                begin = blockIdx.y * rows;
+  const int64_t end = begin + rows < T ? begin + rows : T;
+  float sum[N] = {};
+  if (at < num) {
+    for (int64_t t = begin + threadIdx.y; t < end; t += kRowLanes) {
+      float value[N];
+      term.template columns<N>(t, first + at, value);
+      for (int c = 0; c < N; ++c) sum[c] += value[c];
+    }
   }
-  lanes[threadIdx.y][threadIdx.x] = sum;
+  for (int c = 0; c < N; ++c) lanes[threadIdx.y][threadIdx.x * N + c] = sum[c];
   __syncthreads();
-  if (threadIdx.y != 0 || j >= H) return;
+  for (unsigned j = threadIdx.y * kWarp + threadIdx.x; j < kWarp * N; j += kRowLanes * kWarp) {
+    const int64_t column = int64_t(blockIdx.x) * kWarp * N + j;
+    float total = 0;
+    for (int lane = 0; lane < kRowLanes; ++lane) total += lanes[lane][j];
+    if (column < num) column_parts[blockIdx.y * kColumnsAtOnce + column] = total;
+  }
+}
+template <class E>
+__global__ void column_finish_kernel(E* out, int64_t num, int splits, bool accumulate) {
+  const int64_t j = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (j >= num) return;
   float total = 0;
-  for (int i = 0; i < kWarp; ++i) total += lanes[i][threadIdx.x];
+  for (int s = 0; s < splits; ++s) total += column_parts[s * kColumnsAtOnce + j];
   store(out + j, accumulate ? load(out + j) + total : total);
 }
+// out[j] = [out[j] +] the sum over rows of column j
+template <int N, class E, class Term>
+void column_sums(const Term& term, int64_t T, int64_t H, E* out, bool accumulate, StreamHandle stream) {
+  const int64_t enough = (T + 63) / 64;
+  const int splits = int(enough < kColumnSplits ? enough : kColumnSplits);
+  for (int64_t first = 0; first < H; first += kColumnsAtOnce) {
+    const int64_t num = H - first < kColumnsAtOnce ? H - first : kColumnsAtOnce;
+    launch(column_parts_kernel<N, Term>, dim3(grid(num, kWarp * N), unsigned(splits)), dim3(kWarp, kRowLanes), stream, term, T, first,
+           num);
+    launch(column_finish_kernel<E>, grid(num, kBlock), kBlock, stream, out + first, num, splits, accumulate);
+  }
+}
+// Columns of dy itself.
+template <class E>
+struct RowTerm {
+  const E* dy;
+  int64_t H;
+  template <int N>
+  __device__ void columns(int64_t t, int64_t j, float* out) const {
+    load_pack<N>(dy + t * H + j, out);
+  }
+};
 
 }  // namespace
 }  // namespace distsetup::cuda

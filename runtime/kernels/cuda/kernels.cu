@@ -11,41 +11,67 @@ __device__ float partial_columns[2 * kNumSplits * kMaxHeadSize];
 
 // --- norms
 
-template <class E>
+template <class E, int N>
 __global__ void norm_kernel(const E* x, const E* w, E* h, float* r, int64_t H, float epsilon, float offset) {
   const int64_t t = blockIdx.x;
   const E* row = x + t * H;
-  float sum = 0;
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) sum += load(row + j) * load(row + j);
+  float v[N], weight[N], sum = 0;
+  for (int64_t j = threadIdx.x * N; j < H; j += blockDim.x * N) {
+    load_pack<N>(row + j, v);
+    for (int c = 0; c < N; ++c) sum += v[c] * v[c];
+  }
   const float scale = rsqrtf(block_sum(sum) / float(H) + epsilon);
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(h + t * H + j, load(row + j) * scale * (offset + load(w + j)));
+  for (int64_t j = threadIdx.x * N; j < H; j += blockDim.x * N) {
+    load_pack<N>(row + j, v);
+    load_pack<N>(w + j, weight);
+    for (int c = 0; c < N; ++c) v[c] = v[c] * scale * (offset + weight[c]);
+    store_pack<N>(h + t * H + j, v);
+  }
   if (threadIdx.x == 0) r[t] = scale;
 }
 
 // dx may be dh or the residual: a thread reads what it overwrites before it does.
-template <class E>
+template <class E, int N>
 __global__ void norm_backward_kernel(const E* dh, const E* x, const float* r, const E* w, const E* residual, E* dx, int64_t H,
                                      float offset) {
   const int64_t at = int64_t(blockIdx.x) * H;
   const float scale = r[blockIdx.x];
-  float sum = 0;
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) sum += load(dh + at + j) * load(x + at + j) * scale * (offset + load(w + j));
+  float d[N], v[N], weight[N], sum = 0;
+  for (int64_t j = threadIdx.x * N; j < H; j += blockDim.x * N) {
+    load_pack<N>(dh + at + j, d);
+    load_pack<N>(x + at + j, v);
+    load_pack<N>(w + j, weight);
+    for (int c = 0; c < N; ++c) sum += d[c] * v[c] * scale * (offset + weight[c]);
+  }
   const float k = block_sum(sum) / float(H) * scale * scale;
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) {
-    float v = load(dh + at + j) * (offset + load(w + j)) * scale - load(x + at + j) * k;
-    if (residual != nullptr) v += load(residual + at + j);
-    store(dx + at + j, v);
+  for (int64_t j = threadIdx.x * N; j < H; j += blockDim.x * N) {
+    float rest[N] = {};
+    load_pack<N>(dh + at + j, d);
+    load_pack<N>(x + at + j, v);
+    load_pack<N>(w + j, weight);
+    if (residual != nullptr) load_pack<N>(residual + at + j, rest);
+    for (int c = 0; c < N; ++c) {
+      float value = d[c] * (offset + weight[c]) * scale - v[c] * k;
+      if (residual != nullptr) value += rest[c];
+      d[c] = value;
+    }
+    store_pack<N>(dx + at + j, d);
   }
 }
 
 template <class E>
-__global__ void norm_weight_kernel(const E* dh, const E* x, const float* r, E* gw, int64_t T, int64_t H, bool accumulate) {
-  column_sums(T, H, gw, accumulate, [=](int64_t t, int64_t j) { return load(dh + t * H + j) * load(x + t * H + j) * r[t]; });
-}
-template <class E>
-__global__ void bias_backward_kernel(const E* dy, E* gb, int64_t T, int64_t H, bool accumulate) {
-  column_sums(T, H, gb, accumulate, [=](int64_t t, int64_t j) { return load(dy + t * H + j); });
-}
+struct NormWeightTerm {
+  const E *dh, *x;
+  const float* r;
+  int64_t H;
+  template <int N>
+  __device__ void columns(int64_t t, int64_t j, float* out) const {
+    float v[N];
+    load_pack<N>(dh + t * H + j, out);
+    load_pack<N>(x + t * H + j, v);
+    for (int c = 0; c < N; ++c) out[c] *= v[c] * r[t];
+  }
+};
 
 // One warp per (row, head).
 template <class E>
@@ -113,39 +139,80 @@ __global__ void bias_add_kernel(E* x, const E* b, int64_t n, int64_t H) {
   if (i < n) store(x + i, load(x + i) + load(b + i % H));
 }
 
-template <class E>
-__global__ void rope_kernel(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
-                            int64_t row_stride, float direction) {
-  const int64_t half = R / 2, i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= T * num_heads * half) return;
-  const int64_t j = i % half, head = i / half % num_heads, t = i / half / num_heads;
-  E *first = rows + t * row_stride + head * D + j, *second = first + half;
-  const float a = load(first), b = load(second), c = cos[t % S * half + j], s = sin[t % S * half + j] * direction;
-  store(first, a * c - b * s);
-  store(second, b * c + a * s);
+// A block per row; a thread turns N pairs of one head.
+template <class E, int N>
+__global__ void rope_kernel(E* rows, const float* cos, const float* sin, int64_t S, int num_heads, int D, int half, int64_t row_stride,
+                            float direction) {
+  const int64_t t = blockIdx.x;
+  const int packs = half / N;
+  const float *cos_row = cos + t % S * half, *sin_row = sin + t % S * half;
+  for (int i = int(threadIdx.x); i < num_heads * packs; i += int(blockDim.x)) {
+    const int j = i % packs * N;
+    E *first = rows + t * row_stride + i / packs * D + j, *second = first + half;
+    float a[N], b[N];
+    load_pack<N>(first, a);
+    load_pack<N>(second, b);
+    for (int c = 0; c < N; ++c) {
+      const float u = a[c], v = b[c], k = cos_row[j + c], s = sin_row[j + c] * direction;
+      a[c] = u * k - v * s;
+      b[c] = v * k + u * s;
+    }
+    store_pack<N>(first, a);
+    store_pack<N>(second, b);
+  }
 }
 
-template <class E>
-__global__ void swiglu_kernel(const E* gu, E* m, int64_t T, int64_t F) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= T * F) return;
-  const int64_t at = i / F * 2 * F + i % F;
-  const float g = load(gu + at), u = load(gu + at + F);
-  store(m + i, g / (1.0f + expf(-g)) * u);
+// A block per row.
+template <class E, int N>
+__global__ void swiglu_kernel(const E* gu, E* m, int64_t F) {
+  const int64_t t = blockIdx.x;
+  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
+    float g[N], u[N];
+    load_pack<N>(gu + t * 2 * F + j, g);
+    load_pack<N>(gu + t * 2 * F + F + j, u);
+    for (int c = 0; c < N; ++c) g[c] = g[c] / (1.0f + expf(-g[c])) * u[c];
+    store_pack<N>(m + t * F + j, g);
+  }
 }
-template <class E>
-__global__ void swiglu_backward_kernel(const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= T * F) return;
-  const int64_t at = i / F * 2 * F + i % F;
-  const float g = load(gu + at), u = load(gu + at + F), s = 1.0f / (1.0f + expf(-g)), d = load(dm + i) * s;
-  store(dgu + at, d * u * (1.0f + g * (1.0f - s)));
-  store(dgu + at + F, d * g);
+template <class E, int N>
+__global__ void swiglu_backward_kernel(const E* dm, const E* gu, E* dgu, int64_t F) {
+  const int64_t t = blockIdx.x;
+  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
+    float d[N], g[N], u[N];
+    load_pack<N>(dm + t * F + j, d);
+    load_pack<N>(gu + t * 2 * F + j, g);
+    load_pack<N>(gu + t * 2 * F + F + j, u);
+    for (int c = 0; c < N; ++c) {
+      const float s = 1.0f / (1.0f + expf(-g[c])), ds = d[c] * s;
+      d[c] = ds * g[c];
+      g[c] = ds * u[c] * (1.0f + g[c] * (1.0f - s));
+    }
+    store_pack<N>(dgu + t * 2 * F + j, g);
+    store_pack<N>(dgu + t * 2 * F + F + j, d);
+  }
 }
 
+template <int N>
 __global__ void cast_kernel(const float* from, Bf16* to, int64_t n) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < n) to[i] = __float2bfloat16_rn(from[i]);
+  const int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+  if (i >= n) return;
+  float v[N];
+  for (int c = 0; c < N; c += N < 4 ? N : 4) load_pack<(N < 4 ? N : 4)>(from + i + c, v + c);
+  store_pack<N>(to + i, v);
+}
+// A gradient that nobody shares, into fp32.
+template <class E, int N>
+__global__ void take_kernel(float* target, const E* own, int64_t n, bool accumulate) {
+  const int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+  if (i >= n) return;
+  constexpr int kFloats = N < 4 ? N : 4;
+  float v[N], before[N] = {};
+  load_pack<N>(own + i, v);
+  for (int c = 0; c < N; c += kFloats) {
+    if (accumulate) load_pack<kFloats>(target + i + c, before + c);
+    for (int k = c; k < c + kFloats; ++k) v[k] = accumulate ? before[k] + v[k] : v[k];
+    store_pack<kFloats>(target + i + c, v + c);
+  }
 }
 
 // Element i of all members' chunks, added in the order of members.
@@ -182,74 +249,26 @@ __global__ void sum_of_squares_kernel(const float* x, int64_t n) {
   if (threadIdx.x == 0) partial_sums[blockIdx.x] = sum;
 }
 
-// --- embedding
-
-template <class E>
-__global__ void embedding_kernel(const int64_t* ids, const E* w, E* y, int64_t H, float multiplier, VocabularyRange range) {
-  const int64_t t = blockIdx.x, id = ids[t];
-  const bool is_here = id >= range.begin && id < range.end;
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x)
-    store(y + t * H + j, is_here ? load(w + (id - range.begin) * H + j) * multiplier : 0.0f);
-}
-
-// The block of a token that no earlier one equals adds up the rows of all that equal it, in order, and adds the sum to the gradient's
-// row. Work is T² / 2 comparisons and as many row reads as there are tokens.
-template <class E>
-__global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t H, float multiplier,
-                                          VocabularyRange range) {
-  constexpr int kColumns = 8;  // a thread's, kBlock apart
-  __shared__ int found;
-  __shared__ bool equal[kBlock];
-  const int64_t t = blockIdx.x, id = ids[t];
-  if (id < range.begin || id >= range.end) return;
-  if (threadIdx.x == 0) found = 0;
-  __syncthreads();
-  bool earlier = false;
-  for (int64_t s = threadIdx.x; s < t && !earlier; s += blockDim.x) earlier = ids[s] == id;
-  if (earlier) found = 1;  // whoever writes, writes the same
-  __syncthreads();
-  if (found) return;
-  for (int64_t first = 0; first < H; first += kColumns * kBlock) {
-    float sum[kColumns] = {};
-    for (int64_t s0 = t; s0 < T; s0 += kBlock) {
-      __syncthreads();
-      equal[threadIdx.x] = s0 + threadIdx.x < T && ids[s0 + threadIdx.x] == id;
-      __syncthreads();
-      for (int s = 0; s < kBlock; ++s) {
-        if (!equal[s]) continue;
-        for (int c = 0; c < kColumns; ++c) {
-          const int64_t j = first + c * kBlock + threadIdx.x;
-          if (j < H) sum[c] += multiplier * load(dy + (s0 + s) * H + j);
-        }
-      }
-    }
-    for (int c = 0; c < kColumns; ++c) {
-      const int64_t j = first + c * kBlock + threadIdx.x;
-      if (j < H) store(gw + (id - range.begin) * H + j, load(gw + (id - range.begin) * H + j) + sum[c]);
-    }
-  }
-}
-
 }  // namespace
 
 void rms_norm(bool bf16, const void* x, const void* w, void* h, float* r, int64_t T, int64_t H, float epsilon, float offset,
               StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_pack(bf16, H, {x, w, h}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(norm_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(x), static_cast<const E*>(w), static_cast<E*>(h), r, H,
-           epsilon, offset);
+    launch(norm_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<const E*>(x), static_cast<const E*>(w),
+           static_cast<E*>(h), r, H, epsilon, offset);
   });
   check_launch("rms_norm");
 }
 
 void rms_norm_backward(bool bf16, const void* dh, const void* x, const float* r, const void* w, const void* residual, void* dx,
                        void* gw, int64_t T, int64_t H, float offset, bool accumulate, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_pack(bf16, H, {dh, x, w, residual, dx}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     // Weights first: dx may take the place of dh.
-    launch(norm_weight_kernel<E>, grid(H, kWarp), dim3(kWarp, kWarp), stream, static_cast<const E*>(dh), static_cast<const E*>(x), r,
-           static_cast<E*>(gw), T, H, accumulate);
-    launch(norm_backward_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(dh), static_cast<const E*>(x), r,
+    const NormWeightTerm<E> term = {static_cast<const E*>(dh), static_cast<const E*>(x), r, H};
+    column_sums<width()>(term, T, H, static_cast<E*>(gw), accumulate, stream);
+    launch(norm_backward_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<const E*>(dh), static_cast<const E*>(x), r,
            static_cast<const E*>(w), static_cast<const E*>(residual), static_cast<E*>(dx), H, offset);
   });
   check_launch("rms_norm_backward");
@@ -283,49 +302,30 @@ void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* 
 
 void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
           int64_t row_stride, float direction, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  const int64_t wide = bf16 ? 8 : 4, whole = D % wide == 0 && row_stride % wide == 0 ? R / 2 : 1;
+  with_pack(bf16, whole, {rows}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(rope_kernel<E>, grid(T * num_heads * (R / 2), kBlock), kBlock, stream, static_cast<E*>(rows), cos, sin, T, S, num_heads, D,
-           R, row_stride, direction);
+    launch(rope_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<E*>(rows), cos, sin, S, int(num_heads), int(D),
+           int(R / 2), row_stride, direction);
   });
   check_launch("rope");
 }
 
 void swiglu(bool bf16, const void* gu, void* m, int64_t T, int64_t F, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_pack(bf16, F, {gu, m}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(swiglu_kernel<E>, grid(T * F, kBlock), kBlock, stream, static_cast<const E*>(gu), static_cast<E*>(m), T, F);
+    launch(swiglu_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<const E*>(gu), static_cast<E*>(m), F);
   });
   check_launch("swiglu");
 }
 
 void swiglu_backward(bool bf16, const void* dm, const void* gu, void* dgu, int64_t T, int64_t F, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_pack(bf16, F, {dm, gu, dgu}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(swiglu_backward_kernel<E>, grid(T * F, kBlock), kBlock, stream, static_cast<const E*>(dm), static_cast<const E*>(gu),
-           static_cast<E*>(dgu), T, F);
+    launch(swiglu_backward_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<const E*>(dm), static_cast<const E*>(gu),
+           static_cast<E*>(dgu), F);
   });
   check_launch("swiglu_backward");
-}
-
-void embedding_forward(bool bf16, const int64_t* ids, const void* w, void* y, int64_t T, int64_t H, float multiplier,
-                       VocabularyRange range, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
-    using E = DISTSETUP_ELEMENT(e);
-    launch(embedding_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(w), static_cast<E*>(y), H, multiplier, range);
-  });
-  check_launch("embedding_forward");
-}
-
-void embedding_backward(bool bf16, const int64_t* ids, const void* dy, void* gw, int64_t T, int64_t V, int64_t H, float multiplier,
-                        VocabularyRange range, bool accumulate, StreamHandle stream) {
-  if (!accumulate) cudaMemsetAsync(gw, 0, size_t(V * H) * (bf16 ? sizeof(Bf16) : sizeof(float)), stream);
-  with_type(bf16, [&](auto* e) {
-    using E = DISTSETUP_ELEMENT(e);
-    launch(embedding_backward_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(dy), static_cast<E*>(gw), T, H,
-           multiplier, range);
-  });
-  check_launch("embedding_backward");
 }
 
 void bias_add(bool bf16, void* x, const void* b, int64_t T, int64_t H, StreamHandle stream) {
@@ -337,23 +337,32 @@ void bias_add(bool bf16, void* x, const void* b, int64_t T, int64_t H, StreamHan
 }
 
 void bias_backward(bool bf16, const void* dy, void* gb, int64_t T, int64_t H, bool accumulate, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_pack(bf16, H, {dy}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(bias_backward_kernel<E>, grid(H, kWarp), dim3(kWarp, kWarp), stream, static_cast<const E*>(dy), static_cast<E*>(gb), T, H,
-           accumulate);
+    column_sums<width()>(RowTerm<E>{static_cast<const E*>(dy), H}, T, H, static_cast<E*>(gb), accumulate, stream);
   });
   check_launch("bias_backward");
 }
 
 void cast_to_bf16(const float* from, void* to, int64_t n, StreamHandle stream) {
   if (n == 0) return;
-  launch(cast_kernel, grid(n, kBlock), kBlock, stream, from, static_cast<Bf16*>(to), n);
+  with_pack(/*bf16=*/true, n, {from, to}, [&](auto* e, auto width) {
+    if constexpr (sizeof(*e) == 2)
+      launch(cast_kernel<width()>, grid(n, kBlock * width()), kBlock, stream, from, static_cast<Bf16*>(to), n);
+  });
   check_launch("cast");
 }
 
 void sum_chunks(bool bf16, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
                 int64_t n, bool accumulate, StreamHandle stream) {
   if (n == 0) return;
+  if (size == 1) {
+    with_pack(bf16, n, {target, own}, [&](auto* e, auto width) {
+      using E = DISTSETUP_ELEMENT(e);
+      launch(take_kernel<E, width()>, grid(n, kBlock * width()), kBlock, stream, target, static_cast<const E*>(own), n, accumulate);
+    });
+    return check_launch("sum_chunks");
+  }
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(sum_chunks_kernel<E>, grid(n, kBlock), kBlock, stream, target, static_cast<const E*>(own), static_cast<const E*>(received),

@@ -39,15 +39,18 @@ __global__ void layer_norm_backward_kernel(const E* dh, const E* x, const float*
   }
 }
 template <class E>
-__global__ void layer_norm_weight_kernel(const E* dh, const E* x, const float* mean, const float* r, E* gw, int64_t T, int64_t H,
-                                         bool accumulate) {
-  column_sums(T, H, gw, accumulate,
-              [=](int64_t t, int64_t j) { return load(dh + t * H + j) * (load(x + t * H + j) - mean[t]) * r[t]; });
-}
-template <class E>
-__global__ void column_sum_kernel(const E* dy, E* gb, int64_t T, int64_t H, bool accumulate) {
-  column_sums(T, H, gb, accumulate, [=](int64_t t, int64_t j) { return load(dy + t * H + j); });
-}
+struct LayerNormWeightTerm {
+  const E *dh, *x;
+  const float *mean, *r;
+  int64_t H;
+  template <int N>
+  __device__ void columns(int64_t t, int64_t j, float* out) const {
+    float v[N];
+    load_pack<N>(dh + t * H + j, out);
+    load_pack<N>(x + t * H + j, v);
+    for (int c = 0; c < N; ++c) out[c] *= (v[c] - mean[t]) * r[t];
+  }
+};
 
 // q (blockIdx.y 0) or k (1) of one row: all heads at once.
 template <class E>
@@ -75,14 +78,18 @@ __global__ void wide_norm_backward_kernel(const E* dqk, const E* qkv, const floa
   for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(dqkv + at + j, load(d + j) * load(w + j) * scale - load(x + j) * k);
 }
 template <class E>
-__global__ void wide_norm_weight_kernel(const E* dqk, const E* qkv, const float* r, E* gw, int64_t T, Heads heads, bool is_k,
-                                        bool accumulate) {
-  const int64_t first = is_k ? heads.num_q * heads.size : 0, H = (is_k ? heads.num_kv : heads.num_q) * heads.size;
-  const int64_t row = (heads.num_q + heads.num_kv) * heads.size, packed = (heads.num_q + 2 * heads.num_kv) * heads.size;
-  column_sums(T, H, gw, accumulate, [=](int64_t t, int64_t j) {
-    return load(dqk + t * row + first + j) * load(qkv + t * packed + first + j) * r[2 * t + (is_k ? 1 : 0)];
-  });
-}
+struct WideNormWeightTerm {
+  const E *dqk, *qkv;  // from the first column of q or k on
+  const float* r;      // of q or k
+  int64_t row, packed;
+  template <int N>
+  __device__ void columns(int64_t t, int64_t j, float* out) const {
+    float v[N];
+    load_pack<N>(dqk + t * row + j, out);
+    load_pack<N>(qkv + t * packed + j, v);
+    for (int c = 0; c < N; ++c) out[c] *= v[c] * r[2 * t];
+  }
+};
 
 // --- elementwise
 
@@ -137,22 +144,34 @@ __global__ void activation_backward_kernel(Activation f, const E* dy, const E* x
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < n) store(dx + i, load(dy + i) * activation_at(f, load(x + i)).slope);
 }
-template <class E>
-__global__ void gated_kernel(Activation f, const E* gu, E* m, int64_t T, int64_t F) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= T * F) return;
-  const int64_t at = i / F * 2 * F + i % F;
-  store(m + i, activation_at(f, load(gu + at)).value * load(gu + at + F));
+// A block per row.
+template <class E, int N>
+__global__ void gated_kernel(Activation f, const E* gu, E* m, int64_t F) {
+  const int64_t t = blockIdx.x;
+  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
+    float g[N], u[N];
+    load_pack<N>(gu + t * 2 * F + j, g);
+    load_pack<N>(gu + t * 2 * F + F + j, u);
+    for (int c = 0; c < N; ++c) g[c] = activation_at(f, g[c]).value * u[c];
+    store_pack<N>(m + t * F + j, g);
+  }
 }
-template <class E>
-__global__ void gated_backward_kernel(Activation f, const E* dm, const E* gu, E* dgu, int64_t T, int64_t F) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= T * F) return;
-  const int64_t at = i / F * 2 * F + i % F;
-  const ActivationPoint g = activation_at(f, load(gu + at));
-  const float up = load(gu + at + F), d = load(dm + i);
-  store(dgu + at, d * up * g.slope);
-  store(dgu + at + F, d * g.value);
+template <class E, int N>
+__global__ void gated_backward_kernel(Activation f, const E* dm, const E* gu, E* dgu, int64_t F) {
+  const int64_t t = blockIdx.x;
+  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
+    float d[N], g[N], u[N];
+    load_pack<N>(dm + t * F + j, d);
+    load_pack<N>(gu + t * 2 * F + j, g);
+    load_pack<N>(gu + t * 2 * F + F + j, u);
+    for (int c = 0; c < N; ++c) {
+      const ActivationPoint p = activation_at(f, g[c]);
+      g[c] = d[c] * u[c] * p.slope;
+      d[c] = d[c] * p.value;
+    }
+    store_pack<N>(dgu + t * 2 * F + j, g);
+    store_pack<N>(dgu + t * 2 * F + F + j, d);
+  }
 }
 
 }  // namespace
@@ -173,13 +192,12 @@ void layer_norm(bool bf16, const void* x, const void* w, const void* b, void* h,
 void layer_norm_backward(bool bf16, const void* dh, const void* x, const float* mean, const float* r, const void* w,
                          const void* residual, void* dx, void* gw, void* gb, int64_t T, int64_t H, bool accumulate,
                          StreamHandle stream) {
-  const dim3 threads(kWarp, kWarp);
-  with_type(bf16, [&](auto* e) {
+  with_pack(bf16, H, {dh, x}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     // Weights first: dx may take the place of dh.
-    launch(layer_norm_weight_kernel<E>, grid(H, kWarp), threads, stream, DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, DISTSETUP_OUT(gw),
-           T, H, accumulate);
-    launch(column_sum_kernel<E>, grid(H, kWarp), threads, stream, DISTSETUP_IN(dh), DISTSETUP_OUT(gb), T, H, accumulate);
+    const LayerNormWeightTerm<E> term = {DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, H};
+    column_sums<width()>(term, T, H, DISTSETUP_OUT(gw), accumulate, stream);
+    column_sums<width()>(RowTerm<E>{DISTSETUP_IN(dh), H}, T, H, DISTSETUP_OUT(gb), accumulate, stream);
     launch(layer_norm_backward_kernel<E>, unsigned(T), kBlock, stream, DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, DISTSETUP_IN(w),
            DISTSETUP_IN(residual), DISTSETUP_OUT(dx), H);
   });
@@ -198,13 +216,13 @@ void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, vo
 
 void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
                            void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream) {
-  const dim3 threads(kWarp, kWarp);
-  with_type(bf16, [&](auto* e) {
+  const int64_t Q = heads.num_q * heads.size, K = heads.num_kv * heads.size;
+  with_pack(bf16, heads.size, {dqk, qkv}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(wide_norm_weight_kernel<E>, grid(heads.num_q * heads.size, kWarp), threads, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r,
-           DISTSETUP_OUT(gwq), T, heads, false, accumulate);
-    launch(wide_norm_weight_kernel<E>, grid(heads.num_kv * heads.size, kWarp), threads, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv),
-           r, DISTSETUP_OUT(gwk), T, heads, true, accumulate);
+    const WideNormWeightTerm<E> q = {DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r, heads.row(), heads.packed_row()};
+    const WideNormWeightTerm<E> k = {q.dqk + Q, q.qkv + Q, r + 1, q.row, q.packed};
+    column_sums<width()>(q, T, Q, DISTSETUP_OUT(gwq), accumulate, stream);
+    column_sums<width()>(k, T, K, DISTSETUP_OUT(gwk), accumulate, stream);
     launch(wide_norm_backward_kernel<E>, dim3(unsigned(T), 2), kBlock, stream, DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r,
            DISTSETUP_IN(wq), DISTSETUP_IN(wk), DISTSETUP_OUT(dqkv), heads);
   });
@@ -254,18 +272,18 @@ void activation_backward(bool bf16, Activation f, const void* dy, const void* x,
 }
 
 void gated_activation(bool bf16, Activation f, const void* gu, void* m, int64_t T, int64_t F, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_pack(bf16, F, {gu, m}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(gated_kernel<E>, grid(T * F, kBlock), kBlock, stream, f, DISTSETUP_IN(gu), DISTSETUP_OUT(m), T, F);
+    launch(gated_kernel<E, width()>, unsigned(T), kBlock, stream, f, DISTSETUP_IN(gu), DISTSETUP_OUT(m), F);
   });
   check_launch("gated_activation");
 }
 
 void gated_activation_backward(bool bf16, Activation f, const void* dm, const void* gu, void* dgu, int64_t T, int64_t F,
                                StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_pack(bf16, F, {dm, gu, dgu}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(gated_backward_kernel<E>, grid(T * F, kBlock), kBlock, stream, f, DISTSETUP_IN(dm), DISTSETUP_IN(gu), DISTSETUP_OUT(dgu), T,
+    launch(gated_backward_kernel<E, width()>, unsigned(T), kBlock, stream, f, DISTSETUP_IN(dm), DISTSETUP_IN(gu), DISTSETUP_OUT(dgu),
            F);
   });
   check_launch("gated_activation_backward");

@@ -37,29 +37,53 @@ __device__ inline float slope(float shaped_z, LogitShape s) {
   return s.multiplier * (1 - u * u);
 }
 
+// What a thread saw so far, and N more.
+template <int N>
+__device__ inline Softmax with(Softmax v, const float* z) {
+  float largest = v.largest, more = 0;
+  for (int c = 0; c < N; ++c) largest = fmaxf(largest, z[c]);
+  for (int c = 0; c < N; ++c) more += z[c] == -INFINITY ? 0.0f : expf(z[c] - largest);
+  return {largest, (v.sum > 0 ? v.sum * expf(v.largest - largest) : v.sum) + more};
+}
+template <class E, int N>
+__device__ Softmax row_softmax(const E* row, int64_t V, LogitShape shape) {
+  Softmax mine = {-INFINITY, 0.0f};
+  for (int64_t j = threadIdx.x * N; j < V; j += blockDim.x * N) {
+    float z[N];
+    load_pack<N>(row + j, z);
+    for (int c = 0; c < N; ++c) z[c] = shaped(z[c], shape);
+    mine = with<N>(mine, z);
+  }
+  return mine;
+}
+
 // Block b takes rows b, b + grid, ... and leaves the sum of their losses. dz may be z.
-template <class E>
+template <class E, int N>
 __global__ void cross_entropy_kernel(const E* z, const int64_t* target, E* dz, int64_t T, int64_t V, const double* scale_in,
                                      LogitShape shape) {
-  const float scale = float(*scale_in);
+  const float scale = float(*scale_in), nothing[N] = {};
   double loss = 0;
   for (int64_t t = blockIdx.x; t < T; t += gridDim.x) {
     const E* row = z + t * V;
     E* out = dz + t * V;
     const int64_t right = target[t];
     if (right < 0) {
-      for (int64_t j = threadIdx.x; j < V; j += blockDim.x) store(out + j, 0.0f);
+      for (int64_t j = threadIdx.x * N; j < V; j += blockDim.x * N) store_pack<N>(out + j, nothing);
       continue;
     }
-    Softmax mine = {-INFINITY, 0.0f};
-    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) mine = merge(mine, {shaped(load(row + j), shape), 1.0f});
+    const Softmax mine = row_softmax<E, N>(row, V, shape);
     const float z_right = shaped(load(row + right), shape);  // before anyone overwrites it: block_merge waits for all threads
     const Softmax all = block_merge(mine);
     loss += double(all.largest) + log(double(all.sum)) - double(z_right);
     const float k = scale / all.sum;
-    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) {
-      const float s = shaped(load(row + j), shape);
-      store(out + j, (expf(s - all.largest) * k - (j == right ? scale : 0.0f)) * slope(s, shape));
+    for (int64_t j = threadIdx.x * N; j < V; j += blockDim.x * N) {
+      float s[N];
+      load_pack<N>(row + j, s);
+      for (int c = 0; c < N; ++c) {
+        const float v = shaped(s[c], shape);
+        s[c] = (expf(v - all.largest) * k - (j + c == right ? scale : 0.0f)) * slope(v, shape);
+      }
+      store_pack<N>(out + j, s);
     }
   }
   if (threadIdx.x == 0) partial_sums[blockIdx.x] = loss;
@@ -72,9 +96,7 @@ __global__ void cross_entropy_local_kernel(const E* z, const int64_t* target, fl
                                            LogitShape shape) {
   const int64_t t = blockIdx.x, n = range.end - range.begin, id = target[t];
   const E* row = z + t * V;
-  Softmax mine = {-INFINITY, 0.0f};
-  for (int64_t j = threadIdx.x; j < n; j += blockDim.x) mine = merge(mine, {shaped(load(row + j), shape), 1.0f});
-  const Softmax all = block_merge(mine);
+  const Softmax all = block_merge(row_softmax<E, 1>(row, n, shape));
   if (threadIdx.x != 0) return;
   float* out = stats + t * kLossStats;
   out[0] = all.largest;
@@ -129,10 +151,10 @@ __global__ void cross_entropy_finish_kernel(const E* z, const int64_t* target, c
 void cross_entropy(bool bf16, const void* z, const int64_t* target, void* dz, double* loss, int64_t T, int64_t V, const double* scale,
                    float multiplier, float soft_cap, StreamHandle stream) {
   const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
-  with_type(bf16, [&](auto* e) {
+  with_pack(bf16, V, {z, dz}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(cross_entropy_kernel<E>, blocks, kBlock, stream, static_cast<const E*>(z), target, static_cast<E*>(dz), T, V, scale,
-           LogitShape{multiplier, soft_cap});
+    launch(cross_entropy_kernel<E, width()>, blocks, kBlock, stream, static_cast<const E*>(z), target, static_cast<E*>(dz), T, V,
+           scale, LogitShape{multiplier, soft_cap});
   });
   launch(finish_sum, 1, kNumPartials, stream, loss, int(blocks), scale, /*accumulate=*/true);
   check_launch("cross_entropy");
