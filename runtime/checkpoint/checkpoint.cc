@@ -78,7 +78,7 @@ CheckpointIndex make_index(const Layout& layout, const std::string& plan_digest)
     for (const Parameter& parameter : unit.parameters) {
       StoredParameter stored;
       stored.shape = parameter.full_shape;
-      for (const int rank : writer_ranks(layout.mesh)) {
+      for (const int rank : writer_ranks(layout)) {
         const std::vector<Box> boxes = boxes_of(layout, unit, parameter, coordinates(layout.mesh, rank));
         for (size_t k = 0; k < boxes.size(); ++k)
           stored.boxes.push_back({rank_file_name(rank), boxes[k].start, boxes[k].size, suffix_of(parameter, boxes, k)});
@@ -113,7 +113,7 @@ std::vector<int64_t> list_checkpoints(const std::string& directory) {
   return steps;
 }
 
-std::vector<int> writer_ranks(const Mesh& mesh) { return group_members(mesh, state_group(mesh), 0); }
+std::vector<int> writer_ranks(const Layout& layout) { return group_members(layout.mesh, layout.state_group, 0); }
 
 Diagnostics begin_checkpoint(const std::string& directory, int64_t step) {
   const std::string partial = partial_path(directory, step);

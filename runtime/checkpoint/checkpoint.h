@@ -31,7 +31,7 @@ std::string checkpoint_name(int64_t step);  // "checkpoint_120"
 std::string checkpoint_path(const std::string& directory, int64_t step);
 std::vector<int64_t> list_checkpoints(const std::string& directory);  // steps of directories of exactly that name, newest first
 // Ranks that write a file: those of replica 0, which hold all of the model together.
-std::vector<int> writer_ranks(const Mesh& mesh);
+std::vector<int> writer_ranks(const Layout& layout);
 
 // Makes `directory` and an empty checkpoint_<step>.partial; left-overs of a killed run with our file names are removed from it.
 Diagnostics begin_checkpoint(const std::string& directory, int64_t step);

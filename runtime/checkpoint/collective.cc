@@ -60,7 +60,7 @@ std::vector<std::string> save_checkpoint(Communicator& communicator, const Check
     for (int r = 0; r < world; ++r) {
       if (slots[static_cast<size_t>(r * kSlot)] > 0) files[rank_file_name(r)] = get_digest(slots.data() + r * kSlot);
     }
-    const size_t num_writers = writer_ranks(state.layout->mesh).size();
+    const size_t num_writers = writer_ranks(*state.layout).size();
     CHECK(files.size() == num_writers, "{} files of {} ranks", files.size(), num_writers);
     mine = commit_checkpoint(place.directory, *state.layout, place.plan_digest, metadata, files);
     if (has_error(mine))

@@ -110,13 +110,19 @@ class GlooCommunicator : public Communicator {
     device_ = !interface.empty()
                   ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
                   : c10d::ProcessGroupGloo::createDeviceForHostname(local_address_towards(r.master_address, r.master_port));
-    for (const Group group : {Group::kTp, Group::kDpShard, Group::kShardTp, Group::kDpReplicate, Group::kData, Group::kWorld}) {
+    constexpr Group kShards = Group::kDpShard | Group::kCp;
+    constexpr Group kGathers[] = {Group::kTp,          Group::kCp, Group::kDpShard, kShards, Group::kDpShard | Group::kTp,
+                                  kShards | Group::kTp};
+    std::vector<Group> groups = {Group::kDpReplicate, Group::kDpReplicate | Group::kCp, Group::kData, Group::kData | Group::kCp,
+                                 Group::kWorld};
+    groups.insert(groups.begin(), std::begin(kGathers), std::end(kGathers));
+    for (const Group group : groups) {
       // One name for the same set of ranks, so that a group that equals another shares its connections.
       const std::vector<int>& members = groups_.members(group);
       if (members.size() < 2) continue;
       for (const Channel channel : {Channel::kGather, Channel::kReduce, Channel::kControl}) {
         if (channel == Channel::kControl && group != Group::kWorld) continue;
-        const bool gathers = group == Group::kTp || group == Group::kDpShard || group == Group::kShardTp;
+        const bool gathers = std::find(std::begin(kGathers), std::end(kGathers), group) != std::end(kGathers);
         if (channel == Channel::kGather && !gathers) continue;
         connections_[size_t(channel)][size_t(group)] = &connect(channel, members, r);
       }

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "plan/layout.h"
 #include "runtime/comm/nccl_api.h"
 
 namespace distsetup {
@@ -62,15 +63,18 @@ class NcclCommunicator : public Communicator {
         control_(std::move(control)),
         options_(options),
         api_(nccl::load(options.library)) {
-    add(Purpose::kGathers, Group::kTp, Stream::kCompute);  // programs wait for theirs
-    add(Purpose::kReductions, Group::kTp, Stream::kCompute);
-    for (const Group group : {Group::kDpShard, Group::kShardTp}) {
+    for (const Group group : {Group::kTp, Group::kCp}) {  // programs wait for theirs
+      add(Purpose::kGathers, group, Stream::kCompute);
+      add(Purpose::kReductions, group, Stream::kCompute);
+    }
+    const Group states = state_group(mesh, options.sharding);
+    for (const Group group : {shard_group(mesh, options.sharding), states}) {
       add(Purpose::kGathers, group, Stream::kGather);
       add(Purpose::kReductions, group, Stream::kReduce);
     }
-    add(Purpose::kReplicas, Group::kDpReplicate, Stream::kReduce);
-    add(Purpose::kScalars, Group::kData, Stream::kCompute);
-    add(Purpose::kScalars, state_group(mesh), Stream::kCompute);
+    add(Purpose::kReplicas, replica_group(mesh, options.sharding), Stream::kReduce);
+    add(Purpose::kScalars, token_group(mesh), Stream::kCompute);
+    add(Purpose::kScalars, states, Stream::kCompute);
     connect();
     watchdog_ = std::thread([this] { watch(); });
   }

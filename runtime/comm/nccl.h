@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "plan/plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device/device.h"
 
@@ -14,6 +15,7 @@ struct NcclOptions {
   std::string library;  // see nccl::load
   int64_t init_timeout_s = 300;
   int64_t collective_timeout_s = 600;
+  Sharding sharding = Sharding::kZero3;  // of the plan: which ranks share states (layout.h)
 };
 
 // `control` carries what is on the host: unique ids, agreement, checkpoints, failures. Blocks until all ranks of all groups of this

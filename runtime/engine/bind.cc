@@ -112,13 +112,13 @@ BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& a
   return list;
 }
 
-void fill_rope_tables(const Geometry& geometry, int64_t S, const RankMemory& memory, Device& device) {
+void fill_rope_tables(const Geometry& geometry, const Positions& positions, const RankMemory& memory, Device& device) {
   for (const bool local : {false, true}) {
     const std::string suffix = local ? "_local" : "";
     if (!memory.has_run("cos" + suffix)) continue;
     const RopeFrequencies f = rope_frequencies(geometry, local);
-    std::vector<float> cos(size_t(S) * f.per_pair.size()), sin(cos.size());
-    cpu::rope_tables(cos.data(), sin.data(), S, f.per_pair, f.amplitude);
+    std::vector<float> cos(size_t(positions.rows) * f.per_pair.size()), sin(cos.size());
+    cpu::rope_tables(cos.data(), sin.data(), positions, f.per_pair, f.amplitude);
     device.copy_to_device(memory.run("cos" + suffix), cos.data(), int64_t(cos.size()) * 4);
     device.copy_to_device(memory.run("sin" + suffix), sin.data(), int64_t(sin.size()) * 4);
   }
@@ -128,7 +128,7 @@ OpContext op_context(const Schedule& schedule, const Geometry& geometry, const C
   const auto symbol = [&](const char* name) { return schedule.symbols.at(name); };
   OpContext x;
   x.T = symbol("T");
-  x.S = symbol("S");
+  x.S = symbol("Sr");
   x.B = x.T / x.S;
   x.a = symbol("a");
   x.kv = symbol("kv");
@@ -137,6 +137,8 @@ OpContext op_context(const Schedule& schedule, const Geometry& geometry, const C
   x.tp = schedule.layout->mesh.tp;
   x.tp_index = at.tp;
   x.vocabulary = geometry.vocabulary;
+  x.cp = schedule.layout->mesh.cp;
+  x.cp_index = at.cp;
   return x;
 }
 

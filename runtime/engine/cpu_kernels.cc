@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "runtime/engine/kv_copies.h"
 #include "runtime/engine/ops_aten.h"
 #include "runtime/engine/ops_attention.h"
 #include "runtime/engine/ops_native.h"
@@ -13,9 +14,25 @@
 namespace distsetup {
 namespace {
 
+void copy_rows(const Call& c) {
+  for (const RowCopy& r : *static_cast<const std::vector<RowCopy>*>(c.prepared.get())) {
+    parallel_ranges(r.num_rows, 2 * r.row_bytes, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) std::memcpy(r.to + i * r.to_pitch, r.from + i * r.from_pitch, size_t(r.row_bytes));
+    });
+  }
+}
+bool bind_kv_copies(const std::string& kernel, Call& call) {
+  std::vector<RowCopy> copies = kv_copies(kernel, call);
+  if (copies.empty()) return false;
+  call.prepared = std::make_shared<std::vector<RowCopy>>(std::move(copies));
+  call.function = copy_rows;
+  return true;
+}
+
 class CpuKernels : public Kernels {
  public:
   std::string bind(const std::string& kernel, Call& call) const override {
+    if (bind_kv_copies(kernel, call)) return "";
     if (needs_own_attention(kernel, call)) return bind_own_attention(kernel, call);
     return bind_native_op(kernel, call) || bind_aten_op(kernel, call) ? "" : "the CPU has no such kernel";
   }

@@ -37,6 +37,7 @@ struct Engine::State {
   bool is_profiled() const { return steps_done + 1 >= options.first_profiled_step && steps_done < options.last_profiled_step; }
   void check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const;
   void feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch);
+  int64_t micro_batch_tokens() const { return context.cp * context.T; }  // of the ranks that share their sequences together
   double scalar(const char* name) {
     double value = 0;
     device.copy_to_host(&value, memory->run(name), sizeof(value));
@@ -71,6 +72,7 @@ struct Engine::State {
   std::vector<std::pair<InstructionOp, int>> timers;
   std::unique_ptr<Profile> profile;  // of a step that is profiled
   double rate = 0;
+  std::vector<int64_t> own_tokens;  // of a micro-batch, where ranks share sequences
   std::unique_ptr<HostShards> host_shards;
   int64_t metering_left = 0;  // training steps
   int64_t metered_peak = 0, metered_workspace = 0, peak_bytes = 0;
@@ -93,7 +95,7 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   memory = std::make_unique<RankMemory>(device, all);
   for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, place, context, device.kernels());
   host_shards = std::make_unique<HostShards>(*memory, device, layout().shard_numel);
-  fill_rope_tables(plan.model, context.S, *memory, device);
+  fill_rope_tables(plan.model, positions_of(context), *memory, device);
   adamw = std::make_unique<AdamW>(plan.train, decay_ranges(layout(), place), shard("master").data(), shard("gradient").data(),
                                   shard("exp_avg").data(), shard("exp_avg_sq").data(), device.accelerator(), device.index());
   if (!options.poison) return;
@@ -287,22 +289,30 @@ void Engine::State::optimizer_step() {
 }
 
 void Engine::State::check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const {
-  const int64_t expected = num_micro_batches * context.T, vocabulary = plan.model.vocabulary;
+  const int64_t expected = num_micro_batches * micro_batch_tokens(), vocabulary = plan.model.vocabulary;
   const auto outside = [&](std::span<const int64_t> v, int64_t lowest) {
     return std::any_of(v.begin(), v.end(), [&](int64_t t) { return t < lowest || t >= vocabulary; });
   };
   if (int64_t(ids.size()) != expected || int64_t(targets.size()) != expected) {
     throw std::invalid_argument(fmt::format("{} ids and {} targets, expected {} micro-batches of {} tokens", ids.size(),
-                                            targets.size(), num_micro_batches, context.T));
+                                            targets.size(), num_micro_batches, micro_batch_tokens()));
   }
   if (outside(ids, 0) || outside(targets, -1))
     throw std::invalid_argument(fmt::format("a token outside the vocabulary of {}", vocabulary));
 }
 
 void Engine::State::feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch) {
-  const size_t at = size_t(micro_batch * context.T);
-  device.copy_to_device(memory->run("ids"), ids.data() + at, context.T * 8);
-  device.copy_to_device(memory->run("targets"), targets.data() + at, context.T * 8);
+  const Positions own = positions_of(context);
+  const int64_t length = context.cp * context.S;
+  for (const auto& [name, tokens] : {std::pair{"ids", ids}, {"targets", targets}}) {
+    const int64_t* from = tokens.data() + micro_batch * micro_batch_tokens();
+    if (context.cp > 1) {
+      own_tokens.resize(size_t(context.T));
+      for (int64_t t = 0; t < context.T; ++t) own_tokens[size_t(t)] = from[t / own.rows * length + own.at(t % own.rows)];
+      from = own_tokens.data();
+    }
+    device.copy_to_device(memory->run(name), from, context.T * 8);
+  }
 }
 
 // --- the class
@@ -322,7 +332,7 @@ std::span<float> Engine::moment2() { return state_->host_shards->of("exp_avg_sq"
 std::span<const float> Engine::gradient() const { return state_->host_shards->of("gradient"); }
 const Layout& Engine::layout() const { return state_->layout(); }
 Coordinates Engine::place() const { return state_->place; }
-bool Engine::writes_checkpoint() const { return place().dp_replicate == 0; }
+bool Engine::writes_checkpoint() const { return group_index(layout().mesh, layout().replica_group, place()) == 0; }
 int64_t Engine::steps_done() const { return state_->steps_done; }
 void Engine::set_steps_done(int64_t steps) { state_->steps_done = steps; }
 const Schedule& Engine::schedule(Phase phase) const { return state_->list(phase).schedule; }
@@ -359,7 +369,7 @@ StepStats Engine::step(const StepInput& input) {
 
 double Engine::evaluate(const EvaluateInput& input) {
   State& s = *state_;
-  const int64_t n = int64_t(input.ids.size()) / s.context.T;
+  const int64_t n = int64_t(input.ids.size()) / s.micro_batch_tokens();
   s.check_tokens(input.ids, input.targets, n);
   CHECK(input.global_valid_tokens > 0);
   s.stats = {};

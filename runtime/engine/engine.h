@@ -50,7 +50,8 @@ struct EngineOptions {
 };
 
 // Tokens of this rank for one optimizer step: gradient_accumulation micro-batches, each micro_batch × sequence_length, one after
-// another. targets are already shifted; -1 is ignored. ids and targets are checked against the vocabulary.
+// another. Ranks that share sequences (context parallelism) are given the same tokens, whole, and take their own. targets are already
+// shifted; -1 is ignored. ids and targets are checked against the vocabulary.
 struct StepInput {
   std::span<const int64_t> ids, targets;
   int64_t global_valid_tokens = 0;  // targets that are not -1, over all ranks and micro-batches
@@ -117,7 +118,7 @@ class Engine {
   std::span<const float> gradient() const;
   const Layout& layout() const;
   Coordinates place() const;       // of this rank in the plan's mesh
-  bool writes_checkpoint() const;  // false on ranks whose shard another rank (dp_replicate 0) holds too
+  bool writes_checkpoint() const;  // false on ranks whose shard another rank, the first that has it, writes
 
   // Optimizer steps taken so far: AdamW's bias correction counts them.
   int64_t steps_done() const;

@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "plan/schedule.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/vocabulary.h"
 
 namespace distsetup {
 
-// Legend: T tokens of a micro-batch, S sequence length, B sequences, a heads, kv key and value heads, d head size.
+// Legend: T tokens of a micro-batch on this rank, S of each sequence, B sequences, a heads, kv key and value heads, d head size.
 struct OpContext {
   int64_t T = 0, S = 0, B = 0, a = 0, kv = 0, d = 0;
   Dtype compute = Dtype::kF32;
@@ -21,7 +22,10 @@ struct OpContext {
   // which each has an equal part, the last ones less or nothing. Of one rank alone the vocabulary need not be known.
   int tp = 1, tp_index = 0;
   int64_t vocabulary = 0;
+  // Context parallelism: ranks that share each sequence, which has cp · S tokens, and this rank's place among them.
+  int cp = 1, cp_index = 0;
 };
+inline Positions positions_of(const OpContext& x) { return own_positions(x.cp * x.S, x.cp, x.cp_index); }
 // The ids whose rows a table of num_rows rows has on this rank.
 inline VocabularyRange own_vocabulary(const OpContext& x, int64_t num_rows) {
   const int64_t begin = x.tp_index * num_rows;

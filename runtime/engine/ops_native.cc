@@ -123,7 +123,7 @@ template <class E>
 void position_add(const Call& c) {
   const int64_t H = c.writes[0].dim(1), first = first_token(*c.context, c.writes[0].dim(0));
   parallel_ranges(c.writes[0].dim(0), 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::position_add<E>(out<E>(c, 0) + begin * H, in<E>(c, 1), end - begin, c.context->S, H, first + begin);
+    cpu::position_add<E>(out<E>(c, 0) + begin * H, in<E>(c, 1), end - begin, positions_of(*c.context), H, first + begin);
   });
 }
 // dy -> g:wpe
@@ -131,7 +131,8 @@ template <class E>
 void position_backward(const Call& c) {
   const int64_t T = c.reads[0].dim(0), H = c.writes[0].dim(1);
   parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::position_backward<E>(in<E>(c, 0), out<E>(c, 0), T, c.context->S, H, begin, end, store(c), first_token(*c.context, T));
+    cpu::position_backward<E>(in<E>(c, 0), out<E>(c, 0), T, positions_of(*c.context), H, begin, end, store(c),
+                              first_token(*c.context, T));
   });
 }
 // x, p:w, p:b -> h, mean, r

@@ -38,14 +38,13 @@ uint64_t hash_of(std::span<const float> values) {
 
 }  // namespace
 
-void check_replicas(Communicator& communicator, const Mesh& mesh, std::span<const float> master) {
+void check_replicas(Communicator& communicator, const Mesh& mesh, Group states, std::span<const float> master) {
   const size_t world = static_cast<size_t>(communicator.world());
-  const Group shards = state_group(mesh);
-  if (communicator.world() == group_size(mesh, shards)) return;
+  if (communicator.world() == group_size(mesh, states)) return;
   const uint64_t hash = hash_of(master);
   std::vector<double> slots(3 * world, 0.0);
   double* const mine = slots.data() + 3 * static_cast<size_t>(communicator.rank());
-  mine[0] = group_index(mesh, shards, coordinates(mesh, communicator.rank()));
+  mine[0] = group_index(mesh, states, coordinates(mesh, communicator.rank()));
   mine[1] = static_cast<double>(hash >> 32);
   mine[2] = static_cast<double>(hash & 0xffffffffu);
   communicator.control_sum(slots.data(), static_cast<int64_t>(slots.size()));

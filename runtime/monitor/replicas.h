@@ -9,7 +9,7 @@
 namespace distsetup {
 
 // Collective. Throws Failure, the same on every rank, naming two ranks that differ. Where no rank holds what another does it does
-// nothing.
-void check_replicas(Communicator& communicator, const Mesh& mesh, std::span<const float> master);
+// nothing. `states`: the ranks that share the states of one copy of the model (Layout::state_group).
+void check_replicas(Communicator& communicator, const Mesh& mesh, Group states, std::span<const float> master);
 
 }  // namespace distsetup

@@ -115,7 +115,7 @@ class Job {
   // A program that exchanges data on its way is one meeting of the ranks that run it together.
   static Group group_of(const Rank& r, const Instruction& i) {
     const bool is_program = i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
-    return is_program && communicates(*r.list->s.variants[r.list->s.unit_variant[i.unit]]) ? Group::kTp : i.group;
+    return is_program ? exchange_group(*r.list->s.variants[r.list->s.unit_variant[i.unit]]) : i.group;
   }
 
   struct Meeting {
@@ -257,12 +257,12 @@ class Job {
 
   // --- what must have come together
 
-  // Every rank that sees other samples than this one, and this one.
-  const std::vector<int>& peers(int rank) { return members(Group::kData, rank); }
+  // Every rank that sees other tokens than this one, and this one.
+  const std::vector<int>& peers(int rank) { return members(token_group(mesh_), rank); }
   // Every rank that has a part in the gradient of a unit: of the shared one, each of them has it of its own tokens.
   const std::vector<int>& contributors(int rank, int unit) {
     const bool is_shared = unit == ranks_[rank].list->s.layout->shared_unit();
-    return members(is_shared ? Group::kData | Group::kTp : Group::kData, rank);
+    return members(is_shared ? token_group(mesh_) | Group::kTp : token_group(mesh_), rank);
   }
 
   uint64_t expected_gradient(int rank, int unit) {
@@ -289,7 +289,7 @@ class Job {
 
   uint64_t norm_token(int rank) const {
     const Coordinates at = coordinates(mesh_, rank);
-    return token(kNormToken, at.dp_shard, at.tp);
+    return token(kNormToken, at.dp_shard, at.tp, at.cp);
   }
 
   void norm(int rank, const Instruction& i) {
@@ -308,7 +308,7 @@ class Job {
   void optimizer(int rank, const Instruction& i) {
     Rank& r = ranks_[rank];
     uint64_t norm = 0;
-    for (const int owner : members(state_group(mesh_), rank)) norm += norm_token(owner);
+    for (const int owner : members(r.list->s.layout->state_group, rank)) norm += norm_token(owner);
     require(r.value[r.list->slot(i.uses.back(), 0)] == norm, rank, "the gradient norm does not hold every shard exactly once");
     check_loss(rank);
     ++r.version;
@@ -343,7 +343,7 @@ std::vector<std::string> check_on(const Mesh& mesh, const Plan& plan, const std:
   for (const Schedule* list : std::set<const Schedule*>(by_rank.begin(), by_rank.end())) {
     add(check_invariants(plan, *list));
     add(check_order(*list, coordinates(plan.mesh, 0)));
-    if (group_size(plan.mesh, state_group(plan.mesh)) > 1) add(check_order(*list, coordinates(plan.mesh, plan.mesh.world() - 1)));
+    if (group_size(plan.mesh, list->layout->state_group) > 1) add(check_order(*list, coordinates(plan.mesh, plan.mesh.world() - 1)));
   }
   if (out.empty()) add(Job(mesh, by_rank).run());
   return out;

@@ -190,13 +190,13 @@ class ScheduleChecker {
 
   void all_reduce(const Instruction& i) {
     if (i.unit >= 0) {
-      require(i.group == Group::kDpReplicate, "all-reduces unit {} over {}", i.unit, name(i.group));
+      require(i.group == s_.layout->replica_group, "all-reduces unit {} over {}", i.unit, name(i.group));
       require(replicated_.insert(i.unit).second, "the gradient of unit {} is summed over replicas twice", i.unit);
       require(complete(i.uses[0], i.unit), "sums the gradient of unit {} over replicas before it is complete", i.unit);
       return;
     }
     const Buffer& b = s_.buffers[i.uses[0]];
-    const Group expected = b.name == "loss" ? Group::kData : state_group(plan_.mesh);
+    const Group expected = b.name == "loss" ? token_group(plan_.mesh) : s_.layout->state_group;
     require(i.group == expected, "all-reduces '{}' over {}, expected {}", b.name, name(i.group), name(expected));
     require(scalars_.insert(b.name).second, "sums '{}' over its group twice", b.name);
   }
@@ -216,7 +216,8 @@ class ScheduleChecker {
     for (int u = 0; u < static_cast<int>(s_.layout->units.size()); ++u) {
       if (unit(u).numel == 0) continue;
       require(complete(i.uses[0], u), "the gradient norm is taken before the gradient of unit {} is complete", u);
-      if (plan_.mesh.dp_replicate > 1) require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);
+      if (group_size(plan_.mesh, s_.layout->replica_group) > 1)
+        require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);
     }
     for (const auto& [event, buffers] : in_flight_)
       require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(),
@@ -227,9 +228,10 @@ class ScheduleChecker {
 
   void optimizer(const Instruction&) {
     require(normed_, "the optimizer steps before the gradient norm");
-    if (group_size(plan_.mesh, state_group(plan_.mesh)) > 1)
+    if (group_size(plan_.mesh, s_.layout->state_group) > 1)
       require(scalars_.contains("sumsq"), "the optimizer steps before the norm is summed over shards");
-    if (plan_.mesh.data_parallel() > 1) require(scalars_.contains("loss"), "the optimizer steps before the loss is summed");
+    if (group_size(plan_.mesh, token_group(plan_.mesh)) > 1)
+      require(scalars_.contains("loss"), "the optimizer steps before the loss is summed");
     require(!stepped_, "the optimizer steps twice");
     stepped_ = true;
     cast_.clear();

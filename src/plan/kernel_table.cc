@@ -99,10 +99,10 @@ void declare_attention(const Op& op, Builder& b) {
   b.declare(op.writes[0], {rows, "a*d"});
   b.declare(op.writes[1], {rows, "a"}, Dtype::kF32);
 }
-std::string attention_work(const Op& op, std::string_view times) {
+std::string attention_work(const Op& op, std::string_view times, std::string_view sequences = "(T/S)") {
   if (op.attributes.window == 0) return fmt::format("{}*T*S*a*d", times);
   const std::string w = fmt::format("min({},S)", op.attributes.window);  // the first w queries of a sequence see fewer
-  return fmt::format("{}*(T/S)*a*d*{}*(2*S-{})", times, w, w);
+  return fmt::format("{}*{}*a*d*{}*(2*S-{})", times, sequences, w, w);
 }
 std::string attention_flops(const Op& op, Builder&) { return attention_work(op, "2"); }
 void attention_adjoint(const Op& op, Builder& b) {
@@ -115,6 +115,33 @@ void attention_adjoint(const Op& op, Builder& b) {
   reads.insert(reads.end(), op.writes.begin(), op.writes.end());
   b.backward(adjoint_op(op, "_b", OpKind::kAttention, split ? "attention_split_backward" : "attention_backward", std::move(reads),
                         std::move(writes), {}, attention_work(op, "5")));
+}
+
+// --- attention of a rank's own queries with the keys of all ranks that share its sequences (context_parallel.h)
+
+// qkv | qk, qkv -> kv: keys and values of the own tokens in rows of their own
+void declare_packed(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], "2*kv*d"}); }
+void pack_adjoint(const Op& op, Builder& b) {
+  const std::string rows = b.incoming(op.reads[0]);  // of q; k and v are put beside it
+  std::vector<std::string> reads = {b.incoming(op.writes[0]), rows}, writes = {rows};
+  if (op.reads.size() == 2) writes.push_back(b.target(op.reads[1]));
+  b.backward(adjoint_op(op, "_b", OpKind::kCopy, op.kernel + "_backward", std::move(reads), std::move(writes)));
+}
+// Rows as they come from the ranks, one rank after the other -> rows in the order of the sequences.
+void sort_adjoint(const Op& op, Builder& b) {
+  b.backward(adjoint_op(op, "_b", OpKind::kCopy, op.kernel + "_backward", {b.incoming(op.writes[0])}, {b.target(op.reads[0])}));
+}
+// qkv | qk (for q), kv of whole sequences -> att, lse
+std::string shared_attention_work(const Op& op, std::string_view times) {
+  if (op.attributes.window == 0) return attention_work(op, times);
+  return fmt::format("ceil_div({},cp)", attention_work(op, times, "B"));
+}
+std::string shared_attention_flops(const Op& op, Builder&) { return shared_attention_work(op, "2"); }
+void shared_attention_adjoint(const Op& op, Builder& b) {
+  const std::string datt = b.incoming(op.writes[0]);
+  b.backward(adjoint_op(op, "_b", OpKind::kAttention, "attention_shared_backward",
+                        {datt, op.reads[0], op.reads[1], op.writes[0], op.writes[1]}, {b.target(op.reads[0]), b.target(op.reads[1])},
+                        {}, shared_attention_work(op, "5")));
 }
 
 // --- in place: rows, ... -> rows
@@ -169,23 +196,26 @@ void loss_adjoint(const Op& op, Builder& b) { b.set_gradient(op.reads[0], op.wri
 void declare_local_loss(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], "3"}, Dtype::kF32); }
 void no_adjoint(const Op&, Builder&) {}
 
-// --- communication over tp
+// --- communication over tp or cp: "Ts" rows of T are a tp rank's, T rows of cp·T a cp rank's
 
 // Rows of all ranks, one after the other.
 void declare_gathered(const Op& op, Builder& b) {
   const std::vector<std::string> rows = b.shape(op.reads[0]);
-  b.declare(op.writes[0], {rows[0] == "Ts" ? "T" : product_of({"tp", rows[0]}), rows[1]}, b.dtype(op.reads[0]));
+  const std::string all = op.group == Group::kCp ? product_of({"cp", rows[0]}) : rows[0] == "Ts" ? "T" : product_of({"tp", rows[0]});
+  b.declare(op.writes[0], {all, rows[1]}, b.dtype(op.reads[0]));
 }
+// Rows that the other ranks of a reduction send.
+std::string received_rows(Group group) { return group == Group::kCp ? "(cp-1)*T" : "T-Ts"; }
 // y: this rank's rows of the sum over all ranks, and of an addend; what the others send lies in the second tensor until it is added.
 void declare_scattered(const Op& op, Builder& b) {
   const std::string width = b.shape(op.reads[0])[1];
   b.declare(op.writes[0], {"Ts", width});
-  b.declare(op.writes[1], {"T-Ts", width});
+  b.declare(op.writes[1], {received_rows(Group::kTp), width});
 }
 Op communication(const Op& of, std::string_view kernel, std::vector<std::string> reads, std::vector<std::string> writes) {
   const KernelRule& rule = *find_kernel(kernel);
   Op op = adjoint_op(of, "_b", rule.kind, std::string(kernel), std::move(reads), std::move(writes), rule.over);
-  op.group = Group::kTp;
+  op.group = of.group;
   return op;
 }
 void gather_adjoint(const Op& op, Builder& b) {
@@ -194,7 +224,7 @@ void gather_adjoint(const Op& op, Builder& b) {
   std::vector<std::string> reads = {d};
   if (!before.empty()) reads.push_back(before);
   const std::string received = "recv_" + op.name + "_b";
-  b.declare(received, {"T-Ts", b.shape(op.reads[0])[1]});
+  b.declare(received, {received_rows(op.group), b.shape(op.reads[0])[1]});
   b.backward(communication(op, before.empty() ? "reduce_scatter" : "reduce_scatter_add", std::move(reads),
                            {b.target(op.reads[0]), received}));
 }
@@ -219,6 +249,10 @@ const std::vector<KernelRule>& kernel_rules() {
       {"rope", kElementwise, 3, 1, {}, declare_same, nullptr, rope_adjoint},
       {"attention", kAttention, 1, 2, {}, declare_attention, attention_flops, attention_adjoint},
       {"attention_split", kAttention, 2, 2, {}, declare_attention, attention_flops, attention_adjoint},
+      {"kv_pack", kCopy, 1, 1, {}, declare_packed, nullptr, pack_adjoint},
+      {"kv_pack_split", kCopy, 2, 1, {}, declare_packed, nullptr, pack_adjoint},
+      {"kv_sort", kCopy, 1, 1, {}, declare_same, nullptr, sort_adjoint},
+      {"attention_shared", kAttention, 2, 2, {}, declare_attention, shared_attention_flops, shared_attention_adjoint},
       {"add", kElementwise, 2, 1, {{0, 0}, {0, 1}}, declare_same, nullptr, add_adjoint},
       {"swiglu", kElementwise, 1, 1, {}, declare_half, nullptr, activation_adjoint},
       {"geglu", kElementwise, 1, 1, {}, declare_half, nullptr, activation_adjoint},

@@ -117,15 +117,29 @@ int shard_index(const Layout& layout, const UnitLayout& unit, const Coordinates&
   return group_index(layout.mesh, unit.shard_group, at);
 }
 
-Layout make_layout(const Geometry& geometry, const Mesh& mesh) {
+Group shard_group(const Mesh& mesh, Sharding sharding) {
+  return mesh.cp > 1 && sharding != Sharding::kDdp ? Group::kDpShard | Group::kCp : Group::kDpShard;
+}
+
+Group replica_group(const Mesh& mesh, Sharding sharding) {
+  return mesh.cp > 1 && sharding == Sharding::kDdp ? Group::kDpReplicate | Group::kCp : Group::kDpReplicate;
+}
+
+Group state_group(const Mesh& mesh, Sharding sharding) {
+  return mesh.tp > 1 ? shard_group(mesh, sharding) | Group::kTp : shard_group(mesh, sharding);
+}
+
+Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding) {
   CHECK(mesh.dp_shard >= 1 && mesh.tp >= 1);
-  const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, mesh.tp);
-  const ProgramSizes sizes = {native_symbols(geometry, mesh.tp, 1, mesh.tp), native_symbols(geometry, 1, 1), mesh.tp};
+  const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, {.tp = mesh.tp});
+  const ProgramSizes sizes = {native_symbols(geometry, mesh.tp, 1, {.tp = mesh.tp}), native_symbols(geometry, 1, 1), mesh.tp};
   Layout layout;
   layout.mesh = mesh;
+  layout.shard_group = shard_group(mesh, sharding);
+  layout.replica_group = replica_group(mesh, sharding);
+  layout.state_group = state_group(mesh, sharding);
   UnitLayout shared;
   shared.kind = UnitKind::kShared;
-  shared.shard_group = Group::kShardTp;
   std::vector<ProgramParameters> blocks;
   for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
   add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), layout, shared);
@@ -136,6 +150,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh) {
   if (shared.numel > 0) layout.units.push_back(std::move(shared));
   for (UnitLayout& unit : layout.units) {
     const bool is_shared = unit.kind == UnitKind::kShared;
+    unit.shard_group = is_shared ? layout.state_group : layout.shard_group;
     unit.shard_ranks = group_size(mesh, unit.shard_group);
     unit.shard_numel = round_up((unit.numel + unit.shard_ranks - 1) / unit.shard_ranks, kShardAlignment);
     unit.shard_offset = layout.shard_numel;
@@ -148,7 +163,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh) {
 }
 
 std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
-                                            const Mesh& mesh) {
+                                            const Mesh& mesh, Sharding sharding) {
   struct KnownLayout {
     std::shared_ptr<const NativePrograms> programs;
     std::shared_ptr<const Layout> layout;
@@ -158,8 +173,9 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
   static std::deque<KnownLayout> kept;
   const std::lock_guard<std::mutex> lock(mutex);
   for (const KnownLayout& known : kept)
-    if (known.programs == programs && known.layout->mesh == mesh) return known.layout;
-  kept.push_front({programs, std::make_shared<const Layout>(make_layout(geometry, mesh))});
+    if (known.programs == programs && known.layout->mesh == mesh && known.layout->shard_group == shard_group(mesh, sharding))
+      return known.layout;
+  kept.push_front({programs, std::make_shared<const Layout>(make_layout(geometry, mesh, sharding))});
   if (kept.size() > kKept) kept.pop_back();
   return kept.front().layout;
 }

@@ -4,6 +4,8 @@
 // With tensor parallelism a unit's buffer holds this rank's piece of each matrix, and is sharded over dp_shard. What is not split
 // (norms, some biases) lies in one more unit, the shared one, sharded over dp_shard and tp together: each element has one owner, and
 // the reduction that brings the gradients of the data ranks brings those of the tensor-parallel ranks' tokens too.
+// Context-parallel ranks have the same parameters: these are sharded over cp as well as dp_shard, unless the plan is ddp, which shards
+// nothing; then cp ranks are replicas.
 // Shard boundaries fall on elements, not rows: equal chunks keep collectives regular; a piece of a parameter is up to three boxes.
 #pragma once
 #include <cstdint>
@@ -55,6 +57,8 @@ struct UnitLayout {
 };
 struct Layout {
   Mesh mesh;
+  // What shards a tensor-parallel rank's parameters; the ranks that hold copies; those that share the states of one copy of the model.
+  Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate, state_group = Group::kDpShard;
   std::vector<UnitLayout> units;  // embedding, blocks, head; then the shared one, if there is one
   int num_programs = 0;           // units that have a program: all but the shared one
   int64_t shard_numel = 0;        // a rank's flat shard
@@ -64,11 +68,14 @@ struct Layout {
   int shared_unit() const { return num_programs < static_cast<int>(units.size()) ? num_programs : -1; }
 };
 
-Layout make_layout(const Geometry& geometry, const Mesh& mesh);
+Group shard_group(const Mesh& mesh, Sharding sharding);    // dp_shard, and cp unless the plan is ddp
+Group replica_group(const Mesh& mesh, Sharding sharding);  // dp_replicate, and cp where it does not shard
+Group state_group(const Mesh& mesh, Sharding sharding);    // the shard group, and tp
+Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding = Sharding::kZero3);
 // The same, made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of the
 // geometry and mesh.tp.
 std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
-                                            const Mesh& mesh);
+                                            const Mesh& mesh, Sharding sharding);
 
 // Name of unit `unit`'s slot in the shared unit.
 std::string shared_slot(int unit, std::string_view slot);

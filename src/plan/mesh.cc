@@ -1,5 +1,7 @@
 #include "plan/mesh.h"
 
+#include <array>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -69,7 +71,7 @@ int group_index(const Mesh& mesh, Group group, const Coordinates& at) {
   return index;
 }
 
-Group state_group(const Mesh& mesh) { return mesh.tp > 1 ? Group::kShardTp : Group::kDpShard; }
+Group token_group(const Mesh& mesh) { return mesh.cp > 1 ? Group::kData | Group::kCp : Group::kData; }
 
 RankGroups::RankGroups(const Mesh& mesh, int rank) {
   for (int g = 0; g < kNumGroups; ++g) {
@@ -78,24 +80,53 @@ RankGroups::RankGroups(const Mesh& mesh, int rank) {
   }
 }
 
+std::string_view name(CpMethod method) {
+  switch (method) {
+    case CpMethod::kRing: return "ring";
+    case CpMethod::kAllGather: return "allgather";
+    case CpMethod::kUlysses: return "ulysses";
+  }
+  return "?";
+}
+
+std::optional<CpMethod> cp_method_of(std::string_view text) {
+  for (const CpMethod method : {CpMethod::kRing, CpMethod::kAllGather, CpMethod::kUlysses})
+    if (name(method) == text) return method;
+  return std::nullopt;
+}
+
 int data_index(const Mesh& mesh, int rank) {
   const Coordinates at = coordinates(mesh, rank);
   return at.dp_replicate * mesh.dp_shard + at.dp_shard;
 }
 
+namespace {
+
+// "dp_shard and cp and tp", slowest axis first; some sets have names of their own.
+std::string name_of(Group group) {
+  if (group == Group::kSelf) return "self";
+  if (group == Group::kWorld) return "world";
+  std::string text;
+  const auto add = [&](std::string_view word) { text += (text.empty() ? "" : " and ") + std::string(word); };
+  const bool is_data = (static_cast<int>(group) & static_cast<int>(Group::kData)) == static_cast<int>(Group::kData);
+  if (has_axis(group, Group::kPp)) add("pp");
+  if (is_data) add("data");
+  if (!is_data && has_axis(group, Group::kDpReplicate)) add("dp_replicate");
+  if (!is_data && has_axis(group, Group::kDpShard)) add("dp_shard");
+  if (has_axis(group, Group::kCp)) add("cp");
+  if (has_axis(group, Group::kTp)) add("tp");
+  return text;
+}
+
+}  // namespace
+
 std::string_view name(Group group) {
-  switch (group) {
-    case Group::kSelf: return "self";
-    case Group::kTp: return "tp";
-    case Group::kCp: return "cp";
-    case Group::kDpShard: return "dp_shard";
-    case Group::kDpReplicate: return "dp_replicate";
-    case Group::kPp: return "pp";
-    case Group::kData: return "data";
-    case Group::kShardTp: return "dp_shard and tp";
-    case Group::kWorld: return "world";
-  }
-  return "several axes";
+  static const std::array<std::string, kNumGroups> kNames = [] {
+    std::array<std::string, kNumGroups> names;
+    for (int g = 0; g < kNumGroups; ++g) names[static_cast<size_t>(g)] = name_of(static_cast<Group>(g));
+    return names;
+  }();
+  return kNames[static_cast<size_t>(group)];
 }
 
 }  // namespace distsetup

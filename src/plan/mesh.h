@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -33,7 +34,6 @@ enum class Group : uint8_t {
   kDpReplicate = 8,
   kPp = 16,
   kData = kDpReplicate | kDpShard,  // ranks that see different samples
-  kShardTp = kDpShard | kTp,        // shard what tensor parallelism does not split
   kWorld = 31
 };
 inline constexpr int kNumGroups = 32;
@@ -46,8 +46,8 @@ std::vector<int> group_members(const Mesh& mesh, Group group, int rank);  // asc
 int group_size(const Mesh& mesh, Group group);
 int group_index(const Mesh& mesh, Group group, const Coordinates& at);  // place in group_members()
 
-// Ranks that share the states of one copy of the model.
-Group state_group(const Mesh& mesh);
+// Ranks that see different tokens: other samples, or other parts of the same.
+Group token_group(const Mesh& mesh);
 
 // The groups of one rank, looked up once.
 class RankGroups {
@@ -61,6 +61,11 @@ class RankGroups {
   std::array<std::vector<int>, kNumGroups> members_;
   std::array<int, kNumGroups> index_{};
 };
+
+// How context-parallel ranks let their queries meet the keys of the others (context_parallel.h).
+enum class CpMethod { kRing, kAllGather, kUlysses };
+std::string_view name(CpMethod method);  // "ring", "allgather", "ulysses"
+std::optional<CpMethod> cp_method_of(std::string_view name);
 
 int data_index(const Mesh& mesh, int rank);  // which slice of the global batch: dp_replicate · dp_shard_size + dp_shard
 std::string_view name(Group group);

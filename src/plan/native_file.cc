@@ -13,8 +13,8 @@
 #include "base/value_yaml.h"
 #include "model/condition.h"
 #include "model/geometry_fields.h"
+#include "plan/context_parallel.h"
 #include "plan/kernel_table.h"
-#include "plan/native_program.h"
 #include "plan/program_builder.h"
 #include "plan/tensor_parallel.h"
 
@@ -253,7 +253,8 @@ std::string parts_problem(const std::vector<ParameterDecl>& parameters, const Ge
 }
 
 std::string build(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry, Program& program) {
-  const auto [kind, local, tp] = choice;
+  const auto& [kind, local, split] = choice;
+  const int tp = split.tp;
   const NativeFile::Unit& unit = unit_of(file, kind);
   program.kind = kind;
   program.name = std::string(name(kind)) + (kind == UnitKind::kBlock && local && geometry.global_layer_every > 0 ? ".local" : "");
@@ -279,7 +280,9 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
     Op op = o.op;
     op.kernel = kernel_name(op.kernel, geometry);
     op.attributes = attributes_of(file, o, geometry, local);
-    if (tp > 1)
+    if (split.cp > 1 && is_attention(op))
+      add_shared_attention(std::move(op), split.cp_method, builder);
+    else if (tp > 1)
       add_split(std::move(op), builder);
     else
       builder.add(std::move(op));
@@ -306,7 +309,7 @@ Program program_of(const NativeFile& file, const ProgramChoice& choice, const Ge
   return program;
 }
 
-std::string check_programs(const NativeFile& file, const Geometry& geometry, int tp) {
+std::string check_programs(const NativeFile& file, const Geometry& geometry, const ProgramSplit& split) {
   for (const std::string& need : file.needs) {
     if (all_hold({need}, geometry, false)) continue;
     const std::string_view field = condition_subject(need);
@@ -316,7 +319,7 @@ std::string check_programs(const NativeFile& file, const Geometry& geometry, int
   for (const UnitKind kind : {UnitKind::kEmbedding, UnitKind::kBlock, UnitKind::kHead}) {
     for (const bool local : {false, true}) {
       Program program;
-      if (std::string problem = build(file, {kind, local, tp}, geometry, program); !problem.empty()) return problem;
+      if (std::string problem = build(file, {kind, local, split}, geometry, program); !problem.empty()) return problem;
     }
   }
   return "";

@@ -8,6 +8,7 @@
 
 #include "base/diagnostic.h"
 #include "model/geometry.h"
+#include "plan/native_program.h"
 #include "plan/program.h"
 
 namespace distsetup {
@@ -41,11 +42,11 @@ Result<NativeFile> read_native_file(std::string_view text, const std::string& pa
 struct ProgramChoice {
   UnitKind kind = UnitKind::kBlock;
   bool local = false;  // of a layer with a window
-  int tp = 1;          // ranks of tensor parallelism
+  ProgramSplit split;
 };
 // One unit's program for a model, backward included. CHECKs where the file makes none: ask check_programs() first.
 Program program_of(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry);
 // "": all its programs can be made for this model; else why not.
-std::string check_programs(const NativeFile& file, const Geometry& geometry, int tp = 1);
+std::string check_programs(const NativeFile& file, const Geometry& geometry, const ProgramSplit& split = {});
 
 }  // namespace distsetup

@@ -57,7 +57,7 @@ void each_op(const NativePrograms& p, F f) {
 // All that is known of a model's programs, or why it has none.
 struct Made {
   Geometry geometry;
-  int tp = 1;
+  ProgramSplit split;
   Diagnostics refused;
   std::shared_ptr<const NativePrograms> programs;  // when nothing is refused
   std::vector<std::string> selective, full;        // what recomputing drops
@@ -75,18 +75,18 @@ Diagnostics refused_traits(const Geometry& g) {
   return out;
 }
 
-std::shared_ptr<const NativePrograms> programs_of(const NativeFile& file, const Geometry& g, int tp) {
+std::shared_ptr<const NativePrograms> programs_of(const NativeFile& file, const Geometry& g, const ProgramSplit& split) {
   NativePrograms p;
   p.file = file.name;
-  p.embedding = program_of(file, {UnitKind::kEmbedding, false, tp}, g);
-  p.head = program_of(file, {UnitKind::kHead, false, tp}, g);
+  p.embedding = program_of(file, {UnitKind::kEmbedding, false, split}, g);
+  p.head = program_of(file, {UnitKind::kHead, false, split}, g);
   std::array<int, 2> kinds = {-1, -1};
   for (int64_t layer = 0; layer < g.num_layers; ++layer) {
     const bool local = has_window(g, layer);
     int& kind = kinds[local ? 1 : 0];
     if (kind < 0) {
       kind = static_cast<int>(p.blocks.size());
-      p.blocks.push_back(program_of(file, {UnitKind::kBlock, local, tp}, g));
+      p.blocks.push_back(program_of(file, {UnitKind::kBlock, local, split}, g));
     }
     p.kind_of_layer.push_back(kind);
   }
@@ -103,7 +103,8 @@ std::vector<std::string> saved_tensors(const NativePrograms& programs) {
 }
 
 // Heads and feed-forward elements go whole to ranks; the vocabulary is padded.
-std::string split_refusal(const Geometry& g, int tp) {
+std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
+  const int tp = split.tp;
   for (const auto& [what, count] : {std::pair<std::string_view, int64_t>{"heads", g.num_heads},
                                     {"key and value heads", g.num_kv_heads},
                                     {"feed-forward elements", g.feed_forward}})
@@ -111,51 +112,55 @@ std::string split_refusal(const Geometry& g, int tp) {
   return "";
 }
 
-Made make(const Geometry& g, int tp) {
-  Made made{g, tp, refused_traits(g), nullptr, {}, {}};
+Made make(const Geometry& g, const ProgramSplit& split) {
+  Made made{g, split, refused_traits(g), nullptr, {}, {}};
   if (!made.refused.empty()) return made;
   const Result<NativeFile> file = native_file(g);
   if (!file.ok()) {
     made.refused = file.diagnostics;
     return made;
   }
-  if (const std::string problem = split_refusal(g, tp); !problem.empty()) {
+  if (const std::string problem = split_refusal(g, split); !problem.empty()) {
     made.refused = {refusal(g, problem)};
     return made;
   }
-  if (const std::string problem = check_programs(*file, g, tp); !problem.empty()) {
+  if (const std::string problem = check_programs(*file, g, split); !problem.empty()) {
     const bool is_like_another = file->name != g.family;
     made.refused = {refusal(g, is_like_another ? fmt::format("it has none for '{}', and {}", g.family, problem) : problem)};
     return made;
   }
-  made.programs = programs_of(*file, g, tp);
+  made.programs = programs_of(*file, g, split);
   made.selective = file->block.selective;
   made.full = saved_tensors(*made.programs);
   return made;
 }
 
 // Of the models asked for last: a search compiles one model's lists hundreds of times.
-std::shared_ptr<const Made> made_for(const Geometry& geometry, int tp) {
+std::shared_ptr<const Made> made_for(const Geometry& geometry, const ProgramSplit& split) {
   constexpr size_t kKept = 8;
   static std::mutex mutex;
   static std::deque<std::shared_ptr<const Made>> kept;
   const std::lock_guard<std::mutex> lock(mutex);
   for (const std::shared_ptr<const Made>& made : kept)
-    if (made->tp == tp && made->geometry == geometry) return made;
-  kept.push_front(std::make_shared<const Made>(make(geometry, tp)));
+    if (made->split == split && made->geometry == geometry) return made;
+  kept.push_front(std::make_shared<const Made>(make(geometry, split)));
   if (kept.size() > kKept) kept.pop_back();
   return kept.front();
 }
 
 }  // namespace
 
-std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, int tp) {
-  const std::shared_ptr<const Made> made = made_for(geometry, tp);
+std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, const ProgramSplit& split) {
+  const std::shared_ptr<const Made> made = made_for(geometry, split);
   CHECK(made->programs != nullptr, "{}", format_diagnostics(made->refused));
   return made->programs;
 }
 
-Diagnostics check_native(const Geometry& geometry, int tp) { return made_for(geometry, tp)->refused; }
+Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split) { return made_for(geometry, split)->refused; }
+
+ProgramSplit split_of(const Plan& plan) {
+  return {plan.mesh.tp, plan.mesh.cp, cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather)};
+}
 
 Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return {};
@@ -166,11 +171,14 @@ Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
   return {refusal(g, "CUDA has no kernel for attention with a soft cap")};
 }
 
-Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_length, int tp) {
-  return {{"T", micro_batch * sequence_length},
-          {"Ts", micro_batch * sequence_length / tp},
+Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_length, const ProgramSplit& split) {
+  const int64_t tp = split.tp, rows = sequence_length / split.cp;
+  return {{"T", micro_batch * rows},
+          {"Ts", micro_batch * rows / tp},
           {"tp", tp},
+          {"cp", split.cp},
           {"S", sequence_length},
+          {"Sr", rows},
           {"B", micro_batch},
           {"h", g.hidden},
           {"f", g.feed_forward / tp},
@@ -191,7 +199,7 @@ int64_t ProgramInput::numel() const {
 ProgramInput program_input(std::string_view name, const Symbols& symbols) {
   if (name == "ids" || name == "targets") return {{symbols.at("T")}, Dtype::kI64};
   if (name == "loss" || name == "loss_scale") return {{1}, Dtype::kF64};
-  return {{symbols.at("S"), symbols.at("rot") / 2}, Dtype::kF32};  // tables of rotary positions
+  return {{symbols.at("Sr"), symbols.at("rot") / 2}, Dtype::kF32};  // tables of rotary positions
 }
 
 bool reads_input(const NativePrograms& programs, std::string_view name) {
@@ -202,7 +210,7 @@ bool reads_input(const NativePrograms& programs, std::string_view name) {
 
 std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy) {
   if (policy == Recompute::kNone) return {};
-  const std::shared_ptr<const Made> made = made_for(geometry, 1);
+  const std::shared_ptr<const Made> made = made_for(geometry, {});
   return policy == Recompute::kSelective ? made->selective : made->full;
 }
 

@@ -1,7 +1,8 @@
 // The programs of the bundled trainer for one model, from its family's file (native_file.h). Symbols: T tokens, S sequence length,
 // B sequences, h hidden, f feed-forward, a heads, kv kv heads, d head size, rot elements of a head that are rotated, V vocabulary,
 // P learned positions. With tensor parallelism over tp ranks a, kv, f and V are one rank's share (V rounded up), and Ts = T / tp
-// tokens are a rank's own; without, Ts = T and tp = 1.
+// tokens are a rank's own; without, Ts = T and tp = 1. With context parallelism over cp ranks T = B · S / cp tokens are one rank's,
+// and Sr = S / cp of each sequence.
 #pragma once
 #include <memory>
 #include <vector>
@@ -19,16 +20,26 @@ struct NativePrograms {
   std::vector<int> kind_of_layer;
   const Program& block(int64_t layer) const { return blocks[static_cast<size_t>(kind_of_layer[static_cast<size_t>(layer)])]; }
 };
-// The model must pass check_native(). Made once for the models asked for last.
-std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, int tp = 1);
 
-// What of the model has no program (experts, latent attention, a family without a file ...), or cannot be split over tp ranks, each
-// named.
-Diagnostics check_native(const Geometry& geometry, int tp = 1);
+// Ranks that run a program together, each on its share.
+struct ProgramSplit {
+  int tp = 1, cp = 1;
+  CpMethod cp_method = CpMethod::kAllGather;
+  bool operator==(const ProgramSplit& other) const {
+    return tp == other.tp && cp == other.cp && (cp == 1 || cp_method == other.cp_method);
+  }
+};
+ProgramSplit split_of(const Plan& plan);
+
+// The model must pass check_native(). Made once for the models asked for last.
+std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, const ProgramSplit& split = {});
+
+// What of the model has no program (experts, latent attention, a family without a file ...), or cannot be split, each named.
+Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split = {});
 // Kernels of its programs that the device has not got.
 Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator);
 
-Symbols native_symbols(const Geometry& geometry, int64_t micro_batch, int64_t sequence_length, int tp = 1);
+Symbols native_symbols(const Geometry& geometry, int64_t micro_batch, int64_t sequence_length, const ProgramSplit& split = {});
 // The run buffers that programs read, "ids", "cos", ...: shape and type of each.
 struct ProgramInput {
   std::vector<int64_t> shape;

@@ -7,6 +7,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/rope.h"
+#include "plan/context_parallel.h"
 #include "plan/native_program.h"
 #include "plan/plan_fields.h"
 
@@ -62,18 +63,24 @@ Diagnostics validate(const Plan& p) {
             fmt::format("ep {} does not divide dp_shard {} × cp {}", m.ep, m.dp_shard, m.cp));
     return out;
   }
-  append(out, check_native(p.model, m.tp));
+  append(out, check_native(p.model, split_of(p)));
   if (has_error(out)) return out;
   append(out, check_native_kernels(p.model, p.hardware.accelerator));
   require(p.model.learned_positions == 0 || p.train.sequence_length <= p.model.learned_positions, code::kOutOfRange,
           fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, p.model.learned_positions));
-  require(m.pp == 1 && m.cp == 1 && m.ep == 1, code::kUnsupportedFeature,
-          fmt::format("the native trainer runs data and tensor parallelism, the mesh has pp {} cp {} ep {}", m.pp, m.cp, m.ep));
+  require(m.pp == 1 && m.ep == 1, code::kUnsupportedFeature,
+          fmt::format("the native trainer runs data, tensor and context parallelism, the mesh has pp {} ep {}", m.pp, m.ep));
+  const std::string uncut = cut_problem(p.train.sequence_length, m.cp);
+  require(uncut.empty(), code::kMeshInvalid, uncut,
+          fmt::format("--sequence-length {}, or --cp 1", (p.train.sequence_length / (2 * m.cp) + 1) * (2 * m.cp)));
+  require(m.cp == 1 || cp_method_of(p.strategy.cp_method).has_value(), code::kUnknownValue,
+          fmt::format("cp_method is '{}', expected allgather, ring or ulysses", p.strategy.cp_method));
   require(m.tp == 1 || p.strategy.sequence_parallel, code::kUnsupportedFeature,
           fmt::format("the native trainer splits norms and residuals over the sequence, tp is {} and sequence_parallel false", m.tp),
           "leave sequence_parallel out");
-  require(p.micro_batch * p.train.sequence_length % m.tp == 0, code::kMeshInvalid,
-          fmt::format("tp {} does not divide the {} tokens of a micro-batch", m.tp, p.micro_batch * p.train.sequence_length));
+  const int64_t tokens = p.micro_batch * p.train.sequence_length / m.cp;
+  require(tokens % m.tp == 0, code::kMeshInvalid,
+          fmt::format("tp {} does not divide the {} tokens of a micro-batch{}", m.tp, tokens, m.cp > 1 ? " on a rank" : ""));
   require(p.precision.compute == Dtype::kF32 || p.precision.compute == Dtype::kBf16, code::kUnsupportedFeature,
           fmt::format("the native trainer computes in fp32 or bf16, not {}", name(p.precision.compute)));
   require(p.train.finetune == "full", code::kUnsupportedFeature,

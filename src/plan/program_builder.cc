@@ -17,7 +17,7 @@ void ProgramBuilder::add(Op op) {
                             rule->num_reads, rule->num_writes, op.reads.size(), op.writes.size()));
   op.kind = rule->kind;
   op.over = rule->over;
-  if (is_communication(op.kind)) op.group = Group::kTp;
+  if (is_communication(op.kind) && op.group == Group::kSelf) op.group = Group::kTp;
   for (const std::string& r : op.reads) (void)shape(r);
   if (!problem_.empty()) return;
   rule->declare(op, *this);

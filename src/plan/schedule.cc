@@ -88,9 +88,11 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op) 
   return touched;
 }
 
-bool communicates(const ProgramVariant& variant) {
-  const std::vector<Op>& ops = variant.program->forward;
-  return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return is_communication(op.kind); });
+Group exchange_group(const ProgramVariant& variant) {
+  Group group = Group::kSelf;
+  for (const Op& op : variant.program->forward)
+    if (is_communication(op.kind)) group = group | op.group;
+  return group;
 }
 
 int64_t num_bytes(const View& view) {

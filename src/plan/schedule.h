@@ -156,8 +156,8 @@ struct TouchedUnits {
 };
 TouchedUnits touched_units(const Schedule& schedule, InstructionOp op, int unit);
 std::vector<TouchedUnits> touched_by_units(const Schedule& schedule, InstructionOp op);  // of each unit that has a program
-// Does a program exchange data with other ranks while it runs?
-bool communicates(const ProgramVariant& variant);
+// The ranks that a program exchanges data with while it runs: all axes that its ops do so over; kSelf: none.
+Group exchange_group(const ProgramVariant& variant);
 
 int64_t num_bytes(const View& view);  // of one part: a rank's own chunk, not all of them
 // The buffer whose bytes this one takes: itself, or the first of the buffers that it lies over.

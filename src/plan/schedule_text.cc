@@ -2,6 +2,7 @@
 #include "plan/schedule_text.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 #include "base/digest.h"
@@ -53,14 +54,14 @@ std::string buffers_text(const Schedule& s, const std::vector<int>& buffers) {
   return out;
 }
 
-// By the program of an instruction, each message as one rank has it whole.
-int64_t exchanged_bytes(const Schedule& s, const Instruction& i) {
-  if (i.op != InstructionOp::kForward && i.op != InstructionOp::kBackward) return 0;
+// By the program of an instruction over each group, each message as one rank has it whole.
+std::map<Group, int64_t> exchanged_bytes(const Schedule& s, const Instruction& i) {
+  std::map<Group, int64_t> bytes;
+  if (i.op != InstructionOp::kForward && i.op != InstructionOp::kBackward) return bytes;
   const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];
-  int64_t bytes = 0;
   for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
     if (!is_communication(op.op->kind)) continue;
-    bytes += bytes_of(*v.tensors[all_rows(op).index].decl, s.symbols, s.compute);
+    bytes[op.op->group] += bytes_of(*v.tensors[all_rows(op).index].decl, s.symbols, s.compute);
   }
   return bytes;
 }
@@ -74,8 +75,7 @@ std::string format_instruction(const Schedule& s, int index) {
   std::string rest;
   if (!i.program_variant.empty() && i.program_variant.find('/') != std::string::npos) rest += fmt::format(" as {}", i.program_variant);
   if (i.group != Group::kSelf) rest += fmt::format(" over {} {}", name(i.group), format_bytes(i.bytes));
-  if (const int64_t bytes = exchanged_bytes(s, i); bytes > 0)
-    rest += fmt::format(" over {} {}", name(Group::kTp), format_bytes(bytes));
+  for (const auto& [group, bytes] : exchanged_bytes(s, i)) rest += fmt::format(" over {} {}", name(group), format_bytes(bytes));
   if (i.accumulate) rest += " add";
   if (!i.waits.empty()) rest += fmt::format(" wait e{}", fmt::join(i.waits, ",e"));
   if (i.signals >= 0) rest += fmt::format(" -> e{}", i.signals);
@@ -122,6 +122,8 @@ std::string canonical_text(const Schedule& s) {
     out += " w";
     for (const View& v : t.writes) view(v);
     if (t.program_op != nullptr) out += attributes_text(t.program_op->attributes);
+    if (t.program_op != nullptr && has_axis(t.program_op->group, Group::kCp))
+      out += fmt::format(" over {}", name(t.program_op->group));
     out += "\n";
   }
   return out;

@@ -7,19 +7,20 @@ namespace distsetup {
 
 ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase) : plan_(plan) {
   s_.phase = phase;
-  s_.programs = native_programs(plan.model, plan.mesh.tp);
-  s_.layout = cached_layout(s_.programs, plan.model, plan.mesh);
-  s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, plan.mesh.tp);
+  const ProgramSplit split = split_of(plan);
+  s_.programs = native_programs(plan.model, split);
+  s_.layout = cached_layout(s_.programs, plan.model, plan.mesh, plan.strategy.sharding);
+  s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, split);
   s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
   derive_variants();
 }
 
 namespace {
 
-// Rows that a block gathers from other ranks are not kept for backward, which gathers them again.
+// Rows that a block gathers from other ranks are not kept for backward, which gathers them again; nor are copies.
 std::set<std::string> with_gathered(std::set<std::string> dropped, const Program& program) {
   for (const Op& op : program.forward)
-    if (op.kind == OpKind::kAllGather) dropped.insert(op.writes[0]);
+    if (op.kind == OpKind::kAllGather || op.kind == OpKind::kCopy) dropped.insert(op.writes[0]);
   return dropped;
 }
 

@@ -15,7 +15,7 @@
 namespace distsetup {
 
 UnitCompiler::UnitCompiler(const Plan& plan, Phase phase) : ScheduleWriter(plan, phase) {
-  const bool f32 = s_.compute == Dtype::kF32, whole = plan.mesh.dp_shard == 1;
+  const bool f32 = s_.compute == Dtype::kF32, whole = group_size(plan.mesh, s_.layout->shard_group) == 1;
   if (whole && f32)
     source_ = ParameterSource::kMaster;
   else
@@ -220,10 +220,10 @@ void UnitCompiler::finish_reduce(bool last) {
 }
 
 void UnitCompiler::reduce_replicas(int u) {
-  if (plan_.mesh.dp_replicate == 1) return;
+  if (group_size(plan_.mesh, s_.layout->replica_group) == 1) return;
   Instruction& i = emit(InstructionOp::kAllReduce, u);
   i.bucket = u;
-  i.group = Group::kDpReplicate;
+  i.group = s_.layout->replica_group;
   i.bytes = unit(u).shard_numel * 4;
   i.dtype = Dtype::kF32;
   i.stream = Stream::kReduce;
@@ -273,7 +273,7 @@ void UnitCompiler::update() {
   norm.uses = {gradient_shard_, sumsq_};
   norm.waits = replica_events_;
   norm.dtype = Dtype::kF32;
-  reduce_scalar(sumsq_, state_group(plan_.mesh));
+  reduce_scalar(sumsq_, s_.layout->state_group);
   Instruction& optimizer = emit(InstructionOp::kOptimizerStep, -1);
   optimizer.uses = {master_, gradient_shard_, exp_avg_, exp_avg_sq_, sumsq_};
   optimizer.dtype = Dtype::kF32;

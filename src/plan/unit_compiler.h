@@ -50,7 +50,7 @@ class UnitCompiler : protected ScheduleWriter {
   void update();
   void reduce_scalar(int buffer, Group group);
   void start_loss() { emit(InstructionOp::kZero, -1).uses = {loss_}; }
-  void reduce_loss() { reduce_scalar(loss_, Group::kData); }
+  void reduce_loss() { reduce_scalar(loss_, token_group(plan_.mesh)); }
 
  private:
   int64_t element_bytes() const { return size_bytes(s_.compute); }

@@ -61,7 +61,7 @@ int64_t cpu_gemm_bf16_transposed(int64_t M, int64_t N, int64_t K) {
 
 int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
   const bool bf16 = schedule.compute == Dtype::kBf16;
-  if (step.program_op != nullptr && has_own_attention(step.program_op->attributes, schedule.symbols.at("S"))) return 0;
+  if (step.program_op != nullptr && has_own_attention(step.kernel, step.program_op->attributes, schedule.symbols.at("S"))) return 0;
   if (step.kernel == "attention" || step.kernel == "attention_split") return cpu_attention_forward(schedule.symbols, bf16);
   if (step.kernel == "attention_backward" || step.kernel == "attention_split_backward")
     return cpu_attention_backward(schedule.symbols, bf16);
@@ -76,7 +76,7 @@ int64_t cuda_attention(const Symbols& s, bool bf16, bool backward) {
   if (!backward) return sums + (bf16 ? 0 : queries * element + expanded);
   const int64_t fresh = (queries + 2 * keys) * element + expanded;
   if (!bf16) return fresh + expanded + sums;
-  const int64_t groups = std::max<int64_t>(1, s.at("T") / s.at("S") * s.at("a")), splits = (kMostSms + groups - 1) / groups;
+  const int64_t groups = std::max<int64_t>(1, s.at("B") * s.at("a")), splits = (kMostSms + groups - 1) / groups;
   return fresh + splits * queries * 4 + sums;
 }
 

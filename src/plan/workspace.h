@@ -1,13 +1,16 @@
 // Bytes that library operations take for themselves while they run, by op kernel, device, dtype and shape. A table with its sources:
 // the trainer's meter compares it with what is really allocated (see tests/runtime).
 #pragma once
+#include <string_view>
+
 #include "plan/schedule.h"
 
 namespace distsetup {
 
-// On CPU, attention with a window shorter than the sequence or with a soft cap is a kernel of our own, which takes nothing.
-inline bool has_own_attention(const OpAttributes& a, int64_t sequence_length) {
-  return a.soft_cap > 0 || (a.window > 0 && a.window < sequence_length);
+// On CPU, attention with a window shorter than the sequence or with a soft cap, or of a rank's own queries with the keys of all, is a
+// kernel of our own, which takes nothing.
+inline bool has_own_attention(std::string_view kernel, const OpAttributes& a, int64_t sequence_length) {
+  return kernel.starts_with("attention_shared") || a.soft_cap > 0 || (a.window > 0 && a.window < sequence_length);
 }
 
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator);

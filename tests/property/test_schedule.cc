@@ -21,8 +21,8 @@ namespace distsetup {
 namespace {
 
 std::string describe(const Plan& p) {
-  return fmt::format("{} dp {}x{} tp {} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",
-                     name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.mesh.tp, p.gradient_accumulation,
+  return fmt::format("{} dp {}x{} cp {} tp {} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",
+                     name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.mesh.cp, p.mesh.tp, p.gradient_accumulation,
                      p.micro_batch, name(p.recompute.policy), p.recompute.every_k, name(p.precision.compute),
                      p.strategy.reshard_after_forward, p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings,
                      p.model.qkv_bias, p.model.qk_norm);
@@ -57,7 +57,7 @@ std::string broken_rule(const Plan& plan) {
     if (s.arena_bytes < s.live_peak_bytes) return broken("the arena is smaller than what lives in it");
     if (s.arena_bytes > s.live_peak_bytes + s.live_peak_bytes / 4 + 4096) return broken("the arena is a quarter too large");
     // States alone: master, gradient and moments in fp32 over the shard ranks.
-    if (phase == Phase::kStep && run_bytes(s) < 16 * s.layout->numel / (plan.mesh.dp_shard * plan.mesh.tp))
+    if (phase == Phase::kStep && run_bytes(s) < 16 * s.layout->numel / group_size(plan.mesh, s.layout->state_group))
       return broken("states are missing");
   }
   return "";
@@ -68,7 +68,7 @@ TEST_CASE("random plans obey every schedule rule") {
     Draw random;
     const Geometry geometry = random_geometry(random);
     const PlanChoice choice = random_choice(random);
-    const Plan plan = make_test_plan(geometry, choice, choice.tp * (1 + random() % 20));
+    const Plan plan = make_test_plan(geometry, choice, shortest_sequence(choice) * (1 + random() % 20));
     RC_LOG() << describe(plan);
     const std::string broken = broken_rule(plan);
     RC_ASSERT(broken == "");
@@ -79,19 +79,29 @@ TEST_CASE("every plan with at most 4 ranks, 3 units and 3 micro-batches obeys ev
   int plans = 0;
   for (const Sharding sharding : {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3})
     for (int shard = 1; shard <= 4; ++shard)
-      for (const auto& [replicate, tp] : {std::pair(1, 1), {2, 1}, {3, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 4}})
+      for (const auto& [replicate, cp, tp] : {std::array{1, 1, 1},
+                                              {2, 1, 1},
+                                              {3, 1, 1},
+                                              {4, 1, 1},
+                                              {1, 1, 2},
+                                              {2, 1, 2},
+                                              {1, 1, 4},
+                                              {1, 2, 1},
+                                              {2, 2, 1},
+                                              {1, 2, 2},
+                                              {1, 4, 1}})
         for (const int64_t accumulation : {1, 2, 3})
           for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
             for (const Dtype compute : {Dtype::kF32, Dtype::kBf16})
               for (const bool tied : {false, true})
                 for (const bool reshard : {true, false}) {
                   if (sharding == Sharding::kDdp && shard > 1) continue;
-                  if (shard * replicate * tp > 4) continue;
+                  if (shard * replicate * cp * tp > 4) continue;
                   if (!reshard && sharding != Sharding::kZero3) continue;
                   Geometry g = tiny_geometry(1);
                   g.tied_embeddings = tied;
                   const Plan plan =
-                      make_test_plan(g, {sharding, replicate, shard, recompute, 0, accumulation, 1, compute, reshard, 1, tp}, 4);
+                      make_test_plan(g, {sharding, replicate, shard, recompute, 0, accumulation, 1, compute, reshard, 1, tp, cp}, 8);
                   INFO(describe(plan));
                   REQUIRE(broken_rule(plan) == "");
                   ++plans;
@@ -125,7 +135,7 @@ TEST_CASE("a job of random ranks obeys every rule of jobs") {
   check_property(1000, [] {
     Draw random;
     const Geometry geometry = random_geometry(random);
-    const Plan plan = make_test_plan(geometry, random_choice(random), 4);
+    const Plan plan = make_test_plan(geometry, random_choice(random), kAnyCut);
     RC_LOG() << describe(plan);
     const std::vector<std::string> broken = check_job(plan);
     RC_ASSERT(fmt::format("{}", fmt::join(broken, "\n")) == "");
@@ -189,7 +199,7 @@ TEST_CASE("a list with an instruction dropped or doubled breaks a rule of its ow
   check_property(2000, [] {
     Draw random;
     const Geometry geometry = random_geometry(random);
-    const Plan plan = make_test_plan(geometry, random_choice(random), 4);
+    const Plan plan = make_test_plan(geometry, random_choice(random), kAnyCut);
     Schedule list = compile_schedule(plan, Phase::kStep);
     const int at = static_cast<int>(random() % list.instructions.size());
     const InstructionOp op = list.instructions[at].op;
@@ -212,7 +222,7 @@ TEST_CASE("a list with one instruction broken, on one rank or on all, is caught 
   check_property(3000, [&tried] {
     Draw random;
     const Geometry geometry = random_geometry(random);
-    const Plan plan = make_test_plan(geometry, random_choice(random), 4);
+    const Plan plan = make_test_plan(geometry, random_choice(random), kAnyCut);
     const Schedule list = compile_schedule(plan, Phase::kStep), good = compile_expanded(plan, Phase::kStep);
     const int at = static_cast<int>(random() % list.instructions.size());
     const Break how = static_cast<Break>(random() % kNumBreaks);
@@ -245,7 +255,24 @@ TEST_CASE("tensor parallelism shards what it does not split over its ranks too")
   std::set<Group> groups;
   for (const Instruction& i : s.instructions)
     if (i.group != Group::kSelf) groups.insert(i.group);
-  CHECK(groups == std::set<Group>{Group::kDpShard, Group::kShardTp, Group::kData});
+  CHECK(groups == std::set<Group>{Group::kDpShard, Group::kDpShard | Group::kTp, Group::kData});
+}
+
+TEST_CASE("context parallelism shards over its ranks too, but for ddp, whose ranks are copies") {
+  const auto groups_of = [](const Plan& plan) {
+    std::set<Group> groups;
+    const Schedule s = compile_schedule(plan, Phase::kStep);
+    for (const Instruction& i : s.instructions)
+      if (i.group != Group::kSelf) groups.insert(i.group);
+    return groups;
+  };
+  const Group tokens = Group::kData | Group::kCp, shards = Group::kDpShard | Group::kCp;
+  CHECK(groups_of(make_test_plan(tiny_geometry(), {.dp_replicate = 2, .dp_shard = 2, .cp = 2})) ==
+        std::set<Group>{shards, Group::kDpReplicate, tokens});
+  CHECK(groups_of(make_test_plan(tiny_geometry(), {.sharding = Sharding::kDdp, .dp_replicate = 2, .cp = 2})) ==
+        std::set<Group>{Group::kDpReplicate | Group::kCp, tokens});
+  CHECK(groups_of(make_test_plan(tiny_geometry(), {.dp_shard = 2, .tp = 2, .cp = 2})) ==
+        std::set<Group>{shards, shards | Group::kTp, tokens});
 }
 
 TEST_CASE("a job of 512 ranks is checked in less than two seconds") {
@@ -255,6 +282,9 @@ TEST_CASE("a job of 512 ranks is checked in less than two seconds") {
   const Plan split =
       make_test_plan(g, {.sharding = Sharding::kZero3, .dp_replicate = 2, .dp_shard = 32, .accumulation = 4, .tp = 8}, 8);
   CHECK(check_job(split).empty());
+  const Plan shared =
+      make_test_plan(g, {.sharding = Sharding::kZero3, .dp_replicate = 2, .dp_shard = 16, .accumulation = 4, .tp = 4, .cp = 4}, 32);
+  CHECK(check_job(shared).empty());
 }
 
 }  // namespace

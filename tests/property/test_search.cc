@@ -136,7 +136,7 @@ TEST_CASE("simulate's live peak is the expanded schedule's, to the byte") {
   std::mt19937_64 random(test_seed());
   for (int i = 0; i < 300; ++i) {
     const Geometry g = random_geometry(random);
-    Plan plan = make_test_plan(g, random_choice(random), 8);
+    Plan plan = make_test_plan(g, random_choice(random), kAnyCut);
     plan.hardware.peak_flops_per_s = plan.hardware.memory_bytes_per_s = plan.hardware.link_bytes_per_s =
         plan.hardware.network_bytes_per_s = 1e12;
     plan.hardware.gemm_efficiency = plan.hardware.attention_efficiency = 1;

@@ -43,9 +43,10 @@ struct Ranks {
   std::vector<int> writers;
   std::map<std::string, int64_t> numbers;                 // of parameters, by name
   std::vector<std::array<std::vector<float>, 3>> values;  // by writer
-  Ranks(const Geometry& geometry, int dp_replicate, int dp_shard, int tp = 1)
-      : layout(make_layout(geometry, {.dp_replicate = dp_replicate, .dp_shard = dp_shard, .tp = tp})),
-        writers(writer_ranks(layout.mesh)) {
+  Ranks(const Geometry& geometry, int dp_replicate, int dp_shard, int tp = 1, int cp = 1)
+      : layout(make_layout(geometry, {.dp_replicate = dp_replicate, .dp_shard = dp_shard, .cp = cp, .tp = tp},
+                           dp_shard > 1 ? Sharding::kZero3 : Sharding::kDdp)),
+        writers(writer_ranks(layout)) {
     values.resize(writers.size());
     for (auto& rank : values) {
       for (auto& state : rank) state.assign(static_cast<size_t>(layout.shard_numel), 0.0f);
@@ -252,27 +253,27 @@ TEST_CASE("manifests round-trip, and random mutations of them never crash", "[ni
 
 TEST_CASE("regression 22: any mesh loads what any other wrote, bit for bit, padding zero") {
   struct MeshCase {
-    int replicate, shard, tp;
+    int replicate, shard, tp, cp = 1;
   };
   // Heads of other sizes, a vocabulary of 37: over 2 and 4 ranks its last rows are padding. Phi-3 publishes fused matrices.
-  const MeshCase cases[] = {{1, 1, 1}, {1, 2, 1}, {1, 3, 1}, {1, 4, 1}, {2, 2, 1},
-                            {1, 7, 1}, {4, 1, 1}, {1, 1, 2}, {1, 3, 2}, {2, 2, 2}};
+  const MeshCase cases[] = {{1, 1, 1}, {1, 2, 1}, {1, 3, 1}, {1, 4, 1},    {2, 2, 1},    {1, 7, 1},   {4, 1, 1},
+                            {1, 1, 2}, {1, 3, 2}, {2, 2, 2}, {1, 1, 1, 2}, {1, 2, 1, 3}, {2, 2, 2, 2}};
   Geometry fused = geometry_of(16, 1);
   fused.family = "phi3";
   for (const Geometry& geometry : {geometry_of(16, 2), geometry_of(12, 1), fused}) {
     for (const MeshCase& from : cases) {
       const TemporaryDirectory folder;
-      Ranks written(geometry, from.replicate, from.shard, from.tp);
+      Ranks written(geometry, from.replicate, from.shard, from.tp, from.cp);
       written.fill(from.shard);
       REQUIRE(save(folder.path(), written, 40).empty());
       CHECK(verify_checkpoint(folder.path(), 40).ok());
       for (const MeshCase& to : cases) {
-        Ranks read(geometry, to.replicate, to.shard, to.tp);
+        Ranks read(geometry, to.replicate, to.shard, to.tp, to.cp);
         for (auto& rank : read.values)
           for (auto& state : rank) std::fill(state.begin(), state.end(), 7.5f);
         load_all(folder.path(), 40, read);
         CHECK(read.num_wrong(from.shard) == 0);
-        Ranks expected(geometry, to.replicate, to.shard, to.tp);
+        Ranks expected(geometry, to.replicate, to.shard, to.tp, to.cp);
         expected.fill(from.shard);
         CHECK(read.values == expected.values);  // padding included
       }

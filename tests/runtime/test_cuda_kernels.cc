@@ -108,7 +108,7 @@ TEMPLATE_TEST_CASE("cuda: rope, forward and back", "[cuda_kernels]", float, Bf16
   std::vector<float> cos(S * R / 2), sin(cos.size());
   Geometry g;
   g.head_size = R;
-  cpu::rope_tables(cos.data(), sin.data(), S, rope_frequencies(g, false).per_pair, 1);
+  cpu::rope_tables(cos.data(), sin.data(), own_positions(S), rope_frequencies(g, false).per_pair, 1);
   const auto rows = random_values<TestType>(T * stride, 1);
   auto expected = rows, found = rows;
   cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, R, stride, direction);
@@ -344,12 +344,12 @@ TEMPLATE_TEST_CASE("cuda: sums, learned positions, multipliers and capped logits
   cuda::add(bf16, a.data(), c2.data(), c2.data(), T * H, nullptr);
   CHECK(difference(c2, c) == 0);
   auto y = a, y2 = a;
-  cpu::position_add(y.data(), w.data(), T, S, H);
-  cuda::position_add(bf16, y2.data(), w.data(), T, S, H, 0, nullptr);
+  cpu::position_add(y.data(), w.data(), T, own_positions(S), H);
+  cuda::position_add(bf16, y2.data(), w.data(), T, own_positions(S), H, 0, nullptr);
   CHECK(difference(y2, y) == 0);
   auto g = w, g2 = w;
-  cpu::position_backward(a.data(), g.data(), T, S, H, 0, P, accumulate ? Store::kAdd : Store::kSet);
-  cuda::position_backward(bf16, a.data(), g2.data(), T, S, P, H, 0, accumulate, nullptr);
+  cpu::position_backward(a.data(), g.data(), T, own_positions(S), H, 0, P, accumulate ? Store::kAdd : Store::kSet);
+  cuda::position_backward(bf16, a.data(), g2.data(), T, own_positions(S), P, H, 0, accumulate, nullptr);
   CHECK(difference(g2, g) < kClose<TestType>);
 
   std::vector<int64_t> ids, target;
@@ -394,11 +394,11 @@ TEMPLATE_TEST_CASE("cuda: embeddings and positions of a rank that has a part of 
   });
   for (const int64_t first : {0, 5, 20, 27}) {
     std::vector<TestType> rows(dy.begin(), dy.begin() + own * H), rows2 = rows, g = w, g2 = w;
-    cpu::position_add(rows.data(), w.data(), own, S, H, first);
-    cuda::position_add(bf16, rows2.data(), w.data(), own, S, H, first, nullptr);
+    cpu::position_add(rows.data(), w.data(), own, own_positions(S), H, first);
+    cuda::position_add(bf16, rows2.data(), w.data(), own, own_positions(S), H, first, nullptr);
     CHECK(difference(rows2, rows) == 0);
-    cpu::position_backward(dy.data(), g.data(), own, S, H, 0, P, accumulate ? Store::kAdd : Store::kSet, first);
-    cuda::position_backward(bf16, dy.data(), g2.data(), own, S, P, H, first, accumulate, nullptr);
+    cpu::position_backward(dy.data(), g.data(), own, own_positions(S), H, 0, P, accumulate ? Store::kAdd : Store::kSet, first);
+    cuda::position_backward(bf16, dy.data(), g2.data(), own, own_positions(S), P, H, first, accumulate, nullptr);
     CHECK(difference(g2, g) < kClose<TestType>);
   }
 }

@@ -103,7 +103,7 @@ TEST_CASE("families: split over two tensor-parallel ranks they train as on one")
     INFO(family.name);
     tiny::TinyOptions options;
     family.geometry.feed_forward = 38;
-    if (has_error(check_native(family.geometry, 2))) continue;
+    if (has_error(check_native(family.geometry, {.tp = 2}))) continue;
     ++num_split;
     options.geometry = family.geometry;
     options.steps = 6;

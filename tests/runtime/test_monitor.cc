@@ -228,7 +228,7 @@ TEST_CASE("regression 30: replicas whose bits differ stop the run on every rank"
       const int shard = coordinates(mesh, communicator.rank()).dp_shard;
       std::vector<float> master(1000, 0.5f + static_cast<float>(shard));
       if (communicator.rank() == drifted) master[777] = std::nextafter(master[777], 10.0f);
-      check_replicas(communicator, mesh, master);
+      check_replicas(communicator, mesh, Group::kDpShard, master);
     });
     for (const auto& failure : failures) {
       CHECK(outcome_of(failure).exit_code == (drifted < 0 ? 0 : kExitFailed));

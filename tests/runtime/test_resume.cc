@@ -51,8 +51,9 @@ TEST_CASE("regression 16: an engine filled from a checkpoint computes what a pla
   const StepStats straight = first.step({next.ids, next.targets, next.valid, learning_rate(plan.train, 3)});
 
   tiny::TinyOptions options;
-  for (const int ranks : {1, 2}) {
+  for (const auto& [ranks, cp] : {std::pair(1, 1), {2, 1}, {1, 2}}) {
     options.shard = ranks;
+    options.cp = cp;
     options.sharding = Sharding::kZero3;
     const Plan resumed_plan = tiny::tiny_plan(options);
     Diagnostics found;
@@ -73,7 +74,7 @@ TEST_CASE("regression 16: an engine filled from a checkpoint computes what a pla
       loss = evaluated;
       stats = taken;
     });
-    INFO(ranks << " ranks");
+    INFO(ranks << " ranks x cp " << cp);
     CHECK(found.empty());
     CHECK(loss == Approx(expected).epsilon(1e-5));
     CHECK(stats.loss == Approx(straight.loss).epsilon(1e-6));

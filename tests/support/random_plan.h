@@ -17,6 +17,8 @@ struct PlanChoice {
   bool reshard = true;
   int prefetch = 1;
   int tp = 1;  // the model gets as many times more heads and feed-forward elements
+  int cp = 1;
+  CpMethod cp_method = CpMethod::kAllGather;
 };
 
 inline Geometry tiny_geometry(int64_t layers = 2) {
@@ -42,10 +44,12 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.hardware.accelerator = Accelerator::kCpu;
   p.hardware.nodes = 1;
   p.model.num_heads *= c.tp, p.model.num_kv_heads *= c.tp, p.model.feed_forward *= c.tp;
-  p.hardware.gpus_per_node = c.dp_replicate * c.dp_shard * c.tp;
+  p.hardware.gpus_per_node = c.dp_replicate * c.dp_shard * c.cp * c.tp;
   p.mesh.dp_replicate = c.dp_replicate;
   p.mesh.dp_shard = c.dp_shard;
   p.mesh.tp = c.tp;
+  p.mesh.cp = c.cp;
+  p.strategy.cp_method = name(c.cp_method);
   p.strategy.sequence_parallel = c.tp > 1;
   p.strategy.sharding = c.sharding;
   p.strategy.reshard_after_forward = c.reshard;
@@ -58,6 +62,10 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.train.global_batch = c.micro_batch * c.accumulation * c.dp_replicate * c.dp_shard;
   return p;
 }
+
+inline constexpr int64_t kAnyCut = 48;  // a sequence that every random choice can cut
+// The shortest sequence that a choice can cut: others are multiples of it.
+inline int64_t shortest_sequence(const PlanChoice& c) { return c.tp * (c.cp > 1 ? 2 * c.cp : 1); }
 
 template <class Random>
 Geometry random_geometry(Random& random) {
@@ -72,6 +80,7 @@ Geometry random_geometry(Random& random) {
   g.tied_embeddings = pick(0, 1);
   g.qkv_bias = pick(0, 1);
   g.qk_norm = pick(0, 1);
+  g.sliding_window = pick(0, 2) ? 0 : pick(1, 40);
   return g;
 }
 
@@ -90,6 +99,7 @@ PlanChoice random_choice(Random& random) {
   c.reshard = c.sharding != Sharding::kZero3 || pick(0, 2) > 0;
   c.prefetch = pick(0, 3);
   c.tp = 1 << pick(0, 2);
+  c.cp = pick(0, 1) ? 1 : pick(2, 4);
   return c;
 }
 

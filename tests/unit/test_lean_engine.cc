@@ -96,6 +96,9 @@ TEST_CASE("the bundled trainer opens a communicator for gathers, reductions, cop
   CHECK(num_communicators(mesh) == 5);
   mesh.dp_shard = 1;
   CHECK(num_communicators(mesh) == 2);
+  mesh.cp = 4;  // its own gathers and reductions; sharded with dp_shard, or a copy under ddp
+  CHECK(num_communicators(mesh) == 7);
+  CHECK(num_communicators(mesh, Sharding::kDdp) == 4);
 }
 
 TEST_CASE("a script of one's own is as sure as unseen code") {

@@ -54,7 +54,7 @@ DISTSETUP_KERNEL void attention(const QkvRows<const E>& in, E* att, float* lse, 
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float q[kMostHeadSize], sum_v[kMostHeadSize], score[kKeys];
   for (int64_t t = begin; t < end; ++t) {
-    const int64_t base = t / x.S * x.S, s = t - base;
+    const int64_t base = t / x.queries.rows * x.S, s = x.queries.at(t % x.queries.rows);
     for (int64_t a = 0; a < A; ++a) {
       load(in.q + t * in.q_stride + a * D, q, D);
       const int64_t column = a / group * D;
@@ -90,14 +90,14 @@ DISTSETUP_KERNEL void attention_backward_q(const E* datt, const QkvRows<const E>
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float q[kMostHeadSize], go[kMostHeadSize], dq[kMostHeadSize];
   for (int64_t t = begin; t < end; ++t) {
-    const int64_t base = t / x.S * x.S, s = t - base;
+    const int64_t base = t / x.queries.rows * x.S, s = x.queries.at(t % x.queries.rows);
     for (int64_t a = 0; a < A; ++a) {
       load(in.q + t * in.q_stride + a * D, q, D);
       load(datt + (t * A + a) * D, go, D);
       std::fill_n(dq, D, 0.0f);
       const float whole = dot(go, att + (t * A + a) * D, D);
       const int64_t column = a / group * D;
-      for (int64_t j = base + first_key(s, x.window); j <= t; ++j) {
+      for (int64_t j = base + first_key(s, x.window); j <= base + s; ++j) {
         const E* k = in.k + j * in.k_stride + column;
         const float score = capped(dot(q, k, D) * x.scale, x.soft_cap), p = std::exp(score - lse[t * A + a]);
         const float ds = p * (dot(go, in.v + j * in.v_stride + column, D) - whole) * cap_slope(score, x.soft_cap) * x.scale;
@@ -114,14 +114,17 @@ DISTSETUP_KERNEL void attention_backward_kv(const E* datt, const QkvRows<const E
                                             const QkvRows<E>& d, const CausalAttention& x, int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float k[kMostHeadSize], v[kMostHeadSize], dk[kMostHeadSize], dv[kMostHeadSize];
+  const Positions& own = x.queries;
   for (int64_t j = begin; j < end; ++j) {
-    const int64_t base = j / x.S * x.S;
+    const int64_t b = j / x.S, s = j - b * x.S, last = last_query(s, x);
     for (int64_t kv = 0; kv < x.heads.num_kv; ++kv) {
       load(in.k + j * in.k_stride + kv * D, k, D);
       load(in.v + j * in.v_stride + kv * D, v, D);
       std::fill_n(dk, D, 0.0f);
       std::fill_n(dv, D, 0.0f);
-      for (int64_t t = j; t <= base + last_query(j - base, x); ++t) {
+      for (int64_t row = 0; row < own.rows; ++row) {
+        const int64_t position = own.at(row), t = b * own.rows + row;
+        if (position < s || position > last) continue;
         for (int64_t a = kv * group; a < (kv + 1) * group; ++a) {
           const E *q = in.q + t * in.q_stride + a * D, *go = datt + (t * A + a) * D, *o = att + (t * A + a) * D;
           const float score = capped(dot(k, q, D) * x.scale, x.soft_cap), p = std::exp(score - lse[t * A + a]);

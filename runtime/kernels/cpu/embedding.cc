@@ -75,19 +75,20 @@ DISTSETUP_KERNEL void embedding_backward(const int64_t* ids, const E* dy, E* gw,
 }
 
 template <class E>
-DISTSETUP_KERNEL void position_add(E* y, const E* w, int64_t T, int64_t S, int64_t H, int64_t first) {
+DISTSETUP_KERNEL void position_add(E* y, const E* w, int64_t T, const Positions& positions, int64_t H, int64_t first) {
   for (int64_t t = 0; t < T; ++t, y += H) {
-    const E* row = w + (first + t) % S * H;
+    const E* row = w + positions.at((first + t) % positions.rows) * H;
     for (int64_t j = 0; j < H; ++j) from_float(to_float(y[j]) + to_float(row[j]), y + j);
   }
 }
 
 template <class E>
-DISTSETUP_KERNEL void position_backward(const E* dy, E* gw, int64_t T, int64_t S, int64_t H, int64_t begin, int64_t end, Store store,
-                                        int64_t first) {
+DISTSETUP_KERNEL void position_backward(const E* dy, E* gw, int64_t T, const Positions& positions, int64_t H, int64_t begin,
+                                        int64_t end, Store store, int64_t first) {
   alignas(64) float sum[kTile];
+  const int64_t S = positions.rows;
   for (int64_t p = begin; p < end; ++p) {
-    const int64_t row = p < S ? (p + S - first % S) % S : T;  // the first of this position
+    const int64_t own = positions.row_of(p), row = own < 0 ? T : (own + S - first % S) % S;  // the first of this position
     E* g = gw + p * H;
     for (int64_t j = 0; j < H; j += kTile) {
       const int64_t m = H - j < kTile ? H - j : kTile;
@@ -102,8 +103,8 @@ DISTSETUP_KERNEL void position_backward(const E* dy, E* gw, int64_t T, int64_t S
 #define DISTSETUP_INSTANTIATE(E)                                                                                            \
   template void embedding_forward(const int64_t*, const E*, E*, int64_t, int64_t, float, VocabularyRange);                  \
   template void embedding_backward(const int64_t*, const E*, E*, int64_t, int64_t, int64_t, Store, float, VocabularyRange); \
-  template void position_add(E*, const E*, int64_t, int64_t, int64_t, int64_t);                                             \
-  template void position_backward(const E*, E*, int64_t, int64_t, int64_t, int64_t, int64_t, Store, int64_t);
+  template void position_add(E*, const E*, int64_t, const Positions&, int64_t, int64_t);                                    \
+  template void position_backward(const E*, E*, int64_t, const Positions&, int64_t, int64_t, int64_t, Store, int64_t);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
 #undef DISTSETUP_INSTANTIATE

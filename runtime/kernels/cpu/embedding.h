@@ -5,6 +5,7 @@
 
 #include "runtime/kernels/cpu/bf16.h"
 #include "runtime/kernels/cpu/store.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/vocabulary.h"
 
 namespace distsetup::cpu {
@@ -24,12 +25,12 @@ void embedding_backward_add(const int64_t* ids_T, const float* dy_TH, float* gw_
 void embedding_backward_add(const int64_t* ids_T, const Bf16* dy_TH, Bf16* gw_VH, int64_t T, int64_t H, int64_t begin, int64_t end,
                             float multiplier = 1, VocabularyRange range = {});
 
-// y += w[(first + t) mod S]: learned positions (GPT-2).
+// y += w[the position of row (first + t) mod S], S rows of each sequence: learned positions (GPT-2).
 template <class E>
-void position_add(E* y_TH, const E* w_PH, int64_t T, int64_t S, int64_t H, int64_t first = 0);
-// Rows begin .. end of the P rows of gw: sums over the sequences in fp32; rows from S on are zero. dy begins at token `first`.
+void position_add(E* y_TH, const E* w_PH, int64_t T, const Positions& positions, int64_t H, int64_t first = 0);
+// Rows begin .. end of the P rows of gw: sums over the sequences in fp32; rows of other positions are zero. dy begins at row `first`.
 template <class E>
-void position_backward(const E* dy_TH, E* gw_PH, int64_t T, int64_t S, int64_t H, int64_t begin, int64_t end, Store store,
-                       int64_t first = 0);
+void position_backward(const E* dy_TH, E* gw_PH, int64_t T, const Positions& positions, int64_t H, int64_t begin, int64_t end,
+                       Store store, int64_t first = 0);
 
 }  // namespace distsetup::cpu

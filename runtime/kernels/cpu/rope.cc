@@ -35,11 +35,11 @@ DISTSETUP_KERNEL void rope(E* rows, const float* cos, const float* sin, int64_t 
 template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
 template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
 
-void rope_tables(float* cos, float* sin, int64_t S, const std::vector<double>& frequencies, double amplitude) {
+void rope_tables(float* cos, float* sin, const Positions& positions, const std::vector<double>& frequencies, double amplitude) {
   const auto half = int64_t(frequencies.size());
-  for (int64_t t = 0; t < S; ++t) {
+  for (int64_t t = 0; t < positions.rows; ++t) {
     for (int64_t j = 0; j < half; ++j) {
-      const double angle = double(t) * frequencies[size_t(j)];
+      const double angle = double(positions.at(t)) * frequencies[size_t(j)];
       cos[t * half + j] = float(amplitude * std::cos(angle));
       sin[t * half + j] = float(amplitude * std::sin(angle));
     }

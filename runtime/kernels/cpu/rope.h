@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/kernels/positions.h"
+
 namespace distsetup::cpu {
 
 // Rotates the first R elements of each of the first num_heads heads of every row in place by the angle of the row's position
@@ -12,7 +14,7 @@ namespace distsetup::cpu {
 template <class E>
 void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
           int64_t row_stride, float direction, int64_t first = 0);
-// [S, pairs]: amplitude · cos and sin of the position times the pair's frequency.
-void rope_tables(float* cos, float* sin, int64_t S, const std::vector<double>& frequencies, double amplitude);
+// [S, pairs], a row for each row of a sequence: amplitude · cos and sin of its position times the pair's frequency.
+void rope_tables(float* cos, float* sin, const Positions& positions, const std::vector<double>& frequencies, double amplitude);
 
 }  // namespace distsetup::cpu

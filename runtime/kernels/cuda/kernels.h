@@ -8,6 +8,7 @@
 
 #include "runtime/kernels/activation.h"
 #include "runtime/kernels/heads.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/vocabulary.h"
 
 struct CUstream_st;
@@ -48,9 +49,10 @@ void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, vo
 void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const float* r_T2, const void* wq, const void* wk, void* dqkv,
                            void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream);
 void add(bool bf16, const void* a, const void* b, void* c, int64_t n, StreamHandle stream);
-void position_add(bool bf16, void* y_TH, const void* w_PH, int64_t T, int64_t S, int64_t H, int64_t first, StreamHandle stream);
-void position_backward(bool bf16, const void* dy_TH, void* gw_PH, int64_t T, int64_t S, int64_t P, int64_t H, int64_t first,
-                       bool accumulate, StreamHandle stream);
+void position_add(bool bf16, void* y_TH, const void* w_PH, int64_t T, const Positions& positions, int64_t H, int64_t first,
+                  StreamHandle stream);
+void position_backward(bool bf16, const void* dy_TH, void* gw_PH, int64_t T, const Positions& positions, int64_t P, int64_t H,
+                       int64_t first, bool accumulate, StreamHandle stream);
 void activation(bool bf16, Activation f, const void* x, void* y, int64_t n, StreamHandle stream);
 void activation_backward(bool bf16, Activation f, const void* dy, const void* x, void* dx, int64_t n, StreamHandle stream);
 void gated_activation(bool bf16, Activation f, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);

@@ -99,18 +99,18 @@ __global__ void add_kernel(const E* a, const E* b, E* c, int64_t n) {
   if (i < n) store(c + i, load(a + i) + load(b + i));
 }
 template <class E>
-__global__ void position_add_kernel(E* y, const E* w, int64_t n, int64_t S, int64_t H, int64_t first) {
+__global__ void position_add_kernel(E* y, const E* w, int64_t n, Positions positions, int64_t H, int64_t first) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < n) store(y + i, load(y + i) + load(w + (first + i / H) % S * H + i % H));
+  if (i < n) store(y + i, load(y + i) + load(w + positions.at((first + i / H) % positions.rows) * H + i % H));
 }
 template <class E>
-__global__ void position_backward_kernel(const E* dy, E* gw, int64_t T, int64_t S, int64_t n, int64_t H, int64_t first,
+__global__ void position_backward_kernel(const E* dy, E* gw, int64_t T, Positions positions, int64_t n, int64_t H, int64_t first,
                                          bool accumulate) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n) return;
-  const int64_t p = i / H, j = i % H;
+  const int64_t own = positions.row_of(i / H), j = i % H, S = positions.rows;
   float sum = accumulate ? load(gw + i) : 0.0f;
-  for (int64_t t = (p + S - first % S) % S; t < T && p < S; t += S) sum += load(dy + t * H + j);
+  for (int64_t t = own < 0 ? T : (own + S - first % S) % S; t < T; t += S) sum += load(dy + t * H + j);
   store(gw + i, sum);
 }
 
@@ -237,20 +237,21 @@ void add(bool bf16, const void* a, const void* b, void* c, int64_t n, StreamHand
   check_launch("add");
 }
 
-void position_add(bool bf16, void* y, const void* w, int64_t T, int64_t S, int64_t H, int64_t first, StreamHandle stream) {
+void position_add(bool bf16, void* y, const void* w, int64_t T, const Positions& positions, int64_t H, int64_t first,
+                  StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(position_add_kernel<E>, grid(T * H, kBlock), kBlock, stream, DISTSETUP_OUT(y), DISTSETUP_IN(w), T * H, S, H, first);
+    launch(position_add_kernel<E>, grid(T * H, kBlock), kBlock, stream, DISTSETUP_OUT(y), DISTSETUP_IN(w), T * H, positions, H, first);
   });
   check_launch("position_add");
 }
 
-void position_backward(bool bf16, const void* dy, void* gw, int64_t T, int64_t S, int64_t P, int64_t H, int64_t first, bool accumulate,
-                       StreamHandle stream) {
+void position_backward(bool bf16, const void* dy, void* gw, int64_t T, const Positions& positions, int64_t P, int64_t H, int64_t first,
+                       bool accumulate, StreamHandle stream) {
   with_type(bf16, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(position_backward_kernel<E>, grid(P * H, kBlock), kBlock, stream, DISTSETUP_IN(dy), DISTSETUP_OUT(gw), T, S, P * H, H,
-           first, accumulate);
+    launch(position_backward_kernel<E>, grid(P * H, kBlock), kBlock, stream, DISTSETUP_IN(dy), DISTSETUP_OUT(gw), T, positions, P * H,
+           H, first, accumulate);
   });
   check_launch("position_backward");
 }

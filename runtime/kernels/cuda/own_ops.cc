@@ -115,12 +115,12 @@ void sum(const Call& c) { add(bf16(c), in(c, 0), in(c, 1), out(c, 0), numel(c.wr
 int64_t first_token(const Call& c, int64_t num_rows) { return c.context->tp_index * num_rows; }
 // y, p:wpe -> y
 void positions(const Call& c) {
-  position_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.context->S, c.writes[0].dim(1), first_token(c, c.writes[0].dim(0)),
-               compute());
+  position_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), positions_of(*c.context), c.writes[0].dim(1),
+               first_token(c, c.writes[0].dim(0)), compute());
 }
 // dy -> g:wpe
 void positions_backward(const Call& c) {
-  position_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.context->S, c.writes[0].dim(0), c.writes[0].dim(1),
+  position_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), positions_of(*c.context), c.writes[0].dim(0), c.writes[0].dim(1),
                     first_token(c, c.reads[0].dim(0)), c.accumulate, compute());
 }
 template <Activation kF>

@@ -26,7 +26,6 @@ enum class OptimizerImplementation { kForeach, kFused, kForLoop, kInBackward };
 // kOpSelective: torchtitan's every second matmul; kAttentionOnly: Megatron's core attention; kEveryK: every k-th block in full.
 enum class ActivationRecompute { kNone, kOpSelective, kAttentionOnly, kEveryK, kFull };
 enum class PipelineOrder { kOneForwardOneBackward, kGpipe };
-enum class CpMethod { kRing, kAllGather, kUlysses };
 // How rows reach the experts of other ranks. kAllToAll: rows are permuted, then NCCL sends a copy per expert; kDirect: kernels that
 // send a row once per rank (or node) that has one of its experts and permute on the way (DeepEP, HybridEP).
 enum class ExpertDispatch { kAllToAll, kDirect };

@@ -62,6 +62,9 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"h1_all", "normed inputs of all tokens"},
     {"h2_all", "normed inputs of the MLP, of all tokens"},
     {"h2", "normed inputs of the MLP"},
+    {"kv_all", "keys and values of all context-parallel ranks"},
+    {"kv_seq", "keys and values of whole sequences"},
+    {"dkv_seq", "gradients of keys and values of whole sequences"},
     {"qkv", "queries, keys, values"},
     {"att", "attention outputs"},
     {"z", "logits"},
@@ -187,19 +190,28 @@ TimePlan time_of(const Plan& plan, const Schedule& s) {
 
 using CachedUnit = SimulationCache::UnitCost;
 
+// Of a micro-batch, on one rank.
+int64_t own_tokens(const Plan& plan) { return plan.micro_batch * plan.train.sequence_length / plan.mesh.cp; }
+// Ranks that run a program together.
+SimulationCache::SplitKey split_key(const Plan& plan) {
+  const ProgramSplit split = split_of(plan);
+  return {split.tp, split.cp, split.cp == 1 ? 0 : static_cast<int>(split.cp_method)};
+}
+// That split the states of a tensor-parallel rank.
+int64_t state_shards(const Plan& plan) { return group_size(plan.mesh, shard_group(plan.mesh, plan.strategy.sharding)); }
+
 constexpr double kLeastOptimizerBytesPerParameter = kOptimizerBytesPerParameter + 4;  // the norm of the gradients reads them
 
 CachedUnit make_unit(const Plan& plan, const StepList& list, size_t program) {
   const UnitProgram& unit = list.programs[program];
-  const Symbols symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, plan.mesh.tp);
+  const Symbols symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, split_of(plan));
   return {program_time(plan, unit, symbols, list.compute), profile(*unit.variant, symbols, list.compute)};
 }
 
 const CachedUnit& cached_unit(const Plan& plan, const StepList& list, size_t program, SimulationCache& cache) {
   static const CachedUnit kUnused;
   if (list.programs[program].num_units == 0) return kUnused;  // every_k:1 has no block without recomputation
-  const int64_t tokens = plan.micro_batch * plan.train.sequence_length;
-  const auto [it, fresh] = cache.by_variant.try_emplace({list.programs[program].variant->name, plan.mesh.tp, tokens});
+  const auto [it, fresh] = cache.by_variant.try_emplace({list.programs[program].variant->name, split_key(plan), own_tokens(plan)});
   if (fresh) it->second = make_unit(plan, list, program);
   return it->second;
 }
@@ -218,7 +230,7 @@ int64_t live_peak(const StepList& list, const std::vector<const CachedUnit*>& un
 
 SimulationCache::ComputeCost compute_of(const Plan& plan, SimulationCache& cache) {
   std::shared_ptr<const StepList>& known =
-      cache.by_policy[{static_cast<int>(plan.recompute.policy), plan.recompute.every_k, plan.mesh.tp}];
+      cache.by_policy[{static_cast<int>(plan.recompute.policy), plan.recompute.every_k, split_key(plan)}];
   if (known == nullptr) known = std::make_shared<const StepList>(step_list(plan, compile_schedule(plan, Phase::kStep)));
   SimulationCache::ComputeCost c;
   for (size_t program = 0; program < known->programs.size(); ++program) {
@@ -236,7 +248,7 @@ SimulationCache::StepKey step_key(const Plan& p) {
           p.strategy.prefetch,
           p.mesh.dp_replicate,
           p.mesh.dp_shard,
-          p.mesh.tp,
+          split_key(p),
           static_cast<int>(p.recompute.policy),
           p.recompute.every_k,
           std::min<int64_t>(p.gradient_accumulation, 3)};
@@ -245,13 +257,12 @@ SimulationCache::StepKey step_key(const Plan& p) {
 }  // namespace
 
 StepBound bound(const Plan& plan, SimulationCache& cache) {
-  const int64_t tokens = plan.micro_batch * plan.train.sequence_length;
-  const auto [it, fresh] =
-      cache.by_compute.try_emplace({static_cast<int>(plan.recompute.policy), plan.recompute.every_k, plan.mesh.tp, tokens});
+  const auto [it, fresh] = cache.by_compute.try_emplace(
+      {static_cast<int>(plan.recompute.policy), plan.recompute.every_k, split_key(plan), own_tokens(plan)});
   if (fresh) it->second = compute_of(plan, cache);
   const SimulationCache::ComputeCost& c = it->second;
   const auto parameters = static_cast<double>(count_parameters(plan.model).total);
-  const double shard = parameters / (plan.mesh.dp_shard * plan.mesh.tp);
+  const double shard = parameters / static_cast<double>(state_shards(plan) * plan.mesh.tp);
   const double compute =
       static_cast<double>(plan.gradient_accumulation) * c.seconds + stream_s(plan.hardware, shard * kLeastOptimizerBytesPerParameter);
   // Sums in another order than the simulation's: what rounding may add is taken off.
@@ -262,7 +273,6 @@ Simulation simulate(const Plan& candidate, SimulationCache& cache) {
   std::shared_ptr<const StepList>& known = cache.by_step[step_key(candidate)];
   if (known == nullptr) known = std::make_shared<const StepList>(step_list(candidate, compile_schedule(candidate, Phase::kStep)));
   const StepList& list = *known;
-  const int64_t tokens = candidate.micro_batch * candidate.train.sequence_length;
   std::vector<const CachedUnit*> units;
   std::vector<ProgramTime> times;
   for (size_t program = 0; program < list.programs.size(); ++program) {
@@ -270,7 +280,7 @@ Simulation simulate(const Plan& candidate, SimulationCache& cache) {
     times.push_back(units.back()->time);
   }
   Simulation out;
-  out.run_bytes = list.run_bytes + list.run_bytes_per_token * tokens;
+  out.run_bytes = list.run_bytes + list.run_bytes_per_token * own_tokens(candidate);
   out.live_peak_bytes = live_peak(list, units);
   out.time = step_time(candidate, list, times);
   return out;
@@ -294,7 +304,7 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 
 int64_t states_bound_bytes(const Plan& plan) {
   const int64_t parameters = (count_parameters(plan.model).total + plan.mesh.tp - 1) / plan.mesh.tp;
-  const int64_t shards = plan.mesh.dp_shard;
+  const int64_t shards = state_shards(plan);
   const int64_t element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
@@ -354,7 +364,7 @@ void finish(Plan& plan) {
 }
 
 void finish_by_bound(Plan& plan) {
-  const int64_t parameters = count_parameters(plan.model).total, shards = plan.mesh.dp_shard;
+  const int64_t parameters = count_parameters(plan.model).total, shards = state_shards(plan);
   const int64_t element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };

@@ -23,16 +23,17 @@ struct SimulationCache {
     ProgramTime time;
     VariantProfile live;
   };
-  using StepKey = std::tuple<int, bool, int, int, int, int, int, int, int64_t>;  // what a list depends on
-  std::map<std::tuple<std::string, int, int64_t>, UnitCost> by_variant;          // variant name, tp, tokens of a micro-batch
+  using SplitKey = std::tuple<int, int, int>;                                         // tp, cp and its method
+  using StepKey = std::tuple<int, bool, int, int, int, SplitKey, int, int, int64_t>;  // what a list depends on
+  std::map<std::tuple<std::string, SplitKey, int64_t>, UnitCost> by_variant;          // variant name, tokens of a rank's micro-batch
   std::map<StepKey, std::shared_ptr<const StepList>> by_step;
   struct ComputeCost {
     int64_t kept_bytes = 0;  // by a forward, until the head has run
     double seconds = 0;      // of a micro-batch, forward and backward
   };
-  std::map<std::tuple<int, int, int, int64_t>, ComputeCost> by_compute;  // recompute policy, every_k, tp, tokens of a micro-batch
-  // Any list with these recomputations and tp: for its programs.
-  std::map<std::tuple<int, int, int>, std::shared_ptr<const StepList>> by_policy;
+  std::map<std::tuple<int, int, SplitKey, int64_t>, ComputeCost> by_compute;  // recompute policy, every_k, tokens of a micro-batch
+  // Any list with these recomputations: for its programs.
+  std::map<std::tuple<int, int, SplitKey>, std::shared_ptr<const StepList>> by_policy;
 };
 
 struct Simulation {
@@ -56,8 +57,8 @@ StepBound bound(const Plan& candidate, SimulationCache& cache);
 int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, int64_t arena_bytes, int64_t workspace_bytes);
 
 // States alone: what no plan of this sharding can do without, in bytes per rank. fp32 master, gradient and two moments (16 B per
-// parameter, split over dp_shard × tp) and, where parameters are kept beside the master, a compute copy of a tp rank's.
-// Source: ZeRO (arXiv 1910.02054), section 3.1. `dpo` adds the frozen reference in the compute dtype.
+// parameter, split over dp_shard × cp × tp; ddp's not over cp) and, where parameters are kept beside the master, a compute copy of a
+// tp rank's. Source: ZeRO (arXiv 1910.02054), section 3.1. `dpo` adds the frozen reference in the compute dtype.
 int64_t states_bound_bytes(const Plan& plan);
 
 // How far device bytes can be wrong. On a GPU the allocator's and the libraries' share is modelled, not fitted yet, and published

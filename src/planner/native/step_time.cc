@@ -24,9 +24,12 @@ struct NodeSpan {
 
 NodeSpan span_of(const Plan& plan, Group group) {
   const int n = group_size(plan.mesh, group), per_node = plan.hardware.gpus_per_node;
-  // How far apart its ranks are: tp ranks lie next to each other.
+  // How far apart its ranks are: tp ranks lie next to each other, then those of cp.
   const Mesh& m = plan.mesh;
-  const int stride = has_axis(group, Group::kTp) ? 1 : group == Group::kDpReplicate ? m.dp_shard * m.tp : m.tp;
+  const int stride = has_axis(group, Group::kTp)        ? 1
+                     : has_axis(group, Group::kCp)      ? m.tp
+                     : has_axis(group, Group::kDpShard) ? m.cp * m.tp
+                                                        : m.dp_shard * m.cp * m.tp;
   const int together = std::clamp(per_node / std::max(stride, 1), 1, n);
   return {(n + together - 1) / together, together};
 }

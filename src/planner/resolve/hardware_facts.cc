@@ -66,23 +66,24 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
   return h;
 }
 
-int num_communicators(const Mesh& mesh) {
+int num_communicators(const Mesh& mesh, Sharding sharding) {
   if (mesh.world() == 1) return 0;
-  const int shard = mesh.dp_shard > 1 ? 2 : 0;  // gathers and reductions do not wait for each other
-  const int replicate = mesh.dp_replicate > 1 ? 1 : 0;
-  // Loss, token counts and norms are summed on the compute stream: over the ranks that see other samples, and over those that share
+  const auto size = [&](Group group) { return group_size(mesh, group); };
+  const int shard = size(shard_group(mesh, sharding)) > 1 ? 2 : 0;  // gathers and reductions do not wait for each other
+  const int replicate = size(replica_group(mesh, sharding)) > 1 ? 1 : 0;
+  // Loss, token counts and norms are summed on the compute stream: over the ranks that see other tokens, and over those that share
   // states.
-  const int states = mesh.dp_shard * mesh.tp, data = mesh.data_parallel();
-  const int scalars = (data > 1 ? 1 : 0) + (states > 1 && (states != data || mesh.tp > 1) ? 1 : 0);
-  // Programs gather and reduce over tp on the compute stream; what tp does not split, over dp_shard and tp beside it.
-  const int tensor = mesh.tp > 1 ? 4 : 0;
-  return shard + replicate + scalars + tensor;
+  const int states = size(state_group(mesh, sharding)), tokens = size(token_group(mesh));
+  const int scalars = (tokens > 1 ? 1 : 0) + (states > 1 && (states != tokens || mesh.tp > 1) ? 1 : 0);
+  // Programs gather and reduce over tp and cp on the compute stream; what tp does not split, over the shards and tp beside it.
+  const int tensor = mesh.tp > 1 ? 4 : 0, context = mesh.cp > 1 ? 2 : 0;
+  return shard + replicate + scalars + tensor + context;
 }
 
 int64_t communicator_bytes(const Plan& plan) {
   if (plan.hardware.accelerator == Accelerator::kCpu) return 0;
   constexpr int64_t kFirst = 6 * kGiB / 10, kFurther = 35 * kGiB / 100;
-  const int n = num_communicators(plan.mesh);
+  const int n = num_communicators(plan.mesh, plan.strategy.sharding);
   return n == 0 ? 0 : kFirst + (n - 1) * kFurther;
 }
 

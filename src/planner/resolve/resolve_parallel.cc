@@ -154,7 +154,7 @@ void move_together(Resolving& r, OffloadPlan& o) {
 void refuse_what_cannot_be_split(Resolving& r) {
   const int tp = r.problem.tp;
   if (tp <= 1 || !uneven_over_tensor_ranks(r.problem.base.model, tp, KvHeads::kSplit).empty()) return;
-  for (const Diagnostic& d : check_native(r.problem.base.model, tp))
+  for (const Diagnostic& d : check_native(r.problem.base.model, {.tp = tp}))
     if (d.severity == Severity::kError) r.fail(code::kUnsupportedFeature, "parallel.tp", d.message, "--tp 1, or --trainer fsdp2");
 }
 

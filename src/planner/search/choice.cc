@@ -5,19 +5,6 @@
 #include "plan/native_program.h"
 
 namespace distsetup {
-namespace {
-
-std::string_view method_name(CpMethod m) {
-  return m == CpMethod::kRing ? "ring" : m == CpMethod::kAllGather ? "allgather" : "ulysses";
-}
-
-CpMethod method_of(std::string_view name) {
-  for (const CpMethod method : {CpMethod::kRing, CpMethod::kUlysses})
-    if (method_name(method) == name) return method;
-  return CpMethod::kAllGather;
-}
-
-}  // namespace
 
 Plan plan_of(const Problem& problem, int nodes, const Choice& c, Weight weight) {
   Plan plan;
@@ -42,7 +29,7 @@ void apply(const Problem& problem, const Choice& c, Plan& plan) {
   s.virtual_stages = c.virtual_stages;
   s.hpz = c.hpz;
   s.sequence_parallel = c.tp > 1 && problem.sequence_parallel;
-  s.cp_method = method_name(c.cp_method);
+  s.cp_method = name(c.cp_method);
   plan.micro_batch = c.micro_batch;
   plan.gradient_accumulation = c.gradient_accumulation;
   plan.train.global_batch = c.micro_batch * c.gradient_accumulation * c.dp_replicate * c.dp_shard;
@@ -62,7 +49,7 @@ Choice choice_of(const Plan& plan) {
   c.recompute = plan.recompute.policy;
   c.tp = plan.mesh.tp, c.pp = plan.mesh.pp, c.cp = plan.mesh.cp, c.ep = plan.mesh.ep;
   c.virtual_stages = plan.strategy.virtual_stages;
-  c.cp_method = method_of(plan.strategy.cp_method);
+  c.cp_method = cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather);
   c.hpz = plan.strategy.hpz;
   return c;
 }
@@ -78,7 +65,7 @@ std::string summary(const Choice& c, int every_k) {
   std::string text = sharding_summary(c);
   if (c.tp > 1) text += fmt::format(" · tp {}", c.tp);
   if (c.pp > 1) text += c.virtual_stages > 1 ? fmt::format(" · pp {} × {}", c.pp, c.virtual_stages) : fmt::format(" · pp {}", c.pp);
-  if (c.cp > 1) text += fmt::format(" · cp {} {}", c.cp, method_name(c.cp_method));
+  if (c.cp > 1) text += fmt::format(" · cp {} {}", c.cp, name(c.cp_method));
   if (c.ep > 1) text += fmt::format(" · ep {}", c.ep);
   if (c.hpz > 1) text += fmt::format(" · hpZ {}", c.hpz);
   text += fmt::format(" · micro-batch {} · recompute {}", c.micro_batch, name(c.recompute));

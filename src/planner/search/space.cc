@@ -51,7 +51,7 @@ class Space {
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
     // than half the steps/s of zero3): there tp is run where it is asked for, not proposed.
     if (p_.tp == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
-    return p_.base.train.method != "dpo" && !has_error(check_native(g_, tp));
+    return p_.base.train.method != "dpo" && !has_error(check_native(g_, {.tp = tp}));
   }
 
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }

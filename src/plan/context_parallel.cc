@@ -1,0 +1,50 @@
+#include "plan/context_parallel.h"
+
+#include <fmt/format.h>
+
+namespace distsetup {
+namespace {
+
+Op op_of(const Op& attention, std::string name, std::string kernel, std::vector<std::string> reads, std::vector<std::string> writes) {
+  Op op;
+  op.name = attention.name + "_" + name;
+  op.kernel = std::move(kernel);
+  op.reads = std::move(reads);
+  op.writes = std::move(writes);
+  return op;
+}
+
+// Of a communication op, over cp.
+Op over_cp(Op op) {
+  op.group = Group::kCp;
+  return op;
+}
+
+void add_gathered(Op op, ProgramBuilder& b) {
+  const bool split = op.reads.size() == 2;
+  b.add(op_of(op, "pack", split ? "kv_pack_split" : "kv_pack", op.reads, {"kv"}));
+  b.add(over_cp(op_of(op, "gather", "all_gather", {"kv"}, {"kv_all"})));
+  b.add(op_of(op, "sort", "kv_sort", {"kv_all"}, {"kv_seq"}));
+  op.kernel = "attention_shared";
+  op.reads = {op.reads[0], "kv_seq"};
+  b.add(std::move(op));
+}
+
+}  // namespace
+
+bool is_attention(const Op& op) { return op.kernel == "attention" || op.kernel == "attention_split"; }
+
+void add_shared_attention(Op op, CpMethod method, ProgramBuilder& b) {
+  if (op.reads.empty() || op.reads.size() > 2 || op.writes.size() != 2) return b.add(std::move(op));  // which says what is wrong
+  if (method != CpMethod::kAllGather) return b.fail(fmt::format("context parallelism as '{}' has no program", name(method)));
+  add_gathered(std::move(op), b);
+}
+
+std::string cut_problem(int64_t sequence_length, int cp) {
+  if (cp == 1 || sequence_length % (2 * cp) == 0) return "";
+  return fmt::format(
+      "cp {} cuts each sequence into 2 × {} = {} chunks of one length, which a sequence of {} tokens is not a multiple of", cp, cp,
+      2 * cp, sequence_length);
+}
+
+}  // namespace distsetup

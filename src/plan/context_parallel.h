@@ -1,0 +1,21 @@
+// Context parallelism: c ranks share each sequence. It is cut into 2c chunks, of which rank r has the r-th from the front and the r-th
+// from the back: with causal attention all ranks then have as many scores to compute (the "zigzag" of Llama 3, arXiv 2407.21783,
+// section 3.3.2). A rank's rows of a sequence are its two chunks, one after the other. Every op sees the rank's own T tokens alone;
+// only queries have to meet the keys of the other ranks. How they do is put in here, as ops:
+//   allgather   kv_pack qkv -> kv[T], all_gather kv_all[c T], kv_sort kv_seq: the sequences as they are; attention of the own queries
+//               with them. Backward: the gradients of all keys, sorted back, reduce_scatter, into the gradient of qkv.
+#pragma once
+#include <string>
+
+#include "plan/program_builder.h"
+
+namespace distsetup {
+
+bool is_attention(const Op& op);
+// Adds an op that is_attention(), and what it needs, as every rank runs it. Problems are the builder's.
+void add_shared_attention(Op op, CpMethod method, ProgramBuilder& program);
+
+// Why a sequence cannot be cut, with its numbers; "": it can.
+std::string cut_problem(int64_t sequence_length, int cp);
+
+}  // namespace distsetup

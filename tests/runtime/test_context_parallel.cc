@@ -1,0 +1,107 @@
+// Context parallelism: ranks that share each sequence train as one rank does.
+#include <map>
+#include <string>
+
+#include "plan/check_job.h"
+#include "runtime/tiny.h"
+
+#include <catch2/catch.hpp>
+
+namespace distsetup {
+namespace {
+
+using namespace tiny;
+
+// Grouped queries; "all" has biases, normed q and k, and a tied head; "window" layers that see 5 keys, and learned positions in
+// "gpt2".
+Geometry shared_geometry(const std::string& which) {
+  Geometry g = odd_geometry();
+  g.num_heads = 4;
+  g.num_kv_heads = 2;
+  g.feed_forward = 36;
+  g.tied_embeddings = g.qkv_bias = g.output_bias = g.mlp_bias = g.qk_norm = which == "all";
+  if (which == "window") g.sliding_window = 5;
+  return g;
+}
+
+struct SharedStrategy {
+  std::string name;
+  Sharding sharding;
+  int replicate, shard, cp, tp = 1;
+  bool reshard = true;
+};
+
+TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains as one rank does", "[cp]") {
+  const auto s = GENERATE(
+      SharedStrategy{"cp 2", Sharding::kDdp, 1, 1, 2}, SharedStrategy{"cp 4", Sharding::kDdp, 1, 1, 4},
+      SharedStrategy{"ddp 2 x cp 2", Sharding::kDdp, 2, 1, 2}, SharedStrategy{"zero1 1 x cp 2", Sharding::kZero1, 1, 1, 2},
+      SharedStrategy{"zero2 2 x cp 2", Sharding::kZero2, 1, 2, 2}, SharedStrategy{"zero3 2 x cp 2", Sharding::kZero3, 1, 2, 2},
+      SharedStrategy{"zero3 kept 1 x cp 4", Sharding::kZero3, 1, 1, 4, 1, false},
+      SharedStrategy{"hybrid 2 x 1 x cp 2", Sharding::kZero3, 2, 1, 2},
+      SharedStrategy{"hybrid 2 x 2 x cp 2", Sharding::kZero3, 2, 2, 2}, SharedStrategy{"cp 2 x tp 2", Sharding::kDdp, 1, 1, 2, 2},
+      SharedStrategy{"zero3 2 x cp 2 x tp 2", Sharding::kZero3, 1, 2, 2, 2},
+      SharedStrategy{"zero1 2 x cp 2 x tp 2", Sharding::kZero1, 1, 2, 2, 2});
+  const auto which = GENERATE(as<std::string>{}, "grouped", "all", "window");
+  const bool is_small = s.replicate * s.shard * s.cp * s.tp <= 2;
+  TinyOptions o;
+  o.geometry = shared_geometry(which);
+  o.sequence_length = 16;
+  o.steps = 8;
+  static std::map<std::string, RunResult> reference;
+  if (!reference.count(which)) reference[which] = train(tiny_plan(o), o.steps);
+  const RunResult& one = reference[which];
+  o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.cp = s.cp, o.tp = s.tp, o.reshard = s.reshard;
+  o.accumulation = is_small ? 4 : 2;
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    if (!is_small && recompute == Recompute::kSelective) continue;
+    INFO(s.name << ", " << which << ", recompute " << name(recompute));
+    o.recompute = recompute;
+    const Plan plan = tiny_plan(o);
+    CHECK(check_job(plan) == std::vector<std::string>{});
+    const RunResult run = train(plan, o.steps);
+    CHECK(difference(run.losses, one.losses) < 1e-5);
+    CHECK(difference(run.norms, one.norms) < 1e-4);
+    CHECK(difference(run.parameters, one.parameters) < 1e-4);
+    CHECK(run.held_out == Approx(one.held_out).epsilon(1e-5));
+    if (recompute == Recompute::kFull) CHECK(train(plan, o.steps, {.poison = true}) == run);  // and a rerun is bit-identical
+  }
+}
+
+TEST_CASE("context parallelism in bf16 follows fp32 on one rank", "[cp]") {
+  const auto s = GENERATE(SharedStrategy{"cp 2", Sharding::kDdp, 1, 1, 2}, SharedStrategy{"zero1 2 x cp 2", Sharding::kZero1, 1, 2, 2},
+                          SharedStrategy{"zero3 1 x cp 4", Sharding::kZero3, 1, 1, 4});
+  TinyOptions o;
+  o.geometry = shared_geometry("all");
+  o.sequence_length = 16;
+  static const RunResult one = train(tiny_plan(o), 20);
+  o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.cp = s.cp;
+  o.accumulation = 2;
+  o.precision = Dtype::kBf16;
+  INFO(s.name);
+  const RunResult run = train(tiny_plan(o), 20);
+  CHECK(difference(run.losses, one.losses) < 2e-2);
+  CHECK(train(tiny_plan(o), 20, {.poison = true}) == run);
+}
+
+// One rank alone, whose peers send zeros: the meter counts what the whole process has.
+TEST_CASE("context parallelism allocates nothing while a step runs but what is declared", "[cp]") {
+  const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
+  TinyOptions o;
+  o.geometry = shared_geometry("all");
+  o.cp = 2;
+  o.precision = precision;
+  const Plan plan = tiny_plan(o);
+  CHECK(undeclared_bytes(plan, *make_fake_communicator(plan.mesh, 1)) == "");
+}
+
+TEST_CASE("sequences that cannot be cut are refused with their numbers", "[cp]") {
+  TinyOptions o;
+  o.geometry = shared_geometry("plain");
+  o.cp = 4;
+  const Diagnostics said = validate(tiny_plan(o));  // of 12 tokens
+  REQUIRE(!said.empty());
+  CHECK(said.front().message.find("2 × 4 = 8 chunks of one length, which a sequence of 12 tokens") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace distsetup
