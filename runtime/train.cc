@@ -254,7 +254,7 @@ class Run {
     if (saved_step_ == done_) return;
     const std::string phase = std::exchange(phase_, fmt::format("checkpoint of step {}", done_));
     const double begin_s = now_s();
-    check_replicas(*communicator_, plan_.mesh, engine_->master());
+    check_replicas(*communicator_, engine_->layout(), engine_->master());
     CheckpointMetadata metadata = {done_,         sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed,
                                    corpus_.digest};
     for (const std::string& complaint : save_checkpoint(*communicator_, place_, shard(), engine_->writes_checkpoint(), metadata))
@@ -288,7 +288,7 @@ class Run {
       if ((save_every > 0 && done_ % save_every == 0) || done_ == steps)
         save();
       else if (done_ % kReplicaCheckSteps == 0)
-        check_replicas(*communicator_, plan_.mesh, engine_->master());
+        check_replicas(*communicator_, engine_->layout(), engine_->master());
     }
     finish("completed");
   }

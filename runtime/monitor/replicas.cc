@@ -38,7 +38,9 @@ uint64_t hash_of(std::span<const float> values) {
 
 }  // namespace
 
-void check_replicas(Communicator& communicator, const Mesh& mesh, Group states, std::span<const float> master) {
+void check_replicas(Communicator& communicator, const Layout& layout, std::span<const float> master) {
+  const Mesh& mesh = layout.mesh;
+  const Group states = layout.state_group;
   const size_t world = static_cast<size_t>(communicator.world());
   if (communicator.world() == group_size(mesh, states)) return;
   const uint64_t hash = hash_of(master);

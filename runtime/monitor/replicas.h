@@ -3,13 +3,13 @@
 #pragma once
 #include <span>
 
-#include "plan/mesh.h"
+#include "plan/layout.h"
 #include "runtime/comm/communicator.h"
 
 namespace distsetup {
 
 // Collective. Throws Failure, the same on every rank, naming two ranks that differ. Where no rank holds what another does it does
-// nothing. `states`: the ranks that share the states of one copy of the model (Layout::state_group).
-void check_replicas(Communicator& communicator, const Mesh& mesh, Group states, std::span<const float> master);
+// nothing.
+void check_replicas(Communicator& communicator, const Layout& layout, std::span<const float> master);
 
 }  // namespace distsetup

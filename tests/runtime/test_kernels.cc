@@ -391,7 +391,7 @@ TEST_CASE("attention with a window is refused where heads are too large, not run
   call.reads = {{qkv.data(), {x.T, 3 * x.d}, Dtype::kF32}};
   call.writes = {{att.data(), {x.T, x.d}, Dtype::kF32}, {lse.data(), {x.T, 1}, Dtype::kF32}};
   CHECK(cpu_kernels().bind("attention", call) ==
-        "attention with a window or a soft cap takes head sizes up to 512, this model's is 520");
+        "attention with a window, a soft cap or over several ranks takes head sizes up to 512, this model's is 520");
   CHECK(call.function == nullptr);
 }
 

@@ -224,11 +224,12 @@ TEST_CASE("regression 21: all ranks go on from the same step, whoever finds the 
 TEST_CASE("regression 30: replicas whose bits differ stop the run on every rank") {
   for (int drifted : {-1, 0, 3}) {
     const auto failures = run_ranks(4, [drifted](ThreadCommunicator& communicator) {
-      const Mesh mesh = {.dp_replicate = 2, .dp_shard = 2};
-      const int shard = coordinates(mesh, communicator.rank()).dp_shard;
+      Layout layout;
+      layout.mesh = {.dp_replicate = 2, .dp_shard = 2};
+      const int shard = coordinates(layout.mesh, communicator.rank()).dp_shard;
       std::vector<float> master(1000, 0.5f + static_cast<float>(shard));
       if (communicator.rank() == drifted) master[777] = std::nextafter(master[777], 10.0f);
-      check_replicas(communicator, mesh, Group::kDpShard, master);
+      check_replicas(communicator, layout, master);
     });
     for (const auto& failure : failures) {
       CHECK(outcome_of(failure).exit_code == (drifted < 0 ? 0 : kExitFailed));
