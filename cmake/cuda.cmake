@@ -47,5 +47,6 @@ if(DISTSETUP_NCCL_DIR)
   target_include_directories(distsetup_cuda SYSTEM PRIVATE "${DISTSETUP_NCCL_DIR}")
 endif()
 # --no-as-needed keeps libtorch_cuda.so, which registers ATen's CUDA kernels when it is loaded.
-target_link_options(distsetup_cuda PRIVATE LINKER:--no-as-needed)
+# -Bsymbolic: its own functions are its own, also in a program that has others of these names (the tests of the emulated kernels).
+target_link_options(distsetup_cuda PRIVATE LINKER:--no-as-needed LINKER:-Bsymbolic)
 target_link_libraries(distsetup_cuda PRIVATE distsetup_fmt_first libtorch::torch_cuda nlohmann_json::nlohmann_json fmt::fmt ${CMAKE_DL_LIBS})

@@ -134,6 +134,7 @@ OpContext op_context(const Schedule& schedule, const Geometry& geometry, const C
   x.kv = symbol("kv");
   x.d = symbol("d");
   x.compute = schedule.compute;
+  x.deterministic = schedule.deterministic;
   x.tp = schedule.layout->mesh.tp;
   x.tp_index = at.tp;
   x.vocabulary = geometry.vocabulary;

@@ -18,6 +18,7 @@ namespace distsetup {
 struct OpContext {
   int64_t T = 0, S = 0, B = 0, a = 0, kv = 0, d = 0;
   Dtype compute = Dtype::kF32;
+  bool deterministic = false;  // TrainPlan::deterministic
   // Tensor parallelism: ranks that share a model's matrices, this rank's place among them, and the size of the whole vocabulary, of
   // which each has an equal part, the last ones less or nothing. Of one rank alone the vocabulary need not be known.
   int tp = 1, tp_index = 0;

@@ -125,6 +125,7 @@ struct TrainPlan {
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double grad_clip = 1.0;  // 0 = no clipping
   int64_t seed = 0;
+  bool deterministic = false;  // on GPUs: the same bits in every run, for slower attention; on CPUs it is always so
   bool operator==(const TrainPlan&) const = default;
 };
 

@@ -179,6 +179,7 @@ void visit(V& v, TrainPlan& t) {
   v("epsilon", t.epsilon);
   v("grad_clip", t.grad_clip);
   v("seed", t.seed);
+  v("deterministic", t.deterministic);
 }
 template <class V>
 void visit(V& v, DataFile& f) {

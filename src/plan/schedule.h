@@ -130,6 +130,7 @@ struct Schedule {
   std::shared_ptr<const Layout> layout;
   Symbols symbols;
   Dtype compute = Dtype::kF32;
+  bool deterministic = false;  // TrainPlan::deterministic
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   std::vector<Segment> segments;  // in order; cover all instructions

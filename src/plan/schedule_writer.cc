@@ -12,6 +12,7 @@ ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase) : plan_(plan) {
   s_.layout = cached_layout(s_.programs, plan.model, plan.mesh, plan.strategy.sharding);
   s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, split);
   s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
+  s_.deterministic = plan.train.deterministic;
   derive_variants();
 }
 

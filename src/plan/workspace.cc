@@ -6,9 +6,10 @@
 //         lie above every one of them, mostly within 64 KiB. More threads take about as many times more.
 //   cuda: cuBLAS keeps its workspace from the first product on, 32 MiB on Hopper and later (aten/src/ATen/cuda/
 //         CublasHandlePool.cpp; 8,519,680 bytes before, here counted alike): beside whatever else runs. Attention returns fresh
-//         tensors, which are copied into the arena; with fewer kv heads dk and dv are first made for every head. In bf16 a
-//         deterministic backward keeps one fp32 accumulator of dq per split, as many splits as give each multiprocessor a
-//         (sample, head) of its own (flash_attn/flash_api.cpp, mha_bwd: nsplits); no GPU has more multiprocessors than kMostSms. In
+//         tensors, which are copied into the arena; with fewer kv heads dk and dv are first made for every head. In bf16 the
+//         backward keeps an fp32 accumulator of dq (cuDNN's as FlashAttention's: measured on an H100 for four shapes, to the MiB); a
+//         deterministic one keeps one per split, as many splits as give each multiprocessor a (sample, head) of its own
+//         (flash_attn/flash_api.cpp, mha_bwd: nsplits); no GPU has more multiprocessors than kMostSms. In
 //         fp32 the memory-efficient kernel takes k and v repeated for every head (runtime/kernels/cuda/ops.cc).
 #include "plan/workspace.h"
 
@@ -70,13 +71,16 @@ int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
   return step.kernel == "linear_dw" ? cpu_gemm_bf16_transposed(out[0], out[1], in[0]) : cpu_gemm_bf16(out[0], out[1], in[1]);
 }
 
-int64_t cuda_attention(const Symbols& s, bool bf16, bool backward) {
+constexpr int64_t kCudnnSeedBytes = 64;  // two numbers that nothing reads without dropout
+
+int64_t cuda_attention(const Symbols& s, bool bf16, bool backward, bool deterministic) {
   const int64_t element = bf16 ? 2 : 4, queries = s.at("T") * s.at("a") * s.at("d"), keys = s.at("T") * s.at("kv") * s.at("d");
   const int64_t sums = s.at("T") * s.at("a") * 4, expanded = s.at("kv") < s.at("a") ? 2 * queries * element : 0;
-  if (!backward) return sums + (bf16 ? 0 : queries * element + expanded);
+  if (!backward) return sums + queries * element + (bf16 ? kCudnnSeedBytes : expanded);
   const int64_t fresh = (queries + 2 * keys) * element + expanded;
   if (!bf16) return fresh + expanded + sums;
-  const int64_t groups = std::max<int64_t>(1, s.at("B") * s.at("a")), splits = (kMostSms + groups - 1) / groups;
+  const int64_t groups = std::max<int64_t>(1, s.at("B") * s.at("a"));
+  const int64_t splits = deterministic ? (kMostSms + groups - 1) / groups : 1;
   return fresh + splits * queries * 4 + sums;
 }
 
@@ -85,7 +89,8 @@ int64_t cuda_attention(const Symbols& s, bool bf16, bool backward) {
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return cpu_workspace(step, schedule);
   const bool attention = step.kernel.starts_with("attention"), bf16 = schedule.compute == Dtype::kBf16;
-  return kCublasWorkspaceBytes + (attention ? cuda_attention(schedule.symbols, bf16, step.kernel.ends_with("backward")) : 0);
+  return kCublasWorkspaceBytes +
+         (attention ? cuda_attention(schedule.symbols, bf16, step.kernel.ends_with("backward"), schedule.deterministic) : 0);
 }
 
 }  // namespace distsetup

@@ -26,8 +26,9 @@ import files  # noqa: E402
 WARM_UP = 4
 CASES = {
     "1b": {"model": "llama3.2_1b", "length": 4096, "batch": 2, "recompute": "none"},
+    "1b_same_bits": {"model": "llama3.2_1b", "length": 4096, "batch": 2, "recompute": "none", "deterministic": True},
     "1b_2k": {"model": "llama3.2_1b", "length": 2048, "batch": 8, "recompute": "selective"},
-    "8b_slice": {"model": "{family: llama, num_layers: 4, hidden: 4096, num_heads: 32, num_kv_heads: 8, feed_forward: 14336, "
+    "8b_slice": {"model": "{family: llama, num_layers: 2, hidden: 4096, num_heads: 32, num_kv_heads: 8, feed_forward: 14336, "
                           "vocabulary: 128256, rope_base: 500000}", "length": 8192, "batch": 1, "recompute": "none"},
     "small": {"model": "{family: llama, num_layers: 8, hidden: 512, num_heads: 8, num_kv_heads: 8, feed_forward: 1408, vocabulary: 1024}",
               "length": 512, "batch": 16, "recompute": "none"},
@@ -64,7 +65,8 @@ def make_plan(work, name, steps):
     (work / f"{name}.yaml").write_text(f"""version: 1
 model: {case["model"]}
 hardware: {{gpu: {gpu_preset()}, gpus_per_node: 1, nodes: 1}}
-train: {{sequence_length: {case["length"]}, global_batch: {case["batch"]}, steps: {steps}, learning_rate: 3e-4, min_learning_rate: 3e-4, warmup_steps: 0}}
+train: {{sequence_length: {case["length"]}, global_batch: {case["batch"]}, steps: {steps}, learning_rate: 3e-4, min_learning_rate: 3e-4, warmup_steps: 0,
+  deterministic: {str(case.get("deterministic", False)).lower()}}}
 parallel: {{sharding: ddp, micro_batch: {case["batch"]}, recompute: {case["recompute"]}}}
 precision: {{compute: bf16}}
 data: {{paths: [data], tokenizer: bytes, held_out: 0}}
@@ -148,7 +150,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16)
-    parser.add_argument("--cases", default="1b,1b_2k,8b_slice,small")
+    parser.add_argument("--cases", default="1b,1b_same_bits,1b_2k,8b_slice,small")
     parser.add_argument("--profile", default="")
     arguments = parser.parse_args()
     print("| run | ours, ms | predicted | PyTorch, ms | ours is faster by | ours, GiB allocated | predicted | PyTorch | ours, GiB on the device | predicted | PyTorch | last losses |")

@@ -35,7 +35,7 @@ void for_each_rate(Rates& r, Constants& c, Pair pair) {
 
 }  // namespace
 
-RatesPlan native_rates(const Gpu& gpu, Dtype compute, const Calibration& calibration) {
+RatesPlan native_rates(const Gpu& gpu, Dtype compute, bool deterministic, const Calibration& calibration) {
   Setup s;
   s.gpu = gpu;
   s.program = kNativeProgram;

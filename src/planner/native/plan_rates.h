@@ -4,7 +4,8 @@
 
 namespace distsetup {
 
-RatesPlan native_rates(const Gpu& gpu, Dtype compute, const Calibration& calibration);
+// deterministic: TrainPlan::deterministic.
+RatesPlan native_rates(const Gpu& gpu, Dtype compute, bool deterministic, const Calibration& calibration);
 TimeConstants time_constants(const RatesPlan& rates);
 
 }  // namespace distsetup

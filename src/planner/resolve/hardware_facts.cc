@@ -29,7 +29,7 @@ constexpr double kUnknownNicBytesPerS = 25e9 / 8, kUnknownNicEfficiency = 0.5;
 
 }  // namespace
 
-HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus_per_node, Dtype compute) {
+HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus_per_node, Dtype compute, bool deterministic) {
   HardwarePlan h;
   const bool cpu = gpu.vendor == "cpu";
   h.gpu = gpu.name;
@@ -47,7 +47,8 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
   // Backward of attention is 2.5 times forward's FLOPs: one figure for both, weighted by time.
   h.attention_efficiency = 3.5 / (1 / gpu.attention_forward_efficiency + 2.5 / gpu.attention_backward_efficiency);
   const bool trains = compute == Dtype::kF32 || compute == Dtype::kBf16;
-  if (!cpu && trains) h.rates = native_rates(gpu, compute == Dtype::kF32 ? Dtype::kF32 : Dtype::kBf16, embedded_calibration());
+  if (!cpu && trains)
+    h.rates = native_rates(gpu, compute == Dtype::kF32 ? Dtype::kF32 : Dtype::kBf16, deterministic, embedded_calibration());
   h.memory_bytes_per_s = gpu.memory_bytes_per_s;
   h.link_bytes_per_s = gpu.link.bytes_per_s * link_efficiency(gpu);
   h.link_latency_s = link_latency_s(gpu);

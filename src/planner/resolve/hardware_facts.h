@@ -8,7 +8,7 @@
 namespace distsetup {
 
 // machine == nullptr: a node of unknown make, 25 Gb/s Ethernet. nodes is left at 1.
-HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus_per_node, Dtype compute);
+HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus_per_node, Dtype compute, bool deterministic = false);
 
 // GPU memory that communicators take beside the tensors. NCCL: 0.6 GiB for the first, 0.35 GiB for each further one (channel buffers;
 // NCCL's NCCL_BUFFSIZE and channel defaults). 0 on CPU.

@@ -79,7 +79,8 @@ class HardwareResolver {
 
   // A reference system has no price: then that of the cheapest machine with this GPU that is for rent.
   HardwarePlan hardware_plan(const Gpu& gpu, const std::optional<Machine>& machine, int gpus_per_node) {
-    HardwarePlan h = make_hardware_plan(gpu, machine.has_value() ? &*machine : nullptr, gpus_per_node, compute_);
+    HardwarePlan h = make_hardware_plan(gpu, machine.has_value() ? &*machine : nullptr, gpus_per_node, compute_,
+                                        spec_.boolean("train.deterministic").value_or(false));
     if (h.price_usd_per_gpu_hour > 0 || spec_.find("hardware.machine") != nullptr) return h;
     for (const Machine& other : machines_with(gpu.name)) {
       const double price = other.price_usd_per_hour / static_cast<double>(std::max<int64_t>(other.gpus_per_node, 1));

@@ -96,6 +96,7 @@ void resolve_training(Resolving& r) {
   t.epsilon = r.spec.number("train.epsilon").value_or(usual->epsilon);
   t.grad_clip = value_or<double>(r, r.spec.number("train.grad_clip"), 1.0, "gradient clip 1.0");
   t.seed = r.spec.integer("train.seed").value_or(0);
+  t.deterministic = r.spec.boolean("train.deterministic").value_or(false);
   if (t.min_learning_rate > t.learning_rate)
     r.fail(code::kConflict, "train.min_learning_rate",
            fmt::format("min_learning_rate {} is above learning_rate {}", t.min_learning_rate, t.learning_rate),

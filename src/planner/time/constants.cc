@@ -269,8 +269,10 @@ ProgramClass program_class(const Setup& s) {
 AttentionKernel attention_kernel(const Setup& s) {
   if (!s.flash_attention) return AttentionKernel::kUnfused;
   if (s.software.flex_attention) return AttentionKernel::kFlash2;
-  if (s.program == kNativeProgram) return AttentionKernel::kFlash2;  // called by its name, not through SDPA
   const GpuGeneration generation = gpu_generation(s.gpu);
+  // Called by its name, not through SDPA (runtime/kernels/cuda/ops.cc).
+  const bool from_hopper_on = generation == GpuGeneration::kHopper || generation == GpuGeneration::kBlackwell;
+  if (s.program == kNativeProgram) return from_hopper_on ? AttentionKernel::kCudnn : AttentionKernel::kFlash2;
   if (s.flash_package == 3 && generation == GpuGeneration::kHopper) return AttentionKernel::kFlash3;
   if (s.flash_package == 4 && generation == GpuGeneration::kBlackwell) return AttentionKernel::kFlash4;
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
