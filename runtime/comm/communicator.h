@@ -49,6 +49,9 @@ class Communicator {
   // The moving half of a reduce-scatter. full holds size(group) chunks; chunk p goes to member p. received gets size - 1 chunks:
   // chunk k - 1 comes from member (index + k) mod size, k = 1 .. size - 1. Padding travels too; nobody may read it.
   virtual std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) = 0;
+  // from and to hold size(group) chunks, and do not overlap: chunk p of `from` goes to member p, whose chunk index(group) it becomes.
+  // A member's own chunk stays where it is: the caller copies it.
+  virtual std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) = 0;
   // Sums in place; every member ends with the same bits.
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) = 0;
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) = 0;

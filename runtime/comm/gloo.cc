@@ -169,6 +169,14 @@ class GlooCommunicator : public Communicator {
         [&](int k) { return to + (k - 1) * chunk_bytes; });
   }
 
+  std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override {
+    const int n = size(group), at = index(group);
+    char *source = static_cast<char*>(const_cast<void*>(from)), *target = static_cast<char*>(to);
+    return pairs(
+        "AllToAll", Channel::kReduce, group, chunk_bytes, [&](int k) { return source + (at + k) % n * chunk_bytes; },
+        [&](int k) { return target + (at + k) % n * chunk_bytes; });
+  }
+
   std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override {
     return sum(Channel::kReduce, group, at::from_blob(data, {count}, at::TensorOptions().dtype(at::kFloat)));
   }

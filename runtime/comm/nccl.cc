@@ -109,20 +109,10 @@ class NcclCommunicator : public Communicator {
   }
 
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override {
-    return issue("ReduceScatter", Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
-      const int n = int(c.members.size());
-      nccl::Status result = api_.group_start();
-      for (int k = 1; k < n && result == nccl::kSuccess; ++k) {
-        const int peer = (c.index + k) % n;
-        result =
-            api_.send(static_cast<const char*>(full) + peer * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm, stream);
-        if (result != nccl::kSuccess) break;
-        result = api_.receive(static_cast<char*>(received) + (k - 1) * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm,
-                              stream);
-      }
-      const nccl::Status end = api_.group_end();
-      return result == nccl::kSuccess ? end : result;
-    });
+    return with_each("ReduceScatter", group, full, received, chunk_bytes, [](int k, int) { return k - 1; });
+  }
+  std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override {
+    return with_each("AllToAll", group, from, to, chunk_bytes, [](int, int peer) { return peer; });
   }
 
   std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override {
@@ -159,6 +149,24 @@ class NcclCommunicator : public Communicator {
     }
     NcclCommunicator* owner;
   };
+  // k = 1 .. size - 1: sends the chunk of member (index + k) mod size to it, and receives from it into chunk place(k, member).
+  template <class Place>
+  std::unique_ptr<Work> with_each(const char* op, Group group, const void* from, void* to, int64_t chunk_bytes, const Place& place) {
+    return issue(op, Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
+      const int n = int(c.members.size());
+      nccl::Status result = api_.group_start();
+      for (int k = 1; k < n && result == nccl::kSuccess; ++k) {
+        const int peer = (c.index + k) % n;
+        result =
+            api_.send(static_cast<const char*>(from) + peer * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm, stream);
+        if (result != nccl::kSuccess) break;
+        result = api_.receive(static_cast<char*>(to) + place(k, peer) * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm,
+                              stream);
+      }
+      const nccl::Status end = api_.group_end();
+      return result == nccl::kSuccess ? end : result;
+    });
+  }
   struct FailureText {
     int peer = -1;
     std::string what;

@@ -33,6 +33,11 @@ class LocalCommunicator : public Communicator {
     if (size(group) > 1) std::memset(received, 0, size_t((size(group) - 1) * chunk_bytes));
     return std::make_unique<DoneWork>();
   }
+  std::unique_ptr<Work> all_to_all(Group group, const void*, void* to, int64_t chunk_bytes) override {
+    for (int p = 0; p < size(group); ++p)
+      if (p != index(group)) std::memset(static_cast<char*>(to) + p * chunk_bytes, 0, size_t(chunk_bytes));
+    return std::make_unique<DoneWork>();
+  }
   std::unique_ptr<Work> all_reduce_sum(Group, float*, int64_t) override { return std::make_unique<DoneWork>(); }
   std::unique_ptr<Work> all_reduce_sum(Group, double*, int64_t) override { return std::make_unique<DoneWork>(); }
   void broadcast(void*, int64_t, int) override {}
@@ -84,6 +89,9 @@ std::unique_ptr<Work> TracingCommunicator::all_gather(Group group, void* buffer,
 std::unique_ptr<Work> TracingCommunicator::exchange(Group group, const void* full, void* received, int64_t chunk_bytes) {
   return record("ReduceScatter", group, Channel::kReduce, chunk_bytes * size(group),
                 inner_.exchange(group, full, received, chunk_bytes));
+}
+std::unique_ptr<Work> TracingCommunicator::all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) {
+  return record("AllToAll", group, Channel::kReduce, chunk_bytes * size(group), inner_.all_to_all(group, from, to, chunk_bytes));
 }
 std::unique_ptr<Work> TracingCommunicator::all_reduce_sum(Group group, float* data, int64_t count) {
   return record("AllReduce", group, Channel::kReduce, count * int64_t(sizeof(float)), inner_.all_reduce_sum(group, data, count));

@@ -31,6 +31,7 @@ class TracingCommunicator : public Communicator {
   int index(Group group) const override { return inner_.index(group); }
   std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override;
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override;
+  std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override;
   std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override;
   std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) override;
   void broadcast(void* data, int64_t num_bytes, int root) override;

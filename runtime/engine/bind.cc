@@ -86,6 +86,7 @@ BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& a
     return Argument{list.base[size_t(v.buffer)] + v.offset_bytes + own, v.shape, v.dtype};
   };
   for (const Instruction& i : schedule.instructions) check_supported(i);
+  list.whole = std::make_shared<const OpContext>(with_whole_sequences(context));
   for (const Step& step : schedule.steps) {
     Call call;
     call.accumulate = step.accumulate;
@@ -94,7 +95,12 @@ BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& a
     for (const View& v : step.writes) call.writes.push_back(argument(v));
     if (step.program_op != nullptr && !is_communication(step.program_op->kind)) {
       call.attributes = &step.program_op->attributes;
-      const std::string why_not = kernels.bind(step.kernel, call);
+      std::string kernel = step.kernel;
+      if (constexpr std::string_view kWhole = "attention_whole"; kernel.starts_with(kWhole)) {
+        kernel.replace(0, kWhole.size(), "attention");
+        call.context = list.whole.get();
+      }
+      const std::string why_not = kernels.bind(kernel, call);
       if (!why_not.empty())
         throw UnsupportedOpError(
             fmt::format("op '{}' of unit {} cannot run: kernel '{}': {}", step.op, step.unit, step.kernel, why_not));

@@ -45,6 +45,7 @@ struct BoundList {
   };
   std::vector<std::vector<ByteRange>> dies;  // per step: arena ranges whose last use it is
   std::vector<char*> base;                   // per buffer
+  std::shared_ptr<const OpContext> whole;    // of ops that see whole sequences, where ranks share them
 };
 
 // at: this rank's place in the mesh. `context` must outlive the list.

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/engine/kv_copies.h"
 #include "runtime/engine/ops_aten.h"
 #include "runtime/engine/ops_attention.h"
 #include "runtime/engine/ops_native.h"
+#include "runtime/engine/row_copies.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
 
@@ -21,8 +21,8 @@ void copy_rows(const Call& c) {
     });
   }
 }
-bool bind_kv_copies(const std::string& kernel, Call& call) {
-  std::vector<RowCopy> copies = kv_copies(kernel, call);
+bool bind_row_copies(const std::string& kernel, Call& call) {
+  std::vector<RowCopy> copies = row_copies(kernel, call);
   if (copies.empty()) return false;
   call.prepared = std::make_shared<std::vector<RowCopy>>(std::move(copies));
   call.function = copy_rows;
@@ -32,7 +32,7 @@ bool bind_kv_copies(const std::string& kernel, Call& call) {
 class CpuKernels : public Kernels {
  public:
   std::string bind(const std::string& kernel, Call& call) const override {
-    if (bind_kv_copies(kernel, call)) return "";
+    if (bind_row_copies(kernel, call)) return "";
     if (needs_own_attention(kernel, call)) return bind_own_attention(kernel, call);
     return bind_native_op(kernel, call) || bind_aten_op(kernel, call) ? "" : "the CPU has no such kernel";
   }

@@ -13,6 +13,7 @@
 #include "plan/expand.h"
 #include "runtime/engine/bind.h"
 #include "runtime/engine/exchange.h"
+#include "runtime/engine/feed.h"
 #include "runtime/engine/host_shards.h"
 #include "runtime/kernels/cpu/kernels.h"
 #include "runtime/optim/adamw.h"
@@ -33,11 +34,9 @@ struct Engine::State {
   void gradient_norm(const Call& call);
   void optimizer_step();
   void wait(int event);
+  void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }
   bool is_metering() const { return metering_left > 0; }
   bool is_profiled() const { return steps_done + 1 >= options.first_profiled_step && steps_done < options.last_profiled_step; }
-  void check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const;
-  void feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch);
-  int64_t micro_batch_tokens() const { return context.cp * context.T; }  // of the ranks that share their sequences together
   double scalar(const char* name) {
     double value = 0;
     device.copy_to_host(&value, memory->run(name), sizeof(value));
@@ -288,33 +287,6 @@ void Engine::State::optimizer_step() {
   adamw->step(steps_done + 1, rate, clip_factor(stats.gradient_norm, plan.train.grad_clip));
 }
 
-void Engine::State::check_tokens(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t num_micro_batches) const {
-  const int64_t expected = num_micro_batches * micro_batch_tokens(), vocabulary = plan.model.vocabulary;
-  const auto outside = [&](std::span<const int64_t> v, int64_t lowest) {
-    return std::any_of(v.begin(), v.end(), [&](int64_t t) { return t < lowest || t >= vocabulary; });
-  };
-  if (int64_t(ids.size()) != expected || int64_t(targets.size()) != expected) {
-    throw std::invalid_argument(fmt::format("{} ids and {} targets, expected {} micro-batches of {} tokens", ids.size(),
-                                            targets.size(), num_micro_batches, micro_batch_tokens()));
-  }
-  if (outside(ids, 0) || outside(targets, -1))
-    throw std::invalid_argument(fmt::format("a token outside the vocabulary of {}", vocabulary));
-}
-
-void Engine::State::feed(std::span<const int64_t> ids, std::span<const int64_t> targets, int64_t micro_batch) {
-  const Positions own = positions_of(context);
-  const int64_t length = context.cp * context.S;
-  for (const auto& [name, tokens] : {std::pair{"ids", ids}, {"targets", targets}}) {
-    const int64_t* from = tokens.data() + micro_batch * micro_batch_tokens();
-    if (context.cp > 1) {
-      own_tokens.resize(size_t(context.T));
-      for (int64_t t = 0; t < context.T; ++t) own_tokens[size_t(t)] = from[t / own.rows * length + own.at(t % own.rows)];
-      from = own_tokens.data();
-    }
-    device.copy_to_device(memory->run(name), from, context.T * 8);
-  }
-}
-
 // --- the class
 
 Engine::Engine(const Plan& plan, Device& device, Communicator& communicator, EngineOptions options)
@@ -352,7 +324,8 @@ void Engine::load() {
 
 StepStats Engine::step(const StepInput& input) {
   State& s = *state_;
-  s.check_tokens(input.ids, input.targets, s.plan.gradient_accumulation);
+  const Tokens tokens = {input.ids, input.targets};
+  check_tokens(tokens, s.plan.gradient_accumulation, s.context);
   CHECK(input.global_valid_tokens > 0);
   const double begin_s = now_s();
   s.stats = {};
@@ -360,7 +333,7 @@ StepStats Engine::step(const StepInput& input) {
   s.host_shards->forget();
   s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
   if (s.is_profiled()) s.profile = std::make_unique<Profile>(s.device);
-  s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(input.ids, input.targets, m); });
+  s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(tokens, m); });
   if (s.metering_left > 0) --s.metering_left;
   ++s.steps_done;
   s.stats.seconds = now_s() - begin_s;
@@ -369,14 +342,15 @@ StepStats Engine::step(const StepInput& input) {
 
 double Engine::evaluate(const EvaluateInput& input) {
   State& s = *state_;
-  const int64_t n = int64_t(input.ids.size()) / s.micro_batch_tokens();
-  s.check_tokens(input.ids, input.targets, n);
+  const Tokens tokens = {input.ids, input.targets};
+  const int64_t n = int64_t(input.ids.size()) / micro_batch_tokens(s.context);
+  check_tokens(tokens, n, s.context);
   CHECK(input.global_valid_tokens > 0);
   s.stats = {};
   s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
   double loss = 0;
   for (int64_t m = 0; m < n; ++m) {
-    s.execute(s.lists.at(Phase::kEvaluate), [&](int64_t) { s.feed(input.ids, input.targets, m); });
+    s.execute(s.lists.at(Phase::kEvaluate), [&](int64_t) { s.feed(tokens, m); });
     loss += s.scalar("loss");
   }
   return loss;

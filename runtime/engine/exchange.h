@@ -1,4 +1,4 @@
-// What a program exchanges with the ranks that share its tensors (tensor parallelism).
+// What a program exchanges with the ranks that share its tensors (tensor parallelism) or its sequences (context parallelism).
 #pragma once
 #include "plan/program.h"
 #include "runtime/comm/communicator.h"
@@ -6,8 +6,9 @@
 
 namespace distsetup {
 
-// An op that gathers rows of all ranks of its group, or adds the parts that each has of every row and keeps this rank's rows. Complete
-// when it returns: on the host, or in the order of the compute stream. Returns the seconds that the host was blocked.
+// An op that gathers rows of all ranks of its group, adds the parts that each has of every row and keeps this rank's rows, or gives
+// each rank its part of the rows. Complete when it returns: on the host, or in the order of the compute stream. Returns the seconds
+// that the host was blocked.
 double exchange(const Op& op, const Call& call, Communicator& communicator, const Kernels& kernels);
 
 }  // namespace distsetup

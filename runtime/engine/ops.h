@@ -26,6 +26,12 @@ struct OpContext {
   // Context parallelism: ranks that share each sequence, which has cp · S tokens, and this rank's place among them.
   int cp = 1, cp_index = 0;
 };
+// As a rank sees whole sequences with its share of the heads ("attention_whole").
+inline OpContext with_whole_sequences(OpContext x) {
+  x.T *= x.cp, x.S *= x.cp, x.a /= x.cp, x.kv /= x.cp;
+  x.cp = 1, x.cp_index = 0;
+  return x;
+}
 inline Positions positions_of(const OpContext& x) { return own_positions(x.cp * x.S, x.cp, x.cp_index); }
 // The ids whose rows a table of num_rows rows has on this rank.
 inline VocabularyRange own_vocabulary(const OpContext& x, int64_t num_rows) {

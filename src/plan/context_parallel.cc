@@ -30,14 +30,34 @@ void add_gathered(Op op, ProgramBuilder& b) {
   b.add(std::move(op));
 }
 
+void add_exchanged(Op op, ProgramBuilder& b) {
+  const bool split = op.reads.size() == 2;
+  const std::string att = op.writes[0];
+  b.add(op_of(op, "pack", split ? "heads_pack_split" : "heads_pack", op.reads, {"heads_out"}));
+  b.add(over_cp(op_of(op, "spread", "all_to_all", {"heads_out"}, {"heads_in"})));
+  b.add(op_of(op, "sort", "heads_sort", {"heads_in"}, {"heads_seq"}));
+  Op whole = op;
+  whole.kernel = "attention_whole";
+  whole.reads = {"heads_seq"};
+  whole.writes[0] = att + "_seq";
+  b.add(std::move(whole));
+  b.add(op_of(op, "unsort", "heads_unsort", {att + "_seq"}, {att + "_out"}));
+  b.add(over_cp(op_of(op, "collect", "all_to_all", {att + "_out"}, {att + "_in"})));
+  b.add(op_of(op, "unpack", "heads_unpack", {att + "_in"}, {att}));
+}
+
 }  // namespace
 
 bool is_attention(const Op& op) { return op.kernel == "attention" || op.kernel == "attention_split"; }
 
 void add_shared_attention(Op op, CpMethod method, ProgramBuilder& b) {
   if (op.reads.empty() || op.reads.size() > 2 || op.writes.size() != 2) return b.add(std::move(op));  // which says what is wrong
-  if (method != CpMethod::kAllGather) return b.fail(fmt::format("context parallelism as '{}' has no program", name(method)));
-  add_gathered(std::move(op), b);
+  switch (method) {
+    case CpMethod::kAllGather: return add_gathered(std::move(op), b);
+    case CpMethod::kUlysses: return add_exchanged(std::move(op), b);
+    case CpMethod::kRing: break;
+  }
+  b.fail(fmt::format("context parallelism as '{}' has no program", name(method)));
 }
 
 std::string cut_problem(int64_t sequence_length, int cp) {

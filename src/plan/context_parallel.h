@@ -4,6 +4,8 @@
 // only queries have to meet the keys of the other ranks. How they do is put in here, as ops:
 //   allgather   kv_pack qkv -> kv[T], all_gather kv_all[c T], kv_sort kv_seq: the sequences as they are; attention of the own queries
 //               with them. Backward: the gradients of all keys, sorted back, reduce_scatter, into the gradient of qkv.
+//   ulysses     (DeepSpeed-Ulysses, arXiv 2309.14509) each rank attends with a / c of the heads, over whole sequences: heads_pack
+//               qkv -> a part for each rank, all_to_all, heads_sort: the sequences as they are; attention; and the same back for att.
 #pragma once
 #include <string>
 

@@ -63,9 +63,9 @@ int64_t cpu_gemm_bf16_transposed(int64_t M, int64_t N, int64_t K) {
 int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
   const bool bf16 = schedule.compute == Dtype::kBf16;
   if (step.program_op != nullptr && has_own_attention(step.kernel, step.program_op->attributes, schedule.symbols.at("S"))) return 0;
-  if (step.kernel == "attention" || step.kernel == "attention_split") return cpu_attention_forward(schedule.symbols, bf16);
-  if (step.kernel == "attention_backward" || step.kernel == "attention_split_backward")
-    return cpu_attention_backward(schedule.symbols, bf16);
+  if (step.kernel.starts_with("attention"))
+    return step.kernel.ends_with("_backward") ? cpu_attention_backward(schedule.symbols, bf16)
+                                              : cpu_attention_forward(schedule.symbols, bf16);
   if (!bf16 || !step.kernel.starts_with("linear")) return 0;
   const std::vector<int64_t>&in = step.reads[0].shape, &out = step.writes[0].shape;
   return step.kernel == "linear_dw" ? cpu_gemm_bf16_transposed(out[0], out[1], in[0]) : cpu_gemm_bf16(out[0], out[1], in[1]);
@@ -73,13 +73,18 @@ int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
 
 constexpr int64_t kCudnnSeedBytes = 64;  // two numbers that nothing reads without dropout
 
-int64_t cuda_attention(const Symbols& s, bool bf16, bool backward, bool deterministic) {
-  const int64_t element = bf16 ? 2 : 4, queries = s.at("T") * s.at("a") * s.at("d"), keys = s.at("T") * s.at("kv") * s.at("d");
-  const int64_t sums = s.at("T") * s.at("a") * 4, expanded = s.at("kv") < s.at("a") ? 2 * queries * element : 0;
+// attention_shared: of a rank's own queries with whole sequences (context parallelism), the two chunks of each one after the other;
+// the larger one sees at most all keys. attention_whole: cp times the tokens with as many times fewer heads.
+int64_t cuda_attention(const Symbols& s, bool bf16, std::string_view kernel, bool deterministic) {
+  const bool backward = kernel.ends_with("_backward"), shared = kernel.starts_with("attention_shared");
+  const int64_t T = shared ? s.at("T") / 2 : s.at("T"), keys_T = shared ? s.at("T") * s.at("cp") : T;
+  const int64_t element = bf16 ? 2 : 4, queries = T * s.at("a") * s.at("d"), keys = keys_T * s.at("kv") * s.at("d");
+  const int64_t sums = T * s.at("a") * 4, expanded = s.at("kv") < s.at("a") ? 2 * keys_T * s.at("a") * s.at("d") * element : 0;
   if (!backward) return sums + queries * element + (bf16 ? kCudnnSeedBytes : expanded);
   const int64_t fresh = (queries + 2 * keys) * element + expanded;
   if (!bf16) return fresh + expanded + sums;
-  const int64_t groups = std::max<int64_t>(1, s.at("B") * s.at("a"));
+  const int64_t heads = s.at("a") / (kernel.starts_with("attention_whole") ? s.at("cp") : 1);
+  const int64_t groups = std::max<int64_t>(1, s.at("B") * heads);
   const int64_t splits = deterministic ? (kMostSms + groups - 1) / groups : 1;
   return fresh + splits * queries * 4 + sums;
 }
@@ -89,8 +94,7 @@ int64_t cuda_attention(const Symbols& s, bool bf16, bool backward, bool determin
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return cpu_workspace(step, schedule);
   const bool attention = step.kernel.starts_with("attention"), bf16 = schedule.compute == Dtype::kBf16;
-  return kCublasWorkspaceBytes +
-         (attention ? cuda_attention(schedule.symbols, bf16, step.kernel.ends_with("backward"), schedule.deterministic) : 0);
+  return kCublasWorkspaceBytes + (attention ? cuda_attention(schedule.symbols, bf16, step.kernel, schedule.deterministic) : 0);
 }
 
 }  // namespace distsetup

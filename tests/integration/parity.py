@@ -3,7 +3,7 @@
 
 usage: parity.py light|pairwise|all
 
-A cell is sharding x recompute x accumulation x precision x ranks x model; some have tensor parallelism too. Each is planned, emitted, started with its launch.sh, twice:
+A cell is sharding x recompute x accumulation x precision x ranks x model; some have tensor or context parallelism too. Each is planned, emitted, started with its launch.sh, twice:
 the second run poisons freed memory in every other cell and must give the same bits either way. `light` is a handful of cells, `pairwise`
 a selection in which every pair of values of two factors occurs, `all` every cell. Standard library only; steps and sizes are small.
 Leaves out: comparison with PyTorch (parity_oracle_all.sh), resuming (resume.sh).
@@ -85,6 +85,11 @@ def extra_cells():
         dict(cell, ranks=4, tp=2, model="tiny_qwen", sharding="ddp", recompute="selective"),
         dict(cell, ranks=2, tp=2, model="tiny_qwen", sharding="ddp", recompute="full", accumulation=1),
         dict(cell, ranks=4, tp=2, model="tiny", sharding="zero2", accumulation=1, precision="bf16"),
+        dict(cell, ranks=4, cp=2, model="tiny_qwen"),
+        dict(cell, ranks=4, cp=4, model="tiny_tied", sharding="ddp", recompute="full"),
+        dict(cell, ranks=4, cp=2, tp=2, model="tiny_qwen", sharding="zero1", recompute="selective"),
+        dict(cell, ranks=4, cp=2, method="ulysses", model="tiny_qwen", sharding="zero2"),
+        dict(cell, ranks=2, cp=2, model="tiny", sharding="zero3", accumulation=1, precision="bf16"),
     ]
 
 
@@ -97,16 +102,19 @@ def light_cells():
         row("ddp", "none", 1, "bf16", 2, "tiny_qwen"),
         row("zero1", "full", 4, "bf16", 1, "odd"),
         dict(row("zero3", "full", 4, "fp32", 4, "tiny_qwen"), tp=2),
+        dict(row("zero3", "full", 4, "fp32", 4, "tiny_qwen"), cp=2),
     ]
 
 
 def data_ranks(cell):
-    return cell["ranks"] // cell.get("tp", 1)
+    return cell["ranks"] // cell.get("tp", 1) // cell.get("cp", 1)
 
 
 def name_of(cell):
     name = "-".join(str(cell[f]) for f in ("model", "sharding", "recompute")) + f"-a{cell['accumulation']}-{cell['precision']}-{cell['ranks']}ranks"
-    name += f"-tp{cell['tp']}" if "tp" in cell else ""
+    for axis in ("tp", "cp"):
+        name += f"-{axis}{cell[axis]}" if axis in cell else ""
+    name += "-" + cell["method"] if "method" in cell else ""
     return (name + "".join(cell.get("more", [])).replace("--", "-")).replace(":", "")
 
 
@@ -157,7 +165,7 @@ launch: {{init_timeout: 120s, collective_timeout: 120s}}
 
 def plan(cell, work, name):
     batch = cell.get("batch", GLOBAL_BATCH)
-    flags = ["--gpus", cell["ranks"], "--tp", cell.get("tp", 1), "--recompute", cell["recompute"], "--precision", cell["precision"], "--global-batch", batch,
+    flags = ["--gpus", cell["ranks"], "--tp", cell.get("tp", 1), "--cp", cell.get("cp", 1), "--cp-method", cell.get("method", "allgather"), "--recompute", cell["recompute"], "--precision", cell["precision"], "--global-batch", batch,
              "--gradient-accumulation", cell["accumulation"], "--micro-batch", batch // cell["accumulation"] // data_ranks(cell)]
     if cell["sharding"] == "hybrid":
         flags += ["--sharding", "zero3", "--dp-replicate", "2", "--dp-shard", cell["ranks"] // 2]

@@ -227,6 +227,17 @@ class AdversarialCommunicator : public Communicator {
                    }
                  });
   }
+  std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override {
+    return issue("reductions", Stream::kReduce, group, {0, const_cast<void*>(from), to},
+                 [chunk_bytes](const std::vector<MeetingPlace::Arrival>& all) {
+                   for (const auto& to : all) {
+                     for (const auto& from : all)
+                       if (&from != &to)
+                         std::memcpy(static_cast<char*>(to.received) + from.index * chunk_bytes,
+                                     static_cast<char*>(from.data) + to.index * chunk_bytes, size_t(chunk_bytes));
+                   }
+                 });
+  }
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override {
     return issue("reductions", Stream::kReduce, group, {0, const_cast<void*>(full), received},
                  [chunk_bytes](const std::vector<MeetingPlace::Arrival>& all) {

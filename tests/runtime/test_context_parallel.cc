@@ -16,8 +16,8 @@ using namespace tiny;
 // "gpt2".
 Geometry shared_geometry(const std::string& which) {
   Geometry g = odd_geometry();
-  g.num_heads = 4;
-  g.num_kv_heads = 2;
+  g.num_heads = 8;
+  g.num_kv_heads = 4;
   g.feed_forward = 36;
   g.tied_embeddings = g.qkv_bias = g.output_bias = g.mlp_bias = g.qk_norm = which == "all";
   if (which == "window") g.sliding_window = 5;
@@ -29,6 +29,7 @@ struct SharedStrategy {
   Sharding sharding;
   int replicate, shard, cp, tp = 1;
   bool reshard = true;
+  CpMethod method = CpMethod::kAllGather;
 };
 
 TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains as one rank does", "[cp]") {
@@ -40,7 +41,11 @@ TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains a
       SharedStrategy{"hybrid 2 x 1 x cp 2", Sharding::kZero3, 2, 1, 2},
       SharedStrategy{"hybrid 2 x 2 x cp 2", Sharding::kZero3, 2, 2, 2}, SharedStrategy{"cp 2 x tp 2", Sharding::kDdp, 1, 1, 2, 2},
       SharedStrategy{"zero3 2 x cp 2 x tp 2", Sharding::kZero3, 1, 2, 2, 2},
-      SharedStrategy{"zero1 2 x cp 2 x tp 2", Sharding::kZero1, 1, 2, 2, 2});
+      SharedStrategy{"zero1 2 x cp 2 x tp 2", Sharding::kZero1, 1, 2, 2, 2},
+      SharedStrategy{"ulysses 2", Sharding::kDdp, 1, 1, 2, 1, true, CpMethod::kUlysses},
+      SharedStrategy{"zero2 2 x ulysses 2", Sharding::kZero2, 1, 2, 2, 1, true, CpMethod::kUlysses},
+      SharedStrategy{"zero3 1 x ulysses 2 x tp 2", Sharding::kZero3, 1, 1, 2, 2, true, CpMethod::kUlysses},
+      SharedStrategy{"zero3 1 x ulysses 4", Sharding::kZero3, 1, 1, 4, 1, false, CpMethod::kUlysses});
   const auto which = GENERATE(as<std::string>{}, "grouped", "all", "window");
   const bool is_small = s.replicate * s.shard * s.cp * s.tp <= 2;
   TinyOptions o;
@@ -51,6 +56,7 @@ TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains a
   if (!reference.count(which)) reference[which] = train(tiny_plan(o), o.steps);
   const RunResult& one = reference[which];
   o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.cp = s.cp, o.tp = s.tp, o.reshard = s.reshard;
+  o.cp_method = s.method;
   o.accumulation = is_small ? 4 : 2;
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
     if (!is_small && recompute == Recompute::kSelective) continue;
@@ -69,12 +75,13 @@ TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains a
 
 TEST_CASE("context parallelism in bf16 follows fp32 on one rank", "[cp]") {
   const auto s = GENERATE(SharedStrategy{"cp 2", Sharding::kDdp, 1, 1, 2}, SharedStrategy{"zero1 2 x cp 2", Sharding::kZero1, 1, 2, 2},
-                          SharedStrategy{"zero3 1 x cp 4", Sharding::kZero3, 1, 1, 4});
+                          SharedStrategy{"zero3 1 x cp 4", Sharding::kZero3, 1, 1, 4},
+                          SharedStrategy{"ulysses 2", Sharding::kDdp, 1, 1, 2, 1, true, CpMethod::kUlysses});
   TinyOptions o;
   o.geometry = shared_geometry("all");
   o.sequence_length = 16;
   static const RunResult one = train(tiny_plan(o), 20);
-  o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.cp = s.cp;
+  o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.cp = s.cp, o.cp_method = s.method;
   o.accumulation = 2;
   o.precision = Dtype::kBf16;
   INFO(s.name);
@@ -87,6 +94,7 @@ TEST_CASE("context parallelism in bf16 follows fp32 on one rank", "[cp]") {
 TEST_CASE("context parallelism allocates nothing while a step runs but what is declared", "[cp]") {
   const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   TinyOptions o;
+  o.cp_method = GENERATE(CpMethod::kAllGather, CpMethod::kUlysses);
   o.geometry = shared_geometry("all");
   o.cp = 2;
   o.precision = precision;
@@ -98,9 +106,13 @@ TEST_CASE("sequences that cannot be cut are refused with their numbers", "[cp]")
   TinyOptions o;
   o.geometry = shared_geometry("plain");
   o.cp = 4;
-  const Diagnostics said = validate(tiny_plan(o));  // of 12 tokens
+  Diagnostics said = validate(tiny_plan(o));  // of 12 tokens
   REQUIRE(!said.empty());
   CHECK(said.front().message.find("2 × 4 = 8 chunks of one length, which a sequence of 12 tokens") != std::string::npos);
+  o.sequence_length = 32, o.cp = 8, o.cp_method = CpMethod::kUlysses;
+  said = validate(tiny_plan(o));
+  REQUIRE(!said.empty());
+  CHECK(said.front().message.find("ulysses over cp 8 does not divide the 4 key and value heads") != std::string::npos);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ struct PlanChoice {
   bool reshard = true;
   int prefetch = 1;
   int tp = 1;  // the model gets as many times more heads and feed-forward elements
-  int cp = 1;
+  int cp = 1;  // and, where these are exchanged, heads
   CpMethod cp_method = CpMethod::kAllGather;
 };
 
@@ -44,6 +44,7 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.hardware.accelerator = Accelerator::kCpu;
   p.hardware.nodes = 1;
   p.model.num_heads *= c.tp, p.model.num_kv_heads *= c.tp, p.model.feed_forward *= c.tp;
+  if (c.cp_method == CpMethod::kUlysses) p.model.num_heads *= c.cp, p.model.num_kv_heads *= c.cp;
   p.hardware.gpus_per_node = c.dp_replicate * c.dp_shard * c.cp * c.tp;
   p.mesh.dp_replicate = c.dp_replicate;
   p.mesh.dp_shard = c.dp_shard;
@@ -100,6 +101,7 @@ PlanChoice random_choice(Random& random) {
   c.prefetch = pick(0, 3);
   c.tp = 1 << pick(0, 2);
   c.cp = pick(0, 1) ? 1 : pick(2, 4);
+  c.cp_method = pick(0, 1) ? CpMethod::kUlysses : CpMethod::kAllGather;
   return c;
 }
 

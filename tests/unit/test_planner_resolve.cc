@@ -100,7 +100,6 @@ TEST_CASE("contradictions are refused with both sides") {
 
 TEST_CASE("what the bundled trainer does not run is refused by name") {
   for (const auto& [flag, value] : Flags{{"pp", "2"},
-                                         {"cp", "2"},
                                          {"ep", "2"},
                                          {"cp-method", "ring"},
                                          {"offload-optimizer", "cpu"},
@@ -115,6 +114,7 @@ TEST_CASE("what the bundled trainer does not run is refused by name") {
   CHECK(first_code({{"model", "8B"}, {"trainer", "native"}, {"tp", "2"}, {"sequence-parallel", "false"}}) ==
         code::kUnsupportedFeature);
   CHECK(problem_of({{"model", "8B"}, {"trainer", "native"}, {"sequence-parallel", "false"}})->tp == 1);
+  CHECK(problem_of({{"model", "8B"}, {"trainer", "native"}, {"cp", "2"}}).ok());
   for (const char* one : {"tp", "pp", "cp", "ep"}) CHECK(problem_of({{"model", "8B"}, {one, "1"}}).ok());
 }
 
@@ -132,6 +132,39 @@ TEST_CASE("regression 46: a label further than 5 % from the count is said") {
   }
 }
 
+TEST_CASE("context parallelism is planned where it is asked for, and what it cannot cut is refused with its numbers") {
+  const auto plan_with = [](const Flags& flags) {
+    const Result<Problem> p = problem_of(flags);
+    return p.ok() ? make_plan(*p) : Result<Plan>(p.diagnostics);
+  };
+  const Flags node = {{"model", "8B"}, {"nodes", "1"}, {"gpus", "8"}};
+  const auto with = [&](Flags more) {
+    more.insert(more.begin(), node.begin(), node.end());
+    return plan_with(more);
+  };
+  const Result<Plan> shared = with({{"cp", "4"}, {"cp-method", "ulysses"}, {"sequence-length", "65536"}});
+  REQUIRE(shared.ok());
+  CHECK(shared->mesh.cp == 4);
+  CHECK(shared->strategy.cp_method == "ulysses");
+  CHECK(is_native(*shared));
+  const Result<Plan> uncut = with({{"cp", "4"}, {"sequence-length", "4100"}});
+  REQUIRE_FALSE(uncut.ok());
+  CHECK(uncut.diagnostics.front().message.find("2 × 4 = 8 chunks of one length, which a sequence of 4100 tokens") !=
+        std::string::npos);
+  const Result<Plan> shards = with({{"cp", "2"}, {"dp-shard", "8"}});
+  REQUIRE_FALSE(shards.ok());
+  CHECK(shards.diagnostics.front().message.find("1 node × 8 GPUs / cp 2 = 4") != std::string::npos);
+  const Flags cpu = {{"model", "tiny"}, {"gpu", "cpu"}, {"nodes", "1"}, {"gpus", "4"}, {"seq", "64"}};
+  const Result<Plan> proposed = plan_with(cpu);
+  REQUIRE(proposed.ok());
+  CHECK(proposed->mesh.cp == 1);
+  Flags asked = cpu;
+  asked.push_back({"cp", "2"});
+  const Result<Plan> given = plan_with(asked);
+  REQUIRE(given.ok());
+  CHECK(given->mesh.cp == 2);
+}
+
 TEST_CASE("regression 20, 32: no heads that do not divide, no batch that does not") {
   Spec spec;
   const Result<Value> model =
@@ -139,7 +172,8 @@ TEST_CASE("regression 20, 32: no heads that do not divide, no batch that does no
   REQUIRE(model.ok());
   spec.model = *model;
   CHECK_FALSE(resolve(spec, presets(), {}).ok());
-  const Result<Problem> p = problem_of({{"model", "8B"}, {"gpus", "8"}, {"global-batch", "100"}, {"micro-batch", "2"}, {"tp", "1"}});
+  const Result<Problem> p =
+      problem_of({{"model", "8B"}, {"gpus", "8"}, {"global-batch", "100"}, {"micro-batch", "2"}, {"tp", "1"}, {"cp", "1"}});
   REQUIRE(p.ok());
   const Result<Plan> plan = make_plan(*p);
   REQUIRE_FALSE(plan.ok());

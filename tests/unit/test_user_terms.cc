@@ -44,7 +44,8 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
     CHECK(assumes(*other, "the first that can: the native trainer cannot run"));
   }
   CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"tp", "2"}})->trainer.name == kNative);
-  CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"cp", "2"}})->trainer.name == "fsdp2");
+  CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"cp", "2"}})->trainer.name == kNative);
+  CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"ring-attn-size", "2"}})->cp == 2);  // the ring of OpenRLHF
   CHECK(resolved({{"model", "olmo2_7b"}, {"nodes", "2"}})->trainer.name == kNative);
   CHECK(resolved({{"model", "olmo2_7b"}, {"nodes", "2"}, {"tp", "2"}})->trainer.name == "fsdp2");  // its norms go over all heads
   CHECK(first_error(resolved({{"model", "olmo2_7b"}, {"tp", "2"}, {"trainer", "native"}}).diagnostics).find("all heads") !=

@@ -48,10 +48,11 @@ class OpTimes {
   }
 
   // Every byte an op reads and writes: a lookup reads T rows of its table, counted as what it writes. A gather copies what this rank
-  // sends; a reduction adds what has come, its own part, and what it adds to.
+  // sends, an exchange what it keeps; a reduction adds what has come, its own part, and what it adds to.
   double bytes(const OpInstance& op) const {
     double bytes = 0;
     if (op.op->kind == OpKind::kAllGather) return 2 * static_cast<double>(tensor_bytes(op.reads.front()));
+    if (op.op->kind == OpKind::kAllToAll) return 2 * static_cast<double>(tensor_bytes(op.reads.front()) / symbols_.at("cp"));
     if (op.op->kind == OpKind::kReduceScatter)
       return static_cast<double>(tensor_bytes(op.writes.back()) +
                                  (1 + static_cast<int64_t>(op.reads.size())) * tensor_bytes(op.writes.front()));

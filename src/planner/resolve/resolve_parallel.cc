@@ -60,12 +60,13 @@ void check_mesh(Resolving& r) {
            "--sharding zero3");
   if (r.problem.node_counts.size() != 1 || r.per_node <= 0 || has_error(r.said)) return;
   if (!r.native()) return;  // further axes divide the ranks first
-  const int64_t world = int64_t{r.problem.node_counts.front()} * r.per_node, tp = std::max(r.problem.tp, 1);
-  if (world % tp != 0) return;  // the search says that no mesh has it
-  const int64_t ranks = world / tp, shard = r.problem.dp_shard, replicate = r.problem.dp_replicate;
+  const int64_t world = int64_t{r.problem.node_counts.front()} * r.per_node;
+  const int64_t tp = std::max(r.problem.tp, 1), cp = std::max(r.problem.cp, 1);
+  if (world % (tp * cp) != 0) return;  // the search says that no mesh has it
+  const int64_t ranks = world / tp / cp, shard = r.problem.dp_shard, replicate = r.problem.dp_replicate;
   const std::string product =
-      fmt::format("{} node{} × {} GPUs{} = {}", r.problem.node_counts.front(), r.problem.node_counts.front() == 1 ? "" : "s",
-                  r.per_node, tp > 1 ? fmt::format(" / tp {}", tp) : "", ranks);
+      fmt::format("{} node{} × {} GPUs{}{} = {}", r.problem.node_counts.front(), r.problem.node_counts.front() == 1 ? "" : "s",
+                  r.per_node, tp > 1 ? fmt::format(" / tp {}", tp) : "", cp > 1 ? fmt::format(" / cp {}", cp) : "", ranks);
   if (shard > 0 && replicate > 0 && shard * replicate != ranks)
     r.fail(code::kMeshInvalid, "parallel.dp_shard",
            fmt::format("dp_replicate {} × dp_shard {} = {}, not {}", replicate, shard, replicate * shard, product),
@@ -115,10 +116,7 @@ void pin_sequence_parallel(Resolving& r) {
 void refuse_cp_method(Resolving& r, std::string_view given) {
   const std::vector<std::string>& known = r.problem.trainer.cp_methods;
   const bool is_cp_refused = known.empty() && pinned(r, "parallel.cp") > 1;
-  if (r.native())
-    r.fail(code::kUnsupportedFeature, "parallel.cp_method", "cp_method needs cp above 1, which the bundled trainer does not run yet",
-           "leave cp_method out");
-  else if (!is_cp_refused)
+  if (!is_cp_refused)
     r.fail(code::kUnsupportedFeature, "parallel.cp_method",
            known.empty() ? fmt::format("{} has no context parallelism, so no '{}'", r.problem.trainer.label, given)
                          : fmt::format("{} has no '{}', expected one of: {}", r.problem.trainer.label, given, fmt::join(known, ", ")),

@@ -158,9 +158,9 @@ class NativePredictor final : public Predictor {
   void explain_mesh(const Choice& c, const std::optional<TooFewNodes>& too_few, Plan& plan) const {
     const int64_t parameters = count_parameters(plan.model).total;
     const std::string_view rank = rank_word(plan.hardware);
+    const int states = group_size(plan.mesh, state_group(plan.mesh, c.sharding));
     plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4, AdamW moments 8)",
-                                       format_count(parameters), c.dp_shard * c.tp,
-                                       format_bytes(16 * parameters / (c.dp_shard * c.tp)), rank));
+                                       format_count(parameters), states, format_bytes(16 * parameters / states), rank));
     if (too_few.has_value())
       plan.reasons.push_back(fmt::format("{}: {} per {} of {}", too_few_words(too_few->nodes), format_bytes(too_few->device_bytes),
                                          rank, format_bytes(plan.memory.capacity_bytes)));
@@ -172,6 +172,10 @@ class NativePredictor final : public Predictor {
       if (!p_.sequence_parallel_said)
         plan.assumptions.emplace_back("sequence_parallel: true, the bundled trainer runs tp with nothing else");
     }
+    if (c.cp > 1)
+      plan.reasons.push_back(fmt::format("mesh: context parallel over {} {}s: {} of the {} tokens of each sequence on each", c.cp,
+                                         rank, format_count(plan.train.sequence_length / c.cp),
+                                         format_count(plan.train.sequence_length)));
     if (p_.global_batch > 0 || p_.global_batch_tokens == 0) return;
     const int64_t tokens = plan.train.global_batch * plan.train.sequence_length;
     if (tokens == p_.global_batch_tokens) return;

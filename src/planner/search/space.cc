@@ -6,6 +6,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
+#include "plan/context_parallel.h"
 #include "plan/native_program.h"
 #include "planner/search/framework_setup.h"
 
@@ -25,7 +26,9 @@ class Space {
     const int per_node = p_.base.hardware.gpus_per_node, world = nodes_ * per_node;
     Choice c;
     for (const int tp : sizes(world, p_.tp, "tensor_parallel")) {
-      if (tp > per_node || !uneven_over_tensor_ranks(g_, tp, KvHeads::kSplit).empty() || !bundled_splits(tp)) continue;
+      if (tp > per_node || !uneven_over_tensor_ranks(g_, tp, KvHeads::kSplit).empty() ||
+          (tp > 1 && !bundled_splits({.tp = tp}, p_.tp)))
+        continue;
       c.tp = tp;
       for (const int pp : sizes(world / tp, p_.pp, "pipeline_parallel")) {
         if (pp > g_.num_layers) continue;
@@ -33,7 +36,7 @@ class Space {
         for (const int stages : virtual_stages(pp)) {
           c.virtual_stages = stages;
           for (const int cp : sizes(world / tp / pp, p_.cp, "context_parallel")) {
-            if (!splits_sequence(cp)) continue;
+            if (cp > 1 && !(splits_sequence(cp) && bundled_splits({.tp = tp, .cp = cp}, p_.cp))) continue;
             c.cp = cp;
             experts(c, world / tp / pp / cp);
           }
@@ -44,14 +47,14 @@ class Space {
   }
 
  private:
-  // Whether the bundled trainer, if it is the one, may split matrices over tp ranks. dpo, which it does not run yet, is planned by its
-  // states alone.
-  bool bundled_splits(int tp) const {
-    if (tp == 1 || !is_native(p_.base)) return true;
+  // Whether the bundled trainer, if it is the one, may split programs so; `pin`: of the axis, 0 where it is free. dpo, which it does
+  // not run yet, is planned by its states alone.
+  bool bundled_splits(const ProgramSplit& split, int pin) const {
+    if (!is_native(p_.base)) return true;
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
-    // than half the steps/s of zero3): there tp is run where it is asked for, not proposed.
-    if (p_.tp == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
-    return p_.base.train.method != "dpo" && !has_error(check_native(g_, {.tp = tp}));
+    // than half the steps/s of zero3): there tp and cp are run where they are asked for, not proposed.
+    if (pin == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
+    return p_.base.train.method != "dpo" && !has_error(check_native(g_, split));
   }
 
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
@@ -72,7 +75,6 @@ class Space {
   }
 
   bool splits_sequence(int64_t cp) const {
-    if (cp == 1) return true;
     const int64_t length = p_.base.train.sequence_length;
     if (p_.cp_methods.empty() || length % (2 * cp) != 0) return false;
     return p_.cp > 0 || length / cp >= kFewestContextTokens;
@@ -139,7 +141,7 @@ class Space {
     if (!wanted(c.micro_batch, p_.micro_batch) || !wanted(c.gradient_accumulation, p_.gradient_accumulation)) return false;
     const double length = static_cast<double>(p_.base.train.sequence_length);
     if (c.micro_batch > 1 && p_.micro_batch == 0 && static_cast<double>(c.micro_batch) * length * length > kMostPairs) return false;
-    if (is_native(p_.base) && c.micro_batch * p_.base.train.sequence_length % c.tp != 0) return false;
+    if (is_native(p_.base) && c.micro_batch * p_.base.train.sequence_length / c.cp % c.tp != 0) return false;
     // A pipeline fills with one micro-batch per stage; interleaving deals them out in rounds of pp.
     if (c.pp > 1 && p_.gradient_accumulation == 0 && c.gradient_accumulation < c.pp) return false;
     return c.virtual_stages == 1 || c.gradient_accumulation % c.pp == 0;
@@ -223,6 +225,8 @@ Diagnostics why_nothing(const Problem& p, int nodes) {
   const std::vector<int64_t> data_ranks = are_free ? divisors(ranks) : std::vector<int64_t>{ranks};
   const auto has_none = [&p](int64_t dp) { return sequences_per_step(p, dp) == 0; };
   if (world % others == 0 && std::all_of(data_ranks.begin(), data_ranks.end(), has_none)) return {indivisible_batch(p, ranks)};
+  if (const std::string uncut = cut_problem(p.base.train.sequence_length, std::max(p.cp, 1)); is_native(p.base) && !uncut.empty())
+    return {error(code::kMeshInvalid, p.parallel_at, uncut, "--cp 1, or another --sequence-length")};
   if (!has_further_axes(p.trainer)) {
     return {error(code::kMeshInvalid, p.parallel_at,
                   fmt::format("no mesh of {} ranks has dp_replicate {} and dp_shard {}", world, p.dp_replicate, p.dp_shard),
