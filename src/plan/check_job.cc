@@ -84,6 +84,7 @@ class Job {
   }
 
   static int index(const Rank& r) { return r.list->s.segments[r.segment].first_instruction + r.at; }
+  static uint64_t exchanged(const Rank& r) { return r.list->exchanges[index(r)]; }
   static const Instruction& head(const Rank& r) { return r.list->s.instructions[index(r)]; }
 
   static void skip_empty(Rank& r) {
@@ -139,7 +140,7 @@ class Job {
       const int first = m.arrived.front();
       const Instruction& other = head(ranks_[first]);
       const bool same = other.op == i.op && other.unit == i.unit && other.bytes == i.bytes && other.dtype == i.dtype &&
-                        other.program_variant == i.program_variant;
+                        other.program_variant == i.program_variant && exchanged(ranks_[first]) == exchanged(ranks_[rank]);
       if (!same)
         require(false, rank, "rank {} issues {} in its place", first, format_instruction(ranks_[first].list->s, index(ranks_[first])));
       torn_ |= !same;

@@ -3,7 +3,7 @@
 //
 //   meeting     all members of a group issue the same collectives in the same order on a communicator, and no two ranks wait for each
 //               other across communicators. Ranks are run as if every collective blocked where it is issued: that is harder than any
-//               backend, so what passes cannot hang.
+//               backend, so what passes cannot hang. Ranks that run a program together exchange the same data in it in the same order.
 //   provenance  every gradient that the optimizer reads holds the contribution of each (rank, micro-batch, unit that writes it)
 //   exactly
 //               once, the norm each shard once, the loss each micro-batch once; parameters that are computed with are those after the

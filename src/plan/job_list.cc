@@ -1,5 +1,7 @@
 #include "plan/job_list.h"
 
+#include "base/splitmix.h"
+
 namespace distsetup {
 
 JobList::JobList(const Schedule& schedule)
@@ -16,7 +18,21 @@ JobList::JobList(const Schedule& schedule)
   for (const Instruction& i : s.instructions) {
     const bool is_program = i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
     programs.push_back(is_program ? touched(i, written) : Touched{});
+    exchanges.push_back(exchanged(i));
   }
+}
+
+uint64_t JobList::exchanged(const Instruction& i) const {
+  uint64_t sum = 0;
+  const auto add = [&sum](uint64_t number) { sum = splitmix(sum + number + kSplitMixStep); };
+  for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
+    const Step& step = s.steps[static_cast<size_t>(n)];
+    if (step.program_op == nullptr || !is_communication(step.program_op->kind)) continue;
+    add(static_cast<uint64_t>(step.program_op->kind));
+    add(static_cast<uint64_t>(step.program_op->group));
+    add(static_cast<uint64_t>(num_bytes(step.reads.front())));
+  }
+  return sum;
 }
 
 int JobList::slot(int buffer, int unit) const {

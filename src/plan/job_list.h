@@ -1,6 +1,7 @@
 // What check_job looks up of a list once for all ranks that run it: which parameters a program computes with, which gradients it
 // writes.
 #pragma once
+#include <cstdint>
 #include <set>
 #include <vector>
 
@@ -30,9 +31,11 @@ struct JobList {
   std::vector<int> replica;            // per unit: replica_of()
   std::vector<int> first_slot;         // per buffer
   std::vector<Touched> programs;       // per instruction; empty but for Forward and Backward
+  std::vector<uint64_t> exchanges;     // per instruction: which data its program exchanges with whom, in order, as one number
 
  private:
   Touched touched(const Instruction& i, std::set<int>& written) const;
+  uint64_t exchanged(const Instruction& i) const;
 };
 
 }  // namespace distsetup

@@ -245,6 +245,32 @@ TEST_CASE("a list with one instruction broken, on one rank or on all, is caught 
   for (const int n : tried) CHECK(n > 0);
 }
 
+// Programs are written for all ranks: a list that came about otherwise may have exchanges of its own.
+TEST_CASE("a program that exchanges something else on one rank is caught by check_job") {
+  for (const CpMethod method : {CpMethod::kAllGather, CpMethod::kUlysses}) {
+    const Plan plan = make_test_plan(tiny_geometry(), {.dp_shard = 2, .tp = 2, .cp = 2, .cp_method = method}, kAnyCut);
+    const Schedule good = compile_expanded(plan, Phase::kStep);
+    std::vector<size_t> exchanges;
+    for (size_t n = 0; n < good.steps.size(); ++n)
+      if (good.steps[n].program_op != nullptr && is_communication(good.steps[n].program_op->kind)) exchanges.push_back(n);
+    REQUIRE(exchanges.size() > 10);
+    for (size_t k = 0; k < exchanges.size(); ++k) {
+      const Op& op = *good.steps[exchanges[k]].program_op;
+      for (const int how : {0, 1, 2}) {
+        Schedule bad = good;
+        Step& step = bad.steps[exchanges[k]];
+        Op other = op;
+        if (how == 0) other.group = op.group == Group::kCp ? Group::kTp : Group::kCp;  // with others
+        if (how == 1) other.kind = OpKind::kCopy;                                      // not at all
+        if (how == 2) step.reads.front().shape[0] /= 2;                                // less
+        step.program_op = &other;
+        INFO(name(method) << " " << op.name << " in way " << how);
+        CHECK(is_caught(plan, good, bad, 1));
+      }
+    }
+  }
+}
+
 TEST_CASE("tensor parallelism shards what it does not split over its ranks too") {
   const Plan plan = make_test_plan(tiny_geometry(), {.dp_shard = 2, .tp = 2});
   const Schedule s = compile_schedule(plan, Phase::kStep);

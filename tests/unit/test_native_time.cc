@@ -35,7 +35,7 @@ TEST_CASE("native time: a plan's rates are those of other trainers with PyTorch'
     s.program = "torchtitan_compiled";
     s.compiled = true;
     const TimeConstants other = time_constants(s, embedded_calibration());
-    const TimeConstants own = time_constants(native_rates(s.gpu, Dtype::kBf16, embedded_calibration()));
+    const TimeConstants own = time_constants(native_rates(s.gpu, Dtype::kBf16, false, embedded_calibration()));
     CHECK(own.gemm.flops_per_s == other.gemm.flops_per_s);
     CHECK(own.gemm.k_half == other.gemm.k_half);
     CHECK(own.gemm.num_sm == other.gemm.num_sm);
@@ -52,7 +52,7 @@ TEST_CASE("native time: a plan's rates are those of other trainers with PyTorch'
   flash.compiled = true;
   const TimeConstants other = time_constants(flash, embedded_calibration());
   REQUIRE(other.attention_kernel == AttentionKernel::kFlash2);
-  const RatesPlan rates = native_rates(flash.gpu, Dtype::kBf16, embedded_calibration());
+  const RatesPlan rates = native_rates(flash.gpu, Dtype::kBf16, false, embedded_calibration());
   CHECK(rates.attention_forward_flops_per_s == other.attention.forward_flops_per_s);
   CHECK(rates.attention_backward_flops_per_s == other.attention.backward_flops_per_s);
 }
