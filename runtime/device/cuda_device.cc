@@ -1,6 +1,6 @@
 // One NVIDIA GPU as a device: memory from libtorch's caching allocator (so that the meter sees it, and what libtorch takes beside it),
 // three streams, events for every signal of a schedule. The entry point of the plugin.
-// Compiled, linked and loaded without a driver (tests/integration/cuda_plugin_all.sh); not yet run on a GPU.
+// Compiled, linked and loaded without a driver by tests/integration/cuda_plugin_all.sh, run on a GPU by scripts/test --gpu.
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDACachingAllocator.h>

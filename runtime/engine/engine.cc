@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -124,8 +125,7 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
 }
 
 void Engine::State::collect_times() {
-  if (profile) stats.profile = profile->finish();
-  profile = nullptr;
+  if (profile) stats.profile = std::exchange(profile, nullptr)->finish();
   if (timers.empty()) return;
   device.synchronize();
   for (const auto& [op, timer] : timers) stats.by_instruction[std::string(name(op))].seconds += device.timer_s(timer);
@@ -220,13 +220,8 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   std::unique_ptr<Work> work;
   if (i.num_steps == 0) return work;
   const Call& call = list.calls[size_t(i.first_step)];
-  switch (i.op) {
-    case InstructionOp::kForward:
-    case InstructionOp::kBackward:
-    case InstructionOp::kRecompute:
-    case InstructionOp::kLoss: run_steps(list, i); return work;
-    default: break;
-  }
+  using enum InstructionOp;
+  if (i.op == kForward || i.op == kBackward || i.op == kRecompute || i.op == kLoss) return run_steps(list, i), nullptr;
   const ProfileScope scope(profile.get(), i);
   switch (i.op) {
     case InstructionOp::kCast: {

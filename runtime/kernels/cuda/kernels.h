@@ -2,7 +2,7 @@
 // documented there. Data is fp32 or, where `bf16` says so, bfloat16; sums are formed in fp32 (losses and norms in fp64).
 // Deterministic: every sum has one order, fixed by the shape; there are no floating-point atomics. Nothing is allocated: partial sums
 // lie in static device memory, so calls of bias_backward, rms_norm_backward, qk_norm_backward, cross_entropy[_finish] and
-// sum_of_squares of one process must be on one stream. Compiled, linked and loaded without a GPU so far; not yet run on one.
+// sum_of_squares of one process must be on one stream.
 #pragma once
 #include <cstdint>
 

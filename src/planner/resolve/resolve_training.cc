@@ -97,6 +97,10 @@ void resolve_training(Resolving& r) {
   t.grad_clip = value_or<double>(r, r.spec.number("train.grad_clip"), 1.0, "gradient clip 1.0");
   t.seed = r.spec.integer("train.seed").value_or(0);
   t.deterministic = r.spec.boolean("train.deterministic").value_or(false);
+  if (t.deterministic && !r.native())
+    r.fail(code::kUnsupportedFeature, "train.deterministic",
+           "train.deterministic is a setting of the bundled trainer; other trainers have switches of their own for it",
+           "plan with --trainer native, or set it where that trainer reads it");
   if (t.min_learning_rate > t.learning_rate)
     r.fail(code::kConflict, "train.min_learning_rate",
            fmt::format("min_learning_rate {} is above learning_rate {}", t.min_learning_rate, t.learning_rate),
