@@ -66,10 +66,10 @@ std::vector<FamilyCase> families() {
   return out;
 }
 
-void check_poisoned_run(const tiny::TinyOptions& options, const tiny::RunResult& one, double most_parameters) {
+void check_poisoned_run(const Plan& plan, const tiny::RunResult& one, double most_parameters) {
   EngineOptions poisoned;
   poisoned.poison = true;
-  const tiny::RunResult many = tiny::train(tiny::tiny_plan(options), 6, poisoned);
+  const tiny::RunResult many = tiny::train(plan, 6, poisoned);
   CHECK(difference(many.losses, one.losses) < 1e-5);
   CHECK(difference(many.norms, one.norms) < 1e-4);
   CHECK(difference(many.parameters, one.parameters) < most_parameters);
@@ -89,7 +89,7 @@ TEST_CASE("families: sharded, recomputed and poisoned runs are the one-rank run"
     options.accumulation = 2;
     for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       options.recompute = recompute;
-      check_poisoned_run(options, one, 1e-4);
+      check_poisoned_run(tiny::tiny_plan(options), one, 1e-4);
     }
     options.precision = Dtype::kBf16;
     const tiny::RunResult rounded = tiny::train(tiny::tiny_plan(options), 6);
@@ -112,10 +112,37 @@ TEST_CASE("families: split over two tensor-parallel ranks they train as on one")
     CHECK(difference(tiny::train(tiny::tiny_plan(options), 1).gradients, first.gradients) < 4e-6);
     for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
       options.recompute = recompute;
-      check_poisoned_run(options, one, 2e-4);  // AdamW takes whole steps where gradients nearly cancel
+      check_poisoned_run(tiny::tiny_plan(options), one, 2e-4);  // AdamW takes whole steps where gradients nearly cancel
     }
   }
   CHECK(num_split == 6);  // all but one kv head (Falcon) and norms over all heads (OLMo 2)
+}
+
+// Learned positions, windows, soft caps and norms of every kind, with two chunks of every sequence on each rank.
+TEST_CASE("families: where two ranks share sequences, and the matrices too where they can, they train as on one") {
+  for (const FamilyCase& family : families()) {
+    for (const int tp : {1, 2}) {
+      INFO(family.name << " tp " << tp);
+      tiny::TinyOptions options;
+      options.geometry = family.geometry;
+      if (tp > 1) options.geometry.feed_forward = 38;
+      if (has_error(check_native(options.geometry, {.tp = tp, .cp = 2}))) {
+        CHECK(tp > 1);
+        continue;
+      }
+      options.steps = 6;
+      const auto plan_of = [](const tiny::TinyOptions& of) {
+        Plan plan = tiny::tiny_plan(of);
+        plan.train.epsilon = 1e-6;  // gradients that are zero but for rounding move no parameter by a whole step
+        return plan;
+      };
+      const tiny::RunResult one = tiny::train(plan_of(options), 6), first = tiny::train(plan_of(options), 1);
+      options.tp = tp, options.cp = 2;
+      CHECK(difference(tiny::train(plan_of(options), 1).gradients, first.gradients) < 4e-6);
+      options.recompute = Recompute::kFull;
+      check_poisoned_run(plan_of(options), one, 2e-4);
+    }
+  }
 }
 
 TEST_CASE("families: nothing is allocated while a step runs but what is declared") {
