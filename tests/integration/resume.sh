@@ -94,11 +94,25 @@ is "regression 19: the first line of the log" "$(losses "$work/straight/metrics.
 
 # --- poisoned memory changes no bit; the trace has every step, the same on every rank
 make_job poisoned 2
-run "poisoned and traced" 0 launch poisoned --threads 1 --stop-after 5 --poison --trace "$work/trace"
+run "poisoned and traced" 0 launch poisoned --threads 1 --stop-after 5 --poison --trace "$work/trace" --profile 2:3
 is "poisoned" "$(losses "$work/poisoned/metrics.jsonl")" "$(losses "$work/straight/metrics.jsonl" | head -n 5)"
 is "trace: steps" "$(sed -nE 's/.*"step":([0-9]+)\}$/\1/p' "$work/trace" | paste -sd' ')" "1 2 3 4 5"
 cmp -s "$work/trace" "$work/trace.rank1" || fail "trace: the ranks issued different collectives"
 has "trace" "$(head -n 1 "$work/trace")" '"op":"ReduceScatter"'
+
+# --- the profile has the ops of the steps asked for, on each rank, one after another on a stream
+for profile in "$work"/poisoned/profile.json "$work"/poisoned/profile.rank1.json; do
+  said=$(python3 -c '
+import json, sys
+last, steps, ops = {}, set(), set()
+for e in sorted(json.load(open(sys.argv[1]))["traceEvents"], key=lambda e: e["ts"]):
+    assert e["ph"] == "X" and e["dur"] >= 0 and e["ts"] >= last.get(e["tid"], 0) - 1, e
+    last[e["tid"]] = e["ts"] + e["dur"]
+    steps.add(e["args"]["step"])
+    ops.add(e["name"].split()[0])
+print(sorted(steps), {"Forward", "Backward", "OptimizerStep", "ReduceScatter"} <= ops)' "$profile")
+  is "profile" "$said" "[2, 3] True"
+done
 
 # --- another mesh: 4 -> 2 -> 1 -> 4, zero3 -> ddp -> zero2, to 1e-5
 make_job meshes 4
