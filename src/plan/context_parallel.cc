@@ -60,6 +60,14 @@ void add_shared_attention(Op op, CpMethod method, ProgramBuilder& b) {
   b.fail(fmt::format("context parallelism as '{}' has no program", name(method)));
 }
 
+std::string shared_kernel_problem(const Plan& p, int cp, CpMethod method) {
+  if (cp == 1 || method == CpMethod::kUlysses || p.hardware.accelerator == Accelerator::kCpu) return "";
+  const int64_t window = p.model.sliding_window;
+  if (p.precision.compute != Dtype::kF32 || window <= 0 || window >= p.train.sequence_length) return "";
+  // The memory-efficient kernel's backward counts the window of a chunk's queries from the wrong end (seen with libtorch 2.11).
+  return fmt::format("in fp32 on GPUs the native trainer has no window over several ranks, the model's is {} and cp {}", window, cp);
+}
+
 std::string cut_problem(int64_t sequence_length, int cp) {
   if (cp == 1 || sequence_length % (2 * cp) == 0) return "";
   return fmt::format(

@@ -9,6 +9,7 @@
 #pragma once
 #include <string>
 
+#include "plan/plan.h"
 #include "plan/program_builder.h"
 
 namespace distsetup {
@@ -16,6 +17,9 @@ namespace distsetup {
 bool is_attention(const Op& op);
 // Adds an op that is_attention(), and what it needs, as every rank runs it. Problems are the builder's.
 void add_shared_attention(Op op, CpMethod method, ProgramBuilder& program);
+
+// Why the plan's device has no kernel for attention that ranks share so; "": it has, or nothing is shared.
+std::string shared_kernel_problem(const Plan& plan, int cp, CpMethod method);
 
 // Why a sequence cannot be cut, with its numbers; "": it can.
 std::string cut_problem(int64_t sequence_length, int cp);

@@ -78,13 +78,8 @@ Diagnostics validate(const Plan& p) {
   require(m.tp == 1 || p.strategy.sequence_parallel, code::kUnsupportedFeature,
           fmt::format("the native trainer splits norms and residuals over the sequence, tp is {} and sequence_parallel false", m.tp),
           "leave sequence_parallel out");
-  // The memory-efficient kernel's backward counts the window of a chunk's queries from the wrong end (seen with libtorch 2.11).
-  const bool has_fp32_window = p.hardware.accelerator == Accelerator::kCuda && p.precision.compute == Dtype::kF32 &&
-                               p.model.sliding_window > 0 && p.model.sliding_window < p.train.sequence_length;
-  require(m.cp == 1 || p.strategy.cp_method == name(CpMethod::kUlysses) || !has_fp32_window, code::kUnsupportedFeature,
-          fmt::format("in fp32 on GPUs the native trainer has no window over several ranks, the model's is {} and cp {}",
-                      p.model.sliding_window, m.cp),
-          "--precision bf16, or --cp-method ulysses");
+  const std::string no_kernel = shared_kernel_problem(p, m.cp, split_of(p).cp_method);
+  require(no_kernel.empty(), code::kUnsupportedFeature, no_kernel, "--precision bf16, or --cp-method ulysses");
   const int64_t tokens = p.micro_batch * p.train.sequence_length / m.cp;
   require(tokens % m.tp == 0, code::kMeshInvalid,
           fmt::format("tp {} does not divide the {} tokens of a micro-batch{}", m.tp, tokens, m.cp > 1 ? " on a rank" : ""));

@@ -154,6 +154,17 @@ TEST_CASE("context parallelism is planned where it is asked for, and what it can
   const Result<Plan> shards = with({{"cp", "2"}, {"dp-shard", "8"}});
   REQUIRE_FALSE(shards.ok());
   CHECK(shards.diagnostics.front().message.find("1 node × 8 GPUs / cp 2 = 4") != std::string::npos);
+  // The kernel that fp32 takes on GPUs has no window for some of a sequence's queries: heads are exchanged, or it is refused.
+  const Flags window = {{"model", "mistral_7b"}, {"trainer", "native"},        {"nodes", "1"}, {"gpus", "8"},
+                        {"precision", "fp32"},   {"sequence-length", "32768"}, {"cp", "2"}};
+  const Result<Plan> exchanged = plan_with(window);
+  REQUIRE(exchanged.ok());
+  CHECK(exchanged->strategy.cp_method == "ulysses");
+  Flags gathered = window;
+  gathered.push_back({"cp-method", "allgather"});
+  const Result<Plan> refused = plan_with(gathered);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.diagnostics.front().message.find("no window over several ranks, the model's is 4096 and cp 2") != std::string::npos);
   const Flags cpu = {{"model", "tiny"}, {"gpu", "cpu"}, {"nodes", "1"}, {"gpus", "4"}, {"seq", "64"}};
   const Result<Plan> proposed = plan_with(cpu);
   REQUIRE(proposed.ok());

@@ -93,6 +93,7 @@ class Space {
       }
       for (const CpMethod method : p_.cp_methods) {
         if (method == CpMethod::kUlysses && g_.num_kv_heads / c.tp % c.cp != 0) continue;
+        if (is_native(p_.base) && !shared_kernel_problem(p_.base, c.cp, method).empty()) continue;
         c.cp_method = method;
         data(c, dp);
       }
@@ -227,6 +228,11 @@ Diagnostics why_nothing(const Problem& p, int nodes) {
   if (world % others == 0 && std::all_of(data_ranks.begin(), data_ranks.end(), has_none)) return {indivisible_batch(p, ranks)};
   if (const std::string uncut = cut_problem(p.base.train.sequence_length, std::max(p.cp, 1)); is_native(p.base) && !uncut.empty())
     return {error(code::kMeshInvalid, p.parallel_at, uncut, "--cp 1, or another --sequence-length")};
+  for (const CpMethod method : p.cp_methods) {
+    const std::string problem = shared_kernel_problem(p.base, std::max(p.cp, 1), method);
+    if (is_native(p.base) && !problem.empty() && p.cp_methods.size() == 1)
+      return {error(code::kUnsupportedFeature, p.parallel_at, problem, "--precision bf16, or --cp-method ulysses")};
+  }
   if (!has_further_axes(p.trainer)) {
     return {error(code::kMeshInvalid, p.parallel_at,
                   fmt::format("no mesh of {} ranks has dp_replicate {} and dp_shard {}", world, p.dp_replicate, p.dp_shard),
