@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -146,7 +147,16 @@ def measure(work, name, arguments):
         (pathlib.Path(arguments.profile) / f"{name}.log").write_bytes((plan_path.parent / "ours0.log").read_bytes())
 
 
+def check_machine():
+    if shutil.which("nvidia-smi") is None or subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0:
+        sys.exit("scripts/bench gpu: no NVIDIA GPU on this machine (nvidia-smi finds none)")
+    seen = subprocess.run([sys.executable, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())"], stderr=subprocess.DEVNULL)
+    if seen.returncode != 0:
+        sys.exit(f"scripts/bench gpu: the torch of {sys.executable} sees no GPU; set BENCH_PYTHON to a Python whose torch does")
+
+
 def main():
+    check_machine()
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16)
