@@ -70,16 +70,17 @@ std::string suffix_of(const Parameter& parameter, const std::vector<Box>& boxes,
   return boxes[k].numel() == full_numel(parameter) ? "" : fmt::format(".box{}", k);
 }
 
-CheckpointIndex make_index(const Layout& layout, const std::string& plan_digest) {
-  CheckpointIndex index;
-  index.plan_digest = plan_digest;
-  index.mesh = layout.mesh;
+// The parameters that a pipeline's stage writes; without stages all of them.
+void add_stage(const Layout& layout, CheckpointIndex& index) {
   for (const UnitLayout& unit : layout.units) {
+    if (unit.is_copy) continue;
     for (const Parameter& parameter : unit.parameters) {
       StoredParameter stored;
       stored.shape = parameter.full_shape;
       for (const int rank : writer_ranks(layout)) {
-        const std::vector<Box> boxes = boxes_of(layout, unit, parameter, coordinates(layout.mesh, rank));
+        const Coordinates at = coordinates(layout.mesh, rank);
+        if (at.pp != layout.stage) continue;
+        const std::vector<Box> boxes = boxes_of(layout, unit, parameter, at);
         for (size_t k = 0; k < boxes.size(); ++k)
           stored.boxes.push_back({rank_file_name(rank), boxes[k].start, boxes[k].size, suffix_of(parameter, boxes, k)});
       }
@@ -87,6 +88,14 @@ CheckpointIndex make_index(const Layout& layout, const std::string& plan_digest)
       CHECK(fresh, "{} twice", parameter.name);
     }
   }
+}
+
+CheckpointIndex make_index(const Layout& layout, const std::string& plan_digest) {
+  CheckpointIndex index;
+  index.plan_digest = plan_digest;
+  index.mesh = layout.mesh;
+  for (int stage = 0; stage < layout.mesh.pp; ++stage)
+    add_stage(make_layout(layout.geometry, layout.mesh, layout.sharding, stage, layout.chunks_per_stage), index);
   return index;
 }
 
@@ -134,6 +143,7 @@ Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, i
   std::vector<TensorData> tensors;
   const std::span<float> states[] = {state.master, state.moment1, state.moment2};
   for (const UnitLayout& unit : state.layout->units) {
+    if (unit.is_copy) continue;  // its owner writes it
     for (const Parameter& parameter : unit.parameters) {
       const std::vector<Box> boxes = boxes_of(*state.layout, unit, parameter, state.at);
       for (size_t k = 0; k < boxes.size(); ++k) {

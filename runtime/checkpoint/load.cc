@@ -206,7 +206,7 @@ Diagnostics load_shard(const std::string& directory, int64_t step, const ShardSt
   if (!text.ok()) return text.diagnostics;
   const Result<CheckpointIndex> index = index_from_json(*text, (fs::path(path) / "index.json").string());
   if (!index.ok()) return index.diagnostics;
-  if (Diagnostics found = check_model(path, *index, *commit, *state.layout); has_error(found)) return found;
+  if (Diagnostics found = check_model(path, *index, *commit, make_layout(state.layout->geometry, {})); has_error(found)) return found;
 
   RankFiles sources(path);
   const std::span<float> states[] = {state.master, state.moment1, state.moment2};

@@ -14,8 +14,11 @@
 
 namespace distsetup {
 
-// Gathers and reductions of training, and everything that is not in a schedule (start, agreement on signals, checkpoints).
-enum class Channel { kGather, kReduce, kControl };
+// Gathers, reductions and messages between stages of training, and everything that is not in a schedule (start, agreement on signals, checkpoints).
+enum class Channel { kGather, kReduce, kControl, kStages };
+inline constexpr int kNumChannels = 4;
+// What travels between stages of a pipeline: activations to the next one, gradients to the previous. The two never wait for each other.
+enum class Flow { kActivations, kGradients };
 
 // An operation under way. Destroying it without wait() is allowed only while giving up. On a device with streams wait() does not block
 // the host: order is the streams' (Device::record, wait, follow), and wait() tells only of failures known by then.
@@ -55,6 +58,10 @@ class Communicator {
   // Sums in place; every member ends with the same bits.
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) = 0;
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) = 0;
+  // A message to or from the rank of another pipeline stage that has this one's place on all other axes. The n-th that one sends in
+  // a flow is the n-th that the other receives in it.
+  virtual std::unique_ptr<Work> send(Flow flow, int stage, const void* data, int64_t num_bytes) = 0;
+  virtual std::unique_ptr<Work> receive(Flow flow, int stage, void* data, int64_t num_bytes) = 0;
   // Throws CommunicationError when an operation has failed since it was issued. Backends whose Work::wait() tells everything do
   // nothing.
   virtual void check() {}

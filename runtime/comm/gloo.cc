@@ -116,12 +116,17 @@ class GlooCommunicator : public Communicator {
     std::vector<Group> groups = {Group::kDpReplicate, Group::kDpReplicate | Group::kCp, Group::kData, Group::kData | Group::kCp,
                                  Group::kWorld};
     groups.insert(groups.begin(), std::begin(kGathers), std::end(kGathers));
+    if (mesh.pp > 1) {
+      groups.insert(groups.end(), {Group::kPp, Group::kTied, loss_group(mesh)});
+      for (const Sharding sharding : {Sharding::kDdp, Sharding::kZero3}) groups.push_back(state_group(mesh, sharding));
+    }
     for (const Group group : groups) {
       // One name for the same set of ranks, so that a group that equals another shares its connections.
       const std::vector<int>& members = groups_.members(group);
       if (members.size() < 2) continue;
-      for (const Channel channel : {Channel::kGather, Channel::kReduce, Channel::kControl}) {
+      for (const Channel channel : {Channel::kGather, Channel::kReduce, Channel::kControl, Channel::kStages}) {
         if (channel == Channel::kControl && group != Group::kWorld) continue;
+        if (channel == Channel::kStages && group != Group::kPp) continue;
         const bool gathers = std::find(std::begin(kGathers), std::end(kGathers), group) != std::end(kGathers);
         if (channel == Channel::kGather && !gathers) continue;
         connections_[size_t(channel)][size_t(group)] = &connect(channel, members, r);
@@ -176,6 +181,16 @@ class GlooCommunicator : public Communicator {
         "AllToAll", Channel::kReduce, group, chunk_bytes, [&](int k) { return source + (at + k) % n * chunk_bytes; },
         [&](int k) { return target + (at + k) % n * chunk_bytes; });
   }
+  std::unique_ptr<Work> send(Flow flow, int stage, const void* data, int64_t num_bytes) override {
+    std::vector<at::Tensor> tensors{bytes_at(data, num_bytes)};
+    const int tag = message_tag(flow, stage, sent_);
+    return run("Send", {stage_rank(stage)}, [&] { return connection(Channel::kStages, Group::kPp).group->send(tensors, stage, tag); });
+  }
+  std::unique_ptr<Work> receive(Flow flow, int stage, void* data, int64_t num_bytes) override {
+    std::vector<at::Tensor> tensors{bytes_at(data, num_bytes)};
+    const int tag = message_tag(flow, stage, received_);
+    return run("Recv", {stage_rank(stage)}, [&] { return connection(Channel::kStages, Group::kPp).group->recv(tensors, stage, tag); });
+  }
 
   std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override {
     return sum(Channel::kReduce, group, at::from_blob(data, {count}, at::TensorOptions().dtype(at::kFloat)));
@@ -221,6 +236,13 @@ class GlooCommunicator : public Communicator {
     ProcessGroup group;
     int64_t num_operations = 0;
   };
+
+  int stage_rank(int stage) const { return groups_.members(Group::kPp)[size_t(stage)]; }
+
+  // Counts messages to or from a stage in each flow: both ends count alike.
+  static int message_tag(Flow flow, int stage, std::map<std::pair<Flow, int>, int64_t>& counts) {
+    return int((counts[{flow, stage}]++ * 2 + (flow == Flow::kGradients ? 1 : 0)) & 0x3fffffff);
+  }
 
   // Groups of the same ranks share one connection for each channel.
   Connection& connect(Channel channel, const std::vector<int>& members, const Rendezvous& r) {
@@ -317,7 +339,8 @@ class GlooCommunicator : public Communicator {
   std::shared_ptr<Failures> failures_ = std::make_shared<Failures>();
   std::shared_ptr<::gloo::transport::Device> device_;
   std::map<std::string, Connection> by_name_;
-  std::array<std::array<Connection*, kNumGroups>, 3> connections_{};  // by channel and group: what an operation looks up
+  std::array<std::array<Connection*, kNumGroups>, kNumChannels> connections_{};  // by channel and group: what an operation looks up
+  std::map<std::pair<Flow, int>, int64_t> sent_, received_;                      // messages, by flow and stage
   char probe_byte_ = 0;
   std::vector<GlooWork> probes_;
 };

@@ -67,14 +67,15 @@ class NcclCommunicator : public Communicator {
       add(Purpose::kGathers, group, Stream::kCompute);
       add(Purpose::kReductions, group, Stream::kCompute);
     }
-    const Group states = state_group(mesh, options.sharding);
-    for (const Group group : {shard_group(mesh, options.sharding), states}) {
+    for (const Group group : {shard_group(mesh, options.sharding), shared_group(mesh, options.sharding)}) {
       add(Purpose::kGathers, group, Stream::kGather);
       add(Purpose::kReductions, group, Stream::kReduce);
     }
     add(Purpose::kReplicas, replica_group(mesh, options.sharding), Stream::kReduce);
-    add(Purpose::kScalars, token_group(mesh), Stream::kCompute);
-    add(Purpose::kScalars, states, Stream::kCompute);
+    add(Purpose::kReplicas, Group::kTied, Stream::kReduce);
+    add(Purpose::kScalars, loss_group(mesh), Stream::kCompute);
+    add(Purpose::kScalars, state_group(mesh, options.sharding), Stream::kCompute);
+    if (mesh.pp > 1) add_stages(mesh.pp);
     connect();
     watchdog_ = std::thread([this] { watch(); });
   }
@@ -123,6 +124,17 @@ class NcclCommunicator : public Communicator {
   std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) override {
     return issue("AllReduce", Purpose::kScalars, group, [&](NcclChannel& c, nccl::CudaStream stream) {
       return api_.all_reduce(data, data, size_t(count), nccl::kFloat64, nccl::kSum, c.comm, stream);
+    });
+  }
+
+  std::unique_ptr<Work> send(Flow flow, int, const void* data, int64_t num_bytes) override {
+    return issue_on("Send", by_flow_[size_t(flow)].send, [&](NcclChannel& c, nccl::CudaStream stream) {
+      return api_.send(data, size_t(num_bytes), nccl::kUint8, 1 - c.index, c.comm, stream);
+    });
+  }
+  std::unique_ptr<Work> receive(Flow flow, int, void* data, int64_t num_bytes) override {
+    return issue_on("Recv", by_flow_[size_t(flow)].receive, [&](NcclChannel& c, nccl::CudaStream stream) {
+      return api_.receive(data, size_t(num_bytes), nccl::kUint8, 1 - c.index, c.comm, stream);
     });
   }
 
@@ -188,6 +200,37 @@ class NcclCommunicator : public Communicator {
     by_group_[size_t(purpose)][size_t(group)] = &channels_.emplace(k, std::move(c)).first->second;
   }
 
+  // A communicator of two ranks for each pair of neighbouring stages and flow, so that what one neighbour is late with holds up
+  // nothing else. Connected in three rounds of pairs that share no rank: those that begin at an even stage, at an odd one, and the
+  // last stage with the first.
+  void add_stages(int stages) {
+    const std::vector<int>& line = groups_.members(Group::kPp);
+    const int here = groups_.index(Group::kPp);
+    for (const Flow flow : {Flow::kActivations, Flow::kGradients}) {
+      for (const int round : {0, 1, 2}) {
+        for (int stage = 0; stage < stages; ++stage) {
+          const int next = (stage + 1) % stages;
+          if ((next == 0 ? 2 : stage % 2) != round || (next == 0 && !options_.interleaves_stages)) continue;
+          if (here == stage) add_pair(flow, line[size_t(stage)], line[size_t(next)], /*is_earlier=*/true);
+          if (here == next) add_pair(flow, line[size_t(stage)], line[size_t(next)], /*is_earlier=*/false);
+        }
+      }
+    }
+  }
+
+  void add_pair(Flow flow, int from, int to, bool is_earlier) {
+    const bool forwards = flow == Flow::kActivations, sends = forwards == is_earlier;
+    NcclChannel c;
+    c.members = {std::min(from, to), std::max(from, to)};
+    c.name = fmt::format("{} of ranks {}, {}", forwards ? "activations" : "gradients", from, to);
+    c.index = rank() == c.members[0] ? 0 : 1;
+    c.stream = is_earlier ? (sends ? Stream::kToNext : Stream::kFromNext) : (sends ? Stream::kToPrevious : Stream::kFromPrevious);
+    const std::string k = fmt::format("{}/{}-{}", forwards ? "activations" : "gradients", from, to);
+    order_.push_back(k);
+    FlowChannels& channels = by_flow_[size_t(flow)];
+    (sends ? channels.send : channels.receive) = &channels_.emplace(k, std::move(c)).first->second;
+  }
+
   // ncclCommInitRank has no time limit of its own: it runs on a thread that is left behind when the limit passes. Groups of one
   // purpose partition the ranks and every rank goes through the purposes in the same order, so none waits for one that waits for it.
   void connect() {
@@ -250,9 +293,15 @@ class NcclCommunicator : public Communicator {
   template <class Call>
   std::unique_ptr<Work> issue(const char* op, Purpose purpose, Group group, const Call& call) {
     if (size(group) < 2) return std::make_unique<IssuedWork>(nullptr);
-    check();
     NcclChannel* const found = by_group_[size_t(purpose)][size_t(group)];
     CHECK(found != nullptr, "no communicator for {} over {}", kPurposes[int(purpose)], name(group));
+    return issue_on(op, found, call);
+  }
+
+  template <class Call>
+  std::unique_ptr<Work> issue_on(const char* op, NcclChannel* found, const Call& call) {
+    CHECK(found != nullptr, "no communicator for {}", op);
+    check();
     NcclChannel& channel = *found;
     const nccl::Status result = call(channel, device_.native_stream(channel.stream));
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -315,6 +364,10 @@ class NcclCommunicator : public Communicator {
   const nccl::Api api_;
   std::map<std::string, NcclChannel> channels_;  // one for each purpose, stream and set of ranks
   std::array<std::array<NcclChannel*, kNumGroups>, std::size(kPurposes)> by_group_{};
+  struct FlowChannels {
+    NcclChannel *send = nullptr, *receive = nullptr;
+  };
+  std::array<FlowChannels, 2> by_flow_;
   std::vector<std::string> order_;
   std::mutex mutex_;  // failure_, stopping_, pending
   std::condition_variable wake_;

@@ -16,6 +16,7 @@ struct NcclOptions {
   int64_t init_timeout_s = 300;
   int64_t collective_timeout_s = 600;
   Sharding sharding = Sharding::kZero3;  // of the plan: which ranks share states (layout.h)
+  bool interleaves_stages = false;  // of a pipeline: the last stage sends to the first
 };
 
 // `control` carries what is on the host: unique ids, agreement, checkpoints, failures. Blocks until all ranks of all groups of this

@@ -40,6 +40,11 @@ class LocalCommunicator : public Communicator {
   }
   std::unique_ptr<Work> all_reduce_sum(Group, float*, int64_t) override { return std::make_unique<DoneWork>(); }
   std::unique_ptr<Work> all_reduce_sum(Group, double*, int64_t) override { return std::make_unique<DoneWork>(); }
+  std::unique_ptr<Work> send(Flow, int, const void*, int64_t) override { return std::make_unique<DoneWork>(); }
+  std::unique_ptr<Work> receive(Flow, int, void* data, int64_t num_bytes) override {
+    std::memset(data, 0, size_t(num_bytes));
+    return std::make_unique<DoneWork>();
+  }
   void broadcast(void*, int64_t, int) override {}
   void control_sum(double*, int64_t) override {}
   void barrier() override {}
@@ -80,7 +85,7 @@ std::unique_ptr<Communicator> make_fake_communicator(const Mesh& mesh, int rank)
 std::unique_ptr<Work> TracingCommunicator::record(std::string op, Group group, Channel channel, int64_t bytes,
                                                   std::unique_ptr<Work> work) {
   const size_t index = records_->size();
-  records_->push_back({std::move(op), group, channel, bytes, num_operations_[int(channel)]++, false});
+  records_->push_back({std::move(op), group, channel, bytes, num_operations_[size_t(channel)]++, false});
   return std::make_unique<RecordedWork>(std::move(work), records_, index);
 }
 std::unique_ptr<Work> TracingCommunicator::all_gather(Group group, void* buffer, int64_t chunk_bytes) {
@@ -98,6 +103,12 @@ std::unique_ptr<Work> TracingCommunicator::all_reduce_sum(Group group, float* da
 }
 std::unique_ptr<Work> TracingCommunicator::all_reduce_sum(Group group, double* data, int64_t count) {
   return record("AllReduce", group, Channel::kReduce, count * int64_t(sizeof(double)), inner_.all_reduce_sum(group, data, count));
+}
+std::unique_ptr<Work> TracingCommunicator::send(Flow flow, int stage, const void* data, int64_t num_bytes) {
+  return record("Send", Group::kPp, Channel::kStages, num_bytes, inner_.send(flow, stage, data, num_bytes));
+}
+std::unique_ptr<Work> TracingCommunicator::receive(Flow flow, int stage, void* data, int64_t num_bytes) {
+  return record("Recv", Group::kPp, Channel::kStages, num_bytes, inner_.receive(flow, stage, data, num_bytes));
 }
 void TracingCommunicator::broadcast(void* data, int64_t num_bytes, int root) {
   record("Broadcast", Group::kWorld, Channel::kControl, num_bytes, std::make_unique<DoneWork>())->wait();

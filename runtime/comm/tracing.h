@@ -1,6 +1,8 @@
 // Two communicators for tests and reports. Tracing: passes everything on and writes down what was asked, in order. Fake: no network;
-// pretends to be one rank of any mesh: gathers see copies of the own chunk, sums and exchanges see others that contribute zero.
+// pretends to be one rank of any mesh: gathers see copies of the own chunk, sums and exchanges see others that contribute zero, stages
+// receive zeros.
 #pragma once
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,7 +12,7 @@
 namespace distsetup {
 
 struct CommunicationRecord {
-  std::string op;  // "AllGather", "ReduceScatter", "AllReduce", "Broadcast", "ControlSum", "Barrier": a schedule's words
+  std::string op;  // "AllGather", "ReduceScatter", "AllReduce", "Send", "Recv", "Broadcast", "ControlSum", "Barrier": a schedule's words
   Group group = Group::kSelf;
   Channel channel = Channel::kControl;
   int64_t bytes = 0;  // of the full (gathered) message
@@ -34,6 +36,8 @@ class TracingCommunicator : public Communicator {
   std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override;
   std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override;
   std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) override;
+  std::unique_ptr<Work> send(Flow flow, int stage, const void* data, int64_t num_bytes) override;
+  std::unique_ptr<Work> receive(Flow flow, int stage, void* data, int64_t num_bytes) override;
   void broadcast(void* data, int64_t num_bytes, int root) override;
   void control_sum(double* data, int64_t count) override;
   void barrier() override;
@@ -48,7 +52,7 @@ class TracingCommunicator : public Communicator {
   std::unique_ptr<Work> record(std::string op, Group group, Channel channel, int64_t bytes, std::unique_ptr<Work> work);
   Communicator& inner_;
   std::shared_ptr<std::vector<CommunicationRecord>> records_ = std::make_shared<std::vector<CommunicationRecord>>();
-  int num_operations_[3] = {0, 0, 0};
+  std::array<int, kNumChannels> num_operations_{};
 };
 
 std::unique_ptr<Communicator> make_fake_communicator(const Mesh& mesh, int rank);

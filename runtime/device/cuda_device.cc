@@ -102,7 +102,9 @@ class CudaDevice : public Device {
         compute_(c10::cuda::getStreamFromPool(false, c10::DeviceIndex(index))),
         gather_(c10::cuda::getStreamFromPool(true, c10::DeviceIndex(index))),
         reduce_(c10::cuda::getStreamFromPool(true, c10::DeviceIndex(index))),
+        transfers_(size_t(kNumStreams) - size_t(Stream::kToNext), compute_),
         kernels_(cuda::make_kernels(index, compute_.stream(), gather_.stream(), reduce_.stream())) {
+    for (c10::cuda::CUDAStream& stream : transfers_) stream = c10::cuda::getStreamFromPool(true, c10::DeviceIndex(index));
     c10::cuda::setCurrentCUDAStream(compute_);  // libtorch's operations
     // fp32 means fp32, and a bf16 GEMM sums in fp32.
     at::globalContext().setAllowTF32CuBLAS(false);
@@ -199,12 +201,18 @@ class CudaDevice : public Device {
     cudaEvent_t begin = nullptr, end = nullptr;
   };
   cudaStream_t handle(Stream stream) const {
-    return stream == Stream::kGather ? gather_.stream() : stream == Stream::kReduce ? reduce_.stream() : compute_.stream();
+    switch (stream) {
+      case Stream::kCompute: return compute_.stream();
+      case Stream::kGather: return gather_.stream();
+      case Stream::kReduce: return reduce_.stream();
+      default: return transfers_[size_t(stream) - size_t(Stream::kToNext)].stream();
+    }
   }
 
   int index_ = 0;
   CudaMeter meter_;
   c10::cuda::CUDAStream compute_, gather_, reduce_;
+  std::vector<c10::cuda::CUDAStream> transfers_;  // between stages of a pipeline, from kToNext on
   std::unique_ptr<Kernels> kernels_;
   EventPool ordering_{cudaEventDisableTiming}, timing_{cudaEventDefault};
   std::map<int, cudaEvent_t> signals_;

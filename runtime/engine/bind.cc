@@ -26,6 +26,8 @@ void check_supported(const Instruction& i) {
     case InstructionOp::kOptimizerStep:
     case InstructionOp::kCast:
     case InstructionOp::kZero:
+    case InstructionOp::kSend:
+    case InstructionOp::kRecv:
     case InstructionOp::kFree: return;
     default: CHECK(false, "the executor has no instruction {}", name(i.op));
   }

@@ -86,8 +86,8 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   metering_left = options.metered_steps;
   place = coordinates(plan.mesh, communicator.rank());
   std::map<Phase, Schedule> schedules;
-  schedules[Phase::kLoad] = compile_expanded(plan, Phase::kLoad);
-  schedules[Phase::kEvaluate] = compile_expanded(plan, Phase::kEvaluate);
+  schedules[Phase::kLoad] = compile_expanded(plan, Phase::kLoad, place.pp);
+  schedules[Phase::kEvaluate] = compile_expanded(plan, Phase::kEvaluate, place.pp);
   schedules[Phase::kStep] = std::move(step);
   context = op_context(schedules[Phase::kStep], plan.model, place);
   std::vector<const Schedule*> all;
@@ -110,12 +110,12 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
   if (options.poison) device.fill(memory->arena(), 0xff, memory->arena_bytes());
   events.clear();
   events.resize(size_t(list.schedule.num_events));
-  int64_t micro_batch = 0;
+  std::map<std::pair<InstructionOp, int>, int64_t> fed;  // micro-batches, by who reads them
   for (const Segment& segment : list.schedule.segments) {
     for (int64_t r = 0; r < segment.repeat; ++r) {
       for (int i = segment.first_instruction; i < segment.first_instruction + segment.num_instructions; ++i) {
         const Instruction& instruction = list.schedule.instructions[size_t(i)];
-        if (instruction.op == InstructionOp::kForward && instruction.unit == 0) feed(micro_batch++);
+        if (reads_tokens(list.schedule, instruction)) feed(fed[{instruction.op, instruction.unit}]++);
         run_instruction(list, i);
       }
     }
@@ -240,6 +240,8 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
       else
         work = communicator.all_reduce_sum(i.group, static_cast<float*>(call.reads[0].data), numel(call.reads[0]));
       break;
+    case InstructionOp::kSend:
+    case InstructionOp::kRecv: work = transfer(list.schedule, i, call, communicator); break;
     case InstructionOp::kAccumulate: accumulate(call, i); break;
     case InstructionOp::kGradNorm: gradient_norm(call); break;
     case InstructionOp::kOptimizerStep: optimizer_step(); break;
@@ -268,7 +270,8 @@ void Engine::State::accumulate(const Call& call, const Instruction& i) {
 
 void Engine::State::gradient_norm(const Call& call) {
   std::vector<Kernels::ElementRange> ranges;
-  for (const UnitLayout& unit : layout().units) ranges.push_back({unit.shard_offset, unit.shard_offset + owned_by(unit).size()});
+  for (const UnitLayout& unit : layout().units)
+    if (!unit.is_copy) ranges.push_back({unit.shard_offset, unit.shard_offset + owned_by(unit).size()});
   device.kernels().sum_of_squares(static_cast<const float*>(call.reads[0].data), ranges, static_cast<double*>(call.writes[0].data));
 }
 
@@ -285,7 +288,8 @@ void Engine::State::optimizer_step() {
 // --- the class
 
 Engine::Engine(const Plan& plan, Device& device, Communicator& communicator, EngineOptions options)
-    : Engine(plan, compile_expanded(plan, Phase::kStep), device, communicator, options) {}
+    : Engine(plan, compile_expanded(plan, Phase::kStep, coordinates(plan.mesh, communicator.rank()).pp), device, communicator,
+             options) {}
 
 Engine::Engine(const Plan& plan, Schedule step, Device& device, Communicator& communicator, EngineOptions options) {
   const c10::InferenceMode guard;

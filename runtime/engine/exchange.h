@@ -1,4 +1,5 @@
-// What a program exchanges with the ranks that share its tensors (tensor parallelism) or its sequences (context parallelism).
+// What a program exchanges with the ranks that share its tensors (tensor parallelism) or its sequences (context parallelism), and
+// stages of a pipeline with each other.
 #pragma once
 #include "plan/program.h"
 #include "runtime/comm/communicator.h"
@@ -10,5 +11,8 @@ namespace distsetup {
 // each rank its part of the rows. Complete when it returns: on the host, or in the order of the compute stream. Returns the seconds
 // that the host was blocked.
 double exchange(const Op& op, const Call& call, Communicator& communicator, const Kernels& kernels);
+
+// A kSend or kRecv of the list, under way.
+std::unique_ptr<Work> transfer(const Schedule& schedule, const Instruction& instruction, const Call& call, Communicator& communicator);
 
 }  // namespace distsetup

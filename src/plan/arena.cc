@@ -123,9 +123,8 @@ class Packer {
   int peak_step_ = -1;
 };
 
-}  // namespace
-
-int64_t pack_arena(std::vector<Buffer>& buffers) {
+// Which micro-batch each buffer lives in alone.
+std::vector<int> groups_by_micro_batch(const std::vector<Buffer>& buffers) {
   std::map<int, std::pair<int, int>> extent;  // per micro-batch: first and last step of any of its buffers
   for (const Buffer& b : buffers) {
     if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0) continue;
@@ -138,15 +137,101 @@ int64_t pack_arena(std::vector<Buffer>& buffers) {
       if (micro_batch > b.micro_batch && micro_batch >= 0 && b.last_step >= steps.first) return true;
     return b.micro_batch < 0;
   };
+  std::vector<int> groups;
+  for (const Buffer& b : buffers) groups.push_back(crosses(b) ? -1 : b.micro_batch);
+  return groups;
+}
+
+// The same of a pipeline's actions.
+std::vector<int> groups_by_action(const std::vector<Buffer>& buffers, const std::vector<int>& action_steps) {
+  const auto action_of = [&](int step) {
+    return static_cast<int>(std::upper_bound(action_steps.begin(), action_steps.end(), step) - action_steps.begin());
+  };
+  std::vector<int> groups;
+  for (const Buffer& b : buffers) {
+    const int action = action_of(b.first_step);
+    groups.push_back(action == action_of(b.last_step) ? action : -1);
+  }
+  return groups;
+}
+
+// Most actions of a pipeline are alike: one of each kind is packed, the others lie where it lies. Two are alike when the same bytes
+// are born and die at the same of their steps, beside the same buffers that outlive them.
+class AlikeActions {
+ public:
+  explicit AlikeActions(const std::vector<ArenaItem>& items) {
+    std::map<int, std::vector<ArenaItem>> by_group;
+    for (const ArenaItem& item : items) (item.group < 0 ? packed_ : by_group[item.group]).push_back(item);
+    const std::vector<ArenaItem> crossing = packed_;
+    std::map<std::vector<int64_t>, int> known;  // signature → first group
+    for (auto& [group, members] : by_group) {
+      const auto [first, fresh] = known.try_emplace(signature(members, crossing), group);
+      if (fresh) packed_.insert(packed_.end(), members.begin(), members.end());
+      same_as_[group] = first->second;
+    }
+    by_group_ = std::move(by_group);
+  }
+
+  const std::vector<ArenaItem>& to_pack() const { return packed_; }
+
+  // All items, with the offsets of those that were packed.
+  std::vector<ArenaItem> spread(const std::vector<ArenaItem>& packed) const {
+    std::vector<ArenaItem> all;
+    std::map<int, std::vector<int64_t>> offsets;  // by group
+    for (const ArenaItem& item : packed) {
+      if (item.group < 0) all.push_back(item);
+      offsets[item.group].push_back(item.offset);
+    }
+    for (const auto& [group, members] : by_group_) {
+      const std::vector<int64_t>& from = offsets.at(same_as_.at(group));
+      for (size_t i = 0; i < members.size(); ++i) {
+        all.push_back(members[i]);
+        all.back().offset = from[i];
+      }
+    }
+    return all;
+  }
+
+ private:
+  static std::vector<int64_t> signature(const std::vector<ArenaItem>& members, const std::vector<ArenaItem>& crossing) {
+    int begin = members.front().first, end = members.front().last;
+    for (const ArenaItem& item : members) begin = std::min(begin, item.first), end = std::max(end, item.last);
+    std::vector<int64_t> out;
+    for (const ArenaItem& item : members) out.insert(out.end(), {item.first - begin, item.last - begin, item.bytes});
+    for (const ArenaItem& item : crossing) {
+      if (item.first > end || item.last < begin) continue;
+      out.insert(out.end(), {-1, item.buffer, std::max(item.first, begin) - begin, std::min(item.last, end) - begin});
+    }
+    return out;
+  }
+
+  std::vector<ArenaItem> packed_;
+  std::map<int, std::vector<ArenaItem>> by_group_;
+  std::map<int, int> same_as_;
+};
+
+}  // namespace
+
+int64_t pack_arena(std::vector<Buffer>& buffers, const std::vector<int>& action_steps) {
+  const bool is_pipeline = !action_steps.empty();
+  const std::vector<int> groups = is_pipeline ? groups_by_action(buffers, action_steps) : groups_by_micro_batch(buffers);
+  int64_t step_bytes = 0;  // of buffers that live as long as the step: at the bottom, one after the other
   std::vector<ArenaItem> items;
   for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {
-    const Buffer& b = buffers[i];
+    Buffer& b = buffers[i];
     if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0) continue;
-    items.push_back({i, b.first_step, b.last_step, aligned(b.bytes), 0, crosses(b) ? -1 : b.micro_batch});
+    if (b.lifetime == BufferLifetime::kStep) {
+      b.offset_bytes = step_bytes;
+      step_bytes += aligned(b.bytes);
+      continue;
+    }
+    items.push_back({i, b.first_step, b.last_step, aligned(b.bytes), 0, groups[i]});
   }
-  Packer packer(std::move(items));
-  const int64_t arena = packer.run();
-  for (const ArenaItem& item : packer.items()) buffers[item.buffer].offset_bytes = item.offset;
+  const AlikeActions actions(is_pipeline ? items : std::vector<ArenaItem>{});
+  Packer packer(is_pipeline ? actions.to_pack() : std::move(items));
+  const int64_t arena = step_bytes + packer.run();
+  for (const ArenaItem& item : is_pipeline ? actions.spread(packer.items()) : packer.items())
+    buffers[item.buffer].offset_bytes = step_bytes + item.offset;
   for (int b = 0; b < static_cast<int>(buffers.size()); ++b) buffers[b].offset_bytes = buffers[root_buffer(buffers, b)].offset_bytes;
   return arena;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "plan/compile_pipeline.h"
 #include "plan/unit_compiler.h"
 
 namespace distsetup {
@@ -11,7 +12,7 @@ namespace {
 
 class Compiler : private UnitCompiler {
  public:
-  Compiler(const Plan& plan, Phase phase) : UnitCompiler(plan, phase) {}
+  Compiler(const Plan& plan, Phase phase) : UnitCompiler(plan, phase, 0) {}
 
   Schedule run() {
     switch (s_.phase) {
@@ -67,6 +68,7 @@ class Compiler : private UnitCompiler {
       micro_batch(i, last);
     }
     update();
+    close_segment(1);
   }
 
   void evaluate_held_out() {
@@ -83,8 +85,10 @@ class Compiler : private UnitCompiler {
 
 }  // namespace
 
-Schedule compile_schedule(const Plan& plan, Phase phase) {
+Schedule compile_schedule(const Plan& plan, Phase phase, int stage) {
   CHECK(!has_error(validate(plan)), "{}", format_diagnostics(validate(plan)));
+  CHECK(stage >= 0 && stage < plan.mesh.pp, "stage {} of {}", stage, plan.mesh.pp);
+  if (plan.mesh.pp > 1) return compile_pipeline(plan, phase, stage);
   return Compiler(plan, phase).run();
 }
 

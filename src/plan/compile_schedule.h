@@ -4,7 +4,7 @@
 
 namespace distsetup {
 
-// CHECKs that validate(plan) has no errors.
-Schedule compile_schedule(const Plan& plan, Phase phase);
+// CHECKs that validate(plan) has no errors. `stage`: of a pipeline.
+Schedule compile_schedule(const Plan& plan, Phase phase, int stage = 0);
 
 }  // namespace distsetup

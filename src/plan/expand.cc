@@ -17,7 +17,7 @@ namespace {
 
 class Expander {
  public:
-  explicit Expander(Schedule& s) : s_(s), forward_tensors_(s.layout->units.size()), backward_in_(s.layout->units.size() + 1, -1) {
+  explicit Expander(Schedule& s) : s_(s), forward_tensors_(s.layout->units.size()), backward_in_(s.layout->units.size() + 1) {
     for (int b = 0; b < static_cast<int>(s.buffers.size()); ++b)
       if (s.buffers[b].lifetime == BufferLifetime::kRun) run_[s.buffers[b].name] = b;
   }
@@ -35,7 +35,9 @@ class Expander {
     lifetimes();
     overlays();
     live();
-    s_.arena_bytes = pack_arena(s_.buffers);
+    std::vector<int> action_steps;
+    for (const int i : s_.actions) action_steps.push_back(s_.instructions[i].first_step);
+    s_.arena_bytes = pack_arena(s_.buffers, action_steps);
   }
 
  private:
@@ -84,9 +86,15 @@ class Expander {
 
   // --- tensors
 
-  int tensor(const ProgramVariant& v, int index, int u, int micro_batch, std::vector<int>& table) {
-    if (static_cast<int>(table.size()) < static_cast<int>(v.tensors.size())) table.resize(v.tensors.size(), -1);
-    if (table[index] >= 0) return table[index];
+  // Where a tensor lies: most have a buffer of their own.
+  struct Home {
+    int buffer = -1;
+    int64_t offset_bytes = 0;
+  };
+  using Homes = std::vector<Home>;  // per tensor instance of a variant
+
+  Home home(const ProgramVariant& v, int index, int u, int micro_batch, Homes& table) {
+    if (table[index].buffer >= 0) return table[index];
     const TensorInstance& t = v.tensors[index];
     Buffer b;
     b.name = fmt::format("{}/{}", u, t.name);
@@ -96,7 +104,27 @@ class Expander {
     b.unit = u;
     b.micro_batch = micro_batch;
     s_.buffers.push_back(std::move(b));
-    return table[index] = static_cast<int>(s_.buffers.size()) - 1;
+    return table[index] = {static_cast<int>(s_.buffers.size()) - 1, 0};
+  }
+
+  // The tensors of a pipeline's unit that outlive its action or are another stage's.
+  void place_stage_tensors(const Instruction& i, Homes& table) const {
+    const ProgramVariant& v = variant(i.unit);
+    const auto place = [&](int tensor, Home at) {
+      if (tensor >= 0 && at.buffer >= 0) table[tensor] = at;
+    };
+    if (i.stage.kept >= 0) {
+      const std::vector<int64_t>& offsets = s_.kept_offset[i.unit];
+      for (int t = 0; t < static_cast<int>(offsets.size()); ++t)
+        if (offsets[t] >= 0) place(t, {i.stage.kept, offsets[t]});
+      const bool next_is_here = i.unit + 1 < s_.layout->num_programs && s_.unit_variant[i.unit + 1] >= 0 && i.stage.y < 0;
+      if (next_is_here && i.op == InstructionOp::kForward)  // its x
+        place(v.y, {i.stage.kept, s_.kept_offset[i.unit + 1][variant(i.unit + 1).x]});
+    }
+    place(v.x, {i.stage.x, 0});
+    place(v.y, {i.stage.y, 0});
+    place(v.dy, {i.stage.dy, 0});
+    place(v.dx, {i.stage.dx, 0});
   }
 
   // The buffer among an instruction's uses that holds unit `u`'s parameters (or gradient).
@@ -111,7 +139,7 @@ class Expander {
     return -1;
   }
 
-  View operand_view(const Instruction& i, const ProgramVariant& v, const Operand& o, std::vector<int>& table) {
+  View operand_view(const Instruction& i, const ProgramVariant& v, const Operand& o, Homes& table) {
     switch (o.kind) {
       case Operand::Kind::kInput: {
         const int b = run_.at(v.program->inputs[o.index]);
@@ -121,11 +149,13 @@ class Expander {
       case Operand::Kind::kGradient: return slot_view(i, o.index, true);
       case Operand::Kind::kTensor: break;
     }
-    const int b = tensor(v, o.index, i.unit, i.micro_batch, table);
-    return whole(b, shape_of(*v.tensors[o.index].decl, s_.symbols));
+    const TensorDecl& decl = *v.tensors[o.index].decl;
+    const Home at = home(v, o.index, i.unit, i.micro_batch, table);
+    const Dtype dtype = decl.dtype == Dtype::kCompute ? s_.compute : decl.dtype;
+    return {at.buffer, at.offset_bytes, shape_of(decl, s_.symbols), dtype, Group::kSelf};
   }
 
-  void add_ops(int index, const std::vector<OpInstance>& ops, std::vector<int>& table) {
+  void add_ops(int index, const std::vector<OpInstance>& ops, Homes& table) {
     const ProgramVariant& v = variant(s_.instructions[index].unit);
     for (const OpInstance& instance : ops) {
       const Instruction& i = s_.instructions[index];
@@ -150,20 +180,24 @@ class Expander {
   void forward(int index) {
     const Instruction& i = s_.instructions[index];
     const ProgramVariant& v = variant(i.unit);
-    std::vector<int> table(v.tensors.size(), -1);
+    Homes table(v.tensors.size());
     if (v.x >= 0) table[v.x] = output_;
+    place_stage_tensors(i, table);
     add_ops(index, v.forward, table);
-    output_ = v.y >= 0 ? table[v.y] : -1;
+    output_ = v.y >= 0 ? table[v.y] : Home{};
     forward_tensors_[i.unit] = std::move(table);
   }
 
   void backward(int index) {
     const Instruction& i = s_.instructions[index];
     const ProgramVariant& v = variant(i.unit);
-    std::vector<int>& table = forward_tensors_[i.unit];
+    Homes& table = forward_tensors_[i.unit];
+    const bool is_head = i.unit + 1 == s_.layout->num_programs;  // its forward has just run
+    if (i.stage.kept >= 0 && !is_head) table.assign(v.tensors.size(), {});
     if (v.dy >= 0) table[v.dy] = backward_in_[i.unit + 1];
+    place_stage_tensors(i, table);
     add_ops(index, v.backward, table);
-    backward_in_[i.unit] = v.dx >= 0 ? table[v.dx] : -1;
+    backward_in_[i.unit] = v.dx >= 0 ? table[v.dx] : Home{};
   }
 
   // Instructions without a program: one step named after them.
@@ -209,6 +243,7 @@ class Expander {
         for (const int b : i.uses) step.reads.push_back(flat(b));
         step.writes = {step.reads[0], step.reads[1], step.reads[2], step.reads[3]};
         break;
+      case InstructionOp::kRecv: step.writes = {flat(i.uses[0])}; break;
       case InstructionOp::kZero:
         for (const int b : i.uses) step.writes.push_back(flat(b));
         break;
@@ -226,7 +261,7 @@ class Expander {
     for (const Instruction& i : s_.instructions) {
       for (const int b : i.allocates) {
         const bool when_written = i.op == InstructionOp::kBackward && s_.buffers[b].unit == i.unit;
-        if (!when_written && s_.buffers[b].lifetime == BufferLifetime::kSpan) s_.buffers[b].first_step = i.first_step;
+        if (!when_written && s_.buffers[b].lifetime != BufferLifetime::kRun) s_.buffers[b].first_step = i.first_step;
       }
       for (const int b : i.frees) {
         s_.buffers[b].last_step = i.first_step + i.num_steps - 1;
@@ -256,7 +291,7 @@ class Expander {
       for (const Overlay& over : step.program_op->over) {
         const int w = step.writes[over.write].buffer, r = step.reads[over.read].buffer;
         Buffer& to = s_.buffers[w];
-        if (to.lifetime == BufferLifetime::kRun || s_.buffers[r].lifetime == BufferLifetime::kRun) continue;
+        if (to.lifetime != BufferLifetime::kSpan || s_.buffers[r].lifetime != BufferLifetime::kSpan) continue;
         if (!is_tensor(to) || !is_tensor(s_.buffers[r])) continue;
         Buffer& from = s_.buffers[root_buffer(s_.buffers, r)];
         if (to.first_step != n || from.last_step != n || aligned(from.bytes) != aligned(to.bytes)) continue;
@@ -285,9 +320,9 @@ class Expander {
 
   Schedule& s_;
   std::map<std::string, int> run_;
-  std::vector<std::vector<int>> forward_tensors_;  // per unit: tensor instance → buffer, of the current micro-batch
-  std::vector<int> backward_in_;                   // per unit: its dx
-  int output_ = -1;                                // y of the unit before
+  std::vector<Homes> forward_tensors_;  // per unit, of the current micro-batch
+  std::vector<Home> backward_in_;       // per unit: its dx
+  Home output_;                         // y of the unit before
   std::set<std::pair<int, int64_t>> gradients_written_;
 };
 
@@ -298,8 +333,8 @@ void expand(Schedule& schedule) {
   Expander(schedule).run();
 }
 
-Schedule compile_expanded(const Plan& plan, Phase phase) {
-  Schedule schedule = compile_schedule(plan, phase);
+Schedule compile_expanded(const Plan& plan, Phase phase, int stage) {
+  Schedule schedule = compile_schedule(plan, phase, stage);
   expand(schedule);
   return schedule;
 }

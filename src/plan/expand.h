@@ -5,6 +5,6 @@
 namespace distsetup {
 
 void expand(Schedule& schedule);
-Schedule compile_expanded(const Plan& plan, Phase phase);
+Schedule compile_expanded(const Plan& plan, Phase phase, int stage = 0);
 
 }  // namespace distsetup

@@ -39,6 +39,7 @@ class ScheduleChecker {
     if (!holds) out_.push_back(fmt::format("instruction {}: {}", index_, fmt::format(text, std::forward<A>(args)...)));
   }
   bool is_step() const { return s_.phase == Phase::kStep; }
+  bool is_pipeline() const { return plan_.mesh.pp > 1; }
   const UnitLayout& unit(int u) const { return s_.layout->units[u]; }
 
   void segments() {
@@ -52,7 +53,7 @@ class ScheduleChecker {
     int64_t micro_batches = 0;
     if (is_step())
       for (const Segment& g : s_.segments) micro_batches += g.repeat;
-    if (is_step())
+    if (is_step() && !is_pipeline())
       require(micro_batches == plan_.gradient_accumulation, "{} micro-batches run, accumulation is {}", micro_batches,
               plan_.gradient_accumulation);
   }
@@ -74,6 +75,8 @@ class ScheduleChecker {
       case InstructionOp::kAllReduce: all_reduce(i); break;
       case InstructionOp::kGradNorm: grad_norm(i); break;
       case InstructionOp::kOptimizerStep: optimizer(i); break;
+      case InstructionOp::kSend:
+      case InstructionOp::kRecv: transfer(i); break;
       default: break;
     }
     if (i.signals >= 0) {
@@ -82,7 +85,7 @@ class ScheduleChecker {
       for (const int b : i.allocates) in_flight_[i.signals].push_back(b);
     }
     for (const int b : i.frees) {
-      require(alive_[b] && s_.buffers[b].lifetime == BufferLifetime::kSpan, "frees '{}' that is not a live span buffer",
+      require(alive_[b] && s_.buffers[b].lifetime != BufferLifetime::kRun, "frees '{}' that is not a live span buffer",
               s_.buffers[b].name);
       for (const auto& [event, buffers] : in_flight_)
         require(event == i.signals || std::find(buffers.begin(), buffers.end(), b) == buffers.end(),
@@ -137,6 +140,7 @@ class ScheduleChecker {
     }
     if (i.op == InstructionOp::kForward) {
       require(forwards_.insert({i.unit, i.micro_batch}).second, "forward of unit {} runs twice in a micro-batch", i.unit);
+      if (arrives(i.stage.x, Stream::kFromPrevious, i)) return;
       const auto before = forwards_.find({i.unit - 1, i.micro_batch});
       require(i.unit == 0 || before != forwards_.end(), "forward of unit {} before unit {}", i.unit, i.unit - 1);
       return;
@@ -144,7 +148,8 @@ class ScheduleChecker {
     require(forwards_.contains({i.unit, i.micro_batch}), "backward of unit {} before its forward", i.unit);
     require(backwards_.insert({i.unit, i.micro_batch}).second, "backward of unit {} runs twice in a micro-batch", i.unit);
     const bool turns = i.unit + 1 == s_.layout->num_programs;
-    require(turns || backwards_.contains({i.unit + 1, i.micro_batch}), "backward of unit {} before unit {}", i.unit, i.unit + 1);
+    if (!arrives(i.stage.dy, Stream::kFromNext, i))
+      require(turns || backwards_.contains({i.unit + 1, i.micro_batch}), "backward of unit {} before unit {}", i.unit, i.unit + 1);
     for (const int u : touched.gradients) {
       const int b = gradient_holder(i, u);
       require(b >= 0, "backward of unit {} has nowhere to write the gradient of unit {}", i.unit, u);
@@ -152,6 +157,27 @@ class ScheduleChecker {
       require(!reduced_.contains({b, u}), "backward of unit {} writes '{}' after its reduction started", i.unit, s_.buffers[b].name);
       contributions_[{b, u}].insert({i.unit, i.micro_batch});
     }
+  }
+
+  void transfer(const Instruction& i) {
+    require(is_pipeline() && i.stream >= Stream::kToNext, "sends or receives on stream {}", name(i.stream));
+    require(i.signals >= 0 && i.uses.size() == 1, "a transfer that nothing can wait for");
+    require(i.group == Group::kPp, "sends or receives over {}", name(i.group));
+    require(i.uses.empty() || aligned(i.bytes) == s_.buffers[i.uses[0]].bytes, "moves {} bytes of '{}'", i.bytes,
+            s_.buffers[i.uses[0]].name);
+    if (i.op == InstructionOp::kRecv && !i.uses.empty()) arrived_[{i.uses[0], i.stream}] = i.micro_batch;
+  }
+
+  // What a stage's first unit reads has been received, for this micro-batch. False: nothing of another stage's.
+  bool arrives(int buffer, Stream from, const Instruction& i) {
+    if (buffer < 0) return false;
+    const auto found = arrived_.find({buffer, from});
+    require(found != arrived_.end() && found->second == i.micro_batch, "{} of unit {} reads '{}', which was not received for it",
+            name(i.op), i.unit, s_.buffers[buffer].name);
+    for (const auto& [event, buffers] : in_flight_)
+      require(std::find(buffers.begin(), buffers.end(), buffer) == buffers.end(), "reads '{}' before it has arrived",
+              s_.buffers[buffer].name);
+    return true;
   }
 
   int gradient_holder(const Instruction& i, int u) const {
@@ -189,6 +215,14 @@ class ScheduleChecker {
   }
 
   void all_reduce(const Instruction& i) {
+    if (i.group == Group::kTied) {
+      require(i.unit == 0 && !tied_, "sums the gradient of unit {} over first and last stage", i.unit);
+      require(complete(i.uses[0], 0), "sums the gradient of unit 0 over stages before it is complete");
+      require(group_size(plan_.mesh, s_.layout->replica_group) == 1 || replicated_.contains(0),
+              "sums unit 0 over stages before it is summed over replicas");
+      tied_ = true;
+      return;
+    }
     if (i.unit >= 0) {
       require(i.group == s_.layout->replica_group, "all-reduces unit {} over {}", i.unit, name(i.group));
       require(replicated_.insert(i.unit).second, "the gradient of unit {} is summed over replicas twice", i.unit);
@@ -196,7 +230,7 @@ class ScheduleChecker {
       return;
     }
     const Buffer& b = s_.buffers[i.uses[0]];
-    const Group expected = b.name == "loss" ? token_group(plan_.mesh) : s_.layout->state_group;
+    const Group expected = b.name == "loss" ? loss_group(plan_.mesh) : s_.layout->state_group;
     require(i.group == expected, "all-reduces '{}' over {}, expected {}", b.name, name(i.group), name(expected));
     require(scalars_.insert(b.name).second, "sums '{}' over its group twice", b.name);
   }
@@ -204,7 +238,8 @@ class ScheduleChecker {
   // Every (unit, micro-batch) that contributes to unit u has entered the gradient buffer.
   bool complete(int gradient, int u) {
     std::set<std::pair<int, int>> expected;
-    const int micro_batches = static_cast<int>(std::min<int64_t>(plan_.gradient_accumulation, 3));
+    const int64_t m = plan_.gradient_accumulation;
+    const int micro_batches = static_cast<int>(is_pipeline() ? m : std::min<int64_t>(m, 3));
     for (int writer = 0; writer < s_.layout->num_programs; ++writer) {
       if (!backward_[writer].gradients.contains(u)) continue;
       for (int m = 0; m < micro_batches; ++m) expected.insert({writer, m});
@@ -219,6 +254,8 @@ class ScheduleChecker {
       if (group_size(plan_.mesh, s_.layout->replica_group) > 1)
         require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);
     }
+    const bool has_tied = is_pipeline() && plan_.model.tied_embeddings && unit(0).numel > 0;
+    require(!has_tied || tied_, "the gradient norm is taken before the tied embedding is summed over stages");
     for (const auto& [event, buffers] : in_flight_)
       require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(),
               "the gradient norm is taken while event {} is in flight", event);
@@ -230,7 +267,7 @@ class ScheduleChecker {
     require(normed_, "the optimizer steps before the gradient norm");
     if (group_size(plan_.mesh, s_.layout->state_group) > 1)
       require(scalars_.contains("sumsq"), "the optimizer steps before the norm is summed over shards");
-    if (group_size(plan_.mesh, token_group(plan_.mesh)) > 1)
+    if (group_size(plan_.mesh, loss_group(plan_.mesh)) > 1)
       require(scalars_.contains("loss"), "the optimizer steps before the loss is summed");
     require(!stepped_, "the optimizer steps twice");
     stepped_ = true;
@@ -244,8 +281,9 @@ class ScheduleChecker {
       const Buffer& buffer = s_.buffers[b];
       if (buffer.lifetime == BufferLifetime::kRun) {
         require(alive_[b], "run buffer '{}' is not there at the end", buffer.name);
-      } else if (s_.steps.empty() || buffer.buffer_class == BufferClass::kGatheredParameter ||
-                 buffer.buffer_class == BufferClass::kGradient || buffer.buffer_class == BufferClass::kCommunication) {
+      } else if (s_.steps.empty() || buffer.lifetime == BufferLifetime::kStep ||
+                 buffer.buffer_class == BufferClass::kGatheredParameter || buffer.buffer_class == BufferClass::kGradient ||
+                 buffer.buffer_class == BufferClass::kCommunication) {
         require(allocated_[b] && !alive_[b], "span buffer '{}' is {} at the end", buffer.name,
                 allocated_[b] ? "still live" : "never allocated");
       }
@@ -326,7 +364,8 @@ class ScheduleChecker {
   std::map<int, int> received_;  // receive buffer → source
   std::set<int> replicated_;
   std::set<std::string> scalars_;
-  bool normed_ = false, stepped_ = false, replica_stale_ = false;
+  std::map<std::pair<int, Stream>, int> arrived_;  // receive buffer → micro-batch
+  bool normed_ = false, stepped_ = false, replica_stale_ = false, tied_ = false;
 };
 
 }  // namespace

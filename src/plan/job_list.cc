@@ -10,7 +10,7 @@ JobList::JobList(const Schedule& schedule)
       backward(touched_by_units(schedule, InstructionOp::kBackward)) {
   for (size_t b = 0; b < s.buffers.size(); ++b) {
     first_slot.push_back(num_slots);
-    num_slots += s.buffers[b].lifetime == BufferLifetime::kRun ? num_units : 1;
+    num_slots += is_fine(static_cast<int>(b)) ? num_units : 1;
     if (s.buffers[b].name == "loss") loss = static_cast<int>(b);
   }
   for (int u = 0; u < num_units; ++u) replica.push_back(replica_of(s, u));
@@ -35,9 +35,7 @@ uint64_t JobList::exchanged(const Instruction& i) const {
   return sum;
 }
 
-int JobList::slot(int buffer, int unit) const {
-  return first_slot[buffer] + (s.buffers[buffer].lifetime == BufferLifetime::kRun ? unit : 0);
-}
+int JobList::slot(int buffer, int unit) const { return first_slot[buffer] + (is_fine(buffer) ? unit : 0); }
 
 JobList::Touched JobList::touched(const Instruction& i, std::set<int>& written) const {
   const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];

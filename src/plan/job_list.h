@@ -9,10 +9,12 @@
 
 namespace distsetup {
 
-// Parameters and gradients are told apart by slot: (buffer, unit). A run buffer holds all units, any other buffer one.
+// Parameters and gradients are told apart by slot: (buffer, unit). What lives as long as the run or the step holds all units, any
+// other buffer one.
 struct JobList {
   explicit JobList(const Schedule& schedule);  // which must outlive this
   int slot(int buffer, int unit) const;
+  bool is_fine(int buffer) const { return s.buffers[buffer].lifetime != BufferLifetime::kSpan; }  // a slot for each unit
 
   struct Touched {
     std::vector<int> parameters;  // slots of gathered parameters that have to be there; not the fp32 master itself

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "plan/native_program.h"
+#include "plan/pipeline.h"
 
 namespace distsetup {
 namespace {
@@ -68,7 +69,9 @@ struct ProgramParameters {
   }
 };
 
-void add_program(const Program& program, int64_t layer, const ProgramParameters& parameters, Layout& layout, UnitLayout& shared) {
+// Those of the units that are not on the stage are counted alone.
+void add_program(const Program& program, int64_t layer, const ProgramParameters& parameters, bool is_here, Layout& layout,
+                 UnitLayout& shared) {
   const std::string prefix = prefix_of(program, layer);
   const int u = static_cast<int>(layout.units.size());
   const auto named = [&](Parameter p) {
@@ -77,6 +80,9 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
   };
   UnitLayout unit;
   unit.kind = program.kind;
+  for (const Parameter& p : parameters.own) layout.numel += full_numel(p);
+  for (const Parameter& p : parameters.shared) layout.numel += full_numel(p);
+  if (!is_here) return layout.units.push_back(std::move(unit));
   for (size_t i = 0; i < parameters.own.size(); ++i) add_parameter(unit, named(parameters.own[i]), program.parameters[i].slot);
   for (size_t i = 0; i < parameters.shared.size(); ++i)
     add_parameter(shared, named(parameters.shared[i]), shared_slot(u, program.shared_parameters[i].slot));
@@ -125,45 +131,59 @@ Group replica_group(const Mesh& mesh, Sharding sharding) {
   return mesh.cp > 1 && sharding == Sharding::kDdp ? Group::kDpReplicate | Group::kCp : Group::kDpReplicate;
 }
 
-Group state_group(const Mesh& mesh, Sharding sharding) {
+Group shared_group(const Mesh& mesh, Sharding sharding) {
   return mesh.tp > 1 ? shard_group(mesh, sharding) | Group::kTp : shard_group(mesh, sharding);
 }
 
-Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding) {
+Group state_group(const Mesh& mesh, Sharding sharding) {
+  return mesh.pp > 1 ? shared_group(mesh, sharding) | Group::kPp : shared_group(mesh, sharding);
+}
+
+Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding, int stage, int chunks_per_stage) {
   CHECK(mesh.dp_shard >= 1 && mesh.tp >= 1);
   const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, {.tp = mesh.tp});
   const ProgramSizes sizes = {native_symbols(geometry, mesh.tp, 1, {.tp = mesh.tp}), native_symbols(geometry, 1, 1), mesh.tp};
   Layout layout;
+  layout.geometry = geometry;
   layout.mesh = mesh;
+  layout.sharding = sharding;
   layout.shard_group = shard_group(mesh, sharding);
   layout.replica_group = replica_group(mesh, sharding);
   layout.state_group = state_group(mesh, sharding);
+  layout.stage = stage;
+  layout.chunks_per_stage = chunks_per_stage;
+  const std::vector<UnitSpan> chunks = stage_chunks(geometry.num_layers, mesh.pp, chunks_per_stage, stage);
+  const auto is_here = [&](int64_t unit) {
+    return std::any_of(chunks.begin(), chunks.end(), [&](const UnitSpan& chunk) { return chunk.contains(static_cast<int>(unit)); });
+  };
+  const bool has_copy = geometry.tied_embeddings && !is_here(0) && is_here(geometry.num_layers + 1);
   UnitLayout shared;
   shared.kind = UnitKind::kShared;
   std::vector<ProgramParameters> blocks;
   for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
-  add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), layout, shared);
+  add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), is_here(0) || has_copy, layout, shared);
+  layout.units.front().is_copy = has_copy;
   for (int64_t i = 0; i < geometry.num_layers; ++i)
-    add_program(programs->block(i), i, blocks[static_cast<size_t>(programs->kind_of_layer[static_cast<size_t>(i)])], layout, shared);
-  add_program(programs->head, 0, ProgramParameters(programs->head, sizes), layout, shared);
+    add_program(programs->block(i), i, blocks[static_cast<size_t>(programs->kind_of_layer[static_cast<size_t>(i)])], is_here(i + 1),
+                layout, shared);
+  add_program(programs->head, 0, ProgramParameters(programs->head, sizes), is_here(geometry.num_layers + 1), layout, shared);
   layout.num_programs = static_cast<int>(layout.units.size());
   if (shared.numel > 0) layout.units.push_back(std::move(shared));
   for (UnitLayout& unit : layout.units) {
     const bool is_shared = unit.kind == UnitKind::kShared;
-    unit.shard_group = is_shared ? layout.state_group : layout.shard_group;
+    unit.shard_group = is_shared ? shared_group(mesh, sharding) : layout.shard_group;
     unit.shard_ranks = group_size(mesh, unit.shard_group);
     unit.shard_numel = round_up((unit.numel + unit.shard_ranks - 1) / unit.shard_ranks, kShardAlignment);
     unit.shard_offset = layout.shard_numel;
     unit.gathered_offset = is_shared ? 0 : layout.gathered_numel;
     layout.shard_numel += unit.shard_numel;
     if (!is_shared) layout.gathered_numel += unit.shard_numel * unit.shard_ranks;
-    for (const Parameter& p : unit.parameters) layout.numel += full_numel(p);
   }
   return layout;
 }
 
 std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
-                                            const Mesh& mesh, Sharding sharding) {
+                                            const Mesh& mesh, Sharding sharding, int stage, int chunks_per_stage) {
   struct KnownLayout {
     std::shared_ptr<const NativePrograms> programs;
     std::shared_ptr<const Layout> layout;
@@ -173,9 +193,10 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
   static std::deque<KnownLayout> kept;
   const std::lock_guard<std::mutex> lock(mutex);
   for (const KnownLayout& known : kept)
-    if (known.programs == programs && known.layout->mesh == mesh && known.layout->shard_group == shard_group(mesh, sharding))
+    if (known.programs == programs && known.layout->mesh == mesh && known.layout->shard_group == shard_group(mesh, sharding) &&
+        known.layout->stage == stage && known.layout->chunks_per_stage == chunks_per_stage)
       return known.layout;
-  kept.push_front({programs, std::make_shared<const Layout>(make_layout(geometry, mesh, sharding))});
+  kept.push_front({programs, std::make_shared<const Layout>(make_layout(geometry, mesh, sharding, stage, chunks_per_stage))});
   if (kept.size() > kKept) kept.pop_back();
   return kept.front().layout;
 }

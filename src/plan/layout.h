@@ -6,6 +6,7 @@
 // the reduction that brings the gradients of the data ranks brings those of the tensor-parallel ranks' tokens too.
 // Context-parallel ranks have the same parameters: these are sharded over cp as well as dp_shard, unless the plan is ddp, which shards
 // nothing; then cp ranks are replicas.
+// In a pipeline each stage has a layout of its own, with the same units: those of other stages are empty.
 // Shard boundaries fall on elements, not rows: equal chunks keep collectives regular; a piece of a parameter is up to three boxes.
 #pragma once
 #include <cstdint>
@@ -46,6 +47,7 @@ struct Slot {
 };
 struct UnitLayout {
   UnitKind kind = UnitKind::kBlock;
+  bool is_copy = false;  // a tied embedding beside the head of a pipeline's last stage: the first stage owns it
   std::vector<Parameter> parameters;
   std::vector<Slot> slots;
   Group shard_group = Group::kDpShard;
@@ -56,26 +58,31 @@ struct UnitLayout {
   int64_t gathered_offset = 0;  // of this unit in a buffer that holds every unit gathered, elements
 };
 struct Layout {
+  Geometry geometry;
   Mesh mesh;
+  Sharding sharding = Sharding::kZero3;
   // What shards a tensor-parallel rank's parameters; the ranks that hold copies; those that share the states of one copy of the model.
   Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate, state_group = Group::kDpShard;
-  std::vector<UnitLayout> units;  // embedding, blocks, head; then the shared one, if there is one
-  int num_programs = 0;           // units that have a program: all but the shared one
-  int64_t shard_numel = 0;        // a rank's flat shard
-  int64_t gathered_numel = 0;     // all units with a program gathered, padding included
-  int64_t numel = 0;              // parameters of the model
+  int stage = 0, chunks_per_stage = 1;  // of a pipeline; units that another stage has are empty here
+  std::vector<UnitLayout> units;        // embedding, blocks, head; then the shared one, if there is one
+  int num_programs = 0;                 // units that have a program: all but the shared one
+  int64_t shard_numel = 0;              // a rank's flat shard
+  int64_t gathered_numel = 0;           // all units with a program gathered, padding included
+  int64_t numel = 0;                    // parameters of the model
 
   int shared_unit() const { return num_programs < static_cast<int>(units.size()) ? num_programs : -1; }
 };
 
 Group shard_group(const Mesh& mesh, Sharding sharding);    // dp_shard, and cp unless the plan is ddp
 Group replica_group(const Mesh& mesh, Sharding sharding);  // dp_replicate, and cp where it does not shard
-Group state_group(const Mesh& mesh, Sharding sharding);    // the shard group, and tp
-Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding = Sharding::kZero3);
+Group shared_group(const Mesh& mesh, Sharding sharding);   // the shard group and tp: what tensor parallelism does not split
+Group state_group(const Mesh& mesh, Sharding sharding);    // these, and all stages of a pipeline
+Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding = Sharding::kZero3, int stage = 0,
+                   int chunks_per_stage = 1);
 // The same, made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of the
 // geometry and mesh.tp.
 std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
-                                            const Mesh& mesh, Sharding sharding);
+                                            const Mesh& mesh, Sharding sharding, int stage = 0, int chunks_per_stage = 1);
 
 // Name of unit `unit`'s slot in the shared unit.
 std::string shared_slot(int unit, std::string_view slot);

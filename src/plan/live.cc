@@ -1,5 +1,8 @@
 #include "plan/live.h"
 
+#include <map>
+#include <utility>
+
 namespace distsetup {
 
 LiveChange live_change(const Schedule& s, const Instruction& i) {
@@ -16,16 +19,36 @@ LiveChange live_change(const Schedule& s, const Instruction& i) {
   return change;
 }
 
+std::set<int> stage_tensors(const Schedule& s, const Instruction& i) {
+  std::set<int> out;
+  const StageTensors& t = i.stage;
+  if (t == StageTensors{}) return out;
+  const ProgramVariant& v = *s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(i.unit)])];
+  if (t.kept >= 0) {
+    const std::vector<int64_t>& offsets = s.kept_offset[static_cast<size_t>(i.unit)];
+    for (int n = 0; n < static_cast<int>(offsets.size()); ++n)
+      if (offsets[static_cast<size_t>(n)] >= 0) out.insert(n);
+    if (i.op == InstructionOp::kForward) out.insert(v.y);  // the next unit's x, or the next stage's
+  }
+  if (t.x >= 0) out.insert(v.x);
+  if (t.y >= 0) out.insert(v.y);
+  if (t.dy >= 0) out.insert(v.dy);
+  if (t.dx >= 0) out.insert(v.dx);
+  out.erase(-1);  // the head has no y
+  return out;
+}
+
 std::vector<InstructionLive> walk_live(const Schedule& s) {
-  std::vector<VariantProfile> units;
-  for (const auto& variant : s.variants) units.push_back(profile(*variant, s.symbols, s.compute));
+  std::map<std::pair<int, std::set<int>>, VariantProfile> units;
   std::vector<InstructionLive> out;
   LiveWalk walk;
   for (const Instruction& i : s.instructions) {
     const PassProfile* pass = nullptr;
     if (i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward) {
-      const VariantProfile& unit = units[static_cast<size_t>(s.unit_variant[static_cast<size_t>(i.unit)])];
-      pass = i.op == InstructionOp::kForward ? &unit.forward : &unit.backward;
+      const int variant = s.unit_variant[static_cast<size_t>(i.unit)];
+      const auto [unit, fresh] = units.try_emplace({variant, stage_tensors(s, i)});
+      if (fresh) unit->second = profile(*s.variants[static_cast<size_t>(variant)], s.symbols, s.compute, unit->first.second);
+      pass = i.op == InstructionOp::kForward ? &unit->second.forward : &unit->second.backward;
     }
     const int64_t peak_bytes = walk.run(live_change(s, i), pass);
     out.push_back({peak_bytes, walk.live_bytes()});

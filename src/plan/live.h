@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "plan/schedule.h"
@@ -37,6 +38,9 @@ class LiveWalk {
  private:
   int64_t buffers_ = 0, tensors_ = 0;
 };
+
+// Tensors of an instruction's program that lie in buffers which live as long as the step (pipelines).
+std::set<int> stage_tensors(const Schedule& schedule, const Instruction& instruction);
 
 struct InstructionLive {
   int64_t peak_bytes = 0;   // span bytes (without run buffers), largest over the instruction's ops

@@ -1,5 +1,6 @@
 #include "plan/mesh.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -44,6 +45,11 @@ constexpr MeshAxis kAxes[] = {{Group::kPp, &Mesh::pp, &Coordinates::pp},  // slo
 
 std::vector<int> group_members(const Mesh& mesh, Group group, int rank) {
   std::vector<Coordinates> members = {coordinates(mesh, rank)};
+  if (group == Group::kTied && (members[0].pp == 0 || members[0].pp == mesh.pp - 1)) {
+    members.resize(mesh.pp > 1 ? 2 : 1, members[0]);
+    members.front().pp = 0;
+    members.back().pp = mesh.pp - 1;
+  }
   for (const MeshAxis& axis : kAxes) {
     if (!has_axis(group, axis.group)) continue;
     std::vector<Coordinates> wider;
@@ -58,6 +64,7 @@ std::vector<int> group_members(const Mesh& mesh, Group group, int rank) {
 }
 
 int group_size(const Mesh& mesh, Group group) {
+  if (group == Group::kTied) return std::min(mesh.pp, 2);
   int size = 1;
   for (const MeshAxis& axis : kAxes)
     if (has_axis(group, axis.group)) size *= mesh.*axis.size;
@@ -65,6 +72,7 @@ int group_size(const Mesh& mesh, Group group) {
 }
 
 int group_index(const Mesh& mesh, Group group, const Coordinates& at) {
+  if (group == Group::kTied) return at.pp == 0 ? 0 : 1;
   int index = 0;
   for (const MeshAxis& axis : kAxes)
     if (has_axis(group, axis.group)) index = index * mesh.*axis.size + at.*axis.at;
@@ -72,6 +80,7 @@ int group_index(const Mesh& mesh, Group group, const Coordinates& at) {
 }
 
 Group token_group(const Mesh& mesh) { return mesh.cp > 1 ? Group::kData | Group::kCp : Group::kData; }
+Group loss_group(const Mesh& mesh) { return mesh.pp > 1 ? token_group(mesh) | Group::kPp : token_group(mesh); }
 
 RankGroups::RankGroups(const Mesh& mesh, int rank) {
   for (int g = 0; g < kNumGroups; ++g) {
@@ -106,6 +115,7 @@ namespace {
 std::string name_of(Group group) {
   if (group == Group::kSelf) return "self";
   if (group == Group::kWorld) return "world";
+  if (group == Group::kTied) return "first and last stage";
   std::string text;
   const auto add = [&](std::string_view word) { text += (text.empty() ? "" : " and ") + std::string(word); };
   const bool is_data = (static_cast<int>(group) & static_cast<int>(Group::kData)) == static_cast<int>(Group::kData);

@@ -34,9 +34,10 @@ enum class Group : uint8_t {
   kDpReplicate = 8,
   kPp = 16,
   kData = kDpReplicate | kDpShard,  // ranks that see different samples
-  kWorld = 31
+  kWorld = 31,
+  kTied = 32  // no set of axes: the first and the last stage of a pipeline, which both have a tied embedding
 };
-inline constexpr int kNumGroups = 32;
+inline constexpr int kNumGroups = 33;
 constexpr Group operator|(Group a, Group b) { return static_cast<Group>(static_cast<int>(a) | static_cast<int>(b)); }
 inline bool has_axis(Group group, Group axis) { return (static_cast<int>(group) & static_cast<int>(axis)) != 0; }
 
@@ -48,6 +49,8 @@ int group_index(const Mesh& mesh, Group group, const Coordinates& at);  // place
 
 // Ranks that see different tokens: other samples, or other parts of the same.
 Group token_group(const Mesh& mesh);
+// Ranks whose losses add up to that of a step: all that see other tokens, and of a pipeline the last stage's.
+Group loss_group(const Mesh& mesh);
 
 // The groups of one rank, looked up once.
 class RankGroups {

@@ -11,7 +11,6 @@
 namespace distsetup {
 namespace {
 
-constexpr int kNumStreams = 3;
 constexpr size_t kMostUnordered = 20;
 using Clock = std::array<int64_t, kNumStreams>;  // what of each stream is known to be done
 
@@ -20,11 +19,11 @@ int stream_index(Stream s) { return static_cast<int>(s); }
 // A stretch of bytes with the same history.
 struct Cell {
   int64_t end = 0;
-  int write_stream = -1;  // -1: never written in this list
-  int64_t written = 0;    // clock of the last write
-  Clock read{};           // clock of the last read by each stream
-  int writer = -1;        // instruction
-  std::array<int, kNumStreams> reader{-1, -1, -1};
+  int write_stream = -1;                  // -1: never written in this list
+  int64_t written = 0;                    // clock of the last write
+  Clock read{};                           // clock of the last read by each stream
+  int writer = -1;                        // instruction
+  std::array<int, kNumStreams> reader{};  // instruction, of streams that have read
 };
 
 class OrderChecker {
@@ -64,7 +63,7 @@ class OrderChecker {
     }
     if (i.stream != Stream::kCompute) join(clock_[stream], clock_[stream_index(Stream::kCompute)]);
     ++clock_[stream][stream];
-    if (i.op == InstructionOp::kForward && i.unit == 0 && is_fed_) feed(index);
+    if (is_fed_ && reads_tokens(s_, i)) feed(index);
     for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
       for (const View& v : s_.steps[n].reads) access(index, v, false);
       for (const View& v : s_.steps[n].writes) access(index, v, true);
@@ -76,7 +75,7 @@ class OrderChecker {
       join(clock_[stream_index(Stream::kCompute)], clock_[stream]);
   }
 
-  // Tokens of a micro-batch are copied to the device before its first forward.
+  // Tokens of a micro-batch are copied to the device before a program reads them.
   void feed(int index) {
     for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) {
       const Buffer& buffer = s_.buffers[b];
@@ -115,7 +114,7 @@ class OrderChecker {
       auto cell = memory.lower_bound(at);
       if (cell == memory.end() || cell->first > at) {
         const int64_t gap_end = cell == memory.end() ? end : std::min(end, cell->first);
-        cell = memory.emplace(at, Cell{gap_end, -1, 0, {}, -1, {-1, -1, -1}}).first;
+        cell = memory.emplace(at, Cell{gap_end, -1, 0, {}, -1, {}}).first;
       }
       visit(index, cell->second, write, what);
       at = cell->second.end;

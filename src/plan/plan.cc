@@ -7,6 +7,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/rope.h"
+#include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
 #include "plan/native_program.h"
 #include "plan/plan_fields.h"
@@ -68,8 +69,9 @@ Diagnostics validate(const Plan& p) {
   append(out, check_native_kernels(p.model, p.hardware.accelerator));
   require(p.model.learned_positions == 0 || p.train.sequence_length <= p.model.learned_positions, code::kOutOfRange,
           fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, p.model.learned_positions));
-  require(m.pp == 1 && m.ep == 1, code::kUnsupportedFeature,
-          fmt::format("the native trainer runs data, tensor and context parallelism, the mesh has pp {} ep {}", m.pp, m.ep));
+  require(m.ep == 1, code::kUnsupportedFeature,
+          fmt::format("the native trainer runs data, tensor, pipeline and context parallelism, the mesh has ep {}", m.ep));
+  append(out, check_pipeline(p));
   const std::string uncut = cut_problem(p.train.sequence_length, m.cp);
   require(uncut.empty(), code::kMeshInvalid, uncut,
           fmt::format("--sequence-length {}, or --cp 1", (p.train.sequence_length / (2 * m.cp) + 1) * (2 * m.cp)));

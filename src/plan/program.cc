@@ -295,9 +295,10 @@ int64_t bytes_of(const TensorDecl& decl, const Symbols& symbols, Dtype compute) 
   return n;
 }
 
-VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute) {
+VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute, const std::set<int>& elsewhere) {
   std::vector<int64_t> bytes;
   for (const TensorInstance& t : variant.tensors) bytes.push_back(aligned(bytes_of(*t.decl, symbols, compute)));
+  for (const int t : elsewhere) bytes[static_cast<size_t>(t)] = 0;
   const auto index = [&](const std::string& name) {
     for (size_t i = 0; i < variant.tensors.size(); ++i)
       if (variant.tensors[i].name == name) return static_cast<int>(i);

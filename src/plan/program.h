@@ -157,7 +157,8 @@ struct VariantProfile {
 };
 inline constexpr int64_t kBufferAlignment = 64;
 inline int64_t aligned(int64_t bytes) { return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment; }
-VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute);
+// `elsewhere`: tensor instances that lie in buffers of another kind, and are not counted.
+VariantProfile profile(const ProgramVariant& variant, const Symbols& symbols, Dtype compute, const std::set<int>& elsewhere = {});
 
 // Bytes of one tensor instance.
 std::vector<int64_t> shape_of(const TensorDecl& decl, const Symbols& symbols);

@@ -18,7 +18,7 @@ std::string_view name(InstructionOp v) {
   return kNames[static_cast<int>(v)];
 }
 std::string_view name(Stream v) {
-  static constexpr std::string_view kNames[] = {"compute", "gather", "reduce"};
+  static constexpr std::string_view kNames[] = {"compute", "gather", "reduce", "to_next", "from_previous", "to_previous", "from_next"};
   return kNames[static_cast<int>(v)];
 }
 std::string_view name(BufferClass v) {
@@ -61,8 +61,9 @@ int replica_of(const Schedule& s, int unit) {
 }
 
 TouchedUnits touched_units(const Schedule& s, InstructionOp op, int unit) {
-  const ProgramVariant& v = *s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(unit)])];
   TouchedUnits touched;
+  if (s.unit_variant[static_cast<size_t>(unit)] < 0) return touched;
+  const ProgramVariant& v = *s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(unit)])];
   for (const OpInstance& instance : op == InstructionOp::kForward ? v.forward : v.backward) {
     for (const Operand& r : instance.reads)
       if (r.kind == Operand::Kind::kParameter) touched.parameters.insert(slot_unit(s, unit, r.index));
@@ -76,6 +77,10 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op) 
   std::vector<TouchedUnits> touched;
   std::vector<int> first(s.variants.size(), -1);  // units of one variant differ in themselves alone
   for (int u = 0; u < s.layout->num_programs; ++u) {
+    if (s.unit_variant[static_cast<size_t>(u)] < 0) {
+      touched.emplace_back();
+      continue;
+    }
     int& known = first[static_cast<size_t>(s.unit_variant[static_cast<size_t>(u)])];
     if (known < 0) {
       touched.push_back(touched_units(s, op, known = u));
@@ -86,6 +91,20 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op) 
       if (units->erase(known) > 0) units->insert(u);
   }
   return touched;
+}
+
+bool reads_tokens(const Schedule& s, const Instruction& i) {
+  if (s.layout->mesh.pp == 1) return i.op == InstructionOp::kForward && i.unit == 0;
+  if (i.op == InstructionOp::kForward) return i.unit == 0 || i.unit + 1 == s.layout->num_programs;
+  return i.op == InstructionOp::kBackward && i.unit == 0;
+}
+
+bool is_transfer(InstructionOp op) { return op == InstructionOp::kSend || op == InstructionOp::kRecv; }
+
+int peer_stage(const Schedule& s, Stream stream) {
+  const int stages = s.layout->mesh.pp;
+  const bool is_next = stream == Stream::kToNext || stream == Stream::kFromNext;
+  return (s.layout->stage + (is_next ? 1 : stages - 1)) % stages;
 }
 
 Group exchange_group(const ProgramVariant& variant) {

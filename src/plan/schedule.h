@@ -43,7 +43,9 @@ enum class InstructionOp {
   kCopyToHost,
   kCopyToDevice
 };
-enum class Stream { kCompute, kGather, kReduce };
+// The last four are of pipelines, one for each neighbour and direction: activations go to the next stage, gradients to the previous.
+enum class Stream { kCompute, kGather, kReduce, kToNext, kFromPrevious, kToPrevious, kFromNext };
+inline constexpr int kNumStreams = 7;
 enum class BufferClass {
   kParameterShard,
   kGatheredParameter,
@@ -97,6 +99,13 @@ struct Step {
   const Op* program_op = nullptr;
 };
 
+// Of a pipeline: buffers that a unit's program shares with another micro-batch's time or another stage; -1: it has none.
+struct StageTensors {
+  int kept = -1;  // where its forward keeps what its backward reads
+  int x = -1, y = -1, dy = -1, dx = -1;
+  bool operator==(const StageTensors&) const = default;
+};
+
 struct Instruction {
   InstructionOp op = InstructionOp::kForward;
   int unit = -1;
@@ -114,6 +123,7 @@ struct Instruction {
   std::vector<int> allocates, uses, frees;  // buffers; allocates and frees are span and step buffers
   bool accumulate = false;                  // kAccumulate: add to the target (false: set); kBackward: see gradient_fresh
   int first_step = -1, num_steps = 0;       // by expand()
+  StageTensors stage;                       // of kForward and kBackward in a pipeline
   std::string phase;                        // forward | loss | backward | optimizer, for the memory timeline
 };
 
@@ -126,14 +136,17 @@ struct Schedule {
   Phase phase = Phase::kStep;
   std::shared_ptr<const NativePrograms> programs;
   std::vector<std::shared_ptr<const ProgramVariant>> variants;  // of units: embedding, block (one per recompute choice), head
-  std::vector<int> unit_variant;                                // per unit
+  std::vector<int> unit_variant;                                // per unit; -1: another stage has it
   std::shared_ptr<const Layout> layout;
+  // Of a pipeline's step, per unit and tensor of its variant: where in StageTensors::kept it lies; -1: it is not kept there.
+  std::vector<std::vector<int64_t>> kept_offset;
   Symbols symbols;
   Dtype compute = Dtype::kF32;
   bool deterministic = false;  // TrainPlan::deterministic
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   std::vector<Segment> segments;  // in order; cover all instructions
+  std::vector<int> actions;       // of a pipeline's step: the first instruction of each action, and of what follows the last
   std::vector<Step> steps;        // by expand()
   int num_events = 0;
   // By expand():
@@ -157,6 +170,12 @@ struct TouchedUnits {
 };
 TouchedUnits touched_units(const Schedule& schedule, InstructionOp op, int unit);
 std::vector<TouchedUnits> touched_by_units(const Schedule& schedule, InstructionOp op);  // of each unit that has a program
+// Does the instruction read tokens, which are copied to the device before it? In a pipeline several micro-batches are under way, and
+// the embedding's backward needs its own again.
+bool reads_tokens(const Schedule& schedule, const Instruction& instruction);
+bool is_transfer(InstructionOp op);  // kSend, kRecv
+// The stage at the other end of a stream of transfers.
+int peer_stage(const Schedule& schedule, Stream stream);
 // The ranks that a program exchanges data with while it runs: all axes that its ops do so over; kSelf: none.
 Group exchange_group(const ProgramVariant& variant);
 

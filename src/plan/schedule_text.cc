@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/quantity.h"
+#include "plan/compile_pipeline.h"
 #include "plan/expand.h"
 #include "plan/live.h"
 
@@ -46,6 +47,11 @@ std::string unit_text(const Schedule& s, int unit) {
   return std::string(name(kind));
 }
 
+std::string stage_text(const StageTensors& t) {
+  if (t == StageTensors{}) return "";
+  return fmt::format(" kept {} x {} y {} dy {} dx {}", t.kept, t.x, t.y, t.dy, t.dx);
+}
+
 // "P3 14.2 MiB" for each.
 std::string buffers_text(const Schedule& s, const std::vector<int>& buffers) {
   std::string out;
@@ -74,7 +80,11 @@ std::string format_instruction(const Schedule& s, int index) {
   line += i.micro_batch >= 0 ? fmt::format(" mb{}", i.micro_batch) : "    ";
   std::string rest;
   if (!i.program_variant.empty() && i.program_variant.find('/') != std::string::npos) rest += fmt::format(" as {}", i.program_variant);
-  if (i.group != Group::kSelf) rest += fmt::format(" over {} {}", name(i.group), format_bytes(i.bytes));
+  if (is_transfer(i.op))
+    rest +=
+        fmt::format(" {} stage {} {}", i.op == InstructionOp::kSend ? "to" : "from", peer_stage(s, i.stream), format_bytes(i.bytes));
+  else if (i.group != Group::kSelf)
+    rest += fmt::format(" over {} {}", name(i.group), format_bytes(i.bytes));
   for (const auto& [group, bytes] : exchanged_bytes(s, i)) rest += fmt::format(" over {} {}", name(group), format_bytes(bytes));
   if (i.accumulate) rest += " add";
   if (!i.waits.empty()) rest += fmt::format(" wait e{}", fmt::join(i.waits, ",e"));
@@ -102,10 +112,10 @@ std::string canonical_text(const Schedule& s) {
   std::string out = fmt::format("phase {} arena {} events {}\n", name(s.phase), s.arena_bytes, s.num_events);
   for (const Segment& g : s.segments) out += fmt::format("segment {} {} x{}\n", g.first_instruction, g.num_instructions, g.repeat);
   for (const Instruction& i : s.instructions)
-    out +=
-        fmt::format("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}\n", name(i.op), i.unit, i.program_variant,
-                    i.model, i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, digest_name(i.dtype), name(i.stream),
-                    join(i.waits), i.signals, join(i.allocates), join(i.uses), join(i.frees), i.accumulate, i.first_step, i.num_steps);
+    out += fmt::format("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}{}\n", name(i.op), i.unit,
+                       i.program_variant, i.model, i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, digest_name(i.dtype),
+                       name(i.stream), join(i.waits), i.signals, join(i.allocates), join(i.uses), join(i.frees), i.accumulate,
+                       i.first_step, i.num_steps, stage_text(i.stage));
   for (const Buffer& b : s.buffers)
     out += fmt::format("b {} {} {} {} {} {} u{} m{} {}..{} o{} @{}\n", b.name, name(b.buffer_class), b.bytes, digest_name(b.dtype),
                        static_cast<int>(b.place), static_cast<int>(b.lifetime), b.unit, b.micro_batch, b.first_step, b.last_step,
@@ -131,8 +141,10 @@ std::string canonical_text(const Schedule& s) {
 
 std::string schedule_digest(const Plan& plan) {
   Sha256 digest;
+  const Plan few = with_few_micro_batches(plan);
   for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate, Phase::kSave})
-    digest.update(canonical_text(compile_expanded(plan, phase)));
+    for (int stage = 0; stage < plan.mesh.pp; ++stage) digest.update(canonical_text(compile_expanded(few, phase, stage)));
+  if (plan.mesh.pp > 1) digest.update(fmt::format("micro-batches {}\n", plan.gradient_accumulation));
   return digest.hex();
 }
 

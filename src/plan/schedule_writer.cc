@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/pipeline.h"
+
 namespace distsetup {
 
-ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase) : plan_(plan) {
+ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase, int stage) : plan_(plan) {
   s_.phase = phase;
   const ProgramSplit split = split_of(plan);
   s_.programs = native_programs(plan.model, split);
-  s_.layout = cached_layout(s_.programs, plan.model, plan.mesh, plan.strategy.sharding);
+  s_.layout = cached_layout(s_.programs, plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages);
   s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, split);
   s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
   s_.deterministic = plan.train.deterministic;
@@ -65,6 +67,11 @@ void ScheduleWriter::derive_variants() {
       s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block[kind] : plain[kind]);
     }
   }
+  if (plan_.mesh.pp == 1) return;
+  std::vector<int> here(s_.unit_variant.size(), -1);
+  for (const UnitSpan& chunk : stage_chunks(plan_.model.num_layers, plan_.mesh.pp, plan_.strategy.virtual_stages, s_.layout->stage))
+    for (int u = chunk.first; u <= chunk.last; ++u) here[u] = s_.unit_variant[u];
+  s_.unit_variant = std::move(here);
 }
 
 int ScheduleWriter::add_buffer(std::string name, BufferClass buffer_class, int64_t bytes, Dtype dtype, BufferLifetime lifetime,

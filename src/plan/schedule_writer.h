@@ -10,7 +10,7 @@ namespace distsetup {
 
 class ScheduleWriter {
  public:
-  ScheduleWriter(const Plan& plan, Phase phase);
+  ScheduleWriter(const Plan& plan, Phase phase, int stage);
 
   int num_units() const { return s_.layout->num_programs; }  // that have a program
   int head() const { return num_units() - 1; }

@@ -9,12 +9,13 @@
 #include "plan/unit_compiler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace distsetup {
 
-UnitCompiler::UnitCompiler(const Plan& plan, Phase phase) : ScheduleWriter(plan, phase) {
+UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage) : ScheduleWriter(plan, phase, stage) {
   const bool f32 = s_.compute == Dtype::kF32, whole = group_size(plan.mesh, s_.layout->shard_group) == 1;
   if (whole && f32)
     source_ = ParameterSource::kMaster;
@@ -232,6 +233,21 @@ void UnitCompiler::reduce_replicas(int u) {
   replica_events_.push_back(i.signals);
 }
 
+void UnitCompiler::reduce_tied() {
+  const int stage = s_.layout->stage, stages = plan_.mesh.pp;
+  if (stages == 1 || !plan_.model.tied_embeddings || (stage != 0 && stage != stages - 1)) return;
+  Instruction& i = emit(InstructionOp::kAllReduce, 0);
+  i.bucket = 0;
+  i.group = Group::kTied;
+  i.bytes = unit(0).shard_numel * 4;
+  i.dtype = Dtype::kF32;
+  i.stream = Stream::kReduce;
+  i.uses = {gradient_shard_};
+  i.waits = std::exchange(replica_events_, {});
+  i.signals = new_event();
+  replica_events_.push_back(i.signals);
+}
+
 // --- outside of micro-batches
 
 void UnitCompiler::reduce_scalar(int buffer, Group group) {
@@ -278,7 +294,6 @@ void UnitCompiler::update() {
   optimizer.uses = {master_, gradient_shard_, exp_avg_, exp_avg_sq_, sumsq_};
   optimizer.dtype = Dtype::kF32;
   refresh_replica();
-  close_segment(1);
 }
 
 void UnitCompiler::save() {

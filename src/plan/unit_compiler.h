@@ -18,7 +18,7 @@ enum class GradientPath {
 
 class UnitCompiler : protected ScheduleWriter {
  protected:
-  UnitCompiler(const Plan& plan, Phase phase);
+  UnitCompiler(const Plan& plan, Phase phase, int stage);
 
   int num_buckets() const { return static_cast<int>(s_.layout->units.size()); }  // units that have parameters
   bool is_shared(int u) const { return u == s_.layout->shared_unit(); }
@@ -46,11 +46,13 @@ class UnitCompiler : protected ScheduleWriter {
 
   void load();
   void save();
-  // Sums over ranks, the gradient norm, the optimizer, fresh replicas.
+  // Sums over ranks, the gradient norm, the optimizer, fresh replicas. Closes no segment.
   void update();
   void reduce_scalar(int buffer, Group group);
   void start_loss() { emit(InstructionOp::kZero, -1).uses = {loss_}; }
-  void reduce_loss() { reduce_scalar(loss_, token_group(plan_.mesh)); }
+  void reduce_loss() { reduce_scalar(loss_, loss_group(plan_.mesh)); }
+  // Both ends of a pipeline have a tied embedding: the sum of their gradients.
+  void reduce_tied();
 
  private:
   int64_t element_bytes() const { return size_bytes(s_.compute); }

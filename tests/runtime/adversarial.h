@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -55,7 +56,8 @@ class LateStreams {
 
   // Tries the heads in a random order, does the first that can be done.
   bool advance() {
-    std::array<size_t, 3> order = {0, 1, 2};
+    std::array<size_t, kNumStreams> order;
+    std::iota(order.begin(), order.end(), size_t{0});
     std::shuffle(order.begin(), order.end(), random_);
     for (const size_t q : order) {
       if (queues_[q].empty() || !queues_[q].front()()) continue;
@@ -74,7 +76,7 @@ class LateStreams {
   }
 
   std::mt19937_64 random_;
-  std::array<std::deque<Item>, 3> queues_;
+  std::array<std::deque<Item>, kNumStreams> queues_;
 };
 
 class LateKernels : public Kernels {
@@ -256,6 +258,16 @@ class AdversarialCommunicator : public Communicator {
   std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) override {
     return issue("scalars", Stream::kCompute, group, {0, data, nullptr}, sum<double>(count));
   }
+  std::unique_ptr<Work> send(Flow flow, int stage, const void* data, int64_t num_bytes) override {
+    const bool forwards = flow == Flow::kActivations;
+    return message(flow, rank(), groups_.members(Group::kPp)[size_t(stage)], forwards ? Stream::kToNext : Stream::kToPrevious,
+                   {0, const_cast<void*>(data), nullptr}, num_bytes);
+  }
+  std::unique_ptr<Work> receive(Flow flow, int stage, void* data, int64_t num_bytes) override {
+    const bool forwards = flow == Flow::kActivations;
+    return message(flow, groups_.members(Group::kPp)[size_t(stage)], rank(), forwards ? Stream::kFromPrevious : Stream::kFromNext,
+                   {1, data, nullptr}, num_bytes);
+  }
   void broadcast(void* data, int64_t num_bytes, int root) override { control_.broadcast(data, num_bytes, root); }
   void control_sum(double* data, int64_t count) override { control_.control_sum(data, count); }
   void barrier() override { control_.barrier(); }
@@ -282,6 +294,18 @@ class AdversarialCommunicator : public Communicator {
     std::string key = purpose;
     for (const int member : groups_.members(group)) key += " " + std::to_string(member);
     arrival.index = index(group);
+    return put(key, stream, n, arrival, std::move(move));
+  }
+
+  std::unique_ptr<Work> message(Flow flow, int from, int to, Stream stream, const MeetingPlace::Arrival& arrival, int64_t num_bytes) {
+    const std::string key = "flow " + std::to_string(int(flow)) + " " + std::to_string(from) + " to " + std::to_string(to);
+    return put(key, stream, 2, arrival, [num_bytes](const std::vector<MeetingPlace::Arrival>& all) {
+      std::memcpy(all[1].data, all[0].data, size_t(num_bytes));
+    });
+  }
+
+  std::unique_ptr<Work> put(const std::string& key, Stream stream, int n, const MeetingPlace::Arrival& arrival,
+                            MeetingPlace::Move move) {
     const int64_t ticket = tickets_[key]++;
     auto has_arrived = std::make_shared<bool>(false);
     streams_.put(stream, [this, key, ticket, n, has_arrived, arrival, move = std::move(move)] {

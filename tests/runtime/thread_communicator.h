@@ -63,6 +63,8 @@ class ThreadCommunicator : public Communicator {
   std::unique_ptr<Work> all_to_all(Group, const void*, void*, int64_t) override { throw std::logic_error("control only"); }
   std::unique_ptr<Work> all_reduce_sum(Group, float*, int64_t) override { throw std::logic_error("control only"); }
   std::unique_ptr<Work> all_reduce_sum(Group, double*, int64_t) override { throw std::logic_error("control only"); }
+  std::unique_ptr<Work> send(Flow, int, const void*, int64_t) override { throw std::logic_error("control only"); }
+  std::unique_ptr<Work> receive(Flow, int, void*, int64_t) override { throw std::logic_error("control only"); }
   void broadcast(void* data, int64_t num_bytes, int root) override {
     ++num_operations;
     const auto all = group_.exchange(rank_, data, num_bytes);

@@ -74,7 +74,7 @@ int num_communicators(const Mesh& mesh, Sharding sharding) {
   const int replicate = size(replica_group(mesh, sharding)) > 1 ? 1 : 0;
   // Loss, token counts and norms are summed on the compute stream: over the ranks that see other tokens, and over those that share
   // states.
-  const int states = size(state_group(mesh, sharding)), tokens = size(token_group(mesh));
+  const int states = size(state_group(mesh, sharding)), tokens = size(loss_group(mesh));
   const int scalars = (tokens > 1 ? 1 : 0) + (states > 1 && (states != tokens || mesh.tp > 1) ? 1 : 0);
   // Programs gather and reduce over tp and cp on the compute stream; what tp does not split, over the shards and tp beside it.
   const int tensor = mesh.tp > 1 ? 4 : 0, context = mesh.cp > 1 ? 2 : 0;
@@ -84,7 +84,10 @@ int num_communicators(const Mesh& mesh, Sharding sharding) {
 int64_t communicator_bytes(const Plan& plan) {
   if (plan.hardware.accelerator == Accelerator::kCpu) return 0;
   constexpr int64_t kFirst = 6 * kGiB / 10, kFurther = 35 * kGiB / 100;
-  const int n = num_communicators(plan.mesh, plan.strategy.sharding);
+  const int pp = plan.mesh.pp;
+  // Two ranks each: activations and gradients, to and from a neighbour; both ends of a tied embedding.
+  const int stages = pp == 1 ? 0 : (pp > 2 || plan.strategy.virtual_stages > 1 ? 4 : 2) + (plan.model.tied_embeddings ? 1 : 0);
+  const int n = num_communicators(plan.mesh, plan.strategy.sharding) + stages;
   return n == 0 ? 0 : kFirst + (n - 1) * kFurther;
 }
 

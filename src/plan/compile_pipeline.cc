@@ -1,0 +1,337 @@
+// Receives are posted one action ahead, so that what travels is there when it is needed; a send is waited for when its buffer is
+// needed again. The head runs forward with its backward: nothing lies between them, so what it keeps need not be kept for long.
+#include "plan/compile_pipeline.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "plan/pipeline.h"
+#include "plan/unit_compiler.h"
+
+namespace distsetup {
+namespace {
+
+// Buffers taken in turn; the transfer that each was last part of.
+struct BufferRing {
+  std::vector<int> buffers, events;  // event -1: none that nobody has waited for
+  size_t next = 0;
+
+  size_t take() { return next++ % buffers.size(); }
+};
+
+class PipelineCompiler : private UnitCompiler {
+ public:
+  PipelineCompiler(const Plan& plan, Phase phase, int stage)
+      : UnitCompiler(plan, phase, stage),
+        stage_(stage),
+        chunks_(stage_chunks(plan.model.num_layers, plan.mesh.pp, plan.strategy.virtual_stages, stage)),
+        message_bytes_(message_bytes()) {}
+
+  Schedule run() {
+    switch (s_.phase) {
+      case Phase::kLoad: load(); break;
+      case Phase::kStep: step(); break;
+      case Phase::kEvaluate: evaluate_held_out(); break;
+      case Phase::kSave: save(); break;
+    }
+    return std::move(s_);
+  }
+
+ private:
+  const UnitSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
+  bool is_first(int chunk) const { return span(chunk).first == 0; }
+  bool is_last(int chunk) const { return span(chunk).last == head(); }
+  const ProgramVariant& variant(int u) const { return *s_.variants[s_.unit_variant[u]]; }
+  int64_t tensor_bytes(int u, int tensor) const {
+    return aligned(bytes_of(*variant(u).tensors[static_cast<size_t>(tensor)].decl, s_.symbols, s_.compute));
+  }
+
+  // What travels: the rows between two units.
+  int64_t message_bytes() const {
+    const int u = chunks_.front().last;
+    return tensor_bytes(u, u == head() ? variant(u).x : variant(u).y);
+  }
+
+  // --- buffers of the step
+
+  int step_buffer(std::string name, int64_t bytes) {
+    const int b = add_buffer(std::move(name), BufferClass::kActivation, bytes, s_.compute, BufferLifetime::kStep);
+    step_buffers_.push_back(b);
+    return b;
+  }
+
+  BufferRing make_ring(const std::string& kind, int chunk, int64_t count, int64_t bytes) {
+    BufferRing ring;
+    for (int64_t n = 0; n < count; ++n)
+      ring.buffers.push_back(step_buffer(chunk < 0 ? fmt::format("{}/{}", n, kind) : fmt::format("{}.{}/{}", chunk, n, kind), bytes));
+    ring.events.assign(ring.buffers.size(), -1);
+    return ring;
+  }
+
+  // Where each unit of a chunk keeps what its backward reads. The bytes of all.
+  int64_t lay_out_kept(int chunk) {
+    int64_t bytes = 0;
+    for (int u = span(chunk).first; u <= span(chunk).last; ++u) {
+      const ProgramVariant& v = variant(u);
+      std::vector<int64_t>& offset = s_.kept_offset[static_cast<size_t>(u)];
+      offset.assign(v.tensors.size(), -1);
+      for (int t = 0; t < static_cast<int>(v.tensors.size()); ++t) {
+        const std::string& name = v.tensors[static_cast<size_t>(t)].name;
+        const bool is_kept = u != head() && std::find(v.kept.begin(), v.kept.end(), name) != v.kept.end();
+        CHECK(t != v.y || !is_kept, "{} keeps its own output", v.name);
+        if (t == v.x ? u == span(chunk).first : !is_kept) continue;  // the first unit's x has come from another stage
+        offset[static_cast<size_t>(t)] = bytes;
+        bytes += tensor_bytes(u, t);
+      }
+    }
+    return bytes;
+  }
+
+  // Per chunk: micro-batches under way at once, and one more x, which is on its way.
+  void make_buffers(const std::vector<int>& in_flight) {
+    const bool trains = s_.phase == Phase::kStep;
+    if (trains) s_.kept_offset.resize(s_.unit_variant.size());
+    bool sends = false, receives = false;
+    for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
+      const int64_t count = in_flight[static_cast<size_t>(c)];
+      kept_.push_back(trains ? make_ring("kept", c, count, lay_out_kept(c)) : BufferRing{});
+      x_.push_back(is_first(c) ? BufferRing{} : make_ring("x", c, trains ? count + 1 : 1, message_bytes_));
+      sends |= !is_last(c);
+      receives |= !is_first(c);
+    }
+    if (sends) y_ = make_ring("y", -1, trains ? 2 : 1, message_bytes_);
+    if (trains && sends) dy_ = make_ring("dy", -1, 2, message_bytes_);
+    if (trains && receives) dx_ = make_ring("dx", -1, 2, message_bytes_);
+  }
+
+  static int of(const BufferRing& ring, int micro_batch) {
+    return ring.buffers.empty() ? -1 : ring.buffers[static_cast<size_t>(micro_batch) % ring.buffers.size()];
+  }
+
+  // --- transfers
+
+  int transfer(InstructionOp op, Stream stream, int unit, int micro_batch, int buffer) {
+    Instruction& i = emit(op, unit);
+    i.micro_batch = micro_batch;
+    i.group = Group::kPp;
+    i.bytes = message_bytes_;
+    i.stream = stream;
+    i.uses = {buffer};
+    i.signals = new_event();
+    return i.signals;
+  }
+
+  // What an action reads from another stage is on its way from here on.
+  void post(const PipelineAction& a) {
+    phase_ = a.is_forward ? "forward" : "backward";
+    if (a.is_forward) {
+      if (!is_first(a.chunk))
+        arriving_ = {transfer(InstructionOp::kRecv, Stream::kFromPrevious, span(a.chunk).first, a.micro_batch,
+                              of(x_[static_cast<size_t>(a.chunk)], a.micro_batch)),
+                     -1};
+    } else if (!is_last(a.chunk)) {
+      const int buffer = dy_.buffers[dy_.take()];
+      arriving_ = {transfer(InstructionOp::kRecv, Stream::kFromNext, span(a.chunk).last, a.micro_batch, buffer), buffer};
+    }
+  }
+
+  struct Arrival {
+    int event = -1, buffer = -1;
+  };
+  Arrival take_arrival() { return std::exchange(here_, {}); }
+
+  // A buffer to send from, when the transfer it was last part of is done.
+  size_t take_outgoing(Instruction& i, BufferRing& ring) const {
+    const size_t at = ring.take();
+    if (ring.events[at] >= 0) i.waits.push_back(std::exchange(ring.events[at], -1));
+    return at;
+  }
+
+  // --- units
+
+  Instruction& program(InstructionOp op, int chunk, int u) {
+    Instruction& i = op == InstructionOp::kForward ? emit_program(op, u) : emit_backward(u);
+    i.chunk = chunk;
+    i.stage.kept = of(kept_[static_cast<size_t>(chunk)], micro_batch_);
+    if (u == span(chunk).first) i.stage.x = of(x_[static_cast<size_t>(chunk)], micro_batch_);
+    return i;
+  }
+
+  static void use_stage_tensors(Instruction& i) {
+    for (const int b : {i.stage.kept, i.stage.x, i.stage.y, i.stage.dy, i.stage.dx})
+      if (b >= 0) i.uses.push_back(b);
+  }
+
+  void forward(int chunk, int u, int last) {
+    phase_ = u == head() ? "loss" : "forward";
+    ensure_gathered(u, false);
+    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u + k <= last ? u + k : -1, false);
+    Instruction& i = program(InstructionOp::kForward, chunk, u);
+    if (i.stage.x >= 0) i.waits.push_back(take_arrival().event);
+    const bool sends = u == span(chunk).last && !is_last(chunk);
+    const size_t at = sends ? take_outgoing(i, y_) : 0;
+    if (sends) i.stage.y = y_.buffers[at];
+    use_stage_tensors(i);
+    for (const int bucket : needs(u, false))
+      if (u != head() || s_.phase == Phase::kEvaluate) release(i, bucket);
+    if (sends) y_.events[at] = transfer(InstructionOp::kSend, Stream::kToNext, u, micro_batch_, y_.buffers[at]);
+  }
+
+  void backward(int chunk, int u) {
+    phase_ = "backward";
+    ensure_gathered(u, true);
+    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u - k >= std::max(span(chunk).first, 1) ? u - k : -1, true);
+    Instruction& i = program(InstructionOp::kBackward, chunk, u);
+    if (u == span(chunk).last && !is_last(chunk)) {
+      const Arrival dy = take_arrival();
+      i.stage.dy = dy.buffer;
+      i.waits.push_back(dy.event);
+    }
+    const bool sends = u == span(chunk).first && !is_first(chunk);
+    const size_t at = sends ? take_outgoing(i, dx_) : 0;
+    if (sends) i.stage.dx = dx_.buffers[at];
+    use_stage_tensors(i);
+    for (const int bucket : needs(u, true)) release(i, bucket);
+    if (sends) dx_.events[at] = transfer(InstructionOp::kSend, Stream::kToPrevious, u, micro_batch_, dx_.buffers[at]);
+  }
+
+  void run_forward(int chunk) {
+    const int last = is_last(chunk) ? head() - 1 : span(chunk).last;
+    for (int u = span(chunk).first; u <= last; ++u) forward(chunk, u, last);
+  }
+
+  void run_backward(int chunk, bool last) {
+    if (is_last(chunk)) forward(chunk, head(), head());
+    for (int u = span(chunk).last; u >= span(chunk).first; --u) {
+      backward(chunk, u);
+      after_backward(u, last);
+      if (u == head() && s_.layout->units.front().is_copy) after_backward(0, last);
+    }
+    if (const int shared = s_.layout->shared_unit(); shared >= 0) after_backward(shared, last);
+    finish_reduce(last);
+  }
+
+  // --- phases
+
+  void begin(const std::vector<int>& in_flight) {
+    make_buffers(in_flight);
+    start_loss();
+    s_.instructions.back().allocates = step_buffers_;
+  }
+
+  void wait_for_sends() {
+    std::vector<int> events;
+    for (BufferRing* ring : {&y_, &dx_}) {
+      for (int& event : ring->events)
+        if (event >= 0) events.push_back(std::exchange(event, -1));
+    }
+    if (!events.empty()) emit(InstructionOp::kWait, -1).waits = events;
+  }
+
+  void end() {
+    emit(InstructionOp::kFree, -1).frees = step_buffers_;
+    close_segment(1);
+  }
+
+  void step() {
+    phase_ = "forward";
+    const int64_t m = plan_.gradient_accumulation;
+    const std::vector<PipelineAction> order = pipeline_order(plan_.mesh.pp, static_cast<int>(chunks_.size()), m, stage_);
+    begin(most_in_flight(order, static_cast<int>(chunks_.size())));
+    post(order.front());
+    for (size_t n = 0; n < order.size(); ++n) {
+      here_ = std::exchange(arriving_, {});
+      if (n + 1 < order.size()) post(order[n + 1]);
+      s_.actions.push_back(static_cast<int>(s_.instructions.size()));
+      micro_batch_ = order[n].micro_batch;
+      if (order[n].is_forward)
+        run_forward(order[n].chunk);
+      else
+        run_backward(order[n].chunk, order[n].micro_batch + 1 == m);
+      micro_batch_ = -1;
+    }
+    s_.actions.push_back(static_cast<int>(s_.instructions.size()));
+    phase_ = "backward";
+    wait_for_sends();
+    reduce_tied();
+    update();
+    end();
+  }
+
+  // One micro-batch through all stages.
+  void evaluate_held_out() {
+    phase_ = "evaluate";
+    begin(std::vector<int>(chunks_.size(), 1));
+    for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
+      post({true, c, 0});
+      here_ = std::exchange(arriving_, {});
+      micro_batch_ = 0;
+      for (int u = span(c).first; u <= span(c).last; ++u) forward(c, u, span(c).last);
+      micro_batch_ = -1;
+    }
+    wait_for_sends();
+    reduce_loss();
+    end();
+    for (Instruction& i : s_.instructions) i.phase = "evaluate";
+  }
+
+  const int stage_;
+  const std::vector<UnitSpan> chunks_;
+  const int64_t message_bytes_;
+  std::vector<int> step_buffers_;
+  std::vector<BufferRing> kept_, x_;  // per chunk, by micro-batch
+  BufferRing y_, dy_, dx_;
+  Arrival arriving_, here_;  // of the next action, of this one
+};
+
+}  // namespace
+
+Diagnostics check_pipeline(const Plan& p) {
+  const int stages = p.mesh.pp, chunks = p.strategy.virtual_stages;
+  const int64_t layers = p.model.num_layers, m = p.gradient_accumulation;
+  Diagnostics out;
+  const auto refuse = [&](bool condition, std::string_view code, std::string message, std::string help = "") {
+    if (condition) out.push_back(error(code, {}, std::move(message), std::move(help)));
+  };
+  refuse(stages == 1 && chunks > 1, code::kConflict, fmt::format("{} chunks per stage, but pp is 1: there are no stages", chunks));
+  if (stages == 1) return out;
+  refuse(layers < int64_t{stages} * chunks, code::kMeshInvalid,
+         fmt::format("pp {} × {} chunks per stage = {} parts, the model has {} layers: each part needs one", stages, chunks,
+                     stages * chunks, layers));
+  const int64_t rounds = pipeline_rounds(stages, m);
+  refuse(chunks > 1 && m % rounds != 0, code::kBatchIndivisible,
+         fmt::format("interleaved stages take micro-batches in {} / {} = {} equal rounds, which {} micro-batches are not", m, stages,
+                     rounds, m),
+         fmt::format("{} or {} micro-batches", m / rounds * rounds, (m / rounds + 1) * rounds));
+  refuse(chunks > 1 && p.mesh.tp > 1, code::kUnsupportedFeature,
+         fmt::format("the native trainer does not interleave stages ({} chunks) with tensor parallelism (tp {})", chunks, p.mesh.tp),
+         "leave virtual_stages out, or tp");
+  refuse(!p.strategy.reshard_after_forward, code::kUnsupportedFeature,
+         fmt::format("with pp {} several micro-batches are between forward and backward: parameters are gathered for each, "
+                     "reshard_after_forward cannot be false",
+                     stages),
+         "use zero2, which keeps a whole copy");
+  refuse(p.model.tied_embeddings && p.model.learned_positions > 0, code::kUnsupportedFeature,
+         fmt::format("the native trainer does not split '{}' into stages: its embedding is tied to the head and has {} learned "
+                     "positions, which the last stage does not train",
+                     p.model.name, p.model.learned_positions),
+         "leave pp out");
+  return out;
+}
+
+Schedule compile_pipeline(const Plan& plan, Phase phase, int stage) { return PipelineCompiler(plan, phase, stage).run(); }
+
+Plan with_few_micro_batches(const Plan& plan) {
+  constexpr int64_t kRounds = 3;
+  const int64_t m = plan.gradient_accumulation;
+  const int64_t rounds = plan.strategy.virtual_stages == 1 ? m / plan.mesh.pp : pipeline_rounds(plan.mesh.pp, m);
+  Plan few = plan;
+  if (plan.mesh.pp == 1 || rounds <= kRounds) return few;
+  few.gradient_accumulation = plan.strategy.virtual_stages == 1 ? kRounds * plan.mesh.pp : m / rounds * kRounds;
+  few.train.global_batch = few.micro_batch * few.gradient_accumulation * few.mesh.data_parallel();
+  return few;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,231 @@
+#include "plan/contributions.h"
+
+#include <algorithm>
+
+#include "base/splitmix.h"
+
+namespace distsetup {
+namespace {
+
+// A number that stands for one contribution.
+uint64_t token(uint64_t kind, uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64_t d = 0) {
+  uint64_t x = 0;
+  for (const uint64_t part : {kind, a, b, c, d}) x = splitmix(x + part + kSplitMixStep);
+  return x;
+}
+enum TokenKind : uint64_t { kGradientToken, kLossToken, kNormToken, kStaleToken, kForwardToken, kBackwardToken, kKeptToken };
+
+}  // namespace
+
+Contributions::Contributions(const Mesh& mesh, const std::vector<const Schedule*>& by_rank) : ranks(by_rank.size()), mesh_(mesh) {
+  for (size_t r = 0; r < by_rank.size(); ++r) {
+    auto& list = lists_[by_rank[r]];
+    if (list == nullptr) list = std::make_unique<JobList>(*by_rank[r]);
+    ranks[r].list = list.get();
+    for (int slot = 0; slot < list->num_slots; ++slot) ranks[r].value.push_back(token(kStaleToken, r, slot));
+    ranks[r].inbox.resize(by_rank[r]->buffers.size());
+    ranks[r].forwards.resize(by_rank[r]->layout->num_programs);
+    ranks[r].backwards = ranks[r].forwards;
+    const int start = by_rank[r]->phase == Phase::kLoad ? -1 : 0;
+    ranks[r].own.assign(list->num_slots, start);
+    ranks[r].whole.assign(list->num_slots, start);
+  }
+}
+
+const std::vector<int>& Contributions::members(Group group, int rank) {
+  auto& known = groups_[{group, rank}];
+  if (known.empty()) known = group_members(mesh_, group, rank);
+  return known;
+}
+
+// --- what instructions do to contributions
+
+void Contributions::begin(JobRank& r, const Instruction& i) {
+  for (const int b : i.allocates) {
+    if (r.list->s.buffers[b].lifetime == BufferLifetime::kRun) continue;
+    const int slot = r.list->first_slot[b];
+    r.value[slot] = token(kStaleToken, slot);
+    r.own[slot] = r.whole[slot] = -1;
+  }
+}
+
+void Contributions::local(int rank, const Instruction& i) {
+  JobRank& r = ranks[rank];
+  switch (i.op) {
+    case InstructionOp::kCast: {
+      const int slot = r.list->slot(i.uses[1], i.unit);
+      r.own[slot] = r.version;
+      r.whole[slot] = r.list->s.layout->units[i.unit].shard_ranks == 1 ? r.version : -1;
+      break;
+    }
+    case InstructionOp::kForward:
+    case InstructionOp::kBackward: compute(rank, i); break;
+    case InstructionOp::kAccumulate: accumulate(r, i); break;
+    case InstructionOp::kZero:
+      for (const int b : i.uses) r.value[r.list->slot(b, 0)] = 0;
+      break;
+    case InstructionOp::kGradNorm: norm(rank, i); break;
+    case InstructionOp::kOptimizerStep: optimizer(rank, i); break;
+    default: break;
+  }
+}
+
+void Contributions::compute(int rank, const Instruction& i) {
+  JobRank& r = ranks[rank];
+  const bool is_forward = i.op == InstructionOp::kForward;
+  const int64_t m = (is_forward ? r.forwards : r.backwards)[i.unit]++;
+  check_flow(rank, i, m);
+  const JobList::Touched& touched = r.list->programs[index(r)];
+  for (const int slot : touched.parameters) {
+    require(r.whole[slot] >= 0, rank, "computes with parameters that have not been gathered");
+    require(r.whole[slot] < 0 || r.whole[slot] == r.version, rank, "computes with parameters of {} optimizer steps ago",
+            r.version - r.whole[slot]);
+  }
+  if (touched.adds_loss) r.value[r.list->slot(r.list->loss, 0)] += token(kLossToken, rank, m);
+  for (const JobList::Touched::Write& w : touched.gradients) {
+    uint64_t& value = r.value[w.slot];
+    if (w.fresh) value = 0;
+    value += token(kGradientToken, rank, m, i.unit, w.unit);
+  }
+}
+
+// Of a pipeline: what comes from another stage, and what forward kept, are of this micro-batch.
+void Contributions::check_flow(int rank, const Instruction& i, int64_t m) {
+  const StageTensors& t = i.stage;
+  if (t == StageTensors{}) return;
+  JobRank& r = ranks[rank];
+  Coordinates at = coordinates(mesh_, rank);
+  at.pp = 0;
+  const int line = rank_of(mesh_, at);  // the same on all stages that this one talks to
+  const auto value = [&](int buffer, int unit) -> uint64_t& { return r.value[r.list->slot(buffer, unit)]; };
+  require(t.x < 0 || value(t.x, 0) == token(kForwardToken, line, m, i.unit - 1), rank, "reads another x than unit {} sent",
+          i.unit - 1);
+  require(t.dy < 0 || value(t.dy, 0) == token(kBackwardToken, line, m, i.unit + 1), rank, "reads another dy than unit {} sent",
+          i.unit + 1);
+  if (t.y >= 0) value(t.y, 0) = token(kForwardToken, line, m, i.unit);
+  if (t.dx >= 0) value(t.dx, 0) = token(kBackwardToken, line, m, i.unit);
+  if (t.kept < 0) return;
+  const uint64_t kept = token(kKeptToken, line, m, i.unit);
+  require(i.op == InstructionOp::kForward || value(t.kept, i.unit) == kept, rank, "reads what another micro-batch kept");
+  if (i.op == InstructionOp::kForward) value(t.kept, i.unit) = kept;
+}
+
+// Two buffers: a whole unit into another. Three: own and received chunks into the rank's shard.
+void Contributions::accumulate(JobRank& r, const Instruction& i) {
+  uint64_t& to = r.value[r.list->slot(i.uses.back(), i.unit)];
+  if (!i.accumulate) to = 0;
+  to += r.value[r.list->slot(i.uses[0], i.unit)];
+  if (i.uses.size() == 3) to += r.inbox[i.uses[1]];
+}
+
+void Contributions::collective(const std::vector<int>& all) {
+  const auto slot_of = [&](int rank) {
+    const JobRank& r = ranks[rank];
+    return r.list->slot(head(r).uses[0], std::max(head(r).unit, 0));
+  };
+  const InstructionOp op = head(ranks[all.front()]).op;
+  if (op == InstructionOp::kAllGather) {
+    const int version = ranks[all.front()].own[slot_of(all.front())];
+    for (const int rank : all) {
+      const int own = ranks[rank].own[slot_of(rank)];
+      require(own >= 0, rank, "gathers before the own chunk is filled");
+      require(own == version, rank, "gathers a chunk of another optimizer step than rank {}", all.front());
+      ranks[rank].whole[slot_of(rank)] = version;
+    }
+    return;
+  }
+  uint64_t sum = 0;
+  for (const int rank : all) sum += ranks[rank].value[slot_of(rank)];
+  for (const int rank : all) {
+    JobRank& r = ranks[rank];
+    if (op == InstructionOp::kReduceScatter)
+      r.inbox[head(r).allocates[0]] = sum - r.value[slot_of(rank)];
+    else
+      r.value[slot_of(rank)] = sum;
+  }
+}
+
+// --- what must have come together
+
+// Every rank that sees other tokens than this one, and this one; of a pipeline on all stages.
+const std::vector<int>& Contributions::peers(int rank) { return members(loss_group(mesh_), rank); }
+// Every rank that has a part in the gradient of a unit: of the shared one, each of them has it of its own tokens.
+const std::vector<int>& Contributions::contributors(int rank, int unit) {
+  const bool is_shared = unit == ranks[rank].list->s.layout->shared_unit();
+  return members(is_shared ? token_group(mesh_) | Group::kTp : token_group(mesh_), rank);
+}
+
+uint64_t Contributions::expected_gradient(int rank, int unit) {
+  const Schedule& s = ranks[rank].list->s;
+  uint64_t sum = 0;
+  for (int writer = 0; writer < s.layout->num_programs; ++writer) {
+    if (!ranks[rank].list->backward[writer].gradients.contains(unit)) continue;
+    for (const int peer : contributors(rank, unit)) {
+      for (int64_t m = 0; m < ranks[rank].backwards[writer]; ++m) sum += token(kGradientToken, peer, m, writer, unit);
+    }
+  }
+  return sum;
+}
+
+// A tied embedding's gradient comes from both ends of a pipeline.
+uint64_t Contributions::expected_on_all_stages(int rank, int unit) {
+  uint64_t sum = expected_gradient(rank, unit);
+  const bool is_tied = mesh_.pp > 1 && unit == 0 && ranks[rank].list->s.layout->geometry.tied_embeddings;
+  if (!is_tied) return sum;
+  for (const int other : members(Group::kTied, rank))
+    if (other != rank) sum += expected_gradient(other, unit);
+  return sum;
+}
+
+void Contributions::check_loss(int rank) {
+  const JobRank& r = ranks[rank];
+  uint64_t loss = 0;
+  for (const int peer : peers(rank)) {
+    const JobRank& p = ranks[peer];
+    if (p.list->s.unit_variant.back() < 0) continue;  // another stage has the head
+    for (int64_t m = 0; m < p.forwards.back(); ++m) loss += token(kLossToken, peer, m);
+  }
+  require(r.value[r.list->slot(r.list->loss, 0)] == loss, rank, "the loss does not hold every rank's every micro-batch exactly once");
+}
+
+// So many have run backward; the same for all units when a step is done.
+int64_t Contributions::micro_batches(const JobRank& r) { return *std::max_element(r.backwards.begin(), r.backwards.end()); }
+
+uint64_t Contributions::norm_token(int rank) const {
+  const Coordinates at = coordinates(mesh_, rank);
+  return token(kNormToken, at.dp_shard, at.tp, at.cp, at.pp);
+}
+
+void Contributions::norm(int rank, const Instruction& i) {
+  JobRank& r = ranks[rank];
+  for (int u = 0; u < r.list->num_units; ++u) {
+    if (r.list->s.layout->units[u].numel == 0) continue;
+    // Ranks with the same contributors expect the same sum.
+    const auto [known, is_new] = expected_.try_emplace({contributors(rank, u).front(), u, micro_batches(r)}, 0);
+    if (is_new) known->second = expected_on_all_stages(rank, u);
+    require(r.value[r.list->slot(i.uses[0], u)] == known->second, rank,
+            "the gradient of unit {} does not hold every rank's every micro-batch exactly once", u);
+  }
+  r.value[r.list->slot(i.uses[1], 0)] = norm_token(rank);
+}
+
+void Contributions::optimizer(int rank, const Instruction& i) {
+  JobRank& r = ranks[rank];
+  uint64_t norm = 0;
+  for (const int owner : members(r.list->s.layout->state_group, rank)) norm += norm_token(owner);
+  require(r.value[r.list->slot(i.uses.back(), 0)] == norm, rank, "the gradient norm does not hold every shard exactly once");
+  check_loss(rank);
+  ++r.version;
+}
+
+void Contributions::end(int rank) {
+  const JobRank& r = ranks[rank];
+  const JobList& list = *r.list;
+  if (list.s.phase == Phase::kStep) require(r.version == 1, rank, "{} optimizer steps were taken, expected one", r.version);
+  for (int u = 0; list.s.phase != Phase::kSave && u < list.num_units; ++u)
+    require(list.replica[u] < 0 || r.whole[list.slot(list.replica[u], u)] == r.version, rank,
+            "the replica of unit {} is not the one after the optimizer", u);
+  if (list.s.phase == Phase::kEvaluate) check_loss(rank);
+}
+
+}  // namespace distsetup
