@@ -25,11 +25,13 @@ constexpr int64_t kMostRounds = 2;  // of a repeated segment: the others are the
 // A message between two stages: complete when both have reached it.
 struct Transfer {
   int64_t bytes = -1;
+  int behind = -1, micro_batch = -1;  // the unit that it lies behind
   bool is_sent = false, is_received = false;
   uint64_t value = 0;
   int waiting = -1;  // rank that goes on when it is complete
   int target = -1;   // slot of the receiver
 };
+
 class Job {
  public:
   Job(const Mesh& mesh, const std::vector<const Schedule*>& by_rank) : mesh_(mesh), data_(mesh, by_rank), transfers_(by_rank.size()) {}
@@ -102,8 +104,11 @@ class Job {
     auto found = std::find_if(open.begin(), open.end(), [&](const auto& t) { return !(sends ? t->is_sent : t->is_received); });
     if (found == open.end()) found = open.insert(open.end(), std::make_shared<Transfer>());
     const std::shared_ptr<Transfer> t = *found;
-    require(t->bytes < 0 || t->bytes == i.bytes, rank, "moves {} bytes, rank {} moves {}", i.bytes, peer, t->bytes);
-    t->bytes = i.bytes;
+    const int behind = sends == is_forward ? i.unit : i.unit - 1;
+    const bool is_same = t->bytes < 0 || (t->bytes == i.bytes && t->behind == behind && t->micro_batch == i.micro_batch);
+    require(is_same, rank, "moves {} bytes behind unit {}, rank {} moves {} behind unit {} of micro-batch {}", i.bytes, behind, peer,
+            t->bytes, t->behind, t->micro_batch);
+    t->bytes = i.bytes, t->behind = behind, t->micro_batch = i.micro_batch;
     (sends ? t->is_sent : t->is_received) = true;
     const int slot = r.list->slot(i.uses[0], 0);
     if (sends)

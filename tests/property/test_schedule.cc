@@ -21,11 +21,12 @@ namespace distsetup {
 namespace {
 
 std::string describe(const Plan& p) {
-  return fmt::format("{} dp {}x{} cp {} tp {} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",
-                     name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.mesh.cp, p.mesh.tp, p.gradient_accumulation,
-                     p.micro_batch, name(p.recompute.policy), p.recompute.every_k, name(p.precision.compute),
-                     p.strategy.reshard_after_forward, p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings,
-                     p.model.qkv_bias, p.model.qk_norm);
+  return fmt::format(
+      "{} dp {}x{} cp {} tp {} pp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",
+      name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.mesh.cp, p.mesh.tp, p.mesh.pp, p.strategy.virtual_stages,
+      p.gradient_accumulation, p.micro_batch, name(p.recompute.policy), p.recompute.every_k, name(p.precision.compute),
+      p.strategy.reshard_after_forward, p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings, p.model.qkv_bias,
+      p.model.qk_norm);
 }
 
 // Both levels agree to the byte, instruction by instruction.
@@ -44,11 +45,12 @@ std::string level_difference(const Schedule& s, const std::vector<InstructionLiv
 }
 
 // The first rule that a schedule of this plan breaks, empty when there is none.
-std::string broken_rule(const Plan& plan) {
-  if (has_error(validate(plan))) return "the plan is not valid";
+std::string broken_rule(const Plan& plan, int stage) {
   for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate, Phase::kSave}) {
-    Schedule s = compile_schedule(plan, phase);
-    const auto broken = [&](const std::string& rule) { return fmt::format("{}: {}\n{}", name(phase), rule, format_schedule(s)); };
+    Schedule s = compile_schedule(plan, phase, stage);
+    const auto broken = [&](const std::string& rule) {
+      return fmt::format("stage {} {}: {}\n{}", stage, name(phase), rule, format_schedule(s));
+    };
     if (const auto rules = check_invariants(plan, s); !rules.empty()) return broken(rules.front());
     const std::vector<InstructionLive> live = walk_live(s);
     expand(s);
@@ -57,9 +59,17 @@ std::string broken_rule(const Plan& plan) {
     if (s.arena_bytes < s.live_peak_bytes) return broken("the arena is smaller than what lives in it");
     if (s.arena_bytes > s.live_peak_bytes + s.live_peak_bytes / 4 + 4096) return broken("the arena is a quarter too large");
     // States alone: master, gradient and moments in fp32 over the shard ranks.
-    if (phase == Phase::kStep && run_bytes(s) < 16 * s.layout->numel / group_size(plan.mesh, s.layout->state_group))
+    if (phase == Phase::kStep && plan.mesh.pp == 1 &&
+        run_bytes(s) < 16 * s.layout->numel / group_size(plan.mesh, s.layout->state_group))
       return broken("states are missing");
   }
+  return "";
+}
+
+std::string broken_rule(const Plan& plan) {
+  if (has_error(validate(plan))) return "the plan is not valid";
+  for (int stage = 0; stage < plan.mesh.pp; ++stage)
+    if (std::string broken = broken_rule(plan, stage); !broken.empty()) return broken;
   return "";
 }
 
@@ -187,11 +197,18 @@ bool apply(Break how, Schedule& s, const Schedule& expanded, int at, const Plan&
   return false;
 }
 
-bool is_caught(const Plan& plan, const Schedule& good, const Schedule& bad, int only_rank) {
-  std::vector<const Schedule*> by_rank(plan.mesh.world(), &bad);
-  if (only_rank >= 0)
-    for (int r = 0; r < plan.mesh.world(); ++r)
-      if (r != only_rank) by_rank[r] = &good;
+// `bad` runs on all ranks of its stage, or on the first of them alone.
+bool is_caught(const Plan& plan, const Schedule& bad, bool on_one_rank) {
+  std::vector<Schedule> good;
+  for (int stage = 0; stage < plan.mesh.pp; ++stage) good.push_back(compile_expanded(plan, Phase::kStep, stage));
+  std::vector<const Schedule*> by_rank;
+  bool is_placed = false;
+  for (int r = 0; r < plan.mesh.world(); ++r) {
+    const int stage = coordinates(plan.mesh, r).pp;
+    const bool is_bad = stage == bad.layout->stage && !(on_one_rank && is_placed);
+    is_placed = is_placed || is_bad;
+    by_rank.push_back(is_bad ? &bad : &good[static_cast<size_t>(stage)]);
+  }
   return !check_job(plan, by_rank).empty();
 }
 
@@ -200,7 +217,7 @@ TEST_CASE("a list with an instruction dropped or doubled breaks a rule of its ow
     Draw random;
     const Geometry geometry = random_geometry(random);
     const Plan plan = make_test_plan(geometry, random_choice(random), kAnyCut);
-    Schedule list = compile_schedule(plan, Phase::kStep);
+    Schedule list = compile_schedule(plan, Phase::kStep, static_cast<int>(random() % plan.mesh.pp));
     const int at = static_cast<int>(random() % list.instructions.size());
     const InstructionOp op = list.instructions[at].op;
     RC_PRE(op != InstructionOp::kZero && op != InstructionOp::kWait);
@@ -223,20 +240,21 @@ TEST_CASE("a list with one instruction broken, on one rank or on all, is caught 
     Draw random;
     const Geometry geometry = random_geometry(random);
     const Plan plan = make_test_plan(geometry, random_choice(random), kAnyCut);
-    const Schedule list = compile_schedule(plan, Phase::kStep), good = compile_expanded(plan, Phase::kStep);
+    const int stage = static_cast<int>(random() % plan.mesh.pp);
+    const Schedule list = compile_schedule(plan, Phase::kStep, stage), good = compile_expanded(plan, Phase::kStep, stage);
     const int at = static_cast<int>(random() % list.instructions.size());
     const Break how = static_cast<Break>(random() % kNumBreaks);
-    const int only_rank = random() % 2 == 0 ? static_cast<int>(random() % plan.mesh.world()) : -1;
+    const bool on_one_rank = random() % 2 == 0;
     Schedule bad = list;
     RC_PRE(apply(how, bad, good, at, plan));
-    RC_LOG() << "break " << static_cast<int>(how) << " of " << format_instruction(list, at) << " on rank " << only_rank << " in "
-             << describe(plan);
+    RC_LOG() << "break " << static_cast<int>(how) << " of " << format_instruction(list, at) << (on_one_rank ? " on one rank" : "")
+             << " of stage " << stage << " in " << describe(plan);
     ++tried[static_cast<int>(how)];
     // check_job asks these rules too; only what obeys them can be expanded.
     bool caught = !check_invariants(plan, bad).empty();
     if (!caught) try {
         expand(bad);
-        caught = is_caught(plan, good, bad, only_rank);
+        caught = is_caught(plan, bad, on_one_rank);
       } catch (const std::exception&) {
         caught = true;  // refused while it was expanded
       }

@@ -1,8 +1,10 @@
 // Plans for tests: small complete Plans of the native trainer, given or random (Random: std::mt19937_64, or Draw in a property).
 #pragma once
+#include <algorithm>
 #include <random>
 
 #include "plan/native_program.h"
+#include "plan/pipeline.h"
 #include "plan/plan.h"
 
 namespace distsetup {
@@ -19,6 +21,7 @@ struct PlanChoice {
   int tp = 1;  // the model gets as many times more heads and feed-forward elements
   int cp = 1;  // and, where these are exchanged, heads
   CpMethod cp_method = CpMethod::kAllGather;
+  int pp = 1, chunks = 1;  // it gets a layer for each part at least, interleaved parts as many micro-batches as they divide
 };
 
 inline Geometry tiny_geometry(int64_t layers = 2) {
@@ -45,7 +48,10 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.hardware.nodes = 1;
   p.model.num_heads *= c.tp, p.model.num_kv_heads *= c.tp, p.model.feed_forward *= c.tp;
   if (c.cp_method == CpMethod::kUlysses) p.model.num_heads *= c.cp, p.model.num_kv_heads *= c.cp;
-  p.hardware.gpus_per_node = c.dp_replicate * c.dp_shard * c.cp * c.tp;
+  p.hardware.gpus_per_node = c.pp * c.dp_replicate * c.dp_shard * c.cp * c.tp;
+  p.model.num_layers = std::max<int64_t>(p.model.num_layers, c.pp * c.chunks);
+  p.mesh.pp = c.pp;
+  p.strategy.virtual_stages = c.chunks;
   p.mesh.dp_replicate = c.dp_replicate;
   p.mesh.dp_shard = c.dp_shard;
   p.mesh.tp = c.tp;
@@ -56,11 +62,12 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.strategy.reshard_after_forward = c.reshard;
   p.strategy.prefetch = c.prefetch;
   p.micro_batch = c.micro_batch;
-  p.gradient_accumulation = c.accumulation;
+  const int64_t rounds = c.chunks > 1 ? pipeline_rounds(c.pp, c.accumulation) : 1;
+  p.gradient_accumulation = c.accumulation / rounds * rounds;
   p.recompute = {c.recompute, c.every_k, dropped_tensors(geometry, c.recompute)};
   p.precision.compute = c.compute;
   p.train.sequence_length = sequence_length;
-  p.train.global_batch = c.micro_batch * c.accumulation * c.dp_replicate * c.dp_shard;
+  p.train.global_batch = c.micro_batch * p.gradient_accumulation * c.dp_replicate * c.dp_shard;
   return p;
 }
 
@@ -102,6 +109,11 @@ PlanChoice random_choice(Random& random) {
   c.tp = 1 << pick(0, 2);
   c.cp = pick(0, 1) ? 1 : pick(2, 4);
   c.cp_method = pick(0, 1) ? CpMethod::kUlysses : CpMethod::kAllGather;
+  if (!c.reshard || pick(0, 2) > 0) return c;
+  c.pp = pick(2, 4);
+  c.chunks = c.tp == 1 ? pick(1, 3) : 1;
+  c.dp_shard = std::min(c.dp_shard, 2), c.dp_replicate = std::min(c.dp_replicate, 2);
+  c.accumulation = pick(1, 3 * c.pp);
   return c;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "model/count.h"
+#include "plan/pipeline.h"
 
 namespace distsetup {
 namespace {
@@ -73,19 +74,8 @@ int64_t layer_vectors(const Setup& s, bool experts) {
 }  // namespace
 
 std::vector<StageLayers> pipeline_stages(const Setup& s) {
-  const int64_t layers = s.model.num_layers, slots = int64_t{s.pp} * s.virtual_stages;
-  std::vector<int64_t> of_slot(static_cast<size_t>(slots), layers / slots);
-  const int64_t rest = layers % slots;
-  if (rest != 0 && slots > 1) {
-    const int64_t missing = slots - rest;  // 1: the head takes a layer's place; 2: the embedding too
-    if (missing <= 2) {
-      for (int64_t& n : of_slot) ++n;
-      --of_slot.back();
-      if (missing == 2) --of_slot.front();
-    } else {
-      for (int64_t i = 0; i < rest; ++i) ++of_slot[static_cast<size_t>((slots - rest) / 2 + i)];
-    }
-  }
+  const int64_t slots = int64_t{s.pp} * s.virtual_stages;
+  const std::vector<int64_t> of_slot = layers_per_chunk(s.model.num_layers, slots);
   std::vector<StageLayers> stages(static_cast<size_t>(s.pp));
   int64_t at = 0;
   for (int64_t slot = 0; slot < slots; ++slot) {
