@@ -141,11 +141,8 @@ class Run {
     rendezvous.init_timeout_s = plan_.launch.init_timeout_s;
     rendezvous.collective_timeout_s = plan_.launch.collective_timeout_s;
     real_communicator_ = plan_.mesh.world() == 1 ? make_self_communicator(plan_.mesh) : make_gloo_communicator(plan_.mesh, rendezvous);
-    if (cuda && plan_.mesh.world() > 1) {
-      const NcclOptions nccl = {"", rendezvous.init_timeout_s, rendezvous.collective_timeout_s, plan_.strategy.sharding,
-                                plan_.strategy.virtual_stages > 1};
-      real_communicator_ = make_nccl_communicator(plan_.mesh, *device_, std::move(real_communicator_), nccl);
-    }
+    if (cuda && plan_.mesh.world() > 1)
+      real_communicator_ = make_nccl_communicator(plan_.mesh, *device_, std::move(real_communicator_), nccl_options(plan_));
     communicator_ = real_communicator_.get();
     if (!options_.trace_path.empty()) {
       trace_ = std::make_unique<TraceFile>(*real_communicator_, options_.trace_path);

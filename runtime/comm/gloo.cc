@@ -118,7 +118,8 @@ class GlooCommunicator : public Communicator {
     groups.insert(groups.begin(), std::begin(kGathers), std::end(kGathers));
     if (mesh.pp > 1) {
       groups.insert(groups.end(), {Group::kPp, Group::kTied, loss_group(mesh)});
-      for (const Sharding sharding : {Sharding::kDdp, Sharding::kZero3}) groups.push_back(state_group(mesh, sharding));
+      for (const Group shards : {Group::kDpShard, kShards, Group::kDpShard | Group::kTp, kShards | Group::kTp})
+        groups.push_back(shards | Group::kPp);
     }
     for (const Group group : groups) {
       // One name for the same set of ranks, so that a group that equals another shares its connections.

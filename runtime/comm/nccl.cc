@@ -378,6 +378,10 @@ class NcclCommunicator : public Communicator {
 
 }  // namespace
 
+NcclOptions nccl_options(const Plan& plan) {
+  return {"", plan.launch.init_timeout_s, plan.launch.collective_timeout_s, plan.strategy.sharding, plan.strategy.virtual_stages > 1};
+}
+
 std::unique_ptr<Communicator> make_nccl_communicator(const Mesh& mesh, Device& device, std::unique_ptr<Communicator> control,
                                                      const NcclOptions& options) {
   return std::make_unique<NcclCommunicator>(mesh, device, std::move(control), options);

@@ -16,8 +16,9 @@ struct NcclOptions {
   int64_t init_timeout_s = 300;
   int64_t collective_timeout_s = 600;
   Sharding sharding = Sharding::kZero3;  // of the plan: which ranks share states (layout.h)
-  bool interleaves_stages = false;  // of a pipeline: the last stage sends to the first
+  bool interleaves_stages = false;       // of a pipeline: the last stage sends to the first
 };
+NcclOptions nccl_options(const Plan& plan);
 
 // `control` carries what is on the host: unique ids, agreement, checkpoints, failures. Blocks until all ranks of all groups of this
 // rank are connected. Streams are the device's: gathers on kGather, exchanges and sums of floats on kReduce, sums of doubles on

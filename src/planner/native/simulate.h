@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -23,9 +24,12 @@ struct SimulationCache {
     ProgramTime time;
     VariantProfile live;
   };
-  using SplitKey = std::tuple<int, int, int>;                                         // tp, cp and its method
-  using StepKey = std::tuple<int, bool, int, int, int, SplitKey, int, int, int64_t>;  // what a list depends on
-  std::map<std::tuple<std::string, SplitKey, int64_t>, UnitCost> by_variant;          // variant name, tokens of a rank's micro-batch
+  using SplitKey = std::tuple<int, int, int>;  // tp, cp and its method
+  using StageKey = std::tuple<int, int, int>;  // stages, chunks of each, and which
+  // What a list depends on.
+  using StepKey = std::tuple<int, bool, int, int, int, SplitKey, int, int, int64_t, StageKey>;
+  // Variant name, tokens of a rank's micro-batch, tensors that are not counted.
+  std::map<std::tuple<std::string, SplitKey, int64_t, std::set<int>>, UnitCost> by_variant;
   std::map<StepKey, std::shared_ptr<const StepList>> by_step;
   struct ComputeCost {
     int64_t kept_bytes = 0;  // by a forward, until the head has run

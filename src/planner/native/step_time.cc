@@ -3,11 +3,14 @@
 #include "planner/native/step_time.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "model/flops.h"
+#include "planner/native/step_clock.h"
 #include "planner/time/collective.h"
 
 namespace distsetup {
@@ -26,7 +29,10 @@ NodeSpan span_of(const Plan& plan, Group group) {
   const int n = group_size(plan.mesh, group), per_node = plan.hardware.gpus_per_node;
   // How far apart its ranks are: tp ranks lie next to each other, then those of cp.
   const Mesh& m = plan.mesh;
-  const int stride = has_axis(group, Group::kTp)        ? 1
+  const int stage = m.dp_replicate * m.dp_shard * m.cp * m.tp;
+  const int stride = group == Group::kPp                ? stage
+                     : group == Group::kTied            ? (m.pp - 1) * stage
+                     : has_axis(group, Group::kTp)      ? 1
                      : has_axis(group, Group::kCp)      ? m.tp
                      : has_axis(group, Group::kDpShard) ? m.cp * m.tp
                                                         : m.dp_shard * m.cp * m.tp;
@@ -56,72 +62,6 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
   }
 }
 
-class StepClock {
- public:
-  StepClock(const Plan& plan, const StepList& list, const std::vector<ProgramTime>& times)
-      : plan_(plan), list_(list), times_(times), event_(static_cast<size_t>(list.num_events), 0.0), serial_(!on_gpu(plan)) {}
-
-  TimePlan run() {
-    double skipped = 0;  // of segments written once and run several times
-    for (size_t s = 0; s < list_.segments.size(); ++s) {
-      const Segment& segment = list_.segments[s];
-      const double begin = now();
-      const bool middle = s == 1 && list_.segments.size() == 3;
-      repeat_ = static_cast<double>(middle ? plan_.gradient_accumulation - 2 : segment.repeat);
-      for (int i = 0; i < segment.num_instructions; ++i) advance(list_.items[static_cast<size_t>(segment.first_instruction + i)]);
-      skipped += (repeat_ - 1) * (now() - begin);
-    }
-    TimePlan time;
-    time.step_s = (now() + skipped) * straggling(plan_);
-    const double tokens = static_cast<double>(plan_.train.global_batch * plan_.train.sequence_length);
-    time.tokens_per_s = tokens / time.step_s;
-    time.tokens_per_s_per_gpu = time.tokens_per_s / plan_.mesh.world();
-    time.mfu = time.tokens_per_s_per_gpu * list_.flops_per_token / plan_.hardware.peak_flops_per_s;
-    for (size_t op = 0; op < by_op_.size(); ++op)
-      if (by_op_[op] > 0) time.by_instruction.push_back({std::string(name(static_cast<InstructionOp>(op))), by_op_[op]});
-    return time;
-  }
-
- private:
-  double now() const { return std::max({clock_[0], clock_[1], clock_[2]}); }
-
-  double duration_of(const StepList::TimedItem& i) const {
-    if (i.program < 0) return i.seconds;
-    const ProgramTime& time = times_[static_cast<size_t>(i.program)];
-    return i.op == InstructionOp::kForward ? time.forward_s : time.backward_s;
-  }
-
-  // Transfers of one rank start where the program reaches them: their buffers may take bytes that compute before them still uses.
-  void advance(const StepList::TimedItem& i) {
-    constexpr auto kCompute = static_cast<size_t>(Stream::kCompute);
-    const size_t stream = serial_ ? kCompute : i.stream;  // on CPU one thread computes and talks
-    double start = std::max(clock_[stream], clock_[kCompute]);
-    for (int n = 0; n < i.num_waits; ++n)
-      start = std::max(start, event_[static_cast<size_t>(list_.waits[static_cast<size_t>(i.first_wait + n)])]);
-    double d = duration_of(i);
-    by_op_[static_cast<size_t>(i.op)] += d * repeat_;
-    if (stream == kCompute) {
-      double shared = 0;
-      for (size_t other = 0; other < clock_.size(); ++other)
-        if (other != kCompute) shared = std::max(shared, std::min(start + d, clock_[other]) - std::max(start, busy_since_[other]));
-      d += plan_.hardware.rates.contention * shared;
-    } else if (start > clock_[stream]) {
-      busy_since_[stream] = start;
-    }
-    clock_[stream] = start + d;
-    if (i.signals >= 0) event_[static_cast<size_t>(i.signals)] = clock_[stream];
-  }
-
-  const Plan& plan_;
-  const StepList& list_;
-  const std::vector<ProgramTime>& times_;
-  std::vector<double> event_;
-  const bool serial_;
-  std::array<double, 3> clock_ = {}, busy_since_ = {};
-  std::array<double, 32> by_op_ = {};
-  double repeat_ = 1;
-};
-
 }  // namespace
 
 StepList step_list(const Plan& plan, const Schedule& s) {
@@ -131,12 +71,18 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   list.programs = unit_programs(s);
   list.compute = s.compute;
   list.flops_per_token = token_flops(plan.model, plan.train.sequence_length).train;
+  const int64_t tokens = s.symbols.at("T");
+  int64_t step_bytes = 0;
   for (const Buffer& b : s.buffers) {
+    step_bytes += b.lifetime == BufferLifetime::kStep ? aligned(b.bytes) : 0;
     if (b.lifetime != BufferLifetime::kRun) continue;
     const bool per_token = b.name == "ids" || b.name == "targets";
     list.run_bytes += per_token ? 0 : b.bytes;
     if (per_token) list.run_bytes_per_token += size_bytes(b.dtype);
   }
+  list.step_bytes_per_token = step_bytes / tokens;
+  std::set<int> messages;  // events
+  std::map<std::pair<int, std::set<int>>, int> live_variants;
   list.items.reserve(s.instructions.size());
   for (const Instruction& i : s.instructions) {
     StepList::TimedItem item;
@@ -147,11 +93,23 @@ StepList step_list(const Plan& plan, const Schedule& s) {
     list.waits.insert(list.waits.end(), i.waits.begin(), i.waits.end());
     item.signals = i.signals;
     const bool runs = i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
-    if (runs)
+    if (runs) {
       item.program = static_cast<int16_t>(s.unit_variant[static_cast<size_t>(i.unit)]);
-    else
+      const auto [known, fresh] = live_variants.try_emplace({item.program, stage_tensors(s, i)}, live_variants.size());
+      if (fresh) list.live_variants.push_back({item.program, known->first.second});
+      item.live_variant = static_cast<int16_t>(known->second);
+      item.is_embedding = i.unit == 0;
+    } else {
       item.seconds = duration(plan, s, i);
+    }
+    if (is_transfer(i.op)) {
+      messages.insert(i.signals);
+      list.message_bytes_per_token = i.bytes / tokens;
+    }
+    for (const int event : i.waits) item.waits_for_stage = item.waits_for_stage || messages.contains(event);
     item.live = live_change(s, i);
+    if (i.op == InstructionOp::kZero) item.live.allocated_bytes -= step_bytes;  // counted by themselves: they grow with the tokens
+    if (i.op == InstructionOp::kFree) item.live.freed_bytes -= step_bytes;
     list.items.push_back(item);
   }
   return list;
@@ -183,9 +141,32 @@ double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t byt
   return latency + rounds * message * (n - 1) / n / bus;
 }
 
+TimePlan time_plan(const Plan& plan, const StepList& list, double busy_s) {
+  TimePlan time;
+  time.step_s = busy_s * straggling(plan);
+  const double tokens = static_cast<double>(plan.train.global_batch * plan.train.sequence_length);
+  time.tokens_per_s = tokens / time.step_s;
+  time.tokens_per_s_per_gpu = time.tokens_per_s / plan.mesh.world();
+  time.mfu = time.tokens_per_s_per_gpu * list.flops_per_token / plan.hardware.peak_flops_per_s;
+  return time;
+}
+
 TimePlan step_time(const Plan& plan, const StepList& list, const std::vector<ProgramTime>& times) {
   CHECK(times.size() == list.programs.size());
-  return StepClock(plan, list, times).run();
+  StepClock clock(plan, list, times);
+  double skipped = 0;  // of segments written once and run several times
+  for (size_t s = 0; s < list.segments.size(); ++s) {
+    const Segment& segment = list.segments[s];
+    const double begin = clock.now();
+    const bool middle = s == 1 && list.segments.size() == 3;
+    const auto repeat = static_cast<double>(middle ? plan.gradient_accumulation - 2 : segment.repeat);
+    for (int i = 0; i < segment.num_instructions; ++i)
+      clock.advance(list.items[static_cast<size_t>(segment.first_instruction + i)], repeat);
+    skipped += (repeat - 1) * (clock.now() - begin);
+  }
+  TimePlan time = time_plan(plan, list, clock.now() + skipped);
+  time.by_instruction = clock.by_instruction();
+  return time;
 }
 
 }  // namespace distsetup

@@ -1,5 +1,7 @@
 // Seconds of one step: a cost per operation and per collective, and streams that wait for each other as the schedule says.
 #pragma once
+#include <set>
+
 #include "plan/live.h"
 #include "plan/schedule.h"
 #include "planner/native/op_time.h"
@@ -12,7 +14,9 @@ struct StepList {
   struct TimedItem {
     InstructionOp op = InstructionOp::kForward;
     uint8_t stream = 0;
-    int16_t program = -1;  // of kForward and kBackward
+    int16_t program = -1, live_variant = -1;  // of kForward and kBackward
+    bool is_embedding = false;
+    bool waits_for_stage = false;  // for a message of another stage
     int first_wait = 0, num_waits = 0, signals = -1;
     double seconds = 0;  // of all others
     LiveChange live;
@@ -22,8 +26,14 @@ struct StepList {
   std::vector<Segment> segments;
   int num_events = 0;
   std::vector<UnitProgram> programs;
+  struct LiveVariant {
+    int program = 0;
+    std::set<int> elsewhere;  // tensors that lie in buffers of the step (pipelines)
+  };
+  std::vector<LiveVariant> live_variants;  // what programs' profiles are taken of
   Dtype compute = Dtype::kF32;
   int64_t run_bytes = 0, run_bytes_per_token = 0;  // buffers that live all the run: these, and for each token of a micro-batch
+  int64_t step_bytes_per_token = 0, message_bytes_per_token = 0;  // of a pipeline: buffers that live as long as the step; a message
   double flops_per_token = 0;
 };
 StepList step_list(const Plan& plan, const Schedule& schedule);
@@ -33,6 +43,9 @@ double straggling(const Plan& plan);                       // the slowest of man
 
 // One collective over `group` that moves `bytes` (the full message of a gather or reduction).
 double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t bytes);
+
+// Rates of a step that takes so long without stragglers; nothing of its instructions.
+TimePlan time_plan(const Plan& plan, const StepList& list, double busy_s);
 
 // times: per program of the list. Micro-batches between the first and the last are one segment, done as often as the plan says.
 TimePlan step_time(const Plan& plan, const StepList& list, const std::vector<ProgramTime>& times);

@@ -1,0 +1,117 @@
+#include "planner/native/pipeline_time.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <tuple>
+
+#include "base/check.h"
+#include "plan/pipeline.h"
+#include "planner/native/step_clock.h"
+#include "planner/time/collective.h"
+
+namespace distsetup {
+namespace {
+
+class PipelineClock {
+ public:
+  PipelineClock(const Plan& few, const std::vector<StageList>& stages) : few_(few), stages_(stages), next_(stages.size()) {
+    for (const StageList& s : stages) clocks_.emplace_back(few, *s.list, s.times);
+    const int64_t tokens = few.micro_batch * few.train.sequence_length / few.mesh.cp;
+    message_s_ = message_s(few, static_cast<double>(stages.front().list->message_bytes_per_token * tokens));
+  }
+
+  void run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t s = 0; s < stages_.size(); ++s) moved |= advance(s);
+    }
+    for (size_t s = 0; s < stages_.size(); ++s) CHECK(next_[s] == items(s).size(), "stage {} waits for ever", s);
+  }
+
+  double step_s() const {
+    double most = 0;
+    for (const StepClock& clock : clocks_) most = std::max(most, clock.now());
+    return most;
+  }
+
+  // Of a further micro-batch: between the first stage's first backward and the one a round later the pipeline is full.
+  double further_s() const {
+    const int64_t m = few_.gradient_accumulation;
+    const auto round = static_cast<size_t>(m / pipeline_rounds(few_.mesh.pp, m));
+    return round < backward_ends_.size() ? (backward_ends_[round] - backward_ends_[0]) / static_cast<double>(round) : 0;
+  }
+
+  const StepClock& clock(size_t stage) const { return clocks_[stage]; }
+
+ private:
+  const std::vector<StepList::TimedItem>& items(size_t stage) const { return stages_[stage].list->items; }
+
+  bool advance(size_t stage) {
+    const size_t before = next_[stage];
+    for (; next_[stage] < items(stage).size(); ++next_[stage]) {
+      const StepList::TimedItem& item = items(stage)[next_[stage]];
+      if (!clocks_[stage].can_advance(item)) break;
+      clocks_[stage].advance(item);
+      if (is_transfer(item.op)) meet(stage, item);
+      if (stage == 0 && item.op == InstructionOp::kBackward && item.is_embedding) backward_ends_.push_back(clocks_[0].compute_now());
+    }
+    return next_[stage] > before;
+  }
+
+  struct Side {
+    size_t stage = 0;
+    const StepList::TimedItem* item = nullptr;
+  };
+
+  void meet(size_t stage, const StepList::TimedItem& item) {
+    const auto stream = static_cast<Stream>(item.stream);
+    const bool sends = item.op == InstructionOp::kSend, is_forward = stream == Stream::kToNext || stream == Stream::kFromPrevious;
+    const size_t n = stages_.size(), peer = (stage + (stream == Stream::kToNext || stream == Stream::kFromNext ? 1 : n - 1)) % n;
+    std::deque<Side>& open = open_[{sends ? stage : peer, sends ? peer : stage, is_forward}];
+    if (open.empty() || (open.front().item->op == item.op)) return open.push_back({stage, &item});
+    const Side other = open.front();
+    open.pop_front();
+    const double done = std::max(clocks_[stage].started_s(item), clocks_[other.stage].started_s(*other.item)) + message_s_;
+    clocks_[stage].transfer_done(item, done);
+    clocks_[other.stage].transfer_done(*other.item, done);
+  }
+
+  const Plan& few_;
+  const std::vector<StageList>& stages_;
+  std::vector<StepClock> clocks_;
+  std::vector<size_t> next_;
+  std::map<std::tuple<size_t, size_t, bool>, std::deque<Side>> open_;  // sender, receiver, is it of activations
+  std::vector<double> backward_ends_;                                  // of the embedding
+  double message_s_ = 0;
+};
+
+}  // namespace
+
+double message_s(const Plan& plan, double bytes) {
+  const HardwarePlan& h = plan.hardware;
+  const Mesh& m = plan.mesh;
+  const bool in_node = 2 * m.dp_replicate * m.dp_shard * m.cp * m.tp <= h.gpus_per_node;
+  if (h.accelerator == Accelerator::kCpu)
+    return in_node ? h.link_latency_s + bytes / h.link_bytes_per_s : h.network_latency_s + bytes / h.network_bytes_per_s;
+  Fabric fabric;
+  fabric.link_bytes_per_s = h.link_bytes_per_s;
+  fabric.nic_bytes_per_s = h.network_bytes_per_s;
+  fabric.domain = h.gpus_per_node;
+  return send_s(fabric, {2, in_node ? 2 : 1}, bytes);
+}
+
+TimePlan pipeline_time(const Plan& plan, const Plan& few, const std::vector<StageList>& stages) {
+  PipelineClock clock(few, stages);
+  clock.run();
+  const int64_t further = plan.gradient_accumulation - few.gradient_accumulation;
+  const double times = static_cast<double>(plan.gradient_accumulation) / static_cast<double>(few.gradient_accumulation);
+  TimePlan time = time_plan(plan, *stages.front().list, clock.step_s() + static_cast<double>(further) * clock.further_s());
+  time.by_instruction = clock.clock(0).by_instruction();
+  for (InstructionTime& i : time.by_instruction)
+    if (i.op == name(InstructionOp::kForward) || i.op == name(InstructionOp::kBackward) || i.op == name(InstructionOp::kAccumulate))
+      i.seconds *= times;
+  return time;
+}
+
+}  // namespace distsetup

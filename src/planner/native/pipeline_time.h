@@ -1,0 +1,22 @@
+// Seconds of a pipeline's step: all stages on their way together, each waiting for what the others send.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "planner/native/step_time.h"
+
+namespace distsetup {
+
+struct StageList {
+  std::shared_ptr<const StepList> list;
+  std::vector<ProgramTime> times;  // per program of the list
+};
+
+// stages: lists of `few` (with_few_micro_batches of the plan), one for each stage. What a further micro-batch takes is what one took
+// when the pipeline was full. Instructions are the first stage's.
+TimePlan pipeline_time(const Plan& plan, const Plan& few, const std::vector<StageList>& stages);
+
+// A message between neighbouring stages.
+double message_s(const Plan& plan, double bytes);
+
+}  // namespace distsetup
