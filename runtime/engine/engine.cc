@@ -340,6 +340,7 @@ StepStats Engine::step(const StepInput& input) {
 }
 
 double Engine::evaluate(const EvaluateInput& input) {
+  const c10::InferenceMode guard;  // on a device that is late, waiting for the loss runs what is left
   State& s = *state_;
   const Tokens tokens = {input.ids, input.targets};
   const int64_t n = int64_t(input.ids.size()) / micro_batch_tokens(s.context);

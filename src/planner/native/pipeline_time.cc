@@ -108,9 +108,15 @@ TimePlan pipeline_time(const Plan& plan, const Plan& few, const std::vector<Stag
   const double times = static_cast<double>(plan.gradient_accumulation) / static_cast<double>(few.gradient_accumulation);
   TimePlan time = time_plan(plan, *stages.front().list, clock.step_s() + static_cast<double>(further) * clock.further_s());
   time.by_instruction = clock.clock(0).by_instruction();
+  double waits_s = clock.step_s() + static_cast<double>(further) * clock.further_s();  // what its own work leaves
+  for (InstructionTime& i : time.by_instruction) {
+    const bool is_each = i.op == name(InstructionOp::kForward) || i.op == name(InstructionOp::kBackward);
+    if (is_each || i.op == name(InstructionOp::kAccumulate)) i.seconds *= times;
+    if (i.op != name(InstructionOp::kRecv) && i.op != name(InstructionOp::kReduceScatter) && i.op != name(InstructionOp::kAllGather))
+      waits_s -= i.seconds;
+  }
   for (InstructionTime& i : time.by_instruction)
-    if (i.op == name(InstructionOp::kForward) || i.op == name(InstructionOp::kBackward) || i.op == name(InstructionOp::kAccumulate))
-      i.seconds *= times;
+    if (i.op == name(InstructionOp::kRecv)) i.seconds = std::max(i.seconds, waits_s);
   return time;
 }
 

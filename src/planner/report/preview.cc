@@ -210,6 +210,12 @@ class Preview {
       line(fmt::format("  {}{}{}", pad_right("host memory per node", kLabel), pad_left(format_bytes(m.host_bytes_per_node), kNumber),
                        host > 0 ? fmt::format("  of {}", format_bytes(host)) : ""));
     }
+    if (m.by_rank_class.size() > 1) {
+      std::vector<std::string> stages;
+      for (const MemoryPlan::RankClass& c : m.by_rank_class)
+        stages.push_back(fmt::format("{} {}", c.name, format_bytes(c.device_bytes)));
+      paragraph("  per stage", 2 + 12, fmt::format("{}; above is the fullest", fmt::join(stages, ", ")));
+    }
     if (!is_native(plan_) && m.checkpoint_bytes > 0)
       line(fmt::format("  {}{}", pad_right("one checkpoint", kLabel), pad_left(format_bytes(m.checkpoint_bytes), kNumber)));
     if (states_only_ || m.peak_buffers.empty()) return;

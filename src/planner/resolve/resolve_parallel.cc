@@ -7,6 +7,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
+#include "plan/compile_pipeline.h"
 #include "plan/native_program.h"
 
 namespace distsetup {
@@ -61,12 +62,13 @@ void check_mesh(Resolving& r) {
   if (r.problem.node_counts.size() != 1 || r.per_node <= 0 || has_error(r.said)) return;
   if (!r.native()) return;  // further axes divide the ranks first
   const int64_t world = int64_t{r.problem.node_counts.front()} * r.per_node;
-  const int64_t tp = std::max(r.problem.tp, 1), cp = std::max(r.problem.cp, 1);
-  if (world % (tp * cp) != 0) return;  // the search says that no mesh has it
-  const int64_t ranks = world / tp / cp, shard = r.problem.dp_shard, replicate = r.problem.dp_replicate;
+  const int64_t tp = std::max(r.problem.tp, 1), pp = std::max(r.problem.pp, 1), cp = std::max(r.problem.cp, 1);
+  if (world % (tp * pp * cp) != 0) return;  // the search says that no mesh has it
+  const int64_t ranks = world / (tp * pp * cp), shard = r.problem.dp_shard, replicate = r.problem.dp_replicate;
   const std::string product =
-      fmt::format("{} node{} × {} GPUs{}{} = {}", r.problem.node_counts.front(), r.problem.node_counts.front() == 1 ? "" : "s",
-                  r.per_node, tp > 1 ? fmt::format(" / tp {}", tp) : "", cp > 1 ? fmt::format(" / cp {}", cp) : "", ranks);
+      fmt::format("{} node{} × {} GPUs{}{}{} = {}", r.problem.node_counts.front(), r.problem.node_counts.front() == 1 ? "" : "s",
+                  r.per_node, tp > 1 ? fmt::format(" / tp {}", tp) : "", pp > 1 ? fmt::format(" / pp {}", pp) : "",
+                  cp > 1 ? fmt::format(" / cp {}", cp) : "", ranks);
   if (shard > 0 && replicate > 0 && shard * replicate != ranks)
     r.fail(code::kMeshInvalid, "parallel.dp_shard",
            fmt::format("dp_replicate {} × dp_shard {} = {}, not {}", replicate, shard, replicate * shard, product),
@@ -83,7 +85,7 @@ void check_mesh(Resolving& r) {
 void refuse_axis(Resolving& r, std::string_view path, std::string_view feature, std::string_view what, int size) {
   if (!r.native()) {
     r.require(feature, path, what);
-  } else if (path != "parallel.hpz" && path != "parallel.virtual_stages") {  // refuse_not_native() says those
+  } else if (path != "parallel.hpz") {  // refuse_not_native() says that
     r.fail(code::kUnsupportedFeature, path,
            fmt::format("{} {}: the bundled trainer does not run {} yet, expected 1", path, size, what),
            fmt::format("--{} 1", path.substr(std::string_view("parallel.").size())));
@@ -150,6 +152,17 @@ void move_together(Resolving& r, OffloadPlan& o) {
 
 // Sizes that ranks do not divide are every trainer's; check_parallel() says those.
 void refuse_what_cannot_be_split(Resolving& r) {
+  const int stages = r.problem.pp, chunks = std::max(r.problem.virtual_stages, 1);
+  if (stages > 1 && stages <= r.problem.base.model.num_layers) {  // else check_parallel() says it
+    Plan plan;
+    plan.model = r.problem.base.model;
+    plan.mesh.pp = stages;
+    plan.mesh.tp = std::max(r.problem.tp, 1);
+    plan.strategy.virtual_stages = chunks;
+    plan.gradient_accumulation = r.problem.gradient_accumulation > 0 ? r.problem.gradient_accumulation : stages;
+    for (const Diagnostic& d : check_pipeline(plan))
+      r.fail(code::kUnsupportedFeature, chunks > 1 ? "parallel.virtual_stages" : "parallel.pp", d.message, d.help);
+  }
   const int tp = r.problem.tp;
   if (tp <= 1 || !uneven_over_tensor_ranks(r.problem.base.model, tp, KvHeads::kSplit).empty()) return;
   for (const Diagnostic& d : check_native(r.problem.base.model, {.tp = tp}))
@@ -185,6 +198,8 @@ void resolve_axes(Resolving& r) {
   pin_axis(r, "parallel.ep", "expert_parallel", "expert parallelism", r.problem.ep);
   pin_axis(r, "parallel.hpz", "hpz", "a second copy of the parameters (hpZ)", r.problem.hpz);
   pin_axis(r, "parallel.virtual_stages", "virtual_stages", "interleaved pipeline stages", r.problem.virtual_stages);
+  // The bundled trainer's stages are run where they are asked for, not proposed: no run of them on GPUs has been measured.
+  if (r.native() && r.problem.pp == 0) r.problem.pp = r.problem.virtual_stages = 1;
   if (r.problem.base.model.num_experts == 0) {
     if (r.problem.ep > 1)
       r.fail(code::kMeshInvalid, "parallel.ep", fmt::format("ep {}, but '{}' has no experts", r.problem.ep, r.problem.base.model.name),

@@ -167,6 +167,13 @@ class NativePredictor final : public Predictor {
     if (c.dp_replicate > 1 && c.dp_shard > 1)
       plan.reasons.push_back(fmt::format("mesh: {} copies of {} shards, so that gathers stay among {} {}s", c.dp_replicate, c.dp_shard,
                                          c.dp_shard, rank));
+    if (c.pp > 1) {
+      const int64_t m = c.gradient_accumulation, idle = c.pp - 1, chunks = c.virtual_stages;
+      plan.reasons.push_back(
+          fmt::format("mesh: {} stages{}, {} micro-batches: a stage waits {} of {} turns while the pipeline fills "
+                      "and empties",
+                      c.pp, chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", m, idle, m * chunks + idle));
+    }
     if (c.tp > 1) {
       plan.reasons.push_back(fmt::format("mesh: tensor parallel over {} {}s of a node", c.tp, rank));
       if (!p_.sequence_parallel_said)

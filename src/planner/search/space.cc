@@ -31,7 +31,7 @@ class Space {
         continue;
       c.tp = tp;
       for (const int pp : sizes(world / tp, p_.pp, "pipeline_parallel")) {
-        if (pp > g_.num_layers) continue;
+        if (pp > g_.num_layers || !bundled_stages(pp)) continue;
         c.pp = pp;
         for (const int stages : virtual_stages(pp)) {
           c.virtual_stages = stages;
@@ -57,6 +57,11 @@ class Space {
     return p_.base.train.method != "dpo" && !has_error(check_native(g_, split));
   }
 
+  bool bundled_stages(int pp) const {
+    if (pp == 1 || !is_native(p_.base)) return true;
+    return p_.base.train.method != "dpo" && !(g_.tied_embeddings && g_.learned_positions > 0);
+  }
+
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
 
   // Of an axis over some of `ranks`.
@@ -71,6 +76,7 @@ class Space {
   // Stages need not hold equally many layers (torchtitan; Megatron-Core's --pipeline-model-parallel-layout).
   std::vector<int> virtual_stages(int64_t pp) const {
     if (pp == 1) return p_.virtual_stages > 1 ? std::vector<int>{} : std::vector<int>{1};
+    if (is_native(p_.base)) return {std::max(p_.virtual_stages, 1)};  // interleaved where it is asked for
     return sizes(std::max<int64_t>(g_.num_layers / pp, 1), p_.virtual_stages, "virtual_stages");
   }
 
@@ -111,6 +117,7 @@ class Space {
       for (const int shard : shard_sizes(sharding, dp)) {
         c.dp_shard = shard, c.dp_replicate = dp / shard;
         for (const int reshard : reshards(sharding)) {
+          if (is_native(p_.base) && c.pp > 1 && reshard == 0) continue;  // gathered for every micro-batch
           c.reshard_after_forward = reshard != 0;
           for (const int hpz : second_copies(sharding, shard * c.cp)) {
             c.hpz = hpz;
