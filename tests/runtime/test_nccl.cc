@@ -313,6 +313,30 @@ RunResult train_nccl(const Plan& plan, int64_t steps, EngineOptions options = {}
   return result;
 }
 
+TEST_CASE("stages of a pipeline have a communicator of two ranks for each neighbour and direction", "[nccl]") {
+  const Fake fake;
+  Mesh mesh;
+  mesh.pp = 3;
+  NcclOptions options = fake_options();
+  options.interleaves_stages = true;
+  std::atomic<int> wrong{0};
+  run_nccl_ranks(mesh, options, [&](Communicator& communicator, StreamDevice&) {
+    const int stage = communicator.rank(), next = (stage + 1) % 3, previous = (stage + 2) % 3;
+    for (const Flow flow : {Flow::kActivations, Flow::kGradients}) {
+      const bool forwards = flow == Flow::kActivations;
+      const int to = forwards ? next : previous, from = forwards ? previous : next;
+      const int64_t mine = 100 * int64_t(forwards) + stage;
+      int64_t got = -1;
+      const auto send = [&] { communicator.send(flow, to, &mine, 8)->wait(); };
+      if (stage == 0) send();  // round the ring
+      communicator.receive(flow, from, &got, 8)->wait();
+      if (stage != 0) send();
+      wrong += got != 100 * int64_t(forwards) + from;
+    }
+  });
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("training over NCCL and a device with streams equals training over Gloo", "[nccl]") {
   const Fake fake;
   struct Case {

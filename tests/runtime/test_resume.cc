@@ -51,9 +51,10 @@ TEST_CASE("regression 16: an engine filled from a checkpoint computes what a pla
   const StepStats straight = first.step({next.ids, next.targets, next.valid, learning_rate(plan.train, 3)});
 
   tiny::TinyOptions options;
-  for (const auto& [ranks, cp] : {std::pair(1, 1), {2, 1}, {1, 2}}) {
+  for (const auto& [ranks, cp, pp] : {std::tuple(1, 1, 1), {2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 1, 2}}) {
     options.shard = ranks;
     options.cp = cp;
+    options.pp = pp;
     options.sharding = Sharding::kZero3;
     const Plan resumed_plan = tiny::tiny_plan(options);
     Diagnostics found;
@@ -74,7 +75,7 @@ TEST_CASE("regression 16: an engine filled from a checkpoint computes what a pla
       loss = evaluated;
       stats = taken;
     });
-    INFO(ranks << " ranks x cp " << cp);
+    INFO(ranks << " ranks x cp " << cp << " x pp " << pp);
     CHECK(found.empty());
     CHECK(loss == Approx(expected).epsilon(1e-5));
     CHECK(stats.loss == Approx(straight.loss).epsilon(1e-6));

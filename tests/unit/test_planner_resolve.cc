@@ -99,8 +99,7 @@ TEST_CASE("contradictions are refused with both sides") {
 }
 
 TEST_CASE("what the bundled trainer does not run is refused by name") {
-  for (const auto& [flag, value] : Flags{{"pp", "2"},
-                                         {"ep", "2"},
+  for (const auto& [flag, value] : Flags{{"ep", "2"},
                                          {"cp-method", "ring"},
                                          {"offload-optimizer", "cpu"},
                                          {"offload-param", "host"},
@@ -115,6 +114,9 @@ TEST_CASE("what the bundled trainer does not run is refused by name") {
         code::kUnsupportedFeature);
   CHECK(problem_of({{"model", "8B"}, {"trainer", "native"}, {"sequence-parallel", "false"}})->tp == 1);
   CHECK(problem_of({{"model", "8B"}, {"trainer", "native"}, {"cp", "2"}}).ok());
+  CHECK(problem_of({{"model", "8B"}, {"trainer", "native"}, {"pp", "2"}, {"virtual-stages", "2"}}).ok());
+  CHECK(first_code({{"model", "8B"}, {"trainer", "native"}, {"pp", "2"}, {"virtual-stages", "2"}, {"tp", "2"}}) ==
+        code::kUnsupportedFeature);
   for (const char* one : {"tp", "pp", "cp", "ep"}) CHECK(problem_of({{"model", "8B"}, {one, "1"}}).ok());
 }
 
