@@ -108,6 +108,7 @@ PlanChoice random_choice(Random& random) {
   c.prefetch = pick(0, 3);
   c.tp = 1 << pick(0, 2);
   c.cp = pick(0, 1) ? 1 : pick(2, 4);
+  if (c.cp > 1) c.dp_replicate = std::min(c.dp_replicate, 2), c.dp_shard = std::min(c.dp_shard, 3), c.tp = std::min(c.tp, 2);
   c.cp_method = pick(0, 1) ? CpMethod::kUlysses : CpMethod::kAllGather;
   if (!c.reshard || pick(0, 2) > 0) return c;
   c.pp = pick(2, 4);
