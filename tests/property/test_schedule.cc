@@ -283,7 +283,7 @@ TEST_CASE("a program that exchanges something else on one rank is caught by chec
         if (how == 2) step.reads.front().shape[0] /= 2;                                // less
         step.program_op = &other;
         INFO(name(method) << " " << op.name << " in way " << how);
-        CHECK(is_caught(plan, good, bad, 1));
+        CHECK(is_caught(plan, bad, /*on_one_rank=*/true));
       }
     }
   }
