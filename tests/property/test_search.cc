@@ -142,10 +142,14 @@ TEST_CASE("simulate's live peak is the expanded schedule's, to the byte") {
     plan.hardware.gemm_efficiency = plan.hardware.attention_efficiency = 1;
     if (has_error(validate(plan))) continue;
     INFO("plan " << i << ": " << summary(plan));
-    const Schedule expanded = compile_expanded(plan, Phase::kStep);
+    int64_t run = 0, live = 0;  // of the stage that takes most
+    for (int stage = 0; stage < plan.mesh.pp; ++stage) {
+      const Schedule expanded = compile_expanded(plan, Phase::kStep, stage);
+      if (run_bytes(expanded) + expanded.live_peak_bytes > run + live) run = run_bytes(expanded), live = expanded.live_peak_bytes;
+    }
     const Simulation s = simulate(plan);
-    REQUIRE(s.live_peak_bytes == expanded.live_peak_bytes);
-    REQUIRE(s.run_bytes == run_bytes(expanded));
+    REQUIRE(s.live_peak_bytes == live);
+    REQUIRE(s.run_bytes == run);
     Plan finished = plan;
     finish(finished);
     int64_t sum = 0;
@@ -195,7 +199,8 @@ TEST_CASE("what a search has simulated before changes nothing in a simulation") 
   INFO("DISTSETUP_SEED=" << test_seed());
   std::mt19937_64 random(test_seed() + 4);
   for (int i = 0; i < 20; ++i) {
-    const Geometry g = random_geometry(random);
+    Geometry g = random_geometry(random);
+    g.num_layers = 12;  // enough for every pipeline: the candidates of a search have one model
     const Dtype compute = random() % 2 == 0 ? Dtype::kBf16 : Dtype::kF32;
     SimulationCache cache;
     for (int j = 0; j < 20; ++j) {
