@@ -17,8 +17,7 @@ class PipelineClock {
  public:
   PipelineClock(const Plan& few, const std::vector<StageList>& stages) : few_(few), stages_(stages), next_(stages.size()) {
     for (const StageList& s : stages) clocks_.emplace_back(few, *s.list, s.times);
-    const int64_t tokens = few.micro_batch * few.train.sequence_length / few.mesh.cp;
-    message_s_ = message_s(few, static_cast<double>(stages.front().list->message_bytes_per_token * tokens));
+    message_s_ = message_s(few, static_cast<double>(stages.front().list->message_bytes));
   }
 
   void run() {

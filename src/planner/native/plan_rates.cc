@@ -13,7 +13,8 @@ constexpr double kHostPerOperation_s = 1e-5;  // ATen's dispatch of a product, a
 // Shares of the memory's bandwidth, measured on an H100 SXM (3.35 TB/s) with 8,192 tokens: SwiGLU, casts and norms 2.9 to 3.0 TB/s;
 // AdamW (libtorch's fused kernel, 28 bytes a parameter) 2.25 TB/s; the loss 2.5 ps a logit.
 constexpr double kElementwiseShare = 0.88, kOptimizerShare = 0.67, kLossBytesPerLogit = 7.4;
-// FlashAttention's deterministic backward beside cuDNN's backward: 1.6 to 3.2 times the time at lengths of 2,048 to 8,192 there, geometric mean.
+// FlashAttention's deterministic backward beside cuDNN's backward: 1.6 to 3.2 times the time at lengths of 2,048 to 8,192 there,
+// geometric mean.
 constexpr double kDeterministicShare = 0.47;
 
 // Each rate of a plan beside the constant that it is, for both directions.

@@ -59,7 +59,7 @@ int64_t live_peak(const Plan& plan, const StepList& list, SimulationCache& cache
     const PassProfile* pass = unit == nullptr ? nullptr : i.op == InstructionOp::kForward ? &unit->forward : &unit->backward;
     peak = std::max(peak, walk.run(i.live, pass));
   }
-  return peak + list.step_bytes_per_token * own_tokens(plan);
+  return peak;
 }
 
 // The same on a single stage, which has all programs.
@@ -98,7 +98,7 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
           static_cast<int>(p.recompute.policy),
           p.recompute.every_k,
           p.mesh.pp > 1 ? p.gradient_accumulation : std::min<int64_t>(p.gradient_accumulation, 3),
-          {p.mesh.pp, p.strategy.virtual_stages, stage}};
+          {p.mesh.pp, p.strategy.virtual_stages, stage, p.mesh.pp > 1 ? own_tokens(p) : 0}};
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ struct SimulationCache {
     VariantProfile live;
   };
   using SplitKey = std::tuple<int, int, int>;  // tp, cp and its method
-  using StageKey = std::tuple<int, int, int>;  // stages, chunks of each, and which
+  // Stages, chunks of each, which, and tokens of a micro-batch: what lives as long as the step is of a stage's list alone.
+  using StageKey = std::tuple<int, int, int, int64_t>;
   // What a list depends on.
   using StepKey = std::tuple<int, bool, int, int, int, SplitKey, int, int, int64_t, StageKey>;
   // Variant name, tokens of a rank's micro-batch, tensors that are not counted.

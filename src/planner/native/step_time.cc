@@ -71,16 +71,12 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   list.programs = unit_programs(s);
   list.compute = s.compute;
   list.flops_per_token = token_flops(plan.model, plan.train.sequence_length).train;
-  const int64_t tokens = s.symbols.at("T");
-  int64_t step_bytes = 0;
   for (const Buffer& b : s.buffers) {
-    step_bytes += b.lifetime == BufferLifetime::kStep ? aligned(b.bytes) : 0;
     if (b.lifetime != BufferLifetime::kRun) continue;
     const bool per_token = b.name == "ids" || b.name == "targets";
     list.run_bytes += per_token ? 0 : b.bytes;
     if (per_token) list.run_bytes_per_token += size_bytes(b.dtype);
   }
-  list.step_bytes_per_token = step_bytes / tokens;
   std::set<int> messages;  // events
   std::map<std::pair<int, std::set<int>>, int> live_variants;
   list.items.reserve(s.instructions.size());
@@ -104,12 +100,10 @@ StepList step_list(const Plan& plan, const Schedule& s) {
     }
     if (is_transfer(i.op)) {
       messages.insert(i.signals);
-      list.message_bytes_per_token = i.bytes / tokens;
+      list.message_bytes = i.bytes;
     }
     for (const int event : i.waits) item.waits_for_stage = item.waits_for_stage || messages.contains(event);
     item.live = live_change(s, i);
-    if (i.op == InstructionOp::kZero) item.live.allocated_bytes -= step_bytes;  // counted by themselves: they grow with the tokens
-    if (i.op == InstructionOp::kFree) item.live.freed_bytes -= step_bytes;
     list.items.push_back(item);
   }
   return list;
