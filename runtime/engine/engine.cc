@@ -220,8 +220,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   std::unique_ptr<Work> work;
   if (i.num_steps == 0) return work;
   const Call& call = list.calls[size_t(i.first_step)];
-  using enum InstructionOp;
-  if (i.op == kForward || i.op == kBackward || i.op == kRecompute || i.op == kLoss) return run_steps(list, i), nullptr;
+  if (is_program(i.op)) return run_steps(list, i), nullptr;
   const ProfileScope scope(profile.get(), i);
   switch (i.op) {
     case InstructionOp::kCast: {

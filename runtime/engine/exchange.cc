@@ -33,7 +33,7 @@ double exchange(const Op& op, const Call& call, Communicator& communicator, cons
 }
 
 std::unique_ptr<Work> transfer(const Schedule& s, const Instruction& i, const Call& call, Communicator& communicator) {
-  const Flow flow = i.stream == Stream::kToNext || i.stream == Stream::kFromPrevious ? Flow::kActivations : Flow::kGradients;
+  const Flow flow = carries_activations(i.stream) ? Flow::kActivations : Flow::kGradients;
   const int stage = peer_stage(s, i.stream);
   if (i.op == InstructionOp::kSend) return communicator.send(flow, stage, call.reads[0].data, num_bytes(call.reads[0]));
   return communicator.receive(flow, stage, call.writes[0].data, num_bytes(call.writes[0]));

@@ -99,7 +99,7 @@ class Job {
     at.pp = peer_stage(r.list->s, i.stream);
     const int peer = rank_of(mesh_, at);
     const bool sends = i.op == InstructionOp::kSend;
-    const bool is_forward = i.stream == Stream::kToNext || i.stream == Stream::kFromPrevious;
+    const bool is_forward = carries_activations(i.stream);
     std::deque<std::shared_ptr<Transfer>>& open = channels_[{sends ? rank : peer, sends ? peer : rank, is_forward}];
     auto found = std::find_if(open.begin(), open.end(), [&](const auto& t) { return !(sends ? t->is_sent : t->is_received); });
     if (found == open.end()) found = open.insert(open.end(), std::make_shared<Transfer>());
@@ -147,8 +147,7 @@ class Job {
 
   // A program that exchanges data on its way is one meeting of the ranks that run it together.
   static Group group_of(const JobRank& r, const Instruction& i) {
-    const bool is_program = i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
-    return is_program ? exchange_group(*r.list->s.variants[r.list->s.unit_variant[i.unit]]) : i.group;
+    return is_program(i.op) ? exchange_group(*r.list->s.variants[r.list->s.unit_variant[i.unit]]) : i.group;
   }
 
   struct Meeting {

@@ -10,14 +10,13 @@ JobList::JobList(const Schedule& schedule)
       backward(touched_by_units(schedule, InstructionOp::kBackward)) {
   for (size_t b = 0; b < s.buffers.size(); ++b) {
     first_slot.push_back(num_slots);
-    num_slots += is_fine(static_cast<int>(b)) ? num_units : 1;
+    num_slots += has_slot_per_unit(static_cast<int>(b)) ? num_units : 1;
     if (s.buffers[b].name == "loss") loss = static_cast<int>(b);
   }
   for (int u = 0; u < num_units; ++u) replica.push_back(replica_of(s, u));
   std::set<int> written;
   for (const Instruction& i : s.instructions) {
-    const bool is_program = i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
-    programs.push_back(is_program ? touched(i, written) : Touched{});
+    programs.push_back(is_program(i.op) ? touched(i, written) : Touched{});
     exchanges.push_back(exchanged(i));
   }
 }
@@ -35,7 +34,7 @@ uint64_t JobList::exchanged(const Instruction& i) const {
   return sum;
 }
 
-int JobList::slot(int buffer, int unit) const { return first_slot[buffer] + (is_fine(buffer) ? unit : 0); }
+int JobList::slot(int buffer, int unit) const { return first_slot[buffer] + (has_slot_per_unit(buffer) ? unit : 0); }
 
 JobList::Touched JobList::touched(const Instruction& i, std::set<int>& written) const {
   const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];

@@ -14,7 +14,7 @@ namespace distsetup {
 struct JobList {
   explicit JobList(const Schedule& schedule);  // which must outlive this
   int slot(int buffer, int unit) const;
-  bool is_fine(int buffer) const { return s.buffers[buffer].lifetime != BufferLifetime::kSpan; }  // a slot for each unit
+  bool has_slot_per_unit(int buffer) const { return s.buffers[buffer].lifetime != BufferLifetime::kSpan; }
 
   struct Touched {
     std::vector<int> parameters;  // slots of gathered parameters that have to be there; not the fp32 master itself

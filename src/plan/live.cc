@@ -44,7 +44,7 @@ std::vector<InstructionLive> walk_live(const Schedule& s) {
   LiveWalk walk;
   for (const Instruction& i : s.instructions) {
     const PassProfile* pass = nullptr;
-    if (i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward) {
+    if (is_program(i.op)) {
       const int variant = s.unit_variant[static_cast<size_t>(i.unit)];
       const auto [unit, fresh] = units.try_emplace({variant, stage_tensors(s, i)});
       if (fresh) unit->second = profile(*s.variants[static_cast<size_t>(variant)], s.symbols, s.compute, unit->first.second);

@@ -99,13 +99,21 @@ bool reads_tokens(const Schedule& s, const Instruction& i) {
   return i.op == InstructionOp::kBackward && i.unit == 0;
 }
 
+bool is_program(InstructionOp op) {
+  using enum InstructionOp;
+  return op == kForward || op == kLoss || op == kRecompute || op == kBackward;
+}
+
 bool is_transfer(InstructionOp op) { return op == InstructionOp::kSend || op == InstructionOp::kRecv; }
 
-int peer_stage(const Schedule& s, Stream stream) {
-  const int stages = s.layout->mesh.pp;
+bool carries_activations(Stream stream) { return stream == Stream::kToNext || stream == Stream::kFromPrevious; }
+
+int peer_stage(int stage, int stages, Stream stream) {
   const bool is_next = stream == Stream::kToNext || stream == Stream::kFromNext;
-  return (s.layout->stage + (is_next ? 1 : stages - 1)) % stages;
+  return (stage + (is_next ? 1 : stages - 1)) % stages;
 }
+
+int peer_stage(const Schedule& s, Stream stream) { return peer_stage(s.layout->stage, s.layout->mesh.pp, stream); }
 
 Group exchange_group(const ProgramVariant& variant) {
   Group group = Group::kSelf;

@@ -173,8 +173,12 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& schedule, Instruction
 // Does the instruction read tokens, which are copied to the device before it? In a pipeline several micro-batches are under way, and
 // the embedding's backward needs its own again.
 bool reads_tokens(const Schedule& schedule, const Instruction& instruction);
+bool is_program(InstructionOp op);   // runs the program of its unit, forward or backward
 bool is_transfer(InstructionOp op);  // kSend, kRecv
-// The stage at the other end of a stream of transfers.
+// Of a stream of transfers: does it bring activations on, or gradients back?
+bool carries_activations(Stream stream);
+// The stage at the other end of a stream of transfers. After the last stage comes the first, with its next chunk.
+int peer_stage(int stage, int stages, Stream stream);
 int peer_stage(const Schedule& schedule, Stream stream);
 // The ranks that a program exchanges data with while it runs: all axes that its ops do so over; kSelf: none.
 Group exchange_group(const ProgramVariant& variant);

@@ -63,7 +63,7 @@ std::string buffers_text(const Schedule& s, const std::vector<int>& buffers) {
 // By the program of an instruction over each group, each message as one rank has it whole.
 std::map<Group, int64_t> exchanged_bytes(const Schedule& s, const Instruction& i) {
   std::map<Group, int64_t> bytes;
-  if (i.op != InstructionOp::kForward && i.op != InstructionOp::kBackward) return bytes;
+  if (!is_program(i.op)) return bytes;
   const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];
   for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
     if (!is_communication(op.op->kind)) continue;

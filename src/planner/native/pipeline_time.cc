@@ -65,9 +65,9 @@ class PipelineClock {
 
   void meet(size_t stage, const StepList::TimedItem& item) {
     const auto stream = static_cast<Stream>(item.stream);
-    const bool sends = item.op == InstructionOp::kSend, is_forward = stream == Stream::kToNext || stream == Stream::kFromPrevious;
-    const size_t n = stages_.size(), peer = (stage + (stream == Stream::kToNext || stream == Stream::kFromNext ? 1 : n - 1)) % n;
-    std::deque<Side>& open = open_[{sends ? stage : peer, sends ? peer : stage, is_forward}];
+    const bool sends = item.op == InstructionOp::kSend;
+    const auto peer = static_cast<size_t>(peer_stage(static_cast<int>(stage), static_cast<int>(stages_.size()), stream));
+    std::deque<Side>& open = open_[{sends ? stage : peer, sends ? peer : stage, carries_activations(stream)}];
     if (open.empty() || (open.front().item->op == item.op)) return open.push_back({stage, &item});
     const Side other = open.front();
     open.pop_front();
@@ -105,9 +105,10 @@ TimePlan pipeline_time(const Plan& plan, const Plan& few, const std::vector<Stag
   clock.run();
   const int64_t further = plan.gradient_accumulation - few.gradient_accumulation;
   const double times = static_cast<double>(plan.gradient_accumulation) / static_cast<double>(few.gradient_accumulation);
-  TimePlan time = time_plan(plan, *stages.front().list, clock.step_s() + static_cast<double>(further) * clock.further_s());
+  const double busy_s = clock.step_s() + static_cast<double>(further) * clock.further_s();
+  TimePlan time = time_plan(plan, *stages.front().list, busy_s);
   time.by_instruction = clock.clock(0).by_instruction();
-  double waits_s = clock.step_s() + static_cast<double>(further) * clock.further_s();  // what its own work leaves
+  double waits_s = busy_s;  // what its own work leaves
   for (InstructionTime& i : time.by_instruction) {
     const bool is_each = i.op == name(InstructionOp::kForward) || i.op == name(InstructionOp::kBackward);
     if (is_each || i.op == name(InstructionOp::kAccumulate)) i.seconds *= times;

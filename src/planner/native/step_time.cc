@@ -88,8 +88,7 @@ StepList step_list(const Plan& plan, const Schedule& s) {
     item.num_waits = static_cast<int>(i.waits.size());
     list.waits.insert(list.waits.end(), i.waits.begin(), i.waits.end());
     item.signals = i.signals;
-    const bool runs = i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
-    if (runs) {
+    if (is_program(i.op)) {
       item.program = static_cast<int16_t>(s.unit_variant[static_cast<size_t>(i.unit)]);
       const auto [known, fresh] = live_variants.try_emplace({item.program, stage_tensors(s, i)}, live_variants.size());
       if (fresh) list.live_variants.push_back({item.program, known->first.second});
