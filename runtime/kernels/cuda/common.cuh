@@ -25,7 +25,13 @@ __device__ inline float load(const Bf16* p) { return __bfloat162float(*p); }
 __device__ inline void store(float* p, float v) { *p = v; }
 __device__ inline void store(Bf16* p, float v) { *p = __float2bfloat16_rn(v); }
 
-// N neighbouring elements in one access of 16 bytes.
+// The widest access of a thread, in bytes; how many elements that is.
+constexpr int kPackBytes = 16;
+template <class E>
+constexpr int kPackSize = kPackBytes / sizeof(E);
+constexpr int64_t pack_size(bool bf16) { return bf16 ? kPackSize<Bf16> : kPackSize<float>; }
+
+// N neighbouring elements in one access: kPackSize of them, or one.
 template <class E, int N>
 struct alignas(sizeof(E) * N) Pack {
   E v[N];
@@ -66,21 +72,46 @@ void with_type(bool bf16, const F& f) {
   else
     f(static_cast<float*>(nullptr));
 }
-// As with_type, and with the number of elements of an access: as many as 16 bytes hold where rows of `columns` elements and all
-// pointers allow it, else one.
+// As with_type, and with the number of elements of an access: kPackSize where rows of `columns` elements and all pointers allow it,
+// else one.
 template <class F>
 void with_pack(bool bf16, int64_t columns, std::initializer_list<const void*> pointers, const F& f) {
-  const int64_t wide = bf16 ? 8 : 4;
-  bool aligned = columns % wide == 0;
-  for (const void* p : pointers) aligned = aligned && reinterpret_cast<uintptr_t>(p) % 16 == 0;
+  bool aligned = columns % pack_size(bf16) == 0;
+  for (const void* p : pointers) aligned = aligned && reinterpret_cast<uintptr_t>(p) % kPackBytes == 0;
   with_type(bf16, [&](auto* e) {
     if (aligned)
-      f(e, std::integral_constant < int, sizeof(*e) == 2 ? 8 : 4 > ());
+      f(e, std::integral_constant<int, kPackSize<std::remove_pointer_t<decltype(e)>>>());
     else
       f(e, std::integral_constant<int, 1>());
   });
 }
 #define DISTSETUP_ELEMENT(e) std::remove_pointer_t<decltype(e)>
+
+// A gated activation of one row by one block: `gu` holds F gates, then the F values that they scale.
+// m[j] = value(gate) · up
+template <int N, class E, class Value>
+__device__ inline void gate_row(const E* gu, E* m, int64_t F, const Value& value) {
+  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
+    float g[N], u[N];
+    load_pack<N>(gu + j, g);
+    load_pack<N>(gu + F + j, u);
+    for (int c = 0; c < N; ++c) g[c] = value(g[c]) * u[c];
+    store_pack<N>(m + j, g);
+  }
+}
+// gradients(d, g, u) reads m's gradient, a gate and the value that it scales; it leaves the gate's gradient in g, the value's in d.
+template <int N, class E, class Gradients>
+__device__ inline void gate_row_backward(const E* dm, const E* gu, E* dgu, int64_t F, const Gradients& gradients) {
+  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
+    float d[N], g[N], u[N];
+    load_pack<N>(dm + j, d);
+    load_pack<N>(gu + j, g);
+    load_pack<N>(gu + F + j, u);
+    for (int c = 0; c < N; ++c) gradients(d[c], g[c], u[c]);
+    store_pack<N>(dgu + j, g);
+    store_pack<N>(dgu + F + j, d);
+  }
+}
 
 // Sums and maxima of a warp and of a block, always in the same order; every thread gets the result.
 template <class V>

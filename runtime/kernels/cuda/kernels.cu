@@ -166,38 +166,27 @@ __global__ void rope_kernel(E* rows, const float* cos, const float* sin, int64_t
 template <class E, int N>
 __global__ void swiglu_kernel(const E* gu, E* m, int64_t F) {
   const int64_t t = blockIdx.x;
-  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
-    float g[N], u[N];
-    load_pack<N>(gu + t * 2 * F + j, g);
-    load_pack<N>(gu + t * 2 * F + F + j, u);
-    for (int c = 0; c < N; ++c) g[c] = g[c] / (1.0f + expf(-g[c])) * u[c];
-    store_pack<N>(m + t * F + j, g);
-  }
+  gate_row<N>(gu + t * 2 * F, m + t * F, F, [](float g) { return g / (1.0f + expf(-g)); });
 }
 template <class E, int N>
 __global__ void swiglu_backward_kernel(const E* dm, const E* gu, E* dgu, int64_t F) {
   const int64_t t = blockIdx.x;
-  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
-    float d[N], g[N], u[N];
-    load_pack<N>(dm + t * F + j, d);
-    load_pack<N>(gu + t * 2 * F + j, g);
-    load_pack<N>(gu + t * 2 * F + F + j, u);
-    for (int c = 0; c < N; ++c) {
-      const float s = 1.0f / (1.0f + expf(-g[c])), ds = d[c] * s;
-      d[c] = ds * g[c];
-      g[c] = ds * u[c] * (1.0f + g[c] * (1.0f - s));
-    }
-    store_pack<N>(dgu + t * 2 * F + j, g);
-    store_pack<N>(dgu + t * 2 * F + F + j, d);
-  }
+  gate_row_backward<N>(dm + t * F, gu + t * 2 * F, dgu + t * 2 * F, F, [](float& d, float& g, float u) {
+    const float s = 1.0f / (1.0f + expf(-g)), ds = d * s;
+    d = ds * g;
+    g = ds * u * (1.0f + g * (1.0f - s));
+  });
 }
 
+// N elements are cast to fp32 or from it: how many of the fp32 ones one access takes.
+template <int N>
+constexpr int kFloats = N < kPackSize<float> ? N : kPackSize<float>;
 template <int N>
 __global__ void cast_kernel(const float* from, Bf16* to, int64_t n) {
   const int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   if (i >= n) return;
   float v[N];
-  for (int c = 0; c < N; c += N < 4 ? N : 4) load_pack<(N < 4 ? N : 4)>(from + i + c, v + c);
+  for (int c = 0; c < N; c += kFloats<N>) load_pack<kFloats<N>>(from + i + c, v + c);
   store_pack<N>(to + i, v);
 }
 // A gradient that nobody shares, into fp32.
@@ -205,13 +194,12 @@ template <class E, int N>
 __global__ void take_kernel(float* target, const E* own, int64_t n, bool accumulate) {
   const int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   if (i >= n) return;
-  constexpr int kFloats = N < 4 ? N : 4;
   float v[N], before[N] = {};
   load_pack<N>(own + i, v);
-  for (int c = 0; c < N; c += kFloats) {
-    if (accumulate) load_pack<kFloats>(target + i + c, before + c);
-    for (int k = c; k < c + kFloats; ++k) v[k] = accumulate ? before[k] + v[k] : v[k];
-    store_pack<kFloats>(target + i + c, v + c);
+  for (int c = 0; c < N; c += kFloats<N>) {
+    if (accumulate) load_pack<kFloats<N>>(target + i + c, before + c);
+    for (int k = c; k < c + kFloats<N>; ++k) v[k] = accumulate ? before[k] + v[k] : v[k];
+    store_pack<kFloats<N>>(target + i + c, v + c);
   }
 }
 
@@ -302,8 +290,8 @@ void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* 
 
 void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
           int64_t row_stride, float direction, StreamHandle stream) {
-  const int64_t wide = bf16 ? 8 : 4, whole = D % wide == 0 && row_stride % wide == 0 ? R / 2 : 1;
-  with_pack(bf16, whole, {rows}, [&](auto* e, auto width) {
+  const bool is_aligned = D % pack_size(bf16) == 0 && row_stride % pack_size(bf16) == 0;
+  with_pack(bf16, is_aligned ? R / 2 : 1, {rows}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(rope_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<E*>(rows), cos, sin, S, int(num_heads), int(D),
            int(R / 2), row_stride, direction);

@@ -148,30 +148,16 @@ __global__ void activation_backward_kernel(Activation f, const E* dy, const E* x
 template <class E, int N>
 __global__ void gated_kernel(Activation f, const E* gu, E* m, int64_t F) {
   const int64_t t = blockIdx.x;
-  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
-    float g[N], u[N];
-    load_pack<N>(gu + t * 2 * F + j, g);
-    load_pack<N>(gu + t * 2 * F + F + j, u);
-    for (int c = 0; c < N; ++c) g[c] = activation_at(f, g[c]).value * u[c];
-    store_pack<N>(m + t * F + j, g);
-  }
+  gate_row<N>(gu + t * 2 * F, m + t * F, F, [f](float g) { return activation_at(f, g).value; });
 }
 template <class E, int N>
 __global__ void gated_backward_kernel(Activation f, const E* dm, const E* gu, E* dgu, int64_t F) {
   const int64_t t = blockIdx.x;
-  for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {
-    float d[N], g[N], u[N];
-    load_pack<N>(dm + t * F + j, d);
-    load_pack<N>(gu + t * 2 * F + j, g);
-    load_pack<N>(gu + t * 2 * F + F + j, u);
-    for (int c = 0; c < N; ++c) {
-      const ActivationPoint p = activation_at(f, g[c]);
-      g[c] = d[c] * u[c] * p.slope;
-      d[c] = d[c] * p.value;
-    }
-    store_pack<N>(dgu + t * 2 * F + j, g);
-    store_pack<N>(dgu + t * 2 * F + F + j, d);
-  }
+  gate_row_backward<N>(dm + t * F, gu + t * 2 * F, dgu + t * 2 * F, F, [f](float& d, float& g, float u) {
+    const ActivationPoint p = activation_at(f, g);
+    g = d * u * p.slope;
+    d = d * p.value;
+  });
 }
 
 }  // namespace
