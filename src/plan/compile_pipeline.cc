@@ -21,23 +21,13 @@ struct BufferRing {
   size_t take() { return next++ % buffers.size(); }
 };
 
-class PipelineCompiler : private UnitCompiler {
+class PipelineCompiler final : public UnitCompiler {
  public:
   PipelineCompiler(const Plan& plan, Phase phase, int stage)
       : UnitCompiler(plan, phase, stage),
         stage_(stage),
         chunks_(stage_chunks(plan.model.num_layers, plan.mesh.pp, plan.strategy.virtual_stages, stage)),
         message_bytes_(message_bytes()) {}
-
-  Schedule run() {
-    switch (s_.phase) {
-      case Phase::kLoad: load(); break;
-      case Phase::kStep: step(); break;
-      case Phase::kEvaluate: evaluate_held_out(); break;
-      case Phase::kSave: save(); break;
-    }
-    return std::move(s_);
-  }
 
  private:
   const UnitSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
@@ -235,7 +225,7 @@ class PipelineCompiler : private UnitCompiler {
     close_segment(1);
   }
 
-  void step() {
+  void step() override {
     phase_ = "forward";
     const int64_t m = plan_.gradient_accumulation;
     const std::vector<PipelineAction> order = pipeline_order(plan_.mesh.pp, static_cast<int>(chunks_.size()), m, stage_);
@@ -261,7 +251,7 @@ class PipelineCompiler : private UnitCompiler {
   }
 
   // One micro-batch through all stages.
-  void evaluate_held_out() {
+  void evaluate_held_out() override {
     phase_ = "evaluate";
     begin(std::vector<int>(chunks_.size(), 1));
     for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
@@ -288,6 +278,8 @@ class PipelineCompiler : private UnitCompiler {
 
 }  // namespace
 
+bool can_have_stages(const Geometry& geometry) { return !(geometry.tied_embeddings && geometry.learned_positions > 0); }
+
 Diagnostics check_pipeline(const Plan& p) {
   const int stages = p.mesh.pp, chunks = p.strategy.virtual_stages;
   const int64_t layers = p.model.num_layers, m = p.gradient_accumulation;
@@ -313,7 +305,7 @@ Diagnostics check_pipeline(const Plan& p) {
                      "reshard_after_forward cannot be false",
                      stages),
          "use zero2, which keeps a whole copy");
-  refuse(p.model.tied_embeddings && p.model.learned_positions > 0, code::kUnsupportedFeature,
+  refuse(!can_have_stages(p.model), code::kUnsupportedFeature,
          fmt::format("the native trainer does not split '{}' into stages: its embedding is tied to the head and has {} learned "
                      "positions, which the last stage does not train",
                      p.model.name, p.model.learned_positions),

@@ -6,6 +6,8 @@
 
 namespace distsetup {
 
+// Can the bundled trainer split this model into stages at all?
+bool can_have_stages(const Geometry& geometry);
 // Why the bundled trainer cannot run this pipeline, each with its numbers. Empty: it can, or the plan has none.
 Diagnostics check_pipeline(const Plan& plan);
 

@@ -10,19 +10,9 @@
 namespace distsetup {
 namespace {
 
-class Compiler : private UnitCompiler {
+class Compiler final : public UnitCompiler {
  public:
   Compiler(const Plan& plan, Phase phase) : UnitCompiler(plan, phase, 0) {}
-
-  Schedule run() {
-    switch (s_.phase) {
-      case Phase::kLoad: load(); break;
-      case Phase::kStep: step(); break;
-      case Phase::kEvaluate: evaluate_held_out(); break;
-      case Phase::kSave: save(); break;
-    }
-    return std::move(s_);
-  }
 
  private:
   void forward(int u, bool train) {
@@ -57,7 +47,7 @@ class Compiler : private UnitCompiler {
     finish_reduce(last);
   }
 
-  void step() {
+  void step() override {
     phase_ = "forward";
     start_loss();
     const int64_t m = plan_.gradient_accumulation;
@@ -71,7 +61,7 @@ class Compiler : private UnitCompiler {
     close_segment(1);
   }
 
-  void evaluate_held_out() {
+  void evaluate_held_out() override {
     phase_ = "evaluate";
     start_loss();
     micro_batch_ = 0;

@@ -170,8 +170,7 @@ uint64_t Contributions::expected_gradient(int rank, int unit) {
 // A tied embedding's gradient comes from both ends of a pipeline.
 uint64_t Contributions::expected_on_all_stages(int rank, int unit) {
   uint64_t sum = expected_gradient(rank, unit);
-  const bool is_tied = mesh_.pp > 1 && unit == 0 && ranks[rank].list->s.layout->geometry.tied_embeddings;
-  if (!is_tied) return sum;
+  if (unit != 0 || !ranks[rank].list->s.layout->sums_tied_over_stages()) return sum;
   for (const int other : members(Group::kTied, rank))
     if (other != rank) sum += expected_gradient(other, unit);
   return sum;

@@ -254,8 +254,8 @@ class ScheduleChecker {
       if (group_size(plan_.mesh, s_.layout->replica_group) > 1)
         require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);
     }
-    const bool has_tied = is_pipeline() && plan_.model.tied_embeddings && unit(0).numel > 0;
-    require(!has_tied || tied_, "the gradient norm is taken before the tied embedding is summed over stages");
+    require(!s_.layout->sums_tied_over_stages() || tied_,
+            "the gradient norm is taken before the tied embedding is summed over stages");
     for (const auto& [event, buffers] : in_flight_)
       require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(),
               "the gradient norm is taken while event {} is in flight", event);

@@ -71,6 +71,8 @@ struct Layout {
   int64_t numel = 0;                    // parameters of the model
 
   int shared_unit() const { return num_programs < static_cast<int>(units.size()) ? num_programs : -1; }
+  // Is this stage one of the two that have a tied embedding, whose gradients are added up?
+  bool sums_tied_over_stages() const { return mesh.pp > 1 && geometry.tied_embeddings && units.front().numel > 0; }
 };
 
 Group shard_group(const Mesh& mesh, Sharding sharding);    // dp_shard, and cp unless the plan is ddp

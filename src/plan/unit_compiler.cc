@@ -36,6 +36,16 @@ UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage) : ScheduleW
   backward_touches_ = touched_by_units(s_, InstructionOp::kBackward);
 }
 
+Schedule UnitCompiler::run() {
+  switch (s_.phase) {
+    case Phase::kLoad: load(); break;
+    case Phase::kStep: step(); break;
+    case Phase::kEvaluate: evaluate_held_out(); break;
+    case Phase::kSave: save(); break;
+  }
+  return std::move(s_);
+}
+
 void UnitCompiler::make_run_buffers() {
   const int64_t n = s_.layout->shard_numel;
   master_ = run_buffer("master", BufferClass::kParameterShard, n, Dtype::kF32);
@@ -234,8 +244,7 @@ void UnitCompiler::reduce_replicas(int u) {
 }
 
 void UnitCompiler::reduce_tied() {
-  const int stage = s_.layout->stage, stages = plan_.mesh.pp;
-  if (stages == 1 || !plan_.model.tied_embeddings || (stage != 0 && stage != stages - 1)) return;
+  if (!s_.layout->sums_tied_over_stages()) return;
   Instruction& i = emit(InstructionOp::kAllReduce, 0);
   i.bucket = 0;
   i.group = Group::kTied;

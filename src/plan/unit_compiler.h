@@ -17,8 +17,15 @@ enum class GradientPath {
 };
 
 class UnitCompiler : protected ScheduleWriter {
+ public:
+  Schedule run();  // once
+
  protected:
   UnitCompiler(const Plan& plan, Phase phase, int stage);
+  ~UnitCompiler() = default;
+
+  virtual void step() = 0;
+  virtual void evaluate_held_out() = 0;
 
   int num_buckets() const { return static_cast<int>(s_.layout->units.size()); }  // units that have parameters
   bool is_shared(int u) const { return u == s_.layout->shared_unit(); }
@@ -44,8 +51,6 @@ class UnitCompiler : protected ScheduleWriter {
 
   // --- outside of micro-batches
 
-  void load();
-  void save();
   // Sums over ranks, the gradient norm, the optimizer, fresh replicas. Closes no segment.
   void update();
   void reduce_scalar(int buffer, Group group);
@@ -62,6 +67,8 @@ class UnitCompiler : protected ScheduleWriter {
   int replica(int u) const { return is_shared(u) ? shared_replica_ : replica_; }
   int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * element_bytes(); }
 
+  void load();
+  void save();
   void make_run_buffers();
   void emit_gather(int u, int buffer, bool fresh);
   void use_parameters(Instruction& i, int u, bool backward);

@@ -33,7 +33,7 @@ struct StepList {
   std::vector<LiveVariant> live_variants;  // what programs' profiles are taken of
   Dtype compute = Dtype::kF32;
   int64_t run_bytes = 0, run_bytes_per_token = 0;  // buffers that live all the run: these, and for each token of a micro-batch
-  int64_t step_bytes = 0, message_bytes = 0;       // of a pipeline: buffers that live as long as the step; a message
+  int64_t message_bytes = 0;                       // of a pipeline: what a stage sends to the next for one micro-batch
   double flops_per_token = 0;
 };
 StepList step_list(const Plan& plan, const Schedule& schedule);

@@ -6,6 +6,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
+#include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
 #include "plan/native_program.h"
 #include "planner/search/framework_setup.h"
@@ -59,7 +60,7 @@ class Space {
 
   bool bundled_stages(int pp) const {
     if (pp == 1 || !is_native(p_.base)) return true;
-    return p_.base.train.method != "dpo" && !(g_.tied_embeddings && g_.learned_positions > 0);
+    return p_.base.train.method != "dpo" && can_have_stages(g_);
   }
 
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
