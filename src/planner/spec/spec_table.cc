@@ -230,7 +230,7 @@ std::vector<SpecKey> make_keys() {
              {0, 1e9}, "largest gradient norm; 0: no clipping"),
       number(Type::kInt, "train.seed", {{"seed", ""}}, "0", "", {0, 9e15}, "seed of initial weights and data order"),
       typed(Type::kBool, text_key("train.deterministic", {{"deterministic", "true"}}, "false",
-                                  "on GPUs: the same bits in every run, for slower attention (bundled trainer)")),
+                                  "on GPUs: every run gives the same bits, attention is slower (bundled trainer)")),
 
       searched(
           choice("parallel.sharding",
