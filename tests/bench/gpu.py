@@ -9,7 +9,6 @@ while the run trains, less what it said before. With --profile, profile.json of 
 """
 import argparse
 import json
-import os
 import pathlib
 import shutil
 import statistics
@@ -19,10 +18,7 @@ import tempfile
 import threading
 import time
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("DISTSETUP_BIN") or SOURCE / "build/release/bin")
-sys.path.insert(0, str(SOURCE / "tests/oracle"))
-import files  # noqa: E402
+import runs
 
 WARM_UP = 4
 CASES = {
@@ -61,9 +57,9 @@ class Watch:
         self.bytes = self.most - self.before
 
 
-def make_plan(work, name, steps):
+def plan_of(work, name, steps):
     case = CASES[name]
-    (work / f"{name}.yaml").write_text(f"""version: 1
+    return runs.make_plan(work, name, f"""version: 1
 model: {case["model"]}
 hardware: {{gpu: {gpu_preset()}, gpus_per_node: 1, nodes: 1}}
 train: {{sequence_length: {case["length"]}, global_batch: {case["batch"]}, steps: {steps}, learning_rate: 3e-4, min_learning_rate: 3e-4, warmup_steps: 0,
@@ -73,8 +69,6 @@ precision: {{compute: bf16}}
 data: {{paths: [data], tokenizer: bytes, held_out: 0}}
 checkpoint: {{every_steps: 0}}
 """)
-    subprocess.run([BIN / "distsetup", "plan", "--quiet", f"{name}.yaml", "--output", f"{name}/plan.json"], cwd=work, check=True, stdout=subprocess.DEVNULL)
-    return work / name / "plan.json"
 
 
 def gpu_preset():
@@ -96,17 +90,17 @@ def run(command, log):
 
 
 def run_ours(plan, folder, steps):
-    device = run([BIN / "distsetup-train", "--plan", plan, "--output", folder, "--profile", f"{steps - 1}:{steps - 1}"], f"{folder}.log")
+    device = run([runs.BIN / "distsetup-train", "--plan", plan, "--output", folder, "--profile", f"{steps - 1}:{steps - 1}"], f"{folder}.log")
     folder = pathlib.Path(folder)
     report = json.loads((folder / "report.json").read_text())
     peak = next(c for c in report["comparison"] if c["what"] == "peak allocated")
-    times = [s["step_s"] for s in files.read_metrics(folder / "metrics.jsonl")]
-    losses = [s["loss"] for s in files.read_metrics(folder / "metrics.jsonl")]
+    times = [s["step_s"] for s in runs.files.read_metrics(folder / "metrics.jsonl")]
+    losses = [s["loss"] for s in runs.files.read_metrics(folder / "metrics.jsonl")]
     return {"s": statistics.median(times[WARM_UP:-2]), "device": device, "allocated": peak["measured_bytes"], "losses": losses, "report": report}
 
 
 def run_peer(plan, folder):
-    device = run([sys.executable, SOURCE / "tests/bench/gpu_peer.py", plan, f"{folder}.json"], f"{folder}.log")
+    device = run([sys.executable, runs.SOURCE / "tests/bench/gpu_peer.py", plan, f"{folder}.json"], f"{folder}.log")
     found = json.loads(pathlib.Path(f"{folder}.json").read_text())
     return {"s": statistics.median(s["step_s"] for s in found["steps"][WARM_UP:]), "device": device, "allocated": found["allocated_bytes"],
             "losses": [s["loss"] for s in found["steps"]]}
@@ -127,7 +121,7 @@ def largest(profile, count):
 
 
 def measure(work, name, arguments):
-    plan_path = make_plan(work, name, arguments.steps)
+    plan_path = plan_of(work, name, arguments.steps)
     plan = json.loads(plan_path.read_text())
     ours, peer = [], []
     for pair in range(arguments.pairs):
@@ -167,9 +161,7 @@ def main():
     print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        (work / "data").mkdir()
-        for path in sorted((SOURCE / "src").rglob("*.cc")):
-            (work / "data" / f"{path.parent.name}_{path.name}").write_bytes(path.read_bytes())
+        runs.write_data(work)
         for name in arguments.cases.split(","):
             measure(work, name, arguments)
 

@@ -11,15 +11,13 @@ import pathlib
 import sys
 import time
 
+import peer
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from peer import Model, files
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "oracle"))
-import files  # noqa: E402
-from model import Model  # noqa: E402
 
 
 def summed_loss(logits, targets):
@@ -35,18 +33,14 @@ def main():
     torch.manual_seed(0)
     with torch.device("cuda"):
         model = Model(plan["model"])
-    for p in model.parameters():
-        if p.dim() > 1:
-            torch.nn.init.normal_(p, std=0.02)
+    peer.draw_weights(model)
     mesh = init_device_mesh("cuda", (1,))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for block in model.model.layers:
         block.compile()
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
-    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": train["weight_decay"]},
-              {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=train["learning_rate"], betas=(train["beta1"], train["beta2"]), eps=train["epsilon"], fused=True)
+    optimizer = peer.make_optimizer(model, train)
     loss_of = torch.compile(summed_loss)
     batches = files.Batches(plan, plan_path.parent)
     micro = plan["micro_batch"]

@@ -15,6 +15,20 @@ import files  # noqa: E402
 from model import Model  # noqa: E402
 
 
+def draw_weights(model):
+    """As ours begins, but for the projections into the residual stream."""
+    for p in model.parameters():
+        if p.dim() > 1:
+            torch.nn.init.normal_(p, std=0.02)
+
+
+def make_optimizer(model, train):
+    """AdamW that decays matrices alone, as ours does."""
+    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": train["weight_decay"]},
+              {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=train["learning_rate"], betas=(train["beta1"], train["beta2"]), eps=train["epsilon"], fused=True)
+
+
 def run(split, train_step):
     """split(model, plan, world) shards the model in place; train_step(model, batch, plan, rank, world) leaves gradients and returns a
     function that gives the loss of the global batch.
@@ -26,14 +40,10 @@ def run(split, train_step):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = Model(plan["model"])
-    for p in model.parameters():
-        if p.dim() > 1:
-            torch.nn.init.normal_(p, std=0.02)  # as ours begins, but for the projections into the residual stream
+    draw_weights(model)
     dist.init_process_group("gloo")
     split(model, plan, world)
-    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": train["weight_decay"]},
-              {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=train["learning_rate"], betas=(train["beta1"], train["beta2"]), eps=train["epsilon"], fused=True)
+    optimizer = make_optimizer(model, train)
     batches = files.Batches(plan, plan_path.parent)
     steps = [batches.next() for _ in range(train["steps"])]
     log = []

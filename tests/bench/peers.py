@@ -23,10 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("DISTSETUP_BIN") or SOURCE / "build/release/bin")
-sys.path.insert(0, str(SOURCE / "tests/oracle"))
-import files  # noqa: E402
+import runs
 
 RANKS, WARM_UP = 2, 3
 SIZES = {
@@ -35,10 +32,10 @@ SIZES = {
 }
 
 
-def make_plan(work, peer, size, precision, steps):
+def plan_of(work, peer, size, precision, steps):
     s = SIZES[size]
     name = f"{size}-{precision}"
-    (work / f"{name}.yaml").write_text(f"""version: 1
+    return runs.make_plan(work, name, f"""version: 1
 model: {{family: llama, num_layers: {s["num_layers"]}, hidden: {s["hidden"]}, num_heads: 8, num_kv_heads: 2, feed_forward: {s["feed_forward"]},
   vocabulary: {s["vocabulary"]}}}
 hardware: {{gpu: cpu, gpus_per_node: {RANKS}, nodes: 1}}
@@ -47,8 +44,6 @@ parallel: {{{PEERS[peer]["parallel"]}, micro_batch: 2, recompute: none}}
 precision: {{compute: {precision}}}
 data: {{paths: [data], tokenizer: bytes, held_out: 0}}
 """)
-    subprocess.run([BIN / "distsetup", "plan", "--quiet", f"{name}.yaml", "--output", f"{name}/plan.json"], cwd=work, check=True, stdout=subprocess.DEVNULL)
-    return work / name / "plan.json"
 
 
 PEERS = {
@@ -93,31 +88,31 @@ def run_ranks(who, command, log, repeats=0):
 
 
 def run_ours(plan, folder):
-    rss = run_ranks("distsetup-train", [BIN / "distsetup-train", "--plan", plan, "--output", folder, "--threads", "1"], f"{folder}.log")
-    return files.read_metrics(pathlib.Path(folder) / "metrics.jsonl"), rss
+    rss = run_ranks("distsetup-train", [runs.BIN / "distsetup-train", "--plan", plan, "--output", folder, "--threads", "1"], f"{folder}.log")
+    return runs.files.read_metrics(pathlib.Path(folder) / "metrics.jsonl"), rss
 
 
 def run_peer(plan, folder, peer):
-    rss = run_ranks(pathlib.Path(peer).name, [sys.executable, SOURCE / "tests/bench" / peer, plan, f"{folder}.json"], f"{folder}.log", repeats=2)
+    rss = run_ranks(pathlib.Path(peer).name, [sys.executable, runs.SOURCE / "tests/bench" / peer, plan, f"{folder}.json"], f"{folder}.log", repeats=2)
     return json.loads(pathlib.Path(f"{folder}.json").read_text()), rss
 
 
 def measure(work, size, precision, arguments):
-    plan = make_plan(work, arguments.peer, size, precision, arguments.steps)
+    plan = plan_of(work, arguments.peer, size, precision, arguments.steps)
     peer = PEERS[arguments.peer]["name"]
-    runs = {"ours": [], peer: []}
+    results = {"ours": [], peer: []}
     for pair in range(arguments.pairs):
         order = ["ours", peer] if pair % 2 == 0 else [peer, "ours"]
         for who in order:
             folder = str(work / f"{size}-{precision}" / f"{who.replace(' ', '_')}{pair}")
             steps, rss = run_ours(plan, folder) if who == "ours" else run_peer(plan, folder, PEERS[arguments.peer]["program"])
             times = [s["step_s"] for s in steps[WARM_UP:]]
-            runs[who].append({"s": statistics.median(times), "best_s": min(times), "rss": rss, "first": steps[0]["loss"], "last": steps[-1]["loss"]})
-    ratios = sorted(p["s"] / o["s"] for o, p in zip(runs["ours"], runs[peer]))
-    best = {who: min(r["best_s"] for r in rows) for who, rows in runs.items()}
-    middle = {who: statistics.median(r["s"] for r in rows) for who, rows in runs.items()}
-    rss = {who: statistics.median(r["rss"] for r in rows) for who, rows in runs.items()}
-    last = {who: rows[0]["last"] for who, rows in runs.items()}
+            results[who].append({"s": statistics.median(times), "best_s": min(times), "rss": rss, "first": steps[0]["loss"], "last": steps[-1]["loss"]})
+    ratios = sorted(p["s"] / o["s"] for o, p in zip(results["ours"], results[peer]))
+    best = {who: min(r["best_s"] for r in rows) for who, rows in results.items()}
+    middle = {who: statistics.median(r["s"] for r in rows) for who, rows in results.items()}
+    rss = {who: statistics.median(r["rss"] for r in rows) for who, rows in results.items()}
+    last = {who: rows[0]["last"] for who, rows in results.items()}
     print(f"| {size} {precision} | {1 / middle['ours']:.2f} | {1 / middle[peer]:.2f} | **{statistics.median(ratios):.2f}** ({ratios[0]:.2f} to {ratios[-1]:.2f}) | "
           f"{best[peer] / best['ours']:.2f} | {rss['ours']:.0f} | {rss[peer]:.0f} | {last['ours']:.2f}, {last[peer]:.2f} |", flush=True)
 
@@ -144,9 +139,7 @@ def main():
     print("|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        (work / "data").mkdir()
-        for path in sorted((SOURCE / "src").rglob("*.cc")):
-            (work / "data" / f"{path.parent.name}_{path.name}").write_bytes(path.read_bytes())
+        runs.write_data(work)
         for size in arguments.sizes.split(","):
             for precision in (arguments.precisions or PEERS[arguments.peer]["precisions"]).split(","):
                 measure(work, size, precision, arguments)
