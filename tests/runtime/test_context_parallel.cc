@@ -1,9 +1,7 @@
 // Context parallelism: ranks that share each sequence train as one rank does.
-#include <map>
 #include <string>
 
-#include "plan/check_job.h"
-#include "runtime/tiny.h"
+#include "runtime/as_one_rank.h"
 
 #include <catch2/catch.hpp>
 
@@ -51,25 +49,14 @@ TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains a
   o.geometry = shared_geometry(which);
   o.sequence_length = 16;
   o.steps = 8;
-  static std::map<std::string, RunResult> reference;
-  if (!reference.count(which)) reference[which] = train(tiny_plan(o), o.steps);
-  const RunResult& one = reference[which];
   o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.cp = s.cp, o.tp = s.tp, o.reshard = s.reshard;
   o.cp_method = s.method;
   o.accumulation = is_small ? 4 : 2;
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    if (!is_small && recompute == Recompute::kSelective) continue;
-    INFO(s.name << ", " << which << ", recompute " << name(recompute));
-    o.recompute = recompute;
-    const Plan plan = tiny_plan(o);
-    CHECK(check_job(plan) == std::vector<std::string>{});
-    const RunResult run = train(plan, o.steps);
-    CHECK(difference(run.losses, one.losses) < 1e-5);
-    CHECK(difference(run.norms, one.norms) < 1e-4);
-    CHECK(difference(run.parameters, one.parameters) < 1e-4);
-    CHECK(run.held_out == Approx(one.held_out).epsilon(1e-5));
-    if (recompute == Recompute::kFull) CHECK(train(plan, o.steps, {.poison = true}) == run);  // and a rerun is bit-identical
-  }
+  INFO(s.name << ", " << which);
+  if (is_small)
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+  else
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
 }
 
 TEST_CASE("context parallelism in bf16 follows fp32 on one rank", "[cp]") {

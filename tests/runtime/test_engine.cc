@@ -1,10 +1,10 @@
 // The executor: gradients against autograd, losses against a plain training loop, and every strategy against the one-rank run.
 #include "plan/check_job.h"
 #include "plan/expand.h"
+#include "runtime/as_one_rank.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/oracle.h"
-#include "runtime/tiny.h"
 
 #include <catch2/catch.hpp>
 
@@ -149,24 +149,13 @@ TEST_CASE("every strategy on 1, 2 and 4 ranks trains as one rank does", "[engine
   TinyOptions o;
   o.geometry = variant_of(which);
   o.steps = 8;
-  static std::map<std::string, RunResult> reference;
-  if (!reference.count(which)) reference[which] = train(tiny_plan(o), o.steps);
   o.sharding = s.sharding;
   o.replicate = s.replicate;
   o.shard = s.shard;
   o.reshard = s.reshard;
   o.accumulation = accumulation;
-  const RunResult& one = reference[which];
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
-    INFO(s.name << ", " << which << ", accumulation " << accumulation << ", recompute " << name(recompute));
-    o.recompute = recompute;
-    const RunResult run = train(tiny_plan(o), o.steps);
-    CHECK(difference(run.losses, one.losses) < 1e-5);
-    CHECK(difference(run.norms, one.norms) < 1e-4);
-    CHECK(difference(run.parameters, one.parameters) < 1e-4);
-    CHECK(run.held_out == Approx(one.held_out).epsilon(1e-5));
-    if (recompute == Recompute::kFull) CHECK(train(tiny_plan(o), o.steps, {.poison = true}) == run);  // and a rerun is bit-identical
-  }
+  INFO(s.name << ", " << which << ", accumulation " << accumulation);
+  check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
 }
 
 TEST_CASE("bf16 ends within one percent of fp32 under every strategy", "[engine]") {

@@ -3,9 +3,8 @@
 #include <string>
 
 #include "base/file.h"
-#include "plan/check_job.h"
+#include "runtime/as_one_rank.h"
 #include "runtime/checkpoint/load.h"
-#include "runtime/tiny.h"
 #include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>
@@ -42,27 +41,14 @@ TEST_CASE("pipelines of 2 and 4 stages, with every sharding, train as one rank d
   const auto which = GENERATE(as<std::string>{}, "plain", "tied");
   TinyOptions o;
   o.geometry = staged_geometry(which);
-  static std::map<std::string, RunResult> reference;
-  constexpr int64_t kSteps = 8;
-  if (!reference.count(which)) reference[which] = train(tiny_plan(o), kSteps);
-  const RunResult& one = reference[which];
+  o.steps = 8;
   o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.pp = s.pp, o.chunks = s.chunks;
   o.accumulation = s.accumulation;
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    if (s.replicate * s.shard > 1 && recompute == Recompute::kSelective) continue;
-    INFO(s.name << ", " << which << ", recompute " << name(recompute));
-    o.recompute = recompute;
-    const Plan plan = tiny_plan(o);
-    const std::vector<std::string> broken = check_job(plan);
-    CHECK(broken == std::vector<std::string>{});
-    if (!broken.empty()) return;
-    const RunResult run = train(plan, kSteps);
-    CHECK(difference(run.losses, one.losses) < 1e-5);
-    CHECK(difference(run.norms, one.norms) < 1e-4);
-    CHECK(difference(run.parameters, one.parameters) < 1e-4);
-    CHECK(run.held_out == Approx(one.held_out).epsilon(1e-5));
-    if (recompute == Recompute::kFull) CHECK(train(plan, kSteps, {.poison = true}) == run);  // and a rerun is bit-identical
-  }
+  INFO(s.name << ", " << which);
+  if (s.replicate * s.shard == 1)
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+  else
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
 }
 
 TEST_CASE("pipelines in bf16 end within two percent of fp32 on one rank", "[pp]") {
@@ -85,16 +71,11 @@ TEST_CASE("pipelines together with tensor and context parallelism train as one r
   TinyOptions o;
   o.geometry = staged_geometry(which);
   o.geometry.num_heads = 4, o.geometry.num_kv_heads = 2, o.geometry.feed_forward = 36;
-  const RunResult one = train(tiny_plan(o), 8);
+  o.steps = 8;
   o.sharding = p.shard > 1 ? Sharding::kZero1 : Sharding::kDdp;
   o.pp = p.pp, o.tp = p.tp, o.cp = p.cp, o.shard = p.shard, o.accumulation = 4;
   INFO("pp " << p.pp << " tp " << p.tp << " cp " << p.cp << " shard " << p.shard << " " << which);
-  const Plan plan = tiny_plan(o);
-  REQUIRE(check_job(plan) == std::vector<std::string>{});
-  const RunResult run = train(plan, 8);
-  CHECK(difference(run.losses, one.losses) < 1e-5);
-  CHECK(difference(run.norms, one.norms) < 1e-4);
-  CHECK(difference(run.parameters, one.parameters) < 1e-4);
+  check_as_one_rank(o, {Recompute::kNone});
 }
 
 // The states of a few steps, as a rank of `plan` has them: written, or read from what is there.

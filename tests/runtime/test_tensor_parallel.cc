@@ -1,9 +1,7 @@
 // Tensor parallelism with sequence parallelism: every mesh trains as one rank does.
-#include <map>
 #include <string>
 
-#include "plan/check_job.h"
-#include "runtime/tiny.h"
+#include "runtime/as_one_rank.h"
 
 #include <catch2/catch.hpp>
 
@@ -42,24 +40,13 @@ TEST_CASE("tensor parallelism over 2 and 4 ranks, with every sharding, trains as
   TinyOptions o;
   o.geometry = split_geometry(which);
   o.steps = 5;
-  static std::map<std::string, RunResult> reference;
-  if (!reference.count(which)) reference[which] = train(tiny_plan(o), o.steps);
-  const RunResult& one = reference[which];
   o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.tp = s.tp, o.reshard = s.reshard;
   o.accumulation = is_small ? 4 : 2;
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    if (!is_small && recompute == Recompute::kSelective) continue;
-    INFO(s.name << ", " << which << ", recompute " << name(recompute));
-    o.recompute = recompute;
-    const Plan plan = tiny_plan(o);
-    CHECK(check_job(plan).empty());
-    const RunResult run = train(plan, o.steps);
-    CHECK(difference(run.losses, one.losses) < 1e-5);
-    CHECK(difference(run.norms, one.norms) < 1e-4);
-    CHECK(difference(run.parameters, one.parameters) < 1e-4);
-    CHECK(run.held_out == Approx(one.held_out).epsilon(1e-5));
-    if (recompute == Recompute::kFull) CHECK(train(plan, o.steps, {.poison = true}) == run);  // and a rerun is bit-identical
-  }
+  INFO(s.name << ", " << which);
+  if (is_small)
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+  else
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
 }
 
 TEST_CASE("tensor parallelism in bf16 ends within one percent of fp32 on one rank", "[tp]") {
