@@ -4,11 +4,10 @@
 //   meeting     all members of a group issue the same collectives in the same order on a communicator, and no two ranks wait for each
 //               other across communicators. Ranks are run as if every collective blocked where it is issued: that is harder than any
 //               backend, so what passes cannot hang. Ranks that run a program together exchange the same data in it in the same order.
-//   provenance  every gradient that the optimizer reads holds the contribution of each (rank, micro-batch, unit that writes it)
-//   exactly
-//               once, the norm each shard once, the loss each micro-batch once; parameters that are computed with are those after the
-//               last optimizer step, on all ranks. Contributions are random 64-bit numbers, sums are sums modulo 2^64: a missing or
-//               doubled one goes unseen with probability 2^-64.
+//   provenance  every gradient that the optimizer reads holds each contribution (of a rank, a micro-batch and a unit that writes it)
+//               exactly once; the norm holds each shard once, the loss each micro-batch once; programs compute with the parameters of
+//               the last optimizer step, on all ranks. Contributions are random 64-bit numbers, sums are sums modulo 2^64: a missing
+//               or doubled one goes unseen with probability 2^-64.
 //
 // Left out: which elements of a buffer a chunk covers (layout.h has its own tests), and values.
 #pragma once
@@ -23,8 +22,8 @@ namespace distsetup {
 // 20; empty: all hold. 512 ranks of a 70B model take well under a second.
 std::vector<std::string> check_job(const Plan& plan, const std::vector<const Schedule*>& by_rank);
 
-// Compiles and checks every phase of the plan. Above 512 ranks a mesh with every axis cut to at most 4 ranks stands for the whole:
-// all ranks run the same list, so a larger group adds members that do the same.
+// Compiles and checks every phase of the plan. Above 512 ranks a smaller mesh stands for the whole: all stages of the pipeline, every
+// other axis cut to at most 4 ranks (2 in a pipeline). Ranks of a stage run the same list, so more of them add nothing new.
 std::vector<std::string> check_job(const Plan& plan);
 
 }  // namespace distsetup

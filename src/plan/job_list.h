@@ -9,8 +9,8 @@
 
 namespace distsetup {
 
-// Parameters and gradients are told apart by slot: (buffer, unit). What lives as long as the run or the step holds all units, any
-// other buffer one.
+// Parameters and gradients are told apart by slot. A buffer that lives as long as the run or the step may hold all units and has a
+// slot for each; any other buffer is one slot.
 struct JobList {
   explicit JobList(const Schedule& schedule);  // which must outlive this
   int slot(int buffer, int unit) const;

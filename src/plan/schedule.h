@@ -43,7 +43,8 @@ enum class InstructionOp {
   kCopyToHost,
   kCopyToDevice
 };
-// The last four are of pipelines, one for each neighbour and direction: activations go to the next stage, gradients to the previous.
+// The last four are those of pipelines, one for each neighbour and direction: activations go to the next stage, gradients to the
+// previous one.
 enum class Stream { kCompute, kGather, kReduce, kToNext, kFromPrevious, kToPrevious, kFromNext };
 inline constexpr int kNumStreams = 7;
 enum class BufferClass {
@@ -99,9 +100,9 @@ struct Step {
   const Op* program_op = nullptr;
 };
 
-// Of a pipeline: buffers that a unit's program shares with another micro-batch's time or another stage; -1: it has none.
+// Of a pipeline: the buffers of a unit's tensors that outlive the instruction, or that come from another stage or go there. -1: none.
 struct StageTensors {
-  int kept = -1;  // where its forward keeps what its backward reads
+  int kept = -1;  // what forward keeps for backward
   int x = -1, y = -1, dy = -1, dx = -1;
   bool operator==(const StageTensors&) const = default;
 };
@@ -138,7 +139,7 @@ struct Schedule {
   std::vector<std::shared_ptr<const ProgramVariant>> variants;  // of units: embedding, block (one per recompute choice), head
   std::vector<int> unit_variant;                                // per unit; -1: another stage has it
   std::shared_ptr<const Layout> layout;
-  // Of a pipeline's step, per unit and tensor of its variant: where in StageTensors::kept it lies; -1: it is not kept there.
+  // Of a pipeline's step, per unit and tensor of its variant: its offset in StageTensors::kept, in bytes; -1: it is not kept.
   std::vector<std::vector<int64_t>> kept_offset;
   Symbols symbols;
   Dtype compute = Dtype::kF32;
@@ -159,8 +160,8 @@ struct Schedule {
 // Where a unit's program has its parameters: the unit of slot `slot` of its variant, and the slot there.
 int slot_unit(const Schedule& schedule, int unit, int slot);
 const Slot& slot_of(const Schedule& schedule, int unit, int slot);
-// Do programs find this unit's parameters or gradients in the buffer? One that is of a unit holds that one; a run buffer of none holds
-// all but the shared unit, which has buffers of its own.
+// Do programs find this unit's parameters or gradients in the buffer? A buffer that belongs to a unit holds that unit's; a run buffer
+// that belongs to none holds those of all units but the shared one, which has buffers of its own.
 bool holds_unit(const Schedule& schedule, int buffer, int unit);
 // The run buffer that holds all of a unit's parameters in the compute type; -1: there is none.
 int replica_of(const Schedule& schedule, int unit);

@@ -1,5 +1,5 @@
 // A schedule while it is written: its programs in the variants the plan needs, its buffers, instructions and segments. What is
-// gathered and reduced when is compile_schedule.cc's.
+// gathered and reduced when is unit_compiler.h's.
 #pragma once
 #include <string>
 #include <vector>

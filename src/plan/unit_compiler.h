@@ -1,5 +1,6 @@
-// What a list does around one unit: gathers its parameters, computes, reduces its gradients. In which order units compute is
-// compile_schedule.cc's, and compile_pipeline.cc's for a stage of a pipeline.
+// What a list does around one unit: gathers its parameters, computes, reduces its gradients; and what it does outside of
+// micro-batches. In which order units compute (step, evaluate_held_out) is compile_schedule.cc's, and compile_pipeline.cc's for a
+// stage of a pipeline.
 #pragma once
 #include <set>
 #include <vector>
@@ -56,7 +57,7 @@ class UnitCompiler : protected ScheduleWriter {
   void reduce_scalar(int buffer, Group group);
   void start_loss() { emit(InstructionOp::kZero, -1).uses = {loss_}; }
   void reduce_loss() { reduce_scalar(loss_, loss_group(plan_.mesh)); }
-  // Both ends of a pipeline have a tied embedding: the sum of their gradients.
+  // In a pipeline the first and the last stage have a tied embedding: the sum of their gradients.
   void reduce_tied();
 
  private:

@@ -12,8 +12,8 @@ struct StageList {
   std::vector<ProgramTime> times;  // per program of the list
 };
 
-// stages: lists of `few` (with_few_micro_batches of the plan), one for each stage. What a further micro-batch takes is what one took
-// when the pipeline was full. Instructions are the first stage's.
+// stages: the lists of `few` (with_few_micro_batches of the plan), one for each stage. A micro-batch that `few` leaves out takes what
+// one takes while the pipeline is full. by_instruction is the first stage's.
 TimePlan pipeline_time(const Plan& plan, const Plan& few, const std::vector<StageList>& stages);
 
 // A message between neighbouring stages.
