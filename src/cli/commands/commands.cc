@@ -44,6 +44,7 @@ constexpr NamedCommand kCommands[] = {
     {"explain", explain_command},
     {"sweep", sweep_command},
     {"list", list_command},
+    {"data tokenize", data_tokenize_command},
     {"help", help_command},
     {"completions", completions_command},
     {"man", man_command},

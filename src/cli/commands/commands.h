@@ -28,6 +28,7 @@ Command validate_command();
 Command explain_command();
 Command sweep_command();
 Command list_command();
+Command data_tokenize_command();
 Command version_command();
 Command help_command();
 Command completions_command();

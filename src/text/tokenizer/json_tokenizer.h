@@ -1,0 +1,12 @@
+// tokenizer.json, the file of Hugging Face's tokenizers library. Its `truncation` and `padding` are not applied: how long a text may
+// be is the reader's business.
+#pragma once
+#include <string>
+
+#include "text/tokenizer/tokenizer.h"
+
+namespace distsetup {
+
+Result<Tokenizer> parse_json_tokenizer(const std::string& text, const std::string& file);
+
+}  // namespace distsetup

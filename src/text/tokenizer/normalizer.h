@@ -1,0 +1,33 @@
+// Steps that rewrite a text before it is cut: the normalizers of tokenizer.json.
+#pragma once
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "text/tokenizer/aligned_text.h"
+#include "text/tokenizer/normal_form.h"
+#include "text/tokenizer/regex.h"
+
+namespace distsetup {
+
+struct Lowercase {};
+struct StripSpace {
+  bool left = true, right = true;
+};
+struct PrependText {
+  std::string text;
+};
+struct ReplaceMatches {
+  Regex regex;
+  std::string content;
+};
+// As SentencePiece's rule nmt: control characters are left out, what looks like a blank becomes one.
+struct NmtRules {};
+struct ByteCharacters {};  // see byte_level.h
+
+using Normalizer = std::variant<NormalForm, Lowercase, StripSpace, PrependText, ReplaceMatches, NmtRules, ByteCharacters>;
+
+// Every piece that is no token by itself. False: a regular expression gave up on this text.
+bool normalize(const Normalizer& step, AlignedText& text, RegexScratch& scratch);
+
+}  // namespace distsetup

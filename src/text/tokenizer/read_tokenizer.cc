@@ -1,0 +1,75 @@
+#include "text/tokenizer/read_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "text/tokenizer/json_node.h"
+#include "text/tokenizer/json_tokenizer.h"
+
+namespace distsetup {
+namespace {
+
+constexpr char kConfigFile[] = "tokenizer_config.json";
+constexpr std::string_view kFiles[] = {"tokenizer.json"};  // of a folder, the first that is there
+
+Result<std::string> file_of(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(path, failed)) return path;
+  std::string names;
+  for (const std::string_view name : kFiles) {
+    const std::filesystem::path file = std::filesystem::path(path) / name;
+    if (std::filesystem::exists(file, failed)) return file.string();
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+  }
+  return error(code::kUnreadableFile, {path, 0, 0}, fmt::format("no tokenizer in this folder, expected one of {}", names));
+}
+
+// "bos_token": "<s>", or the token as an object with its content.
+std::optional<uint32_t> named_token(const JsonNode& node, const Tokenizer& tokenizer) {
+  if (node.is_absent()) return std::nullopt;
+  const std::string token = node.json()->is_object() ? node.at("content").text() : node.text();
+  return tokenizer.id_of(token);
+}
+
+// What tokenizer_config.json says; a folder may have none.
+Diagnostics read_config(const std::string& path, Tokenizer& tokenizer, Sha256& digest) {
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed)) return {};
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.diagnostics;
+  const Result<Json> json = parse_json_text(*text, path);
+  if (!json.ok()) return json.diagnostics;
+  JsonNotes notes{path, {}};
+  const JsonNode root(&*json, "", &notes);
+  const auto set = [&](std::string_view key, std::optional<uint32_t>& id) {
+    if (const std::optional<uint32_t> found = named_token(root.at(key), tokenizer)) id = found;
+  };
+  set("bos_token", tokenizer.bos);
+  set("eos_token", tokenizer.eos);
+  set("pad_token", tokenizer.pad);
+  digest.update(*text);
+  return notes.diagnostics;
+}
+
+}  // namespace
+
+Result<Tokenizer> read_tokenizer(const std::string& path) {
+  const Result<std::string> file = file_of(path);
+  if (!file.ok()) return file.diagnostics;
+  const Result<std::string> text = read_file(*file);
+  if (!text.ok()) return text.diagnostics;
+  Result<Tokenizer> tokenizer = parse_json_tokenizer(*text, *file);
+  if (!tokenizer.ok()) return tokenizer;
+  Sha256 digest;
+  digest.update(*text);
+  const Diagnostics of_config = read_config((std::filesystem::path(*file).parent_path() / kConfigFile).string(), *tokenizer, digest);
+  if (has_error(of_config)) return of_config;
+  tokenizer->digest = digest.hex();
+  return tokenizer;
+}
+
+}  // namespace distsetup

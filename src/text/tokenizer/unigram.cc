@@ -1,0 +1,112 @@
+#include "text/tokenizer/unigram.h"
+
+#include <algorithm>
+
+#include "text/tokenizer/unicode.h"
+
+namespace distsetup {
+namespace {
+
+constexpr double kUnknownPenalty = 10;  // below the lowest score; SentencePiece's kUnkPenalty, which the tokenizers library took over
+
+// The tokens of unknown text: those of its bytes where there are all of them.
+void add_unknown(const Unigram& unigram, std::string_view word, uint32_t begin, uint32_t end, std::vector<WordToken>& tokens) {
+  const std::string_view text = word.substr(begin, end - begin);
+  const bool as_bytes = unigram.byte_fallback && std::all_of(text.begin(), text.end(), [&](char c) {
+                          return unigram.byte_tokens[static_cast<uint8_t>(c)] != kNoId;
+                        });
+  if (!as_bytes) {
+    tokens.push_back({unigram.unknown, begin, end});
+    return;
+  }
+  for (const char c : text) tokens.push_back({unigram.byte_tokens[static_cast<uint8_t>(c)], begin, end});
+}
+
+template <class Score>
+bool find_path(const Unigram& unigram, std::string_view word, std::vector<UnigramScratch::Node>& nodes) {
+  nodes.assign(word.size() + 1, {});
+  const auto offer = [&](size_t from, size_t to, uint32_t id, Score score) {
+    UnigramScratch::Node& node = nodes[to];
+    if (node.reached && !(score > static_cast<Score>(node.best))) return;
+    node = {static_cast<double>(score), static_cast<uint32_t>(from), id, true};
+  };
+  const auto unknown_score = static_cast<Score>(static_cast<Score>(unigram.lowest_score) - static_cast<Score>(kUnknownPenalty));
+  for (size_t at = 0; at < word.size();) {
+    const auto here = static_cast<Score>(nodes[at].best);
+    const size_t length = code_point_at(word, at).num_bytes;
+    bool has_character = false;
+    unigram.pieces.prefixes(word.substr(at), [&](size_t num_bytes, uint32_t id) {
+      offer(at, at + num_bytes, id, static_cast<Score>(static_cast<Score>(unigram.scores[id]) + here));
+      has_character |= num_bytes == length;
+    });
+    if (!has_character) {
+      if (unigram.unknown == kNoId) return false;
+      offer(at, at + length, unigram.unknown, static_cast<Score>(unknown_score + here));
+    }
+    at += length;
+  }
+  return true;
+}
+
+}  // namespace
+
+void PrefixTrie::insert(std::string_view key, uint32_t id) {
+  if (!key.empty()) keys_.emplace_back(key, id);
+}
+
+void PrefixTrie::finish() {
+  std::stable_sort(keys_.begin(), keys_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Nodes level by level: each is a range of keys that share their first `depth` bytes.
+  struct Range {
+    size_t begin, end, depth;
+  };
+  std::vector<Range> nodes{{0, keys_.size(), 0}};
+  ids_ = {kNoId};
+  first_ = {};
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const Range range = nodes[n];
+    first_.push_back(static_cast<uint32_t>(to_.size()));
+    size_t at = range.begin;
+    for (; at < range.end && keys_[at].first.size() == range.depth; ++at) ids_[n] = keys_[at].second;
+    while (at < range.end) {
+      const auto byte = static_cast<uint8_t>(keys_[at].first[range.depth]);
+      const size_t begin = at;
+      while (at < range.end && static_cast<uint8_t>(keys_[at].first[range.depth]) == byte) ++at;
+      const auto child = static_cast<uint32_t>(nodes.size());
+      nodes.push_back({begin, at, range.depth + 1});
+      ids_.push_back(kNoId);
+      bytes_.push_back(byte);
+      to_.push_back(child);
+      if (n == 0) root_[byte] = child;
+    }
+  }
+  first_.push_back(static_cast<uint32_t>(to_.size()));
+  keys_ = {};
+}
+
+bool encode_word(const Unigram& unigram, std::string_view word, UnigramScratch& scratch, std::vector<WordToken>& tokens) {
+  const bool found = unigram.sum == ScoreSum::kDouble ? find_path<double>(unigram, word, scratch.nodes)
+                                                      : find_path<float>(unigram, word, scratch.nodes);
+  if (!found) return false;
+  std::vector<WordToken>& path = scratch.backwards;
+  path.clear();
+  for (auto end = static_cast<uint32_t>(word.size()); end > 0;) {
+    const UnigramScratch::Node& node = scratch.nodes[end];
+    if (unigram.fuse_unknown && node.id == unigram.unknown && !path.empty() && path.back().id == unigram.unknown) {
+      path.back().begin = node.from;
+    } else {
+      path.push_back({node.id, node.from, end});
+    }
+    end = node.from;
+  }
+  for (size_t i = path.size(); i-- > 0;) {
+    if (path[i].id == unigram.unknown) {
+      add_unknown(unigram, word, path[i].begin, path[i].end, tokens);
+    } else {
+      tokens.push_back(path[i]);
+    }
+  }
+  return true;
+}
+
+}  // namespace distsetup
