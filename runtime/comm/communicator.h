@@ -14,10 +14,12 @@
 
 namespace distsetup {
 
-// Gathers, reductions and messages between stages of training, and everything that is not in a schedule (start, agreement on signals, checkpoints).
+// Gathers, reductions and messages between stages of training, and everything that is not in a schedule (start, agreement on signals,
+// checkpoints).
 enum class Channel { kGather, kReduce, kControl, kStages };
 inline constexpr int kNumChannels = 4;
-// What travels between stages of a pipeline: activations to the next one, gradients to the previous. The two never wait for each other.
+// What travels between stages of a pipeline: activations to the next one, gradients to the previous. The two never wait for each
+// other.
 enum class Flow { kActivations, kGradients };
 
 // An operation under way. Destroying it without wait() is allowed only while giving up. On a device with streams wait() does not block
@@ -55,6 +57,8 @@ class Communicator {
   // from and to hold size(group) chunks, and do not overlap: chunk p of `from` goes to member p, whose chunk index(group) it becomes.
   // A member's own chunk stays where it is: the caller copies it.
   virtual std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) = 0;
+  // To member (index + 1) mod size, from member (index - 1) mod size. Buffers do not overlap.
+  virtual std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) = 0;
   // Sums in place; every member ends with the same bits.
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) = 0;
   virtual std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) = 0;

@@ -182,6 +182,21 @@ class GlooCommunicator : public Communicator {
         "AllToAll", Channel::kReduce, group, chunk_bytes, [&](int k) { return source + (at + k) % n * chunk_bytes; },
         [&](int k) { return target + (at + k) % n * chunk_bytes; });
   }
+  std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) override {
+    const int n = size(group), next = (index(group) + 1) % n, previous = (index(group) + n - 1) % n;
+    auto work = std::make_unique<PendingWork>("Shift", failures_);
+    Connection& connected = connection(Channel::kGather, group);
+    const int tag = int(++connected.num_operations & 0x3fffffff);
+    start(*work, "Shift", {groups_.members(group)[size_t(previous)]}, [&] {
+      std::vector<at::Tensor> in{bytes_at(to, num_bytes)};
+      return connected.group->recv(in, previous, tag);
+    });
+    start(*work, "Shift", {groups_.members(group)[size_t(next)]}, [&] {
+      std::vector<at::Tensor> out{bytes_at(from, num_bytes)};
+      return connected.group->send(out, next, tag);
+    });
+    return work;
+  }
   std::unique_ptr<Work> send(Flow flow, int stage, const void* data, int64_t num_bytes) override {
     std::vector<at::Tensor> tensors{bytes_at(data, num_bytes)};
     const int tag = message_tag(flow, stage, sent_);
@@ -297,12 +312,16 @@ class GlooCommunicator : public Communicator {
   template <class Issue>
   std::unique_ptr<PendingWork> run(const std::string& op, const std::vector<int>& peers, const Issue& issue) {
     auto work = std::make_unique<PendingWork>(op, failures_);
+    start(*work, op, peers, issue);
+    return work;
+  }
+  template <class Issue>
+  void start(PendingWork& work, const std::string& op, const std::vector<int>& peers, const Issue& issue) {
     try {
-      work->add(issue(), peers);
+      work.add(issue(), peers);
     } catch (const std::exception& e) {
       failures_->raise(op, peers, e);
     }
-    return work;
   }
 
   // k = 1 .. size - 1: sends source(k) to member (index + k) mod size and receives into target(k) from that same member.

@@ -115,6 +115,16 @@ class NcclCommunicator : public Communicator {
   std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override {
     return with_each("AllToAll", group, from, to, chunk_bytes, [](int, int peer) { return peer; });
   }
+  std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) override {
+    return issue("Shift", Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
+      const int n = int(c.members.size());
+      nccl::Status result = api_.group_start();
+      if (result == nccl::kSuccess) result = api_.send(from, size_t(num_bytes), nccl::kUint8, (c.index + 1) % n, c.comm, stream);
+      if (result == nccl::kSuccess) result = api_.receive(to, size_t(num_bytes), nccl::kUint8, (c.index + n - 1) % n, c.comm, stream);
+      const nccl::Status end = api_.group_end();
+      return result == nccl::kSuccess ? end : result;
+    });
+  }
 
   std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override {
     return issue("AllReduce", Purpose::kReplicas, group, [&](NcclChannel& c, nccl::CudaStream stream) {

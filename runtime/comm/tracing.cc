@@ -33,6 +33,10 @@ class LocalCommunicator : public Communicator {
     if (size(group) > 1) std::memset(received, 0, size_t((size(group) - 1) * chunk_bytes));
     return std::make_unique<DoneWork>();
   }
+  std::unique_ptr<Work> shift(Group, const void*, void* to, int64_t num_bytes) override {
+    std::memset(to, 0, size_t(num_bytes));
+    return std::make_unique<DoneWork>();
+  }
   std::unique_ptr<Work> all_to_all(Group group, const void*, void* to, int64_t chunk_bytes) override {
     for (int p = 0; p < size(group); ++p)
       if (p != index(group)) std::memset(static_cast<char*>(to) + p * chunk_bytes, 0, size_t(chunk_bytes));
@@ -97,6 +101,9 @@ std::unique_ptr<Work> TracingCommunicator::exchange(Group group, const void* ful
 }
 std::unique_ptr<Work> TracingCommunicator::all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) {
   return record("AllToAll", group, Channel::kReduce, chunk_bytes * size(group), inner_.all_to_all(group, from, to, chunk_bytes));
+}
+std::unique_ptr<Work> TracingCommunicator::shift(Group group, const void* from, void* to, int64_t num_bytes) {
+  return record("Shift", group, Channel::kGather, num_bytes, inner_.shift(group, from, to, num_bytes));
 }
 std::unique_ptr<Work> TracingCommunicator::all_reduce_sum(Group group, float* data, int64_t count) {
   return record("AllReduce", group, Channel::kReduce, count * int64_t(sizeof(float)), inner_.all_reduce_sum(group, data, count));

@@ -12,7 +12,8 @@
 namespace distsetup {
 
 struct CommunicationRecord {
-  std::string op;  // "AllGather", "ReduceScatter", "AllReduce", "Send", "Recv", "Broadcast", "ControlSum", "Barrier": a schedule's words
+  std::string
+      op;  // "AllGather", "ReduceScatter", "AllReduce", "Send", "Recv", "Broadcast", "ControlSum", "Barrier": a schedule's words
   Group group = Group::kSelf;
   Channel channel = Channel::kControl;
   int64_t bytes = 0;  // of the full (gathered) message
@@ -34,6 +35,7 @@ class TracingCommunicator : public Communicator {
   std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override;
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override;
   std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override;
+  std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) override;
   std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override;
   std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) override;
   std::unique_ptr<Work> send(Flow flow, int stage, const void* data, int64_t num_bytes) override;

@@ -75,6 +75,7 @@ struct Engine::State {
   std::vector<int64_t> own_tokens;  // of a micro-batch, where ranks share sequences
   std::unique_ptr<HostShards> host_shards;
   int64_t metering_left = 0;  // training steps
+  Shifts shifts;
   int64_t metered_peak = 0, metered_workspace = 0, peak_bytes = 0;
   std::string peak_instruction;
 };
@@ -205,7 +206,7 @@ void Engine::State::run_steps(BoundList& list, const Instruction& i) {
 
 void Engine::State::run_op(const Step& step, const Call& call) {
   if (is_communication(step.program_op->kind))
-    stats.wait_s += exchange(*step.program_op, call, communicator, device.kernels());
+    stats.wait_s += exchange(*step.program_op, call, communicator, device.kernels(), shifts);
   else
     call.function(call);
 }

@@ -1,5 +1,6 @@
 #include "runtime/engine/exchange.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 
 namespace distsetup {
@@ -13,9 +14,18 @@ double wait_for(const std::unique_ptr<Work>& work) {
 
 }  // namespace
 
-double exchange(const Op& op, const Call& call, Communicator& communicator, const Kernels& kernels) {
+double exchange(const Op& op, const Call& call, Communicator& communicator, const Kernels& kernels, Shifts& shifts) {
   const int64_t size = communicator.size(op.group), index = communicator.index(op.group);
   const Argument &from = call.reads[0], &to = call.writes[0];
+  if (op.kind == OpKind::kShift) {
+    shifts[to.data] = communicator.shift(op.group, from.data, to.data, num_bytes(from));
+    return 0;
+  }
+  if (op.kind == OpKind::kWait) {
+    const auto shift = shifts.extract(to.data);
+    CHECK(!shift.empty(), "{} waits for what was not sent", op.name);
+    return wait_for(shift.mapped());
+  }
   if (op.kind == OpKind::kAllGather) {
     kernels.copy(static_cast<char*>(to.data) + index * num_bytes(from), from.data, num_bytes(from));
     return wait_for(communicator.all_gather(op.group, to.data, num_bytes(from)));

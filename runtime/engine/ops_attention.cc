@@ -14,15 +14,18 @@
 namespace distsetup {
 namespace {
 
-// Of queries of which this rank has its own, where ranks share sequences.
-cpu::CausalAttention attention_shape(const Call& c, const Positions& queries) {
+cpu::CausalAttention attention_shape(const Call& c, const Positions& queries, const Positions& keys) {
   const OpContext& x = *c.context;
-  const int64_t keys = c.context->cp * x.S;
-  return {x.B, keys, heads(x), float(score_scale(c)), float(c.attributes->soft_cap), c.attributes->window, queries};
+  return {x.B, heads(x), float(score_scale(c)), float(c.attributes->soft_cap), c.attributes->window, queries, keys};
 }
 cpu::CausalAttention attention_shape(const Call& c) {
   CHECK(c.context->cp == 1, "attention of whole sequences, which {} ranks share", c.context->cp);
-  return attention_shape(c, own_positions(c.context->S));
+  const Positions all = own_positions(c.context->S);
+  return attention_shape(c, all, all);
+}
+// Of queries of which this rank has its own, where ranks share sequences.
+cpu::CausalAttention shared_shape(const Call& c) {
+  return attention_shape(c, positions_of(*c.context), own_positions(c.context->cp * c.context->S));
 }
 // Rows of q, k and v in `qkv`, or q and k in `qk` and v where all three were made.
 template <class E>
@@ -39,7 +42,7 @@ void own_attention(const Call& c) {
   const bool split = c.reads.size() == 2;
   const cpu::QkvRows<const E> rows = rows_of<const E>(split ? in<E>(c, 0) : nullptr, split ? in<E>(c, 1) : in<E>(c, 0), *c.context);
   parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
-    cpu::attention<E>(rows, out<E>(c, 0), out<float>(c, 1), attention_shape(c), begin, end);
+    cpu::attention<E, E>(rows, {}, out<E>(c, 0), out<float>(c, 1), attention_shape(c), begin, end);
   });
 }
 // datt, qkv | qk, qkv, att, lse -> dqkv | dqk, dqkv
@@ -51,8 +54,8 @@ void own_attention_backward(const Call& c) {
   const cpu::QkvRows<E> d = rows_of<E>(split ? out<E>(c, 0) : nullptr, split ? out<E>(c, 1) : out<E>(c, 0), *c.context);
   const cpu::CausalAttention shape = attention_shape(c);
   parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
-    cpu::attention_backward_q<E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), d, shape, begin, end);
-    cpu::attention_backward_kv<E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), d, shape, begin, end);
+    cpu::attention_backward_q<E, E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), {d, {}}, shape, begin, end);
+    cpu::attention_backward_kv<E, E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), {d, {}}, shape, begin, end);
   });
 }
 
@@ -67,7 +70,7 @@ template <class E>
 void shared_attention(const Call& c) {
   const cpu::QkvRows<const E> rows = shared_rows<const E>(in<E>(c, 0), c.reads[0].dim(1), in<E>(c, 1), *c.context);
   parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
-    cpu::attention<E>(rows, out<E>(c, 0), out<float>(c, 1), attention_shape(c, positions_of(*c.context)), begin, end);
+    cpu::attention<E, E>(rows, {}, out<E>(c, 0), out<float>(c, 1), shared_shape(c), begin, end);
   });
 }
 // datt, qkv | qk, kv, att, lse -> dqkv | dqk (q alone), dkv
@@ -76,15 +79,52 @@ void shared_attention_backward(const Call& c) {
   const OpContext& x = *c.context;
   const cpu::QkvRows<const E> rows = shared_rows<const E>(in<E>(c, 1), c.reads[1].dim(1), in<E>(c, 2), x);
   const cpu::QkvRows<E> d = shared_rows<E>(out<E>(c, 0), c.writes[0].dim(1), out<E>(c, 1), x);
-  const cpu::CausalAttention shape = attention_shape(c, positions_of(x));
+  const cpu::CausalAttention shape = shared_shape(c);
   parallel_ranges(x.T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
-    cpu::attention_backward_q<E>(in<E>(c, 0), rows, in<E>(c, 3), in<float>(c, 4), d, shape, begin, end);
+    cpu::attention_backward_q<E, E>(in<E>(c, 0), rows, in<E>(c, 3), in<float>(c, 4), {d, {}}, shape, begin, end);
   });
   parallel_ranges(c.reads[2].dim(0), bytes_per_query(c), [&](int64_t begin, int64_t end) {
-    cpu::attention_backward_kv<E>(in<E>(c, 0), rows, in<E>(c, 3), in<float>(c, 4), d, shape, begin, end);
+    cpu::attention_backward_kv<E, E>(in<E>(c, 0), rows, in<E>(c, 3), in<float>(c, 4), {d, {}}, shape, begin, end);
   });
 }
 
+// --- ring attention (src/plan/ring_attention.h): keys and values in `kv` are those of the rank ring_step places before this one
+
+cpu::CausalAttention ring_shape(const Call& c) {
+  const OpContext& x = *c.context;
+  const int owner = static_cast<int>((x.cp_index - c.attributes->ring_step + x.cp) % x.cp);
+  return attention_shape(c, positions_of(x), own_positions(x.cp * x.S, x.cp, owner));
+}
+// rows that have q, kv [, sum, lse of the sum] -> sum | att, lse
+template <class E, class O>
+void ring_attention(const Call& c) {
+  const cpu::QkvRows<const E> rows = shared_rows<const E>(in<E>(c, 0), c.reads[0].dim(1), in<E>(c, 1), *c.context);
+  cpu::AttendedBefore before;
+  if (c.reads.size() == 4) before = {in<float>(c, 2), in<float>(c, 3)};
+  parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
+    cpu::attention<E, O>(rows, before, out<O>(c, 0), out<float>(c, 1), ring_shape(c), begin, end);
+  });
+}
+// datt, rows that have q, kv, att, lse [, dq, dkv] -> dq | d of the rows (q alone), dkv
+template <class E, class O>
+void ring_attention_backward(const Call& c) {
+  const OpContext& x = *c.context;
+  const cpu::QkvRows<const E> rows = shared_rows<const E>(in<E>(c, 1), c.reads[1].dim(1), in<E>(c, 2), x);
+  cpu::Added<O> d{shared_rows<O>(out<O>(c, 0), c.writes[0].dim(1), out<O>(c, 1), x), {}};
+  if (c.reads.size() == 7) d.before = shared_rows<const float>(in<float>(c, 5), c.reads[5].dim(1), in<float>(c, 6), x);
+  const cpu::CausalAttention shape = ring_shape(c);
+  parallel_ranges(x.T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
+    cpu::attention_backward_q<E, O>(in<E>(c, 0), rows, in<E>(c, 3), in<float>(c, 4), d, shape, begin, end);
+    cpu::attention_backward_kv<E, O>(in<E>(c, 0), rows, in<E>(c, 3), in<float>(c, 4), d, shape, begin, end);
+  });
+}
+constexpr std::array kRing = {
+    NativeOp{"ring_attention_first", ring_attention<float, float>, ring_attention<Bf16, float>},
+    NativeOp{"ring_attention", ring_attention<float, float>, ring_attention<Bf16, float>},
+    NativeOp{"ring_attention_last", ring_attention<float, float>, ring_attention<Bf16, Bf16>},
+    NativeOp{"ring_attention_backward_first", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>},
+    NativeOp{"ring_attention_backward", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>},
+    NativeOp{"ring_attention_backward_last", ring_attention_backward<float, float>, ring_attention_backward<Bf16, Bf16>}};
 constexpr std::array kAttention = {
     NativeOp{"attention", own_attention<float>, own_attention<Bf16>},
     NativeOp{"attention_split", own_attention<float>, own_attention<Bf16>},
@@ -96,6 +136,7 @@ constexpr std::array kAttention = {
 }  // namespace
 
 bool needs_own_attention(const std::string& kernel, const Call& call) {
+  if (kernel.starts_with("ring_")) return true;
   return kernel.starts_with("attention") && has_own_attention(kernel, *call.attributes, call.context->S);
 }
 
@@ -103,7 +144,7 @@ std::string bind_own_attention(const std::string& kernel, Call& call) {
   if (call.context->d > cpu::kMostHeadSize)
     return fmt::format("attention with a window, a soft cap or over several ranks takes head sizes up to {}, this model's is {}",
                        cpu::kMostHeadSize, call.context->d);
-  call.function = find_op(kAttention, kernel, call);
+  call.function = find_op(kernel.starts_with("ring_") ? std::span<const NativeOp>(kRing) : kAttention, kernel, call);
   return call.function != nullptr ? "" : "the CPU has no such kernel";
 }
 

@@ -1,4 +1,5 @@
-// Attention that libtorch's CPU kernels do not have: with a window shorter than the sequence, or a soft cap.
+// Attention that libtorch's CPU kernels do not have: with a window shorter than the sequence, a soft cap, or of
+// queries with keys that are elsewhere in the sequence.
 #pragma once
 #include <string>
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "plan/ring_attention.h"
+
 namespace distsetup {
 namespace {
 
@@ -11,12 +13,6 @@ Op op_of(const Op& attention, std::string name, std::string kernel, std::vector<
   op.kernel = std::move(kernel);
   op.reads = std::move(reads);
   op.writes = std::move(writes);
-  return op;
-}
-
-// Of a communication op, over cp.
-Op over_cp(Op op) {
-  op.group = Group::kCp;
   return op;
 }
 
@@ -48,20 +44,26 @@ void add_exchanged(Op op, ProgramBuilder& b) {
 
 }  // namespace
 
+Op over_cp(Op op) {
+  op.group = Group::kCp;
+  return op;
+}
+
 bool is_attention(const Op& op) { return op.kernel == "attention" || op.kernel == "attention_split"; }
 
-void add_shared_attention(Op op, CpMethod method, ProgramBuilder& b) {
+void add_shared_attention(Op op, int cp, CpMethod method, ProgramBuilder& b) {
   if (op.reads.empty() || op.reads.size() > 2 || op.writes.size() != 2) return b.add(std::move(op));  // which says what is wrong
   switch (method) {
     case CpMethod::kAllGather: return add_gathered(std::move(op), b);
     case CpMethod::kUlysses: return add_exchanged(std::move(op), b);
-    case CpMethod::kRing: break;
+    case CpMethod::kRing: return add_ring(op, cp, b);
   }
-  b.fail(fmt::format("context parallelism as '{}' has no program", name(method)));
 }
 
 std::string shared_kernel_problem(const Plan& p, int cp, CpMethod method) {
   if (cp == 1 || method == CpMethod::kUlysses || p.hardware.accelerator == Accelerator::kCpu) return "";
+  if (method == CpMethod::kRing)
+    return "on GPUs the native trainer has no kernel that attends to keys a piece at a time, which ring needs";
   const int64_t window = p.model.sliding_window;
   if (p.precision.compute != Dtype::kF32 || window <= 0 || window >= p.train.sequence_length) return "";
   // The memory-efficient kernel's backward counts the window of a chunk's queries from the wrong end (seen with libtorch 2.11).

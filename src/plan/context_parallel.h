@@ -6,6 +6,7 @@
 //               with them. Backward: the gradients of all keys, sorted back, reduce_scatter, into the gradient of qkv.
 //   ulysses     (DeepSpeed-Ulysses, arXiv 2309.14509) each rank attends with a / c of the heads, over whole sequences: heads_pack
 //               qkv -> a part for each rank, all_to_all, heads_sort: the sequences as they are; attention; and the same back for att.
+//   ring        (ring_attention.h) keys and values go round the ranks, a neighbour at a time.
 #pragma once
 #include <string>
 
@@ -15,8 +16,10 @@
 namespace distsetup {
 
 bool is_attention(const Op& op);
-// Adds an op that is_attention(), and what it needs, as every rank runs it. Problems are the builder's.
-void add_shared_attention(Op op, CpMethod method, ProgramBuilder& program);
+// A communication op, over cp.
+Op over_cp(Op op);
+// Adds an op that is_attention(), and what it needs, as each of cp > 1 ranks runs it. Problems are the builder's.
+void add_shared_attention(Op op, int cp, CpMethod method, ProgramBuilder& program);
 
 // Why the plan's device has no kernel for attention that ranks share so; "": it has, or nothing is shared.
 std::string shared_kernel_problem(const Plan& plan, int cp, CpMethod method);

@@ -1,26 +1,14 @@
-// Sources: the adjoints are calculus; FLOPs of products and attention as in FlashAttention-2 (arXiv 2307.08691, section 4.1: backward
-// computes the scores again, 2.5 times the forward), attention's counted for the half of the scores that a causal mask leaves.
+// Sources: the adjoints are calculus; a product takes two FLOPs for each element of its matrices' common dimension and result.
 #include "plan/kernel_table.h"
 
 #include <fmt/format.h>
+
+#include "plan/attention_rules.h"
 
 namespace distsetup {
 namespace {
 
 using Builder = ProgramBuilder;
-
-Op adjoint_op(const Op& of, std::string_view suffix, OpKind kind, std::string kernel, std::vector<std::string> reads,
-              std::vector<std::string> writes, std::vector<Overlay> over = {}, std::string flops = "") {
-  return {of.name + std::string(suffix),
-          kind,
-          std::move(kernel),
-          std::move(reads),
-          std::move(writes),
-          std::move(over),
-          std::move(flops),
-          Group::kSelf,
-          of.attributes};
-}
 
 std::string gradient_slot(const std::string& parameter) { return "g:" + parameter.substr(2); }
 
@@ -30,9 +18,6 @@ std::string width_of(const std::vector<std::string>& parameters, Builder& b) {
   for (const std::string& p : parameters) width += (width.empty() ? "" : "+") + b.shape(p)[0];
   return width;
 }
-
-// Writes what it reads first, in place or not.
-void declare_same(const Op& op, Builder& b) { b.declare(op.writes[0], b.shape(op.reads[0])); }
 
 // --- products: x, p:W [, residual] -> y
 
@@ -92,86 +77,6 @@ void qk_norm_adjoint(const Op& op, Builder& b) {
                         {dqkv, gradient_slot(op.reads[1]), gradient_slot(op.reads[2]), b.scratch(op, {width})}));
 }
 
-// --- attention: qkv | qk, qkv -> att, lse
-
-void declare_attention(const Op& op, Builder& b) {
-  const std::string rows = b.shape(op.reads[0])[0];
-  b.declare(op.writes[0], {rows, "a*d"});
-  b.declare(op.writes[1], {rows, "a"}, Dtype::kF32);
-}
-std::string attention_work(const Op& op, std::string_view times, std::string_view sequences = "(T/S)") {
-  if (op.attributes.window == 0) return fmt::format("{}*T*S*a*d", times);
-  const std::string w = fmt::format("min({},S)", op.attributes.window);  // the first w queries of a sequence see fewer
-  return fmt::format("{}*{}*a*d*{}*(2*S-{})", times, sequences, w, w);
-}
-// A rank's share of it, where several share sequences.
-std::string shared_attention_work(const Op& op, std::string_view times) {
-  if (op.attributes.window == 0) return attention_work(op, times);
-  return fmt::format("ceil_div({},cp)", attention_work(op, times, "B"));
-}
-std::string attention_flops(const Op& op, Builder&) { return attention_work(op, "2"); }
-void attention_adjoint(const Op& op, Builder& b) {
-  std::vector<std::string> reads = {b.incoming(op.writes[0])}, writes;
-  for (const std::string& r : op.reads) {
-    reads.push_back(r);
-    writes.push_back(b.target(r));
-  }
-  reads.insert(reads.end(), op.writes.begin(), op.writes.end());
-  const bool whole = op.kernel == "attention_whole";
-  b.backward(adjoint_op(op, "_b", OpKind::kAttention, op.kernel + "_backward", std::move(reads), std::move(writes), {},
-                        whole ? shared_attention_work(op, "5") : attention_work(op, "5")));
-}
-
-// --- attention of a rank's own queries with the keys of all ranks that share its sequences (context_parallel.h)
-
-// qkv | qk, qkv -> kv: keys and values of the own tokens in rows of their own
-void declare_packed(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], "2*kv*d"}); }
-void pack_adjoint(const Op& op, Builder& b) {
-  const std::string rows = b.incoming(op.reads[0]);  // of q; k and v are put beside it
-  std::vector<std::string> reads = {b.incoming(op.writes[0]), rows}, writes = {rows};
-  if (op.reads.size() == 2) writes.push_back(b.target(op.reads[1]));
-  b.backward(adjoint_op(op, "_b", OpKind::kCopy, op.kernel + "_backward", std::move(reads), std::move(writes)));
-}
-// Rows as they come from the ranks, one rank after the other -> rows in the order of the sequences.
-void sort_adjoint(const Op& op, Builder& b) {
-  b.backward(adjoint_op(op, "_b", OpKind::kCopy, op.kernel + "_backward", {b.incoming(op.writes[0])}, {b.target(op.reads[0])}));
-}
-// qkv | qk (for q), kv of whole sequences -> att, lse
-std::string shared_attention_flops(const Op& op, Builder&) { return shared_attention_work(op, "2"); }
-void shared_attention_adjoint(const Op& op, Builder& b) {
-  const std::string datt = b.incoming(op.writes[0]);
-  b.backward(adjoint_op(op, "_b", OpKind::kAttention, "attention_shared_backward",
-                        {datt, op.reads[0], op.reads[1], op.writes[0], op.writes[1]}, {b.target(op.reads[0]), b.target(op.reads[1])},
-                        {}, shared_attention_work(op, "5")));
-}
-
-// --- attention with some of the heads over whole sequences
-
-// qkv | qk, qkv -> for each rank, one after the other, the q, k and v of its heads
-void declare_heads_packed(const Op& op, Builder& b) {
-  b.declare(op.writes[0], {product_of({"cp", b.shape(op.reads[0])[0]}), "(a+2*kv)*d/cp"});
-}
-void heads_pack_adjoint(const Op& op, Builder& b) {
-  std::vector<std::string> writes;
-  const std::string d = b.incoming(op.writes[0]);
-  for (const std::string& r : op.reads) writes.push_back(b.target(r));
-  b.backward(adjoint_op(op, "_b", OpKind::kCopy, op.kernel + "_backward", {d}, std::move(writes)));
-}
-// From each rank the att of its heads -> att
-void declare_heads_unpacked(const Op& op, Builder& b) { b.declare(op.writes[0], {"T", "a*d"}); }
-// q, k and v of a rank's heads -> att, lse
-void declare_whole_attention(const Op& op, Builder& b) {
-  const std::string rows = b.shape(op.reads[0])[0];
-  b.declare(op.writes[0], {rows, "a*d/cp"});
-  b.declare(op.writes[1], {rows, "a/cp"}, Dtype::kF32);
-}
-// What is exchanged goes back the same way.
-void exchange_adjoint(const Op& op, Builder& b) {
-  Op back = adjoint_op(op, "_b", OpKind::kAllToAll, op.kernel, {b.incoming(op.writes[0])}, {b.target(op.reads[0])});
-  back.group = op.group;
-  b.backward(std::move(back));
-}
-
 // --- in place: rows, ... -> rows
 
 void rope_adjoint(const Op& op, Builder& b) {
@@ -222,7 +127,6 @@ void loss_adjoint(const Op& op, Builder& b) { b.set_gradient(op.reads[0], op.wri
 
 // z, targets -> for each row: the largest logit, the sum of exp(logit - largest), the target's logit
 void declare_local_loss(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], "3"}, Dtype::kF32); }
-void no_adjoint(const Op&, Builder&) {}
 
 // --- communication over tp or cp: "Ts" rows of T are a tp rank's, T rows of cp·T a cp rank's
 
@@ -275,19 +179,6 @@ const std::vector<KernelRule>& kernel_rules() {
       {"linear_add", kGemm, 3, 1, {{0, 2}}, declare_product, product_flops, product_add_adjoint},
       {"bias_add", kElementwise, 2, 1, {}, declare_same, nullptr, bias_adjoint},
       {"rope", kElementwise, 3, 1, {}, declare_same, nullptr, rope_adjoint},
-      {"attention", kAttention, 1, 2, {}, declare_attention, attention_flops, attention_adjoint},
-      {"attention_split", kAttention, 2, 2, {}, declare_attention, attention_flops, attention_adjoint},
-      {"kv_pack", kCopy, 1, 1, {}, declare_packed, nullptr, pack_adjoint},
-      {"kv_pack_split", kCopy, 2, 1, {}, declare_packed, nullptr, pack_adjoint},
-      {"kv_sort", kCopy, 1, 1, {}, declare_same, nullptr, sort_adjoint},
-      {"attention_shared", kAttention, 2, 2, {}, declare_attention, shared_attention_flops, shared_attention_adjoint},
-      {"heads_pack", kCopy, 1, 1, {}, declare_heads_packed, nullptr, heads_pack_adjoint},
-      {"heads_pack_split", kCopy, 2, 1, {}, declare_heads_packed, nullptr, heads_pack_adjoint},
-      {"heads_sort", kCopy, 1, 1, {}, declare_same, nullptr, sort_adjoint},
-      {"attention_whole", kAttention, 1, 2, {}, declare_whole_attention, shared_attention_flops, attention_adjoint},
-      {"heads_unsort", kCopy, 1, 1, {}, declare_same, nullptr, sort_adjoint},
-      {"heads_unpack", kCopy, 1, 1, {}, declare_heads_unpacked, nullptr, sort_adjoint},
-      {"all_to_all", kAllToAll, 1, 1, {}, declare_same, nullptr, exchange_adjoint},
       {"add", kElementwise, 2, 1, {{0, 0}, {0, 1}}, declare_same, nullptr, add_adjoint},
       {"swiglu", kElementwise, 1, 1, {}, declare_half, nullptr, activation_adjoint},
       {"geglu", kElementwise, 1, 1, {}, declare_half, nullptr, activation_adjoint},
@@ -309,8 +200,9 @@ const std::vector<KernelRule>& kernel_rules() {
 }  // namespace
 
 const KernelRule* find_kernel(std::string_view name) {
-  for (const KernelRule& rule : kernel_rules())
-    if (rule.name == name) return &rule;
+  for (const std::vector<KernelRule>* rules : {&kernel_rules(), &attention_rules()})
+    for (const KernelRule& rule : *rules)
+      if (rule.name == name) return &rule;
   return nullptr;
 }
 

@@ -22,6 +22,12 @@ struct KernelRule {
   void (*adjoint)(const Op& op, ProgramBuilder& program) = nullptr;
 };
 
+// A `declare`: the op writes what it reads first, in place or not.
+inline void declare_same(const Op& op, ProgramBuilder& b) { b.declare(op.writes[0], b.shape(op.reads[0]), b.dtype(op.reads[0])); }
+
+// An `adjoint`: nothing that the op writes needs a gradient of its own.
+inline void no_adjoint(const Op&, ProgramBuilder&) {}
+
 const KernelRule* find_kernel(std::string_view name);  // nullptr: none
 
 // Run buffers that programs may read: ids, targets [T], rotary tables, and the loss, which is added to.

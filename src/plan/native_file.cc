@@ -281,7 +281,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
     op.kernel = kernel_name(op.kernel, geometry);
     op.attributes = attributes_of(file, o, geometry, local);
     if (split.cp > 1 && is_attention(op))
-      add_shared_attention(std::move(op), split.cp_method, builder);
+      add_shared_attention(std::move(op), split.cp, split.cp_method, builder);
     else if (tp > 1)
       add_split(std::move(op), builder);
     else

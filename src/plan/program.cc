@@ -274,8 +274,10 @@ std::string_view name(UnitKind kind) {
 
 std::span<const AttributeField> attribute_fields() {
   static constexpr AttributeField kFields[] = {
-      {"epsilon", &OpAttributes::epsilon}, {"weight_offset", &OpAttributes::weight_offset}, {"multiplier", &OpAttributes::multiplier},
-      {"scale", &OpAttributes::scale},     {"soft_cap", &OpAttributes::soft_cap},           {"window", &OpAttributes::window}};
+      {"epsilon", &OpAttributes::epsilon},       {"weight_offset", &OpAttributes::weight_offset},
+      {"multiplier", &OpAttributes::multiplier}, {"scale", &OpAttributes::scale},
+      {"soft_cap", &OpAttributes::soft_cap},     {"window", &OpAttributes::window},
+      {"ring_step", &OpAttributes::ring_step}};
   return kFields;
 }
 

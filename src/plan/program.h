@@ -30,7 +30,8 @@ enum class OpKind {
   kReduceScatter,
   kAllReduce,
   kAllToAll,
-  kSendRecv
+  kShift,  // what the next member of the group has, each from the one before: starts, and is under way until a kWait
+  kWait
 };
 
 inline bool is_communication(OpKind kind) { return kind >= OpKind::kAllGather; }
@@ -74,6 +75,7 @@ struct OpAttributes {
   double scale = 0;          // of attention's scores; 0: 1 / sqrt(d)
   double soft_cap = 0;       // scores or logits become cap · tanh(score / cap); 0: they do not
   int64_t window = 0;        // keys a query sees, itself included; 0: all before it
+  int64_t ring_step = 0;     // of ring attention: how many ranks before this one the keys are from
   bool operator==(const OpAttributes&) const = default;
 };
 
@@ -123,7 +125,7 @@ struct OpInstance {
   bool recomputed = false;
   std::vector<Operand> reads, writes;
 };
-// Of a communication op: the operand that has the rows of all ranks.
+// Of a communication op other than a kShift or its kWait: the operand that has the rows of all ranks.
 inline const Operand& all_rows(const OpInstance& op) {
   return op.op->kind == OpKind::kAllGather ? op.writes.front() : op.reads.front();
 }

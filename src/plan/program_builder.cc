@@ -115,6 +115,19 @@ std::string ProgramBuilder::scratch(const Op& op, std::vector<std::string> shape
   return name;
 }
 
+Op adjoint_op(const Op& of, std::string_view suffix, OpKind kind, std::string kernel, std::vector<std::string> reads,
+              std::vector<std::string> writes, std::vector<Overlay> over, std::string flops) {
+  return {of.name + std::string(suffix),
+          kind,
+          std::move(kernel),
+          std::move(reads),
+          std::move(writes),
+          std::move(over),
+          std::move(flops),
+          Group::kSelf,
+          of.attributes};
+}
+
 std::string product_of(const std::vector<std::string>& factors) {
   std::string text;
   for (const std::string& f : factors) {

@@ -59,6 +59,10 @@ class ProgramBuilder {
   std::string problem_;
 };
 
+// An op that brings gradients of what `of` read: named after it, with its attributes.
+Op adjoint_op(const Op& of, std::string_view suffix, OpKind kind, std::string kernel, std::vector<std::string> reads,
+              std::vector<std::string> writes, std::vector<Overlay> over = {}, std::string flops = "");
+
 // "2*T*h*(a+2*kv)": factors that are sums get parentheses.
 std::string product_of(const std::vector<std::string>& factors);
 

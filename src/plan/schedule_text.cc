@@ -66,7 +66,7 @@ std::map<Group, int64_t> exchanged_bytes(const Schedule& s, const Instruction& i
   if (!is_program(i.op)) return bytes;
   const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];
   for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
-    if (!is_communication(op.op->kind)) continue;
+    if (!is_communication(op.op->kind) || op.op->kind == OpKind::kWait) continue;
     bytes[op.op->group] += bytes_of(*v.tensors[all_rows(op).index].decl, s.symbols, s.compute);
   }
   return bytes;

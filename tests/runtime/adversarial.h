@@ -240,6 +240,13 @@ class AdversarialCommunicator : public Communicator {
                    }
                  });
   }
+  std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) override {
+    return issue("reductions", Stream::kReduce, group, {0, const_cast<void*>(from), to},
+                 [num_bytes](const std::vector<MeetingPlace::Arrival>& all) {
+                   for (size_t i = 0; i < all.size(); ++i)
+                     std::memcpy(all[(i + 1) % all.size()].received, all[i].data, size_t(num_bytes));
+                 });
+  }
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override {
     return issue("reductions", Stream::kReduce, group, {0, const_cast<void*>(full), received},
                  [chunk_bytes](const std::vector<MeetingPlace::Arrival>& all) {

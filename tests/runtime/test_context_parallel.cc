@@ -42,7 +42,13 @@ TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains a
       SharedStrategy{"ulysses 2", Sharding::kDdp, 1, 1, 2, 1, true, CpMethod::kUlysses},
       SharedStrategy{"zero2 2 x ulysses 2", Sharding::kZero2, 1, 2, 2, 1, true, CpMethod::kUlysses},
       SharedStrategy{"zero3 1 x ulysses 2 x tp 2", Sharding::kZero3, 1, 1, 2, 2, true, CpMethod::kUlysses},
-      SharedStrategy{"zero3 1 x ulysses 4", Sharding::kZero3, 1, 1, 4, 1, false, CpMethod::kUlysses});
+      SharedStrategy{"zero3 1 x ulysses 4", Sharding::kZero3, 1, 1, 4, 1, false, CpMethod::kUlysses},
+      SharedStrategy{"ring 2", Sharding::kDdp, 1, 1, 2, 1, true, CpMethod::kRing},
+      SharedStrategy{"ring 4", Sharding::kDdp, 1, 1, 4, 1, true, CpMethod::kRing},
+      SharedStrategy{"zero1 2 x ring 2", Sharding::kZero1, 1, 2, 2, 1, true, CpMethod::kRing},
+      SharedStrategy{"zero2 1 x ring 4", Sharding::kZero2, 1, 1, 4, 1, true, CpMethod::kRing},
+      SharedStrategy{"zero3 1 x ring 2 x tp 2", Sharding::kZero3, 1, 1, 2, 2, true, CpMethod::kRing},
+      SharedStrategy{"hybrid 2 x 1 x ring 2", Sharding::kZero3, 2, 1, 2, 1, true, CpMethod::kRing});
   const auto which = GENERATE(as<std::string>{}, "all", "window");
   const bool is_small = s.replicate * s.shard * s.cp * s.tp <= 2;
   TinyOptions o;
@@ -62,7 +68,8 @@ TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains a
 TEST_CASE("context parallelism in bf16 follows fp32 on one rank", "[cp]") {
   const auto s = GENERATE(SharedStrategy{"cp 2", Sharding::kDdp, 1, 1, 2}, SharedStrategy{"zero1 2 x cp 2", Sharding::kZero1, 1, 2, 2},
                           SharedStrategy{"zero3 1 x cp 4", Sharding::kZero3, 1, 1, 4},
-                          SharedStrategy{"ulysses 2", Sharding::kDdp, 1, 1, 2, 1, true, CpMethod::kUlysses});
+                          SharedStrategy{"ulysses 2", Sharding::kDdp, 1, 1, 2, 1, true, CpMethod::kUlysses},
+                          SharedStrategy{"ring 4", Sharding::kDdp, 1, 1, 4, 1, true, CpMethod::kRing});
   TinyOptions o;
   o.geometry = shared_geometry("all");
   o.sequence_length = 16;
@@ -80,7 +87,7 @@ TEST_CASE("context parallelism in bf16 follows fp32 on one rank", "[cp]") {
 TEST_CASE("context parallelism allocates nothing while a step runs but what is declared", "[cp]") {
   const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   TinyOptions o;
-  o.cp_method = GENERATE(CpMethod::kAllGather, CpMethod::kUlysses);
+  o.cp_method = GENERATE(CpMethod::kAllGather, CpMethod::kUlysses, CpMethod::kRing);
   o.geometry = shared_geometry("all");
   o.cp = 2;
   o.precision = precision;

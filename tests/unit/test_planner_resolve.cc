@@ -99,11 +99,8 @@ TEST_CASE("contradictions are refused with both sides") {
 }
 
 TEST_CASE("what the bundled trainer does not run is refused by name") {
-  for (const auto& [flag, value] : Flags{{"ep", "2"},
-                                         {"cp-method", "ring"},
-                                         {"offload-optimizer", "cpu"},
-                                         {"offload-param", "host"},
-                                         {"offload-activations", "nvme"}}) {
+  for (const auto& [flag, value] :
+       Flags{{"ep", "2"}, {"offload-optimizer", "cpu"}, {"offload-param", "host"}, {"offload-activations", "nvme"}}) {
     INFO(flag);
     CHECK(first_code({{"model", "8B"}, {"trainer", "native"}, {flag, value}}) == code::kUnsupportedFeature);
   }
@@ -167,6 +164,9 @@ TEST_CASE("context parallelism is planned where it is asked for, and what it can
   const Result<Plan> refused = plan_with(gathered);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.diagnostics.front().message.find("no window over several ranks, the model's is 4096 and cp 2") != std::string::npos);
+  const Result<Plan> ring = plan_with({{"model", "8B"}, {"trainer", "native"}, {"gpus", "8"}, {"cp", "2"}, {"cp-method", "ring"}});
+  REQUIRE_FALSE(ring.ok());
+  CHECK(ring.diagnostics.front().message.find("no kernel that attends to keys a piece at a time") != std::string::npos);
   const Flags cpu = {{"model", "tiny"}, {"gpu", "cpu"}, {"nodes", "1"}, {"gpus", "4"}, {"seq", "64"}};
   const Result<Plan> proposed = plan_with(cpu);
   REQUIRE(proposed.ok());

@@ -43,88 +43,126 @@ DISTSETUP_KERNEL_INLINE float cap_slope(float capped_score, float cap) {
 }
 
 DISTSETUP_KERNEL_INLINE int64_t first_key(int64_t s, int64_t window) { return window > 0 ? std::max<int64_t>(0, s - window + 1) : 0; }
-DISTSETUP_KERNEL_INLINE int64_t last_query(int64_t s, const CausalAttention& x) {
-  return x.window > 0 ? std::min(x.S - 1, s + x.window - 1) : x.S - 1;
+
+// Rows whose positions follow each other: one stretch of a whole sequence, else two.
+struct Stretch {
+  int64_t row = 0, position = 0, rows = 0;
+};
+struct Stretches {
+  Stretch all[2];
+  int count = 0;
+};
+DISTSETUP_KERNEL_INLINE Stretches stretches(const Positions& p) {
+  if (p.second == p.first + p.chunk) return {{{0, p.first, p.rows}, {}}, 1};
+  return {{{0, p.first, p.chunk}, {p.chunk, p.second, p.rows - p.chunk}}, 2};
+}
+struct SeenRows {
+  int64_t begin = 0, end = 0;
+};
+// Rows of a stretch of keys that the query at position s sees.
+DISTSETUP_KERNEL_INLINE SeenRows seen_rows(const Stretch& keys, int64_t s, int64_t window) {
+  const int64_t first = std::max(keys.position, first_key(s, window)), last = std::min(keys.position + keys.rows - 1, s);
+  return {keys.row + first - keys.position, keys.row + last - keys.position + 1};
+}
+
+DISTSETUP_KERNEL_INLINE void start_sums(const float* before, float* sums, int64_t n) {
+  if (before == nullptr)
+    std::fill_n(sums, n, 0.0f);
+  else
+    std::copy_n(before, n, sums);
+}
+template <class O>
+DISTSETUP_KERNEL_INLINE void store(const float* sums, O* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) from_float(sums[i], to + i);
 }
 
 }  // namespace
 
-template <class E>
-DISTSETUP_KERNEL void attention(const QkvRows<const E>& in, E* att, float* lse, const CausalAttention& x, int64_t begin, int64_t end) {
+template <class E, class O>
+DISTSETUP_KERNEL void attention(const QkvRows<const E>& in, const AttendedBefore& before, O* att, float* lse, const CausalAttention& x,
+                                int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
+  const Stretches keys = stretches(x.keys);
   float q[kMostHeadSize], sum_v[kMostHeadSize], score[kKeys];
   for (int64_t t = begin; t < end; ++t) {
-    const int64_t base = t / x.queries.rows * x.S, s = x.queries.at(t % x.queries.rows);
+    const int64_t base = t / x.queries.rows * x.keys.rows, s = x.queries.at(t % x.queries.rows);
     for (int64_t a = 0; a < A; ++a) {
       load(in.q + t * in.q_stride + a * D, q, D);
       const int64_t column = a / group * D;
-      float largest = -INFINITY, total = 0;
-      std::fill_n(sum_v, D, 0.0f);
-      for (int64_t j = first_key(s, x.window); j <= s; j += kKeys) {
-        const int64_t n = std::min(kKeys, s - j + 1);
-        float block_max = largest;
-        for (int64_t i = 0; i < n; ++i) {
-          score[i] = capped(dot(q, in.k + (base + j + i) * in.k_stride + column, D) * x.scale, x.soft_cap);
-          block_max = std::max(block_max, score[i]);
-        }
-        const float shrink = largest == -INFINITY ? 0 : std::exp(largest - block_max);
-        largest = block_max;
-        total *= shrink;
-        for (int64_t i = 0; i < D; ++i) sum_v[i] *= shrink;
-        for (int64_t i = 0; i < n; ++i) {
-          const float p = std::exp(score[i] - largest);
-          total += p;
-          add_scaled(sum_v, p, in.v + (base + j + i) * in.v_stride + column, D);
+      // What was attended to before counts as one key that has taken all of its weight.
+      float largest = before.lse == nullptr ? -INFINITY : before.lse[t * A + a], total = largest == -INFINITY ? 0 : 1;
+      start_sums(before.att == nullptr ? nullptr : before.att + (t * A + a) * D, sum_v, D);
+      for (int c = 0; c < keys.count; ++c) {
+        const SeenRows seen = seen_rows(keys.all[c], s, x.window);
+        for (int64_t j = seen.begin; j < seen.end; j += kKeys) {
+          const int64_t n = std::min(kKeys, seen.end - j);
+          float block_max = largest;
+          for (int64_t i = 0; i < n; ++i) {
+            score[i] = capped(dot(q, in.k + (base + j + i) * in.k_stride + column, D) * x.scale, x.soft_cap);
+            block_max = std::max(block_max, score[i]);
+          }
+          const float shrink = largest == -INFINITY ? 0 : std::exp(largest - block_max);
+          largest = block_max;
+          total *= shrink;
+          for (int64_t i = 0; i < D; ++i) sum_v[i] *= shrink;
+          for (int64_t i = 0; i < n; ++i) {
+            const float p = std::exp(score[i] - largest);
+            total += p;
+            add_scaled(sum_v, p, in.v + (base + j + i) * in.v_stride + column, D);
+          }
         }
       }
-      lse[t * A + a] = largest + std::log(total);
-      E* out = att + (t * A + a) * D;
-      for (int64_t i = 0; i < D; ++i) from_float(sum_v[i] / total, out + i);
+      lse[t * A + a] = total == 0 ? -INFINITY : largest + std::log(total);
+      O* out = att + (t * A + a) * D;
+      for (int64_t i = 0; i < D; ++i) from_float(total == 0 ? 0 : sum_v[i] / total, out + i);
     }
   }
 }
 
-template <class E>
+template <class E, class O>
 DISTSETUP_KERNEL void attention_backward_q(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse,
-                                           const QkvRows<E>& d, const CausalAttention& x, int64_t begin, int64_t end) {
+                                           const Added<O>& d, const CausalAttention& x, int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
+  const Stretches keys = stretches(x.keys);
   float q[kMostHeadSize], go[kMostHeadSize], dq[kMostHeadSize];
   for (int64_t t = begin; t < end; ++t) {
-    const int64_t base = t / x.queries.rows * x.S, s = x.queries.at(t % x.queries.rows);
+    const int64_t base = t / x.queries.rows * x.keys.rows, s = x.queries.at(t % x.queries.rows);
     for (int64_t a = 0; a < A; ++a) {
       load(in.q + t * in.q_stride + a * D, q, D);
       load(datt + (t * A + a) * D, go, D);
-      std::fill_n(dq, D, 0.0f);
+      start_sums(d.before.q == nullptr ? nullptr : d.before.q + t * d.before.q_stride + a * D, dq, D);
       const float whole = dot(go, att + (t * A + a) * D, D);
       const int64_t column = a / group * D;
-      for (int64_t j = base + first_key(s, x.window); j <= base + s; ++j) {
-        const E* k = in.k + j * in.k_stride + column;
-        const float score = capped(dot(q, k, D) * x.scale, x.soft_cap), p = std::exp(score - lse[t * A + a]);
-        const float ds = p * (dot(go, in.v + j * in.v_stride + column, D) - whole) * cap_slope(score, x.soft_cap) * x.scale;
-        add_scaled(dq, ds, k, D);
+      for (int c = 0; c < keys.count; ++c) {
+        const SeenRows seen = seen_rows(keys.all[c], s, x.window);
+        for (int64_t j = base + seen.begin; j < base + seen.end; ++j) {
+          const E* k = in.k + j * in.k_stride + column;
+          const float score = capped(dot(q, k, D) * x.scale, x.soft_cap), p = std::exp(score - lse[t * A + a]);
+          const float ds = p * (dot(go, in.v + j * in.v_stride + column, D) - whole) * cap_slope(score, x.soft_cap) * x.scale;
+          add_scaled(dq, ds, k, D);
+        }
       }
-      E* out = d.q + t * d.q_stride + a * D;
-      for (int64_t i = 0; i < D; ++i) from_float(dq[i], out + i);
+      store(dq, d.to.q + t * d.to.q_stride + a * D, D);
     }
   }
 }
 
-template <class E>
+template <class E, class O>
 DISTSETUP_KERNEL void attention_backward_kv(const E* datt, const QkvRows<const E>& in, const E* att, const float* lse,
-                                            const QkvRows<E>& d, const CausalAttention& x, int64_t begin, int64_t end) {
+                                            const Added<O>& d, const CausalAttention& x, int64_t begin, int64_t end) {
   const int64_t A = x.heads.num_q, D = x.heads.size, group = A / x.heads.num_kv;
   float k[kMostHeadSize], v[kMostHeadSize], dk[kMostHeadSize], dv[kMostHeadSize];
   const Positions& own = x.queries;
   for (int64_t j = begin; j < end; ++j) {
-    const int64_t b = j / x.S, s = j - b * x.S, last = last_query(s, x);
+    const int64_t b = j / x.keys.rows, s = x.keys.at(j % x.keys.rows);
     for (int64_t kv = 0; kv < x.heads.num_kv; ++kv) {
       load(in.k + j * in.k_stride + kv * D, k, D);
       load(in.v + j * in.v_stride + kv * D, v, D);
-      std::fill_n(dk, D, 0.0f);
-      std::fill_n(dv, D, 0.0f);
+      start_sums(d.before.k == nullptr ? nullptr : d.before.k + j * d.before.k_stride + kv * D, dk, D);
+      start_sums(d.before.v == nullptr ? nullptr : d.before.v + j * d.before.v_stride + kv * D, dv, D);
       for (int64_t row = 0; row < own.rows; ++row) {
         const int64_t position = own.at(row), t = b * own.rows + row;
-        if (position < s || position > last) continue;
+        if (position < s || (x.window > 0 && position >= s + x.window)) continue;
         for (int64_t a = kv * group; a < (kv + 1) * group; ++a) {
           const E *q = in.q + t * in.q_stride + a * D, *go = datt + (t * A + a) * D, *o = att + (t * A + a) * D;
           const float score = capped(dot(k, q, D) * x.scale, x.soft_cap), p = std::exp(score - lse[t * A + a]);
@@ -135,21 +173,21 @@ DISTSETUP_KERNEL void attention_backward_kv(const E* datt, const QkvRows<const E
           add_scaled(dv, p, go, D);
         }
       }
-      E *out_k = d.k + j * d.k_stride + kv * D, *out_v = d.v + j * d.v_stride + kv * D;
-      for (int64_t i = 0; i < D; ++i) from_float(dk[i], out_k + i);
-      for (int64_t i = 0; i < D; ++i) from_float(dv[i], out_v + i);
+      store(dk, d.to.k + j * d.to.k_stride + kv * D, D);
+      store(dv, d.to.v + j * d.to.v_stride + kv * D, D);
     }
   }
 }
 
-#define DISTSETUP_INSTANTIATE(E)                                                                                    \
-  template void attention(const QkvRows<const E>&, E*, float*, const CausalAttention&, int64_t, int64_t);           \
-  template void attention_backward_q(const E*, const QkvRows<const E>&, const E*, const float*, const QkvRows<E>&,  \
-                                     const CausalAttention&, int64_t, int64_t);                                     \
-  template void attention_backward_kv(const E*, const QkvRows<const E>&, const E*, const float*, const QkvRows<E>&, \
+#define DISTSETUP_INSTANTIATE(E, O)                                                                                              \
+  template void attention(const QkvRows<const E>&, const AttendedBefore&, O*, float*, const CausalAttention&, int64_t, int64_t); \
+  template void attention_backward_q(const E*, const QkvRows<const E>&, const E*, const float*, const Added<O>&,                 \
+                                     const CausalAttention&, int64_t, int64_t);                                                  \
+  template void attention_backward_kv(const E*, const QkvRows<const E>&, const E*, const float*, const Added<O>&,                \
                                       const CausalAttention&, int64_t, int64_t);
-DISTSETUP_INSTANTIATE(float)
-DISTSETUP_INSTANTIATE(Bf16)
+DISTSETUP_INSTANTIATE(float, float)
+DISTSETUP_INSTANTIATE(Bf16, Bf16)
+DISTSETUP_INSTANTIATE(Bf16, float)
 #undef DISTSETUP_INSTANTIATE
 
 }  // namespace distsetup::cpu

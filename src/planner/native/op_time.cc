@@ -4,6 +4,7 @@
 #include "planner/native/op_time.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 #include "planner/native/plan_rates.h"
@@ -31,6 +32,23 @@ class OpTimes {
     CHECK(!gpu_ || h_.rates.gemm_flops_per_s > 0, "a plan for GPUs without their rates");
   }
 
+  // Of ops one after the other; a shift is under way beside those before the op that waits for it.
+  double seconds(const std::vector<OpInstance>& ops, bool backward) const {
+    double now_s = 0;
+    std::map<int, double> arrives_s;  // by tensor
+    for (const OpInstance& op : ops) {
+      const int written = op.writes.empty() ? -1 : op.writes.front().index;
+      if (op.op->kind == OpKind::kShift)
+        arrives_s[written] = now_s + shift_s(op);
+      else if (op.op->kind == OpKind::kWait)
+        now_s = std::max(now_s, arrives_s.at(written));
+      else
+        now_s += seconds(op, backward);
+    }
+    return now_s;
+  }
+
+ private:
   double seconds(const OpInstance& op, bool backward) const {
     const double here = gpu_ ? on_gpu(op, backward) : on_cpu(op);
     if (!is_communication(op.op->kind)) return here;
@@ -38,8 +56,12 @@ class OpTimes {
     return here + collective_s(plan_, gathers ? InstructionOp::kAllGather : InstructionOp::kReduceScatter, op.op->group,
                                tensor_bytes(all_rows(op)));
   }
+  // One of the ranks - 1 rounds of an all-gather.
+  double shift_s(const OpInstance& op) const {
+    const int ranks = group_size(plan_.mesh, op.op->group);
+    return collective_s(plan_, InstructionOp::kAllGather, op.op->group, ranks * tensor_bytes(op.reads.front())) / (ranks - 1);
+  }
 
- private:
   double symbol(const char* name) const { return static_cast<double>(symbols_.at(name)); }
   double element_bytes() const { return static_cast<double>(size_bytes(compute_)); }
   int64_t tensor_bytes(const Operand& o) const { return bytes_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_, compute_); }
@@ -130,10 +152,7 @@ std::vector<UnitProgram> unit_programs(const Schedule& s) {
 ProgramTime program_time(const Plan& plan, const UnitProgram& unit, const Symbols& symbols, Dtype compute) {
   if (unit.slot_elements.empty()) return {};  // no unit runs it
   const OpTimes times(plan, unit, symbols, compute);
-  ProgramTime sum;
-  for (const OpInstance& op : unit.variant->forward) sum.forward_s += times.seconds(op, false);
-  for (const OpInstance& op : unit.variant->backward) sum.backward_s += times.seconds(op, true);
-  return sum;
+  return {times.seconds(unit.variant->forward, false), times.seconds(unit.variant->backward, true)};
 }
 
 double stream_s(const HardwarePlan& h, double bytes) {
