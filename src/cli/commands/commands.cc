@@ -45,6 +45,7 @@ constexpr NamedCommand kCommands[] = {
     {"sweep", sweep_command},
     {"list", list_command},
     {"data tokenize", data_tokenize_command},
+    {"data render", data_render_command},
     {"help", help_command},
     {"completions", completions_command},
     {"man", man_command},

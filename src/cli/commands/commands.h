@@ -29,6 +29,7 @@ Command explain_command();
 Command sweep_command();
 Command list_command();
 Command data_tokenize_command();
+Command data_render_command();
 Command version_command();
 Command help_command();
 Command completions_command();

@@ -1,0 +1,89 @@
+#include "text/template/trained_ranges.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+
+namespace distsetup {
+namespace {
+
+struct Renderer {
+  const ChatTemplate& chat;
+  const ChatRequest& request;
+  const std::tm& now;
+  const RenderLimits& limits;
+
+  // The first messages of the conversation.
+  Result<Rendered> first(size_t num_messages, bool adds_generation_prompt) const {
+    ChatRequest part = request;
+    part.messages.get_ref<nlohmann::ordered_json::array_t&>().resize(num_messages);
+    part.adds_generation_prompt = adds_generation_prompt;
+    return render(chat, chat_values(part), now, limits);
+  }
+};
+
+bool is_assistant(const nlohmann::ordered_json& message) {
+  const auto role = message.find("role");
+  return role != message.end() && *role == "assistant";
+}
+
+Diagnostic refused(const ChatTemplate& chat, const std::string& why) {
+  return error(code::kUnsupportedFeature, {chat.name}, why,
+               "give a template that marks what is trained with {% generation %} … {% endgeneration %}");
+}
+
+// The bytes that message `i` of the assistant adds.
+Result<ByteRange> added_by(const Renderer& renderer, size_t i, std::string_view whole) {
+  const Result<Rendered> before = renderer.first(i, true);
+  const Result<Rendered> after = renderer.first(i + 1, false);
+  const std::string which = fmt::format("message {}, of the assistant", i + 1);
+  if (!before.ok() || !after.ok()) {
+    Diagnostics why = (before.ok() ? after : before).diagnostics;
+    why.push_back(
+        refused(renderer.chat, which + ": the template does not render the conversation up to it, so its bytes are not known"));
+    return why;
+  }
+  if (after->text.compare(0, before->text.size(), before->text) != 0) {
+    return refused(renderer.chat, which + ": the prompt in front of it does not begin the text with it, so its bytes are not known");
+  }
+  if (whole.substr(0, after->text.size()) != after->text) {
+    return refused(renderer.chat,
+                   which + ": the template writes it differently once other messages follow, so its bytes are not known");
+  }
+  return ByteRange{before->text.size(), after->text.size()};
+}
+
+}  // namespace
+
+Result<TrainedText> trained_text(const ChatTemplate& chat, const ChatRequest& request, const std::tm& now,
+                                 const RenderLimits& limits) {
+  const Renderer renderer{chat, request, now, limits};
+  Result<Rendered> whole = renderer.first(request.messages.size(), request.adds_generation_prompt);
+  if (!whole.ok()) return whole.diagnostics;
+  TrainedText out;
+  if (chat.has_generation) {
+    if (whole->lost_span) {
+      Diagnostic lost = refused(chat, "a generation block writes into a variable or macro, so its place in the text is not known");
+      lost.location = *whole->lost_span;
+      lost.help = "write the block where its text is printed";
+      return lost;
+    }
+    out.trained = std::move(whole->spans);
+  } else {
+    out.method = MaskMethod::kPrefixes;
+    for (size_t i = 0; i < request.messages.size(); ++i) {
+      if (!is_assistant(request.messages[i])) continue;
+      const Result<ByteRange> range = added_by(renderer, i, whole->text);
+      if (!range.ok()) return range.diagnostics;
+      out.trained.push_back(*range);
+    }
+  }
+  const auto is_empty = [](const ByteRange& range) { return range.begin == range.end; };
+  out.trained.erase(std::remove_if(out.trained.begin(), out.trained.end(), is_empty), out.trained.end());
+  out.text = std::move(whole->text);
+  return out;
+}
+
+}  // namespace distsetup
