@@ -90,14 +90,16 @@ _distsetup() {
     return
   fi
   for i in "${_distsetup_two[@]}"; do # commands of two words
-    if [[ ${i% *} == "$command" ]]; then
-      if ((COMP_CWORD == 2)); then
-        _distsetup_reply "${i#* }"
-        return
-      fi
-      command=$i
-    fi
+    if [[ ${i% *} == "$command" ]]; then words+="${i#* } "; fi
   done
+  if [[ $words ]]; then
+    if ((COMP_CWORD == 2)); then
+      _distsetup_reply "$words"
+      return
+    fi
+    command+=" ${COMP_WORDS[2]}"
+    words=''
+  fi
   for ((i = 2; i < COMP_CWORD; ++i)); do
     if [[ ${COMP_WORDS[i]} == -- ]]; then # a program of the user's, with its own words
       place='file'
@@ -131,11 +133,12 @@ complete -F _distsetup distsetup
 }  // namespace
 
 std::string bash_completions() {
-  std::string names, two;
+  std::string names, two, before;
   for (const Command& command : commands()) {
     const std::string first = command.name.substr(0, command.name.find(' '));
     if (first != command.name) two += fmt::format("{}'{}'", two.empty() ? "" : " ", command.name);
-    names += (names.empty() ? "" : " ") + first;
+    if (first != before) names += (names.empty() ? "" : " ") + first;  // commands of a group stand together
+    before = first;
   }
   std::string out =
       "# shellcheck shell=bash disable=SC2034\n"

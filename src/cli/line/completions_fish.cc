@@ -58,11 +58,15 @@ std::string fish_completions() {
                     "# In this one: distsetup completions fish | source\n";
   out += kFish;
   std::vector<std::pair<std::string, std::vector<std::string>>> flags;  // a flag's line -> the commands that have it
+  std::string before;
   for (const Command& command : commands()) {
     const size_t space = command.name.find(' ');
     const std::string first = command.name.substr(0, space);
-    out += fmt::format("complete -c distsetup -n 'test (count (commandline -opc)) -eq 1' -a {} -d {}\n", first,
-                       fish_quoted(command.summary));
+    if (first != before) {  // commands of a group stand together
+      out += fmt::format("complete -c distsetup -n 'test (count (commandline -opc)) -eq 1' -a {} -d {}\n", first,
+                         fish_quoted(command.summary));
+    }
+    before = first;
     if (space != std::string::npos) {
       out += fmt::format("complete -c distsetup -n '__distsetup_is {}; and test (count (commandline -opc)) -eq 2' -a {}\n", first,
                          command.name.substr(space + 1));

@@ -2,7 +2,9 @@
 #include "cli/line/completions_zsh.h"
 
 #include <fmt/format.h>
+
 #include <fmt/ranges.h>
+#include <map>
 
 #include "cli/commands/commands.h"
 #include "cli/line/flag_offers.h"
@@ -57,7 +59,7 @@ _distsetup() {
   fi
   if (( $+_distsetup_two[$command] )); then # commands of two words
     if (( CURRENT == 3 )); then
-      compadd -- ${_distsetup_two[$command]}
+      compadd -- ${=_distsetup_two[$command]}
       return
     fi
     command+=" $words[3]"
@@ -72,11 +74,13 @@ _distsetup() {
 }  // namespace
 
 std::string zsh_completions() {
-  std::string list, two, cases;
+  std::string list, cases;
+  std::map<std::string, std::string> two;  // first word -> second words
   for (const Command& command : commands()) {
     const size_t space = command.name.find(' ');
-    if (space != std::string::npos) two += fmt::format("  {} {}\n", command.name.substr(0, space), command.name.substr(space + 1));
-    list += "  " + quote_shell(command.name.substr(0, space) + ":" + command.summary) + "\n";
+    const std::string first = command.name.substr(0, space);
+    if (two.find(first) == two.end()) list += "  " + quote_shell(first + ":" + command.summary) + "\n";
+    if (space != std::string::npos) two[first] += (two[first].empty() ? "" : " ") + command.name.substr(space + 1);
     cases += fmt::format("    '{}')\n      _arguments -s -S :", command.name);
     for (const FlagOffer& flag : flag_offers(command)) {
       if (!flag.is_shown) continue;
@@ -91,7 +95,9 @@ std::string zsh_completions() {
   std::string out = "#compdef distsetup\n# zsh completions of distsetup " DISTSETUP_VERSION
                     ". In a folder of $fpath: distsetup completions zsh > \"${fpath[1]}/_distsetup\"\n"
                     "# In this shell, after compinit: source <(distsetup completions zsh)\n\n";
-  out += "typeset -ga _distsetup_commands=(\n" + list + ")\ntypeset -gA _distsetup_two=(\n" + two + ")\n";
+  out += "typeset -ga _distsetup_commands=(\n" + list + ")\ntypeset -gA _distsetup_two=(\n";
+  for (const auto& [first, second] : two) out += fmt::format("  {} {}\n", first, quote_shell(second));
+  out += ")\n";
   out += kZsh;
   // Autoloaded from $fpath the file is the function's body; sourced it defines it.
   return out + cases +
