@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 
@@ -34,11 +35,18 @@ int64_t warmup_steps_of(double ratio, int64_t steps) {
   return static_cast<int64_t>(std::ceil(part * (1 - kRounding)));
 }
 
-Diagnostics validate(const Plan& p) {
-  Diagnostics out;
-  const auto require = [&](bool holds, std::string_view code, std::string message, std::string help = "") {
+namespace {
+
+auto requires_in(Diagnostics& out) {
+  return [&out](bool holds, std::string_view code, std::string message, std::string help = "") {
     if (!holds) out.push_back(error(code, {}, std::move(message), std::move(help)));
   };
+}
+
+// Sizes that have to agree, whoever trains.
+Diagnostics check_sizes(const Plan& p) {
+  Diagnostics out;
+  const auto require = requires_in(out);
   const Mesh& m = p.mesh;
   for (const int size : {m.pp, m.dp_replicate, m.dp_shard, m.cp, m.tp, m.ep})
     require(size >= 1, code::kMeshInvalid, fmt::format("a mesh axis has size {}, expected at least 1", size));
@@ -59,13 +67,14 @@ Diagnostics validate(const Plan& p) {
           fmt::format("prefetch {} is not in 0..8", p.strategy.prefetch));
   require(p.recompute.policy != Recompute::kEveryK || p.recompute.every_k >= 1, code::kOutOfRange,
           fmt::format("every_k:{} is not at least 1", p.recompute.every_k));
-  if (!is_native(p)) {
-    require(m.dp_shard * m.cp % m.ep == 0, code::kMeshInvalid,
-            fmt::format("ep {} does not divide dp_shard {} × cp {}", m.ep, m.dp_shard, m.cp));
-    return out;
-  }
-  append(out, check_native(p.model, split_of(p)));
-  if (has_error(out)) return out;
+  return out;
+}
+
+// What the bundled trainer runs, of a model that it can.
+Diagnostics check_bundled(const Plan& p) {
+  Diagnostics out;
+  const auto require = requires_in(out);
+  const Mesh& m = p.mesh;
   append(out, check_native_kernels(p.model, p.hardware.accelerator));
   require(p.model.learned_positions == 0 || p.train.sequence_length <= p.model.learned_positions, code::kOutOfRange,
           fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, p.model.learned_positions));
@@ -96,6 +105,22 @@ Diagnostics validate(const Plan& p) {
           code::kUnsupportedFeature, "the native trainer keeps master, sums and moments in fp32");
   require(p.train.optimizer == "adamw", code::kUnsupportedFeature,
           fmt::format("the native trainer runs adamw, not '{}'", p.train.optimizer));
+  return out;
+}
+
+}  // namespace
+
+Diagnostics validate(const Plan& p) {
+  const Mesh& m = p.mesh;
+  Diagnostics out = check_sizes(p);
+  if (std::min({m.pp, m.dp_replicate, m.dp_shard, m.cp, m.tp, m.ep}) < 1) return out;
+  if (!is_native(p)) {
+    requires_in(out)(m.dp_shard * m.cp % m.ep == 0, code::kMeshInvalid,
+                     fmt::format("ep {} does not divide dp_shard {} × cp {}", m.ep, m.dp_shard, m.cp));
+    return out;
+  }
+  append(out, check_native(p.model, split_of(p)));
+  if (!has_error(out)) append(out, check_bundled(p));
   return out;
 }
 

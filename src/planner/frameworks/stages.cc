@@ -5,6 +5,7 @@
 #include "planner/frameworks/stages.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "base/check.h"
@@ -206,41 +207,49 @@ std::vector<int64_t> weight_sizes(const StageParts& parts, const LayerSymbols& s
   return elements;
 }
 
-StageActivations stage_activations(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
-  const ModuleSet modules = dropped_modules(s);
-  const TracedLayers* traced = parts.traced.get();
-  // A traced program recomputes by its own rules: op-selective and attention-only are whole blocks whose trace keeps more.
-  const bool by_block = traced != nullptr && s.recompute != ActivationRecompute::kNone && s.recompute != ActivationRecompute::kEveryK;
-  const int64_t num_full = by_block && s.recompute_layers == 0 ? stage.num_layers : recomputed_layers(s, stage.num_layers);
-  struct Kind {
-    LayerBytes plain, full;
-    int64_t count = 0;
+namespace {
+
+// The layers of one kind that a stage holds: as they are, and where they run again in full.
+struct LayerKind {
+  LayerBytes plain, full;
+  int64_t count = 0;
+};
+using LayerKinds = std::array<LayerKind, 2>;  // dense, with experts
+
+LayerKinds layer_kinds(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
+  LayerKinds kinds;
+  kinds[0].count = stage.num_layers - stage.num_expert_layers;
+  kinds[1].count = stage.num_expert_layers;
+  const auto traced = [](const PartBytes& block) {
+    return LayerBytes{block.kept, std::max(block.forward_peak, block.backward_peak), block.forward_peak};
   };
-  Kind kinds[2];
-  if (traced != nullptr) {
-    const auto of = [](const PartBytes& block) {
-      return LayerBytes{block.kept, std::max(block.forward_peak, block.backward_peak), block.forward_peak};
-    };
-    for (size_t i = 0; i < 2; ++i) {
-      const int64_t count = i == 1 ? stage.num_expert_layers : stage.num_layers - stage.num_expert_layers;
-      if (count > 0) kinds[i] = {of(traced->blocks[i].kept_bytes), of(traced->blocks[i].again_bytes), count};
+  const ModuleSet modules = dropped_modules(s);
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    LayerKind& kind = kinds[i];
+    if (kind.count == 0) continue;
+    if (parts.traced) {
+      const TracedBlock& block = parts.traced->blocks[i];
+      kind.plain = traced(block.kept_bytes), kind.full = traced(block.again_bytes);
+      continue;
     }
-  } else {
-    const PartBytes attention = evaluate(*parts.attention, symbols, modules);
-    const PartBytes attention_full = evaluate(*parts.attention, symbols, kWholeLayer);
-    for (int experts = 0; experts < 2; ++experts) {
-      Kind& kind = kinds[experts];
-      kind.count = experts == 1 ? stage.num_expert_layers : stage.num_layers - stage.num_expert_layers;
-      if (kind.count == 0) continue;
-      const LifetimePart& mlp = experts == 1 ? *parts.experts : *parts.dense;
-      kind.plain = layer_bytes(attention, evaluate(mlp, symbols, modules), false);
-      kind.full = layer_bytes(attention_full, evaluate(mlp, symbols, kWholeLayer), true);
-    }
+    const LifetimePart& mlp = i == 1 ? *parts.experts : *parts.dense;
+    kind.plain = layer_bytes(evaluate(*parts.attention, symbols, modules), evaluate(mlp, symbols, modules), false);
+    kind.full = layer_bytes(evaluate(*parts.attention, symbols, kWholeLayer), evaluate(mlp, symbols, kWholeLayer), true);
   }
-  // Megatron recomputes the first layers of a stage (method block), so the last one is plain unless all are recomputed.
-  StageActivations out;
+  return kinds;
+}
+
+// Of the stage's layers, how many run again in full. A traced program recomputes by its own rules: op-selective and attention-only are
+// whole blocks whose trace keeps more.
+int64_t full_layers(const Setup& s, const StageParts& parts, const StageLayers& stage) {
+  const bool by_block = parts.traced && s.recompute != ActivationRecompute::kNone && s.recompute != ActivationRecompute::kEveryK;
+  return by_block && s.recompute_layers == 0 ? stage.num_layers : recomputed_layers(s, stage.num_layers);
+}
+
+// By the layers, of all micro-batches in flight.
+void count_kept(StageActivations& out, const Setup& s, const LayerKinds& kinds, const StageLayers& stage, int64_t num_full) {
   int64_t kept_of_one = 0, full_left = num_full;
-  for (const Kind& kind : kinds) {
+  for (const LayerKind& kind : kinds) {
     const int64_t full = std::min(kind.count, full_left);
     full_left -= full;
     kept_of_one += full * kind.full.kept + (kind.count - full) * kind.plain.kept;
@@ -251,16 +260,14 @@ StageActivations stage_activations(const Setup& s, const StageParts& parts, cons
     out.offloaded = std::max<int64_t>(0, out.kept - 2 * of_layer);
     out.kept -= out.offloaded;
   }
-  if (stage.mtp_layers > 0 && traced == nullptr) {
-    const Kind& kind = kinds[stage.last_has_experts ? 1 : 0];
-    const int64_t joined = 4 * s.model.hidden * s.tokens() / (s.sequence_parallel ? s.tp : 1);
-    const int64_t block = num_full == stage.num_layers ? kind.full.kept : kind.plain.kept;
-    out.kept += stage.mtp_layers * (block + joined + evaluate(*parts.head, symbols, 0).saved);
-  }
+}
+
+// Megatron recomputes the first layers of a stage (method block), so the last one is plain unless all are recomputed.
+void find_layer_peak(StageActivations& out, const LayerKinds& kinds, const StageLayers& stage, int64_t num_full) {
   int64_t after = 0;  // kept by layers that come later
   for (int i = 0; i < 2; ++i) {
     const bool experts = (i == 0) == stage.last_has_experts;
-    const Kind& kind = kinds[experts ? 1 : 0];
+    const LayerKind& kind = kinds[experts ? 1 : 0];
     if (kind.count == 0) continue;
     const LayerBytes& layer = num_full == stage.num_layers ? kind.full : kind.plain;
     const int64_t peak = std::max<int64_t>(0, out.kept - after - layer.kept) + layer.peak;
@@ -276,6 +283,23 @@ StageActivations stage_activations(const Setup& s, const StageParts& parts, cons
     out.evaluate_peak = std::max(out.evaluate_peak, layer.forward_peak);
     after += kind.count * layer.kept;
   }
+}
+
+}  // namespace
+
+StageActivations stage_activations(const Setup& s, const StageParts& parts, const LayerSymbols& symbols, const StageLayers& stage) {
+  const TracedLayers* traced = parts.traced.get();
+  const LayerKinds kinds = layer_kinds(s, parts, symbols, stage);
+  const int64_t num_full = full_layers(s, parts, stage);
+  StageActivations out;
+  count_kept(out, s, kinds, stage, num_full);
+  if (stage.mtp_layers > 0 && traced == nullptr) {
+    const LayerKind& kind = kinds[stage.last_has_experts ? 1 : 0];
+    const int64_t joined = 4 * s.model.hidden * s.tokens() / (s.sequence_parallel ? s.tp : 1);
+    const int64_t block = num_full == stage.num_layers ? kind.full.kept : kind.plain.kept;
+    out.kept += stage.mtp_layers * (block + joined + evaluate(*parts.head, symbols, 0).saved);
+  }
+  find_layer_peak(out, kinds, stage, num_full);
   if (stage.has_head) {
     const PartBytes head = traced != nullptr ? traced->head_bytes : evaluate(*parts.head, symbols, 0);
     if (traced != nullptr) out.layer_peak += traced->held_bytes;

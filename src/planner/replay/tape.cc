@@ -250,67 +250,65 @@ class Tracer {
     for (size_t at = 0; at < steps.size(); ++at) {
       const KernelStep& step = steps[at];
       if (step.when_trained && !node.trained) continue;
-      switch (step.kind) {
-        case KernelStep::Kind::kNew: {
-          const int64_t bytes = step.size.empty() ? call_size() : step.size.evaluate(values_);
-          const int32_t tensor = tensors_.create(bytes, node.memory_class);
-          tensors_.at(tensor).below = node.locals[static_cast<size_t>(step.name)];
-          set_local(node, step.name, tensor);
-          break;
-        }
-        case KernelStep::Kind::kFree: {
-          const int32_t tensor = node.locals[static_cast<size_t>(step.name)];
-          const int32_t below = tensors_.at(tensor).below;
-          tensors_.unreference(tensor);
-          node.locals[static_cast<size_t>(step.name)] = below;
-          break;
-        }
-        case KernelStep::Kind::kGradient:
-          tensors_.accumulate(node.locals[static_cast<size_t>(step.name)], node.locals[static_cast<size_t>(step.other)]);
-          node.locals[static_cast<size_t>(step.other)] = -1;
-          break;
-        case KernelStep::Kind::kSharedGradient: {
-          const int32_t given = step.other == 0 ? gradient : node.locals[static_cast<size_t>(step.other)];
-          if (given < 0) break;
-          tensors_.reference(given);
-          tensors_.accumulate(node.locals[static_cast<size_t>(step.name)], given);
-          break;
-        }
-        case KernelStep::Kind::kWeight:
-          if (node.trained) tensors_.events->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.weight, 0});
-          break;
-        case KernelStep::Kind::kSecondWeight:
-          if (node.trained) tensors_.events->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.second_weight, 0});
-          break;
-        case KernelStep::Kind::kRebuild: {
-          const int32_t source = node.locals[1];
-          if (tensors_.at(source).rebuilt < 0) {
-            const int32_t made = tensors_.create(tensors_.at(source).bytes, node.memory_class);
-            tensors_.at(source).rebuilt = made;
-          }
-          break;
-        }
-        case KernelStep::Kind::kRebuilt: {
-          TapeTensor& source = tensors_.at(node.locals[1]);
-          if (--source.rebuild_users == 0) tensors_.unreference(std::exchange(source.rebuilt, -1));
-          break;
-        }
-        case KernelStep::Kind::kRepeat:
-          left[depth] = step.size.evaluate(values_);
-          if (left[depth] <= 0) {
-            at = static_cast<size_t>(step.partner);
-          } else {
-            ++depth;
-          }
-          break;
-        case KernelStep::Kind::kEnd:
-          if (--left[depth - 1] > 0) {
-            at = static_cast<size_t>(step.partner);
-          } else {
-            --depth;
-          }
-          break;
+      if (step.kind == KernelStep::Kind::kRepeat) {
+        left[depth] = step.size.evaluate(values_);
+        if (left[depth] <= 0)
+          at = static_cast<size_t>(step.partner);
+        else
+          ++depth;
+      } else if (step.kind == KernelStep::Kind::kEnd) {
+        if (--left[depth - 1] > 0)
+          at = static_cast<size_t>(step.partner);
+        else
+          --depth;
+      } else {
+        run_step(step, node, gradient, call_size);
       }
+    }
+  }
+
+  // One that is not of a loop.
+  template <class CallSize>
+  void run_step(const KernelStep& step, TapeNode& node, int32_t gradient, CallSize call_size) {
+    const auto named = [&]() -> int32_t& { return node.locals[static_cast<size_t>(step.name)]; };
+    const auto other = [&]() -> int32_t& { return node.locals[static_cast<size_t>(step.other)]; };
+    switch (step.kind) {
+      case KernelStep::Kind::kNew: {
+        const int64_t bytes = step.size.empty() ? call_size() : step.size.evaluate(values_);
+        const int32_t tensor = tensors_.create(bytes, node.memory_class);
+        tensors_.at(tensor).below = named();
+        set_local(node, step.name, tensor);
+        break;
+      }
+      case KernelStep::Kind::kFree: tensors_.unreference(std::exchange(named(), tensors_.at(named()).below)); break;
+      case KernelStep::Kind::kGradient: tensors_.accumulate(named(), std::exchange(other(), -1)); break;
+      case KernelStep::Kind::kSharedGradient: {
+        const int32_t given = step.other == 0 ? gradient : other();
+        if (given < 0) break;
+        tensors_.reference(given);
+        tensors_.accumulate(named(), given);
+        break;
+      }
+      case KernelStep::Kind::kWeight:
+        if (node.trained) tensors_.events->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.weight, 0});
+        break;
+      case KernelStep::Kind::kSecondWeight:
+        if (node.trained) tensors_.events->push_back({Event::Kind::kWeightGradient, MemoryClass::kGradient, node.second_weight, 0});
+        break;
+      case KernelStep::Kind::kRebuild: {
+        const int32_t source = node.locals[1];
+        if (tensors_.at(source).rebuilt >= 0) break;
+        const int32_t made = tensors_.create(tensors_.at(source).bytes, node.memory_class);
+        tensors_.at(source).rebuilt = made;
+        break;
+      }
+      case KernelStep::Kind::kRebuilt: {
+        TapeTensor& source = tensors_.at(node.locals[1]);
+        if (--source.rebuild_users == 0) tensors_.unreference(std::exchange(source.rebuilt, -1));
+        break;
+      }
+      case KernelStep::Kind::kRepeat:
+      case KernelStep::Kind::kEnd: break;  // run_steps()
     }
   }
 

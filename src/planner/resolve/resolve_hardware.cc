@@ -106,71 +106,92 @@ class HardwareResolver {
     return true;
   }
 
-  void hardware() {
-    std::optional<Machine> machine;
-    if (const auto name = spec_.text("hardware.machine"); name.has_value()) {
-      const bool is_file = inputs_.machine.has_value();
-      Result<Machine> found =
-          is_file ? Result<Machine>(*inputs_.machine) : find_machine(presets_, *name, spec_.at("hardware.machine"));
-      append(out_.diagnostics, found.diagnostics);
-      if (!found.ok()) return;
-      machine = *found;
-      if (is_file) out_.used_texts += inputs_.machine_text;
-      if (!is_file) used("machines", machine->name);
-    }
+  // The one that is named or given as a file; false: it cannot be read.
+  bool named_machine() {
+    const auto name = spec_.text("hardware.machine");
+    if (!name.has_value()) return true;
+    const bool is_file = inputs_.machine.has_value();
+    Result<Machine> found = is_file ? Result<Machine>(*inputs_.machine) : find_machine(presets_, *name, spec_.at("hardware.machine"));
+    append(out_.diagnostics, found.diagnostics);
+    if (!found.ok()) return false;
+    machine_ = *found;
+    is_machine_named_ = true;
+    if (is_file)
+      out_.used_texts += inputs_.machine_text;
+    else
+      used("machines", machine_->name);
+    return true;
+  }
+
+  // The GPU, how many a node has, and how many nodes. Nothing: said why.
+  std::optional<Gpu> gpu_and_counts() {
     const auto gpu_name = spec_.text("hardware.gpu");
     const auto given_per_node = spec_.integer("hardware.gpus_per_node");
-    int64_t count = 0;
-    const std::string wanted = gpu_name.value_or(machine.has_value() ? machine->gpu : std::string(kAssumedGpu));
-    const bool is_inline = !gpu_name.has_value() && machine.has_value() && machine->inline_gpu.has_value();
-    const std::optional<Gpu> gpu = is_inline ? machine->inline_gpu : load_gpu(wanted, &count);
-    if (!gpu.has_value()) return;
-    if (!gpu_name.has_value() && !machine.has_value()) assume(fmt::format("GPU {}", gpu->label));
+    int64_t count = 0;  // in the GPU's name: 8xH100
+    const std::string wanted = gpu_name.value_or(is_machine_named_ ? machine_->gpu : std::string(kAssumedGpu));
+    const bool is_inline = !gpu_name.has_value() && is_machine_named_ && machine_->inline_gpu.has_value();
+    const std::optional<Gpu> gpu = is_inline ? machine_->inline_gpu : load_gpu(wanted, &count);
+    if (!gpu.has_value()) return std::nullopt;
+    if (!gpu_name.has_value() && !is_machine_named_) assume(fmt::format("GPU {}", gpu->label));
     if (count > 0 && given_per_node.has_value() && count != *given_per_node)
       fail(code::kConflict, "hardware.gpus_per_node",
            fmt::format("{} GPUs per node, but '{}' says {}", *given_per_node, *gpu_name, count), fmt::format("--gpus {}", count));
-    const bool named_machine = machine.has_value();
-    if (!named_machine) machine = typical_machine(gpu->name);
-    if (!named_machine && has_too_many(*gpu, given_per_node.value_or(count))) return;
+    if (!is_machine_named_) machine_ = typical_machine(gpu->name);
+    if (!is_machine_named_ && has_too_many(*gpu, given_per_node.value_or(count))) return std::nullopt;
     int64_t per_node = given_per_node.value_or(count);
-    if (per_node == 0) per_node = machine.has_value() ? machine->gpus_per_node : kAssumedGpusPerNode;
-    out_.assumed = !gpu_name.has_value() && !named_machine && !given_per_node.has_value() &&
+    if (per_node == 0) per_node = machine_.has_value() ? machine_->gpus_per_node : kAssumedGpusPerNode;
+    out_.assumed = !gpu_name.has_value() && !is_machine_named_ && !given_per_node.has_value() &&
                    !spec_.integer("hardware.nodes").has_value() && !spec_.integer("hardware.total_gpus").has_value();
-    const bool per_node_assumed = !given_per_node.has_value() && count == 0 && !named_machine;
     out_.gpus_per_node_given = given_per_node.has_value() || count > 0;
-    if (!nodes(per_node, per_node_assumed, given_per_node.has_value() || count > 0)) return;
+    const bool per_node_assumed = !out_.gpus_per_node_given && !is_machine_named_;
+    if (!nodes(per_node, per_node_assumed, out_.gpus_per_node_given)) return std::nullopt;
     if (per_node_assumed && per_node_ == per_node) assume(fmt::format("{} GPUs per node", per_node_));
-    if (per_node_ <= 0) return;
+    return per_node_ > 0 ? gpu : std::nullopt;
+  }
 
+  // Its numbers, and those that are given in their place.
+  void fill_plan(const Gpu& gpu) {
     HardwarePlan& h = out_.plan;
-    h = hardware_plan(*gpu, machine, per_node_);
-    if (machine.has_value()) out_.host_memory_bytes_per_s = machine->host_memory_bytes_per_s;
-    out_.gpus[gpu->name] = *gpu;
+    h = hardware_plan(gpu, machine_, per_node_);
+    if (machine_.has_value()) out_.host_memory_bytes_per_s = machine_->host_memory_bytes_per_s;
+    out_.gpus[gpu.name] = gpu;
     if (const auto price = spec_.number("hardware.price"); price.has_value()) {
       h.price_usd_per_gpu_hour = *price;
       h.price_source = spec_.at("hardware.price").file.empty() ? "given" : "given, " + spec_.at("hardware.price").file;
     }
     if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
     leave_margin(h);
-    if (h.peak_flops_per_s <= 0) {
-      fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(compute_)),
-           compute_ == Dtype::kF8           ? "--precision bf16"
-           : gpu->peak_fp16_flops_per_s > 0 ? "--precision fp16, or fp32"
-                                            : "--precision fp32");
-      return;
-    }
-    if (gpu_name.has_value() && named_machine && machine->gpu != gpu->name)
-      assume(fmt::format("{} in place of the GPUs of {}", gpu->label, machine->label));
+  }
+
+  void say_assumptions(const Gpu& gpu) {
+    const HardwarePlan& h = out_.plan;
+    if (spec_.text("hardware.gpu").has_value() && is_machine_named_ && machine_->gpu != gpu.name)
+      assume(fmt::format("{} in place of the GPUs of {}", gpu.label, machine_->label));
     const bool many_nodes = out_.node_counts.size() > 1 || out_.node_counts.front() > 1;
-    if (!named_machine && many_nodes) {
-      assume(machine.has_value()
-                 ? fmt::format("network of {:.0f} Gb/s per GPU, as in {}", h.network_bytes_per_s * 8e-9, machine->label)
+    if (!is_machine_named_ && many_nodes) {
+      assume(machine_.has_value()
+                 ? fmt::format("network of {:.0f} Gb/s per GPU, as in {}", h.network_bytes_per_s * 8e-9, machine_->label)
                  : fmt::format("network of {:.1f} Gb/s per GPU", h.network_bytes_per_s * 8e-9));
     }
     if (const auto margin = spec_.number("hardware.margin"); margin.value_or(0) > 0)
       assume(fmt::format("{:g} % of each GPU's memory left free", 100 * *margin));
     if (h.accelerator == Accelerator::kCpu && !spec_.find("hardware.memory"))
       assume(fmt::format("{} of memory per rank (--gpu-memory states another)", format_gib(h.memory_bytes)));
+  }
+
+  void hardware() {
+    if (!named_machine()) return;
+    const std::optional<Gpu> gpu = gpu_and_counts();
+    if (!gpu.has_value()) return;
+    fill_plan(*gpu);
+    if (out_.plan.peak_flops_per_s <= 0) {
+      fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(compute_)),
+           compute_ == Dtype::kF8           ? "--precision bf16"
+           : gpu->peak_fp16_flops_per_s > 0 ? "--precision fp16, or fp32"
+                                            : "--precision fp32");
+      return;
+    }
+    say_assumptions(*gpu);
     other_hardware();
   }
 
@@ -241,6 +262,8 @@ class HardwareResolver {
   const Dtype compute_;
   std::map<std::string, std::vector<Machine>> machines_;  // by GPU
   std::string priced_by_;
+  std::optional<Machine> machine_;  // named, or the one that stands for the GPU
+  bool is_machine_named_ = false;
   ResolvedHardware out_;
   int per_node_ = 0;
 };

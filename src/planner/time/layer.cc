@@ -80,50 +80,40 @@ void add_mlp(LayerWork& w, const Setup& s, double f, bool one_gate_up) {
   add(w, {h, f, false, false, false, 0, 1, rank(s.lora.down)});
 }
 
-}  // namespace
-
-LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
+// Routed experts and those that every token passes. Returns the width of the MLPs that a token passes through on this rank.
+double add_experts(LayerWork& w, const Setup& s, bool one_gate_up) {
   const Geometry& g = s.model;
-  const double h = static_cast<double>(g.hidden), tp = s.tp, norm_split = s.tp > 1 && s.sequence_parallel ? tp : 1;
-  const FrameworkTraits& traits = s.traits();
-  const bool joined = traits.joined_matrices || !g.gated_mlp, full = s.finetune == Finetune::kFull;
-  LayerWork w;
-  w.heads = static_cast<double>(g.num_heads) / tp;
-  w.experts = g.num_experts > 0 && is_expert_layer(g, layer);
-  w.window = has_window(g, layer) ? static_cast<double>(g.sliding_window) : 0;
-  add_attention(w, s, joined);
-  double activated = 0;  // width of the MLP a token passes through on this rank
-  if (w.experts) {
-    const double e = static_cast<double>(g.num_experts), f = static_cast<double>(g.expert_feed_forward),
-                 top = static_cast<double>(experts_computed(s)), local = e / s.ep;
-    // torchtitan: tensor-parallel ranks split the experts' matrices, or with expert parallelism the rows they route.
-    const bool borrows = !traits.expert_tensor_axis, splits_rows = borrows && s.ep > 1;
-    // Megatron: with sequence parallelism a rank sends its part of the tokens, and those who share an expert's matrices gather theirs.
-    const bool splits_sequence = !borrows && s.sequence_parallel && s.tp > 1;
-    const double etp = !borrows      ? s.expert_tp
-                       : splits_rows ? 1
-                                     : tp,
-                 rows = splits_rows       ? top / tp
-                        : splits_sequence ? top * etp / tp
-                                          : top;
-    w.expert_ranks = borrows || splits_sequence ? tp : etp;
-    w.rows_per_token = rows;
-    w.chosen_share = static_cast<double>(g.experts_per_token) / top;
-    add(w, {e, h, true, true});
-    const auto width = static_cast<double>(g.expert_width());
-    if (g.expert_hidden > 0) {  // LatentMoE: down before the rows are sent, up after they are summed
-      add(w, {width, h, true, true});
-      add(w, {h, width, false, true});
-    }
-    add(w, {(g.gated_mlp ? 2 : 1) * f / etp, width, true, true, false, local, rows});
-    add(w, {width, f / etp, false, true, false, local, rows});
-    activated = rows * f / etp;
-    if (g.shared_feed_forward > 0) add_mlp(w, s, static_cast<double>(g.shared_feed_forward), joined);
-    activated += static_cast<double>(g.shared_feed_forward) / tp;
-  } else {
-    add_mlp(w, s, static_cast<double>(g.feed_forward), joined);
-    activated = static_cast<double>(g.feed_forward) / tp;
+  const double h = static_cast<double>(g.hidden), tp = s.tp;
+  const double e = static_cast<double>(g.num_experts), f = static_cast<double>(g.expert_feed_forward),
+               top = static_cast<double>(experts_computed(s)), local = e / s.ep;
+  // torchtitan: tensor-parallel ranks split the experts' matrices, or with expert parallelism the rows they route.
+  const bool borrows = !s.traits().expert_tensor_axis, splits_rows = borrows && s.ep > 1;
+  // Megatron: with sequence parallelism a rank sends its part of the tokens, and those who share an expert's matrices gather theirs.
+  const bool splits_sequence = !borrows && s.sequence_parallel && s.tp > 1;
+  const double etp = !borrows      ? s.expert_tp
+                     : splits_rows ? 1
+                                   : tp,
+               rows = splits_rows       ? top / tp
+                      : splits_sequence ? top * etp / tp
+                                        : top;
+  w.expert_ranks = borrows || splits_sequence ? tp : etp;
+  w.rows_per_token = rows;
+  w.chosen_share = static_cast<double>(g.experts_per_token) / top;
+  add(w, {e, h, true, true});
+  const auto width = static_cast<double>(g.expert_width());
+  if (g.expert_hidden > 0) {  // LatentMoE: down before the rows are sent, up after they are summed
+    add(w, {width, h, true, true});
+    add(w, {h, width, false, true});
   }
+  add(w, {(g.gated_mlp ? 2 : 1) * f / etp, width, true, true, false, local, rows});
+  add(w, {width, f / etp, false, true, false, local, rows});
+  if (g.shared_feed_forward > 0) add_mlp(w, s, static_cast<double>(g.shared_feed_forward), one_gate_up);
+  return rows * f / etp + static_cast<double>(g.shared_feed_forward) / tp;
+}
+
+// Of all multiplications that were added.
+void count_parameters(LayerWork& w, const Setup& s) {
+  const double tp = s.tp;
   for (int i = 0; i < w.num_gemms; ++i) {
     const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
     const double held = split_n(m, tp) * split_k(m, tp) * (m.experts > 0 ? m.experts : 1);
@@ -133,9 +123,15 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   }
   // A slice's gradient is a stack of zeros with the slice in it, and is added to the others' (torch/csrc/autograd, select_backward):
   // written, then two stacks read and one written, for every expert.
-  if (full && expert_kernels(s) == ExpertKernels::kSlicesInTurn)
-    w.sliced_bytes =
-        4 * static_cast<double>(g.num_experts) * w.expert_parameters * (s.traits().never_shards ? bytes_of(s.parameter_dtype) : 2);
+  if (s.finetune == Finetune::kFull && expert_kernels(s) == ExpertKernels::kSlicesInTurn)
+    w.sliced_bytes = 4 * static_cast<double>(s.model.num_experts) * w.expert_parameters *
+                     (s.traits().never_shards ? bytes_of(s.parameter_dtype) : 2);
+}
+
+// Norms, residuals, rotary positions and activations: bytes that a token moves forward. `activated`: the width of its MLP.
+double dense_traffic(const LayerWork& w, const Setup& s, const TimeConstants& c, double activated) {
+  const Geometry& g = s.model;
+  const double h = static_cast<double>(g.hidden), tp = s.tp, norm_split = s.tp > 1 && s.sequence_parallel ? tp : 1;
   const double q = w.heads * w.qk_size,
                kv = g.attention == Attention::kLatent ? q : static_cast<double>(g.num_kv_heads * g.head_size) / tp;
   const bool rotary = g.learned_positions == 0 && g.rotary_fraction > 0, dropout = c.attention_kernel == AttentionKernel::kUnfused;
@@ -157,22 +153,47 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
       bytes = norms * 8 * h / norm_split + (rotary ? 4 * (q + kv) : 0) + (g.gated_mlp ? 6 : 4) * activated;
       break;
   }
-  if (!joined) w.gradient_sums_per_token = (c.program == ProgramClass::kEager ? 18 : 10) * h;
   if (dropout) bytes += (c.program == ProgramClass::kFused ? 2 : 2 * 3) * h / norm_split;  // fused: the mask alone
   if (g.qk_norm_present()) bytes += norm_traffic(s, c.program) * (q + kv);
+  return bytes;
+}
+
+// What rows of experts move besides.
+void add_expert_traffic(LayerWork& w, const Setup& s, const TimeConstants& c) {
+  const Geometry& g = s.model;
   // Permute, unpermute, weighted sum; kernels that send rows themselves put them where they belong. torchtitan's Python runs rows
   // gathered (4 bytes an element), weighted in fp32 (20), padded and ordered by expert (8), put back (6) and added up (6), each apart
   // (torchtitan/models/moe/moe.py).
   const bool apart = c.program == ProgramClass::kEager && s.program.starts_with("torchtitan");
   const double passes = s.expert_dispatch == ExpertDispatch::kDirect && s.ep > 1 ? 6 : apart ? 44 : 16;
-  if (w.experts) bytes += passes * w.rows_per_token * static_cast<double>(g.expert_width());
+  w.traffic_per_token += passes * w.rows_per_token * static_cast<double>(g.expert_width());
   // Biases of experts are added in passes of their own: each row has its expert's.
-  if (w.experts && g.mlp_bias) {
-    const double outputs = static_cast<double>((g.gated_mlp ? 2 : 1) * g.expert_feed_forward + g.expert_width());
-    bytes += 4 * w.rows_per_token * outputs;
-  }
-  if (g.scan_channels > 0 && w.window > 0) bytes += kScanBytes * static_cast<double>(g.scan_channels) / tp;
-  w.traffic_per_token = bytes;
+  if (!g.mlp_bias) return;
+  const double outputs = static_cast<double>((g.gated_mlp ? 2 : 1) * g.expert_feed_forward + g.expert_width());
+  w.traffic_per_token += 4 * w.rows_per_token * outputs;
+}
+
+}  // namespace
+
+LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
+  const Geometry& g = s.model;
+  const double tp = s.tp;
+  const bool joined = s.traits().joined_matrices || !g.gated_mlp;
+  LayerWork w;
+  w.heads = static_cast<double>(g.num_heads) / tp;
+  w.experts = g.num_experts > 0 && is_expert_layer(g, layer);
+  w.window = has_window(g, layer) ? static_cast<double>(g.sliding_window) : 0;
+  add_attention(w, s, joined);
+  double activated = static_cast<double>(g.feed_forward) / tp;
+  if (w.experts)
+    activated = add_experts(w, s, joined);
+  else
+    add_mlp(w, s, static_cast<double>(g.feed_forward), joined);
+  count_parameters(w, s);
+  if (!joined) w.gradient_sums_per_token = (c.program == ProgramClass::kEager ? 18 : 10) * static_cast<double>(g.hidden);
+  w.traffic_per_token = dense_traffic(w, s, c, activated);
+  if (w.experts) add_expert_traffic(w, s, c);
+  if (g.scan_channels > 0 && w.window > 0) w.traffic_per_token += kScanBytes * static_cast<double>(g.scan_channels) / tp;
   return w;
 }
 
