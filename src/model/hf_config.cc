@@ -128,7 +128,8 @@ class ConfigReading {
       return;
     }
     if (!rule.value.empty()) return compute(rule.value, rule, out);
-    diagnostics_.push_back(error(code::kMissingKey, config_.location, fmt::format("config.json has no '{}'", rule.keys.front())));
+    diagnostics_.push_back(error(code::kMissingKey, config_.location, fmt::format("config.json has no '{}'", rule.keys.front()),
+                                 fmt::format("write '{}' into it, or name a preset: distsetup list models", rule.keys.front())));
   }
 
   // What an expression of a family's file makes of the fields and values read so far.

@@ -31,6 +31,12 @@ std::string directory_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
+// What is read is told with the inputs, and again with what was made of them: it is said once.
+void append_new(Diagnostics& said, const Diagnostics& more) {
+  for (const Diagnostic& d : more)
+    if (std::find(said.begin(), said.end(), d) == said.end()) said.push_back(d);
+}
+
 // A script of one's own behind -- runs instead of the bundled trainer: what it does is not known, unless --trainer says so. Where a
 // plain script cannot do what the settings ask for, they are planned as if there were none.
 std::optional<Result<Problem>> problem_of_own_script(const Arguments& arguments, const Session& session, const Spec& spec,
@@ -114,7 +120,7 @@ Result<Problem> read_problem(const Arguments& arguments, const Session& session,
   append(diagnostics, std::move(inputs.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
   Result<Problem> problem = problem_of(arguments, session, spec, *inputs);
-  append(diagnostics, std::move(problem.diagnostics));
+  append_new(diagnostics, problem.diagnostics);
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(*problem), std::move(diagnostics)};
 }
@@ -142,7 +148,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
   append(diagnostics, std::move(inputs.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
   Result<PlanSource> source = best_plan(arguments, session, *spec, *inputs);
-  append(diagnostics, std::move(source.diagnostics));
+  append_new(diagnostics, source.diagnostics);
   if (has_error(diagnostics)) return diagnostics;
   const bool is_other = !target.empty() && target != as_said.text("launch.target").value_or("");
   if (is_other && source->is_of_target) source->preview = other_preview(arguments, session, as_said, *inputs, source->plan);
@@ -157,10 +163,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
 
 Diagnostics said_of(const Result<PlanSource>& source) {
   Diagnostics said = source.diagnostics;
-  if (!source.value) return said;
-  for (const Diagnostic& d : source->plan.diagnostics) {
-    if (std::find(said.begin(), said.end(), d) == said.end()) said.push_back(d);
-  }
+  if (source.value) append_new(said, source->plan.diagnostics);
   return said;
 }
 

@@ -152,6 +152,7 @@ void move_together(Resolving& r, OffloadPlan& o) {
 
 // Sizes that ranks do not divide are every trainer's; check_parallel() says those.
 void refuse_what_cannot_be_split(Resolving& r) {
+  if (has_error(check_native(r.problem.base.model))) return;  // it cannot be run on one rank either: resolve_model() said so
   const int stages = r.problem.pp, chunks = std::max(r.problem.virtual_stages, 1);
   if (stages > 1 && stages <= r.problem.base.model.num_layers) {  // else check_parallel() says it
     Plan plan;
