@@ -4,6 +4,7 @@
 #include <csignal>
 #include <numeric>
 
+#include "runtime/collectives.h"
 #include "runtime/comm/gloo.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/ranks.h"
@@ -25,32 +26,7 @@ TEST_CASE("gloo: gather, exchange and sums reach every member in its place", "[c
   const Mesh mesh = mesh_of(replicate, shard);
   std::atomic<int> wrong{0};
   run_ranks(mesh, [&](Communicator& c) {
-    const int64_t chunk = 1000;
-    const std::vector<int> members = group_members(mesh, Group::kDpShard, c.rank());
-    const int n = c.size(Group::kDpShard), at = c.index(Group::kDpShard);
-    std::vector<float> gathered(size_t(n * chunk), -1.f), full(size_t(n * chunk)), received(size_t(std::max(1, n - 1) * chunk), -1.f);
-    for (int64_t i = 0; i < chunk; ++i) gathered[size_t(at * chunk + i)] = float(c.rank() * 10000 + i);
-    // full chunk p on rank r: r · 100 + p
-    for (int p = 0; p < n; ++p) std::fill_n(&full[size_t(p * chunk)], chunk, float(c.rank() * 100 + p));
-    std::vector<float> sums(50, float(c.rank() + 1));
-    double scalar = c.rank() + 1;
-    const auto g = c.all_gather(Group::kDpShard, gathered.data(), chunk * 4);  // both under way at once
-    const auto e = c.exchange(Group::kDpShard, full.data(), received.data(), chunk * 4);
-    e->wait();
-    g->wait();
-    c.all_reduce_sum(Group::kDpReplicate, sums.data(), 50)->wait();
-    c.all_reduce_sum(Group::kData, &scalar, 1)->wait();
-    for (int p = 0; p < n; ++p) {
-      for (int64_t i = 0; i < chunk; ++i) wrong += gathered[size_t(p * chunk + i)] != float(members[size_t(p)] * 10000 + i);
-    }
-    for (int k = 1; k < n; ++k) {
-      const int from = members[size_t((at + k) % n)];
-      for (int64_t i = 0; i < chunk; ++i) wrong += received[size_t((k - 1) * chunk + i)] != float(from * 100 + at);
-    }
-    float expected = 0;
-    for (const int r : group_members(mesh, Group::kDpReplicate, c.rank())) expected += float(r + 1);
-    wrong += sums[0] != expected || sums[49] != expected;
-    wrong += scalar != mesh.world() * (mesh.world() + 1) / 2.0;
+    wrong += wrong_values(mesh, c);
     int64_t word = c.rank() == 1 ? 42 : 0;
     c.broadcast(&word, sizeof(word), 1);
     wrong += word != 42;

@@ -180,6 +180,21 @@ void column_sums(const Term& term, int64_t T, int64_t H, E* out, bool accumulate
     launch(column_finish_kernel<E>, grid(num, kBlock), kBlock, stream, out + first, num, splits, accumulate);
   }
 }
+// A norm's weight: dh times the normed x. `mean`: of a layer norm; nullptr: the norm subtracts none.
+template <class E>
+struct NormWeightTerm {
+  const E *dh, *x;
+  const float *mean, *r;
+  int64_t H;
+  template <int N>
+  __device__ void columns(int64_t t, int64_t j, float* out) const {
+    const float m = mean != nullptr ? mean[t] : 0.0f;
+    float v[N];
+    load_pack<N>(dh + t * H + j, out);
+    load_pack<N>(x + t * H + j, v);
+    for (int c = 0; c < N; ++c) out[c] *= (v[c] - m) * r[t];
+  }
+};
 // Columns of dy itself.
 template <class E>
 struct RowTerm {

@@ -59,20 +59,6 @@ __global__ void norm_backward_kernel(const E* dh, const E* x, const float* r, co
   }
 }
 
-template <class E>
-struct NormWeightTerm {
-  const E *dh, *x;
-  const float* r;
-  int64_t H;
-  template <int N>
-  __device__ void columns(int64_t t, int64_t j, float* out) const {
-    float v[N];
-    load_pack<N>(dh + t * H + j, out);
-    load_pack<N>(x + t * H + j, v);
-    for (int c = 0; c < N; ++c) out[c] *= v[c] * r[t];
-  }
-};
-
 // One warp per (row, head).
 template <class E>
 __global__ void head_norm_kernel(const E* qkv, const E* wq, const E* wk, E* qk, float* r, int64_t T, Heads heads, float epsilon,
@@ -254,7 +240,7 @@ void rms_norm_backward(bool bf16, const void* dh, const void* x, const float* r,
   with_pack(bf16, H, {dh, x, w, residual, dx}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     // Weights first: dx may take the place of dh.
-    const NormWeightTerm<E> term = {static_cast<const E*>(dh), static_cast<const E*>(x), r, H};
+    const NormWeightTerm<E> term = {static_cast<const E*>(dh), static_cast<const E*>(x), nullptr, r, H};
     column_sums<width()>(term, T, H, static_cast<E*>(gw), accumulate, stream);
     launch(norm_backward_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<const E*>(dh), static_cast<const E*>(x), r,
            static_cast<const E*>(w), static_cast<const E*>(residual), static_cast<E*>(dx), H, offset);

@@ -38,19 +38,6 @@ __global__ void layer_norm_backward_kernel(const E* dh, const E* x, const float*
     store(dx + at + j, v);
   }
 }
-template <class E>
-struct LayerNormWeightTerm {
-  const E *dh, *x;
-  const float *mean, *r;
-  int64_t H;
-  template <int N>
-  __device__ void columns(int64_t t, int64_t j, float* out) const {
-    float v[N];
-    load_pack<N>(dh + t * H + j, out);
-    load_pack<N>(x + t * H + j, v);
-    for (int c = 0; c < N; ++c) out[c] *= (v[c] - mean[t]) * r[t];
-  }
-};
 
 // q (blockIdx.y 0) or k (1) of one row: all heads at once.
 template <class E>
@@ -181,7 +168,7 @@ void layer_norm_backward(bool bf16, const void* dh, const void* x, const float* 
   with_pack(bf16, H, {dh, x}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     // Weights first: dx may take the place of dh.
-    const LayerNormWeightTerm<E> term = {DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, H};
+    const NormWeightTerm<E> term = {DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, H};
     column_sums<width()>(term, T, H, DISTSETUP_OUT(gw), accumulate, stream);
     column_sums<width()>(RowTerm<E>{DISTSETUP_IN(dh), H}, T, H, DISTSETUP_OUT(gb), accumulate, stream);
     launch(layer_norm_backward_kernel<E>, unsigned(T), kBlock, stream, DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, DISTSETUP_IN(w),
