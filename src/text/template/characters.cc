@@ -1,4 +1,5 @@
-// utf8proc 2.8 has the properties of Unicode 14, as Python 3.11 does; characters that are younger have none.
+// utf8proc 2.8 has the properties of Unicode 15, as Python 3.12 does. A Python with another Unicode differs in the characters that are
+// younger than one of them: what repr() escapes, and upper and lower case.
 #include "text/template/characters.h"
 
 #include <utf8proc.h>

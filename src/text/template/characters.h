@@ -20,7 +20,7 @@ bool is_printable(char32_t c);
 bool is_alphabetic(char32_t c);
 bool is_decimal(char32_t c);     // 0 … 9 of any script
 bool is_digit_like(char32_t c);  // decimal, or a digit such as ²
-bool is_numeric(char32_t c);     // digits, fractions, numerals
+bool is_numeric(char32_t c);     // digits, fractions, numerals; of Han letters none
 bool is_lower(char32_t c);
 bool is_upper(char32_t c);
 bool is_title(char32_t c);

@@ -30,8 +30,6 @@ void append_json_text(std::string& to, std::string_view text, bool is_ascii) {
       default:
         if (number >= 0x20 && (!is_ascii || number < 0x7f)) {
           append_code_point(to, c);
-        } else if (number == 0x7f) {
-          to += '\x7f';
         } else if (number < 0x10000) {
           append_escaped_unit(to, number);
         } else {  // as two halves of UTF-16

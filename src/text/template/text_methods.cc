@@ -209,7 +209,6 @@ std::optional<bool> answer(std::string_view name, std::u32string_view points) {
   if (name == "isalpha") return all(is_alphabetic);
   if (name == "isdecimal") return all(is_decimal);
   if (name == "isdigit") return all(is_digit_like);
-  if (name == "isnumeric") return all(is_numeric);
   if (name == "isalnum") return all([](char32_t c) { return is_alphabetic(c) || is_numeric(c); });
   if (name == "isascii") return !any([](char32_t c) { return c > 0x7f; });
   if (name == "isprintable") return !any([](char32_t c) { return !is_printable(c); });
