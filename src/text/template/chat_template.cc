@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <new>
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "base/diagnostic_codes.h"
@@ -35,8 +35,8 @@ Result<ChatTemplate> parse_template(std::string_view source, std::string name) {
     return ChatTemplate{std::move(name), std::string(source), std::move(syntax), has_generation};
   } catch (const jinja::TemplateError& failure) {
     return diagnostic(code::kSyntax, name, failure);
-  } catch (const std::bad_alloc&) {
-    return error(code::kSyntax, {name}, "not enough memory to read the chat template");
+  } catch (const std::exception& failure) {  // out of memory
+    return error(code::kSyntax, {name}, fmt::format("the chat template cannot be read: {}", failure.what()));
   }
 }
 
@@ -52,8 +52,8 @@ Result<Rendered> render(const ChatTemplate& chat, const nlohmann::ordered_json& 
     return rendered;
   } catch (const jinja::TemplateError& failure) {
     return diagnostic(code::kData, chat.name, failure);
-  } catch (const std::bad_alloc&) {
-    return error(code::kData, {chat.name}, "not enough memory to render the chat template");
+  } catch (const std::exception& failure) {  // out of memory
+    return error(code::kData, {chat.name}, fmt::format("the chat template cannot be rendered: {}", failure.what()));
   }
 }
 

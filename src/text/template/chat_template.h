@@ -38,7 +38,7 @@ struct Rendered {
   std::optional<Location> lost_span;
 };
 
-// A template that runs away fails. A conversation of 1,000 turns takes about a million steps.
+// A template that runs away fails. 1,000 turns take from 50,000 to 4 million steps (measured on nine public templates).
 struct RenderLimits {
   uint64_t steps = 50'000'000;  // expressions, items, and 32 bytes of text each
   size_t output_bytes = 256 << 20;

@@ -126,7 +126,7 @@ PyValue evaluate_form(TemplateRun& run, const Expression& expression, const Scop
 
 PyValue value_of_name(const TemplateRun& run, const ScopePointer& scope, std::string_view name) {
   for (Scope* one = scope.get(); one != nullptr; one = one->parent.get()) {
-    count_steps(1);
+    count_steps(1 + one->names.size() / 16);
     if (const PyValue* known = find_name(*one, name)) return *known;
   }
   if (const PyValue* given = find_entry(entries_of(run.values), name)) return *given;

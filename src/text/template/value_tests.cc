@@ -102,15 +102,14 @@ const std::vector<std::string>& test_names() {
 }
 
 bool apply_test(std::string_view name, const PyValue& value, const CallArguments& arguments) {
-  const std::string what = fmt::format("the test '{}'", name);
   if (const auto alone = tests_alone().find(name); alone != tests_alone().end()) {
-    (void)Matched(what, arguments, {});
+    (void)Matched(name, arguments, {});
     return alone->second(value);
   }
   const auto beside = tests_beside().find(name);
   if (beside == tests_beside().end())
     fail(fmt::format("unknown test '{}'", name), fmt::format("known: {}", fmt::join(test_names(), ", ")));
-  const Matched given(what, arguments, {"other"}, 1);
+  const Matched given(name, arguments, {"other"}, 1);
   return beside->second(value, given.at(0));
 }
 
