@@ -136,7 +136,8 @@ int run_render(const Arguments& arguments, const Terminal& terminal) {
     }
     rows.push_back(std::move(row));
     out += task.shows_trained ? marked(*rendered, terminal.out) : rendered->text;
-    if (conversations->size() > 1) out += '\n';
+    const bool is_for_reading = task.shows_trained && !out.empty() && out.back() != '\n';
+    if (conversations->size() > 1 || is_for_reading) out += '\n';
   }
   return print_result(terminal, arguments.has("json") ? dump_json({{"schema_version", 1}, {"conversations", rows}}) : out);
 }
