@@ -55,10 +55,11 @@ std::vector<std::string> tokenizer_files() {
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(std::string(std::getenv("DISTSETUP_SOURCE")) + "/tests/data/tokenizers")) {
     const std::string name = entry.path().filename().string();
-    if (entry.is_regular_file() && name != "expected.json" && name != "make.py") files.push_back(entry.path().string());
+    if (entry.is_regular_file() && name != "expected.json" && name != "make.py" && name != "rules.tsv")
+      files.push_back(entry.path().string());
   }
   std::sort(files.begin(), files.end());
-  REQUIRE(files.size() >= 4);
+  REQUIRE(files.size() >= 7);
   return files;
 }
 

@@ -1,4 +1,6 @@
 // src/text/tokenizer against what the libraries made of the same texts (tests/data/tokenizers/make.py), and what it refuses.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -7,7 +9,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "support/temporary_directory.h"
-#include "text/tokenizer/json_tokenizer.h"
 #include "text/tokenizer/read_tokenizer.h"
 #include "text/tokenizer/regex_translate.h"
 #include "text/tokenizer/unicode.h"
@@ -38,7 +39,9 @@ std::vector<std::vector<uint32_t>> pairs(const std::vector<TextRange>& offsets) 
 }
 
 std::string first_message(const std::string& tokenizer_json) {
-  const Result<Tokenizer> tokenizer = parse_json_tokenizer(tokenizer_json, "tokenizer.json");
+  const TemporaryDirectory folder;
+  folder.write("tokenizer.json", tokenizer_json);
+  const Result<Tokenizer> tokenizer = read_tokenizer(folder.path());
   REQUIRE_FALSE(tokenizer.ok());
   return tokenizer.diagnostics.front().message;
 }
@@ -68,8 +71,8 @@ TEST_CASE("tokenizers: ids, offsets and decoded text are the libraries'") {
       ++num_rows;
     }
   }
-  REQUIRE(num_folders >= 4);
-  REQUIRE(num_rows >= 4 * 80);
+  REQUIRE(num_folders >= 7);
+  REQUIRE(num_rows >= 500);
 }
 
 TEST_CASE("tokenizers: threads share a tokenizer") {
@@ -155,7 +158,8 @@ TEST_CASE("tokenizers: what is not supported is refused by its type and its path
       first_message(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "added_tokens": [{"id": 5, "content": "a"}]})") ==
       "added_tokens[0] gives 'a' the id 5, but it has 0 already");
   REQUIRE(first_message("{\n \"model\": }").find("not JSON: ") == 0);
-  REQUIRE(first_message("[]") == "no tokenizer.json: there is no 'model' in it");
+  REQUIRE(first_message("{}") == "no tokenizer.json: there is no 'model' in it");
+  REQUIRE(first_message("[]") == "no tokenizer: neither JSON nor a SentencePiece model nor a tiktoken file");
 }
 
 TEST_CASE("tokenizers: patterns that match otherwise in PCRE2 are translated or refused") {
@@ -172,6 +176,57 @@ TEST_CASE("tokenizers: patterns that match otherwise in PCRE2 are translated or 
     INFO(pattern);
     REQUIRE(translated(pattern).find("refused: ") == 0);
   }
+}
+
+TEST_CASE("tokenizers: a SentencePiece model that is cut off or of another kind is refused") {
+  const Result<std::string> whole = read_file(data_folder() + "/sentencepiece_bpe/tokenizer.model");
+  REQUIRE(whole.ok());
+  REQUIRE(first_message(whole->substr(0, whole->size() - 3)) == "no SentencePiece model, or a damaged one");
+}
+
+TEST_CASE("tokenizers: bos and eos are put around a SentencePiece text when tokenizer_config.json says so") {
+  const Result<std::string> model = read_file(data_folder() + "/sentencepiece_bpe/tokenizer.model");
+  const TemporaryDirectory folder;
+  folder.write("tokenizer.model", *model);
+  const Result<Tokenizer> alone = read_tokenizer(folder.path());
+  REQUIRE(alone.ok());
+  REQUIRE(alone->bos == 1);
+  REQUIRE(alone->before.empty());
+  folder.write("tokenizer_config.json", R"({"add_bos_token": true, "add_eos_token": false})");
+  const Result<Tokenizer> with = read_tokenizer(folder.path());
+  REQUIRE(with.ok());
+  REQUIRE(with->before == std::vector<uint32_t>{1});
+  REQUIRE(with->after.empty());
+}
+
+TEST_CASE("tokenizers: a tiktoken file that nobody published is refused, a damaged one with its line") {
+  std::string file;
+  for (const char* digits = "ABCD"; *digits != 0; ++digits) file += fmt::format("{}Q== {}\n", *digits, digits[0] - 'A');
+  REQUIRE(first_message(file) == "no rank has the byte 0x00 alone");
+  REQUIRE(first_message("AQ== 0\nx\n") == "no line of a tiktoken file, expected base64, a blank and a rank");
+}
+
+TEST_CASE("tokenizers: tekken.json puts its special tokens first and finds none in a text") {
+  std::string vocabulary;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char* digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const std::string base64 = {digits[byte >> 2], digits[(byte & 3) << 4], '=', '='};
+    vocabulary += fmt::format(R"({{"rank": {}, "token_bytes": "{}"}},)", byte, base64);
+  }
+  const TemporaryDirectory folder;
+  folder.write("tekken.json",
+               fmt::format(R"({{"config": {{"pattern": "\\w+|\\W+", "default_vocab_size": 260, "default_num_special_tokens": 3}},
+                                             "vocab": [{}{{"rank": 256, "token_bytes": "YWI="}}, {{"rank": 257, "token_bytes": "eHg="}}],
+                                             "special_tokens": [{{"rank": 1, "token_str": "<s>"}}]}})",
+                           vocabulary));
+  const Result<Tokenizer> tokenizer = read_tokenizer(folder.path());
+  INFO(format_diagnostics(tokenizer.diagnostics));
+  REQUIRE(tokenizer.ok());
+  REQUIRE(tokenizer->vocabulary_size() == 260);
+  const Result<Encoding> encoding = encode(*tokenizer, "ab<s>xx");
+  REQUIRE(encoding.ok());
+  REQUIRE(encoding->ids == std::vector<uint32_t>{1, 259, 3 + '<', 3 + 's', 3 + '>', 3 + 'x', 3 + 'x'});  // rank 257 is beyond its size
+  REQUIRE(*decode(*tokenizer, encoding->ids) == "ab<s>xx");
 }
 
 TEST_CASE("tokenizers: invalid bytes become U+FFFD as Unicode recommends") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "text/tokenizer/base64.h"
 #include "text/tokenizer/regex_translate.h"
 #include "text/tokenizer/unicode.h"
 
@@ -68,6 +69,15 @@ PrependScheme prepend_scheme_of(const JsonNode& node) {
   return name == "first" ? PrependScheme::kFirst : PrependScheme::kAlways;
 }
 
+void read_precompiled(const JsonNode& node, std::vector<Normalizer>& steps) {
+  if (node.is_absent()) return;  // no rules
+  const std::optional<std::string> bytes = from_base64(node.text());
+  if (bytes && bytes->empty()) return;
+  std::optional<CharsMap> map = bytes ? CharsMap::parse(*bytes) : std::nullopt;
+  if (!map) return node.note("is damaged: no rules of normalization in base64");
+  steps.emplace_back(PrecompiledRules{std::make_shared<const CharsMap>(std::move(*map))});
+}
+
 void normalizers(const JsonNode& node, std::vector<Normalizer>& steps, int depth) {
   if (node.is_absent() || too_deep(node, depth)) return;
   const std::string type = node.type();
@@ -88,6 +98,8 @@ void normalizers(const JsonNode& node, std::vector<Normalizer>& steps, int depth
     steps.emplace_back(ReplaceMatches{pattern_of(node.at("pattern")), node.at("content").text()});
   } else if (type == "Nmt") {
     steps.emplace_back(NmtRules{});
+  } else if (type == "Precompiled") {
+    read_precompiled(node.at("precompiled_charsmap"), steps);
   } else if (type == "ByteLevel") {
     steps.emplace_back(ByteCharacters{});
   } else if (!type.empty()) {

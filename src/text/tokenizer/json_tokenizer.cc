@@ -95,12 +95,10 @@ void check_ids(const std::vector<uint32_t>& ids, const Tokenizer& tokenizer, con
 
 }  // namespace
 
-Result<Tokenizer> parse_json_tokenizer(const std::string& text, const std::string& file) {
-  Result<Json> json = parse_json_text(text, file);
-  if (!json.ok()) return json.diagnostics;
+Result<Tokenizer> parse_json_tokenizer(const Json& json, const std::string& file) {
   JsonNotes notes{file, {}};
-  const JsonNode root(&*json, "", &notes);
-  if (!json->is_object() || root.at("model").is_absent())
+  const JsonNode root(&json, "", &notes);
+  if (!json.is_object() || root.at("model").is_absent())
     return error(code::kData, {file, 0, 0}, "no tokenizer.json: there is no 'model' in it", "give the tokenizer.json of a model");
   Tokenizer tokenizer;
   tokenizer.file = file;

@@ -3,10 +3,11 @@
 #pragma once
 #include <string>
 
+#include "base/json_fwd.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace distsetup {
 
-Result<Tokenizer> parse_json_tokenizer(const std::string& text, const std::string& file);
+Result<Tokenizer> parse_json_tokenizer(const Json& json, const std::string& file);
 
 }  // namespace distsetup

@@ -121,6 +121,19 @@ std::vector<ChangedCharacter> normal_form(NormalForm form, std::string_view text
   return out;
 }
 
+size_t end_of_cluster(std::string_view text, size_t at) {
+  utf8proc_int32_t state = 0;
+  CodePoint c = code_point_at(text, at);
+  for (at += c.num_bytes; at < text.size();) {
+    const CodePoint next = code_point_at(text, at);
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c.value), static_cast<utf8proc_int32_t>(next.value), &state))
+      break;
+    c = next;
+    at += c.num_bytes;
+  }
+  return at;
+}
+
 void append_lower(std::vector<ChangedCharacter>& to, uint32_t c) {
   if (c == 0x130) {
     to.push_back({'i', 0});

@@ -1,5 +1,5 @@
-// Unicode's normal forms with what they do to alignments, and lower case. Decompositions and combining classes are those of
-// Unicode 9, which the tokenizers library 0.23 uses: utf8proc's (Unicode 15) less what is younger.
+// Unicode's normal forms with what they do to alignments, lower case and grapheme clusters. Decompositions and combining classes are
+// those of Unicode 9, which the tokenizers library 0.23 uses: utf8proc's (Unicode 15) less what is younger.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -16,6 +16,8 @@ struct ChangedCharacter {
 };
 
 std::vector<ChangedCharacter> normal_form(NormalForm form, std::string_view text);
+// Where the grapheme cluster that begins at `at` ends (UAX 29, extended).
+size_t end_of_cluster(std::string_view text, size_t at);
 // The lower case of a character: one, or two of U+0130.
 void append_lower(std::vector<ChangedCharacter>& to, uint32_t code_point);
 

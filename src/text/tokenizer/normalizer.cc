@@ -190,6 +190,54 @@ bool apply(const ByteCharacters&, AlignedText& text, RegexScratch&) {
   return true;
 }
 
+// What a rule makes of `old` characters: the same number replaced, more put in, fewer taken away at the end.
+void add_replaced(std::vector<ChangedCharacter>& characters, std::string_view old, std::string_view by) {
+  const std::vector<uint32_t> added = code_points(by);
+  for (const uint32_t c : added) characters.push_back({c, 0});
+  const int more = static_cast<int>(added.size()) - static_cast<int>(num_code_points(old));
+  for (int i = 0; i < more; ++i) characters[characters.size() - 1 - static_cast<size_t>(i)].change = 1;
+  if (more < 0 && !characters.empty()) characters.back().change += more;
+}
+
+constexpr size_t kLongCluster = 6;  // bytes; rules are for shorter ones
+
+bool apply(const PrecompiledRules& rules, AlignedText& text, RegexScratch&) {
+  rewrite_pieces(text, [&](TextRange range, AlignedTextBuilder& builder) {
+    const std::string_view piece = text.view(range);
+    std::vector<ChangedCharacter> characters;
+    bool changed = false;
+    const auto add = [&](std::string_view part) {
+      const auto rule = rules.map->shortest(part);
+      if (rule) {
+        add_replaced(characters, part, rule->by);
+        changed = true;
+      }
+      return rule.has_value();
+    };
+    for (size_t at = 0; at < piece.size();) {
+      const std::string_view cluster = piece.substr(at, end_of_cluster(piece, at) - at);
+      at += cluster.size();
+      if (cluster.size() < kLongCluster && add(cluster)) continue;
+      for (size_t i = 0; i < cluster.size();) {
+        const CodePoint c = code_point_at(cluster, i);
+        if (!add(cluster.substr(i, c.num_bytes))) characters.push_back({c.value, 0});
+        i += c.num_bytes;
+      }
+    }
+    if (changed) {
+      write_changed(builder, text, range, characters);
+    } else {
+      builder.copy(range);
+    }
+  });
+  return true;
+}
+
+bool apply(const SentencePieceRules& rules, AlignedText& text, RegexScratch&) {
+  apply_rules(rules, text);
+  return true;
+}
+
 }  // namespace
 
 bool normalize(const Normalizer& step, AlignedText& text, RegexScratch& scratch) {

@@ -5,8 +5,10 @@
 #include <variant>
 
 #include "text/tokenizer/aligned_text.h"
+#include "text/tokenizer/chars_map.h"
 #include "text/tokenizer/normal_form.h"
 #include "text/tokenizer/regex.h"
+#include "text/tokenizer/sentencepiece_rules.h"
 
 namespace distsetup {
 
@@ -25,7 +27,13 @@ struct ReplaceMatches {
 struct NmtRules {};
 struct ByteCharacters {};  // see byte_level.h
 
-using Normalizer = std::variant<NormalForm, Lowercase, StripSpace, PrependText, ReplaceMatches, NmtRules, ByteCharacters>;
+// tokenizer.json's Precompiled: by grapheme clusters of less than six bytes, else by characters.
+struct PrecompiledRules {
+  std::shared_ptr<const CharsMap> map;
+};
+
+using Normalizer = std::variant<NormalForm, Lowercase, StripSpace, PrependText, ReplaceMatches, NmtRules, ByteCharacters,
+                                PrecompiledRules, SentencePieceRules>;
 
 // Every piece that is no token by itself. False: a regular expression gave up on this text.
 bool normalize(const Normalizer& step, AlignedText& text, RegexScratch& scratch);

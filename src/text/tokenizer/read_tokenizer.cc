@@ -9,12 +9,14 @@
 #include "base/file.h"
 #include "text/tokenizer/json_node.h"
 #include "text/tokenizer/json_tokenizer.h"
+#include "text/tokenizer/ranks.h"
+#include "text/tokenizer/sentencepiece_model.h"
 
 namespace distsetup {
 namespace {
 
 constexpr char kConfigFile[] = "tokenizer_config.json";
-constexpr std::string_view kFiles[] = {"tokenizer.json"};  // of a folder, the first that is there
+constexpr std::string_view kFiles[] = {"tokenizer.json", "tokenizer.model", "tekken.json"};  // of a folder, the first that is there
 
 Result<std::string> file_of(const std::string& path) {
   std::error_code failed;
@@ -51,8 +53,25 @@ Diagnostics read_config(const std::string& path, Tokenizer& tokenizer, Sha256& d
   set("bos_token", tokenizer.bos);
   set("eos_token", tokenizer.eos);
   set("pad_token", tokenizer.pad);
+  if (tokenizer.sentencepiece) {
+    if (root.at("add_bos_token").flag_or(false) && tokenizer.bos) tokenizer.before = {*tokenizer.bos};
+    if (root.at("add_eos_token").flag_or(false) && tokenizer.eos) tokenizer.after = {*tokenizer.eos};
+  }
   digest.update(*text);
   return notes.diagnostics;
+}
+
+// Whatever its name: what a file is shows in its first bytes.
+Result<Tokenizer> parse_tokenizer(const std::string& text, const std::string& file) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] == '{') {
+    const Result<Json> json = parse_json_text(text, file);
+    if (!json.ok()) return json.diagnostics;
+    return looks_like_tekken(*json) ? parse_tekken(*json, file) : parse_json_tokenizer(*json, file);
+  }
+  if (looks_like_sentencepiece(text)) return parse_sentencepiece(text, file);
+  if (looks_like_tiktoken(text)) return parse_tiktoken(text, file);
+  return error(code::kData, {file, 0, 0}, "no tokenizer: neither JSON nor a SentencePiece model nor a tiktoken file");
 }
 
 }  // namespace
@@ -62,7 +81,7 @@ Result<Tokenizer> read_tokenizer(const std::string& path) {
   if (!file.ok()) return file.diagnostics;
   const Result<std::string> text = read_file(*file);
   if (!text.ok()) return text.diagnostics;
-  Result<Tokenizer> tokenizer = parse_json_tokenizer(*text, *file);
+  Result<Tokenizer> tokenizer = parse_tokenizer(*text, *file);
   if (!tokenizer.ok()) return tokenizer;
   Sha256 digest;
   digest.update(*text);

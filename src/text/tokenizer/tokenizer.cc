@@ -172,6 +172,7 @@ Result<std::string> decode(const Tokenizer& tokenizer, const std::vector<uint32_
     texts.push_back(id < tokenizer.decoded_as.size() && !tokenizer.decoded_as[id].empty() ? tokenizer.decoded_as[id]
                                                                                           : tokenizer.tokens[id]);
   }
+  if (tokenizer.sentencepiece) return decode_pieces(*tokenizer.sentencepiece, tokenizer.tokens, ids);
   RegexScratch scratch;
   for (const Decoder& step : tokenizer.decoders) {
     if (!decode_step(step, texts, scratch))

@@ -32,6 +32,8 @@ struct Tokenizer {
   std::vector<std::string> tokens;      // by id, as the file writes them; empty: there is no such id
   std::vector<std::string> decoded_as;  // of added tokens that normalizers change: what decoders get; else empty
 
+  std::optional<SentencePieceDecoding> sentencepiece;  // of a SentencePiece model, instead of decoders
+
   // After the model: blanks at the ends of tokens do not count in their offsets; tokens around the text.
   bool trim_offsets = false, trim_keeps_prefix_space = false;
   std::vector<uint32_t> before, after;

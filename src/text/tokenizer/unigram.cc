@@ -22,26 +22,28 @@ void add_unknown(const Unigram& unigram, std::string_view word, uint32_t begin, 
   for (const char c : text) tokens.push_back({unigram.byte_tokens[static_cast<uint8_t>(c)], begin, end});
 }
 
-template <class Score>
+// Every sum is rounded as it is kept.
 bool find_path(const Unigram& unigram, std::string_view word, std::vector<UnigramScratch::Node>& nodes) {
+  const bool single = unigram.sum == ScoreSum::kSingle;
+  const auto kept = [&](double score) { return single ? static_cast<double>(static_cast<float>(score)) : score; };
   nodes.assign(word.size() + 1, {});
-  const auto offer = [&](size_t from, size_t to, uint32_t id, Score score) {
+  const auto offer = [&](size_t from, size_t to, uint32_t id, double score) {
     UnigramScratch::Node& node = nodes[to];
-    if (node.reached && !(score > static_cast<Score>(node.best))) return;
-    node = {static_cast<double>(score), static_cast<uint32_t>(from), id, true};
+    score = kept(score);
+    if (!node.reached || score > node.best) node = {score, static_cast<uint32_t>(from), id, true};
   };
-  const auto unknown_score = static_cast<Score>(static_cast<Score>(unigram.lowest_score) - static_cast<Score>(kUnknownPenalty));
+  const double unknown_score = kept(unigram.lowest_score - kUnknownPenalty);
   for (size_t at = 0; at < word.size();) {
-    const auto here = static_cast<Score>(nodes[at].best);
+    const double here = nodes[at].best;
     const size_t length = code_point_at(word, at).num_bytes;
     bool has_character = false;
     unigram.pieces.prefixes(word.substr(at), [&](size_t num_bytes, uint32_t id) {
-      offer(at, at + num_bytes, id, static_cast<Score>(static_cast<Score>(unigram.scores[id]) + here));
+      offer(at, at + num_bytes, id, unigram.scores[id] + here);
       has_character |= num_bytes == length;
     });
     if (!has_character) {
       if (unigram.unknown == kNoId) return false;
-      offer(at, at + length, unigram.unknown, static_cast<Score>(unknown_score + here));
+      offer(at, at + length, unigram.unknown, kept(unknown_score + here));
     }
     at += length;
   }
@@ -85,9 +87,7 @@ void PrefixTrie::finish() {
 }
 
 bool encode_word(const Unigram& unigram, std::string_view word, UnigramScratch& scratch, std::vector<WordToken>& tokens) {
-  const bool found = unigram.sum == ScoreSum::kDouble ? find_path<double>(unigram, word, scratch.nodes)
-                                                      : find_path<float>(unigram, word, scratch.nodes);
-  if (!found) return false;
+  if (!find_path(unigram, word, scratch.nodes)) return false;
   std::vector<WordToken>& path = scratch.backwards;
   path.clear();
   for (auto end = static_cast<uint32_t>(word.size()); end > 0;) {

@@ -117,10 +117,61 @@ def suffixes():
     return t
 
 
+def unigram():
+    """As XLM-R and T5: scores, SentencePiece's rules as Precompiled, blanks as characters."""
+    model = sentencepiece_model("unigram", byte_fallback=False, normalization_rule_tsv=str(HERE / "rules.tsv"))
+    t = Tokenizer(models.Unigram([(piece.piece, piece.score) for piece in model.pieces], unk_id=0))
+    t.normalizer = normalizers.Sequence([normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap), normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    t.decoder = decoders.Metaspace(prepend_scheme="first")
+    t.add_special_tokens(["<s>", "</s>"])
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", t.token_to_id("</s>"))])
+    return t
+
+
+def sentencepiece_model(kind, **options):
+    import io
+
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2
+
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(line for text in SENTENCES for line in text.splitlines()), model_writer=out,
+                                             model_type=kind, vocab_size=500, hard_vocab_limit=False, minloglevel=2, num_threads=1,
+                                             character_coverage=1.0, **options)
+    model = sentencepiece_model_pb2.ModelProto()
+    model.ParseFromString(out.getvalue())
+    return model
+
+
+def write_sentencepiece(name, kind, **options):
+    import sentencepiece
+
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    model = sentencepiece_model(kind, **options)
+    model.trainer_spec.ClearField("input")
+    (folder / "tokenizer.model").write_bytes(model.SerializeToString())
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    rows = []
+    for text in TEXTS:
+        ids = processor.encode(text)
+        rows.append({"text": text, "special": False, "ids": ids, "offsets": None, "decoded": processor.decode(ids)})
+    (folder / "expected.json").write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+
+
 MADE = {"bytes_of_words": bytes_of_words, "bytes_with_prefix": bytes_with_prefix, "blanks_as_characters": blanks_as_characters,
-        "suffixes": suffixes}
+        "suffixes": suffixes, "unigram": unigram}
+MADE_BY_SENTENCEPIECE = {
+    "sentencepiece_bpe": dict(kind="bpe", byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+                              user_defined_symbols=["<|go|>", "wordy"]),
+    "sentencepiece_unigram": dict(kind="unigram", byte_fallback=False, normalization_rule_tsv=str(HERE / "rules.tsv")),
+}
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or MADE:
-        write_json(name, MADE[name]())
+    for name in sys.argv[1:] or [*MADE, *MADE_BY_SENTENCEPIECE]:
+        if name in MADE:
+            write_json(name, MADE[name]())
+        else:
+            write_sentencepiece(name, **MADE_BY_SENTENCEPIECE[name])
     print("tokenizers", tokenizers.__version__)
