@@ -162,6 +162,21 @@ TEST_CASE("tokenizers: what is not supported is refused by its type and its path
   REQUIRE(first_message("[]") == "no tokenizer: neither JSON nor a SentencePiece model nor a tiktoken file");
 }
 
+TEST_CASE("tokenizers: a character that no token stands for is dropped, unknown, or an error, as the file says") {
+  const auto encoded = [](const std::string& unknown) {
+    const TemporaryDirectory folder;
+    folder.write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0, "?": 1}, "merges": [])" + unknown + "}}");
+    const Result<Tokenizer> tokenizer = read_tokenizer(folder.path());
+    REQUIRE(tokenizer.ok());
+    const Result<Encoding> encoding = encode(*tokenizer, "axxa");
+    return encoding.ok() ? std::optional(encoding->ids) : std::nullopt;
+  };
+  REQUIRE(encoded("") == std::vector<uint32_t>{0, 0});
+  REQUIRE(encoded(R"(, "unk_token": "?")") == std::vector<uint32_t>{0, 1, 1, 0});
+  REQUIRE(encoded(R"(, "unk_token": "?", "fuse_unk": true)") == std::vector<uint32_t>{0, 1, 0});
+  REQUIRE_FALSE(encoded(R"(, "unk_token": "<unk>")").has_value());
+}
+
 TEST_CASE("tokenizers: patterns that match otherwise in PCRE2 are translated or refused") {
   const auto translated = [](std::string_view pattern, RegexDialect dialect = RegexDialect::kOniguruma) {
     const Result<std::string> result = translate_regex(pattern, dialect, {"f", 0, 0}, "p");

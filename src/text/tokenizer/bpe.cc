@@ -25,7 +25,7 @@ void add_symbol(BpeScratch& scratch, uint32_t id, size_t num_bytes) {
 }
 
 // The characters of a word as tokens; unknown ones by the model's rules.
-void first_symbols(const Bpe& bpe, std::string_view word, BpeScratch& scratch) {
+bool first_symbols(const Bpe& bpe, std::string_view word, BpeScratch& scratch) {
   size_t unknown_bytes = 0;  // of the unknown token that is not added yet
   const auto flush = [&] {
     if (unknown_bytes > 0) add_symbol(scratch, bpe.unknown, unknown_bytes);
@@ -54,11 +54,13 @@ void first_symbols(const Bpe& bpe, std::string_view word, BpeScratch& scratch) {
       for (const char c : text) add_symbol(scratch, bpe.byte_tokens[static_cast<uint8_t>(c)], 1);
       continue;
     }
+    if (bpe.unknown == kNoId && bpe.needs_unknown) return false;
     if (bpe.unknown == kNoId) continue;
     if (!bpe.fuse_unknown) flush();
     unknown_bytes += length;
   }
   flush();
+  return true;
 }
 
 void merge_short(const Bpe& bpe, BpeScratch& scratch) {
@@ -162,16 +164,16 @@ const MergeTable::Slot* MergeTable::find(uint32_t left, uint32_t right) const {
   return &slots_[at];
 }
 
-void encode_word(const Bpe& bpe, std::string_view word, BpeScratch& scratch, std::vector<WordToken>& tokens) {
+bool encode_word(const Bpe& bpe, std::string_view word, BpeScratch& scratch, std::vector<WordToken>& tokens) {
   if (bpe.ignore_merges) {
     const uint32_t whole = bpe.vocabulary.find(word);
     if (whole != kNoId) {
       tokens.push_back({whole, 0, static_cast<uint32_t>(word.size())});
-      return;
+      return true;
     }
   }
   scratch.symbols.clear();
-  first_symbols(bpe, word, scratch);
+  if (!first_symbols(bpe, word, scratch)) return false;
   if (scratch.symbols.size() < kLongWord) {
     merge_short(bpe, scratch);
   } else {
@@ -182,6 +184,7 @@ void encode_word(const Bpe& bpe, std::string_view word, BpeScratch& scratch, std
     tokens.push_back({symbol.id, begin, begin + symbol.num_bytes});
     begin += symbol.num_bytes;
   }
+  return true;
 }
 
 void find_cuts(Bpe& bpe, const std::vector<std::string>& merged_texts) {

@@ -50,7 +50,8 @@ struct Bpe {
   bool bytes = false;                         // words begin as bytes, not as characters
   bool ignore_merges = false;                 // a word that is a token is that token, whatever the merges say
   bool fuse_unknown = false;                  // unknown characters beside each other are one token
-  uint32_t unknown = kNoId;                   // for characters that are no token; none: they are dropped
+  uint32_t unknown = kNoId;                   // for characters that are no token; none: they are dropped...
+  bool needs_unknown = false;                 // ... or, where the file names a token for them that it does not have, an error
   bool byte_fallback = false;                 // they become the tokens of their bytes, where all of these exist
   std::array<uint32_t, 256> byte_tokens{};    // <0x00> to <0xFF>, kNoId where there is none
   std::string continuing_prefix, end_suffix;  // of a word's characters but the first; of its last
@@ -73,8 +74,8 @@ struct BpeScratch {
   std::string text;
 };
 
-// Appends the tokens of a word.
-void encode_word(const Bpe& bpe, std::string_view word, BpeScratch& scratch, std::vector<WordToken>& tokens);
+// Appends the tokens of a word. False: it has a character that is no token, see needs_unknown.
+bool encode_word(const Bpe& bpe, std::string_view word, BpeScratch& scratch, std::vector<WordToken>& tokens);
 // Sets cut_before, from the texts of all tokens that merges make.
 void find_cuts(Bpe& bpe, const std::vector<std::string>& merged_texts);
 

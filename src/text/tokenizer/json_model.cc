@@ -86,7 +86,8 @@ void read_bpe(const JsonNode& node, Alphabet alphabet, Tokenizer& tokenizer) {
   if (node.notes().diagnostics.empty()) read_merges(node.at("merges"), index, bpe, merged);
   if (!node.at("unk_token").is_absent()) {
     const std::string unknown = node.at("unk_token").text();
-    bpe.unknown = index.find(unknown);  // one that is not in the vocabulary is an error only when it is needed; then it is dropped
+    bpe.unknown = index.find(unknown);
+    bpe.needs_unknown = bpe.unknown == kNoId;
   }
   find_byte_tokens(tokenizer.tokens, bpe.byte_tokens);
   const bool is_plain = bpe.continuing_prefix.empty() && bpe.end_suffix.empty() && !bpe.byte_fallback;

@@ -56,13 +56,11 @@ struct Encoder::Parts {
 
   // The tokens of a word; false: the model has none for it.
   bool encode(const Bpe& model, std::string_view word) {
-    if (word.size() > WordCache::kMostBytes) {
-      encode_word(model, word, bpe, tokens);
-    } else if (!cache.find(word, tokens)) {
-      const size_t before = tokens.size();
-      encode_word(model, word, bpe, tokens);
-      cache.add(word, std::span(tokens).subspan(before));
-    }
+    if (word.size() > WordCache::kMostBytes) return encode_word(model, word, bpe, tokens);
+    if (cache.find(word, tokens)) return true;
+    const size_t before = tokens.size();
+    if (!encode_word(model, word, bpe, tokens)) return false;
+    cache.add(word, std::span(tokens).subspan(before));
     return true;
   }
   bool encode(const Unigram& model, std::string_view word) { return encode_word(model, word, unigram, tokens); }
