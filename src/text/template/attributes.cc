@@ -127,7 +127,8 @@ struct Bounds {
 Bounds bounds(const Slice& slice, size_t num_items) {
   const auto size = static_cast<Integer>(num_items);
   Bounds out;
-  if (!slice.step.is(Type::kNone)) out.step = slice.step.whole();
+  constexpr Integer kFar = Integer(1) << 62;  // no text or list is longer
+  if (!slice.step.is(Type::kNone)) out.step = std::clamp(slice.step.whole(), -kFar, kFar);
   if (out.step == 0) fail("the step of a slice is 0");
   const bool is_back = out.step < 0;
   const Integer low = is_back ? -1 : 0, high = is_back ? size - 1 : size;
@@ -182,7 +183,9 @@ PyValue slice_of(const PyValue& object, const Slice& slice) {
   const Bounds ends = bounds(slice, size);
   if (object.is(Type::kRange)) {
     const HeldRange& held = range_of(object);
-    return range(held.start + ends.start * held.step, held.start + ends.stop * held.step, held.step * ends.step);
+    Integer step = 0;
+    if (__builtin_mul_overflow(held.step, ends.step, &step)) fail("the step of a range has more than 38 digits");
+    return range(held.start + ends.start * held.step, held.start + ends.stop * held.step, step);
   }
   const auto goes_on = [&](Integer i) { return ends.step > 0 ? i < ends.stop : i > ends.stop; };
   if (object.is(Type::kText)) {

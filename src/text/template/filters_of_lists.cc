@@ -144,7 +144,8 @@ PyValue extreme_filter(TemplateRun&, const PyValue& input, const CallArguments& 
 
 PyValue map_filter(TemplateRun& run, const PyValue& input, const CallArguments& arguments) {
   if (!truth(input)) return iterator({});
-  if (arguments.positional.empty() && !arguments.keywords.empty() && arguments.keywords.front().first == "attribute") {
+  const auto is_attribute = [](const auto& keyword) { return keyword.first == "attribute"; };
+  if (arguments.positional.empty() && std::any_of(arguments.keywords.begin(), arguments.keywords.end(), is_attribute)) {
     const Matched given("map", arguments, {"attribute", "default"}, 1);
     const PyValue* absent = given.has_value(1) ? &given.at(1) : nullptr;
     return generated(input, [&](PyValue one, Values& out) { out.push_back(path_of(std::move(one), given.at(0), absent)); });

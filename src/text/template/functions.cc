@@ -14,6 +14,7 @@ namespace distsetup::jinja {
 namespace {
 
 constexpr Integer kMaxRange = 100'000;  // jinja2's sandbox has the same
+constexpr size_t kMaxTimeFormat = 4096;
 constexpr std::array<std::string_view, 5> kFunctions = {"dict", "namespace", "raise_exception", "range", "strftime_now"};
 
 // dict(mapping or pairs, name=value…)
@@ -54,9 +55,9 @@ PyValue make_range(const CallArguments& arguments) {
   const Integer start = has_start ? given.whole(0, 0) : 0, stop = has_start ? given.whole(1, 0) : given.whole(0, 0);
   const Integer step = given.whole(2, 1);
   if (step == 0) fail("the step of range() is 0");
-  constexpr Integer kFar = Integer(1) << 100;  // so that nothing below overflows
+  constexpr Integer kFar = Integer(1) << 62;  // so that nothing overflows, here and in slices
   if (start > kFar || start < -kFar || stop > kFar || stop < -kFar || step > kFar || step < -kFar)
-    fail("range() with more than 30 digits");
+    fail("range() with more than 18 digits");
   PyValue made = range(start, stop, step);
   if (range_of(made).length > kMaxRange) fail(fmt::format("range() of more than {} items", kMaxRange));
   return made;
@@ -78,7 +79,7 @@ PyValue strftime_now(const std::tm& now, const CallArguments& arguments) {
     }
   }
   if (adapted.empty()) return text("");
-  count_bytes(adapted.size() * 32);
+  if (adapted.size() > kMaxTimeFormat) fail(fmt::format("strftime_now() takes at most {} bytes", kMaxTimeFormat));
   std::string out(adapted.size() * 32 + 256, '\0');
   out.resize(std::strftime(out.data(), out.size(), adapted.c_str(), &now));
   return text(std::move(out));
