@@ -116,6 +116,9 @@ Result<Encoding> Encoder::encode(std::string_view text, const EncodeOptions& opt
     out.offsets.push_back(offsets);
   };
   const auto* bpe = std::get_if<Bpe>(&t.model);
+  // Of Unigram's unknown tokens the library keeps the text itself.
+  const auto* unigram = std::get_if<Unigram>(&t.model);
+  const uint32_t as_written = unigram != nullptr ? unigram->unknown : kNoId;
   const std::string_view cut_before = bpe != nullptr ? std::string_view(bpe->cut_before) : "";
   for (const Piece& piece : aligned.pieces) {
     const std::string_view whole = aligned.view(piece.range);
@@ -129,7 +132,10 @@ Result<Encoding> Encoder::encode(std::string_view text, const EncodeOptions& opt
       if (!std::visit([&](const auto& model) { return parts_->encode(model, whole.substr(begin, end - begin)); }, t.model))
         return cannot_encode("the text has a character that no token stands for, and the tokenizer has no token for unknown ones");
       const auto shift = static_cast<uint32_t>(piece.range.begin + begin);
-      for (const WordToken& token : parts_->tokens) add(token.id, {shift + token.begin, shift + token.end}, t.tokens[token.id]);
+      for (const WordToken& token : parts_->tokens) {
+        const TextRange range = {shift + token.begin, shift + token.end};
+        add(token.id, range, token.id == as_written ? aligned.view(range) : std::string_view(t.tokens[token.id]));
+      }
     }
   }
   if (options.add_special_tokens && !(t.before.empty() && t.after.empty())) {
