@@ -62,7 +62,7 @@ else()
   set(visibility INTERFACE)
 endif()
 find_package(Threads REQUIRED)
-target_link_libraries(distsetup_runtime ${visibility} distsetup_fmt_first distsetup_plan libtorch::torch_cpu Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(distsetup_runtime ${visibility} distsetup_fmt_first distsetup_weights libtorch::torch_cpu Threads::Threads ${CMAKE_DL_LIBS})
 
 distsetup_program(distsetup-train distsetup_runtime runtime/train_main.cc runtime/train.cc)
 if(TARGET distsetup-train)

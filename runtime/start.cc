@@ -19,6 +19,7 @@
 #include "plan/schedule_text.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/load.h"
+#include "runtime/checkpoint/load_weights.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/report.h"
 
@@ -74,6 +75,7 @@ Diagnostics keep_plan(const TrainingPlan& training) {
     return fs::path(path).is_absolute() ? path : here.lexically_relative(from).string();
   };
   if (!plan.data.files.empty()) plan.data.root = seen_from_there(plan.data.root);
+  if (!plan.weights.files.empty()) plan.weights.directory = seen_from_there(plan.weights.directory);
   plan.checkpoint.directory = seen_from_there(plan.checkpoint.directory);
   return write_file_atomic((fs::path(training.output) / "plan.json").string(), dump_json(to_json(plan)), Overwrite::kForce)
       .diagnostics;
@@ -143,6 +145,13 @@ void check_resume(const CheckpointMetadata& metadata, const std::string& path, c
   }
 }
 
+void check_start(const TrainingPlan& training, const std::optional<CheckpointMetadata>& newest, const Corpus& corpus) {
+  if (newest)
+    check_resume(*newest, checkpoint_path(training.checkpoint_directory, newest->step), corpus, training.plan);
+  else if (starts_from_weights(training.plan))
+    throw_on_error(open_weights(training.plan, training.directory).diagnostics, kExitBadEnvironment);
+}
+
 std::string start_text(const TrainingPlan& training, const Corpus& corpus, const std::optional<CheckpointMetadata>& newest,
                        const std::string& device) {
   const Plan& plan = training.plan;
@@ -157,7 +166,9 @@ std::string start_text(const TrainingPlan& training, const Corpus& corpus, const
   facts.checkpoint = fmt::format("{}, {}, keep {}", training.checkpoint_directory,
                                  every > 0 ? fmt::format("every {} steps", every) : "at the end", plan.checkpoint.keep);
   facts.start = newest ? fmt::format("checkpoint_{}, {} of {} steps are done", newest->step, newest->step, plan.train.steps)
-                       : "from the beginning";
+                : starts_from_weights(plan)
+                    ? fmt::format("from the weights in {}", (fs::path(training.directory) / plan.weights.directory).string())
+                    : "from the beginning";
   facts.device = device;
   return format_start(plan, facts);
 }

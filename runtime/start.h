@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "plan/plan.h"
-#include "runtime/checkpoint/manifest.h"
 #include "runtime/data/corpus.h"
+#include "weights/manifest.h"
 
 namespace distsetup {
 
@@ -36,6 +36,10 @@ std::optional<CheckpointMetadata> newest_checkpoint(const std::string& directory
 
 // Throws Failure when the checkpoint at `path` belongs to another run: other data, sequence length or seed.
 void check_resume(const CheckpointMetadata& metadata, const std::string& path, const Corpus& corpus, const Plan& plan);
+
+// What a dry run checks of the place where training begins: check_resume() where there is a checkpoint, else published weights, if the
+// plan names any. Throws Failure.
+void check_start(const TrainingPlan& training, const std::optional<CheckpointMetadata>& newest, const Corpus& corpus);
 
 // The resolved table with predictions.
 std::string start_text(const TrainingPlan& training, const Corpus& corpus, const std::optional<CheckpointMetadata>& newest,

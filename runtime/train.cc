@@ -117,7 +117,7 @@ class Run {
     std::vector<std::string> refused;
     const std::optional<CheckpointMetadata> newest = newest_checkpoint(place_.directory, refused);
     for (const std::string& why : first() ? refused : std::vector<std::string>{}) say("{}", why);
-    if (newest) check_resume(*newest, checkpoint_path(place_.directory, newest->step), corpus_, plan_);
+    check_start(training_, newest, corpus_);
     if (!first()) return kExitDone;
     print_start(newest);
     fmt::print("dry run: the plan, its schedule, the environment and {} data files are as they should be; nothing was trained\n",
@@ -169,6 +169,8 @@ class Run {
       sampler_->seek(newest->cursor);
       done_ = saved_step_ = newest->step;
       loss_ = newest->loss;
+    } else if (starts_from_weights(plan_)) {
+      load_planned_weights(*communicator_, plan_, training_.directory, shard());
     } else {
       engine_->initialize_parameters();
     }

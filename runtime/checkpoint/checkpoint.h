@@ -16,7 +16,7 @@
 
 #include "plan/layout.h"
 #include "plan/mesh.h"
-#include "runtime/checkpoint/manifest.h"
+#include "weights/manifest.h"
 
 namespace distsetup {
 

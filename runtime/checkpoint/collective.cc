@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "runtime/checkpoint/load.h"
+#include "runtime/checkpoint/load_weights.h"
 #include "runtime/monitor/failure.h"
 
 namespace distsetup {
@@ -70,6 +71,12 @@ std::vector<std::string> save_checkpoint(Communicator& communicator, const Check
   }
   agree(communicator, mine, kExitFailed);
   return complaints;
+}
+
+void load_planned_weights(Communicator& communicator, const Plan& plan, const std::string& plan_directory, const ShardState& state) {
+  const Result<WeightsFolder> folder = open_weights(plan, plan_directory);
+  agree(communicator, folder.diagnostics, kExitBadEnvironment);
+  agree(communicator, load_weights(*folder, state), kExitFailed);
 }
 
 FoundCheckpoint find_checkpoint(Communicator& communicator, const std::string& directory) {

@@ -23,6 +23,9 @@ struct CheckpointPlace {
 std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state,
                                          bool writes, const CheckpointMetadata& metadata);
 
+// What a run begins with when its plan names published weights (load_weights.h). Throws Failure.
+void load_planned_weights(Communicator& communicator, const Plan& plan, const std::string& plan_directory, const ShardState& state);
+
 struct FoundCheckpoint {
   std::optional<CheckpointMetadata> newest;              // the newest that is valid; none: start from the beginning
   std::vector<std::pair<int64_t, std::string>> refused;  // newer ones and why, for this rank to print

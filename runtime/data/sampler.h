@@ -8,17 +8,9 @@
 #include "plan/mesh.h"
 #include "plan/plan.h"
 #include "runtime/data/corpus.h"
+#include "weights/manifest.h"
 
 namespace distsetup {
-
-// Where training stands in the list. Exact: what was consumed, nothing that was prefetched.
-struct Cursor {
-  int64_t epoch = 0;
-  int64_t position = 0;   // next entry of this epoch's permutation
-  int64_t sequences = 0;  // consumed since the start
-  int64_t tokens = 0;     // valid targets consumed since the start
-  bool operator==(const Cursor&) const = default;
-};
 
 // A rank's share of one optimizer step (or of an evaluation), micro-batches one after another: element
 // (m · micro_batch + j) · sequence_length + t is position t of sequence j of micro-batch m.

@@ -51,5 +51,6 @@ inline constexpr char kPreflight[] = "DS0804";  // launch --check: what the clus
 inline constexpr char kData[] = "DS0901";
 inline constexpr char kCheckpoint[] = "DS0902";
 inline constexpr char kCommunication[] = "DS0903";
+inline constexpr char kWeights[] = "DS0904";  // published weights: missing, malformed, or of another model
 
 }  // namespace distsetup::code

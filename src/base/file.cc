@@ -122,6 +122,7 @@ int replace_file(const fs::path& target, std::string_view bytes, Overwrite overw
 }  // namespace
 
 std::string errno_text(int number) {
+  if (number == kEndOfFile) return "the file ends early";
   std::string text = std::generic_category().message(number);
   const bool is_word = text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0;  // keep "RPC …" as it is
   if (is_word) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
@@ -162,6 +163,24 @@ Result<std::string> read_file(const std::string& path) {
     }
     text.append(chunk, static_cast<size_t>(num_read));
   }
+}
+
+int OpenFile::close() {
+  const int fd = std::exchange(fd_, -1);
+  return fd < 0 || ::close(fd) == 0 ? 0 : errno;
+}
+
+int read_at(int fd, void* data, int64_t num_bytes, int64_t offset) {
+  char* p = static_cast<char*>(data);
+  while (num_bytes > 0) {
+    const ssize_t n = ::pread(fd, p, static_cast<size_t>(num_bytes), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n == 0 ? kEndOfFile : errno;
+    p += n;
+    offset += n;
+    num_bytes -= n;
+  }
+  return 0;
 }
 
 Result<Written> write_file_atomic(const std::string& path, std::string_view bytes, Overwrite overwrite, bool executable) {

@@ -97,6 +97,8 @@ int64_t full_element(const Parameter& parameter, int tp_index, int64_t element);
 // Where element `element` of a whole parameter (row-major, in the program's order) stands in the published tensor, which may order
 // its rows otherwise or be transposed.
 int64_t published_element(const Parameter& parameter, const Geometry& geometry, int64_t element);
+int64_t published_row(const Parameter& parameter, const Geometry& geometry, int64_t row);  // of a row of the whole, before transposing
+std::vector<int64_t> published_shape(const Parameter& parameter);
 
 // Half-open range of valid elements of unit `unit` that shard rank `index` owns; empty past the end.
 struct ElementRange {

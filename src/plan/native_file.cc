@@ -55,6 +55,7 @@ class FileReading {
     std::string base;
     if (reader.get("base", base)) read_over(base, value, file, read_base);
     if (const Value* needs = reader.child("needs")) file.needs = conditions_of(needs);
+    reader.get("buffers", file.buffers);
     if (const Value* attributes = reader.child("attributes"))
       for (const auto& [kernel, values] : attributes->entries) read_attributes(values, file.attributes[kernel]);
     if (const Value* unit = reader.child("embedding")) read_unit(*unit, file.embedding);

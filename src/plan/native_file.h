@@ -32,6 +32,7 @@ struct NativeFile {
   std::string name;
   std::vector<std::string> needs;                                        // conditions that must hold of a model
   std::map<std::string, std::map<std::string, std::string>> attributes;  // by kernel, where an op does not say otherwise
+  std::vector<std::string> buffers;                                      // endings of published names that nobody reads
   Unit embedding, block, head;
 };
 

@@ -78,6 +78,7 @@ Diagnostics refused_traits(const Geometry& g) {
 std::shared_ptr<const NativePrograms> programs_of(const NativeFile& file, const Geometry& g, const ProgramSplit& split) {
   NativePrograms p;
   p.file = file.name;
+  p.buffers = file.buffers;
   p.embedding = program_of(file, {UnitKind::kEmbedding, false, split}, g);
   p.head = program_of(file, {UnitKind::kHead, false, split}, g);
   std::array<int, 2> kinds = {-1, -1};

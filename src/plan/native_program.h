@@ -18,6 +18,7 @@ struct NativePrograms {
   Program embedding, head;
   std::vector<Program> blocks;  // kinds of layers: most models have one, others layers with and without a window
   std::vector<int> kind_of_layer;
+  std::vector<std::string> buffers;  // endings of published tensors that follow from the configuration and are not read
   const Program& block(int64_t layer) const { return blocks[static_cast<size_t>(kind_of_layer[static_cast<size_t>(layer)])]; }
 };
 

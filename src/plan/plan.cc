@@ -75,6 +75,8 @@ Diagnostics check_bundled(const Plan& p) {
   Diagnostics out;
   const auto require = requires_in(out);
   const Mesh& m = p.mesh;
+  require(p.train.init == kRandomInit || p.train.init == kWeightsInit, code::kUnknownValue,
+          fmt::format("train.init is '{}', expected {} or {}", p.train.init, kRandomInit, kWeightsInit));
   append(out, check_native_kernels(p.model, p.hardware.accelerator));
   require(p.model.learned_positions == 0 || p.train.sequence_length <= p.model.learned_positions, code::kOutOfRange,
           fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, p.model.learned_positions));
@@ -135,6 +137,8 @@ Diagnostics check_trainable(const Plan& p) {
   const auto refuse = [&](bool condition, std::string_view code, std::string message, std::string help) {
     if (condition) out.push_back(error(code, {}, std::move(message), std::move(help)));
   };
+  refuse(starts_from_weights(p) == p.weights.files.empty(), code::kConflict,
+         fmt::format("train.init is '{}', and the plan names {} files of weights", p.train.init, p.weights.files.size()), "plan again");
   refuse(p.train.method != "pretrain", code::kUnsupportedFeature,
          fmt::format("the trainer runs pretrain, the plan says method {}", p.train.method), "emit the plan for another trainer");
   refuse((p.model.rope_scaling == "llama3" || p.model.rope_scaling == "yarn") && p.model.rope_original_positions <= 0,

@@ -17,6 +17,7 @@ namespace distsetup {
 
 inline constexpr int kPlanSchemaVersion = 1;
 inline constexpr std::string_view kNative = "native";  // the bundled trainer, its program, and the target written for it
+inline constexpr std::string_view kRandomInit = "random", kWeightsInit = "weights";  // what parameters start from
 
 enum class Verdict { kFits, kTight, kDoesNotFit };
 enum class Sharding { kDdp, kZero1, kZero2, kZero3 };
@@ -114,6 +115,7 @@ struct PrecisionPlan {
 struct TrainPlan {
   std::string method = "pretrain";  // pretrain | sft | dpo
   std::string finetune = "full";    // full | lora | qlora
+  std::string init{kRandomInit};    // random | weights: those of Plan::weights
   int64_t lora_rank = 0;
   std::vector<std::string> lora_targets;  // "query", "value", ...
   int64_t sequence_length = 4096;
@@ -145,6 +147,19 @@ struct DataPlan {
   std::string root;                 // relative paths are relative to plan.json's directory
   std::vector<DataFile> files;      // empty: the plan cannot be trained, only previewed and emitted
   bool operator==(const DataPlan&) const = default;
+};
+
+// What the parameters start from: published weights.
+struct WeightsFile {
+  std::string path;  // relative to the folder
+  int64_t bytes = 0;
+  std::string header_sha256;  // of the safetensors header and the length before it
+  bool operator==(const WeightsFile&) const = default;
+};
+struct WeightsPlan {
+  std::string directory;  // a relative one is relative to plan.json's directory
+  std::vector<WeightsFile> files;
+  bool operator==(const WeightsPlan&) const = default;
 };
 
 struct CheckpointPlan {
@@ -246,6 +261,7 @@ struct Plan {
   OffloadPlan offload;
   PrecisionPlan precision;
   TrainPlan train;
+  WeightsPlan weights;  // with train.init weights; else empty
   DataPlan data;
   CheckpointPlan checkpoint;
   LaunchPlan launch;
@@ -268,6 +284,7 @@ struct Plan {
   ~Plan();
 };
 
+inline bool starts_from_weights(const Plan& plan) { return plan.train.init == kWeightsInit; }
 inline bool is_native(const Plan& plan) { return plan.strategy.trainer == kNative; }
 
 // One spelling each, used in JSON, listings and messages.

@@ -164,6 +164,7 @@ template <class V>
 void visit(V& v, TrainPlan& t) {
   v("method", t.method);
   v("finetune", t.finetune);
+  v("init", t.init);
   v("lora_rank", t.lora_rank);
   v("lora_targets", t.lora_targets);
   v("sequence_length", t.sequence_length);
@@ -193,6 +194,17 @@ void visit(V& v, DataPlan& d) {
   v("tokenizer", d.tokenizer);
   v("root", d.root);
   v("files", d.files);
+}
+template <class V>
+void visit(V& v, WeightsFile& f) {
+  v("path", f.path);
+  v("bytes", f.bytes);
+  v("header_sha256", f.header_sha256);
+}
+template <class V>
+void visit(V& v, WeightsPlan& w) {
+  v("directory", w.directory);
+  v("files", w.files);
 }
 template <class V>
 void visit(V& v, CheckpointPlan& c) {
@@ -310,6 +322,7 @@ void visit(V& v, Plan& p) {
   v("offload", p.offload);
   v("precision", p.precision);
   v("train", p.train);
+  v("weights", p.weights);
   v("data", p.data);
   v("checkpoint", p.checkpoint);
   v("launch", p.launch);

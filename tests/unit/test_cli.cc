@@ -259,11 +259,11 @@ TEST_CASE("data paths stay the same files when the plan goes to another folder")
   Plan plan;
   plan.data.root = ".";
   plan.data.files.push_back({"text/a.txt", 1, "", false});
-  move_data_root(plan, ".", "runs/one");
+  move_inputs(plan, ".", "runs/one");
   CHECK(plan.data.root == "../..");
-  move_data_root(plan, "runs/one", ".");
+  move_inputs(plan, "runs/one", ".");
   CHECK(plan.data.root == ".");
   plan.data.root = "/data";
-  move_data_root(plan, ".", "runs/one");
+  move_inputs(plan, ".", "runs/one");
   CHECK(plan.data.root == "/data");
 }

@@ -34,6 +34,7 @@ constexpr NamedCommand kCommands[] = {
     {"launcher", launcher_command},
     {"launch", launch_command},
     {"probe", probe_command},
+    {"checkpoint export", checkpoint_export_command},
     {"config show", config_show_command},
     {"diff", diff_command},
     {"compare", compare_command},

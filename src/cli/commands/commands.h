@@ -18,6 +18,7 @@ Command slurm_command();
 Command launcher_command();
 Command launch_command();
 Command probe_command();
+Command checkpoint_export_command();
 Command config_show_command();
 Command diff_command();
 Command compare_command();

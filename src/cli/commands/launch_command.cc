@@ -143,7 +143,7 @@ Result<Plan> plan_or_run_file(const Arguments& arguments, const Session& session
   if (!text.ok()) return text.diagnostics;
   if (is_plan_text(*text)) {
     Result<Plan> plan = read_plan(path);
-    if (plan.ok()) move_data_root(*plan, std::filesystem::path(path).parent_path().string(), ".");
+    if (plan.ok()) move_inputs(*plan, std::filesystem::path(path).parent_path().string(), ".");
     return plan;
   }
   Arguments one = arguments;
@@ -166,7 +166,7 @@ Result<std::string> path_of_plan(const Arguments& arguments, const Terminal& ter
   if (!plan.ok()) return plan.diagnostics;
   const std::string beside = std::filesystem::path(path).parent_path().string();
   const std::string folder = arguments.text("output", beside.empty() ? "." : beside);
-  move_data_root(*plan, ".", folder);
+  move_inputs(*plan, ".", folder);
   mention(terminal, machines_line(*plan) + headline(*plan) + "\n");
   const Result<std::vector<WrittenFile>> written = write_artifacts(arguments, {{"plan.json", dump_json(to_json(*plan))}}, folder);
   if (!written.ok()) return written.diagnostics;

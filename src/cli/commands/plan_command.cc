@@ -65,7 +65,7 @@ int print_schedule(const Arguments& arguments, const Terminal& terminal, const P
 Diagnostics write_plan(const Arguments& arguments, const Terminal& terminal, Plan& plan) {
   if (!arguments.has("output")) return {};
   const OutputPath at = output_path(arguments.text("output"), "plan.json");
-  move_data_root(plan, ".", at.directory);
+  move_inputs(plan, ".", at.directory);
   const Result<std::vector<WrittenFile>> written =
       write_artifacts(arguments, {{at.file, dump_json(to_json(plan)), false}}, at.directory);
   if (!written.ok()) return written.diagnostics;

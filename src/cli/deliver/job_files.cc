@@ -133,7 +133,7 @@ struct JobMaker {
   // What the plan that is written says of its place, and of a run that is started again by itself.
   void prepare_plan(const Targets& targets, const OutputPath& at) {
     Plan& plan = *files.plan;
-    move_data_root(plan, ".", at.directory);
+    move_inputs(plan, ".", at.directory);
     if (!targets.via.empty()) plan.launch.target = targets.target;
     plan.launch.via = targets.via;
     const bool is_own = plan.strategy.trainer == kUnknownProgram;  // it saves when it likes

@@ -184,7 +184,7 @@ int run_smoke(const Arguments& arguments, const Session& session, const Terminal
   Result<Plan> made = make_plan_for_goal(*problem);
   append(diagnostics, made.diagnostics);
   if (!made.ok()) return end(fail(arguments, terminal, diagnostics));
-  move_data_root(*made, ".", folder);
+  move_inputs(*made, ".", folder);
   const Result<Written> written = write_file_atomic(folder + "/plan.json", dump_json(to_json(*made)), Overwrite::kForce);
   if (!written.ok()) return end(fail(arguments, terminal, written.diagnostics));
   mention(terminal, fmt::format("smoke: {} steps of a stand-in of {}: {} layers of width {}, {} {}, {}, recompute {}, {}{}\n", kSteps,

@@ -41,7 +41,7 @@ Offer offer_of_key(const SpecKey& key) {
     if (key.path == path) offer.words = preset_ids(kPresets, folder);
   }
   offer.files = key.path == "model" || key.path == "hardware.machine" || key.path == "data.paths" || key.path == "launch.site";
-  offer.folders = key.path == "checkpoint.directory";
+  offer.folders = key.path == "checkpoint.directory" || key.path == "model.weights";
   if (key.can_be_auto && !offer.words.empty()) offer.words.emplace_back("auto");
   return offer;
 }

@@ -108,7 +108,7 @@ Result<PlanSource> read_made_plan(const Arguments& arguments) {
     return idle;
   Result<Plan> plan = read_plan(path);
   if (!plan.ok()) return plan.diagnostics;
-  move_data_root(*plan, directory_of(path), ".");
+  move_inputs(*plan, directory_of(path), ".");
   return {PlanSource{std::move(*plan), std::nullopt, false, ""}, std::move(plan.diagnostics)};
 }
 
@@ -153,11 +153,13 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
   const bool is_other = !target.empty() && target != as_said.text("launch.target").value_or("");
   if (is_other && source->is_of_target) source->preview = other_preview(arguments, session, as_said, *inputs, source->plan);
   Plan& plan = source->plan;
-  if (!plan.data.files.empty()) {  // seen from here; move_data_root() goes on from there
+  const auto see_from_here = [](std::string& directory) {  // move_inputs() goes on from there
     std::error_code ignored;
-    const fs::path relative = fs::proximate(plan.data.root, ignored);
-    plan.data.root = relative.empty() ? "." : relative.string();
-  }
+    const fs::path relative = fs::proximate(directory, ignored);
+    directory = relative.empty() ? "." : relative.string();
+  };
+  if (!plan.data.files.empty()) see_from_here(plan.data.root);
+  if (!plan.weights.files.empty()) see_from_here(plan.weights.directory);
   return {std::move(*source), std::move(diagnostics)};
 }
 
@@ -167,11 +169,15 @@ Diagnostics said_of(const Result<PlanSource>& source) {
   return said;
 }
 
-void move_data_root(Plan& plan, const std::string& from_directory, const std::string& to_directory) {
-  if (plan.data.files.empty() || fs::path(plan.data.root).is_absolute()) return;
-  const fs::path root = fs::path(from_directory) / (plan.data.root.empty() ? "." : plan.data.root);
-  fs::path moved = fs::weakly_canonical(fs::absolute(root)).lexically_relative(fs::weakly_canonical(fs::absolute(to_directory)));
-  plan.data.root = moved.empty() ? "." : moved.string();
+void move_inputs(Plan& plan, const std::string& from_directory, const std::string& to_directory) {
+  const auto move = [&](std::string& directory) {
+    if (fs::path(directory).is_absolute()) return;
+    const fs::path from = fs::path(from_directory) / (directory.empty() ? "." : directory);
+    fs::path moved = fs::weakly_canonical(fs::absolute(from)).lexically_relative(fs::weakly_canonical(fs::absolute(to_directory)));
+    directory = moved.empty() ? "." : moved.string();
+  };
+  if (!plan.data.files.empty()) move(plan.data.root);
+  if (!plan.weights.files.empty()) move(plan.weights.directory);
 }
 
 std::string machines_line(int nodes, int gpus_per_node, std::string_view kind) {

@@ -28,8 +28,8 @@ Diagnostics said_of(const Result<PlanSource>& source);
 
 Result<Plan> read_plan(const std::string& path);
 
-// Relative data paths of a plan are relative to its plan.json: the same files seen from another folder.
-void move_data_root(Plan& plan, const std::string& from_directory, const std::string& to_directory);
+// Relative paths of data and weights in a plan are relative to its plan.json: the same files seen from another folder.
+void move_inputs(Plan& plan, const std::string& from_directory, const std::string& to_directory);
 
 // "4 nodes × 8 GPUs = 32".
 std::string machines_line(int nodes, int gpus_per_node, std::string_view kind = "GPU");

@@ -10,6 +10,7 @@
 #include "model/hf_config.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/spec/spec_table.h"
+#include "weights/hub_cache.h"
 
 namespace distsetup {
 namespace {
@@ -22,11 +23,28 @@ fs::path base_of(const Spec& spec, std::string_view setting, const std::string& 
   return at.line > 0 ? fs::path(root) / fs::path(at.file).parent_path() : fs::path(root);
 }
 
+bool wants_weights(const Spec& spec) {
+  const auto init = spec.text("train.init");
+  return init.has_value() ? *init == kWeightsInit : spec.find("model.weights") != nullptr;
+}
+
+// The directory that a setting names; of a model of the hub that is no directory, where it was downloaded to.
+Result<fs::path> directory_of_setting(const Spec& spec, std::string_view setting, const std::string& name, const std::string& root) {
+  std::error_code failure;
+  const fs::path path = (base_of(spec, setting, root) / name).lexically_normal();
+  if (fs::exists(path, failure) || !is_hub_id(name)) return path;
+  const Result<std::string> found = find_in_hub_cache(name, spec.at(setting));
+  if (!found.ok()) return found.diagnostics;
+  return fs::path(*found);
+}
+
 void read_model(const Spec& spec, const Presets& presets, const std::string& root, Inputs& inputs, Diagnostics& said) {
   const auto model = spec.text("model");
   if (!model.has_value()) return;
   std::error_code failure;
-  const fs::path path = (base_of(spec, "model", root) / *model).lexically_normal();
+  fs::path path = (base_of(spec, "model", root) / *model).lexically_normal();
+  const bool is_of_hub = wants_weights(spec) && !fs::exists(path, failure) && is_hub_id(*model);
+  if (const Result<fs::path> found = directory_of_setting(spec, "model", *model, root); is_of_hub && found.ok()) path = *found;
   const fs::path config = fs::is_directory(path, failure) ? path / "config.json" : path;
   if (config.filename() != "config.json" || !fs::is_regular_file(config, failure)) {
     if (fs::path(*model).is_absolute() || model->starts_with(".") || fs::is_directory(path, failure))
@@ -45,6 +63,43 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
   Result<Geometry> geometry = geometry_from_hf_config(presets, *value, folder.filename().string(), folder.string());
   append(said, geometry.diagnostics);
   if (geometry.ok()) inputs.model = std::move(*geometry);
+}
+
+// A folder that has config.json, or that file itself.
+fs::path folder_of_model(const fs::path& path) { return path.filename() == "config.json" ? path.parent_path() : path; }
+
+void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Diagnostics& said) {
+  const auto weights = spec.text("model.weights"), model = spec.text("model");
+  const std::string_view setting = weights.has_value() ? "model.weights" : "model";
+  const std::optional<std::string>& name = weights.has_value() ? weights : model;
+  if (!wants_weights(spec)) {
+    if (weights.has_value())
+      said.push_back(error(code::kConflict, spec.at("model.weights"), "weights are given, and init is random: they would not be read",
+                           "leave one of them out"));
+    const fs::path folder = name.has_value() ? folder_of_model(base_of(spec, setting, root) / *name) : fs::path();
+    if (name.has_value() && has_weights(folder.string())) inputs.unused_weights = *name;
+    return;
+  }
+  if (!name.has_value()) {
+    said.push_back(error(code::kMissingKey, spec.at("train.init"), "init is weights, and nothing says which",
+                         "--weights FOLDER, or give the model as a folder that has them"));
+    return;
+  }
+  const Result<fs::path> path = directory_of_setting(spec, setting, *name, root);
+  append(said, path.diagnostics);
+  if (!path.ok()) return;
+  std::error_code failure;
+  const bool is_preset = !weights.has_value() && !fs::exists(*path, failure);
+  if (is_preset) {
+    said.push_back(error(code::kMissingKey, spec.at("train.init"),
+                         fmt::format("init is weights, and '{}' is a description of a model without any", *name),
+                         "--weights FOLDER, with the model's safetensors"));
+    return;
+  }
+  Result<WeightsFolder> folder = read_weights_folder(fs::absolute(folder_of_model(*path), failure).lexically_normal().string());
+  for (Diagnostic& d : folder.diagnostics) d.location = spec.at(setting);
+  append(said, folder.diagnostics);
+  if (folder.ok()) inputs.weights = std::move(*folder);
 }
 
 void read_machine(const Spec& spec, const std::string& root, Inputs& inputs, Diagnostics& said) {
@@ -81,6 +136,7 @@ Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::
   Inputs inputs;
   Diagnostics said;
   read_model(spec, presets, root, inputs, said);
+  read_weights(spec, root, inputs, said);
   read_machine(spec, root, inputs, said);
   read_data(spec, root, inputs, said);
   if (has_error(said)) return said;

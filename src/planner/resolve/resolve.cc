@@ -26,6 +26,7 @@
 #include "planner/resolve/starter.h"
 #include "planner/spec/spec_text.h"
 #include "planner/time/economics.h"
+#include "weights/match.h"
 
 namespace distsetup {
 namespace {
@@ -143,6 +144,24 @@ void take_hardware(Resolving& r) {
   append(r.said, pinned_at(check_native_kernels(r.plan().model, r.plan().hardware.accelerator), model_at(r)));
 }
 
+// Published weights, matched with the model's programs.
+void take_weights(Resolving& r) {
+  const auto init = r.spec.text("train.init");
+  const bool is_asked = r.inputs.weights.has_value();
+  if ((init.has_value() || is_asked) && !r.native())
+    return r.fail(code::kUnsupportedFeature, init.has_value() ? "train.init" : "model.weights",
+                  "initial weights are a setting of the bundled trainer; other trainers have switches of their own for them",
+                  "plan with --trainer native, or set it where that trainer reads it");
+  if (!r.inputs.unused_weights.empty() && !init.has_value())
+    r.assume(fmt::format("random initial weights (--init weights starts from those of '{}')", r.inputs.unused_weights));
+  if (!is_asked || has_error(r.said)) return;
+  Result<MatchedWeights> matched = match_weights(*r.inputs.weights, r.plan().model);
+  const Location at = r.spec.at(r.spec.find("model.weights") != nullptr ? "model.weights" : "model");
+  append(r.said, pinned_at(std::move(matched.diagnostics), at));
+  r.plan().train.init = kWeightsInit;
+  r.plan().weights = r.inputs.weights->plan;
+}
+
 void take_data(Resolving& r) {
   for (const Diagnostic& d : r.inputs.notes) r.said.push_back(d);
   if (!r.inputs.data.has_value()) return;
@@ -188,6 +207,7 @@ void take_rest(Resolving& r) {
 std::string inputs_digest(Resolving& r) {
   std::string text = canonical_text(r.spec) + r.used_texts;
   for (const DataFile& f : r.problem.base.data.files) text += fmt::format("{} {}\n", f.path, f.sha256);
+  for (const WeightsFile& f : r.problem.base.weights.files) text += fmt::format("{} {}\n", f.path, f.header_sha256);
   return sha256(text);
 }
 
@@ -218,6 +238,7 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   resolve_batch(r);
   resolve_parallel(r);
   if (r.native()) refuse_offload(r);
+  take_weights(r);
   take_data(r);
   take_rest(r);
   if (!r.native() && !has_error(r.said)) settle_trainer(r);

@@ -42,6 +42,34 @@ std::vector<std::string> names_below(std::string_view prefix) {
   return names;
 }
 
+// `model:` as a map: a geometry, and `weights` beside it, which is a setting of its own. Alone it names the model too.
+void read_inline_model(const Value& map, Spec& spec, Diagnostics& diagnostics) {
+  Value geometry = map;
+  geometry.entries.clear();
+  geometry.key_locations.clear();
+  for (size_t i = 0; i < map.entries.size(); ++i) {
+    if (map.entries[i].first != "weights") {
+      geometry.entries.push_back(map.entries[i]);
+      if (i < map.key_locations.size()) geometry.key_locations.push_back(map.key_locations[i]);
+      continue;
+    }
+    Result<Setting> setting = parse_value(*find_spec_key("model.weights"), map.entries[i].second);
+    append(diagnostics, setting.diagnostics);
+    if (setting.ok()) spec.settings["model.weights"] = std::move(*setting);
+  }
+  const Setting* weights = spec.find("model.weights");
+  const Value* base = geometry.find("base");
+  if (weights == nullptr || geometry.entries.size() > 1 || (geometry.entries.size() == 1 && base == nullptr)) {
+    spec.model = std::move(geometry);
+  } else if (base == nullptr) {
+    spec.settings["model"] = *weights;
+  } else {
+    Result<Setting> setting = parse_value(*find_spec_key("model"), *base);
+    append(diagnostics, setting.diagnostics);
+    if (setting.ok()) spec.settings["model"] = std::move(*setting);
+  }
+}
+
 void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnostics& diagnostics) {
   for (size_t i = 0; i < map.entries.size(); ++i) {
     const std::string& name = map.entries[i].first;
@@ -50,7 +78,7 @@ void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnosti
     const Location at = i < map.key_locations.size() ? map.key_locations[i] : value.location;
     if (prefix.empty() && name == "version") continue;
     if (prefix.empty() && name == "model" && value.kind == Value::Kind::kMap) {
-      spec.model = value;
+      read_inline_model(value, spec, diagnostics);
       continue;
     }
     if (const SpecKey* key = find_spec_key(path); key != nullptr) {

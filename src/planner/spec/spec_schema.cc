@@ -133,6 +133,7 @@ Json model_schema(const SpecKey& key) {
   visit(keys, geometry);
   for (const char* name : {"hub", "date", "dense_layers"}) keys.properties[name] = Json::object();
   for (const char* name : {"name", "hub_id"}) keys.properties.erase(name);
+  keys.properties["weights"] = {{"type", "string"}, {"minLength", 1}, {"description", find_spec_key("model.weights")->help}};
   return {{"description", key.help},
           {"anyOf",
            {{{"type", "string"}, {"minLength", 1}},
@@ -155,7 +156,10 @@ Json& object_at(Json& root, std::string_view path) {
 
 Json run_schema() {
   Json part = {{"type", "object"}, {"additionalProperties", false}, {"properties", Json::object()}};
-  for (const SpecKey& key : spec_keys()) object_at(part, key.path) = key.path == "model" ? model_schema(key) : setting_schema(key);
+  for (const SpecKey& key : spec_keys()) {
+    if (key.path == "model.weights") continue;  // a key of the map that a model may be
+    object_at(part, key.path) = key.path == "model" ? model_schema(key) : setting_schema(key);
+  }
   Json root = part;
   root["$schema"] = "http://json-schema.org/draft-07/schema#";
   root["title"] = "run file of distsetup";

@@ -143,6 +143,8 @@ std::vector<SpecKey> make_keys() {
   std::vector<SpecKey> keys = {
       text_key("model", {{"model", ""}, {"hf-model", ""}, {"base-model", ""}, {"model-name", ""}, {"model-name-or-path", ""}},
                "required", "a size (70B), a preset (llama3_8b), or a directory with config.json"),
+      text_key("model.weights", {{"weights", ""}}, "the model's directory, where it has safetensors",
+               "with init weights: a directory with safetensors, or the id of a downloaded model (org/name)"),
 
       text_key("hardware.gpu", {{"gpu", ""}, {"gpu-type", ""}}, "assumed: H100 SXM 80 GB",
                "kind of GPU: h100_sxm, H100-80GB, rtx_4090, cpu"),
@@ -159,10 +161,8 @@ std::vector<SpecKey> make_keys() {
              "usable memory of one GPU, in place of the preset's"),
       number(Type::kShare, "hardware.margin", {{"margin", ""}, {"memory-margin", ""}}, "0%", "", {0, 0.9},
              "share of the memory that a plan leaves free: 5%"),
-
       number(Type::kDouble, "hardware.price", {{"price", ""}}, "the machine's, with its date", "USD", {0, 1e6},
              "price of one GPU for one hour"),
-
       choice("trainer.name", {{"trainer", ""}}, kTrainers, kNative, "who runs the plan: its memory and time are planned"),
       text_key("trainer.program", {{"program", ""}}, "the trainer's",
                "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, te)"),
@@ -176,6 +176,10 @@ std::vector<SpecKey> make_keys() {
               {"dpo", {}, "preference pairs against a frozen reference", ""}},
              "pretrain", "what the training does"),
       choice("train.finetune", {{"finetune", ""}}, kFinetune, "full", "which parameters are trained"),
+      choice("train.init", {{"init", ""}},
+             {{kRandomInit, {"scratch"}, "random values, from the seed", ""},
+              {kWeightsInit, {"pretrained"}, "published weights: those of model.weights", ""}},
+             "random; weights where model.weights is given", "what the parameters start from (bundled trainer)"),
       number(Type::kInt, "train.lora_rank", {{"lora-rank", ""}, {"lora-r", ""}}, "16 with lora", "", {1, 65536},
              "rank of the adapters"),
       typed(Type::kList, text_key("train.lora_targets", {{"lora-targets", ""}, {"lora-target-modules", ""}}, "all linear",
@@ -323,7 +327,6 @@ std::vector<SpecKey> make_keys() {
              {0, 1e12}, "steps between checkpoints; 0: at the end only"),
       number(Type::kInt, "checkpoint.keep", {{"keep-checkpoints", ""}, {"save-total-limit", ""}}, "3", "checkpoints", {1, 1e6},
              "how many are kept"),
-
       number(Type::kDuration, "checkpoint.save_time", {{"checkpoint-save-time", ""}}, "not known", "", {1},
              "how long a save stops training; with it the preview says how often to save"),
       number(Type::kDouble, "checkpoint.failure_hours", {{"gpu-hours-per-failure", ""}}, "50,700, Llama 3's", "GPU-hours", {1, 1e12},

@@ -88,14 +88,20 @@ std::string canonical_text(const Spec& spec) {
 
 std::string to_yaml(const Spec& spec) {
   std::string out = "version: 1\n";
-  if (spec.model.has_value()) {
+  const SpecKey& weights = *find_spec_key("model.weights");
+  const Setting* own_weights = spec.find(weights.path);
+  const Setting* name = spec.find("model");
+  if (spec.model.has_value() || own_weights != nullptr) {  // a map: `model: NAME` has no place for the weights
     out += "model:\n";
-    write_yaml_tree(*spec.model, 2, out);
+    if (spec.model.has_value()) write_yaml_tree(*spec.model, 2, out);
+    if (!spec.model.has_value() && name != nullptr && name->text != own_weights->text)
+      out += "  base: " + yaml_scalar(*find_spec_key("model"), *name) + "\n";
+    if (own_weights != nullptr) out += "  weights: " + yaml_scalar(weights, *own_weights) + "\n";
   }
   std::vector<std::string> open;  // sections written so far on the way down
   for (const SpecKey& key : spec_keys()) {
     const Setting* setting = spec.find(key.path);
-    if (setting == nullptr) continue;
+    if (setting == nullptr || key.path == weights.path || (key.path == "model" && own_weights != nullptr)) continue;
     std::vector<std::string> parts;
     for (std::string_view rest = key.path; !rest.empty();) {
       const size_t dot = std::min(rest.find('.'), rest.size());

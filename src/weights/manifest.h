@@ -17,9 +17,8 @@
 
 #include "base/diagnostic.h"
 #include "base/json_fwd.h"
+#include "base/safetensors.h"
 #include "plan/mesh.h"
-#include "runtime/checkpoint/safetensors.h"
-#include "runtime/data/sampler.h"
 
 namespace distsetup {
 
@@ -42,6 +41,15 @@ struct CheckpointIndex {
   Mesh mesh;
   std::map<std::string, StoredParameter> parameters;
   bool operator==(const CheckpointIndex&) const = default;
+};
+
+// Where training stands in its data. Exact: what was consumed, nothing that was prefetched.
+struct Cursor {
+  int64_t epoch = 0;
+  int64_t position = 0;   // next entry of this epoch's permutation
+  int64_t sequences = 0;  // consumed since the start
+  int64_t tokens = 0;     // valid targets consumed since the start
+  bool operator==(const Cursor&) const = default;
 };
 
 struct CheckpointMetadata {

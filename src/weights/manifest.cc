@@ -1,5 +1,5 @@
 // See manifest.h.
-#include "runtime/checkpoint/manifest.h"
+#include "weights/manifest.h"
 
 #include <fmt/format.h>
 

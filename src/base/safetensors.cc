@@ -1,5 +1,5 @@
 // See safetensors.h.
-#include "runtime/checkpoint/safetensors.h"
+#include "base/safetensors.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -31,48 +31,32 @@ Diagnostic bad(const std::string& path, const std::string& what) {
   return error(code::kCheckpoint, {path}, fmt::format("'{}' is not a valid safetensors file: {}", path, what));
 }
 
-struct OpenFile {
-  int fd = -1;
-  ~OpenFile() {
-    if (fd >= 0) ::close(fd);
-  }
+// Of the format's types: all that its library (version 0.6) knows.
+struct TypeBits {
+  std::string_view name;
+  int64_t bits;
 };
+constexpr TypeBits kTypes[] = {{"BOOL", 8}, {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+                               {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I16", 16},
+                               {"U16", 16}, {"F16", 16},    {"BF16", 16},   {"I32", 32},    {"U32", 32},
+                               {"F32", 32}, {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
 
-class DigestingWriter {
- public:
-  explicit DigestingWriter(int fd) : fd_(fd) {}
-  // 0 or errno
-  int write(const void* data, int64_t num_bytes) {
-    const char* p = static_cast<const char*>(data);
-    while (num_bytes > 0) {
-      const size_t wanted = std::min(static_cast<size_t>(num_bytes), kWriteBytes);
-      const ssize_t n = ::write(fd_, p, wanted);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return n == 0 ? ENOSPC : errno;
-      digest_.update(p, static_cast<size_t>(n));
-      bytes_ += n;
-      p += n;
-      num_bytes -= n;
-    }
-    return 0;
-  }
-  FileDigest finish() { return {bytes_, digest_.hex()}; }
+// 0: no type of the format.
+int64_t bits_of(std::string_view dtype) {
+  const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeBits& one) { return dtype == one.name; });
+  return type == std::end(kTypes) ? 0 : type->bits;
+}
 
- private:
-  int fd_;
-  Sha256 digest_;
-  int64_t bytes_ = 0;
-};
-
-std::string header_text(const std::vector<TensorData>& tensors, const std::map<std::string, std::string>& metadata) {
+std::string header_text(const std::vector<SafetensorsWriter::Tensor>& tensors, const std::map<std::string, std::string>& metadata,
+                        int64_t& data_bytes) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
-  int64_t offset = 0;
-  for (const TensorData& tensor : tensors) {
-    const int64_t end = offset + num_elements(tensor.shape) * static_cast<int64_t>(sizeof(float));
+  data_bytes = 0;
+  for (const SafetensorsWriter::Tensor& tensor : tensors) {
+    const int64_t end = data_bytes + num_elements(tensor.shape) * bits_of(tensor.dtype) / 8;
     CHECK(!header.contains(tensor.name), "{} twice", tensor.name);
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
-    offset = end;
+    header[tensor.name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {data_bytes, end}}};
+    data_bytes = end;
   }
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // data starts at a multiple of eight
@@ -112,19 +96,20 @@ std::string read_entry(const Json& json, TensorEntry& entry) {
   if (!json.is_object() || json.size() != 3 || !json.contains("dtype") || !json.contains("shape") || !json.contains("data_offsets")) {
     return "expected the keys dtype, shape, data_offsets";
   }
-  if (json["dtype"] != "F32")
-    return fmt::format("dtype {}, expected \"F32\"", json["dtype"].dump(-1, ' ', false, Json::error_handler_t::replace));
+  entry.dtype = json["dtype"].is_string() ? json["dtype"].get<std::string>() : "";
+  int64_t bits = bits_of(entry.dtype);
+  if (bits == 0) return fmt::format("unknown dtype {}", json["dtype"].dump(-1, ' ', false, Json::error_handler_t::replace));
   if (!json["shape"].is_array() || !json["data_offsets"].is_array() || json["data_offsets"].size() != 2)
     return "shape or data_offsets is not a list";
-  int64_t bytes = sizeof(float);
   for (const Json& item : json["shape"]) {
     int64_t size = 0;
     if (!as_count(item, size)) return "a size is not a natural number";
-    if (__builtin_mul_overflow(bytes, size, &bytes)) return "its shape is too large";
+    if (__builtin_mul_overflow(bits, size, &bits)) return "its shape is too large";
     entry.shape.push_back(size);
   }
   if (!as_count(json["data_offsets"][0], entry.begin) || !as_count(json["data_offsets"][1], entry.end))
     return "an offset is not a natural number";
+  const int64_t bytes = (bits + 7) / 8;
   if (entry.end < entry.begin || entry.end - entry.begin != bytes)
     return fmt::format("its offsets hold {} bytes, its shape {}", entry.end - entry.begin, bytes);
   return "";
@@ -138,26 +123,53 @@ int64_t num_elements(const std::vector<int64_t>& shape) {
   return n;
 }
 
+SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<Tensor>& tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : path_(std::move(path)),
+      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)),
+      digest_(std::make_unique<Sha256>()) {
+  if (!file_.is_open()) failure_ = errno;
+  const std::string header = header_text(tensors, metadata, expected_bytes_);
+  const uint64_t length = header.size();
+  append(&length, kLengthBytes);
+  append(header.data(), static_cast<int64_t>(header.size()));
+  expected_bytes_ += kLengthBytes + static_cast<int64_t>(header.size());
+}
+
+SafetensorsWriter::~SafetensorsWriter() = default;
+
+void SafetensorsWriter::append(const void* data, int64_t num_bytes) {
+  const char* p = static_cast<const char*>(data);
+  while (num_bytes > 0 && failure_ == 0) {
+    const size_t wanted = std::min(static_cast<size_t>(num_bytes), kWriteBytes);
+    const ssize_t n = ::write(file_.fd(), p, wanted);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      failure_ = n == 0 ? ENOSPC : errno;
+      return;
+    }
+    digest_->update(p, static_cast<size_t>(n));
+    bytes_ += n;
+    p += n;
+    num_bytes -= n;
+  }
+}
+
+Result<FileDigest> SafetensorsWriter::finish() {
+  if (failure_ == 0 && ::fsync(file_.fd()) != 0) failure_ = errno;
+  if (const int closing = file_.close(); failure_ == 0) failure_ = closing;  // quota and network file systems tell only here
+  if (failure_ != 0) return error(code::kUnwritableFile, {path_}, fmt::format("cannot write '{}', {}", path_, errno_text(failure_)));
+  CHECK(bytes_ == expected_bytes_, "{}: {} of {} bytes", path_, bytes_, expected_bytes_);
+  return FileDigest{bytes_, digest_->hex()};
+}
+
 Result<FileDigest> write_safetensors(const std::string& path, const std::vector<TensorData>& tensors,
                                      const std::map<std::string, std::string>& metadata) {
-  const auto failed = [&path](int number) {
-    return error(code::kUnwritableFile, {path}, fmt::format("cannot write '{}', {}", path, errno_text(number)));
-  };
-  OpenFile file = {::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
-  if (file.fd < 0) return failed(errno);
-  DigestingWriter writer(file.fd);
-  const std::string header = header_text(tensors, metadata);
-  const uint64_t length = header.size();
-  int number = writer.write(&length, kLengthBytes);
-  if (number == 0) number = writer.write(header.data(), static_cast<int64_t>(header.size()));
-  for (const TensorData& tensor : tensors) {
-    if (number == 0) number = writer.write(tensor.data, num_elements(tensor.shape) * static_cast<int64_t>(sizeof(float)));
-  }
-  if (number == 0 && ::fsync(file.fd) != 0) number = errno;
-  const int fd = file.fd;
-  file.fd = -1;
-  if (::close(fd) != 0 && number == 0) number = errno;  // quota and network file systems tell only here
-  if (number != 0) return failed(number);
+  std::vector<SafetensorsWriter::Tensor> announced;
+  for (const TensorData& tensor : tensors) announced.push_back({tensor.name, "F32", tensor.shape});
+  SafetensorsWriter writer(path, announced, metadata);
+  for (const TensorData& tensor : tensors)
+    writer.append(tensor.data, num_elements(tensor.shape) * static_cast<int64_t>(sizeof(float)));
   return writer.finish();
 }
 
@@ -203,6 +215,7 @@ Result<SafetensorsHeader> parse_safetensors(std::string_view prefix, int64_t fil
   }
   for (auto& [name, entry] : header.tensors) entry.begin += data_begin, entry.end += data_begin;
   header.file_bytes = data_begin + end;
+  header.sha256 = sha256(prefix.substr(0, static_cast<size_t>(data_begin)));
   if (file_bytes >= 0 && file_bytes != header.file_bytes)
     return bad(path, fmt::format("it has {} bytes, expected {}", file_bytes, header.file_bytes));
   return header;
@@ -212,21 +225,14 @@ Result<SafetensorsHeader> read_safetensors_header(const std::string& path) {
   const auto failed = [&path](int number) {
     return error(code::kUnreadableFile, {path}, fmt::format("cannot read '{}', {}", path, errno_text(number)));
   };
-  const OpenFile file = {::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info = {};
-  if (file.fd < 0 || ::fstat(file.fd, &info) != 0) return failed(errno);
+  if (!file.is_open() || ::fstat(file.fd(), &info) != 0) return failed(errno);
   if (!S_ISREG(info.st_mode)) return bad(path, "it is not a regular file");
   std::string prefix;
   const auto read_to = [&](int64_t size) {
     prefix.resize(static_cast<size_t>(std::min<int64_t>(size, info.st_size)));
-    size_t done = 0;
-    while (done < prefix.size()) {
-      const ssize_t n = ::pread(file.fd, prefix.data() + done, prefix.size() - done, static_cast<off_t>(done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return n == 0 ? EIO : errno;
-      done += static_cast<size_t>(n);
-    }
-    return 0;
+    return read_at(file.fd(), prefix.data(), static_cast<int64_t>(prefix.size()), 0);
   };
   if (const int number = read_to(kLengthBytes); number != 0) return failed(number);
   uint64_t length = 0;

@@ -1,0 +1,101 @@
+// `distsetup checkpoint export CHECKPOINT --output DIR`: the parameters of a checkpoint as a folder that Transformers loads.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "base/json.h"
+#include "base/quantity.h"
+#include "cli/commands/commands.h"
+#include "cli/line/output.h"
+#include "cli/settings/run_source.h"
+#include "cli/settings/session.h"
+#include "weights/export.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kUsualFileSize = "5GB";  // Transformers 4 split so too
+
+Result<StoredType> type_flag(const Arguments& arguments) {
+  const Result<std::string> text = choice_flag(arguments, "dtype", "bf16", {"bf16", "fp32", "fp16"});
+  if (!text.ok()) return text.diagnostics;
+  return *text == "fp32" ? StoredType::kF32 : *text == "fp16" ? StoredType::kF16 : StoredType::kBf16;
+}
+
+// Of a checkpoint, the plan.json of its run: --plan, else the nearest above it.
+Result<std::string> plan_path(const Arguments& arguments, const std::string& checkpoint) {
+  if (arguments.has("plan")) return arguments.text("plan");
+  std::error_code failure;
+  fs::path folder = fs::absolute(checkpoint, failure).lexically_normal();
+  for (int i = 0; i < 3; ++i) {
+    folder = folder.parent_path();
+    if (fs::exists(folder / "plan.json", failure)) return (folder / "plan.json").string();
+  }
+  return error(code::kMissingArgument, command_line(),
+               fmt::format("no plan.json in the folders above '{}', expected the one it was trained with", checkpoint),
+               "--plan path/to/plan.json");
+}
+
+int run_checkpoint_export(const Arguments& arguments, const Terminal& terminal) {
+  const Result<Session> session = open_session(arguments);
+  const Result<StoredType> type = type_flag(arguments);
+  const Result<int64_t> file_size = parse_bytes(arguments.text("max-shard-size", kUsualFileSize), command_line());
+  const Result<std::string> checkpoint = committed_checkpoint(arguments.positionals.front());
+  Diagnostics said = session.diagnostics;
+  for (const Diagnostics& one : {type.diagnostics, file_size.diagnostics, checkpoint.diagnostics}) append(said, one);
+  if (!arguments.has("output"))
+    said.push_back(error(code::kMissingArgument, command_line(), "no --output, expected a folder to write", "--output DIR"));
+  if (has_error(said)) return fail(arguments, terminal, said);
+  const Result<std::string> path = plan_path(arguments, *checkpoint);
+  if (!path.ok()) return fail(arguments, terminal, path.diagnostics);
+  Result<Plan> plan = read_plan(*path);
+  if (!plan.ok()) return fail(arguments, terminal, plan.diagnostics);
+  move_inputs(*plan, fs::path(*path).parent_path().string(), ".");
+
+  ExportRequest request;
+  request.checkpoint = *checkpoint;
+  request.output = arguments.text("output");
+  request.type = *type;
+  request.max_file_bytes = *file_size;
+  request.overwrite = arguments.has("force") ? Overwrite::kForce : Overwrite::kRefuse;
+  const Result<Exported> exported = export_checkpoint(*plan, session->presets, request);
+  if (!exported.ok()) return fail(arguments, terminal, exported.diagnostics);
+  say_diagnostics(terminal, exported.diagnostics);
+  const Json json = {{"schema_version", 1}, {"checkpoint", *checkpoint}, {"output", request.output}, {"files", exported->files}};
+  if (arguments.has("json")) return print_result(terminal, dump_json(json));
+  std::string text;
+  for (const std::string& file : exported->files) text += file + "\n";
+  mention(terminal, fmt::format("exported {} to {}: {} parameters in {}\n", *checkpoint, request.output,
+                                format_count(exported->num_parameters), arguments.text("dtype", "bf16")));
+  return print_result(terminal, text);
+}
+
+}  // namespace
+
+Command checkpoint_export_command() {
+  Command command;
+  command.summary = "the parameters of a checkpoint as a folder that Transformers loads";
+  command.positional = "CHECKPOINT";
+  command.min_positionals = 1;
+  command.max_positionals = 1;
+  command.examples = {"distsetup checkpoint export run/checkpoints/checkpoint_1000 --output model",
+                      "distsetup checkpoint export run --output model --dtype fp32 --max-shard-size 2GB"};
+  command.notes =
+      "CHECKPOINT is a checkpoint, or the folder of a run: then its newest. The folder gets safetensors with their index, "
+      "config.json, "
+      "and what the model's own folder has of a tokenizer. It appears when it is whole.";
+  command.flags = {
+      {"output", {"out"}, FlagKind::kValue, "DIR", "the folder to write", 'o'},
+      force_flag(),
+      {"dtype", {}, FlagKind::kValue, "TYPE", "of the weights: bf16, fp32 or fp16; without it bf16", 0, {"bf16", "fp32", "fp16"}},
+      {"max-shard-size", {}, FlagKind::kValue, "SIZE", "how large one file may be; 5GB", 0},
+      {"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan of the run; without it the nearest above the checkpoint", 0},
+      presets_flag()};
+  command.run = run_checkpoint_export;
+  return command;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,100 @@
+// A family's file says which keys of config.json state a field, under conditions that may ask for further values of that file
+// ("new_decoder_architecture"). The other way round: a field's keys are all written, each in every spelling that the family reads, for
+// the values of the conditions that make the file read back as the same geometry. There are at most a few yes-or-no values, all are
+// tried.
+#include "model/hf_write.h"
+
+#include <fmt/format.h>
+
+#include <type_traits>
+
+#include "base/diagnostic_codes.h"
+#include "base/value_json.h"
+#include "model/families.h"
+#include "model/geometry_fields.h"
+#include "model/hf_config.h"
+
+namespace distsetup {
+namespace {
+
+constexpr size_t kMostValues = 6;  // of a family: 64 tries
+
+// As Transformers' table of activations has it.
+std::string published_activation(const std::string& name) { return name == "gelu_tanh" ? "gelu_pytorch_tanh" : name; }
+
+// Keys inside a map are newer spellings of ones outside.
+void put(const FamilyRule& rule, const Json& value, Json& config) {
+  for (const std::string& key : rule.keys)
+    if (key.find('.') == std::string::npos) config[key] = value;
+}
+
+Json json_of(const GeometryField& field, const Geometry& g) {
+  if (field.name == "activation") return published_activation(g.activation);
+  return std::visit(
+      [&](auto member) -> Json {
+        using T = std::decay_t<decltype(g.*member)>;
+        if constexpr (std::is_enum_v<T>)
+          return nullptr;
+        else
+          return g.*member;
+      },
+      field.member);
+}
+
+// Scaled rotary positions, as hf_config.cc reads them.
+void put_rope_scaling(const Geometry& g, Json& config) {
+  if (!g.rope_scaled) return;
+  Json rope = {{"rope_type", g.rope_scaling}, {"factor", g.rope_factor}};
+  if (g.rope_scaling == "llama3") rope.update({{"low_freq_factor", g.rope_low_turns}, {"high_freq_factor", g.rope_high_turns}});
+  if (g.rope_scaling == "yarn") rope.update({{"beta_slow", g.rope_low_turns}, {"beta_fast", g.rope_high_turns}});
+  if (g.rope_amplitude != 0) rope["attention_factor"] = g.rope_amplitude;
+  if (g.rope_scaling == "llama3" || g.rope_scaling == "yarn") rope["original_max_position_embeddings"] = g.rope_original_positions;
+  config["rope_scaling"] = rope;
+}
+
+// With bit i of `chosen` the family's i-th value is true.
+Json config_with(const Family& family, const Geometry& g, unsigned chosen) {
+  Json config = {{"model_type", family.name}, {"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}};
+  unsigned bit = 1;
+  for (const auto& [name, rule] : family.values) {
+    if (rule.value != "true" && rule.value != "false") continue;
+    put(rule, (chosen & bit) != 0, config);
+    bit <<= 1;
+  }
+  for (const GeometryField& field : geometry_fields()) {
+    const auto rules = family.fields.find(std::string(field.name));
+    if (rules == family.fields.end()) continue;
+    for (const FamilyRule& rule : rules->second) put(rule, json_of(field, g), config);
+  }
+  put_rope_scaling(g, config);
+  return config;
+}
+
+// What a config.json says of a model: all but its names, and what is not of the model.
+Geometry as_stated(Geometry g) {
+  g.name = g.label = g.hub_id = g.source = g.layer_class = g.native_program = "";
+  return g;
+}
+
+}  // namespace
+
+Result<Json> hf_config_of(const Presets& presets, const Geometry& geometry, std::string_view dtype) {
+  const Result<Family> family = find_family(presets, geometry.family, {});
+  if (!family.ok()) return family.diagnostics;
+  size_t num_values = 0;
+  for (const auto& [name, rule] : family->values) num_values += rule.value == "true" || rule.value == "false";
+  for (unsigned chosen = 0; num_values <= kMostValues && chosen < 1u << num_values; ++chosen) {
+    Json config = config_with(*family, geometry, chosen);
+    const Result<Value> value = parse_json(config.dump(), "config.json");
+    if (!value.ok()) return value.diagnostics;
+    const Result<Geometry> read = geometry_from_hf_config(presets, *value, geometry.name);
+    if (!read.ok() || as_stated(*read) != as_stated(geometry)) continue;
+    config["torch_dtype"] = dtype;
+    return config;
+  }
+  return error(code::kUnsupportedArchitecture, {},
+               fmt::format("no config.json of model_type '{}' says what '{}' is", geometry.family, geometry.name),
+               "export the weights of a model that came from a folder with config.json, or describe it with the fields of its family");
+}
+
+}  // namespace distsetup

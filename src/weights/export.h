@@ -1,0 +1,34 @@
+// A checkpoint as a folder of published weights: safetensors and their index, config.json, and the files of a tokenizer. The folder is
+// written under another name beside its place, and renamed when it is whole.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "model/presets.h"
+#include "plan/plan.h"
+#include "weights/convert.h"
+
+namespace distsetup {
+
+struct ExportRequest {
+  std::string checkpoint;  // its directory
+  std::string output;
+  StoredType type = StoredType::kBf16;
+  int64_t max_file_bytes = 0;
+  Overwrite overwrite = Overwrite::kRefuse;  // kForce: a folder that is there is replaced as a whole
+};
+struct Exported {
+  std::vector<std::string> files;  // names in the folder
+  int64_t num_parameters = 0;
+};
+
+// `plan`: of the run, its weights' folder seen from here. When the run started from a folder, config.json (with the type written) and
+// the tokenizer's files are that folder's, byte for byte; else config.json says the plan's model (model/hf_write.h). Errors: the
+// checkpoint is not whole or of another model; the output holds something (kFileExists); a value is beyond the type.
+Result<Exported> export_checkpoint(const Plan& plan, const Presets& presets, const ExportRequest& request);
+
+// `path` where it is a committed checkpoint, else the newest committed one of the run, or of the directory of checkpoints, there.
+Result<std::string> committed_checkpoint(const std::string& path);
+
+}  // namespace distsetup

@@ -1,0 +1,28 @@
+// A checkpoint's parameters as published safetensors: published names, shapes and order of rows, one type, files of bounded size.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/geometry.h"
+#include "weights/convert.h"
+#include "weights/stored_checkpoint.h"
+
+namespace distsetup {
+
+struct ExportedFile {
+  std::string name;                   // "model.safetensors", "model-00001-of-00003.safetensors"
+  std::vector<Parameter> parameters;  // of one model on one rank, in the order of the file
+};
+// The parameters in the model's order; a file is full when one more would take its tensors beyond `max_bytes`. Names as Transformers
+// gives them. A tied head is no parameter, so there is none.
+std::vector<ExportedFile> exported_files(const Geometry& geometry, StoredType type, int64_t max_bytes);
+
+// Writes one of them into `directory`. Memory: two pieces (weights/read_box.h), whatever the size of a tensor. Errors: the checkpoint
+// cannot be read, the file not be written, or a value is beyond the type (kWeights).
+Diagnostics write_exported_file(const ExportedFile& file, const Geometry& geometry, StoredType type, StoredCheckpoint& from,
+                                const std::string& directory);
+
+// model.safetensors.index.json.
+std::string exported_index(const std::vector<ExportedFile>& files, StoredType type);
+
+}  // namespace distsetup

@@ -1,0 +1,147 @@
+#include "weights/match.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/diagnostic_codes.h"
+#include "plan/layout.h"
+#include "plan/native_program.h"
+#include "weights/convert.h"
+
+namespace distsetup {
+namespace {
+
+constexpr size_t kMostListed = 8;  // of each kind
+
+// What of a folder is not as the model has it, by kind.
+struct Misfits {
+  std::vector<std::string> missing, unexpected, misshapen, unread;
+
+  bool empty() const { return missing.empty() && unexpected.empty() && misshapen.empty() && unread.empty(); }
+
+  std::string text() const {
+    std::string out;
+    const auto add = [&out](std::string_view what, const std::vector<std::string>& all) {
+      if (all.empty()) return;
+      const std::vector<std::string> shown(all.begin(), all.begin() + static_cast<ptrdiff_t>(std::min(all.size(), kMostListed)));
+      out += fmt::format("{}{} {}: {}", out.empty() ? "" : "; ", all.size(), what, fmt::join(shown, ", "));
+      if (all.size() > shown.size()) out += fmt::format(" and {} more", all.size() - shown.size());
+    };
+    add("missing", missing);
+    add("unexpected", unexpected);
+    add("of another shape", misshapen);
+    add("of a type that is not read", unread);
+    return out;
+  }
+};
+
+// "model.norm.weight" as AutoModel without a head writes it: "norm.weight".
+std::string_view without_prefix(std::string_view name) {
+  const size_t dot = name.find('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+class Matching {
+ public:
+  Matching(const WeightsFolder& folder, const Geometry& geometry)
+      : folder_(folder), geometry_(geometry), layout_(make_layout(geometry, {})), prefix_(prefix()) {}
+
+  MatchedWeights run() {
+    MatchedWeights matched;
+    for (const UnitLayout& unit : layout_.units)
+      for (const Parameter& parameter : unit.parameters)
+        if (const PublishedTensor* tensor = take(parameter)) matched.tensors[parameter.name] = tensor;
+    const TiedNames tied = tied_names(geometry_);
+    if (const PublishedTensor* head = tied.head.empty() ? nullptr : find(tied.head)) {
+      const PublishedTensor* embedding = matched.tensors[tied.embedding];
+      taken_.insert(head->entry.name);
+      if (embedding != nullptr && head->entry.shape != embedding->entry.shape)
+        misfits.misshapen.push_back(fmt::format("'{}' is {}, the embedding that it is tied to {}", head->entry.name, head->entry.shape,
+                                                embedding->entry.shape));
+      matched.tied_head = head;
+      matched.tied_to = tied.embedding;
+    }
+    for (const auto& [name, tensor] : folder_.tensors)
+      if (!taken_.contains(name) && !is_buffer(name)) misfits.unexpected.push_back(fmt::format("'{}'", name));
+    return matched;
+  }
+
+  Misfits misfits;
+
+ private:
+  // Of all names together: a folder has them all with the prefix, or all without.
+  std::string prefix() const {
+    const std::string& embedding = layout_.units.front().parameters.front().name;
+    const std::string_view alone = without_prefix(embedding);
+    const bool is_alone = !folder_.tensors.contains(embedding) && folder_.tensors.contains(alone);
+    return is_alone ? embedding.substr(0, embedding.size() - alone.size()) : "";
+  }
+
+  const PublishedTensor* find(const std::string& name) const {
+    const bool is_short = !prefix_.empty() && name.starts_with(prefix_);
+    const auto found = folder_.tensors.find(is_short ? without_prefix(name) : std::string_view(name));
+    return found == folder_.tensors.end() ? nullptr : &found->second;
+  }
+
+  const PublishedTensor* take(const Parameter& parameter) {
+    const PublishedTensor* tensor = find(parameter.name);
+    if (tensor == nullptr) {
+      misfits.missing.push_back(fmt::format("'{}'", parameter.name));
+      return nullptr;
+    }
+    taken_.insert(tensor->entry.name);
+    const std::vector<int64_t> expected = published_shape(parameter);
+    StoredType type = StoredType::kF32;
+    if (tensor->entry.shape != expected)
+      misfits.misshapen.push_back(fmt::format("'{}' is {}, expected {}", tensor->entry.name, tensor->entry.shape, expected));
+    else if (!stored_type_of(tensor->entry.dtype, type))
+      misfits.unread.push_back(fmt::format("'{}' is {}", tensor->entry.name, tensor->entry.dtype));
+    return tensor;
+  }
+
+  bool is_buffer(const std::string& name) const {
+    const std::vector<std::string>& buffers = native_programs(geometry_)->buffers;
+    return std::any_of(buffers.begin(), buffers.end(), [&](const std::string& ending) { return name.ends_with("." + ending); });
+  }
+
+  const WeightsFolder& folder_;
+  const Geometry& geometry_;
+  const Layout layout_;
+  const std::string prefix_;
+  std::set<std::string, std::less<>> taken_;
+};
+
+}  // namespace
+
+TiedNames tied_names(const Geometry& geometry) {
+  if (!geometry.tied_embeddings) return {};
+  Geometry untied = geometry;
+  untied.tied_embeddings = false;
+  if (has_error(check_native(untied))) return {};
+  const std::shared_ptr<const NativePrograms> tied_programs = native_programs(geometry), programs = native_programs(untied);
+  const std::vector<ParameterDecl>& own = tied_programs->head.parameters;
+  const std::vector<std::string>& borrowed = tied_programs->head.borrowed_slots;
+  TiedNames names;
+  for (const ParameterDecl& p : programs->head.parameters)
+    if (std::none_of(own.begin(), own.end(), [&](const ParameterDecl& o) { return o.name == p.name; })) names.head = p.name;
+  for (const ParameterDecl& p : tied_programs->embedding.parameters)
+    if (std::find(borrowed.begin(), borrowed.end(), p.slot) != borrowed.end()) names.embedding = p.name;
+  return names.head.empty() || names.embedding.empty() ? TiedNames{} : names;
+}
+
+Result<MatchedWeights> match_weights(const WeightsFolder& folder, const Geometry& geometry) {
+  Matching matching(folder, geometry);
+  MatchedWeights matched = matching.run();
+  const Misfits& misfits = matching.misfits;
+  if (misfits.empty()) return matched;
+  const bool only_types = misfits.missing.empty() && misfits.unexpected.empty() && misfits.misshapen.empty();
+  return error(code::kWeights, {folder.plan.directory},
+               fmt::format("the tensors of '{}' are not those of '{}': {}", folder.plan.directory, geometry.name, misfits.text()),
+               only_types ? "F32, BF16 and F16 are read; quantised weights have to be saved as one of these first"
+                          : "give the folder of this very model: its config.json says what the model is");
+}
+
+}  // namespace distsetup

@@ -1,0 +1,42 @@
+// A checkpoint on disk, read: is it whole, and any box of any parameter, whatever mesh wrote it. Reads are positioned (pread): what is
+// asked for is read and no other bytes.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "plan/layout.h"
+#include "weights/manifest.h"
+
+namespace distsetup {
+
+// Committed, every file there in its size, and the digests of files number `part`, `part` + `parts`, … as committed. `path`: the
+// checkpoint's directory.
+Result<CheckpointMetadata> verify_stored(const std::string& path, int part = 0, int parts = 1);
+
+class StoredCheckpoint {
+ public:
+  // Reads COMMIT and the index. Errors: one is missing or malformed, or a box lies in a file that is not committed.
+  static Result<StoredCheckpoint> open(const std::string& path);
+
+  const CheckpointIndex& index() const { return index_; }
+  // The parameters of `geometry`, no others, in their shapes: else it is of another model.
+  Diagnostics check_model(const Geometry& geometry) const;
+  // A box of `parameter` (its master, or with a suffix of kStateSuffixes a moment) as box.numel() values in row-major order. Errors:
+  // elements that no file holds, a file that cannot be read.
+  Diagnostics read(const std::string& parameter, std::string_view state, const Box& box, float* values);
+
+ private:
+  struct RankFile {
+    OpenFile file;
+    SafetensorsHeader header;
+  };
+  Result<const RankFile*> rank_file(const std::string& name);
+
+  std::string path_;
+  CheckpointIndex index_;
+  std::map<std::string, RankFile> open_;
+};
+
+}  // namespace distsetup
