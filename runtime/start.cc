@@ -165,10 +165,11 @@ std::string start_text(const TrainingPlan& training, const Corpus& corpus, const
   const int64_t every = plan.checkpoint.every_steps;
   facts.checkpoint = fmt::format("{}, {}, keep {}", training.checkpoint_directory,
                                  every > 0 ? fmt::format("every {} steps", every) : "at the end", plan.checkpoint.keep);
-  facts.start = newest ? fmt::format("checkpoint_{}, {} of {} steps are done", newest->step, newest->step, plan.train.steps)
-                : starts_from_weights(plan)
-                    ? fmt::format("from the weights in {}", (fs::path(training.directory) / plan.weights.directory).string())
-                    : "from the beginning";
+  facts.start =
+      newest ? fmt::format("checkpoint_{}, {} of {} steps are done", newest->step, newest->step, plan.train.steps)
+      : starts_from_weights(plan)
+          ? fmt::format("from the weights in {}", (fs::path(training.directory) / plan.weights.directory).lexically_normal().string())
+          : "from the beginning";
   facts.device = device;
   return format_start(plan, facts);
 }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <type_traits>
 
 #include "base/diagnostic_codes.h"
@@ -22,14 +23,18 @@ constexpr size_t kMostValues = 6;  // of a family: 64 tries
 // As Transformers' table of activations has it.
 std::string published_activation(const std::string& name) { return name == "gelu_tanh" ? "gelu_pytorch_tanh" : name; }
 
-// Keys inside a map are newer spellings of ones outside.
+// Keys inside a map are newer spellings of ones outside. What a field has not (no window, no cap) is left out where that is the
+// default, and else null where that says it.
 void put(const FamilyRule& rule, const Json& value, Json& config) {
+  const bool is_nothing = value.is_number() && value == 0;
+  if (is_nothing && rule.value == "0") return;
   for (const std::string& key : rule.keys)
-    if (key.find('.') == std::string::npos) config[key] = value;
+    if (key.find('.') == std::string::npos) config[key] = is_nothing && rule.if_null == "0" ? Json() : value;
 }
 
 Json json_of(const GeometryField& field, const Geometry& g) {
   if (field.name == "activation") return published_activation(g.activation);
+  if (field.name == "query_scalar" && g.query_scalar == std::floor(g.query_scalar)) return std::llround(g.query_scalar);  // "256"
   return std::visit(
       [&](auto member) -> Json {
         using T = std::decay_t<decltype(g.*member)>;
@@ -52,8 +57,9 @@ void put_rope_scaling(const Geometry& g, Json& config) {
   config["rope_scaling"] = rope;
 }
 
-// With bit i of `chosen` the family's i-th value is true.
-Json config_with(const Family& family, const Geometry& g, unsigned chosen) {
+// With bit i of `chosen` the family's i-th value is true; without the head size, which is hidden / heads or the family's own then.
+enum class HeadSize { kLeftOut, kStated };
+Json config_with(const Family& family, const Geometry& g, unsigned chosen, HeadSize head_size) {
   Json config = {{"model_type", family.name}, {"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}};
   unsigned bit = 1;
   for (const auto& [name, rule] : family.values) {
@@ -64,6 +70,7 @@ Json config_with(const Family& family, const Geometry& g, unsigned chosen) {
   for (const GeometryField& field : geometry_fields()) {
     const auto rules = family.fields.find(std::string(field.name));
     if (rules == family.fields.end()) continue;
+    if (field.name == "head_size" && head_size == HeadSize::kLeftOut) continue;
     for (const FamilyRule& rule : rules->second) put(rule, json_of(field, g), config);
   }
   put_rope_scaling(g, config);
@@ -73,6 +80,7 @@ Json config_with(const Family& family, const Geometry& g, unsigned chosen) {
 // What a config.json says of a model: all but its names, and what is not of the model.
 Geometry as_stated(Geometry g) {
   g.name = g.label = g.hub_id = g.source = g.layer_class = g.native_program = "";
+  if (g.rope_scaling == "linear") g.rope_original_positions = 0;  // read and not used
   return g;
 }
 
@@ -83,8 +91,8 @@ Result<Json> hf_config_of(const Presets& presets, const Geometry& geometry, std:
   if (!family.ok()) return family.diagnostics;
   size_t num_values = 0;
   for (const auto& [name, rule] : family->values) num_values += rule.value == "true" || rule.value == "false";
-  for (unsigned chosen = 0; num_values <= kMostValues && chosen < 1u << num_values; ++chosen) {
-    Json config = config_with(*family, geometry, chosen);
+  for (unsigned chosen = 0; num_values <= kMostValues && chosen < 2u << num_values; ++chosen) {
+    Json config = config_with(*family, geometry, chosen >> 1, (chosen & 1) != 0 ? HeadSize::kStated : HeadSize::kLeftOut);
     const Result<Value> value = parse_json(config.dump(), "config.json");
     if (!value.ok()) return value.diagnostics;
     const Result<Geometry> read = geometry_from_hf_config(presets, *value, geometry.name);

@@ -138,10 +138,13 @@ Result<MatchedWeights> match_weights(const WeightsFolder& folder, const Geometry
   const Misfits& misfits = matching.misfits;
   if (misfits.empty()) return matched;
   const bool only_types = misfits.missing.empty() && misfits.unexpected.empty() && misfits.misshapen.empty();
+  if (only_types)
+    return error(code::kWeights, {folder.plan.directory},
+                 fmt::format("'{}' has tensors that cannot be read, {}", folder.plan.directory, misfits.text()),
+                 "F32, BF16 and F16 are read; save quantised weights as one of these first");
   return error(code::kWeights, {folder.plan.directory},
                fmt::format("the tensors of '{}' are not those of '{}': {}", folder.plan.directory, geometry.name, misfits.text()),
-               only_types ? "F32, BF16 and F16 are read; quantised weights have to be saved as one of these first"
-                          : "give the folder of this very model: its config.json says what the model is");
+               "give the folder of this very model: its config.json says what the model is");
 }
 
 }  // namespace distsetup

@@ -140,12 +140,13 @@ class Preview {
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
     paragraph("", 0, fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute, precision_words()));
     const int64_t tokens = t.global_batch * t.sequence_length;
-    paragraph("", 0,
-              fmt::format("{} · micro-batch {} × accumulation {} × {} {}{} = {} sequences of {} = {} tokens per step", t.method,
-                          plan_.micro_batch, plan_.gradient_accumulation, m.data_parallel(),
-                          m.data_parallel() == m.world() ? std::string(rank_word(plan_.hardware)) : "data-parallel rank",
-                          m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch), format_count(t.sequence_length),
-                          format_count(tokens)));
+    paragraph(
+        "", 0,
+        fmt::format("{}{} · micro-batch {} × accumulation {} × {} {}{} = {} sequences of {} = {} tokens per step", t.method,
+                    starts_from_weights(plan_) ? " from published weights" : "", plan_.micro_batch, plan_.gradient_accumulation,
+                    m.data_parallel(), m.data_parallel() == m.world() ? std::string(rank_word(plan_.hardware)) : "data-parallel rank",
+                    m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch), format_count(t.sequence_length),
+                    format_count(tokens)));
     if (plan_.data.files.empty() || options_.brief) return;
     const auto held_out =
         std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& f) { return f.held_out; });

@@ -92,11 +92,11 @@ void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Dia
   const bool is_preset = !weights.has_value() && !fs::exists(*path, failure);
   if (is_preset) {
     said.push_back(error(code::kMissingKey, spec.at("train.init"),
-                         fmt::format("init is weights, and '{}' is a description of a model without any", *name),
+                         fmt::format("init is weights, and '{}' is the description of a model, without weights", *name),
                          "--weights FOLDER, with the model's safetensors"));
     return;
   }
-  Result<WeightsFolder> folder = read_weights_folder(fs::absolute(folder_of_model(*path), failure).lexically_normal().string());
+  Result<WeightsFolder> folder = read_weights_folder(folder_of_model(*path).string());
   for (Diagnostic& d : folder.diagnostics) d.location = spec.at(setting);
   append(said, folder.diagnostics);
   if (folder.ok()) inputs.weights = std::move(*folder);

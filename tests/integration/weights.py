@@ -1,0 +1,158 @@
+"""weights.py BIN FOLDER [FAMILY...]: models that save_pretrained() wrote, through the bundled trainer and back.
+
+Of each family, type and mesh:
+  loss     the first step's is Transformers' own, to 1e-5
+  export   of a run that changes nothing: every tensor's bytes are the file's, and from_pretrained() misses nothing
+  again    of a run that trains: its export starts a run whose first loss is Transformers' for that export"""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from families import FAMILIES, settings
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+LENGTH, SEQUENCES = 16, 12
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+MESHES = {
+    "1": ["--gpus", "1"],
+    "zero3 × 2": ["--gpus", "2", "--sharding", "zero3"],
+    "zero3 × 3": ["--gpus", "3", "--sharding", "zero3"],
+    "ddp × 2": ["--gpus", "2", "--sharding", "ddp"],
+    "hybrid × 4": ["--gpus", "4", "--sharding", "zero3", "--dp-shard", "2", "--dp-replicate", "2"],
+    "tp 2": ["--gpus", "2", "--tp", "2"],
+    "pp 2": ["--gpus", "2", "--pp", "2"],
+    "cp 2": ["--gpus", "2", "--cp", "2"],
+}
+NOT_SPLIT = ("are not divisible by tp", "does not split", "tensor parallelism", "context parallelism", "--cp")
+
+failures = []
+counts = {"runs": 0, "meshes that a family does not run on": 0, "exports": 0}
+
+
+def run(arguments):
+    done = subprocess.run(arguments, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def first_loss(binary, model, mesh, out, data, settings_of_run):
+    """Of one run in the folder `out`; None where the model does not run on the mesh."""
+    common = ["--gpu", "cpu", "--nodes", "1", "--sequence-length", str(LENGTH), "--global-batch", str(SEQUENCES), "--warmup-steps", "0",
+              "--precision", "fp32", "--data", str(data), "--held-out", "0"]
+    code, said = run([f"{binary}/distsetup", "plan", "--model", str(model), "--init", "weights", *common, *MESHES[mesh], *settings_of_run,
+                      "--output", str(out / "plan.json")])
+    if code != 0 and any(words in said for words in NOT_SPLIT):
+        counts["meshes that a family does not run on"] += 1
+        return None
+    if code == 0:
+        code, said = run([f"{binary}/distsetup", "launch", "--plan", str(out / "plan.json")])
+    if code != 0:
+        raise RuntimeError(said[-500:])
+    counts["runs"] += 1
+    for line in (out / "metrics.jsonl").read_text().splitlines():
+        if json.loads(line)["kind"] == "step":
+            return json.loads(line)["loss"]
+    raise RuntimeError("no step in metrics.jsonl")
+
+
+def transformers_loss(folder, text):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    tokens = torch.tensor(list(text))
+    inputs = torch.stack([tokens[i * LENGTH:(i + 1) * LENGTH] for i in range(SEQUENCES)])
+    targets = torch.stack([tokens[i * LENGTH + 1:(i + 1) * LENGTH + 1] for i in range(SEQUENCES)])
+    with torch.no_grad():
+        logits = model(input_ids=inputs, use_cache=False).logits.double()
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)).item()
+
+
+def tensors_of(folder):
+    tensors = {}
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        tensors.update(load_file(path))
+    return tensors
+
+
+def export(binary, out, dtype):
+    code, said = run([f"{binary}/distsetup", "checkpoint", "export", str(out), "--output", str(out / "model"), "--dtype", dtype,
+                      "--max-shard-size", "60KB"])
+    if code != 0:
+        raise RuntimeError(said[-500:])
+    counts["exports"] += 1
+    _, info = AutoModelForCausalLM.from_pretrained(out / "model", output_loading_info=True)
+    missed = {kind: keys for kind, keys in info.items() if keys and kind != "error_msgs"}
+    if missed or info.get("error_msgs"):
+        raise RuntimeError(f"from_pretrained says {missed} {info.get('error_msgs')}")
+    return out / "model"
+
+
+def check_bytes(before, after):
+    first, second = tensors_of(before), tensors_of(after)
+    if set(first) != set(second):
+        raise RuntimeError(f"tensors that only one side has: {sorted(set(first) ^ set(second))[:5]}")
+    for name, tensor in first.items():
+        other = second[name]
+        same = tensor.dtype == other.dtype and tensor.shape == other.shape
+        if not same or not torch.equal(tensor.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8)):
+            raise RuntimeError(f"tensor {name} is not what it was")
+
+
+def check(binary, folder, name, dtype, mesh, text):
+    model, out = folder / f"{name}_{dtype}", folder / f"{name}_{dtype}_{mesh.replace(' ', '')}"
+    data = folder / "data"
+    still = ["--steps", "1", "--learning-rate", "0", "--min-learning-rate", "0"]
+    loss = first_loss(binary, model, mesh, out / "still", data, still)
+    if loss is None:
+        return
+    close(loss, transformers_loss(model, text))
+    check_bytes(model, export(binary, out / "still", dtype))
+    first_loss(binary, model, mesh, out / "trained", data, ["--steps", "2", "--learning-rate", "0.01"])
+    trained = export(binary, out / "trained", "fp32")
+    again = first_loss(binary, trained, mesh, out / "again", data, still)
+    close(again, transformers_loss(trained, text))
+    if abs(again - loss) < 1e-4 * loss:
+        raise RuntimeError(f"training changed nothing: {loss} {again}")
+
+
+def close(found, expected):
+    if abs(found - expected) > 1e-5 * abs(expected):
+        raise RuntimeError(f"loss {found}, Transformers has {expected}")
+
+
+def save(folder, name, family, changes):
+    torch.manual_seed(7)
+    config = AutoConfig.for_model(family, **{**settings(family, changes), "vocab_size": 259})  # odd: padded with tp
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.08 + (parameter if parameter.dim() == 1 else 0))
+    model.tie_weights()
+    for number, (dtype, torch_type) in enumerate(TYPES.items()):
+        model.to(torch_type).save_pretrained(folder / f"{name}_{dtype}", max_shard_size=["5GB", "60KB", "100KB"][number])
+
+
+def main():
+    binary, folder, chosen = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    families = {**FAMILIES, "qwen3_tied": ("qwen3", {"tie_word_embeddings": True}), "granite_tied": ("granite", {"tie_word_embeddings": True})}
+    generator = torch.Generator().manual_seed(3)
+    text = bytes(torch.randint(97, 123, (LENGTH * SEQUENCES + 1,), generator=generator).tolist())
+    (folder / "data").mkdir()
+    (folder / "data/text.txt").write_bytes(text)
+    for number, name in enumerate(chosen or families):
+        save(folder, name, *families[name])
+        for offset, mesh in enumerate(MESHES):
+            dtype = list(TYPES)[(number + offset) % len(TYPES)]  # every family in every type, every mesh in every type
+            try:
+                check(binary, folder, name, dtype, mesh, text)
+            except RuntimeError as failure:
+                failures.append(f"{name}, {dtype}, {mesh}: {failure}")
+                print(failures[-1], flush=True)
+    print(", ".join(f"{count} {what}" for what, count in counts.items()) + f", {len(failures)} failures")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
