@@ -8,11 +8,13 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
+#include "model/hf_write.h"
 #include "model/presets.h"
 #include "plan/plan_json.h"
 #include "planner/search/make_plan.h"
 #include "planner/spec/spec_table.h"
 #include "support/problems.h"
+#include "support/published_folder.h"
 #include "support/temporary_directory.h"
 
 using namespace distsetup;
@@ -64,6 +66,7 @@ Result<std::string> plan_text(const Spec& spec, const std::string& root) {
 std::vector<std::string> samples(const SpecKey& key) {
   static const std::map<std::string, std::vector<std::string>, std::less<>> kChosen = {
       {"model", {"tiny_tied"}},
+      {"model.weights", {"weights"}},
       {"hardware.gpu", {"h100_sxm"}},
       {"hardware.machine", {"dgx_a100"}},
       {"hardware.total_gpus", {"4"}},
@@ -129,6 +132,7 @@ std::vector<Settings> bases() {
 Settings base_for(Settings base, std::string_view path) {
   static const std::map<std::string, Settings, std::less<>> kNeeds = {
       {"checkpoint.failure_hours", {{"checkpoint.save_time", "60s"}}},
+      {"train.init", {{"model", "./weights"}}},
       {"train.lora_rank", {{"train.finetune", "lora"}}},
       {"train.lora_targets", {{"train.finetune", "lora"}}},
       {"parallel.cp_method", {{"parallel.cp", "2"}}},
@@ -157,6 +161,10 @@ TEST_CASE("regression 6: every key that is accepted is read: it changes a plan")
     for (int i = 0; i < 8; ++i)
       std::ofstream(fmt::format("{}/{}/{}.txt", root, name, i)) << std::string(3000, static_cast<char>('a' + i)) << name;
   }
+  const Geometry tiny = *find_model(presets(), "tiny");  // a folder of published weights
+  std::filesystem::create_directory(root + "/weights");
+  published::write_folder(root + "/weights", published::tensors_of(tiny, "F32"));
+  std::ofstream(root + "/weights/config.json") << dump_json(*hf_config_of(presets(), tiny, "float32"));
   for (const SpecKey& key : spec_keys()) {
     CAPTURE(key.path);
     bool shows = key.choices.size() == 1;  // one word, the default: nothing to change

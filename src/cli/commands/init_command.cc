@@ -67,6 +67,7 @@ std::string run_file(const std::string& model) {
     const size_t dot = key.path.find('.');
     if (dot == std::string_view::npos) continue;
     const std::string_view first = key.path.substr(0, dot);
+    if (first == "model") continue;  // it is said above
     std::string_view rest = key.path.substr(dot + 1);
     if (section != first) {
       section = first;

@@ -119,7 +119,7 @@ std::string long_help(const TextStream& stream) {
   text += "  distsetup fsdp --sharding FULL_SHARD --output cfg.json\n";
   text += "  distsetup slurm --nodes 4 --gpus 8 | sbatch\n\n";
   text += heading("Commands", stream) + "\n";
-  for (const Command& command : commands()) text += fmt::format("  {:<14}{}\n", command.name, command.summary);
+  for (const Command& command : commands()) text += fmt::format("  {:<19}{}\n", command.name, command.summary);
   text += "\n" + heading("Flags of every command", stream) + "\n" + own_flags(common_flags(), stream);
   text += "\n" + heading("More", stream) + "\n";
   text += "  distsetup COMMAND --help     flags of one command\n";

@@ -143,7 +143,7 @@ std::vector<SpecKey> make_keys() {
   std::vector<SpecKey> keys = {
       text_key("model", {{"model", ""}, {"hf-model", ""}, {"base-model", ""}, {"model-name", ""}, {"model-name-or-path", ""}},
                "required", "a size (70B), a preset (llama3_8b), or a directory with config.json"),
-      text_key("model.weights", {{"weights", ""}}, "the model's directory, where it has safetensors",
+      text_key("model.weights", {{"weights", ""}}, "the model's directory",
                "with init weights: a directory with safetensors, or the id of a downloaded model (org/name)"),
 
       text_key("hardware.gpu", {{"gpu", ""}, {"gpu-type", ""}}, "assumed: H100 SXM 80 GB",
@@ -179,7 +179,7 @@ std::vector<SpecKey> make_keys() {
       choice("train.init", {{"init", ""}},
              {{kRandomInit, {"scratch"}, "random values, from the seed", ""},
               {kWeightsInit, {"pretrained"}, "published weights: those of model.weights", ""}},
-             "random; weights where model.weights is given", "what the parameters start from (bundled trainer)"),
+             kRandomInit, "what the parameters start from (bundled trainer); weights where model.weights is given"),
       number(Type::kInt, "train.lora_rank", {{"lora-rank", ""}, {"lora-r", ""}}, "16 with lora", "", {1, 65536},
              "rank of the adapters"),
       typed(Type::kList, text_key("train.lora_targets", {{"lora-targets", ""}, {"lora-target-modules", ""}}, "all linear",
