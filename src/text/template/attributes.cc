@@ -174,7 +174,7 @@ PyValue item_of(const PyValue& object, const PyValue& key) {
 PyValue slice_of(const PyValue& object, const Slice& slice) {
   if (object.is(Type::kUndefined)) fail(why_undefined(object));
   const bool has_slices = object.is(Type::kText) || object.is(Type::kList) || object.is(Type::kTuple) || object.is(Type::kRange);
-  if (!has_slices) fail(fmt::format("a {} has no slices", type_name(object)));
+  if (!has_slices) fail(fmt::format("'{}' has no slices", type_name(object)));
   for (const PyValue* end : {&slice.start, &slice.stop, &slice.step}) {
     if (!end->is(Type::kNone) && !end->is_whole())
       fail(fmt::format("a slice goes from one whole number to another, found {}", type_name(*end)));

@@ -14,7 +14,7 @@ namespace distsetup::jinja {
 PyValue call(TemplateRun& run, const PyValue& callee, CallArguments arguments) {
   if (callee.is(Type::kUndefined)) fail(why_undefined(callee));
   if (callee.is(Type::kLoop)) fail("the loop is called: recursive loops are not read", "write a macro that calls itself");
-  if (!callee.is(Type::kCallable)) fail(fmt::format("a {} cannot be called", type_name(callee)));
+  if (!callee.is(Type::kCallable)) fail(fmt::format("'{}' cannot be called", type_name(callee)));
   const HeldCallable& held = callable_of(callee);
   const Deeper deeper(run);
   if (held.macro != nullptr) return call_macro(run, callee, std::move(arguments));

@@ -15,7 +15,7 @@
 namespace distsetup {
 namespace {
 
-constexpr size_t kMaxSourceBytes = 4 << 20;
+constexpr size_t kMaxTemplateBytes = 4 << 20;
 
 Diagnostic diagnostic(const char* code, const std::string& name, const jinja::TemplateError& failure) {
   return error(code, {name, failure.line, failure.column}, failure.message, failure.help);
@@ -24,9 +24,9 @@ Diagnostic diagnostic(const char* code, const std::string& name, const jinja::Te
 }  // namespace
 
 Result<ChatTemplate> parse_template(std::string_view source, std::string name) {
-  if (source.size() > kMaxSourceBytes) {
+  if (source.size() > kMaxTemplateBytes) {
     return error(code::kSyntax, {name},
-                 fmt::format("a chat template of {} bytes; at most {} are read", source.size(), kMaxSourceBytes));
+                 fmt::format("a chat template of {} bytes; at most {} are read", source.size(), kMaxTemplateBytes));
   }
   if (!is_utf8(source)) return error(code::kSyntax, {name}, "the chat template is not UTF-8");
   try {

@@ -90,7 +90,7 @@ bool contains(const PyValue& container, const PyValue& item) {
   }
   const bool is_keys = container.is(Type::kView) && view_of(container).of == ViewOf::kKeys;
   if (container.is(Type::kDict) || is_keys) {
-    if (!is_hashable(item)) fail(fmt::format("a {} cannot be the key of a dict", type_name(item)));
+    if (!is_hashable(item)) fail(fmt::format("'{}' cannot be the key of a dict", type_name(item)));
     const Entries& entries = entries_of(is_keys ? view_of(container).dict : container);
     count_steps(entries.size() / 8);
     return find_entry(entries, item) != nullptr;

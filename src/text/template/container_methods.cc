@@ -18,7 +18,7 @@ PyValue dict_method(const PyValue& self, std::string_view name, const CallArgume
   if (name == "get") {
     const Matched given("get()", arguments, {"key", "default"}, 1);
     if (!arguments.keywords.empty()) fail("get() takes no names");
-    if (!is_hashable(given.at(0))) fail(fmt::format("a {} cannot be the key of a dict", type_name(given.at(0))));
+    if (!is_hashable(given.at(0))) fail(fmt::format("'{}' cannot be the key of a dict", type_name(given.at(0))));
     count_steps(entries_of(self).size() / 8);
     const PyValue* found = find_entry(entries_of(self), given.at(0));
     return found != nullptr ? *found : given.value(1, none());

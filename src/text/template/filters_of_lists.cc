@@ -36,7 +36,7 @@ bool has_reverse(const PyValue& value) { return !value.is(Type::kIterator) && is
 
 PyValue last_filter(TemplateRun&, const PyValue& input, const CallArguments& arguments) {
   (void)Matched("last", arguments, {});
-  if (!has_reverse(input)) fail(fmt::format("a {} has no last item", type_name(input)), "turn it into a list first: |list|last");
+  if (!has_reverse(input)) fail(fmt::format("'{}' has no last item", type_name(input)), "turn it into a list first: |list|last");
   const Values items = all_items(input);
   return items.empty() ? undefined("no last item, the sequence is empty") : items.back();
 }
@@ -124,7 +124,7 @@ PyValue unique_filter(TemplateRun&, const PyValue& input, const CallArguments& a
   Values seen;
   return generated(input, [&](PyValue one, Values& out) {
     PyValue key = folded(path_of(one, given.value(1, none())), given.truth_of(0, false));
-    if (!is_hashable(key)) fail(fmt::format("unique: a {} cannot be compared by hash", type_name(key)));
+    if (!is_hashable(key)) fail(fmt::format("unique: '{}' cannot be compared by hash", type_name(key)));
     if (std::any_of(seen.begin(), seen.end(), [&](const PyValue& known) { return equal(known, key); })) return;
     seen.push_back(std::move(key));
     out.push_back(std::move(one));

@@ -26,7 +26,7 @@ PyValue length_filter(TemplateRun&, const PyValue& input, const CallArguments& a
   (void)Matched("length", arguments, {});
   const std::optional<size_t> length = length_of(input);
   if (!length) {
-    fail(fmt::format("a {} has no length", type_name(input)),
+    fail(fmt::format("'{}' has no length", type_name(input)),
          input.is(Type::kIterator) ? "turn it into a list first: |list|length" : "");
   }
   return integer(static_cast<Integer>(*length));

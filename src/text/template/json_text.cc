@@ -54,7 +54,7 @@ std::string json_key(const PyValue& key) {
     case Type::kBool: return key.flag ? "true" : "false";
     case Type::kInteger: return fmt::format("{}", key.integer);
     case Type::kFloat: return json_float(key.real);
-    default: fail(fmt::format("a {} cannot be a key of JSON", type_name(key)));
+    default: fail(fmt::format("'{}' cannot be a key of JSON", type_name(key)));
   }
 }
 
@@ -80,7 +80,7 @@ class JsonWriter {
       case Type::kDict: append_entries(entries_of(value), depth); break;
       default:
         fail(fmt::format("{} cannot be written as JSON",
-                         value.is(Type::kUndefined) ? why_undefined(value) + ": it" : "a " + type_name(value)));
+                         value.is(Type::kUndefined) ? why_undefined(value) + ": 'Undefined'" : "'" + type_name(value) + "'"));
     }
     count_bytes(out_.size() - before + 32);
   }

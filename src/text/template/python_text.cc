@@ -105,7 +105,7 @@ void append_repr(std::string& to, const PyValue& value, int depth) {
     case Type::kLoop: to += fmt::format("<LoopContext {}/{}>", loop_of(value).index0() + 1, loop_of(value).length()); break;
     case Type::kIterator:
     case Type::kCallable:
-      fail(fmt::format("a {} is written as text: Python prints an address of memory there", type_name(value)),
+      fail(fmt::format("'{}' is written as text: Python prints an address of memory there", type_name(value)),
            value.is(Type::kIterator) ? "turn it into a list first: |list, or |join" : "call it: name()");
   }
   count_bytes(to.size() - before + 32);

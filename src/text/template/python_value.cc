@@ -160,7 +160,7 @@ const PyValue* find_entry(const Entries& entries, const PyValue& key) {
 }
 
 void set_entry(Entries& entries, PyValue key, PyValue value) {
-  if (!is_hashable(key)) fail(fmt::format("a {} cannot be the key of a dict", type_name(key)));
+  if (!is_hashable(key)) fail(fmt::format("'{}' cannot be the key of a dict", type_name(key)));
   if (const PyValue* known = find_entry(entries, key)) {
     const_cast<PyValue&>(*known) = std::move(value);  // NOLINT: found in `entries`, which we may change
   } else {

@@ -46,7 +46,7 @@ std::optional<size_t> length_of(const PyValue& value) {
 }
 
 Walk::Walk(const PyValue& value) : value_(value) {
-  if (!is_iterable(value)) fail(fmt::format("a {} cannot be walked item by item", type_name(value)));
+  if (!is_iterable(value)) fail(fmt::format("'{}' cannot be walked item by item", type_name(value)));
   if (value.is(Type::kLoop)) fail("the loop itself cannot be walked item by item here");
   if (value.is(Type::kText)) characters_ = characters_of(text_of(value));
   count_steps(characters_.size());
