@@ -127,12 +127,11 @@ void make_bpe(const SentencePieceModel& model, Tokenizer& tokenizer, Bpe& bpe) {
 }
 
 void make_unigram(const SentencePieceModel& model, Tokenizer& tokenizer, Unigram& unigram) {
-  float lowest = 0, highest = 0;
+  float lowest = 0;
   bool first = true;
   for (const SentencePiece& piece : model.pieces) {
     if (piece.type != kNormal) continue;
     lowest = first ? piece.score : std::min(lowest, piece.score);
-    highest = first ? piece.score : std::max(highest, piece.score);
     first = false;
   }
   unigram.lowest_score = lowest;
@@ -140,9 +139,8 @@ void make_unigram(const SentencePieceModel& model, Tokenizer& tokenizer, Unigram
     const SentencePiece& piece = model.pieces[id];
     const bool is_user_defined = piece.type == kUserDefined;
     if (piece.type == kNormal || is_user_defined) unigram.pieces.insert(piece.text, id);
-    // A user-defined piece nearly always wins (EncodeOptimized in unigram_model.cc).
-    const float bonus = static_cast<float>(piece.text.size()) * highest - 0.1f;
-    unigram.scores.push_back(is_user_defined ? bonus : piece.score);
+    // A user-defined piece has the score 0, above all others. (Up to 0.2.0 the library gave it a bonus by its length instead.)
+    unigram.scores.push_back(piece.score);
   }
   unigram.pieces.finish();
   unigram.sum = ScoreSum::kSingle;
