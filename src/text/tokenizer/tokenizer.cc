@@ -41,8 +41,10 @@ void trim(TextRange& range, std::string_view token, std::string_view input, bool
     if ((is_first || range.begin == 0) && keeps_prefix_space && blanks.leading == 1) blanks.leading = 0;
     for (; blanks.leading > 0 && range.begin < range.end; --blanks.leading) range.begin += code_point_at(input, range.begin).num_bytes;
   }
-  for (; blanks.trailing > 0 && range.end > range.begin; --blanks.trailing)
-    range.end = static_cast<uint32_t>(previous_at(input, range.end));
+  // A token that stands for fewer characters than it has blanks keeps its end, as in the library.
+  uint32_t end = range.end;
+  for (; blanks.trailing > 0 && end > 0; --blanks.trailing) end = static_cast<uint32_t>(previous_at(input, end));
+  if (blanks.trailing == 0) range.end = std::max(end, range.begin);
 }
 
 }  // namespace
