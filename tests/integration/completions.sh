@@ -57,7 +57,7 @@ is "files behind --" "$(offered emit --target native -- b)" 'b'
 [[ ! -e pwned ]] || fail "a completion ran what the user typed"
 is "no functions beside its own" "$(compgen -A function | grep -v '^_distsetup' | grep -vx compopt | grep -vx offered | sort)" "$before"
 
-commands=$("$distsetup" --help | sed -n '/^Commands/,/^$/p' | sed -nE 's/^  (((config|data) )?[a-z]+) .*/\1/p')
+commands=$("$distsetup" --help | sed -n '/^Commands/,/^$/p' | sed -nE 's/^  ([a-z]+( [a-z]+)?)  +.*/\1/p')
 [[ $(wc -l <<<"$commands") -ge 20 ]] || fail "commands of the help" "$commands"
 while IFS= read -r command; do
   read -ra words <<<"$command"
