@@ -158,7 +158,9 @@ TEST_CASE("malformed safetensors headers are refused with what is wrong") {
   CHECK_THAT(parse(good, 9), Catch::Contains("expected"));
   CHECK_THAT(parse("[]", 0), Catch::Contains("not a JSON object"));
   CHECK_THAT(parse("{", 0), Catch::Contains("not a JSON object"));
-  CHECK_THAT(parse(R"({"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})", 4), Catch::Contains("BF16"));
+  CHECK(parse(R"({"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})", 4) ==
+        "");  // whether a type is read is the reader's matter
+  CHECK_THAT(parse(R"({"a":{"dtype":"BF15","shape":[2],"data_offsets":[0,4]}})", 4), Catch::Contains("unknown dtype \"BF15\""));
   CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4), Catch::Contains("hold 4 bytes"));
   CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8), Catch::Contains("natural"));
   CHECK_THAT(parse(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8), Catch::Contains("too large"));
