@@ -76,7 +76,7 @@ function(distsetup_catch_suite suite all_target nightly precompiled)
   if(precompiled)
     target_precompile_headers(${target} REUSE_FROM ${precompiled})
     distsetup_optimise(${target} quick)  # tests are compiled far longer than they run
-    distsetup_optimised_first(${target} base text model plan planner)
+    distsetup_optimised_first(${target} base data text model plan planner)
   else()
     distsetup_optimise(${target} cold)
   endif()

@@ -28,6 +28,18 @@ std::vector<Window> windows_of(const std::string& text, int32_t document, int64_
   return windows;
 }
 
+// Windows of a sample without a trained target are left out.
+void add_windows(const PreparedSplit& split, int64_t first_document, int64_t sequence_length, std::vector<Window>& windows) {
+  for (int64_t i = 0; i < split.size(); ++i) {
+    const int64_t num_targets = static_cast<int64_t>(split.sample(i).num_tokens) - 1;
+    const bool is_cut = split.sample(i).too_long == TooLong::kIsCut;
+    for (int64_t begin = 0; begin < (is_cut ? std::min<int64_t>(num_targets, 1) : num_targets); begin += sequence_length) {
+      const int64_t trained = num_trained(split.spans(i), begin, std::min(begin + sequence_length, num_targets));
+      if (trained > 0) windows.push_back({static_cast<int32_t>(first_document + i), begin, static_cast<int32_t>(trained)});
+    }
+  }
+}
+
 std::string digest_of(const Plan& plan) {
   Sha256 digest;
   digest.update(fmt::format("{}\n{}\n", plan.data.tokenizer, plan.train.sequence_length));
@@ -35,6 +47,16 @@ std::string digest_of(const Plan& plan) {
     if (!file.held_out) digest.update(fmt::format("{} {}\n", file.sha256, file.bytes));
   }
   return digest.hex();
+}
+
+// Has the size and the digest that were planned.
+Diagnostics check_file(const DataFile& file, const std::string& path, int64_t bytes, const std::string& digest) {
+  if (bytes != file.bytes)
+    return {error(code::kData, {path}, fmt::format("'{}' has {} bytes, expected {} as planned", path, bytes, file.bytes), kReplan)};
+  if (digest != file.sha256)
+    return {error(code::kData, {path},
+                  fmt::format("'{}' has the digest {:.12}…, expected {:.12}… as planned", path, digest, file.sha256), kReplan)};
+  return {};
 }
 
 Diagnostics read_documents(const Plan& plan, const fs::path& root, Corpus& corpus) {
@@ -46,51 +68,113 @@ Diagnostics read_documents(const Plan& plan, const fs::path& root, Corpus& corpu
       found.push_back(error(code::kData, {path}, text.diagnostics.front().message, kReplan));
       continue;
     }
-    if (static_cast<int64_t>(text->size()) != file.bytes) {
-      found.push_back(error(code::kData, {path},
-                            fmt::format("'{}' has {} bytes, expected {} as planned", path, text->size(), file.bytes), kReplan));
-    } else if (const std::string digest = sha256(*text); digest != file.sha256) {
-      found.push_back(error(code::kData, {path},
-                            fmt::format("'{}' has the digest {:.12}…, expected {:.12}… as planned", path, digest, file.sha256),
-                            kReplan));
-    }
+    const auto bytes = static_cast<int64_t>(text->size());
+    append(found, check_file(file, path, bytes, bytes == file.bytes ? sha256(*text) : ""));
     corpus.documents.push_back(std::move(*text));
   }
   return found;
 }
 
+Diagnostics open_prepared(const Plan& plan, const fs::path& root, Corpus& corpus) {
+  Diagnostics found;
+  for (const DataFile& file : plan.data.files) {
+    const std::string path = (root / file.path).string();
+    std::error_code failure;
+    const auto bytes = static_cast<int64_t>(fs::file_size(path, failure));
+    const Result<std::string> digest = sha256_of_file(path);
+    append(found, digest.ok() ? check_file(file, path, bytes, *digest) : digest.diagnostics);
+  }
+  if (has_error(found)) return found;
+  const std::string folder = (root / plan.data.files.front().path).parent_path().string();
+  for (const Split split : {Split::kTraining, Split::kHeldOut}) {
+    Result<PreparedSplit> opened = PreparedSplit::open(folder, split);
+    if (!opened.ok()) return opened.diagnostics;
+    corpus.prepared[static_cast<size_t>(split)] = std::move(*opened);
+  }
+  const Result<SetDescription> set = read_set_description(folder);
+  if (!set.ok()) return set.diagnostics;
+  if (set->vocabulary_size <= plan.model.vocabulary) return {};
+  return {
+      error(code::kData, {folder},
+            fmt::format("the data's tokenizer has {} tokens, the model's vocabulary {}", set->vocabulary_size, plan.model.vocabulary),
+            "prepare the data with the model's own tokenizer")};
+}
+
+void cut_prepared(Corpus& corpus) {
+  const PreparedSplit &training = *corpus.prepared[0], &held_out = *corpus.prepared[1];
+  add_windows(training, 0, corpus.sequence_length, corpus.training);
+  add_windows(held_out, training.size(), corpus.sequence_length, corpus.held_out);
+}
+void cut_texts(const Plan& plan, Corpus& corpus) {
+  for (size_t i = 0; i < plan.data.files.size(); ++i) {
+    const bool held_out = plan.data.files[i].held_out;
+    for (const Window& window : windows_of(corpus.documents[i], static_cast<int32_t>(i), corpus.sequence_length))
+      (held_out ? corpus.held_out : corpus.training).push_back(window);
+  }
+}
+
+// Why the plan has no data that can be trained on; empty: it does.
+Diagnostics refused_data(const Plan& plan) {
+  const bool is_prepared = plan.data.tokenizer == kPreparedTokens;
+  if (!is_prepared && plan.data.tokenizer != kByteTokens)
+    return {
+        error(code::kUnsupportedFeature, {},
+              fmt::format("tokenizer '{}' is not known, expected '{}' or '{}'", plan.data.tokenizer, kByteTokens, kPreparedTokens))};
+  if (plan.data.files.empty())
+    return {error(code::kData, {}, "the plan names no data files: it can be previewed and emitted, not trained",
+                  "plan again with --data PATH")};
+  if (is_prepared) return {};
+  if (plan.train.method != "pretrain")
+    return {error(code::kData, {},
+                  fmt::format("'{}' trains on answers alone, and files of text do not say which tokens those are", plan.train.method),
+                  "plan again with a prepared data set: distsetup data prepare")};
+  if (plan.model.vocabulary >= kByteVocabulary) return {};
+  return {
+      error(code::kData, {},
+            fmt::format("the model's vocabulary is {}, tokenizer 'bytes' needs at least {}", plan.model.vocabulary, kByteVocabulary))};
+}
+
+void fill_bytes(const std::string& text, const Window& window, std::span<int64_t> ids, std::span<int64_t> targets) {
+  for (int32_t t = 0; t < window.valid_tokens; ++t) {
+    const size_t at = static_cast<size_t>(window.begin) + static_cast<size_t>(t);
+    ids[static_cast<size_t>(t)] = static_cast<unsigned char>(text[at]);
+    targets[static_cast<size_t>(t)] = static_cast<unsigned char>(text[at + 1]);
+  }
+}
+
+void fill_sample(const PreparedSplit& split, int64_t sample, int64_t begin, std::span<int64_t> ids, std::span<int64_t> targets) {
+  const std::span<const uint32_t> tokens = split.tokens(sample);
+  const int64_t end = std::min(static_cast<int64_t>(ids.size()), static_cast<int64_t>(tokens.size()) - 1 - begin);
+  for (int64_t t = 0; t < end; ++t) ids[static_cast<size_t>(t)] = tokens[static_cast<size_t>(begin + t)];
+  for (const TrainedSpan& span : split.spans(sample)) {  // a token is the target of the position before it
+    const int64_t last = std::min<int64_t>(span.end, begin + end + 1);
+    for (int64_t target = std::max<int64_t>(span.begin, begin + 1); target < last; ++target)
+      targets[static_cast<size_t>(target - 1 - begin)] = tokens[static_cast<size_t>(target)];
+  }
+}
+
 }  // namespace
 
 Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory) {
-  if (plan.data.tokenizer != "bytes") {
-    return error(code::kUnsupportedFeature, {}, fmt::format("tokenizer '{}' is not supported, expected 'bytes'", plan.data.tokenizer));
-  }
-  if (plan.data.files.empty()) {
-    return error(code::kData, {}, "the plan names no data files: it can be previewed and emitted, not trained",
-                 "plan again with --data PATH");
-  }
-  if (plan.model.vocabulary < kByteVocabulary) {
-    return error(
-        code::kData, {},
-        fmt::format("the model's vocabulary is {}, tokenizer 'bytes' needs at least {}", plan.model.vocabulary, kByteVocabulary));
-  }
+  Diagnostics found = refused_data(plan);
+  if (has_error(found)) return found;
   CHECK(plan.train.sequence_length > 0, "{}", plan.train.sequence_length);
+  const bool is_prepared = plan.data.tokenizer == kPreparedTokens;
   Corpus corpus;
   corpus.sequence_length = plan.train.sequence_length;
-  Diagnostics found = read_documents(plan, fs::path(plan_directory) / plan.data.root, corpus);
+  const fs::path root = fs::path(plan_directory) / plan.data.root;
+  found = is_prepared ? open_prepared(plan, root, corpus) : read_documents(plan, root, corpus);
   if (has_error(found)) return found;
-  for (size_t i = 0; i < plan.data.files.size(); ++i) {
-    const bool held_out = plan.data.files[i].held_out;
-    for (const Window& window : windows_of(corpus.documents[i], static_cast<int32_t>(i), corpus.sequence_length)) {
-      (held_out ? corpus.held_out : corpus.training).push_back(window);
-      (held_out ? corpus.held_out_tokens : corpus.training_tokens) += window.valid_tokens;
-    }
-  }
+  is_prepared ? cut_prepared(corpus) : cut_texts(plan, corpus);
+  for (const Window& window : corpus.training) corpus.training_tokens += window.valid_tokens;
+  for (const Window& window : corpus.held_out) corpus.held_out_tokens += window.valid_tokens;
   if (corpus.training.empty()) {
-    return error(
-        code::kData, {},
-        fmt::format("the plan's {} data files hold nothing to train on, expected a file of two bytes or more that is not held out",
-                    plan.data.files.size()));
+    return error(code::kData, {},
+                 is_prepared
+                     ? std::string("the prepared set holds nothing to train on")
+                     : fmt::format("the plan's {} data files hold nothing to train on, expected a file of two bytes or more that is "
+                                   "not held out",
+                                   plan.data.files.size()));
   }
   corpus.digest = digest_of(plan);
   return corpus;
@@ -102,12 +186,10 @@ void fill_sequence(const Corpus& corpus, const Window& window, std::span<int64_t
   std::fill(ids.begin(), ids.end(), kPaddingToken);
   std::fill(targets.begin(), targets.end(), kIgnoredTarget);
   if (window.valid_tokens == 0) return;
-  const std::string& text = corpus.documents[static_cast<size_t>(window.document)];
-  for (int32_t t = 0; t < window.valid_tokens; ++t) {
-    const size_t at = static_cast<size_t>(window.begin) + static_cast<size_t>(t);
-    ids[static_cast<size_t>(t)] = static_cast<unsigned char>(text[at]);
-    targets[static_cast<size_t>(t)] = static_cast<unsigned char>(text[at + 1]);
-  }
+  if (!corpus.prepared[0]) return fill_bytes(corpus.documents[static_cast<size_t>(window.document)], window, ids, targets);
+  const int64_t num_training = corpus.prepared[0]->size();
+  const bool held_out = window.document >= num_training;
+  fill_sample(*corpus.prepared[held_out ? 1 : 0], window.document - (held_out ? num_training : 0), window.begin, ids, targets);
 }
 
 }  // namespace distsetup

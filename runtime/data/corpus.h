@@ -1,15 +1,18 @@
-// The training text: the plan's files as documents, documents as windows of sequence_length + 1 tokens. Token = byte (vocabulary 256).
-// A window never crosses documents. The last window of a document is shorter: its missing positions are padded and ignored by the loss
+// What is trained on: the plan's files as documents, documents as windows of sequence_length + 1 tokens. Files of text are documents
+// of bytes; in a prepared data set (src/data/prepared_set.h) each sample is a document, of which some targets may not be trained. A
+// window never crosses documents. The last window of a document is shorter: its missing positions are padded and ignored by the loss
 // (target -1), so ranks differ in valid tokens and the loss is a mean over tokens, not over ranks.
 // Every byte trained on was digested first: a file that is missing or not the one the plan names is an error, never replaced by
-// others. Leaves out: corpora larger than host memory, other tokenizers.
+// others. Files of text lie in host memory, prepared sets are mapped. Leaves out: several samples in one window.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "data/prepared_set.h"
 #include "plan/plan.h"
 
 namespace distsetup {
@@ -20,24 +23,26 @@ inline constexpr int64_t kPaddingToken = 0;    // its prediction is ignored; att
 
 struct Window {
   int32_t document = 0;
-  int64_t begin = 0;         // byte of the document where its first input token is
-  int32_t valid_tokens = 0;  // targets; sequence_length except in a document's last window
+  int64_t begin = 0;         // token of the document that is its first input
+  int32_t valid_tokens = 0;  // targets that are trained; of text sequence_length except in a document's last window
 };
 
 struct Corpus {
   int64_t sequence_length = 0;
-  std::vector<std::string> documents;  // bytes, one per file, in the plan's order
+  std::vector<std::string> documents;        // of bytes: one per file, in the plan's order
+  std::optional<PreparedSplit> prepared[2];  // else, by Split: documents are the training samples, then those held out
   std::vector<Window> training, held_out;
   int64_t training_tokens = 0, held_out_tokens = 0;  // valid targets
   std::string digest;  // of what the order of training sequences depends on: tokenizer, sequence length, training files
 };
 
 // Reads and verifies every file of plan.data. `plan_directory`: what a relative plan.data.root is relative to ("" = working
-// directory). Errors (kData): no files, a file missing, of another size, of another digest, nothing to train on, a vocabulary below
-// 256.
+// directory). Errors (kData): no files, a file missing, of another size, of another digest, nothing to train on, ids that the
+// vocabulary does not have.
 Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory);
 
-// One sequence: ids[t] is the input at position t, targets[t] the byte after it or kIgnoredTarget. Both have sequence_length elements.
+// One sequence: ids[t] is the input at position t, targets[t] the token after it or kIgnoredTarget. Both have sequence_length
+// elements.
 void fill_sequence(const Corpus& corpus, const Window& window, std::span<int64_t> ids, std::span<int64_t> targets);
 
 }  // namespace distsetup

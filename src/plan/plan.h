@@ -142,8 +142,11 @@ struct DataFile {
   bool operator==(const DataFile&) const = default;
 };
 
+inline constexpr std::string_view kByteTokens = "bytes", kPreparedTokens = "prepared";
 struct DataPlan {
-  std::string tokenizer = "bytes";  // byte-level: token = byte value, vocabulary 256
+  // kByteTokens: files of text, token = byte value, vocabulary 256. kPreparedTokens: the files of a prepared data set
+  // (src/data/prepared_set.h), in one folder.
+  std::string tokenizer{kByteTokens};
   std::string root;                 // relative paths are relative to plan.json's directory
   std::vector<DataFile> files;      // empty: the plan cannot be trained, only previewed and emitted
   bool operator==(const DataPlan&) const = default;

@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
+#include "data/set_writer.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampler.h"
 #include "support/temporary_directory.h"
@@ -49,6 +51,70 @@ Plan with_mesh(Plan plan, int dp_replicate, int dp_shard, int64_t micro_batch, i
 }
 
 }  // namespace
+
+// Three samples for training, one held out: a text of 20 tokens, conversations of 6 and of 14.
+Plan prepared_plan(const TemporaryDirectory& folder) {
+  Result<SetWriter> writer = SetWriter::create(folder.path("set"));
+  REQUIRE(writer.ok());
+  const auto ids = [](uint32_t from, uint32_t n) {
+    std::vector<uint32_t> all(n);
+    std::iota(all.begin(), all.end(), from);
+    return all;
+  };
+  CHECK(writer->add({ids(0, 20), {{0, 20}}, TooLong::kContinues, 0}, Split::kTraining).empty());
+  CHECK(writer->add({ids(100, 6), {{2, 4}, {5, 6}}, TooLong::kIsCut, 0}, Split::kTraining).empty());
+  CHECK(writer->add({ids(200, 14), {{12, 14}}, TooLong::kIsCut, 0}, Split::kTraining).empty());  // its answer is beyond 8 tokens
+  CHECK(writer->add({ids(50, 4), {{3, 4}}, TooLong::kIsCut, 0}, Split::kHeldOut).empty());
+  SetDescription description;
+  description.vocabulary_size = 256;
+  const Result<SetDescription> set = writer->finish(description);
+  REQUIRE(set.ok());
+  Plan plan = tiny_plan();
+  plan.train.method = "sft";
+  plan.data.tokenizer = kPreparedTokens;
+  const Result<std::string> digest = sha256_of_file(folder.path("set/dataset.json"));
+  plan.data.files.push_back(
+      {"set/dataset.json", static_cast<int64_t>(std::filesystem::file_size(folder.path("set/dataset.json"))), *digest, false});
+  for (const SetFile& f : set->files) plan.data.files.push_back({"set/" + f.path, f.bytes, f.sha256, f.path.starts_with("held_out")});
+  return plan;
+}
+
+TEST_CASE("of a prepared set exactly the trained tokens are targets") {
+  const TemporaryDirectory folder;
+  Plan plan = prepared_plan(folder);
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
+  INFO(format_diagnostics(corpus.diagnostics));
+  REQUIRE(corpus.ok());
+  REQUIRE(corpus->training.size() == 3 + 1);  // 19 targets of the text in three windows; a conversation is one, or none
+  CHECK(corpus->training_tokens == 19 + 3);
+  CHECK(corpus->held_out_tokens == 1);
+  std::vector<int64_t> ids(8), targets(8);
+  fill_sequence(*corpus, corpus->training[1], ids, targets);
+  CHECK(ids == std::vector<int64_t>{8, 9, 10, 11, 12, 13, 14, 15});
+  CHECK(targets == std::vector<int64_t>{9, 10, 11, 12, 13, 14, 15, 16});
+  fill_sequence(*corpus, corpus->training[3], ids, targets);
+  CHECK(ids == std::vector<int64_t>{100, 101, 102, 103, 104, 0, 0, 0});
+  CHECK(targets == std::vector<int64_t>{-1, 102, 103, -1, 105, -1, -1, -1});
+  fill_sequence(*corpus, corpus->held_out[0], ids, targets);
+  CHECK(targets == std::vector<int64_t>{-1, -1, 53, -1, -1, -1, -1, -1});
+}
+
+TEST_CASE("a prepared set that is not the planned one is refused") {
+  const TemporaryDirectory folder;
+  Plan plan = prepared_plan(folder);
+  plan.model.vocabulary = 255;
+  CHECK_FALSE(read_corpus(plan, folder.path()).ok());
+  plan.model.vocabulary = 256;
+  plan.data.files[1].sha256[0] ^= 1;
+  const Result<Corpus> changed = read_corpus(plan, folder.path());
+  REQUIRE_FALSE(changed.ok());
+  CHECK(changed.diagnostics.front().message.find("has the digest") != std::string::npos);
+  plan.data = {};
+  plan.data.files.push_back({"text", 1, "", false});
+  const Result<Corpus> text = read_corpus(plan, folder.path());  // for sft
+  REQUIRE_FALSE(text.ok());
+  CHECK(text.diagnostics.front().message.find("trains on answers alone") != std::string::npos);
+}
 
 TEST_CASE("windows cover every target of a document once and never cross documents") {
   const TemporaryDirectory folder;

@@ -56,12 +56,12 @@ Value small_model(const Geometry& model) {
   return map;
 }
 
-// Files of the plan that are trained on, at most three; none: the plan's own text.
+// Files of text that the plan trains on, at most three; none: the plan's own text.
 Result<std::string> small_data(const Plan& plan, const std::string& folder) {
   std::string paths;
   int num = 0;
   for (const DataFile& file : plan.data.files) {
-    if (file.held_out || num == 3) continue;
+    if (file.held_out || num == 3 || plan.data.tokenizer != kByteTokens) continue;
     paths += (num++ > 0 ? "," : "") + (plan.data.root.empty() ? file.path : plan.data.root + "/" + file.path);
   }
   if (num > 0) return paths;

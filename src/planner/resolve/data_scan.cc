@@ -12,6 +12,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/quantity.h"
+#include "data/prepared_set.h"
 
 namespace distsetup {
 namespace {
@@ -66,7 +67,52 @@ void hold_out(std::vector<DataFile>& files, int64_t every) {
   for (size_t i = step - 1; i < order.size(); i += step) files[order[i]].held_out = true;
 }
 
+// The set whose folder is one of `paths`; "": there is none.
+std::string prepared_set_of(const std::vector<std::string>& paths, const fs::path& base) {
+  for (const std::string& path : paths)
+    if (is_prepared_set((base / path).string())) return path;
+  return "";
+}
+
+Result<DataPlan> scan_prepared_set(const std::string& path, const fs::path& base) {
+  const fs::path folder = (base / path).lexically_normal();
+  const Result<SetDescription> set = read_set_description(folder.string());
+  if (!set.ok()) return set.diagnostics;
+  DataPlan data;
+  data.root = base.has_filename() || base == base.root_path() ? base.string() : base.parent_path().string();
+  data.tokenizer = kPreparedTokens;
+  const auto add = [&](const SetFile& file) {
+    const std::string relative = folder.lexically_relative(base).string();
+    const bool is_below = !relative.empty() && !relative.starts_with("..");
+    const fs::path shown = (is_below ? fs::path(relative) : folder) / file.path;
+    data.files.push_back({shown.lexically_normal().string(), file.bytes, file.sha256, file.path.starts_with(name(Split::kHeldOut))});
+  };
+  const std::string description = (folder / kSetDescriptionFile).string();
+  const Result<std::string> digest = sha256_of_file(description);
+  if (!digest.ok()) return digest.diagnostics;
+  std::error_code failure;
+  add({std::string(kSetDescriptionFile), static_cast<int64_t>(fs::file_size(description, failure)), *digest});
+  for (const SetFile& file : set->files) {
+    const auto bytes = static_cast<int64_t>(fs::file_size(folder / file.path, failure));
+    if (failure || bytes != file.bytes)
+      return error(code::kData, {},
+                   failure
+                       ? fmt::format("the prepared set '{}' lacks '{}'", path, file.path)
+                       : fmt::format("'{}' of the prepared set '{}' has {} bytes, expected {}", file.path, path, bytes, file.bytes),
+                   "prepare it again: distsetup data prepare");
+    add(file);
+  }
+  return data;
+}
+
 }  // namespace
+
+int64_t train_tokens(const DataPlan& data) {
+  if (data.tokenizer != kPreparedTokens) return train_bytes(data);  // a token is a byte
+  int64_t bytes = 0;
+  for (const DataFile& f : data.files) bytes += !f.held_out && f.path.ends_with(".tokens") ? f.bytes : 0;
+  return bytes / static_cast<int64_t>(sizeof(uint32_t));
+}
 
 int64_t train_bytes(const DataPlan& data) {
   int64_t sum = 0;
@@ -85,6 +131,11 @@ Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::str
   std::vector<Found> found;
   std::error_code failure;
   const fs::path base = fs::absolute(root, failure).lexically_normal();
+  if (const std::string set = prepared_set_of(paths, base); !set.empty()) {
+    if (paths.size() == 1) return scan_prepared_set(set, base);
+    return error(code::kData, {}, fmt::format("'{}' is a prepared data set, and other data stands beside it", set),
+                 "prepare all of it as one set: distsetup data prepare SOURCE... --output SET");
+  }
   for (const std::string& text : paths) {
     const fs::path path = fs::path(text).is_absolute() ? fs::path(text).lexically_normal() : (base / text).lexically_normal();
     if (fs::is_directory(path, failure)) {

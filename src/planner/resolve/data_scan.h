@@ -13,9 +13,12 @@ namespace distsetup {
 // named once. A binary file is an error when named itself, and passed over with a note when found in a directory.
 // One file in `held_out_every` is held out (0: none), chosen by digest: adding a file moves few others, and names do not decide.
 // Errors: kData for a missing, unreadable, empty or binary path; no text at all.
+// A prepared data set (data/prepared_set.h) is a folder of its own and stands alone in `paths`; what it holds out was decided when it
+// was prepared.
 Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::string& root, int64_t held_out_every);
 
 int64_t train_bytes(const DataPlan& data);
 int64_t held_out_bytes(const DataPlan& data);
+int64_t train_tokens(const DataPlan& data);
 
 }  // namespace distsetup

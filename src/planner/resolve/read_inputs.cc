@@ -7,6 +7,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/value_yaml.h"
+#include "data/prepared_set.h"
 #include "model/hf_config.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/spec/spec_table.h"
@@ -127,7 +128,12 @@ void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagno
   for (Diagnostic& d : data.diagnostics)
     if (d.location.file.empty()) d.location = spec.at("data.paths");
   append(said, data.diagnostics);
-  if (data.ok()) inputs.data = std::move(*data.value);
+  if (!data.ok()) return;
+  inputs.data = std::move(*data.value);
+  if (inputs.data->tokenizer != kPreparedTokens) return;
+  const fs::path description = fs::path(inputs.data->root) / inputs.data->files.front().path;
+  if (const Result<SetDescription> set = read_set_description(description.parent_path().string()); set.ok())
+    inputs.data_vocabulary = set->vocabulary_size;
 }
 
 }  // namespace

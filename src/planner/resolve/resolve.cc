@@ -166,16 +166,21 @@ void take_data(Resolving& r) {
   for (const Diagnostic& d : r.inputs.notes) r.said.push_back(d);
   if (!r.inputs.data.has_value()) return;
   r.plan().data = *r.inputs.data;
-  r.plan().data.tokenizer = r.spec.text("data.tokenizer").value_or("bytes");
-  if (r.plan().model.vocabulary > 0 && r.plan().model.vocabulary < 256)
-    r.fail(
-        code::kData, "data.paths",
-        fmt::format("a byte-level tokenizer has 256 tokens, '{}' a vocabulary of {}", r.plan().model.name, r.plan().model.vocabulary),
-        "give the model a vocabulary of at least 256");
+  const bool is_prepared = r.plan().data.tokenizer == kPreparedTokens;
+  const int64_t vocabulary = r.plan().model.vocabulary;
+  if (vocabulary > 0 && vocabulary < r.inputs.data_vocabulary)
+    r.fail(code::kData, "data.paths",
+           fmt::format("the data's tokenizer has {} tokens, '{}' a vocabulary of {}", format_count(r.inputs.data_vocabulary),
+                       r.plan().model.name, format_count(vocabulary)),
+           is_prepared ? "prepare the data with the model's own tokenizer: distsetup data prepare"
+                       : "give the model a vocabulary of at least 256");
+  if (r.native() && r.plan().train.method == "sft" && !is_prepared)
+    r.fail(code::kData, "data.paths", "sft trains on answers alone, and files of text do not say which tokens those are",
+           "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output SET, then --data SET");
   // One token more than a step reads: targets are shifted by one.
   const int64_t batch =
       r.problem.global_batch > 0 ? r.problem.global_batch * r.plan().train.sequence_length : r.problem.global_batch_tokens;
-  const int64_t tokens = train_bytes(r.plan().data);
+  const int64_t tokens = train_tokens(r.plan().data);
   if (tokens < batch + 1)
     r.fail(code::kData, "data.paths",
            fmt::format("{} tokens to train on, one step reads {}", format_count(tokens), format_count(batch)),

@@ -56,7 +56,7 @@ void read_length(Resolving& r) {
   if (!r.inputs.data.has_value())
     return r.fail(code::kMissingArgument, "train.epochs", "epochs of what: neither samples nor text is given",
                   "--samples 50000, or --data FOLDER");
-  length.tokens = std::max<int64_t>(1, std::llround(static_cast<double>(train_bytes(*r.inputs.data)) * *epochs));
+  length.tokens = std::max<int64_t>(1, std::llround(static_cast<double>(train_tokens(*r.inputs.data)) * *epochs));
 }
 
 }  // namespace
@@ -64,9 +64,6 @@ void read_length(Resolving& r) {
 void resolve_training(Resolving& r) {
   TrainPlan& t = r.plan().train;
   t.method = value_or<std::string>(r, r.spec.text("train.method"), "pretrain", "method pretrain");
-  if (t.method == "sft" && r.native())
-    r.said.push_back(warning(code::kUnsupportedFeature, r.spec.at("train.method"),
-                             "the bundled trainer does not mask prompts yet: sft is planned, and cannot be launched with it"));
   const int64_t learned = r.plan().model.learned_positions;  // there is no row for a position beyond them
   const int64_t assumed = learned > 0 ? std::min<int64_t>(learned, 4096) : 4096;
   t.sequence_length =

@@ -1,0 +1,245 @@
+// `distsetup data prepare`, `data stats`, `data show`: texts and conversations as token ids that a run trains on.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "base/quantity.h"
+#include "base/text.h"
+#include "cli/commands/commands.h"
+#include "cli/line/output.h"
+#include "data/prepared_set.h"
+#include "text/prepare/prepare.h"
+#include "text/tokenizer/read_tokenizer.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Files, and all that are below folders, in order of their names.
+Result<std::vector<std::string>> files_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code failure;
+    if (!fs::is_directory(path, failure)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<std::string> below;
+    for (fs::recursive_directory_iterator it(path, failure), end; !failure && it != end; it.increment(failure)) {
+      const bool is_hidden = it->path().filename().string().starts_with('.');
+      if (is_hidden) it.disable_recursion_pending();
+      if (!is_hidden && it->is_regular_file()) below.push_back(it->path().string());
+    }
+    if (failure) return error(code::kUnreadableFile, {path}, fmt::format("cannot list '{}': {}", path, failure.message()));
+    std::sort(below.begin(), below.end());
+    files.insert(files.end(), below.begin(), below.end());
+  }
+  return files;
+}
+
+// A flag's whole number from 0 on.
+Result<int64_t> whole_number(const Arguments& arguments, std::string_view flag, int64_t absent) {
+  const std::string text = arguments.text(flag);
+  if (!arguments.has(flag)) return absent;
+  int64_t number = -1;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed == std::errc() && end == text.data() + text.size() && number >= 0) return number;
+  return error(code::kWrongType, {"command line"}, fmt::format("--{} is '{}', expected a whole number from 0 on", flag, text));
+}
+
+// "text=content,prompt=question" -> {text: content, prompt: question}
+Result<std::map<std::string, std::string>> fields_of(const std::string& text) {
+  std::map<std::string, std::string> fields;
+  if (text.empty()) return fields;
+  for (const std::string& part : split(text, ',')) {
+    const size_t sign = part.find('=');
+    if (sign == std::string::npos || sign == 0 || sign + 1 == part.size())
+      return error(code::kWrongType, {"command line"}, fmt::format("--fields has '{}', expected OURS=THEIRS", part),
+                   "--fields text=content, or --fields prompt=question,completion=answer");
+    fields[part.substr(0, sign)] = part.substr(sign + 1);
+  }
+  return fields;
+}
+
+std::string split_text(std::string_view what, const SplitCounts& c) {
+  return fmt::format("{:<9} {:>14} samples  {:>16} tokens  {:>16} trained\n", what, format_count(c.samples), format_count(c.tokens),
+                     format_count(c.trained_tokens));
+}
+
+std::string stats_text(const SetDescription& set) {
+  std::string out = split_text("training", set.training) + split_text("held out", set.held_out);
+  out += fmt::format("tokenizer {}, {} ids; the longest sample has {} tokens\n", set.tokenizer, format_count(set.vocabulary_size),
+                     format_count(set.longest));
+  const int64_t most = set.lengths.empty() ? 0 : *std::max_element(set.lengths.begin(), set.lengths.end());
+  constexpr int64_t kBar = 40;
+  for (size_t i = 0; i < set.lengths.size(); ++i) {
+    if (set.lengths[i] == 0) continue;
+    std::string bar;
+    for (int64_t n = 0; n < (set.lengths[i] * kBar + most - 1) / most; ++n) bar += "█";
+    out += fmt::format("  up to {:>10} tokens {:>12}  {}\n", format_count(int64_t{1} << i), format_count(set.lengths[i]), bar);
+  }
+  return out;
+}
+
+int run_prepare(const Arguments& arguments, const Terminal& terminal) {
+  for (const char* needed : {"tokenizer", "output"})
+    if (!arguments.has(needed))
+      return fail(arguments, terminal,
+                  {error(code::kMissingArgument, {"command line"}, fmt::format("--{} is missing", needed),
+                         "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output chats")});
+  PrepareRequest request;
+  const Result<std::vector<std::string>> files = files_of(arguments.positionals);
+  if (!files.ok()) return fail(arguments, terminal, files.diagnostics);
+  request.sources = *files;
+  const Result<Tokenizer> tokenizer = read_tokenizer(arguments.text("tokenizer"));
+  if (!tokenizer.ok()) return fail(arguments, terminal, tokenizer.diagnostics);
+  request.tokenizer = &*tokenizer;
+  // A folder's own template is taken where there is one; one that is named must be there.
+  const Result<ModelTemplate> chat = read_chat_template(arguments.text("template", arguments.text("tokenizer")), "");
+  if (arguments.has("template") && !chat.ok()) return fail(arguments, terminal, chat.diagnostics);
+  if (chat.ok()) request.chat = &*chat;
+  const Result<std::map<std::string, std::string>> fields = fields_of(arguments.text("fields"));
+  if (!fields.ok()) return fail(arguments, terminal, fields.diagnostics);
+  request.rows.fields = *fields;
+  const Result<int64_t> every = whole_number(arguments, "held-out", 20);
+  if (!every.ok()) return fail(arguments, terminal, every.diagnostics);
+  if (*every == 1)
+    return fail(arguments, terminal,
+                {error(code::kOutOfRange, {"command line"}, "--held-out is 1, which leaves nothing to train on",
+                       "0 for none, or a number from 2 on")});
+  request.held_out_every = *every;
+  request.output = arguments.text("output");
+  const std::time_t seconds = std::time(nullptr);
+  localtime_r(&seconds, &request.now);
+  const Result<Prepared> prepared = prepare(request);
+  if (!prepared.ok()) return fail(arguments, terminal, prepared.diagnostics);
+  say_diagnostics(terminal, prepared->notes);
+  if (prepared->set.training.trained_tokens == 0)
+    return fail(arguments, terminal,
+                {error(code::kData, {request.output}, "nothing to train on is in it: every row was dropped or held out")});
+  return print_result(terminal, stats_text(prepared->set) + fmt::format("distsetup plan … --data {}\n", request.output));
+}
+
+int run_stats(const Arguments& arguments, const Terminal& terminal) {
+  const Result<SetDescription> set = read_set_description(arguments.positionals[0]);
+  if (!set.ok()) return fail(arguments, terminal, set.diagnostics);
+  return print_result(terminal, stats_text(*set));
+}
+
+// The text of a sample, what is trained between marks.
+Result<std::string> sample_text(const Tokenizer& tokenizer, const PreparedSplit& split, int64_t i, bool has_colour) {
+  const std::span<const uint32_t> ids = split.tokens(i);
+  std::string text;
+  size_t at = 0;
+  const auto add = [&](size_t end) -> Diagnostics {
+    const Result<std::string> part =
+        decode(tokenizer, {ids.begin() + static_cast<ptrdiff_t>(at), ids.begin() + static_cast<ptrdiff_t>(end)}, SkipSpecials::kNo);
+    if (!part.ok()) return part.diagnostics;
+    text += *part;
+    at = end;
+    return {};
+  };
+  for (const TrainedSpan& span : split.spans(i)) {
+    Diagnostics said = add(span.begin);
+    text += has_colour ? "\033[32m" : "⟦";
+    if (!has_error(said)) said = add(span.end);
+    if (has_error(said)) return said;
+    text += has_colour ? "\033[0m" : "⟧";
+  }
+  Diagnostics said = add(ids.size());
+  if (has_error(said)) return said;
+  return text;
+}
+
+int run_show(const Arguments& arguments, const Terminal& terminal) {
+  if (!arguments.has("tokenizer"))
+    return fail(arguments, terminal,
+                {error(code::kMissingArgument, {"command line"}, "--tokenizer is missing",
+                       "name the tokenizer that the set was prepared with: distsetup data show SET --tokenizer MODEL-FOLDER")});
+  const std::string folder = arguments.positionals[0];
+  const Result<SetDescription> set = read_set_description(folder);
+  if (!set.ok()) return fail(arguments, terminal, set.diagnostics);
+  const Result<Tokenizer> tokenizer = read_tokenizer(arguments.text("tokenizer"));
+  if (!tokenizer.ok()) return fail(arguments, terminal, tokenizer.diagnostics);
+  if (tokenizer->digest != set->tokenizer_digest)
+    return fail(arguments, terminal,
+                {error(code::kData, {folder}, fmt::format("the set was prepared with another tokenizer ({})", set->tokenizer),
+                       "name that one as --tokenizer")});
+  const Result<PreparedSplit> split = PreparedSplit::open(folder, Split::kTraining);
+  if (!split.ok()) return fail(arguments, terminal, split.diagnostics);
+  const Result<int64_t> first = whole_number(arguments, "first", 0);
+  const Result<int64_t> count = whole_number(arguments, "samples", 3);
+  for (const Result<int64_t>* number : {&first, &count})
+    if (!number->ok()) return fail(arguments, terminal, number->diagnostics);
+  std::string out;
+  for (int64_t i = *first; i < std::min(split->size(), *first + *count); ++i) {
+    const Result<std::string> text = sample_text(*tokenizer, *split, i, terminal.out.colour == Colour::kOn);
+    if (!text.ok()) return fail(arguments, terminal, text.diagnostics);
+    out += fmt::format("sample {} · {} tokens\n{}\n\n", i, split->tokens(i).size(), *text);
+  }
+  return print_result(terminal, out);
+}
+
+}  // namespace
+
+Command data_prepare_command() {
+  Command command;
+  command.summary = "texts and conversations as token ids to train on";
+  command.positional = "SOURCE...";
+  command.min_positionals = 1;
+  command.max_positionals = 10000;
+  command.examples = {"distsetup data prepare chats.jsonl --tokenizer model --output chats",
+                      "distsetup data prepare books --tokenizer model/tokenizer.json --output books.set",
+                      "distsetup data prepare rows.jsonl --fields prompt=question,completion=answer --tokenizer model --output rows"};
+  command.notes =
+      "SOURCE is a file or a folder: .jsonl with an object on each line, .json with a list of them, anything else is one text. A row "
+      "has text; prompt and completion; messages (or conversations); or instruction, input and output. Of conversations what the "
+      "assistant wrote is trained, of prompts the completion. Rows that cannot be used are dropped and counted.";
+  command.flags = {
+      {"tokenizer", {}, FlagKind::kValue, "PATH", "folder of a model, or a tokenizer file"},
+      {"output", {"o"}, FlagKind::kValue, "FOLDER", "where the set is written; must not exist"},
+      {"template",
+       {"chat-template"},
+       FlagKind::kValue,
+       "PATH",
+       "chat template of conversations; default: the one in the tokenizer's folder"},
+      {"fields", {}, FlagKind::kValue, "OURS=THEIRS,...", "names of keys in the rows: text=content"},
+      {"held-out", {}, FlagKind::kValue, "N", "one sample in N is held out for evaluation (20); 0: none"},
+  };
+  command.run = run_prepare;
+  return command;
+}
+
+Command data_stats_command() {
+  Command command;
+  command.summary = "what a prepared data set holds";
+  command.positional = "SET";
+  command.min_positionals = command.max_positionals = 1;
+  command.examples = {"distsetup data stats chats"};
+  command.run = run_stats;
+  return command;
+}
+
+Command data_show_command() {
+  Command command;
+  command.summary = "samples of a prepared data set as text, with what is trained";
+  command.positional = "SET";
+  command.min_positionals = command.max_positionals = 1;
+  command.examples = {"distsetup data show chats --tokenizer model",
+                      "distsetup data show chats --tokenizer model --first 100 --samples 1"};
+  command.flags = {
+      {"tokenizer", {}, FlagKind::kValue, "PATH", "the tokenizer that the set was prepared with"},
+      {"first", {}, FlagKind::kValue, "N", "the first sample to show (0)"},
+      {"samples", {}, FlagKind::kValue, "N", "how many (3)"},
+  };
+  command.run = run_show;
+  return command;
+}
+
+}  // namespace distsetup

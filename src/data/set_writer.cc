@@ -1,0 +1,120 @@
+#include "data/set_writer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "base/file.h"
+#include "data/set_json.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+}  // namespace
+
+Result<SetWriter> SetWriter::create(const std::string& folder) {
+  SetWriter w;
+  std::error_code failure;
+  w.folder_ = fs::path(folder).lexically_normal().string();
+  while (w.folder_.size() > 1 && w.folder_.ends_with('/')) w.folder_.pop_back();
+  if (fs::exists(w.folder_, failure) && !(fs::is_directory(w.folder_, failure) && fs::is_empty(w.folder_, failure)))
+    return error(code::kFileExists, {w.folder_}, fmt::format("'{}' exists, and is no empty folder", w.folder_),
+                 "name another --output, or remove it");
+  const std::string partial = fmt::format("{}.partial.{}", w.folder_, ::getpid());
+  fs::create_directories(partial, failure);
+  if (failure) return error(code::kUnwritableFile, {partial}, fmt::format("cannot make the folder: {}", failure.message()));
+  w.partial_ = partial;
+  for (const Split split : {Split::kTraining, Split::kHeldOut}) {
+    SplitFiles& files = w.splits_[static_cast<size_t>(split)];
+    for (auto [output, ending] : {std::pair{&files.tokens, "tokens"}, {&files.samples, "samples"}, {&files.spans, "spans"}}) {
+      Diagnostics said = w.open(*output, fmt::format("{}.{}", name(split), ending));
+      if (has_error(said)) return said;
+    }
+  }
+  return w;
+}
+
+SetWriter::~SetWriter() {
+  std::error_code ignored;
+  if (!partial_.empty()) fs::remove_all(partial_, ignored);
+}
+
+Diagnostics SetWriter::failed(const std::string& name, int number) const {
+  return {error(code::kUnwritableFile, {(fs::path(partial_) / name).string()}, fmt::format("cannot write: {}", errno_text(number)),
+                "nothing was left behind; make room, then run it again")};
+}
+
+Diagnostics SetWriter::open(Output& output, const std::string& name) {
+  output.name = name;
+  output.file = {std::fopen((fs::path(partial_) / name).c_str(), "wb"), &std::fclose};
+  return output.file == nullptr ? failed(name, errno) : Diagnostics{};
+}
+
+Diagnostics SetWriter::append(Output& output, const void* data, size_t bytes) {
+  if (bytes == 0) return {};
+  output.digest.update(data, bytes);
+  output.bytes += static_cast<int64_t>(bytes);
+  return std::fwrite(data, 1, bytes, output.file.get()) == bytes ? Diagnostics{} : failed(output.name, errno);
+}
+
+Diagnostics SetWriter::close(Output& output) {
+  const bool is_written = std::fflush(output.file.get()) == 0 && ::fsync(::fileno(output.file.get())) == 0;
+  const int number = errno;
+  output.file.reset();
+  return is_written ? Diagnostics{} : failed(output.name, number);
+}
+
+Diagnostics SetWriter::add(const NewSample& s, Split split) {
+  SplitFiles& f = splits_[static_cast<size_t>(split)];
+  CHECK(!partial_.empty() && s.ids.size() <= UINT32_MAX, "{} tokens", s.ids.size());
+  const auto length = static_cast<int64_t>(s.ids.size());
+  SampleRecord record;
+  record.first_token = static_cast<uint64_t>(f.counts.tokens);
+  record.first_span = static_cast<uint64_t>(f.spans.bytes) / sizeof(TrainedSpan);
+  record.num_tokens = static_cast<uint32_t>(s.ids.size());
+  record.num_spans = static_cast<uint32_t>(s.spans.size());
+  record.too_long = s.too_long;
+  record.source = s.source;
+  f.counts.samples += 1;
+  f.counts.tokens += length;
+  f.counts.trained_tokens += num_trained(s.spans, 0, length);
+  longest_ = std::max(longest_, length);
+  const auto bin = static_cast<size_t>(length <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(length - 1)));
+  if (lengths_.size() <= bin) lengths_.resize(bin + 1);
+  ++lengths_[bin];
+  Diagnostics said = append(f.tokens, s.ids.data(), s.ids.size() * sizeof(uint32_t));
+  if (!has_error(said)) said = append(f.spans, s.spans.data(), s.spans.size() * sizeof(TrainedSpan));
+  if (!has_error(said)) said = append(f.samples, &record, sizeof record);
+  return said;
+}
+
+Result<SetDescription> SetWriter::finish(SetDescription d) {
+  d.training = splits_[0].counts;
+  d.held_out = splits_[1].counts;
+  d.longest = longest_;
+  d.lengths = lengths_;
+  for (SplitFiles& f : splits_) {
+    for (Output* output : {&f.tokens, &f.samples, &f.spans}) {
+      Diagnostics said = close(*output);
+      if (has_error(said)) return said;
+      d.files.push_back({output->name, output->bytes, output->digest.hex()});
+    }
+  }
+  Result<Written> written =
+      write_file_atomic((fs::path(partial_) / kSetDescriptionFile).string(), format_set_description(d), Overwrite::kRefuse);
+  if (!written.ok()) return written.diagnostics;
+  std::error_code failure;
+  fs::rename(partial_, folder_, failure);
+  if (failure) return error(code::kUnwritableFile, {folder_}, fmt::format("cannot name the folder so: {}", failure.message()));
+  partial_.clear();
+  return d;
+}
+
+}  // namespace distsetup

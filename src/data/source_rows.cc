@@ -1,0 +1,236 @@
+#include "data/source_rows.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/diagnostic_codes.h"
+#include "base/digest.h"
+#include "base/file.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+class Row {
+ public:
+  Row(const OrderedJson& json, const RowOptions& options) : json_(json), options_(options) {}
+  // nullptr: not there, or null.
+  const OrderedJson* find(const std::string& ours) const {
+    const auto renamed = options_.fields.find(ours);
+    const auto found = json_.find(renamed == options_.fields.end() ? ours : renamed->second);
+    return found == json_.end() || found->is_null() ? nullptr : &*found;
+  }
+  const OrderedJson* first(std::initializer_list<const char*> names) const {
+    for (const char* name : names)
+      if (const OrderedJson* found = find(name)) return found;
+    return nullptr;
+  }
+
+ private:
+  const OrderedJson& json_;
+  const RowOptions& options_;
+};
+
+// ShareGPT's names of who speaks.
+std::string role_of(const std::string& from) {
+  if (from == "human") return "user";
+  if (from == "gpt" || from == "chatgpt" || from == "bard" || from == "bing") return "assistant";
+  return from;
+}
+
+// "": `messages` is a list of {role, content}; ShareGPT's turns are made into such.
+std::string problem_of_messages(OrderedJson& messages) {
+  if (!messages.is_array() || messages.empty()) return "its messages are no list, or an empty one";
+  for (OrderedJson& m : messages) {
+    if (!m.is_object()) return "a message is no object";
+    if (m.contains("from") && m.contains("value") && m["from"].is_string()) {
+      OrderedJson turned = {{"role", role_of(m["from"].get<std::string>())}, {"content", m["value"]}};
+      m = std::move(turned);
+    }
+    if (!m.contains("role") || !m["role"].is_string()) return "a message has no role";
+  }
+  return "";
+}
+
+OrderedJson message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+
+RowOrReason chat_row(const OrderedJson& json, const OrderedJson& messages) {
+  RowOrReason out;
+  out.kind = "messages";
+  OrderedJson turns = messages;
+  out.reason = problem_of_messages(turns);
+  if (!out.reason.empty()) return out;
+  out.row.kind = SourceRow::Kind::kChat;
+  out.row.chat = {{"messages", std::move(turns)}};
+  if (json.contains("system") && json["system"].is_string() && out.row.chat["messages"][0]["role"] != "system" &&
+      !json["system"].get<std::string>().empty())
+    out.row.chat["messages"].insert(out.row.chat["messages"].begin(), message("system", json["system"].get<std::string>()));
+  if (json.contains("tools") && json["tools"].is_array()) out.row.chat["tools"] = json["tools"];
+  return out;
+}
+
+RowOrReason alpaca_row(const OrderedJson& instruction, const OrderedJson* input, const OrderedJson& output) {
+  RowOrReason out;
+  out.kind = "alpaca";
+  if (!instruction.is_string() || !output.is_string() || (input != nullptr && !input->is_string())) {
+    out.reason = "its instruction, input or output is no text";
+    return out;
+  }
+  std::string question = instruction.get<std::string>();
+  if (input != nullptr && !input->get<std::string>().empty()) question += "\n\n" + input->get<std::string>();
+  out.row.kind = SourceRow::Kind::kChat;
+  out.row.chat = {{"messages", {message("user", question), message("assistant", output.get<std::string>())}}};
+  return out;
+}
+
+class Reading {
+ public:
+  Reading(const RowOptions& options, const std::function<Result<std::string>(SourceRow)>& use) : options_(options), use_(use) {}
+
+  void drop(const std::string& reason, const Location& at) {
+    ++counts.rows;
+    ++counts.dropped[reason];
+    counts.first_dropped.emplace(reason, at);
+  }
+  // Errors are `use`'s.
+  Diagnostics take(const OrderedJson& json, const Location& at) {
+    if (!json.is_object()) return drop("it is no JSON object", at), Diagnostics{};
+    RowOrReason row = row_of(json, options_);
+    if (!row.reason.empty()) return drop(row.reason, at), Diagnostics{};
+    kinds_.insert(row.kind);
+    row.row.at = at;
+    return use(std::move(row.row));
+  }
+  Diagnostics use(SourceRow row) {
+    const Location at = row.at;
+    const Result<std::string> reason = use_(std::move(row));
+    if (!reason.ok()) return reason.diagnostics;
+    if (!reason->empty())
+      drop(*reason, at);
+    else
+      ++counts.rows;
+    return {};
+  }
+  void name_format(std::string_view file) { counts.format = fmt::format("{} {}", file, fmt::join(kinds_, ", ")); }
+
+  RowCounts counts;
+
+ private:
+  const RowOptions& options_;
+  const std::function<Result<std::string>(SourceRow)>& use_;
+  std::set<std::string> kinds_;
+};
+
+Diagnostics read_lines(const std::string& path, Reading& reading) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {error(code::kData, {path}, fmt::format("cannot read '{}'", path))};
+  Sha256 digest;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    digest.update(line);
+    if (!file.eof()) digest.update("\n");
+    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const OrderedJson json = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_discarded()) {
+      reading.drop("it is not JSON", {path, number, 1});
+      continue;
+    }
+    Diagnostics said = reading.take(json, {path, number, 1});
+    if (has_error(said)) return said;
+  }
+  if (file.bad()) return {error(code::kData, {path}, fmt::format("cannot read '{}' to its end", path))};
+  reading.counts.sha256 = digest.hex();
+  reading.name_format("jsonl");
+  return {};
+}
+
+Diagnostics read_list(const std::string& path, const std::string& text, Reading& reading) {
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_array())
+    return {error(code::kData, {path}, json.is_discarded() ? "this is not JSON" : "this JSON is no list of rows",
+                  "rows are a list of objects; one object on each line is .jsonl")};
+  int number = 0;
+  for (const OrderedJson& row : json) {
+    Diagnostics said = reading.take(row, {path, ++number, 0});
+    if (has_error(said)) return said;
+  }
+  reading.name_format("json");
+  return {};
+}
+
+}  // namespace
+
+RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
+  const Row row(json, options);
+  if (const OrderedJson* messages = row.first({"messages", "conversations", "conversation"})) return chat_row(json, *messages);
+  const OrderedJson *prompt = row.find("prompt"), *completion = row.first({"completion", "response"});
+  if (prompt != nullptr && completion != nullptr && prompt->is_array() && completion->is_array()) {  // both as messages
+    OrderedJson all = *prompt;
+    for (const OrderedJson& m : *completion) all.push_back(m);
+    return chat_row(json, all);
+  }
+  RowOrReason out;
+  if (prompt != nullptr && completion != nullptr) {
+    out.kind = "prompt-completion";
+    if (!prompt->is_string() || !completion->is_string()) {
+      out.reason = "its prompt or completion is no text";
+      return out;
+    }
+    out.row.kind = SourceRow::Kind::kPromptCompletion;
+    out.row.prompt = prompt->get<std::string>();
+    out.row.completion = completion->get<std::string>();
+    return out;
+  }
+  const OrderedJson *instruction = row.find("instruction"), *output = row.first({"output", "response"});
+  if (instruction != nullptr && output != nullptr) return alpaca_row(*instruction, row.first({"input", "context"}), *output);
+  out.kind = "text";
+  const OrderedJson* text = row.find("text");
+  if (text == nullptr)
+    out.reason = "it has none of text, messages, prompt and completion, instruction and output";
+  else if (!text->is_string())
+    out.reason = "its text is no text";
+  else
+    out.row.text = text->get<std::string>();
+  return out;
+}
+
+Result<RowCounts> read_rows(const std::string& path, const RowOptions& options,
+                            const std::function<Result<std::string>(SourceRow)>& use) {
+  std::string ending = fs::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const char* refused :
+       {".parquet", ".arrow", ".csv", ".tsv", ".gz", ".zst", ".xz", ".bz2", ".zip", ".tar", ".bin", ".idx", ".npy"})
+    if (ending == refused)
+      return error(code::kUnsupportedFeature, {path}, fmt::format("'{}' files are not read, expected .jsonl, .json or text", refused),
+                   "convert it first, for example to .jsonl");
+  Reading reading(options, use);
+  Diagnostics said;
+  if (ending == ".jsonl" || ending == ".ndjson") {
+    said = read_lines(path, reading);
+  } else {
+    Result<std::string> text = read_file(path);
+    if (!text.ok()) return text.diagnostics;
+    reading.counts.sha256 = sha256(*text);
+    if (ending == ".json") {
+      said = read_list(path, *text, reading);
+    } else {
+      reading.counts.format = "text";
+      SourceRow row;
+      row.text = std::move(*text);
+      row.at = {path, 1, 1};
+      said = reading.use(std::move(row));
+    }
+  }
+  if (has_error(said)) return said;
+  return std::move(reading.counts);
+}
+
+}  // namespace distsetup

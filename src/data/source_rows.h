@@ -1,0 +1,52 @@
+// Rows of the files that people keep training text in:
+//   .jsonl, .ndjson   an object on each line
+//   .json             a list of objects
+//   .txt and others   the whole file is one text
+// What a row is follows from its keys, as Hugging Face's trainers name them: text; prompt and completion (or response); messages or
+// conversations (role and content, or ShareGPT's from and value); instruction, input and output (Alpaca).
+// Leaves out, by name: parquet, csv, compressed files.
+#pragma once
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+
+namespace distsetup {
+
+struct SourceRow {
+  enum class Kind { kText, kPromptCompletion, kChat } kind = Kind::kText;
+  std::string text;                // kText
+  std::string prompt, completion;  // kPromptCompletion
+  nlohmann::ordered_json chat;     // kChat: an object with messages (role, content), and what else stood beside them (tools)
+  Location at;
+};
+
+// What a file's rows became.
+struct RowCounts {
+  int64_t rows = 0;
+  std::map<std::string, int64_t> dropped;         // by reason
+  std::map<std::string, Location> first_dropped;  // the first of each
+  std::string format;                             // "text", "jsonl messages", "json alpaca", several after commas
+  std::string sha256;
+};
+
+struct RowOptions {
+  std::map<std::string, std::string> fields;  // our name of a key -> the file's: {"text", "content"}
+};
+
+// Calls `use` for each row that says what it is; a reason returned by `use` drops the row too. Stops at errors of `use`'s.
+// Errors: the file cannot be read, is of a kind that is refused, is no JSON as a whole.
+Result<RowCounts> read_rows(const std::string& path, const RowOptions& options,
+                            const std::function<Result<std::string>(SourceRow)>& use);
+
+// One row of JSON as what it is; a text: why it is none of the kinds.
+struct RowOrReason {
+  SourceRow row;
+  std::string reason, kind;  // reason "": row is one; kind: "messages", "alpaca"
+};
+RowOrReason row_of(const nlohmann::ordered_json& json, const RowOptions& options);
+
+}  // namespace distsetup

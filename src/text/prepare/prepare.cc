@@ -1,0 +1,165 @@
+#include "text/prepare/prepare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/diagnostic_codes.h"
+#include "base/digest.h"
+#include "base/quantity.h"
+#include "base/splitmix.h"
+#include "data/set_writer.h"
+#include "text/template/trained_ranges.h"
+
+namespace distsetup {
+namespace {
+
+// What a row became; a reason where it is of no use.
+struct SampleOrReason {
+  NewSample sample;
+  std::string reason;
+};
+
+// Tokens of which some byte lies in one of `ranges`, which are in order.
+std::vector<TrainedSpan> tokens_in(const std::vector<TextRange>& offsets, const std::vector<ByteRange>& ranges) {
+  std::vector<TrainedSpan> spans;
+  size_t r = 0;
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    while (r < ranges.size() && ranges[r].end <= offsets[i].begin) ++r;
+    if (r == ranges.size()) break;
+    if (offsets[i].end <= ranges[r].begin || offsets[i].begin == offsets[i].end) continue;
+    const auto at = static_cast<uint32_t>(i);
+    if (!spans.empty() && spans.back().end == at)
+      spans.back().end = at + 1;
+    else
+      spans.push_back({at, at + 1});
+  }
+  return spans;
+}
+
+bool is_held_out(const std::vector<uint32_t>& ids, int64_t every) {
+  if (every <= 0) return false;
+  uint64_t sum = 0;
+  for (const uint32_t id : ids) sum = splitmix(sum + id + kSplitMixStep);
+  return sum % static_cast<uint64_t>(every) == 0;
+}
+
+class Samples {
+ public:
+  explicit Samples(const PrepareRequest& request) : request_(request), tokenizer_(*request.tokenizer), encoder_(tokenizer_) {}
+
+  // Errors stop everything.
+  Result<SampleOrReason> of(const SourceRow& row) {
+    switch (row.kind) {
+      case SourceRow::Kind::kText: return of_text(row);
+      case SourceRow::Kind::kPromptCompletion: return of_completion(row);
+      case SourceRow::Kind::kChat: return of_chat(row);
+    }
+    return SampleOrReason{};
+  }
+
+ private:
+  static SampleOrReason dropped(const Diagnostics& why) { return {{}, why.front().message}; }
+
+  void end(std::vector<uint32_t>& ids) const {
+    if (tokenizer_.eos && (ids.empty() || ids.back() != *tokenizer_.eos)) ids.push_back(*tokenizer_.eos);
+  }
+
+  SampleOrReason of_text(const SourceRow& row) {
+    Result<Encoding> encoding = encoder_.encode(row.text);
+    if (!encoding.ok()) return dropped(encoding.diagnostics);
+    SampleOrReason out;
+    out.sample.ids = std::move(encoding->ids);
+    end(out.sample.ids);
+    if (out.sample.ids.size() < 2) return {{}, "it has less than two tokens"};
+    out.sample.spans = {{0, static_cast<uint32_t>(out.sample.ids.size())}};
+    return out;
+  }
+
+  SampleOrReason of_completion(const SourceRow& row) {
+    const std::string text = row.prompt + row.completion;
+    Result<Encoding> encoding = encoder_.encode(text);
+    if (!encoding.ok()) return dropped(encoding.diagnostics);
+    SampleOrReason out;
+    out.sample.too_long = TooLong::kIsCut;
+    out.sample.spans = tokens_in(encoding->offsets, {{row.prompt.size(), text.size()}});
+    out.sample.ids = std::move(encoding->ids);
+    if (out.sample.spans.empty()) return {{}, "its completion is empty"};
+    end(out.sample.ids);
+    out.sample.spans.back().end = static_cast<uint32_t>(out.sample.ids.size());
+    return out;
+  }
+
+  Result<SampleOrReason> of_chat(const SourceRow& row) {
+    if (request_.chat == nullptr)
+      return error(code::kData, row.at, "this row is a conversation, and there is no chat template",
+                   "--template FILE, or --tokenizer with the folder of a model that has one");
+    Result<ChatRequest> request = read_chat(row.chat, row.at);
+    if (!request.ok()) return dropped(request.diagnostics);
+    nlohmann::ordered_json values = request_.chat->special_tokens;
+    for (const auto& [key, value] : request->more.items()) values[key] = value;
+    request->more = std::move(values);
+    const Result<TrainedText> text = trained_text(request_.chat->chat, *request, request_.now);
+    if (!text.ok()) return dropped(text.diagnostics);
+    Result<Encoding> encoding = encoder_.encode(text->text, {.add_special_tokens = false});  // the template writes its own
+    if (!encoding.ok()) return dropped(encoding.diagnostics);
+    SampleOrReason out;
+    out.sample.too_long = TooLong::kIsCut;
+    out.sample.spans = tokens_in(encoding->offsets, text->trained);
+    out.sample.ids = std::move(encoding->ids);
+    if (out.sample.spans.empty()) out.reason = "nothing of it is trained: the assistant wrote nothing";
+    return out;
+  }
+
+  const PrepareRequest& request_;
+  const Tokenizer& tokenizer_;
+  Encoder encoder_;
+};
+
+Diagnostics notes_of(const RowCounts& counts) {
+  Diagnostics notes;
+  for (const auto& [reason, count] : counts.dropped)
+    notes.push_back(
+        warning(code::kData, counts.first_dropped.at(reason),
+                fmt::format("{} of {} rows dropped, this one first: {}", format_count(count), format_count(counts.rows), reason)));
+  return notes;
+}
+
+}  // namespace
+
+Result<Prepared> prepare(const PrepareRequest& request) {
+  CHECK(request.tokenizer != nullptr, "no tokenizer");
+  Result<SetWriter> writer = SetWriter::create(request.output);
+  if (!writer.ok()) return writer.diagnostics;
+  Prepared out;
+  Samples samples(request);
+  int64_t num_rows = 0;
+  const auto use = [&](const SourceRow& row) -> Result<std::string> {
+    if (++num_rows % 1000 == 0 && request.shows_progress) request.shows_progress(num_rows);
+    Result<SampleOrReason> made = samples.of(row);
+    if (!made.ok()) return made.diagnostics;
+    if (!made->reason.empty()) return std::move(made->reason);
+    made->sample.source = static_cast<uint32_t>(out.set.sources.size());
+    const Split split = is_held_out(made->sample.ids, request.held_out_every) ? Split::kHeldOut : Split::kTraining;
+    const Diagnostics said = writer->add(made->sample, split);
+    if (has_error(said)) return said;
+    return std::string();
+  };
+  for (const std::string& path : request.sources) {
+    const Result<RowCounts> counts = read_rows(path, request.rows, use);
+    if (!counts.ok()) return counts.diagnostics;
+    append(out.notes, notes_of(*counts));
+    out.set.sources.push_back({path, counts->sha256, counts->format, counts->rows, counts->dropped});
+  }
+  out.set.tokenizer = request.tokenizer->file;
+  out.set.tokenizer_digest = request.tokenizer->digest;
+  out.set.template_digest = request.chat == nullptr ? "" : sha256(request.chat->chat.source);
+  out.set.vocabulary_size = static_cast<int64_t>(request.tokenizer->vocabulary_size());
+  Result<SetDescription> set = writer->finish(std::move(out.set));
+  if (!set.ok()) return set.diagnostics;
+  out.set = std::move(*set);
+  return out;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,41 @@
+// Texts, prompts with completions, and conversations into a prepared data set (data/prepared_set.h).
+//   text               the tokenizer's own tokens around it, the end-of-text token behind it where there is one; every token is
+//   trained prompt, completion one after the other, the end-of-text token behind; trained from the first token that reaches into the
+//   completion conversation       as the model's chat template writes it; trained is what the assistant wrote
+//   (template/trained_ranges.h)
+// A row that cannot be used is dropped and counted by reason, with the place of the first.
+// Leaves out: several threads.
+#pragma once
+#include <ctime>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/prepared_set.h"
+#include "data/source_rows.h"
+#include "text/template/read_chat_template.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace distsetup {
+
+struct PrepareRequest {
+  std::vector<std::string> sources;      // files
+  const Tokenizer* tokenizer = nullptr;  // required
+  const ModelTemplate* chat = nullptr;   // null: conversations are an error
+  std::string output;                    // a folder
+  int64_t held_out_every = 20;           // one sample in so many is held out, by its tokens; 0: none
+  RowOptions rows;
+  std::tm now = {};                                  // what templates are told
+  std::function<void(int64_t rows)> shows_progress;  // may be empty
+};
+
+struct Prepared {
+  SetDescription set;
+  Diagnostics notes;  // rows that were dropped, by source and reason
+};
+// Errors: a source that cannot be read, conversations without a template, nothing left to train on, what cannot be written.
+Result<Prepared> prepare(const PrepareRequest& request);
+
+}  // namespace distsetup

@@ -1,0 +1,185 @@
+// Prepared data sets: what is written is read, broken ones are refused, rows become what their keys say, and of each the right tokens
+// are trained.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file.h"
+#include "data/prepared_set.h"
+#include "data/set_writer.h"
+#include "data/source_rows.h"
+#include "planner/resolve/data_scan.h"
+#include "support/temporary_directory.h"
+#include "text/prepare/prepare.h"
+#include "text/tokenizer/read_tokenizer.h"
+
+using namespace distsetup;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+SetDescription write_small_set(const std::string& folder) {
+  Result<SetWriter> writer = SetWriter::create(folder);
+  REQUIRE(writer.ok());
+  CHECK(writer->add({{5, 6, 7}, {{0, 3}}, TooLong::kContinues, 0}, Split::kTraining).empty());
+  CHECK(writer->add({{1, 2, 3, 4, 5, 6}, {{1, 2}, {4, 6}}, TooLong::kIsCut, 0}, Split::kTraining).empty());
+  CHECK(writer->add({{9, 8}, {{1, 2}}, TooLong::kIsCut, 0}, Split::kHeldOut).empty());
+  SetDescription d;
+  d.tokenizer = "tokenizer.json";
+  d.vocabulary_size = 10;
+  d.sources = {{"a.jsonl", "00", "jsonl text", 4, {{"it is not JSON", 1}}}};
+  Result<SetDescription> set = writer->finish(d);
+  REQUIRE(set.ok());
+  return *set;
+}
+
+nlohmann::ordered_json json(const char* text) { return nlohmann::ordered_json::parse(text); }
+
+Tokenizer tokenizer_with_end(const TemporaryDirectory& folder) {
+  const std::string from = std::string(std::getenv("DISTSETUP_SOURCE")) + "/tests/data/tokenizers/bytes_of_words/tokenizer.json";
+  const Result<std::string> text = read_file(from);
+  REQUIRE(text.ok());
+  folder.write("tokenizer.json", *text);
+  folder.write("tokenizer_config.json", R"({"eos_token": "<|go|>"})");
+  Result<Tokenizer> tokenizer = read_tokenizer(folder.path());
+  INFO(format_diagnostics(tokenizer.diagnostics));
+  REQUIRE(tokenizer.ok());
+  REQUIRE(tokenizer->eos);
+  return std::move(*tokenizer);
+}
+
+// The text of what is trained of sample i.
+std::string trained(const Tokenizer& tokenizer, const PreparedSplit& split, int64_t i) {
+  std::string text;
+  for (const TrainedSpan& s : split.spans(i)) {
+    const auto ids = split.tokens(i);
+    text += *decode(tokenizer, {ids.begin() + s.begin, ids.begin() + s.end}, SkipSpecials::kNo);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("prepared sets: what is written is read") {
+  const TemporaryDirectory folder;
+  const SetDescription written = write_small_set(folder.path("set"));
+  CHECK(written.training.samples == 2);
+  CHECK(written.training.tokens == 9);
+  CHECK(written.training.trained_tokens == 2 + 3);  // the first token of a text is nobody's target
+  CHECK(written.held_out.samples == 1);
+  CHECK(written.longest == 6);
+  CHECK(written.lengths == std::vector<int64_t>{0, 1, 1, 1});
+  const Result<SetDescription> read = read_set_description(folder.path("set"));
+  REQUIRE(read.ok());
+  CHECK(read->sources[0].dropped == written.sources[0].dropped);
+  CHECK(read->training.trained_tokens == 5);
+  CHECK(read->files.size() == 6);
+  const Result<PreparedSplit> split = PreparedSplit::open(folder.path("set"), Split::kTraining);
+  REQUIRE(split.ok());
+  REQUIRE(split->size() == 2);
+  CHECK(std::vector<uint32_t>(split->tokens(1).begin(), split->tokens(1).end()) == std::vector<uint32_t>{1, 2, 3, 4, 5, 6});
+  CHECK(std::vector<TrainedSpan>(split->spans(1).begin(), split->spans(1).end()) == std::vector<TrainedSpan>{{1, 2}, {4, 6}});
+  CHECK(split->sample(1).too_long == TooLong::kIsCut);
+  CHECK(num_trained(split->spans(1), 0, 3) == 1);  // targets 1, 2, 3
+  CHECK(num_trained(split->spans(1), 3, 5) == 2);
+}
+
+TEST_CASE("prepared sets: a folder that exists is kept, an unfinished set leaves nothing") {
+  const TemporaryDirectory folder;
+  folder.write("set/mine.txt", "mine");
+  CHECK_FALSE(SetWriter::create(folder.path("set")).ok());
+  { const Result<SetWriter> unfinished = SetWriter::create(folder.path("other")); }
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("prepared sets: broken ones are refused, and say where") {
+  const TemporaryDirectory folder;
+  write_small_set(folder.path("set"));
+  const auto first_message = [&] {
+    const Result<PreparedSplit> split = PreparedSplit::open(folder.path("set"), Split::kTraining);
+    return split.ok() ? std::string() : split.diagnostics.front().message;
+  };
+  CHECK(first_message().empty());
+  fs::resize_file(folder.path("set/training.tokens"), 32);
+  CHECK(first_message() == "sample 1 of the training split: its tokens reach beyond their file");
+  fs::resize_file(folder.path("set/training.tokens"), 31);
+  CHECK(first_message() == "31 bytes are no multiple of 4");
+  fs::remove(folder.path("set/training.spans"));
+  fs::resize_file(folder.path("set/training.tokens"), 36);
+  CHECK(first_message() == "cannot open: no such file or directory");
+  for (const char* text : {"", "[]", "{}", R"({"format": "distsetup data set", "version": 2})", R"({"format": 1, "version": 1})",
+                           R"({"format": "distsetup data set", "version": 1, "tokenizer": []})"}) {
+    folder.write("set/dataset.json", text);
+    INFO(text);
+    CHECK_FALSE(read_set_description(folder.path("set")).ok());
+  }
+}
+
+TEST_CASE("source rows: keys say what a row is") {
+  const RowOptions plain;
+  CHECK(row_of(json(R"({"text": "a"})"), plain).row.text == "a");
+  const RowOrReason completion = row_of(json(R"({"prompt": "p", "completion": "c"})"), plain);
+  CHECK(completion.row.kind == SourceRow::Kind::kPromptCompletion);
+  CHECK(completion.row.completion == "c");
+  const RowOrReason share =
+      row_of(json(R"({"system": "s", "conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]})"), plain);
+  CHECK(share.row.chat.dump() ==
+        R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})");
+  const RowOrReason alpaca = row_of(json(R"({"instruction": "i", "input": "x", "output": "o"})"), plain);
+  CHECK(alpaca.row.chat["messages"][0]["content"] == "i\n\nx");
+  const RowOrReason tools = row_of(json(R"({"messages": [{"role": "user", "content": null}], "tools": [{"name": "f"}]})"), plain);
+  CHECK(tools.row.chat.contains("tools"));
+  const RowOrReason renamed = row_of(json(R"({"content": "a"})"), {{{"text", "content"}}});
+  CHECK(renamed.row.text == "a");
+  for (const char* text :
+       {R"({})", R"({"text": 1})", R"({"text": null})", R"({"messages": []})", R"({"messages": [1]})",
+        R"({"messages": [{"content": "x"}]})", R"({"prompt": 1, "completion": "c"})", R"({"instruction": "i", "output": 2})"}) {
+    INFO(text);
+    CHECK_FALSE(row_of(json(text), plain).reason.empty());
+  }
+}
+
+TEST_CASE("prepare: of each kind of row the right tokens are trained") {
+  const TemporaryDirectory folder;
+  const Tokenizer tokenizer = tokenizer_with_end(folder);
+  folder.write("chat.jinja",
+               "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}"
+               "{% else %}{{ m.content }}{% endif %}\n{% endfor %}");
+  const Result<ModelTemplate> chat = read_chat_template(folder.path("chat.jinja"));
+  REQUIRE(chat.ok());
+  folder.write("rows.jsonl", R"({"text": "a plan that fits"}
+{"prompt": "the plan ", "completion": "that fits"}
+{"messages": [{"role": "user", "content": "a plan"}, {"role": "assistant", "content": "that fits"}, {"role": "user", "content": "more"}, {"role": "assistant", "content": "done"}]}
+no json
+{"messages": [{"role": "user", "content": "alone"}]}
+)");
+  PrepareRequest request;
+  request.sources = {folder.path("rows.jsonl")};
+  request.tokenizer = &tokenizer;
+  request.output = folder.path("set");
+  request.held_out_every = 0;
+  CHECK_FALSE(prepare(request).ok());  // a conversation, and no template
+  CHECK_FALSE(fs::exists(folder.path("set")));
+  request.chat = &*chat;
+  const Result<Prepared> prepared = prepare(request);
+  INFO(format_diagnostics(prepared.diagnostics));
+  REQUIRE(prepared.ok());
+  CHECK(prepared->set.training.samples == 3);
+  CHECK(prepared->set.sources[0].rows == 5);
+  REQUIRE(prepared->notes.size() == 2);
+  CHECK(prepared->notes[0].location.line == 4);
+  const Result<PreparedSplit> split = PreparedSplit::open(folder.path("set"), Split::kTraining);
+  REQUIRE(split.ok());
+  CHECK(trained(tokenizer, *split, 0) == "<s>a plan that fits<|go|>");
+  // The token " that" has a byte of the prompt's, and is the first that reaches into the completion.
+  CHECK(trained(tokenizer, *split, 1) == " that fits<|go|>");
+  CHECK(trained(tokenizer, *split, 2) == "that fitsdone");
+  const Result<DataPlan> data = scan_data({"set"}, folder.path(), 20);
+  REQUIRE(data.ok());
+  CHECK(data->tokenizer == kPreparedTokens);
+  CHECK(train_tokens(*data) == prepared->set.training.tokens);
+  CHECK_FALSE(scan_data({"set", "rows.jsonl"}, folder.path(), 20).ok());
+  fs::resize_file(folder.path("set/training.tokens"), 4);
+  CHECK_FALSE(scan_data({"set"}, folder.path(), 20).ok());
+}
