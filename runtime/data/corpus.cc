@@ -86,7 +86,7 @@ Diagnostics open_prepared(const Plan& plan, const fs::path& root, Corpus& corpus
   }
   if (has_error(found)) return found;
   const std::string folder = (root / plan.data.files.front().path).parent_path().string();
-  for (const Split split : {Split::kTraining, Split::kHeldOut}) {
+  for (const SetSplit split : {SetSplit::kTraining, SetSplit::kHeldOut}) {
     Result<PreparedSplit> opened = PreparedSplit::open(folder, split);
     if (!opened.ok()) return opened.diagnostics;
     corpus.prepared[static_cast<size_t>(split)] = std::move(*opened);

@@ -30,7 +30,7 @@ struct Window {
 struct Corpus {
   int64_t sequence_length = 0;
   std::vector<std::string> documents;        // of bytes: one per file, in the plan's order
-  std::optional<PreparedSplit> prepared[2];  // else, by Split: documents are the training samples, then those held out
+  std::optional<PreparedSplit> prepared[2];  // else, by SetSplit: documents are the training samples, then those held out
   std::vector<Window> training, held_out;
   int64_t training_tokens = 0, held_out_tokens = 0;  // valid targets
   std::string digest;  // of what the order of training sequences depends on: tokenizer, sequence length, training files

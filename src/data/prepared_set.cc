@@ -63,7 +63,7 @@ std::string problem_of(const SampleRecord& s, std::span<const uint32_t> tokens, 
 
 }  // namespace
 
-std::string_view name(Split split) { return split == Split::kTraining ? "training" : "held_out"; }
+std::string_view name(SetSplit split) { return split == SetSplit::kTraining ? "training" : "held_out"; }
 
 bool is_prepared_set(const std::string& folder) {
   std::error_code ignored;
@@ -77,7 +77,7 @@ Result<SetDescription> read_set_description(const std::string& folder) {
   return parse_set_description(*text, path);
 }
 
-Result<PreparedSplit> PreparedSplit::open(const std::string& folder, Split split) {
+Result<PreparedSplit> PreparedSplit::open(const std::string& folder, SetSplit split) {
   PreparedSplit out;
   std::string_view bytes[3];
   constexpr std::string_view kEndings[] = {"tokens", "samples", "spans"};

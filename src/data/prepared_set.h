@@ -43,8 +43,8 @@ struct TrainedSpan {
 };
 static_assert(sizeof(TrainedSpan) == 8);
 
-enum class Split { kTraining, kHeldOut };
-std::string_view name(Split split);  // "training", "held_out"
+enum class SetSplit { kTraining, kHeldOut };
+std::string_view name(SetSplit split);  // "training", "held_out"
 
 struct SetFile {
   std::string path;  // below the set's folder
@@ -78,7 +78,7 @@ Result<SetDescription> read_set_description(const std::string& folder);
 class PreparedSplit {
  public:
   // Errors: a file missing, or of a size that the table does not bear out; a sample or a span that reaches beyond its file.
-  static Result<PreparedSplit> open(const std::string& folder, Split split);
+  static Result<PreparedSplit> open(const std::string& folder, SetSplit split);
 
   int64_t size() const { return static_cast<int64_t>(samples_.size()); }
   const SampleRecord& sample(int64_t i) const { return samples_[static_cast<size_t>(i)]; }

@@ -31,7 +31,7 @@ Result<SetWriter> SetWriter::create(const std::string& folder) {
   fs::create_directories(partial, failure);
   if (failure) return error(code::kUnwritableFile, {partial}, fmt::format("cannot make the folder: {}", failure.message()));
   w.partial_ = partial;
-  for (const Split split : {Split::kTraining, Split::kHeldOut}) {
+  for (const SetSplit split : {SetSplit::kTraining, SetSplit::kHeldOut}) {
     SplitFiles& files = w.splits_[static_cast<size_t>(split)];
     for (auto [output, ending] : {std::pair{&files.tokens, "tokens"}, {&files.samples, "samples"}, {&files.spans, "spans"}}) {
       Diagnostics said = w.open(*output, fmt::format("{}.{}", name(split), ending));
@@ -71,7 +71,7 @@ Diagnostics SetWriter::close(Output& output) {
   return is_written ? Diagnostics{} : failed(output.name, number);
 }
 
-Diagnostics SetWriter::add(const NewSample& s, Split split) {
+Diagnostics SetWriter::add(const NewSample& s, SetSplit split) {
   SplitFiles& f = splits_[static_cast<size_t>(split)];
   CHECK(!partial_.empty() && s.ids.size() <= UINT32_MAX, "{} tokens", s.ids.size());
   const auto length = static_cast<int64_t>(s.ids.size());

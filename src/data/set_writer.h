@@ -27,7 +27,7 @@ class SetWriter {
   SetWriter(SetWriter&&) = default;
   ~SetWriter();  // of a set that was not finished: nothing is left
 
-  Diagnostics add(const NewSample& sample, Split split);
+  Diagnostics add(const NewSample& sample, SetSplit split);
   // Fills in counts, lengths and files, writes dataset.json, gives the folder its name. Returns what was written.
   Result<SetDescription> finish(SetDescription description);
 

@@ -18,9 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-class Row {
+class RowKeys {
  public:
-  Row(const OrderedJson& json, const RowOptions& options) : json_(json), options_(options) {}
+  RowKeys(const OrderedJson& json, const RowOptions& options) : json_(json), options_(options) {}
   // nullptr: not there, or null.
   const OrderedJson* find(const std::string& ours) const {
     const auto renamed = options_.fields.find(ours);
@@ -90,9 +90,9 @@ RowOrReason alpaca_row(const OrderedJson& instruction, const OrderedJson* input,
   return out;
 }
 
-class Reading {
+class SourceReading {
  public:
-  Reading(const RowOptions& options, const std::function<Result<std::string>(SourceRow)>& use) : options_(options), use_(use) {}
+  SourceReading(const RowOptions& options, const std::function<Result<std::string>(SourceRow)>& use) : options_(options), use_(use) {}
 
   void drop(const std::string& reason, const Location& at) {
     ++counts.rows;
@@ -128,7 +128,7 @@ class Reading {
   std::set<std::string> kinds_;
 };
 
-Diagnostics read_lines(const std::string& path, Reading& reading) {
+Diagnostics read_lines(const std::string& path, SourceReading& reading) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return {error(code::kData, {path}, fmt::format("cannot read '{}'", path))};
   Sha256 digest;
@@ -152,7 +152,7 @@ Diagnostics read_lines(const std::string& path, Reading& reading) {
   return {};
 }
 
-Diagnostics read_list(const std::string& path, const std::string& text, Reading& reading) {
+Diagnostics read_list(const std::string& path, const std::string& text, SourceReading& reading) {
   const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_array())
     return {error(code::kData, {path}, json.is_discarded() ? "this is not JSON" : "this JSON is no list of rows",
@@ -169,7 +169,7 @@ Diagnostics read_list(const std::string& path, const std::string& text, Reading&
 }  // namespace
 
 RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
-  const Row row(json, options);
+  const RowKeys row(json, options);
   if (const OrderedJson* messages = row.first({"messages", "conversations", "conversation"})) return chat_row(json, *messages);
   const OrderedJson *prompt = row.find("prompt"), *completion = row.first({"completion", "response"});
   if (prompt != nullptr && completion != nullptr && prompt->is_array() && completion->is_array()) {  // both as messages
@@ -211,7 +211,7 @@ Result<RowCounts> read_rows(const std::string& path, const RowOptions& options,
     if (ending == refused)
       return error(code::kUnsupportedFeature, {path}, fmt::format("'{}' files are not read, expected .jsonl, .json or text", refused),
                    "convert it first, for example to .jsonl");
-  Reading reading(options, use);
+  SourceReading reading(options, use);
   Diagnostics said;
   if (ending == ".jsonl" || ending == ".ndjson") {
     said = read_lines(path, reading);

@@ -137,16 +137,11 @@ Diagnostics check_trainable(const Plan& p) {
   const auto refuse = [&](bool condition, std::string_view code, std::string message, std::string help) {
     if (condition) out.push_back(error(code, {}, std::move(message), std::move(help)));
   };
-<<<<<<< HEAD
   refuse(starts_from_weights(p) == p.weights.files.empty(), code::kConflict,
          fmt::format("train.init is '{}', and the plan names {} files of weights", p.train.init, p.weights.files.size()), "plan again");
-  refuse(p.train.method != "pretrain", code::kUnsupportedFeature,
-         fmt::format("the trainer runs pretrain, the plan says method {}", p.train.method), "emit the plan for another trainer");
-=======
   refuse(p.train.method != "pretrain" && p.train.method != "sft", code::kUnsupportedFeature,
          fmt::format("the trainer runs pretrain and sft, the plan says method {}", p.train.method),
          "emit the plan for another trainer");
->>>>>>> 0f4e3d8 (data: prepared sets, distsetup data prepare, stats and show; the trainer runs sft)
   refuse((p.model.rope_scaling == "llama3" || p.model.rope_scaling == "yarn") && p.model.rope_original_positions <= 0,
          code::kUnsupportedFeature,
          fmt::format("model '{}' does not say how long its context was before RoPE scaling '{}'", p.model.name, p.model.rope_scaling),

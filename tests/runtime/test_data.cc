@@ -61,10 +61,10 @@ Plan prepared_plan(const TemporaryDirectory& folder) {
     std::iota(all.begin(), all.end(), from);
     return all;
   };
-  CHECK(writer->add({ids(0, 20), {{0, 20}}, TooLong::kContinues, 0}, Split::kTraining).empty());
-  CHECK(writer->add({ids(100, 6), {{2, 4}, {5, 6}}, TooLong::kIsCut, 0}, Split::kTraining).empty());
-  CHECK(writer->add({ids(200, 14), {{12, 14}}, TooLong::kIsCut, 0}, Split::kTraining).empty());  // its answer is beyond 8 tokens
-  CHECK(writer->add({ids(50, 4), {{3, 4}}, TooLong::kIsCut, 0}, Split::kHeldOut).empty());
+  CHECK(writer->add({ids(0, 20), {{0, 20}}, TooLong::kContinues, 0}, SetSplit::kTraining).empty());
+  CHECK(writer->add({ids(100, 6), {{2, 4}, {5, 6}}, TooLong::kIsCut, 0}, SetSplit::kTraining).empty());
+  CHECK(writer->add({ids(200, 14), {{12, 14}}, TooLong::kIsCut, 0}, SetSplit::kTraining).empty());  // its answer is beyond 8 tokens
+  CHECK(writer->add({ids(50, 4), {{3, 4}}, TooLong::kIsCut, 0}, SetSplit::kHeldOut).empty());
   SetDescription description;
   description.vocabulary_size = 256;
   const Result<SetDescription> set = writer->finish(description);

@@ -22,9 +22,9 @@ namespace fs = std::filesystem;
 SetDescription write_small_set(const std::string& folder) {
   Result<SetWriter> writer = SetWriter::create(folder);
   REQUIRE(writer.ok());
-  CHECK(writer->add({{5, 6, 7}, {{0, 3}}, TooLong::kContinues, 0}, Split::kTraining).empty());
-  CHECK(writer->add({{1, 2, 3, 4, 5, 6}, {{1, 2}, {4, 6}}, TooLong::kIsCut, 0}, Split::kTraining).empty());
-  CHECK(writer->add({{9, 8}, {{1, 2}}, TooLong::kIsCut, 0}, Split::kHeldOut).empty());
+  CHECK(writer->add({{5, 6, 7}, {{0, 3}}, TooLong::kContinues, 0}, SetSplit::kTraining).empty());
+  CHECK(writer->add({{1, 2, 3, 4, 5, 6}, {{1, 2}, {4, 6}}, TooLong::kIsCut, 0}, SetSplit::kTraining).empty());
+  CHECK(writer->add({{9, 8}, {{1, 2}}, TooLong::kIsCut, 0}, SetSplit::kHeldOut).empty());
   SetDescription d;
   d.tokenizer = "tokenizer.json";
   d.vocabulary_size = 10;
@@ -75,7 +75,7 @@ TEST_CASE("prepared sets: what is written is read") {
   CHECK(read->sources[0].dropped == written.sources[0].dropped);
   CHECK(read->training.trained_tokens == 5);
   CHECK(read->files.size() == 6);
-  const Result<PreparedSplit> split = PreparedSplit::open(folder.path("set"), Split::kTraining);
+  const Result<PreparedSplit> split = PreparedSplit::open(folder.path("set"), SetSplit::kTraining);
   REQUIRE(split.ok());
   REQUIRE(split->size() == 2);
   CHECK(std::vector<uint32_t>(split->tokens(1).begin(), split->tokens(1).end()) == std::vector<uint32_t>{1, 2, 3, 4, 5, 6});
@@ -97,7 +97,7 @@ TEST_CASE("prepared sets: broken ones are refused, and say where") {
   const TemporaryDirectory folder;
   write_small_set(folder.path("set"));
   const auto first_message = [&] {
-    const Result<PreparedSplit> split = PreparedSplit::open(folder.path("set"), Split::kTraining);
+    const Result<PreparedSplit> split = PreparedSplit::open(folder.path("set"), SetSplit::kTraining);
     return split.ok() ? std::string() : split.diagnostics.front().message;
   };
   CHECK(first_message().empty());
@@ -169,7 +169,7 @@ no json
   CHECK(prepared->set.sources[0].rows == 5);
   REQUIRE(prepared->notes.size() == 2);
   CHECK(prepared->notes[0].location.line == 4);
-  const Result<PreparedSplit> split = PreparedSplit::open(folder.path("set"), Split::kTraining);
+  const Result<PreparedSplit> split = PreparedSplit::open(folder.path("set"), SetSplit::kTraining);
   REQUIRE(split.ok());
   CHECK(trained(tokenizer, *split, 0) == "<s>a plan that fits<|go|>");
   // The token " that" has a byte of the prompt's, and is the first that reaches into the completion.

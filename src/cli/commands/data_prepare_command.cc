@@ -171,7 +171,7 @@ int run_show(const Arguments& arguments, const Terminal& terminal) {
     return fail(arguments, terminal,
                 {error(code::kData, {folder}, fmt::format("the set was prepared with another tokenizer ({})", set->tokenizer),
                        "name that one as --tokenizer")});
-  const Result<PreparedSplit> split = PreparedSplit::open(folder, Split::kTraining);
+  const Result<PreparedSplit> split = PreparedSplit::open(folder, SetSplit::kTraining);
   if (!split.ok()) return fail(arguments, terminal, split.diagnostics);
   const Result<int64_t> first = whole_number(arguments, "first", 0);
   const Result<int64_t> count = whole_number(arguments, "samples", 3);

@@ -85,7 +85,8 @@ Result<DataPlan> scan_prepared_set(const std::string& path, const fs::path& base
     const std::string relative = folder.lexically_relative(base).string();
     const bool is_below = !relative.empty() && !relative.starts_with("..");
     const fs::path shown = (is_below ? fs::path(relative) : folder) / file.path;
-    data.files.push_back({shown.lexically_normal().string(), file.bytes, file.sha256, file.path.starts_with(name(Split::kHeldOut))});
+    data.files.push_back(
+        {shown.lexically_normal().string(), file.bytes, file.sha256, file.path.starts_with(name(SetSplit::kHeldOut))});
   };
   const std::string description = (folder / kSetDescriptionFile).string();
   const Result<std::string> digest = sha256_of_file(description);

@@ -141,7 +141,7 @@ Result<Prepared> prepare(const PrepareRequest& request) {
     if (!made.ok()) return made.diagnostics;
     if (!made->reason.empty()) return std::move(made->reason);
     made->sample.source = static_cast<uint32_t>(out.set.sources.size());
-    const Split split = is_held_out(made->sample.ids, request.held_out_every) ? Split::kHeldOut : Split::kTraining;
+    const SetSplit split = is_held_out(made->sample.ids, request.held_out_every) ? SetSplit::kHeldOut : SetSplit::kTraining;
     const Diagnostics said = writer->add(made->sample, split);
     if (has_error(said)) return said;
     return std::string();
