@@ -175,7 +175,7 @@ void take_data(Resolving& r) {
            is_prepared ? "prepare the data with the model's own tokenizer: distsetup data prepare"
                        : "give the model a vocabulary of at least 256");
   if (r.native() && r.plan().train.method == "sft" && !is_prepared)
-    r.fail(code::kData, "data.paths", "sft trains on answers alone, and files of text do not say which tokens those are",
+    r.fail(code::kData, "train.method", "sft trains on answers alone, and files of text do not say which tokens those are",
            "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output SET, then --data SET");
   // One token more than a step reads: targets are shifted by one.
   const int64_t batch =
