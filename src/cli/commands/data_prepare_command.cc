@@ -181,7 +181,8 @@ int run_show(const Arguments& arguments, const Terminal& terminal) {
   for (int64_t i = *first; i < std::min(split->size(), *first + *count); ++i) {
     const Result<std::string> text = sample_text(*tokenizer, *split, i, terminal.out.colour == Colour::kOn);
     if (!text.ok()) return fail(arguments, terminal, text.diagnostics);
-    out += fmt::format("sample {} · {} tokens\n{}\n\n", i, split->tokens(i).size(), *text);
+    out += fmt::format("{}sample {} · {} tokens\n{}", out.empty() ? "" : "\n", i, split->tokens(i).size(), *text);
+    if (!out.ends_with('\n')) out += '\n';
   }
   return print_result(terminal, out);
 }

@@ -78,8 +78,11 @@ void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Dia
       said.push_back(error(code::kConflict, spec.at("model.weights"), "weights are given, and init is random: they would not be read",
                            "leave one of them out"));
     const fs::path folder = name.has_value() ? folder_of_model(base_of(spec, setting, root) / *name) : fs::path();
-    if (name.has_value() && has_weights(folder.string())) inputs.unused_weights = *name;
-    return;
+    if (!name.has_value() || !has_weights(folder.string())) return;
+    inputs.unused_weights = *name;
+    const bool tunes = spec.text("train.method").value_or("") == "sft" && !spec.text("train.init").has_value();
+    if (!tunes) return;
+    inputs.unused_weights.clear();
   }
   if (!name.has_value()) {
     said.push_back(error(code::kMissingKey, spec.at("train.init"), "init is weights, and nothing says which",

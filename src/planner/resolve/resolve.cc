@@ -147,14 +147,16 @@ void take_hardware(Resolving& r) {
 // Published weights, matched with the model's programs.
 void take_weights(Resolving& r) {
   const auto init = r.spec.text("train.init");
-  const bool is_asked = r.inputs.weights.has_value();
-  if ((init.has_value() || is_asked) && !r.native())
+  const bool has_weights = r.inputs.weights.has_value();
+  if ((init.has_value() || r.spec.find("model.weights") != nullptr) && !r.native())
     return r.fail(code::kUnsupportedFeature, init.has_value() ? "train.init" : "model.weights",
                   "initial weights are a setting of the bundled trainer; other trainers have switches of their own for them",
                   "plan with --trainer native, or set it where that trainer reads it");
   if (!r.inputs.unused_weights.empty() && !init.has_value())
     r.assume(fmt::format("random initial weights (--init weights starts from those of '{}')", r.inputs.unused_weights));
-  if (!is_asked || has_error(r.said)) return;
+  if (r.native() && !has_weights && !init.has_value() && r.plan().train.method == "sft")
+    r.assume("random initial weights (--weights FOLDER starts from published ones)");
+  if (!has_weights || !r.native() || has_error(r.said)) return;
   Result<MatchedWeights> matched = match_weights(*r.inputs.weights, r.plan().model);
   const Location at = r.spec.at(r.spec.find("model.weights") != nullptr ? "model.weights" : "model");
   append(r.said, pinned_at(std::move(matched.diagnostics), at));
@@ -177,6 +179,7 @@ void take_data(Resolving& r) {
   if (r.native() && r.plan().train.method == "sft" && !is_prepared)
     r.fail(code::kData, "train.method", "sft trains on answers alone, and files of text do not say which tokens those are",
            "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output SET, then --data SET");
+  if (is_prepared) return;  // a step reads samples, which may be shorter than its sequences
   // One token more than a step reads: targets are shifted by one.
   const int64_t batch =
       r.problem.global_batch > 0 ? r.problem.global_batch * r.plan().train.sequence_length : r.problem.global_batch_tokens;
