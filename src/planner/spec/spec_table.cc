@@ -179,9 +179,7 @@ std::vector<SpecKey> make_keys() {
       choice("train.init", {{"init", ""}},
              {{kRandomInit, {"scratch"}, "random values, from the seed", ""},
               {kWeightsInit, {"pretrained"}, "published weights: those of model.weights", ""}},
-             kRandomInit,
-             "what the parameters start from (bundled trainer); weights where model.weights is given, and of sft where the model has "
-             "them"),
+             kRandomInit, "initial parameters (bundled trainer); weights where they are given, and for sft of a model with some"),
       number(Type::kInt, "train.lora_rank", {{"lora-rank", ""}, {"lora-r", ""}}, "16 with lora", "", {1, 65536},
              "rank of the adapters"),
       typed(Type::kList, text_key("train.lora_targets", {{"lora-targets", ""}, {"lora-target-modules", ""}}, "all linear",
