@@ -28,6 +28,7 @@ class SetWriter {
   ~SetWriter();  // of a set that was not finished: nothing is left
 
   Diagnostics add(const NewSample& sample, SetSplit split);
+  const SplitCounts& counts(SetSplit split) const { return splits_[static_cast<size_t>(split)].counts; }  // so far
   // Fills in counts, lengths and files, writes dataset.json, gives the folder its name. Returns what was written.
   Result<SetDescription> finish(SetDescription description);
 

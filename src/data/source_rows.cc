@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -130,7 +131,7 @@ class SourceReading {
 
 Diagnostics read_lines(const std::string& path, SourceReading& reading) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return {error(code::kData, {path}, fmt::format("cannot read '{}'", path))};
+  if (!file) return {error(code::kUnreadableFile, {path}, fmt::format("cannot read '{}', {}", path, errno_text(errno)))};
   Sha256 digest;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {

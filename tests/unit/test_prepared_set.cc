@@ -161,6 +161,14 @@ no json
   request.held_out_every = 0;
   CHECK_FALSE(prepare(request).ok());  // a conversation, and no template
   CHECK_FALSE(fs::exists(folder.path("set")));
+  request.sources = {folder.path("chat.jinja"), folder.path("missing.jsonl")};
+  CHECK_FALSE(prepare(request).ok());
+  request.sources = {};
+  const Result<Prepared> nothing = prepare(request);
+  REQUIRE_FALSE(nothing.ok());
+  CHECK(nothing.diagnostics.front().message == "nothing to train on: of 0 rows 0 are held out, the others were dropped");
+  CHECK_FALSE(fs::exists(folder.path("set")));
+  request.sources = {folder.path("rows.jsonl")};
   request.chat = &*chat;
   const Result<Prepared> prepared = prepare(request);
   INFO(format_diagnostics(prepared.diagnostics));

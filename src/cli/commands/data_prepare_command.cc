@@ -117,12 +117,12 @@ int run_prepare(const Arguments& arguments, const Terminal& terminal) {
   request.output = arguments.text("output");
   const std::time_t seconds = std::time(nullptr);
   localtime_r(&seconds, &request.now);
+  if (terminal.err.is_terminal && terminal.talk == Talk::kNormal)
+    request.shows_progress = [&terminal](int64_t rows) { mention(terminal, fmt::format("\r{} rows", format_count(rows))); };
   const Result<Prepared> prepared = prepare(request);
+  if (request.shows_progress) mention(terminal, "\r\033[K");
   if (!prepared.ok()) return fail(arguments, terminal, prepared.diagnostics);
   say_diagnostics(terminal, prepared->notes);
-  if (prepared->set.training.trained_tokens == 0)
-    return fail(arguments, terminal,
-                {error(code::kData, {request.output}, "nothing to train on is in it: every row was dropped or held out")});
   return print_result(terminal, stats_text(prepared->set) + fmt::format("distsetup plan … --data {}\n", request.output));
 }
 

@@ -152,6 +152,16 @@ Result<Prepared> prepare(const PrepareRequest& request) {
     append(out.notes, notes_of(*counts));
     out.set.sources.push_back({path, counts->sha256, counts->format, counts->rows, counts->dropped});
   }
+  if (writer->counts(SetSplit::kTraining).trained_tokens == 0) {
+    Diagnostics said = out.notes;
+    int64_t all_rows = 0;
+    for (const SetSource& source : out.set.sources) all_rows += source.rows;
+    said.push_back(error(code::kData, {},
+                         fmt::format("nothing to train on: of {} rows {} are held out, the others were dropped",
+                                     format_count(all_rows), format_count(writer->counts(SetSplit::kHeldOut).samples)),
+                         "--held-out 0, or other sources"));
+    return said;
+  }
   out.set.tokenizer = request.tokenizer->file;
   out.set.tokenizer_digest = request.tokenizer->digest;
   out.set.template_digest = request.chat == nullptr ? "" : sha256(request.chat->chat.source);
