@@ -12,6 +12,8 @@
 #include <map>
 #include <tuple>
 
+#include "base/names.h"
+
 template class std::vector<distsetup::Diagnostic>;
 
 namespace distsetup {
@@ -127,7 +129,7 @@ Excerpt excerpt(const std::string& line, int column, int length) {
   std::string indent;
   if (begin > 0) out.source = "...", indent = "   ";
   for (size_t i = begin; i < end; ++i) {
-    out.source += chars[i];
+    out.source += is_utf8(chars[i]) ? chars[i] : "?";  // a binary file
     if (i < target) indent += chars[i] == "\t" ? '\t' : ' ';
   }
   if (end < chars.size()) out.source += "...";

@@ -89,6 +89,8 @@ TEST_CASE("control characters of a file or a message are masked", "[diagnostic]"
   CHECK(shown.find('\x07') == std::string::npos);
   CHECK(shown.find("title??x'\n") != std::string::npos);
   CHECK(shown.find("a: ?[31mred? ?0m\n") != std::string::npos);
+  const std::string binary = directory.write("binary", "a\xff z \xc3\xa9\n");
+  CHECK(format_diagnostics({at(binary, 1, 1, 1, "found bytes")}).find("a? z é\n") != std::string::npos);
 }
 
 TEST_CASE("order: warnings and notes by place, then errors by place, equal places keep their order", "[diagnostic]") {
