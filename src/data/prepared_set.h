@@ -92,6 +92,16 @@ class PreparedSplit {
   std::span<const TrainedSpan> spans_;
 };
 
+// What decides how many training sequences a set makes, whatever their length.
+struct SetLengths {
+  std::vector<uint32_t> first_trained;  // of each sample that is cut: its first trained target
+  std::vector<uint32_t> targets;        // of each that goes on: its tokens but one
+};
+Result<SetLengths> read_set_lengths(const std::string& folder);  // of the training split
+// As the trainer cuts them: a sample that is cut is one sequence where something of it is trained, one that goes on as many as it
+// fills.
+int64_t num_sequences(const SetLengths& lengths, int64_t sequence_length);
+
 // Targets of tokens (begin, end] that are trained.
 int64_t num_trained(std::span<const TrainedSpan> spans, int64_t begin, int64_t end);
 

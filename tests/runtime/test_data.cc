@@ -87,6 +87,11 @@ TEST_CASE("of a prepared set exactly the trained tokens are targets") {
   REQUIRE(corpus.ok());
   REQUIRE(corpus->training.size() == 3 + 1);  // 19 targets of the text in three windows; a conversation is one, or none
   CHECK(corpus->training_tokens == 19 + 3);
+  const Result<SetLengths> lengths = read_set_lengths(folder.path("set"));
+  REQUIRE(lengths.ok());
+  CHECK(num_sequences(*lengths, 8) == 4);
+  CHECK(num_sequences(*lengths, 11) == 2 + 1);
+  CHECK(num_sequences(*lengths, 12) == 2 + 2);  // now the answer is within a sequence
   CHECK(corpus->held_out_tokens == 1);
   std::vector<int64_t> ids(8), targets(8);
   fill_sequence(*corpus, corpus->training[1], ids, targets);

@@ -135,8 +135,13 @@ void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagno
   inputs.data = std::move(*data.value);
   if (inputs.data->tokenizer != kPreparedTokens) return;
   const fs::path description = fs::path(inputs.data->root) / inputs.data->files.front().path;
-  if (const Result<SetDescription> set = read_set_description(description.parent_path().string()); set.ok())
-    inputs.data_vocabulary = set->vocabulary_size;
+  const std::string folder = description.parent_path().string();
+  const Result<SetDescription> set = read_set_description(folder);
+  Result<SetLengths> samples = read_set_lengths(folder);
+  append(said, set.diagnostics);
+  append(said, samples.diagnostics);
+  if (set.ok()) inputs.data_vocabulary = set->vocabulary_size;
+  if (samples.ok()) inputs.samples = std::move(*samples);
 }
 
 }  // namespace

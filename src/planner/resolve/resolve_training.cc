@@ -56,7 +56,11 @@ void read_length(Resolving& r) {
   if (!r.inputs.data.has_value())
     return r.fail(code::kMissingArgument, "train.epochs", "epochs of what: neither samples nor text is given",
                   "--samples 50000, or --data FOLDER");
-  length.tokens = std::max<int64_t>(1, std::llround(static_cast<double>(train_tokens(*r.inputs.data)) * *epochs));
+  const auto of_epochs = [&](int64_t one) { return std::max<int64_t>(1, std::llround(static_cast<double>(one) * *epochs)); };
+  if (r.inputs.samples.has_value())
+    length.sequences = of_epochs(num_sequences(*r.inputs.samples, r.plan().train.sequence_length));
+  else
+    length.tokens = of_epochs(train_bytes(*r.inputs.data));
 }
 
 }  // namespace
