@@ -8,11 +8,13 @@
 #include <filesystem>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/quantity.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
 #include "data/prepared_set.h"
+#include "data/set_json.h"
 #include "text/prepare/prepare.h"
 #include "text/tokenizer/read_tokenizer.h"
 
@@ -87,74 +89,108 @@ std::string stats_text(const SetDescription& set) {
   return out;
 }
 
-int run_prepare(const Arguments& arguments, const Terminal& terminal) {
+Json set_json(const SetDescription& set) {
+  Json json = Json::parse(format_set_description(set));
+  json["schema_version"] = 1;
+  return json;
+}
+
+// What the flags ask for, but for the tokenizer and the template.
+Result<PrepareRequest> request_of(const Arguments& arguments) {
   for (const char* needed : {"tokenizer", "output"})
     if (!arguments.has(needed))
-      return fail(arguments, terminal,
-                  {error(code::kMissingArgument, {"command line"}, fmt::format("--{} is missing", needed),
-                         "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output chats")});
+      return error(code::kMissingArgument, {"command line"}, fmt::format("--{} is missing", needed),
+                   "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output chats");
   PrepareRequest request;
-  const Result<std::vector<std::string>> files = files_of(arguments.positionals);
-  if (!files.ok()) return fail(arguments, terminal, files.diagnostics);
-  request.sources = *files;
-  const Result<Tokenizer> tokenizer = read_tokenizer(arguments.text("tokenizer"));
-  if (!tokenizer.ok()) return fail(arguments, terminal, tokenizer.diagnostics);
-  request.tokenizer = &*tokenizer;
-  // A folder's own template is taken where there is one; one that is named must be there.
-  const Result<ModelTemplate> chat = read_chat_template(arguments.text("template", arguments.text("tokenizer")), "");
-  if (arguments.has("template") && !chat.ok()) return fail(arguments, terminal, chat.diagnostics);
-  if (chat.ok()) request.chat = &*chat;
-  const Result<std::map<std::string, std::string>> fields = fields_of(arguments.text("fields"));
-  if (!fields.ok()) return fail(arguments, terminal, fields.diagnostics);
-  request.rows.fields = *fields;
+  Result<std::vector<std::string>> files = files_of(arguments.positionals);
+  if (!files.ok()) return files.diagnostics;
+  request.sources = std::move(*files);
+  Result<std::map<std::string, std::string>> fields = fields_of(arguments.text("fields"));
+  if (!fields.ok()) return fields.diagnostics;
+  request.rows.fields = std::move(*fields);
   const Result<int64_t> every = whole_number(arguments, "held-out", 20);
-  if (!every.ok()) return fail(arguments, terminal, every.diagnostics);
+  if (!every.ok()) return every.diagnostics;
   if (*every == 1)
-    return fail(arguments, terminal,
-                {error(code::kOutOfRange, {"command line"}, "--held-out is 1, which leaves nothing to train on",
-                       "0 for none, or a number from 2 on")});
+    return error(code::kOutOfRange, {"command line"}, "--held-out is 1, which leaves nothing to train on",
+                 "0 for none, or a number from 2 on");
   request.held_out_every = *every;
   request.output = arguments.text("output");
   const std::time_t seconds = std::time(nullptr);
   localtime_r(&seconds, &request.now);
+  return request;
+}
+
+int run_prepare(const Arguments& arguments, const Terminal& terminal) {
+  Result<PrepareRequest> request = request_of(arguments);
+  if (!request.ok()) return fail(arguments, terminal, request.diagnostics);
+  const Result<Tokenizer> tokenizer = read_tokenizer(arguments.text("tokenizer"));
+  if (!tokenizer.ok()) return fail(arguments, terminal, tokenizer.diagnostics);
+  request->tokenizer = &*tokenizer;
+  // A folder's own template is taken where there is one; one that is named must be there.
+  const Result<ModelTemplate> chat = read_chat_template(arguments.text("template", arguments.text("tokenizer")), "");
+  if (arguments.has("template") && !chat.ok()) return fail(arguments, terminal, chat.diagnostics);
+  request->chat = chat.ok() ? &*chat : nullptr;
+  request->why_no_chat = chat.diagnostics;
   if (terminal.err.is_terminal && terminal.talk == Talk::kNormal)
-    request.shows_progress = [&terminal](int64_t rows) { mention(terminal, fmt::format("\r{} rows", format_count(rows))); };
-  const Result<Prepared> prepared = prepare(request);
-  if (request.shows_progress) mention(terminal, "\r\033[K");
+    request->shows_progress = [&terminal](int64_t rows) { mention(terminal, fmt::format("\r{} rows", format_count(rows))); };
+  const Result<Prepared> prepared = prepare(*request);
+  if (request->shows_progress) mention(terminal, "\r\033[K");
   if (!prepared.ok()) return fail(arguments, terminal, prepared.diagnostics);
   say_diagnostics(terminal, prepared->notes);
-  return print_result(terminal, stats_text(prepared->set) + fmt::format("distsetup plan … --data {}\n", request.output));
+  if (arguments.has("json")) return print_result(terminal, dump_json(set_json(prepared->set)));
+  return print_result(terminal, stats_text(prepared->set) + fmt::format("distsetup plan … --data {}\n", request->output));
 }
 
 int run_stats(const Arguments& arguments, const Terminal& terminal) {
   const Result<SetDescription> set = read_set_description(arguments.positionals[0]);
   if (!set.ok()) return fail(arguments, terminal, set.diagnostics);
-  return print_result(terminal, stats_text(*set));
+  return print_result(terminal, arguments.has("json") ? dump_json(set_json(*set)) : stats_text(*set));
 }
 
-// The text of a sample, what is trained between marks.
-Result<std::string> sample_text(const Tokenizer& tokenizer, const PreparedSplit& split, int64_t i, bool has_colour) {
-  const std::span<const uint32_t> ids = split.tokens(i);
+// A part of a sample as text, trained or not.
+struct SamplePart {
   std::string text;
+  bool is_trained = false;
+};
+Result<std::vector<SamplePart>> parts_of(const Tokenizer& tokenizer, const PreparedSplit& split, int64_t i) {
+  const std::span<const uint32_t> ids = split.tokens(i);
+  std::vector<SamplePart> parts;
+  Diagnostics said;
   size_t at = 0;
-  const auto add = [&](size_t end) -> Diagnostics {
-    const Result<std::string> part =
-        decode(tokenizer, {ids.begin() + static_cast<ptrdiff_t>(at), ids.begin() + static_cast<ptrdiff_t>(end)}, SkipSpecials::kNo);
-    if (!part.ok()) return part.diagnostics;
-    text += *part;
+  const auto add = [&](size_t end, bool is_trained) {
+    if (end == at) return;
+    const auto part = ids.subspan(at, end - at);
+    Result<std::string> text = decode(tokenizer, {part.begin(), part.end()}, SkipSpecials::kNo);
+    append(said, text.diagnostics);
+    if (text.ok()) parts.push_back({std::move(*text), is_trained});
     at = end;
-    return {};
   };
   for (const TrainedSpan& span : split.spans(i)) {
-    Diagnostics said = add(span.begin);
-    text += has_colour ? "\033[32m" : "⟦";
-    if (!has_error(said)) said = add(span.end);
-    if (has_error(said)) return said;
-    text += has_colour ? "\033[0m" : "⟧";
+    add(span.begin, false);
+    add(span.end, true);
   }
-  Diagnostics said = add(ids.size());
+  add(ids.size(), false);
   if (has_error(said)) return said;
-  return text;
+  return parts;
+}
+
+// What is trained between marks. A text must not drive the terminal: its control characters become '?'.
+std::string marked(const std::vector<SamplePart>& parts, bool has_colour) {
+  std::string out;
+  for (const SamplePart& part : parts) {
+    std::string text = part.text;
+    for (char& c : text)
+      if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
+    if (part.is_trained) text = (has_colour ? "\033[32m" : "⟦") + text + (has_colour ? "\033[0m" : "⟧");
+    out += text;
+  }
+  return out;
+}
+
+Json sample_json(int64_t number, const PreparedSplit& split, const std::vector<SamplePart>& parts) {
+  Json json = {{"sample", number}, {"ids", split.tokens(number)}, {"parts", Json::array()}};
+  for (const SamplePart& part : parts) json["parts"].push_back({{"text", part.text}, {"trained", part.is_trained}});
+  return json;
 }
 
 int run_show(const Arguments& arguments, const Terminal& terminal) {
@@ -178,13 +214,16 @@ int run_show(const Arguments& arguments, const Terminal& terminal) {
   for (const Result<int64_t>* number : {&first, &count})
     if (!number->ok()) return fail(arguments, terminal, number->diagnostics);
   std::string out;
+  Json json = {{"schema_version", 1}, {"samples", Json::array()}};
   for (int64_t i = *first; i < std::min(split->size(), *first + *count); ++i) {
-    const Result<std::string> text = sample_text(*tokenizer, *split, i, terminal.out.colour == Colour::kOn);
-    if (!text.ok()) return fail(arguments, terminal, text.diagnostics);
-    out += fmt::format("{}sample {} · {} tokens\n{}", out.empty() ? "" : "\n", i, split->tokens(i).size(), *text);
+    const Result<std::vector<SamplePart>> parts = parts_of(*tokenizer, *split, i);
+    if (!parts.ok()) return fail(arguments, terminal, parts.diagnostics);
+    json["samples"].push_back(sample_json(i, *split, *parts));
+    out += fmt::format("{}sample {} · {} tokens\n{}", out.empty() ? "" : "\n", i, split->tokens(i).size(),
+                       marked(*parts, terminal.out.colour == Colour::kOn));
     if (!out.ends_with('\n')) out += '\n';
   }
-  return print_result(terminal, out);
+  return print_result(terminal, arguments.has("json") ? dump_json(json) : out);
 }
 
 }  // namespace

@@ -92,9 +92,12 @@ class Samples {
   }
 
   Result<SampleOrReason> of_chat(const SourceRow& row) {
-    if (request_.chat == nullptr)
-      return error(code::kData, row.at, "this row is a conversation, and there is no chat template",
-                   "--template FILE, or --tokenizer with the folder of a model that has one");
+    if (request_.chat == nullptr) {
+      Diagnostics said = request_.why_no_chat;
+      said.push_back(error(code::kData, row.at, "this row is a conversation, and there is no chat template",
+                           "--template FILE, or --tokenizer with the folder of a model that has one"));
+      return said;
+    }
     Result<ChatRequest> request = read_chat(row.chat, row.at);
     if (!request.ok()) return dropped(request.diagnostics);
     nlohmann::ordered_json values = request_.chat->special_tokens;

@@ -23,6 +23,7 @@ namespace distsetup {
 struct PrepareRequest {
   std::vector<std::string> sources;      // files
   const Tokenizer* tokenizer = nullptr;  // required
+  Diagnostics why_no_chat;               // said where there is a conversation, and no template
   const ModelTemplate* chat = nullptr;   // null: conversations are an error
   std::string output;                    // a folder
   int64_t held_out_every = 20;           // one sample in so many is held out, by its tokens; 0: none
