@@ -152,16 +152,28 @@ void check_start(const TrainingPlan& training, const std::optional<CheckpointMet
     throw_on_error(open_weights(training.plan, training.directory).diagnostics, kExitBadEnvironment);
 }
 
+namespace {
+
+std::string data_text(const Plan& plan, const Corpus& corpus) {
+  const std::string sequences = format_count(static_cast<int64_t>(corpus.training.size()));
+  if (plan.data.tokenizer == kPreparedTokens)
+    return fmt::format("a prepared set, {} sequences, {} trained tokens an epoch; {} sequences held out, {} trained tokens", sequences,
+                       format_count(corpus.training_tokens), format_count(static_cast<int64_t>(corpus.held_out.size())),
+                       format_count(corpus.held_out_tokens));
+  const std::vector<DataFile>& files = plan.data.files;
+  const int64_t num_held_out = std::count_if(files.begin(), files.end(), [](const DataFile& file) { return file.held_out; });
+  return fmt::format("{} files, {} sequences, {} tokens an epoch; {} files held out, {} tokens",
+                     static_cast<int64_t>(files.size()) - num_held_out, sequences, format_count(corpus.training_tokens), num_held_out,
+                     format_count(corpus.held_out_tokens));
+}
+
+}  // namespace
+
 std::string start_text(const TrainingPlan& training, const Corpus& corpus, const std::optional<CheckpointMetadata>& newest,
                        const std::string& device) {
   const Plan& plan = training.plan;
-  const std::vector<DataFile>& files = plan.data.files;
-  const int64_t num_held_out = std::count_if(files.begin(), files.end(), [](const DataFile& file) { return file.held_out; });
   RunFacts facts;
-  facts.data =
-      fmt::format("{} files, {} sequences, {} tokens an epoch; {} files held out, {} tokens",
-                  static_cast<int64_t>(files.size()) - num_held_out, format_count(static_cast<int64_t>(corpus.training.size())),
-                  format_count(corpus.training_tokens), num_held_out, format_count(corpus.held_out_tokens));
+  facts.data = data_text(plan, corpus);
   const int64_t every = plan.checkpoint.every_steps;
   facts.checkpoint = fmt::format("{}, {}, keep {}", training.checkpoint_directory,
                                  every > 0 ? fmt::format("every {} steps", every) : "at the end", plan.checkpoint.keep);
