@@ -111,7 +111,7 @@ run "fsdp2 is zero3" 0 grep -q '"sharding": "zero3"' sharded/plan.json
 run "a ring without packing" 2 "$trainer" "${sft[@]}" --backend fsdp2 --ring_attn_size 2
 has "a ring without packing" "$said" "'--ring_attn_size 2' without --packing_samples"
 run "fine-tuning" 3 "$trainer" "${sft[@]/#--pretrain_mode/--packing_samples}" --backend fsdp2 --dry-run
-has "fine-tuning" "$said" "the plan says method sft"
+has "fine-tuning" "$said" "sft trains on answers alone"
 ranks tensor 2 torchrun_words "${sft[@]}" --backend fsdp2 --fsdp_tensor_parallel_size 2 --ckpt_path tensor || fail "tensor parallelism" "$said"
 run "both ranks split each matrix" 0 grep -q '"tp": 2' tensor/plan.json
 losses_agree "tensor parallelism beside stage 2" tensor/metrics.jsonl engine/metrics.jsonl 1e-5
