@@ -151,6 +151,7 @@ def write_sentencepiece(name, kind, **options):
     folder.mkdir(exist_ok=True)
     model = sentencepiece_model(kind, **options)
     model.trainer_spec.ClearField("input")
+    model.normalizer_spec.ClearField("normalization_rule_tsv")  # a path; the rules themselves are in the model
     (folder / "tokenizer.model").write_bytes(model.SerializeToString())
     processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     rows = []
