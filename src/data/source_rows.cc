@@ -39,11 +39,46 @@ class RowKeys {
   const RowOptions& options_;
 };
 
+// Why a row of other methods, or of models that see and hear, is none for this; "": it is one. Keys as TRL and LLaMA-Factory have
+// them.
+std::string other_purpose(const OrderedJson& json) {
+  const auto has = [&](const char* key) { return json.contains(key) && !json[key].is_null() && !json[key].empty(); };
+  if (has("chosen") && has("rejected")) return "it is a preference pair (chosen, rejected)";
+  if (json.contains("label") && json["label"].is_boolean())
+    return "its label says whether the answer is good, which is for preference training";
+  for (const char* key : {"image", "images", "video", "videos", "audio", "audios"})
+    if (has(key)) return fmt::format("it has {}, which are not read", key);
+  return "";
+}
+
 // ShareGPT's names of who speaks.
 std::string role_of(const std::string& from) {
   if (from == "human") return "user";
+  if (from == "observation" || from == "function_response") return "tool";
   if (from == "gpt" || from == "chatgpt" || from == "bard" || from == "bing") return "assistant";
   return from;
+}
+
+// A message whose content is a list of texts gets the text; "": it has no other parts.
+std::string join_texts(OrderedJson& message) {
+  if (!message.contains("content") || !message["content"].is_array()) return "";
+  std::string text;
+  for (const OrderedJson& part : message["content"]) {
+    const bool is_text = part.is_object() && part.value("type", "") == "text";
+    const char* const key = is_text && part.contains("text") ? "text" : "value";
+    if (!is_text || !part.contains(key) || !part[key].is_string()) return "a message has parts that are no text";
+    text += part[key].get<std::string>();
+  }
+  message["content"] = text;
+  return "";
+}
+
+// ShareGPT's call of a tool, {"name", "arguments"} as text, as a message; "": it is one.
+std::string make_call(OrderedJson& message) {
+  OrderedJson call = OrderedJson::parse(message["value"].is_string() ? message["value"].get<std::string>() : "", nullptr, false);
+  if (!call.is_object() || !call.contains("name")) return "a function_call is no JSON object with a name";
+  message = {{"role", "assistant"}, {"content", ""}, {"tool_calls", {{{"type", "function"}, {"function", std::move(call)}}}}};
+  return "";
 }
 
 // "": `messages` is a list of {role, content}; ShareGPT's turns are made into such.
@@ -51,11 +86,14 @@ std::string problem_of_messages(OrderedJson& messages) {
   if (!messages.is_array() || messages.empty()) return "its messages are no list, or an empty one";
   for (OrderedJson& m : messages) {
     if (!m.is_object()) return "a message is no object";
-    if (m.contains("from") && m.contains("value") && m["from"].is_string()) {
+    if (m.contains("from") && m.contains("value") && m["from"] == "function_call") {
+      if (std::string problem = make_call(m); !problem.empty()) return problem;
+    } else if (m.contains("from") && m.contains("value") && m["from"].is_string()) {
       OrderedJson turned = {{"role", role_of(m["from"].get<std::string>())}, {"content", m["value"]}};
       m = std::move(turned);
     }
     if (!m.contains("role") || !m["role"].is_string()) return "a message has no role";
+    if (std::string problem = join_texts(m); !problem.empty()) return problem;
   }
   return "";
 }
@@ -73,7 +111,10 @@ RowOrReason chat_row(const OrderedJson& json, const OrderedJson& messages) {
   if (json.contains("system") && json["system"].is_string() && out.row.chat["messages"][0]["role"] != "system" &&
       !json["system"].get<std::string>().empty())
     out.row.chat["messages"].insert(out.row.chat["messages"].begin(), message("system", json["system"].get<std::string>()));
-  if (json.contains("tools") && json["tools"].is_array()) out.row.chat["tools"] = json["tools"];
+  if (!json.contains("tools")) return out;
+  const OrderedJson& tools = json["tools"];
+  const OrderedJson parsed = tools.is_string() ? OrderedJson::parse(tools.get<std::string>(), nullptr, false) : tools;
+  if (parsed.is_array() && !parsed.empty()) out.row.chat["tools"] = parsed;
   return out;
 }
 
@@ -171,6 +212,7 @@ Diagnostics read_list(const std::string& path, const std::string& text, SourceRe
 
 RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
   const RowKeys row(json, options);
+  if (std::string reason = other_purpose(json); !reason.empty()) return {{}, std::move(reason), ""};
   if (const OrderedJson* messages = row.first({"messages", "conversations", "conversation"})) return chat_row(json, *messages);
   const OrderedJson *prompt = row.find("prompt"), *completion = row.first({"completion", "response"});
   if (prompt != nullptr && completion != nullptr && prompt->is_array() && completion->is_array()) {  // both as messages

@@ -130,14 +130,28 @@ TEST_CASE("source rows: keys say what a row is") {
   CHECK(alpaca.row.chat["messages"][0]["content"] == "i\n\nx");
   const RowOrReason tools = row_of(json(R"({"messages": [{"role": "user", "content": null}], "tools": [{"name": "f"}]})"), plain);
   CHECK(tools.row.chat.contains("tools"));
+  const RowOrReason call = row_of(json(R"({"tools": "[{\"name\": \"f\"}]", "conversations": [{"from": "human", "value": "q"},
+      {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {}}"}, {"from": "observation", "value": "1"}]})"),
+                                  plain);
+  CHECK(call.row.chat["tools"][0]["name"] == "f");
+  CHECK(call.row.chat["messages"][1]["tool_calls"][0]["function"]["name"] == "f");
+  CHECK(call.row.chat["messages"][2]["role"] == "tool");
+  const RowOrReason parts = row_of(
+      json(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": "b"}]}]})"), plain);
+  CHECK(parts.row.chat["messages"][0]["content"] == "ab");
   const RowOrReason renamed = row_of(json(R"({"content": "a"})"), {{{"text", "content"}}});
   CHECK(renamed.row.text == "a");
   for (const char* text :
        {R"({})", R"({"text": 1})", R"({"text": null})", R"({"messages": []})", R"({"messages": [1]})",
-        R"({"messages": [{"content": "x"}]})", R"({"prompt": 1, "completion": "c"})", R"({"instruction": "i", "output": 2})"}) {
+        R"({"messages": [{"content": "x"}]})", R"({"prompt": 1, "completion": "c"})",
+                           R"({"messages": [{"role": "user", "content": "q"}], "chosen": "a", "rejected": "b"})",
+                           R"({"prompt": "p", "completion": "c", "label": false})", R"({"text": "t", "images": ["i.png"]})",
+                           R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})",
+                           R"({"conversations": [{"from": "function_call", "value": "f of x"}]
+})", R"({"instruction": "i", "output": 2})"}) {
     INFO(text);
-    CHECK_FALSE(row_of(json(text), plain).reason.empty());
-  }
+CHECK_FALSE(row_of(json(text), plain).reason.empty());
+}
 }
 
 TEST_CASE("prepare: of each kind of row the right tokens are trained") {
