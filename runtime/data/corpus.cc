@@ -165,7 +165,10 @@ Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory) 
   const fs::path root = fs::path(plan_directory) / plan.data.root;
   found = is_prepared ? open_prepared(plan, root, corpus) : read_documents(plan, root, corpus);
   if (has_error(found)) return found;
-  is_prepared ? cut_prepared(corpus) : cut_texts(plan, corpus);
+  if (is_prepared)
+    cut_prepared(corpus);
+  else
+    cut_texts(plan, corpus);
   for (const Window& window : corpus.training) corpus.training_tokens += window.valid_tokens;
   for (const Window& window : corpus.held_out) corpus.held_out_tokens += window.valid_tokens;
   if (corpus.training.empty()) {

@@ -165,6 +165,22 @@ Result<std::string> read_file(const std::string& path) {
   }
 }
 
+Result<std::vector<std::string>> files_below(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code failure;
+  fs::recursive_directory_iterator it(folder, failure), end;
+  for (; !failure && it != end; it.increment(failure)) {
+    if (it->path().filename().string().starts_with('.')) {
+      it.disable_recursion_pending();
+      continue;
+    }
+    std::error_code ignored;
+    if (it->is_regular_file(ignored)) files.push_back(it->path().string());
+  }
+  if (failure) return error(code::kData, {folder, 0, 0}, fmt::format("cannot list '{}': {}", folder, failure.message()));
+  return files;
+}
+
 int OpenFile::close() {
   const int fd = std::exchange(fd_, -1);
   return fd < 0 || ::close(fd) == 0 ? 0 : errno;

@@ -18,6 +18,9 @@ std::string errno_text(int number);
 
 Result<std::string> read_file(const std::string& path);
 
+// All files below a folder; hidden entries and links to folders are left out. An error names the folder.
+Result<std::vector<std::string>> files_below(const std::string& folder);
+
 // Owns a file descriptor; below 0: open() failed.
 class OpenFile {
  public:

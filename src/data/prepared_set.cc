@@ -31,14 +31,13 @@ struct Mapping {
 };
 
 Result<Mapping> map_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return error(code::kData, {path}, fmt::format("cannot open: {}", errno_text(errno)), kPrepareAgain);
-  const std::shared_ptr<void> closes(nullptr, [file](void*) { ::close(file); });
+  const OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return error(code::kData, {path}, fmt::format("cannot open: {}", errno_text(errno)), kPrepareAgain);
   struct stat status = {};
-  if (::fstat(file, &status) != 0) return error(code::kData, {path}, fmt::format("cannot look at it: {}", errno_text(errno)));
+  if (::fstat(file.fd(), &status) != 0) return error(code::kData, {path}, fmt::format("cannot look at it: {}", errno_text(errno)));
   const auto bytes = static_cast<size_t>(status.st_size);
   if (bytes == 0) return Mapping{};
-  void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+  void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.fd(), 0);
   if (data == MAP_FAILED) return error(code::kData, {path}, fmt::format("cannot map: {}", errno_text(errno)));
   std::shared_ptr<const void> owner(data, [bytes](const void* p) { ::munmap(const_cast<void*>(p), bytes); });
   return Mapping{std::move(owner), {static_cast<const char*>(data), bytes}};

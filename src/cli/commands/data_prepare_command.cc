@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/quantity.h"
 #include "base/text.h"
@@ -32,15 +33,10 @@ Result<std::vector<std::string>> files_of(const std::vector<std::string>& paths)
       files.push_back(path);
       continue;
     }
-    std::vector<std::string> below;
-    for (fs::recursive_directory_iterator it(path, failure), end; !failure && it != end; it.increment(failure)) {
-      const bool is_hidden = it->path().filename().string().starts_with('.');
-      if (is_hidden) it.disable_recursion_pending();
-      if (!is_hidden && it->is_regular_file()) below.push_back(it->path().string());
-    }
-    if (failure) return error(code::kUnreadableFile, {path}, fmt::format("cannot list '{}': {}", path, failure.message()));
-    std::sort(below.begin(), below.end());
-    files.insert(files.end(), below.begin(), below.end());
+    Result<std::vector<std::string>> below = files_below(path);
+    if (!below.ok()) return below.diagnostics;
+    std::sort(below->begin(), below->end());
+    files.insert(files.end(), below->begin(), below->end());
   }
   return files;
 }

@@ -38,24 +38,6 @@ struct Found {
   bool named = false;  // by the user, not found in a directory
 };
 
-bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
-
-// Everything below `directory`, links to directories not followed.
-Diagnostics list(const fs::path& directory, std::vector<Found>& found) {
-  std::error_code failure;
-  fs::recursive_directory_iterator it(directory, failure), end;
-  for (; !failure && it != end; it.increment(failure)) {
-    if (is_hidden(it->path())) {
-      it.disable_recursion_pending();
-      continue;
-    }
-    std::error_code ignored;
-    if (it->is_regular_file(ignored)) found.push_back({it->path(), false});
-  }
-  if (!failure) return {};
-  return {error(code::kData, {directory.string(), 0, 0}, fmt::format("cannot list '{}': {}", directory.string(), failure.message()))};
-}
-
 void hold_out(std::vector<DataFile>& files, int64_t every) {
   if (every <= 0 || files.size() < 2) return;
   std::vector<size_t> order(files.size());
@@ -65,6 +47,18 @@ void hold_out(std::vector<DataFile>& files, int64_t every) {
   });
   const size_t step = std::min(static_cast<size_t>(every), files.size());
   for (size_t i = step - 1; i < order.size(); i += step) files[order[i]].held_out = true;
+}
+
+// A file as the plan names it: relative to `base` where it lies below.
+std::string shown_path(const fs::path& path, const fs::path& base) {
+  const fs::path relative = path.lexically_relative(base);
+  const bool inside = !relative.empty() && *relative.begin() != "..";
+  return inside ? relative.string() : path.string();
+}
+
+// plan.data.root of paths that start at `base`.
+std::string root_of(const fs::path& base) {
+  return base.has_filename() || base == base.root_path() ? base.string() : base.parent_path().string();
 }
 
 // The set whose folder is one of `paths`; "": there is none.
@@ -79,14 +73,11 @@ Result<DataPlan> scan_prepared_set(const std::string& path, const fs::path& base
   const Result<SetDescription> set = read_set_description(folder.string());
   if (!set.ok()) return set.diagnostics;
   DataPlan data;
-  data.root = base.has_filename() || base == base.root_path() ? base.string() : base.parent_path().string();
+  data.root = root_of(base);
   data.tokenizer = kPreparedTokens;
   const auto add = [&](const SetFile& file) {
-    const std::string relative = folder.lexically_relative(base).string();
-    const bool is_below = !relative.empty() && !relative.starts_with("..");
-    const fs::path shown = (is_below ? fs::path(relative) : folder) / file.path;
     data.files.push_back(
-        {shown.lexically_normal().string(), file.bytes, file.sha256, file.path.starts_with(name(SetSplit::kHeldOut))});
+        {shown_path(folder / file.path, base), file.bytes, file.sha256, file.path.starts_with(name(SetSplit::kHeldOut))});
   };
   const std::string description = (folder / kSetDescriptionFile).string();
   const Result<std::string> digest = sha256_of_file(description);
@@ -140,7 +131,10 @@ Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::str
   for (const std::string& text : paths) {
     const fs::path path = fs::path(text).is_absolute() ? fs::path(text).lexically_normal() : (base / text).lexically_normal();
     if (fs::is_directory(path, failure)) {
-      append(diagnostics, list(path, found));
+      const Result<std::vector<std::string>> files = files_below(path.string());
+      append(diagnostics, files.diagnostics);
+      if (files.ok())
+        for (const std::string& file : *files) found.push_back({file, false});
     } else if (fs::is_regular_file(path, failure)) {
       found.push_back({path, true});
     } else {
@@ -152,9 +146,7 @@ Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::str
 
   std::map<std::string, DataFile> files;  // by path: a file that two paths reach is named once
   for (const Found& f : found) {
-    const fs::path relative = f.path.lexically_relative(base);
-    const bool inside = !relative.empty() && *relative.begin() != "..";
-    const std::string shown = inside ? relative.string() : f.path.string();
+    const std::string shown = shown_path(f.path, base);
     if (files.contains(shown)) continue;
     const FileContent kind = content_of(f.path);
     const auto size = static_cast<int64_t>(fs::file_size(f.path, failure));
@@ -179,7 +171,7 @@ Result<DataPlan> scan_data(const std::vector<std::string>& paths, const std::str
   }
   if (has_error(diagnostics)) return diagnostics;
   DataPlan data;
-  data.root = base.has_filename() || base == base.root_path() ? base.string() : base.parent_path().string();
+  data.root = root_of(base);
   for (auto& [path, file] : files) data.files.push_back(std::move(file));
   if (data.files.empty()) {
     diagnostics.push_back(

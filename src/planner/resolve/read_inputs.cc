@@ -137,10 +137,11 @@ void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagno
   const fs::path description = fs::path(inputs.data->root) / inputs.data->files.front().path;
   const std::string folder = description.parent_path().string();
   const Result<SetDescription> set = read_set_description(folder);
-  Result<SetLengths> samples = read_set_lengths(folder);
   append(said, set.diagnostics);
-  append(said, samples.diagnostics);
   if (set.ok()) inputs.data_vocabulary = set->vocabulary_size;
+  if (!spec.number("train.epochs").has_value()) return;  // nothing else needs every sample
+  Result<SetLengths> samples = read_set_lengths(folder);
+  append(said, samples.diagnostics);
   if (samples.ok()) inputs.samples = std::move(*samples);
 }
 

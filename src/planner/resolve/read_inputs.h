@@ -20,7 +20,7 @@ struct Inputs {
   std::string machine_text;              // the file, for the digest
   std::optional<DataPlan> data;          // the files of data.paths
   int64_t data_vocabulary = 256;         // ids of the data's tokens are below it
-  std::optional<SetLengths> samples;     // of a prepared data set
+  std::optional<SetLengths> samples;     // of a prepared data set, where epochs are asked for
   std::optional<WeightsFolder> weights;  // what the parameters start from, when published weights are asked for
   std::string unused_weights;            // the model's directory has safetensors, and they are not asked for
   Diagnostics notes;                     // files that were passed over
