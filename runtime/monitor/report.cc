@@ -149,9 +149,9 @@ std::string format_start(const Plan& plan, const RunFacts& facts) {
   text +=
       fmt::format("  batch       {} sequences of {} tokens = {} micro × {} accumulation × {} data-parallel\n", plan.train.global_batch,
                   plan.train.sequence_length, plan.micro_batch, plan.gradient_accumulation, mesh.data_parallel());
-  text += fmt::format("  train       {} steps, learning rate {:g} to {:g}, warm-up {}, clip {:g}, seed {}\n", plan.train.steps,
-                      plan.train.learning_rate, plan.train.min_learning_rate, plan.train.warmup_steps, plan.train.grad_clip,
-                      plan.train.seed);
+  text += fmt::format("  train       {} steps, learning rate {:g} to {:g} ({}), warm-up {}, clip {:g}, seed {}\n", plan.train.steps,
+                      plan.train.learning_rate, plan.train.min_learning_rate, name(plan.train.lr_schedule), plan.train.warmup_steps,
+                      plan.train.grad_clip, plan.train.seed);
   text += fmt::format("  data        {}\n  checkpoints {}\n  start       {}\n", facts.data, facts.checkpoint, facts.start);
   text += "  predicted\n";
   for (const MemoryTerm& term : plan.memory.terms)

@@ -27,6 +27,7 @@ std::string_view name(Sharding v) { return spelling_of(v); }
 std::string_view name(Recompute v) { return spelling_of(v); }
 std::string_view name(Dtype v) { return spelling_of(v); }
 std::string_view name(OffloadPlace v) { return spelling_of(v); }
+std::string_view name(LearningRateSchedule v) { return spelling_of(v); }
 std::string_view name(Accelerator v) { return spelling_of(v); }
 
 int64_t warmup_steps_of(double ratio, int64_t steps) {
@@ -138,7 +139,8 @@ Diagnostics check_trainable(const Plan& p) {
     if (condition) out.push_back(error(code, {}, std::move(message), std::move(help)));
   };
   refuse(starts_from_weights(p) == p.weights.files.empty(), code::kConflict,
-         fmt::format("train.init is '{}', and the plan names {} files of weights", p.train.init, p.weights.files.size()), "plan again");
+         fmt::format("train.init is '{}', and the plan names {} files of weights", p.train.init, p.weights.files.size()),
+         "plan again");
   refuse(p.train.method != "pretrain" && p.train.method != "sft", code::kUnsupportedFeature,
          fmt::format("the trainer runs pretrain and sft, the plan says method {}", p.train.method),
          "emit the plan for another trainer");

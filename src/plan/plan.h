@@ -23,6 +23,8 @@ enum class Verdict { kFits, kTight, kDoesNotFit };
 enum class Sharding { kDdp, kZero1, kZero2, kZero3 };
 enum class Recompute { kNone, kSelective, kFull, kEveryK };
 enum class OffloadPlace { kNone, kHost, kNvme };
+// How the learning rate goes on after the warm-up (runtime/optim/learning_rate.h).
+enum class LearningRateSchedule { kCosine, kLinear, kConstant, kWsd, kInverseSqrt, kStep };
 enum class Accelerator { kCuda, kCpu };
 
 // Which shapes of output tiles a GPU's matrix products choose from: of one multiprocessor, of two together, or without tensor cores.
@@ -122,8 +124,11 @@ struct TrainPlan {
   int64_t global_batch = 256;  // sequences per optimizer step
   int64_t steps = 1000;
   std::string optimizer = "adamw";
+  LearningRateSchedule lr_schedule = LearningRateSchedule::kCosine;
   double learning_rate = 3e-4, min_learning_rate = 3e-5;
   int64_t warmup_steps = 100;
+  int64_t lr_decay_steps = 0;  // wsd: the last steps, in which the rate falls; step: those between two falls
+  double lr_decay_factor = 0;  // step: what each fall multiplies the rate by
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double grad_clip = 1.0;  // 0 = no clipping
   int64_t seed = 0;
@@ -147,8 +152,8 @@ struct DataPlan {
   // kByteTokens: files of text, token = byte value, vocabulary 256. kPreparedTokens: the files of a prepared data set
   // (src/data/prepared_set.h), in one folder.
   std::string tokenizer{kByteTokens};
-  std::string root;                 // relative paths are relative to plan.json's directory
-  std::vector<DataFile> files;      // empty: the plan cannot be trained, only previewed and emitted
+  std::string root;             // relative paths are relative to plan.json's directory
+  std::vector<DataFile> files;  // empty: the plan cannot be trained, only previewed and emitted
   bool operator==(const DataPlan&) const = default;
 };
 
@@ -296,6 +301,7 @@ std::string_view name(Sharding v);
 std::string_view name(Recompute v);
 std::string_view name(Dtype v);
 std::string_view name(OffloadPlace v);
+std::string_view name(LearningRateSchedule v);
 std::string_view name(Accelerator v);
 
 // Divisibility rules that hold for every legal Plan, and of a native one the trainer's capabilities; errors carry the numbers.

@@ -171,9 +171,12 @@ void visit(V& v, TrainPlan& t) {
   v("global_batch", t.global_batch);
   v("steps", t.steps);
   v("optimizer", t.optimizer);
+  v("lr_schedule", t.lr_schedule);
   v("learning_rate", t.learning_rate);
   v("min_learning_rate", t.min_learning_rate);
   v("warmup_steps", t.warmup_steps);
+  v("lr_decay_steps", t.lr_decay_steps);
+  v("lr_decay_factor", t.lr_decay_factor);
   v("weight_decay", t.weight_decay);
   v("beta1", t.beta1);
   v("beta2", t.beta2);
@@ -360,6 +363,9 @@ DISTSETUP_SPELLINGS(Recompute, {Recompute::kNone, "none"}, {Recompute::kSelectiv
                     {Recompute::kEveryK, "every_k"})
 DISTSETUP_SPELLINGS(Dtype, {Dtype::kF32, "fp32"}, {Dtype::kBf16, "bf16"}, {Dtype::kF16, "fp16"}, {Dtype::kF8, "fp8"})
 DISTSETUP_SPELLINGS(OffloadPlace, {OffloadPlace::kNone, "none"}, {OffloadPlace::kHost, "host"}, {OffloadPlace::kNvme, "nvme"})
+DISTSETUP_SPELLINGS(LearningRateSchedule, {LearningRateSchedule::kCosine, "cosine"}, {LearningRateSchedule::kLinear, "linear"},
+                    {LearningRateSchedule::kConstant, "constant"}, {LearningRateSchedule::kWsd, "wsd"},
+                    {LearningRateSchedule::kInverseSqrt, "inverse_sqrt"}, {LearningRateSchedule::kStep, "step"})
 DISTSETUP_SPELLINGS(Accelerator, {Accelerator::kCuda, "cuda"}, {Accelerator::kCpu, "cpu"})
 DISTSETUP_SPELLINGS(GemmTiles, {GemmTiles::kOneSm, "one_sm"}, {GemmTiles::kTwoSm, "two_sm"},
                     {GemmTiles::kNoTensorCores, "no_tensor_cores"})

@@ -56,6 +56,41 @@ TEST_CASE("regression 42: a cosine never rises after the warm-up", "[optim]") {
   }
 }
 
+TEST_CASE("learning rate: each schedule at its corners", "[optim]") {
+  using enum LearningRateSchedule;
+  const auto of = [](LearningRateSchedule schedule, int64_t warmup, int64_t decay = 0, double factor = 0) {
+    TrainPlan t = schedule_of(100, warmup);
+    t.lr_schedule = schedule;
+    t.lr_decay_steps = decay;
+    t.lr_decay_factor = factor;
+    return t;
+  };
+  const TrainPlan linear = of(kLinear, 10);
+  CHECK(learning_rate(linear, 9) == 3e-4);
+  CHECK(learning_rate(linear, 54) == Approx(3e-5 + 0.5 * 2.7e-4));
+  CHECK(learning_rate(linear, 99) == 3e-5);
+  CHECK(learning_rate(linear, 100) == 3e-5);
+  const TrainPlan constant = of(kConstant, 10);
+  CHECK(learning_rate(constant, 0) == Approx(3e-5));
+  for (const int64_t s : {9, 50, 99, 1000}) CHECK(learning_rate(constant, s) == 3e-4);
+  const TrainPlan wsd = of(kWsd, 10, 20);
+  for (const int64_t s : {9, 50, 79}) CHECK(learning_rate(wsd, s) == 3e-4);
+  CHECK(learning_rate(wsd, 80) == Approx(3e-4 - 2.7e-4 / 20));
+  CHECK(learning_rate(wsd, 98) == Approx(3e-5 + 2.7e-4 / 20));
+  CHECK(learning_rate(wsd, 99) == 3e-5);
+  const TrainPlan root = of(kInverseSqrt, 4);
+  CHECK(learning_rate(root, 3) == 3e-4);
+  CHECK(learning_rate(root, 15) == Approx(1.5e-4));
+  CHECK(learning_rate(root, 63) == Approx(3e-4 / 4));
+  CHECK(learning_rate(of(kInverseSqrt, 1), 99) == 3e-5);  // a tenth of the peak is reached, and is the least
+  CHECK(learning_rate(of(kInverseSqrt, 0), 99) == Approx(3e-4 * std::sqrt(10000.0 / 10099)));
+  const TrainPlan steps = of(kStep, 0, 30, 0.5);
+  CHECK(learning_rate(steps, 29) == 3e-4);
+  CHECK(learning_rate(steps, 30) == Approx(1.5e-4));
+  CHECK(learning_rate(steps, 99) == Approx(3e-4 / 8));
+  CHECK(learning_rate(of(kStep, 0, 10, 0.1), 99) == 3e-5);
+}
+
 TEST_CASE("a gradient norm that is not finite is an error, not a clip factor of 1", "[optim]") {
   CHECK(clip_factor(0.5, 1.0) == 1.0);
   CHECK(clip_factor(4.0, 1.0) == Approx(0.25).epsilon(1e-6));

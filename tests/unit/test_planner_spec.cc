@@ -8,6 +8,7 @@
 #include "plan/schedule_text.h"
 #include "planner/resolve/refuse_not_native.h"
 #include "planner/spec/spec.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 #include "planner/spec/spec_text.h"
 

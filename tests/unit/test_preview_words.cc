@@ -12,6 +12,7 @@
 #include "cli/commands/explanations.h"
 #include "planner/report/preview.h"
 #include "planner/search/make_plan.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 #include "support/problems.h"
 

@@ -133,6 +133,8 @@ Settings base_for(Settings base, std::string_view path) {
   static const std::map<std::string, Settings, std::less<>> kNeeds = {
       {"checkpoint.failure_hours", {{"checkpoint.save_time", "60s"}}},
       {"train.init", {{"model", "./weights"}}},
+      {"train.lr_decay_steps", {{"train.lr_schedule", "step"}}},
+      {"train.lr_decay_factor", {{"train.lr_schedule", "step"}}},
       {"train.lora_rank", {{"train.finetune", "lora"}}},
       {"train.lora_targets", {{"train.finetune", "lora"}}},
       {"parallel.cp_method", {{"parallel.cp", "2"}}},

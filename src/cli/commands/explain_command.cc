@@ -11,6 +11,7 @@
 #include "cli/line/output.h"
 #include "cli/settings/decision.h"
 #include "cli/settings/run_source.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

@@ -9,6 +9,7 @@
 #include "cli/settings/run_source.h"
 #include "cli/settings/trials.h"
 #include "planner/search/goal.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

@@ -5,6 +5,7 @@
 #include "cli/commands/commands.h"
 #include "cli/line/help.h"
 #include "model/presets.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

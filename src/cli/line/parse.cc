@@ -15,6 +15,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

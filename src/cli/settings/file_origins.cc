@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/diagnostic_codes.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

@@ -17,6 +17,7 @@
 #include "codegen/tables/target.h"
 #include "plan/native_program.h"
 #include "planner/resolve/starter.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

@@ -9,6 +9,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/text.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 extern char** environ;

@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "cli/settings/file_origins.h"
 #include "codegen/shell/quote.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

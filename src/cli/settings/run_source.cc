@@ -13,6 +13,7 @@
 #include "planner/resolve/resolve.h"
 #include "planner/search/choice.h"
 #include "planner/search/goal.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

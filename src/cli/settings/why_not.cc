@@ -15,6 +15,7 @@
 #include "planner/report/words.h"
 #include "planner/search/answer.h"
 #include "planner/search/choice.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

@@ -28,6 +28,7 @@ bool is_hidden(const std::string& field) {
                                                  "derived.pipeline_batch",
                                                  "derived.save_interval",
                                                  "derived.warmup_ratio",
+                                                 "derived.lr_decay_ratio",
                                                  "derived.betas",
                                                  "derived.mesh_2d",
                                                  "derived.positive_seed",

@@ -15,7 +15,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 52> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 55> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -36,6 +36,9 @@ constexpr std::array<FieldPath, 52> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"train.learning_rate", "train.learning_rate"},
                                                {"train.min_learning_rate", "train.min_learning_rate"},
                                                {"train.warmup_steps", "train.warmup_steps"},
+                                               {"train.lr_schedule", "train.lr_schedule"},
+                                               {"train.lr_decay_steps", "train.lr_decay_steps"},
+                                               {"train.lr_decay_factor", "train.lr_decay_factor"},
                                                {"derived.warmup_ratio", "train.warmup_ratio"},
                                                {"train.weight_decay", "train.weight_decay"},
                                                {"train.beta1", "train.beta1"},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 
 #include "codegen/read/match.h"
@@ -31,9 +32,15 @@ void scale(ReadFields& fields, std::string_view share, std::string_view whole_fi
   derive(fields, share, to, std::stod(fmt::format("{:.12g}", product)));
 }
 
-// A warm-up that is a part of the run. Without a number of steps it stays a part of them.
+// A warm-up and a decay that are parts of the run. Without a number of steps the warm-up stays a part of them.
 void settle_warmup(ReadFields& fields) {
   const auto steps = whole(fields, "train.steps");
+  if (const auto it = fields.find("derived.lr_decay_ratio"); it != fields.end()) {
+    if (steps && it->second.value.is_number())
+      derive(fields, "derived.lr_decay_ratio", "train.lr_decay_steps",
+             std::max<int64_t>(1, std::llround(it->second.value.get<double>() * static_cast<double>(*steps))));
+    fields.erase("derived.lr_decay_ratio");
+  }
   const auto part = fields.find("derived.warmup_ratio");
   if (!steps || part == fields.end()) return;
   if (part->second.value.is_number())

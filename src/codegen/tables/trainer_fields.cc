@@ -83,6 +83,8 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   set("derived.betas", Json::array({train.beta1, train.beta2}));
   set("derived.samples", train.global_batch * train.steps);
   set("derived.min_learning_rate_factor", ratio(train.min_learning_rate, train.learning_rate));
+  if (train.lr_schedule == LearningRateSchedule::kWsd)
+    set("derived.lr_decay_ratio", ratio(static_cast<double>(train.lr_decay_steps), static_cast<double>(train.steps)));
   set("derived.warmup_ratio", ratio(static_cast<double>(train.warmup_steps), static_cast<double>(train.steps)));
   set("derived.save_interval", plan.checkpoint.every_steps > 0 ? plan.checkpoint.every_steps : train.steps);
   set("derived.grouped_queries", model.num_kv_heads != model.num_heads);

@@ -10,6 +10,7 @@
 #include "data/prepared_set.h"
 #include "model/hf_config.h"
 #include "planner/resolve/data_scan.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 #include "weights/hub_cache.h"
 

@@ -11,6 +11,7 @@
 #include "planner/resolve/adapters.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/method_defaults.h"
+#include "planner/resolve/resolve_learning_rate.h"
 
 namespace distsetup {
 namespace {
@@ -21,19 +22,6 @@ template <class T>
 T value_or(Resolving& r, std::optional<T> given, T assumed, std::string said) {
   if (!given.has_value()) r.assume(std::move(said));
   return given.value_or(assumed);
-}
-
-void warmup(Resolving& r, TrainPlan& t) {
-  RunLength& length = r.problem.length;
-  length.warmup_steps = r.spec.integer("train.warmup_steps");
-  length.warmup_ratio = r.spec.number("train.warmup_ratio");
-  t.warmup_steps = warmup_of(length, t.steps);
-  if (!length.warmup_steps || !length.warmup_ratio) return;
-  const int64_t part = warmup_steps_of(*length.warmup_ratio, t.steps);
-  if (*length.warmup_steps != part)
-    r.fail(code::kConflict, "train.warmup_ratio",
-           fmt::format("{} of {} steps are {} warm-up steps, not {}", *length.warmup_ratio, t.steps, part, *length.warmup_steps),
-           "give warmup_steps or warmup_ratio, not both");
 }
 
 // Tokens or samples in place of steps. Of two that say the same thing one is too many.
@@ -88,9 +76,7 @@ void resolve_training(Resolving& r) {
   t.optimizer = value_or<std::string>(r, r.spec.text("train.optimizer"), "adamw", "AdamW");
   const Result<MethodDefaults> usual = method_defaults(r.presets, t.method, r.spec.text("train.finetune").value_or("full"));
   if (!usual.ok()) return append(r.said, usual.diagnostics);
-  t.learning_rate = r.spec.number("train.learning_rate").value_or(usual->learning_rate);
-  t.min_learning_rate = r.spec.number("train.min_learning_rate").value_or(std::stod(fmt::format("{:.12g}", t.learning_rate / 10)));
-  warmup(r, t);
+  resolve_learning_rate(r, *usual);
   t.weight_decay = r.spec.number("train.weight_decay").value_or(usual->weight_decay);
   t.beta1 = r.spec.number("train.beta1").value_or(usual->beta1);
   t.beta2 = r.spec.number("train.beta2").value_or(usual->beta2);
@@ -102,19 +88,6 @@ void resolve_training(Resolving& r) {
     r.fail(code::kUnsupportedFeature, "train.deterministic",
            "train.deterministic is a setting of the bundled trainer; other trainers have switches of their own for it",
            "plan with --trainer native, or set it where that trainer reads it");
-  if (t.min_learning_rate > t.learning_rate)
-    r.fail(code::kConflict, "train.min_learning_rate",
-           fmt::format("min_learning_rate {} is above learning_rate {}", t.min_learning_rate, t.learning_rate),
-           fmt::format("--min-learning-rate {}", t.learning_rate / 10));
-  if (t.warmup_steps > t.steps && !r.problem.length.is_given())
-    r.fail(code::kConflict, "train.warmup_steps", fmt::format("{} warm-up steps do not end within {} steps", t.warmup_steps, t.steps),
-           fmt::format("--warmup-steps {}", t.steps / 10));
-  if (r.problem.length.is_given()) {
-    if (!r.spec.find("train.learning_rate")) r.assume(fmt::format("learning rate {} to {}", t.learning_rate, t.min_learning_rate));
-  } else if (!r.spec.find("train.steps") || !r.spec.find("train.learning_rate")) {
-    r.assume(fmt::format("{} steps, learning rate {} to {}, {} warm-up steps", format_count(t.steps), t.learning_rate,
-                         t.min_learning_rate, t.warmup_steps));
-  }
   const bool is_usual = t.method == "pretrain" && r.spec.text("train.finetune").value_or("full") == "full";
   if (!is_usual && !r.spec.find("train.learning_rate")) r.assume(fmt::format("learning rate by {}", usual->source));
 }

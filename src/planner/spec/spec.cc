@@ -11,6 +11,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "planner/spec/setting_value.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "plan/plan_fields.h"
 #include "planner/spec/spec.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

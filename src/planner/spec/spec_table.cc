@@ -217,8 +217,21 @@ std::vector<SpecKey> make_keys() {
              "adamw", "optimizer"),
       number(Type::kDouble, "train.learning_rate", {{"learning-rate", ""}, {"lr", ""}, {"max-lr", ""}}, "3e-4", "", {0, 10},
              "peak learning rate; where none is given by method: sft 2e-5, dpo 1e-6, with adapters ten times that"),
-      number(Type::kDouble, "train.min_learning_rate", {{"min-learning-rate", ""}, {"min-lr", ""}}, "a tenth of the peak", "", {0, 10},
-             "where the cosine ends"),
+      number(Type::kDouble, "train.min_learning_rate", {{"min-learning-rate", ""}, {"min-lr", ""}},
+             "cosine: a tenth of the peak; others: 0", "", {0, 10}, "where the learning rate ends, and what it never falls below"),
+      choice("train.lr_schedule", {{"lr-schedule", ""}, {"lr-scheduler", ""}, {"lr-scheduler-type", ""}, {"lr-decay-style", ""}},
+             {{"cosine", {"cosine_with_min_lr"}, "half a cosine from the peak down to the minimum", ""},
+              {"linear", {}, "a straight line down to the minimum", ""},
+              {"constant", {"constant_with_warmup"}, "the peak to the end", ""},
+              {"wsd", {"warmup_stable_decay"}, "the peak, and in the last lr_decay_steps a straight line down to the minimum", ""},
+              {"inverse_sqrt", {"inverse_square_root"}, "falls with the square root of the step", ""},
+              {"step", {"step_lr"}, "times lr_decay_factor every lr_decay_steps", ""}},
+             "cosine", "how the learning rate goes on after the warm-up"),
+      number(Type::kInt, "train.lr_decay_steps", {{"lr-decay-steps", ""}, {"wsd-decay-steps", ""}},
+             "wsd: a tenth of the steps; step: a third", "steps", {1, 1e12},
+             "wsd: the steps at the end in which the rate falls; step: the steps between two falls"),
+      number(Type::kDouble, "train.lr_decay_factor", {{"lr-decay-factor", ""}, {"lr-gamma", ""}}, "0.1", "", {0, 1},
+             "step: what each fall multiplies the learning rate by"),
       number(Type::kInt, "train.warmup_steps", {{"warmup-steps", ""}, {"warmup", ""}, {"lr-warmup-steps", ""}},
              "100, at most a tenth of the steps", "steps", {0, 1e12}, "linear warm-up"),
       number(Type::kDouble, "train.warmup_ratio", {{"warmup-ratio", ""}}, "none", "", {0, 1},
@@ -355,46 +368,6 @@ const std::vector<SpecKey>& all_keys() {
 
 }  // namespace
 
-std::string_view name(SettingType type) {
-  switch (type) {
-    case SettingType::kBool: return "true or false";
-    case SettingType::kInt: return "integer";
-    case SettingType::kDouble: return "number";
-    case SettingType::kShare: return "share";
-    case SettingType::kBytes: return "size";
-    case SettingType::kDuration: return "duration";
-    case SettingType::kText: return "text";
-    case SettingType::kEnum: return "one of";
-    case SettingType::kList: return "list";
-  }
-  return "";
-}
-
 std::span<const SpecKey> spec_keys() { return all_keys(); }
-
-const SpecKey* find_spec_key(std::string_view path) {
-  for (const SpecKey& key : all_keys()) {
-    if (same_name(key.path, path)) return &key;
-  }
-  return nullptr;
-}
-
-const SpecKey* find_spec_flag(std::string_view flag) {
-  while (!flag.empty() && flag.front() == '-') flag.remove_prefix(1);
-  for (const SpecKey& key : all_keys()) {
-    for (const SettingFlag& spelling : key.flags) {
-      if (same_name(spelling.name, flag)) return &key;
-    }
-  }
-  return nullptr;
-}
-
-std::vector<std::string> spec_flag_names() {
-  std::vector<std::string> names;
-  for (const SpecKey& key : all_keys()) {
-    for (const SettingFlag& flag : key.flags) names.push_back("--" + std::string(flag.name));
-  }
-  return names;
-}
 
 }  // namespace distsetup

@@ -11,7 +11,6 @@
 namespace distsetup {
 
 enum class SettingType { kBool, kInt, kDouble, kShare, kBytes, kDuration, kText, kEnum, kList };
-std::string_view name(SettingType type);  // as help prints it: "integer", "size", "duration", ...
 
 // One allowed value of a kEnum. Compared case-insensitively, '-' and '_' the same.
 struct SettingChoice {
@@ -51,9 +50,5 @@ struct SpecKey {
 };
 
 std::span<const SpecKey> spec_keys();
-const SpecKey* find_spec_key(std::string_view path);
-// By any spelling, with or without leading dashes, '-' and '_' the same.
-const SpecKey* find_spec_flag(std::string_view flag);
-std::vector<std::string> spec_flag_names();  // every spelling, with dashes: for "did you mean"
 
 }  // namespace distsetup

@@ -7,6 +7,7 @@
 
 #include "plan/schedule_text.h"
 #include "planner/spec/spec.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

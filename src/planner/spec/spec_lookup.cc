@@ -1,0 +1,47 @@
+#include "planner/spec/spec_lookup.h"
+
+#include "base/names.h"
+
+namespace distsetup {
+
+std::string_view name(SettingType type) {
+  switch (type) {
+    case SettingType::kBool: return "true or false";
+    case SettingType::kInt: return "integer";
+    case SettingType::kDouble: return "number";
+    case SettingType::kShare: return "share";
+    case SettingType::kBytes: return "size";
+    case SettingType::kDuration: return "duration";
+    case SettingType::kText: return "text";
+    case SettingType::kEnum: return "one of";
+    case SettingType::kList: return "list";
+  }
+  return "";
+}
+
+const SpecKey* find_spec_key(std::string_view path) {
+  for (const SpecKey& key : spec_keys()) {
+    if (same_name(key.path, path)) return &key;
+  }
+  return nullptr;
+}
+
+const SpecKey* find_spec_flag(std::string_view flag) {
+  while (!flag.empty() && flag.front() == '-') flag.remove_prefix(1);
+  for (const SpecKey& key : spec_keys()) {
+    for (const SettingFlag& spelling : key.flags) {
+      if (same_name(spelling.name, flag)) return &key;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string> spec_flag_names() {
+  std::vector<std::string> names;
+  for (const SpecKey& key : spec_keys()) {
+    for (const SettingFlag& flag : key.flags) names.push_back("--" + std::string(flag.name));
+  }
+  return names;
+}
+
+}  // namespace distsetup
