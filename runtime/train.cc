@@ -20,19 +20,19 @@
 #include "runtime/ask_plan.h"
 #include "runtime/checkpoint/collective.h"
 #include "runtime/checkpoint/load.h"
-#include "runtime/comm/gloo.h"
-#include "runtime/comm/nccl.h"
+#include "runtime/connect.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/reference.h"
 #include "runtime/data/sampler.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/device/meter.h"
-#include "runtime/device/plugin.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/threads.h"
 #include "runtime/monitor/curve.h"
 #include "runtime/monitor/environment.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/metrics.h"
+#include "runtime/monitor/preference_metrics.h"
 #include "runtime/monitor/profile_file.h"
 #include "runtime/monitor/replicas.h"
 #include "runtime/monitor/report.h"
@@ -44,7 +44,6 @@
 namespace distsetup {
 namespace {
 namespace fs = std::filesystem;
-
 constexpr int64_t kNumEvaluations = 10;     // of the held-out files over a run, besides start and end
 constexpr int64_t kNumConsoleLines = 100;   // step lines on the terminal; metrics.jsonl has every step
 constexpr int64_t kMeteredSteps = 3;        // whose every op is asked what it allocated
@@ -126,23 +125,10 @@ class Run {
   }
 
   void connect() {
-    const bool cuda = plan_.hardware.accelerator == Accelerator::kCuda;
-    if (cuda) {
-      phase_ = "device";
-      try {
-        device_ = load_cuda_device(environment_.local_rank);
-      } catch (const DeviceError& error) {
-        throw Failure(kExitBadEnvironment, fmt::format("the plan is for '{}': {}", plan_.hardware.gpu, error.what()), error.help());
-      }
-    }
+    phase_ = "device";
+    device_ = open_gpu(plan_, environment_);
     phase_ = "rendezvous";
-    Rendezvous rendezvous = environment_.rendezvous;
-    rendezvous.plan_digest = training_.digest;
-    rendezvous.init_timeout_s = plan_.launch.init_timeout_s;
-    rendezvous.collective_timeout_s = plan_.launch.collective_timeout_s;
-    real_communicator_ = plan_.mesh.world() == 1 ? make_self_communicator(plan_.mesh) : make_gloo_communicator(plan_.mesh, rendezvous);
-    if (cuda && plan_.mesh.world() > 1)
-      real_communicator_ = make_nccl_communicator(plan_.mesh, *device_, std::move(real_communicator_), nccl_options(plan_));
+    real_communicator_ = connect_ranks(plan_, training_.digest, environment_, device_.get());
     communicator_ = real_communicator_.get();
     if (!options_.trace_path.empty()) {
       trace_ = std::make_unique<TraceFile>(*real_communicator_, options_.trace_path);
@@ -162,17 +148,27 @@ class Run {
 
   ShardState shard() { return {&engine_->layout(), engine_->place(), engine_->master(), engine_->moment1(), engine_->moment2()}; }
 
+  void load_start() {
+    if (!starts_from_weights(plan_)) return engine_->initialize_parameters();
+    load_planned_weights(*communicator_, plan_, training_.directory, shard());
+  }
+
   void start_from(const std::optional<CheckpointMetadata>& newest) {
+    bool is_at_start = false;  // the engine
+    if (learns_preferences(plan_.train)) {
+      phase_ = "reference";
+      const auto load = [&] { load_start(), engine_->load(), is_at_start = true; };
+      reference_ = settle_reference({plan_, corpus_, place_.directory, newest.has_value(), load}, *engine_, *communicator_);
+      phase_ = "load";
+    }
     if (newest) {
       check_resume(*newest, checkpoint_path(place_.directory, newest->step), corpus_, plan_);
       agree(*communicator_, load_shard(place_.directory, newest->step, shard()), kExitFailed);
       sampler_->seek(newest->cursor);
       done_ = saved_step_ = newest->step;
       loss_ = newest->loss;
-    } else if (starts_from_weights(plan_)) {
-      load_planned_weights(*communicator_, plan_, training_.directory, shard());
-    } else {
-      engine_->initialize_parameters();
+    } else if (!is_at_start) {
+      load_start();
     }
     double steps[2] = {static_cast<double>(done_), static_cast<double>(done_) * static_cast<double>(done_)};
     communicator_->control_sum(steps, 2);
@@ -200,7 +196,8 @@ class Run {
   void evaluate() {
     if (corpus_.held_out.empty()) return;
     const std::string phase = std::exchange(phase_, fmt::format("evaluation after step {}", done_));
-    const double loss = engine_->evaluate({held_out_.ids, held_out_.targets, held_out_.global_valid_tokens});
+    const double loss =
+        engine_->evaluate({held_out_.ids, held_out_.targets, held_out_.num_terms, logps_of(reference_.held_out, held_out_.own)});
     if (!std::isfinite(loss)) throw Failure(kExitFailed, fmt::format("the held-out loss is {}", loss));
     held_out_loss_ = loss;
     held_out_curve_.push_back({done_, loss});
@@ -217,7 +214,8 @@ class Run {
     const double begin_s = now_s();
     const Batch batch = sampler_->next();
     const double rate = learning_rate(plan_.train, done_);
-    const StepStats stats = engine_->step({batch.ids, batch.targets, batch.global_valid_tokens, rate});
+    const std::vector<float> reference = logps_of(reference_.training, batch.own);
+    const StepStats stats = engine_->step({batch.ids, batch.targets, batch.num_terms, rate, reference});
     if (!std::isfinite(stats.loss)) throw Failure(kExitFailed, fmt::format("the loss is {}", stats.loss));
     device_->synchronize();
     const double step_s = now_s() - begin_s;
@@ -231,22 +229,23 @@ class Run {
     if (!first()) return;
     curve_.push_back({done_, stats.loss});
     const double tokens_per_s = static_cast<double>(batch.global_valid_tokens) / step_s;
-    throw_on_error(metrics_.write({{"kind", "step"},
-                                   {"step", done_},
-                                   {"loss", stats.loss},
-                                   {"learning_rate", rate},
-                                   {"gradient_norm", stats.gradient_norm},
-                                   {"tokens", sampler_->cursor().tokens},
-                                   {"valid_tokens", batch.global_valid_tokens},
-                                   {"step_s", step_s},
-                                   {"tokens_per_s", tokens_per_s},
-                                   {"wait_s", stats.wait_s}}),
-                   kExitFailed);
+    Json line = {{"kind", "step"},
+                 {"step", done_},
+                 {"loss", stats.loss},
+                 {"learning_rate", rate},
+                 {"gradient_norm", stats.gradient_norm},
+                 {"tokens", sampler_->cursor().tokens},
+                 {"valid_tokens", batch.global_valid_tokens},
+                 {"step_s", step_s},
+                 {"tokens_per_s", tokens_per_s},
+                 {"wait_s", stats.wait_s}};
+    if (stats.preference) add_preference_metrics(*stats.preference, line);
+    throw_on_error(metrics_.write(line), kExitFailed);
     const int64_t every = options_.log_every > 0 ? options_.log_every : std::max<int64_t>(1, plan_.train.steps / kNumConsoleLines);
     if (done_ % every != 0 && done_ != plan_.train.steps && done_here_ > 1) return;
-    fmt::print("step {:>6}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {} tokens/s  {} (predicted {})\n", done_, stats.loss, rate,
-               stats.gradient_norm, format_count(std::llround(tokens_per_s)), format_duration(step_s),
-               format_duration(plan_.time.step_s));
+    fmt::print("step {:>6}  loss {:.4f}{}  lr {:.2e}  grad norm {:.3f}  {} tokens/s  {} (predicted {})\n", done_, stats.loss,
+               stats.preference ? preference_text(*stats.preference) : "", rate, stats.gradient_norm,
+               format_count(std::llround(tokens_per_s)), format_duration(step_s), format_duration(plan_.time.step_s));
     std::fflush(stdout);
   }
 
@@ -351,6 +350,7 @@ class Run {
   const Plan& plan_ = training_.plan;
   CheckpointPlace place_;
   Corpus corpus_;
+  ReferenceLogps reference_;
   std::unique_ptr<Device> device_;  // outlives the communicator, which uses its streams
   std::unique_ptr<Communicator> real_communicator_;
   std::unique_ptr<TraceFile> trace_;

@@ -40,6 +40,18 @@ void add_windows(const PreparedSplit& split, int64_t first_document, int64_t seq
   }
 }
 
+// Pairs of which nothing is trained, since their prompt fills a sequence, are left out.
+void add_pairs(const PreparedSplit& split, int64_t first_document, int64_t sequence_length, std::vector<Window>& windows) {
+  for (int64_t i = 0; i + 1 < split.size(); i += 2) {
+    int64_t trained = 0;
+    for (const int64_t half : {i, i + 1}) {
+      const int64_t num_targets = static_cast<int64_t>(split.sample(half).num_tokens) - 1;
+      trained += num_trained(split.spans(half), 0, std::min(sequence_length, num_targets));
+    }
+    if (trained > 0) windows.push_back({static_cast<int32_t>(first_document + i), 0, static_cast<int32_t>(trained)});
+  }
+}
+
 std::string digest_of(const Plan& plan) {
   Sha256 digest;
   digest.update(fmt::format("{}\n{}\n", plan.data.tokenizer, plan.train.sequence_length));
@@ -93,6 +105,14 @@ Diagnostics open_prepared(const Plan& plan, const fs::path& root, Corpus& corpus
   }
   const Result<SetDescription> set = read_set_description(folder);
   if (!set.ok()) return set.diagnostics;
+  if (set->holds_pairs != learns_preferences(plan.train))
+    return {error(code::kData, {folder},
+                  fmt::format("the set holds {}, and the plan's method is {}", set->holds_pairs ? "preference pairs" : "no pairs",
+                              plan.train.method),
+                  kReplan)};
+  for (const std::optional<PreparedSplit>& split : corpus.prepared)
+    if (set->holds_pairs && split->size() % 2 != 0)
+      return {error(code::kData, {folder}, fmt::format("{} samples are no pairs", split->size()), "prepare it again")};
   if (set->vocabulary_size <= plan.model.vocabulary) return {};
   return {
       error(code::kData, {folder},
@@ -102,8 +122,9 @@ Diagnostics open_prepared(const Plan& plan, const fs::path& root, Corpus& corpus
 
 void cut_prepared(Corpus& corpus) {
   const PreparedSplit &training = *corpus.prepared[0], &held_out = *corpus.prepared[1];
-  add_windows(training, 0, corpus.sequence_length, corpus.training);
-  add_windows(held_out, training.size(), corpus.sequence_length, corpus.held_out);
+  const auto add = corpus.sequences_per_window == 2 ? add_pairs : add_windows;
+  add(training, 0, corpus.sequence_length, corpus.training);
+  add(held_out, training.size(), corpus.sequence_length, corpus.held_out);
 }
 void cut_texts(const Plan& plan, Corpus& corpus) {
   for (size_t i = 0; i < plan.data.files.size(); ++i) {
@@ -162,6 +183,7 @@ Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory) 
   const bool is_prepared = plan.data.tokenizer == kPreparedTokens;
   Corpus corpus;
   corpus.sequence_length = plan.train.sequence_length;
+  corpus.sequences_per_window = sequences_per_sample(plan);
   const fs::path root = fs::path(plan_directory) / plan.data.root;
   found = is_prepared ? open_prepared(plan, root, corpus) : read_documents(plan, root, corpus);
   if (has_error(found)) return found;

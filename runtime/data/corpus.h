@@ -1,9 +1,10 @@
 // What is trained on: the plan's files as documents, documents as windows of sequence_length + 1 tokens. Files of text are documents
 // of bytes; in a prepared data set (src/data/prepared_set.h) each sample is a document, of which some targets may not be trained. A
-// window never crosses documents. The last window of a document is shorter: its missing positions are padded and ignored by the loss
-// (target -1), so ranks differ in valid tokens and the loss is a mean over tokens, not over ranks.
-// Every byte trained on was digested first: a file that is missing or not the one the plan names is an error, never replaced by
-// others. Files of text lie in host memory, prepared sets are mapped. Leaves out: several samples in one window.
+// window never crosses documents; of preference pairs a window stands for both, each a sequence of its own. The last window of a
+// document is shorter: its missing positions are padded and ignored by the loss (target -1), so ranks differ in valid tokens and the
+// loss is a mean over tokens, not over ranks. Every byte trained on was digested first: a file that is missing or not the one the plan
+// names is an error, never replaced by others. Files of text lie in host memory, prepared sets are mapped. Leaves out: several samples
+// in one window.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -22,13 +23,14 @@ inline constexpr int64_t kIgnoredTarget = -1;  // as the loss kernels skip it
 inline constexpr int64_t kPaddingToken = 0;    // its prediction is ignored; attention is causal, so nothing before it sees it
 
 struct Window {
-  int32_t document = 0;
+  int32_t document = 0;      // of a pair: the chosen one; the next one was rejected
   int64_t begin = 0;         // token of the document that is its first input
   int32_t valid_tokens = 0;  // targets that are trained; of text sequence_length except in a document's last window
 };
 
 struct Corpus {
   int64_t sequence_length = 0;
+  int64_t sequences_per_window = 1;          // 2: each window stands for a preference pair
   std::vector<std::string> documents;        // of bytes: one per file, in the plan's order
   std::optional<PreparedSplit> prepared[2];  // else, by SetSplit: documents are the training samples, then those held out
   std::vector<Window> training, held_out;

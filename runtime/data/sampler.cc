@@ -30,19 +30,27 @@ struct Share {
 Batch deal(const Corpus& corpus, const std::vector<Window>& table, std::vector<int64_t> windows, const Share& share) {
   const int64_t per_round = share.data_parallel * share.micro_batch;
   CHECK(static_cast<int64_t>(windows.size()) % per_round == 0, "{} sequences, {} a round", windows.size(), per_round);
-  const int64_t rounds = static_cast<int64_t>(windows.size()) / per_round, length = share.sequence_length;
+  const int64_t rounds = static_cast<int64_t>(windows.size()) / per_round, each = corpus.sequences_per_window,
+                length = share.sequence_length;
   Batch batch;
-  batch.ids.resize(static_cast<size_t>(rounds * share.micro_batch * length));
+  batch.ids.resize(static_cast<size_t>(rounds * share.micro_batch * each * length));
   batch.targets.resize(batch.ids.size());
   for (size_t i = 0; i < windows.size(); ++i) {
     const Window window = windows[i] < 0 ? Window{} : table[static_cast<size_t>(windows[i])];
     batch.global_valid_tokens += window.valid_tokens;
+    batch.num_terms += each == 1 ? window.valid_tokens : windows[i] >= 0;
     const int64_t place = static_cast<int64_t>(i) % share.micro_batch,
                   owner = static_cast<int64_t>(i) / share.micro_batch % share.data_parallel;
     if (owner != share.data_index) continue;
-    const size_t at = static_cast<size_t>((static_cast<int64_t>(i) / per_round * share.micro_batch + place) * length);
-    fill_sequence(corpus, window, std::span(batch.ids).subspan(at, static_cast<size_t>(length)),
-                  std::span(batch.targets).subspan(at, static_cast<size_t>(length)));
+    batch.own.push_back(windows[i]);
+    for (int64_t n = 0; n < each; ++n) {
+      const int64_t sequence = (static_cast<int64_t>(i) / per_round * share.micro_batch + place) * each + n;
+      const auto at = static_cast<size_t>(sequence * length);
+      Window one = window;
+      one.document += static_cast<int32_t>(n);
+      fill_sequence(corpus, one, std::span(batch.ids).subspan(at, static_cast<size_t>(length)),
+                    std::span(batch.targets).subspan(at, static_cast<size_t>(length)));
+    }
   }
   batch.sequences = std::move(windows);
   return batch;
@@ -101,13 +109,18 @@ Batch Sampler::next() {
   return batch;
 }
 
-Batch held_out_batch(const Corpus& corpus, const Plan& plan, int rank) {
+Batch batch_in_order(const Corpus& corpus, const std::vector<Window>& table, int64_t first, int64_t count, const Plan& plan,
+                     int rank) {
   const int64_t per_round = plan.mesh.data_parallel() * plan.micro_batch;
-  std::vector<int64_t> windows(corpus.held_out.size());
-  std::iota(windows.begin(), windows.end(), int64_t{0});
-  windows.resize(static_cast<size_t>((static_cast<int64_t>(windows.size()) + per_round - 1) / per_round * per_round), -1);
-  return deal(corpus, corpus.held_out, std::move(windows),
+  std::vector<int64_t> windows(static_cast<size_t>(count));
+  std::iota(windows.begin(), windows.end(), first);
+  windows.resize(static_cast<size_t>((count + per_round - 1) / per_round * per_round), -1);
+  return deal(corpus, table, std::move(windows),
               {plan.micro_batch, plan.mesh.data_parallel(), data_index(plan.mesh, rank), corpus.sequence_length});
+}
+
+Batch held_out_batch(const Corpus& corpus, const Plan& plan, int rank) {
+  return batch_in_order(corpus, corpus.held_out, 0, static_cast<int64_t>(corpus.held_out.size()), plan, rank);
 }
 
 }  // namespace distsetup

@@ -13,11 +13,14 @@
 namespace distsetup {
 
 // A rank's share of one optimizer step (or of an evaluation), micro-batches one after another: element
-// (m · micro_batch + j) · sequence_length + t is position t of sequence j of micro-batch m.
+// (m · micro_batch + j) · sequence_length + t is position t of sequence j of micro-batch m. A preference pair is two sequences, chosen
+// and rejected, one after the other.
 struct Batch {
   std::vector<int64_t> ids, targets;
   int64_t global_valid_tokens = 0;  // of all ranks; every rank computes it from the window table alone
+  int64_t num_terms = 0;            // what the loss is a mean of: those tokens, or preference pairs
   std::vector<int64_t> sequences;   // windows of the whole global batch, in order
+  std::vector<int64_t> own;         // those of this rank, in order; -1 = a sequence without targets
 };
 
 // Fisher-Yates with splitmix64 seeded from (seed, epoch): the same on every platform.
@@ -41,7 +44,10 @@ class Sampler {
   std::vector<uint32_t> permutation_;
 };
 
-// The held-out windows in order, dealt out as a global batch is; filled up with sequences without targets to whole micro-batches.
+// `count` windows of a table in order, dealt out as a global batch is; filled up with sequences without targets to whole
+// micro-batches.
+Batch batch_in_order(const Corpus& corpus, const std::vector<Window>& table, int64_t first, int64_t count, const Plan& plan, int rank);
+// The held-out windows, all of them.
 Batch held_out_batch(const Corpus& corpus, const Plan& plan, int rank);
 
 }  // namespace distsetup

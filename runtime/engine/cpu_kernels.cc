@@ -7,6 +7,7 @@
 #include "runtime/engine/ops_aten.h"
 #include "runtime/engine/ops_attention.h"
 #include "runtime/engine/ops_native.h"
+#include "runtime/engine/ops_preference.h"
 #include "runtime/engine/row_copies.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
@@ -34,7 +35,9 @@ class CpuKernels : public Kernels {
   std::string bind(const std::string& kernel, Call& call) const override {
     if (bind_row_copies(kernel, call)) return "";
     if (needs_own_attention(kernel, call)) return bind_own_attention(kernel, call);
-    return bind_native_op(kernel, call) || bind_aten_op(kernel, call) ? "" : "the CPU has no such kernel";
+    return bind_native_op(kernel, call) || bind_preference_op(kernel, call) || bind_aten_op(kernel, call)
+               ? ""
+               : "the CPU has no such kernel";
   }
   void cast(Stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
     parallel_ranges(n, 8, [&](int64_t begin, int64_t end) {

@@ -36,6 +36,8 @@ struct Engine::State {
   void optimizer_step();
   void wait(int event);
   void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }
+  bool learns_preferences() const { return memory->has_run("reference_logps"); }
+  void evaluate(const EvaluateInput& input, const std::function<void(int64_t micro_batch)>& after);
   bool is_metering() const { return metering_left > 0; }
   bool is_profiled() const { return steps_done + 1 >= options.first_profiled_step && steps_done < options.last_profiled_step; }
   double scalar(const char* name) {
@@ -277,12 +279,29 @@ void Engine::State::gradient_norm(const Call& call) {
 
 void Engine::State::optimizer_step() {
   stats.loss = scalar("loss");
+  if (learns_preferences()) {
+    device.copy_to_host(stats.preference.emplace().data(), memory->run("loss"), sizeof(PreferenceNumbers));
+    communicator.check();
+  }
   stats.gradient_norm = std::sqrt(scalar("sumsq"));
   if (!std::isfinite(stats.loss) || !std::isfinite(stats.gradient_norm)) {
     throw NonFiniteError(fmt::format("step {}: loss {}, gradient norm {}; a smaller learning rate or more warm-up steps may help",
                                      steps_done + 1, stats.loss, stats.gradient_norm));
   }
   adamw->step(steps_done + 1, rate, clip_factor(stats.gradient_norm, plan.train.grad_clip));
+}
+
+void Engine::State::evaluate(const EvaluateInput& input, const std::function<void(int64_t)>& after) {
+  const Tokens tokens = {input.ids, input.targets, input.reference_logps};
+  const int64_t n = int64_t(input.ids.size()) / micro_batch_tokens(context);
+  check_tokens(tokens, n, context, learns_preferences());
+  CHECK(input.num_terms > 0);
+  stats = {};
+  set_scalar("loss_scale", 1.0 / double(input.num_terms));
+  for (int64_t m = 0; m < n; ++m) {
+    execute(lists.at(Phase::kEvaluate), [&](int64_t) { feed(tokens, m); });
+    after(m);
+  }
 }
 
 // --- the class
@@ -323,14 +342,14 @@ void Engine::load() {
 
 StepStats Engine::step(const StepInput& input) {
   State& s = *state_;
-  const Tokens tokens = {input.ids, input.targets};
-  check_tokens(tokens, s.plan.gradient_accumulation, s.context);
-  CHECK(input.global_valid_tokens > 0);
+  const Tokens tokens = {input.ids, input.targets, input.reference_logps};
+  check_tokens(tokens, s.plan.gradient_accumulation, s.context, s.learns_preferences());
+  CHECK(input.num_terms > 0);
   const double begin_s = now_s();
   s.stats = {};
   s.rate = input.learning_rate;
   s.host_shards->forget();
-  s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
+  s.set_scalar("loss_scale", 1.0 / double(input.num_terms));
   if (s.is_profiled()) s.profile = std::make_unique<Profile>(s.device);
   s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(tokens, m); });
   if (s.metering_left > 0) --s.metering_left;
@@ -342,18 +361,21 @@ StepStats Engine::step(const StepInput& input) {
 double Engine::evaluate(const EvaluateInput& input) {
   const c10::InferenceMode guard;  // on a device that is late, waiting for the loss runs what is left
   State& s = *state_;
-  const Tokens tokens = {input.ids, input.targets};
-  const int64_t n = int64_t(input.ids.size()) / micro_batch_tokens(s.context);
-  check_tokens(tokens, n, s.context);
-  CHECK(input.global_valid_tokens > 0);
-  s.stats = {};
-  s.set_scalar("loss_scale", 1.0 / double(input.global_valid_tokens));
   double loss = 0;
-  for (int64_t m = 0; m < n; ++m) {
-    s.execute(s.lists.at(Phase::kEvaluate), [&](int64_t) { s.feed(tokens, m); });
-    loss += s.scalar("loss");
-  }
+  s.evaluate(input, [&](int64_t) { loss += s.scalar("loss"); });
   return loss;
+}
+
+std::vector<float> Engine::sequence_logps(const EvaluateInput& input) {
+  const c10::InferenceMode guard;
+  State& s = *state_;
+  const int64_t num_sequences = int64_t(input.ids.size()) / (s.context.cp * s.context.S), each = s.context.B;
+  const std::vector<float> zeros(size_t(num_sequences), 0.0f);
+  std::vector<float> logps = zeros;
+  s.evaluate({input.ids, input.targets, input.num_terms, zeros}, [&](int64_t m) {
+    if (s.place.pp + 1 == s.plan.mesh.pp) s.device.copy_to_host(logps.data() + m * each, s.memory->run("policy_logps"), each * 4);
+  });
+  return logps;
 }
 
 MemoryReport Engine::memory() const {

@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -22,6 +23,7 @@
 
 #include "plan/layout.h"
 #include "plan/plan.h"
+#include "plan/preference_loss.h"
 #include "plan/schedule.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device/meter.h"
@@ -54,9 +56,13 @@ struct EngineOptions {
 // shifted; -1 is ignored. ids and targets are checked against the vocabulary.
 struct StepInput {
   std::span<const int64_t> ids, targets;
-  int64_t global_valid_tokens = 0;  // targets that are not -1, over all ranks and micro-batches
+  int64_t num_terms = 0;  // what the loss is a mean of, over all ranks and micro-batches: targets that are not -1, or pairs
   double learning_rate = 0;
+  // Of preference pairs (src/plan/preference_loss.h): what the reference makes of each sequence.
+  std::span<const float> reference_logps = {};
 };
+
+using PreferenceNumbers = std::array<double, kNumPreferenceNumbers>;
 
 struct OpSeconds {
   double seconds = 0;
@@ -69,8 +75,9 @@ struct StepAllocation {
   int64_t num_allocations = 0;
 };
 struct StepStats {
-  double loss = 0;           // mean over the global batch's valid tokens; the same on every rank
-  double gradient_norm = 0;  // global, before clipping
+  double loss = 0;                              // mean over the global batch's trained tokens, or pairs; the same on every rank
+  std::optional<PreferenceNumbers> preference;  // of pairs; the same on every rank
+  double gradient_norm = 0;                     // global, before clipping
   double seconds = 0;
   double wait_s = 0;  // of it, blocked on collectives
   // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective; what programs
@@ -83,7 +90,8 @@ struct StepStats {
 
 struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the same number on every rank
   std::span<const int64_t> ids, targets;
-  int64_t global_valid_tokens = 0;
+  int64_t num_terms = 0;
+  std::span<const float> reference_logps = {};
 };
 
 struct MemoryReport {
@@ -127,7 +135,10 @@ class Engine {
   void initialize_parameters();  // from plan.train.seed; the same values on every mesh
   void load();
   StepStats step(const StepInput& input);
-  double evaluate(const EvaluateInput& input);  // mean loss over global_valid_tokens, the same on every rank
+  double evaluate(const EvaluateInput& input);  // mean loss over num_terms, the same on every rank
+  // Of preference pairs: what the parameters of now make of each sequence of this rank. All ranks take part; those that are not in
+  // the last stage of a pipeline return zeros.
+  std::vector<float> sequence_logps(const EvaluateInput& input);
 
   const Schedule& schedule(Phase phase) const;  // kLoad, kStep, kEvaluate
   MemoryReport memory() const;

@@ -109,11 +109,11 @@ std::span<const TrainedSpan> PreparedSplit::spans(int64_t i) const {
   return spans_.subspan(sample(i).first_span, sample(i).num_spans);
 }
 
-Result<SetLengths> read_set_lengths(const std::string& folder) {
+Result<SetLengths> read_set_lengths(const std::string& folder, bool holds_pairs) {
   const Result<PreparedSplit> split = PreparedSplit::open(folder, SetSplit::kTraining);
   if (!split.ok()) return split.diagnostics;
   SetLengths lengths;
-  for (int64_t i = 0; i < split->size(); ++i) {
+  for (int64_t i = 0; i < split->size(); i += holds_pairs ? 2 : 1) {
     const SampleRecord& s = split->sample(i);
     if (s.too_long == TooLong::kContinues) {
       lengths.targets.push_back(std::max<uint32_t>(s.num_tokens, 1) - 1);

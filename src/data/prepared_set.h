@@ -6,8 +6,9 @@
 //   training.samples, held_out.…      a SampleRecord for each sample
 //   training.spans, held_out.…        pairs of 32-bit numbers: tokens [begin, end) of a sample that are trained, as targets
 //
-// Numbers are little-endian. A sample is a document, or a conversation. held_out.* may be missing.
-// Leaves out: images, sounds, ids beyond 32 bits.
+// Numbers are little-endian. A sample is a document, a conversation, or one half of a preference pair: of a set of pairs sample 2 i
+// was chosen and sample 2 i + 1 rejected; their spans begin at the same token, where their common prompt ends. held_out.* may be
+// missing. Leaves out: images, sounds, ids beyond 32 bits.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -63,6 +64,7 @@ struct SetDescription {
   std::string tokenizer, tokenizer_digest;  // file name, SHA-256
   std::string template_digest;              // "": no chat template was needed
   int64_t vocabulary_size = 0;              // ids are below it
+  bool holds_pairs = false;                 // every two samples are a preference pair
   int64_t longest = 0;                      // tokens of the longest sample
   SplitCounts training, held_out;
   std::vector<SetSource> sources;
@@ -94,10 +96,10 @@ class PreparedSplit {
 
 // What decides how many training sequences a set makes, whatever their length.
 struct SetLengths {
-  std::vector<uint32_t> first_trained;  // of each sample that is cut: its first trained target
+  std::vector<uint32_t> first_trained;  // of each sample, or pair, that is cut: its first trained target
   std::vector<uint32_t> targets;        // of each that goes on: its tokens but one
 };
-Result<SetLengths> read_set_lengths(const std::string& folder);  // of the training split
+Result<SetLengths> read_set_lengths(const std::string& folder, bool holds_pairs);  // of the training split
 // As the trainer cuts them: a sample that is cut is one sequence where something of it is trained, one that goes on as many as it
 // fills.
 int64_t num_sequences(const SetLengths& lengths, int64_t sequence_length);

@@ -82,17 +82,19 @@ std::string format_set_description(const SetDescription& set) {
   for (const SetSource& s : set.sources)
     sources.push_back({{"path", s.path}, {"sha256", s.sha256}, {"format", s.format}, {"rows", s.rows}, {"dropped", Json(s.dropped)}});
   for (const SetFile& f : set.files) files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"sha256", f.sha256}});
-  return dump_json({{"format", kFormat},
-                    {"version", kVersion},
-                    {"tokenizer", {{"file", set.tokenizer}, {"sha256", set.tokenizer_digest}}},
-                    {"template_sha256", set.template_digest},
-                    {"vocabulary_size", set.vocabulary_size},
-                    {"longest", set.longest},
-                    {"training", counts_json(set.training)},
-                    {"held_out", counts_json(set.held_out)},
-                    {"lengths", set.lengths},
-                    {"sources", std::move(sources)},
-                    {"files", std::move(files)}});
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"tokenizer", {{"file", set.tokenizer}, {"sha256", set.tokenizer_digest}}},
+               {"template_sha256", set.template_digest},
+               {"vocabulary_size", set.vocabulary_size},
+               {"longest", set.longest},
+               {"training", counts_json(set.training)},
+               {"held_out", counts_json(set.held_out)},
+               {"lengths", set.lengths},
+               {"sources", std::move(sources)},
+               {"files", std::move(files)}};
+  if (set.holds_pairs) json["pairs"] = true;
+  return dump_json(json);
 }
 
 Result<SetDescription> parse_set_description(std::string_view text, const std::string& path) {
@@ -113,6 +115,9 @@ Result<SetDescription> parse_set_description(std::string_view text, const std::s
   t.take(json, "template_sha256", set.template_digest);
   t.take(json, "vocabulary_size", set.vocabulary_size);
   t.take(json, "longest", set.longest);
+  const auto pairs = json.find("pairs");  // sets of other samples do not say
+  set.holds_pairs = pairs != json.end() && *pairs == true;
+  if (pairs != json.end() && !pairs->is_boolean()) t.fail("'pairs' is neither true nor false");
   set.training = take_counts(t, t.object(json, "training"));
   set.held_out = take_counts(t, t.object(json, "held_out"));
   for (const Json& count : t.array(json, "lengths")) {

@@ -12,6 +12,8 @@
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "data/pair_rows.h"
+#include "data/row_keys.h"
 
 namespace distsetup {
 namespace {
@@ -19,31 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-class RowKeys {
- public:
-  RowKeys(const OrderedJson& json, const RowOptions& options) : json_(json), options_(options) {}
-  // nullptr: not there, or null.
-  const OrderedJson* find(const std::string& ours) const {
-    const auto renamed = options_.fields.find(ours);
-    const auto found = json_.find(renamed == options_.fields.end() ? ours : renamed->second);
-    return found == json_.end() || found->is_null() ? nullptr : &*found;
-  }
-  const OrderedJson* first(std::initializer_list<const char*> names) const {
-    for (const char* name : names)
-      if (const OrderedJson* found = find(name)) return found;
-    return nullptr;
-  }
-
- private:
-  const OrderedJson& json_;
-  const RowOptions& options_;
-};
-
 // Why a row of other methods, or of models that see and hear, is none for this; "": it is one. Keys as TRL and LLaMA-Factory have
 // them.
 std::string other_purpose(const OrderedJson& json) {
   const auto has = [&](const char* key) { return json.contains(key) && !json[key].is_null() && !json[key].empty(); };
-  if (has("chosen") && has("rejected")) return "it is a preference pair (chosen, rejected)";
   if (json.contains("label") && json["label"].is_boolean())
     return "its label says whether the answer is good, which is for preference training";
   for (const char* key : {"image", "images", "video", "videos", "audio", "audios"})
@@ -81,7 +62,8 @@ std::string make_call(OrderedJson& message) {
   return "";
 }
 
-// "": `messages` is a list of {role, content}; ShareGPT's turns are made into such.
+}  // namespace
+
 std::string problem_of_messages(OrderedJson& messages) {
   if (!messages.is_array() || messages.empty()) return "its messages are no list, or an empty one";
   for (OrderedJson& m : messages) {
@@ -97,6 +79,8 @@ std::string problem_of_messages(OrderedJson& messages) {
   }
   return "";
 }
+
+namespace {
 
 OrderedJson message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
@@ -213,6 +197,7 @@ Diagnostics read_list(const std::string& path, const std::string& text, SourceRe
 RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
   const RowKeys row(json, options);
   if (std::string reason = other_purpose(json); !reason.empty()) return {{}, std::move(reason), ""};
+  if (is_pair_row(json, options)) return pair_row(json, options);
   if (const OrderedJson* messages = row.first({"messages", "conversations", "conversation"})) return chat_row(json, *messages);
   const OrderedJson *prompt = row.find("prompt"), *completion = row.first({"completion", "response"});
   if (prompt != nullptr && completion != nullptr && prompt->is_array() && completion->is_array()) {  // both as messages

@@ -3,7 +3,8 @@
 //   .json             a list of objects
 //   .txt and others   the whole file is one text
 // What a row is follows from its keys, as Hugging Face's trainers name them: text; prompt and completion (or response); messages or
-// conversations (role and content, or ShareGPT's from and value); instruction, input and output (Alpaca).
+// conversations (role and content, or ShareGPT's from and value); instruction, input and output (Alpaca); a preference pair
+// (pair_rows.h).
 // Leaves out, by name: parquet, csv, compressed files.
 #pragma once
 #include <functional>
@@ -17,10 +18,12 @@
 namespace distsetup {
 
 struct SourceRow {
-  enum class Kind { kText, kPromptCompletion, kChat } kind = Kind::kText;
-  std::string text;                // kText
-  std::string prompt, completion;  // kPromptCompletion
-  nlohmann::ordered_json chat;     // kChat: an object with messages (role, content), and what else stood beside them (tools)
+  enum class Kind { kText, kPromptCompletion, kChat, kTextPair, kChatPair } kind = Kind::kText;
+  std::string text;                          // kText
+  std::string prompt, completion, rejected;  // kPromptCompletion; of kTextPair the completion is the chosen one
+  // kChat: an object with messages (role, content), and what else stood beside them (tools). kChatPair: messages are the prompt, and
+  // chosen and rejected the messages after it.
+  nlohmann::ordered_json chat;
   Location at;
 };
 
@@ -48,5 +51,8 @@ struct RowOrReason {
   std::string reason, kind;  // reason "": row is one; kind: "messages", "alpaca"
 };
 RowOrReason row_of(const nlohmann::ordered_json& json, const RowOptions& options);
+
+// "": `messages` is a list of {role, content}; ShareGPT's turns are made into such.
+std::string problem_of_messages(nlohmann::ordered_json& messages);
 
 }  // namespace distsetup

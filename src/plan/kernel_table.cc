@@ -128,6 +128,16 @@ void loss_adjoint(const Op& op, Builder& b) { b.set_gradient(op.reads[0], op.wri
 // z, targets -> for each row: the largest logit, the sum of exp(logit - largest), the target's logit
 void declare_local_loss(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], "3"}, Dtype::kF32); }
 
+// --- losses of preference pairs (preference_loss.h)
+
+// targets, row_stats -> for each sequence: the sum of the log-probabilities of its trained targets, and how many they are
+void declare_sequence_logps(const Op& op, Builder& b) { b.declare(op.writes[0], {"B", "2"}, Dtype::kF64); }
+// sequence_logps, reference_logps, loss_scale, loss -> coefficients, loss, policy_logps
+void declare_preference(const Op& op, Builder& b) {
+  b.declare(op.writes[0], {"B"}, Dtype::kF64);
+  (void)b.shape(op.writes[2]);  // a run buffer
+}
+
 // --- communication over tp or cp: "Ts" rows of T are a tp rank's, T rows of cp·T a cp rank's
 
 // Rows of all ranks, one after the other.
@@ -191,6 +201,11 @@ const std::vector<KernelRule>& kernel_rules() {
       {"cross_entropy", kLoss, 4, 2, {{0, 0}}, declare_loss, nullptr, loss_adjoint},
       {"cross_entropy_local", kLoss, 2, 1, {}, declare_local_loss, nullptr, no_adjoint},
       {"cross_entropy_finish", kLoss, 5, 2, {{0, 0}}, declare_loss, nullptr, loss_adjoint},
+      {"sequence_logps", kLoss, 2, 1, {}, declare_sequence_logps, nullptr, no_adjoint},
+      {"dpo_sigmoid", kLoss, 4, 3, {}, declare_preference, nullptr, no_adjoint},
+      {"dpo_hinge", kLoss, 4, 3, {}, declare_preference, nullptr, no_adjoint},
+      {"dpo_ipo", kLoss, 4, 3, {}, declare_preference, nullptr, no_adjoint},
+      {"logits_gradient", kLoss, 4, 1, {{0, 0}}, declare_loss, nullptr, loss_adjoint},
       {"all_gather", kAllGather, 1, 1, {}, declare_gathered, nullptr, gather_adjoint},
       {"reduce_scatter", kReduceScatter, 1, 2, {}, declare_scattered, nullptr, scatter_adjoint},
       {"reduce_scatter_add", kReduceScatter, 2, 2, {{0, 1}}, declare_scattered, nullptr, scatter_adjoint}};
@@ -207,7 +222,8 @@ const KernelRule* find_kernel(std::string_view name) {
 }
 
 std::span<const std::string_view> program_inputs() {
-  static constexpr std::string_view kInputs[] = {"ids", "targets", "cos", "sin", "cos_local", "sin_local", "loss_scale", "loss"};
+  static constexpr std::string_view kInputs[] = {
+      "ids", "targets", "cos", "sin", "cos_local", "sin_local", "loss_scale", "loss", "reference_logps", "policy_logps"};
   return kInputs;
 }
 

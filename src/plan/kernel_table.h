@@ -30,7 +30,8 @@ inline void no_adjoint(const Op&, ProgramBuilder&) {}
 
 const KernelRule* find_kernel(std::string_view name);  // nullptr: none
 
-// Run buffers that programs may read: ids, targets [T], rotary tables, and the loss, which is added to.
+// Run buffers that programs may read: ids, targets [T], rotary tables, and the loss, which is added to; of preference pairs the
+// reference's log-probabilities of each sequence, and those of the model in training, which are written.
 std::span<const std::string_view> program_inputs();
 
 }  // namespace distsetup

@@ -15,6 +15,7 @@
 #include "model/geometry_fields.h"
 #include "plan/context_parallel.h"
 #include "plan/kernel_table.h"
+#include "plan/preference_loss.h"
 #include "plan/program_builder.h"
 #include "plan/tensor_parallel.h"
 
@@ -281,7 +282,9 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
     Op op = o.op;
     op.kernel = kernel_name(op.kernel, geometry);
     op.attributes = attributes_of(file, o, geometry, local);
-    if (split.cp > 1 && is_attention(op))
+    if (split.preference && op.kernel == "cross_entropy")
+      add_preference_loss(op, split, builder);
+    else if (split.cp > 1 && is_attention(op))
       add_shared_attention(std::move(op), split.cp, split.cp_method, builder);
     else if (tp > 1)
       add_split(std::move(op), builder);

@@ -15,6 +15,7 @@
 #include "model/rope.h"
 #include "plan/kernel_table.h"
 #include "plan/native_file.h"
+#include "plan/preference_loss.h"
 
 namespace distsetup {
 namespace {
@@ -163,7 +164,9 @@ std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, 
 Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split) { return made_for(geometry, split)->refused; }
 
 ProgramSplit split_of(const Plan& plan) {
-  return {plan.mesh.tp, plan.mesh.cp, cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather)};
+  ProgramSplit split = {plan.mesh.tp, plan.mesh.cp, cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather), {}};
+  if (learns_preferences(plan.train)) split.preference = plan.train.preference;
+  return split;
 }
 
 Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
@@ -176,14 +179,15 @@ Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
 }
 
 Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_length, const ProgramSplit& split) {
-  const int64_t tp = split.tp, rows = sequence_length / split.cp;
-  return {{"T", micro_batch * rows},
-          {"Ts", micro_batch * rows / tp},
+  const int64_t tp = split.tp, rows = sequence_length / split.cp, sequences = micro_batch * (split.preference ? 2 : 1);
+  return {{"T", sequences * rows},
+          {"Ts", sequences * rows / tp},
+          {"numbers", split.preference ? kNumPreferenceNumbers : 1},
           {"tp", tp},
           {"cp", split.cp},
           {"S", sequence_length},
           {"Sr", rows},
-          {"B", micro_batch},
+          {"B", sequences},
           {"h", g.hidden},
           {"f", g.feed_forward / tp},
           {"a", g.num_heads / tp},
@@ -202,13 +206,18 @@ int64_t ProgramInput::numel() const {
 
 ProgramInput program_input(std::string_view name, const Symbols& symbols) {
   if (name == "ids" || name == "targets") return {{symbols.at("T")}, Dtype::kI64};
-  if (name == "loss" || name == "loss_scale") return {{1}, Dtype::kF64};
+  if (name == "loss") return {{symbols.at("numbers")}, Dtype::kF64};
+  if (name == "loss_scale") return {{1}, Dtype::kF64};
+  if (name == "reference_logps" || name == "policy_logps") return {{symbols.at("B")}, Dtype::kF32};
   return {{symbols.at("Sr"), symbols.at("rot") / 2}, Dtype::kF32};  // tables of rotary positions
 }
 
-bool reads_input(const NativePrograms& programs, std::string_view name) {
+bool uses_input(const NativePrograms& programs, std::string_view name) {
   bool found = false;
-  each_op(programs, [&](const Op& op) { found = found || std::find(op.reads.begin(), op.reads.end(), name) != op.reads.end(); });
+  each_op(programs, [&](const Op& op) {
+    for (const std::vector<std::string>* operands : {&op.reads, &op.writes})
+      found = found || std::find(operands->begin(), operands->end(), name) != operands->end();
+  });
   return found;
 }
 

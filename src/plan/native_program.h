@@ -2,9 +2,10 @@
 // B sequences, h hidden, f feed-forward, a heads, kv kv heads, d head size, rot elements of a head that are rotated, V vocabulary,
 // P learned positions. With tensor parallelism over tp ranks a, kv, f and V are one rank's share (V rounded up), and Ts = T / tp
 // tokens are a rank's own; without, Ts = T and tp = 1. With context parallelism over cp ranks T = B · S / cp tokens are one rank's,
-// and Sr = S / cp of each sequence.
+// and Sr = S / cp of each sequence. A loss adds `numbers` to the buffer of that name.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "model/geometry.h"
@@ -22,12 +23,13 @@ struct NativePrograms {
   const Program& block(int64_t layer) const { return blocks[static_cast<size_t>(kind_of_layer[static_cast<size_t>(layer)])]; }
 };
 
-// Ranks that run a program together, each on its share.
+// Ranks that run a program together, each on its share; and the loss of its head, where that is not the cross-entropy of each token.
 struct ProgramSplit {
   int tp = 1, cp = 1;
   CpMethod cp_method = CpMethod::kAllGather;
+  std::optional<PreferencePlan> preference;
   bool operator==(const ProgramSplit& other) const {
-    return tp == other.tp && cp == other.cp && (cp == 1 || cp_method == other.cp_method);
+    return tp == other.tp && cp == other.cp && (cp == 1 || cp_method == other.cp_method) && preference == other.preference;
   }
 };
 ProgramSplit split_of(const Plan& plan);
@@ -40,6 +42,7 @@ Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split = {
 // Kernels of its programs that the device has not got.
 Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator);
 
+// `micro_batch` counts samples: pairs are two sequences each.
 Symbols native_symbols(const Geometry& geometry, int64_t micro_batch, int64_t sequence_length, const ProgramSplit& split = {});
 // The run buffers that programs read, "ids", "cos", ...: shape and type of each.
 struct ProgramInput {
@@ -48,7 +51,7 @@ struct ProgramInput {
   int64_t numel() const;
 };
 ProgramInput program_input(std::string_view name, const Symbols& symbols);
-bool reads_input(const NativePrograms& programs, std::string_view name);
+bool uses_input(const NativePrograms& programs, std::string_view name);
 
 // Names of block tensors a policy drops: none {}, selective what the family's file lists, full: everything saved but x.
 std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy);

@@ -12,6 +12,7 @@
 #include "plan/context_parallel.h"
 #include "plan/native_program.h"
 #include "plan/plan_fields.h"
+#include "plan/preference_loss.h"
 
 namespace distsetup {
 
@@ -94,7 +95,7 @@ Diagnostics check_bundled(const Plan& p) {
           "leave sequence_parallel out");
   const std::string no_kernel = shared_kernel_problem(p, m.cp, split_of(p).cp_method);
   require(no_kernel.empty(), code::kUnsupportedFeature, no_kernel, "--precision bf16, or --cp-method ulysses");
-  const int64_t tokens = p.micro_batch * p.train.sequence_length / m.cp;
+  const int64_t tokens = p.micro_batch * sequences_per_sample(p) * p.train.sequence_length / m.cp;
   require(tokens % m.tp == 0, code::kMeshInvalid,
           fmt::format("tp {} does not divide the {} tokens of a micro-batch{}", m.tp, tokens, m.cp > 1 ? " on a rank" : ""));
   require(p.precision.compute == Dtype::kF32 || p.precision.compute == Dtype::kBf16, code::kUnsupportedFeature,
@@ -122,7 +123,8 @@ Diagnostics validate(const Plan& p) {
                      fmt::format("ep {} does not divide dp_shard {} × cp {}", m.ep, m.dp_shard, m.cp));
     return out;
   }
-  append(out, check_native(p.model, split_of(p)));
+  append(out, check_preference(p));  // before programs are made for it
+  if (!has_error(out)) append(out, check_native(p.model, split_of(p)));
   if (!has_error(out)) append(out, check_bundled(p));
   return out;
 }
@@ -141,8 +143,8 @@ Diagnostics check_trainable(const Plan& p) {
   refuse(starts_from_weights(p) == p.weights.files.empty(), code::kConflict,
          fmt::format("train.init is '{}', and the plan names {} files of weights", p.train.init, p.weights.files.size()),
          "plan again");
-  refuse(p.train.method != "pretrain" && p.train.method != "sft", code::kUnsupportedFeature,
-         fmt::format("the trainer runs pretrain and sft, the plan says method {}", p.train.method),
+  refuse(p.train.method != "pretrain" && p.train.method != "sft" && !learns_preferences(p.train), code::kUnsupportedFeature,
+         fmt::format("the trainer runs pretrain, sft and dpo, the plan says method {}", p.train.method),
          "emit the plan for another trainer");
   refuse((p.model.rope_scaling == "llama3" || p.model.rope_scaling == "yarn") && p.model.rope_original_positions <= 0,
          code::kUnsupportedFeature,

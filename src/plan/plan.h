@@ -17,6 +17,7 @@ namespace distsetup {
 
 inline constexpr int kPlanSchemaVersion = 1;
 inline constexpr std::string_view kNative = "native";  // the bundled trainer, its program, and the target written for it
+inline constexpr std::string_view kDpo = "dpo";
 inline constexpr std::string_view kRandomInit = "random", kWeightsInit = "weights";  // what parameters start from
 
 enum class Verdict { kFits, kTight, kDoesNotFit };
@@ -114,6 +115,15 @@ struct PrecisionPlan {
   bool operator==(const PrecisionPlan&) const = default;
 };
 
+// How preference pairs are learned from (method dpo). Arithmetic: runtime/kernels/preference.h.
+struct PreferencePlan {
+  std::string loss = "sigmoid";      // sigmoid | hinge | ipo
+  double beta = 0.1;                 // how closely the model is held to the reference
+  double label_smoothing = 0;        // with sigmoid: share of the pairs whose order is taken to be wrong
+  std::string reference = "cached";  // shared | cached | sharded | none
+  bool operator==(const PreferencePlan&) const = default;
+};
+
 struct TrainPlan {
   std::string method = "pretrain";  // pretrain | sft | dpo
   std::string finetune = "full";    // full | lora | qlora
@@ -121,7 +131,8 @@ struct TrainPlan {
   int64_t lora_rank = 0;
   std::vector<std::string> lora_targets;  // "query", "value", ...
   int64_t sequence_length = 4096;
-  int64_t global_batch = 256;  // sequences per optimizer step
+  PreferencePlan preference;
+  int64_t global_batch = 256;  // sequences per optimizer step; of the bundled trainer's dpo: pairs, as micro_batch
   int64_t steps = 1000;
   std::string optimizer = "adamw";
   LearningRateSchedule lr_schedule = LearningRateSchedule::kCosine;
@@ -294,6 +305,13 @@ struct Plan {
 
 inline bool starts_from_weights(const Plan& plan) { return plan.train.init == kWeightsInit; }
 inline bool is_native(const Plan& plan) { return plan.strategy.trainer == kNative; }
+inline bool learns_preferences(const TrainPlan& train) { return train.method == kDpo; }
+// Sequences of a sample, which a batch counts: of a pair that the bundled trainer learns from two.
+inline int64_t sequences_per_sample(const Plan& plan) { return is_native(plan) && learns_preferences(plan.train) ? 2 : 1; }
+// Of one optimizer step, with padding.
+inline int64_t tokens_per_step(const Plan& plan) {
+  return plan.train.global_batch * sequences_per_sample(plan) * plan.train.sequence_length;
+}
 
 // One spelling each, used in JSON, listings and messages.
 std::string_view name(Verdict v);

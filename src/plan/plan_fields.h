@@ -163,6 +163,12 @@ void visit(V& v, PrecisionPlan& p) {
 template <class V>
 void visit(V& v, TrainPlan& t) {
   v("method", t.method);
+  if (learns_preferences(t)) {
+    v("loss", t.preference.loss);
+    v("beta", t.preference.beta);
+    v("label_smoothing", t.preference.label_smoothing);
+    v("reference", t.preference.reference);
+  }
   v("finetune", t.finetune);
   v("init", t.init);
   v("lora_rank", t.lora_rank);

@@ -273,11 +273,15 @@ std::string_view name(UnitKind kind) {
 }
 
 std::span<const AttributeField> attribute_fields() {
-  static constexpr AttributeField kFields[] = {
-      {"epsilon", &OpAttributes::epsilon},       {"weight_offset", &OpAttributes::weight_offset},
-      {"multiplier", &OpAttributes::multiplier}, {"scale", &OpAttributes::scale},
-      {"soft_cap", &OpAttributes::soft_cap},     {"window", &OpAttributes::window},
-      {"ring_step", &OpAttributes::ring_step}};
+  static constexpr AttributeField kFields[] = {{"epsilon", &OpAttributes::epsilon},
+                                               {"weight_offset", &OpAttributes::weight_offset},
+                                               {"multiplier", &OpAttributes::multiplier},
+                                               {"scale", &OpAttributes::scale},
+                                               {"soft_cap", &OpAttributes::soft_cap},
+                                               {"window", &OpAttributes::window},
+                                               {"ring_step", &OpAttributes::ring_step},
+                                               {"beta", &OpAttributes::beta},
+                                               {"label_smoothing", &OpAttributes::label_smoothing}};
   return kFields;
 }
 

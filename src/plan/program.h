@@ -69,13 +69,14 @@ struct Overlay {
 
 // Numbers that a kernel needs beside its operands. What a kernel has no use for stays as it is here.
 struct OpAttributes {
-  double epsilon = 0;        // norms
-  double weight_offset = 0;  // norms multiply by this + the weight (Gemma: 1)
-  double multiplier = 1;     // of an embedding's rows, of a product, of the logits
-  double scale = 0;          // of attention's scores; 0: 1 / sqrt(d)
-  double soft_cap = 0;       // scores or logits become cap · tanh(score / cap); 0: they do not
-  int64_t window = 0;        // keys a query sees, itself included; 0: all before it
-  int64_t ring_step = 0;     // of ring attention: how many ranks before this one the keys are from
+  double epsilon = 0;                    // norms
+  double weight_offset = 0;              // norms multiply by this + the weight (Gemma: 1)
+  double multiplier = 1;                 // of an embedding's rows, of a product, of the logits
+  double scale = 0;                      // of attention's scores; 0: 1 / sqrt(d)
+  double soft_cap = 0;                   // scores or logits become cap · tanh(score / cap); 0: they do not
+  int64_t window = 0;                    // keys a query sees, itself included; 0: all before it
+  int64_t ring_step = 0;                 // of ring attention: how many ranks before this one the keys are from
+  double beta = 0, label_smoothing = 0;  // of a preference loss
   bool operator==(const OpAttributes&) const = default;
 };
 

@@ -60,7 +60,7 @@ void UnitCompiler::make_run_buffers() {
     s_.buffers[shared_replica_].unit = shared;
   }
   for (const std::string_view input : program_inputs()) {
-    if (!reads_input(*s_.programs, input)) continue;
+    if (!uses_input(*s_.programs, input)) continue;
     const ProgramInput of = program_input(input, s_.symbols);
     const int buffer = run_buffer(std::string(input), BufferClass::kActivation, of.numel(), of.dtype);
     if (input == "loss") loss_ = buffer;
@@ -263,7 +263,7 @@ void UnitCompiler::reduce_scalar(int buffer, Group group) {
   if (group_size(plan_.mesh, group) == 1) return;
   Instruction& i = emit(InstructionOp::kAllReduce, -1);
   i.group = group;
-  i.bytes = 8;
+  i.bytes = s_.buffers[buffer].bytes;
   i.dtype = Dtype::kF64;
   i.uses = {buffer};
 }

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "plan/layout.h"
@@ -77,29 +78,37 @@ struct Model {
     return x2 + at::linear(m, parameter(u, "down_proj.weight"));
   }
 
-  Tensor loss(const Batch& batch, int64_t S) const {
-    const auto tokens = [&](const std::vector<int64_t>& v) {
-      Tensor t = at::empty({int64_t(v.size()) / S, S}, at::kLong);
-      std::copy(v.begin(), v.end(), t.data_ptr<int64_t>());
-      return t;
-    };
+  static Tensor tokens(const std::vector<int64_t>& v, int64_t S) {
+    Tensor t = at::empty({int64_t(v.size()) / S, S}, at::kLong);
+    std::copy(v.begin(), v.end(), t.data_ptr<int64_t>());
+    return t;
+  }
+
+  // [B, S, vocabulary]
+  Tensor logits(const Batch& batch, int64_t S) const {
     const size_t last = layout.units.size() - 1;
     const Tensor wte = parameter(0, "embed_tokens.weight");
-    Tensor x = at::embedding(wte, tokens(batch.ids));
+    Tensor x = at::embedding(wte, tokens(batch.ids, S));
     for (size_t u = 1; u < last; ++u) x = block(u, x);
-    const Tensor z =
-        at::linear(norm(x, parameter(last, "model.norm.weight")), geometry.tied_embeddings ? wte : parameter(last, "lm_head.weight"));
-    return at::cross_entropy_loss(z.reshape({-1, geometry.vocabulary}), tokens(batch.targets).reshape({-1}), {}, at::Reduction::Sum,
-                                  -1) /
+    return at::linear(norm(x, parameter(last, "model.norm.weight")),
+                      geometry.tied_embeddings ? wte : parameter(last, "lm_head.weight"));
+  }
+
+  Tensor loss(const Batch& batch, int64_t S) const {
+    return at::cross_entropy_loss(logits(batch, S).reshape({-1, geometry.vocabulary}), tokens(batch.targets, S).reshape({-1}), {},
+                                  at::Reduction::Sum, -1) /
            double(batch.valid);
   }
 
   // Gradients per unit in the flat order of the layout; the loss.
   double gradients(const Batch& batch, int64_t S, std::vector<std::vector<float>>& out) const {
+    return gradients([&] { return loss(batch, S); }, out);
+  }
+  double gradients(const std::function<Tensor()>& of, std::vector<std::vector<float>>& out) const {
     const c10::AutoGradMode mode(true);
     std::vector<Tensor> leaves;
     for (const auto& unit : parameters) leaves.insert(leaves.end(), unit.begin(), unit.end());
-    const Tensor value = loss(batch, S);
+    const Tensor value = of();
     const std::vector<Tensor> g = torch::autograd::grad({value}, leaves);
     out.clear();
     size_t next = 0;

@@ -87,7 +87,7 @@ TEST_CASE("of a prepared set exactly the trained tokens are targets") {
   REQUIRE(corpus.ok());
   REQUIRE(corpus->training.size() == 3 + 1);  // 19 targets of the text in three windows; a conversation is one, or none
   CHECK(corpus->training_tokens == 19 + 3);
-  const Result<SetLengths> lengths = read_set_lengths(folder.path("set"));
+  const Result<SetLengths> lengths = read_set_lengths(folder.path("set"), false);
   REQUIRE(lengths.ok());
   CHECK(num_sequences(*lengths, 8) == 4);
   CHECK(num_sequences(*lengths, 11) == 2 + 1);

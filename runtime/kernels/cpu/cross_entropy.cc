@@ -181,6 +181,11 @@ DISTSETUP_KERNEL void cross_entropy_finish(const E* z, const int64_t* target, co
     }
   }
 }
+double target_logp(const float* stats, int64_t size, int64_t member_stride) {
+  const WholeRow row = whole_row(stats, size, member_stride);
+  return row.target - double(row.largest) - std::log(row.sum);
+}
+
 #define DISTSETUP_INSTANTIATE(E)                                                                                                      \
   template void cross_entropy_local(const E*, const int64_t*, float*, int64_t, int64_t, VocabularyRange, LogitShape);                 \
   template void cross_entropy_finish(const E*, const int64_t*, const float*, int64_t, int64_t, E*, double*, int64_t, int64_t, double, \

@@ -31,4 +31,7 @@ template <class E>
 void cross_entropy_finish(const E* z_TV, const int64_t* target_T, const float* all_stats, int64_t size, int64_t member_stride,
                           E* dz_TV, double* row_loss_T, int64_t T, int64_t V, double scale, VocabularyRange range, LogitShape shape);
 
+// log softmax(z)[target] of a row, from what all ranks found of it.
+double target_logp(const float* stats, int64_t size, int64_t member_stride);
+
 }  // namespace distsetup::cpu

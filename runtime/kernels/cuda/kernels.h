@@ -9,6 +9,7 @@
 #include "runtime/kernels/activation.h"
 #include "runtime/kernels/heads.h"
 #include "runtime/kernels/positions.h"
+#include "runtime/kernels/preference.h"
 #include "runtime/kernels/vocabulary.h"
 
 struct CUstream_st;
@@ -67,6 +68,15 @@ void cross_entropy_local(bool bf16, const void* z_TV, const int64_t* target_T, f
 void cross_entropy_finish(bool bf16, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size, void* dz_TV,
                           double* loss, int64_t T, int64_t V, const double* scale, VocabularyRange range, LogitShape shape,
                           StreamHandle stream);
+// Of preference pairs (runtime/kernels/preference.h). logps_B2 of all `size` ranks of tp, and of `ranks` of cp; numbers are added to
+// where `adds` says so.
+void sequence_logps(const int64_t* target_T, const float* all_stats, int64_t size, double* logps_B2, int64_t T, int64_t B,
+                    StreamHandle stream);
+void preference(const double* logps, const float* reference_B, const double* scale, PairLossShape shape, int64_t B, int ranks,
+                bool adds, double* coefficients_B, double* numbers, float* policy_B, StreamHandle stream);
+void logits_gradient(bool bf16, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size,
+                     const double* coefficients_B, int64_t B, void* dz_TV, int64_t T, int64_t V, VocabularyRange range,
+                     LogitShape shape, StreamHandle stream);
 // kernels.cu again
 void cast_to_bf16(const float* from, void* to, int64_t n, StreamHandle stream);
 void sum_chunks(bool bf16, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,

@@ -1,5 +1,6 @@
 // The loss, of whole rows of logits and of rows whose columns several ranks share. See kernels.h.
 #include "runtime/kernels/cuda/partial_sums.cuh"
+#include "runtime/kernels/preference.h"
 
 namespace distsetup::cuda {
 namespace {
@@ -146,6 +147,69 @@ __global__ void cross_entropy_finish_kernel(const E* z, const int64_t* target, c
   if (threadIdx.x == 0) partial_sums[blockIdx.x] = loss;
 }
 
+// --- preference pairs
+
+// Block b has sequence b: its threads take rows in turn, and one adds up what they found.
+__global__ void sequence_logps_kernel(const int64_t* target, const float* all_stats, int64_t size, double* logps, int64_t T,
+                                      int64_t rows) {
+  __shared__ double sums[kBlock], counts[kBlock];
+  double sum = 0, count = 0;
+  for (int64_t t = blockIdx.x * rows + threadIdx.x; t < (blockIdx.x + 1) * rows; t += blockDim.x) {
+    if (target[t] < 0) continue;
+    const SharedRow row = whole_row(all_stats + t * kLossStats, size, T * kLossStats);
+    sum += row.target - double(row.softmax.largest) - log(double(row.softmax.sum));
+    count += 1;
+  }
+  sums[threadIdx.x] = sum, counts[threadIdx.x] = count;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (unsigned i = 1; i < blockDim.x; ++i) sum += sums[i], count += counts[i];
+  logps[2 * blockIdx.x] = sum;
+  logps[2 * blockIdx.x + 1] = count;
+}
+
+__device__ SequenceLogp sequence_at(const double* logps, const float* reference, int64_t B, int ranks, int64_t b) {
+  double sum = 0, tokens = 0;
+  for (int rank = 0; rank < ranks; ++rank) sum += logps[2 * (rank * B + b)], tokens += logps[2 * (rank * B + b) + 1];
+  return {float(sum), tokens, reference[b]};
+}
+// One thread: a micro-batch has few pairs.
+__global__ void preference_kernel(const double* logps, const float* reference, const double* scale_in, PairLossShape shape, int64_t B,
+                                  int ranks, bool adds, double* coefficients, double* numbers, float* policy) {
+  const double scale = *scale_in;
+  for (int64_t b = 0; b < B; b += 2) {
+    const SequenceLogp chosen = sequence_at(logps, reference, B, ranks, b), rejected = sequence_at(logps, reference, B, ranks, b + 1);
+    policy[b] = chosen.logp;
+    policy[b + 1] = rejected.logp;
+    PairNumbers found;
+    const bool counts = pair_numbers(chosen, rejected, shape, found);
+    coefficients[b] = found.coefficient_chosen * scale;
+    coefficients[b + 1] = found.coefficient_rejected * scale;
+    for (int i = 0; i < kNumPairNumbers && adds && counts; ++i) numbers[i] += found.numbers[i] * scale;
+  }
+}
+
+template <class E>
+__global__ void logits_gradient_kernel(const E* z, const int64_t* target, const float* all_stats, int64_t size,
+                                       const double* coefficients, int64_t rows, E* dz, int64_t T, int64_t V, VocabularyRange range,
+                                       LogitShape shape) {
+  for (int64_t t = blockIdx.x; t < T; t += gridDim.x) {
+    const E* row = z + t * V;
+    E* out = dz + t * V;
+    if (target[t] < 0) {
+      for (int64_t j = threadIdx.x; j < V; j += blockDim.x) store(out + j, 0.0f);
+      continue;
+    }
+    const int64_t n = range.end - range.begin, right = target[t] - range.begin;
+    const Softmax all = whole_row(all_stats + t * kLossStats, size, T * kLossStats).softmax;
+    const float scale = float(coefficients[t / rows]), k = scale / all.sum;
+    for (int64_t j = threadIdx.x; j < V; j += blockDim.x) {
+      const float s = j < n ? shaped(load(row + j), shape) : 0.0f;
+      store(out + j, j < n ? (expf(s - all.largest) * k - (j == right ? scale : 0.0f)) * slope(s, shape) : 0.0f);
+    }
+  }
+}
+
 }  // namespace
 
 void cross_entropy(bool bf16, const void* z, const int64_t* target, void* dz, double* loss, int64_t T, int64_t V, const double* scale,
@@ -180,6 +244,29 @@ void cross_entropy_finish(bool bf16, const void* z, const int64_t* target, const
   });
   launch(finish_sum, 1, kNumPartials, stream, loss, int(blocks), scale, /*accumulate=*/true);
   check_launch("cross_entropy_finish");
+}
+
+void sequence_logps(const int64_t* target, const float* all_stats, int64_t size, double* logps, int64_t T, int64_t B,
+                    StreamHandle stream) {
+  launch(sequence_logps_kernel, unsigned(B), kBlock, stream, target, all_stats, size, logps, T, T / B);
+  check_launch("sequence_logps");
+}
+
+void preference(const double* logps, const float* reference, const double* scale, PairLossShape shape, int64_t B, int ranks, bool adds,
+                double* coefficients, double* numbers, float* policy, StreamHandle stream) {
+  launch(preference_kernel, 1, 1, stream, logps, reference, scale, shape, B, ranks, adds, coefficients, numbers, policy);
+  check_launch("preference");
+}
+
+void logits_gradient(bool bf16, const void* z, const int64_t* target, const float* all_stats, int64_t size, const double* coefficients,
+                     int64_t B, void* dz, int64_t T, int64_t V, VocabularyRange range, LogitShape shape, StreamHandle stream) {
+  const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
+  with_type(bf16, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(logits_gradient_kernel<E>, blocks, kBlock, stream, static_cast<const E*>(z), target, all_stats, size, coefficients, T / B,
+           static_cast<E*>(dz), T, V, range, shape);
+  });
+  check_launch("logits_gradient");
 }
 
 }  // namespace distsetup::cuda

@@ -81,6 +81,24 @@ void loss_finish(const Call& c) {
   cross_entropy_finish(bf16(c), in(c, 0), in_as<int64_t>(c, 1), in_as<float>(c, 2), c.context->tp, out(c, 0), out_as<double>(c, 1),
                        c.reads[0].dim(0), V, in_as<double>(c, 3), own_vocabulary(*c.context, V), logit_shape(c), compute());
 }
+// targets, all_stats -> sequence_logps
+void pair_logps(const Call& c) {
+  sequence_logps(in_as<int64_t>(c, 0), in_as<float>(c, 1), c.context->tp, out_as<double>(c, 0), c.reads[0].dim(0), c.writes[0].dim(0),
+                 compute());
+}
+// sequence_logps, reference_logps, loss_scale, loss -> coefficients, loss, policy_logps
+template <PairLoss kLoss>
+void pairs(const Call& c) {
+  preference(in_as<double>(c, 0), in_as<float>(c, 1), in_as<double>(c, 2), {kLoss, c.attributes->beta, c.attributes->label_smoothing},
+             c.writes[0].dim(0), c.context->cp, c.context->cp_index == 0, out_as<double>(c, 0), out_as<double>(c, 1),
+             out_as<float>(c, 2), compute());
+}
+// z, targets, all_stats, coefficients -> dz
+void pair_gradient(const Call& c) {
+  const int64_t V = c.reads[0].dim(1);
+  logits_gradient(bf16(c), in(c, 0), in_as<int64_t>(c, 1), in_as<float>(c, 2), c.context->tp, in_as<double>(c, 3), c.reads[3].dim(0),
+                  out(c, 0), c.reads[0].dim(0), V, own_vocabulary(*c.context, V), logit_shape(c), compute());
+}
 // qkv, p:b -> qkv
 void bias(const Call& c) { bias_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
 // dqkv -> g:b, ws
@@ -157,6 +175,11 @@ const std::map<std::string, OpFunction>& own_kernels() {
                                                           {"cross_entropy", loss},
                                                           {"cross_entropy_local", loss_local},
                                                           {"cross_entropy_finish", loss_finish},
+                                                          {"sequence_logps", pair_logps},
+                                                          {"dpo_sigmoid", pairs<PairLoss::kSigmoid>},
+                                                          {"dpo_hinge", pairs<PairLoss::kHinge>},
+                                                          {"dpo_ipo", pairs<PairLoss::kIpo>},
+                                                          {"logits_gradient", pair_gradient},
                                                           {"bias_add", bias},
                                                           {"bias_backward", bias_gradient},
                                                           {"layer_norm", row_norm},

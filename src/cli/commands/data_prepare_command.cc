@@ -65,13 +65,13 @@ Result<std::map<std::string, std::string>> fields_of(const std::string& text) {
   return fields;
 }
 
-std::string split_text(std::string_view what, const SplitCounts& c) {
-  return fmt::format("{:<9} {:>14} samples  {:>16} tokens  {:>16} trained\n", what, format_count(c.samples), format_count(c.tokens),
-                     format_count(c.trained_tokens));
+std::string split_text(std::string_view what, const SplitCounts& c, bool holds_pairs) {
+  return fmt::format("{:<9} {:>14} {}  {:>16} tokens  {:>16} trained\n", what, format_count(holds_pairs ? c.samples / 2 : c.samples),
+                     holds_pairs ? "pairs  " : "samples", format_count(c.tokens), format_count(c.trained_tokens));
 }
 
 std::string stats_text(const SetDescription& set) {
-  std::string out = split_text("training", set.training) + split_text("held out", set.held_out);
+  std::string out = split_text("training", set.training, set.holds_pairs) + split_text("held out", set.held_out, set.holds_pairs);
   out += fmt::format("tokenizer {}, {} ids; the longest sample has {} tokens\n", set.tokenizer, format_count(set.vocabulary_size),
                      format_count(set.longest));
   const int64_t most = set.lengths.empty() ? 0 : *std::max_element(set.lengths.begin(), set.lengths.end());
@@ -211,11 +211,14 @@ int run_show(const Arguments& arguments, const Terminal& terminal) {
     if (!number->ok()) return fail(arguments, terminal, number->diagnostics);
   std::string out;
   Json json = {{"schema_version", 1}, {"samples", Json::array()}};
-  for (int64_t i = *first; i < std::min(split->size(), *first + *count); ++i) {
+  const int64_t each = set->holds_pairs ? 2 : 1;
+  for (int64_t i = *first * each; i < std::min(split->size(), (*first + *count) * each); ++i) {
     const Result<std::vector<SamplePart>> parts = parts_of(*tokenizer, *split, i);
     if (!parts.ok()) return fail(arguments, terminal, parts.diagnostics);
     json["samples"].push_back(sample_json(i, *split, *parts));
-    out += fmt::format("{}sample {} · {} tokens\n{}", out.empty() ? "" : "\n", i, split->tokens(i).size(),
+    const std::string what =
+        set->holds_pairs ? fmt::format("pair {}, {}", i / 2, i % 2 == 0 ? "chosen" : "rejected") : fmt::format("sample {}", i);
+    out += fmt::format("{}{} · {} tokens\n{}", out.empty() ? "" : "\n", what, split->tokens(i).size(),
                        marked(*parts, terminal.out.colour == Colour::kOn));
     if (!out.ends_with('\n')) out += '\n';
   }
@@ -226,7 +229,7 @@ int run_show(const Arguments& arguments, const Terminal& terminal) {
 
 Command data_prepare_command() {
   Command command;
-  command.summary = "texts and conversations as token ids to train on";
+  command.summary = "texts, conversations and preference pairs as token ids to train on";
   command.positional = "SOURCE...";
   command.min_positionals = 1;
   command.max_positionals = 10000;
@@ -235,8 +238,9 @@ Command data_prepare_command() {
                       "distsetup data prepare rows.jsonl --fields prompt=question,completion=answer --tokenizer model --output rows"};
   command.notes =
       "SOURCE is a file or a folder: .jsonl with an object on each line, .json with a list of them, anything else is one text. A row "
-      "has text; prompt and completion; messages (or conversations); or instruction, input and output. Of conversations what the "
-      "assistant wrote is trained, of prompts the completion. Rows that cannot be used are dropped and counted.";
+      "has text; prompt and completion; messages (or conversations); instruction, input and output; or chosen and rejected answers "
+      "(preference pairs, which a set holds apart from other rows). Of conversations what the assistant wrote is trained, of prompts "
+      "the completion. Rows that cannot be used are dropped and counted.";
   command.flags = {
       {"tokenizer", {}, FlagKind::kValue, "PATH", "folder of a model, or a tokenizer file"},
       {"output", {"o"}, FlagKind::kValue, "FOLDER", "where the set is written; must not exist"},

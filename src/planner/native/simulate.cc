@@ -20,7 +20,9 @@ namespace {
 using CachedUnit = SimulationCache::UnitCost;
 
 // Of a micro-batch, on one rank.
-int64_t own_tokens(const Plan& plan) { return plan.micro_batch * plan.train.sequence_length / plan.mesh.cp; }
+int64_t own_tokens(const Plan& plan) {
+  return plan.micro_batch * sequences_per_sample(plan) * plan.train.sequence_length / plan.mesh.cp;
+}
 // Ranks that run a program together.
 SimulationCache::SplitKey split_key(const Plan& plan) {
   const ProgramSplit split = split_of(plan);
@@ -140,7 +142,9 @@ Simulation simulate(const Plan& candidate, SimulationCache& cache) {
   for (int stage = 0; stage < plan.mesh.pp; ++stage) {
     stages.push_back(stage_list(plan, stage, cache));
     const StepList& list = *stages.back().list;
-    const int64_t run = list.run_bytes + list.run_bytes_per_token * own_tokens(plan), live = live_peak(plan, list, cache);
+    const int64_t run = list.run_bytes + list.run_bytes_per_token * own_tokens(plan) +
+                        list.run_bytes_per_sequence * plan.micro_batch * sequences_per_sample(plan);
+    const int64_t live = live_peak(plan, list, cache);
     if (run + live > out.allocated_bytes()) out.run_bytes = run, out.live_peak_bytes = live;
   }
   out.time = plan.mesh.pp > 1 ? pipeline_time(candidate, few, stages) : step_time(plan, *stages[0].list, stages[0].times);
@@ -172,7 +176,6 @@ int64_t states_bound_bytes(const Plan& plan) {
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
   const bool uses_master = shards == 1 && element == 4;
   int64_t bytes = split(16 * parameters) + (gathers || uses_master ? 0 : element * parameters);
-  if (plan.train.method == "dpo") bytes += gathers ? split(element * parameters) : element * parameters;
   return bytes;
 }
 
@@ -208,40 +211,6 @@ void finish(Plan& plan) {
   plan.memory.by_rank_class = std::move(classes);
   plan.time = simulate(plan).time;
   settle(plan, need_spread(plan.hardware.accelerator));
-}
-
-void finish_by_bound(Plan& plan) {
-  const int64_t parameters = count_parameters(plan.model).total, shards = state_shards(plan);
-  const int64_t element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
-  const bool gathers = plan.strategy.sharding == Sharding::kZero3;
-  const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
-  MemoryPlan m;
-  const auto add = [&](BufferClass which, int64_t bytes, const std::string& note = "") {
-    if (bytes > 0) m.terms.push_back({std::string(name(which)) + note, bytes, bytes, "load"});
-  };
-  const int64_t reference = plan.train.method == "dpo" ? (gathers ? split(element * parameters) : element * parameters) : 0;
-  const int64_t bound = states_bound_bytes(plan);
-  const int64_t master = split(4 * parameters), gradient = split(4 * parameters),
-                copy = gathers || (shards == 1 && element == 4) ? 0 : element * parameters;
-  add(BufferClass::kParameterShard, master);
-  add(BufferClass::kGatheredParameter, copy);
-  add(BufferClass::kGradient, gradient);
-  add(BufferClass::kOptimizerState, bound - master - gradient - copy - reference);
-  add(BufferClass::kParameterShard, reference, " of the frozen reference");
-  m.run_bytes = m.peak_allocated_bytes = m.peak_reserved_bytes = bound;
-  m.device_bytes = bound + plan.hardware.context_bytes + communicator_bytes(plan);
-  m.capacity_bytes = plan.hardware.memory_bytes;
-  m.peak_instruction = "load (states alone)";
-  m.by_phase = {{"load", bound}};
-  m.by_rank_class = {{"all ranks", m.device_bytes}};
-  m.checkpoint_bytes = checkpoint_bytes(parameters);
-  plan.memory = std::move(m);
-  plan.time = {};
-  // A bound that does not fit refuses; one that fits proves nothing.
-  const bool is_possible = plan.memory.device_bytes <= plan.memory.capacity_bytes;
-  plan.memory.unconstrained_device_bytes = plan.memory.device_bytes;
-  plan.memory.fit_probability = is_possible ? 0.5 : 0;
-  plan.verdict = is_possible ? Verdict::kTight : Verdict::kDoesNotFit;
 }
 
 }  // namespace distsetup

@@ -63,7 +63,7 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 
 // States alone: what no plan of this sharding can do without, in bytes per rank. fp32 master, gradient and two moments (16 B per
 // parameter, split over dp_shard × cp × tp; ddp's not over cp) and, where parameters are kept beside the master, a compute copy of a
-// tp rank's. Source: ZeRO (arXiv 1910.02054), section 3.1. `dpo` adds the frozen reference in the compute dtype.
+// tp rank's. Source: ZeRO (arXiv 1910.02054), section 3.1.
 int64_t states_bound_bytes(const Plan& plan);
 
 // How far device bytes can be wrong. On a GPU the allocator's and the libraries' share is modelled, not fitted yet, and published
@@ -73,7 +73,5 @@ Spread need_spread(Accelerator accelerator);
 
 // Fills memory, time and verdict. Mesh, strategy, batch and recompute must be decided; CHECKs that validate(plan) has no errors.
 void finish(Plan& plan);
-// The same for a method that the native schedule does not describe (dpo): states alone, and the verdict says at most `tight`.
-void finish_by_bound(Plan& plan);
 
 }  // namespace distsetup

@@ -73,8 +73,9 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   list.flops_per_token = token_flops(plan.model, plan.train.sequence_length).train;
   for (const Buffer& b : s.buffers) {
     if (b.lifetime != BufferLifetime::kRun) continue;
-    const bool per_token = b.name == "ids" || b.name == "targets";
-    list.run_bytes += per_token ? 0 : b.bytes;
+    const bool per_token = b.name == "ids" || b.name == "targets", per_sequence = b.name.ends_with("_logps");
+    list.run_bytes += per_token || per_sequence ? 0 : b.bytes;
+    if (per_sequence) list.run_bytes_per_sequence += size_bytes(b.dtype);
     if (per_token) list.run_bytes_per_token += size_bytes(b.dtype);
   }
   std::set<int> messages;  // events
@@ -137,7 +138,7 @@ double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t byt
 TimePlan time_plan(const Plan& plan, const StepList& list, double busy_s) {
   TimePlan time;
   time.step_s = busy_s * straggling(plan);
-  const double tokens = static_cast<double>(plan.train.global_batch * plan.train.sequence_length);
+  const auto tokens = static_cast<double>(tokens_per_step(plan));
   time.tokens_per_s = tokens / time.step_s;
   time.tokens_per_s_per_gpu = time.tokens_per_s / plan.mesh.world();
   time.mfu = time.tokens_per_s_per_gpu * list.flops_per_token / plan.hardware.peak_flops_per_s;

@@ -32,7 +32,8 @@ struct StepList {
   };
   std::vector<LiveVariant> live_variants;  // what programs' profiles are taken of
   Dtype compute = Dtype::kF32;
-  int64_t run_bytes = 0, run_bytes_per_token = 0;  // buffers that live all the run: these, and for each token of a micro-batch
+  // Buffers that live all the run: these, and for each token and each sequence of a micro-batch.
+  int64_t run_bytes = 0, run_bytes_per_token = 0, run_bytes_per_sequence = 0;
   int64_t message_bytes = 0;                       // of a pipeline: what a stage sends to the next for one micro-batch
   double flops_per_token = 0;
 };

@@ -22,7 +22,7 @@ constexpr size_t kMostAlternatives = 7;
 class Preview {
  public:
   Preview(const Plan& plan, const PreviewOptions& options)
-      : plan_(plan), options_(options), width_(std::clamp(options.width, kNarrowest, kWidest)), states_only_(is_by_bound(plan)) {}
+      : plan_(plan), options_(options), width_(std::clamp(options.width, kNarrowest, kWidest)) {}
 
   bool is_cpu() const { return plan_.hardware.accelerator == Accelerator::kCpu; }
 
@@ -88,10 +88,7 @@ class Preview {
                      h.gpus_per_node == 1 ? "" : "s", h.nodes * h.gpus_per_node, h.gpu_name));
   }
 
-  // States alone prove no probability.
-  std::string verdict_word() const {
-    return states_only_ ? std::string(verdict_words(plan_.verdict)) : verdict_words(plan_.verdict, plan_.memory.fit_probability);
-  }
+  std::string verdict_word() const { return verdict_words(plan_.verdict, plan_.memory.fit_probability); }
 
   // The answer in one line, before any detail.
   void answer() {
@@ -138,14 +135,15 @@ class Preview {
     if (!is_native(plan_) && plan_.strategy.trainer != name(plan_.strategy.sharding)) how = plan_.strategy.trainer + ": " + how;
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
-    paragraph("", 0, fmt::format("{}{} · {}", how, states_only_ ? "" : " · recompute " + recompute, precision_words()));
-    const int64_t tokens = t.global_batch * t.sequence_length;
+    paragraph("", 0, fmt::format("{} · recompute {} · {}", how, recompute, precision_words()));
+    const int64_t tokens = tokens_per_step(plan_);
     paragraph(
         "", 0,
-        fmt::format("{}{} · micro-batch {} × accumulation {} × {} {}{} = {} sequences of {} = {} tokens per step", t.method,
+        fmt::format("{}{} · micro-batch {} × accumulation {} × {} {}{} = {} {} of {} = {} tokens per step", t.method,
                     starts_from_weights(plan_) ? " from published weights" : "", plan_.micro_batch, plan_.gradient_accumulation,
                     m.data_parallel(), m.data_parallel() == m.world() ? std::string(rank_word(plan_.hardware)) : "data-parallel rank",
-                    m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch), format_count(t.sequence_length),
+                    m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch),
+                    sequences_per_sample(plan_) == 2 ? "pairs of 2 sequences" : "sequences", format_count(t.sequence_length),
                     format_count(tokens)));
     if (plan_.data.files.empty() || options_.brief) return;
     const auto held_out =
@@ -181,7 +179,7 @@ class Preview {
 
   void memory() {
     const MemoryPlan& m = plan_.memory;
-    section(fmt::format("memory per {}{}", rank_word(plan_.hardware), states_only_ ? ", states alone" : ""));
+    section(fmt::format("memory per {}", rank_word(plan_.hardware)));
     for (const MemoryTerm& t : m.terms)
       if (t.bytes_at_peak > 0) bar_line(t.buffer_class, t.bytes_at_peak, "36");
     const int64_t comm = m.unconstrained_device_bytes - m.peak_reserved_bytes - plan_.hardware.context_bytes;
@@ -221,7 +219,7 @@ class Preview {
     }
     if (!is_native(plan_) && m.checkpoint_bytes > 0)
       line(fmt::format("  {}{}", pad_right("one checkpoint", kLabel), pad_left(format_bytes(m.checkpoint_bytes), kNumber)));
-    if (states_only_ || m.peak_buffers.empty()) return;
+    if (m.peak_buffers.empty()) return;
     std::vector<std::string> buffers;
     for (const PeakBuffer& b : m.peak_buffers) buffers.push_back(fmt::format("{} {}", b.name, format_bytes(b.bytes)));
     paragraph("  peak at", 2 + 10, fmt::format("{}: {}", m.peak_instruction, fmt::join(buffers, ", ")));
@@ -283,10 +281,9 @@ class Preview {
         "  of it", 12,
         fmt::format("{}{}", fmt::join(texts, ", "), is_cpu() || plan_.mesh.world() == 1 ? "" : " (transfers run beside compute)"));
     paragraph("  run", 12,
-              fmt::format(
-                  "{} steps = {} tokens in {}", format_count(plan_.train.steps),
-                  format_short_count(static_cast<double>(plan_.train.steps * plan_.train.global_batch * plan_.train.sequence_length)),
-                  format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
+              fmt::format("{} steps = {} tokens in {}", format_count(plan_.train.steps),
+                          format_short_count(static_cast<double>(plan_.train.steps * tokens_per_step(plan_))),
+                          format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
     if (t.cost_usd > 0)
       paragraph(
           "  cost", 12,
@@ -352,7 +349,6 @@ class Preview {
   const Plan& plan_;
   const PreviewOptions& options_;
   const int width_;
-  const bool states_only_;
   int64_t stacked_ = 0;
   std::string out_;
 };

@@ -81,7 +81,8 @@ void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Dia
     const fs::path folder = name.has_value() ? folder_of_model(base_of(spec, setting, root) / *name) : fs::path();
     if (!name.has_value() || !has_weights(folder.string())) return;
     inputs.unused_weights = *name;
-    const bool tunes = spec.text("train.method").value_or("") == "sft" && !spec.text("train.init").has_value();
+    const std::string method = spec.text("train.method").value_or("pretrain");
+    const bool tunes = (method == "sft" || method == kDpo) && !spec.text("train.init").has_value();
     if (!tunes) return;
     inputs.unused_weights.clear();
   }
@@ -139,9 +140,9 @@ void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagno
   const std::string folder = description.parent_path().string();
   const Result<SetDescription> set = read_set_description(folder);
   append(said, set.diagnostics);
-  if (set.ok()) inputs.data_vocabulary = set->vocabulary_size;
+  if (set.ok()) inputs.data_vocabulary = set->vocabulary_size, inputs.data_holds_pairs = set->holds_pairs;
   if (!spec.number("train.epochs").has_value()) return;  // nothing else needs every sample
-  Result<SetLengths> samples = read_set_lengths(folder);
+  Result<SetLengths> samples = read_set_lengths(folder, inputs.data_holds_pairs);
   append(said, samples.diagnostics);
   if (samples.ok()) inputs.samples = std::move(*samples);
 }

@@ -19,6 +19,7 @@ struct Inputs {
   std::optional<Machine> machine;        // of a machine file, as `distsetup probe` writes it
   std::string machine_text;              // the file, for the digest
   std::optional<DataPlan> data;          // the files of data.paths
+  bool data_holds_pairs = false;         // of preferences (a prepared set)
   int64_t data_vocabulary = 256;         // ids of the data's tokens are below it
   std::optional<SetLengths> samples;     // of a prepared data set, where epochs are asked for
   std::optional<WeightsFolder> weights;  // what the parameters start from, when published weights are asked for

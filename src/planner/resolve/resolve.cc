@@ -21,6 +21,7 @@
 #include "planner/resolve/refuse_not_native.h"
 #include "planner/resolve/resolve_hardware.h"
 #include "planner/resolve/resolve_parallel.h"
+#include "planner/resolve/resolve_preference.h"
 #include "planner/resolve/resolve_program.h"
 #include "planner/resolve/resolve_training.h"
 #include "planner/resolve/starter.h"
@@ -154,7 +155,7 @@ void take_weights(Resolving& r) {
                   "plan with --trainer native, or set it where that trainer reads it");
   if (!r.inputs.unused_weights.empty() && !init.has_value())
     r.assume(fmt::format("random initial weights (--init weights starts from those of '{}')", r.inputs.unused_weights));
-  if (r.native() && !has_weights && !init.has_value() && r.plan().train.method == "sft")
+  if (r.native() && !has_weights && !init.has_value() && r.plan().train.method != "pretrain")
     r.assume("random initial weights (--weights FOLDER starts from published ones)");
   if (!has_weights || !r.native() || has_error(r.said)) return;
   Result<MatchedWeights> matched = match_weights(*r.inputs.weights, r.plan().model);
@@ -179,6 +180,7 @@ void take_data(Resolving& r) {
   if (r.native() && r.plan().train.method == "sft" && !is_prepared)
     r.fail(code::kData, "train.method", "sft trains on answers alone, and files of text do not say which tokens those are",
            "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output SET, then --data SET");
+  if (r.native()) check_pairs(r);
   if (is_prepared) return;  // a step reads samples, which may be shorter than its sequences
   // One token more than a step reads: targets are shifted by one.
   const int64_t batch =
@@ -243,6 +245,7 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   resolve_precision(r);
   take_hardware(r);
   resolve_training(r);
+  resolve_preference(r);
   resolve_batch(r);
   resolve_parallel(r);
   if (r.native()) refuse_offload(r);

@@ -39,7 +39,7 @@ void read_length(Resolving& r) {
                                                          : "train.epochs"),
                   "give steps, total_tokens, or samples and epochs");
   if (samples) length.sequences = std::max<int64_t>(1, std::llround(static_cast<double>(*samples) * epochs.value_or(1)));
-  if (tokens) length.tokens = *tokens;
+  if (tokens) length.tokens = std::max<int64_t>(1, *tokens / sequences_per_sample(r.plan()));
   if (samples || tokens) return;
   if (!r.inputs.data.has_value())
     return r.fail(code::kMissingArgument, "train.epochs", "epochs of what: neither samples nor text is given",
@@ -95,7 +95,7 @@ void resolve_training(Resolving& r) {
 void resolve_batch(Resolving& r) {
   const auto sequences = r.spec.integer("train.global_batch");
   const auto tokens = r.spec.integer("train.global_batch_tokens");
-  const int64_t length = r.plan().train.sequence_length;
+  const int64_t length = r.plan().train.sequence_length * sequences_per_sample(r.plan());
   r.problem.batch_at = r.spec.at(sequences.has_value() ? "train.global_batch"
                                  : tokens.has_value()  ? "train.global_batch_tokens"
                                                        : "parallel.micro_batch");

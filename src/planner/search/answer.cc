@@ -19,7 +19,6 @@ constexpr int kListed = 5;  // the answer and its runners-up
 std::string why_not(const Candidate& c, const Candidate& best, Goal goal, const SelectionRules& rules) {
   const int64_t more_bytes = c.device_bytes - best.device_bytes;
   std::string memory = more_bytes > 0 ? format_bytes(more_bytes) + " more memory" : "as much memory";
-  if (rules.bound_is_all) return memory;
   const double ratio = c.tokens_per_s_per_gpu / best.tokens_per_s_per_gpu;
   if (goal == Goal::kMinMemory) return fmt::format("{:.2f}× tokens/s, {}", ratio, memory);
   if (ratio < 1 - kTimeTie || !simpler(best, c, rules)) return fmt::format("{:.2f}× tokens/s", ratio);
@@ -77,7 +76,6 @@ class BestOfEachKind {
     std::map<Kind, const Candidate*> shown;
     for (const auto& [kind, c] : leaders) {
       const auto [sharding, hybrid, recompute] = kind;
-      if (rules_.bound_is_all && same_name(*c)) continue;  // states do not differ
       const bool same_sharding = sharding == best_.choice.sharding && hybrid == is_hybrid(best_.choice);
       lead(shown, same_sharding ? kind : Kind{sharding, hybrid, -1}, *c);
     }
@@ -146,7 +144,6 @@ std::optional<FoundOnNodes> fewest_nodes(const Problem& problem, Predictor& pred
   const SelectionRules& rules = predictor.rules();
   SearchWish wish;
   wish.wanted = shortfall == Shortfall::kSkip || rules.whole_space ? 1 : kListed;
-  wish.worst = rules.bound_is_all ? Verdict::kTight : Verdict::kFits;
   wish.nearest = false;
   std::vector<int> legal;
   for (const int nodes : problem.node_counts) {
@@ -172,7 +169,7 @@ std::optional<FoundOnNodes> fewest_nodes(const Problem& problem, Predictor& pred
 
 }  // namespace
 
-bool is_answer(const Plan& plan) { return plan.verdict == Verdict::kFits || (is_by_bound(plan) && plan.verdict == Verdict::kTight); }
+bool is_answer(const Plan& plan) { return plan.verdict == Verdict::kFits; }
 
 std::vector<Alternative> runners_up(const Problem& problem, const SearchResult& result, const SelectionRules& rules) {
   return rules.whole_space ? BestOfEachKind(problem, result, rules).run() : next_best(problem, result, rules);
@@ -205,7 +202,7 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   std::optional<FoundOnNodes> kept = fewest_nodes(problem, *predictor, why, shortfall);
   if (!kept.has_value()) return std::nullopt;
   why.clear();
-  const bool whole = rules.whole_space && !rules.bound_is_all && shortfall == Shortfall::kFind;
+  const bool whole = rules.whole_space && shortfall == Shortfall::kFind;
   if (whole) kept->result = search(problem, kept->nodes, *predictor, {.whole = true});  // the same answer, and its runners-up
   const Candidate& best = kept->result.answer();
   Plan plan = predictor->plan(best);

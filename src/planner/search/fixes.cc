@@ -49,9 +49,7 @@ class Fixer {
   }
 
   void propose(std::string flags, const Plan& plan, Fix::Needs needs = Fix::Needs::kNothing) {
-    const auto per_token = [](const Plan& p) {
-      return p.time.step_s / static_cast<double>(p.train.global_batch * p.train.sequence_length);
-    };
+    const auto per_token = [](const Plan& p) { return p.time.step_s / static_cast<double>(tokens_per_step(p)); };
     Fix fix;
     fix.flags = std::move(flags);
     fix.needs = needs;
@@ -150,7 +148,6 @@ class Fixer {
   }
 
   void shorter_sequences() {
-    if (is_by_bound(plan_)) return;  // a bound has no activations
     for (int64_t length = plan_.train.sequence_length / 2; length >= 512; length /= 2) {
       const auto plan = attempt([&](Problem& p) { p.base.train.sequence_length = length; });
       if (!plan.has_value()) continue;

@@ -21,7 +21,7 @@ void account(Plan& plan, const Problem& problem) {
   TimePlan& t = plan.time;
   if (t.step_s <= 0) return;
   const auto steps = static_cast<double>(plan.train.steps);
-  const double tokens = steps * static_cast<double>(plan.train.global_batch * plan.train.sequence_length);
+  const double tokens = steps * static_cast<double>(tokens_per_step(plan));
   const RunCost cost = run_cost(tokens, t.tokens_per_s_per_gpu, plan.mesh.world(), plan.hardware.price_usd_per_gpu_hour, 1);
   t.gpu_hours = cost.gpu_hours;
   t.cost_usd = cost.usd;
@@ -37,16 +37,14 @@ void account(Plan& plan, const Problem& problem) {
 // What would fit, as reasons, and why nothing does, as an error with the cheapest of them.
 void explain_shortfall(Plan& plan, const std::vector<Fix>& fixes) {
   const MemoryPlan& m = plan.memory;
-  const bool states = is_by_bound(plan);
-  for (const Fix& fix : fixes)
-    plan.reasons.push_back(fmt::format("{} with {}: {}", states ? "the states fit" : "fits", fix.flags, fix.effect));
+  for (const Fix& fix : fixes) plan.reasons.push_back(fmt::format("fits with {}: {}", fix.flags, fix.effect));
   const bool is_host = m.device_bytes <= m.capacity_bytes && m.host_bytes_per_node > 0;
   const std::string why =
       is_host ? fmt::format("the host needs {} per node and has {}, of which {:.0f} % are for training",
                             format_bytes(m.host_bytes_per_node), format_bytes(plan.hardware.host_memory_bytes), 100 * kUsableHostShare)
-              : fmt::format("{} {} per {}, {} has {}: {} too much", states ? "states alone need" : "the smallest plan needs",
-                            format_bytes(m.device_bytes), rank_word(plan.hardware), plan.hardware.gpu_name,
-                            format_bytes(m.capacity_bytes), format_bytes(m.device_bytes - m.capacity_bytes));
+              : fmt::format("the smallest plan needs {} per {}, {} has {}: {} too much", format_bytes(m.device_bytes),
+                            rank_word(plan.hardware), plan.hardware.gpu_name, format_bytes(m.capacity_bytes),
+                            format_bytes(m.device_bytes - m.capacity_bytes));
   plan.diagnostics.push_back(error(code::kNothingFits, {}, "nothing fits: " + why, fixes.empty() ? "" : fixes.front().flags));
 }
 
@@ -57,7 +55,7 @@ Result<Plan> make_plan(const Problem& problem) {
   std::optional<Plan> plan = solve(problem, why, Shortfall::kFind);
   if (!plan.has_value()) return why;
   settle_length(problem.length, plan->train);
-  if (is_native(*plan) && !is_by_bound(*plan)) plan->schedule_digest = schedule_digest(*plan);
+  if (is_native(*plan)) plan->schedule_digest = schedule_digest(*plan);
   if (plan->verdict == Verdict::kDoesNotFit) explain_shortfall(*plan, find_fixes(problem, *plan));
   account(*plan, problem);
   return std::move(*plan);

@@ -65,7 +65,6 @@ class NativePredictor final : public Predictor {
   explicit NativePredictor(const Problem& problem) : p_(problem) {
     rules_.finish_in_turn = true;
     rules_.whole_space = true;
-    rules_.bound_is_all = is_by_bound(problem.base);
   }
 
   void start(int nodes) override {
@@ -78,11 +77,10 @@ class NativePredictor final : public Predictor {
   void bound(Candidate& c) override {
     apply(p_, c.choice, plan_);
     const HardwarePlan& h = plan_.hardware;
-    const StepBound least = rules_.bound_is_all ? StepBound{states_bound_bytes(plan_), 0} : distsetup::bound(plan_, cache_);
+    const StepBound least = distsetup::bound(plan_, cache_);
     c.device_bytes = least.allocated_bytes + h.context_bytes + communicator_bytes(plan_);
-    c.s_per_token = least.step_s / static_cast<double>(plan_.train.global_batch * plan_.train.sequence_length) * plan_.mesh.world();
+    c.s_per_token = least.step_s / static_cast<double>(tokens_per_step(plan_)) * plan_.mesh.world();
     judge(c);
-    if (rules_.bound_is_all) c.verdict = std::max(c.verdict, Verdict::kTight);
   }
 
   void time(Candidate&) override {}  // simulation gives it
@@ -132,10 +130,6 @@ class NativePredictor final : public Predictor {
 
   Plan plan(const Candidate& c) override {
     Plan plan = plan_of(p_, plan_.hardware.nodes, c.choice, Weight::kFull);
-    if (rules_.bound_is_all) {
-      finish_by_bound(plan);
-      return plan;
-    }
     apply(p_, c.choice, plan_);
     plan.memory = packed_.at(key(c.choice));
     plan.time = distsetup::simulate(plan_, cache_).time;
@@ -146,8 +140,8 @@ class NativePredictor final : public Predictor {
 
   void explain(const Candidate& c, const SearchCounts& counts, const std::optional<TooFewNodes>& too_few, Plan& plan) override {
     explain_mesh(c.choice, too_few, plan);
-    rules_.bound_is_all ? explain_states(plan) : explain_search(counts, plan);
-    if (rules_.bound_is_all || plan.hardware.accelerator != Accelerator::kCuda) return;
+    explain_search(counts, plan);
+    if (plan.hardware.accelerator != Accelerator::kCuda) return;
     const Spread speed = speed_spread(p_, plan);
     plan.reasons.push_back(
         fmt::format("the bundled trainer is measured on one H100 alone: tokens/s -{:.0f} to +{:.0f} %, as other code bases show",
@@ -184,7 +178,7 @@ class NativePredictor final : public Predictor {
                                          rank, format_count(plan.train.sequence_length / c.cp),
                                          format_count(plan.train.sequence_length)));
     if (p_.global_batch > 0 || p_.global_batch_tokens == 0) return;
-    const int64_t tokens = plan.train.global_batch * plan.train.sequence_length;
+    const int64_t tokens = tokens_per_step(plan);
     if (tokens == p_.global_batch_tokens) return;
     plan.assumptions.push_back(fmt::format("{} tokens per step = {} sequences: the nearest to {} that {} {}s divide",
                                            format_count(tokens), plan.train.global_batch, format_count(p_.global_batch_tokens),
@@ -196,23 +190,6 @@ class NativePredictor final : public Predictor {
                                        format_count(n.legal), format_count(n.bounded_out), format_count(n.simulated),
                                        format_count(n.finished)));
     if (plan.verdict == Verdict::kDoesNotFit) plan.reasons.emplace_back(kMissesByLeast);
-  }
-
-  static void explain_states(Plan& plan) {
-    const int64_t parameters = count_parameters(plan.model).total;
-    const int shards = plan.mesh.dp_shard;
-    const auto gb = [](int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); };
-    const int element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
-    const int64_t states = 16 * parameters / shards, reference = element * parameters / shards;
-    plan.reasons = {fmt::format("states: 16 B × {} / {} = {} per GPU (fp32 master 4, gradient 4, AdamW moments 8)",
-                                format_count(parameters), shards, gb(states)),
-                    fmt::format("frozen {} reference: {} B × {} / {} = {} per GPU", name(plan.precision.compute), element,
-                                format_count(parameters), shards, gb(reference)),
-                    fmt::format("together {} per GPU before any activation, of {} usable", gb(states + reference),
-                                gb(plan.memory.capacity_bytes))};
-    plan.diagnostics.push_back(warning(
-        code::kUnsupportedFeature, {},
-        "dpo is planned by its lower bound only: states and the reference, no activations; the bundled trainer does not run it yet"));
   }
 
   void judge(Candidate& c) const {

@@ -28,8 +28,6 @@ std::unique_ptr<Predictor> make_predictor(const Problem& problem) {
   return is_native(problem.base) ? native_predictor(problem) : framework_predictor(problem);
 }
 
-bool is_by_bound(const Plan& plan) { return is_native(plan) && plan.train.method == "dpo"; }
-
 std::string too_few_words(int nodes) { return fmt::format("{} node{} too few", nodes, nodes == 1 ? " is" : "s are"); }
 
 }  // namespace distsetup

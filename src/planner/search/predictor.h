@@ -33,8 +33,6 @@ struct SelectionRules {
   bool finish_in_turn = false;
   // The space is so small that all of it can be simulated: runners-up are the best of each kind, not the next best.
   bool whole_space = false;
-  // A bound of bytes is all that is predicted: it never proves more than `tight`, and tells nothing of speed.
-  bool bound_is_all = false;
 };
 
 // All fields of a choice, or what stands for them: choices of one problem with the same key need the same memory.
@@ -78,9 +76,6 @@ class Predictor {
 };
 
 std::unique_ptr<Predictor> make_predictor(const Problem& problem);  // `problem` outlives it
-
-// Planned by its states alone (dpo under the bundled trainer, whose schedule does not describe it): a bound, which proves no fit.
-bool is_by_bound(const Plan& plan);
 
 // "2 nodes are too few".
 std::string too_few_words(int nodes);

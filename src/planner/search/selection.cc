@@ -57,7 +57,6 @@ class Selection {
 
   std::vector<Candidate> front() {
     std::vector<Candidate> front;
-    if (rules_.bound_is_all) return front;
     int64_t least = INT64_MAX;
     Open<double> open = by_seconds(Verdict::kTight);
     while (!open.empty()) {
@@ -86,7 +85,6 @@ class Selection {
 
   void select() {
     if (candidates_.empty()) return;
-    if (rules_.bound_is_all) return least_bound();
     double least_s = kAnySpeed;
     for (const Candidate& c : candidates_)
       if (c.verdict != Verdict::kDoesNotFit) least_s = std::min(least_s, c.s_per_token);
@@ -325,15 +323,6 @@ class Selection {
       open.emplace(shortfall_key(c), i);
     }
     CHECK(false, "something was legal");
-  }
-
-  void least_bound() {
-    const Candidate& least = *std::min_element(candidates_.begin(), candidates_.end(),
-                                               [](const Candidate& a, const Candidate& b) { return a.device_bytes < b.device_bytes; });
-    if (at_least(least.verdict, wish_.worst))
-      result_.best = {least};
-    else
-      result_.smallest = least;
   }
 
   const Problem& p_;

@@ -48,20 +48,16 @@ class Space {
   }
 
  private:
-  // Whether the bundled trainer, if it is the one, may split programs so; `pin`: of the axis, 0 where it is free. dpo, which it does
-  // not run yet, is planned by its states alone.
+  // Whether the bundled trainer, if it is the one, may split programs so; `pin`: of the axis, 0 where it is free.
   bool bundled_splits(const ProgramSplit& split, int pin) const {
     if (!is_native(p_.base)) return true;
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
     // than half the steps/s of zero3): there tp and cp are run where they are asked for, not proposed.
     if (pin == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
-    return p_.base.train.method != "dpo" && !has_error(check_native(g_, split));
+    return !has_error(check_native(g_, split));
   }
 
-  bool bundled_stages(int pp) const {
-    if (pp == 1 || !is_native(p_.base)) return true;
-    return p_.base.train.method != "dpo" && can_have_stages(g_);
-  }
+  bool bundled_stages(int pp) const { return pp == 1 || !is_native(p_.base) || can_have_stages(g_); }
 
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
 
@@ -150,7 +146,8 @@ class Space {
     if (!wanted(c.micro_batch, p_.micro_batch) || !wanted(c.gradient_accumulation, p_.gradient_accumulation)) return false;
     const double length = static_cast<double>(p_.base.train.sequence_length);
     if (c.micro_batch > 1 && p_.micro_batch == 0 && static_cast<double>(c.micro_batch) * length * length > kMostPairs) return false;
-    if (is_native(p_.base) && c.micro_batch * p_.base.train.sequence_length / c.cp % c.tp != 0) return false;
+    if (is_native(p_.base) && c.micro_batch * sequences_per_sample(p_.base) * p_.base.train.sequence_length / c.cp % c.tp != 0)
+      return false;
     // A pipeline fills with one micro-batch per stage; interleaving deals them out in rounds of pp.
     if (c.pp > 1 && p_.gradient_accumulation == 0 && c.gradient_accumulation < c.pp) return false;
     return c.virtual_stages == 1 || c.gradient_accumulation % c.pp == 0;
@@ -206,7 +203,7 @@ class Space {
 };
 
 int64_t sequences_wished(const Problem& p) {
-  return p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / p.base.train.sequence_length;
+  return p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / (p.base.train.sequence_length * sequences_per_sample(p.base));
 }
 
 Diagnostic indivisible_batch(const Problem& p, int64_t ranks) {

@@ -6,6 +6,7 @@
 
 #include "base/names.h"
 #include "plan/plan.h"
+#include "planner/spec/loss_choices.h"
 
 namespace distsetup {
 namespace {
@@ -124,15 +125,6 @@ const std::vector<SettingChoice> kTrainers = {
     {"unknown", {"own_script"}, "a training script of your own: PyTorch FSDP2, eager modules", ""},
 };
 
-const std::vector<SettingChoice> kLossHeads = {
-    {"eager", {}, "logits in fp32, each step of the loss a kernel of its own", ""},
-    {"compiled", {}, "the loss in one compiled graph", ""},
-    {"fused", {"fused_kernel", "vocabulary_parallel"}, "one kernel, in place", ""},
-    {"liger", {"fused_linear_cross_entropy"}, "head and loss together, in chunks of tokens", ""},
-    {"chunked", {}, "the loss in chunks of the sequence", ""},
-    {"cut", {"cut_cross_entropy", "cce"}, "no logits in memory at all", ""},
-};
-
 const std::vector<SettingChoice> kFinetune = {
     {"full", {"none"}, "all parameters", ""},
     {"lora", {}, "low-rank adapters on a frozen 16-bit model", "", "the trainer trains all parameters; adapters it has none yet"},
@@ -166,7 +158,7 @@ std::vector<SpecKey> make_keys() {
       choice("trainer.name", {{"trainer", ""}}, kTrainers, kNative, "who runs the plan: its memory and time are planned"),
       text_key("trainer.program", {{"program", ""}}, "the trainer's",
                "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, te)"),
-      choice("trainer.loss_head", {{"loss-head", ""}}, kLossHeads, "the trainer's", "how logits become a loss"),
+      choice("trainer.loss_head", {{"loss-head", ""}}, loss_heads(), "the trainer's", "how logits become a loss"),
       typed(Type::kBool, text_key("trainer.compile", {{"compile", "true"}, {"torch-compile", "true"}}, "false",
                                   "blocks compiled by torch.compile")),
 
@@ -175,11 +167,19 @@ std::vector<SpecKey> make_keys() {
               {"sft", {"finetune", "fine_tune", "supervised"}, "next token on answers", ""},
               {"dpo", {}, "preference pairs against a frozen reference", ""}},
              "pretrain", "what the training does"),
+      choice("train.loss", {{"loss", ""}, {"loss-type", ""}, {"dpo-loss", ""}}, pair_losses(), "sigmoid",
+             "dpo: what a pair costs (bundled trainer)"),
+      number(Type::kDouble, "train.beta", {{"beta", ""}, {"dpo-beta", ""}, {"pref-beta", ""}}, "0.1", "", {1e-6, 1e6},
+             "dpo: how closely the model is held to the reference (bundled trainer)"),
+      number(Type::kDouble, "train.label_smoothing", {{"label-smoothing", ""}}, "0", "", {0, 0.4999999},
+             "dpo, sigmoid: share of the pairs whose order is taken to be wrong (bundled trainer)"),
+      choice("train.reference", {{"reference", ""}}, references(), "cached", "dpo: what the model is compared with (bundled trainer)"),
       choice("train.finetune", {{"finetune", ""}}, kFinetune, "full", "which parameters are trained"),
       choice("train.init", {{"init", ""}},
              {{kRandomInit, {"scratch"}, "random values, from the seed", ""},
               {kWeightsInit, {"pretrained"}, "published weights: those of model.weights", ""}},
-             kRandomInit, "initial parameters (bundled trainer); weights where they are given, and for sft of a model with some"),
+             kRandomInit,
+             "initial parameters (bundled trainer); weights where they are given, and for sft and dpo of a model with some"),
       number(Type::kInt, "train.lora_rank", {{"lora-rank", ""}, {"lora-r", ""}}, "16 with lora", "", {1, 65536},
              "rank of the adapters"),
       typed(Type::kList, text_key("train.lora_targets", {{"lora-targets", ""}, {"lora-target-modules", ""}}, "all linear",
@@ -194,7 +194,7 @@ std::vector<SpecKey> make_keys() {
               {"block-size", ""}},
              "4096", "tokens", {1, 1e7}, "tokens of one sequence"),
       number(Type::kInt, "train.global_batch", {{"global-batch", ""}, {"global-batch-size", ""}, {"train-batch-size", ""}},
-             "from global_batch_tokens", "sequences", {1, 1e9}, "sequences per optimizer step, over all GPUs"),
+             "from global_batch_tokens", "sequences", {1, 1e9}, "sequences (dpo: pairs) per optimizer step, over all GPUs"),
       number(Type::kInt, "train.global_batch_tokens", {{"global-batch-tokens", ""}, {"tokens-per-step", ""}}, "1048576", "tokens",
              {1, 1e12}, "tokens per optimizer step, over all GPUs"),
       number(Type::kInt, "train.steps", {{"steps", ""}, {"max-steps", ""}, {"train-steps", ""}}, "1000", "steps", {1, 1e12},

@@ -10,6 +10,7 @@
 #include "base/quantity.h"
 #include "base/splitmix.h"
 #include "data/set_writer.h"
+#include "text/prepare/pair_samples.h"
 #include "text/template/trained_ranges.h"
 
 namespace distsetup {
@@ -55,6 +56,8 @@ class Samples {
       case SourceRow::Kind::kText: return of_text(row);
       case SourceRow::Kind::kPromptCompletion: return of_completion(row);
       case SourceRow::Kind::kChat: return of_chat(row);
+      case SourceRow::Kind::kTextPair:
+      case SourceRow::Kind::kChatPair: break;  // two samples
     }
     return SampleOrReason{};
   }
@@ -120,6 +123,14 @@ class Samples {
   Encoder encoder_;
 };
 
+Diagnostics mixed(const Location& at, bool is_pair, const Location& first) {
+  return {error(code::kData, at,
+                is_pair ? "this row is a preference pair, and those before it are none"
+                        : "this row is no preference pair, and those before it are",
+                "a set holds one or the other: prepare them apart"),
+          note(code::kData, first, "the first row that was read")};
+}
+
 Diagnostics notes_of(const RowCounts& counts) {
   Diagnostics notes;
   for (const auto& [reason, count] : counts.dropped)
@@ -137,17 +148,34 @@ Result<Prepared> prepare(const PrepareRequest& request) {
   if (!writer.ok()) return writer.diagnostics;
   Prepared out;
   Samples samples(request);
+  Encoder encoder(*request.tokenizer);
   int64_t num_rows = 0;
+  std::optional<Location> first;
+  // Samples that belong together.
+  const auto add = [&](std::initializer_list<NewSample*> together) -> Result<std::string> {
+    const bool held_out = is_held_out((*together.begin())->ids, request.held_out_every);
+    for (NewSample* sample : together) {
+      sample->source = static_cast<uint32_t>(out.set.sources.size());
+      const Diagnostics said = writer->add(*sample, held_out ? SetSplit::kHeldOut : SetSplit::kTraining);
+      if (has_error(said)) return said;
+    }
+    return std::string();
+  };
   const auto use = [&](const SourceRow& row) -> Result<std::string> {
     if (++num_rows % 1000 == 0 && request.shows_progress) request.shows_progress(num_rows);
+    const bool is_pair = row.kind == SourceRow::Kind::kTextPair || row.kind == SourceRow::Kind::kChatPair;
+    if (!first) first = row.at, out.set.holds_pairs = is_pair;
+    if (is_pair != out.set.holds_pairs) return mixed(row.at, is_pair, *first);
+    if (is_pair) {
+      Result<PairOrReason> made = pair_of(row, request, encoder);
+      if (!made.ok()) return made.diagnostics;
+      if (!made->reason.empty()) return std::move(made->reason);
+      return add({&made->chosen, &made->rejected});
+    }
     Result<SampleOrReason> made = samples.of(row);
     if (!made.ok()) return made.diagnostics;
     if (!made->reason.empty()) return std::move(made->reason);
-    made->sample.source = static_cast<uint32_t>(out.set.sources.size());
-    const SetSplit split = is_held_out(made->sample.ids, request.held_out_every) ? SetSplit::kHeldOut : SetSplit::kTraining;
-    const Diagnostics said = writer->add(made->sample, split);
-    if (has_error(said)) return said;
-    return std::string();
+    return add({&made->sample});
   };
   for (const std::string& path : request.sources) {
     const Result<RowCounts> counts = read_rows(path, request.rows, use);

@@ -3,6 +3,7 @@
 //   trained prompt, completion one after the other, the end-of-text token behind; trained from the first token that reaches into the
 //   completion conversation       as the model's chat template writes it; trained is what the assistant wrote
 //   (template/trained_ranges.h)
+//   preference pair    two samples, one after the other (pair_samples.h)
 // A row that cannot be used is dropped and counted by reason, with the place of the first.
 // Leaves out: several threads.
 #pragma once
