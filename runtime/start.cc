@@ -157,9 +157,10 @@ namespace {
 std::string data_text(const Plan& plan, const Corpus& corpus) {
   const std::string sequences = format_count(static_cast<int64_t>(corpus.training.size()));
   if (plan.data.tokenizer == kPreparedTokens)
-    return fmt::format("a prepared set, {} sequences, {} trained tokens an epoch; {} sequences held out, {} trained tokens", sequences,
-                       format_count(corpus.training_tokens), format_count(static_cast<int64_t>(corpus.held_out.size())),
-                       format_count(corpus.held_out_tokens));
+    return fmt::format("a prepared set, {} {}, {} trained tokens an epoch; {} {} held out, {} trained tokens", sequences,
+                       learns_preferences(plan.train) ? "pairs" : "sequences", format_count(corpus.training_tokens),
+                       format_count(static_cast<int64_t>(corpus.held_out.size())),
+                       learns_preferences(plan.train) ? "pairs" : "sequences", format_count(corpus.held_out_tokens));
   const std::vector<DataFile>& files = plan.data.files;
   const int64_t num_held_out = std::count_if(files.begin(), files.end(), [](const DataFile& file) { return file.held_out; });
   return fmt::format("{} files, {} sequences, {} tokens an epoch; {} files held out, {} tokens",

@@ -146,12 +146,17 @@ std::string format_start(const Plan& plan, const RunFacts& facts) {
                                  format_count(count_parameters(plan.model).total), mesh.world(), mesh.world() == 1 ? "rank" : "ranks",
                                  name(plan.strategy.sharding), name(plan.precision.compute), recompute);
   text += fmt::format("  mesh        dp_replicate {} × dp_shard {}, {}\n", mesh.dp_replicate, mesh.dp_shard, facts.device);
-  text +=
-      fmt::format("  batch       {} sequences of {} tokens = {} micro × {} accumulation × {} data-parallel\n", plan.train.global_batch,
-                  plan.train.sequence_length, plan.micro_batch, plan.gradient_accumulation, mesh.data_parallel());
+  text += fmt::format("  batch       {} {} of {} tokens = {} micro × {} accumulation × {} data-parallel\n", plan.train.global_batch,
+                      learns_preferences(plan.train) ? "pairs of 2 sequences" : "sequences", plan.train.sequence_length,
+                      plan.micro_batch, plan.gradient_accumulation, mesh.data_parallel());
   text += fmt::format("  train       {} steps, learning rate {:g} to {:g} ({}), warm-up {}, clip {:g}, seed {}\n", plan.train.steps,
                       plan.train.learning_rate, plan.train.min_learning_rate, name(plan.train.lr_schedule), plan.train.warmup_steps,
                       plan.train.grad_clip, plan.train.seed);
+  if (learns_preferences(plan.train)) {
+    const PreferencePlan& p = plan.train.preference;
+    text += fmt::format("  preferences loss {}, beta {:g}, label smoothing {:g}, reference {}\n", p.loss, p.beta, p.label_smoothing,
+                        p.reference);
+  }
   text += fmt::format("  data        {}\n  checkpoints {}\n  start       {}\n", facts.data, facts.checkpoint, facts.start);
   text += "  predicted\n";
   for (const MemoryTerm& term : plan.memory.terms)

@@ -21,7 +21,8 @@ struct Answers {
   PairJson chosen, rejected;
 };
 std::optional<Answers> answers_of(const RowKeys& row) {
-  const PairJson *chosen = row.first({"chosen", "chosen_messages"}), *rejected = row.first({"rejected", "rejected_messages"});
+  const PairJson *chosen = row.first({"chosen", "chosen_messages", "preferred_output"}),
+                 *rejected = row.first({"rejected", "rejected_messages", "non_preferred_output"});
   if (is_filled(chosen) && is_filled(rejected)) return Answers{*chosen, *rejected};
   const PairJson* both = row.find("output");
   if (both == nullptr || !both->is_array() || both->size() != 2 || !(*both)[0].is_string() || !(*both)[1].is_string()) return {};
@@ -142,6 +143,9 @@ RowOrReason pair_row(const PairJson& json, const RowOptions& options) {
   const bool are_texts = answers.chosen.is_string() && answers.rejected.is_string();
   if (const PairJson* turns = row.first({"messages", "conversations", "conversation"}); is_filled(turns) && turns->is_array())
     return chat_pair(*turns, turns_of(answers.chosen), turns_of(answers.rejected), json, kPairMessages);
+  const PairJson* nested = row.find("input");  // OpenAI's
+  if (nested != nullptr && nested->is_object() && nested->contains("messages"))
+    return chat_pair((*nested)["messages"], turns_of(answers.chosen), turns_of(answers.rejected), *nested, kPairMessages);
   const PairJson* prompt = row.first({"prompt", "question"});
   if (prompt != nullptr && prompt->is_array())
     return chat_pair(*prompt, turns_of(answers.chosen), turns_of(answers.rejected), json, kPairMessages);

@@ -5,6 +5,7 @@
 //                                     Also as chosen_messages, rejected_messages. A prompt beside two conversations that hold it
 //                                     already (UltraFeedback) is not read
 //   conversations, chosen, rejected   ShareGPT's turns, then one more turn each (LLaMA-Factory)
+//   input {messages}, preferred_output, non_preferred_output   (OpenAI)
 //   instruction, input, chosen, rejected, also system and history; output may be a list of both answers (LLaMA-Factory)
 // Leaves out: more than two answers, scores without an order.
 #pragma once

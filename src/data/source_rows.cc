@@ -222,7 +222,7 @@ RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
   out.kind = "text";
   const OrderedJson* text = row.find("text");
   if (text == nullptr)
-    out.reason = "it has none of text, messages, prompt and completion, instruction and output";
+    out.reason = "it has none of text, messages, prompt and completion, instruction and output, chosen and rejected";
   else if (!text->is_string())
     out.reason = "its text is no text";
   else

@@ -45,6 +45,8 @@ TEST_CASE("pair rows: conversations") {
                       "rejected": {"from": "gpt", "value": "b"}})") == expected);
   CHECK(chat_from(R"({"instruction": "q", "input": "", "chosen": "a", "rejected": "b"})") == expected);
   CHECK(chat_from(R"({"instruction": "q", "output": ["a", "b"]})") == expected);
+  CHECK(chat_from(R"({"input": {"messages": [{"role": "user", "content": "q"}]}, "preferred_output": [{"role": "assistant",
+                      "content": "a"}], "non_preferred_output": [{"role": "assistant", "content": "b"}]})") == expected);
   CHECK(chat_from(R"({"prompt": "q", "chosen": [{"role": "assistant", "content": "a"}],
                       "rejected": [{"role": "assistant", "content": "b"}]})") == expected);
   CHECK(

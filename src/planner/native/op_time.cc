@@ -98,6 +98,11 @@ class OpTimes {
     return gemm_s(constants_.gemm, tokens, columns(result), first, element, element);
   }
 
+  bool reads_logits(const OpInstance& op) const {
+    const Operand& first = op.reads.front();
+    return first.kind == Operand::Kind::kTensor && v_.tensors[static_cast<size_t>(first.index)].decl->logits;
+  }
+
   double on_gpu(const OpInstance& op, bool backward) const {
     const TimeConstants& c = constants_;
     switch (op.op->kind) {
@@ -108,7 +113,9 @@ class OpTimes {
             symbol("T"), mean_attended(length, static_cast<double>(op.op->attributes.window), 1), length, symbol("a"), head, head};
         return backward && !op.recomputed ? attention_backward_s(c, shape) : attention_forward_s(c, shape);
       }
-      case OpKind::kLoss: return c.gemm.kernel_s + symbol("T") * symbol("V") * c.loss_bytes_per_logit / c.memory_bytes_per_s;
+      case OpKind::kLoss:
+        if (reads_logits(op)) return c.gemm.kernel_s + symbol("T") * symbol("V") * c.loss_bytes_per_logit / c.memory_bytes_per_s;
+        [[fallthrough]];
       default: return c.gemm.kernel_s + bytes(op) / c.memory_bytes_per_s;
     }
   }

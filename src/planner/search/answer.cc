@@ -144,6 +144,7 @@ std::optional<FoundOnNodes> fewest_nodes(const Problem& problem, Predictor& pred
   const SelectionRules& rules = predictor.rules();
   SearchWish wish;
   wish.wanted = shortfall == Shortfall::kSkip || rules.whole_space ? 1 : kListed;
+  wish.worst = Verdict::kFits;
   wish.nearest = false;
   std::vector<int> legal;
   for (const int nodes : problem.node_counts) {
