@@ -14,6 +14,7 @@ constexpr const char kTrainUsage[] =
     "                       [--log-interval N] [--poison] [--trace FILE] [--profile A:B] [--threads N]\n"
     "       distsetup-train FLAGS OF THE RUN [the same]\n"
     "       distsetup-train --probe [SECONDS]\n"
+    "       distsetup-train --plan plan.json --generate REQUEST.json [--threads N]\n"
     "\n"
     "One rank of a training run. Start all ranks of a node with: distsetup launch --plan plan.json\n"
     "Without --plan the other flags are those of a run, as `distsetup plan -- FLAGS` takes them, also in the\n"
@@ -32,6 +33,7 @@ constexpr const char kTrainUsage[] =
     "  --trace FILE        write the collectives of every step as JSON lines\n"
     "  --profile A:B       write when each op of steps A to B ran, for chrome://tracing: profile.json\n"
     "  --threads N         compute threads of this rank (default: cores / ranks on this host)\n"
+    "  --generate FILE     answer one prompt, as `distsetup generate` asks for it\n"
     "  --probe [SECONDS]   measure matrix multiplications on this host, print JSON\n";
 
 // A word of the line: a flag in our spelling, and what stands behind its '='.
@@ -93,6 +95,8 @@ class TrainLine {
   TrainCommand read() {
     for (; at_ < words_.size() && !is_over_ && command_.mistake.empty(); ++at_) take(split_flag(words_[at_]));
     if (command_.mistake.empty() && command_.what == TrainCommand::What::kTrain) command_.mistake = what_is_missing();
+    if (command_.mistake.empty() && command_.what == TrainCommand::What::kGenerate && command_.options.plan_path.empty())
+      command_.mistake = "--generate without --plan";
     return std::move(command_);
   }
 
@@ -103,6 +107,11 @@ class TrainLine {
       is_over_ = true;
     } else if (word.flag == "--probe") {
       probe(std::move(word.value));
+    } else if (word.flag == "--generate") {
+      if (!word.value && at_ + 1 < words_.size()) word.value = words_[++at_];
+      command_.what = TrainCommand::What::kGenerate;
+      command_.request_path = word.value.value_or("");
+      if (command_.request_path.empty()) command_.mistake = "--generate needs a file, as `distsetup generate` writes it";
     } else if (word.flag == "--dry-run" || word.flag == "--poison") {
       if (word.value) command_.mistake = fmt::format("{} takes no value, found '{}'", word.flag, *word.value);
       (word.flag == "--dry-run" ? command_.options.dry_run : command_.options.poison) = true;

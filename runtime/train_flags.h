@@ -9,11 +9,12 @@
 namespace distsetup {
 
 struct TrainCommand {
-  enum class What { kTrain, kHelp, kVersion, kProbe };
+  enum class What { kTrain, kHelp, kVersion, kProbe, kGenerate };
   What what = What::kTrain;
   TrainOptions options;
   int64_t probe_s = 3;
-  std::string mistake;  // not empty: the line is wrong, and why
+  std::string request_path;  // of kGenerate
+  std::string mistake;       // not empty: the line is wrong, and why
 };
 
 // `words`: without the program's name. '-' and '_' are the same in a flag; --help and --version end the line where they stand.

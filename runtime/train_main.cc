@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "runtime/generate/generate.h"
 #include "runtime/monitor/probe_kernels.h"
 #include "runtime/train.h"
 #include "runtime/train_flags.h"
@@ -17,6 +18,8 @@ int main(int argc, char** argv) {
     case distsetup::TrainCommand::What::kHelp: std::fputs(distsetup::train_usage(), stdout); return 0;
     case distsetup::TrainCommand::What::kVersion: fmt::print("distsetup-train {}\n", DISTSETUP_VERSION); return 0;
     case distsetup::TrainCommand::What::kProbe: return distsetup::run_probe_kernels(static_cast<double>(command.probe_s));
+    case distsetup::TrainCommand::What::kGenerate:
+      return distsetup::run_generate({command.options.plan_path, command.request_path, command.options.num_threads});
     case distsetup::TrainCommand::What::kTrain: break;
   }
   return distsetup::run_training(command.options);

@@ -19,16 +19,20 @@ Result<CheckpointMetadata> verify_checkpoint(const std::string& directory, int64
   return metadata;
 }
 
-Diagnostics load_shard(const std::string& directory, int64_t step, const ShardState& state) {
-  Result<StoredCheckpoint> stored = StoredCheckpoint::open(checkpoint_path(directory, step));
+namespace {
+
+// The first so many of master and both moments.
+Diagnostics load_states(const std::string& checkpoint, const ShardState& state, size_t num_states) {
+  Result<StoredCheckpoint> stored = StoredCheckpoint::open(checkpoint);
   if (!stored.ok()) return stored.diagnostics;
   if (Diagnostics found = stored->check_model(state.layout->geometry); has_error(found)) return found;
-  const std::span<float> states[] = {state.master, state.moment1, state.moment2};
+  const std::span<float> all[] = {state.master, state.moment1, state.moment2};
+  const std::span<const std::span<float>> states = std::span(all).first(num_states);
   for (const std::span<float>& values : states) std::fill(values.begin(), values.end(), 0.0f);  // padding stays zero
   for (const UnitLayout& unit : state.layout->units) {
     for (const Parameter& parameter : unit.parameters) {
       for (const Box& box : boxes_of(*state.layout, unit, parameter, state.at)) {
-        for (size_t s = 0; s < std::size(states); ++s) {
+        for (size_t s = 0; s < states.size(); ++s) {
           CHECK(box.shard_offset + box.numel() <= static_cast<int64_t>(states[s].size()), "{}", parameter.name);
           Diagnostics found = stored->read(parameter.name, kStateSuffixes[s], box, states[s].data() + box.shard_offset);
           if (has_error(found)) return found;
@@ -38,5 +42,13 @@ Diagnostics load_shard(const std::string& directory, int64_t step, const ShardSt
   }
   return {};
 }
+
+}  // namespace
+
+Diagnostics load_shard(const std::string& directory, int64_t step, const ShardState& state) {
+  return load_states(checkpoint_path(directory, step), state, 3);
+}
+
+Diagnostics load_parameters(const std::string& checkpoint, const ShardState& state) { return load_states(checkpoint, state, 1); }
 
 }  // namespace distsetup

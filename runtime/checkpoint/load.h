@@ -9,6 +9,8 @@ namespace distsetup {
 
 // Committed, every file there in its size, and the digests of files number `part`, `part` + `parts`, … as committed.
 Result<CheckpointMetadata> verify_checkpoint(const std::string& directory, int64_t step, int part = 0, int parts = 1);
+// The parameters of a checkpoint alone, from its own folder. Errors as load_shard's.
+Diagnostics load_parameters(const std::string& checkpoint, const ShardState& state);
 // Fills master and moments. Errors: another model (a parameter missing, unknown, or of another shape), elements that no file holds.
 Diagnostics load_shard(const std::string& directory, int64_t step, const ShardState& state);
 

@@ -35,8 +35,12 @@ void check_supported(const Instruction& i) {
 
 }  // namespace
 
-RankMemory::RankMemory(Device& device, const std::vector<const Schedule*>& schedules) {
+RankMemory::RankMemory(Device& device, const std::vector<const Schedule*>& schedules, RunSizes sizes) {
   int64_t arena_bytes = 0;
+  std::map<std::string, int64_t> largest;
+  for (const Schedule* s : schedules)
+    for (const Buffer& b : s->buffers)
+      if (b.lifetime == BufferLifetime::kRun) largest[b.name] = std::max(largest[b.name], b.bytes);
   for (const Schedule* s : schedules) {
     arena_bytes = std::max(arena_bytes, s->arena_bytes);
     for (const Buffer& b : s->buffers) {
@@ -44,10 +48,12 @@ RankMemory::RankMemory(Device& device, const std::vector<const Schedule*>& sched
       CHECK(b.place == Place::kDevice, "run buffer '{}' is not on the device", b.name);
       auto& memory = run_[b.name];
       if (memory == nullptr) {
-        memory = device.allocate(b.bytes, int(b.buffer_class));
-        device.fill(memory->data(), 0, b.bytes);
+        const int64_t bytes = largest.at(b.name);
+        memory = device.allocate(bytes, int(b.buffer_class));
+        device.fill(memory->data(), 0, bytes);
       }
-      CHECK(memory->num_bytes() == b.bytes, "run buffer '{}': {} and {} bytes in two phases", b.name, memory->num_bytes(), b.bytes);
+      CHECK(sizes == RunSizes::kLargest || memory->num_bytes() == b.bytes, "run buffer '{}': {} and {} bytes in two phases", b.name,
+            memory->num_bytes(), b.bytes);
     }
   }
   if (arena_bytes == 0) return;

@@ -20,11 +20,14 @@ class UnsupportedOpError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Run buffers of one name: as large in every list, or as in the list where it is largest (lists for other numbers of tokens).
+enum class RunSizes { kEqual, kLargest };
+
 // Memory of one rank: the run buffers by name, shared by the lists of all phases, and one arena large enough for each of them.
 class RankMemory {
  public:
   // Allocates and zeroes.
-  RankMemory(Device& device, const std::vector<const Schedule*>& schedules);
+  RankMemory(Device& device, const std::vector<const Schedule*>& schedules, RunSizes sizes = RunSizes::kEqual);
   void* run(const std::string& name) const;
   bool has_run(const std::string& name) const { return run_.contains(name); }
   int64_t run_num_bytes(const std::string& name) const;

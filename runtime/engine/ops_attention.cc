@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/check.h"
@@ -133,7 +134,35 @@ constexpr std::array kAttention = {
     NativeOp{"attention_shared", shared_attention<float>, shared_attention<Bf16>},
     NativeOp{"attention_shared_backward", shared_attention_backward<float>, shared_attention_backward<Bf16>}};
 
+template <class E>
+void attend(const Call& c, E* keys, E* values, int64_t num_before) {
+  const OpContext& x = *c.context;
+  const bool split = c.reads.size() == 2;
+  const cpu::QkvRows<const E> own = rows_of<const E>(split ? in<E>(c, 0) : nullptr, split ? in<E>(c, 1) : in<E>(c, 0), x);
+  const int64_t width = x.kv * x.d, now = num_before + x.T;
+  for (int64_t t = 0; t < x.T; ++t) {
+    std::copy_n(own.k + t * own.k_stride, width, keys + (num_before + t) * width);
+    std::copy_n(own.v + t * own.v_stride, width, values + (num_before + t) * width);
+  }
+  const cpu::QkvRows<const E> rows{own.q, keys, values, own.q_stride, width, width};
+  const cpu::CausalAttention shape = attention_shape(c, Positions{x.T, x.T, num_before, now}, Positions{now, now, 0, now});
+  parallel_ranges(x.T, now * x.a * x.d, [&](int64_t begin, int64_t end) {
+    cpu::attention<E, E>(rows, {}, out<E>(c, 0), out<float>(c, 1), shape, begin, end);
+  });
+}
+
 }  // namespace
+
+void attend_to_cache(const Call& call, KeyValueCache& cache, int64_t num_before) {
+  const OpContext& x = *call.context;
+  CHECK(x.B == 1 && x.cp == 1 && x.d <= cpu::kMostHeadSize, "{} sequences over {} ranks, heads of {}", x.B, x.cp, x.d);
+  CHECK((num_before + x.T) * x.kv * x.d * size_bytes(x.compute) <= int64_t(cache.keys.size()),
+        "{} tokens are more than the cache has room for", num_before + x.T);
+  if (x.compute == Dtype::kBf16)
+    attend(call, reinterpret_cast<Bf16*>(cache.keys.data()), reinterpret_cast<Bf16*>(cache.values.data()), num_before);
+  else
+    attend(call, reinterpret_cast<float*>(cache.keys.data()), reinterpret_cast<float*>(cache.values.data()), num_before);
+}
 
 bool needs_own_attention(const std::string& kernel, const Call& call) {
   if (kernel.starts_with("ring_")) return true;
