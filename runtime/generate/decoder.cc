@@ -24,8 +24,12 @@ namespace {
 // The plan's model alone, on one rank: all parameters here, one sequence of `rows` tokens.
 Plan on_one_rank(Plan plan, int64_t rows) {
   plan.mesh = Mesh{};
-  plan.strategy.sharding = Sharding::kDdp;
-  plan.strategy.virtual_stages = 1;
+  plan.hardware.nodes = plan.hardware.gpus_per_node = 1;
+  StrategyPlan alone;
+  alone.sharding = Sharding::kDdp;
+  alone.trainer = plan.strategy.trainer;
+  plan.strategy = alone;
+  plan.offload = OffloadPlan{};
   plan.recompute = RecomputePlan{};
   plan.micro_batch = plan.gradient_accumulation = plan.train.global_batch = 1;
   plan.train.sequence_length = rows;

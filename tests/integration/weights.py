@@ -4,6 +4,7 @@ two meshes, in turn; --every-mesh: all.
 Of each family, type and mesh:
   loss     the first step's is Transformers' own, to 1e-5
   export   of a run that changes nothing: every tensor's bytes are the file's, and from_pretrained() misses nothing
+  greedy   `distsetup generate` writes the tokens that Transformers' generate() writes, from the weights and from the checkpoint
   again    of a run that trains: its export starts a run whose first loss is Transformers' for that export"""
 import json
 import os
@@ -32,7 +33,7 @@ MESHES = {
 NOT_SPLIT = ("are not divisible by tp", "does not split", "tensor parallelism", "context parallelism", "--cp")
 
 failures = []
-counts = {"runs": 0, "meshes that a family does not run on": 0, "exports": 0}
+counts = {"runs": 0, "answers": 0, "meshes that a family does not run on": 0, "exports": 0}
 
 
 def run(arguments):
@@ -101,6 +102,29 @@ def check_bytes(before, after):
             raise RuntimeError(f"tensor {name} is not what it was")
 
 
+def check_greedy(binary, path, folder):
+    """As many tokens as the likeliest is clearly the likeliest: beyond a near tie both are right."""
+    prompt = torch.randint(0, 259, (1, 37), generator=torch.Generator().manual_seed(5))
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        made = model.generate(prompt, max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0, output_logits=True,
+                              return_dict_in_generate=True)
+    expected = []
+    for token, logits in zip(made.sequences[0, 37:].tolist(), made.logits):
+        best = logits[0].topk(2).values
+        if best[0] - best[1] < 1e-3 * best[0].abs():
+            break
+        expected.append(token)
+    code, said = run([f"{binary}/distsetup", "generate", str(path), "--prompt-ids", " ".join(map(str, prompt[0].tolist())),
+                      "--max-new-tokens", "12", "--quiet"])
+    if code != 0:
+        raise RuntimeError(said[-500:])
+    found = [int(word) for word in said.split()]
+    if found[:len(expected)] != expected or len(found) != 12:
+        raise RuntimeError(f"generate wrote {found}, Transformers {expected}")
+    counts["answers"] += 1
+
+
 def check(binary, folder, name, dtype, mesh, text):
     model, out = folder / f"{name}_{dtype}", folder / f"{name}_{dtype}_{mesh.replace(' ', '')}"
     data = folder / "data"
@@ -110,6 +134,8 @@ def check(binary, folder, name, dtype, mesh, text):
         return
     close(loss, transformers_loss(model, text))
     check_bytes(model, export(binary, out / "still", dtype))
+    check_greedy(binary, model, model)
+    check_greedy(binary, out / "still", model)
     first_loss(binary, model, mesh, out / "trained", data, ["--steps", "2", "--learning-rate", "0.01"])
     trained = export(binary, out / "trained", "fp32")
     again = first_loss(binary, trained, mesh, out / "again", data, still)

@@ -10,6 +10,7 @@
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
 #include "cli/settings/session.h"
+#include "cli/settings/trained_run.h"
 #include "weights/export.h"
 
 namespace distsetup {
@@ -25,20 +26,6 @@ Result<StoredType> type_flag(const Arguments& arguments) {
   return *text == "fp32" ? StoredType::kF32 : *text == "fp16" ? StoredType::kF16 : StoredType::kBf16;
 }
 
-// Of a checkpoint, the plan.json of its run: --plan, else the nearest above it.
-Result<std::string> plan_path(const Arguments& arguments, const std::string& checkpoint) {
-  if (arguments.has("plan")) return arguments.text("plan");
-  std::error_code failure;
-  fs::path folder = fs::absolute(checkpoint, failure).lexically_normal();
-  for (int i = 0; i < 3; ++i) {
-    folder = folder.parent_path();
-    if (fs::exists(folder / "plan.json", failure)) return (folder / "plan.json").string();
-  }
-  return error(code::kMissingArgument, command_line(),
-               fmt::format("no plan.json in the folders above '{}', expected the one it was trained with", checkpoint),
-               "--plan path/to/plan.json");
-}
-
 int run_checkpoint_export(const Arguments& arguments, const Terminal& terminal) {
   const Result<Session> session = open_session(arguments);
   const Result<StoredType> type = type_flag(arguments);
@@ -49,7 +36,7 @@ int run_checkpoint_export(const Arguments& arguments, const Terminal& terminal) 
   if (!arguments.has("output"))
     said.push_back(error(code::kMissingArgument, command_line(), "no --output, expected a folder to write", "--output DIR"));
   if (has_error(said)) return fail(arguments, terminal, said);
-  const Result<std::string> path = plan_path(arguments, *checkpoint);
+  const Result<std::string> path = plan_path_of(arguments, *checkpoint);
   if (!path.ok()) return fail(arguments, terminal, path.diagnostics);
   Result<Plan> plan = read_plan(*path);
   if (!plan.ok()) return fail(arguments, terminal, plan.diagnostics);

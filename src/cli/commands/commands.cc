@@ -35,6 +35,7 @@ constexpr NamedCommand kCommands[] = {
     {"launch", launch_command},
     {"probe", probe_command},
     {"checkpoint export", checkpoint_export_command},
+    {"generate", generate_command},
     {"config show", config_show_command},
     {"diff", diff_command},
     {"compare", compare_command},

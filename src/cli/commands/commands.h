@@ -19,6 +19,7 @@ Command launcher_command();
 Command launch_command();
 Command probe_command();
 Command checkpoint_export_command();
+Command generate_command();
 Command config_show_command();
 Command diff_command();
 Command compare_command();

@@ -23,6 +23,7 @@
 #include "cli/deliver/targets.h"
 #include "cli/launch/local_ranks.h"
 #include "cli/launch/preflight.h"
+#include "cli/launch/trainer_program.h"
 #include "cli/line/terminal.h"
 #include "codegen/shell/quote.h"
 #include "plan/plan.h"
@@ -202,11 +203,9 @@ Diagnostic needs_command(const Plan& plan, const std::string& path) {
 }
 
 std::optional<std::string> find_trainer(const LaunchOptions& options) {
-  std::error_code failure;
-  fs::path path = options.trainer_path;
-  if (path.empty()) path = fs::read_symlink("/proc/self/exe", failure).parent_path() / "distsetup-train";
-  if (::access(path.c_str(), X_OK) == 0 && !fs::is_directory(path, failure)) return path.string();
-  report({error(code::kEnvironment, {}, fmt::format("'{}' is not there or not executable", path.string()),
+  const std::string path = trainer_program(options.trainer_path);
+  if (is_program(path)) return path;
+  report({error(code::kEnvironment, {}, fmt::format("'{}' is not there or not executable", path),
                 "build the trainer: ./scripts/build --runtime")});
   return std::nullopt;
 }

@@ -15,7 +15,8 @@ struct LaunchOptions {
   std::string output_dir;    // --output; empty: the trainer's default (plan.json's directory)
   std::string trainer_path;  // --trainer-program; empty: distsetup-train beside this program
   double grace_s = 10;       // --grace: between SIGTERM and SIGKILL for the ranks left after a failure or a second signal
-  std::vector<std::string> trainer_arguments;  // passed on as they are: --dry-run, --stop-after N, --poison, --trace F, --profile A:B, --threads N
+  std::vector<std::string>
+      trainer_arguments;  // passed on as they are: --dry-run, --stop-after N, --poison, --trace F, --profile A:B, --threads N
 };
 
 // Blocks until every rank has ended. Ranks' stdout goes to our stdout, their stderr to our stderr, whole lines, "[rank 0] " before

@@ -138,12 +138,11 @@ int visible_gpus() {
 std::vector<Finding> check_node(const LaunchOptions& options, const Plan& plan) {
   std::vector<Finding> findings;
   std::error_code failure;
-  fs::path trainer = options.trainer_path;
-  if (trainer.empty()) trainer = fs::read_symlink("/proc/self/exe", failure).parent_path() / "distsetup-train";
-  if (::access(trainer.c_str(), X_OK) == 0) {
-    findings.push_back(good("trainer", trainer.string()));
+  const std::string trainer = trainer_program(options.trainer_path);
+  if (is_program(trainer)) {
+    findings.push_back(good("trainer", trainer));
   } else {
-    findings.push_back(bad("trainer", fmt::format("no '{}'", trainer.string()), "distsetup-train", "./scripts/build --runtime"));
+    findings.push_back(bad("trainer", fmt::format("no '{}'", trainer), "distsetup-train", "./scripts/build --runtime"));
   }
   const int ranks = plan.mesh.world() / std::max(1, plan.hardware.nodes);
   if (plan.hardware.accelerator == Accelerator::kCuda) {

@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "base/quantity.h"
 #include "cli/launch/measure.h"
+#include "cli/launch/trainer_program.h"
 #include "cli/line/terminal.h"
 #include "model/presets.h"
 
@@ -37,11 +38,10 @@ struct Facts {
   std::vector<FoundGpu> gpus;
 };
 
+// Empty: it is not there.
 std::string trainer_of(const ProbeOptions& options) {
-  if (!options.trainer_path.empty()) return options.trainer_path;
-  std::error_code failure;
-  const fs::path path = fs::read_symlink("/proc/self/exe", failure).parent_path() / "distsetup-train";
-  return ::access(path.c_str(), X_OK) == 0 ? path.string() : "";
+  const std::string path = trainer_program(options.trainer_path);
+  return !options.trainer_path.empty() || is_program(path) ? path : "";
 }
 
 Result<Facts> measure(const ProbeOptions& options) {

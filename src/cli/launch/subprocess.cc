@@ -141,4 +141,43 @@ Said run_program(const std::vector<std::string>& words, double limit_s, const st
   return said;
 }
 
+Said follow_program(const std::vector<std::string>& words, const std::function<bool(std::string_view line)>& each) {
+  Said said;
+  Spawn what;
+  what.words = words;
+  const Spawned child = spawn(what);
+  if (child.failure != 0) return said;
+  said.started = true;
+  std::string pending;
+  std::array<char, 4096> buffer{};
+  std::array<pollfd, 2> open = {pollfd{child.output, POLLIN, 0}, pollfd{child.errors, POLLIN, 0}};
+  bool goes_on = true;
+  while (goes_on && (open[0].fd >= 0 || open[1].fd >= 0)) {
+    if (::poll(open.data(), open.size(), -1) < 0 && errno != EINTR) break;
+    for (pollfd& one : open) {
+      if (one.fd < 0 || one.revents == 0) continue;
+      const ssize_t got = ::read(one.fd, buffer.data(), buffer.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) {
+        one.fd = -1;
+        continue;
+      }
+      (&one == open.data() ? pending : said.text).append(buffer.data(), static_cast<size_t>(got));
+    }
+    size_t begin = 0;
+    for (size_t end = pending.find('\n'); goes_on && end != std::string::npos; end = pending.find('\n', begin)) {
+      goes_on = each(std::string_view(pending).substr(begin, end - begin));
+      begin = end + 1;
+    }
+    pending.erase(0, begin);
+  }
+  if (!goes_on) ::kill(child.pid, SIGTERM);
+  ::close(child.output);
+  ::close(child.errors);
+  int status = 0;
+  ::waitpid(child.pid, &status, 0);
+  said.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return said;
+}
+
 }  // namespace distsetup

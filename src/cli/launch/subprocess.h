@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,5 +44,9 @@ struct Said {
 // Runs a program to its end, or kills it after `limit_s`. `errors`: kWithOutput or kDropped.
 Said run_program(const std::vector<std::string>& words, double limit_s = 30, const std::string& directory = "",
                  Spawn::Errors errors = Spawn::Errors::kWithOutput);
+
+// Runs a program to its end. `each` gets every line of its standard output as it comes; false: that is enough, the program is killed.
+// `text` is what it wrote to standard error.
+Said follow_program(const std::vector<std::string>& words, const std::function<bool(std::string_view line)>& each);
 
 }  // namespace distsetup
