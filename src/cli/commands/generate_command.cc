@@ -170,11 +170,6 @@ std::vector<int64_t> stop_ids(const Speaker& speaker) {
   return {ids.begin(), ids.end()};
 }
 
-struct Answer {
-  Json end;           // the trainer's last line
-  Diagnostics wrong;  // of the text
-};
-
 // The plan and the request as files, for as long as the trainer reads them.
 class RequestFolder {
  public:
@@ -241,23 +236,24 @@ int run_generate_command(const Arguments& arguments, const Terminal& terminal) {
 
   const bool is_json = arguments.has("json");
   AnswerText text(speaker->tokenizer ? &*speaker->tokenizer : nullptr);
-  Answer answer;
+  Json end;                   // the trainer's last line
+  Diagnostics wrong;          // of the text
   std::vector<int64_t> made;  // with --prompt-ids
   const auto take = [&](std::string_view line) {
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object()) return true;
-    if (!json.contains("id")) return answer.end = json, true;
+    if (!json.contains("id")) return end = json, true;
     if (arguments.has("prompt-ids")) {
       made.push_back(json["id"].get<int64_t>());
       return is_json || print_result(terminal, fmt::format("{}{}", made.size() == 1 ? "" : " ", made.back())) == kDone;
     }
     const Result<std::string> fresh = text.add(json["id"].get<int64_t>());
-    if (!fresh.ok()) return answer.wrong = fresh.diagnostics, false;
+    if (!fresh.ok()) return wrong = fresh.diagnostics, false;
     return is_json || print_result(terminal, *fresh) == kDone;
   };
   const Said done =
       follow_program({trainer, "--plan", folder.path() + "/plan.json", "--generate", folder.path() + "/request.json"}, take);
-  if (has_error(answer.wrong)) return fail(arguments, terminal, answer.wrong);
+  if (has_error(wrong)) return fail(arguments, terminal, wrong);
   if (done.code != 0) {
     const size_t help = done.text.find("\n  help: ");
     const std::string what = done.text.substr(0, std::min(help, done.text.find_last_not_of('\n') + 1));
@@ -271,11 +267,11 @@ int run_generate_command(const Arguments& arguments, const Terminal& terminal) {
                                              {"ids", arguments.has("prompt-ids") ? Json(made) : Json(text.ids())},
                                              {"text", text.text()},
                                              {"prompt_ids", *ids},
-                                             {"stopped_by", answer.end.value("stopped_by", "")}}));
+                                             {"stopped_by", end.value("stopped_by", "")}}));
   const int code = print_result(terminal, rest + "\n");
-  const double seconds = answer.end.value("answer_s", 0.0);
-  const auto num_made = answer.end.value("new_tokens", int64_t{0});
-  mention(terminal, fmt::format("{} tokens of prompt, {} of answer{}\n", answer.end.value("prompt_tokens", int64_t{0}), num_made,
+  const double seconds = end.value("answer_s", 0.0);
+  const auto num_made = end.value("new_tokens", int64_t{0});
+  mention(terminal, fmt::format("{} tokens of prompt, {} of answer{}\n", end.value("prompt_tokens", int64_t{0}), num_made,
                                 seconds > 0 ? fmt::format(", {:.1f} tokens/s", static_cast<double>(num_made) / seconds) : ""));
   return code;
 }

@@ -42,7 +42,11 @@ Result<TrainedModel> of_weights(const Arguments& arguments, const Session& sessi
 
 Result<TrainedModel> of_checkpoint(const Arguments& arguments, const std::string& path) {
   const Result<std::string> checkpoint = committed_checkpoint(path);
-  if (!checkpoint.ok()) return checkpoint.diagnostics;
+  if (!checkpoint.ok()) {
+    Diagnostics said = checkpoint.diagnostics;
+    said.push_back(note(code::kCheckpoint, {path}, "nor is it a folder with config.json and safetensors"));
+    return said;
+  }
   const Result<std::string> plan_path = plan_path_of(arguments, *checkpoint);
   if (!plan_path.ok()) return plan_path.diagnostics;
   Result<Plan> plan = read_plan(*plan_path);
