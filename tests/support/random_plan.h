@@ -22,6 +22,7 @@ struct PlanChoice {
   int cp = 1;  // and, where these are exchanged, heads
   CpMethod cp_method = CpMethod::kAllGather;
   int pp = 1, chunks = 1;  // it gets a layer for each part at least, interleaved parts as many micro-batches as they divide
+  bool pairs = false;      // learned from, and not tokens
 };
 
 inline Geometry tiny_geometry(int64_t layers = 2) {
@@ -67,6 +68,7 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.recompute = {c.recompute, c.every_k, dropped_tensors(geometry, c.recompute)};
   p.precision.compute = c.compute;
   p.train.sequence_length = sequence_length;
+  if (c.pairs) p.train.method = kDpo;
   p.train.global_batch = c.micro_batch * p.gradient_accumulation * c.dp_replicate * c.dp_shard;
   return p;
 }
@@ -110,6 +112,7 @@ PlanChoice random_choice(Random& random) {
   c.cp = pick(0, 1) ? 1 : pick(2, 4);
   if (c.cp > 1) c.dp_replicate = std::min(c.dp_replicate, 2), c.dp_shard = std::min(c.dp_shard, 3), c.tp = std::min(c.tp, 2);
   c.cp_method = pick(0, 1) ? CpMethod::kUlysses : CpMethod::kAllGather;
+  c.pairs = pick(0, 4) == 0;
   if (!c.reshard || pick(0, 2) > 0) return c;
   c.pp = pick(2, 4);
   c.chunks = c.tp == 1 ? pick(1, 3) : 1;
