@@ -170,16 +170,14 @@ class Run {
     } else if (!is_at_start) {
       load_start();
     }
-    double steps[2] = {static_cast<double>(done_), static_cast<double>(done_) * static_cast<double>(done_)};
-    communicator_->control_sum(steps, 2);
-    const double world = communicator_->world();
-    CHECK(steps[0] == world * static_cast<double>(done_) && steps[1] == steps[0] * static_cast<double>(done_),
-          "ranks start at different steps");
+    check_same_step(*communicator_, done_);
     engine_->set_steps_done(done_);
     engine_->load();
     Diagnostics mine;
     if (first()) {
-      const Result<int64_t> dropped = metrics_.open((fs::path(training_.output) / "metrics.jsonl").string(), newest ? done_ : -1);
+      const fs::path output = training_.output;
+      const Result<int64_t> dropped = metrics_.open((output / "metrics.jsonl").string(), newest ? done_ : -1,
+                                                    options_.tensorboard ? (output / "tensorboard").string() : "");
       mine = dropped.diagnostics;
       if (dropped.ok() && *dropped > 0)
         say("metrics.jsonl: {} lines after step {} are dropped, these steps are trained again", *dropped, done_);
@@ -243,9 +241,11 @@ class Run {
     throw_on_error(metrics_.write(line), kExitFailed);
     const int64_t every = options_.log_every > 0 ? options_.log_every : std::max<int64_t>(1, plan_.train.steps / kNumConsoleLines);
     if (done_ % every != 0 && done_ != plan_.train.steps && done_here_ > 1) return;
-    fmt::print("step {:>6}  loss {:.4f}{}  lr {:.2e}  grad norm {:.3f}  {} tokens/s  {} (predicted {})\n", done_, stats.loss,
+    const double left_s = time_.mean().step_s * static_cast<double>(plan_.train.steps - done_);
+    fmt::print("step {:>6}  loss {:.4f}{}  lr {:.2e}  grad norm {:.3f}  {} tokens/s  {} (predicted {}){}\n", done_, stats.loss,
                stats.preference ? preference_text(*stats.preference) : "", rate, stats.gradient_norm,
-               format_count(std::llround(tokens_per_s)), format_duration(step_s), format_duration(plan_.time.step_s));
+               format_count(std::llround(tokens_per_s)), format_duration(step_s), format_duration(plan_.time.step_s),
+               left_s > 0 ? fmt::format("  {} left", format_duration(left_s)) : "");
     std::fflush(stdout);
   }
 

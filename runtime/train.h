@@ -18,7 +18,8 @@ struct TrainOptions {
   bool poison = false;             // --poison: freed ranges are NaN (EngineOptions::poison)
   std::string trace_path;          // --trace: collectives as issued, a JSON line per step; ranks > 0 append ".rank<r>"
   int64_t first_profiled_step = 0, last_profiled_step = 0;  // --profile FIRST:LAST: when each op of these steps ran
-  int num_threads = 0;             // --threads; 0: cores / ranks on this host
+  bool tensorboard = false;                                 // --tensorboard: the metrics as events, too, in output_dir/tensorboard
+  int num_threads = 0;                                      // --threads; 0: cores / ranks on this host
 };
 
 // Exit codes: 0 done, stopped by a signal after a checkpoint, or nothing left to do · 1 failed · 3 plan unreadable, corrupt, not for

@@ -29,6 +29,7 @@ constexpr const char kTrainUsage[] =
     "  --dry-run           check plan, schedule, environment and data; train nothing\n"
     "  --stop-after STEPS  checkpoint and end after so many steps of this process\n"
     "  --log-interval N    a line every N steps (default: 100 lines a run); also --logging-steps\n"
+    "  --tensorboard       write the metrics for TensorBoard, too: OUTPUT/tensorboard\n"
     "  --poison            fill freed memory with NaN: the numbers must not change\n"
     "  --trace FILE        write the collectives of every step as JSON lines\n"
     "  --profile A:B       write when each op of steps A to B ran, for chrome://tracing: profile.json\n"
@@ -112,9 +113,10 @@ class TrainLine {
       command_.what = TrainCommand::What::kGenerate;
       command_.request_path = word.value.value_or("");
       if (command_.request_path.empty()) command_.mistake = "--generate needs a file, as `distsetup generate` writes it";
-    } else if (word.flag == "--dry-run" || word.flag == "--poison") {
+    } else if (word.flag == "--dry-run" || word.flag == "--poison" || word.flag == "--tensorboard") {
       if (word.value) command_.mistake = fmt::format("{} takes no value, found '{}'", word.flag, *word.value);
-      (word.flag == "--dry-run" ? command_.options.dry_run : command_.options.poison) = true;
+      TrainOptions& options = command_.options;
+      (word.flag == "--dry-run" ? options.dry_run : word.flag == "--poison" ? options.poison : options.tensorboard) = true;
     } else if (takes_value(word.flag)) {
       if (!word.value && at_ + 1 < words_.size()) word.value = words_[++at_];
       command_.mistake = set_value(command_.options, word.flag, word.value.value_or(""));

@@ -32,7 +32,7 @@ MetricsFile::~MetricsFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-Result<int64_t> MetricsFile::open(const std::string& path, int64_t step) {
+Result<int64_t> MetricsFile::open(const std::string& path, int64_t step, const std::string& events) {
   path_ = path;
   int64_t num_dropped = 0;
   if (::access(path.c_str(), F_OK) == 0) {
@@ -59,6 +59,9 @@ Result<int64_t> MetricsFile::open(const std::string& path, int64_t step) {
   last_evaluation_ = -1;
   fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) return unwritable(path, errno);
+  if (!events.empty()) {
+    if (Diagnostics said = events_.open(events, step + 1); has_error(said)) return said;
+  }
   return num_dropped;
 }
 
@@ -68,7 +71,7 @@ Diagnostics MetricsFile::write(const Json& line) {
   last = line.at("step").get<int64_t>();
   const std::string text = line.dump() + '\n';
   const ssize_t n = ::write(fd_, text.data(), text.size());
-  if (n == static_cast<ssize_t>(text.size())) return {};
+  if (n == static_cast<ssize_t>(text.size())) return events_.is_open() ? events_.write(line) : Diagnostics{};
   return {unwritable(path_, n < 0 ? errno : ENOSPC)};
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/diagnostic.h"
 #include "base/json_fwd.h"
+#include "runtime/monitor/event_file.h"
 
 namespace distsetup {
 
@@ -16,14 +17,15 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
   ~MetricsFile();
-  // Opens for appending after `step`; returns how many lines were dropped.
-  Result<int64_t> open(const std::string& path, int64_t step);
+  // Opens for appending after `step`; returns how many lines were dropped. `events`: a folder for TensorBoard's file; "": none.
+  Result<int64_t> open(const std::string& path, int64_t step, const std::string& events = "");
   // Errors (kUnwritableFile): disk full. CHECKs that steps of one kind ascend.
   Diagnostics write(const Json& line);
 
  private:
   std::string path_;
   int fd_ = -1;
+  EventFile events_;
   int64_t last_step_ = -1, last_evaluation_ = -1;
 };
 

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/check.h"
 #include "runtime/monitor/failure.h"
 
 namespace distsetup {
@@ -57,6 +58,13 @@ void check_replicas(Communicator& communicator, const Layout& layout, std::span<
     throw Failure(kExitFailed, fmt::format("ranks {} and {} hold the same parameters and their bits differ", first, r),
                   "a fault of memory, or a bug: go on from the last checkpoint, and please report it if it happens again");
   }
+}
+
+void check_same_step(Communicator& communicator, int64_t steps_done) {
+  const double mine = static_cast<double>(steps_done);
+  double steps[2] = {mine, mine * mine};
+  communicator.control_sum(steps, 2);
+  CHECK(steps[0] == communicator.world() * mine && steps[1] == steps[0] * mine, "ranks start at different steps");
 }
 
 }  // namespace distsetup

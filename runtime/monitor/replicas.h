@@ -12,4 +12,7 @@ namespace distsetup {
 // nothing.
 void check_replicas(Communicator& communicator, const Layout& layout, std::span<const float> master);
 
+// Collective. CHECKs that all ranks have taken the same number of steps.
+void check_same_step(Communicator& communicator, int64_t steps_done);
+
 }  // namespace distsetup

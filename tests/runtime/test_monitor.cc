@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,6 +13,7 @@
 #include "runtime/checkpoint/collective.h"
 #include "runtime/checkpoint/load.h"
 #include "runtime/monitor/environment.h"
+#include "runtime/monitor/event_file.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/metrics.h"
 #include "runtime/monitor/replicas.h"
@@ -293,4 +295,38 @@ TEST_CASE("predicted and measured stand side by side in the plan's words") {
   CHECK_THAT(text, Catch::Contains("activation                        70 B              71 B  +1 B (+1.4 %)"));
   CHECK_THAT(text, Catch::Contains("parameter shard                  100 B             100 B  equal"));
   CHECK_THAT(text, Catch::Contains("2 of 3 kinds of buffers take the predicted bytes exactly"));
+}
+
+TEST_CASE("events: records that TensorBoard reads", "[monitor]") {
+  CHECK(crc32c("123456789") == 0xE3069283u);            // the check value of CRC-32C
+  CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AAu);  // RFC 3720, B.4
+  const TemporaryDirectory folder;
+  {
+    EventFile events;
+    REQUIRE_FALSE(has_error(events.open(folder.path() + "/tensorboard", 8)));
+    REQUIRE_FALSE(has_error(events.write({{"kind", "step"}, {"step", 8}, {"loss", 2.5}, {"rewards/margins", 1}, {"name", "text"}})));
+  }
+  std::string bytes;
+  for (const auto& entry : fs::directory_iterator(folder.path() + "/tensorboard")) {
+    CHECK(entry.path().filename().string().starts_with("events.out.tfevents."));
+    bytes = *read_file(entry.path().string());
+  }
+  std::vector<std::string> records;
+  for (size_t at = 0; at < bytes.size();) {
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data() + at, 8);
+    REQUIRE(at + 16 + length <= bytes.size());
+    uint32_t stored = 0;
+    std::memcpy(&stored, bytes.data() + at + 12 + length, 4);
+    const uint32_t crc = crc32c(std::string_view(bytes).substr(at + 12, length));
+    CHECK(stored == ((crc >> 15) | (crc << 17)) + 0xA282EAD8u);
+    records.push_back(bytes.substr(at + 12, length));
+    at += 16 + length;
+  }
+  REQUIRE(records.size() == 3);  // version, start of a session, scalars
+  CHECK(records[0].find("brain.Event:2") != std::string::npos);
+  CHECK(records[1].substr(9, 6) == std::string("\x10\x08\x3A\x02\x08\x01", 6));
+  CHECK(records[2].find("step/loss\x15" + std::string("\0\0\x20\x40", 4)) != std::string::npos);
+  CHECK(records[2].find("\x0Frewards/margins\x15") != std::string::npos);
+  CHECK(records[2].find("name") == std::string::npos);
 }
