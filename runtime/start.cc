@@ -22,6 +22,7 @@
 #include "runtime/checkpoint/load_weights.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/report.h"
+#include "weights/export.h"
 
 namespace distsetup {
 namespace {
@@ -76,6 +77,7 @@ Diagnostics keep_plan(const TrainingPlan& training) {
   };
   if (!plan.data.files.empty()) plan.data.root = seen_from_there(plan.data.root);
   if (!plan.weights.files.empty()) plan.weights.directory = seen_from_there(plan.weights.directory);
+  if (!plan.adapter.files.empty()) plan.adapter.directory = seen_from_there(plan.adapter.directory);
   plan.checkpoint.directory = seen_from_there(plan.checkpoint.directory);
   return write_file_atomic((fs::path(training.output) / "plan.json").string(), dump_json(to_json(plan)), Overwrite::kForce)
       .diagnostics;
@@ -143,6 +145,26 @@ void check_resume(const CheckpointMetadata& metadata, const std::string& path, c
   if (metadata.cursor.position > static_cast<int64_t>(corpus.training.size())) {
     throw Failure(kExitFailed, fmt::format("the data position of '{}' lies outside the data", path));
   }
+}
+
+void check_frozen(const std::string& stored, const std::string& found, const std::string& path, const Plan& plan) {
+  if (stored == found) return;
+  const std::string source =
+      starts_from_weights(plan) ? fmt::format("the weights in '{}'", plan.weights.directory) : std::string("the seed's first values");
+  throw Failure(kExitFailed,
+                fmt::format("'{}' was trained beside frozen parameters of the digest {}, {} have {}", path,
+                            stored.empty() ? "(none)" : stored, source, found.empty() ? "(none)" : found),
+                "give the weights that the run began with, or name another --output");
+}
+
+std::string write_adapter(Communicator& communicator, const TrainingPlan& training, const std::string& checkpoint) {
+  if (!tuning_of(training.plan.train).has_adapters()) return "";
+  const std::string folder = (fs::path(training.output) / "adapter").string();
+  Plan plan = training.plan;
+  plan.weights.directory = (fs::path(training.directory) / plan.weights.directory).string();
+  const ExportRequest request = {checkpoint, folder, StoredType::kF32, 0, Overwrite::kForce, false};
+  agree(communicator, communicator.rank() == 0 ? export_adapter(plan, request).diagnostics : Diagnostics{}, kExitFailed);
+  return folder;
 }
 
 void check_start(const TrainingPlan& training, const std::optional<CheckpointMetadata>& newest, const Corpus& corpus) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/plan.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "weights/manifest.h"
 
@@ -36,6 +37,13 @@ std::optional<CheckpointMetadata> newest_checkpoint(const std::string& directory
 
 // Throws Failure when the checkpoint at `path` belongs to another run: other data, sequence length or seed.
 void check_resume(const CheckpointMetadata& metadata, const std::string& path, const Corpus& corpus, const Plan& plan);
+
+// Throws Failure when what is frozen is not what the checkpoint at `path` was trained beside: the source has changed.
+void check_frozen(const std::string& stored, const std::string& found, const std::string& path, const Plan& plan);
+
+// At the end of a run that trains adapters: rank 0 writes a folder that PEFT reads, beside the metrics. Every rank calls it; throws
+// Failure. Returns the folder; "": there are no adapters.
+std::string write_adapter(Communicator& communicator, const TrainingPlan& training, const std::string& checkpoint);
 
 // What a dry run checks of the place where training begins: check_resume() where there is a checkpoint, else published weights, if the
 // plan names any. Throws Failure.

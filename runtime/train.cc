@@ -149,11 +149,13 @@ class Run {
   ShardState shard() { return {&engine_->layout(), engine_->place(), engine_->master(), engine_->moment1(), engine_->moment2()}; }
 
   void load_start() {
-    if (!starts_from_weights(plan_)) return engine_->initialize_parameters();
-    load_planned_weights(*communicator_, plan_, training_.directory, shard());
+    if (!starts_from_weights(plan_) || engine_->layout().tuning.has_adapters()) engine_->initialize_trained();
+    if (starts_from_weights(plan_)) load_planned_weights(*communicator_, plan_, training_.directory, shard());
   }
 
   void start_from(const std::optional<CheckpointMetadata>& newest) {
+    const auto store = [this](int64_t offset, std::span<const float> values) { engine_->store_frozen(offset, values); };
+    frozen_digest_ = load_planned_frozen(*communicator_, plan_, training_.directory, engine_->layout(), store);
     bool is_at_start = false;  // the engine
     if (learns_preferences(plan_.train)) {
       phase_ = "reference";
@@ -162,6 +164,7 @@ class Run {
       phase_ = "load";
     }
     if (newest) {
+      check_frozen(newest->frozen_digest, frozen_digest_, checkpoint_path(place_.directory, newest->step), plan_);
       check_resume(*newest, checkpoint_path(place_.directory, newest->step), corpus_, plan_);
       agree(*communicator_, load_shard(place_.directory, newest->step, shard()), kExitFailed);
       sampler_->seek(newest->cursor);
@@ -254,20 +257,13 @@ class Run {
     const std::string phase = std::exchange(phase_, fmt::format("checkpoint of step {}", done_));
     const double begin_s = now_s();
     check_replicas(*communicator_, engine_->layout(), engine_->master());
-    CheckpointMetadata metadata = {done_,         sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed,
-                                   corpus_.digest};
+    CheckpointMetadata metadata = {
+        done_, sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed, corpus_.digest, frozen_digest_};
     for (const std::string& complaint : save_checkpoint(*communicator_, place_, shard(), engine_->writes_checkpoint(), metadata))
       say("{}", complaint);
     saved_step_ = done_;
     if (first()) fmt::print("step {:>6}  saved as {}, {}\n", done_, checkpoint_name(done_), format_duration(now_s() - begin_s));
     phase_ = phase;
-  }
-
-  // Whether any rank was asked to stop; the signal, 0 = none.
-  int asked_to_stop() {
-    double signals[2] = {stop_signal() != 0 ? 1.0 : 0.0, static_cast<double>(stop_signal())};
-    communicator_->control_sum(signals, 2);
-    return signals[0] > 0 ? static_cast<int>(signals[1] / signals[0]) : 0;
   }
 
   void train() {
@@ -278,7 +274,7 @@ class Run {
     const int64_t steps = plan_.train.steps, evaluate_every = std::max<int64_t>(1, steps / kNumEvaluations),
                   save_every = plan_.checkpoint.every_steps;
     while (done_ < steps) {
-      const int signal = asked_to_stop();
+      const int signal = agreed_stop_signal(*communicator_);
       const bool enough = options_.stop_after > 0 && done_here_ >= options_.stop_after;
       if (signal != 0 || enough) return stop_early(signal);
       if (trace_) trace_->begin_step();
@@ -289,6 +285,9 @@ class Run {
       else if (done_ % kReplicaCheckSteps == 0)
         check_replicas(*communicator_, engine_->layout(), engine_->master());
     }
+    phase_ = "adapter";
+    const std::string adapter = write_adapter(*communicator_, training_, checkpoint_path(place_.directory, done_));
+    if (first() && !adapter.empty()) fmt::print("step {:>6}  adapters written to {}\n", done_, adapter);
     finish("completed");
   }
 
@@ -362,6 +361,7 @@ class Run {
   MetricsFile metrics_;
   TimeMeter time_;
   int64_t done_ = 0, done_here_ = 0, saved_step_ = 0;
+  std::string frozen_digest_;  // of the parameters that are frozen; "": none is
   double loss_ = 0, last_rate_ = 0;
   std::optional<double> held_out_loss_;
   std::vector<LossPoint> curve_, held_out_curve_;

@@ -73,7 +73,7 @@ std::string suffix_of(const Parameter& parameter, const std::vector<Box>& boxes,
 // The parameters that a pipeline's stage writes; without stages all of them.
 void add_stage(const Layout& layout, CheckpointIndex& index) {
   for (const UnitLayout& unit : layout.units) {
-    if (unit.is_copy) continue;
+    if (unit.is_copy || unit.is_frozen) continue;
     for (const Parameter& parameter : unit.parameters) {
       StoredParameter stored;
       stored.shape = parameter.full_shape;
@@ -95,7 +95,7 @@ CheckpointIndex make_index(const Layout& layout, const std::string& plan_digest)
   index.plan_digest = plan_digest;
   index.mesh = layout.mesh;
   for (int stage = 0; stage < layout.mesh.pp; ++stage)
-    add_stage(make_layout(layout.geometry, layout.mesh, layout.sharding, stage, layout.chunks_per_stage), index);
+    add_stage(make_layout(layout.geometry, layout.mesh, layout.sharding, stage, layout.chunks_per_stage, layout.tuning), index);
   return index;
 }
 
@@ -143,7 +143,7 @@ Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, i
   std::vector<TensorData> tensors;
   const std::span<float> states[] = {state.master, state.moment1, state.moment2};
   for (const UnitLayout& unit : state.layout->units) {
-    if (unit.is_copy) continue;  // its owner writes it
+    if (unit.is_copy || unit.is_frozen) continue;  // its owner writes it
     for (const Parameter& parameter : unit.parameters) {
       const std::vector<Box> boxes = boxes_of(*state.layout, unit, parameter, state.at);
       for (size_t k = 0; k < boxes.size(); ++k) {

@@ -20,7 +20,8 @@
 
 namespace distsetup {
 
-// One rank's piece of the training state: flat shards as Layout describes them.
+// One rank's piece of the training state: flat shards as Layout describes them. What is frozen is in no checkpoint: it is read again
+// from where it came from.
 struct ShardState {
   const Layout* layout = nullptr;
   Coordinates at;  // the rank's place in the layout's mesh

@@ -77,6 +77,35 @@ void load_planned_weights(Communicator& communicator, const Plan& plan, const st
   const Result<WeightsFolder> folder = open_weights(plan, plan_directory);
   agree(communicator, folder.diagnostics, kExitBadEnvironment);
   agree(communicator, load_weights(*folder, state), kExitFailed);
+  if (plan.adapter.files.empty()) return;
+  const Result<WeightsFolder> adapter = open_adapter(plan, plan_directory);
+  agree(communicator, adapter.diagnostics, kExitBadEnvironment);
+  agree(communicator, load_adapter(*adapter, state), kExitFailed);
+}
+
+std::string load_planned_frozen(Communicator& communicator, const Plan& plan, const std::string& plan_directory, const Layout& layout,
+                                const StoreFrozen& store) {
+  if (layout.tuning.trains_all()) return "";
+  const Coordinates at = coordinates(layout.mesh, communicator.rank());
+  FrozenDigest digest(layout, at);
+  const StoreFrozen keep = [&](int64_t offset, std::span<const float> values) {
+    digest.add(offset, values);
+    store(offset, values);
+  };
+  if (starts_from_weights(plan)) {
+    const Result<WeightsFolder> folder = open_weights(plan, plan_directory);
+    agree(communicator, folder.diagnostics, kExitBadEnvironment);
+    agree(communicator, load_frozen(*folder, layout, at, keep), kExitFailed);
+  } else {
+    initialize_frozen(layout, at, static_cast<uint64_t>(plan.train.seed), keep);
+  }
+  constexpr int kBits = 16;  // sums of such parts are exact in a double
+  double parts[4];
+  for (int i = 0; i < 4; ++i) parts[i] = static_cast<double>(digest.sum() >> (kBits * i) & 0xffff);
+  communicator.control_sum(parts, 4);
+  uint64_t sum = 0;
+  for (int i = 0; i < 4; ++i) sum += static_cast<uint64_t>(parts[i]) << (kBits * i);
+  return frozen_digest_text(sum);
 }
 
 FoundCheckpoint find_checkpoint(Communicator& communicator, const std::string& directory) {

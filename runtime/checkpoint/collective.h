@@ -8,6 +8,7 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/optim/initialize.h"
 
 namespace distsetup {
 
@@ -25,6 +26,10 @@ std::vector<std::string> save_checkpoint(Communicator& communicator, const Check
 
 // What a run begins with when its plan names published weights (load_weights.h). Throws Failure.
 void load_planned_weights(Communicator& communicator, const Plan& plan, const std::string& plan_directory, const ShardState& state);
+// What is frozen, at the start of every run: out of published weights where the plan names some, else the seed's first values. Returns
+// its digest (CheckpointMetadata::frozen_digest); "": nothing is frozen. Throws Failure.
+std::string load_planned_frozen(Communicator& communicator, const Plan& plan, const std::string& plan_directory, const Layout& layout,
+                                const StoreFrozen& store);
 
 struct FoundCheckpoint {
   std::optional<CheckpointMetadata> newest;              // the newest that is valid; none: start from the beginning

@@ -25,11 +25,12 @@ namespace {
 Diagnostics load_states(const std::string& checkpoint, const ShardState& state, size_t num_states) {
   Result<StoredCheckpoint> stored = StoredCheckpoint::open(checkpoint);
   if (!stored.ok()) return stored.diagnostics;
-  if (Diagnostics found = stored->check_model(state.layout->geometry); has_error(found)) return found;
+  if (Diagnostics found = stored->check_model(state.layout->geometry, state.layout->tuning); has_error(found)) return found;
   const std::span<float> all[] = {state.master, state.moment1, state.moment2};
   const std::span<const std::span<float>> states = std::span(all).first(num_states);
   for (const std::span<float>& values : states) std::fill(values.begin(), values.end(), 0.0f);  // padding stays zero
   for (const UnitLayout& unit : state.layout->units) {
+    if (unit.is_frozen) continue;
     for (const Parameter& parameter : unit.parameters) {
       for (const Box& box : boxes_of(*state.layout, unit, parameter, state.at)) {
         for (size_t s = 0; s < states.size(); ++s) {

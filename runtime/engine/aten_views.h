@@ -39,6 +39,25 @@ inline std::vector<at::Tensor> linear_dw(const Call& c, TensorOf of) {
   return {of(c.reads[0]).t(), of(c.reads[1]), g, g};
 }
 
+// low, W, y -> y's columns = y's columns + low's columns · Wᵀ, as {low, Wᵀ, y, y}; W's rows are y's columns
+inline at::Tensor columns_of(const at::Tensor& rows, int64_t first, int64_t count) { return rows.narrow(1, first, count); }
+inline std::vector<at::Tensor> columns_add(const Call& c, TensorOf of) {
+  const at::Tensor y = columns_of(of(c.writes[0]), c.attributes->column, c.reads[1].dim(0));
+  return {columns_of(of(c.reads[0]), c.attributes->low_column, c.reads[1].dim(1)), of(c.reads[1]).t(), y, y};
+}
+// dy, low -> g = [g +] dyᵀ · low, as {dyᵀ, low, g, g}
+inline std::vector<at::Tensor> columns_dw(const Call& c, TensorOf of) {
+  const at::Tensor g = of(c.writes[0]);
+  return {columns_of(of(c.reads[0]), c.attributes->column, g.size(0)).t(),
+          columns_of(of(c.reads[1]), c.attributes->low_column, g.size(1)), g, g};
+}
+// dy, W[, dlow] -> dlow's columns = dy · W, as {dy, W, dlow}
+inline std::vector<at::Tensor> columns_dx(const Call& c, TensorOf of) {
+  const at::Tensor w = of(c.reads[1]);
+  return {columns_of(of(c.reads[0]), c.attributes->column, w.size(0)), w,
+          columns_of(of(c.writes[0]), c.attributes->low_column, w.size(1))};
+}
+
 // [B, S, count, d]: heads first .. first + count of rows that hold `total` of them.
 inline at::Tensor head_range(const at::Tensor& rows, const OpContext& x, int64_t total, int64_t first, int64_t count) {
   return rows.view({x.B, x.S, total, x.d}).narrow(2, first, count);

@@ -15,6 +15,7 @@
 #include "runtime/engine/bind.h"
 #include "runtime/engine/exchange.h"
 #include "runtime/engine/feed.h"
+#include "runtime/engine/gradient_sums.h"
 #include "runtime/engine/host_shards.h"
 #include "runtime/kernels/cpu/kernels.h"
 #include "runtime/optim/adamw.h"
@@ -31,8 +32,6 @@ struct Engine::State {
   void run_op(const Step& step, const Call& call);
   void after_step(BoundList& list, int step);
   std::unique_ptr<Work> start(BoundList& list, const Instruction& i);
-  void accumulate(const Call& call, const Instruction& i);
-  void gradient_norm(const Call& call);
   void optimizer_step();
   void wait(int event);
   void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }
@@ -103,6 +102,7 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
                                   shard("exp_avg").data(), shard("exp_avg_sq").data(), device.accelerator(), device.index());
   if (!options.poison) return;
   for (const UnitLayout& unit : layout().units) {  // gradient padding: nobody may read it
+    if (unit.is_frozen) continue;
     const int64_t valid = owned_by(unit).size();
     device.fill(shard("gradient").data() + unit.shard_offset + valid, 0xff, (unit.shard_numel - valid) * 4);
   }
@@ -228,7 +228,10 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   switch (i.op) {
     case InstructionOp::kCast: {
       const Argument& to = call.writes[0];
-      device.kernels().cast(i.stream, static_cast<const float*>(call.reads[0].data), to.data, to.dtype, numel(to));
+      if (call.reads[0].dtype == Dtype::kBf16)  // what is frozen is held in the compute type
+        device.kernels().copy(i.stream, to.data, call.reads[0].data, num_bytes(to));
+      else
+        device.kernels().cast(i.stream, static_cast<const float*>(call.reads[0].data), to.data, to.dtype, numel(to));
       break;
     }
     case InstructionOp::kAllGather: work = communicator.all_gather(i.group, call.writes[0].data, num_bytes(call.reads[0])); break;
@@ -244,8 +247,8 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
       break;
     case InstructionOp::kSend:
     case InstructionOp::kRecv: work = transfer(list.schedule, i, call, communicator); break;
-    case InstructionOp::kAccumulate: accumulate(call, i); break;
-    case InstructionOp::kGradNorm: gradient_norm(call); break;
+    case InstructionOp::kAccumulate: accumulate(call, layout(), i.unit, place, device.kernels()); break;
+    case InstructionOp::kGradNorm: gradient_norm(call, layout(), place, device.kernels()); break;
     case InstructionOp::kOptimizerStep: optimizer_step(); break;
     case InstructionOp::kZero:
       // Before the first step run buffers are zeroed when they are allocated: by now they hold the model.
@@ -256,25 +259,6 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   }
   after_step(list, i.first_step);
   return work;
-}
-
-// Three buffers: own chunk and received chunks into the gradient shard. Two: a whole unit buffer into an fp32 one. Valid elements
-// only.
-void Engine::State::accumulate(const Call& call, const Instruction& i) {
-  const UnitLayout& unit = layout().units[size_t(i.unit)];
-  const bool reduce = call.reads.size() == 2;
-  const int64_t size = reduce ? unit.shard_ranks : 1, index = reduce ? shard_index(layout(), unit, place) : 0;
-  const int64_t valid = reduce ? owned_by(unit).size() : unit.numel;
-  const Argument& own = call.reads[0];
-  device.kernels().sum_chunks(static_cast<float*>(call.writes[0].data), own.data, reduce ? call.reads[1].data : nullptr, own.dtype,
-                              size, index, numel(own), valid, call.accumulate);
-}
-
-void Engine::State::gradient_norm(const Call& call) {
-  std::vector<Kernels::ElementRange> ranges;
-  for (const UnitLayout& unit : layout().units)
-    if (!unit.is_copy) ranges.push_back({unit.shard_offset, unit.shard_offset + owned_by(unit).size()});
-  device.kernels().sum_of_squares(static_cast<const float*>(call.reads[0].data), ranges, static_cast<double*>(call.writes[0].data));
 }
 
 void Engine::State::optimizer_step() {
@@ -327,7 +311,23 @@ int64_t Engine::steps_done() const { return state_->steps_done; }
 void Engine::set_steps_done(int64_t steps) { state_->steps_done = steps; }
 const Schedule& Engine::schedule(Phase phase) const { return state_->list(phase).schedule; }
 
+void Engine::store_frozen(int64_t offset, std::span<const float> values) {
+  const bool is_bf16 = state_->list(Phase::kStep).schedule.compute == Dtype::kBf16;
+  CHECK(offset >= 0 && offset + int64_t(values.size()) <= layout().frozen_numel, "{} + {}", offset, values.size());
+  char* const to = static_cast<char*>(state_->memory->run(std::string(kFrozenBuffer))) + offset * (is_bf16 ? 2 : 4);
+  if (!is_bf16) return state_->device.copy_to_device(to, values.data(), int64_t(values.size()) * 4);
+  std::vector<Bf16> rounded(values.size());
+  cpu::cast(values.data(), rounded.data(), int64_t(values.size()));
+  state_->device.copy_to_device(to, rounded.data(), int64_t(values.size()) * 2);
+}
+
 void Engine::initialize_parameters() {
+  const auto store = [this](int64_t offset, std::span<const float> values) { store_frozen(offset, values); };
+  initialize_frozen(layout(), place(), uint64_t(state_->plan.train.seed), store);
+  initialize_trained();
+}
+
+void Engine::initialize_trained() {
   initialize_shard(layout(), place(), uint64_t(state_->plan.train.seed), master());
   std::fill(moment1().begin(), moment1().end(), 0.0f);
   std::fill(moment2().begin(), moment2().end(), 0.0f);

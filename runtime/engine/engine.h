@@ -124,6 +124,8 @@ class Engine {
   std::span<float> moment1();
   std::span<float> moment2();
   std::span<const float> gradient() const;
+  // Puts values into this rank's flat shard of what is frozen (layout.h), rounded to the compute type, from element `offset` on.
+  void store_frozen(int64_t offset, std::span<const float> values);
   const Layout& layout() const;
   Coordinates place() const;       // of this rank in the plan's mesh
   bool writes_checkpoint() const;  // false on ranks whose shard another rank, the first that has it, writes
@@ -133,6 +135,7 @@ class Engine {
   void set_steps_done(int64_t steps);
 
   void initialize_parameters();  // from plan.train.seed; the same values on every mesh
+  void initialize_trained();     // of these, what is not frozen
   void load();
   StepStats step(const StepInput& input);
   double evaluate(const EvaluateInput& input);  // mean loss over num_terms, the same on every rank

@@ -27,13 +27,13 @@ double exchange(const Op& op, const Call& call, Communicator& communicator, cons
     return wait_for(shift.mapped());
   }
   if (op.kind == OpKind::kAllGather) {
-    kernels.copy(static_cast<char*>(to.data) + index * num_bytes(from), from.data, num_bytes(from));
+    kernels.copy(Stream::kCompute, static_cast<char*>(to.data) + index * num_bytes(from), from.data, num_bytes(from));
     return wait_for(communicator.all_gather(op.group, to.data, num_bytes(from)));
   }
   const int64_t chunk_bytes = num_bytes(from) / size;
   if (op.kind == OpKind::kAllToAll) {
-    kernels.copy(static_cast<char*>(to.data) + index * chunk_bytes, static_cast<const char*>(from.data) + index * chunk_bytes,
-                 chunk_bytes);
+    kernels.copy(Stream::kCompute, static_cast<char*>(to.data) + index * chunk_bytes,
+                 static_cast<const char*>(from.data) + index * chunk_bytes, chunk_bytes);
     return wait_for(communicator.all_to_all(op.group, from.data, to.data, chunk_bytes));
   }
   const double wait_s = wait_for(communicator.exchange(op.group, from.data, call.writes[1].data, chunk_bytes));

@@ -84,7 +84,7 @@ class Kernels {
   virtual void sum_partials(const void* own, const void* received, const void* addend, void* target, Dtype dtype, int64_t size,
                             int64_t index, int64_t n) const = 0;
   // Nothing where both are the same memory; else they may not overlap.
-  virtual void copy(void* to, const void* from, int64_t bytes) const = 0;
+  virtual void copy(Stream stream, void* to, const void* from, int64_t bytes) const = 0;
   struct ElementRange {
     int64_t begin = 0, end = 0;
   };

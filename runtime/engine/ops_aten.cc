@@ -93,6 +93,9 @@ const std::map<std::string, AtenOp>& table() {
                                                         {"linear_dx", {of_cpu<views::linear_dx>, gemm}},
                                                         {"linear_dx_add", {of_cpu<views::linear_dx_add>, gemm_add}},
                                                         {"linear_dw", {of_cpu<views::linear_dw>, gemm}},
+                                                        {"columns_add", {of_cpu<views::columns_add>, gemm_add}},
+                                                        {"columns_dw", {of_cpu<views::columns_dw>, gemm}},
+                                                        {"columns_dx", {of_cpu<views::columns_dx>, gemm}},
                                                         {"attention", {attention<false>, flash}},
                                                         {"attention_split", {attention<true>, flash}},
                                                         {"attention_backward", {attention_backward<false>, flash_backward}},
@@ -106,7 +109,7 @@ bool bind_aten_op(const std::string& kernel, Call& call) {
   const auto found = table().find(kernel);
   if (found == table().end()) return false;
   call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
-  call.function = kernel == "linear_dw" && call.accumulate ? gemm_add : found->second.function;
+  call.function = kernel.ends_with("_dw") && call.accumulate ? gemm_add : found->second.function;
   if (call.attributes->multiplier != 1 && call.function == gemm) call.function = gemm_scaled;
   return true;
 }

@@ -38,4 +38,10 @@ void catch_stop_signals() {
 
 int stop_signal() { return caught; }
 
+int agreed_stop_signal(Communicator& communicator) {
+  double signals[2] = {stop_signal() != 0 ? 1.0 : 0.0, static_cast<double>(stop_signal())};
+  communicator.control_sum(signals, 2);
+  return signals[0] > 0 ? static_cast<int>(signals[1] / signals[0]) : 0;
+}
+
 }  // namespace distsetup

@@ -3,11 +3,15 @@
 // write().
 #pragma once
 #include <string>
+#include "runtime/comm/communicator.h"
 
 namespace distsetup {
 
 void catch_early_signals();
 void catch_stop_signals();
 int stop_signal();  // the first caught, 0 = none
+
+// Collective: the signal that any rank was asked to stop with; 0: none was.
+int agreed_stop_signal(Communicator& communicator);
 
 }  // namespace distsetup

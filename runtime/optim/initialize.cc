@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "base/check.h"
 #include "base/splitmix.h"
@@ -30,38 +31,83 @@ double normal(uint64_t key, uint64_t element) {
   return std::sqrt(-2.0 * std::log(uniform(key, 2 * element))) * std::cos(2.0 * std::numbers::pi * uniform(key, 2 * element + 1));
 }
 
-float value(uint64_t key, ParameterDecl::Init init, int64_t element, int64_t num_layers) {
-  switch (init) {
+struct FirstValues {
+  ParameterDecl::Init init;
+  int64_t num_layers = 1, columns = 1;
+};
+FirstValues first_values(const Parameter& p, int64_t num_layers) {
+  return {p.init, num_layers, p.full_shape.size() > 1 ? p.full_shape[1] : 1};
+}
+
+float value(uint64_t key, const FirstValues& of, int64_t element) {
+  const int64_t num_layers = of.num_layers;
+  switch (of.init) {
     case ParameterDecl::Init::kOnes: return 1.0f;
     case ParameterDecl::Init::kZeros: return 0.0f;
     case ParameterDecl::Init::kNormal: return float(0.02 * normal(key, uint64_t(element)));
     case ParameterDecl::Init::kScaledNormal: return float(0.02 / std::sqrt(2.0 * double(num_layers)) * normal(key, uint64_t(element)));
+    case ParameterDecl::Init::kUniform: return float((2 * uniform(key, uint64_t(element)) - 1) / std::sqrt(double(of.columns)));
   }
   return 0.0f;
 }
 
+int64_t num_blocks(const Layout& layout) {
+  return std::count_if(layout.units.begin(), layout.units.end(), [](const UnitLayout& u) { return u.kind == UnitKind::kBlock; });
+}
+
+constexpr int64_t kPieceNumel = 1 << 20;  // of what is frozen, made at once
+
 }  // namespace
 
 float initial_value(uint64_t seed, std::string_view parameter, ParameterDecl::Init init, int64_t element, int64_t num_layers) {
-  return value(hash_name(seed, parameter), init, element, num_layers);
+  return value(hash_name(seed, parameter), {init, num_layers, 1}, element);
+}
+
+float initial_value(uint64_t seed, const Parameter& parameter, int64_t element, int64_t num_layers) {
+  return value(hash_name(seed, parameter.name), first_values(parameter, num_layers), element);
 }
 
 void initialize_shard(const Layout& layout, const Coordinates& at, uint64_t seed, std::span<float> shard) {
   CHECK(int64_t(shard.size()) == layout.shard_numel, "shard {} layout {}", shard.size(), layout.shard_numel);
   std::fill(shard.begin(), shard.end(), 0.0f);
-  const int64_t num_layers =
-      std::count_if(layout.units.begin(), layout.units.end(), [](const UnitLayout& u) { return u.kind == UnitKind::kBlock; });
+  const int64_t num_layers = num_blocks(layout);
   for (const UnitLayout& unit : layout.units) {
+    if (unit.is_frozen) continue;
     const ElementRange owned = owned_range(unit, shard_index(layout, unit, at));
     for (const Parameter& p : unit.parameters) {
       const uint64_t key = hash_name(seed, p.name);
+      const FirstValues first = first_values(p, num_layers);
       const int64_t begin = std::max(owned.begin, p.offset), end = std::min(owned.end, p.offset + p.numel);
       parallel_ranges(end - begin, kBytesOfWork, [&](int64_t from, int64_t to) {
         for (int64_t i = begin + from; i < begin + to; ++i) {
           const int64_t element = full_element(p, at.tp, i - p.offset);
-          if (element >= 0) shard[size_t(unit.shard_offset + i - owned.begin)] = value(key, p.init, element, num_layers);
+          if (element >= 0) shard[size_t(unit.shard_offset + i - owned.begin)] = value(key, first, element);
         }
       });
+    }
+  }
+}
+
+void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t seed, const StoreFrozen& store) {
+  const int64_t num_layers = num_blocks(layout);
+  std::vector<float> piece;
+  for (const UnitLayout& unit : layout.units) {
+    if (!unit.is_frozen) continue;
+    const ElementRange owned = owned_range(unit, shard_index(layout, unit, at));
+    for (const Parameter& p : unit.parameters) {
+      const uint64_t key = hash_name(seed, p.name);
+      const FirstValues first = first_values(p, num_layers);
+      const int64_t last = std::min(owned.end, p.offset + p.numel);
+      for (int64_t begin = std::max(owned.begin, p.offset); begin < last; begin += kPieceNumel) {
+        piece.assign(size_t(std::min(kPieceNumel, last - begin)), 0.0f);
+        parallel_ranges(int64_t(piece.size()), kBytesOfWork, [&](int64_t from, int64_t to) {
+          for (int64_t i = from; i < to; ++i) {
+            const int64_t element = full_element(p, at.tp, begin + i - p.offset);
+            if (element >= 0) piece[size_t(i)] = value(key, first, element);
+          }
+        });
+        store(unit.shard_offset + begin - owned.begin, piece);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "plan/layout.h"
+#include "weights/frozen_source.h"
 
 namespace distsetup {
 
@@ -13,7 +14,14 @@ namespace distsetup {
 // residual stream, with L the number of blocks; norms one, biases zero.
 float initial_value(uint64_t seed, std::string_view parameter, ParameterDecl::Init init, int64_t element, int64_t num_layers);
 
+// The same of a parameter whose matrix has so many columns; adapters' first matrix is uniform in ± 1 / sqrt(columns), PEFT's
+// kaiming_uniform_(a=sqrt(5)).
+float initial_value(uint64_t seed, const Parameter& parameter, int64_t element, int64_t num_layers);
+
 // Fills this rank's flat shard (layout.shard_numel elements); padding becomes zero.
 void initialize_shard(const Layout& layout, const Coordinates& at, uint64_t seed, std::span<float> shard);
+
+// The same of what is frozen.
+void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t seed, const StoreFrozen& store);
 
 }  // namespace distsetup

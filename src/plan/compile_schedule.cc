@@ -22,9 +22,16 @@ class Compiler final : public UnitCompiler {
     Instruction& i = emit_program(InstructionOp::kForward, u);
     for (const int bucket : needs(u, false)) {
       const bool next_in_backward = u >= head() - 1;  // the head turns round at once, the last block follows it
-      const bool kept_whole = !plan_.strategy.reshard_after_forward && (bucket != 0 || plan_.model.tied_embeddings);
-      if (!train || !(next_in_backward || kept_whole)) release(i, bucket);
+      const bool of_embedding = bucket == 0 || bucket == s_.layout->frozen_unit(0);
+      const bool kept_whole = !plan_.strategy.reshard_after_forward && (!of_embedding || plan_.model.tied_embeddings);
+      if (!train || !(next_in_backward || kept_whole) || !is_read_again(u, bucket)) release(i, bucket);
     }
+  }
+
+  // By backward, or where it is the embedding's by a tied head.
+  bool is_read_again(int u, int bucket) const {
+    const std::vector<int> again = needs(u, true);
+    return u == 0 || std::find(again.begin(), again.end(), bucket) != again.end();
   }
 
   void backward(int u) {
@@ -39,7 +46,7 @@ class Compiler final : public UnitCompiler {
   void micro_batch(int index, bool last) {
     micro_batch_ = index;
     for (int u = 0; u < num_units(); ++u) forward(u, true);
-    for (int u = head(); u >= 0; --u) {
+    for (int u = head(); u >= 0 && has_backward(s_, u); --u) {
       backward(u);
       after_backward(u, last);
     }

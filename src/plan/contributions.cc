@@ -198,7 +198,7 @@ uint64_t Contributions::norm_token(int rank) const {
 void Contributions::norm(int rank, const Instruction& i) {
   JobRank& r = ranks[rank];
   for (int u = 0; u < r.list->num_units; ++u) {
-    if (r.list->s.layout->units[u].numel == 0) continue;
+    if (r.list->s.layout->units[u].numel == 0 || r.list->s.layout->units[u].is_frozen) continue;
     // Ranks with the same contributors expect the same sum.
     const auto [known, is_new] = expected_.try_emplace({contributors(rank, u).front(), u, micro_batches(r)}, 0);
     if (is_new) known->second = expected_on_all_stages(rank, u);

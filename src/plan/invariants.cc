@@ -249,7 +249,7 @@ class ScheduleChecker {
 
   void grad_norm(const Instruction& i) {
     for (int u = 0; u < static_cast<int>(s_.layout->units.size()); ++u) {
-      if (unit(u).numel == 0) continue;
+      if (unit(u).numel == 0 || unit(u).is_frozen) continue;
       require(complete(i.uses[0], u), "the gradient norm is taken before the gradient of unit {} is complete", u);
       if (group_size(plan_.mesh, s_.layout->replica_group) > 1)
         require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);

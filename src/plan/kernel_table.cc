@@ -42,6 +42,19 @@ void product_add_adjoint(const Op& op, Builder& b) {
   b.pass(op, op.reads[2], dy);
 }
 
+// low, p:W, y -> y: adds multiplier · low[:, low_column ..] · Wᵀ to the columns of y from `column` on (adapters, frozen.h)
+void declare_columns(const Op& op, Builder& b) { b.declare(op.writes[0], b.shape(op.reads[2])); }
+std::string columns_flops(const Op& op, Builder& b) {
+  return product_of({"2", b.shape(op.reads[0])[0], b.shape(op.reads[1])[0], b.shape(op.reads[1])[1]});
+}
+void columns_adjoint(const Op& op, Builder& b) {
+  const std::string dy = b.incoming(op.writes[0]), low = op.reads[0], before = b.gradient(low);
+  b.backward(adjoint_op(op, "_dw", OpKind::kGemm, "columns_dw", {dy, low}, {gradient_slot(op.reads[1])}, {}, op.flops));
+  std::vector<std::string> reads = {dy, op.reads[1]};
+  if (!before.empty()) reads.push_back(before);  // other columns of the same rows
+  b.backward(adjoint_op(op, "_dx", OpKind::kGemm, "columns_dx", std::move(reads), {b.target(low)}, {}, op.flops));
+}
+
 // --- norms
 
 // x, p:w[, p:b] -> h and what backward needs of each row (r; mean and r).
@@ -187,6 +200,7 @@ const std::vector<KernelRule>& kernel_rules() {
       {"qk_norm_wide", kNorm, 3, 2, {}, declare_qk_norm, nullptr, qk_norm_adjoint},
       {"linear", kGemm, 2, 1, {}, declare_product, product_flops, product_adjoint},
       {"linear_add", kGemm, 3, 1, {{0, 2}}, declare_product, product_flops, product_add_adjoint},
+      {"columns_add", kGemm, 3, 1, {}, declare_columns, columns_flops, columns_adjoint},
       {"bias_add", kElementwise, 2, 1, {}, declare_same, nullptr, bias_adjoint},
       {"rope", kElementwise, 3, 1, {}, declare_same, nullptr, rope_adjoint},
       {"add", kElementwise, 2, 1, {{0, 0}, {0, 1}}, declare_same, nullptr, add_adjoint},

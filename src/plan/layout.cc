@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "model/count.h"
 #include "plan/native_program.h"
 #include "plan/pipeline.h"
 
@@ -14,13 +15,6 @@ namespace distsetup {
 namespace {
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-std::string prefix_of(const Program& program, int64_t layer) {
-  constexpr std::string_view kLayer = "{layer}";
-  std::string prefix = program.prefix;
-  if (const size_t at = prefix.find(kLayer); at != std::string::npos) prefix.replace(at, kLayer.size(), std::to_string(layer));
-  return prefix;
-}
 
 // A model's sizes as one rank of tensor parallelism has them, and whole.
 struct ProgramSizes {
@@ -38,6 +32,7 @@ Parameter make_parameter(const ParameterDecl& decl, const ProgramSizes& sizes) {
     p.numel *= p.shape.back();
   }
   p.decay = decl.decay;
+  p.trains = decl.trains;
   p.init = decl.init;
   p.order = decl.order;
   p.transposed = decl.transposed;
@@ -62,31 +57,78 @@ void add_parameter(UnitLayout& unit, Parameter p, const std::string& slot) {
 
 // Of a program, without the prefixes of units that run it: made once.
 struct ProgramParameters {
-  std::vector<Parameter> own, shared;
+  std::vector<Parameter> own, shared, frozen;
   ProgramParameters(const Program& program, const ProgramSizes& sizes) {
     for (const ParameterDecl& decl : program.parameters) own.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.shared_parameters) shared.push_back(make_parameter(decl, sizes));
+    for (const ParameterDecl& decl : program.frozen_parameters) frozen.push_back(make_parameter(decl, sizes));
   }
 };
 
+// The units of a layout while it is made.
+struct LayoutUnits {
+  Layout& layout;
+  UnitLayout shared;
+  std::vector<UnitLayout> frozen;  // of each unit that has a program; most are empty
+};
+
 // Those of the units that are not on the stage are counted alone.
-void add_program(const Program& program, int64_t layer, const ProgramParameters& parameters, bool is_here, Layout& layout,
-                 UnitLayout& shared) {
-  const std::string prefix = prefix_of(program, layer);
+void add_program(const Program& program, int64_t layer, const ProgramParameters& parameters, bool is_here, LayoutUnits& to) {
+  Layout& layout = to.layout;
+  const std::string prefix = parameter_prefix(program, layer);
   const int u = static_cast<int>(layout.units.size());
   const auto named = [&](Parameter p) {
     p.name = prefix + p.name;
     return p;
   };
-  UnitLayout unit;
+  UnitLayout unit, frozen;
   unit.kind = program.kind;
-  for (const Parameter& p : parameters.own) layout.numel += full_numel(p);
-  for (const Parameter& p : parameters.shared) layout.numel += full_numel(p);
-  if (!is_here) return layout.units.push_back(std::move(unit));
+  frozen.kind = UnitKind::kFrozen;
+  frozen.is_frozen = true;
+  for (const std::vector<Parameter>* list : {&parameters.own, &parameters.shared, &parameters.frozen}) {
+    for (const Parameter& p : *list) {
+      layout.numel += full_numel(p);
+      layout.trained_numel += p.trains ? full_numel(p) : 0;
+      layout.stored_numel += list != &parameters.frozen ? full_numel(p) : 0;
+    }
+  }
+  if (!is_here) {
+    to.frozen.push_back(std::move(frozen));
+    return layout.units.push_back(std::move(unit));
+  }
   for (size_t i = 0; i < parameters.own.size(); ++i) add_parameter(unit, named(parameters.own[i]), program.parameters[i].slot);
   for (size_t i = 0; i < parameters.shared.size(); ++i)
-    add_parameter(shared, named(parameters.shared[i]), shared_slot(u, program.shared_parameters[i].slot));
+    add_parameter(to.shared, named(parameters.shared[i]), shared_slot(u, program.shared_parameters[i].slot));
+  for (size_t i = 0; i < parameters.frozen.size(); ++i)
+    add_parameter(frozen, named(parameters.frozen[i]), program.frozen_parameters[i].slot);
   layout.units.push_back(std::move(unit));
+  to.frozen.push_back(std::move(frozen));
+}
+
+void add_frozen_units(std::vector<UnitLayout> frozen, Layout& layout) {
+  for (UnitLayout& unit : frozen) {
+    layout.frozen_units.push_back(unit.numel > 0 ? static_cast<int>(layout.units.size()) : -1);
+    if (unit.numel > 0) layout.units.push_back(std::move(unit));
+  }
+}
+
+// Shards, and where they lie one after the other.
+void place_units(Layout& layout) {
+  const bool splits_frozen = layout.sharding == Sharding::kZero3;
+  for (UnitLayout& unit : layout.units) {
+    const bool is_shared = unit.kind == UnitKind::kShared;
+    unit.shard_group = is_shared                          ? shared_group(layout.mesh, layout.sharding)
+                       : unit.is_frozen && !splits_frozen ? Group::kSelf
+                                                          : layout.shard_group;
+    unit.shard_ranks = group_size(layout.mesh, unit.shard_group);
+    unit.shard_numel = round_up((unit.numel + unit.shard_ranks - 1) / unit.shard_ranks, kShardAlignment);
+    int64_t& numel = unit.is_frozen ? layout.frozen_numel : layout.shard_numel;
+    unit.shard_offset = numel;
+    numel += unit.shard_numel;
+    if (is_shared || unit.is_frozen) continue;
+    unit.gathered_offset = layout.gathered_numel;
+    layout.gathered_numel += unit.shard_numel * unit.shard_ranks;
+  }
 }
 
 // Sizes of a part along the split dimension on one rank.
@@ -139,12 +181,18 @@ Group state_group(const Mesh& mesh, Sharding sharding) {
   return mesh.pp > 1 ? shared_group(mesh, sharding) | Group::kPp : shared_group(mesh, sharding);
 }
 
-Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding, int stage, int chunks_per_stage) {
+Layout make_layout(const Plan& plan, int stage) {
+  return make_layout(plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages, tuning_of(plan.train));
+}
+
+Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding, int stage, int chunks_per_stage,
+                   const Tuning& tuning) {
   CHECK(mesh.dp_shard >= 1 && mesh.tp >= 1);
-  const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, {.tp = mesh.tp});
+  const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, {.tp = mesh.tp}, tuning);
   const ProgramSizes sizes = {native_symbols(geometry, mesh.tp, 1, {.tp = mesh.tp}), native_symbols(geometry, 1, 1), mesh.tp};
   Layout layout;
   layout.geometry = geometry;
+  layout.tuning = tuning;
   layout.mesh = mesh;
   layout.sharding = sharding;
   layout.shard_group = shard_group(mesh, sharding);
@@ -157,33 +205,36 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
     return std::any_of(chunks.begin(), chunks.end(), [&](const UnitSpan& chunk) { return chunk.contains(static_cast<int>(unit)); });
   };
   const bool has_copy = geometry.tied_embeddings && !is_here(0) && is_here(geometry.num_layers + 1);
-  UnitLayout shared;
-  shared.kind = UnitKind::kShared;
+  LayoutUnits units{layout, {}, {}};
+  units.shared.kind = UnitKind::kShared;
   std::vector<ProgramParameters> blocks;
   for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
-  add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), is_here(0) || has_copy, layout, shared);
+  add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), is_here(0) || has_copy, units);
   layout.units.front().is_copy = has_copy;
   for (int64_t i = 0; i < geometry.num_layers; ++i)
     add_program(programs->block(i), i, blocks[static_cast<size_t>(programs->kind_of_layer[static_cast<size_t>(i)])], is_here(i + 1),
-                layout, shared);
-  add_program(programs->head, 0, ProgramParameters(programs->head, sizes), is_here(geometry.num_layers + 1), layout, shared);
+                units);
+  add_program(programs->head, 0, ProgramParameters(programs->head, sizes), is_here(geometry.num_layers + 1), units);
   layout.num_programs = static_cast<int>(layout.units.size());
-  if (shared.numel > 0) layout.units.push_back(std::move(shared));
-  for (UnitLayout& unit : layout.units) {
-    const bool is_shared = unit.kind == UnitKind::kShared;
-    unit.shard_group = is_shared ? shared_group(mesh, sharding) : layout.shard_group;
-    unit.shard_ranks = group_size(mesh, unit.shard_group);
-    unit.shard_numel = round_up((unit.numel + unit.shard_ranks - 1) / unit.shard_ranks, kShardAlignment);
-    unit.shard_offset = layout.shard_numel;
-    unit.gathered_offset = is_shared ? 0 : layout.gathered_numel;
-    layout.shard_numel += unit.shard_numel;
-    if (!is_shared) layout.gathered_numel += unit.shard_numel * unit.shard_ranks;
-  }
+  if (units.shared.numel > 0) layout.units.push_back(std::move(units.shared));
+  add_frozen_units(std::move(units.frozen), layout);
+  place_units(layout);
   return layout;
 }
 
-std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
-                                            const Mesh& mesh, Sharding sharding, int stage, int chunks_per_stage) {
+namespace {
+
+// Of the same programs. Sharding matters where it decides who shards what.
+bool is_layout_of(const Layout& layout, const Plan& plan, int stage) {
+  const auto splits_frozen = [](Sharding sharding) { return sharding == Sharding::kZero3; };
+  return layout.mesh == plan.mesh && layout.shard_group == shard_group(plan.mesh, plan.strategy.sharding) && layout.stage == stage &&
+         layout.chunks_per_stage == plan.strategy.virtual_stages &&
+         (layout.tuning.trains_all() || splits_frozen(layout.sharding) == splits_frozen(plan.strategy.sharding));
+}
+
+}  // namespace
+
+std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage) {
   struct KnownLayout {
     std::shared_ptr<const NativePrograms> programs;
     std::shared_ptr<const Layout> layout;
@@ -193,12 +244,17 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
   static std::deque<KnownLayout> kept;
   const std::lock_guard<std::mutex> lock(mutex);
   for (const KnownLayout& known : kept)
-    if (known.programs == programs && known.layout->mesh == mesh && known.layout->shard_group == shard_group(mesh, sharding) &&
-        known.layout->stage == stage && known.layout->chunks_per_stage == chunks_per_stage)
-      return known.layout;
-  kept.push_front({programs, std::make_shared<const Layout>(make_layout(geometry, mesh, sharding, stage, chunks_per_stage))});
+    if (known.programs == programs && is_layout_of(*known.layout, plan, stage)) return known.layout;
+  kept.push_front({programs, std::make_shared<const Layout>(make_layout(plan, stage))});
   if (kept.size() > kKept) kept.pop_back();
   return kept.front().layout;
+}
+
+ParameterNumbers parameter_numbers(const Plan& plan) {
+  const Tuning tuning = tuning_of(plan.train);
+  if (tuning.trains_all()) return {count_parameters(plan.model).total, 0};
+  const std::shared_ptr<const Layout> layout = cached_layout(native_programs(plan.model, split_of(plan), tuning), plan);
+  return {layout->trained_numel, layout->numel - layout->trained_numel};
 }
 
 int64_t full_numel(const Parameter& p) {
@@ -289,15 +345,34 @@ std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Pa
 std::vector<DecayRange> decay_ranges(const Layout& layout, const Coordinates& at) {
   std::vector<DecayRange> ranges;
   for (const UnitLayout& unit : layout.units) {
+    if (unit.is_frozen) continue;
     const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
     for (const Parameter& p : unit.parameters) {
       const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
-      if (begin >= end) continue;
+      if (begin >= end || !p.trains) continue;
       const int64_t from = unit.shard_offset + begin - own.begin, to = from + end - begin;
       if (!ranges.empty() && ranges.back().end == from && ranges.back().decay == p.decay)
         ranges.back().end = to;
       else
         ranges.push_back({from, to, p.decay});
+    }
+  }
+  return ranges;
+}
+
+std::vector<ElementRange> norm_ranges(const Layout& layout, const Coordinates& at) {
+  std::vector<ElementRange> ranges;
+  for (const UnitLayout& unit : layout.units) {
+    if (unit.is_copy || unit.is_frozen) continue;
+    const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
+    const bool is_whole = std::all_of(unit.parameters.begin(), unit.parameters.end(), [](const Parameter& p) { return p.trains; });
+    if (is_whole) {
+      ranges.push_back({unit.shard_offset, unit.shard_offset + own.size()});
+      continue;
+    }
+    for (const Parameter& p : unit.parameters) {
+      const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
+      if (begin < end && p.trains) ranges.push_back({unit.shard_offset + begin - own.begin, unit.shard_offset + end - own.begin});
     }
   }
   return ranges;

@@ -6,8 +6,10 @@
 // the reduction that brings the gradients of the data ranks brings those of the tensor-parallel ranks' tokens too.
 // Context-parallel ranks have the same parameters: these are sharded over cp as well as dp_shard, unless the plan is ddp, which shards
 // nothing; then cp ranks are replicas.
-// In a pipeline each stage has a layout of its own, with the same units: those of other stages are empty.
-// Shard boundaries fall on elements, not rows: equal chunks keep collectives regular; a piece of a parameter is up to three boxes.
+// Where not all parameters are trained (tuning.h), those that have no gradient lie in frozen units, one behind each unit that has
+// some. They are held in the compute type in a flat shard of their own, which nothing changes: over the shard group with zero3, else
+// whole. In a pipeline each stage has a layout of its own, with the same units: those of other stages are empty. Shard boundaries fall
+// on elements, not rows: equal chunks keep collectives regular; a piece of a parameter is up to three boxes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,6 +19,7 @@
 #include "model/geometry.h"
 #include "plan/plan.h"
 #include "plan/program.h"
+#include "plan/tuning.h"
 
 namespace distsetup {
 
@@ -36,6 +39,7 @@ struct Parameter {
   int split_ranks = 1;
   std::vector<int64_t> parts;
   bool decay = true;
+  bool trains = true;  // ParameterDecl::trains
   ParameterDecl::Init init = ParameterDecl::Init::kNormal;
   RowOrder order = RowOrder::kPlain;
   bool transposed = false;
@@ -47,6 +51,7 @@ struct Slot {
 };
 struct UnitLayout {
   UnitKind kind = UnitKind::kBlock;
+  bool is_frozen = false;
   bool is_copy = false;  // a tied embedding beside the head of a pipeline's last stage: the first stage owns it
   std::vector<Parameter> parameters;
   std::vector<Slot> slots;
@@ -54,23 +59,32 @@ struct UnitLayout {
   int shard_ranks = 1;          // of that group
   int64_t numel = 0;            // valid elements
   int64_t shard_numel = 0;      // per rank, padded: multiple of kShardAlignment
-  int64_t shard_offset = 0;     // of this unit in a rank's flat shard buffer, elements
+  int64_t shard_offset = 0;     // of this unit in a rank's flat shard buffer (a frozen one's in the frozen shard), elements
   int64_t gathered_offset = 0;  // of this unit in a buffer that holds every unit gathered, elements
 };
 struct Layout {
   Geometry geometry;
+  Tuning tuning;
   Mesh mesh;
   Sharding sharding = Sharding::kZero3;
   // What shards a tensor-parallel rank's parameters; the ranks that hold copies; those that share the states of one copy of the model.
   Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate, state_group = Group::kDpShard;
   int stage = 0, chunks_per_stage = 1;  // of a pipeline; units that another stage has are empty here
-  std::vector<UnitLayout> units;        // embedding, blocks, head; then the shared one, if there is one
+  std::vector<UnitLayout> units;        // embedding, blocks, head; then the shared one, if there is one; then frozen ones
+  std::vector<int> frozen_units;        // of each unit that has a program; -1: it has none
   int num_programs = 0;                 // units that have a program: all but the shared one
   int64_t shard_numel = 0;              // a rank's flat shard
   int64_t gathered_numel = 0;           // all units with a program gathered, padding included
-  int64_t numel = 0;                    // parameters of the model
+  int64_t frozen_numel = 0;             // a rank's flat shard of what is frozen
+  int64_t numel = 0;                    // parameters of the model, adapters included
+  int64_t trained_numel = 0;            // of them those that change
+  int64_t stored_numel = 0;             // and those that checkpoints hold: all but what lies in frozen units
 
-  int shared_unit() const { return num_programs < static_cast<int>(units.size()) ? num_programs : -1; }
+  int shared_unit() const {
+    const bool is_there = num_programs < static_cast<int>(units.size()) && !units[static_cast<size_t>(num_programs)].is_frozen;
+    return is_there ? num_programs : -1;
+  }
+  int frozen_unit(int unit) const { return frozen_units[static_cast<size_t>(unit)]; }
   // Is this stage one of the two that have a tied embedding, whose gradients are added up?
   bool sums_tied_over_stages() const { return mesh.pp > 1 && geometry.tied_embeddings && units.front().numel > 0; }
 };
@@ -80,11 +94,17 @@ Group replica_group(const Mesh& mesh, Sharding sharding);  // dp_replicate, and 
 Group shared_group(const Mesh& mesh, Sharding sharding);   // the shard group and tp: what tensor parallelism does not split
 Group state_group(const Mesh& mesh, Sharding sharding);    // these, and all stages of a pipeline
 Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding = Sharding::kZero3, int stage = 0,
-                   int chunks_per_stage = 1);
+                   int chunks_per_stage = 1, const Tuning& tuning = {});
+Layout make_layout(const Plan& plan, int stage = 0);
 // The same, made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of the
-// geometry and mesh.tp.
-std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Geometry& geometry,
-                                            const Mesh& mesh, Sharding sharding, int stage = 0, int chunks_per_stage = 1);
+// plan.
+std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage = 0);
+
+// What is trained has fp32 states; what is frozen is held in the compute type.
+struct ParameterNumbers {
+  int64_t trained = 0, frozen = 0;
+};
+ParameterNumbers parameter_numbers(const Plan& plan);  // of the whole model, adapters included
 
 // Name of unit `unit`'s slot in the shared unit.
 std::string shared_slot(int unit, std::string_view slot);
@@ -115,11 +135,13 @@ struct Box {
 };
 std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Parameter& parameter, const Coordinates& at);
 
-// Contiguous stretches of a rank's flat shard that share the decay flag, in order: AdamW's tensor list.
+// Contiguous stretches of a rank's flat shard that are trained and share the decay flag, in order: AdamW's tensor list.
 struct DecayRange {
   int64_t begin = 0, end = 0;
   bool decay = true;
 };
 std::vector<DecayRange> decay_ranges(const Layout& layout, const Coordinates& at);
+// What of a rank's flat shard enters the gradient norm, unit by unit: all of a unit that is trained as a whole is one.
+std::vector<ElementRange> norm_ranges(const Layout& layout, const Coordinates& at);
 
 }  // namespace distsetup

@@ -1,4 +1,5 @@
 #include "plan/native_file.h"
+#include "plan/frozen.h"
 
 #include <fmt/format.h>
 
@@ -254,29 +255,62 @@ std::string parts_problem(const std::vector<ParameterDecl>& parameters, const Ge
   return "";
 }
 
+// Where not all of a model is trained: marks what is, adds adapters to `parameters`, and tells which slots have gradients.
+class TunedSlots {
+ public:
+  TunedSlots(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry, std::vector<ParameterDecl>& parameters,
+             const std::vector<ParameterDecl>& embedding)
+      : is_tuned_(choice.unit != nullptr) {
+    if (!is_tuned_) return;
+    std::vector<Op> forward;
+    for (const NativeFile::Operation& o : unit_of(file, choice.kind).forward)
+      if (all_hold(o.when, geometry, choice.local)) forward.push_back(o.op);
+    with_gradients_ = slots_with_gradients(parameters, forward, choice.unit->trained);
+    for (const std::string& slot : slots_with_gradients(embedding, {}, choice.unit->embedding_trained)) with_gradients_.insert(slot);
+    for (ParameterDecl& p : parameters) p.trains = choice.unit->trained.contains(p.name);
+    for (ParameterDecl& p : adapter_parameters(parameters, choice.unit->adapted, choice.tuning->rank)) {
+      with_gradients_.insert(p.slot);
+      parameters.push_back(std::move(p));
+    }
+  }
+  bool is_frozen(const std::string& slot) const { return is_tuned_ && !with_gradients_.contains(slot); }
+  const std::set<std::string>& with_gradients() const { return with_gradients_; }
+
+ private:
+  const bool is_tuned_;
+  std::set<std::string> with_gradients_;
+};
+
 std::string build(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry, Program& program) {
-  const auto& [kind, local, split] = choice;
+  const auto& [kind, local, split, tuning, tuned] = choice;
   const int tp = split.tp;
   const NativeFile::Unit& unit = unit_of(file, kind);
   program.kind = kind;
   program.name = std::string(name(kind)) + (kind == UnitKind::kBlock && local && geometry.global_layer_every > 0 ? ".local" : "");
   program.prefix = unit.prefix;
-  const std::vector<ParameterDecl> parameters = parameters_of(unit, geometry, local);
+  std::vector<ParameterDecl> parameters = parameters_of(unit, geometry, local);
   if (std::string problem = parts_problem(parameters, geometry, tp); !problem.empty()) return problem;
-  for (const ParameterDecl& p : parameters) (tp > 1 && p.split < 0 ? program.shared_parameters : program.parameters).push_back(p);
+  const std::vector<ParameterDecl> embedding = parameters_of(file.embedding, geometry, local);
+  const TunedSlots tuned_slots(file, choice, geometry, parameters, embedding);
+  for (const ParameterDecl& p : parameters)
+    (tuned_slots.is_frozen(p.slot) ? program.frozen_parameters
+     : tp > 1 && p.split < 0       ? program.shared_parameters
+                                   : program.parameters)
+        .push_back(p);
   std::map<std::string, SlotShape> slots = slots_of(parameters);
-  const auto embedding_slots = slots_of(parameters_of(file.embedding, geometry, local));
+  const auto embedding_slots = slots_of(embedding);
   for (const NativeFile::Operation& o : unit.forward) {
     if (!all_hold(o.when, geometry, local)) continue;
     for (const std::string& r : o.op.reads) {
       const std::string slot = r.starts_with("p:") ? r.substr(2) : "";
       if (kind != UnitKind::kHead || slot.empty() || slots.contains(slot) || !embedding_slots.contains(slot)) continue;
       slots[slot] = embedding_slots.at(slot);
-      program.borrowed_slots.push_back(slot);
+      (tuned_slots.is_frozen(slot) ? program.borrowed_frozen_slots : program.borrowed_slots).push_back(slot);
     }
   }
   if (kind != UnitKind::kEmbedding) program.tensors.push_back({"x", {tp > 1 ? "Ts" : "T", "h"}});
   ProgramBuilder builder(program, std::move(slots));
+  const Symbols symbols = native_symbols(geometry, 1, 1, {.tp = tp});
   for (const NativeFile::Operation& o : unit.forward) {
     if (!all_hold(o.when, geometry, local)) continue;
     Op op = o.op;
@@ -285,13 +319,16 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
     if (split.preference && op.kernel == "cross_entropy")
       add_preference_loss(op, split, builder);
     else if (split.cp > 1 && is_attention(op))
-      add_shared_attention(std::move(op), split.cp, split.cp_method, builder);
+      add_shared_attention(op, split.cp, split.cp_method, builder);
     else if (tp > 1)
-      add_split(std::move(op), builder);
+      add_split(op, builder);
     else
-      builder.add(std::move(op));
+      builder.add(op);
+    if (tuned != nullptr) add_adapters(op, parameters, tuned->adapted, *tuning, symbols, builder);
   }
-  return builder.finish();
+  const std::string problem = builder.finish();
+  if (problem.empty() && tuned != nullptr) drop_dead_gradients(program, tuned_slots.with_gradients(), tuned->passes_gradient, builder);
+  return problem;
 }
 
 }  // namespace

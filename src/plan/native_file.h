@@ -44,6 +44,8 @@ struct ProgramChoice {
   UnitKind kind = UnitKind::kBlock;
   bool local = false;  // of a layer with a window
   ProgramSplit split;
+  const Tuning* tuning = nullptr;  // with `unit`, where not all of the model is trained
+  const UnitTuning* unit = nullptr;
 };
 // One unit's program for a model, backward included. CHECKs where the file makes none: ask check_programs() first.
 Program program_of(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry);

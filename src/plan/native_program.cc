@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <map>
 #include <mutex>
 
 #include "base/check.h"
@@ -59,6 +60,7 @@ void each_op(const NativePrograms& p, F f) {
 struct Made {
   Geometry geometry;
   ProgramSplit split;
+  Tuning tuning;
   Diagnostics refused;
   std::shared_ptr<const NativePrograms> programs;  // when nothing is refused
   std::vector<std::string> selective, full;        // what recomputing drops
@@ -76,7 +78,7 @@ Diagnostics refused_traits(const Geometry& g) {
   return out;
 }
 
-std::shared_ptr<const NativePrograms> programs_of(const NativeFile& file, const Geometry& g, const ProgramSplit& split) {
+std::shared_ptr<NativePrograms> programs_of(const NativeFile& file, const Geometry& g, const ProgramSplit& split) {
   NativePrograms p;
   p.file = file.name;
   p.buffers = file.buffers;
@@ -92,7 +94,60 @@ std::shared_ptr<const NativePrograms> programs_of(const NativeFile& file, const 
     }
     p.kind_of_layer.push_back(kind);
   }
-  return std::make_shared<const NativePrograms>(std::move(p));
+  return std::make_shared<NativePrograms>(std::move(p));
+}
+
+// A model's units in order, as untuned programs have them.
+struct ModelUnits {
+  std::vector<const Program*> programs;
+  std::vector<std::string> prefixes;
+  ModelUnits(const NativePrograms& p, const Geometry& g) {
+    add(p.embedding, 0);
+    for (int64_t layer = 0; layer < g.num_layers; ++layer) add(p.block(layer), layer);
+    add(p.head, 0);
+  }
+
+ private:
+  void add(const Program& program, int64_t layer) {
+    programs.push_back(&program);
+    prefixes.push_back(parameter_prefix(program, layer));
+  }
+};
+
+// Layers that are trained alike are of one kind.
+std::shared_ptr<NativePrograms> tuned_programs(const NativeFile& file, const Geometry& g, const ProgramSplit& split,
+                                               const Tuning& tuning, const NativePrograms& whole) {
+  const ModelUnits model(whole, g);
+  const std::vector<UnitTuning> units = tune_units(tuning, model.programs, model.prefixes);
+  const auto tuned = [&](UnitKind kind, bool local, const UnitTuning& unit) {
+    return program_of(file, {kind, local, split, &tuning, &unit}, g);
+  };
+  NativePrograms p;
+  p.file = whole.file;
+  p.buffers = whole.buffers;
+  p.embedding = tuned(UnitKind::kEmbedding, false, units.front());
+  p.head = tuned(UnitKind::kHead, false, units.back());
+  std::map<std::pair<bool, UnitTuning>, int> kinds;
+  for (int64_t layer = 0; layer < g.num_layers; ++layer) {
+    const bool local = has_window(g, layer);
+    const UnitTuning& unit = units[static_cast<size_t>(layer) + 1];
+    const auto [kind, is_new] = kinds.try_emplace({local, unit}, static_cast<int>(kinds.size()));
+    if (is_new) {
+      p.blocks.push_back(tuned(UnitKind::kBlock, local, unit));
+      p.blocks.back().name += kind->second > 0 ? fmt::format(".{}", kind->second) : "";
+    }
+    p.kind_of_layer.push_back(kind->second);
+  }
+  return std::make_shared<NativePrograms>(std::move(p));
+}
+
+// What cannot be trained in part.
+std::string tuning_refusal(const Geometry& g, const ProgramSplit& split, const Tuning& tuning, const NativePrograms& whole) {
+  const ModelUnits model(whole, g);
+  if (tuning.has_adapters() && split.tp > 1)
+    return fmt::format("adapters with tensor parallelism over {} ranks: each has a part of the matrices that adapters stand beside",
+                       split.tp);
+  return unmatched(tuning, model.programs, model.prefixes);
 }
 
 std::vector<std::string> saved_tensors(const NativePrograms& programs) {
@@ -117,8 +172,8 @@ std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
   return "";
 }
 
-Made make(const Geometry& g, const ProgramSplit& split) {
-  Made made{g, split, refused_traits(g), nullptr, {}, {}};
+Made make(const Geometry& g, const ProgramSplit& split, const Tuning& tuning) {
+  Made made{g, split, tuning, refused_traits(g), nullptr, {}, {}};
   if (!made.refused.empty()) return made;
   const Result<NativeFile> file = native_file(g);
   if (!file.ok()) {
@@ -135,33 +190,42 @@ Made make(const Geometry& g, const ProgramSplit& split) {
     return made;
   }
   made.programs = programs_of(*file, g, split);
+  if (!tuning.trains_all()) {
+    if (const std::string problem = tuning_refusal(g, split, tuning, *made.programs); !problem.empty()) {
+      made.refused = {refusal(g, problem)};
+      return made;
+    }
+    made.programs = tuned_programs(*file, g, split, tuning, *made.programs);
+  }
   made.selective = file->block.selective;
   made.full = saved_tensors(*made.programs);
   return made;
 }
 
 // Of the models asked for last: a search compiles one model's lists hundreds of times.
-std::shared_ptr<const Made> made_for(const Geometry& geometry, const ProgramSplit& split) {
+std::shared_ptr<const Made> made_for(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
   constexpr size_t kKept = 8;
   static std::mutex mutex;
   static std::deque<std::shared_ptr<const Made>> kept;
   const std::lock_guard<std::mutex> lock(mutex);
   for (const std::shared_ptr<const Made>& made : kept)
-    if (made->split == split && made->geometry == geometry) return made;
-  kept.push_front(std::make_shared<const Made>(make(geometry, split)));
+    if (made->split == split && made->tuning == tuning && made->geometry == geometry) return made;
+  kept.push_front(std::make_shared<const Made>(make(geometry, split, tuning)));
   if (kept.size() > kKept) kept.pop_back();
   return kept.front();
 }
 
 }  // namespace
 
-std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, const ProgramSplit& split) {
-  const std::shared_ptr<const Made> made = made_for(geometry, split);
+std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
+  const std::shared_ptr<const Made> made = made_for(geometry, split, tuning);
   CHECK(made->programs != nullptr, "{}", format_diagnostics(made->refused));
   return made->programs;
 }
 
-Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split) { return made_for(geometry, split)->refused; }
+Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
+  return made_for(geometry, split, tuning)->refused;
+}
 
 ProgramSplit split_of(const Plan& plan) {
   ProgramSplit split = {plan.mesh.tp, plan.mesh.cp, cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather), {}};
@@ -221,9 +285,9 @@ bool uses_input(const NativePrograms& programs, std::string_view name) {
   return found;
 }
 
-std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy) {
+std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy, const Tuning& tuning) {
   if (policy == Recompute::kNone) return {};
-  const std::shared_ptr<const Made> made = made_for(geometry, {});
+  const std::shared_ptr<const Made> made = made_for(geometry, {}, tuning);
   return policy == Recompute::kSelective ? made->selective : made->full;
 }
 

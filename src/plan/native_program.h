@@ -11,13 +11,15 @@
 #include "model/geometry.h"
 #include "plan/plan.h"
 #include "plan/program.h"
+#include "plan/tuning.h"
 
 namespace distsetup {
 
 struct NativePrograms {
   std::string file;  // "llama": of presets/programs/native, or the model's own
   Program embedding, head;
-  std::vector<Program> blocks;  // kinds of layers: most models have one, others layers with and without a window
+  // Kinds of layers: most models have one, others layers with and without a window; more where not all layers are trained alike.
+  std::vector<Program> blocks;
   std::vector<int> kind_of_layer;
   std::vector<std::string> buffers;  // endings of published tensors that follow from the configuration and are not read
   const Program& block(int64_t layer) const { return blocks[static_cast<size_t>(kind_of_layer[static_cast<size_t>(layer)])]; }
@@ -35,10 +37,11 @@ struct ProgramSplit {
 ProgramSplit split_of(const Plan& plan);
 
 // The model must pass check_native(). Made once for the models asked for last.
-std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, const ProgramSplit& split = {});
+std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, const ProgramSplit& split = {},
+                                                      const Tuning& tuning = {});
 
 // What of the model has no program (experts, latent attention, a family without a file ...), or cannot be split, each named.
-Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split = {});
+Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split = {}, const Tuning& tuning = {});
 // Kernels of its programs that the device has not got.
 Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator);
 
@@ -54,6 +57,6 @@ ProgramInput program_input(std::string_view name, const Symbols& symbols);
 bool uses_input(const NativePrograms& programs, std::string_view name);
 
 // Names of block tensors a policy drops: none {}, selective what the family's file lists, full: everything saved but x.
-std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy);
+std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy, const Tuning& tuning = {});
 
 }  // namespace distsetup

@@ -72,6 +72,30 @@ Diagnostics check_sizes(const Plan& p) {
   return out;
 }
 
+// What is trained: all parameters, some, or adapters.
+Diagnostics check_tuning(const Plan& p) {
+  Diagnostics out;
+  const auto require = requires_in(out);
+  const TrainPlan& t = p.train;
+  require(t.finetune == "full" || t.finetune == "lora", code::kUnsupportedFeature,
+          fmt::format("the native trainer trains all parameters, some of them or lora adapters, the plan says {}", t.finetune));
+  require(t.finetune == "full" || t.trainable.empty(), code::kConflict,
+          fmt::format("train.trainable beside adapters of kind {}: either some parameters are trained, or adapters", t.finetune),
+          "leave one of them out");
+  require(t.finetune == "full" || (t.lora_rank >= 1 && t.lora_alpha > 0 && !t.lora_targets.empty()), code::kOutOfRange,
+          fmt::format("adapters of rank {} and alpha {} on {} targets, expected numbers above 0 and at least one target", t.lora_rank,
+                      t.lora_alpha, t.lora_targets.size()));
+  for (const std::string& pattern : t.trainable) {
+    const std::string problem = pattern_problem(pattern);
+    require(problem.empty(), code::kUnknownValue, fmt::format("train.trainable '{}' {}", pattern, problem));
+  }
+  const bool is_partial = t.finetune != "full" || !t.trainable.empty();
+  require(!is_partial || p.mesh.pp == 1, code::kUnsupportedFeature,
+          fmt::format("the native trainer has no pipelines in which parameters are frozen, the mesh has pp {}", p.mesh.pp),
+          "leave pp out: --pp 1");
+  return out;
+}
+
 // What the bundled trainer runs, of a model that it can.
 Diagnostics check_bundled(const Plan& p) {
   Diagnostics out;
@@ -100,9 +124,7 @@ Diagnostics check_bundled(const Plan& p) {
           fmt::format("tp {} does not divide the {} tokens of a micro-batch{}", m.tp, tokens, m.cp > 1 ? " on a rank" : ""));
   require(p.precision.compute == Dtype::kF32 || p.precision.compute == Dtype::kBf16, code::kUnsupportedFeature,
           fmt::format("the native trainer computes in fp32 or bf16, not {}", name(p.precision.compute)));
-  require(p.train.finetune == "full", code::kUnsupportedFeature,
-          fmt::format("the native trainer trains all parameters, the plan says {}", p.train.finetune));
-  require(p.recompute.dropped == dropped_tensors(p.model, p.recompute.policy), code::kConflict,
+  require(p.recompute.dropped == dropped_tensors(p.model, p.recompute.policy, tuning_of(p.train)), code::kConflict,
           fmt::format("the dropped tensors are not those of recompute {}", name(p.recompute.policy)));
   require(p.offload == OffloadPlan{}, code::kUnsupportedFeature, "the native trainer does not offload yet");
   require(p.precision.reduce == Dtype::kF32 && p.precision.master == Dtype::kF32 && p.precision.optimizer_state == Dtype::kF32,
@@ -124,7 +146,8 @@ Diagnostics validate(const Plan& p) {
     return out;
   }
   append(out, check_preference(p));  // before programs are made for it
-  if (!has_error(out)) append(out, check_native(p.model, split_of(p)));
+  append(out, check_tuning(p));
+  if (!has_error(out)) append(out, check_native(p.model, split_of(p), tuning_of(p.train)));
   if (!has_error(out)) append(out, check_bundled(p));
   return out;
 }

@@ -129,7 +129,11 @@ struct TrainPlan {
   std::string finetune = "full";    // full | lora | qlora
   std::string init{kRandomInit};    // random | weights: those of Plan::weights
   int64_t lora_rank = 0;
-  std::vector<std::string> lora_targets;  // "query", "value", ...
+  // Of the bundled trainer ends of modules' names ("q_proj"), or kAllLinear (tuning.h); of others "query", "value", ...
+  std::vector<std::string> lora_targets;
+  double lora_alpha = 0;               // with lora_rank the scale of adapters: adapter_scale()
+  bool rslora = false;                 // they are scaled by the root of the rank
+  std::vector<std::string> trainable;  // patterns of the parameters that are trained; empty: all of them, or adapters
   int64_t sequence_length = 4096;
   PreferencePlan preference;
   int64_t global_batch = 256;  // sequences per optimizer step; of the bundled trainer's dpo: pairs, as micro_batch
@@ -281,6 +285,7 @@ struct Plan {
   PrecisionPlan precision;
   TrainPlan train;
   WeightsPlan weights;  // with train.init weights; else empty
+  WeightsPlan adapter;  // the folder of adapters (PEFT's) that adapters start from; else empty
   DataPlan data;
   CheckpointPlan checkpoint;
   LaunchPlan launch;

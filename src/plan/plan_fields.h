@@ -173,6 +173,9 @@ void visit(V& v, TrainPlan& t) {
   v("init", t.init);
   v("lora_rank", t.lora_rank);
   v("lora_targets", t.lora_targets);
+  v("lora_alpha", t.lora_alpha);
+  v("rslora", t.rslora);
+  v("trainable", t.trainable);
   v("sequence_length", t.sequence_length);
   v("global_batch", t.global_batch);
   v("steps", t.steps);
@@ -332,6 +335,7 @@ void visit(V& v, Plan& p) {
   v("precision", p.precision);
   v("train", p.train);
   v("weights", p.weights);
+  v("adapter", p.adapter);
   v("data", p.data);
   v("checkpoint", p.checkpoint);
   v("launch", p.launch);

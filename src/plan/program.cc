@@ -42,9 +42,11 @@ class Deriver {
   Deriver(const Program& program, const std::set<std::string>& dropped, Pass pass)
       : program_(program), dropped_(dropped), pass_(pass) {
     out_.program = &program;
-    out_.num_own_slots = add_slots(program.parameters);
-    for (const std::string& slot : program.borrowed_slots) out_.slots.push_back(slot);
-    out_.num_shared_slots = add_slots(program.shared_parameters);
+    out_.num_own_slots = add_slots(program.parameters, SlotHome::kOwn);
+    for (const std::string& slot : program.borrowed_slots) add_slot(slot, SlotHome::kEmbedding);
+    add_slots(program.shared_parameters, SlotHome::kShared);
+    add_slots(program.frozen_parameters, SlotHome::kFrozen);
+    for (const std::string& slot : program.borrowed_frozen_slots) add_slot(slot, SlotHome::kFrozenEmbedding);
     forward_names_ = written_by(program.forward, program);
     if (declares("x")) forward_names_.insert(forward_names_.begin(), "x");
   }
@@ -58,6 +60,7 @@ class Deriver {
             bind(p.recomputed ? program_.forward[p.op] : program_.backward[p.op], p.recomputed ? Mode::kRecompute : Mode::kBackward));
     }
     out_.x = find("x");
+    if (out_.x >= 0 && !is_read_by_backward(out_.x)) std::erase(out_.kept, "x");
     out_.y = find("y");
     out_.dy = find("dy");
     out_.dx = find("dx");
@@ -68,10 +71,21 @@ class Deriver {
  private:
   enum class Mode { kForward, kRecompute, kBackward };
 
-  int add_slots(const std::vector<ParameterDecl>& parameters) {
+  // Where no unit below is trained, what is computed again may not need the unit's input.
+  bool is_read_by_backward(int tensor) const {
+    const auto is_it = [tensor](const Operand& o) { return o.kind == Operand::Kind::kTensor && o.index == tensor; };
+    return std::any_of(out_.backward.begin(), out_.backward.end(),
+                       [&](const OpInstance& op) { return std::any_of(op.reads.begin(), op.reads.end(), is_it); });
+  }
+
+  void add_slot(const std::string& slot, SlotHome home) {
+    out_.slots.push_back(slot);
+    out_.homes.push_back(home);
+  }
+  int add_slots(const std::vector<ParameterDecl>& parameters, SlotHome home) {
     const size_t before = out_.slots.size();
     for (const ParameterDecl& p : parameters)
-      if (out_.slots.size() == before || out_.slots.back() != p.slot) out_.slots.push_back(p.slot);
+      if (out_.slots.size() == before || out_.slots.back() != p.slot) add_slot(p.slot, home);
     return static_cast<int>(out_.slots.size() - before);
   }
 
@@ -93,7 +107,7 @@ class Deriver {
     }
     for (const std::string& n : out_.saved)
       if (!dropped_.contains(n) || n == "x") out_.kept.push_back(n);
-    if (!dropped_.empty() && declares("x") && !contains(out_.kept, "x")) out_.kept.push_back("x");
+    if (!dropped_.empty() && declares("x") && !contains(out_.kept, "x") && !program_.backward.empty()) out_.kept.push_back("x");
   }
 
   // Backward with the recomputed forward ops merged in, each just before the first op that needs it.
@@ -268,8 +282,16 @@ std::string_view name(UnitKind kind) {
     case UnitKind::kBlock: return "block";
     case UnitKind::kHead: return "head";
     case UnitKind::kShared: return "shared";
+    case UnitKind::kFrozen: return "frozen";
   }
   return "?";
+}
+
+std::string parameter_prefix(const Program& program, int64_t layer) {
+  constexpr std::string_view kLayer = "{layer}";
+  std::string prefix = program.prefix;
+  if (const size_t at = prefix.find(kLayer); at != std::string::npos) prefix.replace(at, kLayer.size(), std::to_string(layer));
+  return prefix;
 }
 
 std::span<const AttributeField> attribute_fields() {
@@ -280,6 +302,8 @@ std::span<const AttributeField> attribute_fields() {
                                                {"soft_cap", &OpAttributes::soft_cap},
                                                {"window", &OpAttributes::window},
                                                {"ring_step", &OpAttributes::ring_step},
+                                               {"column", &OpAttributes::column},
+                                               {"low_column", &OpAttributes::low_column},
                                                {"beta", &OpAttributes::beta},
                                                {"label_smoothing", &OpAttributes::label_smoothing}};
   return kFields;

@@ -54,7 +54,9 @@ struct ParameterDecl {
   std::string slot;  // "wqkv"; programs say p:wqkv and g:wqkv
   std::vector<std::string> shape;
   bool decay = true;  // weight decay applies (matrices), not to norms and biases
-  enum class Init { kNormal, kOnes, kZeros, kScaledNormal } init = Init::kNormal;  // std 0.02; scaled: 0.02 / sqrt(2 L)
+  // std 0.02; scaled: 0.02 / sqrt(2 L); uniform: ± 1 / sqrt(columns)
+  enum class Init { kNormal, kOnes, kZeros, kScaledNormal, kUniform } init = Init::kNormal;
+  bool trains = true;  // false: stays as it is, also where it lies among those that are trained (it is part of their matrix)
   RowOrder order = RowOrder::kPlain;
   bool transposed = false;  // published as [in, out] (GPT-2's Conv1D)
   // Tensor parallelism: the dimension whose size counts heads, feed-forward elements or tokens of the vocabulary; -1: each rank has
@@ -77,6 +79,8 @@ struct OpAttributes {
   int64_t window = 0;                    // keys a query sees, itself included; 0: all before it
   int64_t ring_step = 0;                 // of ring attention: how many ranks before this one the keys are from
   double beta = 0, label_smoothing = 0;  // of a preference loss
+  int64_t column = 0;                    // of a product of columns: the first that it adds to, or takes the gradient of
+  int64_t low_column = 0;                // and the first of the narrow tensor on its other side
   bool operator==(const OpAttributes&) const = default;
 };
 
@@ -98,7 +102,7 @@ struct Op {
   OpAttributes attributes;
 };
 
-enum class UnitKind { kEmbedding, kBlock, kHead, kShared };  // kShared has parameters and no program (layout.h)
+enum class UnitKind { kEmbedding, kBlock, kHead, kShared, kFrozen };  // the last two have parameters and no program (layout.h)
 std::string_view name(UnitKind kind);
 
 struct Program {
@@ -107,19 +111,23 @@ struct Program {
   std::string prefix;                            // of parameter names; {layer} stands for the layer's number
   std::vector<ParameterDecl> parameters;         // of this unit; a tied head has none for its matrix
   std::vector<ParameterDecl> shared_parameters;  // with tensor parallelism: those that are not split, which lie in the shared unit
+  std::vector<ParameterDecl> frozen_parameters;  // those that have no gradient: they lie in the unit's frozen one
   std::vector<std::string> borrowed_slots;       // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
+  std::vector<std::string> borrowed_frozen_slots;  // the same of the frozen unit of unit 0
   std::vector<TensorDecl> tensors;
   std::vector<std::string> inputs;  // run buffers every unit may read: ids, targets, cos, sin, and "loss" which is added to
   std::vector<Op> forward, backward;
   // Names by convention: x is the input (y of the unit before), y the output; dy the incoming, dx the outgoing gradient.
 };
 
+std::string parameter_prefix(const Program& program, int64_t layer);
+
 // A program with a recompute policy applied: two straight lists over tensor instances.
 // A tensor that is recomputed has two instances (the forward one, dead after forward, and "name.r"); a kept output of a re-run
 // operation goes to a dead instance "name.dead".
 struct Operand {
   enum class Kind { kTensor, kParameter, kGradient, kInput } kind = Kind::kTensor;
-  int index = 0;  // tensor instance; slot index (own slots first, then borrowed, then shared); input index
+  int index = 0;  // tensor instance; slot index (own slots first); input index
 };
 struct OpInstance {
   const Op* op = nullptr;
@@ -134,13 +142,17 @@ struct TensorInstance {
   std::string name;  // "h1", "h1.r"
   const TensorDecl* decl = nullptr;
 };
+// The unit that has a slot of a program, seen from the program's own.
+enum class SlotHome { kOwn, kEmbedding, kShared, kFrozen, kFrozenEmbedding };
+
 struct ProgramVariant {
   const Program* program = nullptr;
   std::string name;  // "block", "block/full"
   std::vector<TensorInstance> tensors;
   std::vector<OpInstance> forward, backward;
-  std::vector<std::string> slots;  // own slots in order, then borrowed, then those in the shared unit
-  int num_own_slots = 0, num_shared_slots = 0;
+  std::vector<std::string> slots;  // own slots in order, then those of other units
+  std::vector<SlotHome> homes;     // of each
+  int num_own_slots = 0;
   std::vector<std::string> saved, kept;  // derived: read by backward and written by forward; minus the dropped ones
   int x = -1, y = -1, dy = -1, dx = -1;  // tensor instances, -1 = none
 };

@@ -29,8 +29,14 @@ std::string_view name(BufferClass v) {
 
 int slot_unit(const Schedule& s, int unit, int slot) {
   const ProgramVariant& v = *s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(unit)])];
-  if (slot < v.num_own_slots) return unit;
-  return slot < static_cast<int>(v.slots.size()) - v.num_shared_slots ? 0 : s.layout->shared_unit();
+  switch (v.homes[static_cast<size_t>(slot)]) {
+    case SlotHome::kOwn: return unit;
+    case SlotHome::kEmbedding: return 0;
+    case SlotHome::kShared: return s.layout->shared_unit();
+    case SlotHome::kFrozen: return s.layout->frozen_unit(unit);
+    case SlotHome::kFrozenEmbedding: return s.layout->frozen_unit(0);
+  }
+  return -1;
 }
 
 const Slot& slot_of(const Schedule& s, int unit, int slot) {
@@ -47,7 +53,8 @@ const Slot& slot_of(const Schedule& s, int unit, int slot) {
 bool holds_unit(const Schedule& s, int buffer, int unit) {
   const Buffer& b = s.buffers[static_cast<size_t>(buffer)];
   if (b.unit >= 0) return b.unit == unit;
-  return b.lifetime == BufferLifetime::kRun && unit != s.layout->shared_unit();
+  const bool is_frozen = s.layout->units[static_cast<size_t>(unit)].is_frozen;
+  return b.lifetime == BufferLifetime::kRun && unit != s.layout->shared_unit() && (b.name == kFrozenBuffer) == is_frozen;
 }
 
 int replica_of(const Schedule& s, int unit) {
@@ -87,10 +94,17 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op) 
       continue;
     }
     touched.push_back(touched[static_cast<size_t>(known)]);
-    for (std::set<int>* units : {&touched.back().parameters, &touched.back().gradients})
+    for (std::set<int>* units : {&touched.back().parameters, &touched.back().gradients}) {
       if (units->erase(known) > 0) units->insert(u);
+      if (s.layout->frozen_unit(known) >= 0 && units->erase(s.layout->frozen_unit(known)) > 0) units->insert(s.layout->frozen_unit(u));
+    }
   }
   return touched;
+}
+
+bool has_backward(const Schedule& s, int unit) {
+  const int variant = s.unit_variant[static_cast<size_t>(unit)];
+  return variant >= 0 && !s.variants[static_cast<size_t>(variant)]->program->backward.empty();
 }
 
 bool reads_tokens(const Schedule& s, const Instruction& i) {

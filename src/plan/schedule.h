@@ -80,6 +80,9 @@ struct Buffer {
   int64_t offset_bytes = -1;  // span buffers only
 };
 
+// The run buffer of what is frozen, in the compute type (layout.h). Programs read it where it is whole on each rank.
+inline constexpr std::string_view kFrozenBuffer = "frozen";
+
 // What a step's function sees of a buffer.
 struct View {
   int buffer = -1;
@@ -161,7 +164,7 @@ struct Schedule {
 int slot_unit(const Schedule& schedule, int unit, int slot);
 const Slot& slot_of(const Schedule& schedule, int unit, int slot);
 // Do programs find this unit's parameters or gradients in the buffer? A buffer that belongs to a unit holds that unit's; a run buffer
-// that belongs to none holds those of all units but the shared one, which has buffers of its own.
+// that belongs to none holds those of all units but the shared one, which has buffers of its own; kFrozenBuffer those of frozen ones.
 bool holds_unit(const Schedule& schedule, int buffer, int unit);
 // The run buffer that holds all of a unit's parameters in the compute type; -1: there is none.
 int replica_of(const Schedule& schedule, int unit);
@@ -174,6 +177,8 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& schedule, Instruction
 // Does the instruction read tokens, which are copied to the device before it? In a pipeline several micro-batches are under way, and
 // the embedding's backward needs its own again.
 bool reads_tokens(const Schedule& schedule, const Instruction& instruction);
+// Does a unit's backward do anything? Not where neither it nor a unit below is trained.
+bool has_backward(const Schedule& schedule, int unit);
 bool is_program(InstructionOp op);   // runs the program of its unit, forward or backward
 bool is_transfer(InstructionOp op);  // kSend, kRecv
 // Of a stream of transfers: does it bring activations on, or gradients back?

@@ -44,6 +44,11 @@ std::string unit_text(const Schedule& s, int unit) {
   if (unit < 0) return "";
   const UnitKind kind = s.layout->units[unit].kind;
   if (kind == UnitKind::kBlock) return fmt::format("block {}", unit - 1);
+  if (kind == UnitKind::kFrozen) {  // of that unit
+    const std::vector<int>& all = s.layout->frozen_units;
+    const auto of = static_cast<int>(std::find(all.begin(), all.end(), unit) - all.begin());
+    return fmt::format("frozen {}", unit_text(s, of).substr(0, 5) == "block" ? std::to_string(of - 1) : unit_text(s, of));
+  }
   return std::string(name(kind));
 }
 

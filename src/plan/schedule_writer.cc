@@ -10,8 +10,8 @@ namespace distsetup {
 ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase, int stage) : plan_(plan) {
   s_.phase = phase;
   const ProgramSplit split = split_of(plan);
-  s_.programs = native_programs(plan.model, split);
-  s_.layout = cached_layout(s_.programs, plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages);
+  s_.programs = native_programs(plan.model, split, tuning_of(plan.train));
+  s_.layout = cached_layout(s_.programs, plan, stage);
   s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, split);
   s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
   s_.deterministic = plan.train.deterministic;

@@ -1,6 +1,7 @@
 // What each sharding means is three choices, made once at the top:
 //   parameters: read from the fp32 master itself (fp32, unsharded) | from a whole replica refreshed after the optimizer (ddp bf16,
 //               zero1, zero2) | gathered unit by unit around each use (zero3)
+//               | what is frozen: as it is held, whole (all but zero3), or gathered
 //   gradients:  written straight into the fp32 gradient (fp32, unsharded) | into a unit buffer, then added to a local fp32 accumulator
 //               | into a unit buffer, reduced to the own shard after every backward
 // Tensor parallelism adds the shared unit (layout.h), whose vectors are small: they are read from a replica and reduced after every
@@ -52,6 +53,8 @@ void UnitCompiler::make_run_buffers() {
   gradient_shard_ = run_buffer("gradient", BufferClass::kGradient, n, Dtype::kF32);
   exp_avg_ = run_buffer("exp_avg", BufferClass::kOptimizerState, n, Dtype::kF32);
   exp_avg_sq_ = run_buffer("exp_avg_sq", BufferClass::kOptimizerState, n, Dtype::kF32);
+  if (s_.layout->frozen_numel > 0)
+    frozen_ = run_buffer(std::string(kFrozenBuffer), BufferClass::kParameterShard, s_.layout->frozen_numel, s_.compute);
   if (source_ == ParameterSource::kReplica)
     replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout->gathered_numel, s_.compute);
   if (const int shared = s_.layout->shared_unit(); shared >= 0) {
@@ -74,7 +77,7 @@ void UnitCompiler::emit_gather(int u, int buffer, bool fresh) {
   Instruction& cast = emit(InstructionOp::kCast, u);
   cast.bucket = u;
   cast.stream = shards(u) > 1 ? Stream::kGather : Stream::kCompute;
-  cast.uses = {master_, buffer};
+  cast.uses = {is_frozen(u) ? frozen_ : master_, buffer};
   if (fresh) cast.allocates = {buffer};
   gather_event_[u] = -1;
   if (shards(u) == 1) return;
@@ -117,6 +120,7 @@ void UnitCompiler::use_parameters(Instruction& i, int u, bool backward) {
   for (const int bucket : needs(u, backward)) {
     if (source(bucket) == ParameterSource::kMaster) i.uses.push_back(master_);
     if (source(bucket) == ParameterSource::kReplica) i.uses.push_back(replica(bucket));
+    if (source(bucket) == ParameterSource::kFrozen) i.uses.push_back(frozen_);
     if (source(bucket) != ParameterSource::kGather) continue;
     i.uses.push_back(gathered_[bucket]);
     if (gather_event_[bucket] >= 0) i.waits.push_back(gather_event_[bucket]);

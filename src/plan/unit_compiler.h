@@ -9,7 +9,7 @@
 
 namespace distsetup {
 
-enum class ParameterSource { kMaster, kReplica, kGather };
+enum class ParameterSource { kMaster, kReplica, kGather, kFrozen };
 enum class GradientPath {
   kDirect,       // into the rank's fp32 gradient
   kStaged,       // unit buffer in the compute dtype, added to the rank's fp32 gradient
@@ -30,6 +30,7 @@ class UnitCompiler : protected ScheduleWriter {
 
   int num_buckets() const { return static_cast<int>(s_.layout->units.size()); }  // units that have parameters
   bool is_shared(int u) const { return u == s_.layout->shared_unit(); }
+  bool is_frozen(int u) const { return unit(u).is_frozen; }
   bool is_empty(int u) const { return unit(u).numel == 0; }  // a tied head, where norms are shared
 
   // --- forward and backward of one unit
@@ -63,7 +64,10 @@ class UnitCompiler : protected ScheduleWriter {
  private:
   int64_t element_bytes() const { return size_bytes(s_.compute); }
   int shards(int u) const { return unit(u).shard_ranks; }
-  ParameterSource source(int u) const { return is_shared(u) ? ParameterSource::kReplica : source_; }
+  ParameterSource source(int u) const {
+    if (is_frozen(u)) return shards(u) > 1 ? ParameterSource::kGather : ParameterSource::kFrozen;
+    return is_shared(u) ? ParameterSource::kReplica : source_;
+  }
   GradientPath path(int u) const { return is_shared(u) ? GradientPath::kReduce : path_; }
   int replica(int u) const { return is_shared(u) ? shared_replica_ : replica_; }
   int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * element_bytes(); }
@@ -85,6 +89,7 @@ class UnitCompiler : protected ScheduleWriter {
 
   ParameterSource source_ = ParameterSource::kMaster;
   GradientPath path_ = GradientPath::kDirect;
+  int frozen_ = -1;  // -1: nothing is
   int master_ = -1, gradient_shard_ = -1, exp_avg_ = -1, exp_avg_sq_ = -1, replica_ = -1, shared_replica_ = -1, loss_ = -1,
       sumsq_ = -1;
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for

@@ -60,12 +60,21 @@ int64_t cpu_gemm_bf16_transposed(int64_t M, int64_t N, int64_t K) {
   return 66688 + 1088 * rows + 4 * rows * accumulator_columns(N);
 }
 
+// The products of an adapter's second matrix, [N, rank].
+int64_t cpu_columns_bf16(const Step& step) {
+  const int64_t rows = step.reads[0].shape[0];
+  const std::vector<int64_t>& w = step.kernel == "columns_dw" ? step.writes[0].shape : step.reads[1].shape;
+  if (step.kernel == "columns_dw") return cpu_gemm_bf16_transposed(w[0], w[1], rows);
+  return step.kernel == "columns_add" ? cpu_gemm_bf16(rows, w[0], w[1]) : cpu_gemm_bf16(rows, w[1], w[0]);
+}
+
 int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
   const bool bf16 = schedule.compute == Dtype::kBf16;
   if (step.program_op != nullptr && has_own_attention(step.kernel, step.program_op->attributes, schedule.symbols.at("S"))) return 0;
   if (step.kernel.starts_with("attention"))
     return step.kernel.ends_with("_backward") ? cpu_attention_backward(schedule.symbols, bf16)
                                               : cpu_attention_forward(schedule.symbols, bf16);
+  if (bf16 && step.kernel.starts_with("columns")) return cpu_columns_bf16(step);
   if (!bf16 || !step.kernel.starts_with("linear")) return 0;
   const std::vector<int64_t>&in = step.reads[0].shape, &out = step.writes[0].shape;
   return step.kernel == "linear_dw" ? cpu_gemm_bf16_transposed(out[0], out[1], in[0]) : cpu_gemm_bf16(out[0], out[1], in[1]);

@@ -8,11 +8,13 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "model/hf_write.h"
 #include "weights/export_tensors.h"
+#include "weights/export_tuned.h"
 
 namespace distsetup {
 namespace {
@@ -176,34 +178,67 @@ Result<std::string> committed_checkpoint(const std::string& path) {
                "give a folder checkpoint_<step> that has a file COMMIT, or the folder of a run");
 }
 
-Result<Exported> export_checkpoint(const Plan& plan, const Presets& presets, const ExportRequest& request) {
-  if (Diagnostics said = check_output(plan, request); has_error(said)) return said;
-  const Result<CheckpointMetadata> metadata = verify_stored(request.checkpoint);
-  if (!metadata.ok()) return metadata.diagnostics;
-  Result<StoredCheckpoint> stored = StoredCheckpoint::open(request.checkpoint);
-  if (!stored.ok()) return stored.diagnostics;
-  if (Diagnostics said = stored->check_model(plan.model); has_error(said)) return said;
-  const Result<std::vector<SmallFile>> small = small_files(plan, presets, request.type);
-  if (!small.ok()) return small.diagnostics;
+namespace {
 
+struct OpenCheckpoint {
+  CheckpointMetadata metadata;
+  StoredCheckpoint stored;
+};
+Result<OpenCheckpoint> open_checkpoint(const Plan& plan, const std::string& path) {
+  Result<CheckpointMetadata> metadata = verify_stored(path);
+  if (!metadata.ok()) return metadata.diagnostics;
+  Result<StoredCheckpoint> stored = StoredCheckpoint::open(path);
+  if (!stored.ok()) return stored.diagnostics;
+  if (Diagnostics said = stored->check_model(plan.model, tuning_of(plan.train)); has_error(said)) return said;
+  return OpenCheckpoint{std::move(*metadata), std::move(*stored)};
+}
+
+Result<Exported> write_folder(const ExportRequest& request, const Geometry& geometry, const std::vector<ExportedFile>& files,
+                              const ReadParameter& from, const std::vector<SmallFile>& small) {
   FolderBeside folder(request.output.ends_with('/') ? request.output.substr(0, request.output.size() - 1) : request.output);
   if (folder.failure() != 0) return unwritable_folder(request.output, folder.failure());
   Exported exported;
-  const std::vector<ExportedFile> files = exported_files(plan.model, request.type, request.max_file_bytes);
   for (const ExportedFile& file : files) {
-    if (Diagnostics said = write_exported_file(file, plan.model, request.type, *stored, folder.path()); has_error(said)) return said;
+    if (Diagnostics said = write_exported_file(file, geometry, request.type, from, folder.path()); has_error(said)) return said;
     exported.files.push_back(file.name);
     for (const Parameter& p : file.parameters) exported.num_parameters += full_numel(p);
   }
-  std::vector<SmallFile> rest = *small;
-  rest.push_back({"model.safetensors.index.json", exported_index(files, request.type)});
-  for (const SmallFile& file : rest) {
+  for (const SmallFile& file : small) {
     const Result<Written> written = write_file_atomic((fs::path(folder.path()) / file.name).string(), file.bytes, Overwrite::kRefuse);
     if (!written.ok()) return written.diagnostics;
     exported.files.push_back(file.name);
   }
   if (const int number = folder.become_output(); number != 0) return unwritable_folder(request.output, number);
   return exported;
+}
+
+}  // namespace
+
+Result<Exported> export_adapter(const Plan& plan, const ExportRequest& request) {
+  if (Diagnostics said = check_output(plan, request); has_error(said)) return said;
+  Result<OpenCheckpoint> checkpoint = open_checkpoint(plan, request.checkpoint);
+  if (!checkpoint.ok()) return checkpoint.diagnostics;
+  const ExportedFile file = adapter_file(plan);
+  const std::vector<SmallFile> small = {{"adapter_config.json", adapter_config(plan)}};
+  return write_folder(request, plan.model, {file}, parameters_of(checkpoint->stored), small);
+}
+
+Result<Exported> export_checkpoint(const Plan& plan, const Presets& presets, const ExportRequest& request) {
+  const Tuning tuning = tuning_of(plan.train);
+  if (request.merge && !tuning.has_adapters())
+    return error(code::kConflict, {}, "nothing to merge: the run trained no adapters", "leave --merge out");
+  if (tuning.has_adapters() && !request.merge) return export_adapter(plan, request);
+  if (Diagnostics said = check_output(plan, request); has_error(said)) return said;
+  Result<OpenCheckpoint> checkpoint = open_checkpoint(plan, request.checkpoint);
+  if (!checkpoint.ok()) return checkpoint.diagnostics;
+  Result<std::vector<SmallFile>> small = small_files(plan, presets, request.type);
+  if (!small.ok()) return small.diagnostics;
+  const std::vector<ExportedFile> files = exported_files(plan.model, request.type, request.max_file_bytes);
+  small->push_back({"model.safetensors.index.json", exported_index(files, request.type)});
+  if (tuning.trains_all()) return write_folder(request, plan.model, files, parameters_of(checkpoint->stored), *small);
+  const Result<std::shared_ptr<TunedModel>> model = open_tuned_model(plan, checkpoint->metadata, checkpoint->stored);
+  if (!model.ok()) return model.diagnostics;
+  return write_folder(request, plan.model, files, parameters_of(**model), *small);
 }
 
 }  // namespace distsetup

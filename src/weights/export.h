@@ -17,6 +17,7 @@ struct ExportRequest {
   StoredType type = StoredType::kBf16;
   int64_t max_file_bytes = 0;
   Overwrite overwrite = Overwrite::kRefuse;  // kForce: a folder that is there is replaced as a whole
+  bool merge = false;                        // adapters into the matrices that they stand beside
 };
 struct Exported {
   std::vector<std::string> files;  // names in the folder
@@ -24,9 +25,14 @@ struct Exported {
 };
 
 // `plan`: of the run, its weights' folder seen from here. When the run started from a folder, config.json (with the type written) and
-// the tokenizer's files are that folder's, byte for byte; else config.json says the plan's model (model/hf_write.h). Errors: the
-// checkpoint is not whole or of another model; the output holds something (kFileExists); a value is beyond the type.
+// the tokenizer's files are that folder's, byte for byte; else config.json says the plan's model (model/hf_write.h). Of a run that
+// trained adapters the folder is one of adapters, as PEFT writes it, unless they are merged. What was frozen is read from the folder
+// that the run started from. Errors: the checkpoint is not whole or of another model; the output holds something (kFileExists); a
+// value is beyond the type; what was frozen is not what it was, or came from no folder.
 Result<Exported> export_checkpoint(const Plan& plan, const Presets& presets, const ExportRequest& request);
+
+// Writes the adapters of a checkpoint alone.
+Result<Exported> export_adapter(const Plan& plan, const ExportRequest& request);
 
 // `path` where it is a committed checkpoint, else the newest committed one of the run, or of the directory of checkpoints, there.
 Result<std::string> committed_checkpoint(const std::string& path);

@@ -25,7 +25,7 @@ std::vector<int64_t> program_rows(const Parameter& p, const Geometry& geometry) 
 
 class TensorExport {
  public:
-  TensorExport(const Parameter& p, const Geometry& geometry, StoredCheckpoint& from)
+  TensorExport(const Parameter& p, const Geometry& geometry, const ReadParameter& from)
       : p_(p), from_(from), rows_(program_rows(p, geometry)), shape_(published_shape(p)) {}
 
   int64_t num_rows() const { return shape_[0]; }
@@ -45,7 +45,7 @@ class TensorExport {
       while (row + stretch < count && at[stretch] == at[0] + stretch) ++stretch;
       Box box = {{at[0]}, {stretch}, 0};
       if (shape_.size() > 1) box.start.push_back(0), box.size.push_back(width());
-      if (Diagnostics said = from_.read(p_.name, "", box, values.data() + row * width()); has_error(said)) return said;
+      if (Diagnostics said = from_(p_, box, values.data() + row * width()); has_error(said)) return said;
     }
     return {};
   }
@@ -53,7 +53,7 @@ class TensorExport {
   Diagnostics read_transposed(int64_t first, int64_t count, std::vector<float>& values) {
     columns_.resize(values.size());
     const Box box = {{0, first}, {width(), count}, 0};
-    if (Diagnostics said = from_.read(p_.name, "", box, columns_.data()); has_error(said)) return said;
+    if (Diagnostics said = from_(p_, box, columns_.data()); has_error(said)) return said;
     for (int64_t row = 0; row < count; ++row)
       for (int64_t i = 0; i < width(); ++i)
         values[static_cast<size_t>(row * width() + i)] = columns_[static_cast<size_t>(rows_[static_cast<size_t>(i)] * count + row)];
@@ -61,7 +61,7 @@ class TensorExport {
   }
 
   const Parameter& p_;
-  StoredCheckpoint& from_;
+  const ReadParameter& from_;
   const std::vector<int64_t> rows_;
   const std::vector<int64_t> shape_;
   std::vector<float> columns_;
@@ -88,10 +88,15 @@ std::vector<ExportedFile> exported_files(const Geometry& geometry, StoredType ty
   return files;
 }
 
-Diagnostics write_exported_file(const ExportedFile& file, const Geometry& geometry, StoredType type, StoredCheckpoint& from,
+ReadParameter parameters_of(StoredCheckpoint& checkpoint) {
+  return [&checkpoint](const Parameter& p, const Box& box, float* values) { return checkpoint.read(p.name, "", box, values); };
+}
+
+Diagnostics write_exported_file(const ExportedFile& file, const Geometry& geometry, StoredType type, const ReadParameter& from,
                                 const std::string& directory) {
   std::vector<SafetensorsWriter::Tensor> tensors;
-  for (const Parameter& p : file.parameters) tensors.push_back({p.name, std::string(dtype_of(type)), published_shape(p)});
+  for (const Parameter& p : file.parameters)
+    tensors.push_back({file.prefix + p.name, std::string(dtype_of(type)), published_shape(p)});
   SafetensorsWriter writer((std::filesystem::path(directory) / file.name).string(), tensors, {{"format", "pt"}});
   std::vector<float> values;
   std::vector<char> narrowed;

@@ -1,5 +1,6 @@
 // A checkpoint's parameters as published safetensors: published names, shapes and order of rows, one type, files of bounded size.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,15 +12,20 @@ namespace distsetup {
 
 struct ExportedFile {
   std::string name;                   // "model.safetensors", "model-00001-of-00003.safetensors"
+  std::string prefix = {};            // before the names of its tensors
   std::vector<Parameter> parameters;  // of one model on one rank, in the order of the file
 };
 // The parameters in the model's order; a file is full when one more would take its tensors beyond `max_bytes`. Names as Transformers
 // gives them. A tied head is no parameter, so there is none.
 std::vector<ExportedFile> exported_files(const Geometry& geometry, StoredType type, int64_t max_bytes);
 
-// Writes one of them into `directory`. Memory: two pieces (weights/read_box.h), whatever the size of a tensor. Errors: the checkpoint
+// Where values come from: `box` of a parameter in the program's order, as box.numel() values, row-major.
+using ReadParameter = std::function<Diagnostics(const Parameter& parameter, const Box& box, float* values)>;
+ReadParameter parameters_of(StoredCheckpoint& checkpoint);
+
+// Writes one of them into `directory`. Memory: two pieces (weights/read_box.h), whatever the size of a tensor. Errors: the source
 // cannot be read, the file not be written, or a value is beyond the type (kWeights).
-Diagnostics write_exported_file(const ExportedFile& file, const Geometry& geometry, StoredType type, StoredCheckpoint& from,
+Diagnostics write_exported_file(const ExportedFile& file, const Geometry& geometry, StoredType type, const ReadParameter& from,
                                 const std::string& directory);
 
 // model.safetensors.index.json.

@@ -134,18 +134,20 @@ Json to_json(const CheckpointIndex& index) {
 }
 
 Json to_json(const CheckpointMetadata& metadata) {
-  return {{"format", kCheckpointFormat},
-          {"step", metadata.step},
-          {"tokens", metadata.tokens},
-          {"loss", metadata.loss},
-          {"learning_rate", metadata.learning_rate},
-          {"random", {{"seed", metadata.seed}}},
-          {"data",
-           {{"digest", metadata.data_digest},
-            {"epoch", metadata.cursor.epoch},
-            {"position", metadata.cursor.position},
-            {"sequences", metadata.cursor.sequences},
-            {"tokens", metadata.cursor.tokens}}}};
+  Json json = {{"format", kCheckpointFormat},
+               {"step", metadata.step},
+               {"tokens", metadata.tokens},
+               {"loss", metadata.loss},
+               {"learning_rate", metadata.learning_rate},
+               {"random", {{"seed", metadata.seed}}},
+               {"data",
+                {{"digest", metadata.data_digest},
+                 {"epoch", metadata.cursor.epoch},
+                 {"position", metadata.cursor.position},
+                 {"sequences", metadata.cursor.sequences},
+                 {"tokens", metadata.cursor.tokens}}}};
+  if (!metadata.frozen_digest.empty()) json["frozen"] = {{"digest", metadata.frozen_digest}};
+  return json;
 }
 
 Json to_json(const CheckpointCommit& commit) {
@@ -183,7 +185,8 @@ Result<CheckpointIndex> index_from_json(std::string_view text, const std::string
 Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::string& path) {
   return read<CheckpointMetadata>(text, path, [](const Json& json) {
     expect_format(json);
-    expect_keys(json, 7, "the metadata");
+    const bool has_frozen = json.is_object() && json.contains("frozen");
+    expect_keys(json, has_frozen ? 8 : 7, "the metadata");
     const Json& data = member(json, "data");
     expect_keys(data, 5, "'data'");
     CheckpointMetadata metadata;
@@ -193,6 +196,7 @@ Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::
     metadata.learning_rate = number(json, "learning_rate");
     metadata.seed = integer(member(json, "random"), "seed");
     metadata.data_digest = text_of(data, "digest");
+    if (has_frozen) metadata.frozen_digest = text_of(member(json, "frozen"), "digest");
     metadata.cursor = {count(data, "epoch"), count(data, "position"), count(data, "sequences"), count(data, "tokens")};
     return metadata;
   });

@@ -3,7 +3,8 @@
 //   "boxes":
 //                  [{"file", "start", "size", "suffix"}]}}}. The tensor of a box in its file is called name + state + suffix; suffix
 //                  is "" for a parameter that the file holds whole (its published name), else ".box<k>".
-//   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor.
+//   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor; where parameters are frozen, and so in
+//                  no file, "frozen": {"digest"} of their values.
 //   COMMIT         {"format": 1, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or when
 //   a
 //                  file differs from it, the directory is no checkpoint.
@@ -59,7 +60,8 @@ struct CheckpointMetadata {
   double learning_rate = 0;  // of that step
   Cursor cursor;
   int64_t seed = 0;
-  std::string data_digest;  // Corpus::digest
+  std::string data_digest;    // Corpus::digest
+  std::string frozen_digest;  // of the parameters that are frozen, and not in the checkpoint; "": there are none
   bool operator==(const CheckpointMetadata&) const = default;
 };
 

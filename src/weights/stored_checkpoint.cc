@@ -117,12 +117,14 @@ Result<StoredCheckpoint> StoredCheckpoint::open(const std::string& path) {
   return stored;
 }
 
-Diagnostics StoredCheckpoint::check_model(const Geometry& geometry) const {
-  const auto other_model = [this](const std::string& why) {
-    return Diagnostics{bad_checkpoint(path_, fmt::format("'{}' is of another model: {}", path_, why))};
+Diagnostics StoredCheckpoint::check_model(const Geometry& geometry, const Tuning& tuning) const {
+  const auto other_model = [this, &tuning](const std::string& why) {
+    return Diagnostics{bad_checkpoint(path_, fmt::format("'{}' is of another model{}: {}", path_,
+                                                         tuning.trains_all() ? "" : ", or trained other parts of it", why))};
   };
   size_t num_parameters = 0;
-  for (const UnitLayout& unit : make_layout(geometry, {}).units) {
+  for (const UnitLayout& unit : make_layout(geometry, {}, Sharding::kZero3, 0, 1, tuning).units) {
+    if (unit.is_frozen) continue;
     for (const Parameter& parameter : unit.parameters) {
       ++num_parameters;
       const auto stored = index_.parameters.find(parameter.name);

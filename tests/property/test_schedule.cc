@@ -16,62 +16,10 @@
 #include "support/broken_lists.h"
 #include "support/property.h"
 #include "support/random_plan.h"
+#include "support/schedule_rules.h"
 
 namespace distsetup {
 namespace {
-
-std::string describe(const Plan& p) {
-  return fmt::format(
-      "{} dp {}x{} cp {} tp {} pp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",
-      name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.mesh.cp, p.mesh.tp, p.mesh.pp, p.strategy.virtual_stages,
-      p.gradient_accumulation, p.micro_batch, name(p.recompute.policy), p.recompute.every_k, name(p.precision.compute),
-      p.strategy.reshard_after_forward, p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings, p.model.qkv_bias,
-      p.model.qk_norm);
-}
-
-// Both levels agree to the byte, instruction by instruction.
-std::string level_difference(const Schedule& s, const std::vector<InstructionLive>& live) {
-  int64_t peak = 0;
-  for (size_t i = 0; i < s.instructions.size(); ++i) {
-    int64_t largest = 0;
-    for (int n = 0; n < s.instructions[i].num_steps; ++n) largest = std::max(largest, s.live_bytes[s.instructions[i].first_step + n]);
-    if (largest != live[i].peak_bytes) {
-      return fmt::format("instruction {} {}: {} bytes of its steps, {} as a whole", i, format_instruction(s, static_cast<int>(i)),
-                         largest, live[i].peak_bytes);
-    }
-    peak = std::max(peak, largest);
-  }
-  return peak == s.live_peak_bytes ? "" : fmt::format("the peak is {} and said to be {}", peak, s.live_peak_bytes);
-}
-
-// The first rule that a schedule of this plan breaks, empty when there is none.
-std::string broken_rule(const Plan& plan, int stage) {
-  for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate, Phase::kSave}) {
-    Schedule s = compile_schedule(plan, phase, stage);
-    const auto broken = [&](const std::string& rule) {
-      return fmt::format("stage {} {}: {}\n{}", stage, name(phase), rule, format_schedule(s));
-    };
-    if (const auto rules = check_invariants(plan, s); !rules.empty()) return broken(rules.front());
-    const std::vector<InstructionLive> live = walk_live(s);
-    expand(s);
-    if (const auto rules = check_invariants(plan, s); !rules.empty()) return broken(rules.front());
-    if (const std::string difference = level_difference(s, live); !difference.empty()) return broken(difference);
-    if (s.arena_bytes < s.live_peak_bytes) return broken("the arena is smaller than what lives in it");
-    if (s.arena_bytes > s.live_peak_bytes + s.live_peak_bytes / 4 + 4096) return broken("the arena is a quarter too large");
-    // States alone: master, gradient and moments in fp32 over the shard ranks.
-    if (phase == Phase::kStep && plan.mesh.pp == 1 &&
-        run_bytes(s) < 16 * s.layout->numel / group_size(plan.mesh, s.layout->state_group))
-      return broken("states are missing");
-  }
-  return "";
-}
-
-std::string broken_rule(const Plan& plan) {
-  if (has_error(validate(plan))) return "the plan is not valid";
-  for (int stage = 0; stage < plan.mesh.pp; ++stage)
-    if (std::string broken = broken_rule(plan, stage); !broken.empty()) return broken;
-  return "";
-}
 
 TEST_CASE("random plans obey every schedule rule") {
   check_property(5000, [] {

@@ -105,8 +105,8 @@ class LateKernels : public Kernels {
                     int64_t n) const override {
     streams_.put_action(Stream::kCompute, [=, this] { now_.sum_partials(own, received, addend, target, dtype, size, index, n); });
   }
-  void copy(void* to, const void* from, int64_t bytes) const override {
-    streams_.put_action(Stream::kCompute, [=, this] { now_.copy(to, from, bytes); });
+  void copy(Stream stream, void* to, const void* from, int64_t bytes) const override {
+    streams_.put_action(stream, [=, this] { now_.copy(stream, to, from, bytes); });
   }
   void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
     streams_.put_action(Stream::kCompute, [=, this] { now_.sum_of_squares(x, ranges, sum); });

@@ -257,13 +257,13 @@ TEST_CASE("shared: bytes are copied, by several threads too", "[shared]") {
   for (const int threads : {1, 3}) {
     set_compute_threads(threads);
     std::fill(to.begin(), to.end(), 0.f);
-    cpu_kernels().copy(to.data(), from.data(), int64_t(from.size()) * 4 - 4);
+    cpu_kernels().copy(Stream::kCompute, to.data(), from.data(), int64_t(from.size()) * 4 - 4);
     CHECK(std::equal(to.begin(), to.end() - 1, from.begin()));
     CHECK(to.back() == 0.f);
   }
   set_compute_threads(1);
-  cpu_kernels().copy(to.data(), to.data(), 100);
-  cpu_kernels().copy(nullptr, from.data(), 0);
+  cpu_kernels().copy(Stream::kCompute, to.data(), to.data(), 100);
+  cpu_kernels().copy(Stream::kCompute, nullptr, from.data(), 0);
 }
 
 }  // namespace

@@ -44,7 +44,9 @@ struct TinyOptions {
   Dtype precision = Dtype::kF32;
   bool reshard = true;
   int64_t global_batch = 8, sequence_length = 12, steps = 20;
-  std::optional<PreferencePlan> preference;  // given: pairs are learned from
+  std::optional<PreferencePlan> preference;     // given: pairs are learned from
+  std::vector<std::string> trainable, targets;  // what is trained, where it is not all; modules with adapters of that rank
+  int64_t rank = 0;
 };
 
 inline Plan tiny_plan(const TinyOptions& o) {
@@ -67,7 +69,12 @@ inline Plan tiny_plan(const TinyOptions& o) {
   p.micro_batch = o.global_batch / (o.accumulation * p.mesh.data_parallel());
   p.recompute.policy = o.recompute;
   p.recompute.every_k = o.recompute == Recompute::kEveryK ? 2 : 0;
-  p.recompute.dropped = dropped_tensors(o.geometry, o.recompute);
+  p.train.trainable = o.trainable;
+  p.train.finetune = o.rank > 0 ? "lora" : "full";
+  p.train.lora_rank = o.rank;
+  p.train.lora_alpha = 2 * static_cast<double>(o.rank);
+  p.train.lora_targets = o.targets;
+  p.recompute.dropped = dropped_tensors(o.geometry, o.recompute, tuning_of(p.train));
   p.precision.compute = o.precision;
   p.train.sequence_length = o.sequence_length;
   p.train.global_batch = o.global_batch;
@@ -135,15 +142,17 @@ struct RunResult {
 inline void collect(const Geometry& geometry, Engine& engine, std::span<const float> shard, std::vector<std::vector<float>>& units) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
-  const Layout &layout = engine.layout(), whole = make_layout(geometry, {});
+  const Layout &layout = engine.layout(), whole = make_layout(geometry, {}, Sharding::kZero3, 0, 1, layout.tuning);
   std::map<std::string, std::pair<size_t, int64_t>> place;  // unit and offset by name
   units.resize(whole.units.size());
   for (size_t u = 0; u < whole.units.size(); ++u) {
+    if (whole.units[u].is_frozen) continue;
     units[u].resize(size_t(whole.units[u].numel));
     for (const Parameter& p : whole.units[u].parameters) place[p.name] = {u, p.offset};
   }
   for (const UnitLayout& unit : layout.units) {
     for (const Parameter& p : unit.parameters) {
+      if (unit.is_frozen) continue;
       const auto [u, offset] = place.at(p.name);
       const int64_t width = p.full_shape.size() > 1 ? p.full_shape[1] : 1;
       for (const Box& box : boxes_of(layout, unit, p, engine.place())) {

@@ -8,8 +8,11 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
+#include "base/safetensors.h"
 #include "model/hf_write.h"
 #include "model/presets.h"
+#include "plan/frozen.h"
+#include "plan/layout.h"
 #include "plan/plan_json.h"
 #include "planner/search/make_plan.h"
 #include "planner/spec/spec_table.h"
@@ -82,6 +85,8 @@ std::vector<std::string> samples(const SpecKey& key) {
       {"hardware.nodes", {"2"}},
       {"trainer.program", {"torchtitan_eager", "hf_eager"}},
       {"train.lora_targets", {"query,value"}},
+      {"train.trainable", {"model.layers.0.mlp", "layers"}},
+      {"adapter.from", {"adapter"}},
       {"train.min_learning_rate", {"1e-5", "0.05"}},
       {"data.held_out", {"2", "4"}},
       {"checkpoint.failure_hours", {"10", "1e9"}},
@@ -141,6 +146,9 @@ Settings base_for(Settings base, std::string_view path) {
       {"train.beta", {{"train.method", "dpo"}}},
       {"train.label_smoothing", {{"train.method", "dpo"}}},
       {"train.reference", {{"train.method", "dpo"}}},
+      {"adapter.alpha", {{"train.finetune", "lora"}}},
+      {"adapter.rslora", {{"train.finetune", "lora"}}},
+      {"adapter.from", {{"train.finetune", "lora"}}},
       {"parallel.cp_method", {{"parallel.cp", "2"}}},
       {"parallel.sequence_parallel", {{"parallel.tp", "2"}}},
       {"parallel.virtual_stages", {{"parallel.pp", "2"}}},
@@ -160,6 +168,27 @@ Settings base_for(Settings base, std::string_view path) {
 
 }  // namespace
 
+namespace {
+
+// Adapters of rank 2 on q_proj, as PEFT writes a folder of them.
+void write_adapter_folder(const std::string& folder, const Geometry& model) {
+  Tuning tuning;
+  tuning.rank = 2;
+  tuning.targets = {"q_proj"};
+  const Layout layout = make_layout(model, {}, Sharding::kZero3, 0, 1, tuning);
+  const std::vector<float> values(1 << 20);
+  std::vector<TensorData> tensors;
+  for (const UnitLayout& unit : layout.units)
+    for (const Parameter& p : unit.parameters)
+      if (is_adapter_name(p.name)) tensors.push_back({peft_name(p.name), p.full_shape, values.data()});
+  std::filesystem::create_directory(folder);
+  REQUIRE(write_safetensors(folder + "/adapter_model.safetensors", tensors, {{"format", "pt"}}).ok());
+  std::ofstream(folder + "/adapter_config.json")
+      << R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"], "lora_dropout": 0.0, "use_dora": false})";
+}
+
+}  // namespace
+
 TEST_CASE("regression 6: every key that is accepted is read: it changes a plan") {
   const TemporaryDirectory folder;
   const std::string root = folder.path();
@@ -172,6 +201,7 @@ TEST_CASE("regression 6: every key that is accepted is read: it changes a plan")
   std::filesystem::create_directory(root + "/weights");
   published::write_folder(root + "/weights", published::tensors_of(tiny, "F32"));
   std::ofstream(root + "/weights/config.json") << dump_json(*hf_config_of(presets(), tiny, "float32"));
+  write_adapter_folder(root + "/adapter", tiny);
   for (const SpecKey& key : spec_keys()) {
     CAPTURE(key.path);
     bool shows = key.choices.size() == 1;  // one word, the default: nothing to change

@@ -60,11 +60,11 @@ std::vector<Tensor> of_cuda(const Call& c) {
   return kShapes(c, tensor);
 }
 const std::map<std::string, LibtorchKernel>& libtorch_kernels() {
-  static const std::map<std::string, LibtorchKernel> table = {{"linear", {of_cuda<views::linear>, gemm, gemm}},
-                                                              {"linear_add", {of_cuda<views::linear_add>, gemm_add, gemm_add}},
-                                                              {"linear_dx", {of_cuda<views::linear_dx>, gemm, gemm}},
-                                                              {"linear_dx_add", {of_cuda<views::linear_dx_add>, gemm_add, gemm_add}},
-                                                              {"linear_dw", {of_cuda<views::linear_dw>, gemm, gemm}}};
+  static const std::map<std::string, LibtorchKernel> table = {
+      {"linear", {of_cuda<views::linear>, gemm, gemm}},         {"linear_add", {of_cuda<views::linear_add>, gemm_add, gemm_add}},
+      {"linear_dx", {of_cuda<views::linear_dx>, gemm, gemm}},   {"linear_dx_add", {of_cuda<views::linear_dx_add>, gemm_add, gemm_add}},
+      {"linear_dw", {of_cuda<views::linear_dw>, gemm, gemm}},   {"columns_add", {of_cuda<views::columns_add>, gemm_add, gemm_add}},
+      {"columns_dw", {of_cuda<views::columns_dw>, gemm, gemm}}, {"columns_dx", {of_cuda<views::columns_dx>, gemm, gemm}}};
   return table;
 }
 
@@ -111,7 +111,7 @@ class CudaKernels : public Kernels {
     const auto found = table.find(kernel);
     if (found == table.end()) return "the CUDA plugin has no such kernel";
     call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
-    call.function = kernel == "linear_dw" && call.accumulate ? gemm_add : bf16(call) ? found->second.bf16 : found->second.f32;
+    call.function = kernel.ends_with("_dw") && call.accumulate ? gemm_add : bf16(call) ? found->second.bf16 : found->second.f32;
     if (kernel.starts_with("attention")) take_faster(call);
     if (call.attributes->multiplier != 1 && call.function == gemm) call.function = gemm_scaled;
     return "";
@@ -131,7 +131,9 @@ class CudaKernels : public Kernels {
                     int64_t n) const override {
     cuda::sum_partials(dtype == Dtype::kBf16, own, received, addend, target, size, index, n, compute());
   }
-  void copy(void* to, const void* from, int64_t bytes) const override { copy_on(compute(), to, from, bytes); }
+  void copy(Stream stream, void* to, const void* from, int64_t bytes) const override {
+    copy_on(streams.of[size_t(stream)], to, from, bytes);
+  }
   void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
     check_cuda(cudaMemsetAsync(sum, 0, sizeof(double), compute()), "memset");
     for (const ElementRange& r : ranges) cuda::sum_of_squares(x + r.begin, r.end - r.begin, sum, /*accumulate=*/true, compute());

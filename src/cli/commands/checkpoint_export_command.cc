@@ -20,19 +20,22 @@ namespace fs = std::filesystem;
 
 constexpr const char* kUsualFileSize = "5GB";  // Transformers 4 split so too
 
-Result<StoredType> type_flag(const Arguments& arguments) {
-  const Result<std::string> text = choice_flag(arguments, "dtype", "bf16", {"bf16", "fp32", "fp16"});
+// Adapters are small, and PEFT keeps them as they were trained.
+const char* usual_type(bool is_adapter) { return is_adapter ? "fp32" : "bf16"; }
+
+Result<StoredType> type_flag(const Arguments& arguments, bool is_adapter) {
+  const Result<std::string> text = choice_flag(arguments, "dtype", usual_type(is_adapter), {"bf16", "fp32", "fp16"});
   if (!text.ok()) return text.diagnostics;
   return *text == "fp32" ? StoredType::kF32 : *text == "fp16" ? StoredType::kF16 : StoredType::kBf16;
 }
 
 int run_checkpoint_export(const Arguments& arguments, const Terminal& terminal) {
   const Result<Session> session = open_session(arguments);
-  const Result<StoredType> type = type_flag(arguments);
+  const Result<StoredType> known_type = type_flag(arguments, false);
   const Result<int64_t> file_size = parse_bytes(arguments.text("max-shard-size", kUsualFileSize), command_line());
   const Result<std::string> checkpoint = committed_checkpoint(arguments.positionals.front());
   Diagnostics said = session.diagnostics;
-  for (const Diagnostics& one : {type.diagnostics, file_size.diagnostics, checkpoint.diagnostics}) append(said, one);
+  for (const Diagnostics& one : {known_type.diagnostics, file_size.diagnostics, checkpoint.diagnostics}) append(said, one);
   if (!arguments.has("output"))
     said.push_back(error(code::kMissingArgument, command_line(), "no --output, expected a folder to write", "--output DIR"));
   if (has_error(said)) return fail(arguments, terminal, said);
@@ -45,7 +48,9 @@ int run_checkpoint_export(const Arguments& arguments, const Terminal& terminal) 
   ExportRequest request;
   request.checkpoint = *checkpoint;
   request.output = arguments.text("output");
-  request.type = *type;
+  request.merge = arguments.has("merge");
+  const bool is_adapter = tuning_of(plan->train).has_adapters() && !request.merge;
+  request.type = *type_flag(arguments, is_adapter);
   request.max_file_bytes = *file_size;
   request.overwrite = arguments.has("force") ? Overwrite::kForce : Overwrite::kRefuse;
   const Result<Exported> exported = export_checkpoint(*plan, session->presets, request);
@@ -56,7 +61,7 @@ int run_checkpoint_export(const Arguments& arguments, const Terminal& terminal) 
   std::string text;
   for (const std::string& file : exported->files) text += file + "\n";
   mention(terminal, fmt::format("exported {} to {}: {} parameters in {}\n", *checkpoint, request.output,
-                                format_count(exported->num_parameters), arguments.text("dtype", "bf16")));
+                                format_count(exported->num_parameters), arguments.text("dtype", usual_type(is_adapter))));
   return print_result(terminal, text);
 }
 
@@ -73,14 +78,26 @@ Command checkpoint_export_command() {
   command.notes =
       "CHECKPOINT is a checkpoint, or the folder of a run: then its newest. The folder gets safetensors with their index, "
       "config.json, "
-      "and what the model's own folder has of a tokenizer. It appears when it is whole.";
-  command.flags = {
-      {"output", {"out"}, FlagKind::kValue, "DIR", "the folder to write", 'o'},
-      force_flag(),
-      {"dtype", {}, FlagKind::kValue, "TYPE", "of the weights: bf16, fp32 or fp16; without it bf16", 0, {"bf16", "fp32", "fp16"}},
-      {"max-shard-size", {}, FlagKind::kValue, "SIZE", "how large one file may be; 5GB", 0},
-      {"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan of the run; without it the nearest above the checkpoint", 0},
-      presets_flag()};
+      "and what the model's own folder has of a tokenizer. It appears when it is whole. Of a run that trained adapters it gets them "
+      "alone, as PEFT reads them.";
+  command.flags = {{"output", {"out"}, FlagKind::kValue, "DIR", "the folder to write", 'o'},
+                   force_flag(),
+                   {"dtype",
+                    {},
+                    FlagKind::kValue,
+                    "TYPE",
+                    "of the weights: bf16, fp32 or fp16; without it bf16, of adapters fp32",
+                    0,
+                    {"bf16", "fp32", "fp16"}},
+                   {"merge",
+                    {},
+                    FlagKind::kSwitch,
+                    "",
+                    "adapters are added to the matrices that they stand beside, and the whole model is written",
+                    0},
+                   {"max-shard-size", {}, FlagKind::kValue, "SIZE", "how large one file may be; 5GB", 0},
+                   {"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan of the run; without it the nearest above the checkpoint", 0},
+                   presets_flag()};
   command.run = run_checkpoint_export;
   return command;
 }

@@ -28,7 +28,8 @@ void collect(const Json& json, const std::string& path, Leaves& out) {
 
 // What follows from the words of the inputs and not from their meaning.
 bool is_said_only(const std::string& path) {
-  for (const char* prefix : {"inputs_digest", "assumptions", "reasons", "diagnostics", "data.root", "weights.directory", "alternatives"}) {
+  for (const char* prefix : {"inputs_digest", "assumptions", "reasons", "diagnostics", "data.root", "weights.directory",
+                             "adapter.directory", "alternatives"}) {
     if (path.compare(0, std::char_traits<char>::length(prefix), prefix) == 0) return true;
   }
   return false;

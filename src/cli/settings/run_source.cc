@@ -161,6 +161,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
   };
   if (!plan.data.files.empty()) see_from_here(plan.data.root);
   if (!plan.weights.files.empty()) see_from_here(plan.weights.directory);
+  if (!plan.adapter.files.empty()) see_from_here(plan.adapter.directory);
   return {std::move(*source), std::move(diagnostics)};
 }
 
@@ -179,6 +180,7 @@ void move_inputs(Plan& plan, const std::string& from_directory, const std::strin
   };
   if (!plan.data.files.empty()) move(plan.data.root);
   if (!plan.weights.files.empty()) move(plan.weights.directory);
+  if (!plan.adapter.files.empty()) move(plan.adapter.directory);
 }
 
 std::string machines_line(int nodes, int gpus_per_node, std::string_view kind) {

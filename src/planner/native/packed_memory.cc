@@ -201,7 +201,7 @@ MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule&
   m.peak_buffers = largest_buffers(step, peak.step);
   fill_terms(m, step, peak, m.workspace_bytes);
   fill_phases(m, step, m.run_bytes + evaluate.live_peak_bytes + largest_workspace(evaluate, accelerator), accelerator);
-  m.checkpoint_bytes = checkpoint_bytes(step.layout->numel);
+  m.checkpoint_bytes = checkpoint_bytes(step.layout->stored_numel);
   // Saving copies the shards of all ranks of a node to the host; on CPU they are there already.
   m.host_bytes_per_node = cpu ? 0 : 12 * step.layout->shard_numel * plan.hardware.gpus_per_node;
   return m;

@@ -110,7 +110,7 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
       {static_cast<int>(plan.recompute.policy), plan.recompute.every_k, split_key(plan), own_tokens(plan)});
   if (fresh) it->second = compute_of(plan, cache);
   const SimulationCache::ComputeCost& c = it->second;
-  const auto parameters = static_cast<double>(count_parameters(plan.model).total);
+  const auto parameters = static_cast<double>(parameter_numbers(plan).trained);
   const double shard = parameters / static_cast<double>(state_shards(plan) * plan.mesh.tp * plan.mesh.pp);
   // Of a pipeline the mean of its stages, without what they keep.
   const int64_t kept_bytes = plan.mesh.pp == 1 ? c.kept_bytes : 0;
@@ -169,13 +169,15 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 
 int64_t states_bound_bytes(const Plan& plan) {
   const int64_t parts = int64_t{plan.mesh.tp} * plan.mesh.pp;  // the largest stage has the mean at least
-  const int64_t parameters = (count_parameters(plan.model).total + parts - 1) / parts;
+  const ParameterNumbers all = parameter_numbers(plan);
+  const int64_t parameters = (all.trained + parts - 1) / parts, frozen = all.frozen / parts;
   const int64_t shards = state_shards(plan);
   const int64_t element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
   const bool uses_master = shards == 1 && element == 4;
   int64_t bytes = split(16 * parameters) + (gathers || uses_master ? 0 : element * parameters);
+  bytes += gathers ? element * frozen / shards : element * frozen;
   return bytes;
 }
 

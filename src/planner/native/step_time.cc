@@ -62,6 +62,23 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
   }
 }
 
+double tokens_of_rank(const Plan& plan) {
+  return static_cast<double>(plan.micro_batch * plan.train.sequence_length / plan.mesh.cp) / plan.mesh.tp;
+}
+
+// Of a micro-batch, without what is computed again: where not all parameters are trained, no formula says it.
+double listed_flops(const Schedule& s) {
+  double flops = 0;
+  for (const int variant : s.unit_variant) {
+    if (variant < 0) continue;
+    const ProgramVariant& v = *s.variants[static_cast<size_t>(variant)];
+    for (const std::vector<OpInstance>* ops : {&v.forward, &v.backward})
+      for (const OpInstance& op : *ops)
+        if (!op.recomputed && !op.op->flops.empty()) flops += static_cast<double>(evaluate(op.op->flops, s.symbols));
+  }
+  return flops;
+}
+
 }  // namespace
 
 StepList step_list(const Plan& plan, const Schedule& s) {
@@ -70,7 +87,8 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   list.num_events = s.num_events;
   list.programs = unit_programs(s);
   list.compute = s.compute;
-  list.flops_per_token = token_flops(plan.model, plan.train.sequence_length).train;
+  const bool is_whole = s.layout->tuning.trains_all();
+  list.flops_per_token = is_whole ? token_flops(plan.model, plan.train.sequence_length).train : listed_flops(s) / tokens_of_rank(plan);
   for (const Buffer& b : s.buffers) {
     if (b.lifetime != BufferLifetime::kRun) continue;
     const bool per_token = b.name == "ids" || b.name == "targets", per_sequence = b.name.ends_with("_logps");

@@ -1,4 +1,5 @@
 #include "planner/report/preview.h"
+#include "plan/layout.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -76,11 +77,19 @@ class Preview {
 
   // --- what and where
 
+  std::string parameter_words(int64_t total) const {
+    if (!is_native(plan_) || tuning_of(plan_.train).trains_all()) return fmt::format("{} parameters", format_count(total));
+    const ParameterNumbers numbers = parameter_numbers(plan_);
+    const int64_t all = numbers.trained + numbers.frozen;
+    return fmt::format("{} of {} parameters trained ({:.2g} %)", format_count(numbers.trained), format_count(all),
+                       100.0 * static_cast<double>(numbers.trained) / static_cast<double>(all));
+  }
+
   void header() {
     const Geometry& g = plan_.model;
     const ParameterCount count = count_parameters(g);
     const std::string active = count.active < count.total ? fmt::format(", {} active", format_count(count.active)) : "";
-    line(bold(cut(fmt::format("{} · {} parameters{}", g.name, format_count(count.total), active), width_)));
+    line(bold(cut(fmt::format("{} · {}{}", g.name, parameter_words(count.total), active), width_)));
     for (const Diagnostic& d : plan_.diagnostics)
       if (d.code == "DS0303" && !options_.brief) paragraph("", 0, d.message);
     const HardwarePlan& h = plan_.hardware;
@@ -106,6 +115,7 @@ class Preview {
 
   std::string precision_words() const {
     std::string words(name(plan_.precision.compute));
+    if (!plan_.train.trainable.empty()) return fmt::format("{} · frozen but for {} patterns", words, plan_.train.trainable.size());
     if (plan_.train.finetune != "full") return fmt::format("{} · {} of rank {}", words, plan_.train.finetune, plan_.train.lora_rank);
     if (plan_.precision.compute == Dtype::kF32) return words;
     return words + (plan_.precision.master == Dtype::kF32 ? " with fp32 master" : " alone, no fp32 master");

@@ -6,15 +6,124 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "plan/frozen.h"
+#include "plan/layout.h"
+#include "plan/native_program.h"
 
 namespace distsetup {
 namespace {
 
 constexpr std::string_view kLoraTargets[] = {"query", "key", "value", "output", "gate", "up", "down"};
 
+// What the parameters of a block are called in the families that most others follow.
+constexpr std::pair<std::string_view, std::string_view> kModules[] = {{"query", "q_proj"},  {"key", "k_proj"},     {"value", "v_proj"},
+                                                                      {"output", "o_proj"}, {"gate", "gate_proj"}, {"up", "up_proj"},
+                                                                      {"down", "down_proj"}};
+
+std::string in_words_of_modules(std::string target) {
+  if (target == "all") return std::string(kAllLinear);
+  for (const auto& [word, module] : kModules)
+    if (target == word) return std::string(module);
+  return target;
+}
+
+std::vector<std::string> in_words_of_matrices(const std::vector<std::string>& targets) {
+  std::vector<std::string> out;
+  for (const std::string& target : targets) {
+    if (target == kAllLinear || target == "all") return {std::begin(kLoraTargets), std::end(kLoraTargets)};
+    out.push_back(target);
+    for (const auto& [word, module] : kModules)
+      if (target == module) out.back() = word;
+  }
+  return out;
+}
+
 bool is_of_mlp(const std::string& target) { return target == "gate" || target == "up" || target == "down"; }
 
+// The folder's tensors are the adapters of the plan, no others.
+std::string other_adapters(const AdapterFolder& folder, const Plan& plan) {
+  size_t num_found = 0;
+  for (const UnitLayout& unit : make_layout(plan.model, {}, Sharding::kZero3, 0, 1, tuning_of(plan.train)).units) {
+    for (const Parameter& p : unit.parameters) {
+      if (!is_adapter_name(p.name)) continue;
+      const auto tensor = folder.weights.tensors.find(peft_name(p.name));
+      if (tensor == folder.weights.tensors.end()) return fmt::format("it has no '{}'", peft_name(p.name));
+      if (tensor->second.entry.shape != published_shape(p))
+        return fmt::format("'{}' is {}, expected {}", peft_name(p.name), tensor->second.entry.shape, published_shape(p));
+      ++num_found;
+    }
+  }
+  if (num_found == folder.weights.tensors.size()) return "";
+  return fmt::format("it has {} tensors, the model takes {}", folder.weights.tensors.size(), num_found);
+}
+
+// What a folder of adapters says, the settings need not say.
+void take_adapter_folder(Resolving& r, const AdapterFolder& folder) {
+  TrainPlan& t = r.plan().train;
+  const auto differs = [&](std::string_view path, bool is_other, const std::string& found) {
+    if (r.spec.find(path) != nullptr && is_other)
+      r.fail(code::kConflict, path, fmt::format("the adapters in '{}' have {} {}", folder.weights.plan.directory, path, found),
+             "leave it out: the folder says it");
+  };
+  differs("train.lora_rank", t.lora_rank != folder.rank, std::to_string(folder.rank));
+  differs("adapter.alpha", t.lora_alpha != folder.alpha, fmt::format("{}", folder.alpha));
+  differs("adapter.rslora", t.rslora != folder.rslora, folder.rslora ? "true" : "false");
+  if (r.spec.find("train.lora_targets") != nullptr)
+    r.fail(code::kConflict, "train.lora_targets", "targets beside adapter.from, whose folder says which modules have adapters",
+           "leave the targets out");
+  t.lora_rank = folder.rank;
+  t.lora_alpha = folder.alpha;
+  t.rslora = folder.rslora;
+  t.lora_targets = folder.targets;
+  r.plan().adapter = folder.weights.plan;
+}
+
+void resolve_native_adapters(Resolving& r) {
+  constexpr int64_t kRank = 16;
+  TrainPlan& t = r.plan().train;
+  t.lora_rank = r.spec.integer("train.lora_rank").value_or(kRank);
+  t.lora_alpha = r.spec.number("adapter.alpha").value_or(2 * static_cast<double>(t.lora_rank));
+  t.rslora = r.spec.boolean("adapter.rslora").value_or(false);
+  t.lora_targets = r.spec.list("train.lora_targets").value_or(std::vector<std::string>{std::string(kAllLinear)});
+  for (std::string& target : t.lora_targets) target = in_words_of_modules(std::move(target));
+  if (r.inputs.adapter.has_value()) return take_adapter_folder(r, *r.inputs.adapter);
+  if (!r.spec.find("train.lora_rank") || !r.spec.find("adapter.alpha") || !r.spec.find("train.lora_targets"))
+    r.assume(fmt::format("adapters of rank {} and alpha {} on {}", t.lora_rank, t.lora_alpha, fmt::join(t.lora_targets, ", ")));
+}
+
 }  // namespace
+
+void resolve_native_tuning(Resolving& r) {
+  TrainPlan& t = r.plan().train;
+  const auto kind = r.spec.text("train.finetune");
+  const bool has_folder = r.inputs.adapter.has_value();
+  t.finetune = kind.value_or(has_folder ? "lora" : "full");
+  t.trainable = r.spec.list("train.trainable").value_or(std::vector<std::string>{});
+  if (t.finetune == "full") {
+    for (const std::string_view path : {"train.lora_rank", "train.lora_targets", "adapter.alpha", "adapter.rslora", "adapter.from"})
+      if (r.spec.find(path) != nullptr)
+        r.fail(code::kConflict, path, fmt::format("{} without adapters: finetune is full", path), "--adapter lora");
+  } else {
+    if (!t.trainable.empty())
+      r.fail(code::kConflict, "train.trainable", "train.trainable beside adapters: either some parameters are trained, or adapters",
+             "leave one of them out");
+    resolve_native_adapters(r);
+  }
+  for (const std::string& pattern : t.trainable)
+    if (const std::string problem = pattern_problem(pattern); !problem.empty())
+      r.fail(code::kUnknownValue, "train.trainable", fmt::format("pattern '{}' {}", pattern, problem));
+  const Tuning tuning = tuning_of(t);
+  if (has_error(r.said) || tuning.trains_all()) return;
+  const std::string_view path = tuning.has_adapters() ? has_folder ? "adapter.from" : "train.lora_targets" : "train.trainable";
+  for (const Diagnostic& d : check_native(r.plan().model, {}, tuning))
+    r.fail(code::kUnknownValue, path, d.message,
+           fmt::format("{} as the model's weights are called: model.layers.0.self_attn.q_proj.weight",
+                       tuning.has_adapters() ? "name modules" : "name parameters"));
+  if (has_error(r.said) || !has_folder) return;
+  if (const std::string other = other_adapters(*r.inputs.adapter, r.plan()); !other.empty())
+    r.fail(code::kWeights, path,
+           fmt::format("the adapters in '{}' are not for '{}': {}", r.plan().adapter.directory, r.plan().model.name, other));
+}
 
 void set_adapters(Setup& s, std::string_view kind) {
   constexpr int64_t kRank = 16;
@@ -40,7 +149,14 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem) {
   set_adapters(s, plan.finetune);
   s.lora.rank = plan.lora_rank = spec.integer("train.lora_rank").value_or(s.lora.rank);
   if (!spec.find("train.lora_rank")) problem.base.assumptions.push_back(fmt::format("adapters of rank {}", s.lora.rank));
-  const std::optional<std::vector<std::string>> given = spec.list("train.lora_targets");
+  std::optional<std::vector<std::string>> given = spec.list("train.lora_targets");
+  if (given.has_value()) given = in_words_of_matrices(*given);
+  for (const std::string_view path : {"adapter.alpha", "adapter.rslora", "adapter.from"})
+    if (spec.find(path) != nullptr)
+      said.push_back(
+          error(code::kUnsupportedFeature, spec.at(path),
+                fmt::format("{} is a setting of the bundled trainer; other trainers have switches of their own for it", path),
+                "plan with --trainer native, or set it where that trainer reads it"));
   plan.lora_targets = given.value_or(std::vector<std::string>(std::begin(kLoraTargets), std::end(kLoraTargets)));
   const auto wanted = [&plan](std::string_view target) {
     return std::find(plan.lora_targets.begin(), plan.lora_targets.end(), target) != plan.lora_targets.end();

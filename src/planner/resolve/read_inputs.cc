@@ -108,6 +108,17 @@ void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Dia
   if (folder.ok()) inputs.weights = std::move(*folder);
 }
 
+void read_adapter(const Spec& spec, const std::string& root, Inputs& inputs, Diagnostics& said) {
+  const auto from = spec.text("adapter.from");
+  if (!from.has_value()) return;
+  std::error_code failure;
+  const fs::path path = fs::absolute((base_of(spec, "adapter.from", root) / *from), failure).lexically_normal();
+  Result<AdapterFolder> folder = read_adapter_folder(path.string());
+  for (Diagnostic& d : folder.diagnostics) d.location = spec.at("adapter.from");
+  append(said, folder.diagnostics);
+  if (folder.ok()) inputs.adapter = std::move(*folder);
+}
+
 void read_machine(const Spec& spec, const std::string& root, Inputs& inputs, Diagnostics& said) {
   const auto machine = spec.text("hardware.machine");
   if (!machine.has_value() || fs::path(*machine).extension() != ".yaml") return;
@@ -154,6 +165,7 @@ Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::
   Diagnostics said;
   read_model(spec, presets, root, inputs, said);
   read_weights(spec, root, inputs, said);
+  read_adapter(spec, root, inputs, said);
   read_machine(spec, root, inputs, said);
   read_data(spec, root, inputs, said);
   if (has_error(said)) return said;

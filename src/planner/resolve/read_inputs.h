@@ -9,6 +9,7 @@
 #include "model/presets.h"
 #include "plan/plan.h"
 #include "planner/spec/spec.h"
+#include "weights/adapter_folder.h"
 #include "weights/folder.h"
 
 namespace distsetup {
@@ -24,6 +25,7 @@ struct Inputs {
   std::optional<SetLengths> samples;     // of a prepared data set, where epochs are asked for
   std::optional<WeightsFolder> weights;  // what the parameters start from, when published weights are asked for
   std::string unused_weights;            // the model's directory has safetensors, and they are not asked for
+  std::optional<AdapterFolder> adapter;  // what adapters start from
   Diagnostics notes;                     // files that were passed over
 };
 // Reads <model>/config.json when `model` is a directory or a config.json (or a model of the hub that is downloaded, and its weights

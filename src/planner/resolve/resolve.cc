@@ -1,6 +1,7 @@
 // The steps, in the order in which their assumptions are printed. Every rule about what a user may write together is here and in the
 // resolve_*.cc beside it; what is then chosen among the legal combinations is the search's.
 #include "planner/resolve/resolve.h"
+#include "planner/resolve/adapters.h"
 
 #include <fmt/format.h>
 
@@ -217,6 +218,7 @@ void take_rest(Resolving& r) {
 std::string inputs_digest(Resolving& r) {
   std::string text = canonical_text(r.spec) + r.used_texts;
   for (const DataFile& f : r.problem.base.data.files) text += fmt::format("{} {}\n", f.path, f.sha256);
+  for (const WeightsFile& f : r.problem.base.adapter.files) text += fmt::format("{} {}\n", f.path, f.header_sha256);
   for (const WeightsFile& f : r.problem.base.weights.files) text += fmt::format("{} {}\n", f.path, f.header_sha256);
   return sha256(text);
 }
@@ -246,6 +248,7 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   take_hardware(r);
   resolve_training(r);
   resolve_preference(r);
+  if (r.native() && !has_error(r.said)) resolve_native_tuning(r);
   resolve_batch(r);
   resolve_parallel(r);
   if (r.native()) refuse_offload(r);

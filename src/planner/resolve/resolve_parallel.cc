@@ -152,7 +152,12 @@ void move_together(Resolving& r, OffloadPlan& o) {
 
 // Sizes that ranks do not divide are every trainer's; check_parallel() says those.
 void refuse_what_cannot_be_split(Resolving& r) {
-  if (has_error(check_native(r.problem.base.model))) return;  // it cannot be run on one rank either: resolve_model() said so
+  const Tuning tuning = tuning_of(r.plan().train);
+  if (has_error(check_native(r.problem.base.model, {}, tuning))) return;  // it cannot be run on one rank either: that has been said
+  if (r.problem.pp > 1 && !tuning.trains_all())
+    r.fail(code::kUnsupportedFeature, "parallel.pp",
+           fmt::format("the native trainer has no pipelines in which parameters are frozen, the mesh has pp {}", r.problem.pp),
+           "--pp 1");
   const int stages = r.problem.pp, chunks = std::max(r.problem.virtual_stages, 1);
   if (stages > 1 && stages <= r.problem.base.model.num_layers) {  // else check_parallel() says it
     Plan plan;
@@ -166,7 +171,7 @@ void refuse_what_cannot_be_split(Resolving& r) {
   }
   const int tp = r.problem.tp;
   if (tp <= 1 || !uneven_over_tensor_ranks(r.problem.base.model, tp, KvHeads::kSplit).empty()) return;
-  for (const Diagnostic& d : check_native(r.problem.base.model, {.tp = tp}))
+  for (const Diagnostic& d : check_native(r.problem.base.model, {.tp = tp}, tuning))
     if (d.severity == Severity::kError) r.fail(code::kUnsupportedFeature, "parallel.tp", d.message, "--tp 1, or --trainer fsdp2");
 }
 

@@ -128,6 +128,10 @@ void resolve_batch(Resolving& r) {
 void resolve_finetune(Resolving& r) {
   TrainPlan& plan = r.problem.base.train;
   plan.finetune = r.spec.text("train.finetune").value_or("full");
+  if (r.spec.find("train.trainable") != nullptr)
+    r.fail(code::kUnsupportedFeature, "train.trainable",
+           "train.trainable is a setting of the bundled trainer; other trainers have switches of their own for it",
+           "plan with --trainer native, or set it where that trainer reads it");
   if (plan.finetune == "full") {
     if (r.spec.find("train.lora_rank") != nullptr)
       r.fail(code::kConflict, "train.lora_rank", "lora_rank without adapters: finetune is full", "--finetune lora");

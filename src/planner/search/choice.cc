@@ -34,7 +34,7 @@ void apply(const Problem& problem, const Choice& c, Plan& plan) {
   plan.gradient_accumulation = c.gradient_accumulation;
   plan.train.global_batch = c.micro_batch * c.gradient_accumulation * c.dp_replicate * c.dp_shard;
   if (is_native(problem.base) && plan.recompute.policy != c.recompute)  // others have tensors of their own
-    plan.recompute.dropped = dropped_tensors(plan.model, c.recompute);
+    plan.recompute.dropped = dropped_tensors(plan.model, c.recompute, tuning_of(plan.train));
   plan.recompute.policy = c.recompute;
   plan.recompute.every_k = c.recompute == Recompute::kEveryK ? problem.recompute_every_k : 0;
 }

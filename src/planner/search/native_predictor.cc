@@ -150,9 +150,14 @@ class NativePredictor final : public Predictor {
 
  private:
   void explain_mesh(const Choice& c, const std::optional<TooFewNodes>& too_few, Plan& plan) const {
-    const int64_t parameters = count_parameters(plan.model).total;
+    const ParameterNumbers numbers = parameter_numbers(plan);
+    const int64_t parameters = numbers.trained;
     const std::string_view rank = rank_word(plan.hardware);
     const int states = group_size(plan.mesh, state_group(plan.mesh, c.sharding));
+    if (numbers.frozen > 0)
+      plan.reasons.push_back(fmt::format("{} of {} parameters are trained, {} are frozen and held in {}", format_count(parameters),
+                                         format_count(parameters + numbers.frozen), format_count(numbers.frozen),
+                                         name(plan.precision.compute)));
     plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4, AdamW moments 8)",
                                        format_count(parameters), states, format_bytes(16 * parameters / states), rank));
     if (too_few.has_value())

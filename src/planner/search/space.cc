@@ -54,10 +54,12 @@ class Space {
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
     // than half the steps/s of zero3): there tp and cp are run where they are asked for, not proposed.
     if (pin == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
-    return !has_error(check_native(g_, split));
+    return !has_error(check_native(g_, split, tuning_of(p_.base.train)));
   }
 
-  bool bundled_stages(int pp) const { return pp == 1 || !is_native(p_.base) || can_have_stages(g_); }
+  bool bundled_stages(int pp) const {
+    return pp == 1 || !is_native(p_.base) || (can_have_stages(g_) && tuning_of(p_.base.train).trains_all());
+  }
 
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
 

@@ -35,10 +35,14 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kExclusiv
 std::vector<std::string> names_below(std::string_view prefix) {
   std::vector<std::string> names;
   for (const SpecKey& key : spec_keys()) {
-    if (!key.path.starts_with(prefix)) continue;
-    const std::string_view rest = key.path.substr(prefix.size());
-    const std::string first(rest.substr(0, rest.find('.')));
-    if (std::find(names.begin(), names.end(), first) == names.end()) names.push_back(first);
+    std::vector<std::string_view> paths = {key.path};
+    paths.insert(paths.end(), key.other_paths.begin(), key.other_paths.end());
+    for (const std::string_view path : paths) {
+      if (!path.starts_with(prefix)) continue;
+      const std::string_view rest = path.substr(prefix.size());
+      const std::string first(rest.substr(0, rest.find('.')));
+      if (std::find(names.begin(), names.end(), first) == names.end()) names.push_back(first);
+    }
   }
   return names;
 }

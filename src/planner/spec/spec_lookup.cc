@@ -22,6 +22,8 @@ std::string_view name(SettingType type) {
 const SpecKey* find_spec_key(std::string_view path) {
   for (const SpecKey& key : spec_keys()) {
     if (same_name(key.path, path)) return &key;
+    for (const std::string_view other : key.other_paths)
+      if (same_name(other, path)) return &key;
   }
   return nullptr;
 }

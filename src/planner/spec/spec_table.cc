@@ -22,6 +22,11 @@ SpecKey text_key(std::string_view path, std::vector<SettingFlag> flags, std::str
   return key;
 }
 
+SpecKey also(SpecKey key, std::vector<std::string_view> other_paths) {
+  key.other_paths = std::move(other_paths);
+  return key;
+}
+
 SpecKey typed(Type type, SpecKey key) {
   key.type = type;
   return key;
@@ -127,8 +132,13 @@ const std::vector<SettingChoice> kTrainers = {
 
 const std::vector<SettingChoice> kFinetune = {
     {"full", {"none"}, "all parameters", ""},
-    {"lora", {}, "low-rank adapters on a frozen 16-bit model", "", "the trainer trains all parameters; adapters it has none yet"},
-    {"qlora", {}, "low-rank adapters on a frozen 4-bit model", "", "the trainer trains all parameters; adapters it has none yet"},
+    {"lora", {}, "low-rank adapters beside a frozen model", ""},
+    {"qlora",
+     {},
+     "low-rank adapters on a frozen 4-bit model",
+     "",
+     "the trainer has adapters beside a frozen model, none on 4 bits yet"},
+    {"dora", {}, "", "the trainers that are planned for have no magnitudes beside adapters; take lora"},
 };
 
 std::vector<SpecKey> make_keys() {
@@ -174,16 +184,23 @@ std::vector<SpecKey> make_keys() {
       number(Type::kDouble, "train.label_smoothing", {{"label-smoothing", ""}}, "0", "", {0, 0.4999999},
              "dpo, sigmoid: share of the pairs whose order is taken to be wrong (bundled trainer)"),
       choice("train.reference", {{"reference", ""}}, references(), "cached", "dpo: what the model is compared with (bundled trainer)"),
-      choice("train.finetune", {{"finetune", ""}}, kFinetune, "full", "which parameters are trained"),
+      also(choice("train.finetune", {{"finetune", ""}, {"adapter", ""}}, kFinetune, "full", "which parameters are trained"),
+           {"adapter.kind"}),
       choice("train.init", {{"init", ""}},
              {{kRandomInit, {"scratch"}, "random values, from the seed", ""},
               {kWeightsInit, {"pretrained"}, "published weights: those of model.weights", ""}},
              kRandomInit,
              "initial parameters (bundled trainer); weights where they are given, and for sft and dpo of a model with some"),
-      number(Type::kInt, "train.lora_rank", {{"lora-rank", ""}, {"lora-r", ""}}, "16 with lora", "", {1, 65536},
-             "rank of the adapters"),
-      typed(Type::kList, text_key("train.lora_targets", {{"lora-targets", ""}, {"lora-target-modules", ""}}, "all linear",
-                                  "matrices with adapters: query, key, value, output, gate, up, down")),
+      also(number(Type::kInt, "train.lora_rank", {{"lora-rank", ""}, {"lora-r", ""}}, "16 with lora", "", {1, 65536},
+                  "rank of the adapters"),
+           {"adapter.rank"}),
+      also(typed(Type::kList,
+                 text_key("train.lora_targets", {{"lora-targets", ""}, {"lora-target", ""}, {"lora-target-modules", ""}}, "all linear",
+                          "modules with adapters: q_proj, v_proj, all-linear; or query, key, value, output, gate, up, down")),
+           {"adapter.targets"}),
+      also(typed(Type::kList, text_key("train.trainable", {{"trainable", ""}, {"unfrozen-parameters", ""}}, "all parameters",
+                                       "patterns of parameter names: what none matches is frozen (bundled trainer)")),
+           {"unfrozen_parameters", "train.unfrozen_parameters"}),
       number(Type::kInt, "train.sequence_length",
              {{"sequence-length", ""},
               {"seq", ""},
@@ -248,6 +265,15 @@ std::vector<SpecKey> make_keys() {
       number(Type::kInt, "train.seed", {{"seed", ""}}, "0", "", {0, 9e15}, "seed of initial weights and data order"),
       typed(Type::kBool, text_key("train.deterministic", {{"deterministic", "true"}}, "false",
                                   "on GPUs: every run gives the same bits, attention is slower (bundled trainer)")),
+
+      number(Type::kDouble, "adapter.alpha", {{"lora-alpha", ""}}, "twice the rank", "", {1e-6, 1e6},
+             "adapters are scaled by alpha / rank (bundled trainer)"),
+      typed(Type::kBool, text_key("adapter.rslora", {{"rslora", "true"}, {"use-rslora", "true"}}, "false",
+                                  "adapters are scaled by alpha / sqrt(rank) (bundled trainer)")),
+      choice("adapter.dropout", {{"lora-dropout", ""}}, {{"0", {"0.0", "none"}, "none", ""}}, "0",
+             "dropout on adapters: there is none"),
+      text_key("adapter.from", {{"adapter-from", ""}, {"lora-model-dir", ""}}, "none",
+               "a folder of PEFT's that the adapters start from, with its rank, alpha and targets (bundled trainer)"),
 
       searched(
           choice("parallel.sharding",

@@ -35,7 +35,8 @@ struct AmbiguousChoice {
 };
 
 struct SpecKey {
-  std::string_view path;  // "train.sequence_length"
+  std::string_view path;                      // "train.sequence_length"
+  std::vector<std::string_view> other_paths;  // that a file may say in its place
   SettingType type = SettingType::kText;
   std::vector<SettingFlag> flags;
   std::vector<SettingChoice> choices;

@@ -1,0 +1,38 @@
+// A program where not every parameter is trained: backward without the ops whose results nobody asks for, and adapters (LoRA) beside
+// matrices that stay as they are.
+//   dead ops   a weight's gradient where the slot is frozen; the gradient of x where no unit below is trained; what led to only these.
+//              A norm makes the gradients of its rows and of its weight in one op: that of a frozen weight goes to scratch.
+//   adapters   y = x Wᵀ (+ residual), u = x Aᵀ, y[:, rows of a module] += s u B ᵀ. The A of all modules of a slot are one matrix, as
+//              q, k and v are one; B is one for each module, since modules that have none may lie between them.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/program_builder.h"
+#include "plan/tuning.h"
+
+namespace distsetup {
+
+// Slots of `parameters` that have gradients: where one of their parameters is trained, or where another slot of the same op is.
+std::set<std::string> slots_with_gradients(const std::vector<ParameterDecl>& parameters, const std::vector<Op>& forward,
+                                           const std::set<std::string>& trained);
+
+// `with_gradients`: slots, all others are frozen. `builder`: what has built the program, for the shapes of slots.
+void drop_dead_gradients(Program& program, const std::set<std::string>& with_gradients, bool passes_gradient, ProgramBuilder& builder);
+
+// A and B of the adapted parameters, in the order of their slots' ops.
+std::vector<ParameterDecl> adapter_parameters(const std::vector<ParameterDecl>& parameters, const std::set<std::string>& adapted,
+                                              int64_t rank);
+// After `op`, which has been added: the products of the adapters of the matrix that it multiplies by.
+void add_adapters(const Op& op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& adapted,
+                  const Tuning& tuning, const Symbols& symbols, ProgramBuilder& builder);
+
+// "self_attn.q_proj.weight" -> "self_attn.q_proj.lora_A.weight": as PEFT publishes them, below its own prefix.
+std::string adapter_name(std::string_view parameter, std::string_view which);
+bool is_adapter_name(std::string_view parameter);
+// As it stands in a file of PEFT's: "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
+std::string peft_name(std::string_view adapter);
+
+}  // namespace distsetup

@@ -1,0 +1,23 @@
+// A checkpoint of a run that trained a part of a model, or adapters beside it: its adapters as PEFT has them, and the whole model,
+// with what was frozen out of the folder that the run started from and adapters merged into it.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "plan/plan.h"
+#include "weights/export_tensors.h"
+
+namespace distsetup {
+
+// adapter_model.safetensors and adapter_config.json of a plan with adapters.
+ExportedFile adapter_file(const Plan& plan);
+std::string adapter_config(const Plan& plan);
+
+// The whole model. Adapters are added in fp32: W + scale · B · A. Errors (kWeights): the run began with no folder; its frozen
+// parameters have another digest than the checkpoint was trained beside. `checkpoint` must outlive it.
+class TunedModel;
+Result<std::shared_ptr<TunedModel>> open_tuned_model(const Plan& plan, const CheckpointMetadata& metadata,
+                                                     StoredCheckpoint& checkpoint);
+ReadParameter parameters_of(TunedModel& model);
+
+}  // namespace distsetup

@@ -1,0 +1,51 @@
+// What a run's frozen parameters are read from: published weights, beside which adapters or a part of the model is trained.
+// Checkpoints do not hold them, so what they were is kept as a digest.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "plan/layout.h"
+#include "weights/folder.h"
+#include "weights/match.h"
+#include "weights/read_box.h"
+
+namespace distsetup {
+
+// Takes values of a rank's flat shard of what is frozen (layout.h), from element `offset` on.
+using StoreFrozen = std::function<void(int64_t offset, std::span<const float> values)>;
+
+// A head that is published beside the embedding it is tied to has the same values: in a folder where it has not, one of the two is
+// wrong, and nobody knows which. `values`: of `box` of the embedding. Compared in pieces, as they are read.
+Diagnostics compare_tied_head(BoxReader& reader, const WeightsFolder& folder, const MatchedWeights& matched,
+                              const Parameter& embedding, const Box& box, const float* values);
+
+// What is frozen, piece by piece.
+Diagnostics load_frozen(const WeightsFolder& folder, const Layout& layout, const Coordinates& at, const StoreFrozen& store);
+
+// A number for the values of all frozen parameters of a model, the same on any mesh: the sum over all elements of what mixing the
+// name, the element's number and the bits of its value gives. Each rank adds what it holds and no rank of lower number does.
+class FrozenDigest {
+ public:
+  FrozenDigest(const Layout& layout, const Coordinates& at) : layout_(layout), at_(at) {}
+  // Of this rank's flat shard of what is frozen; to be called with all of it, in any pieces that do not cross parameters.
+  void add(int64_t offset, std::span<const float> values);
+  uint64_t sum() const { return sum_; }
+
+ private:
+  struct Place {
+    const UnitLayout* unit = nullptr;
+    const Parameter* parameter = nullptr;
+    int64_t element = 0;  // of the rank's piece
+  };
+  Place place_of(int64_t offset) const;
+
+  const Layout& layout_;
+  const Coordinates at_;
+  uint64_t sum_ = 0;
+};
+
+// FrozenDigest's sum as CheckpointMetadata has it.
+std::string frozen_digest_text(uint64_t sum);
+
+}  // namespace distsetup

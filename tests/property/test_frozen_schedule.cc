@@ -1,0 +1,142 @@
+// Plans that train a part of a model, or adapters beside it, obey the rules of every schedule: random models, meshes and choices of
+// what is trained. No torch.
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "plan/check_job.h"
+#include "support/broken_lists.h"
+#include "support/property.h"
+#include "support/random_plan.h"
+#include "support/schedule_rules.h"
+
+namespace distsetup {
+namespace {
+
+const std::vector<std::string> kPatterns = {"model.embed_tokens",
+                                            "lm_head|model.norm",
+                                            "model.norm",
+                                            "model.layers.0",
+                                            "model.layers.[02].mlp.*",
+                                            ".*q_proj.weight",
+                                            ".*k_proj",
+                                            ".*bias",
+                                            ".*layernorm",
+                                            ".*q_norm",
+                                            ".*"};
+const std::vector<std::string> kTargets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+
+void choose_tuning(Draw& random, Plan& plan) {
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  TrainPlan& t = plan.train;
+  if (plan.mesh.tp == 1 && pick(0, 1) == 0) {
+    t.finetune = "lora";
+    t.lora_rank = pick(1, 9);
+    t.lora_alpha = pick(1, 32);
+    t.rslora = pick(0, 1) == 1;
+    if (pick(0, 2) == 0) t.lora_targets = {std::string(kAllLinear)};
+    while (t.lora_targets.empty())
+      for (const std::string& target : kTargets)
+        if (pick(0, 2) == 0) t.lora_targets.push_back(target);
+  } else {
+    while (t.trainable.empty())
+      for (const std::string& pattern : kPatterns)
+        if (pick(0, 5) == 0) t.trainable.push_back(pattern);
+  }
+}
+
+// A plan whose patterns and targets all mean something in its model.
+Plan draw_plan() {
+  Draw random;
+  const Geometry geometry = random_geometry(random);
+  PlanChoice choice = random_choice(random);
+  choice.pp = choice.chunks = 1;
+  Plan plan = make_test_plan(geometry, choice, kAnyCut);
+  choose_tuning(random, plan);
+  const Tuning tuning = tuning_of(plan.train);
+  RC_PRE(check_native(plan.model, split_of(plan), tuning).empty());
+  plan.recompute.dropped = dropped_tensors(plan.model, plan.recompute.policy, tuning);
+  RC_LOG() << describe(plan) << " " << plan.train.finetune << " " << plan.train.lora_rank << " "
+           << fmt::format("{}{}", fmt::join(plan.train.lora_targets, ","), fmt::join(plan.train.trainable, " "));
+  return plan;
+}
+
+TEST_CASE("random plans with frozen parameters obey every schedule rule") {
+  int num_frozen = 0, num_adapters = 0, num_whole = 0;
+  check_property(
+      1500,
+      [&] {
+        const Plan plan = draw_plan();
+        const std::string broken = broken_rule(plan);
+        RC_ASSERT(broken == "");
+        const std::vector<std::string> job = check_job(plan);
+        RC_ASSERT(fmt::format("{}", fmt::join(job, "\n")) == "");
+        const std::shared_ptr<const Layout> layout = compile_schedule(plan, Phase::kStep).layout;
+        num_adapters += plan.train.finetune == "lora";
+        num_frozen += layout->frozen_numel > 0;
+        num_whole += layout->frozen_numel == 0;
+      },
+      50);
+  CHECK(num_frozen > 100);
+  CHECK(num_adapters > 50);
+  CHECK(num_whole > 5);  // ".*"
+}
+
+TEST_CASE("a list with frozen parameters and an instruction dropped or doubled breaks a rule of its own") {
+  check_property(
+      500,
+      [] {
+        const Plan plan = draw_plan();
+        Draw random;
+        Schedule list = compile_schedule(plan, Phase::kStep);
+        const int at = static_cast<int>(random() % list.instructions.size());
+        const InstructionOp op = list.instructions[at].op;
+        RC_PRE(op != InstructionOp::kZero && op != InstructionOp::kWait);
+        const bool drops = random() % 2 == 0;
+        RC_LOG() << (drops ? "drop" : "double") << " of " << format_instruction(list, at);
+        bool is_caught = false;
+        try {
+          drop_or_double(list, at, drops);
+          is_caught = !check_invariants(plan, list).empty();
+        } catch (...) {
+          is_caught = true;
+        }
+        RC_ASSERT(is_caught);
+      },
+      50);
+}
+
+TEST_CASE("what is frozen has no gradient, no moments and no collective but its gathers") {
+  Plan plan = make_test_plan(tiny_geometry(3), {.sharding = Sharding::kZero3, .dp_shard = 2, .compute = Dtype::kBf16});
+  const Schedule whole = compile_schedule(plan, Phase::kStep);
+  plan.train.trainable = {"model.layers.1.mlp"};
+  const Schedule part = compile_schedule(plan, Phase::kStep);
+  const UnitLayout& trained = part.layout->units[2];
+  CHECK(part.layout->trained_numel == 3 * 96 * 32);
+  CHECK(trained.numel == part.layout->trained_numel);
+  CHECK(part.layout->shard_numel == trained.shard_numel);
+  CHECK(run_bytes(part, BufferClass::kOptimizerState) == 2 * 4 * trained.shard_numel);
+  const int64_t frozen_bytes = 2 * part.layout->frozen_numel;
+  CHECK(run_bytes(part, BufferClass::kParameterShard) == 4 * trained.shard_numel + frozen_bytes);
+  CHECK(2 * part.layout->frozen_numel < run_bytes(whole, BufferClass::kParameterShard) * 2 / 3);
+  std::set<int> backward, reduced;
+  for (const Instruction& i : part.instructions) {
+    if (i.op == InstructionOp::kBackward) backward.insert(i.unit);
+    if (i.op == InstructionOp::kReduceScatter) reduced.insert(i.unit);
+  }
+  CHECK(backward == std::set<int>{2, 3, 4});  // nothing below the lowest that is trained
+  CHECK(reduced == std::set<int>{2});
+}
+
+TEST_CASE("frozen parameters are split with zero3 alone") {
+  for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
+    Plan plan = make_test_plan(tiny_geometry(1), {.sharding = sharding, .dp_shard = 4});
+    plan.train.trainable = {"lm_head"};
+    const Schedule s = compile_schedule(plan, Phase::kStep);
+    const int64_t frozen = s.layout->numel - s.layout->trained_numel;
+    CHECK(s.layout->frozen_numel >= (sharding == Sharding::kZero3 ? frozen / 4 : frozen));
+    CHECK(s.layout->frozen_numel < (sharding == Sharding::kZero3 ? frozen / 4 : frozen) + 64);
+  }
+}
+
+}  // namespace
+}  // namespace distsetup

@@ -1,0 +1,123 @@
+// Training a part of a model, or adapters beside it: every mesh trains as one rank does, gradients are those of training everything,
+// and no op takes more than is declared for it. PEFT and torch are held against in tests/integration/lora.py.
+#include <map>
+#include <string>
+
+#include "runtime/as_one_rank.h"
+
+#include <catch2/catch.hpp>
+
+namespace distsetup {
+namespace {
+
+using namespace tiny;
+
+struct FrozenCase {
+  std::string name;
+  std::vector<std::string> trainable, targets;
+  int64_t rank = 0;
+};
+const std::vector<FrozenCase> kCases = {
+    {"mlp of the last layer", {"model.layers.1.mlp"}, {}, 0},
+    {"k of the first layer, norms, head", {"model.layers.0.self_attn.k_proj", ".*norm", "lm_head"}, {}, 0},
+    {"embedding", {"model.embed_tokens"}, {}, 0},
+    {"adapters on q and v", {}, {"q_proj", "v_proj"}, 3},
+    {"adapters on all", {}, {std::string(kAllLinear)}, 2},
+};
+
+struct FrozenMesh {
+  std::string name;
+  Sharding sharding;
+  int replicate, shard, cp = 1;
+  bool reshard = true;
+  int64_t accumulation = 1;
+};
+
+TinyOptions options_of(const FrozenCase& c) {
+  TinyOptions o;
+  o.geometry.tied_embeddings = c.name == "embedding";
+  o.geometry.qkv_bias = true;
+  o.trainable = c.trainable, o.targets = c.targets, o.rank = c.rank;
+  o.steps = 5;
+  return o;
+}
+
+TEST_CASE("a part of a model is trained on every mesh as on one rank", "[frozen]") {
+  const auto m =
+      GENERATE(FrozenMesh{"1, accumulated", Sharding::kDdp, 1, 1, 1, true, 4}, FrozenMesh{"ddp 2", Sharding::kDdp, 2, 1},
+               FrozenMesh{"zero1 2, accumulated", Sharding::kZero1, 1, 2, 1, true, 2},
+               FrozenMesh{"zero2 2, accumulated", Sharding::kZero2, 1, 2, 1, true, 2}, FrozenMesh{"zero3 4", Sharding::kZero3, 1, 4},
+               FrozenMesh{"zero3 kept 2", Sharding::kZero3, 1, 2, 1, false, 2}, FrozenMesh{"hybrid 2 x 2", Sharding::kZero3, 2, 2},
+               FrozenMesh{"cp 2", Sharding::kZero3, 1, 2, 2});
+  for (const FrozenCase& c : kCases) {
+    INFO(m.name << ", " << c.name);
+    TinyOptions o = options_of(c);
+    o.sharding = m.sharding, o.replicate = m.replicate, o.shard = m.shard, o.cp = m.cp, o.reshard = m.reshard;
+    o.accumulation = m.accumulation;
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
+  }
+}
+
+// By parameter name, of one rank's first step without clipping.
+std::map<std::string, std::vector<float>> first_gradients(TinyOptions o, std::map<std::string, std::vector<float>>* before_and_after) {
+  Plan plan = tiny_plan(o);
+  plan.train.grad_clip = 0;
+  plan.train.weight_decay = 0.1;
+  std::map<std::string, std::vector<float>> out;
+  run_ranks(plan.mesh, [&](Communicator& communicator) {
+    const auto device = make_cpu_device();
+    Engine engine(plan, *device, communicator);
+    engine.initialize_parameters();
+    engine.load();
+    const std::vector<float> begin(engine.master().begin(), engine.master().end());
+    const Batch batch = rank_batch(plan, global_batch(plan, 0), 0);
+    engine.step({batch.ids, batch.targets, batch.valid, 1e-2});
+    for (const UnitLayout& unit : engine.layout().units) {
+      for (const Parameter& p : unit.parameters) {
+        if (unit.is_frozen) continue;
+        const auto at = static_cast<ptrdiff_t>(unit.shard_offset + p.offset), end = static_cast<ptrdiff_t>(at + p.numel);
+        if (p.trains) out[p.name].assign(engine.gradient().begin() + at, engine.gradient().begin() + end);
+        std::vector<float>& changes = (*before_and_after)[p.name];
+        for (ptrdiff_t i = at; i < end; ++i) changes.push_back(engine.master()[size_t(i)] - begin[size_t(i)]);
+      }
+    }
+  });
+  return out;
+}
+
+TEST_CASE("gradients of a part are those of training everything, and what is held beside it does not change", "[frozen]") {
+  for (const FrozenCase& c : kCases) {
+    if (c.rank > 0) continue;
+    INFO(c.name);
+    TinyOptions all = options_of(c);
+    all.trainable.clear();
+    std::map<std::string, std::vector<float>> changes, changes_of_all;
+    const auto part = first_gradients(options_of(c), &changes), whole = first_gradients(all, &changes_of_all);
+    CHECK(part.size() < whole.size());
+    for (const auto& [name, gradient] : part) {
+      INFO(name);
+      CHECK(gradient == whole.at(name));
+      CHECK(changes.at(name) == changes_of_all.at(name));
+    }
+    for (const auto& [name, change] : changes) {
+      const bool changes_nothing = std::all_of(change.begin(), change.end(), [](float x) { return x == 0; });
+      CHECK(changes_nothing != part.contains(name));
+    }
+  }
+}
+
+TEST_CASE("frozen parts and adapters take no bytes that are not declared", "[frozen]") {
+  for (const FrozenCase& c : kCases) {
+    for (const Dtype precision : {Dtype::kF32, Dtype::kBf16}) {
+      INFO(c.name << " in " << name(precision));
+      TinyOptions o = options_of(c);
+      o.precision = precision;
+      o.sharding = Sharding::kZero3, o.shard = 2;
+      const Plan plan = tiny_plan(o);
+      CHECK(undeclared_bytes(plan, *make_fake_communicator(plan.mesh, 1)) == "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace distsetup
