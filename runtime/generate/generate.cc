@@ -109,6 +109,9 @@ void generate(const GenerateOptions& options) {
   const Result<Plan> plan = plan_from_json(*text, options.plan_path);
   throw_on_error(plan.diagnostics, kExitBadPlan);
   throw_on_error(check_native(plan->model), kExitBadPlan);
+  if (!tuning_of(plan->train).trains_all())
+    throw Failure(kExitBadPlan, "the run trained adapters or a part of its model: its checkpoints do not hold the rest",
+                  "distsetup checkpoint export RUN --output DIR (with adapters: --merge), then distsetup generate DIR");
   const Request request = read_request(options.request_path);
   check_request(request, *plan);
   set_compute_threads(options.num_threads > 0 ? options.num_threads : compute_threads(1));
