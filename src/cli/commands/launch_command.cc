@@ -30,7 +30,7 @@ constexpr char kJobScript[] = "job.sbatch";
 // Switches and values that the trainer reads.
 std::vector<std::string> trainer_arguments(const Arguments& arguments) {
   std::vector<std::string> out;
-  for (const char* name : {"dry-run", "poison"}) {
+  for (const char* name : {"dry-run", "poison", "tensorboard"}) {
     if (arguments.has(name)) out.push_back(std::string("--") + name);
   }
   for (const char* name : {"stop-after", "trace", "profile", "threads"}) {
@@ -41,8 +41,8 @@ std::vector<std::string> trainer_arguments(const Arguments& arguments) {
 }
 
 // Flags of the trainer say nothing to a job that starts it later.
-const std::vector<std::string> kLocalFlags = {"node-rank",  "master-addr", "master-port", "grace",   "trainer-program",
-                                              "stop-after", "poison",      "trace",       "profile", "threads"};
+const std::vector<std::string> kLocalFlags = {"node-rank", "master-addr", "master-port", "grace",   "trainer-program", "stop-after",
+                                              "poison",    "trace",       "profile",     "threads", "tensorboard"};
 
 // Standard input and error on a terminal: yes or no. Elsewhere --yes has to have said it.
 Result<bool> confirm(const Arguments& arguments, const std::string& question) {
@@ -279,6 +279,7 @@ Command launch_command() {
       {"trainer-program", {"trainer"}, FlagKind::kValue, "PATH", "distsetup-train (the one beside this program)", 0},
       {"dry-run", {}, FlagKind::kSwitch, "", "trainer: check plan, data and memory, train nothing", 'n'},
       {"stop-after", {}, FlagKind::kValue, "N", "trainer: stop after N steps", 0},
+      {"tensorboard", {}, FlagKind::kSwitch, "", "trainer: write the metrics for TensorBoard, too: OUTPUT/tensorboard", 0},
       {"poison", {}, FlagKind::kSwitch, "", "trainer: fill freed memory with NaN", 0},
       {"trace", {}, FlagKind::kValue, "PATH", "trainer: write what was executed", 0},
       {"profile", {}, FlagKind::kValue, "A:B", "trainer: write when each op of steps A to B ran, for chrome://tracing", 0},
