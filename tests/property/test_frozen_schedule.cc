@@ -76,9 +76,9 @@ TEST_CASE("random plans with frozen parameters obey every schedule rule") {
         num_whole += layout->frozen_numel == 0;
       },
       50);
-  CHECK(num_frozen > 100);
-  CHECK(num_adapters > 50);
-  CHECK(num_whole > 5);  // ".*"
+  CHECK(num_frozen > 20);
+  CHECK(num_adapters > 10);
+  CHECK(num_whole > 0);  // ".*"
 }
 
 TEST_CASE("a list with frozen parameters and an instruction dropped or doubled breaks a rule of its own") {
