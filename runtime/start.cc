@@ -142,7 +142,8 @@ void check_resume(const CheckpointMetadata& metadata, const std::string& path, c
   if (metadata.seed != plan.train.seed) {
     throw Failure(kExitFailed, fmt::format("'{}' was trained with seed {}, expected {}", path, metadata.seed, plan.train.seed), help);
   }
-  if (metadata.cursor.position > static_cast<int64_t>(corpus.training.size())) {
+  const CheckpointMetadata& m = metadata;
+  if (m.cursor.epoch < 0 || m.cursor.position > training_rows(corpus, m.seed, m.cursor.epoch).size()) {
     throw Failure(kExitFailed, fmt::format("the data position of '{}' lies outside the data", path));
   }
 }
@@ -178,11 +179,14 @@ namespace {
 
 std::string data_text(const Plan& plan, const Corpus& corpus) {
   const std::string sequences = format_count(static_cast<int64_t>(corpus.training.size()));
-  if (plan.data.tokenizer == kPreparedTokens)
-    return fmt::format("a prepared set, {} {}, {} trained tokens an epoch; {} {} held out, {} trained tokens", sequences,
-                       learns_preferences(plan.train) ? "pairs" : "sequences", format_count(corpus.training_tokens),
-                       format_count(static_cast<int64_t>(corpus.held_out.size())),
-                       learns_preferences(plan.train) ? "pairs" : "sequences", format_count(corpus.held_out_tokens));
+  if (plan.data.tokenizer == kPreparedTokens) {
+    const std::string_view what = learns_preferences(plan.train) ? "pairs" : "sequences";
+    const std::string packed =
+        plan.data.packing ? fmt::format(" packed in {} rows", format_count(training_rows(corpus, plan.train.seed, 0).size())) : "";
+    return fmt::format("a prepared set, {} {}{}, {} trained tokens an epoch; {} {} held out, {} trained tokens", sequences, what,
+                       packed, format_count(corpus.training_tokens), format_count(static_cast<int64_t>(corpus.held_out.size())), what,
+                       format_count(corpus.held_out_tokens));
+  }
   const std::vector<DataFile>& files = plan.data.files;
   const int64_t num_held_out = std::count_if(files.begin(), files.end(), [](const DataFile& file) { return file.held_out; });
   return fmt::format("{} files, {} sequences, {} tokens an epoch; {} files held out, {} tokens",

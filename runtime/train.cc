@@ -70,7 +70,7 @@ class Run {
     if (options_.dry_run) return dry_run();
     connect();
     phase_ = "data";
-    Result<Corpus> corpus = read_corpus(plan_, training_.directory);
+    Result<Corpus> corpus = read_corpus(plan_, training_.directory, environment_.local_rank == 0 ? Verify::kDigests : Verify::kSizes);
     agree(*communicator_, corpus.diagnostics, kExitBadEnvironment);
     corpus_ = std::move(*corpus);
     phase_ = "checkpoint";
@@ -197,8 +197,8 @@ class Run {
   void evaluate() {
     if (corpus_.held_out.empty()) return;
     const std::string phase = std::exchange(phase_, fmt::format("evaluation after step {}", done_));
-    const double loss =
-        engine_->evaluate({held_out_.ids, held_out_.targets, held_out_.num_terms, logps_of(reference_.held_out, held_out_.own)});
+    const double loss = engine_->evaluate(
+        {held_out_.ids, held_out_.targets, held_out_.num_terms, logps_of(reference_.held_out, held_out_.own), held_out_.positions});
     if (!std::isfinite(loss)) throw Failure(kExitFailed, fmt::format("the held-out loss is {}", loss));
     held_out_loss_ = loss;
     held_out_curve_.push_back({done_, loss});
@@ -216,7 +216,7 @@ class Run {
     const Batch batch = sampler_->next();
     const double rate = learning_rate(plan_.train, done_);
     const std::vector<float> reference = logps_of(reference_.training, batch.own);
-    const StepStats stats = engine_->step({batch.ids, batch.targets, batch.num_terms, rate, reference});
+    const StepStats stats = engine_->step({batch.ids, batch.targets, batch.num_terms, rate, reference, batch.positions});
     if (!std::isfinite(stats.loss)) throw Failure(kExitFailed, fmt::format("the loss is {}", stats.loss));
     device_->synchronize();
     const double step_s = now_s() - begin_s;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
@@ -23,7 +24,8 @@ std::vector<Window> windows_of(const std::string& text, int32_t document, int64_
   std::vector<Window> windows;
   const int64_t num_targets = static_cast<int64_t>(text.size()) - 1;  // the first byte is nobody's target
   for (int64_t begin = 0; begin < num_targets; begin += sequence_length) {
-    windows.push_back({document, begin, static_cast<int32_t>(std::min(sequence_length, num_targets - begin))});
+    const auto length = static_cast<int32_t>(std::min(sequence_length, num_targets - begin));
+    windows.push_back({document, begin, length, length});
   }
   return windows;
 }
@@ -32,15 +34,21 @@ std::vector<Window> windows_of(const std::string& text, int32_t document, int64_
 void add_windows(const PreparedSplit& split, int64_t first_document, int64_t sequence_length, std::vector<Window>& windows) {
   for (int64_t i = 0; i < split.size(); ++i) {
     const int64_t num_targets = static_cast<int64_t>(split.sample(i).num_tokens) - 1;
-    const bool is_cut = split.sample(i).too_long == TooLong::kIsCut;
-    for (int64_t begin = 0; begin < (is_cut ? std::min<int64_t>(num_targets, 1) : num_targets); begin += sequence_length) {
-      const int64_t trained = num_trained(split.spans(i), begin, std::min(begin + sequence_length, num_targets));
-      if (trained > 0) windows.push_back({static_cast<int32_t>(first_document + i), begin, static_cast<int32_t>(trained)});
-    }
+    each_piece(split.sample(i).too_long, num_targets, sequence_length, [&](int64_t begin, int64_t length) {
+      const int64_t trained = num_trained(split.spans(i), begin, begin + length);
+      if (trained > 0)
+        windows.push_back(
+            {static_cast<int32_t>(first_document + i), begin, static_cast<int32_t>(trained), static_cast<int32_t>(length)});
+    });
   }
 }
 
 // Pairs of which nothing is trained, since their prompt fills a sequence, are left out.
+// Positions that sample `i` takes from its start on.
+int32_t length_of(const PreparedSplit& split, int64_t i, int64_t sequence_length) {
+  return static_cast<int32_t>(std::clamp<int64_t>(static_cast<int64_t>(split.sample(i).num_tokens) - 1, 0, sequence_length));
+}
+
 void add_pairs(const PreparedSplit& split, int64_t first_document, int64_t sequence_length, std::vector<Window>& windows) {
   for (int64_t i = 0; i + 1 < split.size(); i += 2) {
     int64_t trained = 0;
@@ -48,24 +56,27 @@ void add_pairs(const PreparedSplit& split, int64_t first_document, int64_t seque
       const int64_t num_targets = static_cast<int64_t>(split.sample(half).num_tokens) - 1;
       trained += num_trained(split.spans(half), 0, std::min(sequence_length, num_targets));
     }
-    if (trained > 0) windows.push_back({static_cast<int32_t>(first_document + i), 0, static_cast<int32_t>(trained)});
+    if (trained > 0)
+      windows.push_back(
+          {static_cast<int32_t>(first_document + i), 0, static_cast<int32_t>(trained), length_of(split, i, sequence_length)});
   }
 }
 
 std::string digest_of(const Plan& plan) {
   Sha256 digest;
   digest.update(fmt::format("{}\n{}\n", plan.data.tokenizer, plan.train.sequence_length));
+  if (plan.data.packing) digest.update("packed\n");
   for (const DataFile& file : plan.data.files) {
     if (!file.held_out) digest.update(fmt::format("{} {}\n", file.sha256, file.bytes));
   }
   return digest.hex();
 }
 
-// Has the size and the digest that were planned.
+// Has the size and the digest that were planned; "": the digest is not looked at.
 Diagnostics check_file(const DataFile& file, const std::string& path, int64_t bytes, const std::string& digest) {
   if (bytes != file.bytes)
     return {error(code::kData, {path}, fmt::format("'{}' has {} bytes, expected {} as planned", path, bytes, file.bytes), kReplan)};
-  if (digest != file.sha256)
+  if (!digest.empty() && digest != file.sha256)
     return {error(code::kData, {path},
                   fmt::format("'{}' has the digest {:.12}…, expected {:.12}… as planned", path, digest, file.sha256), kReplan)};
   return {};
@@ -87,13 +98,33 @@ Diagnostics read_documents(const Plan& plan, const fs::path& root, Corpus& corpu
   return found;
 }
 
-Diagnostics open_prepared(const Plan& plan, const fs::path& root, Corpus& corpus) {
+// Windows by the parts of the set's mixture.
+Diagnostics mix(const SetDescription& set, const std::string& folder, Corpus& corpus) {
+  std::vector<uint32_t> sources;
+  for (const Window& w : corpus.training) {
+    sources.push_back(corpus.prepared[0]->sample(w.document).source);
+    if (sources.back() >= set.sources.size())
+      return {error(code::kData, {folder}, fmt::format("a sample is of source {}, the set has {}", sources.back(), set.sources.size()),
+                    kReplan)};
+  }
+  corpus.mixture = parts_of(set.mixture, sources);
+  for (size_t i = 0; i < corpus.mixture.size(); ++i)
+    if (corpus.mixture[i].pieces.empty())
+      return {error(code::kData, {folder},
+                    fmt::format("'{}' has a weight of {} in the mixture, and nothing of it is trained in sequences of {} tokens",
+                                set.mixture[i].path, set.mixture[i].weight, corpus.sequence_length),
+                    "longer sequences, or prepare the set without it")};
+  return {};
+}
+
+Diagnostics open_prepared(const Plan& plan, const fs::path& root, Verify verify, Corpus& corpus) {
   Diagnostics found;
   for (const DataFile& file : plan.data.files) {
     const std::string path = (root / file.path).string();
     std::error_code failure;
     const auto bytes = static_cast<int64_t>(fs::file_size(path, failure));
-    const Result<std::string> digest = sha256_of_file(path);
+    const bool is_read = verify == Verify::kDigests || fs::path(path).filename() == kSetDescriptionFile || failure;
+    const Result<std::string> digest = is_read ? sha256_of_file(path) : Result<std::string>(std::string());
     append(found, digest.ok() ? check_file(file, path, bytes, *digest) : digest.diagnostics);
   }
   if (has_error(found)) return found;
@@ -113,19 +144,18 @@ Diagnostics open_prepared(const Plan& plan, const fs::path& root, Corpus& corpus
   for (const std::optional<PreparedSplit>& split : corpus.prepared)
     if (set->holds_pairs && split->size() % 2 != 0)
       return {error(code::kData, {folder}, fmt::format("{} samples are no pairs", split->size()), "prepare it again")};
-  if (set->vocabulary_size <= plan.model.vocabulary) return {};
-  return {
-      error(code::kData, {folder},
-            fmt::format("the data's tokenizer has {} tokens, the model's vocabulary {}", set->vocabulary_size, plan.model.vocabulary),
-            "prepare the data with the model's own tokenizer")};
-}
-
-void cut_prepared(Corpus& corpus) {
+  if (set->vocabulary_size > plan.model.vocabulary)
+    return {error(
+        code::kData, {folder},
+        fmt::format("the data's tokenizer has {} tokens, the model's vocabulary {}", set->vocabulary_size, plan.model.vocabulary),
+        "prepare the data with the model's own tokenizer")};
   const PreparedSplit &training = *corpus.prepared[0], &held_out = *corpus.prepared[1];
   const auto add = corpus.sequences_per_window == 2 ? add_pairs : add_windows;
   add(training, 0, corpus.sequence_length, corpus.training);
   add(held_out, training.size(), corpus.sequence_length, corpus.held_out);
+  return set->mixture.empty() ? Diagnostics{} : mix(*set, folder, corpus);
 }
+
 void cut_texts(const Plan& plan, Corpus& corpus) {
   for (size_t i = 0; i < plan.data.files.size(); ++i) {
     const bool held_out = plan.data.files[i].held_out;
@@ -176,7 +206,7 @@ void fill_sample(const PreparedSplit& split, int64_t sample, int64_t begin, std:
 
 }  // namespace
 
-Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory) {
+Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory, Verify verify) {
   Diagnostics found = refused_data(plan);
   if (has_error(found)) return found;
   CHECK(plan.train.sequence_length > 0, "{}", plan.train.sequence_length);
@@ -184,13 +214,11 @@ Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory) 
   Corpus corpus;
   corpus.sequence_length = plan.train.sequence_length;
   corpus.sequences_per_window = sequences_per_sample(plan);
+  corpus.packing = plan.data.packing ? Packing::kOn : Packing::kOff;
   const fs::path root = fs::path(plan_directory) / plan.data.root;
-  found = is_prepared ? open_prepared(plan, root, corpus) : read_documents(plan, root, corpus);
+  found = is_prepared ? open_prepared(plan, root, verify, corpus) : read_documents(plan, root, corpus);
   if (has_error(found)) return found;
-  if (is_prepared)
-    cut_prepared(corpus);
-  else
-    cut_texts(plan, corpus);
+  if (!is_prepared) cut_texts(plan, corpus);
   for (const Window& window : corpus.training) corpus.training_tokens += window.valid_tokens;
   for (const Window& window : corpus.held_out) corpus.held_out_tokens += window.valid_tokens;
   if (corpus.training.empty()) {
@@ -205,16 +233,70 @@ Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory) 
   return corpus;
 }
 
-void fill_sequence(const Corpus& corpus, const Window& window, std::span<int64_t> ids, std::span<int64_t> targets) {
-  CHECK(static_cast<int64_t>(ids.size()) == corpus.sequence_length && targets.size() == ids.size(), "{} {}", ids.size(),
-        targets.size());
-  std::fill(ids.begin(), ids.end(), kPaddingToken);
-  std::fill(targets.begin(), targets.end(), kIgnoredTarget);
-  if (window.valid_tokens == 0) return;
+namespace {
+
+std::vector<uint32_t> lengths_of(const std::vector<Window>& windows) {
+  std::vector<uint32_t> lengths;
+  lengths.reserve(windows.size());
+  for (const Window& w : windows) lengths.push_back(static_cast<uint32_t>(w.length));
+  return lengths;
+}
+
+void fill_window(const Corpus& corpus, const Window& window, std::span<int64_t> ids, std::span<int64_t> targets) {
   if (!corpus.prepared[0]) return fill_bytes(corpus.documents[static_cast<size_t>(window.document)], window, ids, targets);
   const int64_t num_training = corpus.prepared[0]->size();
   const bool held_out = window.document >= num_training;
   fill_sample(*corpus.prepared[held_out ? 1 : 0], window.document - (held_out ? num_training : 0), window.begin, ids, targets);
+}
+
+}  // namespace
+
+std::vector<Window> rejected_windows(const Corpus& corpus, const std::vector<Window>& chosen) {
+  std::vector<Window> rejected = chosen;
+  for (Window& window : rejected) {
+    ++window.document;
+    const int64_t num_training = corpus.prepared[0]->size();
+    const bool held_out = window.document >= num_training;
+    window.length =
+        length_of(*corpus.prepared[held_out ? 1 : 0], window.document - (held_out ? num_training : 0), corpus.sequence_length);
+  }
+  return rejected;
+}
+
+PackedRows training_rows(const Corpus& corpus, int64_t seed, int64_t epoch) {
+  return rows_of_epoch(lengths_of(corpus.training), corpus.mixture, corpus.sequence_length, corpus.packing, seed, epoch);
+}
+
+PackedRows held_out_rows(const Corpus& corpus) {
+  PackedRows rows;
+  std::vector<uint32_t> order(corpus.held_out.size());
+  std::iota(order.begin(), order.end(), 0u);
+  if (corpus.packing == Packing::kOn) return pack(order, lengths_of(corpus.held_out), corpus.sequence_length, 0, 0);
+  for (const uint32_t window : order) rows.pieces.push_back(window), rows.first.push_back(window + 1);
+  return rows;
+}
+
+void fill_row(const Corpus& corpus, std::span<const Window> windows, const RowSpans& row) {
+  const size_t length = static_cast<size_t>(corpus.sequence_length);
+  CHECK(row.ids.size() == length && row.targets.size() == length, "{} {}", row.ids.size(), row.targets.size());
+  std::fill(row.ids.begin(), row.ids.end(), kPaddingToken);
+  std::fill(row.targets.begin(), row.targets.end(), kIgnoredTarget);
+  size_t at = 0;
+  const auto number = [&](size_t from, size_t count) {
+    if (!row.positions.empty()) std::iota(row.positions.begin() + from, row.positions.begin() + from + count, int64_t{0});
+  };
+  for (const Window& window : windows) {
+    const auto size = static_cast<size_t>(window.length);
+    CHECK(at + size <= length, "a row of {} positions, of which {} are taken, for {}", length, at, size);
+    fill_window(corpus, window, row.ids.subspan(at, size), row.targets.subspan(at, size));
+    number(at, size);
+    at += size;
+  }
+  number(at, length - at);
+}
+
+void fill_sequence(const Corpus& corpus, const Window& window, std::span<int64_t> ids, std::span<int64_t> targets) {
+  fill_row(corpus, {&window, 1}, {ids, targets, {}});
 }
 
 }  // namespace distsetup

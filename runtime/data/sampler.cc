@@ -1,73 +1,55 @@
 // See sampler.h.
 #include "runtime/data/sampler.h"
 
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
-#include "base/splitmix.h"
 
 namespace distsetup {
 namespace {
-
-struct SplitMix64 {
-  uint64_t state = 0;
-  uint64_t next() { return splitmix(state += kSplitMixStep); }
-  // Uniform in [0, bound), without modulo bias.
-  uint64_t below(uint64_t bound) {
-    const uint64_t limit = UINT64_MAX - UINT64_MAX % bound;
-    uint64_t value = next();
-    while (value >= limit) value = next();
-    return value % bound;
-  }
-};
 
 struct Share {
   int64_t micro_batch, data_parallel, data_index, sequence_length;
 };
 
-// windows: a whole global batch, a multiple of data_parallel · micro_batch long; -1 = a sequence without targets.
-Batch deal(const Corpus& corpus, const std::vector<Window>& table, std::vector<int64_t> windows, const Share& share) {
+// rows: windows of each row of a whole global batch, a multiple of data_parallel · micro_batch long.
+Batch deal(const Corpus& corpus, const std::vector<Window>& table, const std::vector<std::vector<uint32_t>>& rows,
+           const Share& share) {
   const int64_t per_round = share.data_parallel * share.micro_batch;
-  CHECK(static_cast<int64_t>(windows.size()) % per_round == 0, "{} sequences, {} a round", windows.size(), per_round);
-  const int64_t rounds = static_cast<int64_t>(windows.size()) / per_round, each = corpus.sequences_per_window,
-                length = share.sequence_length;
+  CHECK(static_cast<int64_t>(rows.size()) % per_round == 0, "{} rows, {} a round", rows.size(), per_round);
+  const int64_t rounds = static_cast<int64_t>(rows.size()) / per_round, each = corpus.sequences_per_window;
+  const auto length = static_cast<size_t>(share.sequence_length);
   Batch batch;
-  batch.ids.resize(static_cast<size_t>(rounds * share.micro_batch * each * length));
+  batch.ids.resize(static_cast<size_t>(rounds * share.micro_batch * each) * length);
   batch.targets.resize(batch.ids.size());
-  for (size_t i = 0; i < windows.size(); ++i) {
-    const Window window = windows[i] < 0 ? Window{} : table[static_cast<size_t>(windows[i])];
-    batch.global_valid_tokens += window.valid_tokens;
-    batch.num_terms += each == 1 ? window.valid_tokens : windows[i] >= 0;
+  if (corpus.packing == Packing::kOn) batch.positions.resize(batch.ids.size());
+  std::vector<Window> windows;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    windows.clear();
+    for (const uint32_t w : rows[i]) windows.push_back(table[w]);
+    for (const Window& w : windows) batch.global_valid_tokens += w.valid_tokens;
+    for (const Window& w : windows) batch.num_terms += each == 1 ? w.valid_tokens : 1;
+    batch.sequences.insert(batch.sequences.end(), rows[i].begin(), rows[i].end());
+    if (rows[i].empty()) batch.sequences.push_back(-1);
     const int64_t place = static_cast<int64_t>(i) % share.micro_batch,
                   owner = static_cast<int64_t>(i) / share.micro_batch % share.data_parallel;
     if (owner != share.data_index) continue;
-    batch.own.push_back(windows[i]);
+    batch.own.insert(batch.own.end(), rows[i].begin(), rows[i].end());
+    if (rows[i].empty()) batch.own.push_back(-1);
     for (int64_t n = 0; n < each; ++n) {
       const int64_t sequence = (static_cast<int64_t>(i) / per_round * share.micro_batch + place) * each + n;
-      const auto at = static_cast<size_t>(sequence * length);
-      Window one = window;
-      one.document += static_cast<int32_t>(n);
-      fill_sequence(corpus, one, std::span(batch.ids).subspan(at, static_cast<size_t>(length)),
-                    std::span(batch.targets).subspan(at, static_cast<size_t>(length)));
+      const size_t at = static_cast<size_t>(sequence) * length;
+      const auto part = [&](std::vector<int64_t>& all) {
+        return all.empty() ? std::span<int64_t>() : std::span(all).subspan(at, length);
+      };
+      fill_row(corpus, n == 0 ? windows : rejected_windows(corpus, windows),
+               {part(batch.ids), part(batch.targets), part(batch.positions)});
     }
   }
-  batch.sequences = std::move(windows);
   return batch;
 }
 
 }  // namespace
-
-std::vector<uint32_t> epoch_permutation(int64_t num_windows, int64_t seed, int64_t epoch) {
-  CHECK(num_windows > 0 && num_windows <= UINT32_MAX && epoch >= 0, "{} windows, epoch {}", num_windows, epoch);
-  SplitMix64 seeds = {static_cast<uint64_t>(seed)};
-  SplitMix64 random = {seeds.next() ^ (static_cast<uint64_t>(epoch) * 0xd1342543de82ef95u)};
-  random.next();
-  std::vector<uint32_t> order(static_cast<size_t>(num_windows));
-  std::iota(order.begin(), order.end(), 0u);
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-  return order;
-}
 
 Sampler::Sampler(const Corpus& corpus, const Plan& plan, int rank)
     : corpus_(corpus),
@@ -81,30 +63,31 @@ Sampler::Sampler(const Corpus& corpus, const Plan& plan, int rank)
 }
 
 void Sampler::seek(const Cursor& cursor) {
-  CHECK(cursor.epoch >= 0 && cursor.position >= 0 && cursor.position <= static_cast<int64_t>(corpus_.training.size()),
-        "epoch {} position {} of {}", cursor.epoch, cursor.position, corpus_.training.size());
+  CHECK(cursor.epoch >= 0 && cursor.position >= 0, "epoch {} position {}", cursor.epoch, cursor.position);
+  rows_ = training_rows(corpus_, seed_, cursor.epoch);
+  epoch_ = cursor.epoch;
+  CHECK(cursor.position <= rows_.size(), "epoch {} position {} of {}", cursor.epoch, cursor.position, rows_.size());
   cursor_ = cursor;
 }
 
-int64_t Sampler::next_window() {
-  const int64_t num_windows = static_cast<int64_t>(corpus_.training.size());
-  if (cursor_.position == num_windows) {
+std::vector<uint32_t> Sampler::next_row() {
+  if (epoch_ == cursor_.epoch && cursor_.position == rows_.size()) {
     ++cursor_.epoch;
     cursor_.position = 0;
   }
-  if (permuted_epoch_ != cursor_.epoch) {
-    permutation_ = epoch_permutation(num_windows, seed_, cursor_.epoch);
-    permuted_epoch_ = cursor_.epoch;
+  if (epoch_ != cursor_.epoch) {
+    rows_ = training_rows(corpus_, seed_, cursor_.epoch);
+    epoch_ = cursor_.epoch;
   }
   ++cursor_.sequences;
-  return permutation_[static_cast<size_t>(cursor_.position++)];
+  const std::span<const uint32_t> row = rows_.row(cursor_.position++);
+  return {row.begin(), row.end()};
 }
 
 Batch Sampler::next() {
-  std::vector<int64_t> windows;
-  for (int64_t i = 0; i < micro_batch_ * accumulation_ * data_parallel_; ++i) windows.push_back(next_window());
-  Batch batch =
-      deal(corpus_, corpus_.training, std::move(windows), {micro_batch_, data_parallel_, data_index_, corpus_.sequence_length});
+  std::vector<std::vector<uint32_t>> rows;
+  for (int64_t i = 0; i < micro_batch_ * accumulation_ * data_parallel_; ++i) rows.push_back(next_row());
+  Batch batch = deal(corpus_, corpus_.training, rows, {micro_batch_, data_parallel_, data_index_, corpus_.sequence_length});
   cursor_.tokens += batch.global_valid_tokens;
   return batch;
 }
@@ -112,11 +95,9 @@ Batch Sampler::next() {
 Batch batch_in_order(const Corpus& corpus, const std::vector<Window>& table, int64_t first, int64_t count, const Plan& plan,
                      int rank) {
   const int64_t per_round = plan.mesh.data_parallel() * plan.micro_batch;
-  std::vector<int64_t> windows(static_cast<size_t>(count));
-  std::iota(windows.begin(), windows.end(), first);
-  windows.resize(static_cast<size_t>((count + per_round - 1) / per_round * per_round), -1);
-  return deal(corpus, table, std::move(windows),
-              {plan.micro_batch, plan.mesh.data_parallel(), data_index(plan.mesh, rank), corpus.sequence_length});
+  std::vector<std::vector<uint32_t>> rows(static_cast<size_t>((count + per_round - 1) / per_round * per_round));
+  for (int64_t i = 0; i < count; ++i) rows[static_cast<size_t>(i)] = {static_cast<uint32_t>(first + i)};
+  return deal(corpus, table, rows, {plan.micro_batch, plan.mesh.data_parallel(), data_index(plan.mesh, rank), corpus.sequence_length});
 }
 
 Batch held_out_batch(const Corpus& corpus, const Plan& plan, int rank) {

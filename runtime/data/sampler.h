@@ -1,6 +1,7 @@
-// Which sequences make up each optimizer step. The order of training is one infinite list, a permutation of all windows per epoch that
-// depends on (seed, epoch) alone; step s takes the next global_batch entries. Where a sequence is computed depends on the mesh, which
-// sequences a step has does not: any mesh can go on where another stopped. A batch that begins in one epoch ends in the next.
+// Which rows make up each optimizer step. The order of training is one infinite list, for each epoch the rows of all windows in an
+// order that depends on (seed, epoch) alone (src/data/epoch_order.h, packing.h); step s takes the next global_batch entries. Where a
+// row is computed depends on the mesh, which rows a step has does not: any mesh can go on where another stopped. A batch that begins
+// in one epoch ends in the next.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,14 +18,12 @@ namespace distsetup {
 // and rejected, one after the other.
 struct Batch {
   std::vector<int64_t> ids, targets;
+  std::vector<int64_t> positions;   // of packed rows: each token's place in its window
   int64_t global_valid_tokens = 0;  // of all ranks; every rank computes it from the window table alone
   int64_t num_terms = 0;            // what the loss is a mean of: those tokens, or preference pairs
-  std::vector<int64_t> sequences;   // windows of the whole global batch, in order
+  std::vector<int64_t> sequences;   // windows of the whole global batch, in order; -1: a row without any
   std::vector<int64_t> own;         // those of this rank, in order; -1 = a sequence without targets
 };
-
-// Fisher-Yates with splitmix64 seeded from (seed, epoch): the same on every platform.
-std::vector<uint32_t> epoch_permutation(int64_t num_windows, int64_t seed, int64_t epoch);
 
 class Sampler {
  public:
@@ -36,18 +35,18 @@ class Sampler {
   void seek(const Cursor& cursor);  // CHECKs that it lies inside this corpus
 
  private:
-  int64_t next_window();
+  std::vector<uint32_t> next_row();  // its windows
   const Corpus& corpus_;
   int64_t micro_batch_, accumulation_, data_parallel_, data_index_, seed_;
   Cursor cursor_;
-  int64_t permuted_epoch_ = -1;
-  std::vector<uint32_t> permutation_;
+  int64_t epoch_ = -1;  // of rows_
+  PackedRows rows_;
 };
 
-// `count` windows of a table in order, dealt out as a global batch is; filled up with sequences without targets to whole
-// micro-batches.
+// `count` windows of a table in order, each in a row, dealt out as a global batch is; filled up with sequences without targets to
+// whole micro-batches.
 Batch batch_in_order(const Corpus& corpus, const std::vector<Window>& table, int64_t first, int64_t count, const Plan& plan, int rank);
-// The held-out windows, all of them.
+// The held-out rows, all of them.
 Batch held_out_batch(const Corpus& corpus, const Plan& plan, int rank);
 
 }  // namespace distsetup

@@ -154,6 +154,7 @@ OpContext op_context(const Schedule& schedule, const Geometry& geometry, const C
   x.vocabulary = geometry.vocabulary;
   x.cp = schedule.layout->mesh.cp;
   x.cp_index = at.cp;
+  x.packed = schedule.is_packed;
   return x;
 }
 

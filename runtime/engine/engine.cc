@@ -97,7 +97,7 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   memory = std::make_unique<RankMemory>(device, all);
   for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, place, context, device.kernels());
   host_shards = std::make_unique<HostShards>(*memory, device, layout().shard_numel);
-  fill_rope_tables(plan.model, positions_of(context), *memory, device);
+  fill_rope_tables(plan.model, context.packed ? own_positions(context.cp * context.S) : positions_of(context), *memory, device);
   adamw = std::make_unique<AdamW>(plan.train, decay_ranges(layout(), place), shard("master").data(), shard("gradient").data(),
                                   shard("exp_avg").data(), shard("exp_avg_sq").data(), device.accelerator(), device.index());
   if (!options.poison) return;
@@ -276,7 +276,7 @@ void Engine::State::optimizer_step() {
 }
 
 void Engine::State::evaluate(const EvaluateInput& input, const std::function<void(int64_t)>& after) {
-  const Tokens tokens = {input.ids, input.targets, input.reference_logps};
+  const Tokens tokens = {input.ids, input.targets, input.positions, input.reference_logps};
   const int64_t n = int64_t(input.ids.size()) / micro_batch_tokens(context);
   check_tokens(tokens, n, context, learns_preferences());
   CHECK(input.num_terms > 0);
@@ -342,7 +342,7 @@ void Engine::load() {
 
 StepStats Engine::step(const StepInput& input) {
   State& s = *state_;
-  const Tokens tokens = {input.ids, input.targets, input.reference_logps};
+  const Tokens tokens = {input.ids, input.targets, input.positions, input.reference_logps};
   check_tokens(tokens, s.plan.gradient_accumulation, s.context, s.learns_preferences());
   CHECK(input.num_terms > 0);
   const double begin_s = now_s();

@@ -60,6 +60,7 @@ struct StepInput {
   double learning_rate = 0;
   // Of preference pairs (src/plan/preference_loss.h): what the reference makes of each sequence.
   std::span<const float> reference_logps = {};
+  std::span<const int64_t> positions = {};  // of packed rows: each token's place in its document
 };
 
 using PreferenceNumbers = std::array<double, kNumPreferenceNumbers>;
@@ -92,6 +93,7 @@ struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the 
   std::span<const int64_t> ids, targets;
   int64_t num_terms = 0;
   std::span<const float> reference_logps = {};
+  std::span<const int64_t> positions = {};
 };
 
 struct MemoryReport {

@@ -24,12 +24,35 @@ void check_tokens(const Tokens& tokens, int64_t num_micro_batches, const OpConte
                                             tokens.reference_logps.size(), num_micro_batches * x.B));
   if (outside(tokens.ids, 0) || outside(tokens.targets, -1))
     throw std::invalid_argument(fmt::format("a token outside the vocabulary of {}", x.vocabulary));
+  if (!x.packed) return;
+  if (int64_t(tokens.positions.size()) != expected)
+    throw std::invalid_argument(fmt::format("{} positions of packed rows, expected {}", tokens.positions.size(), expected));
+  const int64_t length = x.cp * x.S;
+  for (int64_t t = 0; t < expected; ++t) {
+    const int64_t p = tokens.positions[size_t(t)];
+    if (p != 0 && (t % length == 0 || p != tokens.positions[size_t(t - 1)] + 1))
+      throw std::invalid_argument(fmt::format("token {} has position {}, which does not follow the one before it", t, p));
+  }
 }
+
+namespace {
+
+// Where documents begin among the tokens of a micro-batch; behind the last one the number of tokens.
+void fill_starts(std::span<const int64_t> positions, std::vector<int64_t>& starts) {
+  const auto all = int64_t(positions.size());
+  starts.clear();
+  for (int64_t t = 0; t < all; ++t)
+    if (positions[size_t(t)] == 0) starts.push_back(t);
+  starts.resize(size_t(all) + 1, all);
+}
+
+}  // namespace
 
 void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& x, const RankMemory& memory, Device& device,
           std::vector<int64_t>& own) {
   const Positions positions = positions_of(x);
-  for (const auto& [name, all] : {std::pair{"ids", tokens.ids}, {"targets", tokens.targets}}) {
+  for (const auto& [name, all] : {std::pair{"ids", tokens.ids}, {"targets", tokens.targets}, {"positions", tokens.positions}}) {
+    if (!memory.has_run(name)) continue;
     const int64_t* from = all.data() + micro_batch * micro_batch_tokens(x);
     if (x.cp > 1) {
       own.resize(size_t(x.T));
@@ -40,6 +63,10 @@ void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& x, const R
   }
   if (memory.has_run("reference_logps"))
     device.copy_to_device(memory.run("reference_logps"), tokens.reference_logps.data() + micro_batch * x.B, x.B * 4);
+  if (!memory.has_run("cu_seqlens")) return;
+  const int64_t all = micro_batch_tokens(x);
+  fill_starts(tokens.positions.subspan(size_t(micro_batch * all), size_t(all)), own);
+  device.copy_to_device(memory.run("cu_seqlens"), own.data(), int64_t(own.size()) * 8);
 }
 
 }  // namespace distsetup

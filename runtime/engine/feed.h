@@ -8,18 +8,18 @@
 
 namespace distsetup {
 
-// ids and targets: of whole sequences, one micro-batch after the other.
+// Of whole sequences, one micro-batch after the other. positions: of each token in its document, where sequences are packed.
 struct Tokens {
-  std::span<const int64_t> ids, targets;
+  std::span<const int64_t> ids, targets, positions;
   std::span<const float> reference_logps;  // of each sequence, where programs read them
 };
 // Of a micro-batch, of the ranks that share its sequences together.
 int64_t micro_batch_tokens(const OpContext& context);
-// Throws std::invalid_argument where there are not so many micro-batches (`needs_reference`: nor so many log-probabilities), or a
-// token is outside of the vocabulary.
+// Throws std::invalid_argument where there are not so many micro-batches (`needs_reference`: nor so many log-probabilities), a token
+// is outside of the vocabulary, or a position does not follow the one before it.
 void check_tokens(const Tokens& tokens, int64_t num_micro_batches, const OpContext& context, bool needs_reference);
-// Copies this rank's tokens of one micro-batch to the run buffers ids and targets, and what the reference makes of its sequences.
-// `own` is scratch.
+// Copies this rank's tokens of one micro-batch to the run buffers ids and targets, where documents lie to positions and cu_seqlens,
+// and what the reference makes of its sequences. `own` is scratch.
 void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& context, const RankMemory& memory, Device& device,
           std::vector<int64_t>& own);
 

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "runtime/engine/aten_views.h"
+#include "runtime/engine/documents.h"
 
 namespace distsetup {
 namespace {
@@ -63,6 +64,29 @@ void flash_backward(const Call& c) {
                                               std::optional<Tensor>(), score_scale(c));
 }
 
+// Rows that hold several documents: each in its turn. Scratch is that of a sequence at most.
+template <int kStarts>
+void flash_of_documents(const Call& c) {
+  const std::vector<Tensor>& t = views_of(c);
+  each_document(static_cast<const int64_t*>(c.reads[kStarts].data), c.context->T, [&](int64_t begin, int64_t end) {
+    const auto of = [&](int i, int dimension) { return t[size_t(i)].narrow(dimension, begin, end - begin); };
+    const Tensor att = of(3, 1), lse = of(4, 1);
+    at::native::flash_attention_kernel(at::kCPU, att, lse, of(0, 2), of(1, 2), of(2, 2), 0.0, true, std::optional<Tensor>(),
+                                       score_scale(c));
+  });
+}
+template <int kStarts>
+void flash_of_documents_backward(const Call& c) {
+  const std::vector<Tensor>& t = views_of(c);
+  for (const Argument& w : c.writes) std::memset(w.data, 0, size_t(num_bytes(w)));
+  each_document(static_cast<const int64_t*>(c.reads[kStarts].data), c.context->T, [&](int64_t begin, int64_t end) {
+    const auto of = [&](int i) { return t[size_t(i)].narrow(1, begin, end - begin); };
+    const Tensor dq = of(6), dk = of(7), dv = of(8);
+    at::native::flash_attention_backward_kernel(at::kCPU, dq, dk, dv, of(0), of(1), of(2), of(3), of(4), of(5), 0.0, true,
+                                                std::optional<Tensor>(), score_scale(c));
+  });
+}
+
 template <std::vector<Tensor> (*kShapes)(const Call&, views::TensorOf)>
 std::vector<Tensor> of_cpu(const Call& c) {
   return kShapes(c, tensor);
@@ -82,11 +106,32 @@ std::vector<Tensor> attention_backward(const Call& c) {
   return {datt, in.q, in.k, in.v, att, log_sums(*lse, *c.context), d.q, d.k, d.v};
 }
 
+// The same without the operand that says where documents begin, over all tokens as one sequence.
+template <MakeViews kViews, int kStarts>
+std::vector<Tensor> over_all_tokens(const Call& c) {
+  OpContext all = *c.context;
+  all.B = 1, all.S = all.T;
+  Call rest = c;
+  rest.context = &all;
+  rest.reads.erase(rest.reads.begin() + kStarts);
+  return kViews(rest);
+}
+
 // What makes an op's views, and the function that then computes with them.
 struct AtenOp {
   MakeViews views;
   OpFunction function;
 };
+template <bool kSplit>
+AtenOp packed_attention() {
+  constexpr int kStarts = kSplit ? 2 : 1;
+  return {over_all_tokens<attention<kSplit>, kStarts>, flash_of_documents<kStarts>};
+}
+template <bool kSplit>
+AtenOp packed_attention_backward() {
+  constexpr int kStarts = kSplit ? 3 : 2;
+  return {over_all_tokens<attention_backward<kSplit>, kStarts>, flash_of_documents_backward<kStarts>};
+}
 const std::map<std::string, AtenOp>& table() {
   static const std::map<std::string, AtenOp> entries = {{"linear", {of_cpu<views::linear>, gemm}},
                                                         {"linear_add", {of_cpu<views::linear_add>, gemm_add}},
@@ -99,7 +144,11 @@ const std::map<std::string, AtenOp>& table() {
                                                         {"attention", {attention<false>, flash}},
                                                         {"attention_split", {attention<true>, flash}},
                                                         {"attention_backward", {attention_backward<false>, flash_backward}},
-                                                        {"attention_split_backward", {attention_backward<true>, flash_backward}}};
+                                                        {"attention_split_backward", {attention_backward<true>, flash_backward}},
+                                                        {"attention_packed", packed_attention<false>()},
+                                                        {"attention_split_packed", packed_attention<true>()},
+                                                        {"attention_packed_backward", packed_attention_backward<false>()},
+                                                        {"attention_split_packed_backward", packed_attention_backward<true>()}};
   return entries;
 }
 

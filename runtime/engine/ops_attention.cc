@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "plan/workspace.h"
+#include "runtime/engine/documents.h"
 #include "runtime/engine/ops_table.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/attention.h"
@@ -19,9 +20,10 @@ cpu::CausalAttention attention_shape(const Call& c, const Positions& queries, co
   const OpContext& x = *c.context;
   return {x.B, heads(x), float(score_scale(c)), float(c.attributes->soft_cap), c.attributes->window, queries, keys};
 }
-cpu::CausalAttention attention_shape(const Call& c) {
+// Of whole sequences of `length`.
+cpu::CausalAttention attention_shape(const Call& c, int64_t length) {
   CHECK(c.context->cp == 1, "attention of whole sequences, which {} ranks share", c.context->cp);
-  const Positions all = own_positions(c.context->S);
+  const Positions all = own_positions(length);
   return attention_shape(c, all, all);
 }
 // Of queries of which this rank has its own, where ranks share sequences.
@@ -37,26 +39,53 @@ cpu::QkvRows<E> rows_of(E* qk, E* qkv, const OpContext& x) {
   return {qk, qk + q, qkv + q + k, h.row(), h.row(), h.packed_row()};
 }
 int64_t bytes_per_query(const Call& c) { return c.context->cp * c.context->S * c.context->a * c.context->d; }
-// qkv | qk, qkv -> att, lse
 template <class E>
+cpu::QkvRows<E> rows_from(cpu::QkvRows<E> rows, int64_t token) {
+  rows.q += token * rows.q_stride, rows.k += token * rows.k_stride, rows.v += token * rows.v_stride;
+  return rows;
+}
+// Where the operands of attention lie, forward (qkv | qk, qkv[, cu_seqlens]) and backward (datt, qkv | qk, qkv[, cu_seqlens], att,
+// lse -> dqkv | dqk, dqkv).
+template <bool kSplit, bool kPacked>
+struct OperandPlaces {
+  static constexpr int kStarts = kSplit ? 2 : 1, kAttBackward = 1 + kStarts + (kPacked ? 1 : 0);
+};
+// use(first token, tokens, length of the sequences they are) for all tokens at once, or for each document.
+template <bool kPacked, class Use>
+void each_part(const Call& c, int starts, Use use) {
+  if constexpr (kPacked)
+    each_document(in<int64_t>(c, starts), c.context->T, [&](int64_t begin, int64_t end) { use(begin, end - begin, end - begin); });
+  else
+    use(int64_t{0}, c.context->T, c.context->S);
+}
+template <class E, bool kSplit, bool kPacked>
 void own_attention(const Call& c) {
-  const bool split = c.reads.size() == 2;
-  const cpu::QkvRows<const E> rows = rows_of<const E>(split ? in<E>(c, 0) : nullptr, split ? in<E>(c, 1) : in<E>(c, 0), *c.context);
-  parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
-    cpu::attention<E, E>(rows, {}, out<E>(c, 0), out<float>(c, 1), attention_shape(c), begin, end);
+  const OpContext& x = *c.context;
+  const cpu::QkvRows<const E> all = rows_of<const E>(kSplit ? in<E>(c, 0) : nullptr, in<E>(c, kSplit ? 1 : 0), x);
+  each_part<kPacked>(c, OperandPlaces<kSplit, kPacked>::kStarts, [&](int64_t first, int64_t tokens, int64_t length) {
+    const cpu::QkvRows<const E> rows = rows_from(all, first);
+    const cpu::CausalAttention shape = attention_shape(c, length);
+    parallel_ranges(tokens, bytes_per_query(c), [&](int64_t begin, int64_t end) {
+      cpu::attention<E, E>(rows, {}, out<E>(c, 0) + first * x.a * x.d, out<float>(c, 1) + first * x.a, shape, begin, end);
+    });
   });
 }
-// datt, qkv | qk, qkv, att, lse -> dqkv | dqk, dqkv
-template <class E>
+template <class E, bool kSplit, bool kPacked>
 void own_attention_backward(const Call& c) {
-  const bool split = c.reads.size() == 5;
-  const int att = split ? 3 : 2;
-  const cpu::QkvRows<const E> rows = rows_of<const E>(split ? in<E>(c, 1) : nullptr, split ? in<E>(c, 2) : in<E>(c, 1), *c.context);
-  const cpu::QkvRows<E> d = rows_of<E>(split ? out<E>(c, 0) : nullptr, split ? out<E>(c, 1) : out<E>(c, 0), *c.context);
-  const cpu::CausalAttention shape = attention_shape(c);
-  parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
-    cpu::attention_backward_q<E, E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), {d, {}}, shape, begin, end);
-    cpu::attention_backward_kv<E, E>(in<E>(c, 0), rows, in<E>(c, att), in<float>(c, att + 1), {d, {}}, shape, begin, end);
+  const OpContext& x = *c.context;
+  constexpr int kAtt = OperandPlaces<kSplit, kPacked>::kAttBackward;
+  const cpu::QkvRows<const E> all = rows_of<const E>(kSplit ? in<E>(c, 1) : nullptr, in<E>(c, kSplit ? 2 : 1), x);
+  const cpu::QkvRows<E> all_d = rows_of<E>(kSplit ? out<E>(c, 0) : nullptr, out<E>(c, kSplit ? 1 : 0), x);
+  each_part<kPacked>(c, 1 + OperandPlaces<kSplit, kPacked>::kStarts, [&](int64_t first, int64_t tokens, int64_t length) {
+    const cpu::QkvRows<const E> rows = rows_from(all, first);
+    const cpu::QkvRows<E> d = rows_from(all_d, first);
+    const E *datt = in<E>(c, 0) + first * x.a * x.d, *att = in<E>(c, kAtt) + first * x.a * x.d;
+    const float* lse = in<float>(c, kAtt + 1) + first * x.a;
+    const cpu::CausalAttention shape = attention_shape(c, length);
+    parallel_ranges(tokens, bytes_per_query(c), [&](int64_t begin, int64_t end) {
+      cpu::attention_backward_q<E, E>(datt, rows, att, lse, {d, {}}, shape, begin, end);
+      cpu::attention_backward_kv<E, E>(datt, rows, att, lse, {d, {}}, shape, begin, end);
+    });
   });
 }
 
@@ -126,11 +155,23 @@ constexpr std::array kRing = {
     NativeOp{"ring_attention_backward_first", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>},
     NativeOp{"ring_attention_backward", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>},
     NativeOp{"ring_attention_backward_last", ring_attention_backward<float, float>, ring_attention_backward<Bf16, Bf16>}};
+template <bool kSplit, bool kPacked>
+constexpr NativeOp own_op(std::string_view kernel) {
+  return {kernel, own_attention<float, kSplit, kPacked>, own_attention<Bf16, kSplit, kPacked>};
+}
+template <bool kSplit, bool kPacked>
+constexpr NativeOp own_op_backward(std::string_view kernel) {
+  return {kernel, own_attention_backward<float, kSplit, kPacked>, own_attention_backward<Bf16, kSplit, kPacked>};
+}
 constexpr std::array kAttention = {
-    NativeOp{"attention", own_attention<float>, own_attention<Bf16>},
-    NativeOp{"attention_split", own_attention<float>, own_attention<Bf16>},
-    NativeOp{"attention_backward", own_attention_backward<float>, own_attention_backward<Bf16>},
-    NativeOp{"attention_split_backward", own_attention_backward<float>, own_attention_backward<Bf16>},
+    own_op<false, false>("attention"),
+    own_op<true, false>("attention_split"),
+    own_op<false, true>("attention_packed"),
+    own_op<true, true>("attention_split_packed"),
+    own_op_backward<false, false>("attention_backward"),
+    own_op_backward<true, false>("attention_split_backward"),
+    own_op_backward<false, true>("attention_packed_backward"),
+    own_op_backward<true, true>("attention_split_packed_backward"),
     NativeOp{"attention_shared", shared_attention<float>, shared_attention<Bf16>},
     NativeOp{"attention_shared_backward", shared_attention_backward<float>, shared_attention_backward<Bf16>}};
 

@@ -98,14 +98,14 @@ void qk_norm_backward(const Call& c) {
   cpu::qk_norm_backward<E>(in<E>(c, 0), in<E>(c, 1), in<float>(c, 2), in<E>(c, 3), in<E>(c, 4), out<E>(c, 0), out<E>(c, 1),
                            out<E>(c, 2), ws, ws + c.context->d, c.context->T, heads(*c.context), weight_offset(c), store(c));
 }
-// rows, cos, sin -> rows: qkv or qk, told apart by its width
+// rows, cos, sin[, positions] -> rows: qkv or qk, told apart by its width
 template <class E>
 void rope_in_place(const Call& c, float direction) {
   const OpContext& x = *c.context;
   const int64_t stride = c.writes[0].dim(1);
   parallel_ranges(x.T, 2 * stride * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::rope<E>(out<E>(c, 0) + begin * stride, in<float>(c, 1), in<float>(c, 2), end - begin, x.S, x.a + x.kv, x.d,
-                 2 * c.reads[1].dim(1), stride, direction, begin);
+                 2 * c.reads[1].dim(1), stride, direction, begin, c.reads.size() > 3 ? in<int64_t>(c, 3) + begin : nullptr);
   });
 }
 template <class E>
@@ -133,6 +133,29 @@ void position_backward(const Call& c) {
   parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::position_backward<E>(in<E>(c, 0), out<E>(c, 0), T, positions_of(*c.context), H, begin, end, store(c),
                               first_token(*c.context, T));
+  });
+}
+// y, p:wpe, positions -> y: rows of a rank that splits the tokens are some of them
+template <class E>
+void position_add_packed(const Call& c) {
+  const int64_t H = c.writes[0].dim(1), first = first_token(*c.context, c.writes[0].dim(0));
+  parallel_ranges(c.writes[0].dim(0), 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      E* const row = out<E>(c, 0) + t * H;
+      cpu::add<E>(row, in<E>(c, 1) + in<int64_t>(c, 2)[first + t] * H, row, H);
+    }
+  });
+}
+// dy, positions -> g:wpe: as the rows of an embedding whose ids are the positions
+template <class E>
+void position_add_packed_backward(const Call& c) {
+  const int64_t T = c.reads[0].dim(0), P = c.writes[0].dim(0), H = c.writes[0].dim(1), row = H * int64_t(sizeof(E));
+  const auto zero = [&](int64_t begin, int64_t end) { std::memset(out<char>(c, 0) + begin * row, 0, size_t((end - begin) * row)); };
+  if (store(c) == Store::kSet) parallel_ranges(P, row, zero);
+  constexpr bool kByColumn = std::is_same_v<E, float>;
+  parallel_ranges(kByColumn ? H : T, kByColumn ? 2 * T * int64_t(sizeof(E)) : 2 * row, [&](int64_t begin, int64_t end) {
+    cpu::embedding_backward_add(in<int64_t>(c, 1) + first_token(*c.context, T), in<E>(c, 0), out<E>(c, 0), T, H, begin, end, 1.0f,
+                                VocabularyRange{0, P});
   });
 }
 // x, p:w, p:b -> h, mean, r
@@ -303,6 +326,8 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(qk_norm_backward),
                                DISTSETUP_ENTRY(rope),
                                DISTSETUP_ENTRY(rope_backward),
+                               NativeOp{"rope_packed", rope<float>, rope<Bf16>},
+                               NativeOp{"rope_packed_backward", rope_backward<float>, rope_backward<Bf16>},
                                DISTSETUP_ENTRY(swiglu),
                                DISTSETUP_ENTRY(swiglu_backward),
                                DISTSETUP_ENTRY(cross_entropy),
@@ -312,6 +337,8 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(bias_backward),
                                DISTSETUP_ENTRY(position_add),
                                DISTSETUP_ENTRY(position_backward),
+                               DISTSETUP_ENTRY(position_add_packed),
+                               DISTSETUP_ENTRY(position_add_packed_backward),
                                DISTSETUP_ENTRY(layer_norm),
                                DISTSETUP_ENTRY(layer_norm_backward),
                                DISTSETUP_ENTRY(layer_norm_backward_first),

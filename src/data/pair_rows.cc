@@ -16,6 +16,12 @@ constexpr const char* kNoPrompt = "chosen and rejected do not begin alike: there
 bool is_filled(const PairJson* value) { return value != nullptr && !value->empty(); }
 bool is_text(const PairJson* value) { return value != nullptr && value->is_string(); }
 
+// What is trained of a pair are its answers, whatever a message says of itself.
+std::string problem_of_turns(PairJson& turns) {
+  std::vector<bool> ignored;
+  return problem_of_messages(turns, ignored);
+}
+
 // Both answers of a row: under keys of their own, or as a list of two under output.
 struct Answers {
   PairJson chosen, rejected;
@@ -47,7 +53,7 @@ RowOrReason chat_pair(PairJson prompt, PairJson chosen, PairJson rejected, const
   RowOrReason out;
   out.kind = std::move(kind);
   for (PairJson* turns : {&prompt, &chosen, &rejected}) {
-    out.reason = problem_of_messages(*turns);
+    out.reason = problem_of_turns(*turns);
     if (!out.reason.empty()) return out;
   }
   if (chosen == rejected) {
@@ -84,7 +90,7 @@ RowOrReason refused(std::string reason) {
 // Two conversations that begin alike.
 RowOrReason implicit_chat_pair(PairJson chosen, PairJson rejected, const PairJson& row) {
   for (PairJson* turns : {&chosen, &rejected})
-    if (std::string problem = problem_of_messages(*turns); !problem.empty()) return refused(std::move(problem));
+    if (std::string problem = problem_of_turns(*turns); !problem.empty()) return refused(std::move(problem));
   size_t same = 0;
   while (same < std::min(chosen.size(), rejected.size()) && chosen[same] == rejected[same]) ++same;
   if (same == chosen.size() && same == rejected.size()) return refused(kSame);

@@ -109,32 +109,6 @@ std::span<const TrainedSpan> PreparedSplit::spans(int64_t i) const {
   return spans_.subspan(sample(i).first_span, sample(i).num_spans);
 }
 
-Result<SetLengths> read_set_lengths(const std::string& folder, bool holds_pairs) {
-  const Result<PreparedSplit> split = PreparedSplit::open(folder, SetSplit::kTraining);
-  if (!split.ok()) return split.diagnostics;
-  SetLengths lengths;
-  for (int64_t i = 0; i < split->size(); i += holds_pairs ? 2 : 1) {
-    const SampleRecord& s = split->sample(i);
-    if (s.too_long == TooLong::kContinues) {
-      lengths.targets.push_back(std::max<uint32_t>(s.num_tokens, 1) - 1);
-      continue;
-    }
-    for (const TrainedSpan& span : split->spans(i)) {
-      if (span.end < 2) continue;  // the first token is nobody's target
-      lengths.first_trained.push_back(std::max<uint32_t>(span.begin, 1));
-      break;
-    }
-  }
-  return lengths;
-}
-
-int64_t num_sequences(const SetLengths& lengths, int64_t sequence_length) {
-  int64_t sum = std::count_if(lengths.first_trained.begin(), lengths.first_trained.end(),
-                              [&](uint32_t target) { return target <= sequence_length; });
-  for (const uint32_t targets : lengths.targets) sum += (targets + sequence_length - 1) / sequence_length;
-  return sum;
-}
-
 int64_t num_trained(std::span<const TrainedSpan> spans, int64_t begin, int64_t end) {
   int64_t sum = 0;
   for (const TrainedSpan& s : spans)

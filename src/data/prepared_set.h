@@ -60,6 +60,12 @@ struct SetSource {
   int64_t rows = 0;                        // read from it
   std::map<std::string, int64_t> dropped;  // rows by reason
 };
+// Some of the sources, which follow each other, and how much of training comes from them (epoch_order.h).
+struct SetPart {
+  std::string path;  // as it was given: a file, or a folder of them
+  double weight = 0;
+  int64_t num_sources = 0;
+};
 struct SetDescription {
   std::string tokenizer, tokenizer_digest;  // file name, SHA-256
   std::string template_digest;              // "": no chat template was needed
@@ -68,6 +74,7 @@ struct SetDescription {
   int64_t longest = 0;                      // tokens of the longest sample
   SplitCounts training, held_out;
   std::vector<SetSource> sources;
+  std::vector<SetPart> mixture;  // of all sources; empty: every sample once an epoch
   std::vector<int64_t> lengths;  // samples with up to 2^i tokens and more than 2^(i-1)
   std::vector<SetFile> files;
 };
@@ -93,16 +100,6 @@ class PreparedSplit {
   std::span<const SampleRecord> samples_;
   std::span<const TrainedSpan> spans_;
 };
-
-// What decides how many training sequences a set makes, whatever their length.
-struct SetLengths {
-  std::vector<uint32_t> first_trained;  // of each sample, or pair, that is cut: its first trained target
-  std::vector<uint32_t> targets;        // of each that goes on: its tokens but one
-};
-Result<SetLengths> read_set_lengths(const std::string& folder, bool holds_pairs);  // of the training split
-// As the trainer cuts them: a sample that is cut is one sequence where something of it is trained, one that goes on as many as it
-// fills.
-int64_t num_sequences(const SetLengths& lengths, int64_t sequence_length);
 
 // Targets of tokens (begin, end] that are trained.
 int64_t num_trained(std::span<const TrainedSpan> spans, int64_t begin, int64_t end);

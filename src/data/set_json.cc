@@ -94,8 +94,34 @@ std::string format_set_description(const SetDescription& set) {
                {"sources", std::move(sources)},
                {"files", std::move(files)}};
   if (set.holds_pairs) json["pairs"] = true;
+  for (const SetPart& p : set.mixture) json["mixture"].push_back({{"path", p.path}, {"weight", p.weight}, {"sources", p.num_sources}});
   return dump_json(json);
 }
+
+namespace {
+
+// Parts with weights above 0, of which all sources are.
+std::vector<SetPart> take_mixture(Taking& t, const Json& json, size_t num_sources) {
+  std::vector<SetPart> mixture;
+  if (!json.contains("mixture")) return mixture;
+  int64_t sum = 0;
+  for (const Json& part : t.array(json, "mixture")) {
+    SetPart p;
+    const Json weight = part.is_object() && part.contains("weight") ? part["weight"] : Json();
+    if (!weight.is_number() || !(weight.get<double>() > 0)) t.fail("a part of 'mixture' has no weight above 0");
+    if (!t.problem().empty()) break;
+    p.weight = weight.get<double>();
+    t.take(part, "path", p.path);
+    t.take(part, "sources", p.num_sources);
+    if (p.num_sources < 1 || p.num_sources > static_cast<int64_t>(num_sources)) t.fail("a part of 'mixture' has no sources");
+    sum += p.num_sources;
+    mixture.push_back(std::move(p));
+  }
+  if (sum != static_cast<int64_t>(num_sources)) t.fail(fmt::format("'mixture' has {} of {} sources", sum, num_sources));
+  return mixture;
+}
+
+}  // namespace
 
 Result<SetDescription> parse_set_description(std::string_view text, const std::string& path) {
   constexpr const char* kHelp = "a prepared data set is a folder that distsetup data prepare wrote";
@@ -127,6 +153,7 @@ Result<SetDescription> parse_set_description(std::string_view text, const std::s
       set.lengths.push_back(count.get<int64_t>());
   }
   for (const Json& source : t.array(json, "sources")) set.sources.push_back(take_source(t, source));
+  set.mixture = take_mixture(t, json, set.sources.size());
   for (const Json& file : t.array(json, "files")) {
     SetFile f;
     if (!file.is_object())

@@ -5,6 +5,8 @@
 
 #include <bit>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <filesystem>
 
 #include "base/check.h"
@@ -17,6 +19,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of the folders that sets are filled in: processes of several machines may write beside each other.
+std::string partial_prefix(const std::string& folder) {
+  char host[256] = {};
+  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  return fmt::format("{}.partial.{}.", folder, host);
+}
+
+// What processes of this machine have left that were killed before they finished.
+void remove_stale(const std::string& folder) {
+  const std::string prefix = fs::path(partial_prefix(folder)).filename().string();
+  std::error_code failure;
+  const fs::path parent = fs::path(folder).has_parent_path() ? fs::path(folder).parent_path() : fs::path(".");
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, failure)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    pid_t process = 0;
+    const auto [end, failed] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), process);
+    const bool is_number = failed == std::errc() && end == name.data() + name.size() && process > 0;
+    std::error_code ignored;
+    if (is_number && ::kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), ignored);
+  }
+}
+
 }  // namespace
 
 Result<SetWriter> SetWriter::create(const std::string& folder) {
@@ -27,7 +52,8 @@ Result<SetWriter> SetWriter::create(const std::string& folder) {
   if (fs::exists(w.folder_, failure) && !(fs::is_directory(w.folder_, failure) && fs::is_empty(w.folder_, failure)))
     return error(code::kFileExists, {w.folder_}, fmt::format("'{}' exists, and is no empty folder", w.folder_),
                  "name another --output, or remove it");
-  const std::string partial = fmt::format("{}.partial.{}", w.folder_, ::getpid());
+  remove_stale(w.folder_);
+  const std::string partial = fmt::format("{}{}", partial_prefix(w.folder_), ::getpid());
   fs::create_directories(partial, failure);
   if (failure) return error(code::kUnwritableFile, {partial}, fmt::format("cannot make the folder: {}", failure.message()));
   w.partial_ = partial;

@@ -7,19 +7,28 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
 #include "base/file.h"
 #include "data/pair_rows.h"
+#include "data/parquet_file.h"
+#include "data/record_files.h"
 #include "data/row_keys.h"
+#include "data/source_reading.h"
 
 namespace distsetup {
 namespace {
 
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::string_view kNoKnownKeys =
+    "it has none of text, messages, prompt and completion, instruction and output, chosen and rejected";
 
 // Why a row of other methods, or of models that see and hear, is none for this; "": it is one. Keys as TRL and LLaMA-Factory have
 // them.
@@ -62,12 +71,36 @@ std::string make_call(OrderedJson& message) {
   return "";
 }
 
+// Whether a message says that it is trained, as OpenAI's files (weight), Fireworks' (loss_weight) and axolotl's (train, training) do.
+struct MessageTraining {
+  std::optional<bool> is_trained;
+  std::string problem;
+};
+MessageTraining take_training(OrderedJson& message) {
+  MessageTraining out;
+  if (message.contains("train_detail") && !message["train_detail"].is_null())
+    return {{}, "a message has train_detail, which is not read"};
+  for (const char* key : {"weight", "loss_weight", "train", "training"}) {
+    if (!message.contains(key)) continue;
+    const OrderedJson value = message[key];
+    message.erase(key);
+    if (value.is_null()) continue;
+    const double weight = value.is_boolean() ? (value.get<bool>() ? 1 : 0) : value.is_number() ? value.get<double>() : -1;
+    if (weight != 0 && weight != 1)
+      return {{}, fmt::format("a message has the {} {}, expected 0 or 1: it is trained or not", key, value.dump())};
+    out.is_trained = weight == 1;
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string problem_of_messages(OrderedJson& messages) {
+std::string problem_of_messages(OrderedJson& messages, std::vector<bool>& left_out) {
   if (!messages.is_array() || messages.empty()) return "its messages are no list, or an empty one";
   for (OrderedJson& m : messages) {
     if (!m.is_object()) return "a message is no object";
+    const MessageTraining training = take_training(m);
+    if (!training.problem.empty()) return training.problem;
     if (m.contains("from") && m.contains("value") && m["from"] == "function_call") {
       if (std::string problem = make_call(m); !problem.empty()) return problem;
     } else if (m.contains("from") && m.contains("value") && m["from"].is_string()) {
@@ -75,6 +108,9 @@ std::string problem_of_messages(OrderedJson& messages) {
       m = std::move(turned);
     }
     if (!m.contains("role") || !m["role"].is_string()) return "a message has no role";
+    if (training.is_trained.value_or(false) && m["role"] != "assistant")
+      return fmt::format("a message of '{}' is to be trained, expected the assistant's alone", m["role"].get<std::string>());
+    left_out.push_back(m["role"] == "assistant" && !training.is_trained.value_or(true));
     if (std::string problem = join_texts(m); !problem.empty()) return problem;
   }
   return "";
@@ -88,13 +124,16 @@ RowOrReason chat_row(const OrderedJson& json, const OrderedJson& messages) {
   RowOrReason out;
   out.kind = "messages";
   OrderedJson turns = messages;
-  out.reason = problem_of_messages(turns);
+  out.reason = problem_of_messages(turns, out.row.left_out);
   if (!out.reason.empty()) return out;
   out.row.kind = SourceRow::Kind::kChat;
   out.row.chat = {{"messages", std::move(turns)}};
   if (json.contains("system") && json["system"].is_string() && out.row.chat["messages"][0]["role"] != "system" &&
-      !json["system"].get<std::string>().empty())
+      !json["system"].get<std::string>().empty()) {
     out.row.chat["messages"].insert(out.row.chat["messages"].begin(), message("system", json["system"].get<std::string>()));
+    out.row.left_out.insert(out.row.left_out.begin(), false);
+  }
+  if (std::find(out.row.left_out.begin(), out.row.left_out.end(), true) == out.row.left_out.end()) out.row.left_out.clear();
   if (!json.contains("tools")) return out;
   const OrderedJson& tools = json["tools"];
   const OrderedJson parsed = tools.is_string() ? OrderedJson::parse(tools.get<std::string>(), nullptr, false) : tools;
@@ -116,43 +155,29 @@ RowOrReason alpaca_row(const OrderedJson& instruction, const OrderedJson* input,
   return out;
 }
 
-class SourceReading {
- public:
-  SourceReading(const RowOptions& options, const std::function<Result<std::string>(SourceRow)>& use) : options_(options), use_(use) {}
-
-  void drop(const std::string& reason, const Location& at) {
-    ++counts.rows;
-    ++counts.dropped[reason];
-    counts.first_dropped.emplace(reason, at);
+Diagnostics read_list(const std::string& path, const std::string& text, SourceReading& reading) {
+  // What begins as an object is none: seen here, since reading one with many keys takes as long as the square of their number.
+  const size_t start = text.find_first_not_of(" \t\r\n");
+  const bool is_object = start != std::string::npos && text[start] == '{';
+  const OrderedJson json = is_object ? OrderedJson::object() : OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_array())
+    return {error(code::kData, {path}, json.is_discarded() ? "this is not JSON" : "this JSON is no list of rows",
+                  "rows are a list of objects; one object on each line is .jsonl")};
+  int number = 0;
+  for (const OrderedJson& row : json) {
+    Diagnostics said = reading.take(row, {path, ++number, 0});
+    if (has_error(said)) return said;
   }
-  // Errors are `use`'s.
-  Diagnostics take(const OrderedJson& json, const Location& at) {
-    if (!json.is_object()) return drop("it is no JSON object", at), Diagnostics{};
-    RowOrReason row = row_of(json, options_);
-    if (!row.reason.empty()) return drop(row.reason, at), Diagnostics{};
-    kinds_.insert(row.kind);
-    row.row.at = at;
-    return use(std::move(row.row));
-  }
-  Diagnostics use(SourceRow row) {
-    const Location at = row.at;
-    const Result<std::string> reason = use_(std::move(row));
-    if (!reason.ok()) return reason.diagnostics;
-    if (!reason->empty())
-      drop(*reason, at);
-    else
-      ++counts.rows;
-    return {};
-  }
-  void name_format(std::string_view file) { counts.format = fmt::format("{} {}", file, fmt::join(kinds_, ", ")); }
+  reading.name_format("json");
+  return {};
+}
 
-  RowCounts counts;
-
- private:
-  const RowOptions& options_;
-  const std::function<Result<std::string>(SourceRow)>& use_;
-  std::set<std::string> kinds_;
-};
+Diagnostics read_json(const std::string& path, SourceReading& reading) {
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.diagnostics;
+  reading.counts.sha256 = sha256(*text);
+  return read_list(path, *text, reading);
+}
 
 Diagnostics read_lines(const std::string& path, SourceReading& reading) {
   std::ifstream file(path, std::ios::binary);
@@ -166,6 +191,8 @@ Diagnostics read_lines(const std::string& path, SourceReading& reading) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const OrderedJson json = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
     if (json.is_discarded()) {
+      if (number == 1 && line.find_first_not_of(" \t") == line.find('['))
+        return read_json(path, reading);  // a list over several lines
       reading.drop("it is not JSON", {path, number, 1});
       continue;
     }
@@ -178,18 +205,20 @@ Diagnostics read_lines(const std::string& path, SourceReading& reading) {
   return {};
 }
 
-Diagnostics read_list(const std::string& path, const std::string& text, SourceReading& reading) {
-  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_array())
-    return {error(code::kData, {path}, json.is_discarded() ? "this is not JSON" : "this JSON is no list of rows",
-                  "rows are a list of objects; one object on each line is .jsonl")};
-  int number = 0;
-  for (const OrderedJson& row : json) {
-    Diagnostics said = reading.take(row, {path, ++number, 0});
-    if (has_error(said)) return said;
+}  // namespace
+
+namespace {
+
+// The first of them, in quotes.
+std::string keys_of(const OrderedJson& json) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  size_t number = 0;
+  for (const auto& [key, value] : json.items()) {
+    if (++number > kShown) break;
+    text += (text.empty() ? "'" : ", '") + key.substr(0, 40) + "'";
   }
-  reading.name_format("json");
-  return {};
+  return text.empty() ? "none" : json.size() > kShown ? text + ", …" : text;
 }
 
 }  // namespace
@@ -198,7 +227,11 @@ RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
   const RowKeys row(json, options);
   if (std::string reason = other_purpose(json); !reason.empty()) return {{}, std::move(reason), ""};
   if (is_pair_row(json, options)) return pair_row(json, options);
-  if (const OrderedJson* messages = row.first({"messages", "conversations", "conversation"})) return chat_row(json, *messages);
+  if (const OrderedJson* messages = row.first({"messages", "conversations", "conversation"})) {
+    const OrderedJson within_text =
+        messages->is_string() ? OrderedJson::parse(messages->get_ref<const std::string&>(), nullptr, false) : OrderedJson();
+    return chat_row(json, within_text.is_array() ? within_text : *messages);
+  }
   const OrderedJson *prompt = row.find("prompt"), *completion = row.first({"completion", "response"});
   if (prompt != nullptr && completion != nullptr && prompt->is_array() && completion->is_array()) {  // both as messages
     OrderedJson all = *prompt;
@@ -222,7 +255,7 @@ RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
   out.kind = "text";
   const OrderedJson* text = row.find("text");
   if (text == nullptr)
-    out.reason = "it has none of text, messages, prompt and completion, instruction and output, chosen and rejected";
+    out.reason = fmt::format("{}; its keys: {}", kNoKnownKeys, keys_of(json));
   else if (!text->is_string())
     out.reason = "its text is no text";
   else
@@ -230,33 +263,57 @@ RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
   return out;
 }
 
-Result<RowCounts> read_rows(const std::string& path, const RowOptions& options,
-                            const std::function<Result<std::string>(SourceRow)>& use) {
+const std::vector<std::string>& source_formats() {
+  static const std::vector<std::string> formats = {"jsonl", "json", "csv", "tsv", "text", "megatron", "parquet"};
+  return formats;
+}
+
+namespace {
+
+// By the ending; "": a kind that is not read.
+std::string format_of(const std::string& path) {
   std::string ending = fs::path(path).extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const char* refused :
-       {".parquet", ".arrow", ".csv", ".tsv", ".gz", ".zst", ".xz", ".bz2", ".zip", ".tar", ".bin", ".idx", ".npy"})
-    if (ending == refused)
-      return error(code::kUnsupportedFeature, {path}, fmt::format("'{}' files are not read, expected .jsonl, .json or text", refused),
-                   "convert it first, for example to .jsonl");
+  static const std::map<std::string, std::string> formats = {
+      {".jsonl", "jsonl"}, {".ndjson", "jsonl"}, {".json", "json"},    {".csv", "csv"},
+      {".tsv", "tsv"},     {".bin", "megatron"}, {".idx", "megatron"}, {".parquet", "parquet"},
+      {".arrow", ""},      {".gz", ""},          {".zst", ""},         {".xz", ""},
+      {".bz2", ""},        {".zip", ""},         {".tar", ""},         {".npy", ""},
+      {".safetensors", ""}};
+  const auto found = formats.find(ending);
+  return found == formats.end() ? "text" : found->second;
+}
+
+Diagnostics read_text(const std::string& path, SourceReading& reading) {
+  Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.diagnostics;
+  reading.counts.sha256 = sha256(*text);
+  reading.counts.format = "text";
+  SourceRow row;
+  row.text = std::move(*text);
+  row.at = {path, 1, 1};
+  return reading.use(std::move(row));
+}
+
+}  // namespace
+
+Result<RowCounts> read_rows(const std::string& path, const RowOptions& options,
+                            const std::function<Result<std::string>(SourceRow)>& use) {
+  const std::string format = options.format.empty() ? format_of(path) : options.format;
+  if (format.empty())
+    return error(code::kUnsupportedFeature, {path},
+                 fmt::format("'{}' files are not read, expected one of: {}", fs::path(path).extension().string(),
+                             fmt::join(source_formats(), ", ")),
+                 "convert it first, for example to .jsonl");
   SourceReading reading(options, use);
-  Diagnostics said;
-  if (ending == ".jsonl" || ending == ".ndjson") {
-    said = read_lines(path, reading);
-  } else {
-    Result<std::string> text = read_file(path);
-    if (!text.ok()) return text.diagnostics;
-    reading.counts.sha256 = sha256(*text);
-    if (ending == ".json") {
-      said = read_list(path, *text, reading);
-    } else {
-      reading.counts.format = "text";
-      SourceRow row;
-      row.text = std::move(*text);
-      row.at = {path, 1, 1};
-      said = reading.use(std::move(row));
-    }
-  }
+  static const std::map<std::string, Diagnostics (*)(const std::string&, SourceReading&)> readers = {
+      {"jsonl", read_lines}, {"json", read_json},          {"csv", read_commas},     {"tsv", read_tabs},
+      {"text", read_text},   {"megatron", read_token_ids}, {"parquet", read_parquet}};
+  const auto reader = readers.find(format);
+  if (reader == readers.end())
+    return error(code::kUnsupportedFeature, {path}, fmt::format("format '{}' is not known", format),
+                 fmt::format("one of {}", fmt::join(source_formats(), ", ")));
+  Diagnostics said = reader->second(path, reading);
   if (has_error(said)) return said;
   return std::move(reading.counts);
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/packed_rows.h"
 #include "plan/ring_attention.h"
 
 namespace distsetup {
@@ -26,7 +27,7 @@ void add_gathered(Op op, ProgramBuilder& b) {
   b.add(std::move(op));
 }
 
-void add_exchanged(Op op, ProgramBuilder& b) {
+void add_exchanged(Op op, bool packed, ProgramBuilder& b) {
   const bool split = op.reads.size() == 2;
   const std::string att = op.writes[0];
   b.add(op_of(op, "pack", split ? "heads_pack_split" : "heads_pack", op.reads, {"heads_out"}));
@@ -36,7 +37,7 @@ void add_exchanged(Op op, ProgramBuilder& b) {
   whole.kernel = "attention_whole";
   whole.reads = {"heads_seq"};
   whole.writes[0] = att + "_seq";
-  b.add(std::move(whole));
+  b.add(packed ? over_documents(std::move(whole)) : std::move(whole));
   b.add(op_of(op, "unsort", "heads_unsort", {att + "_seq"}, {att + "_out"}));
   b.add(over_cp(op_of(op, "collect", "all_to_all", {att + "_out"}, {att + "_in"})));
   b.add(op_of(op, "unpack", "heads_unpack", {att + "_in"}, {att}));
@@ -51,12 +52,15 @@ Op over_cp(Op op) {
 
 bool is_attention(const Op& op) { return op.kernel == "attention" || op.kernel == "attention_split"; }
 
-void add_shared_attention(Op op, int cp, CpMethod method, ProgramBuilder& b) {
+void add_shared_attention(Op op, const ProgramSplit& split, ProgramBuilder& b) {
   if (op.reads.empty() || op.reads.size() > 2 || op.writes.size() != 2) return b.add(std::move(op));  // which says what is wrong
-  switch (method) {
+  if (split.packed && split.cp_method != CpMethod::kUlysses)
+    return b.fail(
+        fmt::format("attention over cp {} by {} cannot keep the documents of a packed row apart", split.cp, name(split.cp_method)));
+  switch (split.cp_method) {
     case CpMethod::kAllGather: return add_gathered(std::move(op), b);
-    case CpMethod::kUlysses: return add_exchanged(std::move(op), b);
-    case CpMethod::kRing: return add_ring(op, cp, b);
+    case CpMethod::kUlysses: return add_exchanged(std::move(op), split.packed, b);
+    case CpMethod::kRing: return add_ring(op, split.cp, b);
   }
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 #include <string>
 
+#include "plan/native_program.h"
 #include "plan/plan.h"
 #include "plan/program_builder.h"
 
@@ -19,7 +20,7 @@ bool is_attention(const Op& op);
 // A communication op, over cp.
 Op over_cp(Op op);
 // Adds an op that is_attention(), and what it needs, as each of cp > 1 ranks runs it. Problems are the builder's.
-void add_shared_attention(Op op, int cp, CpMethod method, ProgramBuilder& program);
+void add_shared_attention(Op op, const ProgramSplit& split, ProgramBuilder& program);
 
 // Why the plan's device has no kernel for attention that ranks share so; "": it has, or nothing is shared.
 std::string shared_kernel_problem(const Plan& plan, int cp, CpMethod method);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "plan/attention_rules.h"
+#include "plan/packed_rows.h"
 
 namespace distsetup {
 namespace {
@@ -229,15 +230,15 @@ const std::vector<KernelRule>& kernel_rules() {
 }  // namespace
 
 const KernelRule* find_kernel(std::string_view name) {
-  for (const std::vector<KernelRule>* rules : {&kernel_rules(), &attention_rules()})
+  for (const std::vector<KernelRule>* rules : {&kernel_rules(), &attention_rules(), &packed_rules()})
     for (const KernelRule& rule : *rules)
       if (rule.name == name) return &rule;
   return nullptr;
 }
 
 std::span<const std::string_view> program_inputs() {
-  static constexpr std::string_view kInputs[] = {
-      "ids", "targets", "cos", "sin", "cos_local", "sin_local", "loss_scale", "loss", "reference_logps", "policy_logps"};
+  static constexpr std::string_view kInputs[] = {"ids",       "targets",   "cos",        "sin",  kDocumentPositions, kDocumentStarts,
+                                                 "cos_local", "sin_local", "loss_scale", "loss", "reference_logps",  "policy_logps"};
   return kInputs;
 }
 

@@ -16,6 +16,7 @@
 #include "model/geometry_fields.h"
 #include "plan/context_parallel.h"
 #include "plan/kernel_table.h"
+#include "plan/packed_rows.h"
 #include "plan/preference_loss.h"
 #include "plan/program_builder.h"
 #include "plan/tensor_parallel.h"
@@ -316,11 +317,16 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
     Op op = o.op;
     op.kernel = kernel_name(op.kernel, geometry);
     op.attributes = attributes_of(file, o, geometry, local);
-    if (split.preference && op.kernel == "cross_entropy")
+    if (split.preference && op.kernel == "cross_entropy") {
       add_preference_loss(op, split, builder);
-    else if (split.cp > 1 && is_attention(op))
-      add_shared_attention(op, split.cp, split.cp_method, builder);
-    else if (tp > 1)
+      continue;
+    }
+    if (split.cp > 1 && is_attention(op)) {
+      add_shared_attention(std::move(op), split, builder);
+      continue;
+    }
+    if (split.packed) op = over_documents(std::move(op));
+    if (tp > 1)
       add_split(op, builder);
     else
       builder.add(op);

@@ -16,6 +16,7 @@
 #include "model/rope.h"
 #include "plan/kernel_table.h"
 #include "plan/native_file.h"
+#include "plan/packed_rows.h"
 #include "plan/preference_loss.h"
 
 namespace distsetup {
@@ -228,7 +229,8 @@ Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split, co
 }
 
 ProgramSplit split_of(const Plan& plan) {
-  ProgramSplit split = {plan.mesh.tp, plan.mesh.cp, cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather), {}};
+  ProgramSplit split = {
+      plan.mesh.tp, plan.mesh.cp, cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather), plan.data.packing, {}};
   if (learns_preferences(plan.train)) split.preference = plan.train.preference;
   return split;
 }
@@ -251,6 +253,7 @@ Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_
           {"cp", split.cp},
           {"S", sequence_length},
           {"Sr", rows},
+          {"R", split.packed ? sequence_length : rows},
           {"B", sequences},
           {"h", g.hidden},
           {"f", g.feed_forward / tp},
@@ -269,11 +272,16 @@ int64_t ProgramInput::numel() const {
 }
 
 ProgramInput program_input(std::string_view name, const Symbols& symbols) {
-  if (name == "ids" || name == "targets") return {{symbols.at("T")}, Dtype::kI64};
+  if (name == "ids" || name == "targets" || name == kDocumentPositions) return {{symbols.at("T")}, Dtype::kI64};
+  if (name == kDocumentStarts) return {{symbols.at("cp") * symbols.at("T") + 1}, Dtype::kI64};
   if (name == "loss") return {{symbols.at("numbers")}, Dtype::kF64};
   if (name == "loss_scale") return {{1}, Dtype::kF64};
   if (name == "reference_logps" || name == "policy_logps") return {{symbols.at("B")}, Dtype::kF32};
-  return {{symbols.at("Sr"), symbols.at("rot") / 2}, Dtype::kF32};  // tables of rotary positions
+  return {{symbols.at("R"), symbols.at("rot") / 2}, Dtype::kF32};  // tables of rotary positions
+}
+
+bool is_fed(std::string_view input) {
+  return input == "ids" || input == "targets" || input == kDocumentPositions || input == kDocumentStarts;
 }
 
 bool uses_input(const NativePrograms& programs, std::string_view name) {

@@ -2,7 +2,7 @@
 // B sequences, h hidden, f feed-forward, a heads, kv kv heads, d head size, rot elements of a head that are rotated, V vocabulary,
 // P learned positions. With tensor parallelism over tp ranks a, kv, f and V are one rank's share (V rounded up), and Ts = T / tp
 // tokens are a rank's own; without, Ts = T and tp = 1. With context parallelism over cp ranks T = B · S / cp tokens are one rank's,
-// and Sr = S / cp of each sequence. A loss adds `numbers` to the buffer of that name.
+// and Sr = S / cp of each sequence. R positions have a row in the rotary tables. A loss adds `numbers` to the buffer of that name.
 #pragma once
 #include <memory>
 #include <optional>
@@ -29,9 +29,11 @@ struct NativePrograms {
 struct ProgramSplit {
   int tp = 1, cp = 1;
   CpMethod cp_method = CpMethod::kAllGather;
+  bool packed = false;  // rows hold several documents (packed_rows.h)
   std::optional<PreferencePlan> preference;
   bool operator==(const ProgramSplit& other) const {
-    return tp == other.tp && cp == other.cp && (cp == 1 || cp_method == other.cp_method) && preference == other.preference;
+    return tp == other.tp && cp == other.cp && packed == other.packed && (cp == 1 || cp_method == other.cp_method) &&
+           preference == other.preference;
   }
 };
 ProgramSplit split_of(const Plan& plan);
@@ -55,6 +57,8 @@ struct ProgramInput {
 };
 ProgramInput program_input(std::string_view name, const Symbols& symbols);
 bool uses_input(const NativePrograms& programs, std::string_view name);
+// Filled anew for each micro-batch: ids, targets, and where documents lie.
+bool is_fed(std::string_view input);
 
 // Names of block tensors a policy drops: none {}, selective what the family's file lists, full: everything saved but x.
 std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy, const Tuning& tuning = {});

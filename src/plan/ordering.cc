@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "plan/native_program.h"
 
 namespace distsetup {
 namespace {
@@ -79,7 +80,7 @@ class OrderChecker {
   void feed(int index) {
     for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) {
       const Buffer& buffer = s_.buffers[b];
-      if (buffer.name == "ids" || buffer.name == "targets") touch(index, memory_[b], 0, buffer.bytes, true, buffer.name);
+      if (is_fed(buffer.name)) touch(index, memory_[b], 0, buffer.bytes, true, buffer.name);
     }
   }
 

@@ -11,6 +11,7 @@
 #include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
 #include "plan/native_program.h"
+#include "plan/packed_rows.h"
 #include "plan/plan_fields.h"
 #include "plan/preference_loss.h"
 
@@ -147,6 +148,8 @@ Diagnostics validate(const Plan& p) {
   }
   append(out, check_preference(p));  // before programs are made for it
   append(out, check_tuning(p));
+  if (const PackingProblem problem = packing_problem(p); !problem.message.empty())
+    out.push_back(error(code::kUnsupportedFeature, {}, problem.message, problem.help));
   if (!has_error(out)) append(out, check_native(p.model, split_of(p), tuning_of(p.train)));
   if (!has_error(out)) append(out, check_bundled(p));
   return out;

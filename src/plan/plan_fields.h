@@ -206,6 +206,7 @@ void visit(V& v, DataPlan& d) {
   v("tokenizer", d.tokenizer);
   v("root", d.root);
   v("files", d.files);
+  v("packing", d.packing);
 }
 template <class V>
 void visit(V& v, WeightsFile& f) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plan/kernel_table.h"
+#include "plan/native_program.h"
 
 namespace distsetup {
 
@@ -54,7 +55,7 @@ const std::vector<std::string>& ProgramBuilder::shape(const std::string& name) {
   const std::span<const std::string_view> inputs = program_inputs();
   if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) {
     if (std::find(program_.inputs.begin(), program_.inputs.end(), name) == program_.inputs.end()) program_.inputs.push_back(name);
-    return name == "ids" || name == "targets" ? kTokens : kScalar;
+    return is_fed(name) ? kTokens : kScalar;
   }
   fail(fmt::format("nothing writes '{}', which an op reads", name));
   return kNone;

@@ -109,6 +109,8 @@ bool has_backward(const Schedule& s, int unit) {
 
 bool reads_tokens(const Schedule& s, const Instruction& i) {
   if (s.layout->mesh.pp == 1) return i.op == InstructionOp::kForward && i.unit == 0;
+  // Several micro-batches are under way: whoever reads where documents lie gets those of its own.
+  if (s.is_packed) return i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
   if (i.op == InstructionOp::kForward) return i.unit == 0 || i.unit + 1 == s.layout->num_programs;
   return i.op == InstructionOp::kBackward && i.unit == 0;
 }

@@ -147,6 +147,7 @@ struct Schedule {
   Symbols symbols;
   Dtype compute = Dtype::kF32;
   bool deterministic = false;  // TrainPlan::deterministic
+  bool is_packed = false;      // DataPlan::packing
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   std::vector<Segment> segments;  // in order; cover all instructions
@@ -175,7 +176,7 @@ struct TouchedUnits {
 TouchedUnits touched_units(const Schedule& schedule, InstructionOp op, int unit);
 std::vector<TouchedUnits> touched_by_units(const Schedule& schedule, InstructionOp op);  // of each unit that has a program
 // Does the instruction read tokens, which are copied to the device before it? In a pipeline several micro-batches are under way, and
-// the embedding's backward needs its own again.
+// the embedding's backward needs its own again; every program does where rows are packed.
 bool reads_tokens(const Schedule& schedule, const Instruction& instruction);
 // Does a unit's backward do anything? Not where neither it nor a unit below is trained.
 bool has_backward(const Schedule& schedule, int unit);

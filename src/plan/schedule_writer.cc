@@ -15,6 +15,7 @@ ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase, int stage) : plan_
   s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, split);
   s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
   s_.deterministic = plan.train.deterministic;
+  s_.is_packed = split.packed;
   derive_variants();
 }
 
@@ -30,7 +31,7 @@ std::set<std::string> with_gathered(std::set<std::string> dropped, const Program
   for (const Op& op : program.forward) {
     const bool moves = op.kind == OpKind::kCopy || op.kind == OpKind::kAllToAll;
     const bool drops = op.kind == OpKind::kAllGather || op.kernel.starts_with("kv_") || (moves && is_dropped(op.reads)) ||
-                       (op.kernel == "attention_whole" && is_dropped(op.writes));
+                       (op.kernel.starts_with("attention_whole") && is_dropped(op.writes));
     if (drops) dropped.insert(op.writes[0]);
   }
   return dropped;

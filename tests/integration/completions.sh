@@ -25,7 +25,7 @@ offered() { # WORD... the last one is being typed; '=' as readline splits it
 }
 is "a command" "$(offered em)" "emit"
 is "two words" "$(offered config '')" "show"
-is "two words, of several" "$(offered data '')" "prepare render show stats tokenize"
+is "two words, of several" "$(offered data '')" "export prepare render show stats tokenize"
 is "a flag" "$(offered emit --targ)" "--target"
 is "flags behind two words" "$(offered config show --ori)" "--origin"
 is "a value" "$(offered emit --target deepsp)" "deepspeed deepspeed-hf"

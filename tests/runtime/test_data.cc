@@ -87,11 +87,11 @@ TEST_CASE("of a prepared set exactly the trained tokens are targets") {
   REQUIRE(corpus.ok());
   REQUIRE(corpus->training.size() == 3 + 1);  // 19 targets of the text in three windows; a conversation is one, or none
   CHECK(corpus->training_tokens == 19 + 3);
-  const Result<SetLengths> lengths = read_set_lengths(folder.path("set"), false);
+  const Result<SetLengths> lengths = read_set_lengths(folder.path("set"));
   REQUIRE(lengths.ok());
-  CHECK(num_sequences(*lengths, 8) == 4);
-  CHECK(num_sequences(*lengths, 11) == 2 + 1);
-  CHECK(num_sequences(*lengths, 12) == 2 + 2);  // now the answer is within a sequence
+  CHECK(pieces_of(*lengths, 8).size() == 4);
+  CHECK(pieces_of(*lengths, 11).size() == 2 + 1);
+  CHECK(pieces_of(*lengths, 12).size() == 2 + 2);  // now the answer is within a sequence
   CHECK(corpus->held_out_tokens == 1);
   std::vector<int64_t> ids(8), targets(8);
   fill_sequence(*corpus, corpus->training[1], ids, targets);
@@ -102,6 +102,140 @@ TEST_CASE("of a prepared set exactly the trained tokens are targets") {
   CHECK(targets == std::vector<int64_t>{-1, 102, 103, -1, 105, -1, -1, -1});
   fill_sequence(*corpus, corpus->held_out[0], ids, targets);
   CHECK(targets == std::vector<int64_t>{-1, -1, 53, -1, -1, -1, -1, -1});
+}
+
+namespace {
+
+// 60 conversations of two sources, of 2 to 9 tokens, their last half trained.
+Plan packed_plan(const TemporaryDirectory& folder, const std::vector<SetPart>& mixture = {}) {
+  Result<SetWriter> writer = SetWriter::create(folder.path("set"));
+  REQUIRE(writer.ok());
+  for (uint32_t i = 0; i < 60; ++i) {
+    const uint32_t length = 2 + i * 7 % 8;
+    std::vector<uint32_t> ids(length);
+    std::iota(ids.begin(), ids.end(), 4 * i);
+    const NewSample sample = {ids, {{length / 2, length}}, TooLong::kIsCut, i < 40 ? 0u : 1u};
+    CHECK(writer->add(sample, i % 6 == 5 ? SetSplit::kHeldOut : SetSplit::kTraining).empty());
+  }
+  SetDescription description;
+  description.vocabulary_size = 256;
+  description.sources = {{"a", "00", "jsonl", 40, {}}, {"b", "00", "jsonl", 20, {}}};
+  description.mixture = mixture;
+  const Result<SetDescription> set = writer->finish(description);
+  REQUIRE(set.ok());
+  Plan plan = tiny_plan();
+  plan.train.method = "sft";
+  plan.data.tokenizer = kPreparedTokens;
+  plan.data.packing = true;
+  plan.train.sequence_length = 16;
+  const Result<std::string> digest = sha256_of_file(folder.path("set/dataset.json"));
+  plan.data.files.push_back(
+      {"set/dataset.json", static_cast<int64_t>(fs::file_size(folder.path("set/dataset.json"))), *digest, false});
+  for (const SetFile& f : set->files) plan.data.files.push_back({"set/" + f.path, f.bytes, f.sha256, f.path.starts_with("held_out")});
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("packed rows hold whole windows one after the other, with positions that begin again", "[packing]") {
+  const TemporaryDirectory folder;
+  const Plan plan = packed_plan(folder);
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
+  REQUIRE(corpus.ok());
+  const PackedRows rows = training_rows(*corpus, plan.train.seed, 0);
+  CHECK(rows.size() < static_cast<int64_t>(corpus->training.size()) / 2);
+  std::vector<int64_t> ids(16), targets(16), positions(16);
+  int64_t trained = 0;
+  for (int64_t r = 0; r < rows.size(); ++r) {
+    std::vector<Window> windows;
+    for (const uint32_t w : rows.row(r)) windows.push_back(corpus->training[w]);
+    fill_row(*corpus, windows, {ids, targets, positions});
+    size_t at = 0;
+    for (const Window& w : windows) {
+      std::vector<int64_t> alone(16), alone_targets(16);
+      fill_sequence(*corpus, w, alone, alone_targets);
+      for (size_t t = 0; t < static_cast<size_t>(w.length); ++t, ++at) {
+        CHECK(ids[at] == alone[t]);
+        CHECK(targets[at] == alone_targets[t]);
+        CHECK(positions[at] == static_cast<int64_t>(t));
+      }
+    }
+    for (size_t pad = 0; at < 16; ++at, ++pad) {
+      CHECK(targets[at] == kIgnoredTarget);
+      CHECK(positions[at] == static_cast<int64_t>(pad));
+    }
+    trained += std::count_if(targets.begin(), targets.end(), [](int64_t t) { return t >= 0; });
+  }
+  CHECK(trained == corpus->training_tokens);
+  Plan padded = plan;
+  padded.data.packing = false;
+  CHECK(read_corpus(padded, folder.path())->digest != corpus->digest);
+  const Result<SetLengths> lengths = read_set_lengths(folder.path("set"));
+  for (const double epochs : {1.0, 3.0}) {
+    int64_t sum = 0;
+    for (int64_t epoch = 0; epoch < static_cast<int64_t>(epochs); ++epoch)
+      sum += training_rows(*corpus, plan.train.seed, epoch).size();
+    CHECK(num_rows(*lengths, 16, Packing::kOn, plan.train.seed, epochs) == sum);
+  }
+}
+
+TEST_CASE("packed rows and mixtures: any mesh trains on the same tokens, and goes on where another stopped", "[packing]") {
+  const bool is_mixture = GENERATE(false, true);
+  const TemporaryDirectory folder;
+  const Plan plan = packed_plan(folder, is_mixture ? std::vector<SetPart>{{"a", 1, 1}, {"b", 3, 1}} : std::vector<SetPart>{});
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
+  INFO(format_diagnostics(corpus.diagnostics));
+  REQUIRE(corpus.ok());
+  CHECK(corpus->mixture.size() == (is_mixture ? 2u : 0u));
+  Sampler one(*corpus, with_mesh(plan, 1, 1, 8, 1), 0);
+  std::map<uint32_t, int64_t> seen;
+  for (int step = 0; step < 9; ++step) {
+    const Cursor saved = one.cursor();
+    const Batch whole = one.next();
+    for (const int64_t w : whole.sequences)
+      ++seen[corpus->prepared[0]->sample(corpus->training[static_cast<size_t>(w)].document).source];
+    for (const Plan& mesh : {with_mesh(plan, 1, 1, 2, 4), with_mesh(plan, 1, 2, 2, 2), with_mesh(plan, 4, 1, 2, 1)}) {
+      std::multiset<std::vector<int64_t>> expected, found;
+      const auto add = [](const Batch& batch, std::multiset<std::vector<int64_t>>& rows) {
+        REQUIRE(batch.positions.size() == batch.ids.size());
+        for (size_t i = 0; i < batch.ids.size(); i += 16) {
+          std::vector<int64_t> row;
+          for (const std::vector<int64_t>* of : {&batch.ids, &batch.targets, &batch.positions})
+            row.insert(row.end(), of->begin() + static_cast<ptrdiff_t>(i), of->begin() + static_cast<ptrdiff_t>(i) + 16);
+          rows.insert(row);
+        }
+      };
+      add(whole, expected);
+      for (int rank = 0; rank < mesh.mesh.world(); ++rank) {
+        Sampler resumed(*corpus, mesh, rank);
+        resumed.seek(saved);
+        const Batch part = resumed.next();
+        CHECK(part.sequences == whole.sequences);
+        CHECK(part.global_valid_tokens == whole.global_valid_tokens);
+        CHECK(resumed.cursor() == one.cursor());
+        add(part, found);
+      }
+      CHECK(found == expected);
+    }
+  }
+  if (is_mixture) CHECK(seen[1] > 2 * seen[0]);
+  const Batch held_out = held_out_batch(*corpus, with_mesh(plan, 1, 1, 8, 1), 0);
+  CHECK(held_out.global_valid_tokens == corpus->held_out_tokens);
+  CHECK(held_out.positions.size() == held_out.ids.size());
+}
+
+TEST_CASE("of a prepared set one rank reads all, the others notice another set nevertheless") {
+  const TemporaryDirectory folder;
+  const Plan plan = packed_plan(folder);
+  CHECK(read_corpus(plan, folder.path(), Verify::kSizes).ok());
+  {
+    std::fstream tokens(folder.path("set/training.tokens"), std::ios::in | std::ios::out | std::ios::binary);
+    tokens.put('\x7f');
+  }
+  CHECK(read_corpus(plan, folder.path(), Verify::kSizes).ok());
+  CHECK_FALSE(read_corpus(plan, folder.path()).ok());
+  fs::resize_file(folder.path("set/training.spans"), 8);
+  CHECK_FALSE(read_corpus(plan, folder.path(), Verify::kSizes).ok());
 }
 
 TEST_CASE("a prepared set that is not the planned one is refused") {

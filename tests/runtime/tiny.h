@@ -47,6 +47,7 @@ struct TinyOptions {
   std::optional<PreferencePlan> preference;     // given: pairs are learned from
   std::vector<std::string> trainable, targets;  // what is trained, where it is not all; modules with adapters of that rank
   int64_t rank = 0;
+  bool packed = false;
 };
 
 inline Plan tiny_plan(const TinyOptions& o) {
@@ -85,14 +86,16 @@ inline Plan tiny_plan(const TinyOptions& o) {
   p.train.grad_clip = 1.0;
   p.train.seed = 7;
   if (o.preference) p.train.method = kDpo, p.train.preference = *o.preference;
+  p.data.packing = o.packed;
+  if (o.packed) p.data.tokenizer = kPreparedTokens;
   return p;
 }
 
 // One global batch: sequences that follow a rule a model can learn, each with an ignored tail of another length, so that ranks have
 // different numbers of valid tokens. Of pairs the rejected sequence follows another rule, and what a reference would make of them is
-// made up.
+// made up. Of a packed plan each sequence is cut into documents of 1 to 6 tokens.
 struct Batch {
-  std::vector<int64_t> ids, targets;
+  std::vector<int64_t> ids, targets, positions;
   int64_t valid = 0;  // what the loss is a mean of
   std::vector<float> reference;
 };
@@ -102,7 +105,9 @@ inline Batch global_batch(const Plan& plan, int64_t step) {
   for (int64_t q = 0; q < plan.train.global_batch * each; ++q) {
     int64_t token = (q / each * 17 + step * 5) % V;
     const int64_t tail = (q * q + step) % (S / 2);
-    for (int64_t s = 0; s < S; ++s) {
+    for (int64_t s = 0, position = 0; s < S; ++s, ++position) {
+      if (position > (q + s + step) % 6) position = 0;
+      if (plan.data.packing) b.positions.push_back(s == 0 ? position = 0 : position);
       const int64_t next = (token * (3 + 2 * (q % each)) + 1) % V;
       b.ids.push_back(token);
       b.targets.push_back(s < S - tail ? next : -1);
@@ -127,6 +132,7 @@ inline Batch rank_batch(const Plan& plan, const Batch& global, int index) {
     take(mine.ids, global.ids, plan.train.sequence_length);
     take(mine.targets, global.targets, plan.train.sequence_length);
     if (!global.reference.empty()) take(mine.reference, global.reference, 1);
+    if (!global.positions.empty()) take(mine.positions, global.positions, plan.train.sequence_length);
   }
   return mine;
 }
@@ -175,14 +181,15 @@ inline void train_rank(const Plan& plan, int64_t steps, EngineOptions options, C
   const int index = data_index(plan.mesh, communicator.rank());
   for (int64_t s = 0; s < steps; ++s) {
     const Batch batch = rank_batch(plan, global_batch(plan, s), index);
-    const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s), batch.reference});
+    const StepStats stats =
+        engine.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s), batch.reference, batch.positions});
     if (communicator.rank() != 0) continue;
     result.losses.push_back(stats.loss);
     result.norms.push_back(stats.gradient_norm);
     if (seen) seen(stats);
   }
   const Batch batch = rank_batch(plan, global_batch(plan, 1000), index);
-  const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid, batch.reference});
+  const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid, batch.reference, batch.positions});
   if (communicator.rank() == 0) result.held_out = held_out;
   if (!engine.writes_checkpoint()) return;
   collect(plan.model, engine, engine.master(), result.parameters);
@@ -208,7 +215,7 @@ inline std::string undeclared_bytes(const Plan& plan, Communicator& communicator
   engine.initialize_parameters();
   engine.load();
   const Batch batch = rank_batch(plan, global_batch(plan, 0), data_index(plan.mesh, communicator.rank()));
-  const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-3, batch.reference});
+  const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-3, batch.reference, batch.positions});
   const Schedule& list = engine.schedule(Phase::kStep);
   for (const StepAllocation& a : stats.allocations) {
     const Step& step = list.steps[size_t(a.step)];

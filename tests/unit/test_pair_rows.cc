@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "data/pair_rows.h"
+#include "data/pieces.h"
 #include "support/temporary_directory.h"
 #include "text/prepare/prepare.h"
 #include "text/tokenizer/read_tokenizer.h"
@@ -91,7 +92,7 @@ TEST_CASE("prepare: a pair is two samples, trained where their tokens part") {
   const Result<Tokenizer> tokenizer = read_tokenizer(folder.path());
   REQUIRE(tokenizer.ok());
   PrepareRequest request;
-  request.sources = {folder.path("pairs.jsonl")};
+  request.sources = {{"pairs", {folder.path("pairs.jsonl")}, 0, {}}};
   request.tokenizer = &*tokenizer;
   request.output = folder.path("set");
   request.held_out_every = 0;
@@ -121,12 +122,12 @@ TEST_CASE("prepare: a pair is two samples, trained where their tokens part") {
   CHECK(text_of(1) == "<s>the plan| that fails<|go|>");
   CHECK(text_of(2) == "[user]a plan\n[assistant]|fits\n");
   CHECK(split->spans(0)[0].begin == split->spans(1)[0].begin);
-  const Result<SetLengths> lengths = read_set_lengths(folder.path("set"), true);
+  const Result<SetLengths> lengths = read_set_lengths(folder.path("set"));
   REQUIRE(lengths.ok());
-  CHECK(num_sequences(*lengths, 64) == 2);
-  CHECK(num_sequences(*lengths, split->spans(0)[0].begin - 1) <= 1);
+  CHECK(pieces_of(*lengths, 64).size() == 2);
+  CHECK(pieces_of(*lengths, split->spans(0)[0].begin - 1).size() <= 1);
   folder.write("mixed.jsonl", "{\"text\": \"a plan\"}\n{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
-  request.sources = {folder.path("mixed.jsonl")};
+  request.sources = {{"mixed", {folder.path("mixed.jsonl")}, 0, {}}};
   request.output = folder.path("other");
   const Result<Prepared> mixed = prepare(request);
   REQUIRE_FALSE(mixed.ok());

@@ -49,6 +49,8 @@ Tokenizer tokenizer_with_end(const TemporaryDirectory& folder) {
   return std::move(*tokenizer);
 }
 
+PrepareSource one_file(const std::string& path) { return {path, {path}, 0, {}}; }
+
 // The text of what is trained of sample i.
 std::string trained(const Tokenizer& tokenizer, const PreparedSplit& split, int64_t i) {
   std::string text;
@@ -139,7 +141,7 @@ TEST_CASE("source rows: keys say what a row is") {
   const RowOrReason parts = row_of(
       json(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": "b"}]}]})"), plain);
   CHECK(parts.row.chat["messages"][0]["content"] == "ab");
-  const RowOrReason renamed = row_of(json(R"({"content": "a"})"), {{{"text", "content"}}});
+  const RowOrReason renamed = row_of(json(R"({"content": "a"})"), {{{"text", "content"}}, ""});
   CHECK(renamed.row.text == "a");
   for (const char* text : {R"({})", R"({"text": 1})", R"({"text": null})", R"({"messages": []})", R"({"messages": [1]})",
                            R"({"messages": [{"content": "x"}]})", R"({"prompt": 1, "completion": "c"})",
@@ -150,6 +152,50 @@ TEST_CASE("source rows: keys say what a row is") {
                            R"({"instruction": "i", "output": 2})"}) {
     INFO(text);
     CHECK_FALSE(row_of(json(text), plain).reason.empty());
+  }
+}
+
+TEST_CASE("prepare: messages that say so are not trained, sources have weights") {
+  const TemporaryDirectory folder;
+  const Tokenizer tokenizer = tokenizer_with_end(folder);
+  const std::string marked =
+      "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}"
+      "{{ m.content }}{% endif %} {% endfor %}";
+  const std::string plain = "{% for m in messages %}{{ m.content }} {% endfor %}";
+  folder.write(
+      "a.jsonl",
+      R"({"messages": [{"role": "user", "content": "a plan"}, {"role": "assistant", "content": "that fits", "weight": 0}, {"role": "user", "content": "more"}, {"role": "assistant", "content": "done"}]}
+{"messages": [{"role": "user", "content": "a plan"}, {"role": "assistant", "content": "that fits", "train": false}]}
+)");
+  folder.write("b.jsonl", "{\"text\": \"the reader\"}\n");
+  folder.write("empty.jsonl", "{\"nothing\": \"known\"}\n");
+  for (const std::string& text : {marked, plain}) {
+    folder.write("chat.jinja", text);
+    const Result<ModelTemplate> chat = read_chat_template(folder.path("chat.jinja"));
+    REQUIRE(chat.ok());
+    PrepareRequest request;
+    request.sources = {{"a", {folder.path("a.jsonl")}, 3, {}}, {"b", {folder.path("b.jsonl")}, 1, {}}};
+    request.tokenizer = &tokenizer;
+    request.chat = &*chat;
+    request.output = folder.path(text == marked ? "marked" : "plain");
+    request.held_out_every = 0;
+    const Result<Prepared> prepared = prepare(request);
+    INFO(format_diagnostics(prepared.diagnostics));
+    REQUIRE(prepared.ok());
+    CHECK(prepared->set.sources[0].dropped == std::map<std::string, int64_t>{{"no message of it is to be trained", 1}});
+    const Result<PreparedSplit> split = PreparedSplit::open(request.output, SetSplit::kTraining);
+    REQUIRE(split.ok());
+    CHECK(trained(tokenizer, *split, 0).find("done") != std::string::npos);
+    CHECK(trained(tokenizer, *split, 0).find("fits") == std::string::npos);
+    const Result<SetDescription> read = read_set_description(request.output);
+    REQUIRE(read.ok());
+    REQUIRE(read->mixture.size() == 2);
+    CHECK(read->mixture[0].weight == 3);
+    request.sources[1] = {"empty", {folder.path("empty.jsonl")}, 1, {}};
+    request.output = folder.path("none");
+    const Result<Prepared> none = prepare(request);
+    REQUIRE_FALSE(none.ok());
+    CHECK(none.diagnostics.back().message == "it has a weight of 1 in the mixture, and nothing of it can be trained on");
   }
 }
 
@@ -168,20 +214,20 @@ no json
 {"messages": [{"role": "user", "content": "alone"}]}
 )");
   PrepareRequest request;
-  request.sources = {folder.path("rows.jsonl")};
+  request.sources = {one_file(folder.path("rows.jsonl"))};
   request.tokenizer = &tokenizer;
   request.output = folder.path("set");
   request.held_out_every = 0;
   CHECK_FALSE(prepare(request).ok());  // a conversation, and no template
   CHECK_FALSE(fs::exists(folder.path("set")));
-  request.sources = {folder.path("chat.jinja"), folder.path("missing.jsonl")};
+  request.sources = {one_file(folder.path("chat.jinja")), one_file(folder.path("missing.jsonl"))};
   CHECK_FALSE(prepare(request).ok());
   request.sources = {};
   const Result<Prepared> nothing = prepare(request);
   REQUIRE_FALSE(nothing.ok());
   CHECK(nothing.diagnostics.front().message == "nothing to train on: of 0 rows 0 are held out, the others were dropped");
   CHECK_FALSE(fs::exists(folder.path("set")));
-  request.sources = {folder.path("rows.jsonl")};
+  request.sources = {one_file(folder.path("rows.jsonl"))};
   request.chat = &*chat;
   const Result<Prepared> prepared = prepare(request);
   INFO(format_diagnostics(prepared.diagnostics));

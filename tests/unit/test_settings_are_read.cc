@@ -9,6 +9,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "base/safetensors.h"
+#include "data/set_writer.h"
 #include "model/hf_write.h"
 #include "model/presets.h"
 #include "plan/frozen.h"
@@ -149,6 +150,7 @@ Settings base_for(Settings base, std::string_view path) {
       {"adapter.alpha", {{"train.finetune", "lora"}}},
       {"adapter.rslora", {{"train.finetune", "lora"}}},
       {"adapter.from", {{"train.finetune", "lora"}}},
+      {"data.packing", {{"data.paths", "set"}}},
       {"parallel.cp_method", {{"parallel.cp", "2"}}},
       {"parallel.sequence_parallel", {{"parallel.tp", "2"}}},
       {"parallel.virtual_stages", {{"parallel.pp", "2"}}},
@@ -197,6 +199,10 @@ TEST_CASE("regression 6: every key that is accepted is read: it changes a plan")
     for (int i = 0; i < 8; ++i)
       std::ofstream(fmt::format("{}/{}/{}.txt", root, name, i)) << std::string(3000, static_cast<char>('a' + i)) << name;
   }
+  Result<SetWriter> prepared = SetWriter::create(root + "/set");
+  REQUIRE(prepared.ok());
+  for (int i = 0; i < 100; ++i) CHECK(prepared->add({{1, 2, 3}, {{0, 3}}, TooLong::kContinues, 0}, SetSplit::kTraining).empty());
+  REQUIRE(prepared->finish({}).ok());
   const Geometry tiny = *find_model(presets(), "tiny");  // a folder of published weights
   std::filesystem::create_directory(root + "/weights");
   published::write_folder(root + "/weights", published::tensors_of(tiny, "F32"));

@@ -10,11 +10,11 @@ namespace distsetup::cpu {
 
 template <class E>
 DISTSETUP_KERNEL void rope(E* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
-                           int64_t row_stride, float direction, int64_t first_position) {
+                           int64_t row_stride, float direction, int64_t first_position, const int64_t* positions) {
   const int64_t half = R / 2;
   alignas(64) float as[kTile], bs[kTile], cs[kTile], ds[kTile];
   for (int64_t t = 0; t < T; ++t) {
-    const int64_t position = (first_position + t) % S;
+    const int64_t position = positions == nullptr ? (first_position + t) % S : positions[t];
     const float *c = cos + position * half, *s = sin + position * half;
     for (int64_t n = 0; n < num_heads; ++n) {
       E *first = rows + t * row_stride + n * D, *second = first + half;
@@ -32,8 +32,10 @@ DISTSETUP_KERNEL void rope(E* rows, const float* cos, const float* sin, int64_t 
     }
   }
 }
-template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
-template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t);
+template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t,
+                   const int64_t*);
+template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t,
+                   const int64_t*);
 
 void rope_tables(float* cos, float* sin, const Positions& positions, const std::vector<double>& frequencies, double amplitude) {
   const auto half = int64_t(frequencies.size());

@@ -49,6 +49,7 @@ constexpr NamedCommand kCommands[] = {
     {"data prepare", data_prepare_command},
     {"data stats", data_stats_command},
     {"data show", data_show_command},
+    {"data export", data_export_command},
     {"data tokenize", data_tokenize_command},
     {"data render", data_render_command},
     {"help", help_command},

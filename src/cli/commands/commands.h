@@ -33,6 +33,7 @@ Command list_command();
 Command data_prepare_command();
 Command data_stats_command();
 Command data_show_command();
+Command data_export_command();
 Command data_tokenize_command();
 Command data_render_command();
 Command version_command();

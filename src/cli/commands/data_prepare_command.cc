@@ -1,109 +1,29 @@
-// `distsetup data prepare`, `data stats`, `data show`: texts and conversations as token ids that a run trains on.
+// `distsetup data prepare`, `data show`: texts and conversations as token ids that a run trains on.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
-#include <filesystem>
 
 #include "base/diagnostic_codes.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/quantity.h"
-#include "base/text.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/data_sources.h"
+#include "cli/commands/data_text.h"
 #include "cli/line/output.h"
 #include "data/prepared_set.h"
-#include "data/set_json.h"
 #include "text/prepare/prepare.h"
 #include "text/tokenizer/read_tokenizer.h"
 
 namespace distsetup {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Files, and all that are below folders, in order of their names.
-Result<std::vector<std::string>> files_of(const std::vector<std::string>& paths) {
-  std::vector<std::string> files;
-  for (const std::string& path : paths) {
-    std::error_code failure;
-    if (!fs::is_directory(path, failure)) {
-      files.push_back(path);
-      continue;
-    }
-    Result<std::vector<std::string>> below = files_below(path);
-    if (!below.ok()) return below.diagnostics;
-    std::sort(below->begin(), below->end());
-    files.insert(files.end(), below->begin(), below->end());
-  }
-  return files;
-}
-
-// A flag's whole number from 0 on.
-Result<int64_t> whole_number(const Arguments& arguments, std::string_view flag, int64_t absent) {
-  const std::string text = arguments.text(flag);
-  if (!arguments.has(flag)) return absent;
-  int64_t number = -1;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failed == std::errc() && end == text.data() + text.size() && number >= 0) return number;
-  return error(code::kWrongType, {"command line"}, fmt::format("--{} is '{}', expected a whole number from 0 on", flag, text));
-}
-
-// "text=content,prompt=question" -> {text: content, prompt: question}
-Result<std::map<std::string, std::string>> fields_of(const std::string& text) {
-  std::map<std::string, std::string> fields;
-  if (text.empty()) return fields;
-  for (const std::string& part : split(text, ',')) {
-    const size_t sign = part.find('=');
-    if (sign == std::string::npos || sign == 0 || sign + 1 == part.size())
-      return error(code::kWrongType, {"command line"}, fmt::format("--fields has '{}', expected OURS=THEIRS", part),
-                   "--fields text=content, or --fields prompt=question,completion=answer");
-    fields[part.substr(0, sign)] = part.substr(sign + 1);
-  }
-  return fields;
-}
-
-std::string split_text(std::string_view what, const SplitCounts& c, bool holds_pairs) {
-  return fmt::format("{:<9} {:>14} {}  {:>16} tokens  {:>16} trained\n", what, format_count(holds_pairs ? c.samples / 2 : c.samples),
-                     holds_pairs ? "pairs  " : "samples", format_count(c.tokens), format_count(c.trained_tokens));
-}
-
-std::string stats_text(const SetDescription& set) {
-  std::string out = split_text("training", set.training, set.holds_pairs) + split_text("held out", set.held_out, set.holds_pairs);
-  out += fmt::format("tokenizer {}, {} ids; the longest sample has {} tokens\n", set.tokenizer, format_count(set.vocabulary_size),
-                     format_count(set.longest));
-  const int64_t most = set.lengths.empty() ? 0 : *std::max_element(set.lengths.begin(), set.lengths.end());
-  constexpr int64_t kBar = 40;
-  for (size_t i = 0; i < set.lengths.size(); ++i) {
-    if (set.lengths[i] == 0) continue;
-    std::string bar;
-    for (int64_t n = 0; n < (set.lengths[i] * kBar + most - 1) / most; ++n) bar += "█";
-    out += fmt::format("  up to {:>10} tokens {:>12}  {}\n", format_count(int64_t{1} << i), format_count(set.lengths[i]), bar);
-  }
-  return out;
-}
-
-Json set_json(const SetDescription& set) {
-  Json json = Json::parse(format_set_description(set));
-  json["schema_version"] = 1;
-  return json;
-}
-
 // What the flags ask for, but for the tokenizer and the template.
 Result<PrepareRequest> request_of(const Arguments& arguments) {
-  for (const char* needed : {"tokenizer", "output"})
-    if (!arguments.has(needed))
-      return error(code::kMissingArgument, {"command line"}, fmt::format("--{} is missing", needed),
-                   "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output chats");
+  if (!arguments.has("output"))
+    return error(code::kMissingArgument, {"command line"}, "--output is missing",
+                 "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output chats");
   PrepareRequest request;
-  Result<std::vector<std::string>> files = files_of(arguments.positionals);
-  if (!files.ok()) return files.diagnostics;
-  request.sources = std::move(*files);
-  Result<std::map<std::string, std::string>> fields = fields_of(arguments.text("fields"));
-  if (!fields.ok()) return fields.diagnostics;
-  request.rows.fields = std::move(*fields);
   const Result<int64_t> every = whole_number(arguments, "held-out", 20);
   if (!every.ok()) return every.diagnostics;
   if (*every == 1)
@@ -119,12 +39,21 @@ Result<PrepareRequest> request_of(const Arguments& arguments) {
 int run_prepare(const Arguments& arguments, const Terminal& terminal) {
   Result<PrepareRequest> request = request_of(arguments);
   if (!request.ok()) return fail(arguments, terminal, request.diagnostics);
-  const Result<Tokenizer> tokenizer = read_tokenizer(arguments.text("tokenizer"));
+  Result<PrepareInputs> inputs = prepare_inputs(arguments);
+  if (!inputs.ok()) return fail(arguments, terminal, inputs.diagnostics);
+  const std::string named_tokenizer = arguments.text("tokenizer", inputs->tokenizer);
+  if (named_tokenizer.empty())
+    return fail(arguments, terminal,
+                {error(code::kMissingArgument, {"command line"}, "--tokenizer is missing",
+                       "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output chats")});
+  request->sources = std::move(inputs->sources);
+  const Result<Tokenizer> tokenizer = read_tokenizer(named_tokenizer);
   if (!tokenizer.ok()) return fail(arguments, terminal, tokenizer.diagnostics);
   request->tokenizer = &*tokenizer;
   // A folder's own template is taken where there is one; one that is named must be there.
-  const Result<ModelTemplate> chat = read_chat_template(arguments.text("template", arguments.text("tokenizer")), "");
-  if (arguments.has("template") && !chat.ok()) return fail(arguments, terminal, chat.diagnostics);
+  const std::string named_template = arguments.text("template", inputs->chat_template);
+  const Result<ModelTemplate> chat = read_chat_template(named_template.empty() ? named_tokenizer : named_template, "");
+  if (!named_template.empty() && !chat.ok()) return fail(arguments, terminal, chat.diagnostics);
   request->chat = chat.ok() ? &*chat : nullptr;
   request->why_no_chat = chat.diagnostics;
   if (terminal.err.is_terminal && terminal.talk == Talk::kNormal)
@@ -133,14 +62,8 @@ int run_prepare(const Arguments& arguments, const Terminal& terminal) {
   if (request->shows_progress) mention(terminal, "\r\033[K");
   if (!prepared.ok()) return fail(arguments, terminal, prepared.diagnostics);
   say_diagnostics(terminal, prepared->notes);
-  if (arguments.has("json")) return print_result(terminal, dump_json(set_json(prepared->set)));
-  return print_result(terminal, stats_text(prepared->set) + fmt::format("distsetup plan … --data {}\n", request->output));
-}
-
-int run_stats(const Arguments& arguments, const Terminal& terminal) {
-  const Result<SetDescription> set = read_set_description(arguments.positionals[0]);
-  if (!set.ok()) return fail(arguments, terminal, set.diagnostics);
-  return print_result(terminal, arguments.has("json") ? dump_json(set_json(*set)) : stats_text(*set));
+  if (arguments.has("json")) return print_result(terminal, dump_json(set_to_json(prepared->set)));
+  return print_result(terminal, set_text(prepared->set) + fmt::format("distsetup plan … --data {}\n", request->output));
 }
 
 // A part of a sample as text, trained or not.
@@ -170,13 +93,11 @@ Result<std::vector<SamplePart>> parts_of(const Tokenizer& tokenizer, const Prepa
   return parts;
 }
 
-// What is trained between marks. A text must not drive the terminal: its control characters become '?'.
+// What is trained between marks.
 std::string marked(const std::vector<SamplePart>& parts, bool has_colour) {
   std::string out;
   for (const SamplePart& part : parts) {
-    std::string text = part.text;
-    for (char& c : text)
-      if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
+    std::string text = printable(part.text);
     if (part.is_trained) text = (has_colour ? "\033[32m" : "⟦") + text + (has_colour ? "\033[0m" : "⟧");
     out += text;
   }
@@ -235,12 +156,15 @@ Command data_prepare_command() {
   command.max_positionals = 10000;
   command.examples = {"distsetup data prepare chats.jsonl --tokenizer model --output chats",
                       "distsetup data prepare books --tokenizer model/tokenizer.json --output books.set",
-                      "distsetup data prepare rows.jsonl --fields prompt=question,completion=answer --tokenizer model --output rows"};
+                      "distsetup data prepare rows.csv --fields prompt=question,completion=answer --tokenizer model --output rows",
+                      "distsetup data prepare chats.jsonl books --weights 0.7,0.3 --tokenizer model --output mixture"};
   command.notes =
-      "SOURCE is a file or a folder: .jsonl with an object on each line, .json with a list of them, anything else is one text. A row "
+      "SOURCE is a file or a folder: .jsonl with an object on each line, .json with a list of them, .csv and .tsv with a header, "
+      ".parquet (by a plugin), Megatron-LM's .bin and .idx, anything else is one text; or a run file with data.sources. A row "
       "has text; prompt and completion; messages (or conversations); instruction, input and output; or chosen and rejected answers "
       "(preference pairs, which a set holds apart from other rows). Of conversations what the assistant wrote is trained, of prompts "
-      "the completion. Rows that cannot be used are dropped and counted.";
+      "the completion. Rows that cannot be used are dropped and counted. With --weights the next sample of training comes from the "
+      "source that is furthest behind its share.";
   command.flags = {
       {"tokenizer", {}, FlagKind::kValue, "PATH", "folder of a model, or a tokenizer file"},
       {"output", {"o"}, FlagKind::kValue, "FOLDER", "where the set is written; must not exist"},
@@ -250,19 +174,11 @@ Command data_prepare_command() {
        "PATH",
        "chat template of conversations; default: the one in the tokenizer's folder"},
       {"fields", {}, FlagKind::kValue, "OURS=THEIRS,...", "names of keys in the rows: text=content"},
+      {"weights", {"dataset-probs"}, FlagKind::kValue, "W,...", "a mixture: how much of training comes from each SOURCE"},
+      {"format", {}, FlagKind::kValue, "FORMAT", "of all sources, whatever their endings", 0, source_formats()},
       {"held-out", {}, FlagKind::kValue, "N", "one sample in N is held out for evaluation (20); 0: none"},
   };
   command.run = run_prepare;
-  return command;
-}
-
-Command data_stats_command() {
-  Command command;
-  command.summary = "what a prepared data set holds";
-  command.positional = "SET";
-  command.min_positionals = command.max_positionals = 1;
-  command.examples = {"distsetup data stats chats"};
-  command.run = run_stats;
   return command;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "model/flops.h"
+#include "plan/native_program.h"
 #include "planner/native/step_clock.h"
 #include "planner/time/collective.h"
 
@@ -91,10 +92,11 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   list.flops_per_token = is_whole ? token_flops(plan.model, plan.train.sequence_length).train : listed_flops(s) / tokens_of_rank(plan);
   for (const Buffer& b : s.buffers) {
     if (b.lifetime != BufferLifetime::kRun) continue;
-    const bool per_token = b.name == "ids" || b.name == "targets", per_sequence = b.name.ends_with("_logps");
-    list.run_bytes += per_token || per_sequence ? 0 : b.bytes;
+    const bool per_sequence = b.name.ends_with("_logps");
+    const int64_t tokens = s.symbols.at("T"), per_token = is_fed(b.name) ? b.bytes / tokens : 0;
+    list.run_bytes += per_sequence ? 0 : b.bytes - per_token * tokens;
     if (per_sequence) list.run_bytes_per_sequence += size_bytes(b.dtype);
-    if (per_token) list.run_bytes_per_token += size_bytes(b.dtype);
+    list.run_bytes_per_token += per_token;
   }
   std::set<int> messages;  // events
   std::map<std::pair<int, std::set<int>>, int> live_variants;

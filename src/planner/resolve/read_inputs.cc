@@ -153,7 +153,7 @@ void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagno
   append(said, set.diagnostics);
   if (set.ok()) inputs.data_vocabulary = set->vocabulary_size, inputs.data_holds_pairs = set->holds_pairs;
   if (!spec.number("train.epochs").has_value()) return;  // nothing else needs every sample
-  Result<SetLengths> samples = read_set_lengths(folder, inputs.data_holds_pairs);
+  Result<SetLengths> samples = read_set_lengths(folder);
   append(said, samples.diagnostics);
   if (samples.ok()) inputs.samples = std::move(*samples);
 }

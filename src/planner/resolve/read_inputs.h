@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/diagnostic.h"
-#include "data/prepared_set.h"
+#include "data/pieces.h"
 #include "model/hardware.h"
 #include "model/presets.h"
 #include "plan/plan.h"

@@ -21,6 +21,7 @@
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/refuse_not_native.h"
 #include "planner/resolve/resolve_hardware.h"
+#include "planner/resolve/resolve_packing.h"
 #include "planner/resolve/resolve_parallel.h"
 #include "planner/resolve/resolve_preference.h"
 #include "planner/resolve/resolve_program.h"
@@ -254,6 +255,7 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   if (r.native()) refuse_offload(r);
   take_weights(r);
   take_data(r);
+  resolve_packing(r);
   take_rest(r);
   if (!r.native() && !has_error(r.said)) settle_trainer(r);
   if (has_error(r.said)) return r.said;

@@ -104,6 +104,8 @@ void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnosti
     }
     std::string help = suggest(name, names_below(prefix));
     if (const SpecKey* alias = find_spec_flag(name); alias != nullptr) help = fmt::format("in a file it is {}", alias->path);
+    if (path == "data.sources" || path == "data.template")
+      help = "sources are prepared first: distsetup data prepare RUN.yaml --output SET, and the plan is given data.paths: [SET]";
     Diagnostic d = error(code::kUnknownKey, at,
                          fmt::format("unknown key '{}'{}", name, prefix.empty() ? "" : " in " + prefix.substr(0, prefix.size() - 1)),
                          std::move(help));

@@ -56,6 +56,7 @@ class Samples {
       case SourceRow::Kind::kText: return of_text(row);
       case SourceRow::Kind::kPromptCompletion: return of_completion(row);
       case SourceRow::Kind::kChat: return of_chat(row);
+      case SourceRow::Kind::kTokens: return of_tokens(row);
       case SourceRow::Kind::kTextPair:
       case SourceRow::Kind::kChatPair: break;  // two samples
     }
@@ -94,6 +95,30 @@ class Samples {
     return out;
   }
 
+  // Ids of another program, which knows no tokenizer: all that can be checked is that this one has them.
+  SampleOrReason of_tokens(const SourceRow& row) {
+    for (const uint32_t id : row.ids)
+      if (id >= tokenizer_.vocabulary_size())
+        return {{}, fmt::format("it has the id {}, the tokenizer has {} ids", id, tokenizer_.vocabulary_size())};
+    SampleOrReason out;
+    out.sample.ids = row.ids;
+    if (out.sample.ids.size() < 2) return {{}, "it has less than two tokens"};
+    out.sample.spans = {{0, static_cast<uint32_t>(out.sample.ids.size())}};
+    return out;
+  }
+
+  // Leaves the ranges of messages that are trained; a reason where they are not known.
+  static std::string leave_out(const std::vector<bool>& left_out, TrainedText& text) {
+    if (left_out.empty()) return "";
+    if (text.messages.empty())
+      return "some of its messages are not to be trained, and the template does not mark one part for each of the assistant's";
+    std::vector<ByteRange> rest;
+    for (size_t i = 0; i < text.trained.size(); ++i)
+      if (!left_out[text.messages[i]]) rest.push_back(text.trained[i]);
+    text.trained = std::move(rest);
+    return "";
+  }
+
   Result<SampleOrReason> of_chat(const SourceRow& row) {
     if (request_.chat == nullptr) {
       Diagnostics said = request_.why_no_chat;
@@ -106,15 +131,18 @@ class Samples {
     nlohmann::ordered_json values = request_.chat->special_tokens;
     for (const auto& [key, value] : request->more.items()) values[key] = value;
     request->more = std::move(values);
-    const Result<TrainedText> text = trained_text(request_.chat->chat, *request, request_.now);
+    Result<TrainedText> text = trained_text(request_.chat->chat, *request, request_.now);
     if (!text.ok()) return dropped(text.diagnostics);
+    if (std::string reason = leave_out(row.left_out, *text); !reason.empty()) return SampleOrReason{{}, std::move(reason)};
     Result<Encoding> encoding = encoder_.encode(text->text, {.add_special_tokens = false});  // the template writes its own
     if (!encoding.ok()) return dropped(encoding.diagnostics);
     SampleOrReason out;
     out.sample.too_long = TooLong::kIsCut;
     out.sample.spans = tokens_in(encoding->offsets, text->trained);
     out.sample.ids = std::move(encoding->ids);
-    if (out.sample.spans.empty()) out.reason = "nothing of it is trained: the assistant wrote nothing";
+    if (out.sample.spans.empty())
+      out.reason =
+          row.left_out.empty() ? "nothing of it is trained: the assistant wrote nothing" : "no message of it is to be trained";
     return out;
   }
 
@@ -136,7 +164,8 @@ Diagnostics notes_of(const RowCounts& counts) {
   for (const auto& [reason, count] : counts.dropped)
     notes.push_back(
         warning(code::kData, counts.first_dropped.at(reason),
-                fmt::format("{} of {} rows dropped, this one first: {}", format_count(count), format_count(counts.rows), reason)));
+                fmt::format("{} of {} rows dropped, this one first: {}", format_count(count), format_count(counts.rows), reason),
+                reason.starts_with("it has none of") ? "--fields prompt=KEY,completion=KEY, if they have other names" : ""));
   return notes;
 }
 
@@ -177,11 +206,22 @@ Result<Prepared> prepare(const PrepareRequest& request) {
     if (!made->reason.empty()) return std::move(made->reason);
     return add({&made->sample});
   };
-  for (const std::string& path : request.sources) {
-    const Result<RowCounts> counts = read_rows(path, request.rows, use);
-    if (!counts.ok()) return counts.diagnostics;
-    append(out.notes, notes_of(*counts));
-    out.set.sources.push_back({path, counts->sha256, counts->format, counts->rows, counts->dropped});
+  for (const PrepareSource& source : request.sources) {
+    const int64_t before = writer->counts(SetSplit::kTraining).trained_tokens;
+    for (const std::string& path : source.files) {
+      const Result<RowCounts> counts = read_rows(path, source.rows, use);
+      if (!counts.ok()) return counts.diagnostics;
+      append(out.notes, notes_of(*counts));
+      out.set.sources.push_back({path, counts->sha256, counts->format, counts->rows, counts->dropped});
+    }
+    if (source.weight <= 0) continue;
+    out.set.mixture.push_back({source.path, source.weight, static_cast<int64_t>(source.files.size())});
+    if (writer->counts(SetSplit::kTraining).trained_tokens > before) continue;
+    Diagnostics said = out.notes;
+    said.push_back(error(code::kData, {source.path},
+                         fmt::format("it has a weight of {} in the mixture, and nothing of it can be trained on", source.weight),
+                         "leave it out, or mend it"));
+    return said;
   }
   if (writer->counts(SetSplit::kTraining).trained_tokens == 0) {
     Diagnostics said = out.notes;

@@ -1,9 +1,12 @@
 // Texts, prompts with completions, and conversations into a prepared data set (data/prepared_set.h).
-//   text               the tokenizer's own tokens around it, the end-of-text token behind it where there is one; every token is
-//   trained prompt, completion one after the other, the end-of-text token behind; trained from the first token that reaches into the
-//   completion conversation       as the model's chat template writes it; trained is what the assistant wrote
-//   (template/trained_ranges.h)
-//   preference pair    two samples, one after the other (pair_samples.h)
+//   text                the tokenizer's own tokens around it, the end-of-text token behind it where there is one; every token is
+//                       trained
+//   prompt, completion  one after the other, the end-of-text token behind; trained from the first token that reaches into the
+//                       completion
+//   conversation        as the model's chat template writes it; trained is what the assistant wrote (template/trained_ranges.h), but
+//                       for messages that say otherwise
+//   token ids           as they are; every token is trained
+//   preference pair     two samples, one after the other (pair_samples.h)
 // A row that cannot be used is dropped and counted by reason, with the place of the first.
 // Leaves out: several threads.
 #pragma once
@@ -21,14 +24,19 @@
 
 namespace distsetup {
 
-struct PrepareRequest {
-  std::vector<std::string> sources;      // files
-  const Tokenizer* tokenizer = nullptr;  // required
-  Diagnostics why_no_chat;               // said where there is a conversation, and no template
-  const ModelTemplate* chat = nullptr;   // null: conversations are an error
-  std::string output;                    // a folder
-  int64_t held_out_every = 20;           // one sample in so many is held out, by its tokens; 0: none
+struct PrepareSource {
+  std::string path;                // as it was given
+  std::vector<std::string> files;  // that it is
+  double weight = 0;               // in a mixture; 0: none is given
   RowOptions rows;
+};
+struct PrepareRequest {
+  std::vector<PrepareSource> sources;                // weights: of all of them or of none
+  const Tokenizer* tokenizer = nullptr;              // required
+  Diagnostics why_no_chat;                           // said where there is a conversation, and no template
+  const ModelTemplate* chat = nullptr;               // null: conversations are an error
+  std::string output;                                // a folder
+  int64_t held_out_every = 20;                       // one sample in so many is held out, by its tokens; 0: none
   std::tm now = {};                                  // what templates are told
   std::function<void(int64_t rows)> shows_progress;  // may be empty
 };

@@ -80,8 +80,14 @@ Result<TrainedText> trained_text(const ChatTemplate& chat, const ChatRequest& re
       out.trained.push_back(*range);
     }
   }
-  const auto is_empty = [](const ByteRange& range) { return range.begin == range.end; };
-  out.trained.erase(std::remove_if(out.trained.begin(), out.trained.end(), is_empty), out.trained.end());
+  for (size_t i = 0; i < request.messages.size(); ++i)
+    if (is_assistant(request.messages[i])) out.messages.push_back(i);
+  if (out.messages.size() != out.trained.size()) out.messages.clear();  // not a block for each
+  for (size_t i = out.trained.size(); i-- > 0;) {
+    if (out.trained[i].begin != out.trained[i].end) continue;
+    out.trained.erase(out.trained.begin() + static_cast<ptrdiff_t>(i));
+    if (!out.messages.empty()) out.messages.erase(out.messages.begin() + static_cast<ptrdiff_t>(i));
+  }
   out.text = std::move(whole->text);
   return out;
 }

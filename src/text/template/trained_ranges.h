@@ -12,6 +12,7 @@ struct TrainedText {
   std::string text;
   std::vector<ByteRange> trained;  // in order, not empty, not overlapping
   MaskMethod method = MaskMethod::kGenerationBlocks;
+  std::vector<size_t> messages{};  // of each range the assistant's message that it is; empty: not known
 };
 
 // Prefixes: for every message of the assistant, the text of the conversation in front of it with the generation prompt must begin the
