@@ -359,10 +359,8 @@ std::vector<SpecKey> make_keys() {
              "how text becomes tokens"),
       number(Type::kInt, "data.held_out", {{"held-out", ""}}, "20", "files", {0, 1e9},
              "one file in so many is held out for evaluation, chosen by digest; 0: none"),
-      typed(Type::kBool,
-            text_key("data.packing", {{"packing", "true"}, {"packing-samples", "true"}, {"sample-packing", "true"}}, "false",
-                     "several samples of a prepared set in one row, which do not see each other (bundled trainer)")),
-
+      typed(Type::kBool, text_key("data.packing", {{"packing", "true"}, {"packing-samples", "true"}}, "false",
+                                  "several samples of a prepared set in one row, which do not see each other (bundled trainer)")),
       text_key("checkpoint.directory", {{"checkpoint-directory", ""}, {"checkpoint-dir", ""}}, "checkpoints", "where checkpoints go"),
       number(Type::kInt, "checkpoint.every_steps",
              {{"checkpoint-every", ""}, {"checkpoint-interval", ""}, {"save-interval", ""}, {"save-steps", ""}}, "0", "steps",
