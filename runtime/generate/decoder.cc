@@ -33,6 +33,7 @@ Plan on_one_rank(Plan plan, int64_t rows) {
   plan.recompute = RecomputePlan{};
   plan.micro_batch = plan.gradient_accumulation = plan.train.global_batch = 1;
   plan.train.sequence_length = rows;
+  plan.data.packing = false;
   plan.train.method = "pretrain";  // one sequence; a preference pair would be two
   return plan;
 }

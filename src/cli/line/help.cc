@@ -8,6 +8,7 @@
 
 #include "cli/commands/commands.h"
 #include "planner/report/text_layout.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {

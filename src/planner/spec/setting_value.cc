@@ -11,6 +11,7 @@
 #include "base/names.h"
 #include "base/quantity.h"
 #include "base/text.h"
+#include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
 namespace distsetup {
