@@ -111,9 +111,10 @@ TEST_CASE("source rows: keys that are not known are named, and reasons that diff
   const Result<RowCounts> counts = rows_of_file(folder.path("rows.jsonl"), rows);
   REQUIRE(counts.ok());
   CHECK(counts->dropped ==
-        std::map<std::string, int64_t>{
-            {"it has none of text, messages, prompt and completion, instruction and output; its keys: 'question', 'reply'", 2},
-            {"a message has the weight 0.25, expected 0 or 1: it is trained or not", 2}});
+        std::map<std::string, int64_t>{{"it has none of text, messages, prompt and completion, instruction and output, chosen and "
+                                        "rejected; its keys: 'question', 'reply'",
+                                        2},
+                                       {"a message has the weight 0.25, expected 0 or 1: it is trained or not", 2}});
 }
 
 TEST_CASE("source rows: messages say whether they are trained") {
