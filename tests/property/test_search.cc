@@ -202,10 +202,12 @@ TEST_CASE("what a search has simulated before changes nothing in a simulation") 
     Geometry g = random_geometry(random);
     g.num_layers = 12;  // enough for every pipeline: the candidates of a search have one model
     const Dtype compute = random() % 2 == 0 ? Dtype::kBf16 : Dtype::kF32;
+    const bool pairs = random() % 4 == 0;
     SimulationCache cache;
     for (int j = 0; j < 20; ++j) {
       PlanChoice choice = random_choice(random);
       choice.compute = compute;
+      choice.pairs = pairs;
       Plan plan = make_test_plan(g, choice, 24);
       if (has_error(validate(plan))) continue;
       plan.hardware.accelerator = Accelerator::kCuda;

@@ -284,9 +284,9 @@ Command generate_command() {
   command.positional = "RUN|CHECKPOINT|MODEL-FOLDER";
   command.min_positionals = 1;
   command.max_positionals = 1;
-  command.examples = {"distsetup generate run --prompt 'Once upon a time' --temperature 0.8",
-                      "distsetup generate model --chat --prompt 'What is a schedule?' --max-new-tokens 200",
-                      "distsetup generate run/checkpoints/checkpoint_1000 --tokenizer model < prompt.txt"};
+  command.examples = {"distsetup generate run --prompt Once --temperature 0.8",
+                      "distsetup generate model --chat --prompt-file question.txt --max-new-tokens 200",
+                      "distsetup generate run/checkpoints/checkpoint_1000 --tokenizer model --prompt Hello"};
   command.notes =
       "Of a run the newest checkpoint answers; of a folder with config.json and safetensors, or the id of a downloaded model, its "
       "weights. Without --temperature the likeliest token is taken each time. The text comes as it is made, the answer ends with the "

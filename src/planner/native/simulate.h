@@ -17,8 +17,9 @@
 
 namespace distsetup {
 
-// What candidates of one search share: model, sequence length, precision and hardware (but for the number of nodes) are the same for
-// all of them. A step is compiled once for all micro-batches of a mesh and strategy, a unit's program once for each micro-batch.
+// What candidates of one search share: model, method, what is trained, sequence length, precision and hardware (but for the number of
+// nodes) are the same for all of them. A step is compiled once for all micro-batches of a mesh and strategy, a unit's program once for
+// each micro-batch.
 struct SimulationCache {
   struct UnitCost {
     ProgramTime time;
