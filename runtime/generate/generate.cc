@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 struct Request {
   std::vector<int64_t> ids, stop;
-  int64_t max_new_tokens = 0;
+  int64_t max_new_tokens = 0, vocabulary = 0;
   Sampling sampling;
   uint64_t seed = 0;
   std::string checkpoint;
@@ -43,6 +43,7 @@ Request read_request(const std::string& path) {
     r.ids = json.at("ids").get<std::vector<int64_t>>();
     r.stop = json.value("stop", std::vector<int64_t>{});
     r.max_new_tokens = json.at("max_new_tokens").get<int64_t>();
+    r.vocabulary = json.value("vocabulary", int64_t{0});
     r.sampling = {json.value("temperature", 0.0), json.value("top_k", int64_t{0}), json.value("top_p", 1.0)};
     r.seed = json.value("seed", uint64_t{0});
     r.checkpoint = json.value("checkpoint", std::string());
@@ -85,12 +86,13 @@ void say_line(const Json& json) {
 void answer(Decoder& decoder, const Request& r) {
   std::mt19937_64 random(r.seed);
   const double begin_s = now_s();
+  const int64_t known = r.vocabulary > 0 ? std::min(r.vocabulary, decoder.vocabulary()) : decoder.vocabulary();
   std::span<const float> logits = decoder.read(r.ids);
   const double read_s = now_s();
   int64_t made = 0;
   bool is_stopped = false;
   while (made < r.max_new_tokens) {
-    const int64_t token = next_token(logits, r.sampling, random);
+    const int64_t token = next_token(logits.first(static_cast<size_t>(known)), r.sampling, random);
     is_stopped = std::find(r.stop.begin(), r.stop.end(), token) != r.stop.end();
     if (is_stopped) break;
     say_line({{"id", token}});

@@ -223,6 +223,7 @@ int run_generate_command(const Arguments& arguments, const Terminal& terminal) {
                   {"top_k", numbers->top_k},
                   {"top_p", numbers->top_p},
                   {"seed", numbers->seed}};
+  if (speaker->tokenizer) request["vocabulary"] = speaker->tokenizer->vocabulary_size();
   if (!speaker->model.checkpoint.empty()) request["checkpoint"] = fs::absolute(speaker->model.checkpoint).string();
   const RequestFolder folder;
   if (const Diagnostics idle =
