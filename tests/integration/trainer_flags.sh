@@ -87,9 +87,14 @@ run "an unknown flag" 2 "$trainer" "${flags[@]}" --bach-size 4
 has "an unknown flag" "$said" "did you mean '--batch-size'"
 run "two sources" 2 "$trainer" --plan one/plan.json --batch-size 4
 has "two sources" "$said" "unknown argument '--batch-size' beside --plan"
+run "an export" 0 "$distsetup" checkpoint export one --output published --dtype fp32
+run "published weights" 0 "$trainer" --hf-model published "${flags[@]:3}" --checkpoint-dir from_weights --stop-after 1
+has "published weights" "$said" "from the weights in"
+run "published weights, left alone" 0 "$trainer" --hf-model published --init random "${flags[@]:3}" --checkpoint-dir from_random --stop-after 1
+has "published weights, left alone" "$said" "random"
 mkdir weights && cp tiny/config.json weights && touch weights/model.safetensors
-run "published weights" 2 "$trainer" --hf-model weights --data data
-has "published weights" "$said" "'--hf-model weights' is not supported here: the bundled trainer starts from random weights"
+run "weights that are none" 3 "$trainer" --hf-model weights "${flags[@]:3}"
+has "weights that are none" "$said" "model.safetensors"
 run "no data" 5 "$trainer" --from-scratch --model-size tiny --seq-len 32 --max-steps 4
 run "more ranks than were started" 5 "$trainer" "${flags[@]}" --gpus 2
 has "more ranks than were started" "$said" "the plan is for 2"

@@ -244,14 +244,22 @@ TEST_CASE("trainer flags: a vocabulary of one's own on a size of the table") {
   CHECK(model->name == "scratch_1b_wide");
 }
 
-TEST_CASE("trainer flags: published weights are refused where nothing loads them") {
+TEST_CASE("trainer flags: a published model is named for its weights") {
   const TypedFlags got({"--hf-model", "meta-llama/Llama-2-7b-hf"});
   CHECK(got.field("model.name") == "meta-llama/Llama-2-7b-hf");
-  CHECK(contains(got.complaint(), "native: '--hf-model meta-llama/Llama-2-7b-hf' is not supported here"));
+  CHECK(contains(got.complaint(), "native: training starts from the weights of 'meta-llama/Llama-2-7b-hf'"));
   Spec native;
   REQUIRE(set(native, "trainer.name", "native", {"command line"}).empty());
-  CHECK_FALSE(spec_of({"--hf-model", "meta-llama/Llama-2-7b-hf"}, native).ok());
-  CHECK(spec_of({"--hf-model", "meta-llama/Llama-2-7b-hf"}).ok());
+  const Result<Spec> spec = spec_of({"--hf-model", "meta-llama/Llama-2-7b-hf"}, native);
+  REQUIRE(spec.ok());
+  CHECK(spec->text("train.init") == "weights");
+  REQUIRE(set(native, "train.init", "random", {"command line"}).empty());
+  const Result<Spec> random = spec_of({"--hf-model", "meta-llama/Llama-2-7b-hf"}, native);
+  REQUIRE(random.ok());
+  CHECK(random->text("train.init") == "random");
+  const Result<Spec> others = spec_of({"--hf-model", "meta-llama/Llama-2-7b-hf"});
+  REQUIRE(others.ok());
+  CHECK_FALSE(others->text("train.init").has_value());
 }
 
 TEST_CASE("trainer flags: an engine by name and its own flags") {

@@ -49,7 +49,7 @@ Diagnostic about(const LostKey& lost) {
   return warning(code::kKeyNotRead, lost.at, fmt::format("'{}' is not supported here: {}", spelled(lost), lost.reason));
 }
 
-// A folder with a config.json and nothing to load: then training starts from random weights everywhere.
+// A folder with a config.json and nothing to load: then training starts from random weights, as it does with other trainers.
 bool has_no_weights(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored)) return false;
@@ -58,6 +58,19 @@ bool has_no_weights(const std::string& path) {
     if (extension == ".safetensors" || extension == ".bin" || extension == ".pt" || extension == ".pth") return false;
   }
   return true;
+}
+
+// A flag that names a published model means its weights, where the bundled trainer runs it.
+Diagnostics start_from_named_weights(const FlagList& list, const Spec& stronger, ForeignSpec& read) {
+  const Spec whole = merge(merge(read.assumed, read.given), stronger);
+  const std::string trainer = whole.text("trainer.name").value_or(std::string(kNative));
+  Diagnostics said;
+  for (const Complaint& one : list.reading.complaints) {
+    const bool names_weights = one.trainer == trainer && !one.weights.empty() && !has_no_weights(one.weights);
+    if (names_weights && whole.find("train.init") == nullptr)
+      append(said, set(read.given, "train.init", std::string(kWeightsInit), one.diagnostic.location));
+  }
+  return said;
 }
 
 Result<LayerSpec> read_script_flags(const Session& session, const Spec& stronger) {
@@ -78,6 +91,7 @@ Result<LayerSpec> read_script_flags(const Session& session, const Spec& stronger
   append(diagnostics, std::move(read.diagnostics));
   read->lost.insert(read->lost.end(), list.reading.lost.begin(), list.reading.lost.end());
   for (const LostKey& one : read->lost) diagnostics.push_back(about(one));
+  append(diagnostics, start_from_named_weights(list, stronger, *read));
   return {LayerSpec{std::move(read->given), std::move(read->assumed)}, std::move(diagnostics)};
 }
 
@@ -86,7 +100,8 @@ Diagnostics complaints_of_trainer(const FlagList& list, const Spec& whole) {
   Diagnostics diagnostics;
   const std::string trainer = whole.text("trainer.name").value_or(std::string(kNative));
   for (const Complaint& one : list.reading.complaints) {
-    if (one.trainer == trainer && (one.weights.empty() || !has_no_weights(one.weights))) diagnostics.push_back(one.diagnostic);
+    const bool holds = one.weights.empty() || whole.text("train.init") == std::string(kWeightsInit);
+    if (one.trainer == trainer && holds) diagnostics.push_back(one.diagnostic);
   }
   return diagnostics;
 }

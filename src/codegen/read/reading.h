@@ -40,8 +40,8 @@ struct ReadChoices {
   std::vector<std::pair<std::string, std::string>> assignments;  // key of the file -> text
 };
 
-// What a table's `checks` say of the keys; `trainer`: only when this one runs them, "" = whoever does; `weights`: only where this is
-// no folder without weights.
+// What a table's `checks` say of the keys; `trainer`: only when this one runs them, "" = whoever does; `weights`: a model
+// whose weights the run starts from, if it has any; said where it does.
 struct Complaint {
   std::string trainer, weights;
   Diagnostic diagnostic;
