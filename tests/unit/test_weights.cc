@@ -99,6 +99,10 @@ TEST_CASE("weights: other formats are named") {
   CHECK_THAT(problem_of(folder.path()), Catch::StartsWith("no model.safetensors and no model.safetensors.index.json in '"));
   folder.write("model.Q4_K_M.gguf", "GGUF");
   CHECK_THAT(problem_of(folder.path()), Catch::EndsWith("has GGUF weights, such as 'model.Q4_K_M.gguf', expected safetensors"));
+  folder.write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 12345\n");
+  CHECK_THAT(problem_of(folder.path()), Catch::EndsWith("is a pointer of Git LFS, and the tensors are elsewhere"));
+  folder.write("model.safetensors", "ver");
+  CHECK_THAT(problem_of(folder.path()), Catch::Contains("is not a valid safetensors file"));
 }
 
 TEST_CASE("weights: downloaded models are found where huggingface_hub puts them") {
