@@ -9,7 +9,7 @@ namespace {
 
 bool is_gradient(const std::string& name) { return name.starts_with("g:"); }
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
+bool has_name(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -78,7 +78,7 @@ void drop_dead_gradients(Program& program, const std::set<std::string>& with_gra
     if (std::none_of(op->writes.begin(), op->writes.end(), is_wanted)) continue;
     const bool dx_is_unused = !wanted.contains("dx");
     for (const std::string& w : op->writes)
-      if (!contains(op->reads, w)) wanted.erase(w);
+      if (!has_name(op->reads, w)) wanted.erase(w);
     wanted.insert(op->reads.begin(), op->reads.end());
     for (std::string& w : op->writes) {
       const bool is_frozen = is_gradient(w) && !with_gradients.contains(w.substr(2));
@@ -97,7 +97,7 @@ std::vector<ParameterDecl> adapter_parameters(const std::vector<ParameterDecl>& 
   const std::string r = std::to_string(rank);
   std::vector<std::string> slots;
   for (const ParameterDecl& p : parameters)
-    if (adapted.contains(p.name) && !contains(slots, p.slot)) slots.push_back(p.slot);
+    if (adapted.contains(p.name) && !has_name(slots, p.slot)) slots.push_back(p.slot);
   std::vector<ParameterDecl> out;
   for (const std::string& slot : slots) {
     const std::vector<const ParameterDecl*> modules = adapted_of(slot, parameters, adapted);

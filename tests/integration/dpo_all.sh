@@ -6,9 +6,10 @@ bin=${DISTSETUP_BIN:?}
 [[ -x $bin/distsetup-train ]] || { echo "distsetup-train is not built"; exit 77; }
 # shellcheck source=tests/support/parsers_env.sh
 . "$root/tests/support/parsers_env.sh"
-# What TRL's data sets need lies in a folder of its own, made once.
+# What TRL's data sets need lies in a folder of its own, made once. Its last part tells dill that its modules are installed ones, which
+# are named and not written out.
 packages=$root/tests/integration/dpo_packages.txt
-extra=$root/.deps/trl
+extra=$root/.deps/trl/site-packages
 stamp="$environment $(sha256sum <"$packages")"
 exec 8>"$root/.deps/trl_lock"
 flock 8
