@@ -56,7 +56,7 @@ has "validate: lint's code" "$said" "SL003"
 
 # A file of another tool where a run file is expected: stages, named setups, values over it, and where each came from.
 run "stage" 0 "$distsetup" config show stages.yaml --stage stage2 --origin
-has "stage: its value" "$said" "16                                 stages.yaml:6"
+has "stage: its value" "$(grep parallel.micro_batch <<<"$said" | tr -s ' ')" "16 stages.yaml:6"
 run "named setup of the file" 0 "$distsetup" config show stages.yaml --distributed multi_node_fsdp --set training.batch_size=4 --origin
 has "setup: nodes" "$(grep hardware.nodes <<<"$said")" "stages.yaml:9"
 has "setup: over the file" "$(grep parallel.micro_batch <<<"$said")" "command line"
