@@ -4,7 +4,7 @@
 #include <set>
 
 #include "plan/check_job.h"
-#include "support/broken_lists.h"
+#include "support/broken_lists_property.h"
 #include "support/property.h"
 #include "support/random_plan.h"
 #include "support/schedule_rules.h"
@@ -88,19 +88,7 @@ TEST_CASE("a list with frozen parameters and an instruction dropped or doubled b
         const Plan plan = draw_plan();
         Draw random;
         Schedule list = compile_schedule(plan, Phase::kStep);
-        const int at = static_cast<int>(random() % list.instructions.size());
-        const InstructionOp op = list.instructions[at].op;
-        RC_PRE(op != InstructionOp::kZero && op != InstructionOp::kWait);
-        const bool drops = random() % 2 == 0;
-        RC_LOG() << (drops ? "drop" : "double") << " of " << format_instruction(list, at);
-        bool is_caught = false;
-        try {
-          drop_or_double(list, at, drops);
-          is_caught = !check_invariants(plan, list).empty();
-        } catch (...) {
-          is_caught = true;
-        }
-        RC_ASSERT(is_caught);
+        assert_breaking_is_caught(plan, std::move(list), random);
       },
       50);
 }

@@ -14,6 +14,7 @@
 #include "plan/schedule.h"
 #include "plan/schedule_text.h"
 #include "support/broken_lists.h"
+#include "support/broken_lists_property.h"
 #include "support/property.h"
 #include "support/random_plan.h"
 #include "support/schedule_rules.h"
@@ -166,19 +167,7 @@ TEST_CASE("a list with an instruction dropped or doubled breaks a rule of its ow
     const Geometry geometry = random_geometry(random);
     const Plan plan = make_test_plan(geometry, random_choice(random), kAnyCut);
     Schedule list = compile_schedule(plan, Phase::kStep, static_cast<int>(random() % plan.mesh.pp));
-    const int at = static_cast<int>(random() % list.instructions.size());
-    const InstructionOp op = list.instructions[at].op;
-    RC_PRE(op != InstructionOp::kZero && op != InstructionOp::kWait);
-    const bool drops = random() % 2 == 0;
-    RC_LOG() << (drops ? "drop" : "double") << " of " << format_instruction(list, at) << " in " << describe(plan);
-    bool is_caught = false;
-    try {
-      drop_or_double(list, at, drops);
-      is_caught = !check_invariants(plan, list).empty();
-    } catch (...) {
-      is_caught = true;
-    }
-    RC_ASSERT(is_caught);
+    assert_breaking_is_caught(plan, std::move(list), random);
   });
 }
 

@@ -16,7 +16,6 @@ class AnswerText {
   Result<std::string> add(int64_t id);
   // What is left, whole or not.
   std::string rest();
-  const std::vector<uint32_t>& ids() const { return ids_; }
   const std::string& text() const { return text_; }
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/clock.h"
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "base/quantity.h"
@@ -31,8 +32,7 @@ Result<PrepareRequest> request_of(const Arguments& arguments) {
                  "0 for none, or a number from 2 on");
   request.held_out_every = *every;
   request.output = arguments.text("output");
-  const std::time_t seconds = std::time(nullptr);
-  localtime_r(&seconds, &request.now);
+  request.now = local_time();
   return request;
 }
 

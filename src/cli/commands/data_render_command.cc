@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/clock.h"
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -63,13 +64,6 @@ Result<std::vector<LocatedJson>> conversations_in(const std::string& file, const
     found.push_back({std::move(*json), {file, line, 0}});
   }
   return found;
-}
-
-std::tm local_time() {
-  const std::time_t seconds = std::time(nullptr);
-  std::tm now = {};
-  localtime_r(&seconds, &now);
-  return now;
 }
 
 // The text with what is trained between marks, in colour where the terminal has it.

@@ -4,17 +4,18 @@
 
 #include <algorithm>
 #include <charconv>
-#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
 
+#include "base/clock.h"
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/commands/answer_text.h"
 #include "cli/commands/commands.h"
+#include "cli/launch/scratch_folder.h"
 #include "cli/launch/subprocess.h"
 #include "cli/launch/trainer_program.h"
 #include "cli/line/output.h"
@@ -63,24 +64,20 @@ Result<Speaker> find_speaker(const Arguments& arguments, const Session& session)
   return speaker;
 }
 
-Result<double> number_flag(const Arguments& arguments, const char* flag, double usual, double least, double most) {
-  if (!arguments.has(flag)) return usual;
-  const std::string text = arguments.text(flag);
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (!text.empty() && *end == '\0' && value >= least && value <= most) return value;
-  return error(code::kWrongType, command_line(), fmt::format("--{} '{}', expected a number from {} to {}", flag, text, least, most));
-}
-
 Result<Numbers> read_numbers(const Arguments& arguments) {
-  const Result<double> tokens = number_flag(arguments, "max-new-tokens", 128, 1, 1e6),
-                       top_k = number_flag(arguments, "top-k", 0, 0, 1e6);
-  const Result<double> seed = number_flag(arguments, "seed", 0, 0, 9e15), top_p = number_flag(arguments, "top-p", 1, 0, 1);
-  const Result<double> temperature = number_flag(arguments, "temperature", 0, 0, 100);
+  constexpr int64_t kMost = 1'000'000;
+  const Result<int64_t> tokens = int_flag(arguments, "max-new-tokens", 128, 1, kMost),
+                        top_k = int_flag(arguments, "top-k", 0, 0, kMost), seed = int_flag(arguments, "seed", 0, 0, INT64_MAX);
+  const Result<double> temperature = double_flag(arguments, "temperature", 0), top_p = double_flag(arguments, "top-p", 1);
   Diagnostics said;
-  for (const Result<double>* one : {&tokens, &top_k, &seed, &top_p, &temperature}) append(said, one->diagnostics);
+  for (const Diagnostics& one : {tokens.diagnostics, top_k.diagnostics, seed.diagnostics, temperature.diagnostics, top_p.diagnostics})
+    append(said, one);
+  if (temperature.ok() && *temperature > 100)
+    said.push_back(error(code::kOutOfRange, command_line(), fmt::format("'--temperature' is {}, expected 0 to 100", *temperature)));
+  if (top_p.ok() && *top_p > 1)
+    said.push_back(error(code::kOutOfRange, command_line(), fmt::format("'--top-p' is {}, expected 0 to 1", *top_p)));
   if (has_error(said)) return said;
-  return Numbers{static_cast<int64_t>(*tokens), static_cast<int64_t>(*top_k), static_cast<int64_t>(*seed), *temperature, *top_p};
+  return Numbers{*tokens, *top_k, *seed, *temperature, *top_p};
 }
 
 // "1 15043, 29871": whole numbers, with blanks or commas between.
@@ -108,13 +105,6 @@ Result<std::string> read_prompt(const Arguments& arguments) {
   return read_file(path == "-" ? "/dev/stdin" : path);
 }
 
-std::tm now_here() {
-  const std::time_t seconds = std::time(nullptr);
-  std::tm now = {};
-  localtime_r(&seconds, &now);
-  return now;
-}
-
 // The prompt as the user's turn of a conversation that the model goes on with.
 Result<std::string> as_conversation(const Arguments& arguments, const Speaker& speaker, const std::string& prompt) {
   const Result<ModelTemplate> model = read_chat_template(speaker.folder);
@@ -125,7 +115,7 @@ Result<std::string> as_conversation(const Arguments& arguments, const Speaker& s
   request.messages.push_back({{"role", "user"}, {"content", prompt}});
   request.more = model->special_tokens;
   request.adds_generation_prompt = true;
-  const Result<Rendered> rendered = render(model->chat, chat_values(request), now_here());
+  const Result<Rendered> rendered = render(model->chat, chat_values(request), local_time());
   if (!rendered.ok()) return rendered.diagnostics;
   return rendered->text;
 }
@@ -171,24 +161,6 @@ std::vector<int64_t> stop_ids(const Speaker& speaker) {
 }
 
 // The plan and the request as files, for as long as the trainer reads them.
-class RequestFolder {
- public:
-  RequestFolder() {
-    path_ = (fs::temp_directory_path() / "distsetup-generate-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  RequestFolder(const RequestFolder&) = delete;
-  RequestFolder& operator=(const RequestFolder&) = delete;
-  ~RequestFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 Diagnostics write_request(const std::string& folder, Plan plan, const Json& request) {
   if (folder.empty()) return {error(code::kUnwritableFile, {}, "no folder for the request can be made", "set TMPDIR to one that can")};
   move_inputs(plan, fs::current_path().string(), folder);
@@ -197,83 +169,104 @@ Diagnostics write_request(const std::string& folder, Plan plan, const Json& requ
   return said;
 }
 
-int run_generate_command(const Arguments& arguments, const Terminal& terminal) {
+// What is asked, of whom, and who answers.
+struct GenerateTask {
+  Speaker speaker;
+  Numbers numbers;
+  std::vector<int64_t> ids;
+  std::string trainer;
+};
+
+Result<GenerateTask> read_task(const Arguments& arguments) {
+  Diagnostics said;
+  if (arguments.has("prompt-ids"))
+    append(said, refuse_idle(arguments, {"prompt", "prompt-file", "chat", "system", "tokenizer"}, "without --prompt-ids"));
   const Result<Session> session = open_session(arguments);
   const Result<Numbers> numbers = read_numbers(arguments);
-  Diagnostics said = session.diagnostics;
+  append(said, session.diagnostics);
   append(said, numbers.diagnostics);
-  if (has_error(said)) return fail(arguments, terminal, said);
-  const Result<Speaker> speaker = find_speaker(arguments, *session);
-  if (!speaker.ok()) return fail(arguments, terminal, speaker.diagnostics);
+  if (has_error(said)) return said;
+  GenerateTask task;
+  task.numbers = *numbers;
+  Result<Speaker> speaker = find_speaker(arguments, *session);
+  if (!speaker.ok()) return speaker.diagnostics;
+  task.speaker = std::move(*speaker);
   const Result<std::string> prompt = read_prompt(arguments);
-  if (!prompt.ok()) return fail(arguments, terminal, prompt.diagnostics);
-  const Result<std::vector<int64_t>> ids = prompt_ids(arguments, *speaker, *prompt);
-  if (!ids.ok()) return fail(arguments, terminal, ids.diagnostics);
-  if (ids->empty()) return fail(arguments, terminal, {error(code::kMissingArgument, command_line(), "the prompt is empty")});
-  const std::string trainer = trainer_program(arguments.text("trainer-program"));
-  if (!is_program(trainer))
-    return fail(arguments, terminal,
-                {error(code::kEnvironment, {}, fmt::format("'{}' is not there or not executable", trainer),
-                       "build the trainer: ./scripts/build --runtime")});
+  if (!prompt.ok()) return prompt.diagnostics;
+  Result<std::vector<int64_t>> ids = prompt_ids(arguments, task.speaker, *prompt);
+  if (!ids.ok()) return ids.diagnostics;
+  task.ids = std::move(*ids);
+  if (task.ids.empty()) return error(code::kMissingArgument, command_line(), "the prompt is empty");
+  task.trainer = trainer_program(arguments.text("trainer-program"));
+  if (!is_program(task.trainer))
+    return error(code::kEnvironment, {}, fmt::format("'{}' is not there or not executable", task.trainer),
+                 "build the trainer: ./scripts/build --runtime");
+  return task;
+}
 
-  Json request = {{"ids", *ids},
-                  {"stop", stop_ids(*speaker)},
-                  {"max_new_tokens", numbers->max_new_tokens},
-                  {"temperature", numbers->temperature},
-                  {"top_k", numbers->top_k},
-                  {"top_p", numbers->top_p},
-                  {"seed", numbers->seed}};
-  if (speaker->tokenizer) request["vocabulary"] = speaker->tokenizer->vocabulary_size();
-  if (!speaker->model.checkpoint.empty()) request["checkpoint"] = fs::absolute(speaker->model.checkpoint).string();
-  const RequestFolder folder;
-  if (const Diagnostics idle =
-          arguments.has("prompt-ids")
-              ? refuse_idle(arguments, {"prompt", "prompt-file", "chat", "system", "tokenizer"}, "with --prompt-ids")
-              : Diagnostics{};
-      has_error(idle))
-    return fail(arguments, terminal, idle);
-  if (const Diagnostics failed = write_request(folder.path(), speaker->model.plan, request); has_error(failed))
+Json request_json(const GenerateTask& task) {
+  const Numbers& n = task.numbers;
+  const Speaker& speaker = task.speaker;
+  Json request = {{"ids", task.ids},
+                  {"stop", stop_ids(speaker)},
+                  {"max_new_tokens", n.max_new_tokens},
+                  {"temperature", n.temperature},
+                  {"top_k", n.top_k},
+                  {"top_p", n.top_p},
+                  {"seed", n.seed}};
+  if (speaker.tokenizer) request["vocabulary"] = speaker.tokenizer->vocabulary_size();
+  if (!speaker.model.checkpoint.empty()) request["checkpoint"] = fs::absolute(speaker.model.checkpoint).string();
+  return request;
+}
+
+// The trainer's message as one of ours: its last line may be the help.
+Diagnostic failure_of(const Said& done) {
+  constexpr std::string_view kHelp = "\n  help: ";
+  const std::string said = done.text.substr(0, done.text.find_last_not_of('\n') + 1);
+  const size_t help = said.find(kHelp);
+  return error(code::kEnvironment, {}, said.empty() ? fmt::format("distsetup-train ended with {}", done.code) : said.substr(0, help),
+               help == std::string::npos ? "" : said.substr(help + kHelp.size()));
+}
+
+int run_generate_command(const Arguments& arguments, const Terminal& terminal) {
+  const Result<GenerateTask> task = read_task(arguments);
+  if (!task.ok()) return fail(arguments, terminal, task.diagnostics);
+  const Speaker& speaker = task->speaker;
+  ScratchFolder folder("generate");
+  if (const Diagnostics failed = write_request(folder.path(), speaker.model.plan, request_json(*task)); has_error(failed))
     return fail(arguments, terminal, failed);
 
-  const bool is_json = arguments.has("json");
-  AnswerText text(speaker->tokenizer ? &*speaker->tokenizer : nullptr);
-  Json end;                   // the trainer's last line
-  Diagnostics wrong;          // of the text
-  std::vector<int64_t> made;  // with --prompt-ids
+  const bool is_json = arguments.has("json"), has_ids = arguments.has("prompt-ids");
+  AnswerText text(speaker.tokenizer ? &*speaker.tokenizer : nullptr);
+  Json end;           // the trainer's last line
+  Diagnostics wrong;  // of the text
+  std::vector<int64_t> made;
   const auto take = [&](std::string_view line) {
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object()) return true;
+    if (made.empty()) folder.remove();  // the trainer has read it
     if (!json.contains("id")) return end = json, true;
-    if (arguments.has("prompt-ids")) {
-      made.push_back(json["id"].get<int64_t>());
-      return is_json || print_result(terminal, fmt::format("{}{}", made.size() == 1 ? "" : " ", made.back())) == kDone;
-    }
-    const Result<std::string> fresh = text.add(json["id"].get<int64_t>());
+    made.push_back(json["id"].get<int64_t>());
+    if (has_ids) return is_json || print_result(terminal, fmt::format("{}{}", made.size() == 1 ? "" : " ", made.back())) == kDone;
+    const Result<std::string> fresh = text.add(made.back());
     if (!fresh.ok()) return wrong = fresh.diagnostics, false;
     return is_json || print_result(terminal, *fresh) == kDone;
   };
   const Said done =
-      follow_program({trainer, "--plan", folder.path() + "/plan.json", "--generate", folder.path() + "/request.json"}, take);
+      follow_program({task->trainer, "--plan", folder.path() + "/plan.json", "--generate", folder.path() + "/request.json"}, take);
   if (has_error(wrong)) return fail(arguments, terminal, wrong);
-  if (done.code != 0) {
-    const size_t help = done.text.find("\n  help: ");
-    const std::string what = done.text.substr(0, std::min(help, done.text.find_last_not_of('\n') + 1));
-    return fail(arguments, terminal,
-                {error(code::kEnvironment, {}, what.empty() ? fmt::format("distsetup-train ended with {}", done.code) : what,
-                       help == std::string::npos ? "" : done.text.substr(help + 9, done.text.find_last_not_of('\n') - help - 8))});
-  }
+  if (done.code != 0) return fail(arguments, terminal, {failure_of(done)});
   const std::string rest = text.rest();
   if (is_json)
     return print_result(terminal, dump_json({{"schema_version", 1},
-                                             {"ids", arguments.has("prompt-ids") ? Json(made) : Json(text.ids())},
+                                             {"ids", made},
                                              {"text", text.text()},
-                                             {"prompt_ids", *ids},
+                                             {"prompt_ids", task->ids},
                                              {"stopped_by", end.value("stopped_by", "")}}));
   const int code = print_result(terminal, rest + "\n");
   const double seconds = end.value("answer_s", 0.0);
-  const auto num_made = end.value("new_tokens", int64_t{0});
-  mention(terminal, fmt::format("{} tokens of prompt, {} of answer{}\n", end.value("prompt_tokens", int64_t{0}), num_made,
-                                seconds > 0 ? fmt::format(", {:.1f} tokens/s", static_cast<double>(num_made) / seconds) : ""));
+  mention(terminal, fmt::format("{} tokens of prompt, {} of answer{}\n", task->ids.size(), made.size(),
+                                seconds > 0 ? fmt::format(", {:.1f} tokens/s", static_cast<double>(made.size()) / seconds) : ""));
   return code;
 }
 

@@ -13,6 +13,7 @@
 #include "cli/deliver/job_files.h"
 #include "cli/launch/launch.h"
 #include "cli/launch/preflight.h"
+#include "cli/launch/scratch_folder.h"
 #include "cli/launch/smoke.h"
 #include "cli/launch/subprocess.h"
 #include "cli/line/output.h"
@@ -56,24 +57,10 @@ Result<bool> confirm(const Arguments& arguments, const std::string& question) {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
-// A folder for the script that sbatch is asked about, away from the user's files.
-struct Scratch {
-  std::string path;
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "distsetup-check-XXXXXX").string();
-    if (::mkdtemp(name.data()) != nullptr) path = name;
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() {
-    std::error_code ignored;
-    if (!path.empty()) std::filesystem::remove_all(path, ignored);
-  }
-};
-
+// The script that sbatch is asked about lies away from the user's files.
 Diagnostics ask_slurm(const Terminal& terminal, const JobFiles& job) {
-  const Scratch scratch;
-  const std::string script = scratch.path + "/" + kJobScript;
+  const ScratchFolder scratch("check");
+  const std::string script = scratch.path() + "/" + kJobScript;
   for (const Artifact& file : job.delivery.files) {
     if (file.path == kJobScript) std::ofstream(script, std::ios::binary) << file.text;
   }
