@@ -146,7 +146,7 @@ class Run {
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
   }
 
-  ShardState shard() { return {&engine_->layout(), engine_->place(), engine_->master(), engine_->moment1(), engine_->moment2()}; }
+  ShardState shard() { return {&engine_->layout(), engine_->place(), engine_->master(), engine_->optimizer_states()}; }
 
   void load_start() {
     if (!starts_from_weights(plan_) || engine_->layout().tuning.has_adapters()) engine_->initialize_trained();

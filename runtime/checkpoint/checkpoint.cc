@@ -90,8 +90,11 @@ void add_stage(const Layout& layout, CheckpointIndex& index) {
   }
 }
 
-CheckpointIndex make_index(const Layout& layout, const std::string& plan_digest) {
+CheckpointIndex make_index(const ShardState& state, const std::string& plan_digest) {
+  const Layout& layout = *state.layout;
   CheckpointIndex index;
+  index.states = {""};
+  for (const StateValues& s : state.states) index.states.push_back("." + std::string(s.name));
   index.plan_digest = plan_digest;
   index.mesh = layout.mesh;
   for (int stage = 0; stage < layout.mesh.pp; ++stage)
@@ -141,17 +144,17 @@ Diagnostics begin_checkpoint(const std::string& directory, int64_t step) {
 
 Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, int rank, const ShardState& state) {
   std::vector<TensorData> tensors;
-  const std::span<float> states[] = {state.master, state.moment1, state.moment2};
+  std::vector<std::pair<std::string, std::span<float>>> states = {{"", state.master}};
+  for (const StateValues& s : state.states) states.emplace_back("." + std::string(s.name), s.values);
   for (const UnitLayout& unit : state.layout->units) {
     if (unit.is_copy || unit.is_frozen) continue;  // its owner writes it
     for (const Parameter& parameter : unit.parameters) {
       const std::vector<Box> boxes = boxes_of(*state.layout, unit, parameter, state.at);
       for (size_t k = 0; k < boxes.size(); ++k) {
         const std::string suffix = suffix_of(parameter, boxes, k);
-        for (size_t s = 0; s < std::size(states); ++s) {
-          CHECK(boxes[k].shard_offset + boxes[k].numel() <= static_cast<int64_t>(states[s].size()), "{}", parameter.name);
-          tensors.push_back(
-              {parameter.name + std::string(kStateSuffixes[s]) + suffix, boxes[k].size, states[s].data() + boxes[k].shard_offset});
+        for (const auto& [name, values] : states) {
+          CHECK(boxes[k].shard_offset + boxes[k].numel() <= static_cast<int64_t>(values.size()), "{}", parameter.name);
+          tensors.push_back({parameter.name + name + suffix, boxes[k].size, values.data() + boxes[k].shard_offset});
         }
       }
     }
@@ -160,12 +163,12 @@ Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, i
   return write_safetensors(path, tensors, {{"format", "pt"}, {"step", std::to_string(step)}});
 }
 
-Diagnostics commit_checkpoint(const std::string& directory, const Layout& layout, const std::string& plan_digest,
+Diagnostics commit_checkpoint(const std::string& directory, const ShardState& state, const std::string& plan_digest,
                               const CheckpointMetadata& metadata, const std::map<std::string, FileDigest>& files) {
   const std::string partial = partial_path(directory, metadata.step), final_path = checkpoint_path(directory, metadata.step);
   CheckpointCommit commit = {metadata.step, files};
   Diagnostics found =
-      write_json((fs::path(partial) / "index.json").string(), to_json(make_index(layout, plan_digest)), &commit.files["index.json"]);
+      write_json((fs::path(partial) / "index.json").string(), to_json(make_index(state, plan_digest)), &commit.files["index.json"]);
   if (has_error(found)) return found;
   found = write_json((fs::path(partial) / "metadata.json").string(), to_json(metadata), &commit.files["metadata.json"]);
   if (has_error(found)) return found;

@@ -16,6 +16,7 @@
 
 #include "plan/layout.h"
 #include "plan/mesh.h"
+#include "plan/optimizer.h"
 #include "weights/manifest.h"
 
 namespace distsetup {
@@ -25,7 +26,8 @@ namespace distsetup {
 struct ShardState {
   const Layout* layout = nullptr;
   Coordinates at;  // the rank's place in the layout's mesh
-  std::span<float> master, moment1, moment2;
+  std::span<float> master;
+  std::vector<StateValues> states;  // of the optimizer; they may be left out where the parameters alone are read
 };
 
 std::string checkpoint_name(int64_t step);  // "checkpoint_120"
@@ -37,8 +39,9 @@ std::vector<int> writer_ranks(const Layout& layout);
 // Makes `directory` and an empty checkpoint_<step>.partial; left-overs of a killed run with our file names are removed from it.
 Diagnostics begin_checkpoint(const std::string& directory, int64_t step);
 Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, int rank, const ShardState& state);
-// `files`: digests of all rank files. Writes index and metadata, renames, writes COMMIT.
-Diagnostics commit_checkpoint(const std::string& directory, const Layout& layout, const std::string& plan_digest,
+// `state`: any rank's, for its layout and its states' names. `files`: digests of all rank files. Writes index and metadata, renames,
+// writes COMMIT.
+Diagnostics commit_checkpoint(const std::string& directory, const ShardState& state, const std::string& plan_digest,
                               const CheckpointMetadata& metadata, const std::map<std::string, FileDigest>& files);
 void discard_partial(const std::string& directory, int64_t step);  // after a failed write
 

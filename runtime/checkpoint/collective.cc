@@ -63,7 +63,7 @@ std::vector<std::string> save_checkpoint(Communicator& communicator, const Check
     }
     const size_t num_writers = writer_ranks(*state.layout).size();
     CHECK(files.size() == num_writers, "{} files of {} ranks", files.size(), num_writers);
-    mine = commit_checkpoint(place.directory, *state.layout, place.plan_digest, metadata, files);
+    mine = commit_checkpoint(place.directory, state, place.plan_digest, metadata, files);
     if (has_error(mine))
       discard_partial(place.directory, metadata.step);
     else

@@ -21,13 +21,30 @@ Result<CheckpointMetadata> verify_checkpoint(const std::string& directory, int64
 
 namespace {
 
-// The first so many of master and both moments.
-Diagnostics load_states(const std::string& checkpoint, const ShardState& state, size_t num_states) {
+enum class Wanted { kParameters, kAllStates };
+
+Diagnostics check_states(const std::string& checkpoint, const std::vector<std::string>& found,
+                         const std::vector<std::string>& expected) {
+  if (found == expected) return {};
+  return {error(code::kCheckpoint, {checkpoint},
+                fmt::format("'{}' is of the optimizer {}, this run's is {}: they keep other states", checkpoint,
+                            optimizers_with(found), optimizers_with(expected)),
+                "resume with the optimizer that it was written with, or export it and start from its weights")};
+}
+
+Diagnostics load_states(const std::string& checkpoint, const ShardState& state, Wanted wanted) {
   Result<StoredCheckpoint> stored = StoredCheckpoint::open(checkpoint);
   if (!stored.ok()) return stored.diagnostics;
   if (Diagnostics found = stored->check_model(state.layout->geometry, state.layout->tuning); has_error(found)) return found;
-  const std::span<float> all[] = {state.master, state.moment1, state.moment2};
-  const std::span<const std::span<float>> states = std::span(all).first(num_states);
+  std::vector<std::string> names = {""};
+  std::vector<std::span<float>> states = {state.master};
+  for (const StateValues& s : state.states) {
+    if (wanted == Wanted::kParameters) break;
+    names.push_back("." + std::string(s.name));
+    states.push_back(s.values);
+  }
+  if (wanted == Wanted::kAllStates)
+    if (Diagnostics found = check_states(checkpoint, stored->index().states, names); has_error(found)) return found;
   for (const std::span<float>& values : states) std::fill(values.begin(), values.end(), 0.0f);  // padding stays zero
   for (const UnitLayout& unit : state.layout->units) {
     if (unit.is_frozen) continue;
@@ -35,7 +52,7 @@ Diagnostics load_states(const std::string& checkpoint, const ShardState& state, 
       for (const Box& box : boxes_of(*state.layout, unit, parameter, state.at)) {
         for (size_t s = 0; s < states.size(); ++s) {
           CHECK(box.shard_offset + box.numel() <= static_cast<int64_t>(states[s].size()), "{}", parameter.name);
-          Diagnostics found = stored->read(parameter.name, kStateSuffixes[s], box, states[s].data() + box.shard_offset);
+          Diagnostics found = stored->read(parameter.name, names[s], box, states[s].data() + box.shard_offset);
           if (has_error(found)) return found;
         }
       }
@@ -47,9 +64,11 @@ Diagnostics load_states(const std::string& checkpoint, const ShardState& state, 
 }  // namespace
 
 Diagnostics load_shard(const std::string& directory, int64_t step, const ShardState& state) {
-  return load_states(checkpoint_path(directory, step), state, 3);
+  return load_states(checkpoint_path(directory, step), state, Wanted::kAllStates);
 }
 
-Diagnostics load_parameters(const std::string& checkpoint, const ShardState& state) { return load_states(checkpoint, state, 1); }
+Diagnostics load_parameters(const std::string& checkpoint, const ShardState& state) {
+  return load_states(checkpoint, state, Wanted::kParameters);
+}
 
 }  // namespace distsetup

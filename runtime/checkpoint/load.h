@@ -11,7 +11,8 @@ namespace distsetup {
 Result<CheckpointMetadata> verify_checkpoint(const std::string& directory, int64_t step, int part = 0, int parts = 1);
 // The parameters of a checkpoint alone, from its own folder. Errors as load_shard's.
 Diagnostics load_parameters(const std::string& checkpoint, const ShardState& state);
-// Fills master and moments. Errors: another model (a parameter missing, unknown, or of another shape), elements that no file holds.
+// Fills master and the optimizer's states. Errors: another model (a parameter missing, unknown, or of another shape), an optimizer
+// that keeps other states, elements that no file holds.
 Diagnostics load_shard(const std::string& directory, int64_t step, const ShardState& state);
 
 }  // namespace distsetup

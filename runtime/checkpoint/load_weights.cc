@@ -32,7 +32,7 @@ Diagnostics load_weights(const WeightsFolder& folder, const ShardState& state) {
   if (!matched.ok()) return matched.diagnostics;
   const bool is_whole = state.layout->tuning.trains_all();
   if (is_whole) std::fill(state.master.begin(), state.master.end(), 0.0f);
-  for (const std::span<float>& values : {state.moment1, state.moment2}) std::fill(values.begin(), values.end(), 0.0f);
+  for (const StateValues& s : state.states) std::fill(s.values.begin(), s.values.end(), 0.0f);
   BoxReader reader(folder, geometry);
   for (const UnitLayout& unit : state.layout->units) {
     if (unit.is_frozen) continue;

@@ -18,8 +18,8 @@
 #include "runtime/engine/gradient_sums.h"
 #include "runtime/engine/host_shards.h"
 #include "runtime/kernels/cpu/kernels.h"
-#include "runtime/optim/adamw.h"
 #include "runtime/optim/initialize.h"
+#include "runtime/optim/optimizer.h"
 
 namespace distsetup {
 struct Engine::State {
@@ -60,7 +60,7 @@ struct Engine::State {
   OpContext context;
   std::unique_ptr<RankMemory> memory;
   std::map<Phase, BoundList> lists;
-  std::unique_ptr<AdamW> adamw;
+  std::unique_ptr<Optimizer> optimizer;
   int64_t steps_done = 0;
 
   // Of the list that runs.
@@ -96,10 +96,11 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   for (const auto& [phase, s] : schedules) all.push_back(&s);
   memory = std::make_unique<RankMemory>(device, all);
   for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, place, context, device.kernels());
-  host_shards = std::make_unique<HostShards>(*memory, device, layout().shard_numel);
+  host_shards = std::make_unique<HostShards>(*memory, device, layout().shard_numel, plan.train);
   fill_rope_tables(plan.model, context.packed ? own_positions(context.cp * context.S) : positions_of(context), *memory, device);
-  adamw = std::make_unique<AdamW>(plan.train, decay_ranges(layout(), place), shard("master").data(), shard("gradient").data(),
-                                  shard("exp_avg").data(), shard("exp_avg_sq").data(), device.accelerator(), device.index());
+  const OptimizerMemory shards = {shard("master").data(), shard("gradient").data(),
+                                  [this](const std::string& buffer) { return memory->run(buffer); }, layout().shard_numel};
+  optimizer = make_optimizer(plan.train, decay_ranges(layout(), place), shards, device.accelerator(), device.index());
   if (!options.poison) return;
   for (const UnitLayout& unit : layout().units) {  // gradient padding: nobody may read it
     if (unit.is_frozen) continue;
@@ -272,7 +273,7 @@ void Engine::State::optimizer_step() {
     throw NonFiniteError(fmt::format("step {}: loss {}, gradient norm {}; a smaller learning rate or more warm-up steps may help",
                                      steps_done + 1, stats.loss, stats.gradient_norm));
   }
-  adamw->step(steps_done + 1, rate, clip_factor(stats.gradient_norm, plan.train.grad_clip));
+  optimizer->step(steps_done + 1, rate, clip_factor(stats.gradient_norm, plan.train.grad_clip));
 }
 
 void Engine::State::evaluate(const EvaluateInput& input, const std::function<void(int64_t)>& after) {
@@ -301,8 +302,7 @@ Engine::Engine(const Plan& plan, Schedule step, Device& device, Communicator& co
 Engine::~Engine() = default;
 
 std::span<float> Engine::master() { return state_->host_shards->of("master"); }
-std::span<float> Engine::moment1() { return state_->host_shards->of("exp_avg"); }
-std::span<float> Engine::moment2() { return state_->host_shards->of("exp_avg_sq"); }
+std::vector<StateValues> Engine::optimizer_states() { return state_->host_shards->optimizer_states(); }
 std::span<const float> Engine::gradient() const { return state_->host_shards->of("gradient"); }
 const Layout& Engine::layout() const { return state_->layout(); }
 Coordinates Engine::place() const { return state_->place; }
@@ -329,8 +329,7 @@ void Engine::initialize_parameters() {
 
 void Engine::initialize_trained() {
   initialize_shard(layout(), place(), uint64_t(state_->plan.train.seed), master());
-  std::fill(moment1().begin(), moment1().end(), 0.0f);
-  std::fill(moment2().begin(), moment2().end(), 0.0f);
+  for (const StateValues& s : optimizer_states()) std::fill(s.values.begin(), s.values.end(), 0.0f);
   state_->steps_done = 0;
 }
 

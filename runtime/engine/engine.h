@@ -3,7 +3,7 @@
 // offsets are the schedule's.
 //
 //   Engine engine(plan, device, communicator, options);
-//   engine.initialize_parameters();  or fill master(), moment1(), moment2() from a checkpoint and set_steps_done()
+//   engine.initialize_parameters();  or fill master(), optimizer_states() from a checkpoint and set_steps_done()
 //   engine.load();                   replicas in the compute dtype, where the strategy keeps any
 //   engine.step({ids, targets, ...}); engine.evaluate({ids, targets, ...});
 //
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "plan/layout.h"
+#include "plan/optimizer.h"
 #include "plan/plan.h"
 #include "plan/preference_loss.h"
 #include "plan/schedule.h"
@@ -119,12 +120,11 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // This rank's flat shard: fp32 master parameters, AdamW's moments, and the gradient that the last step used. layout() says where
-  // each parameter's elements are (boxes_of at place()). Padding is zero. Where device memory is not the host's
+  // This rank's flat shard: fp32 master parameters, what the optimizer keeps, and the gradient that the last step used. layout() says
+  // where each parameter's elements are (boxes_of at place()). Padding is zero. Where device memory is not the host's
   // (Device::host_memory) these are copies: valid until the next step, and what is written into them counts from load() on.
   std::span<float> master();
-  std::span<float> moment1();
-  std::span<float> moment2();
+  std::vector<StateValues> optimizer_states();
   std::span<const float> gradient() const;
   // Puts values into this rank's flat shard of what is frozen (layout.h), rounded to the compute type, from element `offset` on.
   void store_frozen(int64_t offset, std::span<const float> values);

@@ -1,6 +1,21 @@
 #include "runtime/engine/host_shards.h"
 
+#include "runtime/optim/block_codes.h"
+
 namespace distsetup {
+namespace {
+
+struct HostCodes {
+  std::vector<uint8_t> codes;
+  std::vector<float> scales;
+  explicit HostCodes(int64_t numel) : codes(static_cast<size_t>(numel)), scales((codes.size() + kScaleBlock - 1) / kScaleBlock) {}
+  int64_t scale_bytes() const { return static_cast<int64_t>(scales.size() * sizeof(float)); }
+};
+
+}  // namespace
+
+HostShards::HostShards(const RankMemory& memory, Device& device, int64_t numel, const TrainPlan& train)
+    : memory_(memory), device_(device), numel_(numel), states_(distsetup::optimizer_states(train)) {}
 
 std::span<float> HostShards::of(const std::string& name) {
   if (device_.host_memory()) return {static_cast<float*>(memory_.run(name)), static_cast<size_t>(numel_)};
@@ -13,13 +28,52 @@ std::span<float> HostShards::of(const std::string& name) {
   return mirror.values;
 }
 
+std::span<float> HostShards::of_state(const OptimizerState& state) {
+  const std::string name(state.name);
+  if (state.dtype == Dtype::kF32) return of(name);
+  Mirror& mirror = mirrors_[name];
+  if (!mirror.valid) {
+    HostCodes host(numel_);
+    device_.copy_to_host(host.codes.data(), memory_.run(name), numel_);
+    device_.copy_to_host(host.scales.data(), memory_.run(scale_buffer(state)), host.scale_bytes());
+    mirror.values.resize(static_cast<size_t>(numel_));
+    dequantize_blocks(host.codes.data(), host.scales.data(), numel_, state.is_signed, mirror.values.data());
+    mirror.valid = true;
+  }
+  return mirror.values;
+}
+
+std::vector<StateValues> HostShards::optimizer_states() {
+  std::vector<StateValues> out;
+  for (const OptimizerState& state : states_) out.push_back({state.name, of_state(state)});
+  return out;
+}
+
+void HostShards::upload_codes(const OptimizerState& state, const Mirror& mirror) {
+  HostCodes host(numel_);
+  requantize_blocks(mirror.values.data(), numel_, state.is_signed, host.codes.data(), host.scales.data());
+  device_.copy_to_device(memory_.run(std::string(state.name)), host.codes.data(), numel_);
+  device_.copy_to_device(memory_.run(scale_buffer(state)), host.scales.data(), host.scale_bytes());
+}
+
 void HostShards::upload() {
-  for (const auto& [name, mirror] : mirrors_)
-    if (mirror.valid) device_.copy_to_device(memory_.run(name), mirror.values.data(), numel_ * 4);
+  for (const auto& [name, mirror] : mirrors_) {
+    if (!mirror.valid) continue;
+    const OptimizerState* in_8_bits = nullptr;
+    for (const OptimizerState& state : states_)
+      if (state.name == name && state.dtype != Dtype::kF32) in_8_bits = &state;
+    if (in_8_bits != nullptr)
+      upload_codes(*in_8_bits, mirror);
+    else
+      device_.copy_to_device(memory_.run(name), mirror.values.data(), numel_ * 4);
+  }
 }
 
 void HostShards::forget() {
-  for (auto& [name, mirror] : mirrors_) mirror.valid = false;
+  for (auto& [name, mirror] : mirrors_) {
+    mirror.valid = false;
+    if (device_.host_memory()) mirror.values = {};  // they would take from what the plan calls free
+  }
 }
 
 }  // namespace distsetup

@@ -1,5 +1,5 @@
-// A rank's flat shards (master, gradient, moments) as the host sees them: the memory itself where the device's is the host's, else
-// copies.
+// A rank's flat shards (master, gradient, the optimizer's states) as the host sees them: the memory itself where the device's is the
+// host's, else copies. States that are held in 8 bits are copies too, in fp32.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/optimizer.h"
 #include "runtime/device/device.h"
 #include "runtime/engine/bind.h"
 
@@ -14,8 +15,9 @@ namespace distsetup {
 
 class HostShards {
  public:
-  HostShards(const RankMemory& memory, Device& device, int64_t numel) : memory_(memory), device_(device), numel_(numel) {}
-  std::span<float> of(const std::string& name);  // valid until forget()
+  HostShards(const RankMemory& memory, Device& device, int64_t numel, const TrainPlan& train);
+  std::span<float> of(const std::string& name);  // master or gradient; valid until forget()
+  std::vector<StateValues> optimizer_states();   // as of()
   void upload();                                 // what has been written into copies
   void forget();                                 // a step changes what is on the device
 
@@ -24,10 +26,13 @@ class HostShards {
     std::vector<float> values;
     bool valid = false;
   };
+  std::span<float> of_state(const OptimizerState& state);
+  void upload_codes(const OptimizerState& state, const Mirror& mirror);
   const RankMemory& memory_;
   Device& device_;
   const int64_t numel_;
-  std::map<std::string, Mirror> mirrors_;
+  const std::vector<OptimizerState> states_;
+  std::map<std::string, Mirror, std::less<>> mirrors_;  // of states in 8 bits too
 };
 
 }  // namespace distsetup

@@ -38,12 +38,13 @@ Plan on_one_rank(Plan plan, int64_t rows) {
   return plan;
 }
 
-// An evaluation's list without what only training has: gradients and moments take no memory.
+// An evaluation's list without what only training has: gradients and the optimizer's states take no memory.
 Schedule evaluation(const Plan& plan, int64_t rows) {
   Schedule list = compile_expanded(on_one_rank(plan, rows), Phase::kEvaluate);
-  static const std::set<std::string> kOfTraining = {"gradient", "exp_avg", "exp_avg_sq"};
-  for (Buffer& b : list.buffers)
-    if (b.lifetime == BufferLifetime::kRun && kOfTraining.contains(b.name)) b.bytes = 0;
+  for (Buffer& b : list.buffers) {
+    const bool is_of_training = b.name == "gradient" || b.buffer_class == BufferClass::kOptimizerState;
+    if (b.lifetime == BufferLifetime::kRun && is_of_training) b.bytes = 0;
+  }
   return list;
 }
 
@@ -194,7 +195,7 @@ Decoder::~Decoder() = default;
 
 ShardState Decoder::state() {
   const Layout* const layout = state_->one.list.schedule.layout.get();
-  return {layout, Coordinates{}, {static_cast<float*>(state_->memory->run("master")), size_t(layout->shard_numel)}, {}, {}};
+  return {layout, Coordinates{}, {static_cast<float*>(state_->memory->run("master")), size_t(layout->shard_numel)}, {}};
 }
 
 void Decoder::load() {

@@ -25,7 +25,7 @@ class Decoder {
   Decoder(const Plan& plan, int64_t most_tokens);
   ~Decoder();
 
-  // What a checkpoint or published weights are read into; there are no moments. Then load().
+  // What a checkpoint or published weights are read into; there is no optimizer. Then load().
   ShardState state();
   void load();
 

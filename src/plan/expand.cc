@@ -241,7 +241,7 @@ class Expander {
         break;
       case InstructionOp::kOptimizerStep:
         for (const int b : i.uses) step.reads.push_back(flat(b));
-        step.writes = {step.reads[0], step.reads[1], step.reads[2], step.reads[3]};
+        step.writes.assign(step.reads.begin(), step.reads.end() - 1);  // all but the norm
         break;
       case InstructionOp::kRecv: step.writes = {flat(i.uses[0])}; break;
       case InstructionOp::kZero:

@@ -1,6 +1,6 @@
 // Layout: where each parameter's elements live. One flat buffer per unit, in program order; every shard rank owns one equal, aligned
 // chunk of each unit's buffer, the last ones padded. A rank's chunks of all units lie one after the other in one flat shard buffer
-// (master, gradient, each moment): one AdamW call per decay class, one norm pass. Every element is covered exactly once.
+// (master, gradient, each state of the optimizer): one update, one norm pass. Every element is covered exactly once.
 // With tensor parallelism a unit's buffer holds this rank's piece of each matrix, and is sharded over dp_shard. What is not split
 // (norms, some biases) lies in one more unit, the shared one, sharded over dp_shard and tp together: each element has one owner, and
 // the reduction that brings the gradients of the data ranks brings those of the tensor-parallel ranks' tokens too.
@@ -135,7 +135,7 @@ struct Box {
 };
 std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Parameter& parameter, const Coordinates& at);
 
-// Contiguous stretches of a rank's flat shard that are trained and share the decay flag, in order: AdamW's tensor list.
+// Contiguous stretches of a rank's flat shard that are trained and share the decay flag, in order: the optimizer's tensor list.
 struct DecayRange {
   int64_t begin = 0, end = 0;
   bool decay = true;

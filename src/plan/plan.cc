@@ -11,6 +11,7 @@
 #include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
 #include "plan/native_program.h"
+#include "plan/optimizer.h"
 #include "plan/packed_rows.h"
 #include "plan/plan_fields.h"
 #include "plan/preference_loss.h"
@@ -130,8 +131,10 @@ Diagnostics check_bundled(const Plan& p) {
   require(p.offload == OffloadPlan{}, code::kUnsupportedFeature, "the native trainer does not offload yet");
   require(p.precision.reduce == Dtype::kF32 && p.precision.master == Dtype::kF32 && p.precision.optimizer_state == Dtype::kF32,
           code::kUnsupportedFeature, "the native trainer keeps master, sums and moments in fp32");
-  require(p.train.optimizer == "adamw", code::kUnsupportedFeature,
-          fmt::format("the native trainer runs adamw, not '{}'", p.train.optimizer));
+  require(is_native_optimizer(p.train.optimizer, p.hardware.accelerator), code::kUnsupportedFeature,
+          fmt::format("the native trainer runs {}{}, not '{}'", native_optimizers(p.hardware.accelerator),
+                      p.hardware.accelerator == Accelerator::kCuda ? " on GPUs" : "", p.train.optimizer),
+          "--optimizer adamw");
   return out;
 }
 

@@ -145,6 +145,7 @@ struct TrainPlan {
   int64_t lr_decay_steps = 0;  // wsd: the last steps, in which the rate falls; step: those between two falls
   double lr_decay_factor = 0;  // step: what each fall multiplies the rate by
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double momentum = 0;     // sgd; 0: it has no state
   double grad_clip = 1.0;  // 0 = no clipping
   int64_t seed = 0;
   bool deterministic = false;  // on GPUs: the same bits in every run, for slower attention; on CPUs it is always so

@@ -190,6 +190,7 @@ void visit(V& v, TrainPlan& t) {
   v("beta1", t.beta1);
   v("beta2", t.beta2);
   v("epsilon", t.epsilon);
+  if (t.optimizer == "sgd") v("momentum", t.momentum);
   v("grad_clip", t.grad_clip);
   v("seed", t.seed);
   v("deterministic", t.deterministic);

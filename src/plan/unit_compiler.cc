@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "plan/optimizer.h"
 
 namespace distsetup {
 
@@ -51,8 +52,8 @@ void UnitCompiler::make_run_buffers() {
   const int64_t n = s_.layout->shard_numel;
   master_ = run_buffer("master", BufferClass::kParameterShard, n, Dtype::kF32);
   gradient_shard_ = run_buffer("gradient", BufferClass::kGradient, n, Dtype::kF32);
-  exp_avg_ = run_buffer("exp_avg", BufferClass::kOptimizerState, n, Dtype::kF32);
-  exp_avg_sq_ = run_buffer("exp_avg_sq", BufferClass::kOptimizerState, n, Dtype::kF32);
+  for (const OptimizerBuffer& b : optimizer_buffers(plan_.train, n))
+    states_.push_back(run_buffer(b.name, BufferClass::kOptimizerState, b.numel, b.dtype));
   if (s_.layout->frozen_numel > 0)
     frozen_ = run_buffer(std::string(kFrozenBuffer), BufferClass::kParameterShard, s_.layout->frozen_numel, s_.compute);
   if (source_ == ParameterSource::kReplica)
@@ -304,18 +305,22 @@ void UnitCompiler::update() {
   norm.dtype = Dtype::kF32;
   reduce_scalar(sumsq_, s_.layout->state_group);
   Instruction& optimizer = emit(InstructionOp::kOptimizerStep, -1);
-  optimizer.uses = {master_, gradient_shard_, exp_avg_, exp_avg_sq_, sumsq_};
+  optimizer.uses = {master_, gradient_shard_};
+  optimizer.uses.insert(optimizer.uses.end(), states_.begin(), states_.end());
+  optimizer.uses.push_back(sumsq_);
   optimizer.dtype = Dtype::kF32;
   refresh_replica();
 }
 
 void UnitCompiler::save() {
   phase_ = "save";
-  for (const int b : {master_, exp_avg_, exp_avg_sq_}) {
+  std::vector<int> saved = {master_};
+  saved.insert(saved.end(), states_.begin(), states_.end());
+  for (const int b : saved) {
     Instruction& i = emit(InstructionOp::kCopyToHost, -1);
     i.uses = {b};
     i.bytes = s_.buffers[b].bytes;
-    i.dtype = Dtype::kF32;
+    i.dtype = s_.buffers[b].dtype;
   }
   close_segment(1);
 }

@@ -90,8 +90,8 @@ class UnitCompiler : protected ScheduleWriter {
   ParameterSource source_ = ParameterSource::kMaster;
   GradientPath path_ = GradientPath::kDirect;
   int frozen_ = -1;  // -1: nothing is
-  int master_ = -1, gradient_shard_ = -1, exp_avg_ = -1, exp_avg_sq_ = -1, replica_ = -1, shared_replica_ = -1, loss_ = -1,
-      sumsq_ = -1;
+  int master_ = -1, gradient_shard_ = -1, replica_ = -1, shared_replica_ = -1, loss_ = -1, sumsq_ = -1;
+  std::vector<int> states_;                   // the optimizer's
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
   std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
   PendingReduction pending_;

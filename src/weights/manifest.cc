@@ -74,6 +74,20 @@ void expect_format(const Json& json) {
   if (format != kCheckpointFormat) throw Malformed(fmt::format("format {}, expected {}", format, kCheckpointFormat));
 }
 
+// "", and behind it those of an optimizer, each another one.
+std::vector<std::string> state_names(const Json& json) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> out;
+  const Json& states = member(json, "states");
+  for (const Json& state : states.is_array() && states.size() <= kMost ? states : Json::array())
+    out.push_back(state.is_string() ? state.get<std::string>() : "?");
+  bool is_legal = !out.empty() && out.front().empty();
+  for (size_t i = 1; i < out.size(); ++i)
+    is_legal = is_legal && out[i].size() > 1 && out[i][0] == '.' && std::count(out.begin(), out.end(), out[i]) == 1;
+  if (!is_legal) throw Malformed("'states' are not the parameter and what an optimizer keeps of it");
+  return out;
+}
+
 bool is_digest(const std::string& text) {
   return text.size() == 64 &&
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -122,7 +136,7 @@ Json to_json(const CheckpointIndex& index) {
   const Mesh& mesh = index.mesh;
   return {{"format", kCheckpointFormat},
           {"plan_digest", index.plan_digest},
-          {"states", kStateSuffixes},
+          {"states", index.states},
           {"parameters", std::move(parameters)},
           {"mesh",
            {{"pp", mesh.pp},
@@ -162,7 +176,7 @@ Result<CheckpointIndex> index_from_json(std::string_view text, const std::string
     expect_keys(json, 5, "the index");
     CheckpointIndex index;
     index.plan_digest = text_of(json, "plan_digest");
-    if (member(json, "states") != Json(kStateSuffixes)) throw Malformed("'states' are not the parameter and its two moments");
+    index.states = state_names(json);
     const Json& mesh = member(json, "mesh");
     expect_keys(mesh, 6, "'mesh'");
     index.mesh = {axis(mesh, "pp"), axis(mesh, "dp_replicate"), axis(mesh, "dp_shard"),

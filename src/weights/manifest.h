@@ -1,8 +1,8 @@
 // The three small files of a checkpoint directory.
 //   index.json     {"format": 1, "plan_digest", "mesh", "states": ["", ".exp_avg", ".exp_avg_sq"], "parameters": {name: {"shape",
-//   "boxes":
-//                  [{"file", "start", "size", "suffix"}]}}}. The tensor of a box in its file is called name + state + suffix; suffix
-//                  is "" for a parameter that the file holds whole (its published name), else ".box<k>".
+//                  "boxes": [{"file", "start", "size", "suffix"}]}}}. States are those of the run's optimizer (plan/optimizer.h). The
+//                  tensor of a box in its file is called name + state + suffix; suffix is "" for a parameter that the file holds
+//                  whole (its published name), else ".box<k>".
 //   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor; where parameters are frozen, and so in
 //                  no file, "frozen": {"digest"} of their values.
 //   COMMIT         {"format": 1, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or when
@@ -10,7 +10,6 @@
 //                  file differs from it, the directory is no checkpoint.
 // Reading is strict: unknown and missing keys, wrong types and boxes outside their shape are errors.
 #pragma once
-#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -24,7 +23,6 @@
 namespace distsetup {
 
 inline constexpr int kCheckpointFormat = 1;
-inline constexpr std::array<std::string_view, 3> kStateSuffixes = {"", ".exp_avg", ".exp_avg_sq"};
 
 struct StoredBox {
   std::string file;  // "rank_0.safetensors"
@@ -40,6 +38,7 @@ struct StoredParameter {
 struct CheckpointIndex {
   std::string plan_digest;
   Mesh mesh;
+  std::vector<std::string> states;  // suffixes: "" for the parameter, then the optimizer's
   std::map<std::string, StoredParameter> parameters;
   bool operator==(const CheckpointIndex&) const = default;
 };

@@ -24,7 +24,7 @@ class StoredCheckpoint {
   // The parameters of `geometry` that have a gradient, no others, in their shapes: else it is of another model, or of a run that
   // trained other parts of it.
   Diagnostics check_model(const Geometry& geometry, const Tuning& tuning = {}) const;
-  // A box of `parameter` (its master, or with a suffix of kStateSuffixes a moment) as box.numel() values in row-major order. Errors:
+  // A box of `parameter` (its master, or another of index().states) as box.numel() values in row-major order. Errors:
   // elements that no file holds, a file that cannot be read.
   Diagnostics read(const std::string& parameter, std::string_view state, const Box& box, float* values);
 

@@ -3,9 +3,9 @@
 #include <limits>
 #include <set>
 
-#include "runtime/optim/adamw.h"
 #include "runtime/optim/initialize.h"
 #include "runtime/optim/learning_rate.h"
+#include "runtime/optim/optimizer.h"
 
 #include <catch2/catch.hpp>
 
@@ -129,13 +129,15 @@ TEST_CASE("AdamW follows the paper, decay only where asked, clipping in the same
   std::vector<float> p(15), g(15), m(15), v(15);
   std::vector<double> P(15), M(15), V(15);
   for (size_t i = 0; i < 15; ++i) P[i] = p[i] = float(std::sin(double(i)));
-  AdamW adamw(train, ranges, p.data(), g.data(), m.data(), v.data());
+  const OptimizerMemory memory = {p.data(), g.data(), [&](const std::string& name) { return name == "exp_avg" ? m.data() : v.data(); },
+                                  15};
+  const std::unique_ptr<Optimizer> adamw = make_optimizer(train, ranges, memory);
   const double clip = 0.5;
   for (int64_t step = 1; step <= 5; ++step) {
     const double lr = 1e-2 / double(step);
     for (size_t i = 0; i < 15; ++i) g[i] = float(std::cos(double(i) + double(step)));
     const std::vector<float> gradient = g;
-    adamw.step(step, lr, clip);
+    adamw->step(step, lr, clip);
     for (const DecayRange& r : ranges) {
       for (int64_t j = r.begin; j < r.end; ++j) {
         const size_t i = size_t(j);

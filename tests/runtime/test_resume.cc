@@ -14,7 +14,7 @@ using namespace distsetup;
 
 namespace {
 
-ShardState state_of(Engine& engine) { return {&engine.layout(), engine.place(), engine.master(), engine.moment1(), engine.moment2()}; }
+ShardState state_of(Engine& engine) { return {&engine.layout(), engine.place(), engine.master(), engine.optimizer_states()}; }
 
 void save(Engine& engine, const std::string& directory, int64_t step) {
   REQUIRE(begin_checkpoint(directory, step).empty());
@@ -22,7 +22,7 @@ void save(Engine& engine, const std::string& directory, int64_t step) {
   REQUIRE(digest.ok());
   CheckpointMetadata metadata;
   metadata.step = step;
-  REQUIRE(commit_checkpoint(directory, engine.layout(), "", metadata, {{rank_file_name(0), *digest}}).empty());
+  REQUIRE(commit_checkpoint(directory, state_of(engine), "", metadata, {{rank_file_name(0), *digest}}).empty());
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ struct RankState {
         master(size_t(layout.shard_numel), 77.0f),
         moment1(master),
         moment2(master) {}
-  ShardState state() { return {&layout, at, master, moment1, moment2}; }
+  ShardState state() { return {&layout, at, master, {{"exp_avg", moment1}, {"exp_avg_sq", moment2}}}; }
 
   // Elements that are not what the folder holds; padding has to be zero.
   int64_t num_wrong(int64_t& num_seen) const {

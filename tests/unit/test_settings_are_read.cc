@@ -141,6 +141,7 @@ Settings base_for(Settings base, std::string_view path) {
       {"train.init", {{"model", "./weights"}}},
       {"train.lr_decay_steps", {{"train.lr_schedule", "step"}}},
       {"train.lr_decay_factor", {{"train.lr_schedule", "step"}}},
+      {"train.momentum", {{"train.optimizer", "sgd"}}},
       {"train.lora_rank", {{"train.finetune", "lora"}}},
       {"train.lora_targets", {{"train.finetune", "lora"}}},
       {"train.loss", {{"train.method", "dpo"}}},

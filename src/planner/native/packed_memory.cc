@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "plan/optimizer.h"
 #include "plan/workspace.h"
 #include "planner/native/simulate.h"
 #include "planner/replay/ledger.h"
@@ -181,9 +182,6 @@ void fill_phases(MemoryPlan& m, const Schedule& step, int64_t evaluate_bytes, Ac
 
 }  // namespace
 
-// fp32 master and two moments; file headers, some hundred bytes per tensor, are left out.
-int64_t checkpoint_bytes(int64_t parameters) { return 12 * parameters; }
-
 MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule& evaluate) {
   const Accelerator accelerator = plan.hardware.accelerator;
   const Peak peak = find_peak(step, accelerator);
@@ -201,9 +199,9 @@ MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule&
   m.peak_buffers = largest_buffers(step, peak.step);
   fill_terms(m, step, peak, m.workspace_bytes);
   fill_phases(m, step, m.run_bytes + evaluate.live_peak_bytes + largest_workspace(evaluate, accelerator), accelerator);
-  m.checkpoint_bytes = checkpoint_bytes(step.layout->stored_numel);
+  m.checkpoint_bytes = stored_bytes(plan.train, step.layout->stored_numel);  // without headers, some hundred bytes per tensor
   // Saving copies the shards of all ranks of a node to the host; on CPU they are there already.
-  m.host_bytes_per_node = cpu ? 0 : 12 * step.layout->shard_numel * plan.hardware.gpus_per_node;
+  m.host_bytes_per_node = cpu ? 0 : stored_bytes(plan.train, step.layout->shard_numel) * plan.hardware.gpus_per_node;
   return m;
 }
 

@@ -9,6 +9,4 @@ namespace distsetup {
 // All but by_rank_class and what follows from the interval of the need.
 MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule& evaluate);
 
-int64_t checkpoint_bytes(int64_t parameters);  // of one checkpoint, all ranks
-
 }  // namespace distsetup

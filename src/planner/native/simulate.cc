@@ -9,6 +9,7 @@
 #include "plan/compile_pipeline.h"
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
+#include "plan/optimizer.h"
 #include "planner/native/packed_memory.h"
 #include "planner/native/pipeline_time.h"
 #include "planner/report/verdict.h"
@@ -31,7 +32,7 @@ SimulationCache::SplitKey split_key(const Plan& plan) {
 // That split the states of a tensor-parallel rank.
 int64_t state_shards(const Plan& plan) { return group_size(plan.mesh, shard_group(plan.mesh, plan.strategy.sharding)); }
 
-constexpr double kLeastOptimizerBytesPerParameter = kOptimizerBytesPerParameter + 4;  // the norm of the gradients reads them
+constexpr double kNormBytesPerParameter = 4;  // it reads the gradients
 
 CachedUnit make_unit(const Plan& plan, const StepList& list, size_t program, const std::set<int>& elsewhere) {
   const UnitProgram& unit = list.programs[program];
@@ -115,7 +116,7 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
   // Of a pipeline the mean of its stages, without what they keep.
   const int64_t kept_bytes = plan.mesh.pp == 1 ? c.kept_bytes : 0;
   const double compute = static_cast<double>(plan.gradient_accumulation) * c.seconds / plan.mesh.pp +
-                         stream_s(plan.hardware, shard * kLeastOptimizerBytesPerParameter);
+                         stream_s(plan.hardware, shard * (update_bytes_per_parameter(plan.train) + kNormBytesPerParameter));
   // Sums in another order than the simulation's: what rounding may add is taken off.
   return {states_bound_bytes(plan) + kept_bytes, compute * straggling(plan) * (1 - 1e-9)};
 }
@@ -176,7 +177,8 @@ int64_t states_bound_bytes(const Plan& plan) {
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
   const bool uses_master = shards == 1 && element == 4;
-  int64_t bytes = split(16 * parameters) + (gathers || uses_master ? 0 : element * parameters);
+  int64_t bytes =
+      split(8 * parameters + optimizer_bytes(plan.train, parameters)) + (gathers || uses_master ? 0 : element * parameters);
   bytes += gathers ? element * frozen / shards : element * frozen;
   return bytes;
 }

@@ -62,9 +62,9 @@ StepBound bound(const Plan& candidate, SimulationCache& cache);
 // Bytes on the device for `allocated` in run buffers, one arena and workspace: allocator rounding, context, communicators.
 int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, int64_t arena_bytes, int64_t workspace_bytes);
 
-// States alone: what no plan of this sharding can do without, in bytes per rank. fp32 master, gradient and two moments (16 B per
-// parameter, split over dp_shard × cp × tp; ddp's not over cp) and, where parameters are kept beside the master, a compute copy of a
-// tp rank's. Source: ZeRO (arXiv 1910.02054), section 3.1.
+// States alone: what no plan of this sharding can do without, in bytes per rank. fp32 master, gradient and what the optimizer
+// keeps (AdamW: 16 B per parameter, split over dp_shard × cp × tp; ddp's not over cp) and, where parameters are kept beside the
+// master, a compute copy of a tp rank's. Source: ZeRO (arXiv 1910.02054), section 3.1.
 int64_t states_bound_bytes(const Plan& plan);
 
 // How far device bytes can be wrong. On a GPU the allocator's and the libraries' share is modelled, not fitted yet, and published

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "model/flops.h"
 #include "plan/native_program.h"
+#include "plan/optimizer.h"
 #include "planner/native/step_clock.h"
 #include "planner/time/collective.h"
 
@@ -58,7 +59,7 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
       return stream_s(h, shard(i.unit) * (ranks * element + 8));
     }
     case InstructionOp::kGradNorm: return stream_s(h, shard(-1) * 4);
-    case InstructionOp::kOptimizerStep: return stream_s(h, shard(-1) * kOptimizerBytesPerParameter);
+    case InstructionOp::kOptimizerStep: return stream_s(h, shard(-1) * update_bytes_per_parameter(plan.train));
     default: return 0;
   }
 }

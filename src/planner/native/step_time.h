@@ -34,13 +34,12 @@ struct StepList {
   Dtype compute = Dtype::kF32;
   // Buffers that live all the run: these, and for each token and each sequence of a micro-batch.
   int64_t run_bytes = 0, run_bytes_per_token = 0, run_bytes_per_sequence = 0;
-  int64_t message_bytes = 0;                       // of a pipeline: what a stage sends to the next for one micro-batch
+  int64_t message_bytes = 0;  // of a pipeline: what a stage sends to the next for one micro-batch
   double flops_per_token = 0;
 };
 StepList step_list(const Plan& plan, const Schedule& schedule);
 
-inline constexpr double kOptimizerBytesPerParameter = 28;  // AdamW fused: read and write master and moments, read the gradient
-double straggling(const Plan& plan);                       // the slowest of many ranks sets the pace: a factor of a step's seconds
+double straggling(const Plan& plan);  // the slowest of many ranks sets the pace: a factor of a step's seconds
 
 // One collective over `group` that moves `bytes` (the full message of a gather or reduction).
 double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t bytes);

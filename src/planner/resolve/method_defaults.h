@@ -9,8 +9,11 @@ namespace distsetup {
 struct MethodDefaults {
   double learning_rate = 0, weight_decay = 0, beta1 = 0, beta2 = 0, epsilon = 0;
   std::string source;
+  std::string learning_rate_note;  // of the optimizer: what to think of a rate that was chosen by method
 };
 // `finetune`: full, or the kind of adapters. Errors: no row, or mistakes of the file.
 Result<MethodDefaults> method_defaults(const Presets& presets, std::string_view method, std::string_view finetune);
+// What an optimizer assumes otherwise, if it does: over what its method does. Errors: mistakes of the file.
+Diagnostics apply_optimizer_defaults(const Presets& presets, std::string_view optimizer, MethodDefaults& defaults);
 
 }  // namespace distsetup

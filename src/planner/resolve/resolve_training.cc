@@ -12,6 +12,7 @@
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/method_defaults.h"
 #include "planner/resolve/resolve_learning_rate.h"
+#include "planner/resolve/resolve_native_optimizer.h"
 
 namespace distsetup {
 namespace {
@@ -79,10 +80,15 @@ void resolve_training(Resolving& r) {
   const Result<MethodDefaults> usual = method_defaults(r.presets, t.method, r.spec.text("train.finetune").value_or("full"));
   if (!usual.ok()) return append(r.said, usual.diagnostics);
   resolve_learning_rate(r, *usual);
-  t.weight_decay = r.spec.number("train.weight_decay").value_or(usual->weight_decay);
-  t.beta1 = r.spec.number("train.beta1").value_or(usual->beta1);
-  t.beta2 = r.spec.number("train.beta2").value_or(usual->beta2);
-  t.epsilon = r.spec.number("train.epsilon").value_or(usual->epsilon);
+  if (r.native()) {
+    resolve_native_optimizer(r, *usual);
+  } else {
+    t.weight_decay = r.spec.number("train.weight_decay").value_or(usual->weight_decay);
+    t.beta1 = r.spec.number("train.beta1").value_or(usual->beta1);
+    t.beta2 = r.spec.number("train.beta2").value_or(usual->beta2);
+    t.epsilon = r.spec.number("train.epsilon").value_or(usual->epsilon);
+    refuse_momentum(r);
+  }
   t.grad_clip = value_or<double>(r, r.spec.number("train.grad_clip"), 1.0, "gradient clip 1.0");
   t.seed = r.spec.integer("train.seed").value_or(0);
   t.deterministic = r.spec.boolean("train.deterministic").value_or(false);

@@ -9,6 +9,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "model/count.h"
+#include "plan/optimizer.h"
 #include "planner/native/simulate.h"
 #include "planner/report/distance.h"
 #include "planner/report/verdict.h"
@@ -158,8 +159,7 @@ class NativePredictor final : public Predictor {
       plan.reasons.push_back(fmt::format("{} of {} parameters are trained, {} are frozen and held in {}", format_count(parameters),
                                          format_count(parameters + numbers.frozen), format_count(numbers.frozen),
                                          name(plan.precision.compute)));
-    plan.reasons.push_back(fmt::format("states: 16 B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4, AdamW moments 8)",
-                                       format_count(parameters), states, format_bytes(16 * parameters / states), rank));
+    explain_states(plan, parameters, states);
     if (too_few.has_value())
       plan.reasons.push_back(fmt::format("{}: {} per {} of {}", too_few_words(too_few->nodes), format_bytes(too_few->device_bytes),
                                          rank, format_bytes(plan.memory.capacity_bytes)));
@@ -188,6 +188,15 @@ class NativePredictor final : public Predictor {
     plan.assumptions.push_back(fmt::format("{} tokens per step = {} sequences: the nearest to {} that {} {}s divide",
                                            format_count(tokens), plan.train.global_batch, format_count(p_.global_batch_tokens),
                                            plan.mesh.data_parallel(), rank));
+  }
+
+  static void explain_states(Plan& plan, int64_t parameters, int states) {
+    const int64_t bytes = 8 * parameters + optimizer_bytes(plan.train, parameters);
+    const std::string kept = optimizer_words(plan.train);
+    plan.reasons.push_back(fmt::format("states: {:.4g} B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4{}{})",
+                                       static_cast<double>(optimizer_bytes(plan.train, kScaleBlock)) / kScaleBlock + 8,
+                                       format_count(parameters), states, format_bytes(bytes / states), rank_word(plan.hardware),
+                                       kept.empty() ? "" : ", ", kept));
   }
 
   static void explain_search(const SearchCounts& n, Plan& plan) {

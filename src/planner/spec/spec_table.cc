@@ -7,6 +7,7 @@
 #include "base/names.h"
 #include "plan/plan.h"
 #include "planner/spec/loss_choices.h"
+#include "planner/spec/optimizer_choices.h"
 
 namespace distsetup {
 namespace {
@@ -222,16 +223,7 @@ std::vector<SpecKey> make_keys() {
              "sequences of one epoch, in place of steps"),
       number(Type::kDouble, "train.epochs", {{"epochs", ""}, {"num-epochs", ""}, {"num-train-epochs", ""}}, "1", "", {1e-6, 1e6},
              "passes over the samples, or over the text of data.paths"),
-      choice("train.optimizer", {{"optimizer", ""}, {"optim", ""}},
-             {{"adamw", {"adamw_torch", "adamw_torch_fused", "fused_adamw"}, "", ""},
-              {"adam", {}, "", "the trainer has AdamW; Adam is AdamW with weight_decay 0"},
-              {"adamw_8bit", {"adamw_bnb_8bit"}, "8-bit moments", "", "the trainer has no 8-bit optimizer state yet"},
-              {"paged_adamw_8bit", {}, "8-bit moments in pages of host memory", "", "the trainer has no 8-bit optimizer state yet"},
-              {"adafactor", {}, "factored second moments", "", "the trainer has no Adafactor yet"},
-              {"lion", {}, "one moment", "", "the trainer has no Lion yet"},
-              {"muon", {}, "orthogonalised momentum on matrices", "", "the trainer has no Muon yet"},
-              {"sgd", {}, "no moments", "", "the trainer has no SGD yet"}},
-             "adamw", "optimizer"),
+      choice("train.optimizer", {{"optimizer", ""}, {"optim", ""}}, optimizer_choices(), "adamw", "optimizer"),
       number(Type::kDouble, "train.learning_rate", {{"learning-rate", ""}, {"lr", ""}, {"max-lr", ""}}, "3e-4", "", {0, 10},
              "peak learning rate; where none is given by method: sft 2e-5, dpo 1e-6, with adapters ten times that"),
       number(Type::kDouble, "train.min_learning_rate", {{"min-learning-rate", ""}, {"min-lr", ""}},
@@ -254,11 +246,12 @@ std::vector<SpecKey> make_keys() {
       number(Type::kDouble, "train.warmup_ratio", {{"warmup-ratio", ""}}, "none", "", {0, 1},
              "linear warm-up as a part of the steps, in place of warmup_steps"),
       number(Type::kDouble, "train.weight_decay", {{"weight-decay", ""}}, "0.1", "", {0, 10},
-             "on matrices, not on norms and biases; sft, dpo and adapters: 0"),
-      number(Type::kDouble, "train.beta1", {{"beta1", ""}, {"adam-beta1", ""}}, "0.9", "", {0, 0.9999999}, "AdamW's first decay rate"),
+             "on matrices, not on norms and biases; sft, dpo, adapters, SGD and Lion: 0"),
+      number(Type::kDouble, "train.beta1", {{"beta1", ""}, {"adam-beta1", ""}}, "0.9", "", {0, 0.9999999}, "first decay rate"),
       number(Type::kDouble, "train.beta2", {{"beta2", ""}, {"adam-beta2", ""}}, "0.95", "", {0, 0.9999999},
-             "AdamW's second decay rate; sft, dpo and adapters: 0.999"),
+             "second decay rate; sft, dpo and adapters: 0.999; Lion: 0.99"),
       number(Type::kDouble, "train.epsilon", {{"epsilon", ""}, {"adam-epsilon", ""}}, "1e-8", "", {0, 1}, "AdamW's epsilon"),
+      number(Type::kDouble, "train.momentum", {{"momentum", ""}}, "0", "", {0, 0.9999999}, "of sgd (bundled trainer)"),
       number(Type::kDouble, "train.grad_clip",
              {{"grad-clip", ""}, {"gradient-clipping", ""}, {"max-grad-norm", ""}, {"max-norm", ""}, {"clip", ""}}, "1.0", "",
              {0, 1e9}, "largest gradient norm; 0: no clipping"),

@@ -1,0 +1,31 @@
+#include "runtime/optim/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "base/check.h"
+#include "runtime/optim/fused.h"
+#include "runtime/optim/host_optimizers.h"
+
+namespace distsetup {
+
+double clip_factor(double norm, double max_norm) {
+  if (!std::isfinite(norm)) throw std::domain_error(fmt::format("the gradient norm is {}", norm));
+  return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
+                                          Accelerator accelerator, int device_index) {
+  if (train.optimizer == "adamw") return make_adamw(train, ranges, memory, accelerator, device_index);
+  if (train.optimizer == "sgd") return make_sgd(train, ranges, memory, accelerator, device_index);
+  CHECK(accelerator == Accelerator::kCpu, "no kernel of {} for GPUs", train.optimizer);
+  if (train.optimizer == "lion") return make_lion(train, ranges, memory);
+  if (train.optimizer == "adamw_8bit") return make_adamw_8bit(train, ranges, memory);
+  CHECK(false, "the trainer has no optimizer '{}'", train.optimizer);  // validate() says so
+  return nullptr;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,37 @@
+// An optimizer's step on a rank's flat shard. Which there are, and what they keep: plan/optimizer.h.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan/layout.h"
+#include "plan/plan.h"
+
+namespace distsetup {
+
+// What clipping multiplies gradients by: min(1, max_norm / (norm + 1e-6)), as PyTorch's clip_grad_norm_; 1 when max_norm is 0.
+// Throws std::domain_error when the norm is not finite: min(1, NaN) would be 1.
+double clip_factor(double norm, double max_norm);
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  // `step` counts from 1 (bias correction). Gradients are multiplied by `clip` and may be overwritten. Elements that no range has
+  // keep their values, and their states stay zero.
+  virtual void step(int64_t step, double learning_rate, double clip) = 0;
+};
+
+// The memory of a rank: fp32 master and gradient, and a buffer of the optimizer by its name.
+struct OptimizerMemory {
+  float* master = nullptr;
+  float* gradient = nullptr;
+  std::function<void*(const std::string& buffer)> state;
+  int64_t numel = 0;  // of the flat shard
+};
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
+                                          Accelerator accelerator = Accelerator::kCpu, int device_index = 0);
+
+}  // namespace distsetup

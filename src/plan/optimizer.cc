@@ -1,0 +1,107 @@
+#include "plan/optimizer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace distsetup {
+namespace {
+
+struct OptimizerRow {
+  std::string_view name, words;
+  std::vector<OptimizerState> states;
+  bool has_gpu_kernel = false;
+  bool needs_momentum = false;  // without momentum nothing is kept
+};
+
+constexpr bool kCpu = false, kCpuAndGpu = true;
+
+// Names of states are those of the optimizers' usual implementations: torch.optim's AdamW and SGD, the Lion of its authors.
+const std::vector<OptimizerRow>& rows() {
+  static const std::vector<OptimizerRow> kRows = {
+      {"adamw", "AdamW moments", {{"exp_avg"}, {"exp_avg_sq"}}, kCpuAndGpu},
+      {"sgd", "SGD momentum", {{"momentum_buffer"}}, kCpuAndGpu, true},
+      {"lion", "Lion momentum", {{"exp_avg"}}, kCpu},
+      {"adamw_8bit", "8-bit AdamW moments", {{"exp_avg", Dtype::kInt8}, {"exp_avg_sq", Dtype::kInt8, false}}, kCpu},
+  };
+  return kRows;
+}
+
+const OptimizerRow* find_row(std::string_view name) {
+  const auto it = std::find_if(rows().begin(), rows().end(), [name](const OptimizerRow& row) { return row.name == name; });
+  return it == rows().end() ? nullptr : &*it;
+}
+
+std::vector<std::string> suffixes(const std::vector<OptimizerState>& states) {
+  std::vector<std::string> out = {""};
+  for (const OptimizerState& state : states) out.push_back("." + std::string(state.name));
+  return out;
+}
+
+double bytes_per_element(const TrainPlan& train) {
+  return static_cast<double>(optimizer_bytes(train, kScaleBlock)) / static_cast<double>(kScaleBlock);
+}
+
+}  // namespace
+
+std::string native_optimizers(Accelerator accelerator) {
+  std::vector<std::string_view> names;
+  for (const OptimizerRow& row : rows())
+    if (accelerator == Accelerator::kCpu || row.has_gpu_kernel) names.push_back(row.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool is_native_optimizer(std::string_view name, Accelerator accelerator) {
+  const OptimizerRow* row = find_row(name);
+  return row != nullptr && (accelerator == Accelerator::kCpu || row->has_gpu_kernel);
+}
+
+std::vector<OptimizerState> optimizer_states(const TrainPlan& train) {
+  const OptimizerRow* row = find_row(train.optimizer);
+  if (row == nullptr || (row->needs_momentum && train.momentum == 0)) return {};
+  return row->states;
+}
+
+std::string scale_buffer(const OptimizerState& state) { return fmt::format("{}_scales", state.name); }
+
+std::vector<OptimizerBuffer> optimizer_buffers(const TrainPlan& train, int64_t numel) {
+  std::vector<OptimizerBuffer> out;
+  for (const OptimizerState& state : optimizer_states(train)) {
+    out.push_back({std::string(state.name), numel, state.dtype});
+    if (state.dtype != Dtype::kF32) out.push_back({scale_buffer(state), (numel + kScaleBlock - 1) / kScaleBlock, Dtype::kF32});
+  }
+  return out;
+}
+
+int64_t optimizer_bytes(const TrainPlan& train, int64_t numel) {
+  int64_t bytes = 0;
+  for (const OptimizerBuffer& buffer : optimizer_buffers(train, numel)) bytes += buffer.numel * size_bytes(buffer.dtype);
+  return bytes;
+}
+
+std::string optimizer_words(const TrainPlan& train) {
+  const double bytes = bytes_per_element(train);
+  return bytes == 0 ? "" : fmt::format("{} {:.4g}", find_row(train.optimizer)->words, bytes);
+}
+
+double update_bytes_per_parameter(const TrainPlan& train) {
+  constexpr double kMasterAndGradient = 12;
+  return kMasterAndGradient + 2 * bytes_per_element(train);
+}
+
+std::vector<std::string> stored_states(const TrainPlan& train) { return suffixes(optimizer_states(train)); }
+
+std::string optimizers_with(const std::vector<std::string>& states) {
+  std::vector<std::string> names;
+  for (const OptimizerRow& row : rows()) {
+    const bool has_none = row.needs_momentum && states.size() == 1;
+    if (!has_none && suffixes(row.states) != states) continue;
+    names.push_back(std::string(row.name) + (!row.needs_momentum ? "" : has_none ? " without momentum" : " with momentum"));
+  }
+  return names.empty() ? "another program" : fmt::format("{}", fmt::join(names, " or "));
+}
+
+}  // namespace distsetup
