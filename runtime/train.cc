@@ -32,11 +32,12 @@
 #include "runtime/monitor/environment.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/metrics.h"
-#include "runtime/monitor/preference_metrics.h"
 #include "runtime/monitor/profile_file.h"
 #include "runtime/monitor/replicas.h"
 #include "runtime/monitor/report.h"
 #include "runtime/monitor/signals.h"
+#include "runtime/monitor/step_guard.h"
+#include "runtime/monitor/step_line.h"
 #include "runtime/monitor/trace_file.h"
 #include "runtime/optim/learning_rate.h"
 #include "runtime/start.h"
@@ -104,6 +105,7 @@ class Run {
                                        : asked_training_plan(ask_for_plan(options_.flags, environment_), options_.output_dir);
     const bool anywhere = options_.dry_run && environment_.source == "no launcher";
     if (!anywhere) throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
+    guard_ = StepGuard(plan_.train.guard);
     place_ = {training_.checkpoint_directory, plan_.checkpoint.keep, training_.digest, {}};
   }
 
@@ -140,7 +142,10 @@ class Run {
     if (!device_) install_meter();  // of CPU memory; a GPU's device brings its own
     set_compute_threads(options_.num_threads > 0 ? options_.num_threads : compute_threads(environment_.local_world));
     if (!device_) device_ = make_cpu_device();
-    const EngineOptions options = {options_.poison, kMeteredSteps, options_.first_profiled_step, options_.last_profiled_step, {}};
+    const EngineOptions options = {
+        options_.poison, kMeteredSteps, options_.first_profiled_step, options_.last_profiled_step, {}, [this](const StepStats& stats) {
+          return takes_update(stats);
+        }};
     engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, options);
     sampler_ = std::make_unique<Sampler>(corpus_, plan_, environment_.rank);
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
@@ -170,11 +175,12 @@ class Run {
       sampler_->seek(newest->cursor);
       done_ = saved_step_ = newest->step;
       loss_ = newest->loss;
+      guard_.restore(newest->losses);
     } else if (!is_at_start) {
       load_start();
     }
     check_same_step(*communicator_, done_);
-    engine_->set_steps_done(done_);
+    engine_->set_steps_done(done_, guard_.history().skipped);
     engine_->load();
     Diagnostics mine;
     if (first()) {
@@ -210,45 +216,44 @@ class Run {
     phase_ = phase;
   }
 
+  // Every rank answers alike. A step that is refused leaves its line in metrics.jsonl; one that ends the run does not.
+  bool takes_update(const StepStats& stats) {
+    const StepGuard::Judgement& judgement = guard_.judge(stats.loss, stats.gradient_norm);
+    if (judgement.why.empty()) return true;
+    const std::string origin = origin_of_nan(*communicator_, stats, rows_, engine_->layout(), engine_->place(), engine_->gradient());
+    const std::string what = judgement.why + (origin.empty() ? "" : "; " + origin);
+    if (judgement.answer == StepGuard::Answer::kStop)
+      throw Failure(kExitFailed, what, help_after(judgement, training_.plan.train.guard));
+    const bool takes = judgement.answer == StepGuard::Answer::kTake;
+    if (first()) fmt::print("step {:>6}  {}{}\n", done_ + 1, takes ? "" : "skipped: ", what);
+    return takes;
+  }
+
   void step() {
     phase_ = fmt::format("training step {}", done_ + 1);
     const double begin_s = now_s();
     const Batch batch = sampler_->next();
+    rows_ = batch.own;
     const double rate = learning_rate(plan_.train, done_);
     const std::vector<float> reference = logps_of(reference_.training, batch.own);
     const StepStats stats = engine_->step({batch.ids, batch.targets, batch.num_terms, rate, reference, batch.positions});
-    if (!std::isfinite(stats.loss)) throw Failure(kExitFailed, fmt::format("the loss is {}", stats.loss));
     device_->synchronize();
     const double step_s = now_s() - begin_s;
     ++done_;
     ++done_here_;
-    loss_ = stats.loss;
+    if (std::isfinite(stats.loss)) loss_ = stats.loss;
     last_rate_ = rate;
     time_.add(stats, step_s);
     if (trace_) trace_->end_step(done_);
     profile_.add(training_.output, environment_.rank, done_, stats.profile);
     if (!first()) return;
-    curve_.push_back({done_, stats.loss});
-    const double tokens_per_s = static_cast<double>(batch.global_valid_tokens) / step_s;
-    Json line = {{"kind", "step"},
-                 {"step", done_},
-                 {"loss", stats.loss},
-                 {"learning_rate", rate},
-                 {"gradient_norm", stats.gradient_norm},
-                 {"tokens", sampler_->cursor().tokens},
-                 {"valid_tokens", batch.global_valid_tokens},
-                 {"step_s", step_s},
-                 {"tokens_per_s", tokens_per_s},
-                 {"wait_s", stats.wait_s}};
-    if (stats.preference) add_preference_metrics(*stats.preference, line);
-    throw_on_error(metrics_.write(line), kExitFailed);
+    if (std::isfinite(stats.loss)) curve_.push_back({done_, stats.loss});
+    const StepFacts facts = {done_, rate, sampler_->cursor().tokens, batch.global_valid_tokens, step_s};
+    throw_on_error(metrics_.write(step_line(facts, stats, guard_.last())), kExitFailed);
     const int64_t every = options_.log_every > 0 ? options_.log_every : std::max<int64_t>(1, plan_.train.steps / kNumConsoleLines);
     if (done_ % every != 0 && done_ != plan_.train.steps && done_here_ > 1) return;
     const double left_s = time_.mean().step_s * static_cast<double>(plan_.train.steps - done_);
-    fmt::print("step {:>6}  loss {:.4f}{}  lr {:.2e}  grad norm {:.3f}  {} tokens/s  {} (predicted {}){}\n", done_, stats.loss,
-               stats.preference ? preference_text(*stats.preference) : "", rate, stats.gradient_norm,
-               format_count(std::llround(tokens_per_s)), format_duration(step_s), format_duration(plan_.time.step_s),
-               left_s > 0 ? fmt::format("  {} left", format_duration(left_s)) : "");
+    fmt::print("{}", step_text(facts, stats, plan_, left_s));
     std::fflush(stdout);
   }
 
@@ -258,7 +263,8 @@ class Run {
     const double begin_s = now_s();
     check_replicas(*communicator_, engine_->layout(), engine_->master());
     CheckpointMetadata metadata = {
-        done_, sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed, corpus_.digest, frozen_digest_};
+        done_,          sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed, corpus_.digest,
+        frozen_digest_, guard_.history()};
     for (const std::string& complaint : save_checkpoint(*communicator_, place_, shard(), engine_->writes_checkpoint(), metadata))
       say("{}", complaint);
     saved_step_ = done_;
@@ -315,23 +321,10 @@ class Run {
     if (first()) {
       const MeasuredTime time = time_.mean();
       const std::vector<Comparison> rows = compare(plan_, memory, time);
-      Json report = {{"schema_version", 1},
-                     {"status", status},
-                     {"step", done_},
-                     {"steps", plan_.train.steps},
-                     {"optimizer_steps", done_here_},
-                     {"loss", loss_},
-                     {"tokens", sampler_->cursor().tokens},
-                     {"plan_digest", place_.plan_digest},
-                     {"schedule_digest", plan_.schedule_digest},
-                     {"comparison", comparison_json(rows)},
-                     {"peak_allocated_bytes_by_rank", Json::array()},
-                     {"predicted_peak_instruction", plan_.memory.peak_instruction},
-                     {"measured_peak_instruction", memory.peak_instruction},
-                     {"wait_s", time.wait_s},
-                     {"timed_steps", time.num_steps}};
-      for (double peak : peaks) report["peak_allocated_bytes_by_rank"].push_back(static_cast<int64_t>(peak));
-      if (held_out_loss_) report["held_out_loss"] = *held_out_loss_;
+      const Json report =
+          report_json({status, done_, plan_.train.steps, done_here_, guard_.history().skipped, loss_, held_out_loss_,
+                       sampler_->cursor().tokens, place_.plan_digest, plan_.schedule_digest, plan_.memory.peak_instruction, peaks},
+                      rows, memory, time);
       fmt::print("{}", format_curve(curve_, held_out_curve_));
       fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_,
                  held_out_loss_ ? fmt::format(", held-out loss {:.4f}", *held_out_loss_) : "", format_comparison(rows));
@@ -354,6 +347,8 @@ class Run {
   std::unique_ptr<Communicator> real_communicator_;
   std::unique_ptr<TraceFile> trace_;
   ProfileFile profile_;
+  StepGuard guard_{GuardPlan()};  // the plan's, once it is read
+  std::vector<int64_t> rows_;     // windows of this rank in the step that runs
   Communicator* communicator_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Sampler> sampler_;

@@ -17,6 +17,7 @@
 #include "runtime/engine/feed.h"
 #include "runtime/engine/gradient_sums.h"
 #include "runtime/engine/host_shards.h"
+#include "runtime/engine/step_meter.h"
 #include "runtime/kernels/cpu/kernels.h"
 #include "runtime/optim/initialize.h"
 #include "runtime/optim/optimizer.h"
@@ -37,7 +38,7 @@ struct Engine::State {
   void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }
   bool learns_preferences() const { return memory->has_run("reference_logps"); }
   void evaluate(const EvaluateInput& input, const std::function<void(int64_t micro_batch)>& after);
-  bool is_metering() const { return metering_left > 0; }
+  bool is_metering() const { return meter.steps_left > 0; }
   bool is_profiled() const { return steps_done + 1 >= options.first_profiled_step && steps_done < options.last_profiled_step; }
   double scalar(const char* name) {
     double value = 0;
@@ -61,7 +62,7 @@ struct Engine::State {
   std::unique_ptr<RankMemory> memory;
   std::map<Phase, BoundList> lists;
   std::unique_ptr<Optimizer> optimizer;
-  int64_t steps_done = 0;
+  int64_t steps_done = 0, steps_skipped = 0;
 
   // Of the list that runs.
   struct StartedWork {
@@ -75,17 +76,15 @@ struct Engine::State {
   double rate = 0;
   std::vector<int64_t> own_tokens;  // of a micro-batch, where ranks share sequences
   std::unique_ptr<HostShards> host_shards;
-  int64_t metering_left = 0;  // training steps
+  StepMeter meter;
   Shifts shifts;
-  int64_t metered_peak = 0, metered_workspace = 0, peak_bytes = 0;
-  std::string peak_instruction;
 };
 
 Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, EngineOptions o)
     : plan(p), device(d), communicator(c), options(o) {
   CHECK(communicator.world() == plan.mesh.world(), "communicator {} plan {}", communicator.world(), plan.mesh.world());
   CHECK(options.metered_steps == 0 || meter_installed());
-  metering_left = options.metered_steps;
+  meter.steps_left = options.metered_steps;
   place = coordinates(plan.mesh, communicator.rank());
   std::map<Phase, Schedule> schedules;
   schedules[Phase::kLoad] = compile_expanded(plan, Phase::kLoad, place.pp);
@@ -185,24 +184,11 @@ void Engine::State::run_steps(BoundList& list, const Instruction& i) {
     const Step& step = list.schedule.steps[size_t(n)];
     if (options.watch) options.watch(step, call);
     const ProfileScope scope(profile.get(), i, step.op);
-    if (!is_metering()) {
+    if (is_metering())
+      meter.run(
+          list.schedule, i, n, [&] { run_op(step, call); }, stats.allocations);
+    else
       run_op(step, call);
-    } else {
-      const MeterReading before = read_meter();
-      metered_peak = std::max(metered_peak, before.peak_bytes);
-      reset_meter_peak();
-      run_op(step, call);
-      const MeterReading after = read_meter();
-      const int64_t own = after.peak_bytes - before.live_bytes;
-      if (after.num_allocations != before.num_allocations)
-        stats.allocations.push_back({n, own, after.num_allocations - before.num_allocations});
-      metered_workspace = std::max(metered_workspace, own);
-      const int64_t bytes = run_bytes(list.schedule) + list.schedule.live_bytes[size_t(n)] + own;
-      if (bytes > peak_bytes) {
-        peak_bytes = bytes;
-        peak_instruction = fmt::format("{} {}/{} micro-batch {}", name(i.op), i.unit, step.op, i.micro_batch);
-      }
-    }
     after_step(list, n);
   }
 }
@@ -241,6 +227,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
                                    num_bytes(call.reads[0]) / communicator.size(i.group));
       break;
     case InstructionOp::kAllReduce:
+      if (call.reads[0].data == memory->run("loss")) stats.own_loss = scalar("loss");
       if (call.reads[0].dtype == Dtype::kF64)
         work = communicator.all_reduce_sum(i.group, static_cast<double*>(call.reads[0].data), numel(call.reads[0]));
       else
@@ -269,11 +256,13 @@ void Engine::State::optimizer_step() {
     communicator.check();
   }
   stats.gradient_norm = std::sqrt(scalar("sumsq"));
-  if (!std::isfinite(stats.loss) || !std::isfinite(stats.gradient_norm)) {
-    throw NonFiniteError(fmt::format("step {}: loss {}, gradient norm {}; a smaller learning rate or more warm-up steps may help",
-                                     steps_done + 1, stats.loss, stats.gradient_norm));
-  }
-  optimizer->step(steps_done + 1, rate, clip_factor(stats.gradient_norm, plan.train.grad_clip));
+  if (communicator.world() == 1) stats.own_loss = stats.loss;
+  const bool is_finite = std::isfinite(stats.loss) && std::isfinite(stats.gradient_norm);
+  if (!options.takes_update && !is_finite)
+    throw NonFiniteError(fmt::format("step {}: loss {}, gradient norm {}", steps_done + 1, stats.loss, stats.gradient_norm));
+  stats.is_updated = !options.takes_update || options.takes_update(stats);
+  if (!stats.is_updated) return void(++steps_skipped);
+  optimizer->step(steps_done + 1 - steps_skipped, rate, clip_factor(stats.gradient_norm, plan.train.grad_clip));
 }
 
 void Engine::State::evaluate(const EvaluateInput& input, const std::function<void(int64_t)>& after) {
@@ -308,7 +297,10 @@ const Layout& Engine::layout() const { return state_->layout(); }
 Coordinates Engine::place() const { return state_->place; }
 bool Engine::writes_checkpoint() const { return group_index(layout().mesh, layout().replica_group, place()) == 0; }
 int64_t Engine::steps_done() const { return state_->steps_done; }
-void Engine::set_steps_done(int64_t steps) { state_->steps_done = steps; }
+void Engine::set_steps_done(int64_t steps, int64_t skipped) {
+  state_->steps_done = steps;
+  state_->steps_skipped = skipped;
+}
 const Schedule& Engine::schedule(Phase phase) const { return state_->list(phase).schedule; }
 
 void Engine::store_frozen(int64_t offset, std::span<const float> values) {
@@ -330,7 +322,7 @@ void Engine::initialize_parameters() {
 void Engine::initialize_trained() {
   initialize_shard(layout(), place(), uint64_t(state_->plan.train.seed), master());
   for (const StateValues& s : optimizer_states()) std::fill(s.values.begin(), s.values.end(), 0.0f);
-  state_->steps_done = 0;
+  set_steps_done(0);
 }
 
 void Engine::load() {
@@ -351,7 +343,7 @@ StepStats Engine::step(const StepInput& input) {
   s.set_scalar("loss_scale", 1.0 / double(input.num_terms));
   if (s.is_profiled()) s.profile = std::make_unique<Profile>(s.device);
   s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(tokens, m); });
-  if (s.metering_left > 0) --s.metering_left;
+  if (s.is_metering()) --s.meter.steps_left;
   ++s.steps_done;
   s.stats.seconds = now_s() - begin_s;
   return std::move(s.stats);
@@ -389,10 +381,10 @@ MemoryReport Engine::memory() const {
   if (!meter_installed()) return report;
   const MeterReading now = read_meter();
   report.metered_bytes = now.live_by_tag;
-  report.metered_peak_bytes = std::max(s.metered_peak, now.peak_bytes);
-  report.metered_workspace_bytes = s.metered_workspace;
-  report.peak_instruction = s.peak_instruction;
-  report.peak_instruction_bytes = s.peak_bytes;
+  report.metered_peak_bytes = std::max(s.meter.peak_bytes, now.peak_bytes);
+  report.metered_workspace_bytes = s.meter.workspace_bytes;
+  report.peak_instruction = s.meter.most_at;
+  report.peak_instruction_bytes = s.meter.most_bytes;
   return report;
 }
 

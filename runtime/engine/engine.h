@@ -30,26 +30,13 @@
 #include "runtime/device/meter.h"
 #include "runtime/engine/ops.h"
 #include "runtime/engine/profile.h"
+#include "runtime/engine/step_meter.h"
 
 namespace distsetup {
 
 class NonFiniteError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-};
-
-struct EngineOptions {
-  // Fills the arena before a step, every range at its last use, and padding that no op writes with 0xff (NaN): results must not
-  // change. Slower.
-  bool poison = false;
-  // In so many training steps from the first, reads the meter around every step of the list (see StepStats::allocations); needs
-  // install_meter() before the engine is made. The list is the same in every step, and asking costs microseconds per op.
-  int64_t metered_steps = 0;
-  // Training steps, the first is 1, whose every op is timed (StepStats::profile); 0: none.
-  int64_t first_profiled_step = 0, last_profiled_step = 0;
-  // Called before each op of a program is started, for looking inside. On the CPU its operands are complete then; on a device with
-  // streams they may still be in the making.
-  std::function<void(const Step& step, const Call& call)> watch;
 };
 
 // Tokens of this rank for one optimizer step: gradient_accumulation micro-batches, each micro_batch × sequence_length, one after
@@ -70,16 +57,12 @@ struct OpSeconds {
   double seconds = 0;
   int64_t count = 0;
 };
-// What one step of the list allocated by itself beyond its buffers.
-struct StepAllocation {
-  int step = 0;
-  int64_t peak_bytes = 0;  // above what was live when it started
-  int64_t num_allocations = 0;
-};
 struct StepStats {
   double loss = 0;                              // mean over the global batch's trained tokens, or pairs; the same on every rank
   std::optional<PreferenceNumbers> preference;  // of pairs; the same on every rank
+  double own_loss = 0;                          // of it, this rank's terms
   double gradient_norm = 0;                     // global, before clipping
+  bool is_updated = true;                       // false: EngineOptions::takes_update has refused it
   double seconds = 0;
   double wait_s = 0;  // of it, blocked on collectives
   // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective; what programs
@@ -88,6 +71,24 @@ struct StepStats {
   std::map<std::string, OpSeconds> by_instruction;
   std::vector<StepAllocation> allocations;  // in metered steps
   std::vector<ProfiledOp> profile;          // in profiled steps
+};
+
+struct EngineOptions {
+  // Fills the arena before a step, every range at its last use, and padding that no op writes with 0xff (NaN): results must not
+  // change. Slower.
+  bool poison = false;
+  // In so many training steps from the first, reads the meter around every step of the list (see StepStats::allocations); needs
+  // install_meter() before the engine is made. The list is the same in every step, and asking costs microseconds per op.
+  int64_t metered_steps = 0;
+  // Training steps, the first is 1, whose every op is timed (StepStats::profile); 0: none.
+  int64_t first_profiled_step = 0, last_profiled_step = 0;
+  // Called before each op of a program is started, for looking inside. On the CPU its operands are complete then; on a device with
+  // streams they may still be in the making.
+  std::function<void(const Step& step, const Call& call)> watch;
+  // Called with loss and gradient norm before the optimizer's step. False: parameters and moments stay as they are, and the step does
+  // not count for AdamW's bias correction. It has to say the same on every rank, and may throw. Without it a loss or a norm that is
+  // not finite throws NonFiniteError.
+  std::function<bool(const StepStats& stats)> takes_update;
 };
 
 struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the same number on every rank
@@ -132,9 +133,9 @@ class Engine {
   Coordinates place() const;       // of this rank in the plan's mesh
   bool writes_checkpoint() const;  // false on ranks whose shard another rank, the first that has it, writes
 
-  // Optimizer steps taken so far: AdamW's bias correction counts them.
+  // Steps so far. AdamW's bias correction counts those that changed the parameters: all but `skipped`.
   int64_t steps_done() const;
-  void set_steps_done(int64_t steps);
+  void set_steps_done(int64_t steps, int64_t skipped = 0);
 
   void initialize_parameters();  // from plan.train.seed; the same values on every mesh
   void initialize_trained();     // of these, what is not frozen

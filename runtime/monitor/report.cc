@@ -138,6 +138,28 @@ Json comparison_json(const std::vector<Comparison>& rows) {
   return json;
 }
 
+Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const MemoryReport& memory, const MeasuredTime& time) {
+  Json report = {{"schema_version", 1},
+                 {"status", end.status},
+                 {"step", end.step},
+                 {"steps", end.steps},
+                 {"optimizer_steps", end.steps_here},
+                 {"skipped_steps", end.skipped_steps},
+                 {"loss", end.loss},
+                 {"tokens", end.tokens},
+                 {"plan_digest", end.plan_digest},
+                 {"schedule_digest", end.schedule_digest},
+                 {"comparison", comparison_json(rows)},
+                 {"peak_allocated_bytes_by_rank", Json::array()},
+                 {"predicted_peak_instruction", end.predicted_peak_instruction},
+                 {"measured_peak_instruction", memory.peak_instruction},
+                 {"wait_s", time.wait_s},
+                 {"timed_steps", time.num_steps}};
+  for (double peak : end.peaks) report["peak_allocated_bytes_by_rank"].push_back(static_cast<int64_t>(peak));
+  if (end.held_out_loss) report["held_out_loss"] = *end.held_out_loss;
+  return report;
+}
+
 std::string format_start(const Plan& plan, const RunFacts& facts) {
   const Mesh& mesh = plan.mesh;
   std::string recompute(name(plan.recompute.policy));

@@ -2,6 +2,7 @@
 // difference), and report.json. The predicted column is what plan.json says, never computed here.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,19 @@ std::vector<Comparison> compare(const Plan& plan, const MemoryReport& memory, co
 // A table of 80 columns, and one sentence that says it.
 std::string format_comparison(const std::vector<Comparison>& rows);
 Json comparison_json(const std::vector<Comparison>& rows);
+
+// Where a run stands when it ends, or stops.
+struct FinishedRun {
+  std::string status;  // "completed", "stopped"
+  int64_t step = 0, steps = 0, steps_here = 0, skipped_steps = 0;
+  double loss = 0;
+  std::optional<double> held_out_loss;
+  int64_t tokens = 0;
+  std::string plan_digest, schedule_digest, predicted_peak_instruction;
+  std::vector<double> peaks;  // metered bytes, by rank
+};
+// report.json.
+Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const MemoryReport& memory, const MeasuredTime& time);
 
 struct RunFacts {
   std::string data, checkpoint, start, device;  // one phrase each

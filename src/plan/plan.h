@@ -18,7 +18,8 @@ namespace distsetup {
 inline constexpr int kPlanSchemaVersion = 1;
 inline constexpr std::string_view kNative = "native";  // the bundled trainer, its program, and the target written for it
 inline constexpr std::string_view kDpo = "dpo";
-inline constexpr std::string_view kRandomInit = "random", kWeightsInit = "weights";  // what parameters start from
+inline constexpr std::string_view kIgnore = "ignore", kNote = "note", kStop = "stop", kSkip = "skip";  // GuardPlan
+inline constexpr std::string_view kRandomInit = "random", kWeightsInit = "weights";                    // what parameters start from
 
 enum class Verdict { kFits, kTight, kDoesNotFit };
 enum class Sharding { kDdp, kZero1, kZero2, kZero3 };
@@ -124,6 +125,18 @@ struct PreferencePlan {
   bool operator==(const PreferencePlan&) const = default;
 };
 
+// What becomes of a step whose loss or gradient norm is not finite, or whose loss is a spike: more than `spike_factor` times the
+// median of those before. Decided before the optimizer, the same on every rank (runtime/monitor/step_guard.h).
+struct GuardPlan {
+  std::string on_nan{kStop};      // stop | skip
+  std::string on_spike{kIgnore};  // ignore | note | stop | skip
+  double spike_factor = 2;        // read unless spikes are ignored
+  int64_t max_skips = 10;         // so many in a row end the run; read where a step can be skipped
+  bool watches_spikes() const { return on_spike != kIgnore; }
+  bool skips() const { return on_nan == kSkip || on_spike == kSkip; }
+  bool operator==(const GuardPlan&) const = default;
+};
+
 struct TrainPlan {
   std::string method = "pretrain";  // pretrain | sft | dpo
   std::string finetune = "full";    // full | lora | qlora
@@ -147,6 +160,7 @@ struct TrainPlan {
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double momentum = 0;     // sgd; 0: it has no state
   double grad_clip = 1.0;  // 0 = no clipping
+  GuardPlan guard;
   int64_t seed = 0;
   bool deterministic = false;  // on GPUs: the same bits in every run, for slower attention; on CPUs it is always so
   bool operator==(const TrainPlan&) const = default;

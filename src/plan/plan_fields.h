@@ -192,6 +192,10 @@ void visit(V& v, TrainPlan& t) {
   v("epsilon", t.epsilon);
   if (t.optimizer == "sgd") v("momentum", t.momentum);
   v("grad_clip", t.grad_clip);
+  v("on_nan", t.guard.on_nan);
+  v("on_spike", t.guard.on_spike);
+  if (t.guard.watches_spikes()) v("spike_factor", t.guard.spike_factor);
+  if (t.guard.skips()) v("max_skips", t.guard.max_skips);
   v("seed", t.seed);
   v("deterministic", t.deterministic);
 }

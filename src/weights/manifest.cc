@@ -112,6 +112,18 @@ StoredBox read_box(const Json& json, const std::vector<int64_t>& shape) {
   return box;
 }
 
+LossHistory read_losses(const Json& json) {
+  expect_keys(json, 3, "'losses'");
+  LossHistory losses = {{}, count(json, "skipped"), count(json, "skipped_in_a_row")};
+  const Json& recent = member(json, "recent");
+  if (!recent.is_array()) throw Malformed("'recent' is not a list");
+  for (const Json& loss : recent) {
+    if (!loss.is_number()) throw Malformed("'recent' holds no number");
+    losses.recent.push_back(loss.get<double>());
+  }
+  return losses;
+}
+
 template <class T, class Read>
 Result<T> read(std::string_view text, const std::string& path, Read&& reader) {
   const Json json = Json::parse(text, nullptr, false);
@@ -161,6 +173,9 @@ Json to_json(const CheckpointMetadata& metadata) {
                  {"sequences", metadata.cursor.sequences},
                  {"tokens", metadata.cursor.tokens}}}};
   if (!metadata.frozen_digest.empty()) json["frozen"] = {{"digest", metadata.frozen_digest}};
+  const LossHistory& losses = metadata.losses;
+  if (losses != LossHistory{})
+    json["losses"] = {{"recent", losses.recent}, {"skipped", losses.skipped}, {"skipped_in_a_row", losses.skipped_in_a_row}};
   return json;
 }
 
@@ -199,8 +214,8 @@ Result<CheckpointIndex> index_from_json(std::string_view text, const std::string
 Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::string& path) {
   return read<CheckpointMetadata>(text, path, [](const Json& json) {
     expect_format(json);
-    const bool has_frozen = json.is_object() && json.contains("frozen");
-    expect_keys(json, has_frozen ? 8 : 7, "the metadata");
+    const bool has_frozen = json.is_object() && json.contains("frozen"), has_losses = json.is_object() && json.contains("losses");
+    expect_keys(json, 7 + (has_frozen ? 1 : 0) + (has_losses ? 1 : 0), "the metadata");
     const Json& data = member(json, "data");
     expect_keys(data, 5, "'data'");
     CheckpointMetadata metadata;
@@ -211,6 +226,7 @@ Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::
     metadata.seed = integer(member(json, "random"), "seed");
     metadata.data_digest = text_of(data, "digest");
     if (has_frozen) metadata.frozen_digest = text_of(member(json, "frozen"), "digest");
+    if (has_losses) metadata.losses = read_losses(member(json, "losses"));
     metadata.cursor = {count(data, "epoch"), count(data, "position"), count(data, "sequences"), count(data, "tokens")};
     return metadata;
   });

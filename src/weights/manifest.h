@@ -4,7 +4,8 @@
 //                  tensor of a box in its file is called name + state + suffix; suffix is "" for a parameter that the file holds
 //                  whole (its published name), else ".box<k>".
 //   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor; where parameters are frozen, and so in
-//                  no file, "frozen": {"digest"} of their values.
+//                  no file, "frozen": {"digest"} of their values; where steps were skipped or spikes are watched for, "losses":
+//                  {"recent", "skipped", "skipped_in_a_row"}.
 //   COMMIT         {"format": 1, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or when
 //   a
 //                  file differs from it, the directory is no checkpoint.
@@ -52,6 +53,14 @@ struct Cursor {
   bool operator==(const Cursor&) const = default;
 };
 
+// What decides about the next loss (runtime/monitor/step_guard.h): the same after a resume as without it.
+struct LossHistory {
+  std::vector<double> recent;  // losses of the newest steps that were taken, where spikes are watched for
+  int64_t skipped = 0;         // steps of the run that changed nothing
+  int64_t skipped_in_a_row = 0;
+  bool operator==(const LossHistory&) const = default;
+};
+
 struct CheckpointMetadata {
   int64_t step = 0;
   int64_t tokens = 0;
@@ -61,6 +70,7 @@ struct CheckpointMetadata {
   int64_t seed = 0;
   std::string data_digest;    // Corpus::digest
   std::string frozen_digest;  // of the parameters that are frozen, and not in the checkpoint; "": there are none
+  LossHistory losses;
   bool operator==(const CheckpointMetadata&) const = default;
 };
 

@@ -23,6 +23,7 @@
 #include "planner/resolve/resolve_hardware.h"
 #include "planner/resolve/resolve_packing.h"
 #include "planner/resolve/resolve_parallel.h"
+#include "planner/resolve/resolve_guard.h"
 #include "planner/resolve/resolve_preference.h"
 #include "planner/resolve/resolve_program.h"
 #include "planner/resolve/resolve_training.h"
@@ -249,6 +250,7 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   take_hardware(r);
   resolve_training(r);
   resolve_preference(r);
+  resolve_guard(r);
   if (r.native() && !has_error(r.said)) resolve_native_tuning(r);
   resolve_batch(r);
   resolve_parallel(r);

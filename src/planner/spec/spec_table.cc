@@ -8,6 +8,7 @@
 #include "plan/plan.h"
 #include "planner/spec/loss_choices.h"
 #include "planner/spec/optimizer_choices.h"
+#include "planner/spec/run_choices.h"
 
 namespace distsetup {
 namespace {
@@ -90,12 +91,6 @@ const std::vector<SettingChoice> kRecompute = {
     {"every_k", {}, "every_k:<k>: one block in k in full", ""},
 };
 
-const std::vector<SettingChoice> kOffload = {
-    {"none", {"no", "false", "off"}, "on the device", ""},
-    {"host", {"cpu", "true", "yes", "on"}, "in host memory", ""},
-    {"nvme", {"disk"}, "on a local disk", ""},
-};
-
 const std::vector<SettingChoice> kCompute = {
     {"bf16", {"bfloat16", "bf16_mixed", "true", "mixed", "torch.bfloat16"}, "bf16 with fp32 master weights", ""},
     {"fp32", {"f32", "float32", "float", "32", "32_true", "full", "no", "false", "torch.float32"}, "fp32 throughout", ""},
@@ -119,16 +114,6 @@ const std::vector<AmbiguousChoice> kComputeAmbiguous = {
 const std::vector<SettingChoice> kStored = {
     {"fp32", {"f32", "float32", "torch.float32"}, "", ""},
     {"bf16", {"bfloat16", "torch.bfloat16"}, "", "", "the trainer keeps this in fp32: in bf16 updates below 2^-9 of a value are lost"},
-};
-
-const std::vector<SettingChoice> kTrainers = {
-    {kNative, {"distsetup", "distsetup_train"}, "the bundled trainer", ""},
-    {"fsdp2", {"torchtitan"}, "PyTorch FSDP2 as in torchtitan", ""},
-    {"fsdp1", {"accelerate", "hf", "transformers"}, "PyTorch FSDP1 under the Hugging Face Trainer", ""},
-    {"deepspeed", {"zero"}, "DeepSpeed under the Hugging Face Trainer", ""},
-    {"megatron", {"megatron_lm", "nemo", "megatron_bridge"}, "Megatron-Core with Transformer Engine", ""},
-    {"ddp", {"torch_ddp"}, "PyTorch DistributedDataParallel", ""},
-    {"unknown", {"own_script"}, "a training script of your own: PyTorch FSDP2, eager modules", ""},
 };
 
 const std::vector<SettingChoice> kFinetune = {
@@ -166,7 +151,7 @@ std::vector<SpecKey> make_keys() {
              "share of the memory that a plan leaves free: 5%"),
       number(Type::kDouble, "hardware.price", {{"price", ""}}, "the machine's, with its date", "USD", {0, 1e6},
              "price of one GPU for one hour"),
-      choice("trainer.name", {{"trainer", ""}}, kTrainers, kNative, "who runs the plan: its memory and time are planned"),
+      choice("trainer.name", {{"trainer", ""}}, trainers(), kNative, "who runs the plan: its memory and time are planned"),
       text_key("trainer.program", {{"program", ""}}, "the trainer's",
                "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, te)"),
       choice("trainer.loss_head", {{"loss-head", ""}}, loss_heads(), "the trainer's", "how logits become a loss"),
@@ -255,6 +240,14 @@ std::vector<SpecKey> make_keys() {
       number(Type::kDouble, "train.grad_clip",
              {{"grad-clip", ""}, {"gradient-clipping", ""}, {"max-grad-norm", ""}, {"max-norm", ""}, {"clip", ""}}, "1.0", "",
              {0, 1e9}, "largest gradient norm; 0: no clipping"),
+      choice("train.on_nan", {{"on-nan", ""}}, nan_answers(), kStop,
+             "when the loss or the gradient norm is not finite (bundled trainer)"),
+      choice("train.on_spike", {{"on-spike", ""}}, spike_answers(), kIgnore,
+             "when the loss is spike_factor times the median of the last 64 (bundled trainer)"),
+      number(Type::kDouble, "train.spike_factor", {{"spike-factor", ""}}, "2", "", {1, 1e6},
+             "with on_spike: a loss above so many medians is a spike (bundled trainer)"),
+      number(Type::kInt, "train.max_skips", {{"max-skips", ""}}, "10", "steps", {1, 1e9},
+             "with on_nan or on_spike skip: so many skipped steps in a row end the run (bundled trainer)"),
       number(Type::kInt, "train.seed", {{"seed", ""}}, "0", "", {0, 9e15}, "seed of initial weights and data order"),
       typed(Type::kBool, text_key("train.deterministic", {{"deterministic", "true"}}, "false",
                                   "on GPUs: every run gives the same bits, attention is slower (bundled trainer)")),
@@ -327,11 +320,12 @@ std::vector<SpecKey> make_keys() {
                        {"activation-checkpointing", "full"},
                        {"fsdp-activation-checkpointing", "full"}},
                       kRecompute, "", "what backward computes again")),
-      choice("parallel.offload.optimizer", {{"offload-optimizer", "host"}, {"adam-offload", "host"}}, kOffload, "none",
+      choice("parallel.offload.optimizer", {{"offload-optimizer", "host"}, {"adam-offload", "host"}}, offload_places(), "none",
              "where optimizer state lives"),
       choice("parallel.offload.parameters", {{"offload-parameters", "host"}, {"offload-param", "host"}, {"offload-params", "host"}},
-             kOffload, "none", "where parameter shards live"),
-      choice("parallel.offload.activations", {{"offload-activations", "host"}}, kOffload, "none", "where saved activations wait"),
+             offload_places(), "none", "where parameter shards live"),
+      choice("parallel.offload.activations", {{"offload-activations", "host"}}, offload_places(), "none",
+             "where saved activations wait"),
 
       choice("precision.compute",
              {{"precision", ""},
