@@ -11,6 +11,7 @@
 #include "runtime/engine/row_copies.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
+#include "runtime/optim/own_optimizers.h"
 
 namespace distsetup {
 namespace {
@@ -97,6 +98,8 @@ class CpuKernels : public Kernels {
       for (const double block : blocks) *sum += block;
     }
   }
+  void lion(const LionUpdate& update) const override { update_lion_on_host(update); }
+  void adamw_8bit(const AdamW8bitUpdate& update) const override { update_adamw_8bit_on_host(update); }
 };
 
 }  // namespace

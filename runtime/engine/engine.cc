@@ -99,7 +99,7 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   fill_rope_tables(plan.model, context.packed ? own_positions(context.cp * context.S) : positions_of(context), *memory, device);
   const OptimizerMemory shards = {shard("master").data(), shard("gradient").data(),
                                   [this](const std::string& buffer) { return memory->run(buffer); }, layout().shard_numel};
-  optimizer = make_optimizer(plan.train, decay_ranges(layout(), place), shards, device.accelerator(), device.index());
+  optimizer = make_optimizer(plan.train, decay_ranges(layout(), place), shards, device);
   if (!options.poison) return;
   for (const UnitLayout& unit : layout().units) {  // gradient padding: nobody may read it
     if (unit.is_frozen) continue;

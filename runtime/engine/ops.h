@@ -10,6 +10,7 @@
 
 #include "plan/schedule.h"
 #include "runtime/kernels/positions.h"
+#include "runtime/kernels/updates.h"
 #include "runtime/kernels/vocabulary.h"
 
 namespace distsetup {
@@ -91,6 +92,9 @@ class Kernels {
   };
   // *sum = Σ x² over the ranges, in their order.
   virtual void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const = 0;
+  // Optimizers that libtorch has no fused kernel of.
+  virtual void lion(const LionUpdate& update) const = 0;
+  virtual void adamw_8bit(const AdamW8bitUpdate& update) const = 0;
 };
 
 }  // namespace distsetup

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "runtime/optim/fused.h"
-#include "runtime/optim/host_optimizers.h"
+#include "runtime/optim/own_optimizers.h"
 
 namespace distsetup {
 
@@ -18,12 +18,11 @@ double clip_factor(double norm, double max_norm) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
-                                          Accelerator accelerator, int device_index) {
-  if (train.optimizer == "adamw") return make_adamw(train, ranges, memory, accelerator, device_index);
-  if (train.optimizer == "sgd") return make_sgd(train, ranges, memory, accelerator, device_index);
-  CHECK(accelerator == Accelerator::kCpu, "no kernel of {} for GPUs", train.optimizer);
-  if (train.optimizer == "lion") return make_lion(train, ranges, memory);
-  if (train.optimizer == "adamw_8bit") return make_adamw_8bit(train, ranges, memory);
+                                          const Device& device) {
+  if (train.optimizer == "adamw") return make_adamw(train, ranges, memory, device.accelerator(), device.index());
+  if (train.optimizer == "sgd") return make_sgd(train, ranges, memory, device.accelerator(), device.index());
+  if (train.optimizer == "lion") return make_lion(train, ranges, memory, device.kernels());
+  if (train.optimizer == "adamw_8bit") return make_adamw_8bit(train, ranges, memory, device.kernels());
   CHECK(false, "the trainer has no optimizer '{}'", train.optimizer);  // validate() says so
   return nullptr;
 }

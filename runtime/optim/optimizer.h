@@ -8,6 +8,7 @@
 
 #include "plan/layout.h"
 #include "plan/plan.h"
+#include "runtime/device/device.h"
 
 namespace distsetup {
 
@@ -31,7 +32,8 @@ struct OptimizerMemory {
   int64_t numel = 0;  // of the flat shard
 };
 
+// `device` must outlive it.
 std::unique_ptr<Optimizer> make_optimizer(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
-                                          Accelerator accelerator = Accelerator::kCpu, int device_index = 0);
+                                          const Device& device);
 
 }  // namespace distsetup

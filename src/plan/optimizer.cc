@@ -13,19 +13,16 @@ namespace {
 struct OptimizerRow {
   std::string_view name, words;
   std::vector<OptimizerState> states;
-  bool has_gpu_kernel = false;
   bool needs_momentum = false;  // without momentum nothing is kept
 };
-
-constexpr bool kCpu = false, kCpuAndGpu = true;
 
 // Names of states are those of the optimizers' usual implementations: torch.optim's AdamW and SGD, the Lion of its authors.
 const std::vector<OptimizerRow>& rows() {
   static const std::vector<OptimizerRow> kRows = {
-      {"adamw", "AdamW moments", {{"exp_avg"}, {"exp_avg_sq"}}, kCpuAndGpu},
-      {"sgd", "SGD momentum", {{"momentum_buffer"}}, kCpuAndGpu, true},
-      {"lion", "Lion momentum", {{"exp_avg"}}, kCpu},
-      {"adamw_8bit", "8-bit AdamW moments", {{"exp_avg", Dtype::kInt8}, {"exp_avg_sq", Dtype::kInt8, false}}, kCpu},
+      {"adamw", "AdamW moments", {{"exp_avg"}, {"exp_avg_sq"}}},
+      {"sgd", "SGD momentum", {{"momentum_buffer"}}, true},
+      {"lion", "Lion momentum", {{"exp_avg"}}},
+      {"adamw_8bit", "8-bit AdamW moments", {{"exp_avg", Dtype::kInt8}, {"exp_avg_sq", Dtype::kInt8, false}}},
   };
   return kRows;
 }
@@ -47,17 +44,13 @@ double bytes_per_element(const TrainPlan& train) {
 
 }  // namespace
 
-std::string native_optimizers(Accelerator accelerator) {
+std::string native_optimizers() {
   std::vector<std::string_view> names;
-  for (const OptimizerRow& row : rows())
-    if (accelerator == Accelerator::kCpu || row.has_gpu_kernel) names.push_back(row.name);
+  for (const OptimizerRow& row : rows()) names.push_back(row.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-bool is_native_optimizer(std::string_view name, Accelerator accelerator) {
-  const OptimizerRow* row = find_row(name);
-  return row != nullptr && (accelerator == Accelerator::kCpu || row->has_gpu_kernel);
-}
+bool is_native_optimizer(std::string_view name) { return find_row(name) != nullptr; }
 
 std::vector<OptimizerState> optimizer_states(const TrainPlan& train) {
   const OptimizerRow* row = find_row(train.optimizer);

@@ -31,9 +31,8 @@ struct OptimizerBuffer {
   Dtype dtype = Dtype::kF32;
 };
 
-// What the bundled trainer runs on GPUs or CPUs, in words: "adamw, sgd".
-std::string native_optimizers(Accelerator accelerator);
-bool is_native_optimizer(std::string_view name, Accelerator accelerator);
+std::string native_optimizers();  // what the bundled trainer runs, in words: "adamw, sgd"
+bool is_native_optimizer(std::string_view name);
 
 std::vector<OptimizerState> optimizer_states(const TrainPlan& train);
 std::string scale_buffer(const OptimizerState& state);  // the name of the buffer beside codes

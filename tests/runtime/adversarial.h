@@ -111,6 +111,12 @@ class LateKernels : public Kernels {
   void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
     streams_.put_action(Stream::kCompute, [=, this] { now_.sum_of_squares(x, ranges, sum); });
   }
+  void lion(const LionUpdate& update) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.lion(update); });
+  }
+  void adamw_8bit(const AdamW8bitUpdate& update) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.adamw_8bit(update); });
+  }
 
  private:
   struct LateCall {

@@ -71,6 +71,20 @@ TEST_CASE("gpu: a run in fp32 is the CPU's, poisoned memory changes no bit", "[.
   CHECK(std::abs(cuda.held_out - cpu.held_out) < 1e-5 * cpu.held_out);
 }
 
+TEST_CASE("gpu: every optimizer trains as on the CPU", "[.gpu]") {
+  TinyOptions o = sized(64, 16);
+  Plan plan = tiny_plan(o);
+  plan.train.optimizer = GENERATE(as<std::string>(), "sgd", "lion", "adamw_8bit");
+  plan.train.momentum = plan.train.optimizer == "sgd" ? 0.9 : 0;
+  plan.train.learning_rate /= 10;  // a sign, or a code, may be another one
+  INFO(plan.train.optimizer);
+  gpu();
+  const RunResult cpu = train(plan, 10), cuda = train_on_gpu(plan, 10), poisoned = train_on_gpu(plan, 10, true);
+  CHECK(cuda == poisoned);
+  CHECK(difference(cuda.losses, cpu.losses) < 1e-4);
+  CHECK(difference(cuda.norms, cpu.norms) < 1e-3);
+}
+
 TEST_CASE("gpu: a run in bf16 stays near fp32, a deterministic one has the same bits again, also in poisoned memory", "[.gpu]") {
   const int64_t head_size = GENERATE(16, 64, 128);
   TinyOptions o = sized(256, head_size);

@@ -3,6 +3,7 @@
 #include <limits>
 #include <set>
 
+#include "runtime/device/cpu_device.h"
 #include "runtime/optim/initialize.h"
 #include "runtime/optim/learning_rate.h"
 #include "runtime/optim/optimizer.h"
@@ -129,9 +130,10 @@ TEST_CASE("AdamW follows the paper, decay only where asked, clipping in the same
   std::vector<float> p(15), g(15), m(15), v(15);
   std::vector<double> P(15), M(15), V(15);
   for (size_t i = 0; i < 15; ++i) P[i] = p[i] = float(std::sin(double(i)));
+  const std::unique_ptr<Device> device = make_cpu_device();
   const OptimizerMemory memory = {p.data(), g.data(), [&](const std::string& name) { return name == "exp_avg" ? m.data() : v.data(); },
                                   15};
-  const std::unique_ptr<Optimizer> adamw = make_optimizer(train, ranges, memory);
+  const std::unique_ptr<Optimizer> adamw = make_optimizer(train, ranges, memory, *device);
   const double clip = 0.5;
   for (int64_t step = 1; step <= 5; ++step) {
     const double lr = 1e-2 / double(step);

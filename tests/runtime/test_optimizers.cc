@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "plan/optimizer.h"
+#include "runtime/device/cpu_device.h"
 #include "runtime/optim/block_codes.h"
 #include "runtime/optim/optimizer.h"
 
@@ -19,6 +20,7 @@ struct Shard {
   TrainPlan train;
   std::vector<float> master, gradient;
   std::map<std::string, std::vector<char>> buffers;
+  std::unique_ptr<Device> device = make_cpu_device();
   std::unique_ptr<Optimizer> optimizer;
 
   Shard(TrainPlan of, const std::vector<DecayRange>& ranges, size_t numel) : train(std::move(of)), master(numel), gradient(numel) {
@@ -26,7 +28,7 @@ struct Shard {
       buffers[b.name].assign(size_t(b.numel * size_bytes(b.dtype)), 0);
     const OptimizerMemory memory = {master.data(), gradient.data(),
                                     [this](const std::string& name) { return buffers.at(name).data(); }, int64_t(numel)};
-    optimizer = make_optimizer(train, ranges, memory);
+    optimizer = make_optimizer(train, ranges, memory, *device);
   }
   float* state(const char* name) { return reinterpret_cast<float*>(buffers.at(name).data()); }
   const uint8_t* codes(const char* name) { return reinterpret_cast<const uint8_t*>(buffers.at(name).data()); }

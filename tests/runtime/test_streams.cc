@@ -49,6 +49,20 @@ TinyOptions options_of(Sharding sharding, int replicate, int shard, Dtype precis
   return o;
 }
 
+TEST_CASE("optimizers on streams in any order that events allow train as the CPU does", "[streams]") {
+  TinyOptions o = options_of(Sharding::kZero3, 1, 2, Dtype::kF32);
+  Plan plan = tiny_plan(o);
+  plan.train.optimizer = GENERATE(as<std::string>(), "sgd", "lion", "adamw_8bit");
+  plan.train.momentum = plan.train.optimizer == "sgd" ? 0.9 : 0;
+  const RunResult expected = train(plan, 3), adamw = train(tiny_plan(o), 3);
+  const uint64_t seed = test_seed();
+  INFO(plan.train.optimizer << ", DISTSETUP_SEED=" << seed);
+  const AdversarialRun late = train_late(plan, 3, seed);
+  CHECK(late.error == "");
+  CHECK(late.result == expected);
+  CHECK(expected.parameters != adamw.parameters);
+}
+
 TEST_CASE("streams in any order that events allow train as the CPU does", "[streams]") {
   struct Case {
     const char* name;

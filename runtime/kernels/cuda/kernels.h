@@ -10,6 +10,7 @@
 #include "runtime/kernels/heads.h"
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/preference.h"
+#include "runtime/kernels/updates.h"
 #include "runtime/kernels/vocabulary.h"
 
 struct CUstream_st;
@@ -85,5 +86,8 @@ void sum_partials(bool bf16, const void* own, const void* received, const void* 
                   int64_t n, StreamHandle stream);
 // *sum = [*sum +] Σ x²
 void sum_of_squares(const float* x, int64_t n, double* sum, bool accumulate, StreamHandle stream);
+// kernels_optimizer.cu
+void lion(const LionUpdate& update, StreamHandle stream);
+void adamw_8bit(const AdamW8bitUpdate& update, StreamHandle stream);
 
 }  // namespace distsetup::cuda

@@ -22,6 +22,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& known_domain
       {"derived.model_parallel", {"false", "true"}},
       {"derived.single_node", {"true", "false"}},
       {"derived.source", {"plan", "options"}},
+      {"derived.momentum", {"false", "true"}},
       {"derived.nvme", {"false", "true"}},
       {"derived.several_axes", {"false", "true"}},
       {"derived.shard_is_node", {"true", "false"}},

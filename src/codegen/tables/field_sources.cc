@@ -41,6 +41,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& field_source
       {"derived.offloaded_layers", {"model.num_layers"}},
       {"derived.recomputed_layers", {"recompute.every_k", "strategy.virtual_stages", "mesh.pp", "model.num_layers"}},
       {"derived.positive_seed", {"train.seed"}},
+      {"derived.momentum", {"train.optimizer"}},
       {"derived.betas", {"train.beta1", "train.beta2"}},
       {"derived.timeout_minutes", {"launch.collective_timeout_s"}},
       {"derived.single_node", {"hardware.nodes"}},

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/diagnostic_codes.h"
-#include "plan/optimizer.h"
 
 namespace distsetup {
 namespace {
@@ -26,11 +25,6 @@ void refuse_unread(Resolving& r) {
 
 void resolve_native_optimizer(Resolving& r, MethodDefaults usual) {
   TrainPlan& t = r.plan().train;
-  const Accelerator accelerator = r.plan().hardware.accelerator;
-  if (is_native_optimizer(t.optimizer, Accelerator::kCpu) && !is_native_optimizer(t.optimizer, accelerator))
-    r.fail(code::kUnsupportedFeature, "train.optimizer",
-           fmt::format("the bundled trainer has {} on CPUs only, on GPUs it runs {}", t.optimizer, native_optimizers(accelerator)),
-           "--optimizer adamw, or plan for another trainer: --trainer fsdp1");
   if (Diagnostics said = apply_optimizer_defaults(r.presets, t.optimizer, usual); has_error(said)) return append(r.said, said);
   refuse_unread(r);
   t.weight_decay = r.spec.number("train.weight_decay").value_or(usual.weight_decay);

@@ -1,12 +1,11 @@
-// The optimizer of the bundled trainer: does it have it on this hardware, what is assumed of its numbers, and settings that it does
-// not read.
+// The optimizer of the bundled trainer: what is assumed of its numbers, and settings that it does not read.
 #pragma once
 #include "planner/resolve/method_defaults.h"
 #include "planner/resolve/resolving.h"
 
 namespace distsetup {
 
-// Of plan().train.optimizer, once the hardware is known. Settles the decay rates, epsilon, momentum and the weight decay.
+// Of plan().train.optimizer. Settles the decay rates, epsilon, momentum and the weight decay.
 void resolve_native_optimizer(Resolving& r, MethodDefaults usual);
 // Momentum is the bundled trainer's to be told.
 void refuse_momentum(Resolving& r);

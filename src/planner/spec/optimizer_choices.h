@@ -1,4 +1,4 @@
-// Values of train.optimizer. What the bundled trainer has of them on which hardware: plan/optimizer.h.
+// Values of train.optimizer. What those of the bundled trainer keep: plan/optimizer.h.
 #pragma once
 #include <vector>
 
@@ -9,10 +9,10 @@ namespace distsetup {
 inline std::vector<SettingChoice> optimizer_choices() {
   return {{"adamw", {"adamw_torch", "adamw_torch_fused", "fused_adamw"}, "", ""},
           {"adam", {}, "", "the trainer has AdamW; Adam is AdamW with weight_decay 0"},
-          {"adamw_8bit", {"adamw_bnb_8bit"}, "moments in 8 bits (bundled trainer: on CPUs)", ""},
+          {"adamw_8bit", {"adamw_bnb_8bit"}, "moments in 8 bits", ""},
           {"paged_adamw_8bit", {}, "8-bit moments in pages of host memory", "", "the trainer's optimizer state is not paged"},
           {"adafactor", {}, "factored second moments", "", "the trainer has no Adafactor yet"},
-          {"lion", {}, "signs of one moment (bundled trainer: on CPUs)", ""},
+          {"lion", {}, "signs of one moment", ""},
           {"muon", {}, "orthogonalised momentum on matrices", "", "the trainer has no Muon yet"},
           {"sgd", {}, "no moments, one with train.momentum", ""}};
 }
