@@ -31,6 +31,7 @@
 #include "runtime/monitor/curve.h"
 #include "runtime/monitor/environment.h"
 #include "runtime/monitor/failure.h"
+#include "runtime/monitor/live_numbers.h"
 #include "runtime/monitor/metrics.h"
 #include "runtime/monitor/profile_file.h"
 #include "runtime/monitor/replicas.h"
@@ -39,6 +40,7 @@
 #include "runtime/monitor/step_guard.h"
 #include "runtime/monitor/step_line.h"
 #include "runtime/monitor/trace_file.h"
+#include "runtime/monitor/watchdog.h"
 #include "runtime/optim/learning_rate.h"
 #include "runtime/start.h"
 
@@ -62,19 +64,20 @@ class Run {
 
   int run() {
     catch_early_signals();
-    phase_ = "environment";
+    enter("environment");
     Result<RankEnvironment> environment = read_environment();
     throw_on_error(environment.diagnostics, kExitBadEnvironment);
     environment_ = std::move(*environment);
-    phase_ = "plan";
+    enter("plan");
     read_plan();
     if (options_.dry_run) return dry_run();
     connect();
-    phase_ = "data";
+    agree(*communicator_, first() ? live_.serve(options_.metrics_address, plan_) : Diagnostics{}, kExitBadEnvironment);
+    enter("data");
     Result<Corpus> corpus = read_corpus(plan_, training_.directory, environment_.local_rank == 0 ? Verify::kDigests : Verify::kSizes);
     agree(*communicator_, corpus.diagnostics, kExitBadEnvironment);
     corpus_ = std::move(*corpus);
-    phase_ = "checkpoint";
+    enter("checkpoint");
     agree(*communicator_, first() ? prepare_run(training_) : Diagnostics{}, kExitBadEnvironment);
     const FoundCheckpoint found = find_checkpoint(*communicator_, place_.directory);
     for (const auto& refused : found.refused) say("checkpoint_{} is refused: {}", refused.first, refused.second);
@@ -85,7 +88,7 @@ class Run {
                    checkpoint_path(place_.directory, found.newest->step), found.newest->step, plan_.train.steps);
       return kExitDone;
     }
-    phase_ = "load";
+    enter("load");
     build_engine();
     start_from(found.newest);
     train();
@@ -93,6 +96,10 @@ class Run {
   }
 
  private:
+  std::string enter(const std::string& phase) {  // returns the one before
+    if (watchdog_ != nullptr) watchdog_->enter(phase);
+    return std::exchange(phase_, phase);
+  }
   bool first() const { return environment_.rank == 0; }
 
   template <class... Args>
@@ -110,11 +117,11 @@ class Run {
   }
 
   int dry_run() {
-    phase_ = "data";
+    enter("data");
     Result<Corpus> corpus = read_corpus(plan_, training_.directory);
     throw_on_error(corpus.diagnostics, kExitBadEnvironment);
     corpus_ = std::move(*corpus);
-    phase_ = "checkpoint";
+    enter("checkpoint");
     std::vector<std::string> refused;
     const std::optional<CheckpointMetadata> newest = newest_checkpoint(place_.directory, refused);
     for (const std::string& why : first() ? refused : std::vector<std::string>{}) say("{}", why);
@@ -127,13 +134,17 @@ class Run {
   }
 
   void connect() {
-    phase_ = "device";
+    enter("device");
     device_ = open_gpu(plan_, environment_);
-    phase_ = "rendezvous";
+    enter("rendezvous");
     real_communicator_ = connect_ranks(plan_, training_.digest, environment_, device_.get());
     communicator_ = real_communicator_.get();
+    if (plan_.mesh.world() > 1) {
+      watchdog_ = std::make_unique<Watchdog>(*real_communicator_, plan_.mesh, plan_.launch.collective_timeout_s);
+      communicator_ = &watchdog_->communicator();
+    }
     if (!options_.trace_path.empty()) {
-      trace_ = std::make_unique<TraceFile>(*real_communicator_, options_.trace_path);
+      trace_ = std::make_unique<TraceFile>(*communicator_, options_.trace_path);
       communicator_ = &trace_->communicator();
     }
   }
@@ -142,10 +153,10 @@ class Run {
     if (!device_) install_meter();  // of CPU memory; a GPU's device brings its own
     set_compute_threads(options_.num_threads > 0 ? options_.num_threads : compute_threads(environment_.local_world));
     if (!device_) device_ = make_cpu_device();
-    const EngineOptions options = {
-        options_.poison, kMeteredSteps, options_.first_profiled_step, options_.last_profiled_step, {}, [this](const StepStats& stats) {
-          return takes_update(stats);
-        }};
+    EngineOptions options = {options_.poison, kMeteredSteps, options_.first_profiled_step, options_.last_profiled_step, {}, {},
+                             nullptr};
+    options.takes_update = [this](const StepStats& stats) { return takes_update(stats); };
+    if (watchdog_ != nullptr) options.progress = &watchdog_->progress();
     engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, options);
     sampler_ = std::make_unique<Sampler>(corpus_, plan_, environment_.rank);
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
@@ -163,10 +174,10 @@ class Run {
     frozen_digest_ = load_planned_frozen(*communicator_, plan_, training_.directory, engine_->layout(), store);
     bool is_at_start = false;  // the engine
     if (learns_preferences(plan_.train)) {
-      phase_ = "reference";
+      enter("reference");
       const auto load = [&] { load_start(), engine_->load(), is_at_start = true; };
       reference_ = settle_reference({plan_, corpus_, place_.directory, newest.has_value(), load}, *engine_, *communicator_);
-      phase_ = "load";
+      enter("load");
     }
     if (newest) {
       check_frozen(newest->frozen_digest, frozen_digest_, checkpoint_path(place_.directory, newest->step), plan_);
@@ -202,35 +213,35 @@ class Run {
 
   void evaluate() {
     if (corpus_.held_out.empty()) return;
-    const std::string phase = std::exchange(phase_, fmt::format("evaluation after step {}", done_));
+    const std::string phase = enter(fmt::format("evaluation after step {}", done_));
     const double loss = engine_->evaluate(
         {held_out_.ids, held_out_.targets, held_out_.num_terms, logps_of(reference_.held_out, held_out_.own), held_out_.positions});
     if (!std::isfinite(loss)) throw Failure(kExitFailed, fmt::format("the held-out loss is {}", loss));
     held_out_loss_ = loss;
     held_out_curve_.push_back({done_, loss});
+    live_.evaluation(loss);
     if (first()) {
       throw_on_error(metrics_.write({{"kind", "evaluation"}, {"step", done_}, {"held_out_loss", loss}}), kExitFailed);
       fmt::print("step {:>6}  held-out loss {:.4f}\n", done_, loss);
       std::fflush(stdout);
     }
-    phase_ = phase;
+    enter(phase);
   }
 
   // Every rank answers alike. A step that is refused leaves its line in metrics.jsonl; one that ends the run does not.
   bool takes_update(const StepStats& stats) {
     const StepGuard::Judgement& judgement = guard_.judge(stats.loss, stats.gradient_norm);
     if (judgement.why.empty()) return true;
-    const std::string origin = origin_of_nan(*communicator_, stats, rows_, engine_->layout(), engine_->place(), engine_->gradient());
-    const std::string what = judgement.why + (origin.empty() ? "" : "; " + origin);
-    if (judgement.answer == StepGuard::Answer::kStop)
-      throw Failure(kExitFailed, what, help_after(judgement, training_.plan.train.guard));
+    const std::string what =
+        judgement.why + origin_of_nan(*communicator_, stats, rows_, engine_->layout(), engine_->place(), engine_->gradient());
+    if (judgement.answer == StepGuard::Answer::kStop) throw Failure(kExitFailed, what, help_after(judgement, plan_.train.guard));
     const bool takes = judgement.answer == StepGuard::Answer::kTake;
     if (first()) fmt::print("step {:>6}  {}{}\n", done_ + 1, takes ? "" : "skipped: ", what);
     return takes;
   }
 
   void step() {
-    phase_ = fmt::format("training step {}", done_ + 1);
+    enter(fmt::format("training step {}", done_ + 1));
     const double begin_s = now_s();
     const Batch batch = sampler_->next();
     rows_ = batch.own;
@@ -239,8 +250,7 @@ class Run {
     const StepStats stats = engine_->step({batch.ids, batch.targets, batch.num_terms, rate, reference, batch.positions});
     device_->synchronize();
     const double step_s = now_s() - begin_s;
-    ++done_;
-    ++done_here_;
+    ++done_, ++done_here_;
     if (std::isfinite(stats.loss)) loss_ = stats.loss;
     last_rate_ = rate;
     time_.add(stats, step_s);
@@ -250,6 +260,7 @@ class Run {
     if (std::isfinite(stats.loss)) curve_.push_back({done_, stats.loss});
     const StepFacts facts = {done_, rate, sampler_->cursor().tokens, batch.global_valid_tokens, step_s};
     throw_on_error(metrics_.write(step_line(facts, stats, guard_.last())), kExitFailed);
+    live_.step(facts, stats, guard_.history().skipped, live_.is_serving() ? engine_->memory().metered_peak_bytes : 0);
     const int64_t every = options_.log_every > 0 ? options_.log_every : std::max<int64_t>(1, plan_.train.steps / kNumConsoleLines);
     if (done_ % every != 0 && done_ != plan_.train.steps && done_here_ > 1) return;
     const double left_s = time_.mean().step_s * static_cast<double>(plan_.train.steps - done_);
@@ -259,7 +270,7 @@ class Run {
 
   void save() {
     if (saved_step_ == done_) return;
-    const std::string phase = std::exchange(phase_, fmt::format("checkpoint of step {}", done_));
+    const std::string phase = enter(fmt::format("checkpoint of step {}", done_));
     const double begin_s = now_s();
     check_replicas(*communicator_, engine_->layout(), engine_->master());
     CheckpointMetadata metadata = {
@@ -269,11 +280,11 @@ class Run {
       say("{}", complaint);
     saved_step_ = done_;
     if (first()) fmt::print("step {:>6}  saved as {}, {}\n", done_, checkpoint_name(done_), format_duration(now_s() - begin_s));
-    phase_ = phase;
+    enter(phase);
   }
 
   void train() {
-    phase_ = "training";
+    enter("training");
     catch_stop_signals();
     reset_meter_peak();
     if (done_ == 0) evaluate();
@@ -291,7 +302,7 @@ class Run {
       else if (done_ % kReplicaCheckSteps == 0)
         check_replicas(*communicator_, engine_->layout(), engine_->master());
     }
-    phase_ = "adapter";
+    enter("adapter");
     const std::string adapter = write_adapter(*communicator_, training_, checkpoint_path(place_.directory, done_));
     if (first() && !adapter.empty()) fmt::print("step {:>6}  adapters written to {}\n", done_, adapter);
     finish("completed");
@@ -299,32 +310,24 @@ class Run {
 
   void stop_early(int signal) {
     if (done_ > 0) save();
-    if (first()) {
-      const std::string why =
-          signal != 0 ? fmt::format("stopped by signal {}", signal) : fmt::format("stopped after {} steps as asked", done_here_);
-      fmt::print("{} at step {} of {}{}; run the same command to go on\n", why, done_, plan_.train.steps,
-                 done_ > 0 ? fmt::format(", saved as {}", checkpoint_name(done_)) : ", nothing was trained");
-      std::fflush(stdout);
-    }
+    if (first()) fmt::print("{}", stopped_text(signal, done_here_, done_, plan_.train.steps, checkpoint_name(done_)));
     finish("stopped");
   }
 
   // Every rank takes part; rank 0 prints and writes. Before any step nothing is reported.
   void finish(const std::string& status) {
-    phase_ = "report";
+    enter("report");
     if (done_here_ == 0) return;
     const MemoryReport memory = engine_->memory();
-    std::vector<double> peaks(static_cast<size_t>(communicator_->world()), 0.0);
-    peaks[static_cast<size_t>(communicator_->rank())] = static_cast<double>(memory.metered_peak_bytes);
-    communicator_->control_sum(peaks.data(), static_cast<int64_t>(peaks.size()));
+    const std::vector<double> peaks = peaks_of_all(*communicator_, memory);
     Diagnostics mine;
     if (first()) {
       const MeasuredTime time = time_.mean();
       const std::vector<Comparison> rows = compare(plan_, memory, time);
-      const Json report =
-          report_json({status, done_, plan_.train.steps, done_here_, guard_.history().skipped, loss_, held_out_loss_,
-                       sampler_->cursor().tokens, place_.plan_digest, plan_.schedule_digest, plan_.memory.peak_instruction, peaks},
-                      rows, memory, time);
+      const Json report = report_json(
+          {status, done_, plan_.train.steps, done_here_, guard_.history().skipped, loss_, held_out_loss_, sampler_->cursor().tokens,
+           place_.plan_digest, plan_.schedule_digest, plan_.memory.peak_instruction, peaks, live_.goodput()},
+          rows, memory, time);
       fmt::print("{}", format_curve(curve_, held_out_curve_));
       fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_,
                  held_out_loss_ ? fmt::format(", held-out loss {:.4f}", *held_out_loss_) : "", format_comparison(rows));
@@ -345,6 +348,7 @@ class Run {
   ReferenceLogps reference_;
   std::unique_ptr<Device> device_;  // outlives the communicator, which uses its streams
   std::unique_ptr<Communicator> real_communicator_;
+  std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<TraceFile> trace_;
   ProfileFile profile_;
   StepGuard guard_{GuardPlan()};  // the plan's, once it is read
@@ -355,6 +359,7 @@ class Run {
   Batch held_out_;
   MetricsFile metrics_;
   TimeMeter time_;
+  LiveNumbers live_;
   int64_t done_ = 0, done_here_ = 0, saved_step_ = 0;
   std::string frozen_digest_;  // of the parameters that are frozen; "": none is
   double loss_ = 0, last_rate_ = 0;

@@ -19,6 +19,7 @@ struct TrainOptions {
   std::string trace_path;          // --trace: collectives as issued, a JSON line per step; ranks > 0 append ".rank<r>"
   int64_t first_profiled_step = 0, last_profiled_step = 0;  // --profile FIRST:LAST: when each op of these steps ran
   bool tensorboard = false;                                 // --tensorboard: the metrics as events, too, in output_dir/tensorboard
+  std::string metrics_address;                              // --metrics-address: rank 0 answers GET /metrics there
   int num_threads = 0;                                      // --threads; 0: cores / ranks on this host
 };
 

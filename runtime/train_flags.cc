@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/monitor/open_metrics.h"
+
 namespace distsetup {
 namespace {
 
@@ -30,6 +32,8 @@ constexpr const char kTrainUsage[] =
     "  --stop-after STEPS  checkpoint and end after so many steps of this process\n"
     "  --log-interval N    a line every N steps (default: 100 lines a run); also --logging-steps\n"
     "  --tensorboard       write the metrics for TensorBoard, too: OUTPUT/tensorboard\n"
+    "  --metrics-address HOST:PORT\n"
+    "                      rank 0 answers GET /metrics there, as OpenMetrics (127.0.0.1:9400)\n"
     "  --poison            fill freed memory with NaN: the numbers must not change\n"
     "  --trace FILE        write the collectives of every step as JSON lines\n"
     "  --profile A:B       write when each op of steps A to B ran, for chrome://tracing: profile.json\n"
@@ -66,7 +70,8 @@ bool read_steps(std::string_view text, TrainOptions& options) {
 }
 
 bool takes_value(const std::string& flag) {
-  for (const char* one : {"--plan", "--output", "--stop-after", "--trace", "--profile", "--threads", "--log-interval"}) {
+  for (const char* one :
+       {"--plan", "--output", "--stop-after", "--trace", "--profile", "--threads", "--log-interval", "--metrics-address"}) {
     if (flag == one) return true;
   }
   return false;
@@ -77,6 +82,10 @@ std::string set_value(TrainOptions& options, const std::string& flag, const std:
   if (value.empty()) return fmt::format("{} needs a value", flag);
   if (flag == "--plan") options.plan_path = value;
   if (flag == "--output") options.output_dir = value;
+  if (flag == "--metrics-address") {
+    options.metrics_address = value;
+    if (!metrics_address_from(value)) return fmt::format("--metrics-address '{}', expected HOST:PORT, as in 127.0.0.1:9400", value);
+  }
   if (flag == "--trace") options.trace_path = value;
   if (flag == "--stop-after" && !read_number<int64_t>(value, 1, options.stop_after))
     return fmt::format("--stop-after '{}', expected a number of steps, at least 1", value);

@@ -59,7 +59,8 @@ std::string first_line(const std::string& what) {
 }
 
 c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
-  const auto deadline = Clock::now() + seconds(r.init_timeout_s);
+  const auto deadline = Clock::now() + seconds(r.init_timeout_s), half_time = Clock::now() + milliseconds(500 * r.init_timeout_s);
+  bool is_said = false;
   c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::PrefixStore>("distsetup/" + r.run_id, connect(r));
   const auto key = [](int rank) { return fmt::format("here/{}", rank); };
   try {
@@ -76,6 +77,12 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
       if (Clock::now() > deadline) {
         throw CommunicationError(missing[0], fmt::format("rank{} {} of {} did not arrive within {} s", missing.size() > 1 ? "s" : "",
                                                          fmt::join(missing, ", "), r.world, r.init_timeout_s));
+      }
+      if (!is_said && Clock::now() > half_time) {
+        is_said = true;
+        fmt::print(stderr, "rank {} waits for rank{} {} of {} to arrive; it gives up after {} s in all\n", r.rank,
+                   missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), r.world, r.init_timeout_s);
+        std::fflush(stderr);
       }
       std::this_thread::sleep_for(milliseconds(20));
     }

@@ -111,6 +111,7 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
 void Engine::State::execute(BoundList& list, const Feed& feed) {
   const c10::InferenceMode guard;
   if (options.poison) device.fill(memory->arena(), 0xff, memory->arena_bytes());
+  if (options.progress != nullptr) options.progress->list.store(&list.schedule, std::memory_order_relaxed);
   events.clear();
   events.resize(size_t(list.schedule.num_events));
   std::map<std::pair<InstructionOp, int>, int64_t> fed;  // micro-batches, by who reads them
@@ -125,6 +126,7 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
   }
   for (const StartedWork& e : events) CHECK(e.work == nullptr, "{} was never waited for", name(e.instruction->op));
   collect_times();
+  if (options.progress != nullptr) options.progress->list.store(nullptr, std::memory_order_relaxed);
 }
 
 void Engine::State::collect_times() {
@@ -138,6 +140,7 @@ void Engine::State::collect_times() {
 
 void Engine::State::run_instruction(BoundList& list, int index) {
   const Instruction& i = list.schedule.instructions[size_t(index)];
+  if (options.progress != nullptr) options.progress->at(index);
   for (const int event : i.waits) {
     wait(event);
     device.wait(i.stream, event);

@@ -30,6 +30,7 @@
 #include "runtime/device/meter.h"
 #include "runtime/engine/ops.h"
 #include "runtime/engine/profile.h"
+#include "runtime/engine/progress.h"
 #include "runtime/engine/step_meter.h"
 
 namespace distsetup {
@@ -89,6 +90,7 @@ struct EngineOptions {
   // not count for AdamW's bias correction. It has to say the same on every rank, and may throw. Without it a loss or a norm that is
   // not finite throws NonFiniteError.
   std::function<bool(const StepStats& stats)> takes_update;
+  Progress* progress = nullptr;  // told of each instruction; none: nobody looks
 };
 
 struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the same number on every rank

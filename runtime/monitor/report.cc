@@ -138,6 +138,13 @@ Json comparison_json(const std::vector<Comparison>& rows) {
   return json;
 }
 
+std::vector<double> peaks_of_all(Communicator& communicator, const MemoryReport& memory) {
+  std::vector<double> peaks(static_cast<size_t>(communicator.world()), 0.0);
+  peaks[static_cast<size_t>(communicator.rank())] = static_cast<double>(memory.metered_peak_bytes);
+  communicator.control_sum(peaks.data(), static_cast<int64_t>(peaks.size()));
+  return peaks;
+}
+
 Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const MemoryReport& memory, const MeasuredTime& time) {
   Json report = {{"schema_version", 1},
                  {"status", end.status},
@@ -154,10 +161,18 @@ Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, co
                  {"predicted_peak_instruction", end.predicted_peak_instruction},
                  {"measured_peak_instruction", memory.peak_instruction},
                  {"wait_s", time.wait_s},
+                 {"goodput", end.goodput},
                  {"timed_steps", time.num_steps}};
   for (double peak : end.peaks) report["peak_allocated_bytes_by_rank"].push_back(static_cast<int64_t>(peak));
   if (end.held_out_loss) report["held_out_loss"] = *end.held_out_loss;
   return report;
+}
+
+std::string stopped_text(int signal, int64_t steps_here, int64_t step, int64_t steps, const std::string& checkpoint) {
+  const std::string why =
+      signal != 0 ? fmt::format("stopped by signal {}", signal) : fmt::format("stopped after {} steps as asked", steps_here);
+  return fmt::format("{} at step {} of {}{}; run the same command to go on\n", why, step, steps,
+                     step > 0 ? fmt::format(", saved as {}", checkpoint) : ", nothing was trained");
 }
 
 std::string format_start(const Plan& plan, const RunFacts& facts) {

@@ -55,9 +55,15 @@ struct FinishedRun {
   int64_t tokens = 0;
   std::string plan_digest, schedule_digest, predicted_peak_instruction;
   std::vector<double> peaks;  // metered bytes, by rank
+  double goodput = 0;         // LiveNumbers::goodput()
 };
+// Collective: the most bytes that were ever allocated at once, by rank.
+std::vector<double> peaks_of_all(Communicator& communicator, const MemoryReport& memory);
 // report.json.
 Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const MemoryReport& memory, const MeasuredTime& time);
+
+// The line of a run that stops before its last step: by a signal, or (0) because it was asked to do so many steps.
+std::string stopped_text(int signal, int64_t steps_here, int64_t step, int64_t steps, const std::string& checkpoint);
 
 struct RunFacts {
   std::string data, checkpoint, start, device;  // one phrase each

@@ -117,7 +117,8 @@ std::string origin_of_nan(Communicator& communicator, const StepStats& stats, co
   std::vector<int64_t> own;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(own), [](int64_t row) { return row >= 0; });
   const std::string losses = losses_text(communicator, stats, own);
-  return losses.empty() ? gradients_text(communicator, layout, place, gradient) : losses;
+  const std::string origin = losses.empty() ? gradients_text(communicator, layout, place, gradient) : losses;
+  return origin.empty() ? "" : "; " + origin;
 }
 
 std::string help_after(const StepGuard::Judgement& judgement, const GuardPlan& plan) {

@@ -42,7 +42,7 @@ class StepGuard {
 
 // Collective. Where loss or norm is not finite, what can be said about where it began: the ranks whose own part of the loss is not
 // finite and their rows (places in the data, of this rank's share; -1 is none), or where every loss is finite the parameters in whose
-// gradient it is. "": nothing. The same on every rank.
+// gradient it is, with "; " before it. "": nothing. The same on every rank.
 std::string origin_of_nan(Communicator& communicator, const StepStats& stats, const std::vector<int64_t>& rows, const Layout& layout,
                           const Coordinates& place, std::span<const float> gradient);
 

@@ -177,7 +177,7 @@ TEST_CASE("where a loss that is not finite began is said alike on every rank") {
     }
     gradients[rank] = ask(stats);
   });
-  CHECK(losses == std::vector<std::string>(2, "it began on rank 1, windows 10, 11 of the training data"));
+  CHECK(losses == std::vector<std::string>(2, "; it began on rank 1, windows 10, 11 of the training data"));
   CHECK(nothing == std::vector<std::string>(2, ""));
-  CHECK(gradients == std::vector<std::string>(2, "every rank's loss is finite; on rank 1 the gradient is not in lm_head.weight"));
+  CHECK(gradients == std::vector<std::string>(2, "; every rank's loss is finite; on rank 1 the gradient is not in lm_head.weight"));
 }

@@ -34,7 +34,7 @@ std::vector<std::string> trainer_arguments(const Arguments& arguments) {
   for (const char* name : {"dry-run", "poison", "tensorboard"}) {
     if (arguments.has(name)) out.push_back(std::string("--") + name);
   }
-  for (const char* name : {"stop-after", "trace", "profile", "threads"}) {
+  for (const char* name : {"stop-after", "trace", "profile", "metrics-address", "threads"}) {
     if (arguments.has(name)) out.insert(out.end(), {std::string("--") + name, arguments.text(name)});
   }
   out.insert(out.end(), arguments.passed_on.begin(), arguments.passed_on.end());
@@ -42,8 +42,9 @@ std::vector<std::string> trainer_arguments(const Arguments& arguments) {
 }
 
 // Flags of the trainer say nothing to a job that starts it later.
-const std::vector<std::string> kLocalFlags = {"node-rank", "master-addr", "master-port", "grace",   "trainer-program", "stop-after",
-                                              "poison",    "trace",       "profile",     "threads", "tensorboard"};
+const std::vector<std::string> kLocalFlags = {"node-rank",       "master-addr", "master-port", "grace",
+                                              "trainer-program", "stop-after",  "poison",      "trace",
+                                              "profile",         "threads",     "tensorboard", "metrics-address"};
 
 // Standard input and error on a terminal: yes or no. Elsewhere --yes has to have said it.
 Result<bool> confirm(const Arguments& arguments, const std::string& question) {
@@ -270,6 +271,7 @@ Command launch_command() {
       {"poison", {}, FlagKind::kSwitch, "", "trainer: fill freed memory with NaN", 0},
       {"trace", {}, FlagKind::kValue, "PATH", "trainer: write what was executed", 0},
       {"profile", {}, FlagKind::kValue, "A:B", "trainer: write when each op of steps A to B ran, for chrome://tracing", 0},
+      {"metrics-address", {}, FlagKind::kValue, "HOST:PORT", "trainer: answer GET /metrics as OpenMetrics, from rank 0", 0},
       {"threads", {}, FlagKind::kValue, "N", "trainer: CPU threads per rank", 0}};
   command.flags.push_back(force_flag());
   for (const Flag& flag : job_flags()) command.flags.push_back(flag);
