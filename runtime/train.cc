@@ -170,8 +170,7 @@ class Run {
   }
 
   void start_from(const std::optional<CheckpointMetadata>& newest) {
-    const auto store = [this](int64_t offset, std::span<const float> values) { engine_->store_frozen(offset, values); };
-    frozen_digest_ = load_planned_frozen(*communicator_, plan_, training_.directory, engine_->layout(), store);
+    frozen_digest_ = load_planned_frozen(*communicator_, plan_, training_.directory, engine_->layout(), engine_->frozen_store());
     bool is_at_start = false;  // the engine
     if (learns_preferences(plan_.train)) {
       enter("reference");

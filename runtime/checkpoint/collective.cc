@@ -88,10 +88,14 @@ std::string load_planned_frozen(Communicator& communicator, const Plan& plan, co
   if (layout.tuning.trains_all()) return "";
   const Coordinates at = coordinates(layout.mesh, communicator.rank());
   FrozenDigest digest(layout, at);
-  const StoreFrozen keep = [&](int64_t offset, std::span<const float> values) {
-    digest.add(offset, values);
-    store(offset, values);
-  };
+  const StoreFrozen keep = {[&](int64_t offset, std::span<const float> values) {
+                              digest.add(offset, values);
+                              store.values(offset, values);
+                            },
+                            [&](int64_t offset, std::span<const uint8_t> bytes) {
+                              digest.add_bytes(offset, bytes);
+                              store.bytes(offset, bytes);
+                            }};
   if (starts_from_weights(plan)) {
     const Result<WeightsFolder> folder = open_weights(plan, plan_directory);
     agree(communicator, folder.diagnostics, kExitBadEnvironment);

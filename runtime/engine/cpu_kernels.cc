@@ -8,6 +8,7 @@
 #include "runtime/engine/ops_attention.h"
 #include "runtime/engine/ops_native.h"
 #include "runtime/engine/ops_preference.h"
+#include "runtime/engine/ops_quantized.h"
 #include "runtime/engine/row_copies.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
@@ -36,7 +37,8 @@ class CpuKernels : public Kernels {
   std::string bind(const std::string& kernel, Call& call) const override {
     if (bind_row_copies(kernel, call)) return "";
     if (needs_own_attention(kernel, call)) return bind_own_attention(kernel, call);
-    return bind_native_op(kernel, call) || bind_preference_op(kernel, call) || bind_aten_op(kernel, call)
+    return bind_native_op(kernel, call) || bind_preference_op(kernel, call) || bind_quantized_op(kernel, call) ||
+                   bind_aten_op(kernel, call)
                ? ""
                : "the CPU has no such kernel";
   }

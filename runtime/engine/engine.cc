@@ -12,9 +12,11 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "plan/expand.h"
+#include "plan/layout_ranges.h"
 #include "runtime/engine/bind.h"
 #include "runtime/engine/exchange.h"
 #include "runtime/engine/feed.h"
+#include "runtime/engine/frozen_shards.h"
 #include "runtime/engine/gradient_sums.h"
 #include "runtime/engine/host_shards.h"
 #include "runtime/engine/step_meter.h"
@@ -218,7 +220,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   switch (i.op) {
     case InstructionOp::kCast: {
       const Argument& to = call.writes[0];
-      if (call.reads[0].dtype == Dtype::kBf16)  // what is frozen is held in the compute type
+      if (call.reads[0].dtype != Dtype::kF32)  // what is frozen is held as it is gathered
         device.kernels().copy(i.stream, to.data, call.reads[0].data, num_bytes(to));
       else
         device.kernels().cast(i.stream, static_cast<const float*>(call.reads[0].data), to.data, to.dtype, numel(to));
@@ -306,19 +308,12 @@ void Engine::set_steps_done(int64_t steps, int64_t skipped) {
 }
 const Schedule& Engine::schedule(Phase phase) const { return state_->list(phase).schedule; }
 
-void Engine::store_frozen(int64_t offset, std::span<const float> values) {
-  const bool is_bf16 = state_->list(Phase::kStep).schedule.compute == Dtype::kBf16;
-  CHECK(offset >= 0 && offset + int64_t(values.size()) <= layout().frozen_numel, "{} + {}", offset, values.size());
-  char* const to = static_cast<char*>(state_->memory->run(std::string(kFrozenBuffer))) + offset * (is_bf16 ? 2 : 4);
-  if (!is_bf16) return state_->device.copy_to_device(to, values.data(), int64_t(values.size()) * 4);
-  std::vector<Bf16> rounded(values.size());
-  cpu::cast(values.data(), rounded.data(), int64_t(values.size()));
-  state_->device.copy_to_device(to, rounded.data(), int64_t(values.size()) * 2);
+StoreFrozen Engine::frozen_store() {
+  return frozen_store_of(*state_->memory, state_->device, layout(), state_->list(Phase::kStep).schedule.compute);
 }
 
 void Engine::initialize_parameters() {
-  const auto store = [this](int64_t offset, std::span<const float> values) { store_frozen(offset, values); };
-  initialize_frozen(layout(), place(), uint64_t(state_->plan.train.seed), store);
+  initialize_frozen(layout(), place(), uint64_t(state_->plan.train.seed), frozen_store());
   initialize_trained();
 }
 

@@ -32,6 +32,7 @@
 #include "runtime/engine/profile.h"
 #include "runtime/engine/progress.h"
 #include "runtime/engine/step_meter.h"
+#include "weights/frozen_source.h"
 
 namespace distsetup {
 
@@ -129,8 +130,9 @@ class Engine {
   std::span<float> master();
   std::vector<StateValues> optimizer_states();
   std::span<const float> gradient() const;
-  // Puts values into this rank's flat shard of what is frozen (layout.h), rounded to the compute type, from element `offset` on.
-  void store_frozen(int64_t offset, std::span<const float> values);
+  // Puts values into this rank's flat shards of what is frozen (layout.h), rounded to the compute type; and
+  // bytes of what is held as nf4.
+  StoreFrozen frozen_store();
   const Layout& layout() const;
   Coordinates place() const;       // of this rank in the plan's mesh
   bool writes_checkpoint() const;  // false on ranks whose shard another rank, the first that has it, writes

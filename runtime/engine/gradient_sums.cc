@@ -1,5 +1,7 @@
 #include "runtime/engine/gradient_sums.h"
 
+#include "plan/layout_ranges.h"
+
 namespace distsetup {
 
 void accumulate(const Call& call, const Layout& layout, int number, const Coordinates& at, const Kernels& kernels) {

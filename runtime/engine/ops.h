@@ -52,7 +52,7 @@ inline int64_t numel(const Argument& a) {
   for (const int64_t s : a.shape) n *= s;
   return n;
 }
-inline int64_t num_bytes(const Argument& a) { return numel(a) * size_bytes(a.dtype); }
+inline int64_t num_bytes(const Argument& a) { return num_bytes(a.shape, a.dtype); }
 
 struct Call;
 using OpFunction = void (*)(const Call& call);

@@ -5,6 +5,7 @@
 #pragma once
 #include <memory>
 
+#include "plan/layout_ranges.h"
 #include "runtime/optim/optimizer.h"
 
 namespace distsetup {

@@ -92,7 +92,7 @@ void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t see
   const int64_t num_layers = num_blocks(layout);
   std::vector<float> piece;
   for (const UnitLayout& unit : layout.units) {
-    if (!unit.is_frozen) continue;
+    if (!unit.is_frozen || unit.is_quantized) continue;
     const ElementRange owned = owned_range(unit, shard_index(layout, unit, at));
     for (const Parameter& p : unit.parameters) {
       const uint64_t key = hash_name(seed, p.name);
@@ -106,10 +106,20 @@ void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t see
             if (element >= 0) piece[size_t(i)] = value(key, first, element);
           }
         });
-        store(unit.shard_offset + begin - owned.begin, piece);
+        store.values(unit.shard_offset + begin - owned.begin, piece);
       }
     }
   }
+  const auto rows_of = [&](const Parameter& p) -> FillRows {
+    return [&, key = hash_name(seed, p.name), first = first_values(p, num_layers)](int64_t row, int64_t rows, float* to) {
+      const int64_t width = p.full_shape[1];
+      parallel_ranges(rows * width, kBytesOfWork, [&](int64_t from, int64_t end) {
+        for (int64_t i = from; i < end; ++i) to[i] = value(key, first, row * width + i);
+      });
+      return Diagnostics{};
+    };
+  };
+  (void)store_records(layout, at, rows_of, store);  // nothing is read, so nothing fails
 }
 
 }  // namespace distsetup

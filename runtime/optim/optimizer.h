@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/layout.h"
+#include "plan/layout_ranges.h"
 #include "plan/plan.h"
 #include "runtime/device/device.h"
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 
+#include "plan/layout_ranges.h"
 #include "runtime/kernels/updates.h"
 #include "runtime/optim/optimizer.h"
 

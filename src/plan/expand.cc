@@ -81,6 +81,7 @@ class Expander {
     View v = unit_flat(holder(i, u, gradient), u);
     v.offset_bytes += at.offset * size_bytes(v.dtype);
     v.shape = at.shape;
+    if (unit(u).is_quantized) v.dtype = Dtype::kNf4Double;
     return v;
   }
 

@@ -111,6 +111,23 @@ std::vector<ParameterDecl> adapter_parameters(const std::vector<ParameterDecl>& 
   return out;
 }
 
+std::string record_slot(const ParameterDecl& p) { return fmt::format("{}.{}", p.slot, p.name); }
+
+Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& quantized,
+                 ProgramBuilder& builder) {
+  const std::string slot = op.kernel.starts_with("linear") ? slot_read(op.reads[1]) : "";
+  if (!quantized.contains(slot)) return op;
+  Op unpack;
+  unpack.name = op.name + "_w";
+  unpack.kernel = "dequantize_nf4";
+  for (const ParameterDecl& p : parameters)
+    if (p.slot == slot) unpack.reads.push_back("p:" + record_slot(p));
+  unpack.writes = {op.name + "_matrix"};
+  builder.add(unpack);
+  op.reads[1] = unpack.writes[0];
+  return op;
+}
+
 void add_adapters(const Op& op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& adapted,
                   const Tuning& tuning, const Symbols& symbols, ProgramBuilder& builder) {
   if (!op.kernel.starts_with("linear")) return;

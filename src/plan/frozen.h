@@ -4,6 +4,8 @@
 //              A norm makes the gradients of its rows and of its weight in one op: that of a frozen weight goes to scratch.
 //   adapters   y = x Wᵀ (+ residual), u = x Aᵀ, y[:, rows of a module] += s u B ᵀ. The A of all modules of a slot are one matrix, as
 //              q, k and v are one; B is one for each module, since modules that have none may lie between them.
+//   nf4        y = x Wᵀ, where W is held as nf4 (nf4.h): an op before makes it out of the records of its modules. It lives until y is
+//              there; backward makes it again. (QLoRA, arXiv 2305.14314)
 #pragma once
 #include <map>
 #include <set>
@@ -28,6 +30,11 @@ std::vector<ParameterDecl> adapter_parameters(const std::vector<ParameterDecl>& 
 // After `op`, which has been added: the products of the adapters of the matrix that it multiplies by.
 void add_adapters(const Op& op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& adapted,
                   const Tuning& tuning, const Symbols& symbols, ProgramBuilder& builder);
+
+// The slot that has the record of a parameter alone.
+std::string record_slot(const ParameterDecl& parameter);
+// The op with what stands for its matrix, where that is held as nf4 (`quantized`: slots); the op that makes it is added.
+Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& quantized, ProgramBuilder& builder);
 
 // "self_attn.q_proj.weight" -> "self_attn.q_proj.lora_A.weight": as PEFT publishes them, below its own prefix.
 std::string adapter_name(std::string_view parameter, std::string_view which);

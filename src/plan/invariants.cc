@@ -112,7 +112,8 @@ class ScheduleChecker {
   void gather(const Instruction& i) {
     require(cast_.contains({i.uses[0], i.unit}), "gathers unit {} before its own chunk is filled", i.unit);
     require(i.group == unit(i.unit).shard_group, "gathers unit {} over {}", i.unit, name(i.group));
-    const int64_t expected = unit(i.unit).shard_numel * unit(i.unit).shard_ranks * size_bytes(s_.compute);
+    const int64_t expected =
+        unit(i.unit).shard_numel * unit(i.unit).shard_ranks * size_bytes(unit(i.unit).is_quantized ? Dtype::kInt8 : s_.compute);
     require(i.bytes == expected, "gathers {} bytes of unit {}, expected {}", i.bytes, i.unit, expected);
     filled_[i.uses[0]] = i.signals;
   }

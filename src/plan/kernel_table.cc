@@ -31,7 +31,8 @@ std::string product_flops(const Op& op, Builder& b) {
 }
 void product_adjoint(const Op& op, Builder& b) {
   const std::string dy = b.incoming(op.writes[0]), x = op.reads[0], before = b.gradient(x);
-  b.backward(adjoint_op(op, "_dw", OpKind::kGemm, "linear_dw", {dy, x}, {gradient_slot(op.reads[1])}, {}, op.flops));
+  const bool is_parameter = op.reads[1].starts_with("p:");  // else made of parameters that have no gradient
+  if (is_parameter) b.backward(adjoint_op(op, "_dw", OpKind::kGemm, "linear_dw", {dy, x}, {gradient_slot(op.reads[1])}, {}, op.flops));
   if (before.empty())
     b.backward(adjoint_op(op, "_dx", OpKind::kGemm, "linear_dx", {dy, op.reads[1]}, {b.target(x)}, {}, op.flops));
   else
@@ -41,6 +42,14 @@ void product_add_adjoint(const Op& op, Builder& b) {
   const std::string dy = b.incoming(op.writes[0]);
   product_adjoint(op, b);
   b.pass(op, op.reads[2], dy);
+}
+
+// p:W .. -> W, their rows one after the other: out of nf4. Backward makes it again where it reads it.
+void declare_unpacked(const Op& op, Builder& b) {
+  std::vector<std::string> shape = b.shape(op.reads[0]);
+  for (size_t i = 1; i < op.reads.size(); ++i) shape[0] += "+" + b.shape(op.reads[i])[0];
+  b.declare(op.writes[0], shape);
+  b.mark_passing(op.writes[0]);
 }
 
 // low, p:W, y -> y: adds multiplier · low[:, low_column ..] · Wᵀ to the columns of y from `column` on (adapters, frozen.h)
@@ -201,6 +210,7 @@ const std::vector<KernelRule>& kernel_rules() {
       {"qk_norm_wide", kNorm, 3, 2, {}, declare_qk_norm, nullptr, qk_norm_adjoint},
       {"linear", kGemm, 2, 1, {}, declare_product, product_flops, product_adjoint},
       {"linear_add", kGemm, 3, 1, {{0, 2}}, declare_product, product_flops, product_add_adjoint},
+      {"dequantize_nf4", kElementwise, kAnyNumber, 1, {}, declare_unpacked, nullptr, no_adjoint},
       {"columns_add", kGemm, 3, 1, {}, declare_columns, columns_flops, columns_adjoint},
       {"bias_add", kElementwise, 2, 1, {}, declare_same, nullptr, bias_adjoint},
       {"rope", kElementwise, 3, 1, {}, declare_same, nullptr, rope_adjoint},

@@ -12,10 +12,12 @@
 
 namespace distsetup {
 
+inline constexpr size_t kAnyNumber = 0;
+
 struct KernelRule {
   std::string_view name;
   OpKind kind = OpKind::kElementwise;
-  size_t num_reads = 0, num_writes = 0;
+  size_t num_reads = 0, num_writes = 0;  // kAnyNumber: at least one
   std::vector<Overlay> over;
   void (*declare)(const Op& op, ProgramBuilder& program) = nullptr;       // the tensors it writes
   std::string (*flops)(const Op& op, ProgramBuilder& program) = nullptr;  // null: memory-bound

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "model/count.h"
 #include "plan/native_program.h"
+#include "plan/nf4.h"
 #include "plan/pipeline.h"
 
 namespace distsetup {
@@ -57,11 +58,12 @@ void add_parameter(UnitLayout& unit, Parameter p, const std::string& slot) {
 
 // Of a program, without the prefixes of units that run it: made once.
 struct ProgramParameters {
-  std::vector<Parameter> own, shared, frozen;
+  std::vector<Parameter> own, shared, frozen, quantized;
   ProgramParameters(const Program& program, const ProgramSizes& sizes) {
     for (const ParameterDecl& decl : program.parameters) own.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.shared_parameters) shared.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.frozen_parameters) frozen.push_back(make_parameter(decl, sizes));
+    for (const ParameterDecl& decl : program.quantized_parameters) quantized.push_back(make_parameter(decl, sizes));
   }
 };
 
@@ -69,8 +71,15 @@ struct ProgramParameters {
 struct LayoutUnits {
   Layout& layout;
   UnitLayout shared;
-  std::vector<UnitLayout> frozen;  // of each unit that has a program; most are empty
+  std::vector<UnitLayout> frozen, quantized;  // of each unit that has a program; most are empty
 };
+
+void add_record(UnitLayout& unit, Parameter p, const std::string& slot) {
+  p.offset = unit.numel;
+  unit.slots.push_back({slot, p.offset, p.shape});
+  unit.numel += nf4_record(p.numel).num_bytes;
+  unit.parameters.push_back(std::move(p));
+}
 
 // Those of the units that are not on the stage are counted alone.
 void add_program(const Program& program, int64_t layer, const ProgramParameters& parameters, bool is_here, LayoutUnits& to) {
@@ -81,19 +90,21 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
     p.name = prefix + p.name;
     return p;
   };
-  UnitLayout unit, frozen;
+  UnitLayout unit, frozen, quantized;
   unit.kind = program.kind;
-  frozen.kind = UnitKind::kFrozen;
-  frozen.is_frozen = true;
-  for (const std::vector<Parameter>* list : {&parameters.own, &parameters.shared, &parameters.frozen}) {
+  for (UnitLayout* one : {&frozen, &quantized}) one->kind = UnitKind::kFrozen, one->is_frozen = true;
+  quantized.is_quantized = true;
+  for (const std::vector<Parameter>* list : {&parameters.own, &parameters.shared, &parameters.frozen, &parameters.quantized}) {
     for (const Parameter& p : *list) {
       layout.numel += full_numel(p);
       layout.trained_numel += p.trains ? full_numel(p) : 0;
-      layout.stored_numel += list != &parameters.frozen ? full_numel(p) : 0;
+      layout.stored_numel += list == &parameters.own || list == &parameters.shared ? full_numel(p) : 0;
+      layout.quantized_numel += list == &parameters.quantized ? full_numel(p) : 0;
     }
   }
   if (!is_here) {
     to.frozen.push_back(std::move(frozen));
+    to.quantized.push_back(std::move(quantized));
     return layout.units.push_back(std::move(unit));
   }
   for (size_t i = 0; i < parameters.own.size(); ++i) add_parameter(unit, named(parameters.own[i]), program.parameters[i].slot);
@@ -101,13 +112,17 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
     add_parameter(to.shared, named(parameters.shared[i]), shared_slot(u, program.shared_parameters[i].slot));
   for (size_t i = 0; i < parameters.frozen.size(); ++i)
     add_parameter(frozen, named(parameters.frozen[i]), program.frozen_parameters[i].slot);
+  for (size_t i = 0; i < parameters.quantized.size(); ++i)
+    add_record(quantized, named(parameters.quantized[i]), program.quantized_parameters[i].slot);
   layout.units.push_back(std::move(unit));
   to.frozen.push_back(std::move(frozen));
+  to.quantized.push_back(std::move(quantized));
 }
 
-void add_frozen_units(std::vector<UnitLayout> frozen, Layout& layout) {
+// `numbers`: what each of them becomes among the layout's units; -1: it is empty.
+void add_frozen_units(std::vector<UnitLayout> frozen, std::vector<int>& numbers, Layout& layout) {
   for (UnitLayout& unit : frozen) {
-    layout.frozen_units.push_back(unit.numel > 0 ? static_cast<int>(layout.units.size()) : -1);
+    numbers.push_back(unit.numel > 0 ? static_cast<int>(layout.units.size()) : -1);
     if (unit.numel > 0) layout.units.push_back(std::move(unit));
   }
 }
@@ -121,8 +136,9 @@ void place_units(Layout& layout) {
                        : unit.is_frozen && !splits_frozen ? Group::kSelf
                                                           : layout.shard_group;
     unit.shard_ranks = group_size(layout.mesh, unit.shard_group);
-    unit.shard_numel = round_up((unit.numel + unit.shard_ranks - 1) / unit.shard_ranks, kShardAlignment);
-    int64_t& numel = unit.is_frozen ? layout.frozen_numel : layout.shard_numel;
+    unit.shard_numel =
+        round_up((unit.numel + unit.shard_ranks - 1) / unit.shard_ranks, unit.is_quantized ? kNf4Alignment : kShardAlignment);
+    int64_t& numel = unit.is_quantized ? layout.quantized_bytes : unit.is_frozen ? layout.frozen_numel : layout.shard_numel;
     unit.shard_offset = numel;
     numel += unit.shard_numel;
     if (is_shared || unit.is_frozen) continue;
@@ -205,7 +221,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
     return std::any_of(chunks.begin(), chunks.end(), [&](const UnitSpan& chunk) { return chunk.contains(static_cast<int>(unit)); });
   };
   const bool has_copy = geometry.tied_embeddings && !is_here(0) && is_here(geometry.num_layers + 1);
-  LayoutUnits units{layout, {}, {}};
+  LayoutUnits units{layout, {}, {}, {}};
   units.shared.kind = UnitKind::kShared;
   std::vector<ProgramParameters> blocks;
   for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
@@ -217,7 +233,8 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
   add_program(programs->head, 0, ProgramParameters(programs->head, sizes), is_here(geometry.num_layers + 1), units);
   layout.num_programs = static_cast<int>(layout.units.size());
   if (units.shared.numel > 0) layout.units.push_back(std::move(units.shared));
-  add_frozen_units(std::move(units.frozen), layout);
+  add_frozen_units(std::move(units.frozen), layout.frozen_units, layout);
+  add_frozen_units(std::move(units.quantized), layout.quantized_units, layout);
   place_units(layout);
   return layout;
 }
@@ -252,9 +269,9 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
 
 ParameterNumbers parameter_numbers(const Plan& plan) {
   const Tuning tuning = tuning_of(plan.train);
-  if (tuning.trains_all()) return {count_parameters(plan.model).total, 0};
+  if (tuning.trains_all()) return {count_parameters(plan.model).total, 0, 0};
   const std::shared_ptr<const Layout> layout = cached_layout(native_programs(plan.model, split_of(plan), tuning), plan);
-  return {layout->trained_numel, layout->numel - layout->trained_numel};
+  return {layout->trained_numel, layout->numel - layout->trained_numel, layout->quantized_numel};
 }
 
 int64_t full_numel(const Parameter& p) {
@@ -316,7 +333,16 @@ int64_t Box::numel() const {
   return n;
 }
 
+OwnedBytes owned_bytes(const Layout& layout, const UnitLayout& unit, const Parameter& p, const Coordinates& at) {
+  CHECK(unit.is_quantized, "parameter {}", p.name);
+  const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
+  const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + nf4_record(p.numel).num_bytes);
+  if (begin >= end) return {};
+  return {{begin - p.offset, end - p.offset}, unit.shard_offset + begin - own.begin};
+}
+
 std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Parameter& p, const Coordinates& at) {
+  CHECK(!unit.is_quantized, "parameter {}", p.name);
   const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
   const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
   std::vector<Box> boxes;
@@ -340,42 +366,6 @@ std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Pa
   add(first_row * width, last_row * width, {first_row, 0}, {last_row - first_row, width});
   add(last_row * width, to, {last_row, 0}, {1, to - last_row * width});
   return boxes;
-}
-
-std::vector<DecayRange> decay_ranges(const Layout& layout, const Coordinates& at) {
-  std::vector<DecayRange> ranges;
-  for (const UnitLayout& unit : layout.units) {
-    if (unit.is_frozen) continue;
-    const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
-    for (const Parameter& p : unit.parameters) {
-      const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
-      if (begin >= end || !p.trains) continue;
-      const int64_t from = unit.shard_offset + begin - own.begin, to = from + end - begin;
-      if (!ranges.empty() && ranges.back().end == from && ranges.back().decay == p.decay)
-        ranges.back().end = to;
-      else
-        ranges.push_back({from, to, p.decay});
-    }
-  }
-  return ranges;
-}
-
-std::vector<ElementRange> norm_ranges(const Layout& layout, const Coordinates& at) {
-  std::vector<ElementRange> ranges;
-  for (const UnitLayout& unit : layout.units) {
-    if (unit.is_copy || unit.is_frozen) continue;
-    const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
-    const bool is_whole = std::all_of(unit.parameters.begin(), unit.parameters.end(), [](const Parameter& p) { return p.trains; });
-    if (is_whole) {
-      ranges.push_back({unit.shard_offset, unit.shard_offset + own.size()});
-      continue;
-    }
-    for (const Parameter& p : unit.parameters) {
-      const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
-      if (begin < end && p.trains) ranges.push_back({unit.shard_offset + begin - own.begin, unit.shard_offset + end - own.begin});
-    }
-  }
-  return ranges;
 }
 
 }  // namespace distsetup

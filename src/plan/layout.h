@@ -8,8 +8,10 @@
 // nothing; then cp ranks are replicas.
 // Where not all parameters are trained (tuning.h), those that have no gradient lie in frozen units, one behind each unit that has
 // some. They are held in the compute type in a flat shard of their own, which nothing changes: over the shard group with zero3, else
-// whole. In a pipeline each stage has a layout of its own, with the same units: those of other stages are empty. Shard boundaries fall
-// on elements, not rows: equal chunks keep collectives regular; a piece of a parameter is up to three boxes.
+// whole. Matrices that are held as nf4 (nf4.h) lie in quantized units, which are frozen ones whose elements are bytes: offsets, sizes
+// and shards of such a unit count them, and a parameter's `numel` does not. In a pipeline each stage has a layout of its own, with the
+// same units: those of other stages are empty. Shard boundaries fall on elements, not rows: equal chunks keep collectives regular; a
+// piece of a parameter is up to three boxes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -52,7 +54,8 @@ struct Slot {
 struct UnitLayout {
   UnitKind kind = UnitKind::kBlock;
   bool is_frozen = false;
-  bool is_copy = false;  // a tied embedding beside the head of a pipeline's last stage: the first stage owns it
+  bool is_quantized = false;  // and its elements are bytes
+  bool is_copy = false;       // a tied embedding beside the head of a pipeline's last stage: the first stage owns it
   std::vector<Parameter> parameters;
   std::vector<Slot> slots;
   Group shard_group = Group::kDpShard;
@@ -70,21 +73,25 @@ struct Layout {
   // What shards a tensor-parallel rank's parameters; the ranks that hold copies; those that share the states of one copy of the model.
   Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate, state_group = Group::kDpShard;
   int stage = 0, chunks_per_stage = 1;  // of a pipeline; units that another stage has are empty here
-  std::vector<UnitLayout> units;        // embedding, blocks, head; then the shared one, if there is one; then frozen ones
-  std::vector<int> frozen_units;        // of each unit that has a program; -1: it has none
-  int num_programs = 0;                 // units that have a program: all but the shared one
-  int64_t shard_numel = 0;              // a rank's flat shard
-  int64_t gathered_numel = 0;           // all units with a program gathered, padding included
-  int64_t frozen_numel = 0;             // a rank's flat shard of what is frozen
-  int64_t numel = 0;                    // parameters of the model, adapters included
-  int64_t trained_numel = 0;            // of them those that change
-  int64_t stored_numel = 0;             // and those that checkpoints hold: all but what lies in frozen units
+  std::vector<UnitLayout> units;     // embedding, blocks, head; then the shared one, if there is one; then frozen ones, quantized ones
+  std::vector<int> frozen_units;     // of each unit that has a program; -1: it has none
+  std::vector<int> quantized_units;  // the same
+  int num_programs = 0;              // units that have a program: all but the shared one
+  int64_t shard_numel = 0;           // a rank's flat shard
+  int64_t gathered_numel = 0;        // all units with a program gathered, padding included
+  int64_t frozen_numel = 0;          // a rank's flat shard of what is frozen
+  int64_t quantized_bytes = 0;       // a rank's flat shard of what is held as nf4
+  int64_t numel = 0;                 // parameters of the model, adapters included
+  int64_t trained_numel = 0;         // of them those that change
+  int64_t stored_numel = 0;          // and those that checkpoints hold: all but what lies in frozen units
+  int64_t quantized_numel = 0;       // and those that are held as nf4
 
   int shared_unit() const {
     const bool is_there = num_programs < static_cast<int>(units.size()) && !units[static_cast<size_t>(num_programs)].is_frozen;
     return is_there ? num_programs : -1;
   }
   int frozen_unit(int unit) const { return frozen_units[static_cast<size_t>(unit)]; }
+  int quantized_unit(int unit) const { return quantized_units[static_cast<size_t>(unit)]; }
   // Is this stage one of the two that have a tied embedding, whose gradients are added up?
   bool sums_tied_over_stages() const { return mesh.pp > 1 && geometry.tied_embeddings && units.front().numel > 0; }
 };
@@ -103,6 +110,7 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
 // What is trained has fp32 states; what is frozen is held in the compute type.
 struct ParameterNumbers {
   int64_t trained = 0, frozen = 0;
+  int64_t quantized = 0;  // of the frozen ones: held as nf4
 };
 ParameterNumbers parameter_numbers(const Plan& plan);  // of the whole model, adapters included
 
@@ -133,15 +141,14 @@ struct Box {
   int64_t shard_offset = 0;
   int64_t numel() const;
 };
+// Of a quantized unit there are none: its records are made of whole matrices.
 std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Parameter& parameter, const Coordinates& at);
-
-// Contiguous stretches of a rank's flat shard that are trained and share the decay flag, in order: the optimizer's tensor list.
-struct DecayRange {
-  int64_t begin = 0, end = 0;
-  bool decay = true;
+// What this rank has of a record of a quantized unit, in bytes of the record; empty: nothing. The first of them lies in the rank's
+// flat shard of what is held as nf4 at `shard_offset`.
+struct OwnedBytes {
+  ElementRange range;
+  int64_t shard_offset = 0;
 };
-std::vector<DecayRange> decay_ranges(const Layout& layout, const Coordinates& at);
-// What of a rank's flat shard enters the gradient norm, unit by unit: all of a unit that is trained as a whole is one.
-std::vector<ElementRange> norm_ranges(const Layout& layout, const Coordinates& at);
+OwnedBytes owned_bytes(const Layout& layout, const UnitLayout& unit, const Parameter& parameter, const Coordinates& at);
 
 }  // namespace distsetup

@@ -269,6 +269,9 @@ class TunedSlots {
     with_gradients_ = slots_with_gradients(parameters, forward, choice.unit->trained);
     for (const std::string& slot : slots_with_gradients(embedding, {}, choice.unit->embedding_trained)) with_gradients_.insert(slot);
     for (ParameterDecl& p : parameters) p.trains = choice.unit->trained.contains(p.name);
+    if (choice.tuning->is_quantized && choice.kind == UnitKind::kBlock)
+      for (const Op& op : forward)
+        if (op.kernel.starts_with("linear") && is_frozen(op.reads[1].substr(2))) quantized_.insert(op.reads[1].substr(2));
     for (ParameterDecl& p : adapter_parameters(parameters, choice.unit->adapted, choice.tuning->rank)) {
       with_gradients_.insert(p.slot);
       parameters.push_back(std::move(p));
@@ -276,10 +279,11 @@ class TunedSlots {
   }
   bool is_frozen(const std::string& slot) const { return is_tuned_ && !with_gradients_.contains(slot); }
   const std::set<std::string>& with_gradients() const { return with_gradients_; }
+  const std::set<std::string>& quantized() const { return quantized_; }
 
  private:
   const bool is_tuned_;
-  std::set<std::string> with_gradients_;
+  std::set<std::string> with_gradients_, quantized_;
 };
 
 std::string build(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry, Program& program) {
@@ -294,11 +298,16 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
   const std::vector<ParameterDecl> embedding = parameters_of(file.embedding, geometry, local);
   const TunedSlots tuned_slots(file, choice, geometry, parameters, embedding);
   for (const ParameterDecl& p : parameters)
-    (tuned_slots.is_frozen(p.slot) ? program.frozen_parameters
-     : tp > 1 && p.split < 0       ? program.shared_parameters
-                                   : program.parameters)
+    (tuned_slots.quantized().contains(p.slot) ? program.quantized_parameters
+     : tuned_slots.is_frozen(p.slot)          ? program.frozen_parameters
+     : tp > 1 && p.split < 0                  ? program.shared_parameters
+                                              : program.parameters)
         .push_back(p);
   std::map<std::string, SlotShape> slots = slots_of(parameters);
+  for (ParameterDecl& p : program.quantized_parameters) {
+    p.slot = record_slot(p);
+    slots[p.slot] = {p.shape, p.split};
+  }
   const auto embedding_slots = slots_of(embedding);
   for (const NativeFile::Operation& o : unit.forward) {
     if (!all_hold(o.when, geometry, local)) continue;
@@ -329,7 +338,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
     if (tp > 1)
       add_split(op, builder);
     else
-      builder.add(op);
+      builder.add(over_unpacked(op, parameters, tuned_slots.quantized(), builder));
     if (tuned != nullptr) add_adapters(op, parameters, tuned->adapted, *tuning, symbols, builder);
   }
   const std::string problem = builder.finish();

@@ -16,6 +16,7 @@
 #include "model/rope.h"
 #include "plan/kernel_table.h"
 #include "plan/native_file.h"
+#include "plan/nf4.h"
 #include "plan/packed_rows.h"
 #include "plan/preference_loss.h"
 
@@ -148,14 +149,24 @@ std::string tuning_refusal(const Geometry& g, const ProgramSplit& split, const T
   if (tuning.has_adapters() && split.tp > 1)
     return fmt::format("adapters with tensor parallelism over {} ranks: each has a part of the matrices that adapters stand beside",
                        split.tp);
+  for (const Program& block : whole.blocks)
+    for (const ParameterDecl& p : block.parameters)
+      if (tuning.is_quantized && p.order != RowOrder::kPlain)
+        return fmt::format(
+            "qlora: the rows of '{}' are published by groups of heads, and bitsandbytes' blocks of {} weights go across them", p.name,
+            kNf4Block);
   return unmatched(tuning, model.programs, model.prefixes);
 }
 
 std::vector<std::string> saved_tensors(const NativePrograms& programs) {
   std::vector<std::string> all;
+  const auto is_passing = [](const Program& block, const std::string& name) {
+    return std::any_of(block.tensors.begin(), block.tensors.end(),
+                       [&](const TensorDecl& t) { return t.name == name && t.is_passing; });
+  };
   for (const Program& block : programs.blocks)
     for (const std::string& name : derive(block, {}, Pass::kTrain).saved)
-      if (name != "x" && std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+      if (name != "x" && !is_passing(block, name) && std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
   std::sort(all.begin(), all.end());
   return all;
 }

@@ -79,8 +79,9 @@ Diagnostics check_tuning(const Plan& p) {
   Diagnostics out;
   const auto require = requires_in(out);
   const TrainPlan& t = p.train;
-  require(t.finetune == "full" || t.finetune == "lora", code::kUnsupportedFeature,
-          fmt::format("the native trainer trains all parameters, some of them or lora adapters, the plan says {}", t.finetune));
+  require(
+      t.finetune == "full" || t.finetune == "lora" || t.finetune == "qlora", code::kUnsupportedFeature,
+      fmt::format("the native trainer trains all parameters, some of them, or lora or qlora adapters, the plan says {}", t.finetune));
   require(t.finetune == "full" || t.trainable.empty(), code::kConflict,
           fmt::format("train.trainable beside adapters of kind {}: either some parameters are trained, or adapters", t.finetune),
           "leave one of them out");

@@ -41,12 +41,15 @@ class Deriver {
  public:
   Deriver(const Program& program, const std::set<std::string>& dropped, Pass pass)
       : program_(program), dropped_(dropped), pass_(pass) {
+    for (const TensorDecl& t : program.tensors)
+      if (t.is_passing) dropped_.insert(t.name);
     out_.program = &program;
     out_.num_own_slots = add_slots(program.parameters, SlotHome::kOwn);
     for (const std::string& slot : program.borrowed_slots) add_slot(slot, SlotHome::kEmbedding);
     add_slots(program.shared_parameters, SlotHome::kShared);
     add_slots(program.frozen_parameters, SlotHome::kFrozen);
     for (const std::string& slot : program.borrowed_frozen_slots) add_slot(slot, SlotHome::kFrozenEmbedding);
+    add_slots(program.quantized_parameters, SlotHome::kQuantized);
     forward_names_ = written_by(program.forward, program);
     if (declares("x")) forward_names_.insert(forward_names_.begin(), "x");
   }
@@ -185,7 +188,7 @@ class Deriver {
   }
 
   const Program& program_;
-  const std::set<std::string>& dropped_;
+  std::set<std::string> dropped_;
   const Pass pass_;
   std::vector<std::string> forward_names_;
   ProgramVariant out_;

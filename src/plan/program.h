@@ -40,7 +40,8 @@ struct TensorDecl {
   std::string name;
   std::vector<std::string> shape;  // expressions
   Dtype dtype = Dtype::kCompute;
-  bool logits = false;  // counted under class "logits"
+  bool logits = false;      // counted under class "logits"
+  bool is_passing = false;  // never kept for backward, which makes it again
 };
 
 // How a published file orders the rows of a fused q, k and v matrix. kGrouped: for each kv head its q heads, then its k, then its v
@@ -107,12 +108,13 @@ std::string_view name(UnitKind kind);
 
 struct Program {
   UnitKind kind = UnitKind::kBlock;
-  std::string name;                              // "block"; "block.local" where a model's layers are not all alike
-  std::string prefix;                            // of parameter names; {layer} stands for the layer's number
-  std::vector<ParameterDecl> parameters;         // of this unit; a tied head has none for its matrix
-  std::vector<ParameterDecl> shared_parameters;  // with tensor parallelism: those that are not split, which lie in the shared unit
-  std::vector<ParameterDecl> frozen_parameters;  // those that have no gradient: they lie in the unit's frozen one
-  std::vector<std::string> borrowed_slots;       // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
+  std::string name;                                 // "block"; "block.local" where a model's layers are not all alike
+  std::string prefix;                               // of parameter names; {layer} stands for the layer's number
+  std::vector<ParameterDecl> parameters;            // of this unit; a tied head has none for its matrix
+  std::vector<ParameterDecl> shared_parameters;     // with tensor parallelism: those that are not split, which lie in the shared unit
+  std::vector<ParameterDecl> frozen_parameters;     // those that have no gradient: they lie in the unit's frozen one
+  std::vector<ParameterDecl> quantized_parameters;  // of them those that are held as nf4, each a slot of its own
+  std::vector<std::string> borrowed_slots;  // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
   std::vector<std::string> borrowed_frozen_slots;  // the same of the frozen unit of unit 0
   std::vector<TensorDecl> tensors;
   std::vector<std::string> inputs;  // run buffers every unit may read: ids, targets, cos, sin, and "loss" which is added to
@@ -143,7 +145,7 @@ struct TensorInstance {
   const TensorDecl* decl = nullptr;
 };
 // The unit that has a slot of a program, seen from the program's own.
-enum class SlotHome { kOwn, kEmbedding, kShared, kFrozen, kFrozenEmbedding };
+enum class SlotHome { kOwn, kEmbedding, kShared, kFrozen, kFrozenEmbedding, kQuantized };
 
 struct ProgramVariant {
   const Program* program = nullptr;

@@ -13,7 +13,8 @@ void ProgramBuilder::add(Op op) {
   if (!problem_.empty()) return;
   const KernelRule* rule = find_kernel(op.kernel);
   if (rule == nullptr) return fail(fmt::format("op '{}': there is no kernel '{}'", op.name, op.kernel));
-  if (op.reads.size() != rule->num_reads || op.writes.size() != rule->num_writes)
+  const bool reads_right = rule->num_reads == kAnyNumber ? !op.reads.empty() : op.reads.size() == rule->num_reads;
+  if (!reads_right || op.writes.size() != rule->num_writes)
     return fail(fmt::format("op '{}': kernel '{}' reads {} and writes {} operands, found {} and {}", op.name, op.kernel,
                             rule->num_reads, rule->num_writes, op.reads.size(), op.writes.size()));
   op.kind = rule->kind;
@@ -74,7 +75,12 @@ Dtype ProgramBuilder::dtype(const std::string& tensor) const {
 }
 
 void ProgramBuilder::declare(const std::string& tensor, std::vector<std::string> shape, Dtype dtype) {
-  if (!has(tensor)) program_.tensors.push_back({tensor, std::move(shape), dtype, false});
+  if (!has(tensor)) program_.tensors.push_back({tensor, std::move(shape), dtype, false, false});
+}
+
+void ProgramBuilder::mark_passing(const std::string& tensor) {
+  for (TensorDecl& t : program_.tensors)
+    if (t.name == tensor) t.is_passing = true;
 }
 
 void ProgramBuilder::mark_logits(const std::string& tensor) {

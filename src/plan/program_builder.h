@@ -35,6 +35,7 @@ class ProgramBuilder {
   Dtype dtype(const std::string& tensor) const;
   void declare(const std::string& tensor, std::vector<std::string> shape, Dtype dtype = Dtype::kCompute);
   void mark_logits(const std::string& tensor);
+  void mark_passing(const std::string& tensor);  // TensorDecl::is_passing
 
   // The tensor that holds the gradient of `tensor` so far; "": none yet.
   std::string gradient(const std::string& tensor) const;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "plan/nf4.h"
 
 namespace distsetup {
 
@@ -35,6 +36,7 @@ int slot_unit(const Schedule& s, int unit, int slot) {
     case SlotHome::kShared: return s.layout->shared_unit();
     case SlotHome::kFrozen: return s.layout->frozen_unit(unit);
     case SlotHome::kFrozenEmbedding: return s.layout->frozen_unit(0);
+    case SlotHome::kQuantized: return s.layout->quantized_unit(unit);
   }
   return -1;
 }
@@ -53,8 +55,10 @@ const Slot& slot_of(const Schedule& s, int unit, int slot) {
 bool holds_unit(const Schedule& s, int buffer, int unit) {
   const Buffer& b = s.buffers[static_cast<size_t>(buffer)];
   if (b.unit >= 0) return b.unit == unit;
-  const bool is_frozen = s.layout->units[static_cast<size_t>(unit)].is_frozen;
-  return b.lifetime == BufferLifetime::kRun && unit != s.layout->shared_unit() && (b.name == kFrozenBuffer) == is_frozen;
+  const UnitLayout& of = s.layout->units[static_cast<size_t>(unit)];
+  if (b.lifetime != BufferLifetime::kRun || unit == s.layout->shared_unit()) return false;
+  if (b.name == kQuantizedBuffer || of.is_quantized) return b.name == kQuantizedBuffer && of.is_quantized;
+  return (b.name == kFrozenBuffer) == of.is_frozen;
 }
 
 int replica_of(const Schedule& s, int unit) {
@@ -96,7 +100,10 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op) 
     touched.push_back(touched[static_cast<size_t>(known)]);
     for (std::set<int>* units : {&touched.back().parameters, &touched.back().gradients}) {
       if (units->erase(known) > 0) units->insert(u);
-      if (s.layout->frozen_unit(known) >= 0 && units->erase(s.layout->frozen_unit(known)) > 0) units->insert(s.layout->frozen_unit(u));
+      for (const std::vector<int>* beside : {&s.layout->frozen_units, &s.layout->quantized_units}) {
+        const int of_known = (*beside)[static_cast<size_t>(known)];
+        if (of_known >= 0 && units->erase(of_known) > 0) units->insert((*beside)[static_cast<size_t>(u)]);
+      }
     }
   }
   return touched;
@@ -138,11 +145,13 @@ Group exchange_group(const ProgramVariant& variant) {
   return group;
 }
 
-int64_t num_bytes(const View& view) {
-  int64_t bytes = size_bytes(view.dtype);
-  for (const int64_t size : view.shape) bytes *= size;
-  return bytes;
+int64_t num_bytes(const std::vector<int64_t>& shape, Dtype dtype) {
+  int64_t numel = 1;
+  for (const int64_t size : shape) numel *= size;
+  return dtype == Dtype::kNf4Double ? nf4_record(numel).num_bytes : numel * size_bytes(dtype);
 }
+
+int64_t num_bytes(const View& view) { return num_bytes(view.shape, view.dtype); }
 
 int root_buffer(const std::vector<Buffer>& buffers, int buffer) {
   while (buffers[buffer].overlay_of >= 0) buffer = buffers[buffer].overlay_of;

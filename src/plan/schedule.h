@@ -82,6 +82,8 @@ struct Buffer {
 
 // The run buffer of what is frozen, in the compute type (layout.h). Programs read it where it is whole on each rank.
 inline constexpr std::string_view kFrozenBuffer = "frozen";
+// The run buffer of what is held as nf4, in bytes. Programs read it, and what is gathered of it, as records (nf4.h).
+inline constexpr std::string_view kQuantizedBuffer = "frozen_nf4";
 
 // What a step's function sees of a buffer.
 struct View {
@@ -165,7 +167,8 @@ struct Schedule {
 int slot_unit(const Schedule& schedule, int unit, int slot);
 const Slot& slot_of(const Schedule& schedule, int unit, int slot);
 // Do programs find this unit's parameters or gradients in the buffer? A buffer that belongs to a unit holds that unit's; a run buffer
-// that belongs to none holds those of all units but the shared one, which has buffers of its own; kFrozenBuffer those of frozen ones.
+// that belongs to none holds those of all units but the shared one, which has buffers of its own; kFrozenBuffer and
+// kQuantizedBuffer those of frozen ones.
 bool holds_unit(const Schedule& schedule, int buffer, int unit);
 // The run buffer that holds all of a unit's parameters in the compute type; -1: there is none.
 int replica_of(const Schedule& schedule, int unit);
@@ -190,7 +193,8 @@ int peer_stage(const Schedule& schedule, Stream stream);
 // The ranks that a program exchanges data with while it runs: all axes that its ops do so over; kSelf: none.
 Group exchange_group(const ProgramVariant& variant);
 
-int64_t num_bytes(const View& view);  // of one part: a rank's own chunk, not all of them
+int64_t num_bytes(const std::vector<int64_t>& shape, Dtype dtype);  // of kNf4Double: of the matrix's record
+int64_t num_bytes(const View& view);                                // of one part: a rank's own chunk, not all of them
 // The buffer whose bytes this one takes: itself, or the first of the buffers that it lies over.
 int root_buffer(const std::vector<Buffer>& buffers, int buffer);
 int64_t run_bytes(const Schedule& schedule);  // all run buffers

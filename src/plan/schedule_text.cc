@@ -45,9 +45,10 @@ std::string unit_text(const Schedule& s, int unit) {
   const UnitKind kind = s.layout->units[unit].kind;
   if (kind == UnitKind::kBlock) return fmt::format("block {}", unit - 1);
   if (kind == UnitKind::kFrozen) {  // of that unit
-    const std::vector<int>& all = s.layout->frozen_units;
+    const std::vector<int>& all = s.layout->units[unit].is_quantized ? s.layout->quantized_units : s.layout->frozen_units;
     const auto of = static_cast<int>(std::find(all.begin(), all.end(), unit) - all.begin());
-    return fmt::format("frozen {}", unit_text(s, of).substr(0, 5) == "block" ? std::to_string(of - 1) : unit_text(s, of));
+    return fmt::format("{} {}", s.layout->units[unit].is_quantized ? "nf4" : "frozen",
+                       unit_text(s, of).substr(0, 5) == "block" ? std::to_string(of - 1) : unit_text(s, of));
   }
   return std::string(name(kind));
 }

@@ -65,10 +65,11 @@ double adapter_scale(double alpha, int64_t rank, bool rslora) {
 Tuning tuning_of(const TrainPlan& train) {
   Tuning tuning;
   tuning.trainable = train.trainable;
-  if (train.finetune != "lora") return tuning;
+  if (train.finetune != "lora" && train.finetune != "qlora") return tuning;
   tuning.rank = train.lora_rank;
   tuning.scale = adapter_scale(train.lora_alpha, train.lora_rank, train.rslora);
   tuning.targets = train.lora_targets;
+  tuning.is_quantized = train.finetune == "qlora";
   return tuning;
 }
 

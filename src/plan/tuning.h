@@ -22,6 +22,7 @@ struct Tuning {
   int64_t rank = 0;                    // of adapters; 0: there are none
   double scale = 0;                    // what the product of both matrices of an adapter is multiplied by
   std::vector<std::string> targets;    // modules with adapters: the ends of their names, or kAllLinear
+  bool is_quantized = false;           // matrices of blocks beside adapters are held as nf4 (nf4.h)
   bool trains_all() const { return trainable.empty() && rank == 0; }
   bool has_adapters() const { return rank > 0; }
   bool operator==(const Tuning&) const = default;

@@ -1,7 +1,7 @@
 // What each sharding means is three choices, made once at the top:
 //   parameters: read from the fp32 master itself (fp32, unsharded) | from a whole replica refreshed after the optimizer (ddp bf16,
 //               zero1, zero2) | gathered unit by unit around each use (zero3)
-//               | what is frozen: as it is held, whole (all but zero3), or gathered
+//               | what is frozen: as it is held, whole (all but zero3), or gathered; what is held as nf4 in bytes
 //   gradients:  written straight into the fp32 gradient (fp32, unsharded) | into a unit buffer, then added to a local fp32 accumulator
 //               | into a unit buffer, reduced to the own shard after every backward
 // Tensor parallelism adds the shared unit (layout.h), whose vectors are small: they are read from a replica and reduced after every
@@ -56,6 +56,8 @@ void UnitCompiler::make_run_buffers() {
     states_.push_back(run_buffer(b.name, BufferClass::kOptimizerState, b.numel, b.dtype));
   if (s_.layout->frozen_numel > 0)
     frozen_ = run_buffer(std::string(kFrozenBuffer), BufferClass::kParameterShard, s_.layout->frozen_numel, s_.compute);
+  if (s_.layout->quantized_bytes > 0)
+    quantized_ = run_buffer(std::string(kQuantizedBuffer), BufferClass::kParameterShard, s_.layout->quantized_bytes, Dtype::kInt8);
   if (source_ == ParameterSource::kReplica)
     replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout->gathered_numel, s_.compute);
   if (const int shared = s_.layout->shared_unit(); shared >= 0) {
@@ -78,7 +80,8 @@ void UnitCompiler::emit_gather(int u, int buffer, bool fresh) {
   Instruction& cast = emit(InstructionOp::kCast, u);
   cast.bucket = u;
   cast.stream = shards(u) > 1 ? Stream::kGather : Stream::kCompute;
-  cast.uses = {is_frozen(u) ? frozen_ : master_, buffer};
+  cast.uses = {is_frozen(u) ? frozen_shard(u) : master_, buffer};
+  cast.dtype = gathered_dtype(u);
   if (fresh) cast.allocates = {buffer};
   gather_event_[u] = -1;
   if (shards(u) == 1) return;
@@ -86,6 +89,7 @@ void UnitCompiler::emit_gather(int u, int buffer, bool fresh) {
   gather.bucket = u;
   gather.group = unit(u).shard_group;
   gather.bytes = gathered_bytes(u);
+  gather.dtype = gathered_dtype(u);
   gather.stream = Stream::kGather;
   gather.uses = {buffer};
   gather.signals = gather_event_[u] = new_event();
@@ -111,8 +115,8 @@ void UnitCompiler::ensure_gathered(int u, bool backward) {
   if (u < 0 || u >= num_units()) return;
   for (const int bucket : needs(u, backward)) {
     if (source(bucket) != ParameterSource::kGather || gathered_[bucket] >= 0) continue;
-    gathered_[bucket] = add_buffer(fmt::format("P{}", bucket), BufferClass::kGatheredParameter, gathered_bytes(bucket), s_.compute,
-                                   BufferLifetime::kSpan, bucket);
+    gathered_[bucket] = add_buffer(fmt::format("P{}", bucket), BufferClass::kGatheredParameter, gathered_bytes(bucket),
+                                   gathered_dtype(bucket), BufferLifetime::kSpan, bucket);
     emit_gather(bucket, gathered_[bucket], true);
   }
 }
@@ -121,7 +125,7 @@ void UnitCompiler::use_parameters(Instruction& i, int u, bool backward) {
   for (const int bucket : needs(u, backward)) {
     if (source(bucket) == ParameterSource::kMaster) i.uses.push_back(master_);
     if (source(bucket) == ParameterSource::kReplica) i.uses.push_back(replica(bucket));
-    if (source(bucket) == ParameterSource::kFrozen) i.uses.push_back(frozen_);
+    if (source(bucket) == ParameterSource::kFrozen) i.uses.push_back(frozen_shard(bucket));
     if (source(bucket) != ParameterSource::kGather) continue;
     i.uses.push_back(gathered_[bucket]);
     if (gather_event_[bucket] >= 0) i.waits.push_back(gather_event_[bucket]);

@@ -62,7 +62,7 @@ class UnitCompiler : protected ScheduleWriter {
   void reduce_tied();
 
  private:
-  int64_t element_bytes() const { return size_bytes(s_.compute); }
+  Dtype gathered_dtype(int u) const { return unit(u).is_quantized ? Dtype::kInt8 : s_.compute; }
   int shards(int u) const { return unit(u).shard_ranks; }
   ParameterSource source(int u) const {
     if (is_frozen(u)) return shards(u) > 1 ? ParameterSource::kGather : ParameterSource::kFrozen;
@@ -70,7 +70,8 @@ class UnitCompiler : protected ScheduleWriter {
   }
   GradientPath path(int u) const { return is_shared(u) ? GradientPath::kReduce : path_; }
   int replica(int u) const { return is_shared(u) ? shared_replica_ : replica_; }
-  int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * element_bytes(); }
+  int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * size_bytes(gathered_dtype(u)); }
+  int frozen_shard(int u) const { return unit(u).is_quantized ? quantized_ : frozen_; }
 
   void load();
   void save();
@@ -89,7 +90,7 @@ class UnitCompiler : protected ScheduleWriter {
 
   ParameterSource source_ = ParameterSource::kMaster;
   GradientPath path_ = GradientPath::kDirect;
-  int frozen_ = -1;  // -1: nothing is
+  int frozen_ = -1, quantized_ = -1;  // -1: nothing is
   int master_ = -1, gradient_shard_ = -1, replica_ = -1, shared_replica_ = -1, loss_ = -1, sumsq_ = -1;
   std::vector<int> states_;                   // the optimizer's
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for

@@ -236,7 +236,8 @@ Result<Exported> export_checkpoint(const Plan& plan, const Presets& presets, con
   const std::vector<ExportedFile> files = exported_files(plan.model, request.type, request.max_file_bytes);
   small->push_back({"model.safetensors.index.json", exported_index(files, request.type)});
   if (tuning.trains_all()) return write_folder(request, plan.model, files, parameters_of(checkpoint->stored), *small);
-  const Result<std::shared_ptr<TunedModel>> model = open_tuned_model(plan, checkpoint->metadata, checkpoint->stored);
+  const Result<std::shared_ptr<TunedModel>> model =
+      open_tuned_model(plan, checkpoint->metadata, checkpoint->stored, request.merge_base);
   if (!model.ok()) return model.diagnostics;
   return write_folder(request, plan.model, files, parameters_of(**model), *small);
 }

@@ -11,6 +11,9 @@
 
 namespace distsetup {
 
+// What adapters are added to, where they were trained beside nf4: the weights that they stood beside, or the published ones.
+enum class MergeBase { kDequantized, kOriginal };
+
 struct ExportRequest {
   std::string checkpoint;  // its directory
   std::string output;
@@ -18,6 +21,7 @@ struct ExportRequest {
   int64_t max_file_bytes = 0;
   Overwrite overwrite = Overwrite::kRefuse;  // kForce: a folder that is there is replaced as a whole
   bool merge = false;                        // adapters into the matrices that they stand beside
+  MergeBase merge_base = MergeBase::kDequantized;
 };
 struct Exported {
   std::vector<std::string> files;  // names in the folder

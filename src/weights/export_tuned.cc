@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "plan/frozen.h"
 #include "weights/frozen_source.h"
+#include "weights/nf4.h"
 
 namespace distsetup {
 namespace {
@@ -69,25 +70,58 @@ std::string adapter_config(const Plan& plan) {
                     {"use_rslora", t.rslora}});
 }
 
+namespace {
+
+// Rows of a matrix out of its record.
+void read_rows(const std::vector<uint8_t>& record, const Nf4Record& of, int64_t width, const Box& box, float* values) {
+  const int64_t begin = box.start[0] * width, end = begin + box.size[0] * width, first = begin / kNf4Block;
+  std::vector<float> blocks(static_cast<size_t>((end + kNf4Block - 1) / kNf4Block * kNf4Block - first * kNf4Block));
+  read_nf4_blocks(record.data(), of, first, (end + kNf4Block - 1) / kNf4Block, blocks.data());
+  for (int64_t row = 0; row < box.size[0]; ++row)
+    std::copy_n(blocks.data() + begin - first * kNf4Block + row * width + box.start[1], box.size[1], values + row * box.size[1]);
+}
+
+}  // namespace
+
 class TunedModel {
  public:
-  TunedModel(const Plan& plan, std::unique_ptr<const WeightsFolder> folder, MatchedWeights matched, StoredCheckpoint& checkpoint)
+  TunedModel(const Plan& plan, std::unique_ptr<const WeightsFolder> folder, MatchedWeights matched, StoredCheckpoint& checkpoint,
+             MergeBase base)
       : geometry_(plan.model),
         tuning_(tuning_of(plan.train)),
         folder_(std::move(folder)),
         matched_(std::move(matched)),
         checkpoint_(checkpoint),
         reader_(*folder_, geometry_) {
-    each_adapter(whole_layout(plan), [&](const Parameter& p) { adapters_[p.name] = p; });
+    const Layout layout = whole_layout(plan);
+    each_adapter(layout, [&](const Parameter& p) { adapters_[p.name] = p; });
+    for (const UnitLayout& unit : layout.units)
+      for (const Parameter& p : unit.parameters)
+        if (unit.is_quantized && base == MergeBase::kDequantized) quantized_.insert(p.name);
   }
 
   Diagnostics read(const Parameter& p, const Box& box, float* values) {
     if (checkpoint_.index().parameters.contains(p.name)) return checkpoint_.read(p.name, "", box, values);
-    if (Diagnostics said = reader_.read(p, *matched_.tensors.at(p.name), box, values); has_error(said)) return said;
+    if (Diagnostics said = read_base(p, box, values); has_error(said)) return said;
     return adapters_.contains(adapter_name(p.name, "lora_A")) ? merge(p, box, values) : Diagnostics{};
   }
 
  private:
+  Diagnostics read_base(const Parameter& p, const Box& box, float* values) {
+    const PublishedTensor& tensor = *matched_.tensors.at(p.name);
+    if (!quantized_.contains(p.name)) return reader_.read(p, tensor, box, values);
+    if (p.name != record_of_) {
+      Result<std::vector<uint8_t>> record = make_record(p, [&](int64_t first, int64_t rows, float* to) {
+        return reader_.read(p, tensor, {{first, 0}, {rows, p.full_shape[1]}, 0}, to);
+      });
+      if (!record.ok()) return record.diagnostics;
+      record_ = std::move(*record);
+      record_of_ = p.name;
+    }
+    read_rows(record_, nf4_record(full_numel(p)), p.full_shape[1], box, values);
+    return {};
+  }
+
   // Rows and columns of B · A where the box is.
   Diagnostics merge(const Parameter& p, const Box& box, float* values) {
     const int64_t rank = tuning_.rank, rows = box.size[0], columns = box.size[1];
@@ -114,10 +148,13 @@ class TunedModel {
   StoredCheckpoint& checkpoint_;
   BoxReader reader_;
   std::map<std::string, Parameter> adapters_;
+  std::set<std::string> quantized_;
+  std::string record_of_;  // the parameter that was read last, of those
+  std::vector<uint8_t> record_;
 };
 
 Result<std::shared_ptr<TunedModel>> open_tuned_model(const Plan& plan, const CheckpointMetadata& metadata,
-                                                     StoredCheckpoint& checkpoint) {
+                                                     StoredCheckpoint& checkpoint, MergeBase base) {
   if (!starts_from_weights(plan))
     return error(code::kWeights, {}, "the frozen parameters of this run are random values, which no folder holds",
                  "export its adapters without --merge, or train beside published weights: --weights FOLDER");
@@ -125,8 +162,9 @@ Result<std::shared_ptr<TunedModel>> open_tuned_model(const Plan& plan, const Che
   if (!folder.ok()) return folder.diagnostics;
   const Layout layout = whole_layout(plan);
   FrozenDigest digest(layout, {});
-  Diagnostics said =
-      load_frozen(*folder, layout, {}, [&](int64_t offset, std::span<const float> values) { digest.add(offset, values); });
+  Diagnostics said = load_frozen(*folder, layout, {},
+                                 {[&](int64_t offset, std::span<const float> values) { digest.add(offset, values); },
+                                  [&](int64_t offset, std::span<const uint8_t> bytes) { digest.add_bytes(offset, bytes); }});
   if (has_error(said)) return said;
   if (const std::string found = frozen_digest_text(digest.sum()); found != metadata.frozen_digest)
     return error(code::kWeights, {plan.weights.directory},
@@ -137,7 +175,7 @@ Result<std::shared_ptr<TunedModel>> open_tuned_model(const Plan& plan, const Che
   auto kept = std::make_unique<WeightsFolder>(std::move(*folder));
   Result<MatchedWeights> matched = match_weights(*kept, plan.model);
   if (!matched.ok()) return matched.diagnostics;
-  return std::make_shared<TunedModel>(plan, std::move(kept), std::move(*matched), checkpoint);
+  return std::make_shared<TunedModel>(plan, std::move(kept), std::move(*matched), checkpoint, base);
 }
 
 ReadParameter parameters_of(TunedModel& model) {

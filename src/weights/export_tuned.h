@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plan/plan.h"
+#include "weights/export.h"
 #include "weights/export_tensors.h"
 
 namespace distsetup {
@@ -13,11 +14,12 @@ namespace distsetup {
 ExportedFile adapter_file(const Plan& plan);
 std::string adapter_config(const Plan& plan);
 
-// The whole model. Adapters are added in fp32: W + scale · B · A. Errors (kWeights): the run began with no folder; its frozen
+// The whole model. Adapters are added in fp32: W + scale · B · A. What was held as nf4 is what came back out of it, with or without
+// adapters, unless `base` is the published weights. Errors (kWeights): the run began with no folder; its frozen
 // parameters have another digest than the checkpoint was trained beside. `checkpoint` must outlive it.
 class TunedModel;
 Result<std::shared_ptr<TunedModel>> open_tuned_model(const Plan& plan, const CheckpointMetadata& metadata,
-                                                     StoredCheckpoint& checkpoint);
+                                                     StoredCheckpoint& checkpoint, MergeBase base);
 ReadParameter parameters_of(TunedModel& model);
 
 }  // namespace distsetup

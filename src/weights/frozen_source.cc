@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/splitmix.h"
+#include "weights/nf4.h"
 
 namespace distsetup {
 
@@ -41,13 +42,13 @@ Diagnostics load_frozen(const WeightsFolder& folder, const Layout& layout, const
     values.resize(static_cast<size_t>(piece.numel()));
     Diagnostics said = reader.read(parameter, *matched->tensors.at(parameter.name), piece, values.data());
     if (has_error(said)) return said;
-    store(piece.shard_offset, values);
+    store.values(piece.shard_offset, values);
     if (matched->tied_head == nullptr || parameter.name != matched->tied_to) return {};
     return compare_tied_head(reader, folder, *matched, parameter, piece, values.data());
   };
   for (const UnitLayout& unit : layout.units) {
     for (const Parameter& parameter : unit.parameters) {
-      if (!unit.is_frozen) continue;
+      if (!unit.is_frozen || unit.is_quantized) continue;
       for (const Box& box : boxes_of(layout, unit, parameter, at)) {
         const int64_t width = box.size.size() > 1 ? box.size[1] : 1;
         const int64_t step = std::max<int64_t>(1, kPieceBytes / static_cast<int64_t>(sizeof(float)) / width);
@@ -61,28 +62,89 @@ Diagnostics load_frozen(const WeightsFolder& folder, const Layout& layout, const
       }
     }
   }
-  return {};
+  const auto rows_of = [&](const Parameter& parameter) -> FillRows {
+    return [&](int64_t first, int64_t rows, float* to) {
+      const Box box = {{first, 0}, {rows, parameter.full_shape[1]}, 0};
+      return reader.read(parameter, *matched->tensors.at(parameter.name), box, to);
+    };
+  };
+  return store_records(layout, at, rows_of, store);
 }
 
-FrozenDigest::Place FrozenDigest::place_of(int64_t offset) const {
-  for (const UnitLayout& unit : layout_.units) {
-    if (!unit.is_frozen || offset < unit.shard_offset || offset >= unit.shard_offset + unit.shard_numel) continue;
-    const int64_t at = offset - unit.shard_offset + owned_range(unit, shard_index(layout_, unit, at_)).begin;
-    for (const Parameter& p : unit.parameters)
-      if (at >= p.offset && at < p.offset + p.numel) return {&unit, &p, at - p.offset};
+Result<std::vector<uint8_t>> make_record(const Parameter& parameter, const FillRows& fill) {
+  const int64_t num_rows = parameter.full_shape[0], width = parameter.full_shape[1];
+  const int64_t step = std::max<int64_t>(1, kPieceBytes / static_cast<int64_t>(sizeof(float)) / width);
+  Nf4Writer writer(num_rows * width);
+  std::vector<float> values;
+  for (int64_t row = 0; row < num_rows; row += step) {
+    const int64_t rows = std::min(step, num_rows - row);
+    values.resize(static_cast<size_t>(rows * width));
+    if (Diagnostics said = fill(row, rows, values.data()); has_error(said)) return said;
+    writer.add(values);
+  }
+  return writer.finish();
+}
+
+Diagnostics store_records(const Layout& layout, const Coordinates& at, const std::function<FillRows(const Parameter&)>& rows_of,
+                          const StoreFrozen& store) {
+  for (const UnitLayout& unit : layout.units) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (!unit.is_quantized) continue;
+      const OwnedBytes own = owned_bytes(layout, unit, parameter, at);
+      if (own.range.size() == 0) continue;
+      const Result<std::vector<uint8_t>> record = make_record(parameter, rows_of(parameter));
+      if (!record.ok()) return record.diagnostics;
+      store.bytes(own.shard_offset,
+                  std::span(*record).subspan(static_cast<size_t>(own.range.begin), static_cast<size_t>(own.range.size())));
+    }
   }
   return {};
 }
 
+FrozenDigest::Place FrozenDigest::place_of(int64_t offset, bool is_quantized) const {
+  for (const UnitLayout& unit : layout_.units) {
+    if (!unit.is_frozen || unit.is_quantized != is_quantized || offset < unit.shard_offset ||
+        offset >= unit.shard_offset + unit.shard_numel)
+      continue;
+    const int64_t at = offset - unit.shard_offset + owned_range(unit, shard_index(layout_, unit, at_)).begin;
+    for (const Parameter& p : unit.parameters) {
+      const int64_t size = is_quantized ? nf4_record(p.numel).num_bytes : p.numel;
+      if (at >= p.offset && at < p.offset + size) return {&unit, &p, at - p.offset};
+    }
+  }
+  return {};
+}
+
+bool FrozenDigest::is_counted(const Place& place) const {
+  return at_.dp_replicate == 0 && (place.unit->shard_ranks > 1 || (at_.dp_shard == 0 && at_.cp == 0)) &&
+         (place.parameter->split_dim >= 0 || at_.tp == 0);
+}
+
+namespace {
+
+uint64_t number_of(const std::string& parameter) {
+  uint64_t number = 0;
+  for (const char c : parameter) number = splitmix(number + static_cast<uint8_t>(c) + kSplitMixStep);
+  return number;
+}
+
+}  // namespace
+
+void FrozenDigest::add_bytes(int64_t offset, std::span<const uint8_t> bytes) {
+  const Place place = place_of(offset, true);
+  CHECK(place.parameter != nullptr, "{}", offset);
+  if (!is_counted(place)) return;
+  const uint64_t name = number_of(place.parameter->name + "/nf4");
+  for (size_t i = 0; i < bytes.size(); ++i)
+    sum_ += splitmix(name + static_cast<uint64_t>(place.element + static_cast<int64_t>(i)) * kSplitMixStep + bytes[i]);
+}
+
 void FrozenDigest::add(int64_t offset, std::span<const float> values) {
-  const Place place = place_of(offset);
+  const Place place = place_of(offset, false);
   CHECK(place.parameter != nullptr && place.element + static_cast<int64_t>(values.size()) <= place.parameter->numel, "{} + {}", offset,
         values.size());
-  const bool is_first_replica = at_.dp_replicate == 0 && (place.unit->shard_ranks > 1 || (at_.dp_shard == 0 && at_.cp == 0)) &&
-                                (place.parameter->split_dim >= 0 || at_.tp == 0);
-  if (!is_first_replica) return;
-  uint64_t name = 0;
-  for (const char c : place.parameter->name) name = splitmix(name + static_cast<uint8_t>(c) + kSplitMixStep);
+  if (!is_counted(place)) return;
+  const uint64_t name = number_of(place.parameter->name);
   for (size_t i = 0; i < values.size(); ++i) {
     const int64_t element = full_element(*place.parameter, at_.tp, place.element + static_cast<int64_t>(i));
     if (element < 0) continue;

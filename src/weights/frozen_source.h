@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "plan/layout.h"
 #include "weights/folder.h"
@@ -12,8 +13,20 @@
 
 namespace distsetup {
 
-// Takes values of a rank's flat shard of what is frozen (layout.h), from element `offset` on.
-using StoreFrozen = std::function<void(int64_t offset, std::span<const float> values)>;
+// Where what is frozen goes.
+struct StoreFrozen {
+  // Of a rank's flat shard of what is held in the compute type (layout.h), from element `offset` on.
+  std::function<void(int64_t offset, std::span<const float> values)> values;
+  // Of the flat shard of what is held as nf4, from byte `offset` on.
+  std::function<void(int64_t offset, std::span<const uint8_t> bytes)> bytes;
+};
+
+// A matrix as nf4. `fill` is asked for all of it, rows after rows: for the values of `rows` ones from `first` on. Errors are its own.
+using FillRows = std::function<Diagnostics(int64_t first, int64_t rows, float* values)>;
+Result<std::vector<uint8_t>> make_record(const Parameter& parameter, const FillRows& fill);
+// The records of which this rank has a part, each made whole, and that part of it stored. `rows_of`: where a matrix's rows come from.
+Diagnostics store_records(const Layout& layout, const Coordinates& at, const std::function<FillRows(const Parameter&)>& rows_of,
+                          const StoreFrozen& store);
 
 // A head that is published beside the embedding it is tied to has the same values: in a folder where it has not, one of the two is
 // wrong, and nobody knows which. `values`: of `box` of the embedding. Compared in pieces, as they are read.
@@ -30,15 +43,18 @@ class FrozenDigest {
   FrozenDigest(const Layout& layout, const Coordinates& at) : layout_(layout), at_(at) {}
   // Of this rank's flat shard of what is frozen; to be called with all of it, in any pieces that do not cross parameters.
   void add(int64_t offset, std::span<const float> values);
+  // The same of what is held as nf4, whose bytes stand for elements and values.
+  void add_bytes(int64_t offset, std::span<const uint8_t> bytes);
   uint64_t sum() const { return sum_; }
 
  private:
   struct Place {
     const UnitLayout* unit = nullptr;
     const Parameter* parameter = nullptr;
-    int64_t element = 0;  // of the rank's piece
+    int64_t element = 0;  // of the rank's piece, or of the record
   };
-  Place place_of(int64_t offset) const;
+  Place place_of(int64_t offset, bool is_quantized) const;
+  bool is_counted(const Place& place) const;  // by this rank
 
   const Layout& layout_;
   const Coordinates at_;

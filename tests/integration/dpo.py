@@ -1,7 +1,7 @@
 """dpo.py BIN FOLDER TOKENIZER: preference pairs through data prepare and the bundled trainer, and through TRL's DPOTrainer.
 
 The token ids of both are the same. For each loss, on several meshes, eight steps of AdamW over all pairs have TRL's losses, gradient
-norms, rewards and log-probabilities. Then: a run that is stopped goes on with the same numbers, without the starting weights; a run is
+norms, rewards and log-probabilities; and with adapters beside the model. Then: a run that is stopped goes on with the same numbers, without the starting weights; a run is
 the same bits when it is repeated; a pair turned round is another run; and a longer run widens the margin."""
 import json
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
+from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 from trl import DPOConfig, DPOTrainer
 
@@ -73,7 +74,17 @@ def write_model(folder, tokenizer):
     return loaded
 
 
-def trl_steps(folder, out, rows, tokenizer, loss, smoothing):
+def adapters_of(folder):
+    """What PEFT begins with: the second matrix is zero, so that the model begins as its reference."""
+    begin = folder.parent / "begin"
+    if not begin.exists():
+        torch.manual_seed(3)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+        get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "up_proj"])).save_pretrained(begin)
+    return begin
+
+
+def trl_steps(folder, out, rows, tokenizer, loss, smoothing, adapters=False):
     each = 1 if loss == "aot" else PAIRS
     arguments = DPOConfig(
         output_dir=str(out), per_device_train_batch_size=each, gradient_accumulation_steps=PAIRS // each, max_steps=STEPS, learning_rate=RATE,
@@ -81,7 +92,11 @@ def trl_steps(folder, out, rows, tokenizer, loss, smoothing):
         max_length=LENGTH + 1, beta=0.1, label_smoothing=smoothing, loss_type=[loss], report_to=[], use_cpu=True, bf16=False, fp16=False,
         logging_steps=1, gradient_checkpointing=False, disable_tqdm=True, save_strategy="no", disable_dropout=True,
         model_init_kwargs={"dtype": "float32", "attn_implementation": "eager"})
-    trainer = DPOTrainer(model=str(folder), args=arguments, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
+    model = str(folder)
+    if adapters:
+        base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+        model, arguments.model_init_kwargs = PeftModel.from_pretrained(base, adapters_of(folder), is_trainable=True), None
+    trainer = DPOTrainer(model=model, args=arguments, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
     ids = [(r["prompt_ids"] + r["chosen_ids"], r["prompt_ids"] + r["rejected_ids"], len(r["prompt_ids"])) for r in trainer.train_dataset]
     trainer.train()
     return ids, [row for row in trainer.state.log_history if "loss" in row]
@@ -130,6 +145,23 @@ def problems_of(ours, theirs):
                 problems.append(f"step {step}: {metric} {a[metric]}, TRL {b[metric]}")
     if any(abs(ours[0][m]) > 1e-5 for m in METRICS[:3]):
         problems.append(f"rewards before the first step: {[ours[0][m] for m in METRICS[:3]]}")
+    return problems
+
+
+def check_adapters(ours, data, rows, tokenizer):
+    """LoRA's adapters on pairs; TRL's reference is the model without them."""
+    model = ours.folder / "model"
+    _, theirs = trl_steps(model, ours.folder / "trl", rows, tokenizer, "sigmoid", 0, adapters=True)
+    problems = []
+    for mesh, flags in MESHES.items():
+        if "--tp" in flags or "--pp" in flags:
+            continue
+        out = ours.plan(data, [*flags, "--adapter-from", str(adapters_of(model))])
+        ours.launch(out)
+        found = problems_of(ours.steps(out), theirs)
+        differ = [row["what"] for row in json.loads((out / "report.json").read_text())["comparison"] if row.get("difference_bytes")]
+        print(f"adapters, {mesh}: {STEPS} steps, loss {theirs[0]['loss']:.4f} to {theirs[-1]['loss']:.4f}")
+        problems += [f"adapters, {mesh}: {p}" for p in found[:4]] + [f"adapters, {mesh}: predicted bytes are not the measured ones: {w}" for w in differ]
     return problems
 
 
@@ -211,7 +243,8 @@ def main():
     if not problems_of(ours.steps(out), theirs):
         failures += 1
         print("pairs that are turned round have the same numbers")
-    for problem in check_runs(ours, "texts"):
+    rows = make_pairs(random.Random(11), False)
+    for problem in [*check_runs(ours, "texts"), *check_adapters(ours, "texts", rows, tokenizer)]:
         failures += 1
         print(problem)
     print(f"{checked} runs of {STEPS} steps against TRL, {failures} failures")

@@ -245,6 +245,8 @@ def resume_check(binary, folder, mesh):
     text = (parts / "plan.json").read_text()
     launch = [f"{binary}/distsetup", "launch", "--plan", parts / "plan.json", "--"]
     run([*launch, "--stop-after", "4"])
+    stopped = folder / f"stopped_{mesh}".replace(" ", "")
+    shutil.copytree(parts, stopped)
     run(launch[:-1])
     assert text == (parts / "plan.json").read_text()
     if (whole / "adapter/adapter_model.safetensors").read_bytes() != (parts / "adapter/adapter_model.safetensors").read_bytes():
@@ -266,7 +268,12 @@ def resume_check(binary, folder, mesh):
     said = run([f"{binary}/distsetup", "checkpoint", "export", moved, "--merge", "--output", moved / "merged"], good=False)
     if "the checkpoint was trained beside" not in said:
         raise RuntimeError(said[-400:])
-    shutil.rmtree(moved / "checkpoints/checkpoint_8")
+    plan = json.loads((stopped / "plan.json").read_text())
+    plan["weights"]["directory"] = str(other)
+    (stopped / "plan.json").write_text(json.dumps(plan))
+    said = run([f"{binary}/distsetup", "launch", "--plan", stopped / "plan.json"], good=False)
+    if "was trained beside frozen parameters of the digest" not in said:
+        raise RuntimeError(said[-400:])
     count("changed sources refused")
 
 

@@ -4,6 +4,8 @@
 #include <set>
 
 #include "plan/check_job.h"
+#include "plan/expand.h"
+#include "plan/nf4.h"
 #include "support/broken_lists_property.h"
 #include "support/property.h"
 #include "support/random_plan.h"
@@ -29,7 +31,7 @@ void choose_tuning(Draw& random, Plan& plan) {
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   TrainPlan& t = plan.train;
   if (plan.mesh.tp == 1 && pick(0, 1) == 0) {
-    t.finetune = "lora";
+    t.finetune = pick(0, 1) == 0 ? "lora" : "qlora";
     t.lora_rank = pick(1, 9);
     t.lora_alpha = pick(1, 32);
     t.rslora = pick(0, 1) == 1;
@@ -61,7 +63,7 @@ Plan draw_plan() {
 }
 
 TEST_CASE("random plans with frozen parameters obey every schedule rule") {
-  int num_frozen = 0, num_adapters = 0, num_whole = 0;
+  int num_frozen = 0, num_adapters = 0, num_quantized = 0, num_whole = 0;
   check_property(
       1500,
       [&] {
@@ -72,12 +74,14 @@ TEST_CASE("random plans with frozen parameters obey every schedule rule") {
         RC_ASSERT(fmt::format("{}", fmt::join(job, "\n")) == "");
         const std::shared_ptr<const Layout> layout = compile_schedule(plan, Phase::kStep).layout;
         num_adapters += plan.train.finetune == "lora";
+        num_quantized += layout->quantized_bytes > 0;
         num_frozen += layout->frozen_numel > 0;
         num_whole += layout->frozen_numel == 0;
       },
       50);
   CHECK(num_frozen > 20);
-  CHECK(num_adapters > 10);
+  CHECK(num_adapters > 5);
+  CHECK(num_quantized > 5);
   CHECK(num_whole > 0);  // ".*"
 }
 
@@ -113,6 +117,33 @@ TEST_CASE("what is frozen has no gradient, no moments and no collective but its 
   }
   CHECK(backward == std::set<int>{2, 3, 4});  // nothing below the lowest that is trained
   CHECK(reduced == std::set<int>{2});
+}
+
+TEST_CASE("matrices of blocks are held as nf4, gathered as bytes and made again in backward") {
+  Plan plan = make_test_plan(tiny_geometry(3), {.sharding = Sharding::kZero3, .dp_shard = 2, .compute = Dtype::kBf16});
+  plan.train.finetune = "qlora";
+  plan.train.lora_rank = 2, plan.train.lora_alpha = 4, plan.train.lora_targets = {"v_proj"};
+  const Schedule s = compile_expanded(plan, Phase::kStep);
+  const Layout& layout = *s.layout;
+  CHECK(layout.quantized_numel == 3 * (32 * 32 + 2 * 32 * 16 + 32 * 32 + 3 * 96 * 32));
+  CHECK(layout.numel - layout.quantized_numel ==
+        layout.trained_numel + 2 * plan.model.vocabulary * 32 + 7 * 32);  // embedding, head, norms
+  int64_t gathered = 0;
+  for (const Instruction& i : s.instructions) {
+    if (i.op != InstructionOp::kAllGather || !layout.units[size_t(i.bucket)].is_quantized) continue;
+    CHECK(i.dtype == Dtype::kInt8);
+    gathered = i.bytes;
+  }
+  CHECK(gathered * 3 < layout.quantized_numel * 9 / 16 + 3 * 7 * kNf4Alignment + 3 * 128);
+  // Of 4 matrices in each of 3 layers. The first layer's q, k and v are read by forward alone, since nothing below them is trained;
+  // and in its backward nothing reads what was made of the others before attention.
+  int forward = 0, backward = 0;
+  for (const Step& step : s.steps)
+    if (step.kernel == "dequantize_nf4") ++(step.recomputed ? backward : forward);
+  CHECK(forward == 12);
+  CHECK(backward == 11);
+  for (const Buffer& b : s.buffers)
+    if (b.name.ends_with("_matrix")) CHECK(b.last_step - b.first_step < 4);
 }
 
 TEST_CASE("frozen parameters are split with zero3 alone") {

@@ -19,6 +19,7 @@ inline const RunResult& on_one_rank(const TinyOptions& o) {
   alone.geometry = o.geometry;
   alone.preference = o.preference;
   alone.trainable = o.trainable, alone.targets = o.targets, alone.rank = o.rank;
+  alone.quantized = o.quantized;
   alone.global_batch = o.global_batch, alone.sequence_length = o.sequence_length, alone.steps = o.steps, alone.packed = o.packed;
   const Plan plan = tiny_plan(alone);
   static std::map<std::string, RunResult> known;

@@ -13,11 +13,13 @@
 #include "runtime/kernels/cpu/kernels.h"
 #include "runtime/values.h"
 #include "support/cuda_emulation.h"
+#include "weights/nf4.h"
 
 #include "runtime/kernels/cuda/kernels.cu"
 #include "runtime/kernels/cuda/kernels_embedding.cu"
 #include "runtime/kernels/cuda/kernels_families.cu"
 #include "runtime/kernels/cuda/kernels_loss.cu"
+#include "runtime/kernels/cuda/kernels_nf4.cu"
 
 #include <catch2/catch.hpp>
 
@@ -45,6 +47,32 @@ std::vector<char> bytes_of(const std::vector<V>&... values) {
   (all.insert(all.end(), reinterpret_cast<const char*>(values.data()), reinterpret_cast<const char*>(values.data() + values.size())),
    ...);
   return all;
+}
+
+TEMPLATE_TEST_CASE("cuda: matrices out of nf4 have the CPU's bits", "[cuda_kernels]", float, Bf16) {
+  const int64_t numel = GENERATE(1, 7, 64, 130, 8 * 1000, 257 * 129, 64 * 700);
+  const bool is_aligned = GENERATE(true, false);
+  const std::vector<float> weights = random_values<float>(numel, 1);
+  Nf4Writer writer(numel);
+  writer.add(weights);
+  const std::vector<uint8_t> bytes = writer.finish();
+  const Nf4Record record = nf4_record(numel);
+  REQUIRE(int64_t(bytes.size()) == record.num_bytes);
+  std::vector<float> expected(size_t(numel), 0.0f);
+  read_nf4_blocks(bytes.data(), record, 0, record.num_scales, expected.data());
+  std::vector<TestType> rounded(size_t(numel), TestType{});
+  if constexpr (kIsBf16<TestType>)
+    cpu::cast(expected.data(), rounded.data(), numel);
+  else
+    rounded = expected;
+  const size_t first = is_aligned ? 0 : 1;
+  same_in_both_orders([&] {
+    std::vector<TestType> found(size_t(numel) + first, TestType{});
+    cuda::dequantize_nf4(kIsBf16<TestType>, bytes.data(), record, found.data() + first, nullptr);
+    const std::vector<TestType> matrix(found.begin() + long(first), found.end());
+    CHECK(bytes_of(matrix) == bytes_of(rounded));
+    return bytes_of(matrix);
+  });
 }
 
 TEMPLATE_TEST_CASE("cuda: rms_norm and its backward", "[cuda_kernels]", float, Bf16) {

@@ -16,6 +16,7 @@ struct FrozenCase {
   std::string name;
   std::vector<std::string> trainable, targets;
   int64_t rank = 0;
+  bool quantized = false;
 };
 const std::vector<FrozenCase> kCases = {
     {"mlp of the last layer", {"model.layers.1.mlp"}, {}, 0},
@@ -23,6 +24,8 @@ const std::vector<FrozenCase> kCases = {
     {"embedding", {"model.embed_tokens"}, {}, 0},
     {"adapters on q and v", {}, {"q_proj", "v_proj"}, 3},
     {"adapters on all", {}, {std::string(kAllLinear)}, 2},
+    {"adapters on q and v, nf4", {}, {"q_proj", "v_proj"}, 3, true},
+    {"adapters on all, nf4", {}, {std::string(kAllLinear)}, 2, true},
 };
 
 struct FrozenMesh {
@@ -38,6 +41,7 @@ TinyOptions options_of(const FrozenCase& c) {
   o.geometry.tied_embeddings = c.name == "embedding";
   o.geometry.qkv_bias = true;
   o.trainable = c.trainable, o.targets = c.targets, o.rank = c.rank;
+  o.quantized = c.quantized;
   o.steps = 5;
   return o;
 }
@@ -55,6 +59,27 @@ TEST_CASE("a part of a model is trained on every mesh as on one rank", "[frozen]
     o.sharding = m.sharding, o.replicate = m.replicate, o.shard = m.shard, o.cp = m.cp, o.reshard = m.reshard;
     o.accumulation = m.accumulation;
     check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
+  }
+}
+
+TEST_CASE("adapters learn from preference pairs and from packed rows on every mesh as on one rank", "[frozen]") {
+  const auto m =
+      GENERATE(FrozenMesh{"ddp 2", Sharding::kDdp, 2, 1}, FrozenMesh{"zero1 2, accumulated", Sharding::kZero1, 1, 2, 1, true, 2},
+               FrozenMesh{"zero3 2", Sharding::kZero3, 1, 2}, FrozenMesh{"hybrid 2 x 2", Sharding::kZero3, 2, 2},
+               FrozenMesh{"cp 2", Sharding::kZero3, 1, 1, 2});
+  for (const FrozenCase& c : kCases) {
+    if (c.rank == 0) continue;
+    for (const bool packed : {false, true}) {
+      if (packed && m.cp > 1) continue;  // only ulysses, which divides heads
+      INFO(m.name << ", " << c.name << (packed ? ", packed" : ", pairs"));
+      TinyOptions o = options_of(c);
+      o.packed = packed;
+      if (!packed) o.preference = PreferencePlan{};
+      o.sequence_length = 16;
+      o.sharding = m.sharding, o.replicate = m.replicate, o.shard = m.shard, o.cp = m.cp, o.reshard = m.reshard;
+      o.accumulation = m.accumulation;
+      check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
+    }
   }
 }
 
@@ -112,7 +137,7 @@ TEST_CASE("frozen parts and adapters take no bytes that are not declared", "[fro
       INFO(c.name << " in " << name(precision));
       TinyOptions o = options_of(c);
       o.precision = precision;
-      o.sharding = Sharding::kZero3, o.shard = 2;
+      o.sharding = c.quantized ? Sharding::kZero2 : Sharding::kZero3, o.shard = 2;  // what a fake rank would send is no record
       const Plan plan = tiny_plan(o);
       CHECK(undeclared_bytes(plan, *make_fake_communicator(plan.mesh, 1)) == "");
     }

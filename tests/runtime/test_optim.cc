@@ -3,6 +3,7 @@
 #include <limits>
 #include <set>
 
+#include "plan/layout_ranges.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/optim/initialize.h"
 #include "runtime/optim/learning_rate.h"

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "plan/layout_ranges.h"
 #include "plan/optimizer.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/optim/block_codes.h"

@@ -47,6 +47,7 @@ struct TinyOptions {
   std::optional<PreferencePlan> preference;     // given: pairs are learned from
   std::vector<std::string> trainable, targets;  // what is trained, where it is not all; modules with adapters of that rank
   int64_t rank = 0;
+  bool quantized = false;  // adapters beside nf4
   bool packed = false;
 };
 
@@ -71,7 +72,7 @@ inline Plan tiny_plan(const TinyOptions& o) {
   p.recompute.policy = o.recompute;
   p.recompute.every_k = o.recompute == Recompute::kEveryK ? 2 : 0;
   p.train.trainable = o.trainable;
-  p.train.finetune = o.rank > 0 ? "lora" : "full";
+  p.train.finetune = o.quantized ? "qlora" : o.rank > 0 ? "lora" : "full";
   p.train.lora_rank = o.rank;
   p.train.lora_alpha = 2 * static_cast<double>(o.rank);
   p.train.lora_targets = o.targets;

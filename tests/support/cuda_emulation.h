@@ -33,6 +33,8 @@ inline __nv_bfloat16 __float2bfloat16_rn(float v) {
   if ((u & 0x7fffffffu) > 0x7f800000u) return {0x7fff};
   return {uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
 }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
 inline float rsqrtf(float v) { return 1.0f / std::sqrt(v); }
 
 using cudaError_t = int;

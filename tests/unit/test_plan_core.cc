@@ -8,6 +8,7 @@
 #include "model/count.h"
 #include "plan/expand.h"
 #include "plan/layout.h"
+#include "plan/layout_ranges.h"
 #include "plan/live.h"
 #include "plan/plan_json.h"
 #include "plan/schedule.h"

@@ -6,6 +6,7 @@
 
 #include "plan/frozen.h"
 #include "plan/layout.h"
+#include "plan/layout_ranges.h"
 #include "plan/native_program.h"
 #include "plan/tuning.h"
 #include "support/random_plan.h"

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 
+#include "plan/nf4.h"
 #include "runtime/kernels/activation.h"
 #include "runtime/kernels/heads.h"
 #include "runtime/kernels/positions.h"
@@ -78,6 +79,8 @@ void preference(const double* logps, const float* reference_B, const double* sca
 void logits_gradient(bool bf16, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size,
                      const double* coefficients_B, int64_t B, void* dz_TV, int64_t T, int64_t V, VocabularyRange range,
                      LogitShape shape, StreamHandle stream);
+// kernels_nf4.cu: the matrix of a record. The record begins at a multiple of 64 bytes.
+void dequantize_nf4(bool bf16, const uint8_t* record, const Nf4Record& of, void* to, StreamHandle stream);
 // kernels.cu again
 void cast_to_bf16(const float* from, void* to, int64_t n, StreamHandle stream);
 void sum_chunks(bool bf16, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,

@@ -141,6 +141,15 @@ void positions_backward(const Call& c) {
   position_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), positions_of(*c.context), c.writes[0].dim(0), c.writes[0].dim(1),
                     first_token(c, c.reads[0].dim(0)), c.accumulate, compute());
 }
+// p:W .. -> W
+void unpack_nf4(const Call& c) {
+  char* to = out_as<char>(c, 0);
+  for (const Argument& read : c.reads) {
+    const Nf4Record record = nf4_record(numel(read));
+    dequantize_nf4(bf16(c), static_cast<const uint8_t*>(read.data), record, to, compute());
+    to += record.numel * size_bytes(c.writes[0].dtype);
+  }
+}
 template <Activation kF>
 void activate(const Call& c) {
   activation(bf16(c), kF, in(c, 0), out(c, 0), numel(c.writes[0]), compute());
@@ -190,6 +199,7 @@ const std::map<std::string, OpFunction>& own_kernels() {
                                                           {"add", sum},
                                                           {"position_add", positions},
                                                           {"position_backward", positions_backward},
+                                                          {"dequantize_nf4", unpack_nf4},
                                                           {"gelu", activate<Activation::kGelu>},
                                                           {"gelu_backward", activate_backward<Activation::kGelu>},
                                                           {"gelu_tanh", activate<Activation::kGeluTanh>},

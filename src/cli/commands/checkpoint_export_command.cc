@@ -32,10 +32,12 @@ Result<StoredType> type_flag(const Arguments& arguments, bool is_adapter) {
 int run_checkpoint_export(const Arguments& arguments, const Terminal& terminal) {
   const Result<Session> session = open_session(arguments);
   const Result<StoredType> known_type = type_flag(arguments, false);
+  const Result<std::string> base = choice_flag(arguments, "merge-base", "dequantized", {"dequantized", "original"});
   const Result<int64_t> file_size = parse_bytes(arguments.text("max-shard-size", kUsualFileSize), command_line());
   const Result<std::string> checkpoint = committed_checkpoint(arguments.positionals.front());
   Diagnostics said = session.diagnostics;
-  for (const Diagnostics& one : {known_type.diagnostics, file_size.diagnostics, checkpoint.diagnostics}) append(said, one);
+  for (const Diagnostics& one : {known_type.diagnostics, base.diagnostics, file_size.diagnostics, checkpoint.diagnostics})
+    append(said, one);
   if (!arguments.has("output"))
     said.push_back(error(code::kMissingArgument, command_line(), "no --output, expected a folder to write", "--output DIR"));
   if (has_error(said)) return fail(arguments, terminal, said);
@@ -49,7 +51,15 @@ int run_checkpoint_export(const Arguments& arguments, const Terminal& terminal) 
   request.checkpoint = *checkpoint;
   request.output = arguments.text("output");
   request.merge = arguments.has("merge");
-  const bool is_adapter = tuning_of(plan->train).has_adapters() && !request.merge;
+  request.merge_base = *base == "original" ? MergeBase::kOriginal : MergeBase::kDequantized;
+  const Tuning tuning = tuning_of(plan->train);
+  if (arguments.has("merge-base") && !(request.merge && tuning.is_quantized))
+    return fail(
+        arguments, terminal,
+        {error(code::kConflict, command_line(),
+               fmt::format("--merge-base without {}", request.merge ? "adapters that were trained beside nf4 (qlora)" : "--merge"),
+               "leave it out")});
+  const bool is_adapter = tuning.has_adapters() && !request.merge;
   request.type = *type_flag(arguments, is_adapter);
   request.max_file_bytes = *file_size;
   request.overwrite = arguments.has("force") ? Overwrite::kForce : Overwrite::kRefuse;
@@ -95,6 +105,13 @@ Command checkpoint_export_command() {
                     "",
                     "adapters are added to the matrices that they stand beside, and the whole model is written",
                     0},
+                   {"merge-base",
+                    {},
+                    FlagKind::kValue,
+                    "BASE",
+                    "of qlora: what adapters are added to, the weights as nf4 gives them back (dequantized) or the published ones",
+                    0,
+                    {"dequantized", "original"}},
                    {"max-shard-size", {}, FlagKind::kValue, "SIZE", "how large one file may be; 5GB", 0},
                    {"plan", {}, FlagKind::kValue, "PLAN.JSON", "the plan of the run; without it the nearest above the checkpoint", 0},
                    presets_flag()};

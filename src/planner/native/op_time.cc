@@ -83,7 +83,8 @@ class OpTimes {
       if (o.kind == Operand::Kind::kTensor) bytes += static_cast<double>(tensor_bytes(o));
       const bool rows_only = op.op->kind == OpKind::kEmbedding && o.kind == Operand::Kind::kParameter;
       if ((o.kind == Operand::Kind::kParameter && !rows_only) || o.kind == Operand::Kind::kGradient)
-        bytes += unit_.slot_elements[index] * element_bytes();
+        bytes +=
+            unit_.slot_elements[index] * (v_.homes[index] == SlotHome::kQuantized ? bytes_of(Dtype::kNf4Double) : element_bytes());
     };
     for (const Operand& o : op.reads) count(o);
     for (const Operand& o : op.writes) count(o);

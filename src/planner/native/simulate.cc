@@ -171,7 +171,8 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 int64_t states_bound_bytes(const Plan& plan) {
   const int64_t parts = int64_t{plan.mesh.tp} * plan.mesh.pp;  // the largest stage has the mean at least
   const ParameterNumbers all = parameter_numbers(plan);
-  const int64_t parameters = (all.trained + parts - 1) / parts, frozen = all.frozen / parts;
+  const int64_t parameters = (all.trained + parts - 1) / parts, frozen = (all.frozen - all.quantized) / parts;
+  const auto records = static_cast<int64_t>(bytes_of(Dtype::kNf4Double) * static_cast<double>(all.quantized)) / parts;
   const int64_t shards = state_shards(plan);
   const int64_t element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
@@ -179,7 +180,7 @@ int64_t states_bound_bytes(const Plan& plan) {
   const bool uses_master = shards == 1 && element == 4;
   int64_t bytes =
       split(8 * parameters + optimizer_bytes(plan.train, parameters)) + (gathers || uses_master ? 0 : element * parameters);
-  bytes += gathers ? element * frozen / shards : element * frozen;
+  bytes += gathers ? (element * frozen + records) / shards : element * frozen + records;
   return bytes;
 }
 

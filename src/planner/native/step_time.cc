@@ -53,7 +53,7 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
     case InstructionOp::kAllGather:
     case InstructionOp::kReduceScatter:
     case InstructionOp::kAllReduce: return collective_s(plan, i.op, i.group, i.bytes);
-    case InstructionOp::kCast: return stream_s(h, shard(i.unit) * (4 + element));
+    case InstructionOp::kCast: return stream_s(h, shard(i.unit) * (i.dtype == Dtype::kInt8 ? 2 : 4 + element));
     case InstructionOp::kAccumulate: {
       const double ranks = s.layout->units[static_cast<size_t>(i.unit)].shard_ranks;
       return stream_s(h, shard(i.unit) * (ranks * element + 8));

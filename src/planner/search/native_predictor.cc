@@ -156,9 +156,12 @@ class NativePredictor final : public Predictor {
     const std::string_view rank = rank_word(plan.hardware);
     const int states = group_size(plan.mesh, state_group(plan.mesh, c.sharding));
     if (numbers.frozen > 0)
-      plan.reasons.push_back(fmt::format("{} of {} parameters are trained, {} are frozen and held in {}", format_count(parameters),
-                                         format_count(parameters + numbers.frozen), format_count(numbers.frozen),
-                                         name(plan.precision.compute)));
+      plan.reasons.push_back(fmt::format(
+          "{} of {} parameters are trained, {} are frozen and held in {}{}", format_count(parameters),
+          format_count(parameters + numbers.frozen), format_count(numbers.frozen - numbers.quantized), name(plan.precision.compute),
+          numbers.quantized > 0
+              ? fmt::format(", {} in nf4 ({:.3f} bits each)", format_count(numbers.quantized), 8 * bytes_of(Dtype::kNf4Double))
+              : ""));
     explain_states(plan, parameters, states);
     if (too_few.has_value())
       plan.reasons.push_back(fmt::format("{}: {} per {} of {}", too_few_words(too_few->nodes), format_bytes(too_few->device_bytes),

@@ -119,11 +119,7 @@ const std::vector<SettingChoice> kStored = {
 const std::vector<SettingChoice> kFinetune = {
     {"full", {"none"}, "all parameters", ""},
     {"lora", {}, "low-rank adapters beside a frozen model", ""},
-    {"qlora",
-     {},
-     "low-rank adapters on a frozen 4-bit model",
-     "",
-     "the trainer has adapters beside a frozen model, none on 4 bits yet"},
+    {"qlora", {}, "low-rank adapters on a frozen 4-bit model", ""},
     {"dora", {}, "", "the trainers that are planned for have no magnitudes beside adapters; take lora"},
 };
 

@@ -1,0 +1,30 @@
+#include "runtime/engine/frozen_shards.h"
+
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/kernels/cpu/kernels.h"
+
+namespace distsetup {
+
+StoreFrozen frozen_store_of(const RankMemory& memory, Device& device, const Layout& layout, Dtype compute) {
+  const auto to = [&memory](std::string_view buffer, int64_t offset_bytes) {
+    return static_cast<char*>(memory.run(std::string(buffer))) + offset_bytes;
+  };
+  const auto store_values = [&device, &layout, compute, to](int64_t offset, std::span<const float> values) {
+    const int64_t count = int64_t(values.size());
+    CHECK(offset >= 0 && offset + count <= layout.frozen_numel, "{} + {}", offset, count);
+    if (compute != Dtype::kBf16) return device.copy_to_device(to(kFrozenBuffer, offset * 4), values.data(), count * 4);
+    std::vector<Bf16> rounded(values.size());
+    cpu::cast(values.data(), rounded.data(), count);
+    device.copy_to_device(to(kFrozenBuffer, offset * 2), rounded.data(), count * 2);
+  };
+  const auto store_bytes = [&device, &layout, to](int64_t offset, std::span<const uint8_t> bytes) {
+    CHECK(offset >= 0 && offset + int64_t(bytes.size()) <= layout.quantized_bytes, "{} + {}", offset, bytes.size());
+    device.copy_to_device(to(kQuantizedBuffer, offset), bytes.data(), int64_t(bytes.size()));
+  };
+  return {store_values, store_bytes};
+}
+
+}  // namespace distsetup

@@ -1,0 +1,90 @@
+// Matrices as nf4 have the bytes that bitsandbytes 0.50.2 gives them (functional.quantize_4bit with compress_statistics, plain
+// PyTorch). tests/integration/qlora.py asks bitsandbytes itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <string>
+
+#include "weights/nf4.h"
+
+namespace distsetup {
+namespace {
+
+// 5 rows of 31: two full blocks and a short one, an odd number of weights.
+std::vector<float> some_weights() {
+  std::vector<float> weights;
+  for (int i = 0; i < 155; ++i) weights.push_back(static_cast<float>((i * 37) % 101 - 50) / 64.0F * static_cast<float>(1 + i / 64));
+  return weights;
+}
+
+std::vector<uint8_t> record_of(std::span<const float> weights, size_t piece) {
+  Nf4Writer writer(static_cast<int64_t>(weights.size()));
+  for (size_t at = 0; at < weights.size(); at += piece) writer.add(weights.subspan(at, std::min(piece, weights.size() - at)));
+  return writer.finish();
+}
+
+float number_at(const std::vector<uint8_t>& record, int64_t at) {
+  float value = 0;
+  std::memcpy(&value, record.data() + at, sizeof(value));
+  return value;
+}
+
+TEST_CASE("a record has 4.127 bits a weight and whole cache lines") {
+  const Nf4Record of = nf4_record(155);
+  CHECK(of.scales_at == 78);
+  CHECK(of.num_scales == 3);
+  CHECK(of.ranges_at == 84);
+  CHECK(of.mean_at == 88);
+  CHECK(of.num_bytes == 128);
+  const Nf4Record large = nf4_record(4096 * 14336);
+  CHECK(static_cast<double>(large.num_bytes) * 8 / static_cast<double>(large.numel) == Approx(4.127).epsilon(1e-4));
+}
+
+TEST_CASE("quantised weights have bitsandbytes' bytes, whatever the pieces they come in") {
+  const std::vector<uint8_t> record = record_of(some_weights(), 155);
+  std::string nibbles;
+  for (int i = 0; i < 78; ++i) nibbles += fmt::format("{:02x}", record[static_cast<size_t>(i)]);
+  CHECK(nibbles ==
+        "04c16e29f3b05d17e29f3c05d18e2af4c16e18e3b05d17e29f3b05d18e2af4c16d18e3b04c17e29f3b05d17e2af4c06d18e2a04c16e29f3b05d17e29f3c0"
+        "5d18e2af4c16e18e3b05d17e29f3b057");
+  CHECK(record[78] == 0);
+  CHECK(record[79] == 127);
+  CHECK(record[80] == 255);
+  CHECK(number_at(record, 84) == 0x1.9p-1F);
+  CHECK(number_at(record, 88) == 0x1.9p+0F);
+  for (const size_t piece : {size_t{1}, size_t{31}, size_t{64}, size_t{100}}) CHECK(record_of(some_weights(), piece) == record);
+}
+
+TEST_CASE("weights come back as bitsandbytes gives them back, any blocks of them") {
+  const std::vector<uint8_t> record = record_of(some_weights(), 31);
+  const Nf4Record of = nf4_record(155);
+  std::vector<float> all(155);
+  read_nf4_blocks(record.data(), of, 0, of.num_scales, all.data());
+  const std::pair<size_t, float> expected[] = {{0, -0x1.92d00p-1F},   {1, -0x1.ca4e62p-3F},  {63, -0x1.186f66p-1F},
+                                               {64, -0x1.235c3p-3F},  {100, 0x1.89c79ap-2F}, {128, 0x1.b1c62cp+0F},
+                                               {154, -0x1.bb74ccp-2F}};
+  for (const auto& [i, value] : expected) CHECK(all[i] == value);
+  std::vector<float> last(91);
+  read_nf4_blocks(record.data(), of, 1, 3, last.data());
+  CHECK(std::vector<float>(all.begin() + 64, all.end()) == last);
+}
+
+TEST_CASE("the numbers of scales are bitsandbytes' dynamic map") {
+  const std::pair<size_t, float> expected[] = {
+      {0, -0x1.fc6666p-1F},   {1, -0x1.f53334p-1F},   {64, -0x1.93d70ap-4F}, {126, -0x1.27476ep-21F}, {127, 0.0F},
+      {128, 0x1.27476ep-21F}, {129, 0x1.b43528p-19F}, {200, 0x1.de6666p-3F}, {254, 0x1.fc6666p-1F},   {255, 1.0F}};
+  for (const auto& [i, value] : expected) CHECK(kNf4Scales[i] == value);
+}
+
+TEST_CASE("zeros stay zeros") {
+  const std::vector<float> zeros(200, 0.0F);
+  const std::vector<uint8_t> record = record_of(zeros, 200);
+  std::vector<float> back(200, 1.0F);
+  read_nf4_blocks(record.data(), nf4_record(200), 0, 4, back.data());
+  CHECK(back == zeros);
+}
+
+}  // namespace
+}  // namespace distsetup
