@@ -20,6 +20,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/load.h"
 #include "runtime/checkpoint/load_weights.h"
+#include "runtime/monitor/evaluations.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/report.h"
 #include "weights/export.h"
@@ -132,6 +133,18 @@ std::optional<CheckpointMetadata> newest_checkpoint(const std::string& directory
     refused.push_back(fmt::format("checkpoint_{} is refused: {}", step, metadata.diagnostics.front().message));
   }
   return std::nullopt;
+}
+
+bool is_finished(const CheckpointMetadata& newest, const Plan& plan) {
+  return newest.step >= plan.train.steps || lost_patience(newest.held_out, plan.train.patience);
+}
+
+std::string finished_text(const CheckpointMetadata& newest, const TrainingPlan& training) {
+  const TrainPlan& train = training.plan.train;
+  const std::string why =
+      newest.step < train.steps ? fmt::format(", after {} evaluations without a smaller held-out loss", train.patience) : "";
+  return fmt::format("this run is finished: {} holds step {} of {}{}, nothing is left to do\n",
+                     checkpoint_path(training.checkpoint_directory, newest.step), newest.step, train.steps, why);
 }
 
 void check_resume(const CheckpointMetadata& metadata, const std::string& path, const Corpus& corpus, const Plan& plan) {

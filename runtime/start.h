@@ -35,6 +35,9 @@ Diagnostics prepare_run(const TrainingPlan& training);
 // The newest valid checkpoint; why newer ones are none.
 std::optional<CheckpointMetadata> newest_checkpoint(const std::string& directory, std::vector<std::string>& refused);
 
+// A run of which nothing is left to do: every step is done, or its patience is lost.
+bool is_finished(const CheckpointMetadata& newest, const Plan& plan);
+std::string finished_text(const CheckpointMetadata& newest, const TrainingPlan& training);
 // Throws Failure when the checkpoint at `path` belongs to another run: other data, sequence length or seed.
 void check_resume(const CheckpointMetadata& metadata, const std::string& path, const Corpus& corpus, const Plan& plan);
 

@@ -12,14 +12,13 @@
 #include <memory>
 #include <optional>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/quantity.h"
 #include "runtime/ask_plan.h"
 #include "runtime/checkpoint/collective.h"
 #include "runtime/checkpoint/load.h"
+#include "runtime/checkpoint/saver.h"
 #include "runtime/connect.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/reference.h"
@@ -30,6 +29,7 @@
 #include "runtime/engine/threads.h"
 #include "runtime/monitor/curve.h"
 #include "runtime/monitor/environment.h"
+#include "runtime/monitor/evaluations.h"
 #include "runtime/monitor/failure.h"
 #include "runtime/monitor/live_numbers.h"
 #include "runtime/monitor/metrics.h"
@@ -47,7 +47,6 @@
 namespace distsetup {
 namespace {
 namespace fs = std::filesystem;
-constexpr int64_t kNumEvaluations = 10;     // of the held-out files over a run, besides start and end
 constexpr int64_t kNumConsoleLines = 100;   // step lines on the terminal; metrics.jsonl has every step
 constexpr int64_t kMeteredSteps = 3;        // whose every op is asked what it allocated
 constexpr int64_t kReplicaCheckSteps = 50;  // parameter checksums across replicas
@@ -82,10 +81,8 @@ class Run {
     const FoundCheckpoint found = find_checkpoint(*communicator_, place_.directory);
     for (const auto& refused : found.refused) say("checkpoint_{} is refused: {}", refused.first, refused.second);
     place_.refused = found.refused_steps;
-    if (found.newest && found.newest->step >= plan_.train.steps) {
-      if (first())
-        fmt::print("this run is finished: {} holds step {} of {}, nothing is left to do\n",
-                   checkpoint_path(place_.directory, found.newest->step), found.newest->step, plan_.train.steps);
+    if (found.newest && is_finished(*found.newest, plan_)) {
+      if (first()) fmt::print("{}", finished_text(*found.newest, training_));
       return kExitDone;
     }
     enter("load");
@@ -113,7 +110,7 @@ class Run {
     const bool anywhere = options_.dry_run && environment_.source == "no launcher";
     if (!anywhere) throw_on_error(check_environment(environment_, plan_), kExitBadEnvironment);
     guard_ = StepGuard(plan_.train.guard);
-    place_ = {training_.checkpoint_directory, plan_.checkpoint.keep, training_.digest, {}};
+    place_ = {training_.checkpoint_directory, retention_of(plan_.checkpoint), training_.digest, {}};
   }
 
   int dry_run() {
@@ -158,6 +155,7 @@ class Run {
     options.takes_update = [this](const StepStats& stats) { return takes_update(stats); };
     if (watchdog_ != nullptr) options.progress = &watchdog_->progress();
     engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, options);
+    saver_ = std::make_unique<CheckpointSaver>(*communicator_, place_, engine_->checkpoint_copy());
     sampler_ = std::make_unique<Sampler>(corpus_, plan_, environment_.rank);
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
   }
@@ -183,9 +181,11 @@ class Run {
       check_resume(*newest, checkpoint_path(place_.directory, newest->step), corpus_, plan_);
       agree(*communicator_, load_shard(place_.directory, newest->step, shard()), kExitFailed);
       sampler_->seek(newest->cursor);
-      done_ = saved_step_ = newest->step;
+      done_ = newest->step;
+      saver_->set_newest(done_);
       loss_ = newest->loss;
       guard_.restore(newest->losses);
+      evaluations_.resume(newest->held_out);
     } else if (!is_at_start) {
       load_start();
     }
@@ -211,13 +211,12 @@ class Run {
   }
 
   void evaluate() {
-    if (corpus_.held_out.empty()) return;
+    if (corpus_.held_out.empty() || evaluations_.has(done_)) return;
     const std::string phase = enter(fmt::format("evaluation after step {}", done_));
     const double loss = engine_->evaluate(
         {held_out_.ids, held_out_.targets, held_out_.num_terms, logps_of(reference_.held_out, held_out_.own), held_out_.positions});
     if (!std::isfinite(loss)) throw Failure(kExitFailed, fmt::format("the held-out loss is {}", loss));
-    held_out_loss_ = loss;
-    held_out_curve_.push_back({done_, loss});
+    evaluations_.add(done_, loss);
     live_.evaluation(loss);
     if (first()) {
       throw_on_error(metrics_.write({{"kind", "evaluation"}, {"step", done_}, {"held_out_loss", loss}}), kExitFailed);
@@ -267,18 +266,15 @@ class Run {
     std::fflush(stdout);
   }
 
-  void save() {
-    if (saved_step_ == done_) return;
+  void save(CheckpointSaver::When when) {
     const std::string phase = enter(fmt::format("checkpoint of step {}", done_));
-    const double begin_s = now_s();
+    if (place_.retention.keep_best > 0 && place_.retention.metric == CheckpointMetric::kHeldOutLoss) evaluate();
     check_replicas(*communicator_, engine_->layout(), engine_->master());
     CheckpointMetadata metadata = {
         done_,          sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed, corpus_.digest,
         frozen_digest_, guard_.history()};
-    for (const std::string& complaint : save_checkpoint(*communicator_, place_, shard(), engine_->writes_checkpoint(), metadata))
-      say("{}", complaint);
-    saved_step_ = done_;
-    if (first()) fmt::print("step {:>6}  saved as {}, {}\n", done_, checkpoint_name(done_), format_duration(now_s() - begin_s));
+    evaluations_.describe(metadata);
+    print_news(saver_->save(shard(), engine_->writes_checkpoint(), metadata, when), first());
     enter(phase);
   }
 
@@ -287,20 +283,22 @@ class Run {
     catch_stop_signals();
     reset_meter_peak();
     if (done_ == 0) evaluate();
-    const int64_t steps = plan_.train.steps, evaluate_every = std::max<int64_t>(1, steps / kNumEvaluations),
-                  save_every = plan_.checkpoint.every_steps;
-    while (done_ < steps) {
+    const int64_t steps = plan_.train.steps, every = plan_.checkpoint.every_steps, evaluate_every = evaluation_interval(plan_.train);
+    const auto goes_on = [&] { return done_ < steps && !lost_patience(evaluations_.record(), plan_.train.patience); };
+    while (goes_on()) {
       const int signal = agreed_stop_signal(*communicator_);
       const bool enough = options_.stop_after > 0 && done_here_ >= options_.stop_after;
       if (signal != 0 || enough) return stop_early(signal);
       if (trace_) trace_->begin_step();
       step();
       if (done_ % evaluate_every == 0 || done_ == steps) evaluate();
-      if ((save_every > 0 && done_ % save_every == 0) || done_ == steps)
-        save();
+      if (const auto news = saver_->poll()) print_news({*news}, first());
+      if ((every > 0 && done_ % every == 0) || !goes_on())
+        save(goes_on() ? CheckpointSaver::When::kBeside : CheckpointSaver::When::kAtOnce);
       else if (done_ % kReplicaCheckSteps == 0)
         check_replicas(*communicator_, engine_->layout(), engine_->master());
     }
+    if (first() && done_ < steps) fmt::print("{}", patience_text(done_, plan_.train.patience));
     enter("adapter");
     const std::string adapter = write_adapter(*communicator_, training_, checkpoint_path(place_.directory, done_));
     if (first() && !adapter.empty()) fmt::print("step {:>6}  adapters written to {}\n", done_, adapter);
@@ -308,7 +306,7 @@ class Run {
   }
 
   void stop_early(int signal) {
-    if (done_ > 0) save();
+    if (done_ > 0) save(CheckpointSaver::When::kAtOnce);
     if (first()) fmt::print("{}", stopped_text(signal, done_here_, done_, plan_.train.steps, checkpoint_name(done_)));
     finish("stopped");
   }
@@ -323,13 +321,14 @@ class Run {
     if (first()) {
       const MeasuredTime time = time_.mean();
       const std::vector<Comparison> rows = compare(plan_, memory, time);
+      const std::optional<double> held_out_loss = evaluations_.loss();
       const Json report = report_json(
-          {status, done_, plan_.train.steps, done_here_, guard_.history().skipped, loss_, held_out_loss_, sampler_->cursor().tokens,
+          {status, done_, plan_.train.steps, done_here_, guard_.history().skipped, loss_, held_out_loss, sampler_->cursor().tokens,
            place_.plan_digest, plan_.schedule_digest, plan_.memory.peak_instruction, peaks, live_.goodput()},
           rows, memory, time);
-      fmt::print("{}", format_curve(curve_, held_out_curve_));
+      fmt::print("{}", format_curve(curve_, evaluations_.curve()));
       fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_,
-                 held_out_loss_ ? fmt::format(", held-out loss {:.4f}", *held_out_loss_) : "", format_comparison(rows));
+                 held_out_loss ? fmt::format(", held-out loss {:.4f}", *held_out_loss) : "", format_comparison(rows));
       std::fflush(stdout);
       mine =
           write_file_atomic((fs::path(training_.output) / "report.json").string(), dump_json(report), Overwrite::kForce).diagnostics;
@@ -354,16 +353,17 @@ class Run {
   std::vector<int64_t> rows_;     // windows of this rank in the step that runs
   Communicator* communicator_ = nullptr;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<CheckpointSaver> saver_;
   std::unique_ptr<Sampler> sampler_;
   Batch held_out_;
   MetricsFile metrics_;
   TimeMeter time_;
   LiveNumbers live_;
-  int64_t done_ = 0, done_here_ = 0, saved_step_ = 0;
+  int64_t done_ = 0, done_here_ = 0;
   std::string frozen_digest_;  // of the parameters that are frozen; "": none is
   double loss_ = 0, last_rate_ = 0;
-  std::optional<double> held_out_loss_;
-  std::vector<LossPoint> curve_, held_out_curve_;
+  Evaluations evaluations_;
+  std::vector<LossPoint> curve_;
 };
 
 }  // namespace

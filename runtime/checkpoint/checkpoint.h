@@ -1,7 +1,7 @@
-// Checkpoints on disk: `<directory>/checkpoint_<step>/` with rank_<r>.safetensors, index.json, metadata.json, and COMMIT last
+// Checkpoints on disk: `<directory>/checkpoint_<step>/` with rank_<r>….safetensors, index.json, metadata.json, and COMMIT last
 // (manifest.h). What a rank holds are boxes of published parameters, and readers look at nothing else: any mesh and any sharding loads
 // what any other wrote.
-//   save: begin (rank 0) -> write_rank_file (every writer) -> commit (rank 0) -> retire (rank 0)
+//   save: begin (rank 0) -> write_rank_files (every writer) -> commit (rank 0) -> retire (rank 0; weights/checkpoint_folder.h)
 //   load (load.h): newest first, verify (all ranks share the digesting) -> load_shard (every rank)
 // A crash at any instant leaves the checkpoints before it whole: files are written into `checkpoint_<step>.partial`, which is renamed,
 // and only COMMIT makes a directory a checkpoint. Who calls what on which rank, and who waits for whom, is decided by
@@ -9,7 +9,6 @@
 #pragma once
 #include <cstdint>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "plan/layout.h"
 #include "plan/mesh.h"
 #include "plan/optimizer.h"
+#include "weights/checkpoint_folder.h"
 #include "weights/manifest.h"
 
 namespace distsetup {
@@ -30,25 +30,17 @@ struct ShardState {
   std::vector<StateValues> states;  // of the optimizer; they may be left out where the parameters alone are read
 };
 
-std::string checkpoint_name(int64_t step);  // "checkpoint_120"
-std::string checkpoint_path(const std::string& directory, int64_t step);
-std::vector<int64_t> list_checkpoints(const std::string& directory);  // steps of directories of exactly that name, newest first
 // Ranks that write a file: those of replica 0, which hold all of the model together.
 std::vector<int> writer_ranks(const Layout& layout);
 
 // Makes `directory` and an empty checkpoint_<step>.partial; left-overs of a killed run with our file names are removed from it.
 Diagnostics begin_checkpoint(const std::string& directory, int64_t step);
-Result<FileDigest> write_rank_file(const std::string& directory, int64_t step, int rank, const ShardState& state);
+Result<std::map<std::string, FileDigest>> write_rank_files(const std::string& directory, int64_t step, int rank,
+                                                           const ShardState& state);  // by name
 // `state`: any rank's, for its layout and its states' names. `files`: digests of all rank files. Writes index and metadata, renames,
 // writes COMMIT.
 Diagnostics commit_checkpoint(const std::string& directory, const ShardState& state, const std::string& plan_digest,
                               const CheckpointMetadata& metadata, const std::map<std::string, FileDigest>& files);
 void discard_partial(const std::string& directory, int64_t step);  // after a failed write
-
-// Removes committed checkpoints of steps up to `newest` except the newest `keep` (0 = remove none). Touches nothing whose name is not
-// exactly checkpoint_<number> or that has no COMMIT of ours, nor files of other names inside; `refused` steps count for nothing and
-// stay. Returns a line for each that could not be removed.
-std::vector<std::string> retire_checkpoints(const std::string& directory, int64_t newest, int64_t keep,
-                                            const std::set<int64_t>& refused = {});
 
 }  // namespace distsetup

@@ -12,67 +12,6 @@
 #include "runtime/monitor/failure.h"
 
 namespace distsetup {
-namespace {
-
-constexpr int kWordsPerDigest = 8;          // 32 bits each: exact in a double
-constexpr int kSlot = kWordsPerDigest + 2;  // written, bytes, digest
-
-void put_digest(const FileDigest& digest, double* slot) {
-  slot[0] = 1;
-  slot[1] = static_cast<double>(digest.bytes);
-  for (int w = 0; w < kWordsPerDigest; ++w)
-    slot[2 + w] = static_cast<double>(std::stoul(digest.sha256.substr(static_cast<size_t>(w) * 8, 8), nullptr, 16));
-}
-
-FileDigest get_digest(const double* slot) {
-  FileDigest digest = {static_cast<int64_t>(slot[1]), ""};
-  for (int w = 0; w < kWordsPerDigest; ++w) digest.sha256 += fmt::format("{:08x}", static_cast<uint32_t>(slot[2 + w]));
-  return digest;
-}
-
-}  // namespace
-
-std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state,
-                                         bool writes, const CheckpointMetadata& metadata) {
-  const int rank = communicator.rank(), world = communicator.world();
-  const bool is_first = rank == 0;
-  agree(communicator, is_first ? begin_checkpoint(place.directory, metadata.step) : Diagnostics{}, kExitFailed);
-
-  Diagnostics mine;
-  std::vector<double> slots(static_cast<size_t>(world * kSlot), 0.0);
-  if (writes) {
-    CHECK(state.at == coordinates(state.layout->mesh, rank) && state.at.dp_replicate == 0, "rank {}", rank);
-    const Result<FileDigest> digest = write_rank_file(place.directory, metadata.step, rank, state);
-    if (digest.ok()) put_digest(*digest, slots.data() + rank * kSlot);
-    mine = digest.diagnostics;
-  }
-  try {
-    agree(communicator, mine, kExitFailed);
-  } catch (const Failure&) {
-    if (is_first) discard_partial(place.directory, metadata.step);
-    throw;
-  }
-  communicator.control_sum(slots.data(), static_cast<int64_t>(slots.size()));
-
-  mine.clear();
-  std::vector<std::string> complaints;
-  if (is_first) {
-    std::map<std::string, FileDigest> files;
-    for (int r = 0; r < world; ++r) {
-      if (slots[static_cast<size_t>(r * kSlot)] > 0) files[rank_file_name(r)] = get_digest(slots.data() + r * kSlot);
-    }
-    const size_t num_writers = writer_ranks(*state.layout).size();
-    CHECK(files.size() == num_writers, "{} files of {} ranks", files.size(), num_writers);
-    mine = commit_checkpoint(place.directory, state, place.plan_digest, metadata, files);
-    if (has_error(mine))
-      discard_partial(place.directory, metadata.step);
-    else
-      complaints = retire_checkpoints(place.directory, metadata.step, place.keep, place.refused);
-  }
-  agree(communicator, mine, kExitFailed);
-  return complaints;
-}
-
 void load_planned_weights(Communicator& communicator, const Plan& plan, const std::string& plan_directory, const ShardState& state) {
   const Result<WeightsFolder> folder = open_weights(plan, plan_directory);
   agree(communicator, folder.diagnostics, kExitBadEnvironment);

@@ -1,5 +1,5 @@
-// Saving and finding checkpoints together: every rank calls each function, at the same step, with the same arguments. A failure on one
-// rank is a failure of all (monitor/failure.h), and leaves no half-written checkpoint behind.
+// Loading and finding checkpoints together: every rank calls each function, at the same step, with the same arguments. A failure on
+// one rank is a failure of all (monitor/failure.h). Saving them: saver.h.
 #pragma once
 #include <optional>
 #include <set>
@@ -11,18 +11,6 @@
 #include "runtime/optim/initialize.h"
 
 namespace distsetup {
-
-struct CheckpointPlace {
-  std::string directory;
-  int64_t keep = 0;
-  std::string plan_digest;
-  std::set<int64_t> refused;  // steps that find_checkpoint() refused
-};
-
-// Throws Failure, CommunicationError. `writes`: this rank holds a shard that no lower replica writes. Returns complaints about
-// retention (rank 0).
-std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state,
-                                         bool writes, const CheckpointMetadata& metadata);
 
 // What a run begins with when its plan names published weights (load_weights.h). Throws Failure.
 void load_planned_weights(Communicator& communicator, const Plan& plan, const std::string& plan_directory, const ShardState& state);

@@ -295,6 +295,7 @@ Engine::Engine(const Plan& plan, Schedule step, Device& device, Communicator& co
 }
 Engine::~Engine() = default;
 
+std::span<float> Engine::checkpoint_copy() { return state_->host_shards->checkpoint_copy(state_->plan.checkpoint.async); }
 std::span<float> Engine::master() { return state_->host_shards->of("master"); }
 std::vector<StateValues> Engine::optimizer_states() { return state_->host_shards->optimizer_states(); }
 std::span<const float> Engine::gradient() const { return state_->host_shards->of("gradient"); }

@@ -127,6 +127,8 @@ class Engine {
   // This rank's flat shard: fp32 master parameters, what the optimizer keeps, and the gradient that the last step used. layout() says
   // where each parameter's elements are (boxes_of at place()). Padding is zero. Where device memory is not the host's
   // (Device::host_memory) these are copies: valid until the next step, and what is written into them counts from load() on.
+  // Where a save that training does not wait for copies them to; for plans that have one.
+  std::span<float> checkpoint_copy();
   std::span<float> master();
   std::vector<StateValues> optimizer_states();
   std::span<const float> gradient() const;

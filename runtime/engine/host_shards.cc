@@ -49,6 +49,15 @@ std::vector<StateValues> HostShards::optimizer_states() {
   return out;
 }
 
+std::span<float> HostShards::checkpoint_copy(bool is_async) {
+  if (!is_async) return {};
+  const std::string name(kCheckpointCopy);
+  if (memory_.has_run(name))
+    return {static_cast<float*>(memory_.run(name)), static_cast<size_t>(memory_.run_num_bytes(name)) / sizeof(float)};
+  checkpoint_copy_.resize((1 + states_.size()) * static_cast<size_t>(numel_));
+  return checkpoint_copy_;
+}
+
 void HostShards::upload_codes(const OptimizerState& state, const Mirror& mirror) {
   HostCodes host(numel_);
   requantize_blocks(mirror.values.data(), numel_, state.is_signed, host.codes.data(), host.scales.data());

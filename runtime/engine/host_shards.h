@@ -18,8 +18,11 @@ class HostShards {
   HostShards(const RankMemory& memory, Device& device, int64_t numel, const TrainPlan& train);
   std::span<float> of(const std::string& name);  // master or gradient; valid until forget()
   std::vector<StateValues> optimizer_states();   // as of()
-  void upload();                                 // what has been written into copies
-  void forget();                                 // a step changes what is on the device
+  // Room for a copy of master and states: the run buffer of that name (schedule.h), or where there is none memory of the host. Empty
+  // unless the run saves beside training.
+  std::span<float> checkpoint_copy(bool is_async);
+  void upload();  // what has been written into copies
+  void forget();  // a step changes what is on the device
 
  private:
   struct Mirror {
@@ -32,6 +35,7 @@ class HostShards {
   Device& device_;
   const int64_t numel_;
   const std::vector<OptimizerState> states_;
+  std::vector<float> checkpoint_copy_;
   std::map<std::string, Mirror, std::less<>> mirrors_;  // of states in 8 bits too
 };
 

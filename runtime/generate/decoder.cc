@@ -30,6 +30,7 @@ Plan on_one_rank(Plan plan, int64_t rows) {
   alone.trainer = plan.strategy.trainer;
   plan.strategy = alone;
   plan.offload = OffloadPlan{};
+  plan.checkpoint.async = false;
   plan.recompute = RecomputePlan{};
   plan.micro_batch = plan.gradient_accumulation = plan.train.global_batch = 1;
   plan.train.sequence_length = rows;

@@ -31,6 +31,7 @@ std::string_view name(Recompute v) { return spelling_of(v); }
 std::string_view name(Dtype v) { return spelling_of(v); }
 std::string_view name(OffloadPlace v) { return spelling_of(v); }
 std::string_view name(LearningRateSchedule v) { return spelling_of(v); }
+std::string_view name(CheckpointMetric v) { return spelling_of(v); }
 std::string_view name(Accelerator v) { return spelling_of(v); }
 
 int64_t warmup_steps_of(double ratio, int64_t steps) {

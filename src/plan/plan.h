@@ -27,6 +27,8 @@ enum class Recompute { kNone, kSelective, kFull, kEveryK };
 enum class OffloadPlace { kNone, kHost, kNvme };
 // How the learning rate goes on after the warm-up (runtime/optim/learning_rate.h).
 enum class LearningRateSchedule { kCosine, kLinear, kConstant, kWsd, kInverseSqrt, kStep };
+// Which number says how good a checkpoint is; the smaller the better.
+enum class CheckpointMetric { kHeldOutLoss, kLoss };
 enum class Accelerator { kCuda, kCpu };
 
 // Which shapes of output tiles a GPU's matrix products choose from: of one multiprocessor, of two together, or without tensor cores.
@@ -161,6 +163,8 @@ struct TrainPlan {
   double momentum = 0;     // sgd; 0: it has no state
   double grad_clip = 1.0;  // 0 = no clipping
   GuardPlan guard;
+  int64_t evaluate_every = 0;  // steps between two evaluations of held-out data; 0: a tenth of the steps
+  int64_t patience = 0;        // a run ends after so many evaluations without a smaller held-out loss; 0: it never does
   int64_t seed = 0;
   bool deterministic = false;  // on GPUs: the same bits in every run, for slower attention; on CPUs it is always so
   bool operator==(const TrainPlan&) const = default;
@@ -204,7 +208,11 @@ struct WeightsPlan {
 struct CheckpointPlan {
   std::string directory = "checkpoints";
   int64_t every_steps = 0;  // 0 = at the end only
-  int64_t keep = 3;
+  int64_t keep = 3;         // the newest so many stay
+  int64_t keep_every = 0;   // and those of every so many steps; 0: none for that reason
+  int64_t keep_best = 0;    // and so many with the smallest metric
+  CheckpointMetric metric = CheckpointMetric::kHeldOutLoss;
+  bool async = false;  // training goes on while a copy of the state is written
   bool operator==(const CheckpointPlan&) const = default;
 };
 
@@ -341,6 +349,7 @@ std::string_view name(Recompute v);
 std::string_view name(Dtype v);
 std::string_view name(OffloadPlace v);
 std::string_view name(LearningRateSchedule v);
+std::string_view name(CheckpointMetric v);
 std::string_view name(Accelerator v);
 
 // Divisibility rules that hold for every legal Plan, and of a native one the trainer's capabilities; errors carry the numbers.

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "plan/plan.h"
+#include "plan/plan_spellings.h"
 
 namespace distsetup {
 
@@ -196,6 +197,8 @@ void visit(V& v, TrainPlan& t) {
   v("on_spike", t.guard.on_spike);
   if (t.guard.watches_spikes()) v("spike_factor", t.guard.spike_factor);
   if (t.guard.skips()) v("max_skips", t.guard.max_skips);
+  v("evaluate_every", t.evaluate_every);
+  v("patience", t.patience);
   v("seed", t.seed);
   v("deterministic", t.deterministic);
 }
@@ -229,6 +232,10 @@ void visit(V& v, CheckpointPlan& c) {
   v("directory", c.directory);
   v("every_steps", c.every_steps);
   v("keep", c.keep);
+  v("keep_every", c.keep_every);
+  v("keep_best", c.keep_best);
+  v("metric", c.metric);
+  v("async", c.async);
 }
 template <class V>
 void visit(V& v, LaunchPlan& l) {
@@ -356,45 +363,5 @@ void visit(V& v, Plan& p) {
 }
 
 // clang-format on
-
-// Enumerations and their spellings, for name(), the writer and the reader.
-template <class E>
-struct Spelling {
-  E value;
-  std::string_view text;
-};
-template <class E>
-std::span<const Spelling<E>> spellings();
-
-#define DISTSETUP_SPELLINGS(E, ...)                        \
-  template <>                                              \
-  inline std::span<const Spelling<E>> spellings<E>() {     \
-    static constexpr Spelling<E> kTable[] = {__VA_ARGS__}; \
-    return kTable;                                         \
-  }
-DISTSETUP_SPELLINGS(Verdict, {Verdict::kFits, "fits"}, {Verdict::kTight, "tight"}, {Verdict::kDoesNotFit, "does_not_fit"})
-DISTSETUP_SPELLINGS(Sharding, {Sharding::kDdp, "ddp"}, {Sharding::kZero1, "zero1"}, {Sharding::kZero2, "zero2"},
-                    {Sharding::kZero3, "zero3"})
-DISTSETUP_SPELLINGS(Recompute, {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kFull, "full"},
-                    {Recompute::kEveryK, "every_k"})
-DISTSETUP_SPELLINGS(Dtype, {Dtype::kF32, "fp32"}, {Dtype::kBf16, "bf16"}, {Dtype::kF16, "fp16"}, {Dtype::kF8, "fp8"})
-DISTSETUP_SPELLINGS(OffloadPlace, {OffloadPlace::kNone, "none"}, {OffloadPlace::kHost, "host"}, {OffloadPlace::kNvme, "nvme"})
-DISTSETUP_SPELLINGS(LearningRateSchedule, {LearningRateSchedule::kCosine, "cosine"}, {LearningRateSchedule::kLinear, "linear"},
-                    {LearningRateSchedule::kConstant, "constant"}, {LearningRateSchedule::kWsd, "wsd"},
-                    {LearningRateSchedule::kInverseSqrt, "inverse_sqrt"}, {LearningRateSchedule::kStep, "step"})
-DISTSETUP_SPELLINGS(Accelerator, {Accelerator::kCuda, "cuda"}, {Accelerator::kCpu, "cpu"})
-DISTSETUP_SPELLINGS(GemmTiles, {GemmTiles::kOneSm, "one_sm"}, {GemmTiles::kTwoSm, "two_sm"},
-                    {GemmTiles::kNoTensorCores, "no_tensor_cores"})
-DISTSETUP_SPELLINGS(Attention, {Attention::kGrouped, "grouped"}, {Attention::kLatent, "latent"})
-DISTSETUP_SPELLINGS(Norm, {Norm::kRms, "rms"}, {Norm::kLayer, "layer"}, {Norm::kLayerNoBias, "layer_no_bias"})
-DISTSETUP_SPELLINGS(Severity, {Severity::kError, "error"}, {Severity::kWarning, "warning"}, {Severity::kNote, "note"})
-#undef DISTSETUP_SPELLINGS
-
-template <class E>
-std::string_view spelling_of(E value) {
-  for (const auto& s : spellings<E>())
-    if (s.value == value) return s.text;
-  return "?";
-}
 
 }  // namespace distsetup

@@ -23,8 +23,8 @@ std::string_view name(Stream v) {
   return kNames[static_cast<int>(v)];
 }
 std::string_view name(BufferClass v) {
-  static constexpr std::string_view kNames[] = {"parameter shard", "gathered parameter", "gradient", "optimizer state", "activation",
-                                                "logits",          "communication",      "workspace"};
+  static constexpr std::string_view kNames[] = {"parameter shard", "gathered parameter", "gradient",  "optimizer state", "activation",
+                                                "logits",          "communication",      "workspace", "checkpoint copy"};
   return kNames[static_cast<int>(v)];
 }
 

@@ -55,11 +55,12 @@ enum class BufferClass {
   kActivation,
   kLogits,
   kCommunication,
-  kWorkspace
+  kWorkspace,
+  kCheckpoint
 };
 enum class Place { kDevice, kHost, kHostPinned, kDisk };
 enum class BufferLifetime { kRun, kStep, kSpan };
-inline constexpr int kNumBufferClasses = 8;
+inline constexpr int kNumBufferClasses = 9;
 
 std::string_view name(Phase v);
 std::string_view name(InstructionOp v);
@@ -84,6 +85,8 @@ struct Buffer {
 inline constexpr std::string_view kFrozenBuffer = "frozen";
 // The run buffer of what is held as nf4, in bytes. Programs read it, and what is gathered of it, as records (nf4.h).
 inline constexpr std::string_view kQuantizedBuffer = "frozen_nf4";
+// Where the state is copied to for a save that training does not wait for: master and moments, one after the other.
+inline constexpr std::string_view kCheckpointCopy = "checkpoint_copy";
 
 // What a step's function sees of a buffer.
 struct View {

@@ -71,6 +71,8 @@ void UnitCompiler::make_run_buffers() {
     const int buffer = run_buffer(std::string(input), BufferClass::kActivation, of.numel(), of.dtype);
     if (input == "loss") loss_ = buffer;
   }
+  if (plan_.checkpoint.async && plan_.hardware.accelerator == Accelerator::kCpu)  // on GPUs the copy is the host's
+    run_buffer(std::string(kCheckpointCopy), BufferClass::kCheckpoint, stored_bytes(plan_.train, n) / 4, Dtype::kF32);
   sumsq_ = run_buffer("sumsq", BufferClass::kGradient, 1, Dtype::kF64);
 }
 

@@ -152,34 +152,6 @@ Result<std::vector<SmallFile>> small_files(const Plan& plan, const Presets& pres
   return files;
 }
 
-int64_t step_of(const fs::path& checkpoint) {
-  constexpr std::string_view kPrefix = "checkpoint_";
-  const std::string name = checkpoint.filename().string();
-  int64_t step = -1;
-  if (!name.starts_with(kPrefix)) return -1;
-  const auto read = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-  return read.ec == std::errc() && read.ptr == name.data() + name.size() ? step : -1;
-}
-
-}  // namespace
-
-Result<std::string> committed_checkpoint(const std::string& path) {
-  std::error_code failure;
-  if (fs::exists(fs::path(path) / "COMMIT", failure)) return path;
-  fs::path newest;
-  for (const fs::path& folder : {fs::path(path), fs::path(path) / "checkpoints"}) {
-    for (fs::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
-      std::error_code ignored;
-      if (fs::exists(it->path() / "COMMIT", ignored) && step_of(it->path()) > step_of(newest)) newest = it->path();
-    }
-  }
-  if (!newest.empty()) return newest.string();
-  return error(code::kCheckpoint, {path}, fmt::format("no committed checkpoint in '{}'", path),
-               "give a folder checkpoint_<step> that has a file COMMIT, or the folder of a run");
-}
-
-namespace {
-
 struct OpenCheckpoint {
   CheckpointMetadata metadata;
   StoredCheckpoint stored;

@@ -38,7 +38,4 @@ Result<Exported> export_checkpoint(const Plan& plan, const Presets& presets, con
 // Writes the adapters of a checkpoint alone.
 Result<Exported> export_adapter(const Plan& plan, const ExportRequest& request);
 
-// `path` where it is a committed checkpoint, else the newest committed one of the run, or of the directory of checkpoints, there.
-Result<std::string> committed_checkpoint(const std::string& path);
-
 }  // namespace distsetup

@@ -69,9 +69,11 @@ std::vector<int64_t> sizes(const Json& json, const char* key) {
   return out;
 }
 
-void expect_format(const Json& json) {
+int64_t read_format(const Json& json) {
   const int64_t format = count(json, "format");
-  if (format != kCheckpointFormat) throw Malformed(fmt::format("format {}, expected {}", format, kCheckpointFormat));
+  if (format < kOldestCheckpointFormat || format > kCheckpointFormat)
+    throw Malformed(fmt::format("format {}, expected {} to {}", format, kOldestCheckpointFormat, kCheckpointFormat));
+  return format;
 }
 
 // "", and behind it those of an optimizer, each another one.
@@ -99,10 +101,11 @@ int axis(const Json& json, const char* key) {
   return static_cast<int>(size);
 }
 
-StoredBox read_box(const Json& json, const std::vector<int64_t>& shape) {
-  expect_keys(json, 4, "a box");
-  StoredBox box = {text_of(json, "file"), sizes(json, "start"), sizes(json, "size"), text_of(json, "suffix")};
-  if (!is_rank_file_name(box.file)) throw Malformed(fmt::format("a box in file '{}', expected rank_<r>.safetensors", box.file));
+StoredBox read_box(const Json& json, const std::vector<int64_t>& shape, int64_t format) {
+  expect_keys(json, format == 1 ? 4 : 3, "a box");
+  StoredBox box = {text_of(json, "file"), sizes(json, "start"), sizes(json, "size"), format == 1 ? text_of(json, "suffix") : ""};
+  if (!is_rank_file_name(box.file))
+    throw Malformed(fmt::format("a box in file '{}', expected rank_<r>.safetensors or rank_<r>.<k>.safetensors", box.file));
   if (box.start.size() != shape.size() || box.size.size() != shape.size())
     throw Malformed("a box has other dimensions than its parameter");
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -141,8 +144,7 @@ Json to_json(const CheckpointIndex& index) {
   Json parameters = Json::object();
   for (const auto& [name, parameter] : index.parameters) {
     Json boxes = Json::array();
-    for (const StoredBox& box : parameter.boxes)
-      boxes.push_back({{"file", box.file}, {"start", box.start}, {"size", box.size}, {"suffix", box.suffix}});
+    for (const StoredBox& box : parameter.boxes) boxes.push_back({{"file", box.file}, {"start", box.start}, {"size", box.size}});
     parameters[name] = {{"shape", parameter.shape}, {"boxes", std::move(boxes)}};
   }
   const Mesh& mesh = index.mesh;
@@ -176,6 +178,10 @@ Json to_json(const CheckpointMetadata& metadata) {
   const LossHistory& losses = metadata.losses;
   if (losses != LossHistory{})
     json["losses"] = {{"recent", losses.recent}, {"skipped", losses.skipped}, {"skipped_in_a_row", losses.skipped_in_a_row}};
+  if (metadata.held_out) {
+    json["held_out"] = {{"best", metadata.held_out->best}, {"num_worse", metadata.held_out->num_worse}};
+    if (metadata.held_out_loss) json["held_out"]["loss"] = *metadata.held_out_loss;
+  }
   return json;
 }
 
@@ -187,7 +193,7 @@ Json to_json(const CheckpointCommit& commit) {
 
 Result<CheckpointIndex> index_from_json(std::string_view text, const std::string& path) {
   return read<CheckpointIndex>(text, path, [](const Json& json) {
-    expect_format(json);
+    const int64_t format = read_format(json);
     expect_keys(json, 5, "the index");
     CheckpointIndex index;
     index.plan_digest = text_of(json, "plan_digest");
@@ -204,7 +210,7 @@ Result<CheckpointIndex> index_from_json(std::string_view text, const std::string
       parameter.shape = sizes(entry, "shape");
       const Json& boxes = member(entry, "boxes");
       if (!boxes.is_array() || boxes.empty()) throw Malformed(fmt::format("parameter '{}' has no boxes", name));
-      for (const Json& box : boxes) parameter.boxes.push_back(read_box(box, parameter.shape));
+      for (const Json& box : boxes) parameter.boxes.push_back(read_box(box, parameter.shape, format));
       index.parameters.emplace(name, std::move(parameter));
     }
     return index;
@@ -213,9 +219,10 @@ Result<CheckpointIndex> index_from_json(std::string_view text, const std::string
 
 Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::string& path) {
   return read<CheckpointMetadata>(text, path, [](const Json& json) {
-    expect_format(json);
-    const bool has_frozen = json.is_object() && json.contains("frozen"), has_losses = json.is_object() && json.contains("losses");
-    expect_keys(json, 7 + (has_frozen ? 1 : 0) + (has_losses ? 1 : 0), "the metadata");
+    read_format(json);
+    const auto has = [&json](const char* key) { return json.is_object() && json.contains(key); };
+    const bool has_frozen = has("frozen"), has_losses = has("losses"), has_held_out = has("held_out");
+    expect_keys(json, 7u + (has_frozen ? 1 : 0) + (has_losses ? 1 : 0) + (has_held_out ? 1 : 0), "the metadata");
     const Json& data = member(json, "data");
     expect_keys(data, 5, "'data'");
     CheckpointMetadata metadata;
@@ -227,6 +234,13 @@ Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::
     metadata.data_digest = text_of(data, "digest");
     if (has_frozen) metadata.frozen_digest = text_of(member(json, "frozen"), "digest");
     if (has_losses) metadata.losses = read_losses(member(json, "losses"));
+    if (has_held_out) {
+      const Json& held_out = member(json, "held_out");
+      const bool has_loss = held_out.is_object() && held_out.contains("loss");
+      expect_keys(held_out, has_loss ? 3 : 2, "'held_out'");
+      metadata.held_out = {number(held_out, "best"), count(held_out, "num_worse")};
+      if (has_loss) metadata.held_out_loss = number(held_out, "loss");
+    }
     metadata.cursor = {count(data, "epoch"), count(data, "position"), count(data, "sequences"), count(data, "tokens")};
     return metadata;
   });
@@ -234,7 +248,7 @@ Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::
 
 Result<CheckpointCommit> commit_from_json(std::string_view text, const std::string& path) {
   return read<CheckpointCommit>(text, path, [](const Json& json) {
-    expect_format(json);
+    read_format(json);
     expect_keys(json, 3, "COMMIT");
     CheckpointCommit commit;
     commit.step = count(json, "step");
@@ -254,14 +268,20 @@ Result<CheckpointCommit> commit_from_json(std::string_view text, const std::stri
   });
 }
 
-std::string rank_file_name(int rank) { return fmt::format("rank_{}.safetensors", rank); }
+std::string rank_file_name(int rank, size_t box) {
+  return box == 0 ? fmt::format("rank_{}.safetensors", rank) : fmt::format("rank_{}.{}.safetensors", rank, box);
+}
 
 bool is_rank_file_name(std::string_view name) {
   constexpr std::string_view kPrefix = "rank_", kSuffix = ".safetensors";
   if (name.size() <= kPrefix.size() + kSuffix.size() || name.size() > 40 || !name.starts_with(kPrefix) || !name.ends_with(kSuffix))
     return false;
-  const std::string_view digits = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
-  return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  const std::string_view numbers = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  const size_t dot = numbers.find('.');
+  return is_number(numbers.substr(0, dot)) && (dot == std::string_view::npos || is_number(numbers.substr(dot + 1)));
 }
 
 }  // namespace distsetup

@@ -1,17 +1,21 @@
 // The three small files of a checkpoint directory.
-//   index.json     {"format": 1, "plan_digest", "mesh", "states": ["", ".exp_avg", ".exp_avg_sq"], "parameters": {name: {"shape",
-//                  "boxes": [{"file", "start", "size", "suffix"}]}}}. States are those of the run's optimizer (plan/optimizer.h). The
-//                  tensor of a box in its file is called name + state + suffix; suffix is "" for a parameter that the file holds
-//                  whole (its published name), else ".box<k>".
+//   index.json     {"format": 2, "plan_digest", "mesh", "states": ["", ".exp_avg", ".exp_avg_sq"], "parameters": {name: {"shape",
+//                  "boxes": [{"file", "start", "size"}]}}}. States are those of the run's
+//                  optimizer (plan/optimizer.h). The tensor of a box in its file is called name + state. A rank's boxes of
+//                  one parameter lie in different files, whose headers say where each begins, as PyTorch's distributed checkpoints
+//                  do: torch.distributed.checkpoint's HuggingFaceStorageReader loads them. In format 1, which is still read, they lie
+//                  in one file and their names end in "suffix".
 //   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor; where parameters are frozen, and so in
 //                  no file, "frozen": {"digest"} of their values; where steps were skipped or spikes are watched for, "losses":
-//                  {"recent", "skipped", "skipped_in_a_row"}.
-//   COMMIT         {"format": 1, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or when
+//                  {"recent", "skipped", "skipped_in_a_row"}; where held-out data were evaluated, "held_out": {"best", "num_worse"},
+//                  and "loss" where it was at this step.
+//   COMMIT         {"format": 2, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or when
 //   a
 //                  file differs from it, the directory is no checkpoint.
 // Reading is strict: unknown and missing keys, wrong types and boxes outside their shape are errors.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,12 +27,12 @@
 
 namespace distsetup {
 
-inline constexpr int kCheckpointFormat = 1;
+inline constexpr int kCheckpointFormat = 2, kOldestCheckpointFormat = 1;
 
 struct StoredBox {
   std::string file;  // "rank_0.safetensors"
   std::vector<int64_t> start, size;
-  std::string suffix;
+  std::string suffix;  // format 1
   bool operator==(const StoredBox&) const = default;
 };
 struct StoredParameter {
@@ -61,6 +65,13 @@ struct LossHistory {
   bool operator==(const LossHistory&) const = default;
 };
 
+// What evaluations have found so far.
+struct HeldOutRecord {
+  double best = 0;        // smallest loss
+  int64_t num_worse = 0;  // evaluations since then
+  bool operator==(const HeldOutRecord&) const = default;
+};
+
 struct CheckpointMetadata {
   int64_t step = 0;
   int64_t tokens = 0;
@@ -71,6 +82,8 @@ struct CheckpointMetadata {
   std::string data_digest;    // Corpus::digest
   std::string frozen_digest;  // of the parameters that are frozen, and not in the checkpoint; "": there are none
   LossHistory losses;
+  std::optional<HeldOutRecord> held_out;  // nullopt: nothing was evaluated yet
+  std::optional<double> held_out_loss;    // of these parameters; nullopt: they were not evaluated
   bool operator==(const CheckpointMetadata&) const = default;
 };
 
@@ -87,7 +100,8 @@ Result<CheckpointIndex> index_from_json(std::string_view text, const std::string
 Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::string& path);
 Result<CheckpointCommit> commit_from_json(std::string_view text, const std::string& path);
 
-std::string rank_file_name(int rank);
-bool is_rank_file_name(std::string_view name);  // exactly rank_<number>.safetensors
+// "rank_3.safetensors" has the first box of each parameter of rank 3, "rank_3.1.safetensors" the second, and so on.
+std::string rank_file_name(int rank, size_t box = 0);
+bool is_rank_file_name(std::string_view name);  // exactly that
 
 }  // namespace distsetup

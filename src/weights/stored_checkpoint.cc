@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
+#include <numeric>
 
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
@@ -44,6 +46,29 @@ Overlap intersect(const Box& wanted, const StoredBox& stored) {
     overlap.numel *= overlap.size.back();
   }
   return overlap;
+}
+
+int64_t numel_of(const std::vector<int64_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+// "": the boxes hold each element once.
+std::string cover_fault(const StoredParameter& parameter) {
+  std::vector<const StoredBox*> boxes;
+  int64_t held = 0;
+  for (const StoredBox& box : parameter.boxes) {
+    boxes.push_back(&box);
+    held += numel_of(box.size);
+  }
+  std::sort(boxes.begin(), boxes.end(), [](const StoredBox* a, const StoredBox* b) { return a->start < b->start; });
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    const Box one = {boxes[i]->start, boxes[i]->size, 0};
+    for (size_t k = i + 1; k < boxes.size() && boxes[k]->start[0] < one.start[0] + one.size[0]; ++k)
+      if (intersect(one, *boxes[k]).numel > 0)
+        return fmt::format("'{}' and '{}' hold the same elements", boxes[i]->file, boxes[k]->file);
+  }
+  const int64_t numel = numel_of(parameter.shape);
+  return held == numel ? "" : fmt::format("the files hold {} of {} elements", held, numel);
 }
 
 int64_t flat(const std::vector<int64_t>& at, const std::vector<int64_t>& start, const std::vector<int64_t>& size) {
@@ -138,22 +163,42 @@ Diagnostics StoredCheckpoint::check_model(const Geometry& geometry, const Tuning
   return other_model(fmt::format("it has {} parameters, expected {}", index_.parameters.size(), num_parameters));
 }
 
+Result<int64_t> StoredCheckpoint::place_of(const std::string& tensor, const StoredBox& box) {
+  const Result<const RankFile*> source = rank_file(box.file);
+  if (!source.ok()) return source.diagnostics;
+  const std::string name = tensor + box.suffix;
+  const auto entry = (*source)->header.tensors.find(name);
+  if (entry == (*source)->header.tensors.end())
+    return bad_checkpoint(path_, fmt::format("'{}/{}' has no tensor '{}'", path_, box.file, name));
+  if (entry->second.shape != box.size || entry->second.dtype != "F32")
+    return bad_checkpoint(path_, fmt::format("tensor '{}' of '{}/{}' is {} {}, expected F32 {}", name, path_, box.file,
+                                             entry->second.dtype, entry->second.shape, box.size));
+  return entry->second.begin;
+}
+
+Diagnostics StoredCheckpoint::check_boxes() {
+  for (const auto& [name, parameter] : index_.parameters) {
+    if (const std::string fault = cover_fault(parameter); !fault.empty())
+      return {bad_checkpoint(path_, fmt::format("'{}': {} of '{}'", path_, fault, name))};
+    for (const StoredBox& box : parameter.boxes) {
+      for (const std::string& state : index_.states) {
+        const Result<int64_t> begin = place_of(name + state, box);
+        if (!begin.ok()) return begin.diagnostics;
+      }
+    }
+  }
+  return {};
+}
+
 Diagnostics StoredCheckpoint::read(const std::string& parameter, std::string_view state, const Box& wanted, float* values) {
   const std::string tensor = parameter + std::string(state);
   int64_t num_copied = 0;
   for (const StoredBox& box : index_.parameters.at(parameter).boxes) {
     const Overlap overlap = intersect(wanted, box);
     if (overlap.numel == 0) continue;
-    const Result<const RankFile*> source = rank_file(box.file);
-    if (!source.ok()) return source.diagnostics;
-    const std::string name = tensor + box.suffix;
-    const auto entry = (*source)->header.tensors.find(name);
-    if (entry == (*source)->header.tensors.end())
-      return {bad_checkpoint(path_, fmt::format("'{}/{}' has no tensor '{}'", path_, box.file, name))};
-    if (entry->second.shape != box.size || entry->second.dtype != "F32")
-      return {bad_checkpoint(path_, fmt::format("tensor '{}' of '{}/{}' is {} {}, expected F32 {}", name, path_, box.file,
-                                                entry->second.dtype, entry->second.shape, box.size))};
-    const int number = copy_overlap(overlap, box, (*source)->file.fd(), entry->second.begin, wanted, values);
+    const Result<int64_t> begin = place_of(tensor, box);
+    if (!begin.ok()) return begin.diagnostics;
+    const int number = copy_overlap(overlap, box, open_.at(box.file).file.fd(), *begin, wanted, values);
     if (number != 0)
       return {error(code::kUnreadableFile, {path_}, fmt::format("cannot read '{}/{}', {}", path_, box.file, errno_text(number)))};
     num_copied += overlap.numel;
@@ -172,6 +217,15 @@ Result<const StoredCheckpoint::RankFile*> StoredCheckpoint::rank_file(const std:
   OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return error(code::kUnreadableFile, {path}, fmt::format("cannot read '{}', {}", path, errno_text(errno)));
   return &open_.emplace(name, RankFile{std::move(file), std::move(*header)}).first->second;
+}
+
+std::string fault_of(const std::string& path) {
+  const Result<CheckpointMetadata> metadata = verify_stored(path);
+  if (!metadata.ok()) return metadata.diagnostics.front().message;
+  Result<StoredCheckpoint> stored = StoredCheckpoint::open(path);
+  if (!stored.ok()) return stored.diagnostics.front().message;
+  const Diagnostics said = stored->check_boxes();
+  return has_error(said) ? said.front().message : "";
 }
 
 }  // namespace distsetup

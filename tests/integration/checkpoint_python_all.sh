@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checkpoints as others read them: the safetensors library of Hugging Face opens every file; one rank's file is a whole model under its
-# published names; the boxes of several ranks, put together by index.json alone, are the same model.
+# published names; the boxes of several ranks, put together by index.json alone, are the same model, and PyTorch's distributed checkpoint
+# loads the same values from the files alone.
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
 need_trainer
@@ -12,6 +13,8 @@ for job in one three one12; do run "$job" 0 launch "$job" --threads 1 --stop-aft
 "$DISTSETUP_ORACLE_PYTHON" - "$work" <<'PYTHON'
 import hashlib, json, pathlib, sys
 import numpy
+import torch
+import torch.distributed.checkpoint as dcp
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
@@ -32,7 +35,7 @@ def read(job):
         for state in index["states"]:
             whole = numpy.full(parameter["shape"], numpy.nan, dtype=numpy.float32)
             for box in parameter["boxes"]:
-                tensor = files[box["file"]][name + state + box["suffix"]]
+                tensor = files[box["file"]][name + state]
                 assert list(tensor.shape) == box["size"], (name, tensor.shape, box)
                 place = tuple(slice(a, a + n) for a, n in zip(box["start"], box["size"]))
                 assert numpy.isnan(whole[place]).all(), f"{name}: boxes overlap"
@@ -66,5 +69,16 @@ for name in alone:
     distance = numpy.linalg.norm(three[name] - alone[name]) / max(numpy.linalg.norm(alone[name]), 1e-30)
     assert distance < 1e-3, (name, distance)
 assert any((alone[n] != one[n]).any() for n in alone), "another batch, other numbers: the comparison can fail"
+
+def loaded_by_torch(job, model):
+    state = {name: torch.full(values.shape, float("nan")) for name, values in model.items()}
+    dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(str(work / job / "checkpoints" / "checkpoint_4")))
+    for name, values in model.items():
+        assert (state[name].numpy() == values).all(), f"{job}: {name}"
+
+
+loaded_by_torch("one12", alone)
+loaded_by_torch("three", three)
+assert len(list((work / "three" / "checkpoints" / "checkpoint_4").glob("rank_*.1.safetensors"))) > 0, "no parameter is in two boxes"
 print(f"checkpoint_python: {len(one)} tensors of one rank, {len(three)} put together from three")
 PYTHON

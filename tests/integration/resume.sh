@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs that stop and go on: the curve, the parameters and the log are those of a run that never stopped.
-# Regressions: 21 22 23 25 1 19 (see the names below). KILLS (default 20) and SEED can be given.
+# Regressions: 21 22 23 25 1 19 (see the names below). KILLS (default 20), SEED
+# and PLAN_FLAGS of the run that is killed can be given.
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
 need_trainer
@@ -8,7 +9,8 @@ seed=${SEED:-$RANDOM}
 echo "resume: SEED=$seed"
 RANDOM=$seed
 make_job straight 2
-make_job killed 2
+# shellcheck disable=SC2086
+make_job killed 2 ${PLAN_FLAGS:-}
 begin_ns=$(date +%s%N)
 run "a straight run" 0 launch straight --threads 1
 straight_ms=$((($(date +%s%N) - begin_ns) / 1000000))

@@ -47,7 +47,7 @@ def read_checkpoint(folder, state=""):
         for box in stored["boxes"]:
             if box["file"] not in files:
                 files[box["file"]] = read_safetensors(folder / box["file"])
-            size, piece = files[box["file"]][name + state + box["suffix"]]
+            size, piece = files[box["file"]][name + state]
             assert size == box["size"], (name, size, box)
             row = size[-1]
             for k in range(len(piece) // row if row else 0):

@@ -17,6 +17,7 @@
 #include "runtime/checkpoint/load.h"
 #include "support/seed.h"
 #include "support/temporary_directory.h"
+#include "weights/stored_checkpoint.h"
 
 using namespace distsetup;
 namespace fs = std::filesystem;
@@ -100,9 +101,9 @@ Diagnostics save(const std::string& directory, Ranks& ranks, int64_t step) {
   std::map<std::string, FileDigest> files;
   for (size_t w = 0; w < ranks.writers.size(); ++w) {
     const int rank = ranks.writers[w];
-    const Result<FileDigest> digest = write_rank_file(directory, step, rank, ranks.state(w));
-    if (!digest.ok()) return digest.diagnostics;
-    files[rank_file_name(rank)] = *digest;
+    const Result<std::map<std::string, FileDigest>> digests = write_rank_files(directory, step, rank, ranks.state(w));
+    if (!digests.ok()) return digests.diagnostics;
+    files.insert(digests->begin(), digests->end());
   }
   return commit_checkpoint(directory, ranks.state(0), std::string(64, 'b'), metadata_of(step), files);
 }
@@ -292,7 +293,60 @@ TEST_CASE("a single rank's file holds the whole model under its published names"
   REQUIRE(header.ok());
   CHECK(header->tensors.at("model.layers.1.self_attn.q_proj.weight").shape == std::vector<int64_t>{16, 16});
   CHECK(header->tensors.contains("model.embed_tokens.weight.exp_avg_sq"));
-  for (const auto& [name, entry] : header->tensors) CHECK(name.find(".box") == std::string::npos);
+  CHECK_FALSE(fs::exists(checkpoint_path(folder.path(), 1) + "/rank_0.1.safetensors"));
+}
+
+TEST_CASE("boxes of one parameter lie in different files under its name, and each file says where they begin") {
+  const TemporaryDirectory folder;
+  Ranks ranks(geometry_of(12, 1), 1, 5);
+  ranks.fill();
+  REQUIRE(save(folder.path(), ranks, 1).empty());
+  const std::string path = checkpoint_path(folder.path(), 1);
+  CHECK(fault_of(path).empty());
+  int num_second = 0;
+  for (int rank = 0; rank < 5; ++rank) {
+    const std::string second_path = path + "/" + rank_file_name(rank, 1);
+    if (!fs::exists(second_path)) continue;
+    ++num_second;
+    const Result<SafetensorsHeader> first = read_safetensors_header(path + "/" + rank_file_name(rank));
+    const Result<SafetensorsHeader> second = read_safetensors_header(second_path);
+    REQUIRE(first.ok());
+    REQUIRE(second.ok());
+    for (const auto& entry : second->tensors) CHECK(first->tensors.contains(entry.first));
+    const Json places = Json::parse(second->metadata.at("DCP_SHARDING_INFO"));
+    CHECK(places.size() == second->tensors.size());
+    for (const auto& [name, entry] : second->tensors) CHECK(places.at(name).at("saved_offsets").size() == entry.shape.size());
+  }
+  CHECK(num_second > 0);
+}
+
+TEST_CASE("format 1, in which a rank has one file, is still read") {
+  const TemporaryDirectory folder;
+  const std::vector<float> begin = {0, 1, 2}, end = {3, 4, 5};
+  const Result<FileDigest> digest = write_safetensors(
+      folder.path("rank_0.safetensors"), {{"w.box0", {1, 3}, begin.data()}, {"w.box1", {1, 3}, end.data()}}, {{"format", "pt"}});
+  REQUIRE(digest.ok());
+  const std::string index =
+      R"({"format": 1, "plan_digest": "", "states": ["", ".exp_avg", ".exp_avg_sq"],
+          "mesh": {"pp": 1, "dp_replicate": 1, "dp_shard": 1, "cp": 1, "tp": 1, "ep": 1},
+          "parameters": {"w": {"shape": [2, 3], "boxes": [
+            {"file": "rank_0.safetensors", "start": [0, 0], "size": [1, 3], "suffix": ".box0"},
+            {"file": "rank_0.safetensors", "start": [1, 0], "size": [1, 3], "suffix": ".box1"}]}}})";
+  std::ofstream(folder.path("index.json")) << index;
+  const std::string metadata = dump_json(to_json(metadata_of(7)));
+  std::ofstream(folder.path("metadata.json")) << metadata;
+  const CheckpointCommit commit = {7,
+                                   {{"rank_0.safetensors", *digest},
+                                    {"index.json", {static_cast<int64_t>(index.size()), sha256(index)}},
+                                    {"metadata.json", {static_cast<int64_t>(metadata.size()), sha256(metadata)}}}};
+  std::ofstream(folder.path("COMMIT")) << dump_json(to_json(commit));
+  REQUIRE(verify_stored(folder.path()).ok());
+  Result<StoredCheckpoint> stored = StoredCheckpoint::open(folder.path());
+  REQUIRE(stored.ok());
+  std::vector<float> values(4);
+  REQUIRE(stored->read("w", "", {{0, 1}, {2, 2}, 0}, values.data()).empty());
+  CHECK(values == std::vector<float>{1, 2, 4, 5});
+  CHECK_THAT(fault_of(folder.path()), Catch::Contains("has no tensor 'w.exp_avg.box0'"));
 }
 
 TEST_CASE("regression 17: loaded parameters equal the file, and another model is refused") {
@@ -381,7 +435,7 @@ TEST_CASE("what a killed save leaves is never taken for a checkpoint, and does n
   four.fill(4);
   two.fill(2);
   REQUIRE(begin_checkpoint(folder.path(), 8).empty());  // killed after one file of four
-  REQUIRE(write_rank_file(folder.path(), 8, 3, four.state(3)).ok());
+  REQUIRE(write_rank_files(folder.path(), 8, 3, four.state(3)).ok());
   CHECK(list_checkpoints(folder.path()).empty());
   REQUIRE(save(folder.path(), two, 8).empty());  // on another mesh: the left-over rank_3 is gone
   CHECK(verify_checkpoint(folder.path(), 8).ok());
@@ -407,9 +461,9 @@ TEST_CASE("regression 37: retention keeps the newest, and deletes only committed
   fs::create_directories(folder.path("elsewhere"));
   fs::create_directory_symlink(folder.path("elsewhere"), folder.path("checkpoint_3"));
   std::ofstream(folder.path("checkpoint_10/notes.txt")) << "mine";
-  REQUIRE(retire_checkpoints(folder.path(), 40, 0).empty());
+  REQUIRE(retire_checkpoints(folder.path(), 40, {}).empty());
   CHECK(fs::exists(folder.path("checkpoint_20")));
-  const std::vector<std::string> complaints = retire_checkpoints(folder.path(), 40, 2);
+  const std::vector<std::string> complaints = retire_checkpoints(folder.path(), 40, {.keep = 2});
   CHECK(complaints.size() == 1);  // checkpoint_10 holds a file that is not ours
   CHECK(fs::exists(folder.path("checkpoint_10/notes.txt")));
   CHECK_FALSE(fs::exists(folder.path("checkpoint_20")));
@@ -424,9 +478,9 @@ TEST_CASE("regression 37: refused and newer steps neither count nor disappear") 
   Ranks ranks(geometry_of(16, 1), 1, 1);
   ranks.fill();
   for (int64_t step : {10, 20, 30}) REQUIRE(save(folder.path(), ranks, step).empty());
-  retire_checkpoints(folder.path(), 20, 1, {20});  // 30 is newer than what was just saved, 20 was refused: 10 is the one that counts
+  retire_checkpoints(folder.path(), 20, {.keep = 1}, {20});  // 30 is newer than what was just saved, 20 was refused: 10 is the one that counts
   CHECK(list_checkpoints(folder.path()) == std::vector<int64_t>{30, 20, 10});
-  retire_checkpoints(folder.path(), 30, 1, {20});
+  retire_checkpoints(folder.path(), 30, {.keep = 1}, {20});
   CHECK(list_checkpoints(folder.path()) == std::vector<int64_t>{30, 20});
 }
 

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "runtime/checkpoint/collective.h"
 #include "runtime/checkpoint/load.h"
+#include "runtime/checkpoint/saver.h"
 #include "runtime/monitor/environment.h"
 #include "runtime/monitor/event_file.h"
 #include "runtime/monitor/failure.h"
@@ -66,7 +67,7 @@ Geometry small_geometry() {
 struct Saver {
   Mesh mesh = {.dp_replicate = 2, .dp_shard = 2};
   Layout layout = make_layout(small_geometry(), mesh);
-  CheckpointPlace place(const fs::path& directory) const { return {directory.string(), 2, std::string(64, 'b'), {}}; }
+  CheckpointPlace place(const fs::path& directory) const { return {directory.string(), {.keep = 2}, std::string(64, 'b'), {}}; }
   // What rank's save does; its values depend on its shard only.
   void save(Communicator& communicator, const fs::path& directory, int64_t step) const {
     const Coordinates at = coordinates(mesh, communicator.rank());

@@ -100,9 +100,9 @@ SavedStates states_of(const Plan& plan, const std::string& directory, bool write
         const tiny::Batch batch = rank_batch(plan, global_batch(plan, s), data_index(plan.mesh, communicator.rank()));
         engine.step({batch.ids, batch.targets, batch.valid, 1e-2});
       }
-      const Result<FileDigest> digest = write_rank_file(directory, 2, communicator.rank(), state);
+      const Result<std::map<std::string, FileDigest>> digests = write_rank_files(directory, 2, communicator.rank(), state);
       const std::lock_guard<std::mutex> lock(mutex);
-      files[rank_file_name(communicator.rank())] = *digest;
+      files.insert(digests->begin(), digests->end());
       layout = engine.layout();
     } else if (const Diagnostics said = load_shard(directory, 2, state); !said.empty()) {
       throw std::runtime_error(format_diagnostics(said));

@@ -11,6 +11,7 @@
 #include "cli/settings/run_source.h"
 #include "cli/settings/session.h"
 #include "cli/settings/trained_run.h"
+#include "weights/checkpoint_folder.h"
 #include "weights/export.h"
 
 namespace distsetup {

@@ -8,6 +8,7 @@
 #include "base/diagnostic_codes.h"
 #include "cli/settings/run_source.h"
 #include "planner/search/goal.h"
+#include "weights/checkpoint_folder.h"
 #include "weights/export.h"
 #include "weights/folder.h"
 #include "weights/hub_cache.h"

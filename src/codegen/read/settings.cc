@@ -15,7 +15,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 55> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 61> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -67,6 +67,12 @@ constexpr std::array<FieldPath, 55> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"checkpoint.directory", "checkpoint.directory"},
                                                {"checkpoint.every_steps", "checkpoint.every_steps"},
                                                {"checkpoint.keep", "checkpoint.keep"},
+                                               {"checkpoint.keep_every", "checkpoint.keep_every"},
+                                               {"checkpoint.keep_best", "checkpoint.keep_best"},
+                                               {"checkpoint.metric", "checkpoint.metric"},
+                                               {"checkpoint.async", "checkpoint.async"},
+                                               {"train.evaluate_every", "train.evaluate_every"},
+                                               {"train.patience", "train.patience"},
                                                {"job.time_limit", "launch.time_limit"},
                                                {"derived.data_paths", "data.paths"},
                                                {"derived.world", "hardware.total_gpus"}}};

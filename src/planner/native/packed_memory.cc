@@ -200,8 +200,9 @@ MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule&
   fill_terms(m, step, peak, m.workspace_bytes);
   fill_phases(m, step, m.run_bytes + evaluate.live_peak_bytes + largest_workspace(evaluate, accelerator), accelerator);
   m.checkpoint_bytes = stored_bytes(plan.train, step.layout->stored_numel);  // without headers, some hundred bytes per tensor
-  // Saving copies the shards of all ranks of a node to the host; on CPU they are there already.
-  m.host_bytes_per_node = cpu ? 0 : stored_bytes(plan.train, step.layout->shard_numel) * plan.hardware.gpus_per_node;
+  // Saving copies the shards of all ranks of a node to the host, beside training twice; on CPU they are there already.
+  const int64_t copied = stored_bytes(plan.train, step.layout->shard_numel) * plan.hardware.gpus_per_node;
+  m.host_bytes_per_node = cpu ? 0 : (plan.checkpoint.async ? 2 : 1) * copied;
   return m;
 }
 

@@ -20,6 +20,7 @@
 #include "plan/native_program.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/refuse_not_native.h"
+#include "planner/resolve/resolve_checkpoints.h"
 #include "planner/resolve/resolve_hardware.h"
 #include "planner/resolve/resolve_packing.h"
 #include "planner/resolve/resolve_parallel.h"
@@ -196,18 +197,7 @@ void take_data(Resolving& r) {
 }
 
 void take_rest(Resolving& r) {
-  CheckpointPlan& c = r.plan().checkpoint;
-  c.directory = r.spec.text("checkpoint.directory").value_or(c.directory);
-  c.every_steps = r.spec.integer("checkpoint.every_steps").value_or(c.every_steps);
-  c.keep = r.spec.integer("checkpoint.keep").value_or(c.keep);
-  r.problem.save_time_s = r.spec.integer("checkpoint.save_time").value_or(0);
-  r.problem.gpu_hours_per_failure = r.spec.number("checkpoint.failure_hours").value_or(0);
-  if (r.problem.gpu_hours_per_failure > 0 && r.problem.save_time_s == 0) {
-    r.problem.save_time_s = std::llround(kAssumedSaveTime_s);
-    r.assume(fmt::format("a save stops training for {} (--checkpoint-save-time)", format_duration(kAssumedSaveTime_s)));
-  }
-  if (r.problem.save_time_s > 0 && r.problem.gpu_hours_per_failure == 0)
-    r.assume(fmt::format("a failure every {} GPU-hours (Llama 3, arXiv 2407.21783)", format_count(std::llround(kGpuHoursPerFailure))));
+  resolve_checkpoints(r);
   LaunchPlan& l = r.plan().launch;
   l.target = r.spec.text("launch.target").value_or(l.target);
   l.via = r.spec.text("launch.via").value_or(l.via);

@@ -9,58 +9,13 @@
 #include "planner/spec/loss_choices.h"
 #include "planner/spec/optimizer_choices.h"
 #include "planner/spec/run_choices.h"
+#include "planner/spec/spec_key_makers.h"
+#include "planner/spec/spec_run_keys.h"
 
 namespace distsetup {
 namespace {
 
 using Type = SettingType;
-
-SpecKey text_key(std::string_view path, std::vector<SettingFlag> flags, std::string_view fallback, std::string_view help) {
-  SpecKey key;
-  key.path = path;
-  key.flags = std::move(flags);
-  key.fallback = fallback;
-  key.help = help;
-  return key;
-}
-
-SpecKey also(SpecKey key, std::vector<std::string_view> other_paths) {
-  key.other_paths = std::move(other_paths);
-  return key;
-}
-
-SpecKey typed(Type type, SpecKey key) {
-  key.type = type;
-  return key;
-}
-
-struct Range {
-  double minimum, maximum = 1e18;
-};
-
-SpecKey number(Type type, std::string_view path, std::vector<SettingFlag> flags, std::string_view fallback, std::string_view unit,
-               Range range, std::string_view help) {
-  SpecKey key = typed(type, text_key(path, std::move(flags), fallback, help));
-  key.unit = unit;
-  key.is_count = type == Type::kInt && (unit == "tokens" || unit == "sequences" || unit == "steps");
-  key.minimum = range.minimum;
-  key.maximum = range.maximum;
-  return key;
-}
-
-SpecKey searched(SpecKey key) {
-  key.can_be_auto = true;
-  key.fallback = "auto";
-  return key;
-}
-
-SpecKey choice(std::string_view path, std::vector<SettingFlag> flags, std::vector<SettingChoice> choices, std::string_view fallback,
-               std::string_view help, std::vector<AmbiguousChoice> ambiguous = {}) {
-  SpecKey key = typed(Type::kEnum, text_key(path, std::move(flags), fallback, help));
-  key.choices = std::move(choices);
-  key.ambiguous = std::move(ambiguous);
-  return key;
-}
 
 const std::vector<SettingChoice> kSharding = {
     {"ddp", {"no_shard", "zero0", "0", "stage0", "data_parallel"}, "every rank keeps everything", ""},
@@ -244,6 +199,11 @@ std::vector<SpecKey> make_keys() {
              "with on_spike: a loss above so many medians is a spike (bundled trainer)"),
       number(Type::kInt, "train.max_skips", {{"max-skips", ""}}, "10", "steps", {1, 1e9},
              "with on_nan or on_spike skip: so many skipped steps in a row end the run (bundled trainer)"),
+      number(Type::kInt, "train.evaluate_every",
+             {{"evaluate-every", ""}, {"eval-steps", ""}, {"eval-interval", ""}, {"eval-every", ""}}, "a tenth of the steps", "steps",
+             {1, 1e12}, "steps between two evaluations of held-out data (bundled trainer)"),
+      number(Type::kInt, "train.patience", {{"patience", ""}, {"early-stopping-patience", ""}}, "none", "evaluations", {1, 1e9},
+             "the run ends after so many evaluations without a smaller held-out loss (bundled trainer)"),
       number(Type::kInt, "train.seed", {{"seed", ""}}, "0", "", {0, 9e15}, "seed of initial weights and data order"),
       typed(Type::kBool, text_key("train.deterministic", {{"deterministic", "true"}}, "false",
                                   "on GPUs: every run gives the same bits, attention is slower (bundled trainer)")),
@@ -335,35 +295,8 @@ std::vector<SpecKey> make_keys() {
       choice("precision.reduce", {{"reduce-dtype", ""}}, kStored, "fp32", "type in which gradients are summed"),
       choice("precision.master", {{"master-dtype", ""}}, kStored, "fp32", "type of the master weights"),
       choice("precision.optimizer_state", {{"optimizer-state-dtype", ""}}, kStored, "fp32", "type of the moments"),
-
-      typed(Type::kList, text_key("data.paths", {{"data", ""}, {"data-path", ""}, {"data-paths", ""}, {"train-data", ""}}, "none",
-                                  "text files or directories, comma-separated")),
-      choice("data.tokenizer", {{"tokenizer", ""}}, {{"bytes", {"byte", "byte_level"}, "a token is a byte", ""}}, "bytes",
-             "how text becomes tokens"),
-      number(Type::kInt, "data.held_out", {{"held-out", ""}}, "20", "files", {0, 1e9},
-             "one file in so many is held out for evaluation, chosen by digest; 0: none"),
-      typed(Type::kBool, text_key("data.packing", {{"packing", "true"}, {"packing-samples", "true"}}, "false",
-                                  "several samples of a prepared set in one row, which do not see each other (bundled trainer)")),
-      text_key("checkpoint.directory", {{"checkpoint-directory", ""}, {"checkpoint-dir", ""}}, "checkpoints", "where checkpoints go"),
-      number(Type::kInt, "checkpoint.every_steps",
-             {{"checkpoint-every", ""}, {"checkpoint-interval", ""}, {"save-interval", ""}, {"save-steps", ""}}, "0", "steps",
-             {0, 1e12}, "steps between checkpoints; 0: at the end only"),
-      number(Type::kInt, "checkpoint.keep", {{"keep-checkpoints", ""}, {"save-total-limit", ""}}, "3", "checkpoints", {1, 1e6},
-             "how many are kept"),
-      number(Type::kDuration, "checkpoint.save_time", {{"checkpoint-save-time", ""}}, "not known", "", {1},
-             "how long a save stops training; with it the preview says how often to save"),
-      number(Type::kDouble, "checkpoint.failure_hours", {{"gpu-hours-per-failure", ""}}, "50,700, Llama 3's", "GPU-hours", {1, 1e12},
-             "how long GPUs run, all together, until one stops the job"),
-
-      text_key("launch.target", {{"launch-target", ""}}, kNative, "what the plan is written for"),
-      text_key("launch.via", {{"via", ""}}, "none", "what starts the target's files: slurm, kubernetes, ssh and the like"),
-      text_key("launch.site", {{"site", ""}}, "none", "a site file (distsetup init --site): partition, account, modules"),
-      number(Type::kDuration, "launch.time_limit", {{"time-limit", ""}, {"time", ""}}, "none", "", {1}, "longest run: 4h, 48:00:00"),
-      number(Type::kDuration, "launch.init_timeout", {{"init-timeout", ""}}, "5m", "", {1},
-             "how long ranks wait for each other at the start"),
-      number(Type::kDuration, "launch.collective_timeout", {{"collective-timeout", ""}, {"timeout", ""}}, "10m", "", {1},
-             "how long a collective may take before the run is given up"),
   };
+  add_run_keys(keys);
   for (SpecKey& key : keys) {
     key.env = "DISTSETUP_";
     for (char c : key.flags.front().name) key.env += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
