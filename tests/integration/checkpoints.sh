@@ -11,6 +11,8 @@ run "a straight run" 0 launch straight --threads 1
 make_job beside 2 --async-save
 run "saved beside training" 0 launch beside --threads 1
 for step in 7 14 21 28 35 40; do has "saved beside training" "$said" "saved as checkpoint_$step"; done
+grep -qE 'checkpoint copy .* equal$' <<< "$said" || fail "the bytes of the copy are not as predicted" "$said"
+grep -qE 'peak allocated .* equal$' <<< "$said" || fail "the peak is not as predicted" "$said"
 for step in 28 35 40; do
   is "the same bytes at step $step" "$(tensors "$work/beside/checkpoints/checkpoint_$step")" "$(tensors "$work/straight/checkpoints/checkpoint_$step")"
 done

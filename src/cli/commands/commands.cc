@@ -1,6 +1,7 @@
 #include "cli/commands/commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <iterator>
@@ -11,10 +12,12 @@
 namespace distsetup {
 
 std::string suggest_command(const std::string& typed, const std::vector<std::string>& known) {
-  for (const std::string& name : known) {  // "config" alone
-    if (name.compare(0, typed.size() + 1, typed + " ") == 0) return fmt::format("did you mean '{}'", name);
-  }
-  return suggest(typed, known);
+  std::vector<std::string> below;  // "config" alone
+  for (const std::string& name : known)
+    if (name.starts_with(typed + " ")) below.push_back(name);
+  if (below.empty()) return suggest(typed, known);
+  if (below.size() == 1) return fmt::format("did you mean '{}'", below.front());
+  return fmt::format("use one of {}", fmt::join(below, ", "));
 }
 
 namespace {

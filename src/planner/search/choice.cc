@@ -15,6 +15,7 @@ Plan plan_of(const Problem& problem, int nodes, const Choice& c, Weight weight) 
     plan.hardware = problem.base.hardware;
     plan.precision = problem.base.precision;
     plan.train = problem.base.train;
+    plan.checkpoint = problem.base.checkpoint;
   }
   plan.hardware.nodes = nodes;
   apply(problem, c, plan);
