@@ -20,6 +20,7 @@
 #include "data/record_files.h"
 #include "data/row_keys.h"
 #include "data/source_reading.h"
+#include "data/tree_rows.h"
 
 namespace distsetup {
 namespace {
@@ -226,6 +227,7 @@ std::string keys_of(const OrderedJson& json) {
 RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
   const RowKeys row(json, options);
   if (std::string reason = other_purpose(json); !reason.empty()) return {{}, std::move(reason), ""};
+  if (std::optional<RowOrReason> tree = tree_row(json)) return std::move(*tree);
   if (is_pair_row(json, options)) return pair_row(json, options);
   if (const OrderedJson* messages = row.first({"messages", "conversations", "conversation"})) {
     const OrderedJson within_text =

@@ -6,7 +6,7 @@
 //   .txt and others   the whole file is one text
 // What a row is follows from its keys, as Hugging Face's trainers name them: text; prompt and completion (or response); messages or
 // conversations (role and content, or ShareGPT's from and value); instruction, input and output (Alpaca); a preference pair
-// (pair_rows.h).
+// (pair_rows.h); a tree of OpenAssistant's (tree_rows.h).
 // Leaves out, by name: compressed files.
 #pragma once
 #include <functional>
