@@ -52,6 +52,7 @@ constexpr NamedCommand kCommands[] = {
     {"validate", validate_command},
     {"explain", explain_command},
     {"sweep", sweep_command},
+    {"tune", tune_command},
     {"list", list_command},
     {"data prepare", data_prepare_command},
     {"data stats", data_stats_command},

@@ -33,6 +33,7 @@ Command lint_command();
 Command validate_command();
 Command explain_command();
 Command sweep_command();
+Command tune_command();
 Command list_command();
 Command data_prepare_command();
 Command data_stats_command();
