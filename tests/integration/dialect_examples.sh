@@ -99,7 +99,7 @@ for example in tune_7b scratch_7b example_1 example_2 example_3 advice_tune advi
 done
 planned "scratch 7B" --from scratch_7b.sh
 has "scratch 7B: its true count" "$said" "8,047,038,464 parameters"
-is "example 1: micro-batch, steps, folder" "$(field "example_1 read.json" micro_batch) $(field "example_1 read.json" steps) $(grep -A1 '"checkpoint": {' "example_1 read.json" | grep -o 'checkpoints/[^"]*')" \
+is "example 1: micro-batch, steps, folder" "$(field "example_1 read.json" micro_batch) $(field "example_1 read.json" steps) $(grep -A2 '"checkpoint": {' "example_1 read.json" | grep -o 'checkpoints/[^"]*')" \
   "4 10000 checkpoints/llama2-7b-finetuned"
 # The smallest rate that nobody typed gives way to the one that somebody did.
 is "example 1: rates" "$(field "example_1 read.json" learning_rate) $(field "example_1 read.json" min_learning_rate)" "2e-05 2e-06"

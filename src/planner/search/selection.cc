@@ -17,7 +17,10 @@ auto memory_family(const Choice& c) {
   return std::tuple(c.tp, c.pp, c.virtual_stages, c.cp, c.cp_method, c.ep, c.sharding, c.reshard_after_forward, c.dp_shard, c.hpz,
                     c.recompute);
 }
-using MemoryFamily = decltype(memory_family(Choice{}));
+// Where more micro-batches than one add up, a rank may hold whole gradients from one to the next, whatever their size (FSDP1 under
+// no_sync): the largest micro-batch, which is alone in its step, can need less than a smaller one.
+auto growing_family(const Choice& c) { return std::pair(memory_family(c), c.gradient_accumulation > 1); }
+using GrowingFamily = decltype(growing_family(Choice{}));
 
 bool at_least(Verdict v, Verdict wanted) { return static_cast<int>(v) <= static_cast<int>(wanted); }
 
@@ -120,7 +123,7 @@ class Selection {
   };
   void note(const Candidate& c) {
     if (c.verdict == Verdict::kFits) return;
-    Failed& failed = failed_[memory_family(c.choice)];
+    Failed& failed = failed_[growing_family(c.choice)];
     failed.tight = std::min(failed.tight, c.choice.micro_batch);
     if (c.verdict != Verdict::kDoesNotFit) return;
     if (failed.device_bytes == 0) failed.device_bytes = c.device_bytes;
@@ -129,7 +132,7 @@ class Selection {
   // What a smaller micro-batch did not reach, a larger one does not; nullptr: nothing is known.
   const Failed* too_large(const Candidate& c, Verdict wanted) const {
     if (!predictor_.grows_with_micro_batch(c.choice)) return nullptr;
-    const auto it = failed_.find(memory_family(c.choice));
+    const auto it = failed_.find(growing_family(c.choice));
     if (it == failed_.end()) return nullptr;
     return c.choice.micro_batch >= (wanted == Verdict::kFits ? it->second.tight : it->second.does_not_fit) ? &it->second : nullptr;
   }
@@ -330,7 +333,7 @@ class Selection {
   Predictor& predictor_;
   const SearchWish wish_;
   std::vector<Candidate> candidates_;
-  std::map<MemoryFamily, Failed> failed_;
+  std::map<GrowingFamily, Failed> failed_;
   SearchResult result_;
 };
 
