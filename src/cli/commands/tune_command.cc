@@ -35,7 +35,7 @@ struct TunedRun {
   std::optional<double> score() const { return held_out_loss ? held_out_loss : loss; }
 };
 
-std::optional<double> number_in(const Json& json, const char* key) {
+std::optional<double> finite_number(const Json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_number() || !std::isfinite(found->get<double>())) return std::nullopt;
   return found->get<double>();
@@ -47,8 +47,8 @@ bool read_result(TunedRun& run) {
   if (!text.ok()) return false;
   const Json report = Json::parse(*text, nullptr, false);
   if (!report.is_object() || report.value("status", "") != "completed") return false;
-  run.loss = number_in(report, "loss");
-  run.held_out_loss = number_in(report, "held_out_loss");
+  run.loss = finite_number(report, "loss");
+  run.held_out_loss = finite_number(report, "held_out_loss");
   return run.score().has_value();
 }
 
@@ -156,8 +156,8 @@ Diagnostics check_trials(const std::vector<Trial>& trials) {
       return {error(code::kMissingArgument, command_line(), "runs are trained, and there are no data to train on", "--data FOLDER")};
     return {};
   }
-  return {
-      error(code::kNothingFits, command_line(), fmt::format("none of {} runs can be planned: {}", trials.size(), trials.front().refused))};
+  return {error(code::kNothingFits, command_line(),
+                fmt::format("none of {} runs can be planned: {}", trials.size(), trials.front().refused))};
 }
 
 int run_tune(const Arguments& arguments, const Terminal& terminal) {
