@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/names.h"
+#include "base/own_program.h"
 #include "runtime/monitor/failure.h"
 
 extern char** environ;
@@ -28,7 +29,7 @@ namespace fs = std::filesystem;
 std::string planner_program() {
   if (const std::optional<std::string> named = process_getenv("DISTSETUP")) return *named;
   std::error_code failure;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", failure).parent_path() / "distsetup";
+  const fs::path beside = own_program().parent_path() / "distsetup";
   return fs::exists(beside, failure) ? beside.string() : "distsetup";
 }
 

@@ -57,6 +57,24 @@ Digests gather_digests(Communicator& communicator, const Digests& mine, const La
   return files;
 }
 
+SaveOutcome write_files(const CheckpointPlace& place, int rank, const ShardState& state, int64_t step) {
+  SaveOutcome outcome;
+  Result<Digests> written = write_rank_files(place.directory, step, rank, state);
+  outcome.said = written.diagnostics;
+  if (written.ok()) outcome.digests = std::move(*written);
+  return outcome;
+}
+
+// Rank 0's: commits, then retires what is no longer needed.
+SaveOutcome commit_files(const CheckpointPlace& place, const ShardState& state, const CheckpointMetadata& metadata,
+                         const Digests& files) {
+  SaveOutcome outcome;
+  outcome.said = commit_checkpoint(place.directory, state, place.plan_digest, metadata, files);
+  if (!has_error(outcome.said))
+    outcome.complaints = retire_checkpoints(place.directory, metadata.step, place.retention, place.refused);
+  return outcome;
+}
+
 }  // namespace
 
 std::vector<std::string> save_checkpoint(Communicator& communicator, const CheckpointPlace& place, const ShardState& state,
@@ -65,33 +83,22 @@ std::vector<std::string> save_checkpoint(Communicator& communicator, const Check
   const bool is_first = rank == 0;
   agree(communicator, is_first ? begin_checkpoint(place.directory, metadata.step) : Diagnostics{}, kExitFailed);
 
-  Diagnostics mine;
-  Digests digests;
+  SaveOutcome written, committed;
   if (writes) {
     CHECK(state.at == coordinates(state.layout->mesh, rank) && state.at.dp_replicate == 0, "rank {}", rank);
-    Result<Digests> written = write_rank_files(place.directory, metadata.step, rank, state);
-    mine = written.diagnostics;
-    if (written.ok()) digests = std::move(*written);
+    written = write_files(place, rank, state, metadata.step);
   }
   try {
-    agree(communicator, mine, kExitFailed);
+    agree(communicator, written.said, kExitFailed);
   } catch (const Failure&) {
     if (is_first) discard_partial(place.directory, metadata.step);
     throw;
   }
-  const Digests files = gather_digests(communicator, digests, *state.layout);
-
-  mine.clear();
-  std::vector<std::string> complaints;
-  if (is_first) {
-    mine = commit_checkpoint(place.directory, state, place.plan_digest, metadata, files);
-    if (has_error(mine))
-      discard_partial(place.directory, metadata.step);
-    else
-      complaints = retire_checkpoints(place.directory, metadata.step, place.retention, place.refused);
-  }
-  agree(communicator, mine, kExitFailed);
-  return complaints;
+  const Digests files = gather_digests(communicator, written.digests, *state.layout);
+  if (is_first) committed = commit_files(place, state, metadata, files);
+  if (has_error(committed.said)) discard_partial(place.directory, metadata.step);
+  agree(communicator, committed.said, kExitFailed);
+  return committed.complaints;
 }
 
 void print_news(const std::vector<SaveNews>& news, bool is_first) {
@@ -146,13 +153,8 @@ std::optional<SaveNews> CheckpointSaver::start(const ShardState& state, bool wri
   state_ = state;
   if (!writes) return std::nullopt;
   state_ = copy_of(state);
-  task_ = std::async(std::launch::async, [this, rank = communicator_.rank()] {
-    Result<Digests> written = write_rank_files(place_.directory, metadata_.step, rank, state_);
-    TaskOutcome outcome;
-    outcome.said = written.diagnostics;
-    if (written.ok()) outcome.digests = std::move(*written);
-    return outcome;
-  });
+  task_ = std::async(std::launch::async,
+                     [this, rank = communicator_.rank()] { return write_files(place_, rank, state_, metadata_.step); });
   return std::nullopt;
 }
 
@@ -167,17 +169,11 @@ std::optional<SaveNews> CheckpointSaver::poll() {
   const Digests files = gather_digests(communicator_, std::exchange(outcome_, {}).digests, *state_.layout);
   stage_ = Stage::kCommitting;
   if (communicator_.rank() != 0) return std::nullopt;
-  task_ = std::async(std::launch::async, [this, files] {
-    TaskOutcome outcome;
-    outcome.said = commit_checkpoint(place_.directory, state_, place_.plan_digest, metadata_, files);
-    if (!has_error(outcome.said))
-      outcome.complaints = retire_checkpoints(place_.directory, metadata_.step, place_.retention, place_.refused);
-    return outcome;
-  });
+  task_ = std::async(std::launch::async, [this, files] { return commit_files(place_, state_, metadata_, files); });
   return std::nullopt;
 }
 
-SaveNews CheckpointSaver::end(const TaskOutcome& mine, bool has_failed) {
+SaveNews CheckpointSaver::end(const SaveOutcome& mine, bool has_failed) {
   stage_ = Stage::kIdle;
   SaveNews news = {std::nullopt, now_s() - begin_s_, mine.complaints};
   if (!has_failed) {

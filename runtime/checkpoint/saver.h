@@ -38,6 +38,13 @@ struct SaveNews {
 // Complaints to standard error; what is committed to standard output, on the first rank.
 void print_news(const std::vector<SaveNews>& news, bool is_first);
 
+// What one rank's part of a save came to.
+struct SaveOutcome {
+  std::map<std::string, FileDigest> digests;  // of the files that this rank wrote
+  Diagnostics said;
+  std::vector<std::string> complaints;
+};
+
 class CheckpointSaver {
  public:
   // `copy`: where the state is copied to, of num_states * shard_numel values; empty: every save is at once.
@@ -55,22 +62,16 @@ class CheckpointSaver {
 
  private:
   enum class Stage { kIdle, kWriting, kCommitting };
-  struct TaskOutcome {
-    std::map<std::string, FileDigest> digests;  // of the files that this rank wrote
-    Diagnostics said;
-    std::vector<std::string> complaints;
-  };
-
   std::optional<SaveNews> start(const ShardState& state, bool writes, const CheckpointMetadata& metadata);
   ShardState copy_of(const ShardState& state);
-  SaveNews end(const TaskOutcome& mine, bool has_failed);
+  SaveNews end(const SaveOutcome& mine, bool has_failed);
 
   Communicator& communicator_;
   const CheckpointPlace place_;
   const std::span<float> copy_;
   Stage stage_ = Stage::kIdle;
-  std::future<TaskOutcome> task_;  // of this rank, in this stage
-  TaskOutcome outcome_;
+  std::future<SaveOutcome> task_;  // of this rank, in this stage
+  SaveOutcome outcome_;
   ShardState state_;  // in the copy
   CheckpointMetadata metadata_;
   double begin_s_ = 0;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/passing.h"
 
 namespace distsetup {
 
@@ -22,16 +22,12 @@ struct CommunicationRecord {
   bool operator==(const CommunicationRecord&) const = default;
 };
 
-class TracingCommunicator : public Communicator {
+class TracingCommunicator : public PassingCommunicator {
  public:
-  explicit TracingCommunicator(Communicator& inner) : inner_(inner) {}
+  explicit TracingCommunicator(Communicator& inner) : PassingCommunicator(inner) {}
   const std::vector<CommunicationRecord>& records() const { return *records_; }
   void clear() { records_->clear(); }
 
-  int rank() const override { return inner_.rank(); }
-  int world() const override { return inner_.world(); }
-  int size(Group group) const override { return inner_.size(group); }
-  int index(Group group) const override { return inner_.index(group); }
   std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override;
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override;
   std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override;
@@ -43,16 +39,9 @@ class TracingCommunicator : public Communicator {
   void broadcast(void* data, int64_t num_bytes, int root) override;
   void control_sum(double* data, int64_t count) override;
   void barrier() override;
-  void check() override { inner_.check(); }
-  void store_set(const std::string& name, const std::string& value) override { inner_.store_set(name, value); }
-  std::string store_get(const std::string& name) override { return inner_.store_get(name); }
-  std::string reported_failure() override { return inner_.reported_failure(); }
-  std::string report_failure(const std::string& report) override { return inner_.report_failure(report); }
-  void outlast_readers() override { inner_.outlast_readers(); }
 
  private:
   std::unique_ptr<Work> record(std::string op, Group group, Channel channel, int64_t bytes, std::unique_ptr<Work> work);
-  Communicator& inner_;
   std::shared_ptr<std::vector<CommunicationRecord>> records_ = std::make_shared<std::vector<CommunicationRecord>>();
   std::array<int, kNumChannels> num_operations_{};
 };

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/passing.h"
 #include "runtime/engine/progress.h"
 
 namespace distsetup {
 
-class WatchedCommunicator : public Communicator {
+class WatchedCommunicator : public PassingCommunicator {
  public:
-  WatchedCommunicator(Communicator& inner, Progress& progress) : inner_(inner), progress_(progress) {}
+  WatchedCommunicator(Communicator& inner, Progress& progress) : PassingCommunicator(inner), progress_(progress) {}
 
   struct Waiting {
     const char* operation = nullptr;  // "AllReduce"; null: it waits for nobody
@@ -27,10 +27,6 @@ class WatchedCommunicator : public Communicator {
     return begun_[size_t(channel)][size_t(group)].load(std::memory_order_relaxed);
   }
 
-  int rank() const override { return inner_.rank(); }
-  int world() const override { return inner_.world(); }
-  int size(Group group) const override { return inner_.size(group); }
-  int index(Group group) const override { return inner_.index(group); }
   std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override;
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override;
   std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override;
@@ -42,12 +38,6 @@ class WatchedCommunicator : public Communicator {
   void broadcast(void* data, int64_t num_bytes, int root) override;
   void control_sum(double* data, int64_t count) override;
   void barrier() override;
-  void check() override { inner_.check(); }
-  void store_set(const std::string& name, const std::string& value) override { inner_.store_set(name, value); }
-  std::string store_get(const std::string& name) override { return inner_.store_get(name); }
-  std::string reported_failure() override { return inner_.reported_failure(); }
-  std::string report_failure(const std::string& report) override { return inner_.report_failure(report); }
-  void outlast_readers() override { inner_.outlast_readers(); }
 
  private:
   friend class WatchedWork;
@@ -56,7 +46,6 @@ class WatchedCommunicator : public Communicator {
   void enter(const Waiting& what);
   void leave();
 
-  Communicator& inner_;
   Progress& progress_;
   std::array<std::array<std::atomic<int64_t>, kNumGroups>, kNumChannels> begun_ = {};
   std::atomic<const char*> operation_ = nullptr;

@@ -1,4 +1,5 @@
 #include "runtime/device/plugin.h"
+#include "base/own_program.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -9,6 +10,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/own_program.h"
+
 namespace distsetup {
 namespace {
 
@@ -16,8 +19,7 @@ namespace fs = std::filesystem;
 
 std::vector<std::string> candidates() {
   if (const char* named = std::getenv("DISTSETUP_CUDA_PLUGIN"); named != nullptr && *named != '\0') return {named};
-  std::error_code failure;
-  const fs::path program = fs::read_symlink("/proc/self/exe", failure).parent_path();
+  const fs::path program = own_program().parent_path();
   return {(program.parent_path() / "lib" / "libdistsetup_cuda.so").string(), (program / "libdistsetup_cuda.so").string()};
 }
 

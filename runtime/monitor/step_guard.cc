@@ -54,7 +54,6 @@ std::string losses_text(Communicator& communicator, const StepStats& stats, cons
 // Parameters of the model, counted over units; those of this rank with a gradient that is not finite are named by their unit's place.
 std::string gradients_text(Communicator& communicator, const Layout& layout, const Coordinates& place,
                            std::span<const float> gradient) {
-  std::vector<double> is_bad(0);
   std::vector<std::string> names;
   for (const UnitLayout& unit : layout.units) {
     if (unit.is_frozen) continue;

@@ -9,6 +9,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
+#include "base/own_program.h"
 
 namespace distsetup {
 namespace {
@@ -19,9 +20,7 @@ constexpr const char* kReadFunction = "distsetup_read_parquet_1";
 
 std::string plugin_path() {
   if (const char* named = std::getenv("DISTSETUP_PARQUET"); named != nullptr) return named;
-  std::error_code failure;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
-  return (program.parent_path().parent_path() / "lib" / "libdistsetup_parquet.so").string();
+  return (own_program().parent_path().parent_path() / "lib" / "libdistsetup_parquet.so").string();
 }
 
 struct RowsOnTheWay {

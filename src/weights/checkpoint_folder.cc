@@ -25,6 +25,15 @@ bool is_our_file(const std::string& name) {
   return name == "index.json" || name == "metadata.json" || name == "COMMIT" || is_rank_file_name(name);
 }
 
+// Of exactly checkpoint_<step>.
+std::optional<int64_t> step_of_name(const std::string& name) {
+  if (!name.starts_with(kNamePrefix)) return std::nullopt;
+  int64_t step = -1;
+  std::from_chars(name.data() + kNamePrefix.size(), name.data() + name.size(), step);
+  if (step < 0 || name != checkpoint_name(step)) return std::nullopt;
+  return step;
+}
+
 // Of a checkpoint that was committed at that step; nullopt: it was not.
 std::optional<CheckpointMetadata> committed_metadata(const std::string& path, int64_t step) {
   const std::string commit_path = (fs::path(path) / "COMMIT").string(), metadata_path = (fs::path(path) / "metadata.json").string();
@@ -47,13 +56,9 @@ std::vector<int64_t> list_checkpoints(const std::string& directory) {
   std::vector<int64_t> steps;
   std::error_code failure;
   for (fs::directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
-    const std::string name = it->path().filename().string();
-    int64_t step = -1;
-    const char* const first = name.data() + std::min(name.size(), kNamePrefix.size());
-    const auto parsed = std::from_chars(first, name.data() + name.size(), step);
-    const bool ours = name.starts_with(kNamePrefix) && parsed.ec == std::errc() && step >= 0 && name == checkpoint_name(step);
+    const std::optional<int64_t> step = step_of_name(it->path().filename().string());
     std::error_code ignored;
-    if (ours && fs::is_directory(it->symlink_status(ignored))) steps.push_back(step);
+    if (step && fs::is_directory(it->symlink_status(ignored))) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;
@@ -77,7 +82,7 @@ Result<std::vector<std::string>> find_checkpoints(const std::string& path) {
   std::error_code failure;
   const fs::path clean = fs::path(path).lexically_normal();
   const std::string name = (clean.has_filename() ? clean : clean.parent_path()).filename().string();
-  if (fs::exists(fs::path(path) / "COMMIT", failure) || (name.starts_with("checkpoint_") && fs::is_directory(path, failure)))
+  if (fs::exists(fs::path(path) / "COMMIT", failure) || (step_of_name(name) && fs::is_directory(path, failure)))
     return std::vector<std::string>{path};
   const std::string folder = checkpoints_folder(path);
   std::vector<std::string> found;

@@ -1,17 +1,16 @@
 // The three small files of a checkpoint directory.
 //   index.json     {"format": 2, "plan_digest", "mesh", "states": ["", ".exp_avg", ".exp_avg_sq"], "parameters": {name: {"shape",
-//                  "boxes": [{"file", "start", "size"}]}}}. States are those of the run's
-//                  optimizer (plan/optimizer.h). The tensor of a box in its file is called name + state. A rank's boxes of
-//                  one parameter lie in different files, whose headers say where each begins, as PyTorch's distributed checkpoints
-//                  do: torch.distributed.checkpoint's HuggingFaceStorageReader loads them. In format 1, which is still read, they lie
-//                  in one file and their names end in "suffix".
+//                  "boxes": [{"file", "start", "size"}]}}}. States are those of the run's optimizer (plan/optimizer.h). The tensor
+//                  of a box in its file is called name + state. A rank's boxes of one parameter lie in different files, whose
+//                  headers say where each begins, as PyTorch's distributed checkpoints do: torch.distributed.checkpoint's
+//                  HuggingFaceStorageReader loads them. In format 1, which is still read, they lie in one file and their names end
+//                  in "suffix".
 //   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor; where parameters are frozen, and so in
 //                  no file, "frozen": {"digest"} of their values; where steps were skipped or spikes are watched for, "losses":
 //                  {"recent", "skipped", "skipped_in_a_row"}; where held-out data were evaluated, "held_out": {"best", "num_worse"},
 //                  and "loss" where it was at this step.
-//   COMMIT         {"format": 2, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or when
-//   a
-//                  file differs from it, the directory is no checkpoint.
+//   COMMIT         {"format": 2, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or
+//                  when a file differs from it, the directory is no checkpoint.
 // Reading is strict: unknown and missing keys, wrong types and boxes outside their shape are errors.
 #pragma once
 #include <map>

@@ -50,12 +50,10 @@ SavedSummary summary_of(const std::string& path) {
   return summary;
 }
 
-int num_ranks(const Mesh& mesh) { return mesh.pp * mesh.dp_replicate * mesh.dp_shard * mesh.cp * mesh.tp; }
-
 Json to_json(const SavedSummary& s) {
   if (!s.fault.empty()) return {{"path", s.path}, {"valid", false}, {"why_not", s.fault}};
-  Json json = {{"path", s.path},          {"valid", true},    {"step", s.metadata.step},    {"tokens", s.metadata.tokens},
-               {"loss", s.metadata.loss}, {"bytes", s.bytes}, {"ranks", num_ranks(s.mesh)}, {"saved_unix_s", s.saved_unix_s}};
+  Json json = {{"path", s.path},          {"valid", true},    {"step", s.metadata.step}, {"tokens", s.metadata.tokens},
+               {"loss", s.metadata.loss}, {"bytes", s.bytes}, {"ranks", s.mesh.world()}, {"saved_unix_s", s.saved_unix_s}};
   if (s.metadata.held_out_loss) json["held_out_loss"] = *s.metadata.held_out_loss;
   return json;
 }
@@ -69,7 +67,7 @@ std::string row_of(const SavedSummary& s, bool is_best) {
   const std::string held_out = s.metadata.held_out_loss ? fmt::format("{:.4f}", *s.metadata.held_out_loss) : "-";
   return fmt::format("{:<18}  {:%Y-%m-%d %H:%M:%S}  {:>8}  {:>8.4f}  {:>8}  {:>10}  {:>5}{}\n", name, local,
                      format_short_count(static_cast<double>(s.metadata.tokens)), s.metadata.loss, held_out, format_bytes(s.bytes),
-                     num_ranks(s.mesh), is_best ? "  best" : "");
+                     s.mesh.world(), is_best ? "  best" : "");
 }
 
 int run_checkpoint_list(const Arguments& arguments, const Terminal& terminal) {

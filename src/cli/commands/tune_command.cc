@@ -10,6 +10,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/own_program.h"
 #include "base/quantity.h"
 #include "cli/commands/commands.h"
 #include "cli/launch/subprocess.h"
@@ -71,13 +72,11 @@ Diagnostics place_plan(Plan plan, const std::string& folder) {
 // "": it ran to its end. What it prints goes into log.txt.
 std::string train_run(const TunedRun& run) {
   std::ofstream log(fs::path(run.folder) / "log.txt", std::ios::app);
-  std::error_code failure;
-  const std::string program = fs::read_symlink("/proc/self/exe", failure).string();
-  const Said said =
-      follow_program({program, "launch", "--plan", (fs::path(run.folder) / "plan.json").string()}, [&](std::string_view line) {
-        log << line << '\n';
-        return true;
-      });
+  const Said said = follow_program({own_program().string(), "launch", "--plan", (fs::path(run.folder) / "plan.json").string()},
+                                   [&](std::string_view line) {
+                                     log << line << '\n';
+                                     return true;
+                                   });
   log << said.text;
   if (!said.started) return "the launcher could not be started";
   if (said.code == 0) return "";

@@ -4,13 +4,14 @@
 
 #include <filesystem>
 
+#include "base/own_program.h"
+
 namespace distsetup {
 
 namespace fs = std::filesystem;
 
 std::string trainer_program(const std::string& given) {
-  std::error_code failure;
-  return given.empty() ? (fs::read_symlink("/proc/self/exe", failure).parent_path() / "distsetup-train").string() : given;
+  return given.empty() ? (own_program().parent_path() / "distsetup-train").string() : given;
 }
 
 bool is_program(const std::string& path) {

@@ -25,17 +25,6 @@ void resolve_times(Resolving& r) {
     r.assume(fmt::format("a failure every {} GPU-hours (Llama 3, arXiv 2407.21783)", format_count(std::llround(kGpuHoursPerFailure))));
 }
 
-void refuse_for_others(Resolving& r) {
-  if (r.native()) return;
-  for (const char* path : {"checkpoint.keep_every", "checkpoint.keep_best", "checkpoint.metric", "checkpoint.async",
-                           "train.evaluate_every", "train.patience"}) {
-    if (r.spec.find(path) != nullptr)
-      r.fail(code::kUnsupportedFeature, path,
-             fmt::format("{} is a setting of the bundled trainer; other trainers have switches of their own for it", path),
-             "plan with --trainer native, or set it where that trainer reads it");
-  }
-}
-
 void check_held_out(Resolving& r) {
   const Plan& plan = r.plan();
   if (!r.native() || plan.data.files.empty() || held_out_bytes(plan.data) > 0) return;
@@ -65,7 +54,9 @@ void resolve_checkpoints(Resolving& r) {
   r.plan().train.evaluate_every = r.spec.integer("train.evaluate_every").value_or(0);
   r.plan().train.patience = r.spec.integer("train.patience").value_or(0);
   resolve_times(r);
-  refuse_for_others(r);
+  for (const char* path : {"checkpoint.keep_every", "checkpoint.keep_best", "checkpoint.metric", "checkpoint.async",
+                           "train.evaluate_every", "train.patience"})
+    r.refuse_elsewhere(path);
   check_held_out(r);
 }
 

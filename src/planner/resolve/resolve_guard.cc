@@ -1,20 +1,12 @@
 #include "planner/resolve/resolve_guard.h"
 
-#include <fmt/format.h>
-
 #include "base/diagnostic_codes.h"
 
 namespace distsetup {
 
 void resolve_guard(Resolving& r) {
-  if (!r.native()) {
-    for (const char* path : {"train.on_nan", "train.on_spike", "train.spike_factor", "train.max_skips"})
-      if (r.spec.find(path) != nullptr)
-        r.fail(code::kUnsupportedFeature, path,
-               fmt::format("{} is a setting of the bundled trainer; other trainers have switches of their own for it", path),
-               "plan with --trainer native, or set it where that trainer reads it");
-    return;
-  }
+  for (const char* path : {"train.on_nan", "train.on_spike", "train.spike_factor", "train.max_skips"}) r.refuse_elsewhere(path);
+  if (!r.native()) return;
   GuardPlan& guard = r.plan().train.guard;
   guard.on_nan = r.spec.text("train.on_nan").value_or(guard.on_nan);
   guard.on_spike = r.spec.text("train.on_spike").value_or(guard.on_spike);

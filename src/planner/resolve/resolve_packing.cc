@@ -9,10 +9,7 @@ namespace distsetup {
 
 void resolve_packing(Resolving& r) {
   if (!r.spec.boolean("data.packing").value_or(false)) return;
-  if (!r.native())
-    return r.fail(code::kUnsupportedFeature, "data.packing",
-                  "data.packing is a setting of the bundled trainer; other trainers have switches of their own for it",
-                  "plan with --trainer native, or set it where that trainer reads it");
+  if (r.refuse_elsewhere("data.packing")) return;
   if (r.plan().train.method == "dpo")
     return r.fail(code::kUnsupportedFeature, "data.packing", "dpo has two documents in each row, and packs no more into it",
                   "leave packing out");

@@ -9,12 +9,8 @@ namespace distsetup {
 void resolve_preference(Resolving& r) {
   TrainPlan& t = r.plan().train;
   for (const char* path : {"train.loss", "train.beta", "train.label_smoothing", "train.reference"}) {
-    if (r.spec.find(path) == nullptr) continue;
-    if (!r.native())
-      r.fail(code::kUnsupportedFeature, path,
-             fmt::format("{} is a setting of the bundled trainer; other trainers have switches of their own for it", path),
-             "plan with --trainer native, or set it where that trainer reads it");
-    else if (!learns_preferences(t))
+    if (r.spec.find(path) == nullptr || r.refuse_elsewhere(path)) continue;
+    if (!learns_preferences(t))
       r.fail(code::kMissingKey, path, fmt::format("{} is read by method dpo alone, the method is {}", path, t.method), "--method dpo");
   }
   if (!r.native() || !learns_preferences(t)) return;

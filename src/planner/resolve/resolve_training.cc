@@ -92,10 +92,7 @@ void resolve_training(Resolving& r) {
   t.grad_clip = value_or<double>(r, r.spec.number("train.grad_clip"), 1.0, "gradient clip 1.0");
   t.seed = r.spec.integer("train.seed").value_or(0);
   t.deterministic = r.spec.boolean("train.deterministic").value_or(false);
-  if (t.deterministic && !r.native())
-    r.fail(code::kUnsupportedFeature, "train.deterministic",
-           "train.deterministic is a setting of the bundled trainer; other trainers have switches of their own for it",
-           "plan with --trainer native, or set it where that trainer reads it");
+  if (t.deterministic) r.refuse_elsewhere("train.deterministic");
   const bool is_usual = t.method == "pretrain" && r.spec.text("train.finetune").value_or("full") == "full";
   if (!is_usual && !r.spec.find("train.learning_rate")) r.assume(fmt::format("learning rate by {}", usual->source));
 }
@@ -136,10 +133,7 @@ void resolve_batch(Resolving& r) {
 void resolve_finetune(Resolving& r) {
   TrainPlan& plan = r.problem.base.train;
   plan.finetune = r.spec.text("train.finetune").value_or("full");
-  if (r.spec.find("train.trainable") != nullptr)
-    r.fail(code::kUnsupportedFeature, "train.trainable",
-           "train.trainable is a setting of the bundled trainer; other trainers have switches of their own for it",
-           "plan with --trainer native, or set it where that trainer reads it");
+  r.refuse_elsewhere("train.trainable");
   if (plan.finetune == "full") {
     if (r.spec.find("train.lora_rank") != nullptr)
       r.fail(code::kConflict, "train.lora_rank", "lora_rank without adapters: finetune is full", "--finetune lora");

@@ -29,6 +29,14 @@ void Resolving::fail(const char* code, std::string_view path, std::string messag
   said.push_back(std::move(d));
 }
 
+bool Resolving::refuse_elsewhere(std::string_view path) {
+  if (native() || spec.find(path) == nullptr) return false;
+  fail(code::kUnsupportedFeature, path,
+       fmt::format("{} is a setting of the bundled trainer; other trainers have switches of their own for it", path),
+       "plan with --trainer native, or set it where that trainer reads it");
+  return true;
+}
+
 bool Resolving::require(std::string_view feature, std::string_view path, std::string_view what) {
   if (problem.trainer.has(feature)) return true;
   const std::vector<std::string> others = trainers_with(presets, feature);

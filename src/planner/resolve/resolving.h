@@ -23,6 +23,8 @@ struct Resolving {
   void assume(std::string text) { plan().assumptions.push_back(std::move(text)); }
   // An error at a setting.
   void fail(const char* code, std::string_view path, std::string message, std::string help = "");
+  // True, and said, when the setting is there and the trainer is not the bundled one, which alone has it.
+  bool refuse_elsewhere(std::string_view path);
   // False, and said, when the trainer does not have a feature; help names one that does.
   bool require(std::string_view feature, std::string_view path, std::string_view what);
 };

@@ -1,4 +1,4 @@
-// Words in which the table of settings is written: a row is one of these.
+// Functions that make the rows of the table of settings.
 #pragma once
 #include <string_view>
 #include <utility>
