@@ -117,6 +117,34 @@ run "a ring without packing" 2 "$trainer" "${sft[@]}" --backend fsdp2 --ring_att
 has "a ring without packing" "$said" "'--ring_attn_size 2' without --packing_samples"
 run "fine-tuning" 3 "$trainer" "${sft[@]/#--pretrain_mode/--packing_samples}" --backend fsdp2 --dry-run
 has "fine-tuning" "$said" "sft trains on answers alone"
+# Rows of questions and answers: their token ids are made when the run starts, once for all ranks and runs.
+cp -r published rows_model
+cp "$DISTSETUP_SOURCE/tests/data/tokenizers/unigram/tokenizer.json" rows_model
+cat >rows_model/chat_template.jinja <<'JINJA'
+{% for m in messages %}{{ m.role }}: {% generation %}{{ m.content }}{% endgeneration %} {% endfor %}{% if add_generation_prompt %}assistant: {% endif %}
+JINJA
+for ((i = 10; i < 50; ++i)); do echo "{\"question\": \"what is $i\", \"response\": \"it is $((i + 1))\"}"; done >rows.jsonl
+export XDG_CACHE_HOME=$work/cache
+rows=(--pretrain rows_model --dataset rows.jsonl --input_key question --output_key response --apply_chat_template --packing_samples
+  --micro_train_batch_size 1 --train_batch_size 4 --max_len 64 --max_epochs 2 --learning_rate 1e-3 --precision fp32 --logging_steps 1)
+ranks rows_two 2 torchrun_words "${rows[@]}" --backend fsdp2 --ckpt_path rows_two || fail "rows" "$said"
+has "rows" "$said" "packed in"
+is "two epochs of rows in batches of 4" "$(wc -l <rows_two/metrics.jsonl)" "$(sed -nE 's/.*packed in ([0-9]+) rows.*/\1/p' rows_two.rank0 | awk '{print int(2 * $1 / 4)}')"
+is "sets that were made" "$(find cache -name dataset.json | wc -l)" 1
+ranks rows_ring 2 torchrun_words "${rows[@]}" --backend fsdp2 --ring_attn_size 2 --ckpt_path rows_ring || fail "rows, a ring" "$said"
+run "a ring splits sequences" 0 grep -q '"cp": 2' rows_ring/plan.json
+losses_agree "rows, a ring" rows_ring/metrics.jsonl rows_two/metrics.jsonl 1e-5
+ranks rows_tensor 2 torchrun_words "${rows[@]}" --backend fsdp2 --fsdp_tensor_parallel_size 2 --ckpt_path rows_tensor ||
+  fail "rows, tensor parallelism" "$said"
+losses_agree "rows, tensor parallelism" rows_tensor/metrics.jsonl rows_two/metrics.jsonl 1e-5
+ranks rows_engine 2 torchrun_words "${rows[@]}" --backend deepspeed --zero_stage 2 --ckpt_path rows_engine || fail "rows, an engine" "$said"
+losses_agree "rows, an engine" rows_engine/metrics.jsonl rows_two/metrics.jsonl 1e-5
+run "the same rows, prepared by hand" 0 "$distsetup" data prepare rows.jsonl --fields instruction=question,output=response \
+  --tokenizer rows_model --held-out 0 --output rows_set
+is "the same token ids" "$(sha256sum <rows_set/training.tokens)" "$(sha256sum <"$(dirname "$(find cache -name dataset.json)")/training.tokens")"
+is "still one set" "$(find cache -name dataset.json | wc -l)" 1
+run "rows that are not here" 5 "$trainer" "${rows[@]/#rows.jsonl/Open-Orca\/OpenOrca}" --backend fsdp2 --ckpt_path rows_none
+has "rows that are not here" "$said" "there is no such file or folder here"
 ranks tensor 2 torchrun_words "${sft[@]}" --backend fsdp2 --fsdp_tensor_parallel_size 2 --ckpt_path tensor || fail "tensor parallelism" "$said"
 run "both ranks split each matrix" 0 grep -q '"tp": 2' tensor/plan.json
 losses_agree "tensor parallelism beside stage 2" tensor/metrics.jsonl engine/metrics.jsonl 1e-5
@@ -147,3 +175,12 @@ has "stages" "$said" "'--mode production' is not supported here"
 losses_agree "stages of a config.yaml" staged/metrics.jsonl setup/metrics.jsonl 1e-9
 if ranks wrong_setup 2 torchrun_words --config stages.yaml --fsdp-config shraded --model-config tiny --data data; then fail "an unknown setup was accepted"; fi
 has "an unknown setup" "$said" "no recipe 'shraded'"
+
+# A stage that names its data and a tokenizer trains on token ids; without a tokenizer text is read as bytes.
+sed 's|^    optimizer:|    data: {data_path: data}\n    optimizer:|' stages.yaml >stages_bytes.yaml
+sed 's|^    optimizer:|    data: {data_path: data}\n    model: {tokenizer_path: rows_model}\n    optimizer:|' stages.yaml >stages_tokens.yaml
+stage=(--stage stage1 --model-config tiny --precision 32 --seed 1 --dry-run)
+run "data of a stage" 0 "$trainer" --config stages_bytes.yaml "${stage[@]}"
+has "data of a stage" "$said" "bytes"
+run "data of a stage with a tokenizer" 0 "$trainer" --config stages_tokens.yaml "${stage[@]}" --checkpoint-dir staged_tokens
+has "data of a stage with a tokenizer" "$said" "a prepared set"

@@ -172,7 +172,7 @@ torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \
   CHECK(got.field("model.hub_id") == "meta-llama/Meta-Llama-3-8B");
   CHECK(contains(got.reason("zero_stage"), "deepspeed only"));
   CHECK(contains(got.reason("use_hf_tp_plan"), "family"));
-  CHECK(contains(got.reason("packing_samples"), "full sequences"));
+  CHECK(got.field("derived.packing") == "true");
 
   const DialectFile deepspeed(
       "#!/bin/sh\ndeepspeed --module openrlhf.cli.train_sft --micro_train_batch_size 2 --adam_offload "

@@ -2,16 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
-#include "base/clock.h"
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "base/quantity.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/data_sources.h"
 #include "cli/commands/data_text.h"
 #include "cli/line/output.h"
+#include "cli/settings/data_sources.h"
 #include "data/prepared_set.h"
 #include "text/prepare/prepare.h"
 #include "text/tokenizer/read_tokenizer.h"
@@ -19,51 +17,44 @@
 namespace distsetup {
 namespace {
 
-// What the flags ask for, but for the tokenizer and the template.
-Result<PrepareRequest> request_of(const Arguments& arguments) {
+constexpr int64_t kMostSamples = 1'000'000'000'000;
+
+// How often a sample is held out; what is wrong with the flags otherwise.
+Result<int64_t> held_out_of(const Arguments& arguments) {
   if (!arguments.has("output"))
     return error(code::kMissingArgument, {"command line"}, "--output is missing",
                  "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output chats");
-  PrepareRequest request;
-  const Result<int64_t> every = whole_number(arguments, "held-out", 20);
-  if (!every.ok()) return every.diagnostics;
-  if (*every == 1)
+  Result<int64_t> every = int_flag(arguments, "held-out", 20, 0, kMostSamples);
+  if (every.ok() && *every == 1)
     return error(code::kOutOfRange, {"command line"}, "--held-out is 1, which leaves nothing to train on",
                  "0 for none, or a number from 2 on");
-  request.held_out_every = *every;
-  request.output = arguments.text("output");
-  request.now = local_time();
-  return request;
+  return every;
 }
 
 int run_prepare(const Arguments& arguments, const Terminal& terminal) {
-  Result<PrepareRequest> request = request_of(arguments);
-  if (!request.ok()) return fail(arguments, terminal, request.diagnostics);
+  const Result<int64_t> held_out_every = held_out_of(arguments);
+  if (!held_out_every.ok()) return fail(arguments, terminal, held_out_every.diagnostics);
   Result<PrepareInputs> inputs = prepare_inputs(arguments);
   if (!inputs.ok()) return fail(arguments, terminal, inputs.diagnostics);
-  const std::string named_tokenizer = arguments.text("tokenizer", inputs->tokenizer);
-  if (named_tokenizer.empty())
+  inputs->tokenizer = arguments.text("tokenizer", inputs->tokenizer);
+  inputs->chat_template = arguments.text("template", inputs->chat_template);
+  if (inputs->tokenizer.empty())
     return fail(arguments, terminal,
                 {error(code::kMissingArgument, {"command line"}, "--tokenizer is missing",
                        "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output chats")});
-  request->sources = std::move(inputs->sources);
-  const Result<Tokenizer> tokenizer = read_tokenizer(named_tokenizer);
-  if (!tokenizer.ok()) return fail(arguments, terminal, tokenizer.diagnostics);
-  request->tokenizer = &*tokenizer;
-  // A folder's own template is taken where there is one; one that is named must be there.
-  const std::string named_template = arguments.text("template", inputs->chat_template);
-  const Result<ModelTemplate> chat = read_chat_template(named_template.empty() ? named_tokenizer : named_template, "");
-  if (!named_template.empty() && !chat.ok()) return fail(arguments, terminal, chat.diagnostics);
-  request->chat = chat.ok() ? &*chat : nullptr;
-  request->why_no_chat = chat.diagnostics;
+  const Result<ReadyInputs> ready = open_inputs(std::move(*inputs));
+  if (!ready.ok()) return fail(arguments, terminal, ready.diagnostics);
+  PrepareRequest request = request_of(*ready);
+  request.held_out_every = *held_out_every;
+  request.output = arguments.text("output");
   if (terminal.err.is_terminal && terminal.talk == Talk::kNormal)
-    request->shows_progress = [&terminal](int64_t rows) { mention(terminal, fmt::format("\r{} rows", format_count(rows))); };
-  const Result<Prepared> prepared = prepare(*request);
-  if (request->shows_progress) mention(terminal, "\r\033[K");
+    request.shows_progress = [&terminal](int64_t rows) { mention(terminal, fmt::format("\r{} rows", format_count(rows))); };
+  const Result<Prepared> prepared = prepare(request);
+  if (request.shows_progress) mention(terminal, "\r\033[K");
   if (!prepared.ok()) return fail(arguments, terminal, prepared.diagnostics);
   say_diagnostics(terminal, prepared->notes);
   if (arguments.has("json")) return print_result(terminal, dump_json(set_to_json(prepared->set)));
-  return print_result(terminal, set_text(prepared->set) + fmt::format("distsetup plan … --data {}\n", request->output));
+  return print_result(terminal, set_text(prepared->set) + fmt::format("distsetup plan … --data {}\n", request.output));
 }
 
 // A part of a sample as text, trained or not.
@@ -126,8 +117,8 @@ int run_show(const Arguments& arguments, const Terminal& terminal) {
                        "name that one as --tokenizer")});
   const Result<PreparedSplit> split = PreparedSplit::open(folder, SetSplit::kTraining);
   if (!split.ok()) return fail(arguments, terminal, split.diagnostics);
-  const Result<int64_t> first = whole_number(arguments, "first", 0);
-  const Result<int64_t> count = whole_number(arguments, "samples", 3);
+  const Result<int64_t> first = int_flag(arguments, "first", 0, 0, kMostSamples);
+  const Result<int64_t> count = int_flag(arguments, "samples", 3, 0, kMostSamples);
   for (const Result<int64_t>* number : {&first, &count})
     if (!number->ok()) return fail(arguments, terminal, number->diagnostics);
   std::string out;

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/quantity.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/data_sources.h"
 #include "cli/commands/data_text.h"
 #include "cli/line/output.h"
 #include "data/megatron_files.h"
@@ -109,10 +108,8 @@ Json stats_json(const Stats& s) {
 }
 
 int run_stats(const Arguments& arguments, const Terminal& terminal) {
-  const Result<int64_t> length = whole_number(arguments, "sequence-length", kUsualLength);
+  const Result<int64_t> length = int_flag(arguments, "sequence-length", kUsualLength, 1, UINT32_MAX);
   if (!length.ok()) return fail(arguments, terminal, length.diagnostics);
-  if (*length == 0 || *length > UINT32_MAX)
-    return fail(arguments, terminal, {error(code::kOutOfRange, {"command line"}, fmt::format("--sequence-length is {}", *length))});
   const Result<Stats> stats = stats_of(arguments.positionals[0], *length);
   if (!stats.ok()) return fail(arguments, terminal, stats.diagnostics);
   if (arguments.has("json")) return print_result(terminal, dump_json(stats_json(*stats)));

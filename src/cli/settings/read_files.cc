@@ -66,17 +66,6 @@ bool add_named_file(const LostKey& lost, const std::string& from, std::vector<st
   return false;
 }
 
-// Files and folders with commas between them.
-bool are_here(const std::string& paths) {
-  for (size_t at = 0; at <= paths.size();) {
-    const size_t end = std::min(paths.find(',', at), paths.size());
-    std::error_code ignored;
-    if (!std::filesystem::exists(paths.substr(at, end - at), ignored)) return false;
-    at = end + 1;
-  }
-  return true;
-}
-
 // What command lines among the files say of the others, below what the user says; nothing new: false.
 bool add_choices(const std::vector<Reading>& readings, ReadChoices& choices) {
   bool is_new = false;
@@ -274,6 +263,7 @@ Result<ForeignSpec> spec_of_fields(const ReadFields& read_fields, const Presets&
   const bool names_model =
       std::any_of(read.settings.begin(), read.settings.end(), [](const ReadSetting& one) { return one.path == "model"; }) ||
       stronger.find("model") != nullptr || stronger.model.has_value();
+  const BundledSettings bundled(read.settings, stronger);
   for (const ReadSetting& setting : read.settings) {
     if (setting.path.compare(0, 6, "model.") == 0) {
       if (!names_model) add_geometry(out.given.model, setting);
@@ -288,11 +278,14 @@ Result<ForeignSpec> spec_of_fields(const ReadFields& read_fields, const Presets&
       out.lost.push_back({setting.key, setting.text, "no preset has this GPU: --gpu", setting.at});
       continue;
     }
-    if (setting.path == "data.paths" && !are_here(setting.text)) {
-      out.lost.push_back({setting.key, setting.text, "there is no such file or folder here: --data", setting.at});
+    if (std::optional<LostKey> lost = bundled.lost(setting)) {
+      if (!setting.is_assumed) out.lost.push_back(std::move(*lost));
       continue;
     }
-    Diagnostics problems = set(setting.is_assumed ? out.assumed : out.given, setting.path, setting.text, setting.at);
+    Spec& into = setting.is_assumed ? out.assumed : out.given;
+    // Keys of several settings of a file are items of one list here.
+    const Setting* before = setting.path == "data.fields" ? into.find(setting.path) : nullptr;
+    Diagnostics problems = set(into, setting.path, before == nullptr ? setting.text : before->text + "," + setting.text, setting.at);
     for (Diagnostic& one : problems) {
       one.message = fmt::format("'{}': {}", setting.key, one.message);
       one.length = 1;

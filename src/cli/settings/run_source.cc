@@ -7,6 +7,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
+#include "cli/settings/prepared_sources.h"
 #include "cli/settings/target_limits.h"
 #include "plan/plan_json.h"
 #include "planner/report/uncertainty.h"
@@ -115,12 +116,14 @@ Result<PlanSource> read_made_plan(const Arguments& arguments) {
 
 }  // namespace
 
-Result<Problem> read_problem(const Arguments& arguments, const Session& session, const Spec& spec) {
-  Diagnostics diagnostics;
-  Result<Inputs> inputs = read_inputs(spec, session.presets);
+Result<Problem> read_problem(const Arguments& arguments, const Session& session, const Spec& as_said) {
+  const Result<Spec> spec = with_prepared_sources(arguments, as_said);
+  Diagnostics diagnostics = spec.diagnostics;
+  if (has_error(diagnostics)) return diagnostics;
+  Result<Inputs> inputs = read_inputs(*spec, session.presets);
   append(diagnostics, std::move(inputs.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
-  Result<Problem> problem = problem_of(arguments, session, spec, *inputs);
+  Result<Problem> problem = problem_of(arguments, session, *spec, *inputs);
   append_new(diagnostics, problem.diagnostics);
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(*problem), std::move(diagnostics)};
@@ -142,6 +145,9 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
   if (arguments.has("plan")) return read_made_plan(arguments);
   Result<Spec> spec = read_spec(arguments, session);
   Diagnostics diagnostics = std::move(spec.diagnostics);
+  if (has_error(diagnostics)) return diagnostics;
+  spec = with_prepared_sources(arguments, *spec);
+  append(diagnostics, std::move(spec.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
   const Spec as_said = *spec;
   if (!target.empty()) append(diagnostics, set(*spec, "launch.target", target, command_line()));

@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "codegen/read/checks.h"
 #include "codegen/read/match.h"
+#include "codegen/read/settings.h"
 #include "codegen/read/value_search.h"
 #include "codegen/tables/accepted_names.h"
 
@@ -20,26 +21,20 @@ namespace {
 
 // Fields that say how a file is written, not what is trained: tried out, and not carried.
 bool is_hidden(const std::string& field) {
-  static const std::set<std::string> kCarried = {"derived.zero_stage",
-                                                 "derived.offload",
-                                                 "derived.hybrid",
-                                                 "derived.world",
-                                                 "derived.one_process",
-                                                 "derived.pipeline_batch",
-                                                 "derived.save_interval",
-                                                 "derived.warmup_ratio",
-                                                 "derived.lr_decay_ratio",
-                                                 "derived.betas",
-                                                 "derived.mesh_2d",
-                                                 "derived.positive_seed",
-                                                 "derived.timeout_minutes",
-                                                 "derived.min_learning_rate_factor",
-                                                 "derived.epochs",
-                                                 "derived.epoch_micro_batches",
-                                                 "derived.samples",
-                                                 "derived.data_paths",
-                                                 "derived.layers_per_virtual_stage"};
-  return field.compare(0, 8, "derived.") == 0 && kCarried.count(field) == 0;
+  static const std::set<std::string> kCarried = {"derived.zero_stage",      "derived.offload",
+                                                 "derived.hybrid",          "derived.world",
+                                                 "derived.one_process",     "derived.pipeline_batch",
+                                                 "derived.save_interval",   "derived.warmup_ratio",
+                                                 "derived.lr_decay_ratio",  "derived.betas",
+                                                 "derived.mesh_2d",         "derived.positive_seed",
+                                                 "derived.timeout_minutes", "derived.min_learning_rate_factor",
+                                                 "derived.epochs",          "derived.epoch_micro_batches",
+                                                 "derived.samples",         "derived.data_paths",
+                                                 "derived.data_epochs",     "derived.sources",
+                                                 "derived.source_weights",  "derived.tokenizer",
+                                                 "derived.chat_template",   "derived.packing",
+                                                 "derived.held_out",        "derived.layers_per_virtual_stage"};
+  return field.starts_with("derived.") && !field.starts_with(kSourceField) && kCarried.count(field) == 0;
 }
 
 class TableReading {

@@ -15,7 +15,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 61> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 70> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -75,6 +75,15 @@ constexpr std::array<FieldPath, 61> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"train.patience", "train.patience"},
                                                {"job.time_limit", "launch.time_limit"},
                                                {"derived.data_paths", "data.paths"},
+                                               {"derived.data_epochs", "train.epochs"},
+                                               {"derived.sources", "data.sources"},
+                                               {"derived.source_weights", "data.weights"},
+                                               {"derived.tokenizer", "data.tokenizer"},
+                                               {"derived.chat_template", "data.template"},
+                                               {"derived.packing", "data.packing"},
+                                               {"derived.held_out", "data.held_out"},
+                                               {"train.lora_alpha", "adapter.alpha"},
+                                               {"train.rslora", "adapter.rslora"},
                                                {"derived.world", "hardware.total_gpus"}}};
 // In seconds.
 constexpr std::array<FieldPath, 3> kSeconds = {{{"launch.time_limit_s", "launch.time_limit"},
@@ -112,6 +121,8 @@ ReadSettings settings_of(const ReadFields& fields) {
       add(std::string(it->path), std::move(text));
     } else if (const auto seconds = std::find_if(kSeconds.begin(), kSeconds.end(), is_field); seconds != kSeconds.end()) {
       add(std::string(seconds->path), field_text(read.value) + "s");
+    } else if (field.starts_with(kSourceField)) {
+      add("data.fields", field.substr(kSourceField.size()) + "=" + field_text(read.value));
     } else if (field == "hardware.accelerator") {
       if (read.value == "cpu") add("hardware.gpu", "cpu");
     } else if (field == "model.name" && fields.count("model.hub_id") != 0) {

@@ -1,11 +1,15 @@
 // Fields that were read, as keys of a run file.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/read/reading.h"
 
 namespace distsetup {
+
+// Fields derived.source_field.prompt and so on: what a file's rows call what data.fields names so.
+inline constexpr std::string_view kSourceField = "derived.source_field.";
 
 // Settings of a run file that say what the fields say, in the order of the fields.
 struct ReadSetting {

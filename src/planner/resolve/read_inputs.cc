@@ -19,12 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a relative path in a setting starts from: the folder of the file that says it, or `root` for flags and variables.
-fs::path base_of(const Spec& spec, std::string_view setting, const std::string& root) {
-  const Location at = spec.at(setting);
-  return at.line > 0 ? fs::path(root) / fs::path(at.file).parent_path() : fs::path(root);
-}
-
 bool wants_weights(const Spec& spec) {
   const auto init = spec.text("train.init");
   return init.has_value() ? *init == kWeightsInit : spec.find("model.weights") != nullptr;
@@ -33,7 +27,7 @@ bool wants_weights(const Spec& spec) {
 // The directory that a setting names; of a model of the hub that is no directory, where it was downloaded to.
 Result<fs::path> directory_of_setting(const Spec& spec, std::string_view setting, const std::string& name, const std::string& root) {
   std::error_code failure;
-  const fs::path path = (base_of(spec, setting, root) / name).lexically_normal();
+  const fs::path path = (folder_of_setting(spec, setting, root) / name).lexically_normal();
   if (fs::exists(path, failure) || !is_hub_id(name)) return path;
   const Result<std::string> found = find_in_hub_cache(name, spec.at(setting));
   if (!found.ok()) return found.diagnostics;
@@ -44,7 +38,7 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
   const auto model = spec.text("model");
   if (!model.has_value()) return;
   std::error_code failure;
-  fs::path path = (base_of(spec, "model", root) / *model).lexically_normal();
+  fs::path path = (folder_of_setting(spec, "model", root) / *model).lexically_normal();
   const bool is_of_hub = wants_weights(spec) && !fs::exists(path, failure) && is_hub_id(*model);
   if (const Result<fs::path> found = directory_of_setting(spec, "model", *model, root); is_of_hub && found.ok()) path = *found;
   const fs::path config = fs::is_directory(path, failure) ? path / "config.json" : path;
@@ -68,7 +62,7 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
 }
 
 // A folder that has config.json, or that file itself.
-fs::path folder_of_model(const fs::path& path) { return path.filename() == "config.json" ? path.parent_path() : path; }
+fs::path without_config(const fs::path& path) { return path.filename() == "config.json" ? path.parent_path() : path; }
 
 void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Diagnostics& said) {
   const auto weights = spec.text("model.weights"), model = spec.text("model");
@@ -78,7 +72,7 @@ void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Dia
     if (weights.has_value())
       said.push_back(error(code::kConflict, spec.at("model.weights"), "weights are given, and init is random: they would not be read",
                            "leave one of them out"));
-    const fs::path folder = name.has_value() ? folder_of_model(base_of(spec, setting, root) / *name) : fs::path();
+    const fs::path folder = name.has_value() ? without_config(folder_of_setting(spec, setting, root) / *name) : fs::path();
     if (!name.has_value() || !has_weights(folder.string())) return;
     inputs.unused_weights = *name;
     const std::string method = spec.text("train.method").value_or("pretrain");
@@ -102,7 +96,7 @@ void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Dia
                          "--weights FOLDER, with the model's safetensors"));
     return;
   }
-  Result<WeightsFolder> folder = read_weights_folder(folder_of_model(*path).string());
+  Result<WeightsFolder> folder = read_weights_folder(without_config(*path).string());
   for (Diagnostic& d : folder.diagnostics) d.location = spec.at(setting);
   append(said, folder.diagnostics);
   if (folder.ok()) inputs.weights = std::move(*folder);
@@ -112,7 +106,7 @@ void read_adapter(const Spec& spec, const std::string& root, Inputs& inputs, Dia
   const auto from = spec.text("adapter.from");
   if (!from.has_value()) return;
   std::error_code failure;
-  const fs::path path = fs::absolute((base_of(spec, "adapter.from", root) / *from), failure).lexically_normal();
+  const fs::path path = fs::absolute((folder_of_setting(spec, "adapter.from", root) / *from), failure).lexically_normal();
   Result<AdapterFolder> folder = read_adapter_folder(path.string());
   for (Diagnostic& d : folder.diagnostics) d.location = spec.at("adapter.from");
   append(said, folder.diagnostics);
@@ -122,7 +116,7 @@ void read_adapter(const Spec& spec, const std::string& root, Inputs& inputs, Dia
 void read_machine(const Spec& spec, const std::string& root, Inputs& inputs, Diagnostics& said) {
   const auto machine = spec.text("hardware.machine");
   if (!machine.has_value() || fs::path(*machine).extension() != ".yaml") return;
-  const std::string path = (base_of(spec, "hardware.machine", root) / *machine).lexically_normal().string();
+  const std::string path = (folder_of_setting(spec, "hardware.machine", root) / *machine).lexically_normal().string();
   Result<std::string> text = read_file(path);
   append(said, text.diagnostics);
   if (!text.ok()) return;
@@ -139,7 +133,7 @@ void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagno
   const auto paths = spec.list("data.paths");
   if (!paths.has_value() || paths->empty()) return;
   const SpecKey* key = find_spec_key("data.held_out");
-  Result<DataPlan> data = scan_data(*paths, base_of(spec, "data.paths", root).string(),
+  Result<DataPlan> data = scan_data(*paths, folder_of_setting(spec, "data.paths", root).string(),
                                     spec.integer("data.held_out").value_or(std::stoll(std::string(key->fallback))));
   for (Diagnostic& d : data.diagnostics)
     if (d.location.file.empty()) d.location = spec.at("data.paths");
@@ -159,6 +153,22 @@ void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagno
 }
 
 }  // namespace
+
+fs::path folder_of_setting(const Spec& spec, std::string_view setting, const std::string& root) {
+  const Location at = spec.at(setting);
+  return at.line > 0 ? fs::path(root) / fs::path(at.file).parent_path() : fs::path(root);
+}
+
+std::string folder_of_model(const Spec& spec, const std::string& root) {
+  for (const std::string_view setting : {"model.weights", "model"}) {
+    const auto name = spec.text(setting);
+    if (!name.has_value()) continue;
+    const Result<fs::path> path = directory_of_setting(spec, setting, *name, root);
+    std::error_code failure;
+    if (path.ok() && fs::exists(*path, failure)) return without_config(*path).string();
+  }
+  return "";
+}
 
 Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::string& root) {
   Inputs inputs;

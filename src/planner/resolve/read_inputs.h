@@ -1,5 +1,6 @@
 // What a spec names on disk, read before anything is decided: planning itself depends on its arguments alone.
 #pragma once
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -33,5 +34,11 @@ struct Inputs {
 // the folder of the file that says them, those of flags and variables at `root`. plan.data.root becomes the absolute path that
 // data.paths start from.
 Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::string& root = ".");
+
+// What a relative path in a setting starts from: the folder of the file that says it, or `root` for flags and variables.
+std::filesystem::path folder_of_setting(const Spec& spec, std::string_view setting, const std::string& root = ".");
+// The directory that the setting `model.weights` or `model` names, also of a downloaded model of the hub; "": none, or a preset's
+// name.
+std::string folder_of_model(const Spec& spec, const std::string& root = ".");
 
 }  // namespace distsetup

@@ -1,5 +1,6 @@
 // Settings from run.yaml, flags and the environment, as layers of one Spec. What a value means is setting_value.cc's.
 #include "planner/spec/spec.h"
+#include "planner/spec/data_source.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -87,7 +88,7 @@ void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnosti
       continue;
     }
     if (const SpecKey* key = find_spec_key(path); key != nullptr) {
-      Result<Setting> setting = parse_value(*key, value);
+      Result<Setting> setting = path == "data.sources" ? sources_setting(value) : parse_value(*key, value);
       append(diagnostics, setting.diagnostics);
       if (setting.ok()) spec.settings[std::string(key->path)] = std::move(*setting);
       continue;
@@ -104,8 +105,6 @@ void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnosti
     }
     std::string help = suggest(name, names_below(prefix));
     if (const SpecKey* alias = find_spec_flag(name); alias != nullptr) help = fmt::format("in a file it is {}", alias->path);
-    if (path == "data.sources" || path == "data.template")
-      help = "sources are prepared first: distsetup data prepare RUN.yaml --output SET, and the plan is given data.paths: [SET]";
     Diagnostic d = error(code::kUnknownKey, at,
                          fmt::format("unknown key '{}'{}", name, prefix.empty() ? "" : " in " + prefix.substr(0, prefix.size() - 1)),
                          std::move(help));

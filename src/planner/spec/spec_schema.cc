@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/names.h"
+#include "data/source_rows.h"
 #include "plan/plan_fields.h"
 #include "planner/spec/spec.h"
 #include "planner/spec/spec_lookup.h"
@@ -82,6 +83,21 @@ Json number_schema(const SpecKey& key, const char* type) {
   return schema;
 }
 
+// Of data_source.h.
+Json source_schema() {
+  const Json text = {{"type", "string"}, {"minLength", 1}};
+  const Json map = {{"type", "object"},
+                    {"required", {"path"}},
+                    {"additionalProperties", false},
+                    {"properties",
+                     {{"path", text},
+                      {"weight", {{"type", "number"}, {"exclusiveMinimum", 0}}},
+                      {"format", {{"type", "string"}, {"enum", source_formats()}}},
+                      {"fields", {{"type", "object"}, {"additionalProperties", text}}}}}};
+  const Json one = {{"anyOf", {text, map}}};
+  return {{"anyOf", {text, map, {{"type", "array"}, {"minItems", 1}, {"items", one}}}}};
+}
+
 Json value_schema(const SpecKey& key) {
   switch (key.type) {
     case SettingType::kBool: return {{"type", "boolean"}};
@@ -95,7 +111,9 @@ Json value_schema(const SpecKey& key) {
     case SettingType::kDuration: return {{"type", "string"}, {"pattern", kDuration}};
     case SettingType::kText: return {{"type", "string"}, {"minLength", 1}};
     case SettingType::kEnum: return choice_schema(key);
-    case SettingType::kList: return {{"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
+    case SettingType::kList:
+      if (key.path == "data.sources") return source_schema();
+      return {{"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
   }
   return Json::object();
 }

@@ -58,7 +58,8 @@ std::string yaml_scalar(const SpecKey& key, const Setting& setting) {
   if (key.type == SettingType::kText) return quoted(text);
   if (key.type == SettingType::kList) {
     std::vector<std::string> items;
-    for (const std::string& item : std::get<std::vector<std::string>>(setting.value)) items.push_back(quoted(item));
+    for (const std::string& item : std::get<std::vector<std::string>>(setting.value))
+      items.push_back(item.starts_with('{') ? item : quoted(item));  // a source that says more than its path
     return fmt::format("[{}]", fmt::join(items, ", "));
   }
   return text;

@@ -8,11 +8,14 @@
 //     template: chat.jinja
 // Paths in a run file are relative to it.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/line/flags.h"
+#include "planner/spec/spec.h"
 #include "text/prepare/prepare.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace distsetup {
 
@@ -21,8 +24,18 @@ struct PrepareInputs {
   std::string tokenizer, chat_template;  // "": not said
 };
 Result<PrepareInputs> prepare_inputs(const Arguments& arguments);
+// Of data.sources, data.weights, data.fields, data.tokenizer and data.template.
+Result<PrepareInputs> inputs_of_run(const Spec& spec);
 
-// A flag's whole number from 0 on.
-Result<int64_t> whole_number(const Arguments& arguments, std::string_view flag, int64_t absent);
+// The same with the tokenizer and the template read.
+struct ReadyInputs {
+  std::vector<PrepareSource> sources;
+  Tokenizer tokenizer;
+  std::optional<ModelTemplate> chat;
+  Diagnostics why_no_chat;
+};
+Result<ReadyInputs> open_inputs(PrepareInputs inputs);
+// Points into `inputs`. Left to say: where the set is written, what is held out.
+PrepareRequest request_of(const ReadyInputs& inputs);
 
 }  // namespace distsetup

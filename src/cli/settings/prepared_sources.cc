@@ -1,0 +1,163 @@
+#include "cli/settings/prepared_sources.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "base/diagnostic_codes.h"
+#include "base/digest.h"
+#include "base/names.h"
+#include "base/quantity.h"
+#include "cli/settings/data_sources.h"
+#include "plan/plan.h"
+#include "planner/resolve/read_inputs.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An absolute path in a variable of the environment.
+std::optional<fs::path> folder_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text != nullptr && fs::path(text).is_absolute() ? std::optional<fs::path>(text) : std::nullopt;
+}
+
+// The folder of all prepared sources: data.cache, else below the user's own cache.
+Result<fs::path> sets_folder(const Spec& spec) {
+  if (const auto named = spec.text("data.cache")) return fs::absolute(folder_of_setting(spec, "data.cache") / *named) / "sets";
+  if (const auto cache = folder_in("XDG_CACHE_HOME")) return *cache / "distsetup" / "sets";
+  if (const auto home = folder_in("HOME")) return *home / ".cache" / "distsetup" / "sets";
+  return error(code::kMissingArgument, command_line(), "HOME is not set, so there is no folder to keep token ids in",
+               "--data-cache FOLDER");
+}
+
+// What a set is made of, as one text.
+std::string ingredients(const ReadyInputs& inputs, int64_t held_out_every) {
+  std::string text = fmt::format("set 1\ntokenizer {}\nheld out {}\n", inputs.tokenizer.digest, held_out_every);
+  if (inputs.chat.has_value())
+    text += fmt::format("template {}\ntokens {}\n", sha256(inputs.chat->chat.source), inputs.chat->special_tokens.dump());
+  for (const PrepareSource& source : inputs.sources) {
+    text += fmt::format("source {} weight {} format {}\n", source.path, source.weight, source.rows.format);
+    for (const auto& [ours, theirs] : source.rows.fields) text += fmt::format("field {} {}\n", ours, theirs);
+    for (const std::string& file : source.files) {
+      std::error_code none;
+      const fs::path path = fs::absolute(file, none).lexically_normal();
+      text += fmt::format("file {} {} {}\n", path.string(), fs::file_size(path, none),
+                          fs::last_write_time(path, none).time_since_epoch().count());
+    }
+  }
+  return text;
+}
+
+// Held while one of several processes makes the set that all of them want.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& path) : fd_(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666)) {
+    while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  int fd_ = -1;  // -1: a file system without locks, where each writes a folder of its own and the first to be done gives it its name
+};
+
+// Errors: what prepare() refuses.
+Diagnostics make_set(const Arguments& arguments, const ReadyInputs& inputs, int64_t held_out_every, const Location& at,
+                     const std::string& folder) {
+  PrepareRequest request = request_of(inputs);
+  request.held_out_every = held_out_every;
+  request.output = folder;
+  const bool shows = ::isatty(STDERR_FILENO) != 0 && !arguments.has("quiet");
+  if (shows) request.shows_progress = [](int64_t rows) { fmt::print(stderr, "\rmaking token ids: {} rows", format_count(rows)); };
+  const Result<Prepared> prepared = prepare(request);
+  if (shows) fmt::print(stderr, "\r\033[K");
+  Diagnostics said = prepared.ok() ? prepared->notes : prepared.diagnostics;
+  if (!prepared.ok() && is_prepared_set(folder)) return {};  // another machine was faster
+  for (Diagnostic& d : said)
+    if (d.location.file.empty()) d.location = at;
+  if (prepared.ok())
+    said.push_back(
+        note(code::kData, at,
+             fmt::format("{} samples with {} tokens, {} of them trained, kept in {}", format_count(prepared->set.training.samples),
+                         format_count(prepared->set.training.tokens), format_count(prepared->set.training.trained_tokens), folder)));
+  return said;
+}
+
+Diagnostics idle_settings(const Spec& spec) {
+  Diagnostics said;
+  for (const char* path : {"data.weights", "data.fields", "data.template", "data.cache"})
+    if (spec.find(path) != nullptr)
+      said.push_back(error(code::kConflict, spec.at(path), fmt::format("{} is given without data.sources, and has no effect", path),
+                           "leave it out, or name the sources: --sources chats.jsonl"));
+  const std::string tokenizer = spec.text("data.tokenizer").value_or("bytes");
+  if (!same_name(tokenizer, "bytes") && !same_name(tokenizer, "byte") && !same_name(tokenizer, "byte_level"))
+    said.push_back(
+        error(code::kConflict, spec.at("data.tokenizer"),
+              fmt::format("a tokenizer is named ('{}') and no data.sources: text in data.paths is read as bytes", tokenizer),
+              "--sources FILE in place of --data FILE, or leave the tokenizer out"));
+  return said;
+}
+
+Result<PrepareInputs> inputs_with_tokenizer(const Spec& spec) {
+  Result<PrepareInputs> inputs = inputs_of_run(spec);
+  if (!inputs.ok()) return inputs.diagnostics;
+  if (inputs->tokenizer.empty()) inputs->tokenizer = folder_of_model(spec);
+  if (inputs->tokenizer.empty())
+    return error(code::kMissingKey, spec.at("data.sources"), "sources are made into token ids, and no tokenizer is named",
+                 "--tokenizer MODEL-FOLDER, or give the model as its folder");
+  return inputs;
+}
+
+}  // namespace
+
+Result<Spec> with_prepared_sources(const Arguments& arguments, const Spec& spec) {
+  if (spec.find("data.sources") == nullptr) {
+    if (Diagnostics idle = idle_settings(spec); !idle.empty()) return idle;
+    return spec;
+  }
+  const Location at = spec.at("data.sources");
+  Spec out = spec;
+  for (const char* path : {"data.sources", "data.weights", "data.fields", "data.template", "data.tokenizer", "data.cache"})
+    out.settings.erase(path);
+  const std::string trainer = spec.text("trainer.name").value_or(std::string(kNative));
+  if (trainer != kNative)
+    return {std::move(out),
+            {warning(code::kKeyNotRead, at, fmt::format("data.sources are not read: {} reads its own data", trainer))}};
+  if (spec.find("data.paths") != nullptr)
+    return error(code::kConflict, at, "data.sources and data.paths are given, expected one of them",
+                 "sources are made into token ids first, paths are read as they are");
+  Result<PrepareInputs> inputs = inputs_with_tokenizer(spec);
+  if (!inputs.ok()) return inputs.diagnostics;
+  const Result<ReadyInputs> ready = open_inputs(std::move(*inputs));
+  if (!ready.ok()) return ready.diagnostics;
+  const Result<fs::path> sets = sets_folder(spec);
+  if (!sets.ok()) return sets.diagnostics;
+  const int64_t held_out_every = spec.integer("data.held_out").value_or(20);
+  const std::string folder = (*sets / sha256(ingredients(*ready, held_out_every)).substr(0, 16)).string();
+  std::error_code failure;
+  fs::create_directories(*sets, failure);
+  if (failure)
+    return error(code::kUnwritableFile, at, fmt::format("cannot make the folder '{}': {}", sets->string(), failure.message()),
+                 "--data-cache FOLDER");
+  const FolderLock lock(folder + ".lock");
+  Diagnostics said;
+  if (!is_prepared_set(folder)) said = make_set(arguments, *ready, held_out_every, at, folder);
+  if (has_error(said)) return said;
+  append(said, set(out, "data.paths", folder, {at.file, 0, 0}));
+  return {std::move(out), std::move(said)};
+}
+
+}  // namespace distsetup
