@@ -33,6 +33,26 @@ is "again: three were trained before" "$(grep -c 'trained before' <<< "$said")" 
 is "again: the same ranking" "$(cat tuning/runs.json)" "$before"
 run "other settings in the same folder" 6 tune --over learning-rate=1e-3
 has "other settings in the same folder" "$said" "'tuning/run_1' holds another run's plan"
+# A request to a training service has its grid in it.
+cat >request.json <<'JSON'
+{"job_uuid": "grid", "model": "quickstart", "finetuned_model": "tuned",
+ "algorithm_config": {"type": "dpo", "reward_scale": 1.0, "reward_clip": 5.0, "epsilon": 0.1, "gamma": 0.99},
+ "training_config": {"n_epochs": 1, "max_steps_per_epoch": 3, "gradient_accumulation_steps": 1,
+   "data_config": {"dataset_id": "pairs", "batch_size": 1, "shuffle": true, "data_format": "instruct"}},
+ "hyperparam_search_config": {"learning_rate": [1e-3, 3e-4], "beta": [0.1, 0.5]}, "logger_config": {}}
+JSON
+for ((i = 0; i < 12; ++i)); do
+  echo "{\"prompt\": \"what is $i \", \"chosen\": \"it is $((i + i))\", \"rejected\": \"no idea $i\"}"
+done >pairs.jsonl
+service=("$distsetup" tune --from request.json --trainer native --gpu cpu --nodes 1 --gpus 2 --precision fp32 --init random
+  --sources pairs.jsonl --tokenizer "$DISTSETUP_SOURCE/tests/data/tokenizers/unigram/tokenizer.json" --held-out 3 --sequence-length 64
+  --global-batch 2 --data-cache kept --output grid)
+run "the grid of a request" 0 "${service[@]}"
+is "the grid of a request" "$(grep -c '"held_out_loss"' grid/runs.json)" 4
+has "the grid of a request" "$said" "learning_rate × beta"
+sed 's/"beta": \[0.1, 0.5\]/"beta": 0.1/' request.json >wrong.json
+run "a grid that is none" 3 "$distsetup" tune --from wrong.json --gpu cpu --output none
+has "a grid that is none" "$said" "hyperparam_search_config.beta is no list of values"
 run "nothing to vary" 2 tune
 run "no folder" 2 "$distsetup" tune run.yaml --over learning-rate=1e-3
 run "no data" 2 "$distsetup" tune --model quickstart --gpu cpu --nodes 1 --gpus 1 --over learning-rate=1e-3 --output none

@@ -204,7 +204,9 @@ Command tune_command() {
       "are "
       "ranked by held-out loss, or where nothing is held out by the loss of the last step; runs.json has the ranking. The same "
       "command "
-      "again goes on where it stopped. --steps says how short they are.";
+      "again goes on where it stopped. --steps says how short they are. Without --over a training service's request, given as the "
+      "file, "
+      "says in hyperparam_search_config what is varied.";
   command.flags = {{"over", {}, FlagKind::kList, "KEY=V1,V2", "a setting and its values; again: every combination", 0},
                    {"output", {"out"}, FlagKind::kValue, "DIR", "the folder of the runs", 'o'},
                    config_flag(),
