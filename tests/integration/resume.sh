@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Runs that stop and go on: the curve, the parameters and the log are those of a run that never stopped.
-# Regressions: 21 22 23 25 1 19 (see the names below). KILLS (default 20), SEED
-# and PLAN_FLAGS of the run that is killed can be given.
+# Regressions: 21 22 23 25 1 19 (see the names below). KILLS (default 20), SEED,
+# PLAN_FLAGS of the run that is killed can be given; with MESH_FLAGS, of both
+# runs, nothing comes after the kills.
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
 need_trainer
 seed=${SEED:-$RANDOM}
 echo "resume: SEED=$seed"
 RANDOM=$seed
-make_job straight 2
 # shellcheck disable=SC2086
-make_job killed 2 ${PLAN_FLAGS:-}
+make_job straight 2 ${MESH_FLAGS:-}
+# shellcheck disable=SC2086
+make_job killed 2 ${MESH_FLAGS:-} ${PLAN_FLAGS:-}
 begin_ns=$(date +%s%N)
 run "a straight run" 0 launch straight --threads 1
 straight_ms=$((($(date +%s%N) - begin_ns) / 1000000))
@@ -68,6 +70,11 @@ is "regression 22: losses" "$(losses "$work/killed/metrics.jsonl")" "$(losses "$
 is "regression 22: parameters" "$(tensors "$work/killed/checkpoints/checkpoint_40")" "$straight_tensors"
 is "regression 25: evaluations are logged once" "$(grep -c '"kind":"evaluation"' "$work/killed/metrics.jsonl")" "$(grep -c '"kind":"evaluation"' "$work/straight/metrics.jsonl")"
 
+if [[ -n ${MESH_FLAGS:-} ]]; then
+  echo "resume: $kills kills with $MESH_FLAGS, $kills_in_training of them while it trained"
+  exit 0
+fi
+
 # --- regression 23: a finished run stays finished, and nothing in it changes
 before=$(cd "$work/straight" && find . -type f -exec sha256sum {} + | sort)
 run "regression 23: the same command again" 0 launch straight --threads 1
@@ -116,23 +123,29 @@ print(sorted(steps), {"Forward", "Backward", "OptimizerStep", "ReduceScatter"} <
   is "profile" "$said" "[2, 3] True"
 done
 
-# --- another mesh: 4 -> 2 -> 1 -> 4, zero3 -> ddp -> zero2, to 1e-5
+# --- another mesh: 4 -> 2 -> … -> 1 -> 4 ranks, over every axis, zero3 -> ddp -> zero2, to 1e-5
 make_job meshes 4
 run "4 ranks" 0 launch meshes --threads 1 --stop-after 10
 mkdir "$work/kept" && cp -r "$work/meshes/checkpoints" "$work/meshes/metrics.jsonl" "$work/kept/"
+num_meshes=0
 next() { # RANKS STEPS FLAGS...: another plan, the same folder
   local count=$1 steps=$2
   shift 2
-  make_job "mesh$count" "$count" "$@"
-  cp "$work/mesh$count/plan.json" "$work/meshes/plan.json"
+  num_meshes=$((num_meshes + 1))
+  make_job "mesh$num_meshes" "$count" "$@"
+  cp "$work/mesh$num_meshes/plan.json" "$work/meshes/plan.json"
   run "on $count ranks $*" 0 launch meshes --threads 1 ${steps:+--stop-after "$steps"}
   has "on $count ranks" "$said" "of 40 steps are done"
 }
-next 2 10 --sharding ddp
-next 1 10
+next 2 5 --sharding ddp
+next 2 3 --tp 2 --sharding ddp
+next 4 3 --tp 2 --sharding zero3
+next 2 3 --pp 2 --sharding ddp
+next 4 2 --cp 2 --cp-method ring
+next 1 5
 next 4 "" --sharding zero2 --gradient-accumulation 2
 has "4 ranks again" "$said" "completed at step 40 of 40"
-losses_agree "regression 22: 4 -> 2 -> 1 -> 4" "$work/meshes/metrics.jsonl" "$work/straight/metrics.jsonl" 1e-5
+losses_agree "regression 22: 4 -> 2 -> … -> 1 -> 4" "$work/meshes/metrics.jsonl" "$work/straight/metrics.jsonl" 1e-5
 
 # --- a broken newest checkpoint is refused with a line, the one before is used, and the curve is the same
 break_newest() { # NAME HOW
