@@ -184,3 +184,14 @@ run "data of a stage" 0 "$trainer" --config stages_bytes.yaml "${stage[@]}"
 has "data of a stage" "$said" "bytes"
 run "data of a stage with a tokenizer" 0 "$trainer" --config stages_tokens.yaml "${stage[@]}" --checkpoint-dir staged_tokens
 has "data of a stage with a tokenizer" "$said" "a prepared set"
+
+# The second of two stages goes on from what the first one learnt, with settings of its own.
+sed 's|^distributed_examples:|  stage2:\n    training: {batch_size: 4, sequence_length: 16, learning_rate: 1e-3, mixed_precision: bf16}\n    scheduler: {type: CosineAnnealingLR, warmup_steps: 1, T_max: 3, eta_min: 1e-4}\n    distributed: {strategy: ddp, num_nodes: 1, devices: 1}\n    checkpoint_dir: staged_two\ndistributed_examples:|' stages.yaml >stages_two.yaml
+stage2=(--config stages_two.yaml --stage stage2 --model-config tiny --precision 32 --data data)
+run "a run in the place of weights" 3 "$trainer" "${stage2[@]}" --weights staged
+has "a run in the place of weights" "$said" "distsetup checkpoint export staged"
+run "what the first stage learnt" 0 "$distsetup" checkpoint export staged --output stage1_weights --dtype fp32
+run "the second stage" 0 "$trainer" "${stage2[@]}" --weights stage1_weights
+has "the second stage" "$said" "from the weights in stage1_weights"
+has "the second stage" "$said" "completed at step 3 of 3"
+run "it begins where the first one ended" 0 awk -v one="$(losses staged/metrics.jsonl | tail -1 | cut -d' ' -f2)" -v two="$(losses staged_two/metrics.jsonl | head -1 | cut -d' ' -f2)" 'BEGIN { exit !(two < 1.1 * one) }'

@@ -12,6 +12,7 @@
 #include "planner/resolve/data_scan.h"
 #include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
+#include "weights/checkpoint_folder.h"
 #include "weights/hub_cache.h"
 
 namespace distsetup {
@@ -34,6 +35,13 @@ Result<fs::path> directory_of_setting(const Spec& spec, std::string_view setting
   return fs::path(*found);
 }
 
+// A run or a checkpoint of the bundled trainer, in the place of published weights.
+std::optional<Diagnostic> own_run(const std::string& path, const std::string& name, const Location& at) {
+  if (!committed_checkpoint(path).ok()) return std::nullopt;
+  return error(code::kWeights, at, fmt::format("'{}' is a run of the bundled trainer, expected published weights", name),
+               fmt::format("write them first: distsetup checkpoint export {} --output WEIGHTS, then name that folder", name));
+}
+
 void read_model(const Spec& spec, const Presets& presets, const std::string& root, Inputs& inputs, Diagnostics& said) {
   const auto model = spec.text("model");
   if (!model.has_value()) return;
@@ -43,7 +51,10 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
   if (const Result<fs::path> found = directory_of_setting(spec, "model", *model, root); is_of_hub && found.ok()) path = *found;
   const fs::path config = fs::is_directory(path, failure) ? path / "config.json" : path;
   if (config.filename() != "config.json" || !fs::is_regular_file(config, failure)) {
-    if (fs::path(*model).is_absolute() || model->starts_with(".") || fs::is_directory(path, failure))
+    if (std::optional<Diagnostic> own =
+            fs::is_directory(path, failure) ? own_run(path.string(), *model, spec.at("model")) : std::nullopt)
+      said.push_back(std::move(*own));
+    else if (fs::path(*model).is_absolute() || model->starts_with(".") || fs::is_directory(path, failure))
       said.push_back(error(code::kUnreadableFile, spec.at("model"), fmt::format("no config.json in '{}'", *model),
                            "give a directory that has one, or a preset's name"));
     return;
@@ -94,6 +105,10 @@ void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Dia
     said.push_back(error(code::kMissingKey, spec.at("train.init"),
                          fmt::format("init is weights, and '{}' is the description of a model, without weights", *name),
                          "--weights FOLDER, with the model's safetensors"));
+    return;
+  }
+  if (std::optional<Diagnostic> own = own_run(path->string(), *name, spec.at(setting))) {
+    said.push_back(std::move(*own));
     return;
   }
   Result<WeightsFolder> folder = read_weights_folder(without_config(*path).string());
