@@ -135,8 +135,8 @@ endif()
 include(accuracy)
 
 # Scripts of tests/integration that start no ranks and hold nothing to a time: several of them run at once.
-set(reads_and_writes completions completions_all convert_all emit_lint_all emit_parsers_all emit_strings_all emit_targets_all
-  kubernetes_all lint_names_all lint_verdicts_all new_target schema_all wrap_classes_all)
+set(reads_and_writes completions completions_all convert_all data_formats_all emit_lint_all emit_parsers_all emit_strings_all
+  emit_targets_all fuzz_readers_all kubernetes_all lint_names_all lint_verdicts_all new_target schema_all wrap_classes_all)
 
 function(distsetup_script_test suite script)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${script}")
@@ -156,7 +156,7 @@ function(distsetup_script_test suite script)
   if(suite STREQUAL integration AND NOT stem IN_LIST reads_and_writes)  # several processes each, with time limits
     set_tests_properties("${name}" PROPERTIES RUN_SERIAL ON)
   endif()
-  if(stem STREQUAL "emit_targets_all")  # the longest of those that run beside others: first
+  if(stem STREQUAL "emit_targets_all" OR stem STREQUAL "fuzz_readers_all")  # the longest of those that run beside others: first
     set_tests_properties("${name}" PROPERTIES COST 1000)
   endif()
 endfunction()
