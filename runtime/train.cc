@@ -156,6 +156,8 @@ class Run {
     if (watchdog_ != nullptr) options.progress = &watchdog_->progress();
     engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, options);
     saver_ = std::make_unique<CheckpointSaver>(*communicator_, place_, engine_->checkpoint_copy());
+    if (options_.first_profiled_step > 0)
+      profile_.open(training_.output, environment_.rank, engine_->place().pp, training_.digest);
     sampler_ = std::make_unique<Sampler>(corpus_, plan_, environment_.rank);
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
   }
@@ -253,7 +255,7 @@ class Run {
     last_rate_ = rate;
     time_.add(stats, step_s);
     if (trace_) trace_->end_step(done_);
-    profile_.add(training_.output, environment_.rank, done_, stats.profile);
+    profile_.add(done_, stats.profile);
     if (!first()) return;
     if (std::isfinite(stats.loss)) curve_.push_back({done_, stats.loss});
     const StepFacts facts = {done_, rate, sampler_->cursor().tokens, batch.global_valid_tokens, step_s};

@@ -36,7 +36,8 @@ constexpr const char kTrainUsage[] =
     "                      rank 0 answers GET /metrics there, as OpenMetrics (127.0.0.1:9400)\n"
     "  --poison            fill freed memory with NaN: the numbers must not change\n"
     "  --trace FILE        write the collectives of every step as JSON lines\n"
-    "  --profile A:B       write when each op of steps A to B ran, for chrome://tracing: profile.json\n"
+    "  --profile A:B       write when each op of steps A to B ran, for Perfetto: profile.json; started by\n"
+    "                      `distsetup launch` beside what was predicted\n"
     "  --threads N         compute threads of this rank (default: cores / ranks on this host)\n"
     "  --generate FILE     answer one prompt, as `distsetup generate` asks for it\n"
     "  --probe [SECONDS]   measure matrix multiplications on this host, print JSON\n";

@@ -30,7 +30,7 @@ struct Engine::State {
 
   using Feed = std::function<void(int64_t micro_batch)>;
   void execute(BoundList& list, const Feed& feed);
-  void run_instruction(BoundList& list, int index);
+  void run_instruction(BoundList& list, int index, int64_t repetition);
   void run_steps(BoundList& list, const Instruction& i);
   void run_op(const Step& step, const Call& call);
   void after_step(BoundList& list, int step);
@@ -70,6 +70,7 @@ struct Engine::State {
   struct StartedWork {
     std::unique_ptr<Work> work;                // null: nothing to wait for on the host, or waited for already
     const Instruction* instruction = nullptr;  // what signals the event; null: nothing yet
+    int profiled = -1;                         // its entry in the profile
   };
   std::vector<StartedWork> events;
   StepStats stats;
@@ -122,7 +123,7 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
       for (int i = segment.first_instruction; i < segment.first_instruction + segment.num_instructions; ++i) {
         const Instruction& instruction = list.schedule.instructions[size_t(i)];
         if (reads_tokens(list.schedule, instruction)) feed(fed[{instruction.op, instruction.unit}]++);
-        run_instruction(list, i);
+        run_instruction(list, i, r);
       }
     }
   }
@@ -140,9 +141,10 @@ void Engine::State::collect_times() {
   device.forget_timers();
 }
 
-void Engine::State::run_instruction(BoundList& list, int index) {
+void Engine::State::run_instruction(BoundList& list, int index, int64_t repetition) {
   const Instruction& i = list.schedule.instructions[size_t(index)];
   if (options.progress != nullptr) options.progress->at(index);
+  const int profiled = profile ? profile->at(index, i, repetition) : -1;
   for (const int event : i.waits) {
     wait(event);
     device.wait(i.stream, event);
@@ -156,12 +158,13 @@ void Engine::State::run_instruction(BoundList& list, int index) {
   if (i.signals >= 0) {
     device.record(i.stream, i.signals);
     CHECK(events[size_t(i.signals)].work == nullptr, "event {} is signalled again before it was waited for", i.signals);
-    events[size_t(i.signals)] = {std::move(work), &i};
+    events[size_t(i.signals)] = {std::move(work), &i, profiled};
   } else if (work) {
     const double blocked_s = now_s();
     work->wait();
     if (i.stream != Stream::kCompute) device.follow(Stream::kCompute, i.stream);
     stats.wait_s += now_s() - blocked_s;
+    if (profile) profile->waited(profiled, now_s() - blocked_s);
   }
   OpSeconds& total = stats.by_instruction[std::string(name(i.op))];
   if (timer >= 0)
@@ -179,6 +182,7 @@ void Engine::State::wait(int event) {
   e.work->wait();
   e.work.reset();
   const double s = now_s() - begin_s;
+  if (profile) profile->waited(e.profiled, s);
   stats.wait_s += s;
   stats.by_instruction[std::string(name(e.instruction->op))].seconds += s;
 }
@@ -188,12 +192,13 @@ void Engine::State::run_steps(BoundList& list, const Instruction& i) {
     const Call& call = list.calls[size_t(n)];
     const Step& step = list.schedule.steps[size_t(n)];
     if (options.watch) options.watch(step, call);
-    const ProfileScope scope(profile.get(), i, step.op);
+    if (profile) profile->begin(step.op);
     if (is_metering())
       meter.run(
           list.schedule, i, n, [&] { run_op(step, call); }, stats.allocations);
     else
       run_op(step, call);
+    if (profile) profile->end(meter.bytes.empty() ? -1 : meter.bytes[size_t(n)]);
     after_step(list, n);
   }
 }
@@ -216,7 +221,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   if (i.num_steps == 0) return work;
   const Call& call = list.calls[size_t(i.first_step)];
   if (is_program(i.op)) return run_steps(list, i), nullptr;
-  const ProfileScope scope(profile.get(), i);
+  if (profile) profile->begin("");
   switch (i.op) {
     case InstructionOp::kCast: {
       const Argument& to = call.writes[0];
@@ -250,6 +255,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
       break;
     default: break;  // Wait, Free: nothing to do here
   }
+  if (profile) profile->end(-1);
   after_step(list, i.first_step);
   return work;
 }

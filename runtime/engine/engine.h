@@ -72,7 +72,7 @@ struct StepStats {
   // streams: the time on the instruction's stream, overlapped or not; wait_s then is the host's, not the streams'.
   std::map<std::string, OpSeconds> by_instruction;
   std::vector<StepAllocation> allocations;  // in metered steps
-  std::vector<ProfiledOp> profile;          // in profiled steps
+  StepTrack profile;                        // of a profiled step
 };
 
 struct EngineOptions {

@@ -20,6 +20,8 @@ int64_t StepMeter::run(const Schedule& schedule, const Instruction& instruction,
     allocations.push_back({step, own, after.num_allocations - before.num_allocations});
   workspace_bytes = std::max(workspace_bytes, own);
   const int64_t bytes = run_bytes(schedule) + schedule.live_bytes[static_cast<size_t>(step)] + own;
+  this->bytes.resize(schedule.steps.size(), -1);
+  this->bytes[static_cast<size_t>(step)] = bytes;
   if (bytes > most_bytes) {
     most_bytes = bytes;
     most_at = fmt::format("{} {}/{} micro-batch {}", name(instruction.op), instruction.unit,

@@ -23,6 +23,7 @@ struct StepMeter {
   int64_t workspace_bytes = 0;  // largest undeclared need of an op
   int64_t most_bytes = 0;       // run buffers, live part of the arena and workspace where they are largest together
   std::string most_at;          // "Backward 41/down_dw micro-batch 0"
+  std::vector<int64_t> bytes;   // by step of the list, as run() has found it last; -1: not metered
 
   // Runs the op of step `step`. Returns the bytes of run buffers, live part of the arena and the op's own need.
   int64_t run(const Schedule& schedule, const Instruction& instruction, int step, const std::function<void()>& op,

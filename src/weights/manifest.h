@@ -82,7 +82,7 @@ struct CheckpointMetadata {
   std::string frozen_digest;  // of the parameters that are frozen, and not in the checkpoint; "": there are none
   LossHistory losses;
   std::optional<HeldOutRecord> held_out;  // nullopt: nothing was evaluated yet
-  std::optional<double> held_out_loss;    // of these parameters; nullopt: they were not evaluated
+  std::optional<double> held_out_loss;    // of these parameters; nullopt: they were not evaluated, or it is not finite
   bool operator==(const CheckpointMetadata&) const = default;
 };
 

@@ -110,8 +110,9 @@ def largest(profile, count):
     """Where the time of the profiled step went, by op whatever its layer."""
     sums = {}
     for event in json.loads(profile.read_text())["traceEvents"]:
-        words = event["name"].split()
-        name = words[0] + ("/" + words[1].split("/")[1] if len(words) > 1 and "/" in words[1] else "")
+        name = event["name"].split()[0]
+        if event["ph"] != "X" or event["cat"] != "executed" or name in ("Forward", "Backward", "wait"):  # whose ops are counted
+            continue
         entry = sums.setdefault(name, [0.0, 0])
         entry[0] += event["dur"] / 1000
         entry[1] += 1

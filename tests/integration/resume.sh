@@ -109,19 +109,32 @@ is "trace: steps" "$(sed -nE 's/.*"step":([0-9]+)\}$/\1/p' "$work/trace" | paste
 cmp -s "$work/trace" "$work/trace.rank1" || fail "trace: the ranks issued different collectives"
 has "trace" "$(head -n 1 "$work/trace")" '"op":"ReduceScatter"'
 
-# --- the profile has the ops of the steps asked for, on each rank, one after another on a stream
-for profile in "$work"/poisoned/profile.json "$work"/poisoned/profile.rank1.json; do
-  said=$(python3 -c '
-import json, sys
-last, steps, ops = {}, set(), set()
-for e in sorted(json.load(open(sys.argv[1]))["traceEvents"], key=lambda e: e["ts"]):
-    assert e["ph"] == "X" and e["dur"] >= 0 and e["ts"] >= last.get(e["tid"], 0) - 1, e
-    last[e["tid"]] = e["ts"] + e["dur"]
-    steps.add(e["args"]["step"])
-    ops.add(e["name"].split()[0])
-print(sorted(steps), {"Forward", "Backward", "OptimizerStep", "ReduceScatter"} <= ops)' "$profile")
-  is "profile" "$said" "[2, 3] True"
+# --- the profile has each instruction beside its prediction, with the predicted bytes, on each rank; without launch what was executed
+check_profile() { python3 "$DISTSETUP_SOURCE/tests/support/check_profile.py" "$@"; }
+profiled() { # NAME RANK
+  local file=$work/$1/profile.json
+  (($2 == 0)) || file=$work/$1/profile.rank$2.json
+  run "profile of $1, rank $2" 0 check_profile "$file" "$2" 2,3
+  has "profile of $1, rank $2" "$said" "ops have the predicted bytes"
+}
+profiled poisoned 0
+profiled poisoned 1
+for flags in "pp 2" "tp 2"; do
+  # shellcheck disable=SC2086
+  make_job profiled_${flags% *} 2 --$flags --gradient-accumulation 4
+  run "a profile with $flags" 0 launch profiled_${flags% *} --threads 1 --stop-after 3 --profile 2:3
+  has_not "a profile with $flags" "$said" "distsetup launch --profile"
+  profiled profiled_${flags% *} 0
+  profiled profiled_${flags% *} 1
 done
+make_job alone 1
+run "a profile without launch" 0 "$DISTSETUP_BIN/distsetup-train" --plan "$work/alone/plan.json" --stop-after 3 --profile 2:3 --threads 1
+has "a profile without launch" "$said" "\`distsetup launch --profile\` adds what was predicted"
+run "what was executed" 0 check_profile "$work/alone/profile.json" 0 2,3 --executed-only
+cp "$work/poisoned/profile.predicted.json" "$work/alone/"
+run "a profile beside another plan's prediction" 0 "$DISTSETUP_BIN/distsetup-train" --plan "$work/alone/plan.json" --stop-after 3 --profile 5:6 --threads 1
+has "a profile beside another plan's prediction" "$said" "is of another plan"
+run "what was executed again" 0 check_profile "$work/alone/profile.json" 0 5,6 --executed-only
 
 # --- another mesh: 4 -> 2 -> … -> 1 -> 4 ranks, over every axis, zero3 -> ddp -> zero2, to 1e-5
 make_job meshes 4

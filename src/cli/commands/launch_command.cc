@@ -270,7 +270,12 @@ Command launch_command() {
       {"tensorboard", {}, FlagKind::kSwitch, "", "trainer: write the metrics for TensorBoard, too: OUTPUT/tensorboard", 0},
       {"poison", {}, FlagKind::kSwitch, "", "trainer: fill freed memory with NaN", 0},
       {"trace", {}, FlagKind::kValue, "PATH", "trainer: write what was executed", 0},
-      {"profile", {}, FlagKind::kValue, "A:B", "trainer: write when each op of steps A to B ran, for chrome://tracing", 0},
+      {"profile",
+       {},
+       FlagKind::kValue,
+       "A:B",
+       "trainer: write when each op of steps A to B ran, beside what was predicted, for Perfetto",
+       0},
       {"metrics-address", {}, FlagKind::kValue, "HOST:PORT", "trainer: answer GET /metrics as OpenMetrics, from rank 0", 0},
       {"threads", {}, FlagKind::kValue, "N", "trainer: CPU threads per rank", 0}};
   command.flags.push_back(force_flag());

@@ -22,6 +22,7 @@
 #include "base/quantity.h"
 #include "cli/deliver/targets.h"
 #include "cli/launch/local_ranks.h"
+#include "cli/launch/predicted_profile.h"
 #include "cli/launch/preflight.h"
 #include "cli/launch/trainer_program.h"
 #include "cli/line/terminal.h"
@@ -133,6 +134,12 @@ Diagnostic refuse(const Plan& plan, const std::string& path) {
                "run `distsetup plan` with one of the fixes it prints, and launch that plan");
 }
 
+// Of our terminal, behind a rank's prefix; 0: our output goes elsewhere.
+int columns_beside(int rank) {
+  const TextStream out = make_terminal(ColourChoice::kAuto, Talk::kNormal).out;
+  return out.is_terminal ? std::max(1, out.width_columns - static_cast<int>(rank_prefix(rank).size())) : 0;
+}
+
 std::vector<RankCommand> commands_of(const LaunchOptions& options, const Plan& plan, const std::string& trainer,
                                      const std::string& address, int port) {
   const int world = plan.mesh.world(), local_world = world / plan.hardware.nodes;
@@ -151,6 +158,8 @@ std::vector<RankCommand> commands_of(const LaunchOptions& options, const Plan& p
                          {"MASTER_ADDR", address},
                          {"MASTER_PORT", std::to_string(port)},
                          {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+    if (const int columns = columns_beside(command.rank); columns > 0)
+      command.variables.emplace_back("DISTSETUP_COLUMNS", std::to_string(columns));
     commands.push_back(std::move(command));
   }
   return commands;
@@ -223,6 +232,11 @@ int run_launch(const LaunchOptions& options) {
   const std::optional<std::string> trainer = find_trainer(options);
   if (!trainer) return kEnvironmentUnusable;
   if (const Diagnostics found = check_visible(*plan); has_error(found)) return report(found), kEnvironmentUnusable;
+
+  if (asks_for_profile(options.trainer_arguments)) {
+    const std::string folder = options.output_dir.empty() ? fs::path(options.plan_path).parent_path().string() : options.output_dir;
+    if (const Diagnostics found = write_predicted_profile(*plan, *text, folder); has_error(found)) return report(found), kFailed;
+  }
 
   HeldPort held;
   int port = options.master_port;

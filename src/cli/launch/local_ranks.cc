@@ -61,7 +61,7 @@ std::string start(const RankCommand& command, const sigset_t& mask, Child& child
   if (started.failure != 0) return errno_text(started.failure);
   child.pid = started.pid;
   child.running = true;
-  const std::string prefix = fmt::format("[rank {}] ", command.rank);
+  const std::string prefix = rank_prefix(command.rank);
   child.streams[0] = {started.output, 1, prefix, {}, {}};
   child.streams[1] = {started.errors, 2, prefix, {}, {}};
   for (const LineStream& stream : child.streams) ::fcntl(stream.fd, F_SETFL, O_NONBLOCK);
@@ -216,6 +216,8 @@ class LocalRanks {
 }  // namespace
 
 RunEnd run_local_ranks(const std::vector<RankCommand>& commands, double grace_s) { return LocalRanks(commands, grace_s).run(); }
+
+std::string rank_prefix(int rank) { return fmt::format("[rank {}] ", rank); }
 
 std::string signal_name(int number) {
   for (const auto& known : kSignalNames) {

@@ -38,6 +38,7 @@ inline constexpr int kExitPeerFailed = 6;
 // SIGTERM, SIGUSR1 as it is; a second SIGINT kills at once. Ranks die with us (PR_SET_PDEATHSIG).
 RunEnd run_local_ranks(const std::vector<RankCommand>& commands, double grace_s);
 
+std::string rank_prefix(int rank);    // of each line: "[rank 0] "
 std::string signal_name(int number);  // "SIGKILL", or "signal 77"
 
 }  // namespace distsetup

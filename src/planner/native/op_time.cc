@@ -33,7 +33,8 @@ class OpTimes {
   }
 
   // Of ops one after the other; a shift is under way beside those before the op that waits for it.
-  double seconds(const std::vector<OpInstance>& ops, bool backward) const {
+  // ends: filled with when each of them is done; null: nobody asks.
+  double seconds(const std::vector<OpInstance>& ops, bool backward, std::vector<double>* ends = nullptr) const {
     double now_s = 0;
     std::map<int, double> arrives_s;  // by tensor
     for (const OpInstance& op : ops) {
@@ -44,6 +45,7 @@ class OpTimes {
         now_s = std::max(now_s, arrives_s.at(written));
       else
         now_s += seconds(op, backward);
+      if (ends != nullptr) ends->push_back(now_s);
     }
     return now_s;
   }
@@ -161,6 +163,13 @@ ProgramTime program_time(const Plan& plan, const UnitProgram& unit, const Symbol
   if (unit.slot_elements.empty()) return {};  // no unit runs it
   const OpTimes times(plan, unit, symbols, compute);
   return {times.seconds(unit.variant->forward, false), times.seconds(unit.variant->backward, true)};
+}
+
+std::vector<double> op_ends(const Plan& plan, const UnitProgram& unit, const Symbols& symbols, Dtype compute, bool backward) {
+  std::vector<double> ends;
+  if (unit.slot_elements.empty()) return ends;
+  OpTimes(plan, unit, symbols, compute).seconds(backward ? unit.variant->backward : unit.variant->forward, backward, &ends);
+  return ends;
 }
 
 double stream_s(const HardwarePlan& h, double bytes) {

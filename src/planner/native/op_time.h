@@ -25,6 +25,9 @@ std::vector<UnitProgram> unit_programs(const Schedule& schedule);
 // The sum of its ops. CHECKs that a plan for GPUs has their rates.
 ProgramTime program_time(const Plan& plan, const UnitProgram& unit, const Symbols& symbols, Dtype compute);
 
+// Of each of its ops, forward or backward: when it is done, from the beginning of the pass.
+std::vector<double> op_ends(const Plan& plan, const UnitProgram& unit, const Symbols& symbols, Dtype compute, bool backward);
+
 // Of a pass over a flat buffer of this many bytes.
 double stream_s(const HardwarePlan& hardware, double bytes);
 

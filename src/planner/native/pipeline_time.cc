@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "plan/pipeline.h"
-#include "planner/native/step_clock.h"
 #include "planner/time/collective.h"
 
 namespace distsetup {
@@ -15,7 +14,9 @@ namespace {
 
 class PipelineClock {
  public:
-  PipelineClock(const Plan& few, const std::vector<StageList>& stages) : few_(few), stages_(stages), next_(stages.size()) {
+  // spans: filled with when each item of each stage runs; null: nobody asks.
+  PipelineClock(const Plan& few, const std::vector<StageList>& stages, std::vector<std::vector<StepClock::Span>>* spans = nullptr)
+      : few_(few), stages_(stages), next_(stages.size()), spans_(spans) {
     for (const StageList& s : stages) clocks_.emplace_back(few, *s.list, s.times);
     message_s_ = message_s(few, static_cast<double>(stages.front().list->message_bytes));
   }
@@ -51,7 +52,8 @@ class PipelineClock {
     for (; next_[stage] < items(stage).size(); ++next_[stage]) {
       const StepList::TimedItem& item = items(stage)[next_[stage]];
       if (!clocks_[stage].can_advance(item)) break;
-      clocks_[stage].advance(item);
+      const StepClock::Span span = clocks_[stage].advance(item);
+      if (spans_ != nullptr) (*spans_)[stage].push_back(span);
       if (is_transfer(item.op)) meet(stage, item);
       if (stage == 0 && item.op == InstructionOp::kBackward && item.is_embedding) backward_ends_.push_back(clocks_[0].compute_now());
     }
@@ -72,8 +74,11 @@ class PipelineClock {
     const Side other = open.front();
     open.pop_front();
     const double done = std::max(clocks_[stage].started_s(item), clocks_[other.stage].started_s(*other.item)) + message_s_;
-    clocks_[stage].transfer_done(item, done);
-    clocks_[other.stage].transfer_done(*other.item, done);
+    for (const Side& side : {Side{stage, &item}, other}) {
+      clocks_[side.stage].transfer_done(*side.item, done);
+      if (spans_ != nullptr)
+        (*spans_)[side.stage][static_cast<size_t>(side.item - items(side.stage).data())] = {done - message_s_, done};
+    }
   }
 
   const Plan& few_;
@@ -83,9 +88,16 @@ class PipelineClock {
   std::map<std::tuple<size_t, size_t, bool>, std::deque<Side>> open_;  // sender, receiver, is it of activations
   std::vector<double> backward_ends_;                                  // of the embedding
   double message_s_ = 0;
+  std::vector<std::vector<StepClock::Span>>* spans_;
 };
 
 }  // namespace
+
+std::vector<std::vector<StepClock::Span>> pipeline_spans(const Plan& plan, const std::vector<StageList>& stages) {
+  std::vector<std::vector<StepClock::Span>> spans(stages.size());
+  PipelineClock(plan, stages, &spans).run();
+  return spans;
+}
 
 double message_s(const Plan& plan, double bytes) {
   const HardwarePlan& h = plan.hardware;

@@ -26,7 +26,7 @@ bool StepClock::can_advance(const StepList::TimedItem& i) const {
 }
 
 // Transfers of one rank start where the program reaches them: their buffers may take bytes that compute before them still uses.
-void StepClock::advance(const StepList::TimedItem& i, double repeat) {
+StepClock::Span StepClock::advance(const StepList::TimedItem& i, double repeat) {
   constexpr auto kCompute = static_cast<size_t>(Stream::kCompute);
   const bool is_message = is_transfer(i.op);
   const size_t stream = serial_ && !is_message ? kCompute : i.stream;  // on CPU one thread computes and takes part in collectives
@@ -37,7 +37,7 @@ void StepClock::advance(const StepList::TimedItem& i, double repeat) {
   if (is_message) {
     clock_[stream] = start;
     event_[static_cast<size_t>(i.signals)] = kNotKnown;
-    return;
+    return {start, start};
   }
   if (i.waits_for_stage) by_op_[static_cast<size_t>(InstructionOp::kRecv)] += start - ready;
   double d = duration_of(i);
@@ -52,6 +52,7 @@ void StepClock::advance(const StepList::TimedItem& i, double repeat) {
   }
   clock_[stream] = start + d;
   if (i.signals >= 0) event_[static_cast<size_t>(i.signals)] = clock_[stream];
+  return {start, start + d};
 }
 
 void StepClock::transfer_done(const StepList::TimedItem& i, double at_s) {

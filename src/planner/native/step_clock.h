@@ -16,8 +16,12 @@ class StepClock {
 
   // Whether all that the item waits for is known.
   bool can_advance(const StepList::TimedItem& item) const;
-  // Seconds count `repeat` times in what by_op() says. Transfers between stages start: transfer_done() says when they end.
-  void advance(const StepList::TimedItem& item, double repeat = 1);
+  struct Span {
+    double begin_s = 0, end_s = 0;
+  };
+  // When the item runs. Seconds count `repeat` times in what by_instruction() says. Transfers between stages start, and end with
+  // transfer_done().
+  Span advance(const StepList::TimedItem& item, double repeat = 1);
   double started_s(const StepList::TimedItem& transfer) const { return clock_[transfer.stream]; }
   void transfer_done(const StepList::TimedItem& transfer, double at_s);
 
