@@ -47,7 +47,6 @@
 namespace distsetup {
 namespace {
 namespace fs = std::filesystem;
-constexpr int64_t kNumConsoleLines = 100;   // step lines on the terminal; metrics.jsonl has every step
 constexpr int64_t kMeteredSteps = 3;        // whose every op is asked what it allocated
 constexpr int64_t kReplicaCheckSteps = 50;  // parameter checksums across replicas
 
@@ -156,8 +155,7 @@ class Run {
     if (watchdog_ != nullptr) options.progress = &watchdog_->progress();
     engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, options);
     saver_ = std::make_unique<CheckpointSaver>(*communicator_, place_, engine_->checkpoint_copy());
-    if (options_.first_profiled_step > 0)
-      profile_.open(training_.output, environment_.rank, engine_->place().pp, training_.digest);
+    if (options_.first_profiled_step > 0) profile_.open(training_.output, environment_.rank, engine_->place().pp, training_.digest);
     sampler_ = std::make_unique<Sampler>(corpus_, plan_, environment_.rank);
     held_out_ = held_out_batch(corpus_, plan_, environment_.rank);
   }
@@ -217,12 +215,12 @@ class Run {
     const std::string phase = enter(fmt::format("evaluation after step {}", done_));
     const double loss = engine_->evaluate(
         {held_out_.ids, held_out_.targets, held_out_.num_terms, logps_of(reference_.held_out, held_out_.own), held_out_.positions});
-    if (!std::isfinite(loss)) throw Failure(kExitFailed, fmt::format("the held-out loss is {}", loss));
+    check_evaluation(loss, plan_.train.guard);
     evaluations_.add(done_, loss);
     live_.evaluation(loss);
     if (first()) {
-      throw_on_error(metrics_.write({{"kind", "evaluation"}, {"step", done_}, {"held_out_loss", loss}}), kExitFailed);
-      fmt::print("step {:>6}  held-out loss {:.4f}\n", done_, loss);
+      throw_on_error(metrics_.write(evaluation_line(done_, loss)), kExitFailed);
+      fmt::print("{}", evaluation_text(done_, loss, terminal_columns()));
       std::fflush(stdout);
     }
     enter(phase);
@@ -250,21 +248,22 @@ class Run {
     const StepStats stats = engine_->step({batch.ids, batch.targets, batch.num_terms, rate, reference, batch.positions});
     device_->synchronize();
     const double step_s = now_s() - begin_s;
-    ++done_, ++done_here_;
+    ++done_, ++done_here_, last_rate_ = rate;
     if (std::isfinite(stats.loss)) loss_ = stats.loss;
-    last_rate_ = rate;
     time_.add(stats, step_s);
     if (trace_) trace_->end_step(done_);
     profile_.add(done_, stats.profile);
-    if (!first()) return;
+    if (first()) tell(stats, {done_, rate, sampler_->cursor().tokens, batch.global_valid_tokens, step_s});
+  }
+
+  void tell(const StepStats& stats, const StepFacts& facts) {
     if (std::isfinite(stats.loss)) curve_.push_back({done_, stats.loss});
-    const StepFacts facts = {done_, rate, sampler_->cursor().tokens, batch.global_valid_tokens, step_s};
     throw_on_error(metrics_.write(step_line(facts, stats, guard_.last())), kExitFailed);
     live_.step(facts, stats, guard_.history().skipped, live_.is_serving() ? engine_->memory().metered_peak_bytes : 0);
-    const int64_t every = options_.log_every > 0 ? options_.log_every : std::max<int64_t>(1, plan_.train.steps / kNumConsoleLines);
-    if (done_ % every != 0 && done_ != plan_.train.steps && done_here_ > 1) return;
+    if (done_here_ > 1 && !has_line(done_, plan_.train.steps, options_.log_every)) return;
     const double left_s = time_.mean().step_s * static_cast<double>(plan_.train.steps - done_);
-    fmt::print("{}", step_text(facts, stats, plan_, left_s));
+    const RunSoFar run = {left_s, engine_->memory().metered_peak_bytes, live_.goodput()};
+    fmt::print("{}", step_text(facts, stats, plan_, run, terminal_columns()));
     std::fflush(stdout);
   }
 

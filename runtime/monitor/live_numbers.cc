@@ -1,5 +1,7 @@
 #include "runtime/monitor/live_numbers.h"
 
+#include <cmath>
+
 #include "base/clock.h"
 
 namespace distsetup {
@@ -34,7 +36,7 @@ void LiveNumbers::step(const StepFacts& facts, const StepStats& stats, int64_t s
 }
 
 void LiveNumbers::evaluation(double held_out_loss) {
-  numbers_.held_out_loss = held_out_loss;
+  numbers_.held_out_loss = std::isfinite(held_out_loss) ? std::optional<double>(held_out_loss) : std::nullopt;
   numbers_.goodput = goodput();
   server_.set(numbers_);
 }

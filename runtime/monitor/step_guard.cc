@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/monitor/failure.h"
+
 namespace distsetup {
 namespace {
 
@@ -118,6 +120,12 @@ std::string origin_of_nan(Communicator& communicator, const StepStats& stats, co
   const std::string losses = losses_text(communicator, stats, own);
   const std::string origin = losses.empty() ? gradients_text(communicator, layout, place, gradient) : losses;
   return origin.empty() ? "" : "; " + origin;
+}
+
+void check_evaluation(double loss, const GuardPlan& plan) {
+  if (std::isfinite(loss) || plan.on_nan == kSkip) return;
+  throw Failure(kExitFailed, fmt::format("the held-out loss is {}", loss),
+                "look at the held-out data; --on-nan skip goes on without such an evaluation");
 }
 
 std::string help_after(const StepGuard::Judgement& judgement, const GuardPlan& plan) {

@@ -46,6 +46,9 @@ class StepGuard {
 std::string origin_of_nan(Communicator& communicator, const StepStats& stats, const std::vector<int64_t>& rows, const Layout& layout,
                           const Coordinates& place, std::span<const float> gradient);
 
+// A held-out loss that is not finite ends the run where such a step does; throws Failure. With on_nan skip the run goes on.
+void check_evaluation(double loss, const GuardPlan& plan);
+
 // What to do about a run that ends because of it.
 std::string help_after(const StepGuard::Judgement& judgement, const GuardPlan& plan);
 

@@ -1,14 +1,30 @@
 #include "runtime/monitor/step_line.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/json.h"
 #include "base/quantity.h"
 #include "runtime/monitor/preference_metrics.h"
 
 namespace distsetup {
+
+namespace {
+
+// "2.0 of 3.0 MiB"
+std::string memory_text(int64_t peak_bytes, int64_t predicted_bytes) {
+  const std::string predicted = format_bytes(predicted_bytes), unit = predicted.substr(predicted.rfind(' '));
+  std::string peak = format_bytes(peak_bytes);
+  if (peak.ends_with(unit)) peak.resize(peak.size() - unit.size());
+  return fmt::format("{} of {}", peak, predicted);
+}
+
+}  // namespace
 
 Json step_line(const StepFacts& facts, const StepStats& stats, const StepGuard::Judgement& judgement) {
   Json line = {{"kind", "step"},
@@ -27,11 +43,36 @@ Json step_line(const StepFacts& facts, const StepStats& stats, const StepGuard::
   return line;
 }
 
-std::string step_text(const StepFacts& facts, const StepStats& stats, const Plan& plan, double left_s) {
-  return fmt::format("step {:>6}  loss {:.4f}{}  lr {:.2e}  grad norm {:.3f}  {} tokens/s  {} (predicted {}){}\n", facts.step,
-                     stats.loss, stats.preference ? preference_text(*stats.preference) : "", facts.learning_rate, stats.gradient_norm,
-                     format_count(std::llround(facts.tokens_per_s())), format_duration(facts.step_s),
-                     format_duration(plan.time.step_s), left_s > 0 ? fmt::format("  {} left", format_duration(left_s)) : "");
+bool has_line(int64_t step, int64_t steps, int64_t every) {
+  constexpr int64_t kUsualNumber = 100;
+  return step == steps || step % (every > 0 ? every : std::max<int64_t>(1, steps / kUsualNumber)) == 0;
+}
+
+int terminal_columns() {
+  winsize size = {};
+  if (::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* const passed_on = std::getenv("DISTSETUP_COLUMNS");
+  return passed_on == nullptr ? 0 : std::max(0, std::atoi(passed_on));
+}
+
+std::string step_text(const StepFacts& facts, const StepStats& stats, const Plan& plan, const RunSoFar& run, int columns) {
+  const std::string preference = stats.preference ? preference_text(*stats.preference) : "";
+  const std::string speed = fmt::format("{} tokens/s", format_count(std::llround(facts.tokens_per_s())));
+  const std::string left = run.left_s > 0 ? fmt::format("{} left", format_duration(run.left_s)) : "";
+  const std::string took = fmt::format("{} (predicted {})", format_duration(facts.step_s), format_duration(plan.time.step_s));
+  const std::string rate = fmt::format("lr {:.2e}", facts.learning_rate), norm = fmt::format("grad norm {:.3f}", stats.gradient_norm);
+  if (columns == 0) {
+    return fmt::format("step {:>6}  loss {:.4f}{}  {}  {}  {}  {}{}\n", facts.step, stats.loss, preference, rate, norm, speed, took,
+                       left.empty() ? "" : "  " + left);
+  }
+  const std::string memory = run.peak_bytes > 0 ? memory_text(run.peak_bytes, plan.memory.peak_allocated_bytes) : "";
+  std::string line = fmt::format("step {}/{}  loss {:.4f}", facts.step, plan.train.steps, stats.loss);
+  line.resize(std::min(line.size(), static_cast<size_t>(columns)));
+  for (const std::string& part : {speed, left, memory, fmt::format("goodput {:.0f} %", 100 * run.goodput), took, norm, rate}) {
+    if (!part.empty() && line.size() + 2 + part.size() <= static_cast<size_t>(columns)) line += "  " + part;
+  }
+  if (line.size() + preference.size() <= static_cast<size_t>(columns)) line += preference;
+  return line + "\n";
 }
 
 }  // namespace distsetup

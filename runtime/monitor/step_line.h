@@ -20,7 +20,21 @@ struct StepFacts {
 // The line of metrics.jsonl (metrics.h).
 Json step_line(const StepFacts& facts, const StepStats& stats, const StepGuard::Judgement& judgement);
 
-// The line on the terminal; `left_s`: what is left of the run, 0: nothing to say.
-std::string step_text(const StepFacts& facts, const StepStats& stats, const Plan& plan, double left_s);
+// Is a step among those that have a line on the terminal? metrics.jsonl has every step. every: 0, so that a run has a hundred lines.
+bool has_line(int64_t step, int64_t steps, int64_t every);
+
+// What a person at a terminal wants to know besides.
+struct RunSoFar {
+  double left_s = 0;       // of the run; 0: nothing to say
+  int64_t peak_bytes = 0;  // allocated at once so far, as metered; 0: not metered
+  double goodput = 0;      // share of the time that was steps which changed the parameters
+};
+
+// Of the terminal that our lines end up on; 0: it is none. `distsetup launch` passes on what is left of its own in DISTSETUP_COLUMNS.
+int terminal_columns();
+
+// The line of a step, with its end. Without a terminal, columns 0, all that there is about it. On one at most `columns` characters:
+// step and loss, then speed, what is left, memory and its prediction, goodput, and the rest as far as each still has room.
+std::string step_text(const StepFacts& facts, const StepStats& stats, const Plan& plan, const RunSoFar& run, int columns);
 
 }  // namespace distsetup

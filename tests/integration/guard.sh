@@ -22,9 +22,9 @@ with open(sys.argv[1], "r+b") as file:
 PY
 for file in "$work"/data/*; do sed -i 's/~/-/g; 1s/$/ ~/; 12s/$/ ~/' "$file"; done
 
-make_poisoned() { # NAME RANKS [FLAGS...]
+make_poisoned() { # NAME RANKS [FLAGS...]; HELD_OUT: one document in so many
   make_job "$1" "$2"
-  (cd "$work" && "$distsetup" plan run.yaml --model model --init weights --learning-rate 1e-3 --held-out 0 "${@:3}" --force --output "$1/plan.json" > "$1/preview.txt" 2> "$1/plan.log") ||
+  (cd "$work" && "$distsetup" plan run.yaml --model model --init weights --learning-rate 1e-3 --held-out "${HELD_OUT:-0}" "${@:3}" --force --output "$1/plan.json" > "$1/preview.txt" 2> "$1/plan.log") ||
     fail "plan of $1" "$(cat "$work/$1/plan.log")"
 }
 
@@ -50,6 +50,18 @@ is "and a loss, or a reason" "$(grep '"kind":"step"' "$work/skips/metrics.jsonl"
 has "they are counted" "$(cat "$work/skips/report.json")" "\"skipped_steps\": $skipped"
 has "they are said" "$said" "step $(printf '%6d' "$bad_step")  skipped: the loss is nan; it began on rank"
 for name in model.embed_tokens.weight model.layers.0.mlp.up_proj.weight; do has "$name" "$(cat "$work/skips/checkpoints/checkpoint_40/index.json")" "$name"; done
+
+# --- a held-out loss that is not finite ends the run, too; with on_nan skip it is noted, is never the best, and the run goes on
+HELD_OUT=8 make_poisoned held_out 2 --steps 8
+run "held-out data that are not finite" 6 launch held_out --threads 1
+has "held-out data that are not finite" "$said" "evaluation after step 0, the held-out loss is nan; help: "
+HELD_OUT=8 make_poisoned held_out_skips 2 --steps 8 --on-nan skip --keep-best 1
+run "evaluations that are not finite" 0 launch held_out_skips --threads 1
+has "evaluations that are not finite" "$said" "step      0  held-out loss nan: not finite, so it does not count"
+has "evaluations that are not finite" "$said" "completed at step 8 of 8"
+is "each has a line" "$(grep -c '"kind":"evaluation","not_finite":"the held-out loss is nan"' "$work/held_out_skips/metrics.jsonl")" \
+  "$(grep -c '"kind":"evaluation"' "$work/held_out_skips/metrics.jsonl")"
+has_not "no loss of theirs is reported" "$(cat "$work/held_out_skips/report.json")" '"held_out_loss"'
 
 # --- the same when it is stopped and goes on, also on another number of ranks' worth of processes
 make_poisoned resumed 2 --on-nan skip
