@@ -119,13 +119,12 @@ profiled() { # NAME RANK
 }
 profiled poisoned 0
 profiled poisoned 1
-for flags in "pp 2" "tp 2"; do
-  # shellcheck disable=SC2086
-  make_job profiled_${flags% *} 2 --$flags --gradient-accumulation 4
-  run "a profile with $flags" 0 launch profiled_${flags% *} --threads 1 --stop-after 3 --profile 2:3
-  has_not "a profile with $flags" "$said" "distsetup launch --profile"
-  profiled profiled_${flags% *} 0
-  profiled profiled_${flags% *} 1
+for axis in pp tp; do
+  make_job "profiled_$axis" 2 "--$axis" 2 --gradient-accumulation 4
+  run "a profile with $axis" 0 launch "profiled_$axis" --threads 1 --stop-after 3 --profile 2:3
+  has_not "a profile with $axis" "$said" "distsetup launch --profile"
+  profiled "profiled_$axis" 0
+  profiled "profiled_$axis" 1
 done
 make_job alone 1
 run "a profile without launch" 0 "$DISTSETUP_BIN/distsetup-train" --plan "$work/alone/plan.json" --stop-after 3 --profile 2:3 --threads 1
