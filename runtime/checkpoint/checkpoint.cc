@@ -17,6 +17,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "plan/update_layout.h"
 
 namespace distsetup {
 namespace {
@@ -43,8 +44,27 @@ Diagnostics write_json(const std::string& path, const Json& json, FileDigest* di
   return write_file_atomic(path, text, Overwrite::kForce).diagnostics;
 }
 
+// What of states is not a value for each element, by tensor.
+void add_state_tensors(const Layout& layout, const std::vector<StateValues>& states, CheckpointIndex& index) {
+  for (const int rank : writer_ranks(layout)) {
+    const Coordinates at = coordinates(layout.mesh, rank);
+    if (at.pp != layout.stage) continue;
+    for (const StateValues& s : states) {
+      if (s.scope == StateScope::kElements) continue;
+      std::map<std::string, size_t> boxes;
+      for (const StatePiece& piece : state_pieces(layout, s.name, s.scope, at)) {
+        if (piece.is_copy) continue;
+        StoredParameter& stored = index.state_tensors[piece.name()];
+        stored.shape = piece.shape;
+        stored.boxes.push_back({rank_file_name(rank, boxes[piece.name()]++), piece.box.start, piece.box.size, ""});
+      }
+    }
+  }
+}
+
 // The parameters that a pipeline's stage writes; without stages all of them.
-void add_stage(const Layout& layout, CheckpointIndex& index) {
+void add_stage(const Layout& layout, const std::vector<StateValues>& states, CheckpointIndex& index) {
+  add_state_tensors(layout, states, index);
   for (const UnitLayout& unit : layout.units) {
     if (unit.is_copy || unit.is_frozen) continue;
     for (const Parameter& parameter : unit.parameters) {
@@ -65,12 +85,12 @@ void add_stage(const Layout& layout, CheckpointIndex& index) {
 CheckpointIndex make_index(const ShardState& state, const std::string& plan_digest) {
   const Layout& layout = *state.layout;
   CheckpointIndex index;
-  index.states = {""};
-  for (const StateValues& s : state.states) index.states.push_back("." + std::string(s.name));
+  index.states = stored_names(state.states);
   index.plan_digest = plan_digest;
   index.mesh = layout.mesh;
   for (int stage = 0; stage < layout.mesh.pp; ++stage)
-    add_stage(make_layout(layout.geometry, layout.mesh, layout.sharding, stage, layout.chunks_per_stage, layout.tuning), index);
+    add_stage(make_layout(layout.geometry, layout.mesh, layout.sharding, stage, layout.chunks_per_stage, layout.tuning), state.states,
+              index);
   return index;
 }
 
@@ -100,11 +120,24 @@ struct RankTensors {
   Json places = Json::object();  // where each begins in its parameter, as torch/distributed/checkpoint/_hf_utils.py names it
 };
 
-// File k has box k of every parameter. There is always a first one.
+void add_pieces(const Layout& layout, const StateValues& state, const Coordinates& at, std::vector<RankTensors>& files) {
+  std::map<std::string, size_t> boxes;
+  for (const StatePiece& piece : state_pieces(layout, state.name, state.scope, at)) {
+    if (piece.is_copy) continue;
+    const size_t k = boxes[piece.name()]++;
+    files.resize(std::max(files.size(), k + 1));
+    CHECK(piece.box.shard_offset + piece.box.numel() <= static_cast<int64_t>(state.values.size()), "{}", piece.name());
+    files[k].tensors.push_back({piece.name(), piece.box.size, state.values.data() + piece.box.shard_offset});
+    files[k].places[piece.name()] = {{"saved_offsets", piece.box.start}};
+  }
+}
+
+// File k has box k of every tensor. There is always a first one.
 std::vector<RankTensors> tensors_by_file(const ShardState& state) {
   std::vector<RankTensors> files(1);
   std::vector<std::pair<std::string, std::span<float>>> states = {{"", state.master}};
-  for (const StateValues& s : state.states) states.emplace_back("." + std::string(s.name), s.values);
+  for (const StateValues& s : state.states)
+    if (s.scope == StateScope::kElements) states.emplace_back("." + std::string(s.name), s.values);
   for (const UnitLayout& unit : state.layout->units) {
     if (unit.is_copy || unit.is_frozen) continue;  // its owner writes it
     for (const Parameter& parameter : unit.parameters) {
@@ -120,6 +153,8 @@ std::vector<RankTensors> tensors_by_file(const ShardState& state) {
       }
     }
   }
+  for (const StateValues& s : state.states)
+    if (s.scope != StateScope::kElements) add_pieces(*state.layout, s, state.at, files);
   return files;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
+#include "plan/update_layout.h"
 #include "weights/stored_checkpoint.h"
 
 namespace distsetup {
@@ -32,19 +33,37 @@ Diagnostics check_states(const std::string& checkpoint, const std::vector<std::s
                 "resume with the optimizer that it was written with, or export it and start from its weights")};
 }
 
+Diagnostics load_pieces(StoredCheckpoint& stored, const ShardState& state, const StateValues& to) {
+  std::fill(to.values.begin(), to.values.end(), 0.0f);
+  for (const StatePiece& piece : state_pieces(*state.layout, to.name, to.scope, state.at)) {
+    CHECK(piece.box.shard_offset + piece.box.numel() <= static_cast<int64_t>(to.values.size()), "{}", piece.name());
+    Diagnostics found = stored.read(piece.parameter, piece.state, piece.box, to.values.data() + piece.box.shard_offset);
+    if (has_error(found)) return found;
+  }
+  return {};
+}
+
 Diagnostics load_states(const std::string& checkpoint, const ShardState& state, Wanted wanted) {
   Result<StoredCheckpoint> stored = StoredCheckpoint::open(checkpoint);
   if (!stored.ok()) return stored.diagnostics;
   if (Diagnostics found = stored->check_model(state.layout->geometry, state.layout->tuning); has_error(found)) return found;
   std::vector<std::string> names = {""};
   std::vector<std::span<float>> states = {state.master};
+  std::vector<StateValues> others;  // that are no value for each element
   for (const StateValues& s : state.states) {
     if (wanted == Wanted::kParameters) break;
+    if (s.scope != StateScope::kElements) {
+      others.push_back(s);
+      continue;
+    }
     names.push_back("." + std::string(s.name));
     states.push_back(s.values);
   }
   if (wanted == Wanted::kAllStates)
-    if (Diagnostics found = check_states(checkpoint, stored->index().states, names); has_error(found)) return found;
+    if (Diagnostics found = check_states(checkpoint, stored->index().states, stored_names(state.states)); has_error(found))
+      return found;
+  for (const StateValues& s : others)
+    if (Diagnostics found = load_pieces(*stored, state, s); has_error(found)) return found;
   for (const std::span<float>& values : states) std::fill(values.begin(), values.end(), 0.0f);  // padding stays zero
   for (const UnitLayout& unit : state.layout->units) {
     if (unit.is_frozen) continue;

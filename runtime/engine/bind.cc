@@ -23,6 +23,10 @@ void check_supported(const Instruction& i) {
     case InstructionOp::kWait:
     case InstructionOp::kAccumulate:
     case InstructionOp::kGradNorm:
+    case InstructionOp::kFactorSums:
+    case InstructionOp::kFactorMeans:
+    case InstructionOp::kMomentum:
+    case InstructionOp::kOrthogonalize:
     case InstructionOp::kOptimizerStep:
     case InstructionOp::kCast:
     case InstructionOp::kZero:

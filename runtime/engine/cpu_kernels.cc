@@ -12,6 +12,8 @@
 #include "runtime/engine/row_copies.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/kernels.h"
+#include "runtime/optim/adafactor.h"
+#include "runtime/optim/muon.h"
 #include "runtime/optim/own_optimizers.h"
 
 namespace distsetup {
@@ -102,6 +104,14 @@ class CpuKernels : public Kernels {
   }
   void lion(const LionUpdate& update) const override { update_lion_on_host(update); }
   void adamw_8bit(const AdamW8bitUpdate& update) const override { update_adamw_8bit_on_host(update); }
+  void adafactor(AdafactorPass pass, const AdafactorUpdate& update) const override { adafactor_on_host(pass, update); }
+  void muon_momentum(const MuonMomentum& update) const override { muon_momentum_on_host(update); }
+  void decayed_step(const DecayedStep& update) const override { decayed_step_on_host(update); }
+  void normalize(void* values, int64_t n, float*) const override { normalize_on_host(values, n); }
+  void multiply_add(const MatrixView& out, const MatrixView& addend, const MatrixView& a, const MatrixView& b, double beta,
+                    double alpha) const override {
+    aten_multiply_add(out, addend, a, b, beta, alpha);
+  }
 };
 
 }  // namespace

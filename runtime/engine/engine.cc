@@ -13,12 +13,14 @@
 #include "base/clock.h"
 #include "plan/expand.h"
 #include "plan/layout_ranges.h"
+#include "plan/update_layout.h"
 #include "runtime/engine/bind.h"
 #include "runtime/engine/exchange.h"
 #include "runtime/engine/feed.h"
 #include "runtime/engine/frozen_shards.h"
 #include "runtime/engine/gradient_sums.h"
 #include "runtime/engine/host_shards.h"
+#include "runtime/engine/memory_report.h"
 #include "runtime/engine/step_meter.h"
 #include "runtime/kernels/cpu/kernels.h"
 #include "runtime/optim/initialize.h"
@@ -35,7 +37,8 @@ struct Engine::State {
   void run_op(const Step& step, const Call& call);
   void after_step(BoundList& list, int step);
   std::unique_ptr<Work> start(BoundList& list, const Instruction& i);
-  void optimizer_step();
+  void optimizer_step(const Instruction& i, const Call& call);
+  void decide();
   void wait(int event);
   void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }
   bool learns_preferences() const { return memory->has_run("reference_logps"); }
@@ -74,6 +77,7 @@ struct Engine::State {
   };
   std::vector<StartedWork> events;
   StepStats stats;
+  bool is_decided = false;  // whether the optimizer's step is taken
   std::vector<std::pair<InstructionOp, int>> timers;
   std::unique_ptr<Profile> profile;  // of a step that is profiled
   double rate = 0;
@@ -98,11 +102,11 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   for (const auto& [phase, s] : schedules) all.push_back(&s);
   memory = std::make_unique<RankMemory>(device, all);
   for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, place, context, device.kernels());
-  host_shards = std::make_unique<HostShards>(*memory, device, layout().shard_numel, plan.train);
+  host_shards = std::make_unique<HostShards>(*memory, device, state_sizes(layout()), plan.train);
   fill_rope_tables(plan.model, context.packed ? own_positions(context.cp * context.S) : positions_of(context), *memory, device);
   const OptimizerMemory shards = {shard("master").data(), shard("gradient").data(),
                                   [this](const std::string& buffer) { return memory->run(buffer); }, layout().shard_numel};
-  optimizer = make_optimizer(plan.train, decay_ranges(layout(), place), shards, device);
+  optimizer = make_optimizer(plan.train, decay_ranges(layout(), place), shards, device, {&layout(), place});
   if (!options.poison) return;
   for (const UnitLayout& unit : layout().units) {  // gradient padding: nobody may read it
     if (unit.is_frozen) continue;
@@ -222,6 +226,10 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   const Call& call = list.calls[size_t(i.first_step)];
   if (is_program(i.op)) return run_steps(list, i), nullptr;
   if (profile) profile->begin("");
+  if (i.group == Group::kSelf && belongs_to_update(list.schedule, i)) {
+    optimizer_step(i, call);
+    return after_step(list, i.first_step), nullptr;
+  }
   switch (i.op) {
     case InstructionOp::kCast: {
       const Argument& to = call.writes[0];
@@ -247,7 +255,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
     case InstructionOp::kRecv: work = transfer(list.schedule, i, call, communicator); break;
     case InstructionOp::kAccumulate: accumulate(call, layout(), i.unit, place, device.kernels()); break;
     case InstructionOp::kGradNorm: gradient_norm(call, layout(), place, device.kernels()); break;
-    case InstructionOp::kOptimizerStep: optimizer_step(); break;
+    case InstructionOp::kOptimizerStep: optimizer_step(i, call); break;
     case InstructionOp::kZero:
       // Before the first step run buffers are zeroed when they are allocated: by now they hold the model.
       if (list.schedule.phase == Phase::kLoad) break;
@@ -260,7 +268,9 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   return work;
 }
 
-void Engine::State::optimizer_step() {
+// Whether the step is taken: asked once, by the first instruction that belongs to the optimizer.
+void Engine::State::decide() {
+  is_decided = true;
   stats.loss = scalar("loss");
   if (learns_preferences()) {
     device.copy_to_host(stats.preference.emplace().data(), memory->run("loss"), sizeof(PreferenceNumbers));
@@ -272,8 +282,18 @@ void Engine::State::optimizer_step() {
   if (!options.takes_update && !is_finite)
     throw NonFiniteError(fmt::format("step {}: loss {}, gradient norm {}", steps_done + 1, stats.loss, stats.gradient_norm));
   stats.is_updated = !options.takes_update || options.takes_update(stats);
-  if (!stats.is_updated) return void(++steps_skipped);
-  optimizer->step(steps_done + 1 - steps_skipped, rate, clip_factor(stats.gradient_norm, plan.train.grad_clip));
+  if (!stats.is_updated) ++steps_skipped;
+}
+
+void Engine::State::optimizer_step(const Instruction& i, const Call& call) {
+  if (!is_decided) decide();
+  if (!stats.is_updated) return;
+  const int64_t number = steps_done + 1 - steps_skipped;
+  const double clip = clip_factor(stats.gradient_norm, plan.train.grad_clip);
+  if (i.op == InstructionOp::kOptimizerStep)
+    optimizer->step(number, rate, clip);
+  else
+    optimizer->prepare(i, call, number, rate, clip);
 }
 
 void Engine::State::evaluate(const EvaluateInput& input, const std::function<void(int64_t)>& after) {
@@ -343,6 +363,7 @@ StepStats Engine::step(const StepInput& input) {
   CHECK(input.num_terms > 0);
   const double begin_s = now_s();
   s.stats = {};
+  s.is_decided = false;
   s.rate = input.learning_rate;
   s.host_shards->forget();
   s.set_scalar("loss_scale", 1.0 / double(input.num_terms));
@@ -374,23 +395,6 @@ std::vector<float> Engine::sequence_logps(const EvaluateInput& input) {
   return logps;
 }
 
-MemoryReport Engine::memory() const {
-  const State& s = *state_;
-  const Schedule& step = s.list(Phase::kStep).schedule;
-  MemoryReport report;
-  for (const Buffer& b : step.buffers) {
-    if (b.lifetime == BufferLifetime::kRun) report.run_bytes[size_t(b.buffer_class)] += s.memory->run_num_bytes(b.name);
-  }
-  report.arena_peak_bytes = arena_peak_by_class(step);
-  report.arena_bytes = s.memory->arena_bytes();
-  if (!meter_installed()) return report;
-  const MeterReading now = read_meter();
-  report.metered_bytes = now.live_by_tag;
-  report.metered_peak_bytes = std::max(s.meter.peak_bytes, now.peak_bytes);
-  report.metered_workspace_bytes = s.meter.workspace_bytes;
-  report.peak_instruction = s.meter.most_at;
-  report.peak_instruction_bytes = s.meter.most_bytes;
-  return report;
-}
+MemoryReport Engine::memory() const { return memory_report(schedule(Phase::kStep), *state_->memory, state_->meter); }
 
 }  // namespace distsetup

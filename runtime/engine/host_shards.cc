@@ -14,15 +14,15 @@ struct HostCodes {
 
 }  // namespace
 
-HostShards::HostShards(const RankMemory& memory, Device& device, int64_t numel, const TrainPlan& train)
-    : memory_(memory), device_(device), numel_(numel), states_(distsetup::optimizer_states(train)) {}
+HostShards::HostShards(const RankMemory& memory, Device& device, const StateSizes& sizes, const TrainPlan& train)
+    : memory_(memory), device_(device), sizes_(sizes), numel_(sizes.elements), states_(distsetup::optimizer_states(train)) {}
 
-std::span<float> HostShards::of(const std::string& name) {
-  if (device_.host_memory()) return {static_cast<float*>(memory_.run(name)), static_cast<size_t>(numel_)};
+std::span<float> HostShards::of(const std::string& name, int64_t numel) {
+  if (device_.host_memory()) return {static_cast<float*>(memory_.run(name)), static_cast<size_t>(numel)};
   Mirror& mirror = mirrors_[name];
   if (!mirror.valid) {
-    mirror.values.resize(static_cast<size_t>(numel_));
-    device_.copy_to_host(mirror.values.data(), memory_.run(name), numel_ * 4);
+    mirror.values.resize(static_cast<size_t>(numel));
+    device_.copy_to_host(mirror.values.data(), memory_.run(name), numel * 4);
     mirror.valid = true;
   }
   return mirror.values;
@@ -30,7 +30,7 @@ std::span<float> HostShards::of(const std::string& name) {
 
 std::span<float> HostShards::of_state(const OptimizerState& state) {
   const std::string name(state.name);
-  if (state.dtype == Dtype::kF32) return of(name);
+  if (state.dtype == Dtype::kF32) return of(name, sizes_.of(state.scope));
   Mirror& mirror = mirrors_[name];
   if (!mirror.valid) {
     HostCodes host(numel_);
@@ -45,7 +45,7 @@ std::span<float> HostShards::of_state(const OptimizerState& state) {
 
 std::vector<StateValues> HostShards::optimizer_states() {
   std::vector<StateValues> out;
-  for (const OptimizerState& state : states_) out.push_back({state.name, of_state(state)});
+  for (const OptimizerState& state : states_) out.push_back({state.name, of_state(state), state.scope});
   return out;
 }
 
@@ -54,7 +54,9 @@ std::span<float> HostShards::checkpoint_copy(bool is_async) {
   const std::string name(kCheckpointCopy);
   if (memory_.has_run(name))
     return {static_cast<float*>(memory_.run(name)), static_cast<size_t>(memory_.run_num_bytes(name)) / sizeof(float)};
-  checkpoint_copy_.resize((1 + states_.size()) * static_cast<size_t>(numel_));
+  int64_t numel = numel_;
+  for (const OptimizerState& state : states_) numel += sizes_.of(state.scope);
+  checkpoint_copy_.resize(static_cast<size_t>(numel));
   return checkpoint_copy_;
 }
 
@@ -74,7 +76,7 @@ void HostShards::upload() {
     if (in_8_bits != nullptr)
       upload_codes(*in_8_bits, mirror);
     else
-      device_.copy_to_device(memory_.run(name), mirror.values.data(), numel_ * 4);
+      device_.copy_to_device(memory_.run(name), mirror.values.data(), static_cast<int64_t>(mirror.values.size()) * 4);
   }
 }
 

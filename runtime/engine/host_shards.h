@@ -15,9 +15,9 @@ namespace distsetup {
 
 class HostShards {
  public:
-  HostShards(const RankMemory& memory, Device& device, int64_t numel, const TrainPlan& train);
-  std::span<float> of(const std::string& name);  // master or gradient; valid until forget()
-  std::vector<StateValues> optimizer_states();   // as of()
+  HostShards(const RankMemory& memory, Device& device, const StateSizes& sizes, const TrainPlan& train);
+  std::span<float> of(const std::string& name) { return of(name, numel_); }  // master or gradient; valid until forget()
+  std::vector<StateValues> optimizer_states();                               // as of()
   // Room for a copy of master and states: the run buffer of that name (schedule.h), or where there is none memory of the host. Empty
   // unless the run saves beside training.
   std::span<float> checkpoint_copy(bool is_async);
@@ -29,11 +29,13 @@ class HostShards {
     std::vector<float> values;
     bool valid = false;
   };
+  std::span<float> of(const std::string& name, int64_t numel);
   std::span<float> of_state(const OptimizerState& state);
   void upload_codes(const OptimizerState& state, const Mirror& mirror);
   const RankMemory& memory_;
   Device& device_;
-  const int64_t numel_;
+  const StateSizes sizes_;
+  const int64_t numel_;  // of the flat shard
   const std::vector<OptimizerState> states_;
   std::vector<float> checkpoint_copy_;
   std::map<std::string, Mirror, std::less<>> mirrors_;  // of states in 8 bits too

@@ -95,6 +95,14 @@ class Kernels {
   // Optimizers that libtorch has no fused kernel of.
   virtual void lion(const LionUpdate& update) const = 0;
   virtual void adamw_8bit(const AdamW8bitUpdate& update) const = 0;
+  virtual void adafactor(AdafactorPass pass, const AdafactorUpdate& update) const = 0;
+  virtual void muon_momentum(const MuonMomentum& update) const = 0;
+  virtual void decayed_step(const DecayedStep& update) const = 0;
+  // Of n values in bf16: divided by their norm, or by 1e-7 where that is more. scratch: kNormParts floats.
+  virtual void normalize(void* values, int64_t n, float* scratch) const = 0;
+  // out = beta · addend + alpha · a · b in bf16; out is neither a nor b, and may be addend. beta 0: addend is not read.
+  virtual void multiply_add(const MatrixView& out, const MatrixView& addend, const MatrixView& a, const MatrixView& b, double beta,
+                            double alpha) const = 0;
 };
 
 }  // namespace distsetup

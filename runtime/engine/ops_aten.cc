@@ -163,4 +163,14 @@ bool bind_aten_op(const std::string& kernel, Call& call) {
   return true;
 }
 
+void aten_multiply_add(const MatrixView& out, const MatrixView& addend, const MatrixView& a, const MatrixView& b, double beta,
+                       double alpha) {
+  const auto view = [](const MatrixView& m) {
+    const Tensor t = at::from_blob(m.data, {m.rows, m.columns}, at::TensorOptions().dtype(at::kBFloat16));
+    return m.is_transposed ? t.t() : t;
+  };
+  Tensor to = view(out);
+  at::cpu::addmm_out(to, addend.data == out.data ? to : view(addend), view(a), view(b), beta, alpha);
+}
+
 }  // namespace distsetup

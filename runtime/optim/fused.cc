@@ -13,16 +13,21 @@ class FusedOptimizer : public Optimizer {
   struct DecayClass {
     double weight_decay = 0;
     std::vector<DecayRange> ranges;
+    std::vector<int64_t> second_begins;  // of AdamW's second moments
     std::vector<at::Tensor> parameters, gradients;
   };
 
-  FusedOptimizer(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory, Accelerator accelerator,
-                 int device_index)
+  FusedOptimizer(const TrainPlan& train, const std::vector<DecayRange>& ranges, const std::vector<int64_t>& second_begins,
+                 const OptimizerMemory& memory, Accelerator accelerator, int device_index)
       : train_(train),
         device_(accelerator == Accelerator::kCuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device_index)) : c10::Device(c10::kCPU)),
         scale_(number(&scale_value_)) {
     decay_.weight_decay = train.weight_decay;
-    for (const DecayRange& r : ranges) (r.decay ? decay_ : no_decay_).ranges.push_back(r);
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      DecayClass& of = ranges[i].decay ? decay_ : no_decay_;
+      of.ranges.push_back(ranges[i]);
+      of.second_begins.push_back(second_begins.empty() ? ranges[i].begin : second_begins[i]);
+    }
     for (DecayClass* c : {&decay_, &no_decay_}) {
       c->parameters = views(*c, memory.master);
       c->gradients = views(*c, memory.gradient);
@@ -38,12 +43,19 @@ class FusedOptimizer : public Optimizer {
   }
   std::vector<at::Tensor> views(const DecayClass& of, void* base) const {
     std::vector<at::Tensor> out;
-    for (const DecayRange& r : of.ranges)  // the target device said: libtorch need not ask the driver whose memory it is
-      out.push_back(at::for_blob(static_cast<float*>(base) + r.begin, {r.end - r.begin})
-                        .options(options())
-                        .target_device(device_)
-                        .make_tensor());
+    for (const DecayRange& r : of.ranges) out.push_back(view(base, r.begin, r.end - r.begin));
     return out;
+  }
+  // Of second moments, which may lie elsewhere.
+  std::vector<at::Tensor> second_views(const DecayClass& of, void* base) const {
+    std::vector<at::Tensor> out;
+    for (size_t i = 0; i < of.ranges.size(); ++i)
+      out.push_back(view(base, of.second_begins[i], of.ranges[i].end - of.ranges[i].begin));
+    return out;
+  }
+  at::Tensor view(void* base, int64_t begin,
+                  int64_t n) const {  // the target device said: libtorch need not ask the driver whose memory it is
+    return at::for_blob(static_cast<float*>(base) + begin, {n}).options(options()).target_device(device_).make_tensor();
   }
   void set_clip(double clip) { set(scale_, scale_value_, 1.0 / clip); }
 
@@ -56,11 +68,11 @@ class FusedOptimizer : public Optimizer {
 
 class AdamW final : public FusedOptimizer {
  public:
-  AdamW(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory, Accelerator accelerator,
-        int device_index)
-      : FusedOptimizer(train, ranges, memory, accelerator, device_index), step_(number(&step_value_)) {
+  AdamW(const TrainPlan& train, const std::vector<DecayRange>& ranges, const std::vector<int64_t>& second_begins,
+        const OptimizerMemory& memory, Accelerator accelerator, int device_index)
+      : FusedOptimizer(train, ranges, second_begins, memory, accelerator, device_index), step_(number(&step_value_)) {
     for (DecayClass* c : {&decay_, &no_decay_}) {
-      moments_.push_back({c, views(*c, memory.state("exp_avg")), views(*c, memory.state("exp_avg_sq")), {}, {}});
+      moments_.push_back({c, views(*c, memory.state("exp_avg")), second_views(*c, memory.state("exp_avg_sq")), {}, {}});
       moments_.back().steps.assign(c->parameters.size(), step_);
     }
   }
@@ -90,7 +102,7 @@ class Sgd final : public FusedOptimizer {
  public:
   Sgd(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory, Accelerator accelerator,
       int device_index)
-      : FusedOptimizer(train, ranges, memory, accelerator, device_index) {
+      : FusedOptimizer(train, ranges, {}, memory, accelerator, device_index) {
     for (DecayClass* c : {&decay_, &no_decay_})
       momentum_.emplace_back(c, train.momentum == 0 ? std::vector<at::Tensor>{} : views(*c, memory.state("momentum_buffer")));
   }
@@ -113,7 +125,13 @@ class Sgd final : public FusedOptimizer {
 
 std::unique_ptr<Optimizer> make_adamw(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
                                       Accelerator accelerator, int device_index) {
-  return std::make_unique<AdamW>(train, ranges, memory, accelerator, device_index);
+  return std::make_unique<AdamW>(train, ranges, std::vector<int64_t>{}, memory, accelerator, device_index);
+}
+
+std::unique_ptr<Optimizer> make_adamw_beside(const TrainPlan& train, const std::vector<DecayRange>& ranges,
+                                             const std::vector<int64_t>& second_begins, const OptimizerMemory& memory,
+                                             Accelerator accelerator, int device_index) {
+  return std::make_unique<AdamW>(train, ranges, second_begins, memory, accelerator, device_index);
 }
 
 std::unique_ptr<Optimizer> make_sgd(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,

@@ -12,6 +12,10 @@ namespace distsetup {
 
 std::unique_ptr<Optimizer> make_adamw(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
                                       Accelerator accelerator, int device_index);
+// The same of some ranges, whose second moments lie elsewhere: those of range i from element second_begins[i] on.
+std::unique_ptr<Optimizer> make_adamw_beside(const TrainPlan& train, const std::vector<DecayRange>& ranges,
+                                             const std::vector<int64_t>& second_begins, const OptimizerMemory& memory,
+                                             Accelerator accelerator, int device_index);
 std::unique_ptr<Optimizer> make_sgd(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
                                     Accelerator accelerator, int device_index);
 

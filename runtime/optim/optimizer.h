@@ -10,6 +10,7 @@
 #include "plan/layout_ranges.h"
 #include "plan/plan.h"
 #include "runtime/device/device.h"
+#include "runtime/engine/ops.h"
 
 namespace distsetup {
 
@@ -23,6 +24,8 @@ class Optimizer {
   // `step` counts from 1 (bias correction). Gradients are multiplied by `clip` and may be overwritten. Elements that no range has
   // keep their values, and their states stay zero.
   virtual void step(int64_t step, double learning_rate, double clip) = 0;
+  // An instruction that the list has before the step for this optimizer's sake (plan/update_writer.h); with the step's numbers.
+  virtual void prepare(const Instruction& instruction, const Call& call, int64_t step, double learning_rate, double clip);
 };
 
 // The memory of a rank: fp32 master and gradient, and a buffer of the optimizer by its name.
@@ -33,8 +36,14 @@ struct OptimizerMemory {
   int64_t numel = 0;  // of the flat shard
 };
 
-// `device` must outlive it.
+// What Adafactor and Muon know of the parameters that a shard is of.
+struct OptimizerPlace {
+  const Layout* layout = nullptr;
+  Coordinates at;
+};
+
+// `device` and the layout must outlive it.
 std::unique_ptr<Optimizer> make_optimizer(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
-                                          const Device& device);
+                                          Device& device, const OptimizerPlace& place = {});
 
 }  // namespace distsetup

@@ -13,7 +13,16 @@ uint64_t token(uint64_t kind, uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64
   for (const uint64_t part : {kind, a, b, c, d}) x = splitmix(x + part + kSplitMixStep);
   return x;
 }
-enum TokenKind : uint64_t { kGradientToken, kLossToken, kNormToken, kStaleToken, kForwardToken, kBackwardToken, kKeptToken };
+enum TokenKind : uint64_t {
+  kGradientToken,
+  kLossToken,
+  kNormToken,
+  kStaleToken,
+  kForwardToken,
+  kBackwardToken,
+  kKeptToken,
+  kUpdateToken
+};
 
 }  // namespace
 
@@ -51,6 +60,7 @@ void Contributions::begin(JobRank& r, const Instruction& i) {
 
 void Contributions::local(int rank, const Instruction& i) {
   JobRank& r = ranks[rank];
+  if (belongs_to_update(r.list->s, i)) return update_part(rank, i);
   switch (i.op) {
     case InstructionOp::kCast: {
       const int slot = r.list->slot(i.uses[1], i.unit);
@@ -214,7 +224,45 @@ void Contributions::optimizer(int rank, const Instruction& i) {
   for (const int owner : members(r.list->s.layout->state_group, rank)) norm += norm_token(owner);
   require(r.value[r.list->slot(i.uses.back(), 0)] == norm, rank, "the gradient norm does not hold every shard exactly once");
   check_loss(rank);
+  for (const int b : i.frees)  // Adafactor's sums
+    require(r.value[r.list->slot(b, 0)] == sharded_sum(rank, b, -1), rank, "'{}' does not hold every shard exactly once",
+            r.list->s.buffers[b].name);
   ++r.version;
+}
+
+// What all ranks that share a parameter give to a part of the update.
+uint64_t Contributions::sharded_sum(int rank, uint64_t kind, int unit) {
+  uint64_t sum = 0;
+  for (const int peer : members(ranks[rank].list->s.layout->shard_group, rank))
+    sum += token(kUpdateToken, peer, kind, static_cast<uint64_t>(unit));
+  return sum;
+}
+
+void Contributions::update_part(int rank, const Instruction& i) {
+  JobRank& r = ranks[rank];
+  const auto unit = static_cast<uint64_t>(i.unit);
+  const auto slot = [&](int b) { return r.list->slot(b, std::max(i.unit, 0)); };
+  switch (i.op) {
+    case InstructionOp::kFactorSums: r.value[slot(i.uses[2])] = token(kUpdateToken, rank, i.uses[2], unit); break;
+    case InstructionOp::kFactorMeans:
+      require(r.value[slot(i.uses[2])] == sharded_sum(rank, i.uses[2], i.unit), rank, "sums of rows and columns lack a shard");
+      r.value[slot(i.uses[4])] = token(kUpdateToken, rank, i.uses[4], unit);
+      break;
+    case InstructionOp::kMomentum:
+      r.own[slot(i.uses[3])] = r.version;
+      r.whole[slot(i.uses[3])] = r.list->s.layout->units[i.unit].shard_ranks == 1 ? r.version : -1;
+      break;
+    case InstructionOp::kOrthogonalize:
+      require(r.whole[slot(i.uses[0])] == r.version, rank, "orthogonalises matrices that have not been gathered");
+      r.value[slot(i.uses[0])] = token(kUpdateToken, rank, 0, unit);
+      break;
+    case InstructionOp::kAccumulate: {
+      const uint64_t all = r.value[slot(i.uses[0])] + (i.uses.size() == 3 ? r.inbox[i.uses[1]] : 0);
+      require(all == sharded_sum(rank, 0, i.unit), rank, "takes matrices of unit {} that not every owner has sent", i.unit);
+      break;
+    }
+    default: break;  // collectives are not local, but for a group of one
+  }
 }
 
 void Contributions::end(int rank) {

@@ -68,6 +68,8 @@ class Contributions {
   uint64_t norm_token(int rank) const;
   void norm(int rank, const Instruction& i);
   void optimizer(int rank, const Instruction& i);
+  void update_part(int rank, const Instruction& i);
+  uint64_t sharded_sum(int rank, uint64_t kind, int unit);
 
   const Mesh mesh_;
   std::map<const Schedule*, std::unique_ptr<JobList>> lists_;

@@ -240,6 +240,22 @@ class Expander {
         step.reads = {flat(i.uses[0])};
         step.writes = {flat(i.uses[1])};
         break;
+      case InstructionOp::kFactorSums:
+        step.reads = {flat(i.uses[0]), flat(i.uses[1])};
+        step.writes = {flat(i.uses[2])};
+        break;
+      case InstructionOp::kFactorMeans:
+        for (size_t n = 0; n < 4; ++n) step.reads.push_back(flat(i.uses[n]));
+        for (size_t n = 2; n < 5; ++n) step.writes.push_back(flat(i.uses[n]));
+        break;
+      case InstructionOp::kMomentum:
+        step.reads = {shard_range(i.uses[0], i.unit), flat(i.uses[1]), shard_range(i.uses[2], i.unit)};
+        step.writes = {own_chunk(i.uses[3], i.unit), shard_range(i.uses[2], i.unit)};
+        break;
+      case InstructionOp::kOrthogonalize:
+        step.reads = {unit_flat(i.uses[0], i.unit)};
+        for (const int b : i.uses) step.writes.push_back(flat(b));
+        break;
       case InstructionOp::kOptimizerStep:
         for (const int b : i.uses) step.reads.push_back(flat(b));
         step.writes.assign(step.reads.begin(), step.reads.end() - 1);  // all but the norm

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "plan/live.h"
+#include "plan/update_rules.h"
 
 namespace distsetup {
 namespace {
@@ -65,7 +66,8 @@ class ScheduleChecker {
     }
     for (const int b : i.allocates) allocate(b);
     for (const int b : i.uses) require(b >= 0 && alive_[b], "{} uses '{}' that is not allocated", name(i.op), s_.buffers[b].name);
-    switch (i.op) {
+    // What belongs to the update has rules of its own.
+    switch (belongs_to_update(s_, i) ? InstructionOp::kWait : i.op) {
       case InstructionOp::kCast: cast(i); break;
       case InstructionOp::kAllGather: gather(i); break;
       case InstructionOp::kForward:
@@ -374,6 +376,7 @@ class ScheduleChecker {
 std::vector<std::string> check_invariants(const Plan& plan, const Schedule& schedule) {
   std::vector<std::string> out = ScheduleChecker(plan, schedule).run();
   if (schedule.phase == Phase::kStep && out.empty()) {
+    out = check_update(plan, schedule);
     const std::vector<InstructionLive> live = walk_live(schedule);
     if (!live.empty() && live.back().after_bytes != 0)
       out.push_back(fmt::format("{} bytes are live after the step", live.back().after_bytes));

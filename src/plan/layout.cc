@@ -100,6 +100,9 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
       layout.trained_numel += p.trains ? full_numel(p) : 0;
       layout.stored_numel += list == &parameters.own || list == &parameters.shared ? full_numel(p) : 0;
       layout.quantized_numel += list == &parameters.quantized ? full_numel(p) : 0;
+      if (list == &parameters.frozen || list == &parameters.quantized) continue;
+      layout.hidden_numel += is_hidden_matrix(program.kind, p) ? full_numel(p) : 0;
+      layout.factored_numel += p.trains ? num_factors(p) : 0;
     }
   }
   if (!is_here) {
@@ -326,6 +329,8 @@ ElementRange owned_range(const UnitLayout& unit, int index) {
   const int64_t begin = std::min(unit.numel, index * unit.shard_numel);
   return {begin, std::min(unit.numel, begin + unit.shard_numel)};
 }
+
+int64_t num_factors(const Parameter& p) { return p.full_shape.size() == 2 ? p.full_shape[0] + p.full_shape[1] : full_numel(p); }
 
 int64_t Box::numel() const {
   int64_t n = 1;

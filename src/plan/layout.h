@@ -85,6 +85,8 @@ struct Layout {
   int64_t trained_numel = 0;         // of them those that change
   int64_t stored_numel = 0;          // and those that checkpoints hold: all but what lies in frozen units
   int64_t quantized_numel = 0;       // and those that are held as nf4
+  int64_t hidden_numel = 0;          // of the model's trained ones: in matrices of blocks, which Muon takes (update_layout.h)
+  int64_t factored_numel = 0;        // rows and columns of what is trained, and elements of vectors: Adafactor's means
 
   int shared_unit() const {
     const bool is_there = num_programs < static_cast<int>(units.size()) && !units[static_cast<size_t>(num_programs)].is_frozen;
@@ -127,6 +129,12 @@ int64_t full_element(const Parameter& parameter, int tp_index, int64_t element);
 int64_t published_element(const Parameter& parameter, const Geometry& geometry, int64_t element);
 int64_t published_row(const Parameter& parameter, const Geometry& geometry, int64_t row);  // of a row of the whole, before transposing
 std::vector<int64_t> published_shape(const Parameter& parameter);
+// Rows and columns of a matrix; elements of a vector.
+int64_t num_factors(const Parameter& parameter);
+// A trained matrix of a block: what Muon takes. It leaves embedding, head, norms and biases to AdamW.
+inline bool is_hidden_matrix(UnitKind kind, const Parameter& p) {
+  return kind == UnitKind::kBlock && p.trains && p.full_shape.size() == 2;
+}
 
 // Half-open range of valid elements of unit `unit` that shard rank `index` owns; empty past the end.
 struct ElementRange {

@@ -23,6 +23,10 @@ const std::vector<OptimizerRow>& rows() {
       {"sgd", "SGD momentum", {{"momentum_buffer"}}, true},
       {"lion", "Lion momentum", {{"exp_avg"}}},
       {"adamw_8bit", "8-bit AdamW moments", {{"exp_avg", Dtype::kInt8}, {"exp_avg_sq", Dtype::kInt8, false}}},
+      {kAdafactor, "Adafactor means", {{"factors", Dtype::kF32, false, StateScope::kFactors}}},
+      {kMuon,
+       "Muon momentum",
+       {{"momentum_buffer", Dtype::kF32, true, StateScope::kMomenta}, {"exp_avg_sq", Dtype::kF32, false, StateScope::kRest}}},
   };
   return kRows;
 }
@@ -32,9 +36,15 @@ const OptimizerRow* find_row(std::string_view name) {
   return it == rows().end() ? nullptr : &*it;
 }
 
+void add_suffixes(std::string_view name, StateScope scope, std::vector<std::string>& out) {
+  if (scope == StateScope::kFactors) return void(out.insert(out.end(), {".row_var", ".col_var", ".variance"}));
+  out.push_back("." + std::string(name));
+  if (scope == StateScope::kMomenta) out.emplace_back(".exp_avg");
+}
+
 std::vector<std::string> suffixes(const std::vector<OptimizerState>& states) {
   std::vector<std::string> out = {""};
-  for (const OptimizerState& state : states) out.push_back("." + std::string(state.name));
+  for (const OptimizerState& state : states) add_suffixes(state.name, state.scope, out);
   return out;
 }
 
@@ -60,18 +70,19 @@ std::vector<OptimizerState> optimizer_states(const TrainPlan& train) {
 
 std::string scale_buffer(const OptimizerState& state) { return fmt::format("{}_scales", state.name); }
 
-std::vector<OptimizerBuffer> optimizer_buffers(const TrainPlan& train, int64_t numel) {
+std::vector<OptimizerBuffer> optimizer_buffers(const TrainPlan& train, const StateSizes& sizes) {
   std::vector<OptimizerBuffer> out;
   for (const OptimizerState& state : optimizer_states(train)) {
+    const int64_t numel = sizes.of(state.scope);
     out.push_back({std::string(state.name), numel, state.dtype});
     if (state.dtype != Dtype::kF32) out.push_back({scale_buffer(state), (numel + kScaleBlock - 1) / kScaleBlock, Dtype::kF32});
   }
   return out;
 }
 
-int64_t optimizer_bytes(const TrainPlan& train, int64_t numel) {
+int64_t optimizer_bytes(const TrainPlan& train, const StateSizes& sizes) {
   int64_t bytes = 0;
-  for (const OptimizerBuffer& buffer : optimizer_buffers(train, numel)) bytes += buffer.numel * size_bytes(buffer.dtype);
+  for (const OptimizerBuffer& buffer : optimizer_buffers(train, sizes)) bytes += buffer.numel * size_bytes(buffer.dtype);
   return bytes;
 }
 
@@ -82,10 +93,23 @@ std::string optimizer_words(const TrainPlan& train) {
 
 double update_bytes_per_parameter(const TrainPlan& train) {
   constexpr double kMasterAndGradient = 12;
-  return kMasterAndGradient + 2 * bytes_per_element(train);
+  const bool has_moved_before = train.optimizer == kMuon || train.optimizer == kAdafactor;  // momentum and means: update_writer.h
+  return kMasterAndGradient + (has_moved_before ? 0 : 2 * bytes_per_element(train));
 }
 
 std::vector<std::string> stored_states(const TrainPlan& train) { return suffixes(optimizer_states(train)); }
+
+std::vector<std::string> stored_names(const std::vector<StateValues>& states) {
+  std::vector<std::string> out = {""};
+  for (const StateValues& state : states) add_suffixes(state.name, state.scope, out);
+  return out;
+}
+
+int64_t stored_bytes(const TrainPlan& train, const StateSizes& sizes) {
+  int64_t numel = sizes.elements;
+  for (const OptimizerState& state : optimizer_states(train)) numel += sizes.of(state.scope);
+  return 4 * numel;
+}
 
 std::string optimizers_with(const std::vector<std::string>& states) {
   std::vector<std::string> names;

@@ -135,6 +135,15 @@ Diagnostics check_bundled(const Plan& p) {
           code::kUnsupportedFeature, "the native trainer keeps master, sums and moments in fp32");
   require(is_native_optimizer(p.train.optimizer), code::kUnsupportedFeature,
           fmt::format("the native trainer runs {}, not '{}'", native_optimizers(), p.train.optimizer));
+  require(m.tp == 1 || keeps_elements(p.train.optimizer), code::kUnsupportedFeature,
+          fmt::format("{} sees whole matrices, the mesh has tp {}: the native trainer does not bring their parts together",
+                      p.train.optimizer, m.tp),
+          "--tp 1, or --optimizer adamw");
+  const MuonPlan& muon = p.train.muon;
+  require(p.train.optimizer != kMuon || muon.adjust_lr == kOriginalRate || muon.adjust_lr == kMatchAdamW, code::kUnknownValue,
+          fmt::format("adjust_lr is '{}', expected {} or {}", muon.adjust_lr, kOriginalRate, kMatchAdamW));
+  require(p.train.optimizer != kMuon || (muon.newton_schulz_steps >= 1 && muon.newton_schulz_steps < 100), code::kOutOfRange,
+          fmt::format("{} Newton-Schulz steps, expected 1 to 99", muon.newton_schulz_steps));
   return out;
 }
 

@@ -19,6 +19,8 @@ inline constexpr int kPlanSchemaVersion = 1;
 inline constexpr std::string_view kNative = "native";  // the bundled trainer, its program, and the target written for it
 inline constexpr std::string_view kDpo = "dpo";
 inline constexpr std::string_view kIgnore = "ignore", kNote = "note", kStop = "stop", kSkip = "skip";  // GuardPlan
+inline constexpr std::string_view kAdafactor = "adafactor", kMuon = "muon";                            // optimizers
+inline constexpr std::string_view kOriginalRate = "original", kMatchAdamW = "match_rms_adamw";         // MuonPlan::adjust_lr
 inline constexpr std::string_view kRandomInit = "random", kWeightsInit = "weights";                    // what parameters start from
 
 enum class Verdict { kFits, kTight, kDoesNotFit };
@@ -139,6 +141,22 @@ struct GuardPlan {
   bool operator==(const GuardPlan&) const = default;
 };
 
+// What torch.optim.Adafactor is told beside the rate and the decay (arXiv 1804.04235). Its first epsilon is TrainPlan::epsilon.
+struct AdafactorPlan {
+  double beta2_decay = -0.8;  // step t keeps 1 - t^beta2_decay of the means of squares
+  double epsilon2 = 1e-3;     // what the root mean square of a parameter is taken to be at least
+  double clip_threshold = 1;  // largest root mean square of an update
+  bool operator==(const AdafactorPlan&) const = default;
+};
+// What torch.optim.Muon is told, and the rate of the AdamW that has what is no matrix of a block. Its momentum is TrainPlan::momentum.
+struct MuonPlan {
+  bool nesterov = true;
+  int64_t newton_schulz_steps = 5;
+  std::string adjust_lr{kMatchAdamW};  // original | match_rms_adamw: what the rate of a matrix is multiplied by
+  double adam_learning_rate = 0;       // peak; the schedule is the same
+  bool operator==(const MuonPlan&) const = default;
+};
+
 struct TrainPlan {
   std::string method = "pretrain";  // pretrain | sft | dpo
   std::string finetune = "full";    // full | lora | qlora
@@ -160,7 +178,9 @@ struct TrainPlan {
   int64_t lr_decay_steps = 0;  // wsd: the last steps, in which the rate falls; step: those between two falls
   double lr_decay_factor = 0;  // step: what each fall multiplies the rate by
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-  double momentum = 0;     // sgd; 0: it has no state
+  double momentum = 0;  // sgd and muon; sgd with 0 has no state
+  AdafactorPlan adafactor;
+  MuonPlan muon;
   double grad_clip = 1.0;  // 0 = no clipping
   GuardPlan guard;
   int64_t evaluate_every = 0;  // steps between two evaluations of held-out data; 0: a tenth of the steps

@@ -191,7 +191,18 @@ void visit(V& v, TrainPlan& t) {
   v("beta1", t.beta1);
   v("beta2", t.beta2);
   v("epsilon", t.epsilon);
-  if (t.optimizer == "sgd") v("momentum", t.momentum);
+  if (t.optimizer == "sgd" || t.optimizer == kMuon) v("momentum", t.momentum);
+  if (t.optimizer == kMuon) {
+    v("nesterov", t.muon.nesterov);
+    v("newton_schulz_steps", t.muon.newton_schulz_steps);
+    v("adjust_lr", t.muon.adjust_lr);
+    v("adam_learning_rate", t.muon.adam_learning_rate);
+  }
+  if (t.optimizer == kAdafactor) {
+    v("beta2_decay", t.adafactor.beta2_decay);
+    v("epsilon2", t.adafactor.epsilon2);
+    v("clip_threshold", t.adafactor.clip_threshold);
+  }
   v("grad_clip", t.grad_clip);
   v("on_nan", t.guard.on_nan);
   v("on_spike", t.guard.on_spike);

@@ -14,8 +14,9 @@ std::string_view name(Phase v) {
 }
 std::string_view name(InstructionOp v) {
   static constexpr std::string_view kNames[] = {
-      "AllGather", "ReduceScatter", "AllReduce", "Broadcast", "Wait", "Forward", "Loss", "Recompute",  "Backward",    "Accumulate",
-      "GradNorm",  "OptimizerStep", "Cast",      "Zero",      "Free", "Send",    "Recv", "CopyToHost", "CopyToDevice"};
+      "AllGather", "ReduceScatter", "AllReduce", "Broadcast",  "Wait",        "Forward",    "Loss",          "Recompute",
+      "Backward",  "Accumulate",    "GradNorm",  "FactorSums", "FactorMeans", "Momentum",   "Orthogonalize", "OptimizerStep",
+      "Cast",      "Zero",          "Free",      "Send",       "Recv",        "CopyToHost", "CopyToDevice"};
   return kNames[static_cast<int>(v)];
 }
 std::string_view name(Stream v) {
@@ -125,6 +126,13 @@ bool reads_tokens(const Schedule& s, const Instruction& i) {
 bool is_program(InstructionOp op) {
   using enum InstructionOp;
   return op == kForward || op == kLoss || op == kRecompute || op == kBackward;
+}
+
+bool belongs_to_update(const Schedule& s, const Instruction& i) {
+  using enum InstructionOp;
+  if (i.op == kFactorSums || i.op == kFactorMeans || i.op == kMomentum || i.op == kOrthogonalize) return true;
+  if (i.op != kAllGather && i.op != kReduceScatter && i.op != kAllReduce && i.op != kAccumulate) return false;
+  return s.buffers[static_cast<size_t>(i.uses[0])].buffer_class == BufferClass::kOptimizerState;
 }
 
 bool is_transfer(InstructionOp op) { return op == InstructionOp::kSend || op == InstructionOp::kRecv; }

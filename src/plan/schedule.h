@@ -34,6 +34,10 @@ enum class InstructionOp {
   kBackward,
   kAccumulate,
   kGradNorm,
+  kFactorSums,     // Adafactor: squares of the own elements summed over rows and columns
+  kFactorMeans,    // Adafactor: means moved on; squares of the update summed
+  kMomentum,       // Muon: of a unit, the own elements of what is orthogonalised
+  kOrthogonalize,  // Muon: the matrices of a unit that this rank has
   kOptimizerStep,
   kCast,
   kZero,
@@ -85,6 +89,8 @@ struct Buffer {
 inline constexpr std::string_view kFrozenBuffer = "frozen";
 // The run buffer of what is held as nf4, in bytes. Programs read it, and what is gathered of it, as records (nf4.h).
 inline constexpr std::string_view kQuantizedBuffer = "frozen_nf4";
+// Of Adafactor, while a step is taken: what FactoredLayout (update_layout.h) says.
+inline constexpr std::string_view kFactorSumsBuffer = "factor_sums", kUpdateSquaresBuffer = "update_squares";
 // Where the state is copied to for a save that training does not wait for: master and moments, one after the other.
 inline constexpr std::string_view kCheckpointCopy = "checkpoint_copy";
 
@@ -188,6 +194,8 @@ bool reads_tokens(const Schedule& schedule, const Instruction& instruction);
 bool has_backward(const Schedule& schedule, int unit);
 bool is_program(InstructionOp op);   // runs the program of its unit, forward or backward
 bool is_transfer(InstructionOp op);  // kSend, kRecv
+// Is it one of those that Adafactor and Muon have between the gradient norm and the optimizer's step (update_writer.h)?
+bool belongs_to_update(const Schedule& schedule, const Instruction& instruction);
 // Of a stream of transfers: does it bring activations on, or gradients back?
 bool carries_activations(Stream stream);
 // The stage at the other end of a stream of transfers. After the last stage comes the first, with its next chunk.

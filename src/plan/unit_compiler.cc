@@ -14,6 +14,8 @@
 
 #include "base/check.h"
 #include "plan/optimizer.h"
+#include "plan/update_layout.h"
+#include "plan/update_writer.h"
 
 namespace distsetup {
 
@@ -52,7 +54,7 @@ void UnitCompiler::make_run_buffers() {
   const int64_t n = s_.layout->shard_numel;
   master_ = run_buffer("master", BufferClass::kParameterShard, n, Dtype::kF32);
   gradient_shard_ = run_buffer("gradient", BufferClass::kGradient, n, Dtype::kF32);
-  for (const OptimizerBuffer& b : optimizer_buffers(plan_.train, n))
+  for (const OptimizerBuffer& b : optimizer_buffers(plan_.train, state_sizes(*s_.layout)))
     states_.push_back(run_buffer(b.name, BufferClass::kOptimizerState, b.numel, b.dtype));
   if (s_.layout->frozen_numel > 0)
     frozen_ = run_buffer(std::string(kFrozenBuffer), BufferClass::kParameterShard, s_.layout->frozen_numel, s_.compute);
@@ -72,7 +74,8 @@ void UnitCompiler::make_run_buffers() {
     if (input == "loss") loss_ = buffer;
   }
   if (plan_.checkpoint.async && plan_.hardware.accelerator == Accelerator::kCpu)  // on GPUs the copy is the host's
-    run_buffer(std::string(kCheckpointCopy), BufferClass::kCheckpoint, stored_bytes(plan_.train, n) / 4, Dtype::kF32);
+    run_buffer(std::string(kCheckpointCopy), BufferClass::kCheckpoint, stored_bytes(plan_.train, state_sizes(*s_.layout)) / 4,
+               Dtype::kF32);
   sumsq_ = run_buffer("sumsq", BufferClass::kGradient, 1, Dtype::kF64);
 }
 
@@ -310,9 +313,12 @@ void UnitCompiler::update() {
   norm.waits = replica_events_;
   norm.dtype = Dtype::kF32;
   reduce_scalar(sumsq_, s_.layout->state_group);
+  const std::vector<int> parts = write_update(*this, {master_, gradient_shard_, sumsq_, states_});
   Instruction& optimizer = emit(InstructionOp::kOptimizerStep, -1);
   optimizer.uses = {master_, gradient_shard_};
   optimizer.uses.insert(optimizer.uses.end(), states_.begin(), states_.end());
+  optimizer.uses.insert(optimizer.uses.end(), parts.begin(), parts.end());
+  optimizer.frees = parts;
   optimizer.uses.push_back(sumsq_);
   optimizer.dtype = Dtype::kF32;
   refresh_replica();

@@ -68,9 +68,24 @@ int64_t cpu_columns_bf16(const Step& step) {
   return step.kernel == "columns_add" ? cpu_gemm_bf16(rows, w[0], w[1]) : cpu_gemm_bf16(rows, w[1], w[0]);
 }
 
+// Newton-Schulz of the matrices of a unit, whose products have one side for rows and columns.
+int64_t cpu_orthogonalize(const Step& step, const Schedule& schedule) {
+  int64_t most = 0;
+  const UnitLayout& unit = schedule.layout->units[static_cast<size_t>(step.unit)];
+  for (const Parameter& p : unit.parameters) {
+    if (!is_hidden_matrix(unit.kind, p)) continue;
+    const int64_t rows = p.shape[0], columns = p.shape[1], m = std::min(rows, columns);
+    const bool is_tall = rows > columns;
+    most = std::max({most, is_tall ? cpu_gemm_bf16_transposed(m, m, rows) : cpu_gemm_bf16(m, m, columns), cpu_gemm_bf16(m, m, m),
+                     is_tall ? cpu_gemm_bf16(rows, m, m) : cpu_gemm_bf16(m, columns, m)});
+  }
+  return most;
+}
+
 int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
   const bool bf16 = schedule.compute == Dtype::kBf16;
   if (step.program_op != nullptr && has_own_attention(step.kernel, step.program_op->attributes, schedule.symbols.at("S"))) return 0;
+  if (step.kernel == name(InstructionOp::kOrthogonalize)) return cpu_orthogonalize(step, schedule);
   if (step.kernel.starts_with("attention"))
     return step.kernel.ends_with("_backward") ? cpu_attention_backward(schedule.symbols, bf16)
                                               : cpu_attention_forward(schedule.symbols, bf16);

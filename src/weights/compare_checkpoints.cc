@@ -54,7 +54,7 @@ void add_piece(const std::vector<float>& a, const std::vector<float>& b, Paramet
 
 Diagnostics compare_state(StoredCheckpoint& a, StoredCheckpoint& b, const std::string& parameter, std::string_view state,
                           ParameterDifference& difference) {
-  const std::vector<int64_t>& shape = a.index().parameters.at(parameter).shape;
+  const std::vector<int64_t>& shape = a.index().find(parameter, state)->shape;
   difference.numel = product(shape);
   Diagnostics said;
   Sums sums;
@@ -89,12 +89,15 @@ Result<std::vector<ParameterDifference>> compare_checkpoints(StoredCheckpoint& a
     std::set<std::string> states;
     for (const StoredCheckpoint* one : {&a, &b}) states.insert(one->index().states.begin(), one->index().states.end());
     for (const std::string& state : states) {
-      const auto has = [&](const StoredCheckpoint& one) {
+      const auto tensor_in = [&](const StoredCheckpoint& one) {
         const std::vector<std::string>& its = one.index().states;
-        return std::find(its.begin(), its.end(), state) != its.end();
+        return std::find(its.begin(), its.end(), state) == its.end() ? nullptr : one.index().find(name, state);
       };
-      if (!has(a) || !has(b)) {
-        found.push_back({name + state, has(a) ? "a" : "b", product(in_a->second.shape), 0, 0, 0});
+      const StoredParameter *const of_a = tensor_in(a), *const of_b = tensor_in(b);
+      if (of_a == nullptr && of_b == nullptr) continue;  // this parameter has no such state
+      if (of_a == nullptr || of_b == nullptr || of_a->shape != of_b->shape) {
+        if (of_a != nullptr) found.push_back({name + state, "a", product(of_a->shape), 0, 0, 0});
+        if (of_b != nullptr) found.push_back({name + state, "b", product(of_b->shape), 0, 0, 0});
         continue;
       }
       ParameterDifference difference;

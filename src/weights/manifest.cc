@@ -115,6 +115,22 @@ StoredBox read_box(const Json& json, const std::vector<int64_t>& shape, int64_t 
   return box;
 }
 
+std::map<std::string, StoredParameter> read_tensors(const Json& json, const char* key, int64_t format) {
+  std::map<std::string, StoredParameter> tensors;
+  const Json& entries = member(json, key);
+  if (!entries.is_object() || entries.empty()) throw Malformed(fmt::format("'{}' is not an object with entries", key));
+  for (const auto& [name, entry] : entries.items()) {
+    expect_keys(entry, 2, "a parameter");
+    StoredParameter tensor;
+    tensor.shape = sizes(entry, "shape");
+    const Json& boxes = member(entry, "boxes");
+    if (!boxes.is_array() || boxes.empty()) throw Malformed(fmt::format("parameter '{}' has no boxes", name));
+    for (const Json& box : boxes) tensor.boxes.push_back(read_box(box, tensor.shape, format));
+    tensors.emplace(name, std::move(tensor));
+  }
+  return tensors;
+}
+
 LossHistory read_losses(const Json& json) {
   expect_keys(json, 3, "'losses'");
   LossHistory losses = {{}, count(json, "skipped"), count(json, "skipped_in_a_row")};
@@ -140,25 +156,43 @@ Result<T> read(std::string_view text, const std::string& path, Read&& reader) {
 
 }  // namespace
 
-Json to_json(const CheckpointIndex& index) {
-  Json parameters = Json::object();
-  for (const auto& [name, parameter] : index.parameters) {
+const StoredParameter* CheckpointIndex::find(const std::string& parameter, std::string_view state) const {
+  const bool is_regular = state.empty() || state_tensors.empty();
+  const std::map<std::string, StoredParameter>& among = is_regular ? parameters : state_tensors;
+  const auto found = among.find(is_regular ? parameter : parameter + std::string(state));
+  return found == among.end() ? nullptr : &found->second;
+}
+
+namespace {
+
+Json tensors_json(const std::map<std::string, StoredParameter>& tensors) {
+  Json json = Json::object();
+  for (const auto& [name, tensor] : tensors) {
     Json boxes = Json::array();
-    for (const StoredBox& box : parameter.boxes) boxes.push_back({{"file", box.file}, {"start", box.start}, {"size", box.size}});
-    parameters[name] = {{"shape", parameter.shape}, {"boxes", std::move(boxes)}};
+    for (const StoredBox& box : tensor.boxes) boxes.push_back({{"file", box.file}, {"start", box.start}, {"size", box.size}});
+    json[name] = {{"shape", tensor.shape}, {"boxes", std::move(boxes)}};
   }
+  return json;
+}
+
+}  // namespace
+
+Json to_json(const CheckpointIndex& index) {
+  Json parameters = tensors_json(index.parameters);
   const Mesh& mesh = index.mesh;
-  return {{"format", kCheckpointFormat},
-          {"plan_digest", index.plan_digest},
-          {"states", index.states},
-          {"parameters", std::move(parameters)},
-          {"mesh",
-           {{"pp", mesh.pp},
-            {"dp_replicate", mesh.dp_replicate},
-            {"dp_shard", mesh.dp_shard},
-            {"cp", mesh.cp},
-            {"tp", mesh.tp},
-            {"ep", mesh.ep}}}};
+  Json json = {{"format", kCheckpointFormat},
+               {"plan_digest", index.plan_digest},
+               {"states", index.states},
+               {"parameters", std::move(parameters)},
+               {"mesh",
+                {{"pp", mesh.pp},
+                 {"dp_replicate", mesh.dp_replicate},
+                 {"dp_shard", mesh.dp_shard},
+                 {"cp", mesh.cp},
+                 {"tp", mesh.tp},
+                 {"ep", mesh.ep}}}};
+  if (!index.state_tensors.empty()) json["state_tensors"] = tensors_json(index.state_tensors);
+  return json;
 }
 
 Json to_json(const CheckpointMetadata& metadata) {
@@ -194,7 +228,8 @@ Json to_json(const CheckpointCommit& commit) {
 Result<CheckpointIndex> index_from_json(std::string_view text, const std::string& path) {
   return read<CheckpointIndex>(text, path, [](const Json& json) {
     const int64_t format = read_format(json);
-    expect_keys(json, 5, "the index");
+    const bool has_tensors = json.is_object() && json.contains("state_tensors");
+    expect_keys(json, has_tensors ? 6 : 5, "the index");
     CheckpointIndex index;
     index.plan_digest = text_of(json, "plan_digest");
     index.states = state_names(json);
@@ -202,17 +237,8 @@ Result<CheckpointIndex> index_from_json(std::string_view text, const std::string
     expect_keys(mesh, 6, "'mesh'");
     index.mesh = {axis(mesh, "pp"), axis(mesh, "dp_replicate"), axis(mesh, "dp_shard"),
                   axis(mesh, "cp"), axis(mesh, "tp"),           axis(mesh, "ep")};
-    const Json& parameters = member(json, "parameters");
-    if (!parameters.is_object() || parameters.empty()) throw Malformed("'parameters' is not an object with entries");
-    for (const auto& [name, entry] : parameters.items()) {
-      expect_keys(entry, 2, "a parameter");
-      StoredParameter parameter;
-      parameter.shape = sizes(entry, "shape");
-      const Json& boxes = member(entry, "boxes");
-      if (!boxes.is_array() || boxes.empty()) throw Malformed(fmt::format("parameter '{}' has no boxes", name));
-      for (const Json& box : boxes) parameter.boxes.push_back(read_box(box, parameter.shape, format));
-      index.parameters.emplace(name, std::move(parameter));
-    }
+    index.parameters = read_tensors(json, "parameters", format);
+    if (has_tensors) index.state_tensors = read_tensors(json, "state_tensors", format);
     return index;
   });
 }

@@ -1,10 +1,11 @@
 // The three small files of a checkpoint directory.
 //   index.json     {"format": 2, "plan_digest", "mesh", "states": ["", ".exp_avg", ".exp_avg_sq"], "parameters": {name: {"shape",
 //                  "boxes": [{"file", "start", "size"}]}}}. States are those of the run's optimizer (plan/optimizer.h). The tensor
-//                  of a box in its file is called name + state. A rank's boxes of one parameter lie in different files, whose
-//                  headers say where each begins, as PyTorch's distributed checkpoints do: torch.distributed.checkpoint's
-//                  HuggingFaceStorageReader loads them. In format 1, which is still read, they lie in one file and their names end
-//                  in "suffix".
+//                  of a box in its file is called name + state. Where an optimizer keeps other things of one parameter than of
+//                  another, or means of rows and columns, "state_tensors" has each of them by its whole name, as "parameters" has
+//                  those. A rank's boxes of one parameter lie in different files, whose headers say where each begins, as PyTorch's
+//                  distributed checkpoints do: torch.distributed.checkpoint's HuggingFaceStorageReader loads them. In format 1, which
+//                  is still read, they lie in one file and their names end in "suffix".
 //   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor; where parameters are frozen, and so in
 //                  no file, "frozen": {"digest"} of their values; where steps were skipped or spikes are watched for, "losses":
 //                  {"recent", "skipped", "skipped_in_a_row"}; where held-out data were evaluated, "held_out": {"best", "num_worse"},
@@ -44,6 +45,9 @@ struct CheckpointIndex {
   Mesh mesh;
   std::vector<std::string> states;  // suffixes: "" for the parameter, then the optimizer's
   std::map<std::string, StoredParameter> parameters;
+  std::map<std::string, StoredParameter> state_tensors;  // "lm_head.weight.row_var"; empty: each state has its parameter's boxes
+  // The boxes of a state of a parameter; nullptr: there is no such tensor.
+  const StoredParameter* find(const std::string& parameter, std::string_view state) const;
   bool operator==(const CheckpointIndex&) const = default;
 };
 

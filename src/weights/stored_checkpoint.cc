@@ -131,10 +131,12 @@ Result<StoredCheckpoint> StoredCheckpoint::open(const std::string& path) {
   if (!text.ok()) return text.diagnostics;
   Result<CheckpointIndex> index = index_from_json(*text, file);
   if (!index.ok()) return index.diagnostics;
-  for (const auto& [name, parameter] : index->parameters) {
-    for (const StoredBox& box : parameter.boxes)
-      if (!commit->files.contains(box.file))
-        return bad_checkpoint(path, fmt::format("'{}' names the file '{}', COMMIT does not", file, box.file));
+  for (const auto* tensors : {&index->parameters, &index->state_tensors}) {
+    for (const auto& [name, tensor] : *tensors) {
+      for (const StoredBox& box : tensor.boxes)
+        if (!commit->files.contains(box.file))
+          return bad_checkpoint(path, fmt::format("'{}' names the file '{}', COMMIT does not", file, box.file));
+    }
   }
   StoredCheckpoint stored;
   stored.path_ = path;
@@ -177,14 +179,23 @@ Result<int64_t> StoredCheckpoint::place_of(const std::string& tensor, const Stor
 }
 
 Diagnostics StoredCheckpoint::check_boxes() {
-  for (const auto& [name, parameter] : index_.parameters) {
-    if (const std::string fault = cover_fault(parameter); !fault.empty())
-      return {bad_checkpoint(path_, fmt::format("'{}': {} of '{}'", path_, fault, name))};
-    for (const StoredBox& box : parameter.boxes) {
-      for (const std::string& state : index_.states) {
-        const Result<int64_t> begin = place_of(name + state, box);
-        if (!begin.ok()) return begin.diagnostics;
-      }
+  std::vector<std::string> states = index_.states;
+  if (!index_.state_tensors.empty()) states = {""};
+  for (const auto& [name, parameter] : index_.parameters)
+    if (Diagnostics said = check_boxes(name, parameter, states); has_error(said)) return said;
+  for (const auto& [name, tensor] : index_.state_tensors)
+    if (Diagnostics said = check_boxes(name, tensor, {""}); has_error(said)) return said;
+  return {};
+}
+
+Diagnostics StoredCheckpoint::check_boxes(const std::string& name, const StoredParameter& stored,
+                                          const std::vector<std::string>& states) {
+  if (const std::string fault = cover_fault(stored); !fault.empty())
+    return {bad_checkpoint(path_, fmt::format("'{}': {} of '{}'", path_, fault, name))};
+  for (const StoredBox& box : stored.boxes) {
+    for (const std::string& state : states) {
+      const Result<int64_t> begin = place_of(name + state, box);
+      if (!begin.ok()) return begin.diagnostics;
     }
   }
   return {};
@@ -192,8 +203,11 @@ Diagnostics StoredCheckpoint::check_boxes() {
 
 Diagnostics StoredCheckpoint::read(const std::string& parameter, std::string_view state, const Box& wanted, float* values) {
   const std::string tensor = parameter + std::string(state);
+  const StoredParameter* const stored = index_.find(parameter, state);
+  if (stored == nullptr || stored->shape.size() != wanted.size.size())
+    return {bad_checkpoint(path_, fmt::format("'{}' has no tensor '{}' of {} dimensions", path_, tensor, wanted.size.size()))};
   int64_t num_copied = 0;
-  for (const StoredBox& box : index_.parameters.at(parameter).boxes) {
+  for (const StoredBox& box : stored->boxes) {
     const Overlap overlap = intersect(wanted, box);
     if (overlap.numel == 0) continue;
     const Result<int64_t> begin = place_of(tensor, box);

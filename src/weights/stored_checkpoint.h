@@ -36,6 +36,7 @@ class StoredCheckpoint {
     OpenFile file;
     SafetensorsHeader header;
   };
+  Diagnostics check_boxes(const std::string& name, const StoredParameter& stored, const std::vector<std::string>& states);
   Result<const RankFile*> rank_file(const std::string& name);
   // Where a state of a box begins in its file. Errors: it is not there, or in another shape or type.
   Result<int64_t> place_of(const std::string& tensor, const StoredBox& box);

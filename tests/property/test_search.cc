@@ -1,4 +1,5 @@
 // search against brute force, simulate against the expanded schedule, and what more memory or another order may not change.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
@@ -68,6 +69,7 @@ Problem random_problem(std::mt19937_64& random) {
   h.context_bytes = h.accelerator == Accelerator::kCpu ? 0 : 1 << 20;
   p.base.precision.compute = pick(0, 1) == 0 ? Dtype::kF32 : Dtype::kBf16;
   p.base.train.sequence_length = 16 * pick(1, 8);
+  p.base.train.optimizer = std::array{"adamw", "adafactor", "muon"}[static_cast<size_t>(pick(0, 2))];
   p.node_counts = {static_cast<int>(pick(1, 2))};
   p.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
   p.reshard_after_forward = {1, 0};
@@ -203,11 +205,13 @@ TEST_CASE("what a search has simulated before changes nothing in a simulation") 
     g.num_layers = 12;  // enough for every pipeline: the candidates of a search have one model
     const Dtype compute = random() % 2 == 0 ? Dtype::kBf16 : Dtype::kF32;
     const bool pairs = random() % 4 == 0;
+    const std::string optimizer = std::array{"adamw", "adafactor", "muon"}[random() % 3];
     SimulationCache cache;
     for (int j = 0; j < 20; ++j) {
       PlanChoice choice = random_choice(random);
       choice.compute = compute;
       choice.pairs = pairs;
+      choice.optimizer = optimizer;
       Plan plan = make_test_plan(g, choice, 24);
       if (has_error(validate(plan))) continue;
       plan.hardware.accelerator = Accelerator::kCuda;

@@ -117,6 +117,22 @@ class LateKernels : public Kernels {
   void adamw_8bit(const AdamW8bitUpdate& update) const override {
     streams_.put_action(Stream::kCompute, [=, this] { now_.adamw_8bit(update); });
   }
+  void adafactor(AdafactorPass pass, const AdafactorUpdate& update) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.adafactor(pass, update); });
+  }
+  void muon_momentum(const MuonMomentum& update) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.muon_momentum(update); });
+  }
+  void decayed_step(const DecayedStep& update) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.decayed_step(update); });
+  }
+  void normalize(void* values, int64_t n, float* scratch) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.normalize(values, n, scratch); });
+  }
+  void multiply_add(const MatrixView& out, const MatrixView& addend, const MatrixView& a, const MatrixView& b, double beta,
+                    double alpha) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.multiply_add(out, addend, a, b, beta, alpha); });
+  }
 
  private:
   struct LateCall {

@@ -74,7 +74,7 @@ TEST_CASE("gpu: a run in fp32 is the CPU's, poisoned memory changes no bit", "[.
 TEST_CASE("gpu: every optimizer trains as on the CPU", "[.gpu]") {
   TinyOptions o = sized(64, 16);
   Plan plan = tiny_plan(o);
-  plan.train.optimizer = GENERATE(as<std::string>(), "sgd", "lion", "adamw_8bit");
+  plan.train.optimizer = GENERATE(as<std::string>(), "sgd", "lion", "adamw_8bit", "adafactor", "muon");
   plan.train.momentum = plan.train.optimizer == "sgd" ? 0.9 : 0;
   plan.train.learning_rate /= 10;  // a sign, or a code, may be another one
   INFO(plan.train.optimizer);

@@ -52,7 +52,7 @@ TinyOptions options_of(Sharding sharding, int replicate, int shard, Dtype precis
 TEST_CASE("optimizers on streams in any order that events allow train as the CPU does", "[streams]") {
   TinyOptions o = options_of(Sharding::kZero3, 1, 2, Dtype::kF32);
   Plan plan = tiny_plan(o);
-  plan.train.optimizer = GENERATE(as<std::string>(), "sgd", "lion", "adamw_8bit");
+  plan.train.optimizer = GENERATE(as<std::string>(), "sgd", "lion", "adamw_8bit", "adafactor", "muon");
   plan.train.momentum = plan.train.optimizer == "sgd" ? 0.9 : 0;
   const RunResult expected = train(plan, 3), adamw = train(tiny_plan(o), 3);
   const uint64_t seed = test_seed();

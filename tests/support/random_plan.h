@@ -1,7 +1,9 @@
 // Plans for tests: small complete Plans of the native trainer, given or random (Random: std::mt19937_64, or Draw in a property).
 #pragma once
 #include <algorithm>
+#include <array>
 #include <random>
+#include <string>
 
 #include "plan/native_program.h"
 #include "plan/pipeline.h"
@@ -23,6 +25,7 @@ struct PlanChoice {
   CpMethod cp_method = CpMethod::kAllGather;
   int pp = 1, chunks = 1;  // it gets a layer for each part at least, interleaved parts as many micro-batches as they divide
   bool pairs = false;      // learned from, and not tokens
+  std::string optimizer = "adamw";
 };
 
 inline Geometry tiny_geometry(int64_t layers = 2) {
@@ -69,6 +72,7 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.precision.compute = c.compute;
   p.train.sequence_length = sequence_length;
   if (c.pairs) p.train.method = kDpo;
+  p.train.optimizer = c.optimizer;
   p.train.global_batch = c.micro_batch * p.gradient_accumulation * c.dp_replicate * c.dp_shard;
   return p;
 }
@@ -113,6 +117,7 @@ PlanChoice random_choice(Random& random) {
   if (c.cp > 1) c.dp_replicate = std::min(c.dp_replicate, 2), c.dp_shard = std::min(c.dp_shard, 3), c.tp = std::min(c.tp, 2);
   c.cp_method = pick(0, 1) ? CpMethod::kUlysses : CpMethod::kAllGather;
   c.pairs = pick(0, 4) == 0;
+  if (c.tp == 1) c.optimizer = std::array{"adamw", "adafactor", "muon"}[static_cast<size_t>(std::max(0, pick(-2, 2)))];
   if (!c.reshard || pick(0, 2) > 0) return c;
   c.pp = pick(2, 4);
   c.chunks = c.tp == 1 ? pick(1, 3) : 1;

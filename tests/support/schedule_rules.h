@@ -53,9 +53,10 @@ inline std::string broken_rule(const Plan& plan, int stage) {
     if (const std::string difference = level_difference(s, live); !difference.empty()) return broken(difference);
     if (s.arena_bytes < s.live_peak_bytes) return broken("the arena is smaller than what lives in it");
     if (s.arena_bytes > s.live_peak_bytes + s.live_peak_bytes / 4 + 4096) return broken("the arena is a quarter too large");
-    // States alone: master, gradient and moments of what is trained in fp32 over the shard ranks.
+    // States alone: master, gradient and moments of what is trained in fp32 over the shard ranks; Adafactor has next to none.
+    const int64_t least = plan.train.optimizer == kAdafactor ? 8 : plan.train.optimizer == kMuon ? 12 : 16;
     if (phase == Phase::kStep && plan.mesh.pp == 1 &&
-        run_bytes(s) < 16 * s.layout->trained_numel / group_size(plan.mesh, s.layout->state_group))
+        run_bytes(s) < least * s.layout->trained_numel / group_size(plan.mesh, s.layout->state_group))
       return broken("states are missing");
   }
   return "";

@@ -92,5 +92,10 @@ void sum_of_squares(const float* x, int64_t n, double* sum, bool accumulate, Str
 // kernels_optimizer.cu
 void lion(const LionUpdate& update, StreamHandle stream);
 void adamw_8bit(const AdamW8bitUpdate& update, StreamHandle stream);
+// kernels_matrix_optimizers.cu
+void adafactor(AdafactorPass pass, const AdafactorUpdate& update, StreamHandle stream);
+void muon_momentum(const MuonMomentum& update, StreamHandle stream);
+void decayed_step(const DecayedStep& update, StreamHandle stream);
+void normalize(void* values, int64_t n, float* scratch, int num_parts, StreamHandle stream);
 
 }  // namespace distsetup::cuda

@@ -16,6 +16,7 @@
 #include <stdexcept>
 
 #include "base/check.h"
+#include "plan/update_layout.h"
 #include "runtime/engine/aten_views.h"
 #include "runtime/engine/row_copies.h"
 #include "runtime/kernels/cuda/attention.h"
@@ -140,6 +141,21 @@ class CudaKernels : public Kernels {
   }
   void lion(const LionUpdate& update) const override { cuda::lion(update, compute()); }
   void adamw_8bit(const AdamW8bitUpdate& update) const override { cuda::adamw_8bit(update, compute()); }
+  void adafactor(AdafactorPass pass, const AdafactorUpdate& update) const override { cuda::adafactor(pass, update, compute()); }
+  void muon_momentum(const MuonMomentum& update) const override { cuda::muon_momentum(update, compute()); }
+  void decayed_step(const DecayedStep& update) const override { cuda::decayed_step(update, compute()); }
+  void normalize(void* values, int64_t n, float* scratch) const override {
+    cuda::normalize(values, n, scratch, int(kNormParts), compute());
+  }
+  void multiply_add(const MatrixView& out, const MatrixView& addend, const MatrixView& a, const MatrixView& b, double beta,
+                    double alpha) const override {
+    const auto view = [](const MatrixView& m) {
+      const Tensor t = tensor({m.data, {m.rows, m.columns}, Dtype::kBf16});
+      return m.is_transposed ? t.t() : t;
+    };
+    Tensor to = view(out);
+    at::cuda::addmm_out(to, addend.data == out.data ? to : view(addend), view(a), view(b), beta, alpha);
+  }
 };
 
 }  // namespace

@@ -80,7 +80,7 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   // Where a pipeline is fed by one local batch: all of a step's micro-batches.
   set("derived.pipeline_batch", mesh.pp > 1 ? plan.micro_batch * plan.gradient_accumulation : plan.micro_batch);
   if (mesh.pp > 1 && chunks > 0) set("derived.layers_per_virtual_stage", model.num_layers / chunks);
-  set("derived.momentum", train.momentum > 0);
+  set("derived.momentum", train.optimizer == "sgd" && train.momentum > 0);
   set("derived.betas", Json::array({train.beta1, train.beta2}));
   set("derived.samples", train.global_batch * train.steps);
   set("derived.min_learning_rate_factor", ratio(train.min_learning_rate, train.learning_rate));

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "plan/optimizer.h"
+#include "plan/update_layout.h"
 #include "plan/workspace.h"
 #include "planner/native/simulate.h"
 #include "planner/replay/ledger.h"
@@ -52,6 +53,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"G", "gradients"},
     {"A", "gradient accumulators"},
     {"R", "received gradients"},
+    {"O", "matrices to be orthogonalised"},
     {"kept", "activations kept for backward"},
     {"x", "block inputs"},
     {"y", "block outputs"},
@@ -199,9 +201,9 @@ MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule&
   m.peak_buffers = largest_buffers(step, peak.step);
   fill_terms(m, step, peak, m.workspace_bytes);
   fill_phases(m, step, m.run_bytes + evaluate.live_peak_bytes + largest_workspace(evaluate, accelerator), accelerator);
-  m.checkpoint_bytes = stored_bytes(plan.train, step.layout->stored_numel);  // without headers, some hundred bytes per tensor
+  m.checkpoint_bytes = stored_bytes(plan.train, stored_sizes(*step.layout));  // without headers, some hundred bytes per tensor
   // Saving copies the shards of all ranks of a node to the host, beside training twice; on CPU they are there already.
-  const int64_t copied = stored_bytes(plan.train, step.layout->shard_numel) * plan.hardware.gpus_per_node;
+  const int64_t copied = stored_bytes(plan.train, state_sizes(*step.layout)) * plan.hardware.gpus_per_node;
   m.host_bytes_per_node = cpu ? 0 : (plan.checkpoint.async ? 2 : 1) * copied;
   return m;
 }

@@ -12,6 +12,7 @@
 #include "model/flops.h"
 #include "plan/native_program.h"
 #include "plan/optimizer.h"
+#include "plan/update_layout.h"
 #include "planner/native/step_clock.h"
 #include "planner/time/collective.h"
 
@@ -42,6 +43,27 @@ NodeSpan span_of(const Plan& plan, Group group) {
   return {(n + together - 1) / together, together};
 }
 
+// Of the rank that has most of a unit's matrices.
+double orthogonalize_s(const Plan& plan, const std::vector<HiddenMatrix>& matrices) {
+  std::map<int, double> flops;
+  double most = 0;
+  for (const HiddenMatrix& m : matrices)
+    most = std::max(most, flops[m.owner] += orthogonalize_flops(m.rows, m.columns, plan.train.muon.newton_schulz_steps));
+  const HardwarePlan& h = plan.hardware;
+  return most / (on_gpu(plan) ? h.rates.gemm_flops_per_s : h.gemm_efficiency * h.peak_flops_per_s);
+}
+
+// Of Adafactor and Muon between the norm and the step: bytes of the elements that each pass touches.
+double update_bytes(const Schedule& s, const Instruction& i) {
+  const double shard = static_cast<double>(s.layout->shard_numel);
+  switch (i.op) {
+    case InstructionOp::kFactorSums: return shard * 8;   // gradient and master
+    case InstructionOp::kFactorMeans: return shard * 4;  // gradient
+    case InstructionOp::kMomentum: return static_cast<double>(s.layout->units[static_cast<size_t>(i.unit)].shard_numel) * (4 + 8 + 2);
+    default: return 0;
+  }
+}
+
 // Of an instruction that runs no program.
 double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
   const HardwarePlan& h = plan.hardware;
@@ -59,8 +81,11 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
       return stream_s(h, shard(i.unit) * (ranks * element + 8));
     }
     case InstructionOp::kGradNorm: return stream_s(h, shard(-1) * 4);
-    case InstructionOp::kOptimizerStep: return stream_s(h, shard(-1) * update_bytes_per_parameter(plan.train));
-    default: return 0;
+    case InstructionOp::kOptimizerStep: {
+      const double rest = plan.train.optimizer == kMuon ? 16 * static_cast<double>(state_sizes(*s.layout).rest) : 0;  // moments
+      return stream_s(h, shard(-1) * update_bytes_per_parameter(plan.train) + rest);
+    }
+    default: return stream_s(h, update_bytes(s, i));
   }
 }
 
@@ -100,6 +125,8 @@ StepList step_list(const Plan& plan, const Schedule& s) {
     list.run_bytes_per_token += per_token;
   }
   std::set<int> messages;  // events
+  std::vector<std::vector<HiddenMatrix>> matrices;
+  if (plan.train.optimizer == kMuon) matrices = hidden_matrices(*s.layout);
   std::map<std::pair<int, std::set<int>>, int> live_variants;
   list.items.reserve(s.instructions.size());
   for (const Instruction& i : s.instructions) {
@@ -117,7 +144,8 @@ StepList step_list(const Plan& plan, const Schedule& s) {
       item.live_variant = static_cast<int16_t>(known->second);
       item.is_embedding = i.unit == 0;
     } else {
-      item.seconds = duration(plan, s, i);
+      item.seconds =
+          i.op == InstructionOp::kOrthogonalize ? orthogonalize_s(plan, matrices[static_cast<size_t>(i.unit)]) : duration(plan, s, i);
     }
     if (is_transfer(i.op)) {
       messages.insert(i.signals);

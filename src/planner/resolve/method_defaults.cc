@@ -68,6 +68,8 @@ Diagnostics apply_optimizer_defaults(const Presets& presets, std::string_view op
     reader.get("weight_decay", defaults.weight_decay);
     reader.get("beta1", defaults.beta1);
     reader.get("beta2", defaults.beta2);
+    reader.get("epsilon", defaults.epsilon);
+    reader.get("momentum", defaults.momentum);
     reader.get("learning_rate_note", defaults.learning_rate_note);
     reader.get("source", defaults.source);
     reader.finish();

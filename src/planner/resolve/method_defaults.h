@@ -9,6 +9,7 @@ namespace distsetup {
 struct MethodDefaults {
   double learning_rate = 0, weight_decay = 0, beta1 = 0, beta2 = 0, epsilon = 0;
   std::string source;
+  double momentum = 0;             // of optimizers that have one
   std::string learning_rate_note;  // of the optimizer: what to think of a rate that was chosen by method
 };
 // `finetune`: full, or the kind of adapters. Errors: no row, or mistakes of the file.

@@ -10,6 +10,7 @@
 #include "base/quantity.h"
 #include "model/count.h"
 #include "plan/optimizer.h"
+#include "plan/update_layout.h"
 #include "planner/native/simulate.h"
 #include "planner/report/distance.h"
 #include "planner/report/verdict.h"
@@ -194,12 +195,27 @@ class NativePredictor final : public Predictor {
   }
 
   static void explain_states(Plan& plan, int64_t parameters, int states) {
+    if (!keeps_elements(plan.train.optimizer)) return explain_matrix_states(plan, parameters, states);
     const int64_t bytes = 8 * parameters + optimizer_bytes(plan.train, parameters);
     const std::string kept = optimizer_words(plan.train);
     plan.reasons.push_back(fmt::format("states: {:.4g} B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4{}{})",
                                        static_cast<double>(optimizer_bytes(plan.train, kScaleBlock)) / kScaleBlock + 8,
                                        format_count(parameters), states, format_bytes(bytes / states), rank_word(plan.hardware),
                                        kept.empty() ? "" : ", ", kept));
+  }
+
+  // Of Muon and Adafactor, where what is kept is not so many bytes of each parameter.
+  static void explain_matrix_states(Plan& plan, int64_t parameters, int states) {
+    const StateSizes sizes = stored_sizes(make_layout(plan));
+    const bool is_muon = plan.train.optimizer == kMuon;
+    const int64_t split = 8 * parameters + (is_muon ? optimizer_bytes(plan.train, sizes) : 0), whole = is_muon ? 0 : 4 * sizes.factors;
+    const std::string kept =
+        is_muon ? fmt::format("Muon momentum 4, and 4 more for each of the {} that AdamW has", format_count(sizes.rest))
+                : fmt::format("on every {} 4 B for each of the {} rows, columns and elements of vectors that Adafactor has means of",
+                              rank_word(plan.hardware), format_count(sizes.factors));
+    plan.reasons.push_back(fmt::format("states: {} parameters / {} = {} per {} (fp32 master 4, gradient 4, {})",
+                                       format_count(parameters), states, format_bytes(split / states + whole),
+                                       rank_word(plan.hardware), kept));
   }
 
   static void explain_search(const SearchCounts& n, Plan& plan) {

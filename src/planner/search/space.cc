@@ -9,6 +9,7 @@
 #include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
 #include "plan/native_program.h"
+#include "plan/optimizer.h"
 #include "planner/search/framework_setup.h"
 
 namespace distsetup {
@@ -51,6 +52,7 @@ class Space {
   // Whether the bundled trainer, if it is the one, may split programs so; `pin`: of the axis, 0 where it is free.
   bool bundled_splits(const ProgramSplit& split, int pin) const {
     if (!is_native(p_.base)) return true;
+    if (split.tp > 1 && !keeps_elements(p_.base.train.optimizer)) return false;
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
     // than half the steps/s of zero3): there tp and cp are run where they are asked for, not proposed.
     if (pin == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
